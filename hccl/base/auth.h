@@ -1,0 +1,57 @@
+// Mutual proof that both ends of a connection hold the same secret: HMAC-SHA256 (OpenSSL) over
+// nonces of both sides, before any other byte is read. Three messages of fixed size, so there is
+// nothing to parse:
+//   client: magic, id, nonce        server: nonce, HMAC(key, "server"…)        client: HMAC(key,
+//   "client"…)
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "hccl/base/bytes.h"
+#include "hccl/base/deadline.h"
+#include "hccl/base/status.h"
+
+namespace hccl {
+
+/// One side of the handshake, apart from any I/O: feed it exactly wants() bytes at a time.
+class Handshake {
+ public:
+  enum class Side { kClient, kServer };
+  /// `purpose` separates uses of one key ("control", "tcp data 3>5"): both sides must say the same.
+  Handshake(Side side, const Key& key, const Uuid& id, std::string purpose);
+
+  /// The bytes to send before anything is received (empty for the server).
+  std::string first();
+  /// How many bytes must arrive before step() is called; 0 when finished.
+  std::size_t wants() const;
+  /// Takes wants() bytes; gives the bytes to send back. kTcpConnect if the peer does not hold the
+  /// key.
+  Result<std::string> step(std::string_view bytes);
+  bool finished() const { return stage_ == 2; }
+
+ private:
+  std::string mac(std::string_view role) const;
+  Side side_;
+  Key key_;
+  Uuid id_;
+  std::string purpose_;
+  std::string client_nonce_;
+  std::string server_nonce_;
+  int stage_ = 0;
+};
+
+/// Runs the whole handshake over a socket.
+Status authenticate(int fd, Handshake handshake, Deadline deadline);
+
+/// Cryptographically random bytes; the process cannot go on without them, so failure is kSyscall.
+Status random_bytes(void* out, std::size_t size);
+/// A key derived from another one (HKDF-SHA256): derive(secret, "control v1").
+Key derive(const Key& secret, std::string_view label);
+/// SHA-256 of a text, for fingerprints and identities that others can recompute.
+Key digest(std::string_view text);
+/// Eight hex digits that name an id or a digest in logs.
+std::string short_name(std::string_view bytes);
+
+}  // namespace hccl

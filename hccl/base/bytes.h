@@ -1,0 +1,81 @@
+// Little-endian reader and writer with the capacity in the type. Every length that comes from a
+// peer is checked here before it is used.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace hccl {
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is little-endian");
+
+using Key = std::array<std::uint8_t, 32>;   ///< 256-bit secret or message authentication code
+using Uuid = std::array<std::uint8_t, 16>;  ///< 128-bit random identity
+
+class ByteWriter {
+ public:
+  template <class T>
+  requires std::is_trivially_copyable_v<T> ByteWriter& put(const T& value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return *this;
+  }
+  /// Length (32 bits), then the bytes.
+  ByteWriter& put_text(std::string_view text) {
+    put(static_cast<std::uint32_t>(text.size()));
+    bytes_.append(text);
+    return *this;
+  }
+  std::string take() { return std::move(bytes_); }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+/// Reads what ByteWriter wrote. A read past the end makes ok() false and gives zeroes from then on.
+class ByteReader {
+ public:
+  explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
+
+  template <class T>
+  requires std::is_trivially_copyable_v<T> T get() {
+    T value{};
+    if (rest_.size() < sizeof value) {
+      fail();
+      return value;
+    }
+    std::memcpy(&value, rest_.data(), sizeof value);
+    rest_.remove_prefix(sizeof value);
+    return value;
+  }
+  /// A text of at most `cap` bytes.
+  std::string get_text(std::size_t cap) {
+    const auto length = get<std::uint32_t>();
+    if (length > cap || length > rest_.size()) {
+      fail();
+      return {};
+    }
+    std::string text(rest_.substr(0, length));
+    rest_.remove_prefix(length);
+    return text;
+  }
+  bool ok() const { return ok_; }
+  /// Everything was read and nothing was missing.
+  bool finished() const { return ok_ && rest_.empty(); }
+
+ private:
+  void fail() {
+    ok_ = false;
+    rest_ = {};
+  }
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+}  // namespace hccl

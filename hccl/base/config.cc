@@ -1,0 +1,267 @@
+#include "hccl/base/config.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <map>
+#include <set>
+#include <string_view>
+
+namespace hccl {
+namespace {
+
+Status invalid(std::string_view name, std::string_view value, std::string_view expected) {
+  return Status(Code::kPara, "EI0001: Value \"" + std::string(value) +
+                                 "\" for environment variable " + std::string(name) +
+                                 " is invalid. Expected value: " + std::string(expected) + ".");
+}
+
+Result<std::uint64_t> number(std::string_view name, std::string_view text, std::uint64_t low,
+                             std::uint64_t high) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.size() > 10 || error != std::errc() || end != text.data() + text.size() || value < low ||
+      value > high) {
+    return invalid(name, text, "an integer " + std::to_string(low) + " to " + std::to_string(high));
+  }
+  return value;
+}
+
+std::string without_blanks(std::string_view text) {
+  std::string out(text);
+  std::erase_if(out, [](unsigned char c) { return std::isspace(c) != 0; });
+  return out;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const auto at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::string_view name,
+                                                                         const std::string& text) {
+  constexpr std::string_view kExpected =
+      "\"auto\" or ports and ranges lo-hi, 1..65535, not overlapping";
+  std::vector<std::pair<std::uint16_t, std::uint16_t>> ranges;
+  if (text == "auto") return std::vector<std::pair<std::uint16_t, std::uint16_t>>{{0, 0}};
+  for (const std::string_view part : split(text, ',')) {
+    const auto ends = split(part, '-');
+    const auto low = number(name, ends[0], 1, 65535);
+    const auto high = ends.size() == 1 ? low : number(name, ends[1], 1, 65535);
+    if (ends.size() > 2 || !low.ok() || !high.ok() || low.value() > high.value()) {
+      return invalid(name, text, kExpected);
+    }
+    ranges.emplace_back(static_cast<std::uint16_t>(low.value()),
+                        static_cast<std::uint16_t>(high.value()));
+  }
+  auto sorted = ranges;
+  std::sort(sorted.begin(), sorted.end());
+  for (std::size_t i = 1; i < sorted.size(); ++i) {
+    if (sorted[i].first <= sorted[i - 1].second) return invalid(name, text, kExpected);
+  }
+  return ranges;
+}
+
+constexpr std::array kLevels = {"level0", "level1", "level2", "level3"};
+constexpr std::array kAlgorithms = {"NA", "null", "ring",      "H-D_R",    "NHR",      "NHR_V1",
+                                    "NB", "AHC",  "AHC_BROKE", "pipeline", "pairwise", "fullmesh"};
+constexpr std::array kOperations = {"allreduce", "allgather", "reducescatter", "broadcast",
+                                    "reduce",    "scatter",   "alltoall",      "gather",
+                                    "send",      "receive",   "sendrecv"};
+
+template <class Array>
+bool contains(const Array& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// HCCL_ALGO parsed: operation ("" = every one) to its level-1 algorithm.
+Result<std::map<std::string, std::string>> parse_algo(const std::string& text) {
+  const auto bad = [&](std::string_view why) {
+    return invalid("HCCL_ALGO", text,
+                   "level0:NA;level1:ring or allreduce=level0:NA;level1:ring/allgather=… (" +
+                       std::string(why) + ")");
+  };
+  std::map<std::string, std::string> table;
+  if (text.empty()) return table;
+  bool common = false;
+  for (const std::string_view part : split(text, '/')) {
+    const auto equals = part.find('=');
+    const std::string operation(equals == std::string_view::npos ? "" : part.substr(0, equals));
+    const std::string_view levels =
+        equals == std::string_view::npos ? part : part.substr(equals + 1);
+    if (equals == std::string_view::npos) {
+      if (common || !table.empty()) return bad("a common part stands alone");
+      common = true;
+    } else {
+      if (common) return bad("common and specific parts are mixed");
+      if (!contains(kOperations, operation)) return bad("unknown operation \"" + operation + "\"");
+      if (table.count(operation) != 0) return bad("operation \"" + operation + "\" twice");
+    }
+    std::set<std::string_view> seen;
+    std::string chosen;
+    for (const std::string_view item : split(levels, ';')) {
+      const auto colon = item.find(':');
+      if (colon == std::string_view::npos) return bad("\"" + std::string(item) + "\" has no colon");
+      const std::string_view level = item.substr(0, colon);
+      const std::string_view algorithm = item.substr(colon + 1);
+      if (!contains(kLevels, level)) return bad("unknown level \"" + std::string(level) + "\"");
+      if (!contains(kAlgorithms, algorithm))
+        return bad("unknown algorithm \"" + std::string(algorithm) + "\"");
+      if (!seen.insert(level).second) return bad("\"" + std::string(level) + "\" twice");
+      if (level == "level0" && algorithm == "null" && !operation.empty()) return bad("level0:null");
+      if (level == "level1" && algorithm != "NA" && algorithm != "null") chosen = algorithm;
+    }
+    table.emplace(operation, chosen);
+  }
+  return table;
+}
+
+Status read_network(const std::function<std::optional<std::string>(const char*)>& get,
+                    Config& config) {
+  if (auto v = get("HCCL_IF_IP")) config.if_ip = v->substr(0, v->find('%'));
+  if (auto v = get("CM_WORKER_IP"); v && !v->empty()) config.if_ip = *v;
+  if (auto v = get("HCCL_SOCKET_IFNAME")) {
+    const auto names = std::string_view(*v).substr(std::min(v->find_first_not_of("^="), v->size()));
+    const auto parts = split(names, ',');
+    if (names.empty() || parts.front().empty() || parts.back().empty()) {
+      return invalid("HCCL_SOCKET_IFNAME", *v, "names as eth,enp or =eth0 or ^docker or ^=eth0");
+    }
+    config.socket_ifname = *v;
+  }
+  if (auto v = get("HCCL_SOCKET_FAMILY")) {
+    if (*v != "AF_INET" && *v != "AF_INET6")
+      return invalid("HCCL_SOCKET_FAMILY", *v, "AF_INET or AF_INET6");
+    config.socket_family = *v == "AF_INET" ? AF_INET : AF_INET6;
+  }
+  if (auto v = get("HCCL_IF_BASE_PORT")) {
+    HCCL_ASSIGN_OR_RETURN(const auto port, number("HCCL_IF_BASE_PORT", *v, 1024, 65520));
+    config.base_port = static_cast<std::uint16_t>(port);
+  }
+  if (auto v = get("HCCL_HOST_SOCKET_PORT_RANGE"); v && !v->empty()) {
+    HCCL_ASSIGN_OR_RETURN(config.port_ranges,
+                          port_ranges("HCCL_HOST_SOCKET_PORT_RANGE", without_blanks(*v)));
+  }
+  if (auto v = get("HCCL_JOB_SECRET_FILE")) config.job_secret_file = *v;
+  if (auto v = get("HCCL_ALLOW_INSECURE")) {
+    HCCL_ASSIGN_OR_RETURN(const auto on, number("HCCL_ALLOW_INSECURE", *v, 0, 1));
+    config.allow_insecure = on == 1;
+  }
+  return {};
+}
+
+Status read_timers(const std::function<std::optional<std::string>(const char*)>& get,
+                   Config& config) {
+  if (auto v = get("HCCL_CONNECT_TIMEOUT")) {
+    HCCL_ASSIGN_OR_RETURN(const auto seconds, number("HCCL_CONNECT_TIMEOUT", *v, 1, 7200));
+    config.connect_timeout = std::chrono::seconds(seconds);
+  }
+  if (auto v = get("HCCL_EXEC_TIMEOUT")) {
+    // HCCL allows two decimals; whole seconds are what bounds an operation here, rounded up.
+    const auto dot = v->find('.');
+    const std::string_view fraction =
+        dot == std::string::npos ? "0" : std::string_view(*v).substr(dot + 1);
+    const auto whole =
+        number("HCCL_EXEC_TIMEOUT", std::string_view(*v).substr(0, dot), 0, 2147483647);
+    const auto rest = number("HCCL_EXEC_TIMEOUT", fraction, 0, 99);
+    if (!whole.ok() || !rest.ok() || fraction.size() > 2) {
+      return invalid("HCCL_EXEC_TIMEOUT", *v, "seconds, 0 to 2147483647, at most two decimals");
+    }
+    config.exec_timeout = std::chrono::seconds(whole.value() + (rest.value() != 0 ? 1 : 0));
+  }
+  if (auto v = get("HCCL_PEER_TIMEOUT")) {
+    HCCL_ASSIGN_OR_RETURN(const auto seconds, number("HCCL_PEER_TIMEOUT", *v, 1, 2147483647));
+    config.peer_timeout = std::chrono::seconds(seconds);
+  }
+  if (auto v = get("HCCL_SPIN_US")) {
+    HCCL_ASSIGN_OR_RETURN(const auto spin, number("HCCL_SPIN_US", *v, 0, 1000000));
+    config.spin = std::chrono::microseconds(spin);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Config> Config::read(const GetEnv& getenv) {
+  Config config;
+  const auto get = [&](const char* name) -> std::optional<std::string> {
+    const char* value = getenv(name);
+    // HCCL's own word for a variable that is not set.
+    if (value == nullptr || std::string_view(value) == "EmptyString") return std::nullopt;
+    return std::string(value);
+  };
+  if (auto v = get("HCCL_TRANSPORT"); v && !v->empty()) {
+    constexpr std::array kTransports = {"auto", "shm", "tcp", "ofi", "mpi"};
+    const bool plain = std::all_of(v->begin(), v->end(),
+                                   [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+    // Other plain names are allowed: they are plugins of others, libhccl_<name>.so.
+    if (!contains(kTransports, *v) && !plain) {
+      return invalid("HCCL_TRANSPORT", *v, "auto, shm, tcp, ofi, mpi or a plugin's name");
+    }
+    config.transport = *v;
+  }
+  if (auto v = get("HCCL_ALGO")) {
+    config.algo = without_blanks(*v);
+    HCCL_RETURN_IF_ERROR(parse_algo(config.algo).status());
+  }
+  if (auto v = get("HCCL_BUFFSIZE")) {
+    HCCL_ASSIGN_OR_RETURN(const auto mb, number("HCCL_BUFFSIZE", *v, 1, 1u << 20));
+    config.buffer_mb = static_cast<std::uint32_t>(mb);
+  }
+  if (auto v = get("HCCL_DETERMINISTIC")) {
+    const std::string word = lower(*v);
+    if (word != "false" && word != "true" && word != "strict") {
+      return invalid("HCCL_DETERMINISTIC", *v, "false, true or strict");
+    }
+    config.deterministic = word == "strict" ? Deterministic::kStrict
+                           : word == "true" ? Deterministic::kOn
+                                            : Deterministic::kOff;
+  }
+  HCCL_RETURN_IF_ERROR(read_network(get, config));
+  HCCL_RETURN_IF_ERROR(read_timers(get, config));
+  if (auto v = get("HCCL_LOG")) {
+    constexpr std::array kWords = {"trace", "debug", "info", "warn", "error", "off"};
+    if (!contains(kWords, *v))
+      return invalid("HCCL_LOG", *v, "trace, debug, info, warn, error or off");
+    config.log_level = *v;
+  }
+  if (auto v = get("HCCL_FLIGHT_RECORDER_DIR")) config.flight_recorder_dir = *v;
+  if (auto v = get("HCCL_PLUGIN_PATH"); v && !v->empty()) {
+    if (v->front() != '/') return invalid("HCCL_PLUGIN_PATH", *v, "an absolute directory");
+    config.plugin_path = *v;
+  }
+  if (auto v = get("HCCL_OFI_PROVIDER")) config.ofi_provider = *v;
+  return config;
+}
+
+std::string Config::algorithm_for(std::string_view operation) const {
+  const auto table = parse_algo(algo);
+  if (!table.ok()) return {};
+  std::string word(operation);
+  std::erase(word, '_');  // HCCL writes reducescatter
+  for (const auto& key : {word, std::string()}) {
+    if (const auto at = table.value().find(key); at != table.value().end()) return at->second;
+  }
+  return {};
+}
+
+std::string Config::agreement() const {
+  return "transport=" + transport + " algo=" + algo + " buffsize=" + std::to_string(buffer_mb) +
+         " deterministic=" + std::to_string(static_cast<int>(deterministic));
+}
+
+}  // namespace hccl

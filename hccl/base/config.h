@@ -1,0 +1,77 @@
+// Every environment variable, documented on the member that holds it. Read once per communicator
+// tree; nothing else in the library reads the environment.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hccl/base/status.h"
+
+namespace hccl {
+
+enum class Deterministic : std::uint8_t { kOff, kOn, kStrict };
+
+struct Config {
+  using GetEnv = std::function<const char*(const char*)>;
+  /// Reads all variables. A bad value is kPara with text "EI0001: Value … for environment variable
+  /// … is invalid. Expected value: …".
+  static Result<Config> read(const GetEnv& getenv);
+
+  /// HCCL_TRANSPORT: auto (shm inside a host, tcp between hosts), shm, tcp, ofi or mpi.
+  std::string transport = "auto";
+  /// HCCL_ALGO: HCCL's grammar. Checked here, applied per operation by algorithm_for().
+  std::string algo;
+  /// HCCL_CONNECT_TIMEOUT: seconds for all ranks to arrive and connect; 1..7200, default 120.
+  std::chrono::seconds connect_timeout{120};
+  /// HCCL_EXEC_TIMEOUT: seconds an operation may take; 0 = for ever, default 1836.
+  std::chrono::seconds exec_timeout{1836};
+  /// HCCL_BUFFSIZE: MB that a communicator may use to stage data; at least 1, default 200.
+  /// Operations that need more scratch run in rounds.
+  std::uint32_t buffer_mb = 200;
+  /// HCCL_DETERMINISTIC: false, true or strict (any case); default false.
+  Deterministic deterministic = Deterministic::kOff;
+  /// HCCL_IF_IP: the local address to bind to; must exist on an interface. CM_WORKER_IP goes before
+  /// it.
+  std::string if_ip;
+  /// HCCL_SOCKET_IFNAME: interfaces by prefix "eth,enp", exact "=eth0", or not "^docker", "^=eth0".
+  std::string socket_ifname;
+  /// HCCL_SOCKET_FAMILY: AF_INET or AF_INET6, preferred; default AF_INET.
+  int socket_family = 0;  // AF_UNSPEC = not set
+  /// HCCL_IF_BASE_PORT: first port of the root's listener where peers must know it beforehand (rank
+  /// table, torchrun, Slurm); 1024..65520, default 60000. Root info otherwise carries a free port.
+  std::uint16_t base_port = 60000;
+  /// HCCL_HOST_SOCKET_PORT_RANGE: ports the root may listen on: "auto" or "60000-60031,61000".
+  std::vector<std::pair<std::uint16_t, std::uint16_t>> port_ranges;
+  /// HCCL_JOB_SECRET_FILE: file of the job's secret (owned by this user, mode 0600) for joins that
+  /// carry no root info. Without it such joins are refused on addresses that are not private.
+  std::string job_secret_file;
+  /// HCCL_ALLOW_INSECURE: 1 permits joining without a secret on any address; default 0.
+  bool allow_insecure = false;
+  /// HCCL_LOG: trace, debug, info, warn, error or off; default warn. Goes to standard error.
+  std::string log_level = "warn";
+  /// HCCL_FLIGHT_RECORDER_DIR: where the flight recorder is dumped on failure; default: the
+  /// directory of temporary files. "off" writes none.
+  std::string flight_recorder_dir;
+  /// HCCL_PLUGIN_PATH: absolute directory of transport plugins; default: beside libhccl.so.
+  std::string plugin_path;
+  /// HCCL_OFI_PROVIDER: libfabric provider; default: the best reliable-datagram one ("tcp;ofi_rxm"
+  /// here).
+  std::string ofi_provider;
+  /// HCCL_SPIN_US: microseconds to spin before sleeping; default: chosen from cores and ranks.
+  std::optional<std::chrono::microseconds> spin;
+  /// HCCL_PEER_TIMEOUT: seconds without a sign of life after which a rank counts as dead; 1..,
+  /// default 30.
+  std::chrono::seconds peer_timeout{30};
+
+  /// The level-1 algorithm that HCCL_ALGO names for an operation ("allreduce", "allgather", …) in
+  /// HCCL's words ("ring", "H-D_R", …); empty for the built-in choice.
+  std::string algorithm_for(std::string_view operation) const;
+  /// What must be equal on all ranks, as text, compared at hello: "transport=auto algo= …".
+  std::string agreement() const;
+};
+
+}  // namespace hccl

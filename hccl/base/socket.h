@@ -1,0 +1,88 @@
+// Sockets: TCP and UNIX, with deadlines. Everything is non-blocking and close-on-exec; SIGPIPE
+// never happens (MSG_NOSIGNAL).
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/deadline.h"
+#include "hccl/base/fd.h"
+#include "hccl/base/status.h"
+#include "hccl/base/wait.h"
+
+namespace hccl {
+
+/// "10.0.0.1:6000" or "[::1]:6000".
+std::string endpoint_text(std::string_view address, std::uint16_t port);
+
+struct Listener {
+  Fd fd;
+  std::uint16_t port = 0;
+};
+/// Listens on one address (never all of them unless `address` says so); port 0 takes a free one.
+/// kUnavail (EI0019) if the port is taken, kNotFound if no interface has the address.
+Result<Listener> listen_tcp(const std::string& address, std::uint16_t port);
+/// Starts a connection; poll for writability, then connect_result(). `from` is the local address to
+/// bind to, or empty.
+Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
+                             const std::string& from);
+/// Success once a started connection stands; otherwise the reason.
+Status connect_result(int fd);
+/// Connects, and tries again while the peer refuses (it may not listen yet), until the deadline.
+Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, const std::string& from,
+                       Deadline deadline, const AbortFlag* abort = nullptr);
+/// Accepts one connection; an invalid Fd if none is waiting. TCP sockets get TCP_NODELAY.
+Result<Fd> accept_one(int listener);
+
+/// UNIX sockets by pathname (permissions hold; abstract names have none).
+Result<Fd> listen_unix(const std::string& path);
+Result<Fd> connect_unix(const std::string& path, Deadline deadline);
+/// The user at the other end of a connected UNIX socket.
+Result<uid_t> peer_user(int fd);
+
+/// Blocks until all bytes are moved. kTimeout, or kTcpTransfer when the peer has gone.
+Status send_all(int fd, std::string_view bytes, Deadline deadline,
+                const AbortFlag* abort = nullptr);
+Status recv_all(int fd, std::span<char> bytes, Deadline deadline, const AbortFlag* abort = nullptr);
+/// A frame: 32-bit length, then the bytes; a longer one than `cap` is kTcpTransfer before
+/// allocation.
+Status send_frame(int fd, std::string_view bytes, Deadline deadline);
+Result<std::string> recv_frame(int fd, std::size_t cap, Deadline deadline,
+                               const AbortFlag* abort = nullptr);
+/// Hands file descriptors over with one message byte (SCM_RIGHTS, at most 253 at a time).
+Status send_fds(int socket, std::span<const int> fds, Deadline deadline);
+Result<std::vector<Fd>> recv_fds(int socket, std::size_t count, Deadline deadline);
+
+/// Blocks until poll(2) reports one of the events. kTimeout, or the reason of the abort flag.
+Status wait_fd(int fd, short events, Deadline deadline, const AbortFlag* abort = nullptr);
+
+/// A Sleeper over an epoll set with a wake-up of its own. Register descriptors with epoll(); any
+/// thread may ring(). A readable descriptor that progress() did not drain ends the sleep at once.
+class EpollSleeper final : public Sleeper {
+ public:
+  static Result<std::unique_ptr<EpollSleeper>> create();
+
+  int epoll() const { return epoll_.get(); }
+  /// The wake-up's descriptor: an eventfd that other processes may be handed. Not for epoll by
+  /// others.
+  int wake_fd() const { return wake_.get(); }
+  void ring();
+  std::uint32_t prepare() override { return 0; }
+  void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) override;
+  void awake() override;
+  /// epoll_event.data.u64 of the wake-up; never use it for your own descriptors.
+  static constexpr std::uint64_t kWake = ~std::uint64_t{0};
+
+ private:
+  EpollSleeper(Fd epoll, Fd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+  Fd epoll_;
+  Fd wake_;
+};
+
+}  // namespace hccl

@@ -1,0 +1,31 @@
+#include "hccl/base/status.h"
+
+namespace hccl {
+
+std::string_view words(Code code) {
+  switch (code) {
+#define HCCL_CODE(name, number, text) \
+  case Code::name:                    \
+    return text;
+    HCCL_CODES(HCCL_CODE)
+#undef HCCL_CODE
+  }
+  return "unknown error";
+}
+
+Status::Status(Code code, std::string message, int culprit)
+    : detail_(code == Code::kSuccess
+                  ? nullptr
+                  : std::make_shared<const Detail>(Detail{code, std::move(message), culprit})) {}
+
+const std::string& Status::message() const {
+  static const std::string none;
+  return detail_ ? detail_->message : none;
+}
+
+Status Status::with_context(std::string_view context) const {
+  if (ok()) return *this;
+  return Status(code(), std::string(context) + ": " + message(), culprit());
+}
+
+}  // namespace hccl

@@ -1,0 +1,107 @@
+// Status and Result: how every room below the C API reports failure. No exceptions cross a room.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace hccl {
+
+// One list for the numbers (they are HcclResult's) and for the words of HcclGetErrorString.
+#define HCCL_CODES(X)                                 \
+  X(kSuccess, 0, "no error")                          \
+  X(kPara, 1, "parameter error")                      \
+  X(kPtr, 2, "empty pointer")                         \
+  X(kMemory, 3, "memory error")                       \
+  X(kInternal, 4, "internal error")                   \
+  X(kNotSupport, 5, "not support feature")            \
+  X(kNotFound, 6, "not found specific resource")      \
+  X(kUnavail, 7, "resource unavailable")              \
+  X(kSyscall, 8, "call system interface error")       \
+  X(kTimeout, 9, "timeout")                           \
+  X(kOpenFileFailure, 10, "open file fail")           \
+  X(kTcpConnect, 11, "tcp connect fail")              \
+  X(kRoceConnect, 12, "roce connect fail")            \
+  X(kTcpTransfer, 13, "tcp transfer fail")            \
+  X(kRoceTransfer, 14, "roce transfer fail")          \
+  X(kRuntime, 15, "call runtime api fail")            \
+  X(kDrv, 16, "call driver api fail")                 \
+  X(kProfiling, 17, "call profiling api fail")        \
+  X(kCce, 18, "call cce api fail")                    \
+  X(kNetwork, 19, "call network api fail")            \
+  X(kAgain, 20, "try again")                          \
+  X(kRemote, 21, "error cqe")                         \
+  X(kSuspending, 22, "error communicator suspending") \
+  X(kOpretryFail, 23, "retry constraint")             \
+  X(kOom, 24, "out of memory")
+
+enum class Code : int {
+#define HCCL_CODE(name, number, words) name = number,
+  HCCL_CODES(HCCL_CODE)
+#undef HCCL_CODE
+};
+
+/// The short lower-case words of a code, as HcclGetErrorString gives them.
+std::string_view words(Code code);
+
+/// Success, or a code with a text for a person and, where one is known, the rank that caused it.
+/// Cheap to copy; immutable. The text names the ranks, the operation and what to do.
+class [[nodiscard]] Status {
+ public:
+  static constexpr int kNobody = -1;
+
+  Status() = default;
+  Status(Code code, std::string message, int culprit = kNobody);
+
+  bool ok() const { return detail_ == nullptr; }
+  Code code() const { return detail_ ? detail_->code : Code::kSuccess; }
+  /// Rank (in the communicator at hand) that caused the failure, or kNobody.
+  int culprit() const { return detail_ ? detail_->culprit : kNobody; }
+  const std::string& message() const;
+  /// The same failure with words of the caller in front: "joining: connection refused".
+  Status with_context(std::string_view context) const;
+
+ private:
+  struct Detail {
+    Code code;
+    std::string message;
+    int culprit;
+  };
+  std::shared_ptr<const Detail> detail_;
+};
+
+/// A value or the Status that explains why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
+  Result(Status failure) : status_(std::move(failure)) {}  // NOLINT(google-explicit-constructor)
+
+  bool ok() const { return value_.has_value(); }
+  const Status& status() const { return status_; }
+  T& value() & { return *value_; }
+  const T& value() const& { return *value_; }
+  T&& value() && { return std::move(*value_); }
+  T* operator->() { return &*value_; }
+  T& operator*() & { return *value_; }
+
+ private:
+  std::optional<T> value_;
+  Status status_;
+};
+
+#define HCCL_RETURN_IF_ERROR(expression)                       \
+  do {                                                         \
+    if (::hccl::Status s_ = (expression); !s_.ok()) return s_; \
+  } while (false)
+
+#define HCCL_CONCAT_INNER(a, b) a##b
+#define HCCL_CONCAT(a, b) HCCL_CONCAT_INNER(a, b)
+#define HCCL_ASSIGN_OR_RETURN(target, expression)                                           \
+  auto HCCL_CONCAT(result_, __LINE__) = (expression);                                       \
+  if (!HCCL_CONCAT(result_, __LINE__).ok()) return HCCL_CONCAT(result_, __LINE__).status(); \
+  target = std::move(HCCL_CONCAT(result_, __LINE__)).value()
+
+}  // namespace hccl

@@ -1,0 +1,58 @@
+// Element types and reduce operations, with HCCL's numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace hccl {
+
+// name, HCCL's number, bytes, word
+#define HCCL_DATA_TYPES(X)      \
+  X(kInt8, 0, 1, "int8")        \
+  X(kInt16, 1, 2, "int16")      \
+  X(kInt32, 2, 4, "int32")      \
+  X(kFp16, 3, 2, "fp16")        \
+  X(kFp32, 4, 4, "fp32")        \
+  X(kInt64, 5, 8, "int64")      \
+  X(kUint64, 6, 8, "uint64")    \
+  X(kUint8, 7, 1, "uint8")      \
+  X(kUint16, 8, 2, "uint16")    \
+  X(kUint32, 9, 4, "uint32")    \
+  X(kFp64, 10, 8, "fp64")       \
+  X(kBfp16, 11, 2, "bfp16")     \
+  X(kInt128, 12, 16, "int128")  \
+  X(kHif8, 14, 1, "hif8")       \
+  X(kFp8E4M3, 15, 1, "fp8e4m3") \
+  X(kFp8E5M2, 16, 1, "fp8e5m2") \
+  X(kFp8E8M0, 17, 1, "fp8e8m0")
+
+enum class DataType : std::uint8_t {
+#define HCCL_TYPE(name, number, bytes, word) name = number,
+  HCCL_DATA_TYPES(HCCL_TYPE)
+#undef HCCL_TYPE
+};
+
+#define HCCL_REDUCE_OPS(X) \
+  X(kSum, 0, "sum")        \
+  X(kProd, 1, "prod")      \
+  X(kMax, 2, "max")        \
+  X(kMin, 3, "min")
+
+enum class ReduceOp : std::uint8_t {
+#define HCCL_OP(name, number, word) name = number,
+  HCCL_REDUCE_OPS(HCCL_OP)
+#undef HCCL_OP
+};
+
+std::size_t size_of(DataType type);
+std::string_view words(DataType type);
+std::string_view words(ReduceOp op);
+/// The type or operation with this HCCL number or word; nothing if there is none.
+std::optional<DataType> data_type(int number);
+std::optional<DataType> data_type(std::string_view word);
+std::optional<ReduceOp> reduce_op(int number);
+std::optional<ReduceOp> reduce_op(std::string_view word);
+
+}  // namespace hccl

@@ -1,0 +1,69 @@
+#include "hccl/base/wait.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <ctime>
+
+namespace hccl {
+
+bool AbortFlag::raise(Status reason) {
+  std::lock_guard lock(mutex_);
+  if (raised_.load(std::memory_order_relaxed)) return false;
+  reason_ = std::move(reason);
+  raised_.store(true, std::memory_order_release);
+  return true;
+}
+
+Status AbortFlag::reason() const {
+  std::lock_guard lock(mutex_);
+  return reason_;
+}
+
+namespace {
+
+long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
+           const timespec* timeout) {
+  return syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout,
+                 nullptr, 0);
+}
+
+}  // namespace
+
+void Bell::ring() {
+  rings_.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) != 0) futex(&rings_, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+std::uint32_t Bell::prepare() {
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  return rings_.load(std::memory_order_seq_cst);
+}
+
+void Bell::sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
+  const timespec timeout{seconds.count(), (at_most - seconds).count()};
+  futex(&rings_, FUTEX_WAIT, ticket, &timeout);
+}
+
+void Bell::awake() { sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
+
+namespace detail {
+
+void relax(const WaitPolicy& policy) {
+  if (policy.shared_cores) {
+    sched_yield();
+    return;
+  }
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace detail
+}  // namespace hccl

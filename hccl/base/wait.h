@@ -1,0 +1,98 @@
+// The one wait. Every blocking point of the library goes through wait(): a condition, a deadline,
+// an abort flag, and somewhere to sleep. It spins for about the cost of a wake-up, yields when
+// ranks share cores, then sleeps; a waker makes a system call only if somebody sleeps.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+
+#include "hccl/base/deadline.h"
+#include "hccl/base/status.h"
+
+namespace hccl {
+
+/// Raised once, by any thread; the first reason wins and stays.
+class AbortFlag {
+ public:
+  /// False when a reason was there already (which is kept).
+  bool raise(Status reason);
+  bool raised() const { return raised_.load(std::memory_order_acquire); }
+  /// The reason; success while not raised.
+  Status reason() const;
+
+ private:
+  std::atomic<bool> raised_{false};
+  mutable std::mutex mutex_;
+  Status reason_;
+};
+
+/// Where a waiter sleeps once spinning did not pay.
+class Sleeper {
+ public:
+  virtual ~Sleeper() = default;
+  /// From here on wakers make the system call. The waiter checks its condition again after this.
+  /// Gives a ticket for sleep(): a wake-up after prepare() ends a sleep with this ticket.
+  virtual std::uint32_t prepare() = 0;
+  /// Sleeps until woken, for at most this long. Returns early whenever it likes.
+  virtual void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) = 0;
+  /// The waiter runs again.
+  virtual void awake() = 0;
+};
+
+/// A sleeper for threads of one process, or of several if it lies in shared memory: a futex that
+/// counts rings. Any thread may ring; one or several may sleep.
+class Bell final : public Sleeper {
+ public:
+  void ring();
+  std::uint32_t prepare() override;
+  void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) override;
+  void awake() override;
+
+ private:
+  std::atomic<std::uint32_t> rings_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+};
+
+struct WaitPolicy {
+  /// How long to spin before sleeping; about what a wake-up costs.
+  std::chrono::nanoseconds spin = std::chrono::microseconds(50);
+  /// More ranks than cores: give the core away at once instead of spinning.
+  bool shared_cores = false;
+};
+
+enum class Waited { kReady, kTimeout, kAborted };
+
+namespace detail {
+void relax(const WaitPolicy& policy);
+// Naps no longer than this, so that an abort that cannot ring the sleeper is still seen.
+inline constexpr std::chrono::milliseconds kLongestNap{100};
+}  // namespace detail
+
+/// Waits until ready() is true. ready() is the progress hook too: it is called again and again,
+/// also right before sleeping, and must not block. `abort` may be null.
+template <class Ready>
+Waited wait(Ready&& ready, Deadline deadline, const AbortFlag* abort, Sleeper& sleeper,
+            const WaitPolicy& policy) {
+  for (;;) {
+    if (ready()) return Waited::kReady;
+    const Deadline spin_end = Deadline::after(policy.spin).sooner(deadline);
+    do {
+      for (int i = 0; i < 32; ++i) {
+        if (ready()) return Waited::kReady;
+        if (abort != nullptr && abort->raised()) return Waited::kAborted;
+        detail::relax(policy);
+      }
+    } while (!spin_end.expired());
+    if (deadline.expired()) return ready() ? Waited::kReady : Waited::kTimeout;
+    const std::uint32_t ticket = sleeper.prepare();
+    if (!ready() && !(abort != nullptr && abort->raised())) {
+      sleeper.sleep(ticket,
+                    std::min<std::chrono::nanoseconds>(deadline.left(), detail::kLongestNap));
+    }
+    sleeper.awake();
+  }
+}
+
+}  // namespace hccl

@@ -1,0 +1,94 @@
+/* Gradient fusion for training frameworks: gradients are handed over one by one as backward produces
+ * them; each segment (consecutive gradients) is one allreduce. Valid C99 and C++.
+ *
+ *   HcclFusionCreate(comm, gradients, n, &options, &fusion);          once
+ *   each iteration: HcclFusionMark(fusion, HCCL_FUSION_FP_START);     optional, for the trace
+ *                   ... forward, backward: HcclFusionReady(fusion, i) as gradient i is complete ...
+ *                   HcclFusionMark(fusion, HCCL_FUSION_BP_END);       optional
+ *                   HcclFusionWait(fusion);                           now every gradient is reduced
+ *                   ... update weights ...
+ *                   HcclFusionMark(fusion, HCCL_FUSION_ITERATION_END);
+ *   HcclFusionDestroy(fusion);                                        before the communicator
+ *
+ * A segment starts when all of its gradients are ready and all earlier segments have started. Gradients
+ * may become ready in any order. Consecutive gradients that lie one behind the other in memory are reduced
+ * in place without a copy; a segment of others goes through a fusion buffer, allocated once.
+ *
+ * Threads: one fusion object is used by one thread at a time. Between Ready(i) and Wait the memory of
+ * gradient i belongs to the library. Other operations on the same communicator may be issued only outside
+ * that time, and in the same order on all ranks. */
+#ifndef HCCL_FUSION_H_
+#define HCCL_FUSION_H_
+
+#include "hccl_comm.h"
+#include "hccl_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef void* HcclFusion;
+
+typedef struct {
+  const char* name; /**< for traces and errors; copied; may be null */
+  void* data;       /**< the gradient: input and result of the allreduce */
+  uint64_t count;   /**< elements */
+} HcclFusionGradient;
+
+typedef struct {
+  HcclDataType dataType;
+  HcclReduceOp op;
+  /** Not 0: hcom_parallel, a ready segment is reduced by the communicator's worker thread while the caller
+   * computes. 0 (default): segments run, in order, inside HcclFusionWait. */
+  int hcomParallel;
+  /** Exactly one of the two may be given; neither: the strategy set for `group` with
+   * HcomSetGradFusionBySize / ByIndex, else HCCL's default (96.54 % / 3.46 %). */
+  const uint32_t* lastIndices; /**< last gradient of each segment */
+  const float* percentages;    /**< of the bytes, per segment; sum 100 within 1e-3 */
+  uint32_t segmentNum;         /**< length of the given list */
+  const char* group;           /**< whose HCOM strategy applies; null: the world group */
+} HcclFusionOptions;
+
+/** gradients: gradientNum entries in the order backward completes them. options may be null: fp32, sum,
+ * serial, default segments. HCCL_E_PARA: no gradients, or a strategy that does not fit them (the text says
+ * what does not fit). Local: no communication; ranks that disagree on gradients or segments fail with
+ * HCCL_E_PARA at the first segment, before any data is reduced. */
+HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients, uint32_t gradientNum,
+                            const HcclFusionOptions* options, HcclFusion* fusion);
+
+/** Gradient `index` is complete. HCCL_E_PARA (the text names the gradient): index out of range, or marked
+ * twice in this iteration. Never blocks on communication. */
+HcclResult HcclFusionReady(HcclFusion fusion, uint32_t index);
+
+/** Returns when all segments are reduced, and begins the next iteration. HCCL_E_PARA if a gradient was
+ * never marked; the text names the missing ones, and the iteration can go on: mark them and wait again. */
+HcclResult HcclFusionWait(HcclFusion fusion);
+
+/** The segments as index pairs: lastIndices[k] for k < *segmentNum (in: capacity, out: number). */
+HcclResult HcclFusionGetSegments(HcclFusion fusion, uint32_t* lastIndices, uint32_t* segmentNum);
+
+typedef enum {
+  HCCL_FUSION_FP_START = 0,
+  HCCL_FUSION_BP_END = 1,
+  HCCL_FUSION_ITERATION_END = 2
+} HcclFusionPoint;
+
+/** Notes the time of a point of the iteration for the trace. */
+HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point);
+
+/** The trace of the last complete iteration as text, one point a line: "<microseconds from the first point>
+ * <name>", names fp_start, bp_end, allreduce1_start, allreduce1_end, ..., iteration_end. Owned by the
+ * fusion object; valid until the next call with it. */
+HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text);
+
+/** Writes the traces of all recorded iterations of this rank: .json gives Chrome's trace format (opens in
+ * Perfetto), .csv a table, any other name the Protobuf message Trace (split/trace.proto). */
+HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path);
+
+/** Waits for segments that run. */
+HcclResult HcclFusionDestroy(HcclFusion fusion);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  /* HCCL_FUSION_H_ */

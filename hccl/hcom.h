@@ -1,0 +1,103 @@
+/* HCOM: communicators by name ("groups"), and the gradient split strategy of each group.
+ * Valid C99 and C++. A null group means the world, "hccl_world_group". Names have 1..127 bytes. */
+#ifndef HCCL_HCOM_H_
+#define HCCL_HCOM_H_
+
+#include "acl/acl.h"
+#include "hccl_types.h"
+
+#ifdef __cplusplus
+#include <cstdbool>
+#define HCCL_DEFAULT(value) = value
+extern "C" {
+#else
+#include <stdbool.h>
+#define HCCL_DEFAULT(value)
+#endif
+
+#define HCCL_WORLD_GROUP "hccl_world_group"
+#define HCCL_MAX_SEGMENT_NUM 8
+#define HCOM_GROUP_NAME_MAX_LEN 127
+
+typedef enum { FORCE_NONE = 0, FORCE_SIZE = 1, FORCE_RESERVED = 2 } GradSplitForceMode;
+typedef enum { KNOWN_SHAPE = 0, UNKNOWN_SHAPE = 1, SHAPE_RESERVED = 2 } OriginalGraphShapeType;
+
+/** One model's gradients in the order their allreduce operations appear. */
+struct model_feature {
+  const char* model_name;
+  uint32_t gradient_num;
+  float* gradient_size; /**< bytes */
+  float* gradient_time; /**< microseconds from the previous gradient to this one */
+};
+
+/** Joins the world described by a rank table file (.json); identify is this rank's rank_id in decimal
+ * digits. HCCL_E_UNAVAIL if the world exists. */
+HcclResult HcomInitByFile(const char* rankTablePath, const char* identify);
+/** The same from the table's text. */
+HcclResult HcomInitByString(const char* rankTable, const char* identify);
+/** Joins the world that the launcher started; see HcclCommInitLauncher. An addition to HCCL's interface. */
+HcclResult HcomInitByLauncher(void);
+/** Makes an existing communicator the world. The caller keeps comm and destroys it after HcomDestroy.
+ * An addition to HCCL's interface. */
+HcclResult HcomInitByComm(HcclComm comm);
+/** Leaves the world; destroys all groups and forgets all split strategies. */
+HcclResult HcomDestroy(void);
+HcclResult HcomGetInitStatus(bool* initialized);
+
+HcclResult HcomGetRankSize(const char* group, uint32_t* rankSize);
+HcclResult HcomGetRankId(const char* group, uint32_t* rankId);
+HcclResult HcomGetLocalRankSize(const char* group, uint32_t* localRankSize);
+HcclResult HcomGetLocalRankId(const char* group, uint32_t* localRankId);
+HcclResult HcomGetWorldRankFromGroupRank(const char* group, uint32_t groupRank, uint32_t* worldRank);
+/** Mind the order of the arguments: it is HCCL's. */
+HcclResult HcomGetGroupRankFromWorldRank(uint32_t worldRank, const char* group, uint32_t* groupRank);
+
+/** Called by every member. The ids are sorted: group rank = place in the sorted list. Before the world
+ * exists the request is kept and carried out when it does.
+ * HCCL_E_PARA: the world's name, an existing name, rankNum 0 or > world, an id out of range or twice.
+ * HCCL_E_NOT_FOUND: the caller is not a member. */
+HcclResult HcomCreateGroup(const char* group, uint32_t rankNum, uint32_t* rankIds);
+HcclResult HcomDestroyGroup(const char* group);
+bool HcomFindGroup(const char* group);
+/** The communicator of a group, owned by the group: for use with hccl.h and hccl_fusion.h. */
+HcclResult HcomGetCommHandleByGroup(const char* group, HcclComm* comm);
+
+/** Operations on a group; tag is a name for logs, 1..255 bytes. Rules as in hccl.h. */
+HcclResult HcomAllReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
+                         HcclDataType dataType, HcclReduceOp op, const char* group, aclrtStream stream);
+HcclResult HcomBroadcast(const char* tag, void* ptr, uint64_t count, HcclDataType dataType, uint32_t root,
+                         const char* group, aclrtStream stream);
+HcclResult HcomReduceScatter(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
+                             HcclDataType dataType, HcclReduceOp op, const char* group,
+                             aclrtStream stream);
+HcclResult HcomAllGather(const char* tag, void* inputPtr, void* outputPtr, uint64_t inputCount,
+                         HcclDataType dataType, const char* group, aclrtStream stream);
+HcclResult HcomReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
+                      HcclDataType dataType, HcclReduceOp op, uint32_t root, const char* group,
+                      aclrtStream stream);
+HcclResult HcomSend(const char* tag, void* inputPtr, uint64_t count, HcclDataType dataType,
+                    uint32_t destRank, uint32_t srTag, const char* group, aclrtStream stream);
+HcclResult HcomReceive(const char* tag, void* outputPtr, uint64_t count, HcclDataType dataType,
+                       uint32_t srcRank, uint32_t srTag, const char* group, aclrtStream stream);
+
+/** Cuts the group's gradients after these indices (ascending, the last one that of the last gradient). */
+HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum, const uint32_t* idxList);
+/** Cuts the group's gradients at these percentages of their bytes (sum 100 within 1e-3). Beats a setting
+ * by index. A second call replaces the first. */
+HcclResult HcomSetGradFusionBySize(const char* group, uint32_t segmentNum, const float* sizeList);
+/** The last gradient index of each segment. *segmentIdxPtr is allocated by new uint32_t[]: give it back
+ * with HcomFreeSplitStrategy (or delete[]). *configured is false when the user's strategy was used and
+ * true when the default ratio was. HCCL_E_PTR any null pointer; HCCL_E_PARA no gradients, or a strategy
+ * that does not fit them. */
+HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* feature,
+                                uint32_t** segmentIdxPtr, uint32_t* len, bool* configured,
+                                GradSplitForceMode force HCCL_DEFAULT(FORCE_NONE),
+                                OriginalGraphShapeType shapeType HCCL_DEFAULT(KNOWN_SHAPE));
+/** For programs in C. An addition to HCCL's interface. */
+void HcomFreeSplitStrategy(uint32_t* segmentIdx);
+
+#ifdef __cplusplus
+}
+#endif
+#undef HCCL_DEFAULT
+#endif  /* HCCL_HCOM_H_ */

@@ -1,0 +1,27 @@
+// Typed reductions and copies. SIMD by Highway, dispatched at run time; many inputs at once, in
+// order.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "hccl/base/types.h"
+
+namespace hccl::kernels {
+
+/// Whether fold() can reduce this type: all but HiF8 and FP8-E8M0, whose sums have no agreed
+/// meaning.
+bool reducible(DataType type);
+
+/// out[i] = inputs[0][i] op inputs[1][i] op …, folded left to right, for i in [0, count).
+/// Any input may be `out` itself; otherwise the ranges must not overlap. No alignment is needed.
+/// One input is a copy. fp16, bf16 and the 8-bit floats accumulate in fp32 and round once (nearest
+/// even) at the end of the fold. Integers wrap around as unsigned C arithmetic does.
+/// Max and min of floats: a NaN in any input gives a NaN; max(-0, +0) is +0, min is -0.
+void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
+          std::size_t count);
+
+/// Name of the instruction set chosen at run time ("AVX3_ZEN4", "AVX2", "SSE2", "NEON", …).
+const char* instruction_set();
+
+}  // namespace hccl::kernels

@@ -1,0 +1,50 @@
+// The one table of algorithms: name, one sentence, eligibility, cost and builder. Defaults,
+// HCCL_ALGO, tests and benchmarks all choose by these names.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hccl/schedule/schedule.h"
+
+namespace hccl::schedule {
+
+std::string_view words(Op op);  ///< "allreduce", "reduce_scatter", …
+
+/// Cost of one rank on the critical path, in the alpha-beta-gamma model: steps * alpha +
+/// bytes * n * beta + folded * n * gamma, n = bytes of the vector.
+struct Cost {
+  double steps = 0;
+  double bytes = 0;
+  double folded = 0;
+};
+
+struct Algorithm {
+  Op op;
+  std::string_view name;  ///< "ring", "halving_doubling", "double_tree", "direct", "binomial", …
+  std::string_view hccl;  ///< HCCL_ALGO's word for it ("ring", "H-D_R", "fullmesh", …), or ""
+  std::string_view summary;  ///< one sentence
+  Schedule (*build)(const Shape& shape);
+  /// Why it cannot run for this many ranks, or an empty text if it can.
+  std::string (*refuse)(int size);
+  Cost (*cost)(int size, int depth);
+};
+
+std::span<const Algorithm> algorithms();
+/// By our name or HCCL's word; null if the operation has no such algorithm.
+const Algorithm* find(Op op, std::string_view name);
+
+/// What to run, decided from sizes and ranks alone, so that all ranks agree by construction.
+struct Choice {
+  const Algorithm* algorithm = nullptr;
+  int depth = 1;       ///< Shape::depth
+  int lanes = 1;       ///< slices of the vector that run the schedule side by side
+  std::string reason;  ///< for HCCL_LOG=info
+};
+
+/// `bytes` is the size of the vector. `wanted` is the algorithm that HCCL_ALGO asks for ("" =
+/// choose); one that does not support the operation or size is replaced, and the reason says so.
+Choice select(Op op, int size, std::size_t bytes, std::string_view wanted);
+
+}  // namespace hccl::schedule

@@ -1,0 +1,26 @@
+// The transports by name. A new backend is one folder and one line in registry.cc.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace hccl::transport {
+
+struct Backend {
+  std::string_view name;
+  std::string_view summary;  ///< one sentence for --help and the README
+  bool plugin;               ///< loaded at run time from libhccl_<name>.so
+};
+
+/// Every backend that HCCL_TRANSPORT may name, besides "auto".
+std::span<const Backend> backends();
+
+/// Opens a mesh over the named transport. "auto" (or "") routes: shm between ranks of one host, tcp
+/// between hosts. An unknown name or a plugin that cannot be loaded is kNotSupport, with the
+/// reason.
+Result<std::unique_ptr<Mesh>> open(std::string_view name, const OpenArgs& args);
+
+}  // namespace hccl::transport

@@ -1,0 +1,137 @@
+// The transport contract: a way to move bytes between ranks. One folder a backend (shm, tcp, ofi,
+// mpi); one contract test suite (tests/transport_contract_test.cc) runs unchanged over all of them.
+//
+// Threads: a Mesh is used by one thread at a time (the executor sees to it); abort() alone may be
+// called from any thread at any time. Ranks may be threads of one process, each with a Mesh of its
+// own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/bytes.h"
+#include "hccl/base/config.h"
+#include "hccl/base/deadline.h"
+#include "hccl/base/status.h"
+#include "hccl/base/wait.h"
+
+namespace hccl::transport {
+
+/// One posted send or receive. The caller owns it and keeps it, and the bytes it names, alive and
+/// in place until done(); it can be posted again after that. The fields below the line are the
+/// backend's.
+class Request {
+ public:
+  Request() = default;
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+
+  bool done() const { return done_; }
+  /// Success, or why the bytes did not arrive; the culprit is the peer's rank. Valid once done().
+  const Status& status() const { return status_; }
+
+  // ---- for backends ----
+  void begin(int peer, std::uint32_t lane, std::byte* data, std::size_t size) {
+    peer_ = peer;
+    lane_ = lane;
+    data_ = data;
+    size_ = size;
+    moved_ = 0;
+    next_ = nullptr;
+    done_ = false;
+    status_ = Status();
+  }
+  void finish(Status status = {}) {
+    status_ = std::move(status);
+    done_ = true;
+  }
+  int peer_ = -1;
+  std::uint32_t lane_ = 0;
+  std::byte* data_ = nullptr;  ///< a send never writes through it
+  std::size_t size_ = 0;
+  std::size_t moved_ = 0;    ///< bytes moved so far
+  Request* next_ = nullptr;  ///< intrusive queue
+  void* backend_ = nullptr;  ///< whatever the backend wants to hang here; it also frees it
+
+ private:
+  bool done_ = true;
+  Status status_;
+};
+
+/// A registered piece of memory; deregisters itself.
+class Region {
+ public:
+  virtual ~Region() = default;
+};
+
+class Mesh {
+ public:
+  Mesh() = default;
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+  /// Closes the links. Requests must be done, or failed by abort(), before.
+  virtual ~Mesh() = default;
+
+  virtual std::string_view name() const = 0;  ///< "shm", "tcp", …
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// Posts; never blocks. Order is kept per (peer, lane), and messages match in that order. Lanes
+  /// are numbers below kLanes; they need no set-up. A 0-byte message is a message. `peer` may be
+  /// rank(). A send may complete before the peer has posted its receive (small or buffered) or only
+  /// after (rendezvous); callers must not depend on either. Received size must equal sent size:
+  /// otherwise the receive fails with kPara naming both sizes. After abort(), or to a dead peer,
+  /// the request fails at once.
+  virtual void send(Request& request, int peer, std::uint32_t lane,
+                    std::span<const std::byte> bytes) = 0;
+  virtual void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) = 0;
+
+  /// Moves bytes and completes requests, without blocking. True if anything moved.
+  virtual bool progress() = 0;
+
+  /// Where to sleep when progress() has nothing to do; woken by arriving bytes, room to send, a
+  /// peer's death and abort().
+  virtual Sleeper& sleeper() = 0;
+
+  /// Optional: tells the backend that these bytes will be sent or received often. Never needed for
+  /// correctness; a backend with nothing to do returns an empty region.
+  virtual std::unique_ptr<Region> register_memory(std::span<std::byte>) {
+    return std::make_unique<Region>();
+  }
+
+  /// Fails every request, now and from now on, with this status, and wakes the sleeper. Any thread,
+  /// any time, also while another thread is inside progress(): then the requests fail at the latest
+  /// in the next progress(). The first status wins.
+  virtual void abort(Status status) = 0;
+
+  static constexpr std::uint32_t kLanes = 256;
+};
+
+/// Gathers one blob of every rank of the mesh, in rank order. Blocks until all ranks have called it
+/// or the deadline passes. open() of a backend calls it equally often on every rank, also when
+/// something failed locally (the blob then says so), so that no rank waits for one that gave up.
+using Exchange = std::function<Result<std::vector<std::string>>(std::string mine, Deadline)>;
+
+struct OpenArgs {
+  int rank = 0;
+  int size = 1;
+  /// hosts[r]: ranks with the same number share memory (same boot, same network namespace).
+  std::vector<int> hosts;
+  Exchange exchange;
+  Deadline deadline = Deadline::never();
+  /// Authenticates every data connection of this mesh; differs per communicator.
+  Key key{};
+  /// The one local address that listeners bind to and peers connect to: "10.0.0.1" or "::1".
+  std::string address;
+  const Config* config = nullptr;
+};
+
+using OpenFunction = Result<std::unique_ptr<Mesh>> (*)(const OpenArgs&);
+
+}  // namespace hccl::transport
