@@ -1,0 +1,61 @@
+// Messages of a rank to itself: matched and copied in memory. Every backend uses this one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "hccl/base/status.h"
+#include "transport/transport.h"
+
+namespace hccl::transport {
+
+/// A first-in-first-out queue of requests, threaded through Request::next_. Owns nothing.
+class RequestQueue {
+ public:
+  bool empty() const { return head_ == nullptr; }
+  Request* front() const { return head_; }
+  void push(Request& request) {
+    request.next_ = nullptr;
+    (head_ == nullptr ? head_ : tail_->next_) = &request;
+    tail_ = &request;
+  }
+  Request* pop() {
+    Request* first = head_;
+    if (first != nullptr) head_ = first->next_;
+    return first;
+  }
+
+ private:
+  Request* head_ = nullptr;
+  Request* tail_ = nullptr;  ///< meaningless while empty
+};
+
+/// The failure of a receive whose message has another size. Every backend says it with these words.
+Status size_mismatch(int peer, std::uint32_t lane, std::uint64_t posted, std::uint64_t sent);
+
+/// Success, or kPara when a peer or a lane is out of range.
+Status check_post(int size, int peer, std::uint32_t lane);
+
+/// Matches sends with receives by lane, in the order of posting. A send is done when it was copied,
+/// so both requests complete in the call that posts the second one. Same threads as its mesh.
+class SelfLink {
+ public:
+  /// Posts; the request is begun here. `rank` is the peer that statuses name.
+  void send(Request& request, int rank, std::uint32_t lane, std::span<const std::byte> bytes);
+  void recv(Request& request, int rank, std::uint32_t lane, std::span<std::byte> bytes);
+  /// Fails all that is posted. The mesh refuses what comes later.
+  void fail(const Status& status);
+
+ private:
+  struct Lane {
+    RequestQueue sends;
+    RequestQueue receives;
+  };
+  static void match(Lane& lane);
+
+  std::unordered_map<std::uint32_t, Lane> lanes_;
+};
+
+}  // namespace hccl::transport
