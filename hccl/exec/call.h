@@ -1,0 +1,55 @@
+// One collective call as a rank made it, and the envelope in which it travels: the first message of
+// every flow between two ranks, so that ranks that disagree find out before any data is used.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "hccl/base/status.h"
+#include "hccl/base/types.h"
+#include "hccl/schedule/schedule.h"
+
+namespace hccl::exec {
+
+struct Call {
+  schedule::Op op = schedule::Op::kBarrier;
+  const void* in = nullptr;
+  void* out = nullptr;
+  /// Elements: of the vector for allreduce, reduce and broadcast; of one rank's block for the
+  /// others.
+  std::uint64_t count = 0;
+  DataType type = DataType::kFp32;
+  ReduceOp reduce = ReduceOp::kSum;
+  int root = 0;
+  /// Fingerprint of the gradient plan that this call is a segment of; 0 outside fusion.
+  std::uint32_t plan = 0;
+};
+
+/// What travels. Compared as a whole: any difference is a mismatch.
+struct Envelope {
+  std::uint64_t sequence = 0;  ///< number of the operation in its communicator
+  std::uint64_t count = 0;
+  std::uint32_t root = 0;
+  std::uint32_t plan = 0;
+  std::uint32_t algorithm = 0;  ///< hash of its name, depth, lanes and slice size
+  std::uint8_t op = 0;          ///< schedule::Op, or kSend / kRecv
+  std::uint8_t type = 0;
+  std::uint8_t reduce = 0;
+  std::uint8_t version = 1;
+
+  static constexpr std::uint8_t kSend = 100;
+  static constexpr std::uint8_t kRecv = 101;
+
+  bool operator==(const Envelope&) const = default;
+};
+static_assert(sizeof(Envelope) == 32);
+
+Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algorithm);
+
+/// "allreduce #12 (count 1024, fp32, sum)".
+std::string words(const Envelope& envelope);
+
+/// The failure of two ranks that do not agree, with both calls in the text (HCCL's EI0005).
+Status mismatch(int mine, const Envelope& my_call, int peer, const Envelope& peer_call);
+
+}  // namespace hccl::exec

@@ -1,0 +1,233 @@
+#include "hccl/exec/executor.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "hccl/exec/lane.h"
+#include "hccl/exec/layout.h"
+
+namespace hccl::exec {
+
+using schedule::Op;
+
+namespace {
+
+// The transport lanes that are not data lanes of a collective.
+constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
+constexpr std::uint32_t kPointToPointLane = transport::Mesh::kLanes - 2;
+constexpr std::uint64_t kLineBytes = 64;
+
+bool one_way(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
+
+// FNV-1a: all ranks must name the algorithm alike.
+std::uint32_t hash(std::string_view text, std::uint32_t h = 2166136261u) {
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
+  return h;
+}
+
+}  // namespace
+
+Executor::Executor(transport::Mesh& mesh, std::size_t staging_bytes)
+    : mesh_(mesh), staging_bytes_(staging_bytes) {}
+
+Executor::~Executor() = default;
+
+const Executor::Plan& Executor::plan_for(const schedule::Algorithm& algorithm, int root,
+                                         int depth) {
+  const auto key = std::make_tuple(static_cast<const void*>(&algorithm), root, depth);
+  if (const auto at = plans_.find(key); at != plans_.end()) return at->second;
+  Plan plan;
+  for (int rank = 0; rank < mesh_.size(); ++rank) {
+    schedule::Schedule schedule = algorithm.build({rank, mesh_.size(), root, depth});
+    plan.most_slots = std::max(plan.most_slots, schedule.scratch_slots);
+    if (rank == mesh_.rank()) plan.schedule = std::move(schedule);
+  }
+  return plans_.emplace(key, std::move(plan)).first->second;
+}
+
+std::byte* Executor::scratch(std::size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    scratch_ = std::make_unique<std::byte[]>(bytes);
+    scratch_bytes_ = bytes;
+  }
+  return scratch_.get();
+}
+
+Status Executor::drive(std::size_t lanes, const Envelope& mine, const Limits& limits) {
+  using Clock = Deadline::Clock;
+  Status failure;
+  auto next_report = Clock::now() + std::chrono::seconds(1);
+  unsigned polls = 0;
+  const auto ready = [&] {
+    mesh_.progress();
+    bool done = true;
+    for (std::size_t i = 0; i < lanes && failure.ok(); ++i) {
+      if (lanes_[i]->done()) continue;
+      failure = lanes_[i]->advance();
+      done = done && lanes_[i]->done();
+    }
+    if (limits.stalled && (++polls & 1023) == 0 && Clock::now() > next_report) {
+      limits.stalled(words(mine));
+      next_report = Clock::now() + std::chrono::seconds(1);
+    }
+    return done || !failure.ok();
+  };
+  for (;;) {
+    // Short stretches, so that a sleeping run reports its stall too.
+    const Deadline stretch = limits.deadline.sooner(Deadline::after(std::chrono::seconds(1)));
+    const Waited waited = wait(ready, stretch, limits.abort, mesh_.sleeper(), limits.policy);
+    if (waited == Waited::kReady) return failure;
+    if (waited == Waited::kAborted) return limits.abort->reason();
+    if (limits.deadline.expired()) {
+      return Status(Code::kTimeout, "EI0002: " + words(mine) + " did not end in time");
+    }
+    if (limits.stalled) limits.stalled(words(mine));
+    next_report = Clock::now() + std::chrono::seconds(1);
+  }
+}
+
+Status Executor::run_agreement(std::uint32_t lane, const Envelope& mine, const Limits& limits) {
+  const schedule::Algorithm* barrier = schedule::find(Op::kBarrier, "dissemination");
+  const schedule::Schedule& steps = plan_for(*barrier, 0, 1).schedule;
+  if (lanes_.empty()) lanes_.push_back(std::make_unique<Lane>(mesh_));
+  const Call nothing;
+  lanes_[0]->begin(lane, nothing, mine);
+  lanes_[0]->add(steps, Layout(nothing, mesh_.rank(), mesh_.size(), 0, 0, 0), nullptr);
+  return drive(1, mine, limits);
+}
+
+Status Executor::end(Status status) {
+  if (!status.ok()) {
+    // Requests may be under way, and they name memory of the caller: take them back.
+    mesh_.abort(status);
+    mesh_.progress();
+  }
+  return status;
+}
+
+Status Executor::run(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
+                     const Limits& limits) {
+  return end(run_lanes(call, choice, sequence, limits));
+}
+
+Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
+                           const Limits& limits) {
+  const Plan& plan = plan_for(*choice.algorithm, call.root, choice.depth);
+  const schedule::Schedule& steps = plan.schedule;
+  const std::uint64_t element = size_of(call.type);
+  const auto blocks = static_cast<std::uint64_t>(blocks_of(call.op, mesh_.size()));
+  const std::uint64_t block_bytes = call.count * element;
+
+  // A slice's slots must fit into the staging memory of its lane on every rank; all ranks cut
+  // alike.
+  const auto lanes_wanted = static_cast<std::uint64_t>(std::max(1, choice.lanes));
+  const std::uint64_t per_lane = std::max<std::uint64_t>(staging_bytes_ / lanes_wanted, 4096);
+  const std::uint64_t slot_bytes = block_bytes * blocks /
+                                   static_cast<std::uint64_t>(std::max(1, steps.chunks)) *
+                                   static_cast<std::uint64_t>(plan.most_slots);
+  std::uint64_t slices = std::max(lanes_wanted, (slot_bytes + per_lane - 1) / per_lane);
+  slices = std::clamp<std::uint64_t>(slices, 1, std::max<std::uint64_t>(1, call.count));
+  const std::size_t lanes = std::min<std::uint64_t>(lanes_wanted, slices);
+
+  const std::uint32_t algorithm =
+      hash(choice.algorithm->name, hash(std::to_string(choice.depth) + "," + std::to_string(lanes) +
+                                        "," + std::to_string(slices)));
+  const Envelope mine = envelope(call, sequence, algorithm);
+  if (call.count == 0 && call.op != Op::kBarrier) return run_agreement(0, mine, limits);
+
+  const bool agree = one_way(call.op) && mesh_.size() > 1;
+  while (lanes_.size() < lanes + (agree ? 1 : 0)) lanes_.push_back(std::make_unique<Lane>(mesh_));
+  for (std::size_t i = 0; i < lanes; ++i)
+    lanes_[i]->begin(static_cast<std::uint32_t>(i), call, mine);
+
+  const auto slots = static_cast<std::size_t>(steps.scratch_slots);
+  std::size_t stride = 0;
+  for (std::uint64_t s = 0; s < slices; ++s) {
+    const std::uint64_t first = call.count * s / slices;
+    const Layout layout(call, mesh_.rank(), mesh_.size(), steps.chunks, first,
+                        call.count * (s + 1) / slices - first);
+    stride =
+        std::max(stride, (layout.longest() * slots + kLineBytes - 1) / kLineBytes * kLineBytes);
+  }
+  std::byte* const staging = scratch(stride * lanes);
+  for (std::uint64_t s = 0; s < slices; ++s) {
+    const std::uint64_t first = call.count * s / slices;
+    const std::size_t lane = s % lanes;
+    lanes_[lane]->add(steps,
+                      Layout(call, mesh_.rank(), mesh_.size(), steps.chunks, first,
+                             call.count * (s + 1) / slices - first),
+                      staging + stride * lane);
+  }
+  if (agree) {
+    // Data flows one way only; without this the ranks at its start would never hear of a mismatch.
+    const Call nothing;
+    lanes_[lanes]->begin(kAgreementLane, nothing, mine);
+    lanes_[lanes]->add(plan_for(*schedule::find(Op::kBarrier, "dissemination"), 0, 1).schedule,
+                       Layout(nothing, mesh_.rank(), mesh_.size(), 0, 0, 0), nullptr);
+  }
+  return drive(lanes + (agree ? 1 : 0), mine, limits);
+}
+
+Status Executor::point_to_point(int peer, std::byte* data, std::uint64_t count, DataType type,
+                                const Envelope& mine, const Limits& limits) {
+  // One step that exchanges envelopes, and the data after them.
+  const bool sending = mine.op == Envelope::kSend;
+  transport::Request hello_out;
+  transport::Request hello_in;
+  Envelope theirs;
+  Flow flow;
+  flow.begin(sending ? Flow::Direction::kSend : Flow::Direction::kRecv, peer, kPointToPointLane,
+             type, ReduceOp::kSum);
+  flow.add({data, nullptr, count * size_of(type)});
+  // Two streams, one a direction of data, so that a send and a receive between two ranks can cross.
+  const std::uint32_t out_lane = sending ? kPointToPointLane : kPointToPointLane - 1;
+  const std::uint32_t in_lane = sending ? kPointToPointLane - 1 : kPointToPointLane;
+  mesh_.recv(hello_in, peer, in_lane, std::as_writable_bytes(std::span(&theirs, 1)));
+  mesh_.send(hello_out, peer, out_lane, std::as_bytes(std::span(&mine, 1)));
+  Envelope expected = mine;
+  expected.op = sending ? Envelope::kRecv : Envelope::kSend;
+  Status failure;
+  const auto ready = [&] {
+    mesh_.progress();
+    if (hello_in.done()) {
+      failure = hello_in.status();
+      if (failure.ok() && !(theirs == expected))
+        failure = mismatch(mesh_.rank(), mine, peer, theirs);
+    }
+    if (failure.ok()) failure = flow.advance(mesh_);
+    if (failure.ok() && hello_out.done()) failure = hello_out.status();
+    return !failure.ok() || (hello_in.done() && hello_out.done() && flow.done());
+  };
+  const Waited waited = wait(ready, limits.deadline, limits.abort, mesh_.sleeper(), limits.policy);
+  if (waited == Waited::kAborted) failure = limits.abort->reason();
+  if (waited == Waited::kTimeout) {
+    failure = Status(
+        Code::kTimeout,
+        "EI0002: " + words(mine) + " with rank " + std::to_string(peer) + " did not end in time",
+        peer);
+  }
+  return end(failure);  // the requests live on this stack
+}
+
+Status Executor::send(int peer, const void* data, std::uint64_t count, DataType type,
+                      std::uint64_t sequence, const Limits& limits) {
+  Envelope mine;
+  mine.sequence = sequence;
+  mine.count = count;
+  mine.type = static_cast<std::uint8_t>(type);
+  mine.op = Envelope::kSend;
+  auto* bytes = static_cast<std::byte*>(const_cast<void*>(data));  // a send only reads
+  return point_to_point(peer, bytes, count, type, mine, limits);
+}
+
+Status Executor::recv(int peer, void* data, std::uint64_t count, DataType type,
+                      std::uint64_t sequence, const Limits& limits) {
+  Envelope mine;
+  mine.sequence = sequence;
+  mine.count = count;
+  mine.type = static_cast<std::uint8_t>(type);
+  mine.op = Envelope::kRecv;
+  return point_to_point(peer, static_cast<std::byte*>(data), count, type, mine, limits);
+}
+
+}  // namespace hccl::exec

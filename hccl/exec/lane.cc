@@ -1,0 +1,182 @@
+#include "hccl/exec/lane.h"
+
+#include <array>
+
+#include "hccl/kernels/kernels.h"
+
+namespace hccl::exec {
+
+Lane::Lane(transport::Mesh& mesh) : mesh_(mesh) {}
+
+void Lane::begin(std::uint32_t number, const Call& call, const Envelope& mine) {
+  number_ = number;
+  call_ = call;
+  mine_ = mine;
+  slices_.clear();
+  slice_ = step_ = 0;
+  started_ = false;
+  flows_used_ = hellos_used_ = hellos_pending_ = 0;
+}
+
+void Lane::add(const schedule::Schedule& schedule, const Layout& layout, std::byte* scratch) {
+  slices_.push_back({&schedule, layout, scratch});
+}
+
+Lane::Hello& Lane::hello(int peer) {
+  for (std::size_t i = 0; i < hellos_used_; ++i) {
+    if (hellos_[i]->peer == peer) return *hellos_[i];
+  }
+  if (hellos_used_ == hellos_.size()) hellos_.push_back(std::make_unique<Hello>());
+  Hello& fresh = *hellos_[hellos_used_++];
+  fresh.peer = peer;
+  fresh.sending = fresh.receiving = false;
+  return fresh;
+}
+
+Flow& Lane::next_flow() {
+  if (flows_used_ == flows_.size()) flows_.push_back(std::make_unique<Flow>());
+  return *flows_[flows_used_++];
+}
+
+std::byte* Lane::address(const schedule::Slice& where, int chunk) {
+  const Slice& slice = slices_[slice_];
+  switch (where.buffer) {
+    case schedule::Buffer::kIn:
+      return const_cast<std::byte*>(slice.layout.in(chunk));  // only ever read
+    case schedule::Buffer::kOut:
+      return slice.layout.out(chunk);
+    case schedule::Buffer::kScratch:
+      break;
+  }
+  return slice.scratch +
+         static_cast<std::size_t>(where.slot + chunk - where.chunk) * slice.layout.longest();
+}
+
+void Lane::start(const schedule::Send& send) {
+  Hello& opening = hello(send.peer);
+  if (!opening.sending) {
+    opening.sending = true;
+    opening.sent = mine_;
+    ++hellos_pending_;
+    mesh_.send(opening.send, send.peer, number_, std::as_bytes(std::span(&opening.sent, 1)));
+  }
+  Flow& flow = next_flow();
+  flow.begin(Flow::Direction::kSend, send.peer, number_, call_.type, call_.reduce);
+  const Layout& layout = slices_[slice_].layout;
+  const int run = layout.run(send.from.count);
+  for (int c = 0; c < send.from.count; c += run) {
+    const int chunk = send.from.chunk + c;
+    flow.add({address(send.from, chunk), nullptr, layout.bytes(chunk, run)});
+  }
+}
+
+void Lane::start(const schedule::Recv& recv) {
+  Hello& opening = hello(recv.peer);
+  if (!opening.receiving) {
+    opening.receiving = true;
+    ++hellos_pending_;
+    mesh_.recv(opening.recv, recv.peer, number_,
+               std::as_writable_bytes(std::span(&opening.received, 1)));
+  }
+  Flow& flow = next_flow();
+  flow.begin(Flow::Direction::kRecv, recv.peer, number_, call_.type, call_.reduce);
+  const Layout& layout = slices_[slice_].layout;
+  const int run = layout.run(recv.into.count);
+  for (int c = 0; c < recv.into.count; c += run) {
+    const int chunk = recv.into.chunk + c;
+    const std::byte* with =
+        recv.reduce_with ? address(*recv.reduce_with, recv.reduce_with->chunk + c) : nullptr;
+    flow.add({address(recv.into, chunk), with, layout.bytes(chunk, run)});
+  }
+}
+
+void Lane::fold(const schedule::Fold& fold) {
+  const Layout& layout = slices_[slice_].layout;
+  constexpr std::size_t kFew = 64;
+  std::array<const std::byte*, kFew> few{};
+  std::vector<const std::byte*> many;
+  std::span<const std::byte*> inputs;
+  if (fold.inputs.size() <= kFew) {
+    inputs = std::span(few).first(fold.inputs.size());
+  } else {
+    many.resize(fold.inputs.size());
+    inputs = many;
+  }
+  const int run = layout.run(fold.into.count);
+  for (int c = 0; c < fold.into.count; c += run) {
+    const int chunk = fold.into.chunk + c;
+    const std::size_t bytes = layout.bytes(chunk, run);
+    if (bytes == 0) continue;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      inputs[i] = address(fold.inputs[i], fold.inputs[i].chunk + c);
+    }
+    std::byte* into = address(fold.into, chunk);
+    if (inputs.size() == 1 && inputs[0] == into) continue;  // in place: nothing to copy
+    kernels::fold(call_.type, call_.reduce, inputs, into, bytes / layout.element());
+  }
+}
+
+void Lane::start_step() {
+  const schedule::Step& step = slices_[slice_].schedule->steps[step_];
+  flows_used_ = 0;
+  // Receives first, so that what arrives at once finds its place.
+  for (const auto& recv : step.recvs) start(recv);
+  for (const auto& send : step.sends) start(send);
+  started_ = true;
+}
+
+Status Lane::check_hellos() {
+  hellos_pending_ = 0;
+  for (std::size_t i = 0; i < hellos_used_; ++i) {
+    const Hello& opening = *hellos_[i];
+    if (opening.receiving) {
+      if (!opening.recv.done()) {
+        ++hellos_pending_;
+      } else if (!opening.recv.status().ok()) {
+        return opening.recv.status();
+      } else if (!(opening.received == mine_)) {
+        return mismatch(mesh_.rank(), mine_, opening.peer, opening.received);
+      }
+    }
+    if (opening.sending) {
+      if (!opening.send.done()) {
+        ++hellos_pending_;
+      } else if (!opening.send.status().ok()) {
+        return opening.send.status();
+      }
+    }
+  }
+  return {};
+}
+
+Status Lane::advance() {
+  while (slice_ < slices_.size()) {
+    const auto& steps = slices_[slice_].schedule->steps;
+    if (step_ == steps.size()) {
+      ++slice_;
+      step_ = 0;
+      continue;
+    }
+    if (!started_) start_step();
+    // Envelopes before data: a peer's data counts only once its call is known to be the same.
+    if (hellos_pending_ > 0) HCCL_RETURN_IF_ERROR(check_hellos());
+    bool done = true;
+    for (std::size_t i = 0; i < flows_used_; ++i) {
+      const Status status = flows_[i]->advance(mesh_);
+      if (!status.ok()) {
+        // A peer that made another call sends other sizes; its envelope explains that better.
+        HCCL_RETURN_IF_ERROR(check_hellos());
+        return status;
+      }
+      done = done && flows_[i]->done();
+    }
+    if (!done || hellos_pending_ > 0) return {};
+    for (const auto& each : steps[step_].folds) fold(each);
+    ++step_;
+    started_ = false;
+  }
+  if (hellos_pending_ > 0) return check_hellos();
+  return {};
+}
+
+}  // namespace hccl::exec

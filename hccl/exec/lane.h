@@ -1,0 +1,69 @@
+// One lane: runs the steps of one schedule, in order, over one slice after another.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "hccl/exec/call.h"
+#include "hccl/exec/flow.h"
+#include "hccl/exec/layout.h"
+#include "hccl/schedule/schedule.h"
+
+namespace hccl::exec {
+
+class Lane {
+ public:
+  explicit Lane(transport::Mesh& mesh);
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  /// Prepares for a run on transport lane `number`; slices are then added. Keeps its memory.
+  void begin(std::uint32_t number, const Call& call, const Envelope& mine);
+  /// `schedule` must outlive the run; `scratch` holds its slots, each layout.longest() bytes.
+  void add(const schedule::Schedule& schedule, const Layout& layout, std::byte* scratch);
+  /// Does what can be done now. Never blocks.
+  Status advance();
+  bool done() const { return slice_ == slices_.size() && hellos_pending_ == 0; }
+
+ private:
+  // The envelopes that open the flow between this rank and one peer.
+  struct Hello {
+    int peer = 0;
+    Envelope sent;
+    Envelope received;
+    transport::Request send;
+    transport::Request recv;
+    bool sending = false;
+    bool receiving = false;
+  };
+  struct Slice {
+    const schedule::Schedule* schedule;
+    Layout layout;
+    std::byte* scratch;
+  };
+
+  void start_step();
+  void start(const schedule::Send& send);
+  void start(const schedule::Recv& recv);
+  void fold(const schedule::Fold& fold);
+  Status check_hellos();
+  Hello& hello(int peer);
+  Flow& next_flow();
+  std::byte* address(const schedule::Slice& slice, int chunk);
+
+  transport::Mesh& mesh_;
+  std::uint32_t number_ = 0;
+  Call call_;
+  Envelope mine_;
+  std::vector<Slice> slices_;
+  std::size_t slice_ = 0;
+  std::size_t step_ = 0;
+  bool started_ = false;
+  std::vector<std::unique_ptr<Flow>> flows_;
+  std::size_t flows_used_ = 0;
+  std::vector<std::unique_ptr<Hello>> hellos_;
+  std::size_t hellos_used_ = 0;
+  std::size_t hellos_pending_ = 0;
+};
+
+}  // namespace hccl::exec
