@@ -1,0 +1,361 @@
+// The four vectors a fold keeps in registers, how each element type fills them, and what each
+// operation does to them. Compiled once per instruction set (see fold.cc).
+
+// Toggled so that Highway can include this file again for every target.
+#if defined(HCCL_KERNELS_VECTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef HCCL_KERNELS_VECTORS_INL_H
+#undef HCCL_KERNELS_VECTORS_INL_H
+#else
+#define HCCL_KERNELS_VECTORS_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+HWY_BEFORE_NAMESPACE();
+namespace hccl::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+using Tag = hn::ScalableTag<T>;
+template <class T>
+using VecOf = hn::Vec<Tag<T>>;
+/// Bytes of one vector of T; all targets compiled here have vectors of a fixed size.
+template <class T>
+inline constexpr std::size_t kVectorBytes = HWY_LANES(T) * sizeof(T);
+
+/// What one step of a fold works on. Every type fills exactly four vectors: four loads of a plain
+/// type, two of a 16-bit float widened to fp32, one of an 8-bit float.
+template <class V>
+struct Quad {
+  V a, b, c, d;
+};
+
+// Memory is touched as bytes only, so that no pointer is ever formed to a misaligned element.
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
+#if HWY_TARGET == HWY_SCALAR
+  hn::TFromD<D> lane;
+  std::memcpy(&lane, from, sizeof(lane));
+  return hn::Set(d, lane);
+#else
+  return hn::BitCast(d, hn::LoadU(hn::Repartition<std::uint8_t, D>(),
+                                  reinterpret_cast<const std::uint8_t*>(from)));
+#endif
+}
+
+/// `kStream`: past the caches; `to` must then be aligned to the vector.
+template <bool kStream, class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, std::byte* to) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)d;
+  const hn::TFromD<D> lane = hn::GetLane(v);
+  std::memcpy(to, &lane, sizeof(lane));
+#else
+  const hn::Repartition<std::uint8_t, D> bytes;
+  if constexpr (kStream) {
+    hn::Stream(hn::BitCast(bytes, v), bytes, reinterpret_cast<std::uint8_t*>(to));
+  } else {
+    hn::StoreU(hn::BitCast(bytes, v), bytes, reinterpret_cast<std::uint8_t*>(to));
+  }
+  (void)d;
+#endif
+}
+
+/// Instruction sets disagree on the sign and payload of a NaN they make or pick, so every NaN
+/// leaves a fold as the type's quiet NaN with sign and payload clear.
+template <class V>
+HWY_INLINE V one_nan(V v) {
+  using T = hn::TFromV<V>;
+  const Tag<T> d;
+  using Bits = hwy::MakeUnsigned<T>;
+  const Bits quiet =
+      sizeof(T) == 4 ? static_cast<Bits>(0x7FC00000u) : static_cast<Bits>(0x7FF8000000000000ull);
+  return hn::IfThenElse(hn::IsNaN(v), hn::BitCast(d, hn::Set(Tag<Bits>(), quiet)), v);
+}
+
+// ---- How element types lie in memory: kBytes of memory fill one Quad. ----
+
+/// Integers, fp32 and fp64: as they are.
+template <class T>
+struct Plain {
+  using V = VecOf<T>;
+  static constexpr std::size_t kVector = kVectorBytes<T>;
+  static constexpr std::size_t kBytes = 4 * kVector;
+
+  static HWY_INLINE Quad<V> get(const std::byte* p) {
+    const Tag<T> d;
+    return {load(d, p), load(d, p + kVector), load(d, p + 2 * kVector), load(d, p + 3 * kVector)};
+  }
+  template <bool kStream>
+  static HWY_INLINE void put(const Quad<V>& q, std::byte* p) {
+    const Tag<T> d;
+    store<kStream>(d, finish(q.a), p);
+    store<kStream>(d, finish(q.b), p + kVector);
+    store<kStream>(d, finish(q.c), p + 2 * kVector);
+    store<kStream>(d, finish(q.d), p + 3 * kVector);
+  }
+
+ private:
+  static HWY_INLINE V finish(V v) {
+    if constexpr (hwy::IsFloat<T>()) {
+      return one_nan(v);
+    } else {
+      return v;
+    }
+  }
+};
+
+using U32 = VecOf<std::uint32_t>;
+using F32 = VecOf<float>;
+
+HWY_INLINE U32 as_bits(F32 v) { return hn::BitCast(Tag<std::uint32_t>(), v); }
+HWY_INLINE F32 as_float(U32 v) { return hn::BitCast(Tag<float>(), v); }
+HWY_INLINE U32 word(std::uint32_t x) { return hn::Set(Tag<std::uint32_t>(), x); }
+
+/// bf16. A 32-bit word holds two elements, each the upper half of an fp32: the word shifted up is
+/// the first, the word masked is the second, so no shuffle is needed on any instruction set.
+struct Bf16 {
+  static constexpr std::size_t kVector = kVectorBytes<std::uint32_t>;
+  static constexpr std::size_t kBytes = 2 * kVector;
+
+  static HWY_INLINE Quad<F32> get(const std::byte* p) {
+    const Tag<std::uint32_t> d;
+    const U32 v = load(d, p), w = load(d, p + kVector), high = word(0xFFFF0000u);
+    return {as_float(hn::ShiftLeft<16>(v)), as_float(hn::And(v, high)),
+            as_float(hn::ShiftLeft<16>(w)), as_float(hn::And(w, high))};
+  }
+  template <bool kStream>
+  static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
+    const Tag<std::uint32_t> d;
+    const U32 high = word(0xFFFF0000u);
+    store<kStream>(d, hn::Or(hn::ShiftRight<16>(round(q.a)), hn::And(round(q.b), high)), p);
+    store<kStream>(d, hn::Or(hn::ShiftRight<16>(round(q.c)), hn::And(round(q.d), high)),
+                   p + kVector);
+  }
+
+ private:
+  /// The upper half is v rounded to nearest even; the lower half is left over. A carry out of the
+  /// mantissa raises the exponent, up to infinity, as it should; the quiet NaN does not overflow.
+  static HWY_INLINE U32 round(F32 v) {
+    const U32 bits = as_bits(one_nan(v));
+    const U32 odd = hn::And(hn::ShiftRight<16>(bits), word(1));
+    return hn::Add(bits, hn::Add(odd, word(0x7FFF)));
+  }
+};
+
+/// Conversions between fp32 and a float of 1 sign, kExp exponent and kMan mantissa bits, in the low
+/// bits of 32-bit words. kInf: the highest exponent means infinity and NaN, as IEEE has it; without
+/// it (OCP FP8 E4M3) all ones is NaN, there is no infinity, and overflow gives NaN.
+template <int kExp, int kMan, bool kInf>
+struct Small {
+  static constexpr int kBias = (1 << (kExp - 1)) - 1;
+  static constexpr int kDrop = 23 - kMan;
+  static constexpr std::uint32_t kMagnitude = (1u << (kExp + kMan)) - 1;
+  static constexpr std::uint32_t kOverflow = kInf ? kMagnitude ^ ((1u << kMan) - 1) : kMagnitude;
+  static constexpr std::uint32_t kNan = kInf ? kOverflow | (1u << (kMan - 1)) : kMagnitude;
+  static constexpr std::uint32_t kRebias = static_cast<std::uint32_t>(127 - kBias) << 23;
+
+  /// Bits above the element's own are ignored.
+  static HWY_INLINE F32 widen(U32 code) {
+    const U32 sign = hn::ShiftLeft<31 - kExp - kMan>(hn::And(code, word(kMagnitude + 1)));
+    const U32 moved = hn::ShiftLeft<kDrop>(hn::And(code, word(kMagnitude)));
+    const U32 normal = hn::Add(moved, word(kRebias));
+    // Without a leading one, the mantissa counts units of the lowest normal number's last place:
+    // set it under that number and take the number away again, exactly.
+    const U32 lowest = word(kRebias + (1u << 23));
+    const U32 denormal = as_bits(hn::Sub(as_float(hn::Add(moved, lowest)), as_float(lowest)));
+    U32 bits = hn::IfThenElse(hn::Lt(moved, word(1u << 23)), denormal, normal);
+    if constexpr (kInf) {
+      const auto special = hn::Gt(moved, word((kOverflow << kDrop) - 1));
+      bits = hn::IfThenElse(special, hn::Add(normal, word(kRebias)), bits);
+    } else {
+      bits = hn::IfThenElse(hn::Eq(moved, word(kNan << kDrop)), word(0x7FC00000u), bits);
+    }
+    return as_float(hn::Or(bits, sign));
+  }
+
+  /// Nearest even, once; bits above the element's own are zero.
+  static HWY_INLINE U32 narrow(F32 v) {
+    const U32 bits = as_bits(v);
+    const U32 magnitude = hn::And(bits, word(0x7FFFFFFFu));
+    const U32 sign = hn::ShiftRight<31 - kExp - kMan>(hn::Xor(bits, magnitude));
+    const U32 odd = hn::And(hn::ShiftRight<kDrop>(magnitude), word(1));
+    const U32 half = word((1u << (kDrop - 1)) - 1 - kRebias);
+    const U32 rounded = hn::ShiftRight<kDrop>(hn::Add(magnitude, hn::Add(odd, half)));
+    U32 code = hn::Min(rounded, word(kOverflow));
+    // Below the lowest normal number, let the adder round: beside this constant, one unit of the
+    // fp32's last place is one unit of the denormal.
+    const U32 shift = word(static_cast<std::uint32_t>(127 + 24 - kBias - kMan) << 23);
+    const U32 denormal = hn::Sub(as_bits(hn::Add(as_float(magnitude), as_float(shift))), shift);
+    code = hn::IfThenElse(hn::Lt(magnitude, word(kRebias + (1u << 23))), denormal, code);
+    code = hn::Or(code, sign);
+    return hn::IfThenElse(hn::Gt(magnitude, word(0x7F800000u)), word(kNan), code);
+  }
+};
+
+/// fp16.
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_TARGET == HWY_NEON
+struct Fp16 {  // the processor converts
+  using Half = hn::Rebind<hwy::float16_t, Tag<float>>;
+  static constexpr std::size_t kVector = kVectorBytes<float> / 2;
+  static constexpr std::size_t kBytes = 4 * kVector;
+
+  static HWY_INLINE Quad<F32> get(const std::byte* p) {
+    return {widen(p), widen(p + kVector), widen(p + 2 * kVector), widen(p + 3 * kVector)};
+  }
+  template <bool kStream>
+  static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
+    const Half d;
+    store<kStream>(d, hn::DemoteTo(d, one_nan(q.a)), p);
+    store<kStream>(d, hn::DemoteTo(d, one_nan(q.b)), p + kVector);
+    store<kStream>(d, hn::DemoteTo(d, one_nan(q.c)), p + 2 * kVector);
+    store<kStream>(d, hn::DemoteTo(d, one_nan(q.d)), p + 3 * kVector);
+  }
+
+ private:
+  static HWY_INLINE F32 widen(const std::byte* p) {
+    return hn::PromoteTo(Tag<float>(), load(Half(), p));
+  }
+};
+#else
+struct Fp16 {  // two elements a word, as bf16
+  using Bits = Small<5, 10, true>;
+  static constexpr std::size_t kVector = kVectorBytes<std::uint32_t>;
+  static constexpr std::size_t kBytes = 2 * kVector;
+
+  static HWY_INLINE Quad<F32> get(const std::byte* p) {
+    const Tag<std::uint32_t> d;
+    const U32 v = load(d, p), w = load(d, p + kVector);
+    return {Bits::widen(v), Bits::widen(hn::ShiftRight<16>(v)), Bits::widen(w),
+            Bits::widen(hn::ShiftRight<16>(w))};
+  }
+  template <bool kStream>
+  static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
+    const Tag<std::uint32_t> d;
+    store<kStream>(d, hn::Or(Bits::narrow(q.a), hn::ShiftLeft<16>(Bits::narrow(q.b))), p);
+    store<kStream>(d, hn::Or(Bits::narrow(q.c), hn::ShiftLeft<16>(Bits::narrow(q.d))), p + kVector);
+  }
+};
+#endif
+
+/// 8-bit floats: four elements a word.
+template <class Bits>
+struct Fp8 {
+  static constexpr std::size_t kBytes = kVectorBytes<std::uint32_t>;
+
+  static HWY_INLINE Quad<F32> get(const std::byte* p) {
+    const U32 v = load(Tag<std::uint32_t>(), p);
+    return {Bits::widen(v), Bits::widen(hn::ShiftRight<8>(v)), Bits::widen(hn::ShiftRight<16>(v)),
+            Bits::widen(hn::ShiftRight<24>(v))};
+  }
+  template <bool kStream>
+  static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
+    const U32 ab = hn::Or(Bits::narrow(q.a), hn::ShiftLeft<8>(Bits::narrow(q.b)));
+    const U32 cd = hn::Or(Bits::narrow(q.c), hn::ShiftLeft<8>(Bits::narrow(q.d)));
+    store<kStream>(Tag<std::uint32_t>(), hn::Or(ab, hn::ShiftLeft<16>(cd)), p);
+  }
+};
+using Fp8E4M3 = Fp8<Small<4, 3, false>>;
+using Fp8E5M2 = Fp8<Small<5, 2, true>>;
+
+// ---- Operations: `enter` on every input, `join` left to right, `leave` on the result. ----
+
+struct AsIs {
+  template <class V>
+  static HWY_INLINE V enter(V v) {
+    return v;
+  }
+  template <class V>
+  static HWY_INLINE V leave(V v) {
+    return v;
+  }
+};
+struct Sum : AsIs {
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return hn::Add(a, b);
+  }
+};
+struct Prod : AsIs {
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return hn::Mul(a, b);
+  }
+};
+/// Products of bytes, two to a 16-bit lane.
+struct ProdOfBytes : AsIs {
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    const V low = hn::Set(Tag<std::uint16_t>(), 0x00FF),
+            high = hn::Set(Tag<std::uint16_t>(), 0xFF00);
+    return hn::Or(hn::And(hn::Mul(a, b), low), hn::Mul(hn::ShiftRight<8>(a), hn::And(b, high)));
+  }
+};
+struct MaxOfIntegers : AsIs {
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return hn::Max(a, b);
+  }
+};
+struct MinOfIntegers : AsIs {
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return hn::Min(a, b);
+  }
+};
+/// Both orders of "a if a < b, else b" agree on ordinary numbers. Where they do not, `or` gives
+/// what is wanted: of -0 and +0 the -0, and of a NaN and anything a NaN.
+struct MinOfFloats : AsIs {
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return hn::Or(lesser(a, b), lesser(b, a));
+  }
+
+ private:
+  template <class V>
+  static HWY_INLINE V lesser(V a, V b) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+    return hn::Min(a, b);  // one instruction, which means exactly this
+#else
+    return hn::IfThenElse(hn::Lt(a, b), a, b);
+#endif
+  }
+};
+/// The maximum is the negated minimum of the negated inputs.
+struct MaxOfFloats {
+  template <class V>
+  static HWY_INLINE V enter(V v) {
+    return hn::Neg(v);
+  }
+  template <class V>
+  static HWY_INLINE V leave(V v) {
+    return hn::Neg(v);
+  }
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return MinOfFloats::join(a, b);
+  }
+};
+
+template <class Op, class V>
+HWY_INLINE Quad<V> enter(const Quad<V>& q) {
+  return {Op::enter(q.a), Op::enter(q.b), Op::enter(q.c), Op::enter(q.d)};
+}
+template <class Op, class V>
+HWY_INLINE Quad<V> leave(const Quad<V>& q) {
+  return {Op::leave(q.a), Op::leave(q.b), Op::leave(q.c), Op::leave(q.d)};
+}
+template <class Op, class V>
+HWY_INLINE Quad<V> join(const Quad<V>& x, const Quad<V>& y) {
+  return {Op::join(x.a, y.a), Op::join(x.b, y.b), Op::join(x.c, y.c), Op::join(x.d, y.d)};
+}
+
+}  // namespace hccl::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // HCCL_KERNELS_VECTORS_INL_H
