@@ -1,0 +1,45 @@
+// The wire of one tcp link: frames of a fixed header and, for two of the types, a payload. See
+// README.md for how they play together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "hccl/base/bytes.h"
+
+namespace hccl::transport::tcp {
+
+enum class FrameType : std::uint8_t {
+  kEager = 1,   ///< a whole small message: `length` payload bytes follow
+  kAsk = 2,     ///< a message of `length` bytes waits at the sender for its receive
+  kReady = 3,   ///< a receive of `length` bytes is posted for this message
+  kData = 4,    ///< the next `length` payload bytes of a message that was declared ready
+  kCredit = 5,  ///< `length` units of eager room are free again
+};
+
+/// 16 bytes, little-endian. A message is named by its lane and its place in the lane (`sequence`,
+/// from 0, wrapping), counted apart in each direction.
+struct FrameHeader {
+  FrameType type;
+  std::uint8_t lane;
+  std::uint16_t reserved;  ///< zero
+  std::uint32_t sequence;
+  std::uint64_t length;
+};
+static_assert(sizeof(FrameHeader) == 16 && std::is_trivially_copyable_v<FrameHeader>);
+
+/// A larger message waits until its receive is posted.
+inline constexpr std::size_t kEagerLimit = 64 * 1024;
+/// What a link may have sent eagerly before the receiver has matched it. Each message costs its
+/// size and kEagerCost; without room a small message goes the way of large ones.
+inline constexpr std::size_t kEagerWindow = 512 * 1024;
+inline constexpr std::size_t kEagerCost = 64;
+/// Unanswered kAsk frames a lane; further messages of the lane ask later.
+inline constexpr std::size_t kAskWindow = 16;
+/// Receives a lane may have declared ready before the sender has posted their sends.
+inline constexpr std::size_t kReadyCap = 1 << 20;
+/// Payload of one kData frame at most, so that lanes share a link fairly.
+inline constexpr std::size_t kFragment = 256 * 1024;
+
+}  // namespace hccl::transport::tcp

@@ -1,0 +1,343 @@
+#include "transport/tcp/join.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include "hccl/base/auth.h"
+
+namespace hccl::transport::tcp {
+namespace {
+
+// Accepted connections that have not proved anything yet, besides one per rank; beyond it the
+// oldest is dropped.
+constexpr std::size_t kPendingCap = 512;
+constexpr std::chrono::seconds kHandshakeTime{5};
+// Pause before a refused connection is tried again, and after the descriptors ran out.
+constexpr std::chrono::milliseconds kPause{20};
+constexpr std::uint64_t kListener = EpollSleeper::kWake - 1;
+
+/// The first bytes after authentication, in both directions.
+struct Hello {
+  std::array<char, 4> magic;
+  std::uint32_t version;
+  std::uint32_t from;
+  std::uint32_t to;
+};
+static_assert(sizeof(Hello) == 16);
+constexpr std::array<char, 4> kMagic{'H', 'T', 'C', 'P'};
+constexpr std::uint32_t kVersion = 1;
+
+/// A connection that is not part of the mesh yet.
+struct Pending {
+  enum class Stage { kConnecting, kProving, kGreeting };
+
+  Pending(Fd socket, int to, Handshake proof, Deadline until)
+      : fd(std::move(socket)), peer(to), handshake(std::move(proof)), deadline(until) {}
+
+  Fd fd;
+  int peer;  ///< the rank we connect to; -1 for an accepted connection
+  Handshake handshake;
+  Stage stage = Stage::kConnecting;
+  std::string in;
+  std::string out;
+  Deadline deadline;
+  bool wants_write = false;
+};
+
+class Joiner {
+ public:
+  Joiner(const JoinArgs& args, Listener listener, EpollSleeper& sleeper)
+      : args_(args),
+        listener_(std::move(listener)),
+        sleeper_(sleeper),
+        links_(args.ranks.size()),
+        retry_(args.ranks.size()),
+        reason_(args.ranks.size()) {
+    const Key id = derive(args.key, "tcp mesh id");
+    std::memcpy(id_.data(), id.data(), id_.size());
+    missing_ = args.ranks.size() - 1;
+  }
+
+  Result<std::vector<Fd>> run() {
+    watch_listener();
+    for (int peer = 0; peer < args_.rank; ++peer) connect(peer);
+    while (missing_ > 0 && !args_.deadline.expired()) {
+      // Nobody rings here; a nap is short because handshakes have deadlines of their own.
+      const Deadline nap = Deadline::after(kPause).sooner(args_.deadline);
+      static_cast<void>(wait([this] { return turn(); }, nap, nullptr, sleeper_,
+                             WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+      expire();
+    }
+    for (const auto& pending : pending_) unwatch(pending->fd.get());
+    if (listening_) unwatch(listener_.fd.get());
+    if (missing_ > 0) return absent();
+    return std::move(links_);
+  }
+
+ private:
+  using Entry = std::list<std::unique_ptr<Pending>>::iterator;
+
+  /// Handles what is ready. True when something was.
+  bool turn() {
+    std::array<epoll_event, 64> events;
+    const int count =
+        ::epoll_wait(sleeper_.epoll(), events.data(), static_cast<int>(events.size()), 0);
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t tag = events[static_cast<std::size_t>(i)].data.u64;
+      if (tag == EpollSleeper::kWake) continue;
+      if (tag == kListener) {
+        accept_all();
+        continue;
+      }
+      // An event of this round may belong to a connection that was dropped in this round.
+      const auto entry = std::find_if(pending_.begin(), pending_.end(), [&](const auto& pending) {
+        return pending->fd.get() == static_cast<int>(tag);
+      });
+      if (entry != pending_.end()) step(entry);
+    }
+    return count > 0;
+  }
+
+  void watch(const Pending& pending, int operation) {
+    epoll_event event{};
+    event.events = pending.wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN;
+    event.data.u64 = static_cast<std::uint64_t>(pending.fd.get());
+    ::epoll_ctl(sleeper_.epoll(), operation, pending.fd.get(), &event);
+  }
+  void unwatch(int fd) { ::epoll_ctl(sleeper_.epoll(), EPOLL_CTL_DEL, fd, nullptr); }
+  void watch_listener() {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = kListener;
+    ::epoll_ctl(sleeper_.epoll(), EPOLL_CTL_ADD, listener_.fd.get(), &event);
+    listening_ = true;
+  }
+
+  static std::string purpose(int server) { return "tcp data to rank " + std::to_string(server); }
+
+  void connect(int peer) {
+    const Endpoint& to = args_.ranks[static_cast<std::size_t>(peer)];
+    const std::string& from = args_.ranks[static_cast<std::size_t>(args_.rank)].address;
+    auto fd = start_connect_tcp(to.address, to.port, from);
+    if (!fd.ok()) return again(peer, fd.status());
+    auto pending = std::make_unique<Pending>(
+        std::move(*fd), peer, Handshake(Handshake::Side::kClient, args_.key, id_, purpose(peer)),
+        args_.deadline);
+    pending->wants_write = true;
+    watch(*pending, EPOLL_CTL_ADD);
+    pending_.push_back(std::move(pending));
+    std::string& reason = reason_[static_cast<std::size_t>(peer)];
+    if (reason.empty()) reason = "it does not answer";
+  }
+
+  void again(int peer, const Status& why) {
+    reason_[static_cast<std::size_t>(peer)] = why.message();
+    retry_[static_cast<std::size_t>(peer)] = Deadline::after(kPause);
+  }
+
+  void accept_all() {
+    for (;;) {
+      auto fd = accept_one(listener_.fd.get());
+      if (!fd.ok()) {
+        // Out of descriptors, most likely: make room if strangers hold them, and look again later.
+        drop_oldest_stranger();
+        unwatch(listener_.fd.get());
+        listening_ = false;
+        listen_again_ = Deadline::after(kPause);
+        return;
+      }
+      if (!fd->valid()) return;
+      if (strangers_ >= kPendingCap + links_.size()) drop_oldest_stranger();
+      auto pending = std::make_unique<Pending>(
+          std::move(*fd), -1,
+          Handshake(Handshake::Side::kServer, args_.key, id_, purpose(args_.rank)),
+          Deadline::after(kHandshakeTime));
+      pending->stage = Pending::Stage::kProving;
+      watch(*pending, EPOLL_CTL_ADD);
+      pending_.push_back(std::move(pending));
+      ++strangers_;
+    }
+  }
+
+  void drop_oldest_stranger() {
+    const auto oldest = std::find_if(pending_.begin(), pending_.end(),
+                                     [](const auto& pending) { return pending->peer < 0; });
+    if (oldest != pending_.end()) drop(oldest, Status());
+  }
+
+  void drop(Entry entry, const Status& why) {
+    unwatch((*entry)->fd.get());
+    const int peer = (*entry)->peer;
+    pending_.erase(entry);
+    if (peer >= 0) {
+      again(peer, why);
+    } else {
+      --strangers_;
+    }
+  }
+
+  void expire() {
+    const Status silent(Code::kTimeout, "no answer to the handshake");
+    for (auto entry = pending_.begin(); entry != pending_.end();) {
+      const auto current = entry++;
+      if ((*current)->deadline.expired()) drop(current, silent);
+    }
+    for (int peer = 0; peer < args_.rank; ++peer) {
+      auto& due = retry_[static_cast<std::size_t>(peer)];
+      if (!due.has_value() || !due->expired()) continue;
+      due.reset();
+      connect(peer);
+    }
+    if (!listening_ && listen_again_.expired()) watch_listener();
+  }
+
+  /// Goes as far with one connection as it can.
+  void step(Entry entry) {
+    Pending& pending = **entry;
+    const Status status = advance(pending);
+    if (!status.ok()) return drop(entry, status);
+    if (pending.stage == Pending::Stage::kGreeting && pending.in.size() == sizeof(Hello)) {
+      return greet(entry);
+    }
+    const bool wants_write = !pending.out.empty();
+    if (wants_write != pending.wants_write) {
+      pending.wants_write = wants_write;
+      watch(pending, EPOLL_CTL_MOD);
+    }
+  }
+
+  /// Success: nothing more to do at the moment, or the whole hello is in.
+  Status advance(Pending& pending) {
+    if (pending.stage == Pending::Stage::kConnecting) {
+      HCCL_RETURN_IF_ERROR(connect_result(pending.fd.get()));
+      pending.stage = Pending::Stage::kProving;
+      pending.out = pending.handshake.first();
+    }
+    for (;;) {
+      HCCL_RETURN_IF_ERROR(flush(pending));
+      const std::size_t wanted =
+          pending.stage == Pending::Stage::kProving ? pending.handshake.wants() : sizeof(Hello);
+      // Never a byte more than this stage takes: what follows belongs to the next one.
+      HCCL_RETURN_IF_ERROR(fill(pending, wanted));
+      if (pending.in.size() < wanted) return {};
+      if (pending.stage == Pending::Stage::kGreeting) return {};
+      HCCL_ASSIGN_OR_RETURN(const std::string reply, pending.handshake.step(pending.in));
+      pending.in.clear();
+      pending.out += reply;
+      if (!pending.handshake.finished()) continue;
+      pending.stage = Pending::Stage::kGreeting;
+      if (pending.peer >= 0) pending.out += hello_to(pending.peer);
+    }
+  }
+
+  Status flush(Pending& pending) {
+    while (!pending.out.empty()) {
+      const ssize_t sent =
+          ::send(pending.fd.get(), pending.out.data(), pending.out.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {};
+      if (sent < 0) return Status(Code::kTcpConnect, std::strerror(errno));
+      pending.out.erase(0, static_cast<std::size_t>(sent));
+    }
+    return {};
+  }
+
+  Status fill(Pending& pending, std::size_t wanted) {
+    while (pending.in.size() < wanted) {
+      std::array<char, 128> bytes;
+      const std::size_t space = std::min(bytes.size(), wanted - pending.in.size());
+      const ssize_t got = ::recv(pending.fd.get(), bytes.data(), space, 0);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {};
+      if (got < 0) return Status(Code::kTcpConnect, std::strerror(errno));
+      if (got == 0) return Status(Code::kTcpConnect, "it closed the connection while joining");
+      pending.in.append(bytes.data(), static_cast<std::size_t>(got));
+    }
+    return {};
+  }
+
+  std::string hello_to(int peer) const {
+    return ByteWriter()
+        .put(Hello{kMagic, kVersion, static_cast<std::uint32_t>(args_.rank),
+                   static_cast<std::uint32_t>(peer)})
+        .take();
+  }
+
+  /// The whole hello of an authenticated peer is in: takes the connection into the mesh, or drops
+  /// it.
+  void greet(Entry entry) {
+    Pending& pending = **entry;
+    const Hello hello = ByteReader(pending.in).get<Hello>();
+    if (hello.magic != kMagic || hello.version != kVersion) {
+      return drop(entry, Status(Code::kTcpConnect, "it speaks another version of the protocol"));
+    }
+    const bool expected = pending.peer >= 0 ? hello.from == static_cast<std::uint32_t>(pending.peer)
+                                            : hello.from > static_cast<std::uint32_t>(args_.rank) &&
+                                                  hello.from < links_.size();
+    if (!expected || hello.to != static_cast<std::uint32_t>(args_.rank)) {
+      return drop(entry, Status(Code::kTcpConnect, "another rank answered"));
+    }
+    Fd& link = links_[hello.from];
+    if (link.valid()) return drop(entry, Status(Code::kTcpConnect, "the rank has joined already"));
+    if (pending.peer < 0) {
+      pending.out = hello_to(static_cast<int>(hello.from));
+      const Status status = flush(pending);
+      // Sixteen bytes into an empty socket buffer: they fit, or the connection is gone.
+      if (!status.ok() || !pending.out.empty()) return drop(entry, status);
+      --strangers_;
+    }
+    unwatch(pending.fd.get());
+    link = std::move(pending.fd);
+    pending_.erase(entry);
+    --missing_;
+  }
+
+  Status absent() const {
+    std::string names;
+    std::string reasons;
+    int first = Status::kNobody;
+    for (std::size_t peer = 0; peer < links_.size(); ++peer) {
+      if (peer == static_cast<std::size_t>(args_.rank) || links_[peer].valid()) continue;
+      if (first == Status::kNobody) first = static_cast<int>(peer);
+      names += (names.empty() ? "" : ", ") + std::to_string(peer);
+      if (!reason_[peer].empty()) {
+        reasons += "; rank " + std::to_string(peer) + " at " +
+                   endpoint_text(args_.ranks[peer].address, args_.ranks[peer].port) + ": " +
+                   reason_[peer];
+      }
+    }
+    return Status(Code::kTimeout,
+                  "rank " + std::to_string(args_.rank) + " has no connection to " +
+                      (missing_ == 1 ? "rank " : "ranks ") + names + " after the time to connect" +
+                      reasons,
+                  first);
+  }
+
+  const JoinArgs& args_;
+  Listener listener_;
+  EpollSleeper& sleeper_;
+  Uuid id_{};
+  std::vector<Fd> links_;
+  std::size_t missing_ = 0;
+  std::list<std::unique_ptr<Pending>> pending_;
+  std::size_t strangers_ = 0;  ///< accepted ones in pending_
+  std::vector<std::optional<Deadline>> retry_;
+  std::vector<std::string> reason_;  ///< why the last try failed
+  bool listening_ = false;
+  Deadline listen_again_ = Deadline::never();
+};
+
+}  // namespace
+
+Result<std::vector<Fd>> join(const JoinArgs& args, Listener listener, EpollSleeper& sleeper) {
+  return Joiner(args, std::move(listener), sleeper).run();
+}
+
+}  // namespace hccl::transport::tcp

@@ -1,0 +1,120 @@
+// The connection to one peer: matching of messages with receives, eager and ready-to-receive
+// protocol, reading and writing. README.md describes the protocol.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "hccl/base/fd.h"
+#include "hccl/base/status.h"
+#include "transport/tcp/frame.h"
+#include "transport/tcp/outbox.h"
+#include "transport/transport.h"
+
+namespace hccl::transport::tcp {
+
+/// Used by the thread of the mesh only. A link is alive until its peer closes, the connection
+/// breaks or fail() is called; then its requests have failed and its socket is closed. Whole
+/// messages that arrived before are still given to receives that are posted later.
+class Link {
+ public:
+  /// `epoll` is the set that the mesh watches the socket with; fail() takes the socket out of it.
+  Link(int rank, int peer, Fd fd, int epoll)
+      : rank_(rank), peer_(peer), fd_(std::move(fd)), epoll_(epoll) {}
+
+  int fd() const { return fd_.get(); }
+  bool alive() const { return fd_.valid(); }
+
+  /// Posts. Nothing is written before write().
+  void send(Request& request, std::uint32_t lane, std::span<const std::byte> bytes);
+  void recv(Request& request, std::uint32_t lane, std::span<std::byte> bytes);
+
+  bool has_output() const { return alive() && !outbox_.empty(); }
+  /// Reads what is there, or writes what waits, without blocking. True if bytes moved or the link
+  /// died.
+  bool read();
+  bool write();
+  /// Fails everything and closes the socket.
+  void fail(const Status& status);
+
+ private:
+  /// A message that came before its receive.
+  struct Arrived {
+    std::uint32_t sequence;
+    std::uint64_t size;
+    std::unique_ptr<std::byte[]> bytes;  ///< null: it waits at the sender (kAsk)
+    bool complete = false;
+    Request* taker = nullptr;  ///< a receive posted while the bytes still come in
+  };
+  struct Posted {
+    Request* request;
+    std::uint32_t sequence;
+    bool ready_sent;
+  };
+  struct Waiting {
+    Request* request;
+    std::uint32_t sequence;
+  };
+  struct Ready {
+    std::uint32_t sequence;
+    std::uint64_t size;
+  };
+  /// Both directions of one lane.
+  struct Lane {
+    std::uint32_t next_send = 0;
+    std::uint32_t next_recv = 0;
+    std::deque<Posted> posted;    ///< receives without their message
+    std::deque<Arrived> arrived;  ///< messages without their receive
+    std::deque<Waiting> waiting;  ///< sends whose receive is not known to be posted
+    std::size_t asked = 0;        ///< the first so many of `waiting` have sent kAsk
+    std::size_t asked_of_us = 0;  ///< kAsk entries in `arrived`
+    std::deque<Ready> ready;      ///< receives of the peer that are posted before our send
+  };
+  /// Where the payload that comes in goes.
+  struct Payload {
+    std::size_t left = 0;
+    std::byte* target = nullptr;  ///< null: thrown away
+    Request* request = nullptr;   ///< whose bytes these are, if it is posted
+    bool eager = false;           ///< done with this payload
+    std::uint8_t lane = 0;
+    std::uint32_t sequence = 0;
+  };
+
+  Lane& lane(std::uint32_t number);
+  void put(FrameType type, std::uint8_t lane, std::uint32_t sequence, std::uint64_t length);
+  void ask(Lane& lane, std::uint8_t number);
+  void give_back(std::size_t room);
+  void deliver(Request& request, Arrived& message);
+
+  /// False when the link died over it.
+  bool parse();
+  bool on_frame(const FrameHeader& header);
+  bool on_eager(const FrameHeader& header);
+  bool on_ask(const FrameHeader& header);
+  bool on_ready(const FrameHeader& header);
+  bool on_data(const FrameHeader& header);
+  void take(std::size_t bytes);
+  void end_payload();
+  bool broken(const std::string& what);
+  void closed(const std::string& why);
+
+  int rank_;
+  int peer_;
+  Fd fd_;
+  int epoll_;
+  Status dead_;
+  std::array<std::unique_ptr<Lane>, Mesh::kLanes> lanes_;
+  Outbox outbox_;
+  std::size_t room_ = kEagerWindow;  ///< what we may still send eagerly
+  std::size_t owed_ = 0;             ///< what the peer has sent eagerly and we have not given back
+  std::size_t to_give_ = 0;          ///< part of owed_ that is free and not announced yet
+  Payload payload_;
+  std::array<std::byte, 16 * 1024> stage_;  ///< headers and small payloads are read here
+  std::size_t staged_ = 0;
+};
+
+}  // namespace hccl::transport::tcp

@@ -1,0 +1,57 @@
+// What waits to be written to one connection: frames in order, and large messages that take turns.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <deque>
+
+#include "hccl/base/status.h"
+#include "transport/tcp/frame.h"
+#include "transport/transport.h"
+
+namespace hccl::transport::tcp {
+
+/// Payloads are sent straight from the caller's bytes. Used by the thread of the mesh only.
+class Outbox {
+ public:
+  enum class Written { kAll, kBlocked, kFailed };
+
+  /// A frame without payload.
+  void put(const FrameHeader& header);
+  /// A frame whose payload is the whole message of `request`, which is done once it is written.
+  void put(const FrameHeader& header, Request& request);
+  /// A large message: it leaves in kData frames, in turn with other large ones. Starts at moved_ =
+  /// 0.
+  void stream(Request& request, std::uint32_t sequence);
+
+  /// Writes as much as the socket takes, several frames a system call. Adds the bytes to `moved`.
+  /// kFailed leaves the reason in errno.
+  Written write(int fd, std::size_t& moved);
+  bool empty() const { return frames_.empty() && streams_.empty(); }
+  /// Fails every request in here and forgets the frames.
+  void fail(const Status& status);
+
+ private:
+  struct Frame {
+    FrameHeader header;
+    const std::byte* payload = nullptr;
+    Request* request = nullptr;  ///< whose bytes these are
+    bool last = false;           ///< the request is done with this frame
+  };
+  struct Stream {
+    Request* request;
+    std::uint32_t sequence;
+  };
+  void top_up();
+  void consume(std::size_t bytes);
+  static std::size_t payload_size(const Frame& frame) {
+    return frame.request == nullptr ? 0 : static_cast<std::size_t>(frame.header.length);
+  }
+
+  std::deque<Frame> frames_;
+  std::deque<Stream> streams_;
+  std::size_t front_written_ = 0;  ///< bytes of frames_.front(), header included, that are out
+  std::size_t payload_queued_ = 0;
+};
+
+}  // namespace hccl::transport::tcp

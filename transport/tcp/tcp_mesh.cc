@@ -1,0 +1,250 @@
+#include <linux/sockios.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "hccl/base/bytes.h"
+#include "hccl/base/socket.h"
+#include "transport/agree.h"
+#include "transport/nap_sleeper.h"
+#include "transport/self_link.h"
+#include "transport/tcp/join.h"
+#include "transport/tcp/link.h"
+#include "transport/tcp/tcp.h"
+
+namespace hccl::transport {
+namespace tcp {
+namespace {
+
+constexpr std::size_t kAddressCap = 64;
+// How long closing waits for the peers' kernels to take what was sent.
+constexpr std::chrono::seconds kLinger{2};
+constexpr int kSocketBuffer = 4 << 20;
+
+/// Large fixed buffers where the system allows them; a smaller fixed size would be worse than the
+/// size that the kernel finds by itself.
+void enlarge_buffers(int fd) {
+  for (const int option : {SO_SNDBUF, SO_RCVBUF}) {
+    const char* limit_file =
+        option == SO_SNDBUF ? "/proc/sys/net/core/wmem_max" : "/proc/sys/net/core/rmem_max";
+    int limit = 0;
+    if (!(std::ifstream(limit_file) >> limit) || limit < kSocketBuffer) continue;
+    ::setsockopt(fd, SOL_SOCKET, option, &kSocketBuffer, sizeof kSocketBuffer);
+  }
+}
+
+class TcpMesh final : public Mesh {
+ public:
+  TcpMesh(int rank, std::vector<Fd> sockets, std::unique_ptr<EpollSleeper> sleeper)
+      : rank_(rank), sleeper_(std::move(sleeper)), slots_(sockets.size()) {
+    for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
+      if (!sockets[peer].valid()) continue;
+      slots_[peer].link = std::make_unique<Link>(rank, static_cast<int>(peer),
+                                                 std::move(sockets[peer]), sleeper_->epoll());
+      enlarge_buffers(slots_[peer].link->fd());
+      watch(peer, EPOLL_CTL_ADD);
+    }
+  }
+
+  ~TcpMesh() override {
+    if (!abort_.raised()) drain();
+  }
+
+  std::string_view name() const override { return "tcp"; }
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(slots_.size()); }
+  Sleeper& sleeper() override { return *sleeper_; }
+
+  void send(Request& request, int peer, std::uint32_t lane,
+            std::span<const std::byte> bytes) override {
+    if (refuse(request, peer, lane)) return;
+    if (peer == rank_) return self_.send(request, peer, lane, bytes);
+    slots_[static_cast<std::size_t>(peer)].link->send(request, lane, bytes);
+    posted(static_cast<std::size_t>(peer));
+  }
+
+  void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) override {
+    if (refuse(request, peer, lane)) return;
+    if (peer == rank_) return self_.recv(request, peer, lane, bytes);
+    slots_[static_cast<std::size_t>(peer)].link->recv(request, lane, bytes);
+    posted(static_cast<std::size_t>(peer));
+  }
+
+  bool progress() override {
+    if (abort_.raised()) return fail_all();
+    bool moved = write_dirty();
+    std::array<epoll_event, 64> events;
+    const int count =
+        ::epoll_wait(sleeper_->epoll(), events.data(), static_cast<int>(events.size()), 0);
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      if (event.data.u64 == EpollSleeper::kWake) continue;
+      const std::size_t peer = event.data.u64;
+      Slot& slot = slots_[peer];
+      if ((event.events & EPOLLOUT) != 0) {
+        slot.blocked = false;
+        moved |= write(peer);
+      }
+      if ((event.events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0 && slot.link->alive()) {
+        moved |= slot.link->read();
+        posted(peer);
+      }
+    }
+    // Reading may have called for answers.
+    return write_dirty() || moved;
+  }
+
+  void abort(Status status) override {
+    abort_.raise(std::move(status));
+    sleeper_->ring();
+  }
+
+ private:
+  struct Slot {
+    std::unique_ptr<Link> link;  ///< null for this rank itself
+    bool dirty = false;          ///< in dirty_: has output that was not tried yet
+    bool blocked = false;        ///< the socket was full: epoll tells when to go on
+    bool watches_write = false;
+  };
+
+  /// Fails a post that cannot be.
+  bool refuse(Request& request, int peer, std::uint32_t lane) {
+    Status status = check_post(size(), peer, lane);
+    if (status.ok() && abort_.raised()) status = abort_.reason();
+    if (status.ok()) return false;
+    request.begin(peer, lane, nullptr, 0);
+    request.finish(std::move(status));
+    return true;
+  }
+
+  void posted(std::size_t peer) {
+    Slot& slot = slots_[peer];
+    if (slot.dirty || slot.blocked || !slot.link->has_output()) return;
+    slot.dirty = true;
+    dirty_.push_back(peer);
+  }
+
+  bool write_dirty() {
+    bool moved = false;
+    for (std::size_t i = 0; i < dirty_.size(); ++i) {
+      slots_[dirty_[i]].dirty = false;
+      moved |= write(dirty_[i]);
+    }
+    dirty_.clear();
+    return moved;
+  }
+
+  bool write(std::size_t peer) {
+    Slot& slot = slots_[peer];
+    const bool moved = slot.link->write();
+    slot.blocked = slot.link->has_output();
+    if (slot.blocked != slot.watches_write && slot.link->alive()) {
+      slot.watches_write = slot.blocked;
+      watch(peer, EPOLL_CTL_MOD);
+    }
+    return moved;
+  }
+
+  void watch(std::size_t peer, int operation) {
+    const Slot& slot = slots_[peer];
+    epoll_event event{};
+    event.events = slot.watches_write ? EPOLLIN | EPOLLOUT : EPOLLIN;
+    event.data.u64 = peer;
+    ::epoll_ctl(sleeper_->epoll(), operation, slot.link->fd(), &event);
+  }
+
+  bool fail_all() {
+    if (failed_) return false;
+    failed_ = true;
+    const Status reason = abort_.reason();
+    for (Slot& slot : slots_) {
+      if (slot.link != nullptr) slot.link->fail(reason);
+    }
+    self_.fail(reason);
+    return true;
+  }
+
+  /// Before the sockets close: what was sent must be in the peers' kernels, because closing while
+  /// they still send to us would throw it away.
+  void drain() {
+    for (Slot& slot : slots_) {
+      if (slot.link == nullptr || !slot.link->alive()) continue;
+      slot.link->write();
+    }
+    NapSleeper nap;
+    static_cast<void>(wait([this] { return drained(); }, Deadline::after(kLinger), &abort_, nap,
+                           WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+  }
+
+  bool drained() {
+    bool all = true;
+    for (Slot& slot : slots_) {
+      if (slot.link == nullptr || !slot.link->alive()) continue;
+      int unsent = 0;
+      if (::ioctl(slot.link->fd(), SIOCOUTQ, &unsent) == 0 && unsent > 0) {
+        slot.link->read();  // the peer's own sends must not be what it waits for
+        all = false;
+      }
+    }
+    return all;
+  }
+
+  int rank_;
+  std::unique_ptr<EpollSleeper> sleeper_;
+  AbortFlag abort_;
+  bool failed_ = false;
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> dirty_;
+  SelfLink self_;
+};
+
+/// Where a rank listens, as it publishes it.
+std::string encode(std::uint16_t port, const std::string& address) {
+  return ByteWriter().put(port).put_text(address).take();
+}
+
+Result<Endpoint> decode(const std::string& part, int rank) {
+  ByteReader reader(part);
+  const auto port = reader.get<std::uint16_t>();
+  std::string address = reader.get_text(kAddressCap);
+  if (!reader.finished()) {
+    return Status(Code::kTcpConnect,
+                  "rank " + std::to_string(rank) + " published an unreadable tcp address", rank);
+  }
+  return Endpoint{std::move(address), port};
+}
+
+Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
+  // A failure here must not keep this rank from the exchange that all others wait in.
+  auto sleeper = EpollSleeper::create();
+  Result<Listener> listener =
+      sleeper.ok() ? listen_tcp(args.address, 0) : Result<Listener>(sleeper.status());
+  HCCL_ASSIGN_OR_RETURN(
+      const std::vector<std::string> parts,
+      agree(args, listener.ok() ? Result<std::string>(encode(listener->port, args.address))
+                                : Result<std::string>(listener.status())));
+  JoinArgs join_args{args.rank, {}, args.key, args.deadline};
+  for (int rank = 0; rank < args.size; ++rank) {
+    HCCL_ASSIGN_OR_RETURN(Endpoint endpoint, decode(parts[static_cast<std::size_t>(rank)], rank));
+    join_args.ranks.push_back(std::move(endpoint));
+  }
+  HCCL_ASSIGN_OR_RETURN(std::vector<Fd> sockets, join(join_args, std::move(*listener), **sleeper));
+  return std::unique_ptr<Mesh>(
+      std::make_unique<TcpMesh>(args.rank, std::move(sockets), std::move(*sleeper)));
+}
+
+}  // namespace
+}  // namespace tcp
+
+Result<std::unique_ptr<Mesh>> open_tcp(const OpenArgs& args) {
+  auto mesh = tcp::open(args);
+  if (!mesh.ok()) return mesh.status().with_context("opening the tcp transport");
+  return mesh;
+}
+
+}  // namespace hccl::transport
