@@ -1,0 +1,52 @@
+// The gradients of a network and their fusion: memory, segments, trace.
+#pragma once
+
+#include <hccl/hccl_fusion.h>
+
+#include <string>
+#include <vector>
+
+#include "mlp.h"
+#include "options.h"
+#include "world.h"
+
+namespace examples {
+
+/// One fp32 gradient for each tensor of a network, summed over the ranks of a world. Used by one
+/// thread; ends before its world.
+class Gradients {
+ public:
+  /// Contiguous (the default) puts them one behind the other in the order of backward, so that a
+  /// segment is reduced where it lies; scattered ones go through the library's fusion buffer.
+  /// Throws HcclFailure; HCCL_E_PARA means that the split does not fit the tensors.
+  Gradients(const World& world, const std::vector<Tensor>& tensors, const Options& options);
+  ~Gradients();
+  Gradients(const Gradients&) = delete;
+  Gradients& operator=(const Gradients&) = delete;
+
+  /// Where each gradient lies.
+  const std::vector<float*>& data() const { return data_; }
+
+  /// Gradient `index` of this rank is complete: its segment may be reduced from now on.
+  void ready(uint32_t index);
+  void mark(HcclFusionPoint point);
+  /// Returns when all gradients are summed over all ranks.
+  void wait();
+
+  /// The segments as index pairs: "[0,5] [6,7]".
+  std::string segments() const;
+  /// The time line of the last iteration.
+  std::string trace_text() const;
+  void write_trace(const std::string& path) const;
+
+  /// The last call. The destructor ends the fusion too, but can report no failure.
+  void close();
+
+ private:
+  const World& world_;
+  std::vector<std::vector<float>> memory_;
+  std::vector<float*> data_;
+  HcclFusion fusion_ = nullptr;
+};
+
+}  // namespace examples

@@ -1,0 +1,15 @@
+// Matrix products in plain loops, cut into tiles that stay in registers. All matrices are
+// row-major.
+#pragma once
+
+#include <cstddef>
+
+namespace examples {
+
+/// c = a * b; a is rows x inner, b is inner x columns. c overlaps neither.
+void multiply(const float* a, const float* b, float* c, size_t rows, size_t inner, size_t columns);
+
+/// out (columns x rows) = in (rows x columns) mirrored at its diagonal. They do not overlap.
+void transpose(const float* in, float* out, size_t rows, size_t columns);
+
+}  // namespace examples

@@ -1,0 +1,33 @@
+// The command line of train_digits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace examples {
+
+struct Options {
+  int epochs = 12;
+  int batch = 96;    ///< images in a batch, over all ranks together
+  float lr = 0.05f;  ///< learning rate of the first epoch; it falls evenly to 0 after the last one
+  int64_t seed = 1;  ///< of the first weights and of the order of the images; at least 0
+  bool hcom_parallel = false;
+  bool scattered = false;            ///< every gradient in an allocation of its own
+  std::vector<float> split_by_size;  ///< percentages; empty: not given
+  std::vector<uint32_t> split_by_idx;
+  std::string data;     ///< the digits; default: the file beside the sources
+  std::string weights;  ///< where to write the final weights; empty: nowhere
+  std::string trace;    ///< where to write the trace; empty: nowhere
+};
+
+/// Reads the command line of a program that trains `tensor_count` tensors. Returns the exit status
+/// if the program is to end now: 0 after --help, 2 after a bad option, which one line on stderr
+/// names.
+std::optional<int> parse_options(int argc, char** argv, uint32_t tensor_count, Options* options);
+
+/// One line about a bad option or file on stderr. Returns the exit status, 2.
+int usage_error(const std::string& text);
+
+}  // namespace examples
