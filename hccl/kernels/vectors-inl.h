@@ -193,8 +193,9 @@ struct Small {
     const U32 shift = word(static_cast<std::uint32_t>(127 + 24 - kBias - kMan) << 23);
     const U32 denormal = hn::Sub(as_bits(hn::Add(as_float(magnitude), as_float(shift))), shift);
     code = hn::IfThenElse(hn::Lt(magnitude, word(kRebias + (1u << 23))), denormal, code);
-    code = hn::Or(code, sign);
-    return hn::IfThenElse(hn::Gt(magnitude, word(0x7F800000u)), word(kNan), code);
+    // The NaN of an infinite format must be put in; that of the other is what clamping made.
+    const auto is_nan = kInf ? hn::Gt(magnitude, word(0x7F800000u)) : hn::Eq(code, word(kNan));
+    return hn::IfThenElse(is_nan, word(kNan), hn::Or(code, sign));
   }
 };
 
