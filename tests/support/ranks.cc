@@ -1,0 +1,75 @@
+#include "tests/support/ranks.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "hccl/base/wait.h"
+#include "transport/registry.h"
+
+namespace hccl::testing {
+
+transport::OpenArgs Rank::open_args(Deadline deadline) const {
+  transport::OpenArgs args;
+  args.rank = rank_;
+  args.size = size_;
+  args.hosts.assign(static_cast<std::size_t>(size_), 0);
+  args.exchange = exchange_;
+  args.deadline = deadline;
+  for (std::size_t i = 0; i < args.key.size(); ++i) args.key[i] = static_cast<std::uint8_t>(7 * i);
+  args.address = "127.0.0.1";
+  args.config = &config_;
+  return args;
+}
+
+Result<std::unique_ptr<transport::Mesh>> Rank::open(std::string_view transport) const {
+  return transport::open(transport, open_args(Deadline::after(std::chrono::seconds(30))));
+}
+
+void Rank::barrier() const {
+  static_cast<void>(exchange_("", Deadline::after(std::chrono::seconds(60))));
+}
+
+Status wait_all(transport::Mesh& mesh, const std::vector<transport::Request*>& requests,
+                std::chrono::milliseconds at_most) {
+  std::size_t done = 0;
+  const auto ready = [&] {
+    while (done < requests.size() && requests[done]->done()) ++done;
+    if (done == requests.size()) return true;
+    mesh.progress();
+    while (done < requests.size() && requests[done]->done()) ++done;
+    return done == requests.size();
+  };
+  const bool crowded = static_cast<unsigned>(mesh.size()) > std::thread::hardware_concurrency();
+  const Waited waited = wait(ready, Deadline::after(at_most), nullptr, mesh.sleeper(),
+                             WaitPolicy{.shared_cores = crowded});
+  if (waited != Waited::kReady) {
+    return Status(Code::kTimeout, std::to_string(done) + " of " + std::to_string(requests.size()) +
+                                      " requests done in time");
+  }
+  for (const transport::Request* request : requests) {
+    if (!request->status().ok()) return request->status();
+  }
+  return {};
+}
+
+Status wait_one(transport::Mesh& mesh, const transport::Request& request,
+                std::chrono::milliseconds at_most) {
+  // wait_all only looks at it.
+  return wait_all(mesh, {const_cast<transport::Request*>(&request)}, at_most);
+}
+
+std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed) {
+  std::vector<std::byte> bytes(size);
+  std::uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+  for (std::size_t i = 0; i < size; ++i) {
+    if (i % 8 == 0) {
+      state ^= state << 13;
+      state ^= state >> 7;
+      state ^= state << 17;
+    }
+    bytes[i] = static_cast<std::byte>(state >> (8 * (i % 8)));
+  }
+  return bytes;
+}
+
+}  // namespace hccl::testing

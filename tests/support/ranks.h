@@ -1,0 +1,61 @@
+// Ranks for tests: run one function on N ranks, which are threads of the test program, or processes
+// under mpirun. Tests say what a rank does and do not see the difference.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/config.h"
+#include "transport/transport.h"
+
+namespace hccl::testing {
+
+/// One rank of a run. Used by the thread of that rank.
+class Rank {
+ public:
+  Rank(int rank, int size, transport::Exchange exchange)
+      : rank_(rank), size_(size), exchange_(std::move(exchange)) {}
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// What open() needs: all ranks on one host, 127.0.0.1, a key known to all. Valid while this
+  /// lives.
+  transport::OpenArgs open_args(Deadline deadline) const;
+  /// A mesh over the named transport; all ranks call it. Opening may take 30 s.
+  Result<std::unique_ptr<transport::Mesh>> open(std::string_view transport) const;
+  /// Returns once every rank is here, or after 60 s.
+  void barrier() const;
+  const transport::Exchange& exchange() const { return exchange_; }
+
+ private:
+  int rank_;
+  int size_;
+  transport::Exchange exchange_;
+  Config config_;
+};
+
+/// Runs `body` once per rank and returns when all have returned. Where ranks are processes, `size`
+/// is the number of processes and `body` runs once here. Provided by thread_ranks.cc or
+/// mpi_ranks.cc.
+void run_ranks(int size, const std::function<void(Rank&)>& body);
+/// The sizes that run_ranks can do here.
+std::vector<int> possible_sizes();
+/// Whether all ranks are threads of this process.
+bool ranks_are_threads();
+
+/// Drives the mesh until all requests are done; their first failure, or kTimeout after `at_most`.
+Status wait_all(transport::Mesh& mesh, const std::vector<transport::Request*>& requests,
+                std::chrono::milliseconds at_most = std::chrono::seconds(60));
+/// Drives the mesh until the request is done; kTimeout when it never is.
+Status wait_one(transport::Mesh& mesh, const transport::Request& request,
+                std::chrono::milliseconds at_most = std::chrono::seconds(60));
+
+/// Bytes that depend on the seed and on every position.
+std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed);
+
+}  // namespace hccl::testing

@@ -1,0 +1,450 @@
+// The tcp transport beyond the contract: strangers, missing ranks, hostile peers, bounded memory.
+#include "transport/tcp/tcp.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "hccl/base/auth.h"
+#include "hccl/base/bytes.h"
+#include "hccl/base/socket.h"
+#include "tests/support/ranks.h"
+#include "transport/tcp/frame.h"
+
+namespace hccl::transport {
+namespace {
+
+using testing::pattern;
+using testing::Rank;
+using testing::run_ranks;
+using testing::wait_all;
+using testing::wait_one;
+using namespace std::chrono_literals;
+using Bytes = std::vector<std::byte>;
+
+constexpr char kAddress[] = "127.0.0.1";
+
+/// What a rank publishes in the exchange of open_tcp().
+std::string published(std::uint16_t port) {
+  return ByteWriter()
+      .put(std::int32_t{0})
+      .put_text(ByteWriter().put(port).put_text(kAddress).take())
+      .take();
+}
+std::uint16_t published_port(const std::string& blob) {
+  ByteReader outer(blob);
+  outer.get<std::int32_t>();
+  const std::string part = outer.get_text(1000);
+  return ByteReader(part).get<std::uint16_t>();
+}
+
+Deadline soon() { return Deadline::after(10s); }
+
+Fd connect_to(std::uint16_t port) {
+  auto fd = connect_tcp(kAddress, port, "", soon());
+  EXPECT_TRUE(fd.ok()) << fd.status().message();
+  return fd.ok() ? std::move(*fd) : Fd();
+}
+
+/// Whether the other end closes the connection within the time.
+bool gets_closed(int fd, std::chrono::milliseconds at_most) {
+  const Deadline deadline = Deadline::after(at_most);
+  char bytes[256];
+  while (!deadline.expired()) {
+    const ssize_t got = ::recv(fd, bytes, sizeof bytes, 0);
+    if (got == 0 || (got < 0 && errno != EAGAIN)) return true;
+    if (got < 0) static_cast<void>(wait_fd(fd, POLLIN, deadline));
+  }
+  return false;
+}
+
+Handshake client_handshake(const Key& key, int to) {
+  const Key id = derive(key, "tcp mesh id");
+  Uuid uuid{};
+  std::memcpy(uuid.data(), id.data(), uuid.size());
+  return Handshake(Handshake::Side::kClient, key, uuid, "tcp data to rank " + std::to_string(to));
+}
+
+std::string hello(std::uint32_t from, std::uint32_t to) {
+  return ByteWriter()
+      .put(std::array<char, 4>{'H', 'T', 'C', 'P'})
+      .put(std::uint32_t{1})
+      .put(from)
+      .put(to)
+      .take();
+}
+
+/// Joins as a peer that holds the key, up to `bytes` bytes of what a client sends.
+void join_partly(int fd, Handshake handshake, const std::string& last_words, std::size_t bytes) {
+  const auto send = [&](std::string text) {
+    text.resize(std::min(text.size(), bytes));
+    bytes -= text.size();
+    return send_all(fd, text, soon()).ok();
+  };
+  if (!send(handshake.first()) || bytes == 0) return;
+  std::string reply(handshake.wants(), '\0');
+  if (!recv_all(fd, reply, soon()).ok()) return;
+  auto proof = handshake.step(reply);
+  if (!proof.ok()) return;
+  if (send(*proof)) send(last_words);
+}
+
+/// Opens a mesh on `size` ranks while `strangers` is at work: it runs on rank 0 with the port of
+/// rank 0 and ends before rank `size` - 1 begins to connect. Then checks that messages pass.
+void join_among(int size, const std::function<void(std::uint16_t port, const Key& key)>& strangers,
+                std::chrono::milliseconds at_most = 3s) {
+  run_ranks(size, [&](Rank& rank) {
+    OpenArgs args = rank.open_args(Deadline::after(20s));
+    std::jthread busy;
+    args.exchange = [&](std::string mine, Deadline deadline) {
+      auto all = rank.exchange()(std::move(mine), deadline);
+      if (rank.rank() == 0) {
+        busy = std::jthread([&, port = published_port(all.value()[0])] {
+          strangers(port, args.key);
+          rank.barrier();
+        });
+      } else if (rank.rank() == rank.size() - 1) {
+        rank.barrier();
+      } else {
+        busy = std::jthread([&] { rank.barrier(); });
+      }
+      return all;
+    };
+    auto mesh = open_tcp(args);
+    if (busy.joinable()) busy.join();
+    const auto opened = Deadline::Clock::now();
+    rank.barrier();
+    EXPECT_LT(Deadline::Clock::now() - opened, at_most);
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    Bytes out = pattern(100'000, static_cast<std::uint64_t>(rank.rank()));
+    Bytes in(100'000);
+    Request send;
+    Request recv;
+    const int left = (rank.rank() + size - 1) % size;
+    (*mesh)->send(send, (rank.rank() + 1) % size, 0, out);
+    (*mesh)->recv(recv, left, 0, in);
+    EXPECT_TRUE(wait_all(**mesh, {&send, &recv}).ok());
+    EXPECT_EQ(in, pattern(100'000, static_cast<std::uint64_t>(left)));
+    rank.barrier();
+  });
+}
+
+TEST(TcpJoin, GarbageIsDropped) {
+  join_among(3, [](std::uint16_t port, const Key&) {
+    for (unsigned seed = 0; seed < 20; ++seed) {
+      const Bytes bytes = pattern(1 + 300 * seed, seed);
+      const Fd fd = connect_to(port);
+      // The rank may hang up in the middle of it.
+      static_cast<void>(
+          send_all(fd.get(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, soon()));
+      if (bytes.size() > 300) {
+        EXPECT_TRUE(gets_closed(fd.get(), 5s)) << seed;
+      }
+    }
+  });
+}
+
+TEST(TcpJoin, AnotherKeyIsRefused) {
+  join_among(3, [](std::uint16_t port, const Key& key) {
+    Key other = key;
+    other[31] ^= 1;
+    const Fd fd = connect_to(port);
+    EXPECT_FALSE(authenticate(fd.get(), client_handshake(other, 0), soon()).ok());
+  });
+}
+
+TEST(TcpJoin, DisconnectingAtAnyByteDoesNotDisturb) {
+  join_among(3, [](std::uint16_t port, const Key& key) {
+    const std::size_t all = client_handshake(key, 0).first().size() + 32 + hello(2, 0).size();
+    for (std::size_t bytes = 0; bytes < all; ++bytes) {
+      const Fd fd = connect_to(port);
+      join_partly(fd.get(), client_handshake(key, 0), hello(2, 0), bytes);
+    }
+  });
+}
+
+TEST(TcpJoin, RanksThatAreNotAwaitedAreRefused) {
+  join_among(3, [](std::uint16_t port, const Key& key) {
+    // Out of range, the rank itself, meant for another rank.
+    const std::pair<std::uint32_t, std::uint32_t> wrong[] = {
+        {3, 0}, {0xffffffff, 0}, {0, 0}, {2, 1}};
+    for (const auto& [from, to] : wrong) {
+      const Fd fd = connect_to(port);
+      join_partly(fd.get(), client_handshake(key, 0), hello(from, to), 1000);
+      EXPECT_TRUE(gets_closed(fd.get(), 5s)) << from << " to " << to;
+    }
+    // Rank 1 joins at once; who claims its name after that is refused.
+    std::this_thread::sleep_for(200ms);
+    const Fd fd = connect_to(port);
+    join_partly(fd.get(), client_handshake(key, 0), hello(1, 0), 1000);
+    EXPECT_TRUE(gets_closed(fd.get(), 5s));
+  });
+}
+
+TEST(TcpJoin, IdleStrangersCostNothing) {
+  std::vector<Fd> idle;
+  join_among(2, [&](std::uint16_t port, const Key&) {
+    for (int i = 0; i < 700; ++i) idle.push_back(connect_to(port));
+  });
+}
+
+TEST(TcpJoin, ManagesWithoutFreeDescriptors) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<Fd> idle;
+  join_among(2, [&](std::uint16_t port, const Key&) {
+    for (int i = 0; i < 60; ++i) idle.push_back(connect_to(port));
+    std::this_thread::sleep_for(50ms);  // the rank accepts them
+    // One descriptor is left: for the end of rank 1, and none for the end of rank 0.
+    const int lowest = ::fcntl(0, F_DUPFD_CLOEXEC, 0);
+    ASSERT_GE(lowest, 0);
+    ::close(lowest);
+    const rlimit low{static_cast<rlim_t>(lowest) + 1, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  });
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST(TcpJoin, NamesTheRankThatDoesNotConnect) {
+  run_ranks(4, [](Rank& rank) {
+    OpenArgs args = rank.open_args(Deadline::after(700ms));
+    if (rank.rank() == 2) {
+      auto listener = listen_tcp(kAddress, 0);
+      ASSERT_TRUE(listener.ok());
+      static_cast<void>(args.exchange(published(listener->port), args.deadline));
+      rank.barrier();
+      return;
+    }
+    const auto start = Deadline::Clock::now();
+    auto mesh = open_tcp(args);
+    const auto took = Deadline::Clock::now() - start;
+    ASSERT_FALSE(mesh.ok());
+    EXPECT_EQ(mesh.status().code(), Code::kTimeout);
+    EXPECT_EQ(mesh.status().culprit(), 2);
+    EXPECT_NE(mesh.status().message().find("no connection to rank 2"), std::string::npos)
+        << mesh.status().message();
+    EXPECT_GE(took, 600ms);
+    EXPECT_LT(took, 3s);
+    rank.barrier();
+  });
+}
+
+TEST(TcpJoin, NamesTheRankWithAnotherKey) {
+  run_ranks(3, [](Rank& rank) {
+    OpenArgs args = rank.open_args(Deadline::after(500ms));
+    if (rank.rank() == 1) args.key[0] ^= 0x80;
+    auto mesh = open_tcp(args);
+    ASSERT_FALSE(mesh.ok());
+    EXPECT_EQ(mesh.status().culprit(), rank.rank() == 1 ? 0 : 1) << mesh.status().message();
+    rank.barrier();
+  });
+}
+
+TEST(TcpJoin, ARankThatCannotListenFailsAllAtOnce) {
+  run_ranks(3, [](Rank& rank) {
+    OpenArgs args = rank.open_args(Deadline::after(30s));
+    if (rank.rank() == 1) args.address = "203.0.113.77";
+    const auto start = Deadline::Clock::now();
+    auto mesh = open_tcp(args);
+    ASSERT_FALSE(mesh.ok());
+    EXPECT_NE(mesh.status().message().find("203.0.113.77"), std::string::npos)
+        << mesh.status().message();
+    if (rank.rank() != 1) {
+      EXPECT_EQ(mesh.status().culprit(), 1);
+    }
+    EXPECT_LT(Deadline::Clock::now() - start, 5s);
+    rank.barrier();
+  });
+}
+
+TEST(TcpLink, HoldsBackWhatNobodyReceives) {
+  run_ranks(2, [](Rank& rank) {
+    auto mesh = open_tcp(rank.open_args(soon()));
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    constexpr std::size_t kMessages = 400;
+    constexpr std::size_t kSize = 50'000;
+    std::vector<Bytes> bytes(kMessages, Bytes(kSize));
+    std::vector<Request> requests(kMessages);
+    std::vector<Request*> all;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      all.push_back(&requests[i]);
+      if (rank.rank() == 0) (*mesh)->send(requests[i], 1, i % 8, bytes[i]);
+    }
+    Request never;
+    Bytes in(1);
+    (*mesh)->recv(never, 1 - rank.rank(), 200, in);
+    EXPECT_EQ(wait_one(**mesh, never, 500ms).code(), Code::kTimeout);
+    if (rank.rank() == 0) {
+      const auto done = std::count_if(requests.begin(), requests.end(),
+                                      [](const Request& request) { return request.done(); });
+      EXPECT_LE(static_cast<std::size_t>(done) * kSize, tcp::kEagerWindow);
+      EXPECT_GT(done, 0);
+    }
+    rank.barrier();
+    if (rank.rank() == 1) {
+      for (std::size_t i = 0; i < kMessages; ++i) (*mesh)->recv(requests[i], 0, i % 8, bytes[i]);
+    }
+    EXPECT_TRUE(wait_all(**mesh, all).ok());
+    rank.barrier();
+    (*mesh)->abort(Status(Code::kSuspending, "end of the test"));
+    (*mesh)->progress();
+  });
+}
+
+TEST(TcpLink, WhatArrivedBeforeTheCloseIsStillDelivered) {
+  run_ranks(2, [](Rank& rank) {
+    auto mesh = open_tcp(rank.open_args(soon()));
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    if (rank.rank() == 1) {
+      Bytes small = pattern(1000, 1);
+      Bytes large = pattern(60'000, 2);
+      Request first;
+      Request second;
+      (*mesh)->send(first, 0, 0, small);
+      (*mesh)->send(second, 0, 3, large);
+      ASSERT_TRUE(wait_all(**mesh, {&first, &second}).ok());
+      *mesh = nullptr;
+      rank.barrier();
+      return;
+    }
+    rank.barrier();
+    Request request;
+    Bytes none;
+    (*mesh)->recv(request, 1, 9, none);
+    EXPECT_EQ(wait_one(**mesh, request, 5s).code(), Code::kRemote);
+    Bytes large(60'000);
+    (*mesh)->recv(request, 1, 3, large);
+    EXPECT_TRUE(wait_one(**mesh, request, 5s).ok());
+    EXPECT_EQ(large, pattern(60'000, 2));
+    Bytes small(1000);
+    (*mesh)->recv(request, 1, 0, small);
+    EXPECT_TRUE(wait_one(**mesh, request, 5s).ok());
+    EXPECT_EQ(small, pattern(1000, 1));
+    (*mesh)->recv(request, 1, 0, small);
+    EXPECT_EQ(wait_one(**mesh, request, 5s).culprit(), 1);
+  });
+}
+
+/// A mesh of rank 0 whose rank 1 is played by the test, over a bare authenticated socket.
+struct Played {
+  std::unique_ptr<Mesh> mesh;
+  Fd peer;
+};
+Played play_rank_1() {
+  Rank rank(0, 2, nullptr);
+  OpenArgs args = rank.open_args(soon());
+  Played played;
+  std::jthread peer;
+  args.exchange = [&](std::string mine, Deadline) -> Result<std::vector<std::string>> {
+    peer = std::jthread([&played, port = published_port(mine), key = args.key] {
+      played.peer = connect_to(port);
+      join_partly(played.peer.get(), client_handshake(key, 0), hello(1, 0), 1000);
+      std::string answer(16, '\0');
+      EXPECT_TRUE(recv_all(played.peer.get(), answer, soon()).ok());
+    });
+    return std::vector<std::string>{std::move(mine), published(1)};
+  };
+  auto mesh = open_tcp(args);
+  EXPECT_TRUE(mesh.ok()) << mesh.status().message();
+  if (mesh.ok()) played.mesh = std::move(*mesh);
+  return played;
+}
+
+std::string frame(tcp::FrameType type, std::uint8_t lane, std::uint32_t sequence,
+                  std::uint64_t length) {
+  return ByteWriter().put(tcp::FrameHeader{type, lane, 0, sequence, length}).take();
+}
+
+TEST(TcpLink, FramesThatBreakTheRulesEndTheLink) {
+  using tcp::FrameType;
+  std::string flood;
+  for (std::uint32_t i = 0; i < 9; ++i) {
+    flood += frame(FrameType::kEager, 0, 10 + i, 60'000) + std::string(60'000, 'x');
+  }
+  std::string questions;
+  for (std::uint32_t i = 0; i <= tcp::kAskWindow; ++i) {
+    questions += frame(FrameType::kAsk, 0, 10 + i, 1 << 30);
+  }
+  const std::pair<const char*, std::string> wrong[] = {
+      {"unknown type", frame(static_cast<FrameType>(9), 0, 0, 0)},
+      {"unknown type zero", std::string(16, '\0')},
+      {"eager too long", frame(FrameType::kEager, 0, 0, tcp::kEagerLimit + 1)},
+      {"eager absurdly long", frame(FrameType::kEager, 0, 0, ~std::uint64_t{0})},
+      {"eager before the window", frame(FrameType::kEager, 0, 0x80000010, 4)},
+      {"eager flood", flood},
+      {"the same eager twice",
+       frame(FrameType::kEager, 1, 7, 1) + "x" + frame(FrameType::kEager, 1, 7, 1)},
+      {"question flood", questions},
+      {"unasked data", frame(FrameType::kData, 0, 0, 10)},
+      {"data longer than the receive", frame(FrameType::kData, 5, 0, 100'001)},
+      {"data of nothing", frame(FrameType::kData, 5, 0, 0)},
+      {"too much credit", frame(FrameType::kCredit, 0, 0, 1)},
+      {"absurd credit", frame(FrameType::kCredit, 0, 0, ~std::uint64_t{0})},
+  };
+  for (const auto& [name, bytes] : wrong) {
+    SCOPED_TRACE(name);
+    Played played = play_rank_1();
+    ASSERT_NE(played.mesh, nullptr);
+    Bytes small(10);
+    Bytes large(100'000);
+    Request first;
+    Request second;
+    played.mesh->recv(first, 1, 0, small);
+    played.mesh->recv(second, 1, 5, large);
+    static_cast<void>(send_all(played.peer.get(), bytes, soon()));
+    EXPECT_EQ(wait_all(*played.mesh, {&first, &second}, 5s).code(), Code::kTcpTransfer);
+    EXPECT_EQ(first.status().culprit(), 1);
+    EXPECT_EQ(second.status().culprit(), 1);
+    ASSERT_TRUE(first.done() && second.done());
+  }
+}
+
+TEST(TcpLink, RandomFramesNeverWriteOutsideTheBuffers) {
+  for (unsigned seed = 0; seed < 150; ++seed) {
+    Played played = play_rank_1();
+    ASSERT_NE(played.mesh, nullptr);
+    std::mt19937 random(seed);
+    // Guards around what may be written.
+    Bytes memory(3000, std::byte{0xAB});
+    std::vector<Request> receives(4);
+    std::vector<Request> sends(4);
+    Bytes out(200'000);
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      played.mesh->recv(receives[i], 1, i % 2, std::span(memory).subspan(500 + 500 * i, 100 * i));
+      played.mesh->send(sends[i], 1, i % 2, std::span(out).first(i * 60'000));
+    }
+    std::string bytes;
+    for (int i = 0; i < 30; ++i) {
+      const auto type = static_cast<tcp::FrameType>(1 + random() % 5);
+      const std::uint64_t length = random() % 4 == 0 ? random() % 200'000 : 100 * (random() % 4);
+      bytes += frame(type, random() % 2, random() % 4, length);
+      if (type == tcp::FrameType::kEager) bytes += std::string(std::min(length, 65536ul), 'y');
+      if (type == tcp::FrameType::kData) bytes += std::string(std::min(length, 500ul), 'z');
+    }
+    std::jthread writer(
+        [&] { static_cast<void>(send_all(played.peer.get(), bytes, Deadline::after(2s))); });
+    const Deadline end = Deadline::after(20ms);
+    while (!end.expired()) played.mesh->progress();
+    played.mesh->abort(Status(Code::kSuspending, "end of the test"));
+    played.mesh->progress();
+    writer.join();
+    for (const Request& request : receives) ASSERT_TRUE(request.done());
+    for (const Request& request : sends) ASSERT_TRUE(request.done());
+    for (std::size_t at = 0; at < memory.size(); ++at) {
+      const std::size_t slot = at < 500 ? 4 : (at - 500) / 500;
+      const bool inside = slot < 4 && (at - 500) % 500 < 100 * slot;
+      if (!inside) {
+        ASSERT_EQ(memory[at], std::byte{0xAB}) << "at " << at << " with seed " << seed;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hccl::transport
