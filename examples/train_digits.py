@@ -1,0 +1,388 @@
+#!/usr/bin/env python3
+"""Trains a network on handwritten digits with as many ranks as mpirun starts.
+
+The same network, data, options and printed lines as train_digits.cc: every rank computes the gradients of
+its share of each batch; HCCL sums them, segment by segment, as backward completes them.
+"""
+
+import argparse
+import math
+import os
+import pathlib
+import sys
+import time
+
+# One thread a rank: the ranks are the parallelism. Must be set before numpy loads its library.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402
+
+import hccl  # noqa: E402
+
+PIXELS, CLASSES = 64, 10
+# 8 tensors; the first layer, whose gradients come last, is small: the tail that nothing can hide.
+WIDTHS = [PIXELS, 128, 512, 384, CLASSES]
+TENSOR_COUNT = 2 * (len(WIDTHS) - 1)
+MOMENTUM = np.float32(0.9)
+SPLIT_SEED = 1797
+MAX_SEGMENTS = 8
+
+
+# ---- random numbers: the same ones as in random.h ----
+
+
+def scramble(x):
+    """Scrambles each number of an array of uint64 (the finaliser of splitmix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def random_bits(seed, indices):
+    """The numbers at these indices of the random sequence `seed`."""
+    start = scramble(np.array([seed], np.uint64))
+    return scramble(start + (indices.astype(np.uint64) + 1) * np.uint64(0x9E3779B97F4A7C15))
+
+
+def random_float(seed, indices):
+    """The same numbers as float32, evenly spread over [-1, 1)."""
+    bits = (random_bits(seed, indices) >> np.uint64(40)).astype(np.int32)
+    return (bits - (1 << 23)).astype(np.float32) / np.float32(1 << 23)
+
+
+def shuffled(count, seed):
+    """The numbers 0 to count - 1 in the random order of `seed`."""
+    return np.argsort(random_bits(seed, np.arange(count)), kind="stable")
+
+
+# ---- data ----
+
+
+def load_digits(path):
+    """Returns (train images, train labels, test images, test labels); the last fifth is for the test."""
+    images, labels = [], []
+    with open(path, encoding="ascii", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                row = [int(word) for word in line.split(",")]
+            except ValueError:
+                row = []
+            if len(row) != PIXELS + 1 or not (0 <= row[-1] < CLASSES) or not all(0 <= p <= 16 for p in row):
+                raise ValueError(f"{path}: line {number}: expected 64 pixels (0 to 16) and a digit (0 to 9)")
+            images.append(row[:-1])
+            labels.append(row[-1])
+    if len(labels) < 10:
+        raise ValueError(f"{path}: {len(labels)} images, expected at least 10")
+    order = shuffled(len(labels), SPLIT_SEED)
+    images = np.array(images, np.float32)[order] / np.float32(16)
+    labels = np.array(labels)[order]
+    train = len(labels) - len(labels) // 5
+    return images[:train], labels[:train], images[train:], labels[train:]
+
+
+# ---- network ----
+
+
+class Mlp:
+    """Multi-layer perceptron. Parameters lie in the order of backward: last layer first, bias before weight."""
+
+    def __init__(self, widths, seed):
+        self.widths = widths
+        self.layers = len(widths) - 1
+        self.names, self.shapes, self.offsets = [], [], [0]
+        for layer in reversed(range(self.layers)):
+            for name, shape in (("bias", (widths[layer + 1],)), ("weight", (widths[layer], widths[layer + 1]))):
+                self.names.append(f"fc{layer + 1}.{name}")
+                self.shapes.append(shape)
+                self.offsets.append(self.offsets[-1] + math.prod(shape))
+        self.weights = np.zeros(self.offsets[-1], np.float32)
+        self.tensors = self.views(self.weights)
+        for layer in range(self.layers):
+            index = self.weight_index(layer)
+            places = np.arange(self.offsets[index], self.offsets[index + 1])
+            limit = np.float32(math.sqrt(6 / widths[layer]))
+            self.tensors[index][:] = (limit * random_float(seed, places)).reshape(self.shapes[index])
+
+    def bias_index(self, layer):
+        return 2 * (self.layers - 1 - layer)
+
+    def weight_index(self, layer):
+        return self.bias_index(layer) + 1
+
+    def views(self, flat):
+        """The tensors of a flat array of all parameters (no copy)."""
+        return [flat[a:b].reshape(s) for a, b, s in zip(self.offsets, self.offsets[1:], self.shapes)]
+
+    def forward(self, images, labels):
+        """Returns the sum of the cross entropy losses and keeps what backward needs."""
+        self.outputs = [images]
+        for layer in range(self.layers):
+            output = self.outputs[-1] @ self.tensors[self.weight_index(layer)]
+            output += self.tensors[self.bias_index(layer)]
+            if layer + 1 < self.layers:
+                np.maximum(output, 0, out=output)
+            self.outputs.append(output)
+        scores = self.outputs[-1]
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        self.probabilities = powers / powers.sum(axis=1, keepdims=True)
+        of_the_right = self.probabilities[np.arange(len(labels)), labels]
+        return float(-np.log(np.maximum(of_the_right, 1e-30)).sum(dtype=np.float64))
+
+    def correct(self, labels):
+        """Number of images that the last forward classified rightly."""
+        return int((self.probabilities.argmax(axis=1) == labels).sum())
+
+    def backward(self, labels, scale, gradients, done):
+        """Fills gradients of (scale * sum of losses); calls done(i) when gradient i is complete."""
+        delta = self.probabilities.copy()
+        delta[np.arange(len(labels)), labels] -= 1
+        delta *= np.float32(scale)
+        for layer in reversed(range(self.layers)):
+            bias, weight = self.bias_index(layer), self.weight_index(layer)
+            np.sum(delta, axis=0, out=gradients[bias])
+            done(bias)
+            np.matmul(self.outputs[layer].T, delta, out=gradients[weight])
+            done(weight)
+            if layer > 0:
+                delta = (delta @ self.tensors[weight].T) * (self.outputs[layer] > 0)
+
+
+# ---- training ----
+
+
+def share(count, comm):
+    """Rows of this rank when `count` rows are shared out as evenly as possible."""
+    return slice(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
+
+
+def total(comm, value, dtype, op="sum"):
+    """One number reduced over all ranks."""
+    array = np.array([value], dtype)
+    comm.allreduce(array, op=op)
+    return array[0].item()
+
+
+def train_epoch(comm, fusion, network, gradients, velocity, images, labels, options, epoch):
+    """One pass over the training images. Returns the mean loss over all ranks."""
+    epoch_seed = int(random_bits(options.seed, np.array([epoch]))[0])
+    order = shuffled(len(labels), epoch_seed)
+    lr = np.float32(options.lr) * np.float32(options.epochs - epoch + 1) / np.float32(options.epochs)
+    loss = 0.0
+    for start in range(0, len(labels), options.batch):
+        rows = order[start : start + options.batch]
+        mine = rows[share(len(rows), comm)]
+
+        fusion.mark("fp_start")
+        loss += network.forward(images[mine], labels[mine])
+        # Scaled by the whole batch, so that the sum over the ranks is the gradient of the mean loss,
+        # however many ranks there are and however unequal their shares.
+        network.backward(labels[mine], 1 / len(rows), gradients, fusion.ready)
+        fusion.mark("bp_end")
+        fusion.wait()
+        for weight, speed, gradient in zip(network.tensors, velocity, gradients):
+            speed *= MOMENTUM
+            speed += gradient
+            weight -= lr * speed
+        fusion.mark("iteration_end")
+    return total(comm, loss, np.float64) / len(labels)
+
+
+def accuracy(comm, network, images, labels):
+    """Share of the test images that the network names rightly. Each rank looks at its part of them."""
+    mine = share(len(labels), comm)
+    network.forward(images[mine], labels[mine])
+    return total(comm, network.correct(labels[mine]), np.int64) / len(labels)
+
+
+def digest(weights):
+    """64 bits that change with any bit of any weight."""
+    places = np.arange(len(weights), dtype=np.uint64) << np.uint64(32)
+    return int(scramble(places | weights.view(np.uint32)).sum(dtype=np.uint64))
+
+
+def segment_text(last_indices):
+    """[5, 7] as "[0,5] [6,7]"."""
+    first = [0] + [last + 1 for last in last_indices[:-1]]
+    return " ".join(f"[{a},{b}]" for a, b in zip(first, last_indices))
+
+
+def train(comm, digits, options):
+    """Returns the exit status."""
+    images, labels, test_images, test_labels = digits
+    network = Mlp(WIDTHS, options.seed)
+    if options.scattered:
+        gradients = [np.zeros(shape, np.float32) for shape in network.shapes]
+    else:  # one behind the other in the order of backward: segments are reduced where they lie
+        gradients = network.views(np.zeros_like(network.weights))
+    velocity = network.views(np.zeros_like(network.weights))
+    try:
+        fusion = hccl.Fusion(
+            comm,
+            list(zip(network.names, gradients)),
+            hcom_parallel=options.hcom_parallel,
+            split_by_size=options.split_by_size,
+            split_by_index=options.split_by_idx,
+        )
+    except hccl.HcclError as error:
+        if options.split_by_size is None and options.split_by_idx is None:
+            raise
+        return usage_error(error)  # the split does not fit the tensors
+
+    def say(text):
+        if comm.rank == 0:
+            print(text, flush=True)
+
+    say(f"world size: {comm.size}")
+    say(f"network: {'-'.join(map(str, WIDTHS))}, {len(network.weights)} parameters in {TENSOR_COUNT} tensors")
+    say(f"images: {len(labels)} to train, {len(test_labels)} to test, batch {options.batch}")
+    say(
+        f"allreduce: {'parallel' if options.hcom_parallel else 'serial'}, "
+        f"gradients {'scattered' if options.scattered else 'contiguous'}"
+    )
+    say(f"segment index list: {segment_text(fusion.segments)}")
+
+    # The seed gives every rank the same first weights; a network loaded from a file on rank 0 would
+    # reach the others in the same way.
+    comm.broadcast(network.weights, root=0)
+    start = time.perf_counter()
+    for epoch in range(1, options.epochs + 1):
+        loss = train_epoch(comm, fusion, network, gradients, velocity, images, labels, options, epoch)
+        right = accuracy(comm, network, test_images, test_labels)
+        say(f"epoch {epoch}: loss {loss:.6f} test accuracy {right:.4f}")
+    say(f"trained in {time.perf_counter() - start:.2f} s")
+
+    value = digest(network.weights)
+    signed = value - (1 << 64) if value >> 63 else value
+    identical = total(comm, signed, np.int64, "min") == total(comm, signed, np.int64, "max")
+    if comm.rank == 0:
+        say(f"time line of the last iteration (microseconds):\n{fusion.trace_text().rstrip()}")
+        say(f"weights digest: {value:016x}")
+        say(f"weights identical on all ranks: {'yes' if identical else 'no'}")
+        if options.trace is not None:
+            fusion.write_trace(options.trace)
+        if options.weights is not None:
+            network.weights.tofile(options.weights)
+    return 0 if identical else 1
+
+
+# ---- command line ----
+
+
+def usage_error(text):
+    """One line about a bad option or file on stderr. Returns the exit status, 2."""
+    print(f"train_digits: {text}", file=sys.stderr)
+    return 2
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        sys.exit(usage_error(message))
+
+
+def require(condition, text):
+    if not condition:
+        raise ValueError(text)
+
+
+def parse_list(option, text, number):
+    """The numbers of a list such as "80,20"; None if the option was not given."""
+    if text is None:
+        return None
+    try:
+        numbers = [number(word) for word in text.split(",")]
+    except ValueError:
+        numbers = []
+    require(numbers, f"{option}: expected numbers with commas between them, not '{text}'")
+    require(len(numbers) <= MAX_SEGMENTS, f"{option}: at most {MAX_SEGMENTS} segments")
+    return numbers
+
+
+def check_output(option, path):
+    """A file that will be written after the training: better refused now than then."""
+    if path is None:
+        return
+    require(path, f"{option}: the file name is empty")
+    parent = pathlib.Path(path).parent
+    require(parent.is_dir(), f"{option}: no directory {parent}")
+    require(not os.path.isdir(path), f"{option}: {path} is a directory")
+
+
+def check(options):
+    require(options.epochs >= 1, "--epochs: at least 1")
+    require(options.batch >= 1, "--batch: at least 1")
+    require(math.isfinite(options.lr) and options.lr > 0, "--lr: a number above 0")
+    require(0 <= options.seed < 1 << 63, "--seed: at least 0 and below 2^63")
+    check_output("--weights", options.weights)
+    check_output("--trace", options.trace)
+    require(
+        options.split_by_size is None or options.split_by_idx is None,
+        "--split-by-size and --split-by-idx: give only one of them",
+    )
+    sizes = options.split_by_size = parse_list("--split-by-size", options.split_by_size, float)
+    if sizes is not None:
+        require(all(0 < size <= 100 for size in sizes), "--split-by-size: a percentage is above 0 and at most 100")
+        require(abs(sum(sizes) - 100) <= 1e-3, "--split-by-size: the percentages must add up to 100")
+    indices = options.split_by_idx = parse_list("--split-by-idx", options.split_by_idx, int)
+    if indices is not None:
+        require(
+            indices[0] >= 0 and all(a < b for a, b in zip(indices, indices[1:])),
+            "--split-by-idx: the indices must ascend",
+        )
+        require(
+            indices[-1] == TENSOR_COUNT - 1,
+            f"--split-by-idx: the last index must be that of the last gradient, {TENSOR_COUNT - 1}",
+        )
+
+
+def parse_options():
+    parser = Parser(
+        prog="train_digits",
+        description="Trains a network on handwritten digits, on as many ranks as mpirun starts.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--epochs", type=int, default=12, help="how often to go through the training images")
+    parser.add_argument("--batch", type=int, default=96, help="images in a batch, over all ranks together")
+    parser.add_argument("--lr", type=float, default=0.05, help="learning rate; falls evenly to 0 after the last epoch")
+    parser.add_argument("--seed", type=int, default=1, help="of the first weights and of the order of the images")
+    parser.add_argument("--hcom-parallel", action="store_true", help="reduce segments while backward goes on")
+    parser.add_argument("--split-by-size", help="cut the gradients at these percentages of their bytes: 80,20")
+    parser.add_argument("--split-by-idx", help="cut the gradients after these indices: 0,7")
+    parser.add_argument("--scattered", action="store_true", help="allocate every gradient separately")
+    parser.add_argument(
+        "--data", default=str(pathlib.Path(__file__).resolve().parent / "data" / "digits.csv"), help="a CSV file"
+    )
+    parser.add_argument("--weights", help="write the final weights: raw float32")
+    parser.add_argument("--trace", help="write the trace of rank 0: .json, .csv or Protobuf")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_options()
+    try:
+        check(options)
+        digits = load_digits(options.data)
+        require(
+            options.batch <= len(digits[1]),
+            f"--batch: at most the number of training images, {len(digits[1])}",
+        )
+    except OSError as error:
+        return usage_error(f"--data: {options.data}: {error.strerror}")
+    except ValueError as error:
+        return usage_error(error)
+
+    rank = "unknown"
+    try:
+        comm = hccl.init()
+        rank = comm.rank
+        status = train(comm, digits, options)
+        comm.destroy()
+        return status
+    except (hccl.HcclError, OSError) as error:
+        print(f"train_digits: rank {rank}: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
