@@ -1,0 +1,88 @@
+// The exact planner: where to cut the gradients into segments so that the last allreduce ends as
+// early as possible. Pure functions: times in seconds from the common start of the iteration, sizes
+// in bytes, no I/O, no state.
+//
+// The model: gradients become ready at known times, in a fixed order; one segment after the other
+// goes over the wire; a segment starts when its last gradient is ready and the segment before it
+// has ended, and takes cost(bytes):
+//   end[k] = max(end[k-1], ready time of segment k) + cost(bytes of segment k)
+// The planner minimises the end of the last segment. README.md explains the algorithms.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "hccl/base/status.h"
+#include "split/strategy.h"
+
+namespace hccl::split {
+
+/// An allreduce of n bytes takes start + n * per_byte seconds.
+struct AffineCost {
+  double start = 0;
+  double per_byte = 0;
+
+  double operator()(std::uint64_t bytes) const {
+    return start + per_byte * static_cast<double>(bytes);
+  }
+};
+
+/// Measured times of an allreduce by size, straight lines between them. Below the first point its
+/// time holds; beyond the last one the last line goes on (with one point: bytes cost in proportion
+/// to it).
+class TableCost {
+ public:
+  struct Point {
+    std::uint64_t bytes;
+    double seconds;
+  };
+  /// kPara, naming the point: none given, bytes that do not ascend strictly from at least 1, or
+  /// times that are negative, not finite or fall with the size.
+  static Result<TableCost> create(std::vector<Point> points);
+
+  double operator()(std::uint64_t bytes) const;
+  const std::vector<Point>& points() const { return points_; }
+
+ private:
+  explicit TableCost(std::vector<Point> points) : points_(std::move(points)) {}
+  std::vector<Point> points_;
+};
+
+/// What is to be planned. The spans are only read during the call.
+struct Problem {
+  std::span<const std::uint64_t> bytes;  ///< of each gradient, in the order they are reduced
+  std::span<const double> ready;         ///< when each is ready on the slowest rank; not negative
+  std::uint32_t max_segments = kDocumentedSegments;
+  /// Of all plans that end within (1 + slack) * the best end, the one with the fewest segments is
+  /// taken: fewer segments use less CPU.
+  double slack = 0.005;
+};
+
+struct Plan {
+  Segments last_indices;  ///< last gradient of each segment, as in strategy.h
+  double end = 0;         ///< when the last segment of this plan ends
+  double best_end =
+      0;  ///< the earliest possible end with max_segments; end <= (1 + slack) * best_end
+  double lower_bound = 0;  ///< no plan ends before this, whatever the number of segments
+  /// How much of the end a better cut could save at most, as a fraction of lower_bound; 0 is
+  /// optimal.
+  double gap() const { return lower_bound > 0 ? end / lower_bound - 1 : 0; }
+};
+
+/// The exact optimum in O(max_segments * gradients). kPara: no gradients, lists of different
+/// lengths, a ready time or a cost that is negative or not finite (the text names it), or no
+/// segments allowed.
+Result<Plan> plan_segments(const Problem& problem, const AffineCost& cost);
+
+/// The exact optimum for any cost that does not fall with the size, in O(max_segments *
+/// gradients^2) at worst. kPara as above. The lower bound holds for plans of at most max_segments.
+Result<Plan> plan_segments(const Problem& problem, const TableCost& cost);
+
+/// When the last segment ends, under the model above. kPara as above, and as segments_by_index.
+Result<double> predicted_end(std::span<const std::uint64_t> bytes, std::span<const double> ready,
+                             std::span<const std::uint32_t> last_indices, const AffineCost& cost);
+Result<double> predicted_end(std::span<const std::uint64_t> bytes, std::span<const double> ready,
+                             std::span<const std::uint32_t> last_indices, const TableCost& cost);
+
+}  // namespace hccl::split

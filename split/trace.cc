@@ -1,0 +1,130 @@
+#include "split/trace.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+
+#include "hccl/base/fd.h"
+
+namespace hccl::split {
+namespace {
+
+/// A field of a CSV row; quoted when it must be.
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"') result += '"';
+    result += c;
+  }
+  return result + '"';
+}
+
+/// One row of the table; what does not apply stays empty.
+struct Row {
+  std::string kind;
+  std::string name;
+  std::optional<std::uint32_t> first{};
+  std::optional<std::uint32_t> last{};
+  std::optional<std::uint64_t> bytes{};
+  std::string algorithm{};
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+  std::optional<std::int64_t> wait_ns{};
+};
+
+template <class T>
+std::string text_of(const std::optional<T>& value) {
+  return value ? std::to_string(*value) : std::string();
+}
+
+std::string line(const Trace& trace, const TraceIteration& iteration, const Row& row) {
+  return std::to_string(trace.rank) + ',' + std::to_string(iteration.number) + ',' + row.kind +
+         ',' + quoted(row.name) + ',' + text_of(row.first) + ',' + text_of(row.last) + ',' +
+         text_of(row.bytes) + ',' + quoted(row.algorithm) + ',' + std::to_string(row.start_ns) +
+         ',' + std::to_string(row.end_ns) + ',' + text_of(row.wait_ns) + '\n';
+}
+
+Status cannot_write(const std::string& path, int error) {
+  return Status(Code::kOpenFileFailure,
+                "cannot write trace " + path + ": " + std::generic_category().message(error));
+}
+
+Status write_file(const std::string& path, std::string_view content) {
+  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.valid()) return cannot_write(path, errno);
+  while (!content.empty()) {
+    const ssize_t written = ::write(file.get(), content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return cannot_write(path, written < 0 ? errno : ENOSPC);
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  // Network file systems report a full disk only here.
+  if (::close(file.release()) != 0 && errno != EINTR) return cannot_write(path, errno);
+  return {};
+}
+
+}  // namespace
+
+std::vector<TracePoint> points(const TraceIteration& iteration) {
+  constexpr std::string_view kIterationEnd = "iteration_end";
+  std::vector<TracePoint> all;
+  all.reserve(iteration.marks.size() + 2 * iteration.segments.size());
+  for (const auto& mark : iteration.marks)
+    if (mark.name != kIterationEnd) all.push_back(mark);
+  for (std::size_t k = 0; k < iteration.segments.size(); ++k) {
+    const std::string name = "allreduce" + std::to_string(k + 1);
+    all.push_back({name + "_start", iteration.segments[k].start_ns});
+    all.push_back({name + "_end", iteration.segments[k].end_ns});
+  }
+  for (const auto& mark : iteration.marks)
+    if (mark.name == kIterationEnd) all.push_back(mark);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const TracePoint& a, const TracePoint& b) { return a.time_ns < b.time_ns; });
+  return all;
+}
+
+std::string timeline_text(const TraceIteration& iteration) {
+  const auto all = points(iteration);
+  std::string text;
+  for (const auto& point : all)
+    text += std::to_string((point.time_ns - all.front().time_ns) / 1000) + ' ' + point.name + '\n';
+  return text;
+}
+
+std::string csv(const Trace& trace) {
+  std::string text =
+      "rank,iteration,kind,name,first,last,bytes,algorithm,start_ns,end_ns,wait_for_peer_ns\n";
+  for (const auto& iteration : trace.iterations) {
+    for (const auto& point : points(iteration)) {
+      Row row{"point", point.name};
+      row.start_ns = row.end_ns = point.time_ns;
+      text += line(trace, iteration, row);
+    }
+    for (const auto& gradient : iteration.gradients) {
+      Row row{"gradient", gradient.name, gradient.index, gradient.index, gradient.bytes};
+      row.start_ns = row.end_ns = gradient.ready_ns;
+      text += line(trace, iteration, row);
+    }
+    for (std::size_t k = 0; k < iteration.segments.size(); ++k) {
+      const auto& segment = iteration.segments[k];
+      text += line(trace, iteration,
+                   {"segment", "allreduce" + std::to_string(k + 1), segment.first, segment.last,
+                    segment.bytes, segment.algorithm, segment.start_ns, segment.end_ns,
+                    segment.wait_for_peer_ns});
+    }
+  }
+  return text;
+}
+
+Status write_trace(const Trace& trace, const std::string& path) {
+  if (path.ends_with(".json")) return write_file(path, chrome_json(trace));
+  if (path.ends_with(".csv")) return write_file(path, csv(trace));
+  return write_file(path, to_binary(trace));
+}
+
+}  // namespace hccl::split

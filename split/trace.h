@@ -1,0 +1,92 @@
+// The trace: what one rank measured in each iteration, and the forms in which it can be read. Plain
+// data, apart from whoever records it. All times are nanoseconds of one clock of the rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/status.h"
+
+namespace hccl::split {
+
+inline constexpr std::uint32_t kTraceVersion = 1;
+
+/// A named moment. The names are HCCL's: fp_start (forward begins), bp_end (backward has ended),
+/// allreduce1_start, allreduce1_end, ... (segments, counted from 1), iteration_end.
+struct TracePoint {
+  std::string name;
+  std::int64_t time_ns = 0;
+  bool operator==(const TracePoint&) const = default;
+};
+
+struct TraceGradient {
+  std::uint32_t index = 0;
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::int64_t ready_ns = 0;
+  bool operator==(const TraceGradient&) const = default;
+};
+
+struct TraceSegment {
+  std::uint32_t first = 0;  ///< first and last gradient
+  std::uint32_t last = 0;
+  std::uint64_t bytes = 0;
+  std::string algorithm;  ///< name of the schedule that ran
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+  std::int64_t wait_for_peer_ns =
+      0;  ///< the part of end - start that was spent waiting for other ranks
+  bool operator==(const TraceSegment&) const = default;
+};
+
+struct TraceIteration {
+  std::uint64_t number = 0;
+  std::vector<TracePoint>
+      marks;  ///< fp_start, bp_end, iteration_end; the segments' points are not kept twice
+  std::vector<TraceGradient> gradients;
+  std::vector<TraceSegment> segments;
+  bool operator==(const TraceIteration&) const = default;
+};
+
+struct Trace {
+  std::uint32_t version = kTraceVersion;
+  std::uint32_t rank = 0;
+  std::uint32_t rank_size = 1;
+  std::string group;
+  std::vector<TraceIteration> iterations;
+  bool operator==(const Trace&) const = default;
+};
+
+/// All named points of an iteration, marks and segments, sorted by time; equal times keep the order
+/// of a normal iteration.
+std::vector<TracePoint> points(const TraceIteration& iteration);
+
+/// One point a line, sorted by time: "<whole microseconds from the first point> <name>\n".
+std::string timeline_text(const TraceIteration& iteration);
+
+/// Chrome's trace format, which Perfetto (https://ui.perfetto.dev) opens: one process a rank, with
+/// a thread each for compute, allreduce and gradients. Times keep the rank's clock, so that the
+/// files of the ranks of one host can be put side by side. Bytes of names that are not UTF-8 are
+/// replaced.
+std::string chrome_json(const Trace& trace);
+
+/// A table with one row for each point, gradient and segment (column `kind`), times in nanoseconds.
+std::string csv(const Trace& trace);
+
+/// The message hccl.split.proto.Trace, in binary and in protobuf's JSON form. Names become UTF-8.
+std::string to_binary(const Trace& trace);
+std::string to_json(const Trace& trace);
+/// kPara: not a trace (the text says where it was found out). kNotSupport: a version this code does
+/// not know.
+Result<Trace> from_binary(std::string_view bytes);
+Result<Trace> from_json(std::string_view text);
+
+/// Writes the trace to a file, replacing it: a name that ends in .json gets Chrome's format, .csv
+/// the table, any other the binary message. Blocks on the disk. kOpenFileFailure, naming the path
+/// and the reason, when it cannot be written whole (no such folder, no permission, disk full); the
+/// file may then be incomplete.
+Status write_trace(const Trace& trace, const std::string& path);
+
+}  // namespace hccl::split

@@ -1,0 +1,257 @@
+// The planner against brute force over every possible cut, and its promises about bound and slack.
+#include "split/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace hccl::split {
+namespace {
+
+struct Instance {
+  std::vector<std::uint64_t> bytes;
+  std::vector<double> ready;
+  std::uint32_t max_segments = 1;
+};
+
+Instance random_instance(std::mt19937_64& random, std::size_t largest) {
+  Instance instance;
+  const std::size_t m = 1 + random() % largest;
+  const std::uint64_t scale = std::uint64_t{1} << (random() % 28);
+  const bool grid = random() % 3 == 0;  // whole numbers make ties
+  std::uniform_real_distribution<double> gap(0, 4e-3);
+  double time = 0;
+  for (std::size_t i = 0; i < m; ++i) {
+    instance.bytes.push_back(grid ? random() % 4 : random() % (scale + 1));
+    time += random() % 4 == 0 ? 0 : grid ? static_cast<double>(random() % 4) : gap(random);
+    instance.ready.push_back(time);
+  }
+  if (random() % 4 == 0) std::shuffle(instance.ready.begin(), instance.ready.end(), random);
+  instance.max_segments = 1 + static_cast<std::uint32_t>(random() % (m + 2));
+  return instance;
+}
+
+AffineCost random_affine(std::mt19937_64& random, const Instance& instance) {
+  double total = 1;
+  for (const auto size : instance.bytes) total += static_cast<double>(size);
+  const double span = instance.ready.back() + 1e-3;
+  std::uniform_real_distribution<double> part(0, 1.5);
+  if (random() % 3 == 0)
+    return {static_cast<double>(random() % 3), static_cast<double>(random() % 3)};
+  return {random() % 8 == 0 ? 0 : part(random) * span / 5, part(random) * span / total};
+}
+
+TableCost random_table(std::mt19937_64& random, const Instance& instance) {
+  std::vector<TableCost::Point> points;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+  for (auto k = 1 + random() % 6; k > 0; --k) {
+    bytes += 1 + random() % (1 + instance.bytes[0] + instance.bytes.back());
+    if (random() % 4 != 0) seconds += 1e-3 * static_cast<double>(random() % 2000) / 1000;
+    points.push_back({bytes, seconds});
+  }
+  return TableCost::create(points).value();
+}
+
+/// When the segments between the set bits of `cuts` end; written without the planner's model.
+template <class Cost>
+double simulate(const Instance& instance, std::uint32_t cuts, const Cost& cost) {
+  double wire_free = 0;
+  double all_ready = 0;
+  std::uint64_t pending = 0;
+  for (std::size_t i = 0; i < instance.bytes.size(); ++i) {
+    pending += instance.bytes[i];
+    all_ready = std::max(all_ready, instance.ready[i]);
+    if ((cuts >> i & 1) == 0 && i + 1 < instance.bytes.size()) continue;
+    wire_free = std::max(wire_free, all_ready) + cost(pending);
+    pending = 0;
+  }
+  return wire_free;
+}
+
+struct Best {
+  double end;
+  std::size_t fewest;  // segments of the smallest plan within the slack
+};
+
+template <class Cost>
+Best brute_force(const Instance& instance, const Cost& cost, double slack) {
+  const std::size_t m = instance.bytes.size();
+  std::vector<double> best(m + 1,
+                           std::numeric_limits<double>::infinity());  // by number of segments
+  for (std::uint32_t cuts = 0; cuts < (1u << (m - 1)); ++cuts) {
+    const auto segments = static_cast<std::size_t>(std::popcount(cuts)) + 1;
+    if (segments <= instance.max_segments)
+      best[segments] = std::min(best[segments], simulate(instance, cuts, cost));
+  }
+  Best result{*std::min_element(best.begin(), best.end()), 1};
+  while (best[result.fewest] > (1 + slack) * result.end * (1 + 1e-12)) ++result.fewest;
+  return result;
+}
+
+std::uint32_t as_cuts(const Segments& segments) {
+  std::uint32_t cuts = 0;
+  for (const auto last : segments) cuts |= 1u << last;
+  return cuts;
+}
+
+template <class Cost>
+void expect_optimal(const Instance& instance, const Cost& cost, double slack) {
+  const auto plan =
+      plan_segments({instance.bytes, instance.ready, instance.max_segments, slack}, cost);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const auto& p = plan.value();
+  const Best best = brute_force(instance, cost, slack);
+  const double rounding = 1e-12 * (best.end + 1e-9);
+  ASSERT_NEAR(p.best_end, best.end, rounding);
+  ASSERT_LE(p.end, (1 + slack) * best.end + rounding);
+  ASSERT_LE(p.last_indices.size(), instance.max_segments);
+  ASSERT_EQ(p.last_indices.size(), best.fewest);
+  ASSERT_EQ(p.last_indices.back(), instance.bytes.size() - 1);
+  ASSERT_NEAR(simulate(instance, as_cuts(p.last_indices), cost), p.end, rounding);
+  ASSERT_DOUBLE_EQ(predicted_end(instance.bytes, instance.ready, p.last_indices, cost).value(),
+                   p.end);
+  ASSERT_LE(p.lower_bound, best.end + rounding);
+  ASSERT_GE(p.lower_bound, 0);
+}
+
+TEST(Planner, EqualsBruteForceForAffineCosts) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 10000; ++round) {
+    SCOPED_TRACE(round);
+    const Instance instance = random_instance(random, 9);
+    expect_optimal(instance, random_affine(random, instance), round % 2 == 0 ? 0 : 0.05);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Planner, EqualsBruteForceForTabulatedCosts) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 10000; ++round) {
+    SCOPED_TRACE(round);
+    const Instance instance = random_instance(random, 9);
+    expect_optimal(instance, random_table(random, instance), round % 2 == 0 ? 0 : 0.05);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Planner, BothAlgorithmsAgreeOnLargerInstances) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 300; ++round) {
+    Instance instance = random_instance(random, 300);
+    const AffineCost affine = random_affine(random, instance);
+    constexpr std::uint64_t kFar = std::uint64_t{1} << 40;
+    // Two points of the same line: the same cost, the other algorithm.
+    const auto table = TableCost::create({{1, affine(1)}, {kFar, affine(kFar)}});
+    instance.bytes[0] += 1;
+    for (auto& size : instance.bytes) size = std::max<std::uint64_t>(size, 1);
+    const Problem problem{instance.bytes, instance.ready, instance.max_segments, 0};
+    const Plan a = plan_segments(problem, affine).value();
+    const Plan b = plan_segments(problem, table.value()).value();
+    ASSERT_NEAR(a.best_end, b.best_end, 1e-9 * a.best_end) << round;
+  }
+}
+
+TEST(Planner, BoundIsReachedWhereItCanBe) {
+  // Everything is ready at once and there is one segment: nothing can be better.
+  const std::vector<std::uint64_t> bytes = {100, 200, 300};
+  const std::vector<double> at_once = {1, 1, 1};
+  const Plan one = plan_segments({bytes, at_once}, AffineCost{0.5, 0.01}).value();
+  EXPECT_EQ(one.last_indices, (Segments{2}));
+  EXPECT_DOUBLE_EQ(one.end, 1 + 0.5 + 6);
+  EXPECT_DOUBLE_EQ(one.lower_bound, one.end);
+  EXPECT_DOUBLE_EQ(one.gap(), 0);
+  // A slow backward: all but the last gradient hide behind it.
+  const std::vector<double> slow = {1, 10, 20};
+  const Plan hidden = plan_segments({bytes, slow}, AffineCost{0.5, 0.01}).value();
+  EXPECT_EQ(hidden.last_indices, (Segments{1, 2}));
+  EXPECT_DOUBLE_EQ(hidden.end, 20 + 0.5 + 3);
+  EXPECT_DOUBLE_EQ(hidden.gap(), 0);
+}
+
+TEST(Planner, NeverLosesToTheFixedRules) {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 1000; ++round) {
+    const Instance instance = random_instance(random, 200);
+    const AffineCost cost = random_affine(random, instance);
+    const Plan plan = plan_segments({instance.bytes, instance.ready, 8, 0}, cost).value();
+    for (const Segments& other :
+         {default_segments(instance.bytes).value(),
+          segments_by_size(instance.bytes, std::vector<float>{60, 20, 20}).value()}) {
+      if (other.size() > 8) continue;
+      ASSERT_LE(plan.end,
+                predicted_end(instance.bytes, instance.ready, other, cost).value() * (1 + 1e-12));
+    }
+  }
+}
+
+TEST(Planner, TenThousandGradientsAreQuick) {
+  std::mt19937_64 random(6);
+  std::vector<std::uint64_t> bytes;
+  std::vector<double> ready;
+  for (int i = 0; i < 10000; ++i) {
+    bytes.push_back(random() % 100000);
+    ready.push_back(0.3 * i / 10000);
+  }
+  const AffineCost cost{400e-6, 0.3 / 5e8};
+  double best = 1;
+  for (int i = 0; i < 20; ++i) {  // the smallest of several: the machine may be busy
+    const auto begin = std::chrono::steady_clock::now();
+    ASSERT_TRUE(plan_segments({bytes, ready}, cost).ok());
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(best, 5e-3);
+#else
+  EXPECT_LT(best, 0.5);
+#endif
+}
+
+TEST(Planner, RefusesWithTheNameOfTheCulprit) {
+  const std::vector<std::uint64_t> bytes = {1, 2, 3};
+  const std::vector<double> ready = {0, 1, 2};
+  const AffineCost cost{1, 1};
+  const auto refused = [](const auto& result, const std::string& word) {
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.status().code(), Code::kPara);
+    EXPECT_NE(result.status().message().find(word), std::string::npos) << result.status().message();
+  };
+  const double nan = std::nan("");
+  refused(plan_segments({{}, {}}, cost), "no gradients");
+  refused(plan_segments({bytes, std::span(ready).first(2)}, cost), "2 ready times");
+  refused(plan_segments({bytes, std::vector<double>{0, nan, 2}}, cost), "ready[1]");
+  refused(plan_segments({bytes, std::vector<double>{0, 1, -2}}, cost), "ready[2]");
+  refused(plan_segments({bytes, ready, 0}, cost), "max_segments");
+  refused(plan_segments({bytes, ready, 1, -0.1}, cost), "slack");
+  refused(plan_segments({bytes, ready}, AffineCost{-1, 1}), "start -1");
+  refused(plan_segments({bytes, ready}, AffineCost{1, nan}), "per_byte nan");
+  refused(plan_segments({bytes, ready}, AffineCost{1, 1e308}), "range");
+  refused(predicted_end(bytes, ready, Segments{1}, cost), "must be 2");
+  refused(TableCost::create({}), "no points");
+  refused(TableCost::create({{0, 1}}), "point 0");
+  refused(TableCost::create({{8, 1}, {8, 2}}), "point 1");
+  refused(TableCost::create({{8, 1}, {9, 0.5}}), "point 1");
+  refused(TableCost::create({{8, nan}}), "point 0");
+}
+
+TEST(TableCost, DrawsLinesBetweenItsPoints) {
+  const TableCost cost = TableCost::create({{10, 1.0}, {20, 2.0}, {40, 2.0}, {50, 4.0}}).value();
+  EXPECT_DOUBLE_EQ(cost(0), 1);
+  EXPECT_DOUBLE_EQ(cost(10), 1);
+  EXPECT_DOUBLE_EQ(cost(15), 1.5);
+  EXPECT_DOUBLE_EQ(cost(30), 2);
+  EXPECT_DOUBLE_EQ(cost(45), 3);
+  EXPECT_DOUBLE_EQ(cost(60), 6);
+  EXPECT_DOUBLE_EQ(TableCost::create({{10, 1.0}}).value()(30), 3);
+}
+
+}  // namespace
+}  // namespace hccl::split

@@ -1,0 +1,215 @@
+// A trace in all its forms: time line, Chrome JSON, CSV, protobuf; and files that cannot be
+// written.
+#include "split/trace.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace hccl::split {
+namespace {
+
+constexpr std::int64_t kBegin = 5000000000123;  // clocks do not start at 0
+
+Trace example() {
+  Trace trace;
+  trace.rank = 3;
+  trace.rank_size = 4;
+  trace.group = "hccl_world_group";
+  for (std::uint64_t number : {7u, 8u}) {
+    const auto at = [&](std::int64_t ns) {
+      return kBegin + static_cast<std::int64_t>(number) * 1000000 + ns;
+    };
+    TraceIteration iteration;
+    iteration.number = number;
+    // Not in the order of time, as a recorder may leave them.
+    iteration.marks = {{"iteration_end", at(900999)}, {"fp_start", at(0)}, {"bp_end", at(600000)}};
+    iteration.gradients = {{0, "fc/bias, \"last\"", 4000, at(100000)},
+                           {1, "fc/kernel", 8192000, at(200000)},
+                           {2, "", 9408, at(600000)}};
+    iteration.segments = {{0, 1, 8196000, "ring", at(200500), at(599000), 1500},
+                          {2, 2, 9408, "mesh", at(600000), at(701000), 0}};
+    trace.iterations.push_back(iteration);
+  }
+  return trace;
+}
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = testing::TempDir() + "hccl_traceXXXXXX";
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Timeline, IsSortedAndStartsAtZero) {
+  EXPECT_EQ(timeline_text(example().iterations[0]),
+            "0 fp_start\n"
+            "200 allreduce1_start\n"
+            "599 allreduce1_end\n"
+            "600 bp_end\n"
+            "600 allreduce2_start\n"
+            "701 allreduce2_end\n"
+            "900 iteration_end\n");
+  EXPECT_EQ(timeline_text({}), "");
+}
+
+TEST(Timeline, EqualTimesKeepTheOrderOfAnIteration) {
+  TraceIteration iteration;
+  iteration.marks = {{"iteration_end", 5}, {"fp_start", 5}, {"bp_end", 5}};
+  iteration.segments.resize(1);
+  iteration.segments[0].start_ns = iteration.segments[0].end_ns = 5;
+  EXPECT_EQ(timeline_text(iteration),
+            "0 fp_start\n0 bp_end\n0 allreduce1_start\n0 allreduce1_end\n0 iteration_end\n");
+}
+
+TEST(Chrome, HasTheEventsThatViewersNeed) {
+  const Trace trace = example();
+  const auto document = nlohmann::json::parse(chrome_json(trace));
+  std::map<std::string, int> phases;
+  std::map<std::string, nlohmann::json> first;  // by name, of iteration 7
+  for (const auto& event : document.at("traceEvents")) {
+    const std::string phase = event.at("ph");
+    ++phases[phase];
+    EXPECT_EQ(event.at("pid"), 3);
+    EXPECT_TRUE(event.at("tid").is_number_integer());
+    if (phase == "M") continue;
+    EXPECT_TRUE(event.at("ts").is_number());
+    if (phase == "X") {
+      EXPECT_GE(event.at("dur").get<double>(), 0);
+    }
+    if (event.at("args").at("iteration") == 7) first.emplace(event.at("name"), event);
+  }
+  EXPECT_EQ(phases["X"], 2 * (2 + 1)) << "segments, and forward and backward";
+  EXPECT_EQ(phases["i"], 2 * (7 + 3)) << "points and gradients";
+  EXPECT_EQ(phases["M"], 4);
+  const auto& segment = first.at("allreduce1");
+  EXPECT_DOUBLE_EQ(segment.at("ts"), (kBegin + 7000000 + 200500) / 1000.0);
+  EXPECT_DOUBLE_EQ(segment.at("dur"), 398.5);
+  EXPECT_EQ(segment.at("args").at("bytes"), 8196000);
+  EXPECT_EQ(segment.at("args").at("algorithm"), "ring");
+  EXPECT_EQ(segment.at("args").at("gradients"), nlohmann::json({0, 1}));
+  EXPECT_DOUBLE_EQ(segment.at("args").at("wait_for_peer_us"), 1.5);
+  EXPECT_EQ(first.count("fp_start"), 1u);
+  EXPECT_EQ(first.count("iteration_end"), 1u);
+  EXPECT_EQ(first.count("fc/kernel"), 1u);
+  EXPECT_EQ(first.count("gradient 2"), 1u) << "a gradient without a name";
+}
+
+TEST(Chrome, SurvivesNamesThatAreNotUtf8) {
+  Trace trace = example();
+  trace.iterations[0].gradients[0].name = "bad\xff\xc3name";
+  EXPECT_TRUE(nlohmann::json::accept(chrome_json(trace)));
+}
+
+TEST(Csv, HasARowForEverything) {
+  std::istringstream lines(csv(example()));
+  std::vector<std::string> rows;
+  for (std::string row; std::getline(lines, row);) rows.push_back(row);
+  ASSERT_EQ(rows.size(), 1u + 2 * (7 + 3 + 2));
+  EXPECT_EQ(rows[0],
+            "rank,iteration,kind,name,first,last,bytes,algorithm,start_ns,end_ns,wait_for_peer_ns");
+  EXPECT_EQ(rows[1], "3,7,point,fp_start,,,,,5000007000123,5000007000123,");
+  EXPECT_EQ(rows[8],
+            "3,7,gradient,\"fc/bias, \"\"last\"\"\",0,0,4000,,5000007100123,5000007100123,");
+  EXPECT_EQ(rows[11], "3,7,segment,allreduce1,0,1,8196000,ring,5000007200623,5000007599123,1500");
+}
+
+TEST(Protobuf, BinaryAndJsonComeBackTheSame) {
+  Trace trace = example();
+  auto& segment = trace.iterations[1].segments[0];
+  segment.start_ns = std::numeric_limits<std::int64_t>::min();
+  segment.end_ns = std::numeric_limits<std::int64_t>::max();
+  segment.bytes = std::numeric_limits<std::uint64_t>::max();
+  for (const auto& back : {from_binary(to_binary(trace)), from_json(to_json(trace))}) {
+    ASSERT_TRUE(back.ok()) << back.status().message();
+    EXPECT_EQ(back.value(), trace);
+  }
+}
+
+TEST(Protobuf, NamesBecomeUtf8) {
+  Trace trace = example();
+  const std::string good = "Gewichte \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80";
+  trace.iterations[0].gradients[0].name = good;
+  trace.iterations[0].gradients[1].name = "\xff bad \xc3";
+  trace.iterations[0].gradients[2].name = "\xed\xa0\x80";  // half of a surrogate pair
+  const auto back = from_binary(to_binary(trace));
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(back.value().iterations[0].gradients[0].name, good);
+  EXPECT_EQ(back.value().iterations[0].gradients[1].name, "? bad ?");
+  EXPECT_EQ(back.value().iterations[0].gradients[2].name, "???");
+  EXPECT_TRUE(from_json(to_json(trace)).ok());
+}
+
+TEST(Protobuf, RefusesWhatItCannotRead) {
+  EXPECT_EQ(from_binary("\xff\xff\xff nonsense").status().code(), Code::kPara);
+  EXPECT_EQ(from_binary("").status().code(), Code::kPara) << "no version";
+  EXPECT_EQ(from_json("{").status().code(), Code::kPara);
+  EXPECT_EQ(from_json("{\"version\": \"x\"}").status().code(), Code::kPara);
+  Trace newer = example();
+  newer.version = kTraceVersion + 1;
+  const auto refused = from_binary(to_binary(newer));
+  EXPECT_EQ(refused.status().code(), Code::kNotSupport);
+  EXPECT_NE(refused.status().message().find("version 2"), std::string::npos)
+      << refused.status().message();
+  const std::string whole = to_binary(example());
+  for (std::size_t size = 0; size < whole.size();
+       ++size)  // cut off anywhere: an answer, never a crash
+    (void)from_binary(std::string_view(whole).substr(0, size));
+}
+
+TEST(WriteTrace, TheSuffixPicksTheForm) {
+  const Folder folder;
+  const Trace trace = example();
+  for (const std::string name : {"t.json", "t.csv", "t.pb", "json", "t"})
+    ASSERT_TRUE(write_trace(trace, folder / name).ok());
+  EXPECT_EQ(content(folder / "t.json"), chrome_json(trace));
+  EXPECT_EQ(content(folder / "t.csv"), csv(trace));
+  for (const std::string name : {"t.pb", "json", "t"})
+    EXPECT_EQ(from_binary(content(folder / name)).value(), trace);
+  // A shorter trace over a longer one leaves nothing of it.
+  ASSERT_TRUE(write_trace({}, folder / "t.csv").ok());
+  EXPECT_EQ(content(folder / "t.csv"), csv({}));
+}
+
+void expect_cannot_write(const std::string& path, const std::string& reason) {
+  const Status status = write_trace(example(), path);
+  EXPECT_EQ(status.code(), Code::kOpenFileFailure);
+  EXPECT_NE(status.message().find(path), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find(reason), std::string::npos) << status.message();
+}
+
+TEST(WriteTrace, SaysWhyItCannot) {
+  const Folder folder;
+  expect_cannot_write(folder / "missing/t.json", "No such file or directory");
+  expect_cannot_write(folder / "", "Is a directory");
+  expect_cannot_write("", "No such file or directory");
+  expect_cannot_write("/dev/full", "No space left on device");
+}
+
+TEST(WriteTrace, SaysThatTheDiskIsFullInEveryForm) {
+  const Folder folder;
+  for (const std::string name : {"t.json", "t.csv", "t.pb"}) {
+    std::filesystem::create_symlink("/dev/full", folder / name);
+    expect_cannot_write(folder / name, "No space left on device");
+  }
+}
+
+}  // namespace
+}  // namespace hccl::split
