@@ -1,5 +1,6 @@
 #include "hccl/base/config.h"
 
+#include <arpa/inet.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -131,14 +132,31 @@ Result<std::map<std::string, std::string>> parse_algo(const std::string& text) {
   return table;
 }
 
+bool is_address(const std::string& text) {
+  unsigned char bytes[16];
+  return inet_pton(AF_INET, text.c_str(), bytes) == 1 ||
+         inet_pton(AF_INET6, text.c_str(), bytes) == 1;
+}
+
 Status read_network(const std::function<std::optional<std::string>(const char*)>& get,
                     Config& config) {
-  if (auto v = get("HCCL_IF_IP")) config.if_ip = v->substr(0, v->find('%'));
-  if (auto v = get("CM_WORKER_IP"); v && !v->empty()) config.if_ip = *v;
+  for (const char* name : {"HCCL_IF_IP", "CM_WORKER_IP"}) {  // the latter goes before
+    const auto v = get(name);
+    if (!v || v->empty()) continue;
+    const auto percent = v->find('%');
+    config.if_ip = v->substr(0, percent);
+    config.if_ip_interface = percent == std::string::npos ? "" : v->substr(percent + 1);
+    if (!is_address(config.if_ip) || (percent != std::string::npos && percent + 1 == v->size())) {
+      return invalid(name, *v, "an IPv4 or IPv6 address, or address%interface");
+    }
+  }
   if (auto v = get("HCCL_SOCKET_IFNAME")) {
-    const auto names = std::string_view(*v).substr(std::min(v->find_first_not_of("^="), v->size()));
-    const auto parts = split(names, ',');
-    if (names.empty() || parts.front().empty() || parts.back().empty()) {
+    std::string_view names = *v;
+    for (const char flag : {'^', '='}) {
+      if (names.starts_with(flag)) names.remove_prefix(1);
+    }
+    // An empty prefix would match every interface.
+    if (contains(split(names, ','), "") || names.find_first_of("^=") != names.npos) {
       return invalid("HCCL_SOCKET_IFNAME", *v, "names as eth,enp or =eth0 or ^docker or ^=eth0");
     }
     config.socket_ifname = *v;
@@ -253,6 +271,9 @@ std::string Config::algorithm_for(std::string_view operation) const {
   if (!table.ok()) return {};
   std::string word(operation);
   std::erase(word, '_');  // HCCL writes reducescatter
+  for (const std::string base : {"allgather", "reducescatter", "alltoall"}) {
+    if (word == base + "v" || word == base + "vc") word = base;
+  }
   for (const auto& key : {word, std::string()}) {
     if (const auto at = table.value().find(key); at != table.value().end()) return at->second;
   }

@@ -34,9 +34,10 @@ struct Config {
   std::uint32_t buffer_mb = 200;
   /// HCCL_DETERMINISTIC: false, true or strict (any case); default false.
   Deterministic deterministic = Deterministic::kOff;
-  /// HCCL_IF_IP: the local address to bind to; must exist on an interface. CM_WORKER_IP goes before
-  /// it.
+  /// HCCL_IF_IP: the local address to bind to, "ip" or "ip%interface"; must exist on that
+  /// interface, or on any. CM_WORKER_IP goes before it. Here in two parts.
   std::string if_ip;
+  std::string if_ip_interface;
   /// HCCL_SOCKET_IFNAME: interfaces by prefix "eth,enp", exact "=eth0", or not "^docker", "^=eth0".
   std::string socket_ifname;
   /// HCCL_SOCKET_FAMILY: AF_INET or AF_INET6, preferred; default AF_INET.
@@ -68,7 +69,8 @@ struct Config {
   std::chrono::seconds peer_timeout{30};
 
   /// The level-1 algorithm that HCCL_ALGO names for an operation ("allreduce", "allgather", …) in
-  /// HCCL's words ("ring", "H-D_R", …); empty for the built-in choice.
+  /// HCCL's words ("ring", "H-D_R", …); empty for the built-in choice. The entries of allgather,
+  /// reducescatter and alltoall also hold for their V and VC forms.
   std::string algorithm_for(std::string_view operation) const;
   /// What must be equal on all ranks, as text, compared at hello: "transport=auto algo= …".
   std::string agreement() const;
