@@ -1,0 +1,99 @@
+// Binomial tree, ceil(log2 n) steps. Ranks are counted from the root on: the root is 0.
+//   broadcast: at distance 1, 2, 4, … every rank that has the vector gives it to the one that far
+//   away reduce:    the same film backwards, sums instead of copies scatter:   at distance …, 4, 2,
+//   1 a holder of many blocks gives the farther half of them away
+#include <algorithm>
+#include <vector>
+
+#include "hccl/schedule/builders.h"
+#include "hccl/schedule/pieces.h"
+#include "hccl/schedule/ranks.h"
+
+namespace hccl::schedule {
+namespace {
+
+int from_root(const Shape& shape) { return wrap(shape.rank - shape.root, shape.size); }
+int real_rank(int place, const Shape& shape) { return wrap(place + shape.root, shape.size); }
+
+// The first distance of scatter: half of the power of two that covers all ranks.
+int farthest(int size) { return (1 << ceil_log2(size)) / 2; }
+
+// Blocks for the places [first, first + count) as slices of kIn, or of slots from `slot` on.
+std::vector<Slice> blocks(Buffer buffer, int first, int count, int slot, const Shape& shape) {
+  std::vector<Slice> slices;
+  for (const Stretch& run : arc(first + shape.root, count, shape.size)) {
+    slices.push_back({buffer, run.first, run.count, buffer == Buffer::kScratch ? slot : 0});
+    slot += run.count;
+  }
+  return slices;
+}
+
+}  // namespace
+
+Schedule broadcast_binomial(const Shape& shape) {
+  const int n = shape.size, place = from_root(shape);
+  Schedule schedule = begin(1);
+  for (int distance = 1; distance < n; distance *= 2) {
+    if (place < distance && place + distance < n) {
+      schedule.steps.push_back(step({send(real_rank(place + distance, shape), out(0))}, {}));
+    } else if (place >= distance && place < 2 * distance) {
+      schedule.steps.push_back(step({}, {recv(real_rank(place - distance, shape), out(0))}));
+    }
+  }
+  return schedule;
+}
+
+Schedule reduce_binomial(const Shape& shape) {
+  const int n = shape.size, place = from_root(shape);
+  if (n == 1) return copy_only();
+  Schedule schedule = begin(1);
+  const Slice sum = place == 0 ? out(0) : scratch(0, 0);
+  Slice here = in(0);  // where the sum so far lies: nothing folded in yet
+  for (int distance = farthest(n); distance >= 1; distance /= 2) {
+    if (place < distance && place + distance < n) {
+      const int child = real_rank(place + distance, shape);
+      schedule.steps.push_back(step({}, {recv_fold(child, sum, here)}));
+      here = sum;
+    } else if (place >= distance && place < 2 * distance) {
+      schedule.steps.push_back(step({send(real_rank(place - distance, shape), here)}, {}));
+    }
+  }
+  schedule.scratch_slots = here.buffer == Buffer::kScratch ? 1 : 0;
+  return schedule;
+}
+
+// A place that still has to give blocks away keeps what it got in slots, its own block in slot 0.
+Schedule scatter_binomial(const Shape& shape) {
+  const int n = shape.size, place = from_root(shape);
+  if (n == 1) return copy_only();
+  Schedule schedule = begin(n);
+  for (int distance = farthest(n); distance >= 1; distance /= 2) {
+    const int beyond = place % (2 * distance);
+    if (beyond == 0 && place + distance < n) {
+      const int child = place + distance, count = std::min(distance, n - child);
+      Step give;
+      for (const Slice& from :
+           blocks(place == 0 ? Buffer::kIn : Buffer::kScratch, child, count, distance, shape)) {
+        give.sends.push_back(send(real_rank(child, shape), from));
+      }
+      schedule.steps.push_back(std::move(give));
+    } else if (beyond == distance) {
+      const int parent = real_rank(place - distance, shape), count = std::min(distance, n - place);
+      if (count == 1) {
+        schedule.steps.push_back(step({}, {recv(parent, out(shape.rank))}));
+        continue;
+      }
+      Step take;
+      for (const Slice& into : blocks(Buffer::kScratch, place, count, 0, shape)) {
+        take.recvs.push_back(recv(parent, into));
+      }
+      take.folds.push_back(copy(out(shape.rank), scratch(0, shape.rank)));
+      schedule.scratch_slots = count;
+      schedule.steps.push_back(std::move(take));
+    }
+  }
+  if (place == 0) schedule.steps.front().folds.push_back(copy(out(shape.rank), in(shape.rank)));
+  return schedule;
+}
+
+}  // namespace hccl::schedule

@@ -1,0 +1,52 @@
+// Every builder of the table, named operation_pattern. The pattern's picture stands in its own
+// file.
+#pragma once
+
+#include "hccl/schedule/schedule.h"
+
+namespace hccl::schedule {
+
+// ring.cc: neighbours only, size - 1 steps a phase.
+Schedule allreduce_ring(const Shape& shape);
+Schedule reduce_scatter_ring(const Shape& shape);
+Schedule allgather_ring(const Shape& shape);
+
+// halving_doubling.cc: partners at distance 1, 2, 4, …; allreduce for any size, the others for 2^k
+// ranks.
+Schedule allreduce_halving_doubling(const Shape& shape);
+Schedule reduce_scatter_halving_doubling(const Shape& shape);
+Schedule allgather_halving_doubling(const Shape& shape);
+
+// bruck.cc: ceil(log2 size) steps a phase for any number of ranks.
+Schedule allreduce_bruck(const Shape& shape);
+Schedule reduce_scatter_bruck(const Shape& shape);
+Schedule allgather_bruck(const Shape& shape);
+
+// double_tree.cc: two trees, half of the chunks each, `depth` chunks a tree in flight.
+Schedule allreduce_double_tree(const Shape& shape);
+
+// direct.cc: every rank talks to every rank; one step a phase; folds in rank order.
+Schedule allreduce_direct(const Shape& shape);
+Schedule reduce_scatter_direct(const Shape& shape);
+Schedule allgather_direct(const Shape& shape);
+Schedule reduce_direct(const Shape& shape);
+Schedule broadcast_direct(const Shape& shape);
+Schedule scatter_direct(const Shape& shape);
+Schedule alltoall_direct(const Shape& shape);
+
+// binomial.cc: the number of ranks that have something to say doubles in every step.
+Schedule broadcast_binomial(const Shape& shape);
+Schedule reduce_binomial(const Shape& shape);
+Schedule scatter_binomial(const Shape& shape);
+
+// chain.cc: `depth` chunks follow each other down a line of ranks.
+Schedule broadcast_chain(const Shape& shape);
+Schedule reduce_chain(const Shape& shape);
+
+// pairwise.cc: one partner a step.
+Schedule alltoall_pairwise(const Shape& shape);
+
+// dissemination.cc: distances 1, 2, 4, …
+Schedule barrier_dissemination(const Shape& shape);
+
+}  // namespace hccl::schedule

@@ -1,0 +1,137 @@
+// Direct (HCCL: fullmesh): every rank talks to every other at once, one step a phase. Rank j owns
+// chunk j: it gets everyone's part of it, folds all of them in rank order, and sends the sum to all
+// who need it. The order of folding never depends on timing, size or neighbourhood.
+#include <utility>
+#include <vector>
+
+#include "hccl/schedule/builders.h"
+#include "hccl/schedule/pieces.h"
+#include "hccl/schedule/ranks.h"
+
+namespace hccl::schedule {
+namespace {
+
+// All other ranks, each rank beginning after itself, so that no rank is everyone's first target.
+std::vector<int> others(const Shape& shape) {
+  std::vector<int> ranks;
+  for (int i = 1; i < shape.size; ++i) ranks.push_back(wrap(shape.rank + i, shape.size));
+  return ranks;
+}
+
+// Where the part of `peer` waits for the fold; a rank needs no slot for its own.
+int slot_of(int peer, int rank) { return peer < rank ? peer : peer - 1; }
+
+// Everyone sends chunk j to rank j; the owner folds into `into`.
+Step reduce_own_chunk(const Shape& shape, Slice into) {
+  const int rank = shape.rank;
+  Step step;
+  for (const int peer : others(shape)) {
+    step.sends.push_back(send(peer, in(peer)));
+    step.recvs.push_back(recv(peer, scratch(slot_of(peer, rank), rank)));
+  }
+  Fold fold{into, {}};
+  for (int source = 0; source < shape.size; ++source) {
+    fold.inputs.push_back(source == rank ? in(rank) : scratch(slot_of(source, rank), rank));
+  }
+  step.folds.push_back(std::move(fold));
+  return step;
+}
+
+// Everyone sends its own chunk, which lies in `own`, to all.
+Step spread_own_chunk(const Shape& shape, Slice own) {
+  Step step;
+  for (const int peer : others(shape)) {
+    step.sends.push_back(send(peer, own));
+    step.recvs.push_back(recv(peer, out(peer)));
+  }
+  return step;
+}
+
+}  // namespace
+
+Schedule allreduce_direct(const Shape& shape) {
+  if (shape.size == 1) return copy_only();
+  Schedule schedule = begin(shape.size, shape.size - 1);
+  schedule.steps.push_back(reduce_own_chunk(shape, out(shape.rank)));
+  schedule.steps.push_back(spread_own_chunk(shape, out(shape.rank)));
+  return schedule;
+}
+
+Schedule reduce_scatter_direct(const Shape& shape) {
+  if (shape.size == 1) return copy_only();
+  Schedule schedule = begin(shape.size, shape.size - 1);
+  schedule.steps.push_back(reduce_own_chunk(shape, out(shape.rank)));
+  return schedule;
+}
+
+Schedule allgather_direct(const Shape& shape) {
+  if (shape.size == 1) return copy_only();
+  Schedule schedule = begin(shape.size);
+  schedule.steps.push_back(spread_own_chunk(shape, in(shape.rank)));
+  schedule.steps.front().folds.push_back(copy(out(shape.rank), in(shape.rank)));
+  return schedule;
+}
+
+// As allreduce, but the sums go to the root only; elsewhere they are made in a slot.
+Schedule reduce_direct(const Shape& shape) {
+  const int n = shape.size, rank = shape.rank, root = shape.root;
+  if (n == 1) return copy_only();
+  Schedule schedule = begin(n, n - 1);
+  const Slice sum = rank == root ? out(rank) : scratch(0, rank);
+  schedule.steps.push_back(reduce_own_chunk(shape, sum));
+  Step gather;
+  if (rank != root) {
+    gather.sends.push_back(send(root, sum));
+  } else {
+    for (const int peer : others(shape)) gather.recvs.push_back(recv(peer, out(peer)));
+  }
+  schedule.steps.push_back(std::move(gather));
+  return schedule;
+}
+
+// The root gives chunk j to rank j, then everyone gives its chunk to all but the root, who has it.
+Schedule broadcast_direct(const Shape& shape) {
+  const int n = shape.size, rank = shape.rank, root = shape.root;
+  Schedule schedule = begin(n);
+  if (n == 1) return schedule;
+  Step scatter, gather;
+  if (rank != root) scatter.recvs.push_back(recv(root, out(rank)));
+  for (const int peer : others(shape)) {
+    if (rank == root) scatter.sends.push_back(send(peer, out(peer)));
+    if (rank != root) gather.recvs.push_back(recv(peer, out(peer)));
+    if (peer != root) gather.sends.push_back(send(peer, out(rank)));
+  }
+  schedule.steps.push_back(std::move(scatter));
+  schedule.steps.push_back(std::move(gather));
+  return schedule;
+}
+
+Schedule scatter_direct(const Shape& shape) {
+  const int rank = shape.rank, root = shape.root;
+  if (shape.size == 1) return copy_only();
+  Schedule schedule = begin(shape.size);
+  Step scatter;
+  if (rank != root) {
+    scatter.recvs.push_back(recv(root, out(rank)));
+  } else {
+    for (const int peer : others(shape)) scatter.sends.push_back(send(peer, in(peer)));
+    scatter.folds.push_back(copy(out(rank), in(rank)));
+  }
+  schedule.steps.push_back(std::move(scatter));
+  return schedule;
+}
+
+Schedule alltoall_direct(const Shape& shape) {
+  if (shape.size == 1) return copy_only();
+  Schedule schedule = begin(shape.size);
+  Step exchange;
+  for (const int peer : others(shape)) {
+    exchange.sends.push_back(send(peer, in(peer)));
+    exchange.recvs.push_back(recv(peer, out(peer)));
+  }
+  exchange.folds.push_back(copy(out(shape.rank), in(shape.rank)));
+  schedule.steps.push_back(std::move(exchange));
+  return schedule;
+}
+
+}  // namespace hccl::schedule

@@ -1,0 +1,39 @@
+// Words for writing schedules: a builder says send(next, in(chunk)) and reads like the picture.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "hccl/schedule/schedule.h"
+
+namespace hccl::schedule {
+
+inline Slice in(int chunk, int count = 1) { return {Buffer::kIn, chunk, count, 0}; }
+inline Slice out(int chunk, int count = 1) { return {Buffer::kOut, chunk, count, 0}; }
+inline Slice scratch(int slot, int chunk, int count = 1) {
+  return {Buffer::kScratch, chunk, count, slot};
+}
+/// What a barrier sends: a message without data.
+inline Slice nothing() { return {Buffer::kOut, 0, 0, 0}; }
+
+inline Send send(int peer, Slice from) { return {peer, from}; }
+inline Recv recv(int peer, Slice into) { return {peer, into, {}}; }
+/// into = with op received
+inline Recv recv_fold(int peer, Slice into, Slice with) { return {peer, into, with}; }
+inline Fold copy(Slice into, Slice from) { return {into, {from}}; }
+
+inline Step step(std::vector<Send> sends, std::vector<Recv> recvs, std::vector<Fold> folds = {}) {
+  return {std::move(sends), std::move(recvs), std::move(folds)};
+}
+
+/// A schedule of `chunks` chunks without steps yet.
+inline Schedule begin(int chunks, int scratch_slots = 0) { return {chunks, scratch_slots, {}}; }
+
+/// One rank alone: the result is its own vector.
+inline Schedule copy_only() {
+  Schedule alone = begin(1);
+  alone.steps.push_back(step({}, {}, {copy(out(0), in(0))}));
+  return alone;
+}
+
+}  // namespace hccl::schedule

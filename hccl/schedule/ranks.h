@@ -1,0 +1,51 @@
+// Rank arithmetic: small pure functions that the patterns share. No buffers, no messages.
+#pragma once
+
+#include <vector>
+
+namespace hccl::schedule {
+
+/// `rank` brought back into 0..size-1; any integer is welcome.
+int wrap(int rank, int size);
+bool is_power_of_two(int number);
+/// The largest power of two that is at most `number` (number >= 1).
+int floor_power_of_two(int number);
+/// Rounds that doubling needs to get from 1 to `number` (number >= 1).
+int ceil_log2(int number);
+
+/// A run of consecutive numbers: `first`, …, `first + count - 1`.
+struct Stretch {
+  int first = 0;
+  int count = 0;
+};
+/// `count` numbers from wrap(first) on, going round at `size`: one run, or two when they wrap
+/// (count at most size; none gives no run).
+std::vector<Stretch> arc(int first, int count, int size);
+
+/// Where a rank stands in halving-doubling over the `core = 2^k` ranks that a power of two leaves.
+/// The first 2 * extras ranks form pairs: the even one works for both, the odd one (`idle`) waits.
+struct CorePlace {
+  int core = 1;       ///< number of working ranks
+  int index = 0;      ///< of this rank among them; of its worker if it is idle
+  bool idle = false;  ///< hands its vector to `partner` and gets the result back
+  int partner = -1;   ///< the other one of the pair, or -1
+};
+CorePlace core_place(int rank, int size);
+/// The rank that is number `index` among the working ranks.
+int core_rank(int index, int size);
+
+/// A node of one of the two trees of the double binary tree. Tree 0 is the in-order binary tree
+/// over positions 1..size in which odd positions are leaves, and rank r takes position r + 1; tree
+/// 1 is the same tree with all ranks moved on by one. So a rank is an inner node in at most one of
+/// them.
+struct TreeNode {
+  int parent = -1;  ///< rank, or -1 at the root
+  int left = -1;    ///< rank of the child on the side of lower positions, or -1
+  int right = -1;   ///< rank of the child on the side of higher positions, or -1
+  int level = 0;    ///< links between it and the root
+};
+TreeNode tree_node(int rank, int tree, int size);
+/// Links from the root to the deepest node; the same for both trees.
+int tree_height(int size);
+
+}  // namespace hccl::schedule

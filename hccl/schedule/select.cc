@@ -1,0 +1,183 @@
+// What runs by default. Only the operation, the number of ranks, the bytes and the wish decide, so
+// all ranks decide alike without a word.
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "hccl/schedule/algorithm.h"
+#include "hccl/schedule/ranks.h"
+
+namespace hccl::schedule {
+namespace {
+
+constexpr std::size_t kKiB = 1024;
+/// Up to here a message costs its latency, whatever its size.
+constexpr std::size_t kSmallBytes = 16 * kKiB;
+/// Ranks that may all talk to each other at any size: two steps, and folds in rank order.
+constexpr int kFewRanks = 8;
+/// Ranks that may all talk to each other when messages are small.
+constexpr int kManyRanks = 32;
+/// A ring's 2 (n - 1) steps are worth it from this chunk on; below, a few long steps win.
+constexpr std::size_t kRingChunkBytes = 64 * kKiB;
+/// A broadcast or reduction to a root is cut into pieces beyond this vector …
+constexpr std::size_t kWholeVectorBytes = 64 * kKiB;
+/// … and these pieces: long enough to hide a message's latency, short enough to fill a line soon.
+constexpr std::size_t kPieceBytes = 256 * kKiB;
+constexpr int kMaxDepth = 64;
+/// A lane of its own needs this much to do.
+constexpr std::size_t kLaneBytes = 256 * kKiB;
+constexpr int kMaxLanes = 4;
+
+struct Pick {
+  std::string_view name;
+  std::string why;
+};
+
+std::string ranks(int size) { return std::to_string(size) + (size == 1 ? " rank" : " ranks"); }
+std::string amount(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
+
+// allreduce, reduce-scatter, allgather: every rank ends with as much as every other.
+Pick pick_symmetric(int size, std::size_t bytes) {
+  if (size <= kFewRanks) return {"direct", ranks(size) + " are few: fewest steps, rank order"};
+  if (bytes <= kSmallBytes && size <= kManyRanks) {
+    return {"direct", amount(bytes) + " are little: fewest steps"};
+  }
+  if (bytes / static_cast<std::size_t>(size) >= kRingChunkBytes) {
+    return {"ring", amount(bytes) + " are much for " + ranks(size) + ": neighbours only"};
+  }
+  const std::string why = "few steps for " + ranks(size) + " and " + amount(bytes);
+  if (is_power_of_two(size)) return {"halving_doubling", why};
+  return {"bruck", why + ", not a power of two"};
+}
+
+Pick pick_broadcast(int size, std::size_t bytes) {
+  if (bytes <= kWholeVectorBytes) return {"binomial", amount(bytes) + " are little: few steps"};
+  if (size <= kFewRanks) return {"direct", ranks(size) + " are few: two steps share the work"};
+  return {"chain", amount(bytes) + " are much: pieces follow each other"};
+}
+
+Pick pick_reduce(int size, std::size_t bytes) {
+  if (size <= kFewRanks) return {"direct", ranks(size) + " are few: fewest steps, rank order"};
+  if (bytes <= kWholeVectorBytes) return {"binomial", amount(bytes) + " are little: few steps"};
+  return {"chain", amount(bytes) + " are much: pieces follow each other"};
+}
+
+Pick pick_scatter(int size, std::size_t bytes) {
+  if (size > kFewRanks && bytes <= kSmallBytes) {
+    return {"binomial", amount(bytes) + " are little for " + ranks(size) + ": few steps"};
+  }
+  return {"direct", "the root's blocks travel once only"};
+}
+
+Pick pick_alltoall(int size, std::size_t bytes) {
+  if (size <= kFewRanks) return {"direct", ranks(size) + " are few: one step"};
+  if (bytes <= kSmallBytes && size <= kManyRanks) {
+    return {"direct", amount(bytes) + " are little: one step"};
+  }
+  return {"pairwise", "one partner at a time for " + ranks(size)};
+}
+
+Pick pick(Op op, int size, std::size_t bytes) {
+  switch (op) {
+    case Op::kAllReduce:
+    case Op::kReduceScatter:
+    case Op::kAllGather:
+      return pick_symmetric(size, bytes);
+    case Op::kBroadcast:
+      return pick_broadcast(size, bytes);
+    case Op::kReduce:
+      return pick_reduce(size, bytes);
+    case Op::kScatter:
+      return pick_scatter(size, bytes);
+    case Op::kAllToAll:
+      return pick_alltoall(size, bytes);
+    case Op::kBarrier:
+      break;
+  }
+  return {"dissemination", "the only one"};
+}
+
+// The nearest relatives of a word of HCCL_ALGO, best first: those that exist for the operation and
+// can run are taken. NHR needs ceil(log2 n) steps for any number of ranks, as Bruck's pattern does.
+struct Relatives {
+  std::string_view wanted;
+  std::array<std::string_view, 4> names;
+};
+constexpr std::array kRelatives = {
+    Relatives{"ring", {"chain", "pairwise"}},
+    Relatives{"H-D_R", {"bruck", "binomial"}},
+    Relatives{"halving_doubling", {"bruck", "binomial"}},
+    Relatives{"NHR", {"bruck", "binomial"}},
+    Relatives{"NHR_V1", {"bruck", "binomial"}},
+    Relatives{"NB", {"binomial"}},
+    Relatives{"AHC", {"halving_doubling", "bruck", "binomial"}},
+    Relatives{"AHC_BROKE", {"halving_doubling", "bruck", "binomial"}},
+    Relatives{"pipeline", {"ring", "pairwise"}},
+    Relatives{"pairwise", {"direct"}},
+};
+
+const Algorithm* relative(Op op, int size, std::string_view wanted) {
+  for (const Relatives& relatives : kRelatives) {
+    if (relatives.wanted != wanted) continue;
+    for (const std::string_view name : relatives.names) {
+      const Algorithm* candidate = find(op, name);
+      if (candidate != nullptr && candidate->refuse(size).empty()) return candidate;
+    }
+  }
+  return nullptr;
+}
+
+int clamped(std::size_t number, int most) {
+  return static_cast<int>(std::clamp<std::size_t>(number, 1, static_cast<std::size_t>(most)));
+}
+
+// Pieces for the patterns whose pipeline is in the schedule; the tree's vector is shared by two
+// trees.
+int depth_of(const Algorithm& algorithm, std::size_t bytes) {
+  if (algorithm.name == "chain") return clamped(bytes / kPieceBytes, kMaxDepth);
+  if (algorithm.name == "double_tree") return clamped(bytes / kPieceBytes / 2, kMaxDepth);
+  return 1;
+}
+
+// Lanes overlap one slice's waiting and folding with another one's messages. A single step of
+// messages has nothing to overlap, and a pipeline overlaps already.
+int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes) {
+  const bool pipelined = algorithm.name == "chain" || algorithm.name == "double_tree";
+  const bool alone = size == 1 || algorithm.op == Op::kBarrier;
+  const bool one_step = algorithm.cost(size, 1).steps <= 1 && algorithm.cost(size, 1).folded == 0;
+  return pipelined || alone || one_step ? 1 : clamped(bytes / kLaneBytes, kMaxLanes);
+}
+
+}  // namespace
+
+Choice select(Op op, int size, std::size_t bytes, std::string_view wanted) {
+  if (wanted == "NA" || wanted == "null") wanted = {};
+  Choice choice;
+  if (!wanted.empty()) {
+    const std::string wish = "HCCL_ALGO asks for " + std::string(wanted);
+    const Algorithm* exact = find(op, wanted);
+    const std::string refusal = exact == nullptr ? "" : exact->refuse(size);
+    if (exact != nullptr && refusal.empty()) {
+      choice.algorithm = exact;
+      choice.reason = wish;
+    } else {
+      choice.reason = wish + ", " +
+                      (exact == nullptr ? "which " + std::string(words(op)) + " does not have here"
+                                        : "but " + refusal);
+      choice.algorithm = relative(op, size, wanted);
+      if (choice.algorithm != nullptr) {
+        choice.reason += "; " + std::string(choice.algorithm->name) + " is nearest to it";
+      }
+    }
+  }
+  if (choice.algorithm == nullptr) {
+    const Pick best = pick(op, size, bytes);
+    choice.algorithm = find(op, best.name);
+    choice.reason += (choice.reason.empty() ? "" : "; default: ") + best.why;
+  }
+  choice.depth = depth_of(*choice.algorithm, bytes);
+  choice.lanes = lanes_of(*choice.algorithm, size, bytes);
+  return choice;
+}
+
+}  // namespace hccl::schedule

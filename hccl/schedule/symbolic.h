@@ -1,0 +1,82 @@
+// The symbolic memory of one rank: for every chunk and slot, whose contributions it holds. The
+// checker runs schedules on it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hccl/schedule/schedule.h"
+
+namespace hccl::schedule {
+
+/// What all ranks of a check have in common.
+struct Setting {
+  Op op = Op::kAllReduce;
+  int size = 1;
+  int root = 0;
+  int chunks = 0;
+  bool in_place = false;
+
+  bool reduces() const;
+  /// The block, i.e. the rank, that a chunk belongs to, where the vector is cut into blocks.
+  int block_of(int chunk) const { return chunk / (chunks / size); }
+  /// Whether that buffer of that rank holds that chunk at all; see the table in schedule.h.
+  bool holds(int rank, Buffer buffer, int chunk) const;
+};
+
+std::string describe(const Slice& slice);
+
+/// A set of ranks, one bit each.
+using RankSet = std::vector<std::uint64_t>;
+bool contains(const RankSet& set, int rank);
+void insert(RankSet& set, int rank);
+
+/// What a chunk is made of: whose parts, of which chunk of their vectors, combined in what order.
+struct Value {
+  RankSet ranks;
+  std::uint64_t order = 0;  ///< equal numbers: combined in the same way, so the same bits
+  int chunk = -1;           ///< -1: nothing was ever written
+};
+
+/// Functions that return a text return an empty one, or what is wrong: "reads kScratch slot 2,
+/// which …".
+class Memory {
+ public:
+  /// `setting` must outlive the memory.
+  Memory(const Setting& setting, int rank, int scratch_slots);
+
+  /// Whether all of the slice exists. The other functions expect slices for which it does.
+  std::string inside(const Slice& slice) const;
+  std::string may_write(const Slice& slice) const;
+  /// The cell of the slice's chunk number `index`. In place, a chunk of kIn and kOut shares one.
+  std::size_t place(const Slice& slice, int index) const;
+  std::size_t places() const { return chunk_.size(); }
+
+  std::string read(const Slice& slice, int index, Value& value) const;
+  void write(const Slice& slice, int index, const Value& value);
+  /// value = inputs folded left to right; a single input is copied.
+  std::string fold(const std::vector<Value>& inputs, Value& value) const;
+
+  /// Compares kOut with what the operation promises.
+  std::string result() const;
+  /// In what order chunk `chunk` of kOut was combined; 0 if this rank has no such chunk.
+  std::uint64_t order_of_result(int chunk) const;
+
+ private:
+  void set_initial(Buffer buffer, int chunk);
+  std::string compare(int chunk, const Value& found) const;
+  void load(std::size_t place, Value& value) const;
+
+  const Setting& setting_;
+  int rank_;
+  int scratch_slots_;
+  std::size_t words_;                 // of a RankSet
+  std::vector<std::uint64_t> ranks_;  // places() sets, one after the other
+  std::vector<std::uint64_t> order_;
+  std::vector<int> chunk_;
+  std::vector<bool> input_lost_;  // in place: chunks of kIn that kOut has overwritten
+};
+
+}  // namespace hccl::schedule
