@@ -1,0 +1,167 @@
+// The transport "auto": which way bytes take, and that one wait covers both ways.
+#include "transport/routed.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "tests/support/ranks.h"
+#include "transport/shm/shm.h"
+#include "transport/tcp/tcp.h"
+
+namespace hccl::transport {
+namespace {
+
+using std::chrono::seconds;
+using testing::pattern;
+using testing::Rank;
+using testing::run_ranks;
+using testing::wait_all;
+using testing::wait_one;
+
+OpenArgs args_of(const Rank& rank, std::vector<int> hosts) {
+  OpenArgs args = rank.open_args(Deadline::after(seconds(30)));
+  args.hosts = std::move(hosts);
+  return args;
+}
+
+void exchange_all(Mesh& mesh) {
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{5}, std::size_t{50'000}, std::size_t{3 << 20}}) {
+    std::vector<Request> requests(2 * static_cast<std::size_t>(mesh.size()));
+    std::vector<std::vector<std::byte>> data(requests.size());
+    std::vector<Request*> all;
+    for (int peer = 0; peer < mesh.size(); ++peer) {
+      const auto p = 2 * static_cast<std::size_t>(peer);
+      data[p] = pattern(size, static_cast<std::uint64_t>(100 * mesh.rank() + peer));
+      data[p + 1].resize(size);
+      mesh.recv(requests[p + 1], peer, 1, data[p + 1]);
+      mesh.send(requests[p], peer, 1, data[p]);
+      all.insert(all.end(), {&requests[p], &requests[p + 1]});
+    }
+    const Status status = wait_all(mesh, all);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (int peer = 0; peer < mesh.size(); ++peer) {
+      ASSERT_EQ(data[2 * static_cast<std::size_t>(peer) + 1],
+                pattern(size, static_cast<std::uint64_t>(100 * peer + mesh.rank())));
+    }
+  }
+}
+
+/// Opens with these hosts, exchanges data between all pairs, and gives the names of the meshes.
+std::vector<std::string> names(const std::vector<int>& hosts) {
+  std::vector<std::string> names(hosts.size());
+  run_ranks(static_cast<int>(hosts.size()), [&](Rank& rank) {
+    auto mesh = open_routed(args_of(rank, hosts));
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    EXPECT_EQ((*mesh)->rank(), rank.rank());
+    EXPECT_EQ((*mesh)->size(), rank.size());
+    names[static_cast<std::size_t>(rank.rank())] = (*mesh)->name();
+    exchange_all(**mesh);
+    rank.barrier();
+  });
+  return names;
+}
+
+TEST(Routed, TakesTheWayThatTheHostsCallFor) {
+  EXPECT_EQ(names({0, 0, 0}), (std::vector<std::string>{"shm", "shm", "shm"}));
+  EXPECT_EQ(names({0, 1, 2}), (std::vector<std::string>{"tcp", "tcp", "tcp"}));
+  EXPECT_EQ(names({0, 0, 1, 1}), std::vector<std::string>(4, "auto"));
+  EXPECT_EQ(names({3, 7, 3, 7, 9}), std::vector<std::string>(5, "auto"));
+  EXPECT_EQ(names({5}).size(), 1u);
+}
+
+// Sleeps as soon as nothing moves: rank 0 awaits a message through shared memory and one through a
+// socket in turn, and either must wake it.
+TEST(Routed, OneSleepCoversBothWays) {
+  run_ranks(3, [](Rank& rank) {
+    auto opened = open_routed(args_of(rank, {0, 0, 1}));
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    Mesh& mesh = **opened;
+    const auto finish = [&mesh](const Request& request) {
+      while (!request.done()) {
+        if (mesh.progress()) continue;
+        const auto start = Deadline::Clock::now();
+        const std::uint32_t ticket = mesh.sleeper().prepare();
+        if (!mesh.progress() && !request.done()) mesh.sleeper().sleep(ticket, seconds(20));
+        mesh.sleeper().awake();
+        if (Deadline::Clock::now() - start > seconds(15)) return false;
+      }
+      return request.status().ok();
+    };
+    for (int i = 0; i < 500; ++i) {
+      for (const int peer : {1, 2}) {
+        int value = i * peer;
+        Request request;
+        if (rank.rank() == 0) {
+          mesh.recv(request, peer, 0, std::as_writable_bytes(std::span(&value, 1)));
+          ASSERT_TRUE(finish(request)) << "round " << i << " peer " << peer;
+          ASSERT_EQ(value, i * peer);
+          mesh.send(request, peer, 0, std::as_bytes(std::span(&value, 1)));
+          ASSERT_TRUE(finish(request));
+        } else if (rank.rank() == peer) {
+          mesh.send(request, 0, 0, std::as_bytes(std::span(&value, 1)));
+          ASSERT_TRUE(finish(request));
+          mesh.recv(request, 0, 0, std::as_writable_bytes(std::span(&value, 1)));
+          ASSERT_TRUE(finish(request)) << "round " << i;
+        }
+      }
+    }
+    rank.barrier();
+  });
+}
+
+// Rank 1 cannot join the shared memory of its host: host 0 uses sockets, host 1 is not affected.
+TEST(Routed, HostWithoutSharedMemoryFallsBackToTcpWithOneWarning) {
+  std::mutex mutex;
+  std::vector<std::string> warnings;
+  std::vector<std::string> names(5);
+  run_ranks(5, [&](Rank& rank) {
+    RouteParts parts;
+    parts.shm = [](const OpenArgs& args) {
+      OpenArgs changed = args;
+      if (args.rank == 1) changed.key[0] ^= 1;
+      return open_shm_on_host(changed);
+    };
+    parts.tcp = &open_tcp;
+    parts.warn = [&](std::string_view text) {
+      std::lock_guard lock(mutex);
+      warnings.push_back("rank " + std::to_string(rank.rank()) + ": " + std::string(text));
+    };
+    auto mesh = open_routed(args_of(rank, {0, 0, 0, 1, 1}), parts);
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    names[static_cast<std::size_t>(rank.rank())] = (*mesh)->name();
+    exchange_all(**mesh);
+    rank.barrier();
+  });
+  EXPECT_EQ(names, (std::vector<std::string>{"tcp", "tcp", "tcp", "auto", "auto"}));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0].find("rank 0: "), 0u) << warnings[0];
+  EXPECT_NE(warnings[0].find("tcp"), std::string::npos);
+}
+
+TEST(Routed, AbortFailsBothWays) {
+  run_ranks(3, [](Rank& rank) {
+    auto mesh = open_routed(args_of(rank, {0, 0, 1}));
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    if (rank.rank() == 0) {
+      std::vector<std::byte> bytes(100);
+      Request near;
+      Request far;
+      (*mesh)->recv(near, 1, 0, bytes);
+      (*mesh)->recv(far, 2, 0, bytes);
+      std::jthread other([&] { (*mesh)->abort(Status(Code::kRemote, "rank 2 died", 2)); });
+      EXPECT_EQ(wait_one(**mesh, near).culprit(), 2);
+      EXPECT_EQ(wait_one(**mesh, far).culprit(), 2);
+      Request late;
+      (*mesh)->send(late, 2, 0, bytes);
+      EXPECT_TRUE(late.done());
+    }
+    rank.barrier();
+  });
+}
+
+}  // namespace
+}  // namespace hccl::transport

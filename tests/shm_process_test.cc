@@ -1,0 +1,286 @@
+// Shared memory between ranks that are processes, and what is left of it when one is killed.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "hccl/base/socket.h"
+#include "tests/support/ranks.h"
+#include "transport/shm/handover.h"
+#include "transport/shm/shm.h"
+
+namespace hccl::transport {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+using testing::pattern;
+using testing::wait_all;
+using testing::wait_one;
+
+constexpr std::size_t kCap = 1 << 20;
+
+std::set<std::string> files_in(const fs::path& directory) {
+  std::set<std::string> files;
+  for (const auto& entry : fs::directory_iterator(directory)) files.insert(entry.path());
+  return files;
+}
+
+/// Forked ranks; this process passes their exchanges on.
+class Family {
+ public:
+  using Body = std::function<void(OpenArgs&)>;
+
+  Family(int size, const Body& body) {
+    for (int r = 0; r < size; ++r) {
+      int ends[2];
+      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+        ::_exit(9);
+      const pid_t pid = ::fork();
+      if (pid == 0) {
+        sockets_.clear();
+        ::close(ends[0]);
+        be_rank(r, size, ends[1], body);
+      }
+      ::close(ends[1]);
+      sockets_.emplace_back(ends[0]);
+      pids_.push_back(pid);
+    }
+  }
+
+  /// Serves one exchange of all ranks that still take part.
+  void pass_round() {
+    ByteWriter all;
+    for (const Fd& socket : sockets_) {
+      auto blob = socket.valid() ? recv_frame(socket.get(), kCap, limit()) : std::string();
+      EXPECT_TRUE(blob.ok()) << blob.status().message();
+      all.put_text(blob.ok() ? *blob : std::string());
+    }
+    for (const Fd& socket : sockets_) {
+      if (socket.valid()) static_cast<void>(send_frame(socket.get(), all.bytes(), limit()));
+    }
+  }
+  void pass_rounds(int rounds) {
+    while (rounds-- > 0) pass_round();
+  }
+
+  void kill_rank(int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    ::kill(pids_[r], SIGKILL);
+    ::waitpid(pids_[r], nullptr, 0);
+    pids_[r] = 0;
+    sockets_[r].reset();
+  }
+
+  /// Every rank that was not killed must end without a failed expectation.
+  ~Family() {
+    for (std::size_t r = 0; r < pids_.size(); ++r) {
+      if (pids_[r] == 0) continue;
+      int status = 0;
+      ::waitpid(pids_[r], &status, 0);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+          << "rank " << r << " ended with status " << status;
+    }
+  }
+
+ private:
+  static Deadline limit() { return Deadline::after(seconds(60)); }
+
+  [[noreturn]] static void be_rank(int rank, int size, int socket, const Body& body) {
+    OpenArgs args;
+    args.rank = rank;
+    args.size = size;
+    args.hosts.assign(static_cast<std::size_t>(size), 0);
+    args.deadline = limit();
+    args.key[0] = 42;
+    args.exchange = [socket, size](std::string mine,
+                                   Deadline deadline) -> Result<std::vector<std::string>> {
+      HCCL_RETURN_IF_ERROR(send_frame(socket, mine, deadline));
+      HCCL_ASSIGN_OR_RETURN(const std::string all, recv_frame(socket, kCap, deadline));
+      ByteReader reader(all);
+      std::vector<std::string> blobs;
+      for (int r = 0; r < size; ++r) blobs.push_back(reader.get_text(kCap));
+      return blobs;
+    };
+    body(args);
+    std::fflush(nullptr);
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+
+  std::vector<Fd> sockets_;
+  std::vector<pid_t> pids_;
+};
+
+void barrier(const OpenArgs& args) { EXPECT_TRUE(args.exchange("", args.deadline).ok()); }
+
+/// Every rank to every other: small, middle and more than the ring.
+void exchange_all(Mesh& mesh) {
+  for (const std::size_t size : {std::size_t{4}, std::size_t{70'000}, std::size_t{3 << 20}}) {
+    std::vector<Request> requests(2 * static_cast<std::size_t>(mesh.size()));
+    std::vector<std::vector<std::byte>> data(requests.size());
+    std::vector<Request*> all;
+    for (int peer = 0; peer < mesh.size(); ++peer) {
+      const auto p = 2 * static_cast<std::size_t>(peer);
+      data[p] = pattern(size, static_cast<std::uint64_t>(100 * mesh.rank() + peer));
+      data[p + 1].resize(size);
+      mesh.recv(requests[p + 1], peer, 1, data[p + 1]);
+      mesh.send(requests[p], peer, 1, data[p]);
+      all.insert(all.end(), {&requests[p], &requests[p + 1]});
+    }
+    const Status status = wait_all(mesh, all);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (int peer = 0; peer < mesh.size(); ++peer) {
+      ASSERT_EQ(data[2 * static_cast<std::size_t>(peer) + 1],
+                pattern(size, static_cast<std::uint64_t>(100 * peer + mesh.rank())));
+    }
+  }
+}
+
+class ShmProcesses : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = ::testing::TempDir() + "/shm-XXXXXX";
+    ASSERT_NE(::mkdtemp(directory_.data()), nullptr);
+    ::unsetenv("XDG_RUNTIME_DIR");
+    ::setenv("TMPDIR", directory_.c_str(), 1);
+  }
+  void TearDown() override {
+    fs::remove_all(directory_);
+    ::unsetenv("TMPDIR");
+  }
+  std::string directory_;
+};
+
+TEST_F(ShmProcesses, ExchangeData) {
+  Family family(3, [](OpenArgs& args) {
+    auto mesh = open_shm(args);
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    exchange_all(**mesh);
+    barrier(args);
+  });
+  family.pass_rounds(shm::kRounds + 1);
+}
+
+TEST_F(ShmProcesses, LeaveNothingBehindEvenWhenKilled) {
+  const auto before = files_in("/dev/shm");
+  Family family(3, [](OpenArgs& args) {
+    auto mesh = open_shm(args);
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    barrier(args);
+    if (args.rank == 2) ::pause();  // to be killed, after it has sent nothing
+    barrier(args);
+    // The dead rank holds up nobody else.
+    const auto sent = pattern(1 << 20, static_cast<std::uint64_t>(args.rank));
+    std::vector<std::byte> got(sent.size());
+    Request send;
+    Request receive;
+    (*mesh)->send(send, 1 - args.rank, 0, sent);
+    (*mesh)->recv(receive, 1 - args.rank, 0, got);
+    ASSERT_TRUE(wait_all(**mesh, {&send, &receive}).ok());
+    ASSERT_EQ(got, pattern(1 << 20, static_cast<std::uint64_t>(1 - args.rank)));
+    // What waits for the dead one ends by abort, which the communicator sees to.
+    (*mesh)->recv(receive, 2, 0, got);
+    (*mesh)->abort(Status(Code::kRemote, "rank 2 died", 2));
+    EXPECT_EQ(wait_one(**mesh, receive).culprit(), 2);
+    barrier(args);
+  });
+  family.pass_rounds(shm::kRounds + 1);
+  EXPECT_TRUE(fs::is_empty(directory_)) << "while the mesh is open";
+  EXPECT_EQ(files_in("/dev/shm"), before);
+  family.kill_rank(2);
+  EXPECT_TRUE(fs::is_empty(directory_)) << "after a rank was killed";
+  EXPECT_EQ(files_in("/dev/shm"), before);
+  family.pass_rounds(2);
+  EXPECT_TRUE(fs::is_empty(directory_));
+}
+
+TEST_F(ShmProcesses, LeaveNothingBehindWhenOpeningFails) {
+  const auto before = files_in("/dev/shm");
+  Family family(3, [](OpenArgs& args) {
+    if (args.rank == 2) args.key[1] = 1;
+    EXPECT_FALSE(open_shm(args).ok());
+    barrier(args);
+  });
+  family.pass_rounds(shm::kRounds + 1);
+  EXPECT_TRUE(fs::is_empty(directory_));
+  EXPECT_EQ(files_in("/dev/shm"), before);
+}
+
+TEST_F(ShmProcesses, WithoutAnyDirectoryAllFailWithTheReason) {
+  // A path too long for a socket's name is passed over; /tmp remains.
+  ::setenv("TMPDIR", std::string(150, 'x').insert(0, "/").c_str(), 1);
+  Family family(2, [](OpenArgs& args) { EXPECT_TRUE(open_shm(args).ok()); });
+  family.pass_rounds(shm::kRounds);
+}
+
+// Two processes of two ranks each: neighbours share a mapping, the others attach their own.
+TEST_F(ShmProcesses, MixWithThreads) {
+  Family family(2, [](OpenArgs& process) {
+    std::mutex mutex;
+    // Both threads meet here, then one of them speaks for the process.
+    struct Round {
+      std::vector<std::string> mine = std::vector<std::string>(2);
+      Result<std::vector<std::string>> all = std::vector<std::string>();
+    };
+    Round round;
+    Bell bell;
+    std::atomic<int> arrived{0};
+    std::atomic<int> finished{0};
+    const auto exchange_of = [&](int thread) {
+      return [&, thread](std::string mine, Deadline deadline) -> Result<std::vector<std::string>> {
+        round.mine[static_cast<std::size_t>(thread)] = std::move(mine);
+        const int turn = ++arrived;
+        bell.ring();
+        const int goal = (turn + 1) / 2 * 2;
+        const auto await = [&](const std::atomic<int>& count, int at_least) {
+          static_cast<void>(hccl::wait([&] { return count.load() >= at_least; }, deadline, nullptr,
+                                       bell, WaitPolicy{.shared_cores = true}));
+        };
+        if (thread == 0) {
+          await(arrived, goal);
+          const std::string both =
+              ByteWriter().put_text(round.mine[0]).put_text(round.mine[1]).take();
+          auto gathered = process.exchange(both, deadline);
+          std::vector<std::string> all;
+          for (const std::string& pair : *gathered) {
+            ByteReader reader(pair);
+            all.push_back(reader.get_text(kCap));
+            all.push_back(reader.get_text(kCap));
+          }
+          round.all = all;
+          finished = goal;
+          bell.ring();
+        } else {
+          await(finished, goal);
+        }
+        return round.all;
+      };
+    };
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < 2; ++thread) {
+      threads.emplace_back([&, thread] {
+        OpenArgs args = process;
+        args.rank = 2 * process.rank + thread;
+        args.size = 4;
+        args.hosts.assign(4, 0);
+        args.exchange = exchange_of(thread);
+        auto mesh = open_shm(args);
+        ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+        exchange_all(**mesh);
+        barrier(args);
+      });
+    }
+    threads.clear();
+  });
+  family.pass_rounds(shm::kRounds + 1);
+}
+
+}  // namespace
+}  // namespace hccl::transport

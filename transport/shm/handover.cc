@@ -1,0 +1,333 @@
+#include "transport/shm/handover.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "hccl/base/auth.h"
+#include "hccl/base/bytes.h"
+#include "hccl/base/socket.h"
+#include "transport/agree.h"
+
+namespace hccl::transport::shm {
+namespace {
+
+constexpr std::size_t kPathCap = 107;
+constexpr std::size_t kReasonCap = 1024;
+constexpr std::size_t kOfferCap = 64;
+// All of it happens inside one host between ranks that are there already: longer means that a rank
+// is stuck, and the caller needs the rest of its time for another transport.
+constexpr std::chrono::seconds kHandOverLimit{10};
+constexpr std::chrono::seconds kGreetingLimit{5};
+
+Status syscall_failure(const std::string& what) {
+  return Status(Code::kSyscall, what + ": " + std::strerror(errno));
+}
+
+/// A listener in a directory that only this user can enter. Both vanish with the object.
+class Meeting {
+ public:
+  static Result<Meeting> create() {
+    Status last(Code::kNotFound, "no directory for temporary files");
+    // Neither variable is a setting of the library: they say where the system keeps such files.
+    for (const char* base : std::initializer_list<const char*>{::secure_getenv("XDG_RUNTIME_DIR"),
+                                                               ::secure_getenv("TMPDIR"), "/tmp"}) {
+      if (base == nullptr || *base != '/') continue;
+      std::string directory = std::string(base) + "/hccl-XXXXXX";
+      if (directory.size() + sizeof "/s" > kPathCap)
+        continue;  // longer than a socket's name may be
+      if (::mkdtemp(directory.data()) == nullptr) {
+        last = syscall_failure("mkdtemp " + directory);
+        continue;
+      }
+      Meeting meeting;
+      meeting.directory_ = std::move(directory);
+      auto listener = listen_unix(meeting.path());
+      if (listener.ok()) {
+        meeting.listener = std::move(listener).value();
+        return meeting;
+      }
+      last = listener.status();
+    }
+    return last;
+  }
+
+  Meeting() = default;
+  Meeting(Meeting&& other) noexcept
+      : listener(std::move(other.listener)), directory_(std::exchange(other.directory_, {})) {}
+  Meeting& operator=(Meeting&& other) noexcept {
+    std::swap(listener, other.listener);
+    std::swap(directory_, other.directory_);
+    return *this;
+  }
+  ~Meeting() { remove(); }
+
+  std::string path() const { return directory_ + "/s"; }
+  /// Connections made so far live on.
+  void remove() {
+    if (directory_.empty()) return;
+    ::unlink(path().c_str());
+    ::rmdir(directory_.c_str());
+    directory_.clear();
+  }
+
+  Fd listener;
+
+ private:
+  std::string directory_;
+};
+
+/// What a rank says in a round: its part, or why it has none. Ranks of other hosts are not
+/// concerned by the latter, so it is not the exchange that fails.
+std::string say(const Result<std::string>& part) {
+  ByteWriter writer;
+  writer.put(static_cast<std::int32_t>(part.status().code()));
+  writer.put_text(
+      std::string_view(part.ok() ? part.value() : part.status().message()).substr(0, kReasonCap));
+  return writer.take();
+}
+
+/// One round: the leader's part, or the failure of the first member that has one.
+Result<std::string> round(const OpenArgs& args, const std::vector<int>& members,
+                          const Result<std::string>& mine) {
+  HCCL_ASSIGN_OR_RETURN(const std::vector<std::string> parts, agree(args, say(mine)));
+  std::string first;
+  for (const int rank : members) {
+    ByteReader reader(parts[static_cast<std::size_t>(rank)]);
+    const auto code = reader.get<std::int32_t>();
+    std::string text = reader.get_text(kReasonCap);
+    if (!reader.finished() || code < 0 || code > static_cast<int>(Code::kOom)) {
+      return Status(Code::kInternal, "rank " + std::to_string(rank) + " cannot be understood",
+                    rank);
+    }
+    if (code != 0) {
+      return Status(static_cast<Code>(code), "rank " + std::to_string(rank) + ": " + text, rank);
+    }
+    if (rank == members.front()) first = std::move(text);
+  }
+  return first;
+}
+
+Result<std::string> part_of(const Status& status) {
+  if (status.ok()) return std::string();
+  return status;
+}
+
+Result<ucred> peer_of(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    return syscall_failure("SO_PEERCRED");
+  }
+  if (peer.uid != ::geteuid()) {
+    return Status(Code::kTcpConnect,
+                  "the peer runs as user " + std::to_string(peer.uid) + ", not as this one");
+  }
+  return peer;
+}
+
+/// The kernel says that the other end was opened by this very process, so both ends see the same
+/// addresses. (A forked child has a process id of its own.)
+bool same_process(const ucred& peer) { return peer.pid == ::getpid(); }
+
+struct Opening {  // what the leader publishes
+  std::string path;
+  Uuid id{};
+
+  std::string text() const { return ByteWriter().put(id).put_text(path).take(); }
+  static Result<Opening> parse(std::string_view text) {
+    ByteReader reader(text);
+    Opening opening;
+    opening.id = reader.get<Uuid>();
+    opening.path = reader.get_text(kPathCap);
+    if (!reader.finished()) {
+      return Status(Code::kInternal, "the leader's shared-memory offer cannot be read");
+    }
+    return opening;
+  }
+};
+
+Handshake handshake(Handshake::Side side, const OpenArgs& args, const Uuid& id) {
+  return Handshake(side, args.key, id, "shm");
+}
+
+// ---- the leader's side ----
+
+struct Guest {
+  Fd socket;
+  bool same_process = false;
+};
+
+/// Accepts the members, whose connections wait in the listener already, and takes their
+/// descriptors.
+Result<std::vector<Guest>> receive_guests(const OpenArgs& args, const std::vector<int>& members,
+                                          const Meeting& meeting, const Uuid& id, Segment& segment,
+                                          Deadline deadline) {
+  std::vector<Guest> guests(members.size());
+  for (std::size_t missing = members.size() - 1; missing != 0;) {
+    HCCL_ASSIGN_OR_RETURN(Fd socket, accept_one(meeting.listener.get()));
+    // All members have connected: an empty queue means that one of them was turned away below.
+    if (!socket.valid()) {
+      return Status(Code::kTcpConnect,
+                    std::to_string(missing) + " rank(s) of this host could not prove who they are");
+    }
+    auto peer = peer_of(socket.get());
+    if (!peer.ok()) continue;
+    const Deadline patience = Deadline::after(kGreetingLimit).sooner(deadline);
+    if (!authenticate(socket.get(), handshake(Handshake::Side::kServer, args, id), patience).ok()) {
+      continue;
+    }
+    std::uint32_t place = 0;
+    if (!recv_all(socket.get(), {reinterpret_cast<char*>(&place), sizeof place}, patience).ok()) {
+      continue;
+    }
+    if (place == 0 || place >= guests.size() || guests[place].socket.valid()) continue;
+    auto wake = recv_fds(socket.get(), 1, patience);
+    if (!wake.ok()) return wake.status().with_context("taking over a wake-up descriptor");
+    segment.wake_fds[place] = std::move(wake->front());
+    guests[place] = Guest{std::move(socket), same_process(*peer)};
+    --missing;
+  }
+  return guests;
+}
+
+/// Offers the segment to one member and waits until it has it: descriptors under way count against
+/// the user's limit, so one member at a time.
+Status serve(const Guest& guest, const std::shared_ptr<Segment>& segment, Deadline deadline) {
+  // A member in this process gets the mapping itself: one set of addresses for both. If it never
+  // answers nobody knows whether it took the pointer, and the mapping is rather kept for ever.
+  auto* shared = guest.same_process ? new std::shared_ptr<Segment>(segment) : nullptr;
+  const std::string offer = ByteWriter().put(reinterpret_cast<std::uintptr_t>(shared)).take();
+  if (Status status = send_frame(guest.socket.get(), offer, deadline); !status.ok()) {
+    delete shared;
+    return status;
+  }
+  if (shared == nullptr) {
+    std::vector<int> fds{segment->memfd()};
+    for (const Fd& fd : segment->wake_fds) fds.push_back(fd.get());
+    HCCL_RETURN_IF_ERROR(send_fds(guest.socket.get(), fds, deadline));
+  }
+  char done = 0;
+  return recv_all(guest.socket.get(), {&done, 1}, deadline);
+}
+
+Result<std::shared_ptr<Segment>> lead(const OpenArgs& args, const std::vector<int>& members,
+                                      int wake, const Meeting& meeting, const Uuid& id,
+                                      Deadline deadline) {
+  HCCL_ASSIGN_OR_RETURN(std::shared_ptr<Segment> segment,
+                        Segment::create(static_cast<int>(members.size())));
+  segment->wake_fds[0] = Fd(::dup(wake));
+  if (!segment->wake_fds[0].valid()) return syscall_failure("dup");
+  HCCL_ASSIGN_OR_RETURN(const std::vector<Guest> guests,
+                        receive_guests(args, members, meeting, id, *segment, deadline));
+  for (std::size_t place = 1; place < guests.size(); ++place) {
+    if (Status status = serve(guests[place], segment, deadline); !status.ok()) {
+      return status.with_context("handing shared memory to rank " + std::to_string(members[place]));
+    }
+  }
+  segment->drop_memfd();
+  return segment;
+}
+
+// ---- a member's side ----
+
+Result<std::shared_ptr<Segment>> follow(const OpenArgs& args, const std::vector<int>& members,
+                                        int wake, const Fd& socket, const Uuid& id,
+                                        Deadline deadline) {
+  HCCL_ASSIGN_OR_RETURN(const ucred leader, peer_of(socket.get()));
+  HCCL_RETURN_IF_ERROR(
+      authenticate(socket.get(), handshake(Handshake::Side::kClient, args, id), deadline));
+  const auto place = static_cast<std::uint32_t>(
+      std::find(members.begin(), members.end(), args.rank) - members.begin());
+  HCCL_RETURN_IF_ERROR(
+      send_all(socket.get(), {reinterpret_cast<const char*>(&place), sizeof place}, deadline));
+  HCCL_RETURN_IF_ERROR(send_fds(socket.get(), std::span(&wake, 1), deadline));
+
+  HCCL_ASSIGN_OR_RETURN(const std::string offer, recv_frame(socket.get(), kOfferCap, deadline));
+  ByteReader reader(offer);
+  const auto address = reader.get<std::uintptr_t>();
+  if (!reader.finished() || (address != 0) != same_process(leader)) {
+    return Status(Code::kTcpConnect, "the leader's offer of shared memory is not for this rank");
+  }
+  std::shared_ptr<Segment> segment;
+  if (address != 0) {
+    const std::unique_ptr<std::shared_ptr<Segment>> shared(
+        reinterpret_cast<std::shared_ptr<Segment>*>(address));
+    segment = *shared;
+  } else {
+    HCCL_ASSIGN_OR_RETURN(std::vector<Fd> fds,
+                          recv_fds(socket.get(), 1 + members.size(), deadline));
+    HCCL_ASSIGN_OR_RETURN(segment,
+                          Segment::attach(std::move(fds[0]), static_cast<int>(members.size())));
+    std::move(fds.begin() + 1, fds.end(), segment->wake_fds.begin());
+    segment->drop_memfd();
+  }
+  HCCL_RETURN_IF_ERROR(send_all(socket.get(), "+", deadline));
+  return segment;
+}
+
+Result<std::string> open_meeting(bool needed, Meeting& meeting, Uuid& id) {
+  if (!needed) return std::string();
+  HCCL_RETURN_IF_ERROR(random_bytes(id.data(), id.size()));
+  HCCL_ASSIGN_OR_RETURN(meeting, Meeting::create());
+  return Opening{meeting.path(), id}.text();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Segment>> hand_over(const OpenArgs& args, const std::vector<int>& members,
+                                           const Result<int>& wake) {
+  const bool alone = members.size() == 1;
+  const bool leader = members.front() == args.rank;
+  const auto limit = [&] { return args.deadline.sooner(Deadline::after(kHandOverLimit)); };
+
+  // 1. The leader says where to meet.
+  Meeting meeting;
+  Uuid id{};
+  Result<std::string> mine = open_meeting(leader && !alone, meeting, id);
+  if (!wake.ok()) mine = wake.status();
+  Result<std::string> agreed = round(args, members, mine);
+
+  // 2. The members connect. After that nothing needs a name any more.
+  Fd socket;
+  Status status = agreed.status();
+  if (status.ok() && !leader) {
+    auto opening = Opening::parse(*agreed);
+    status = opening.status();
+    if (status.ok()) {
+      id = opening->id;
+      auto connected = connect_unix(opening->path, limit());
+      status = connected.status();
+      if (connected.ok()) socket = std::move(connected).value();
+    }
+  }
+  agreed = round(args, members, part_of(status));
+  meeting.remove();
+
+  // 3. The leader hands the segment over.
+  Result<std::shared_ptr<Segment>> segment = std::shared_ptr<Segment>();
+  status = agreed.status();
+  if (status.ok() && !alone) {
+    segment = leader ? lead(args, members, wake.value(), meeting, id, limit())
+                     : follow(args, members, wake.value(), socket, id, limit());
+    status = segment.status();
+  }
+  if (!status.ok()) {  // nobody need wait for this rank
+    meeting.listener.reset();
+    socket.reset();
+  }
+  agreed = round(args, members, part_of(status));
+  if (!agreed.ok()) return agreed.status();
+  return segment;
+}
+
+}  // namespace hccl::transport::shm

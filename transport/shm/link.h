@@ -1,0 +1,113 @@
+// The link to one peer: two rings (ring.h), and the queues of posted requests of each lane.
+//
+// All lanes of a pair share the ring, so no message may stop in it. A message enters the ring only
+// if it can leave it whatever the receiver does:
+//   granted: its receive is posted. The receiver counts the receives it posts on each lane in
+//   shared
+//            memory; message k of a lane is granted once that count exceeds k. It streams through
+//            the ring in pieces, straight into the posted buffer.
+//   eager:   a small message, in one frame, sent without looking. If no receive is posted it is
+//   staged in
+//            the receiver's memory. The sender sends no more of them than fit in the staging space
+//            (kept by eager_taken, the cost of all eager messages that found their receive).
+// So staging is bounded, the reader never stops reading, and a sender waits only for a receive to
+// be posted or for the reader to run.
+//
+// Whoever publishes something (head, tail, posted, …: seq_cst stores) then looks whether the peer
+// sleeps (seq_cst load), and the peer says that it sleeps before it looks at those words for the
+// last time. In the single order of seq_cst operations one of the two sees the other, so no wake-up
+// is lost.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "hccl/base/status.h"
+#include "transport/self_link.h"
+#include "transport/shm/ring.h"
+#include "transport/shm/segment.h"
+#include "transport/transport.h"
+
+namespace hccl::transport::shm {
+
+/// Sizes that both ends of a ring derive from its size.
+struct Limits {
+  explicit Limits(std::uint64_t ring_bytes);
+  std::uint64_t eager;    ///< largest eager message
+  std::uint64_t staging;  ///< cost of eager messages that may wait for their receives
+  std::uint64_t piece;    ///< largest piece of a long message
+  std::uint64_t burst;    ///< bytes to move in one direction before looking at the other
+};
+
+/// Used by the mesh's thread only.
+class Link {
+ public:
+  /// `peer_state` and the rings lie in a segment, which outlives the link. `wake_fd` stays the
+  /// caller's.
+  Link(int rank, int peer, RingWriter out, RingReader in, RankState* peer_state, int wake_fd);
+
+  void send(Request& request);
+  void recv(Request& request);
+  /// True if anything moved.
+  bool progress();
+  /// Fails everything posted, now and later. The first failure stays.
+  void fail(const Status& status);
+  /// Tells the peer that this rank leaves in good order.
+  void close();
+  int peer() const { return peer_; }
+
+ private:
+  struct Staged {
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t size = 0;
+  };
+  struct Lane {
+    std::uint32_t number = 0;
+    RequestQueue sends;
+    std::uint32_t sent = 0;  // messages wholly sent: the number of the first in `sends`
+    bool sending = false;    // the first of `sends` has pieces in the ring
+    bool listed = false;     // in active_
+    RequestQueue receives;
+    std::uint32_t posted = 0;   // receives ever posted
+    bool receiving = false;     // the first of `receives` has got pieces
+    std::uint64_t total = 0;    // of the message that is arriving in pieces
+    std::uint64_t discard = 0;  // bytes of it to throw away, after a mismatch
+    std::deque<Staged> staged;
+  };
+  enum class Pushed { kMoved, kBlocked, kFull, kFailed };
+
+  Lane& lane(std::uint32_t number);
+  bool push();
+  bool push_active();
+  Pushed push_piece(Lane& lane);
+  bool has_credit(std::uint64_t cost);
+  bool drain();
+  const char* take(const Frame& frame);
+  const char* take_first(Lane& lane, const Frame& frame);
+  const char* take_next(Lane& lane, const Frame& frame);
+  void release();
+  void wake();
+  void wake_writer();
+  void corrupt(const char* what);
+
+  RingReader in_;
+  RingWriter out_;
+  RankState* peer_state_;
+  std::vector<Lane*> active_;  // lanes with sends, the next to be served first
+  bool waiting_ = false;       // as in the ring's control: blocked sends
+  Limits limits_;
+  std::uint64_t eager_sent_ = 0;        // cost of all eager messages sent
+  std::uint64_t eager_taken_seen_ = 0;  // of those that the peer has received
+  std::uint64_t eager_taken_ = 0;       // the same, in the other direction
+  std::uint64_t staged_cost_ = 0;
+  std::uint64_t released_ = 0;  // the reader's position that the peer knows
+  int rank_;
+  int peer_;
+  int wake_fd_;
+  Status failure_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+};
+
+}  // namespace hccl::transport::shm

@@ -1,0 +1,123 @@
+#include "transport/shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string>
+
+namespace hccl::transport::shm {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kMagic = 0x314d48534c434348;  // "HCCLSHM1"
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+struct Header {
+  std::uint64_t magic = kMagic;
+  std::uint64_t ranks = 0;
+  std::uint64_t total = 0;
+};
+
+Status failure(const char* what) {
+  const Code code = errno == ENOMEM ? Code::kOom : Code::kSyscall;
+  return Status(code, std::string("shared memory: ") + what + ": " + std::strerror(errno));
+}
+
+Result<std::byte*> map(int memfd, std::uint64_t size) {
+  void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
+  if (base == MAP_FAILED) return failure("mmap");
+  return static_cast<std::byte*>(base);
+}
+
+}  // namespace
+
+Layout Layout::of(int ranks) {
+  const auto n = static_cast<std::uint64_t>(ranks);
+  Layout layout;
+  // About twice the second-level cache for a pair: in a much smaller ring each line that is written
+  // is still held by the reader's cache. With many ranks the whole must stay small: 4 MiB a rank.
+  layout.ring_bytes = std::clamp<std::uint64_t>(std::bit_floor((std::uint64_t{4} << 20) / n),
+                                                std::uint64_t{16} << 10, std::uint64_t{2} << 20);
+  layout.states_at = kLine;
+  layout.controls_at = layout.states_at + n * sizeof(RankState);
+  layout.rings_at = (layout.controls_at + n * n * sizeof(RingControl) + kPage - 1) / kPage * kPage;
+  layout.total = layout.rings_at + n * n * layout.ring_bytes;
+  return layout;
+}
+
+Result<std::shared_ptr<Segment>> Segment::create(int ranks) {
+  const Layout layout = Layout::of(ranks);
+  Fd memfd(::memfd_create("hccl-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memfd.valid()) return failure("memfd_create");
+  if (::ftruncate(memfd.get(), static_cast<off_t>(layout.total)) != 0) return failure("ftruncate");
+  if (::fcntl(memfd.get(), F_ADD_SEALS, kSeals) != 0) return failure("sealing");
+  HCCL_ASSIGN_OR_RETURN(std::byte * base, map(memfd.get(), layout.total));
+  std::shared_ptr<Segment> segment(new Segment(std::move(memfd), ranks, base));
+  new (base) Header{kMagic, static_cast<std::uint64_t>(ranks), layout.total};
+  for (int r = 0; r < ranks; ++r) new (&segment->state(r)) RankState();
+  // The controls are all zeroes as they come from the kernel, which is their first state.
+  return segment;
+}
+
+Result<std::shared_ptr<Segment>> Segment::attach(Fd memfd, int ranks) {
+  const Layout layout = Layout::of(ranks);
+  struct stat about {};
+  if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
+  if (static_cast<std::uint64_t>(about.st_size) != layout.total) {
+    return Status(Code::kTcpConnect, "shared memory: the segment has " +
+                                         std::to_string(about.st_size) + " bytes, not " +
+                                         std::to_string(layout.total));
+  }
+  // Without the seals another process could shrink the file and every access would be a SIGBUS.
+  const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals) {
+    return Status(Code::kTcpConnect, "shared memory: the segment is not sealed");
+  }
+  HCCL_ASSIGN_OR_RETURN(std::byte * base, map(memfd.get(), layout.total));
+  std::shared_ptr<Segment> segment(new Segment(std::move(memfd), ranks, base));
+  Header header;
+  std::memcpy(&header, base, sizeof header);
+  if (header.magic != kMagic || header.ranks != static_cast<std::uint64_t>(ranks) ||
+      header.total != layout.total) {
+    return Status(Code::kTcpConnect, "shared memory: not a segment for these ranks");
+  }
+  return segment;
+}
+
+Segment::Segment(Fd memfd, int ranks, std::byte* base)
+    : wake_fds(static_cast<std::size_t>(ranks)),
+      memfd_(std::move(memfd)),
+      ranks_(ranks),
+      layout_(Layout::of(ranks)),
+      base_(base) {}
+
+Segment::~Segment() { ::munmap(base_, layout_.total); }
+
+std::uint64_t Segment::pair(int from, int to) const {
+  // The rings that one rank reads lie together.
+  return static_cast<std::uint64_t>(to) * static_cast<std::uint64_t>(ranks_) +
+         static_cast<std::uint64_t>(from);
+}
+
+RankState& Segment::state(int rank) const {
+  return *reinterpret_cast<RankState*>(base_ + layout_.states_at +
+                                       static_cast<std::uint64_t>(rank) * sizeof(RankState));
+}
+
+RingControl* Segment::control(int from, int to) const {
+  return reinterpret_cast<RingControl*>(base_ + layout_.controls_at +
+                                        pair(from, to) * sizeof(RingControl));
+}
+
+RingBytes Segment::ring(int from, int to) const {
+  return {base_ + layout_.rings_at + pair(from, to) * layout_.ring_bytes, layout_.ring_bytes};
+}
+
+}  // namespace hccl::transport::shm

@@ -1,0 +1,172 @@
+#include "transport/shm/shm.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hccl/base/socket.h"
+#include "transport/self_link.h"
+#include "transport/shm/handover.h"
+#include "transport/shm/link.h"
+#include "transport/shm/segment.h"
+#include "transport/shm/sleeper.h"
+
+namespace hccl::transport {
+namespace {
+
+using shm::Link;
+using shm::RankSleeper;
+using shm::Segment;
+
+class ShmMesh final : public Mesh {
+ public:
+  ShmMesh(const OpenArgs& args, const std::vector<int>& members, std::shared_ptr<Segment> segment,
+          std::unique_ptr<EpollSleeper> sleeper)
+      : rank_(args.rank),
+        segment_(std::move(segment)),
+        epoll_(std::move(sleeper)),
+        sleeper_(*epoll_, segment_ == nullptr ? nullptr : &segment_->state(place(members))),
+        by_rank_(static_cast<std::size_t>(args.size), nullptr) {
+    const int mine = place(members);
+    links_.reserve(members.size());
+    for (std::size_t p = 0; p < members.size(); ++p) {
+      const int theirs = static_cast<int>(p);
+      if (theirs == mine) continue;
+      links_.emplace_back(
+          rank_, members[p],
+          shm::RingWriter(segment_->control(mine, theirs), segment_->ring(mine, theirs)),
+          shm::RingReader(segment_->control(theirs, mine), segment_->ring(theirs, mine)),
+          &segment_->state(theirs), segment_->wake_fds[p].get());
+      by_rank_[static_cast<std::size_t>(members[p])] = &links_.back();
+    }
+  }
+
+  ~ShmMesh() override {
+    for (Link& link : links_) link.close();
+  }
+
+  std::string_view name() const override { return "shm"; }
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(by_rank_.size()); }
+  Sleeper& sleeper() override { return sleeper_; }
+
+  void send(Request& request, int peer, std::uint32_t lane,
+            std::span<const std::byte> bytes) override {
+    if (refuse(request, peer, lane)) return;
+    if (peer == rank_) return self_.send(request, peer, lane, bytes);
+    request.begin(peer, lane, const_cast<std::byte*>(bytes.data()), bytes.size());
+    by_rank_[static_cast<std::size_t>(peer)]->send(request);
+  }
+
+  void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) override {
+    if (refuse(request, peer, lane)) return;
+    if (peer == rank_) return self_.recv(request, peer, lane, bytes);
+    request.begin(peer, lane, bytes.data(), bytes.size());
+    by_rank_[static_cast<std::size_t>(peer)]->recv(request);
+  }
+
+  bool progress() override {
+    if (abort_.raised()) return fail_all();
+    bool moved = false;
+    for (Link& link : links_) moved |= link.progress();
+    return moved;
+  }
+
+  void abort(Status status) override {
+    abort_.raise(std::move(status));
+    epoll_->ring();
+  }
+
+ private:
+  int place(const std::vector<int>& members) const {
+    int place = 0;
+    while (members[static_cast<std::size_t>(place)] != rank_) ++place;
+    return place;
+  }
+
+  /// Fails a post that cannot be.
+  bool refuse(Request& request, int peer, std::uint32_t lane) {
+    if (!abort_.raised() && static_cast<std::size_t>(peer) < by_rank_.size() && lane < kLanes &&
+        (peer == rank_ || by_rank_[static_cast<std::size_t>(peer)] != nullptr)) {
+      return false;
+    }
+    Status status = check_post(size(), peer, lane);
+    if (status.ok() && abort_.raised()) status = abort_.reason();
+    if (status.ok()) {
+      status = Status(Code::kNotSupport,
+                      "rank " + std::to_string(peer) + " is not on the host of rank " +
+                          std::to_string(rank_) + ", so shared memory does not reach it");
+    }
+    request.begin(peer, lane, nullptr, 0);
+    request.finish(std::move(status));
+    return true;
+  }
+
+  bool fail_all() {
+    if (failed_) return false;
+    failed_ = true;
+    const Status reason = abort_.reason();
+    for (Link& link : links_) link.fail(reason);
+    self_.fail(reason);
+    return true;
+  }
+
+  const int rank_;
+  std::shared_ptr<Segment> segment_;  // null without peers
+  std::unique_ptr<EpollSleeper> epoll_;
+  RankSleeper sleeper_;
+  AbortFlag abort_;
+  bool failed_ = false;
+  std::vector<Link> links_;
+  std::vector<Link*> by_rank_;  // null: this rank, or one of another host
+  SelfLink self_;
+};
+
+std::vector<int> host_members(const OpenArgs& args) {
+  std::vector<int> members;
+  for (int rank = 0; rank < args.size; ++rank) {
+    if (args.hosts.empty() || args.hosts[static_cast<std::size_t>(rank)] ==
+                                  args.hosts[static_cast<std::size_t>(args.rank)]) {
+      members.push_back(rank);
+    }
+  }
+  return members;
+}
+
+// Depends on nothing that differs between ranks, so all of them see the same failure.
+Status check(const OpenArgs& args) {
+  if (args.size < 1 || args.rank < 0 || args.rank >= args.size ||
+      (!args.hosts.empty() && args.hosts.size() != static_cast<std::size_t>(args.size))) {
+    return Status(Code::kPara, "shm: rank " + std::to_string(args.rank) + " of " +
+                                   std::to_string(args.size) + " with " +
+                                   std::to_string(args.hosts.size()) + " host numbers");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Mesh>> open_shm_on_host(const OpenArgs& args) {
+  HCCL_RETURN_IF_ERROR(check(args));
+  const std::vector<int> members = host_members(args);
+  auto sleeper = EpollSleeper::create();
+  const Result<int> wake =
+      sleeper.ok() ? Result<int>((*sleeper)->wake_fd()) : Result<int>(sleeper.status());
+  HCCL_ASSIGN_OR_RETURN(std::shared_ptr<Segment> segment, shm::hand_over(args, members, wake));
+  return std::unique_ptr<Mesh>(
+      std::make_unique<ShmMesh>(args, members, std::move(segment), std::move(sleeper).value()));
+}
+
+Result<std::unique_ptr<Mesh>> open_shm(const OpenArgs& args) {
+  HCCL_RETURN_IF_ERROR(check(args));
+  for (int rank = 0; rank < args.size && !args.hosts.empty(); ++rank) {
+    if (args.hosts[static_cast<std::size_t>(rank)] != args.hosts[0]) {
+      return Status(Code::kNotSupport, "the shm transport needs all ranks on one host, but rank " +
+                                           std::to_string(rank) +
+                                           " is on another one than rank 0; use auto or tcp");
+    }
+  }
+  return open_shm_on_host(args);
+}
+
+}  // namespace hccl::transport

@@ -1,0 +1,40 @@
+// Where a rank of a shared-memory mesh sleeps.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "hccl/base/socket.h"
+#include "hccl/base/wait.h"
+#include "transport/shm/segment.h"
+
+namespace hccl::transport::shm {
+
+/// The mesh's epoll sleeper, and a flag in shared memory that tells the peers when to wake it.
+class RankSleeper final : public Sleeper {
+ public:
+  /// `state` may be null: no peers.
+  RankSleeper(EpollSleeper& inner, RankState* state) : inner_(inner), state_(state) {}
+
+  std::uint32_t prepare() override {
+    if (state_ != nullptr) state_->asleep.store(1, std::memory_order_seq_cst);
+    return inner_.prepare();
+  }
+  void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) override {
+    inner_.sleep(ticket, at_most);
+  }
+  void awake() override {
+    if (state_ != nullptr) state_->asleep.store(0, std::memory_order_seq_cst);
+    inner_.awake();
+  }
+
+  /// To be nested in another epoll set.
+  int epoll() const { return inner_.epoll(); }
+
+ private:
+  EpollSleeper& inner_;
+  RankState* state_;
+};
+
+}  // namespace hccl::transport::shm
