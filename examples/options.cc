@@ -21,14 +21,15 @@ void require(bool condition, const std::string& text) {
 // The numbers of a list such as "80,20".
 template <typename Number>
 std::vector<Number> parse_list(const std::string& option, const std::string& text) {
+  std::string complaint = option;
+  complaint.append(": expected numbers with commas between them, not '").append(text).append("'");
   std::vector<Number> numbers;
   const char* next = text.data();
   const char* const end = text.data() + text.size();
   while (true) {
     Number number = 0;
     const auto [stop, error] = std::from_chars(next, end, number);
-    require(error == std::errc() && (stop == end || *stop == ','),
-            option + ": expected numbers with commas between them, not '" + text + "'");
+    require(error == std::errc() && (stop == end || *stop == ','), complaint);
     numbers.push_back(number);
     if (stop == end) break;
     next = stop + 1;
@@ -39,7 +40,7 @@ std::vector<Number> parse_list(const std::string& option, const std::string& tex
 }
 
 std::vector<float> parse_split_by_size(const std::string& text) {
-  const auto percentages = parse_list<float>("--split-by-size", text);
+  auto percentages = parse_list<float>("--split-by-size", text);
   double sum = 0;
   for (const float percentage : percentages) {
     require(percentage > 0 && percentage <= 100,
@@ -51,7 +52,7 @@ std::vector<float> parse_split_by_size(const std::string& text) {
 }
 
 std::vector<uint32_t> parse_split_by_idx(const std::string& text, uint32_t tensor_count) {
-  const auto indices = parse_list<uint32_t>("--split-by-idx", text);
+  auto indices = parse_list<uint32_t>("--split-by-idx", text);
   require(
       std::adjacent_find(indices.begin(), indices.end(), std::greater_equal<>()) == indices.end(),
       "--split-by-idx: the indices must ascend");

@@ -201,6 +201,16 @@ def digest(weights):
     return int(scramble(places | weights.view(np.uint32)).sum(dtype=np.uint64))
 
 
+def write_weights(path, weights):
+    try:
+        with open(path, "wb") as file:
+            file.write(weights)
+        return True
+    except OSError as error:
+        print(f"train_digits: --weights: cannot write {path}: {error.strerror}", file=sys.stderr)
+        return False
+
+
 def segment_text(last_indices):
     """[5, 7] as "[0,5] [6,7]"."""
     first = [0] + [last + 1 for last in last_indices[:-1]]
@@ -261,8 +271,8 @@ def train(comm, digits, options):
         say(f"weights identical on all ranks: {'yes' if identical else 'no'}")
         if options.trace is not None:
             fusion.write_trace(options.trace)
-        if options.weights is not None:
-            network.weights.tofile(options.weights)
+        if options.weights is not None and not write_weights(options.weights, network.weights):
+            return 1
     return 0 if identical else 1
 
 
@@ -362,15 +372,16 @@ def main():
     options = parse_options()
     try:
         check(options)
+    except ValueError as error:
+        return usage_error(error)
+    try:
         digits = load_digits(options.data)
-        require(
-            options.batch <= len(digits[1]),
-            f"--batch: at most the number of training images, {len(digits[1])}",
-        )
     except OSError as error:
         return usage_error(f"--data: {options.data}: {error.strerror}")
     except ValueError as error:
-        return usage_error(error)
+        return usage_error(f"--data: {error}")
+    if options.batch > len(digits[1]):
+        return usage_error(f"--batch: at most the number of training images, {len(digits[1])}")
 
     rank = "unknown"
     try:
