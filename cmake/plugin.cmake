@@ -1,0 +1,16 @@
+# hccl_plugin(TARGET): what every library that is loaded at run time has in common. It lies beside
+# libhccl.so, shows only what it exports on purpose, and nothing links it.
+include_guard(GLOBAL)
+function(hccl_plugin target)
+  hccl_warnings(${target})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
+  set_target_properties(${target} PROPERTIES
+    PREFIX "lib"
+    SUFFIX ".so"
+    C_VISIBILITY_PRESET hidden
+    CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()

@@ -1,0 +1,401 @@
+#include "transport/mpi/mpi_mesh.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "hccl/base/auth.h"
+#include "transport/agree.h"
+#include "transport/mpi/block.h"
+
+namespace hccl::transport::mpi {
+namespace {
+
+// How long a receive that is half way may take to end after an abort.
+constexpr std::chrono::seconds kLetGo{1};
+// How long closing a mesh may take to tell the peers.
+constexpr std::chrono::milliseconds kGoodbyeLimit{300};
+
+std::string about_rank(std::string_view before, int peer, std::string_view after) {
+  return std::string(before) + std::to_string(peer) + std::string(after);
+}
+
+/// A communicator of exactly the processes of the mesh; blocks until each of them has called this.
+/// Duplicating MPI_COMM_WORLD instead would wait for processes that are not in the mesh.
+Result<std::shared_ptr<Group>> make_group(Process& process, const Layout& layout, int tag) {
+  const Process::Stay stay(process);
+  if (!stay) return Status(Code::kUnavail, "MPI is finalised");
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group members = MPI_GROUP_NULL;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_incl(world, static_cast<int>(layout.world_ranks().size()), layout.world_ranks().data(),
+                 &members);
+  MPI_Comm comm = MPI_COMM_NULL;
+  const int result = MPI_Comm_create_group(MPI_COMM_WORLD, members, tag, &comm);
+  MPI_Group_free(&members);
+  MPI_Group_free(&world);
+  if (result != MPI_SUCCESS || comm == MPI_COMM_NULL) {
+    return mpi_error(Code::kUnavail, "MPI cannot make a communicator for the mesh", result);
+  }
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  return std::make_shared<Group>(process, comm);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Mesh>> MpiMesh::open(const OpenArgs& args) {
+  Result<Process*> process = Process::get();
+  const auto introduce = [&]() -> Result<std::string> {
+    if (!process.ok()) return process.status();
+    std::uint32_t number = 0;
+    HCCL_RETURN_IF_ERROR(random_bytes(&number, sizeof number));
+    ByteWriter writer;
+    writer.put(Seat{(*process)->world_rank(), (*process)->world_size(), (*process)->nonce(),
+                    (*process)->largest_tag()});
+    return writer.put(number).take();
+  };
+  HCCL_ASSIGN_OR_RETURN(std::vector<std::string> parts, agree(args, introduce()));
+  std::vector<Seat> seats;
+  std::uint32_t number = 0;  // rank 0's, so that meshes that open at the same time do not mix
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    ByteReader reader(parts[r]);
+    seats.push_back(reader.get<Seat>());
+    const auto random = reader.get<std::uint32_t>();
+    if (r == 0) number = random;
+    const Seat& seat = seats.back();
+    if (!reader.finished() || seat.largest_tag < 0 || seat.world_rank < 0 ||
+        seat.world_rank >= seat.world_size) {
+      return Status(Code::kInternal, about_rank("rank ", static_cast<int>(r), " sent no MPI rank"),
+                    static_cast<int>(r));
+    }
+  }
+  HCCL_ASSIGN_OR_RETURN(Layout layout, Layout::make(seats));
+
+  // One rank of each process makes the communicator, the others take it from there.
+  const bool leads = layout.leader_of(args.rank) == args.rank;
+  const int takers = layout.ranks_beside(args.rank) - 1;
+  Result<std::shared_ptr<Group>> group = std::shared_ptr<Group>();
+  std::uint64_t loan = 0;
+  if (leads) {
+    int smallest = seats[0].largest_tag;
+    for (const Seat& seat : seats)
+      smallest = std::min(smallest, static_cast<int>(seat.largest_tag));
+    group = make_group(**process, layout,
+                       static_cast<int>(number % static_cast<std::uint32_t>(smallest)));
+    if (group.ok()) loan = (*process)->lend(*group, takers);
+  }
+  const auto all =
+      agree(args, group.ok() ? Result<std::string>(ByteWriter().put(loan).take()) : group.status());
+  if (!all.ok()) {
+    if (leads) (*process)->take_back(loan);
+    return all.status();
+  }
+  if (!leads) {
+    ByteReader reader(all.value()[static_cast<std::size_t>(layout.leader_of(args.rank))]);
+    group = (*process)->borrow(reader.get<std::uint64_t>());
+    if (*group == nullptr) return Status(Code::kInternal, "a rank of this process lent nothing");
+  }
+  return std::unique_ptr<Mesh>(
+      new MpiMesh(**process, *group, std::move(layout), args.rank, args.size));
+}
+
+MpiMesh::MpiMesh(Process& process, std::shared_ptr<Group> group, Layout layout, int rank, int size)
+    : process_(process),
+      group_(std::move(group)),
+      layout_(std::move(layout)),
+      rank_(rank),
+      size_(size),
+      peers_(static_cast<std::size_t>(size)) {}
+
+MpiMesh::~MpiMesh() {
+  if (aborted_.raised()) {
+    group_->keep_for_ever();
+  } else {
+    say_goodbye();
+  }
+}
+
+// ---- posting ----
+
+bool MpiMesh::refused(Request& request, int peer, std::uint32_t lane) {
+  Status why = check_post(size_, peer, lane);
+  if (why.ok() && aborted_.raised()) why = aborted_.reason();
+  if (why.ok()) return false;
+  request.finish(std::move(why));
+  return true;
+}
+
+void MpiMesh::send(Request& request, int peer, std::uint32_t lane,
+                   std::span<const std::byte> bytes) {
+  request.begin(peer, lane, const_cast<std::byte*>(bytes.data()), bytes.size());
+  if (refused(request, peer, lane)) return;
+  if (peer == rank_) return self_.send(request, peer, lane, bytes);
+  Peer& to = peers_[static_cast<std::size_t>(peer)];
+  if (!to.gone.ok()) return request.finish(to.gone);
+  to.contacted = true;
+  const Process::Stay stay(process_);
+  if (!stay) return request.finish(Status(Code::kUnavail, "MPI is finalised"));
+  const Block block(bytes.size());
+  MPI_Request in_mpi = MPI_REQUEST_NULL;
+  const int result = MPI_Isend(bytes.data(), block.count(), block.type(), layout_.process_of(peer),
+                               layout_.tag(rank_, peer, lane), group_->comm(), &in_mpi);
+  if (result != MPI_SUCCESS) {
+    return request.finish(
+        mpi_error(Code::kRemote, about_rank("MPI cannot send to rank ", peer, ""), result, peer));
+  }
+  active_.push_back({&request, true, Status()});
+  in_mpi_.push_back(in_mpi);
+}
+
+void MpiMesh::recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) {
+  request.begin(peer, lane, bytes.data(), bytes.size());
+  if (refused(request, peer, lane)) return;
+  if (peer == rank_) return self_.recv(request, peer, lane, bytes);
+  peers_[static_cast<std::size_t>(peer)].contacted = true;
+  auto& channel = channels_[std::uint64_t{static_cast<std::uint32_t>(peer)} << 32 | lane];
+  if (channel == nullptr) {
+    channel = std::make_unique<Channel>();
+    channel->peer = peer;
+    channel->lane = lane;
+  }
+  channel->waiting.push(request);
+  if (!channel->listed) {
+    channel->listed = true;
+    listening_.push_back(channel.get());
+  }
+}
+
+// ---- progress ----
+
+bool MpiMesh::progress() {
+  if (aborted_.raised()) return wind_up();
+  if (active_.empty() && listening_.empty()) return false;
+  const Process::Stay stay(process_);
+  if (!stay) {
+    aborted_.raise(Status(Code::kUnavail, "MPI was finalised while a communicator was in use"));
+    in_mpi_.clear();  // MPI ended them
+    fail_all(aborted_.reason());
+    return true;
+  }
+  bool moved = match_all();
+  moved |= test_active();
+  if (next_hearing_.expired()) {
+    next_hearing_ = Deadline::after(kHearing);
+    moved |= hear_goodbyes();
+  }
+  if (moved) sleeper_.moved();
+  return moved;
+}
+
+bool MpiMesh::match_all() {
+  bool moved = false;
+  for (std::size_t i = 0; i < listening_.size();) {
+    Channel& channel = *listening_[i];
+    while (!channel.waiting.empty() && match(channel)) moved = true;
+    // What came before the peer left was matched just now; nothing will follow.
+    const Status& gone = peers_[static_cast<std::size_t>(channel.peer)].gone;
+    while (!gone.ok() && !channel.waiting.empty()) {
+      channel.waiting.pop()->finish(gone);
+      moved = true;
+    }
+    if (channel.waiting.empty()) {
+      channel.listed = false;
+      listening_[i] = listening_.back();
+      listening_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+/// Gives the oldest receive of a channel its message, if that is there.
+bool MpiMesh::match(Channel& channel) {
+  int there = 0;
+  MPI_Status status;
+  const int process = layout_.process_of(channel.peer);
+  const int tag = layout_.tag(channel.peer, rank_, channel.lane);
+  int result = MPI_Iprobe(process, tag, group_->comm(), &there, &status);
+  if (result == MPI_SUCCESS && there == 0) return false;
+  Request& request = *channel.waiting.pop();
+  MPI_Count sent = 0;
+  MPI_Request in_mpi = MPI_REQUEST_NULL;
+  if (result == MPI_SUCCESS) result = MPI_Get_elements_x(&status, MPI_BYTE, &sent);
+  if (result == MPI_SUCCESS) {
+    const Block block(request.size_);
+    result = MPI_Irecv(request.data_, block.count(), block.type(), process, tag, group_->comm(),
+                       &in_mpi);
+  }
+  Status mismatch;
+  if (sent != static_cast<MPI_Count>(request.size_)) {
+    mismatch =
+        size_mismatch(channel.peer, channel.lane, request.size_, static_cast<std::uint64_t>(sent));
+  }
+  if (result != MPI_SUCCESS) {
+    request.finish(mpi_error(Code::kRemote,
+                             about_rank("MPI cannot receive from rank ", channel.peer, ""), result,
+                             channel.peer));
+    return true;
+  }
+  active_.push_back({&request, false, std::move(mismatch)});
+  in_mpi_.push_back(in_mpi);
+  return true;
+}
+
+bool MpiMesh::test_active() {
+  if (in_mpi_.empty()) return false;
+  places_.resize(in_mpi_.size());
+  statuses_.resize(in_mpi_.size());
+  int done = 0;
+  const int result = MPI_Testsome(static_cast<int>(in_mpi_.size()), in_mpi_.data(), &done,
+                                  places_.data(), statuses_.data());
+  if (result != MPI_SUCCESS && result != MPI_ERR_IN_STATUS) {
+    aborted_.raise(mpi_error(Code::kNetwork, "MPI cannot complete messages", result));
+    return true;  // the next progress() winds up
+  }
+  if (done == MPI_UNDEFINED || done == 0) return false;
+  // Highest place first, because a finished one is replaced by the last.
+  std::vector<std::pair<int, int>> finished;
+  for (int i = 0; i < done; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    finished.emplace_back(places_[at],
+                          result == MPI_ERR_IN_STATUS ? statuses_[at].MPI_ERROR : MPI_SUCCESS);
+  }
+  std::sort(finished.begin(), finished.end(), std::greater<>());
+  for (const auto& [place, error] : finished) finish_active(static_cast<std::size_t>(place), error);
+  return true;
+}
+
+void MpiMesh::finish_active(std::size_t place, int error) {
+  Active ended = std::move(active_[place]);
+  active_[place] = std::move(active_.back());
+  active_.pop_back();
+  in_mpi_[place] = in_mpi_.back();
+  in_mpi_.pop_back();
+  Request& request = *ended.request;
+  if (!ended.verdict.ok()) return request.finish(std::move(ended.verdict));
+  if (error != MPI_SUCCESS) {
+    return request.finish(mpi_error(
+        Code::kRemote,
+        about_rank(ended.is_send ? "MPI cannot send to rank " : "MPI cannot receive from rank ",
+                   request.peer_, ""),
+        error, request.peer_));
+  }
+  request.moved_ = request.size_;
+  request.finish();
+}
+
+// ---- the end ----
+
+void MpiMesh::say_goodbye() {
+  const Process::Stay stay(process_);
+  if (!stay) return;
+  std::vector<MPI_Request> goodbyes;
+  for (int peer = 0; peer < size_; ++peer) {
+    const Peer& to = peers_[static_cast<std::size_t>(peer)];
+    if (peer == rank_ || !to.contacted || !to.gone.ok()) continue;
+    MPI_Isend(nullptr, 0, MPI_BYTE, layout_.process_of(peer),
+              layout_.tag(rank_, peer, Layout::kGoodbye), group_->comm(), &goodbyes.emplace_back());
+  }
+  const auto said = [&] {
+    int all = 0;
+    MPI_Testall(static_cast<int>(goodbyes.size()), goodbyes.data(), &all, MPI_STATUSES_IGNORE);
+    return all != 0;
+  };
+  const Deadline limit = Deadline::after(kGoodbyeLimit);
+  if (wait(said, limit, nullptr, sleeper_, WaitPolicy{}) == Waited::kReady) return;
+  // A peer that does not listen any more must not hold us up.
+  for (MPI_Request& request : goodbyes) {
+    if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+  }
+}
+
+/// Asks only for the peers that something is waiting for.
+bool MpiMesh::hear_goodbyes() {
+  bool heard = false;
+  for (const Channel* channel : listening_) heard |= hear_goodbye(channel->peer);
+  for (const Active& active : active_) heard |= hear_goodbye(active.request->peer_);
+  if (!heard) return false;
+  match_all();
+  for (std::size_t i = active_.size(); i-- > 0;) {
+    const Status& gone = peers_[static_cast<std::size_t>(active_[i].request->peer_)].gone;
+    if (gone.ok() || !active_[i].is_send) continue;
+    MPI_Request_free(&in_mpi_[i]);
+    active_[i].verdict = gone;
+    finish_active(i, MPI_SUCCESS);
+  }
+  return true;
+}
+
+bool MpiMesh::hear_goodbye(int peer) {
+  Peer& from = peers_[static_cast<std::size_t>(peer)];
+  if (!from.gone.ok()) return false;
+  int there = 0;
+  const int process = layout_.process_of(peer);
+  const int tag = layout_.tag(peer, rank_, Layout::kGoodbye);
+  if (MPI_Iprobe(process, tag, group_->comm(), &there, MPI_STATUS_IGNORE) != MPI_SUCCESS ||
+      there == 0) {
+    return false;
+  }
+  MPI_Recv(nullptr, 0, MPI_BYTE, process, tag, group_->comm(), MPI_STATUS_IGNORE);
+  from.gone = Status(Code::kRemote,
+                     about_rank("rank ", peer, " has closed its side of the communicator"), peer);
+  return true;
+}
+
+/// After an abort. Receives without a message and sends fail at once. A receive that is half way
+/// still writes to its buffer, so it ends with MPI's work, or after kLetGo if the sender has
+/// stopped.
+bool MpiMesh::wind_up() {
+  if (winding_up_ && active_.empty()) return false;
+  const Status why = aborted_.reason();
+  const Process::Stay stay(process_);
+  if (!stay) {
+    in_mpi_.clear();
+    fail_all(why);
+    return true;
+  }
+  if (!winding_up_) {
+    winding_up_ = true;
+    wound_up_ = Deadline::after(kLetGo);
+    process_.note_failure();
+    test_active();  // what is done, is done
+    for (std::size_t i = active_.size(); i-- > 0;) {
+      if (!active_[i].is_send) continue;
+      MPI_Request_free(&in_mpi_[i]);
+      active_[i].verdict = why;
+      finish_active(i, MPI_SUCCESS);
+    }
+    for (Channel* channel : std::exchange(listening_, {})) {
+      channel->listed = false;
+      while (!channel->waiting.empty()) channel->waiting.pop()->finish(why);
+    }
+    self_.fail(why);
+    return true;
+  }
+  const bool moved = test_active();
+  if (!active_.empty() && wound_up_.expired()) {
+    for (MPI_Request& request : in_mpi_) MPI_Request_free(&request);
+    fail_all(why);
+    return true;
+  }
+  return moved;
+}
+
+void MpiMesh::fail_all(const Status& why) {
+  winding_up_ = true;
+  in_mpi_.clear();
+  for (Active& active : std::exchange(active_, {})) active.request->finish(why);
+  for (Channel* channel : std::exchange(listening_, {})) {
+    channel->listed = false;
+    while (!channel->waiting.empty()) channel->waiting.pop()->finish(why);
+  }
+  self_.fail(why);
+}
+
+void MpiMesh::abort(Status status) {
+  if (aborted_.raise(std::move(status))) sleeper_.ring();
+}
+
+}  // namespace hccl::transport::mpi

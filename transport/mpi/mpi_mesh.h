@@ -1,0 +1,97 @@
+// Messages over MPI point to point. MPI's collectives do none of our work.
+//
+// A receive is given to MPI only when a probe has seen its message: so both sizes are known, and
+// nothing of an aborted receive stays inside MPI. No other receive can take the message in between,
+// because a tag names one sender, one receiver and one lane. (Matched probes would say the same
+// with less care, but Open MPI 4.1 crashes when it receives a large one.)
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "hccl/base/deadline.h"
+#include "hccl/base/wait.h"
+#include "transport/mpi/layout.h"
+#include "transport/mpi/process.h"
+#include "transport/nap_sleeper.h"
+#include "transport/self_link.h"
+#include "transport/transport.h"
+
+namespace hccl::transport::mpi {
+
+class MpiMesh final : public Mesh {
+ public:
+  static Result<std::unique_ptr<Mesh>> open(const OpenArgs& args);
+  ~MpiMesh() override;
+
+  std::string_view name() const override { return "mpi"; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void send(Request& request, int peer, std::uint32_t lane,
+            std::span<const std::byte> bytes) override;
+  void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) override;
+  bool progress() override;
+  Sleeper& sleeper() override { return sleeper_; }
+  void abort(Status status) override;
+
+ private:
+  /// How often to look whether a peer has left.
+  static constexpr std::chrono::milliseconds kHearing{1};
+
+  /// Receives from one peer on one lane that wait for their message.
+  struct Channel {
+    int peer = 0;
+    std::uint32_t lane = 0;
+    RequestQueue waiting;
+    bool listed = false;  ///< in listening_
+  };
+  /// What MPI works on; the request of the same place in in_mpi_.
+  struct Active {
+    Request* request = nullptr;
+    bool is_send = false;
+    Status verdict;  ///< how the request ends although MPI is content
+  };
+
+  MpiMesh(Process& process, std::shared_ptr<Group> group, Layout layout, int rank, int size);
+  struct Peer {
+    bool contacted = false;  ///< something was sent to it or awaited from it
+    Status gone;             ///< success while it is there
+  };
+
+  bool refused(Request& request, int peer, std::uint32_t lane);
+  bool match(Channel& channel);
+  bool match_all();
+  bool test_active();
+  void finish_active(std::size_t place, int error);
+  /// Tells the peers that nothing more will come, so that they need not wait for a time limit.
+  void say_goodbye();
+  bool hear_goodbyes();
+  bool hear_goodbye(int peer);
+  bool wind_up();
+  void fail_all(const Status& why);
+
+  Process& process_;
+  std::shared_ptr<Group> group_;
+  const Layout layout_;
+  const int rank_;
+  const int size_;
+  AbortFlag aborted_;
+  bool winding_up_ = false;
+  Deadline wound_up_ = Deadline::never();
+  SelfLink self_;
+  std::vector<Peer> peers_;
+  Deadline next_hearing_ = Deadline::after(kHearing);
+  std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;
+  std::vector<Channel*> listening_;  ///< those with waiting receives
+  std::vector<Active> active_;
+  std::vector<MPI_Request> in_mpi_;
+  std::vector<int> places_;
+  std::vector<MPI_Status> statuses_;
+  NapSleeper sleeper_;
+};
+
+}  // namespace hccl::transport::mpi

@@ -1,0 +1,44 @@
+// The libfabric objects of one mesh, closed in the right order.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/status.h"
+#include "transport/ofi/provider.h"
+
+namespace hccl::transport::ofi {
+
+template <class T>
+struct FidClose {
+  void operator()(T* object) const { fi_close(&object->fid); }
+};
+template <class T>
+using Fid = std::unique_ptr<T, FidClose<T>>;
+
+struct Endpoint {
+  static Result<Endpoint> open(const std::string& address, const std::string& provider);
+
+  /// Where peers reach this endpoint, in the provider's own form.
+  Result<std::string> name() const;
+  /// Makes peers known, from the name() of each; gives their handles in the same order.
+  Result<std::vector<fi_addr_t>> insert(std::span<const std::string> names) const;
+  /// Every buffer must be registered before it is used.
+  bool registers_memory() const { return (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
+  Result<Fid<fid_mr>> register_memory(std::span<std::byte> bytes) const;
+  std::string_view provider() const { return info->fabric_attr->prov_name; }
+
+  // Destroyed from the last to the first.
+  Info info;
+  Fid<fid_fabric> fabric;
+  Fid<fid_domain> domain;
+  Fid<fid_av> peers;
+  Fid<fid_cq> completions;
+  Fid<fid_ep> endpoint;
+  int wait_fd = -1;  ///< readable when completions may be read; -1 if the provider has none
+};
+
+}  // namespace hccl::transport::ofi

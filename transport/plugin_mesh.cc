@@ -1,0 +1,209 @@
+#include "transport/plugin_mesh.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace hccl::transport {
+namespace {
+
+/// A plugin's numbers are outside data: an unknown code becomes kInternal.
+Status make_status(std::int32_t code, std::string_view message, std::int32_t culprit, int size) {
+  Code known = static_cast<Code>(code);
+  if (code == 0 || words(known) == words(static_cast<Code>(-1))) known = Code::kInternal;
+  if (culprit < 0 || culprit >= size) culprit = Status::kNobody;
+  return Status(known, std::string(message), culprit);
+}
+
+std::string_view text_of(const hccl_plugin_error& error) {
+  return std::string_view(error.message, strnlen(error.message, sizeof error.message));
+}
+
+/// What stands behind the `context` of open(): lives only while a plugin's open() runs.
+class OpenContext {
+ public:
+  explicit OpenContext(const OpenArgs& args)
+      : args_(args), hosts_(args.hosts.begin(), args.hosts.end()) {}
+
+  hccl_plugin_open_args c_args() {
+    hccl_plugin_open_args c{};
+    c.struct_size = sizeof c;
+    c.rank = args_.rank;
+    c.size = args_.size;
+    c.hosts = hosts_.size() == static_cast<std::size_t>(args_.size) ? hosts_.data() : nullptr;
+    c.address = args_.address.c_str();
+    c.key = args_.key.data();
+    c.timeout_ns = args_.deadline.left().count();
+    c.context = this;
+    c.exchange = &OpenContext::exchange;
+    c.setting = &OpenContext::setting;
+    return c;
+  }
+  /// Success, or why an exchange failed.
+  const Status& exchange_status() const { return exchange_status_; }
+
+ private:
+  static std::int32_t exchange(void* context, const void* mine, std::size_t bytes,
+                               hccl_plugin_blob* all) {
+    auto& self = *static_cast<OpenContext*>(context);
+    auto parts = self.args_.exchange(std::string(static_cast<const char*>(mine), bytes),
+                                     self.args_.deadline);
+    if (parts.ok() && parts->size() != static_cast<std::size_t>(self.args_.size)) {
+      parts = Status(Code::kInternal, "an exchange gave parts of too many or too few ranks");
+    }
+    if (!parts.ok()) {
+      self.exchange_status_ = parts.status();
+      return static_cast<std::int32_t>(parts.status().code());
+    }
+    self.parts_ = std::move(parts).value();
+    for (std::size_t r = 0; r < self.parts_.size(); ++r) {
+      all[r] = {self.parts_[r].data(), self.parts_[r].size()};
+    }
+    return 0;
+  }
+
+  static const char* setting(void* context, const char* name) {
+    const auto& self = *static_cast<OpenContext*>(context);
+    if (name == nullptr) return nullptr;
+    const std::string_view wanted = name;
+    if (wanted == "HCCL_OFI_PROVIDER") {
+      return self.args_.config == nullptr ? "" : self.args_.config->ofi_provider.c_str();
+    }
+    if (wanted == "HCCL_LOG") {
+      return self.args_.config == nullptr ? "" : self.args_.config->log_level.c_str();
+    }
+    return nullptr;
+  }
+
+  const OpenArgs& args_;
+  std::vector<std::int32_t> hosts_;
+  std::vector<std::string> parts_;
+  Status exchange_status_;
+};
+
+class PluginRegion final : public Region {
+ public:
+  PluginRegion(const hccl_transport_plugin& table, void* mesh, void* region)
+      : table_(table), mesh_(mesh), region_(region) {}
+  ~PluginRegion() override { table_.region_close(mesh_, region_); }
+
+ private:
+  const hccl_transport_plugin& table_;
+  void* mesh_;
+  void* region_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Mesh>> PluginMesh::open(const hccl_transport_plugin& table,
+                                               const OpenArgs& args) {
+  OpenContext context(args);
+  const hccl_plugin_open_args c_args = context.c_args();
+  hccl_plugin_error error{};
+  void* mesh = table.open(&c_args, &error);
+  if (mesh == nullptr) {
+    const Status why = context.exchange_status().ok()
+                           ? make_status(error.code, text_of(error), error.culprit, args.size)
+                           : context.exchange_status();
+    return why.with_context(std::string("opening transport ") + table.name);
+  }
+  return std::unique_ptr<Mesh>(new PluginMesh(table, mesh, args.rank, args.size));
+}
+
+PluginMesh::~PluginMesh() { table_.close(mesh_); }
+
+bool PluginMesh::acceptable(Request& request, int peer, std::uint32_t lane) {
+  if (aborted_.raised()) {
+    request.finish(aborted_.reason());
+    return false;
+  }
+  if (peer < 0 || peer >= size_ || lane >= kLanes) {
+    request.finish(Status(Code::kPara, "there is no peer " + std::to_string(peer) + " with lane " +
+                                           std::to_string(lane) + " in a mesh of " +
+                                           std::to_string(size_) + " ranks"));
+    return false;
+  }
+  return true;
+}
+
+void PluginMesh::finish(Request& request, std::int32_t code, std::int32_t culprit,
+                        const char* message) {
+  if (code == 0) {
+    request.moved_ = request.size_;
+    request.finish();
+  } else if (aborted_.raised()) {
+    request.finish(aborted_.reason());
+  } else {
+    request.finish(make_status(code, message == nullptr ? "" : message, culprit, size_));
+  }
+}
+
+void PluginMesh::posted(Request& request, std::int32_t answer) {
+  if (answer == HCCL_PLUGIN_POSTED) return;
+  if (answer == HCCL_PLUGIN_DONE) {
+    finish(request, 0, Status::kNobody, nullptr);
+    return;
+  }
+  hccl_plugin_error error{};
+  table_.last_error(mesh_, &error);
+  error.message[sizeof error.message - 1] = '\0';
+  finish(request, error.code == 0 ? static_cast<std::int32_t>(Code::kInternal) : error.code,
+         error.culprit, error.message);
+}
+
+void PluginMesh::send(Request& request, int peer, std::uint32_t lane,
+                      std::span<const std::byte> bytes) {
+  // The contract: a send never writes through data_.
+  request.begin(peer, lane, const_cast<std::byte*>(bytes.data()), bytes.size());
+  if (!acceptable(request, peer, lane)) return;
+  posted(request, table_.send(mesh_, peer, lane, bytes.data(), bytes.size(), &request));
+}
+
+void PluginMesh::recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) {
+  request.begin(peer, lane, bytes.data(), bytes.size());
+  if (!acceptable(request, peer, lane)) return;
+  posted(request, table_.recv(mesh_, peer, lane, bytes.data(), bytes.size(), &request));
+}
+
+bool PluginMesh::progress() {
+  std::array<hccl_plugin_completion, 32> done;
+  std::int32_t moved = 0;
+  const std::uint32_t count = std::min<std::uint32_t>(
+      table_.progress(mesh_, done.data(), done.size(), &moved), done.size());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (done[i].token == nullptr) continue;
+    finish(*static_cast<Request*>(done[i].token), done[i].code, done[i].culprit, done[i].message);
+  }
+  const bool any = moved != 0 || count != 0;
+  if (any) nap_.moved();
+  return any;
+}
+
+Sleeper& PluginMesh::sleeper() {
+  if (table_.sleep != nullptr) return sleeper_;
+  return nap_;
+}
+
+std::unique_ptr<Region> PluginMesh::register_memory(std::span<std::byte> bytes) {
+  void* region = nullptr;
+  if (table_.region_open != nullptr && !bytes.empty()) {
+    region = table_.region_open(mesh_, bytes.data(), bytes.size());
+  }
+  if (region == nullptr) return std::make_unique<Region>();
+  return std::make_unique<PluginRegion>(table_, mesh_, region);
+}
+
+void PluginMesh::abort(Status status) {
+  if (status.ok()) status = Status(Code::kInternal, "aborted without a reason");
+  hccl_plugin_error reason{};
+  reason.code = static_cast<std::int32_t>(status.code());
+  reason.culprit = status.culprit();
+  const std::string& text = status.message();
+  std::memcpy(reason.message, text.data(), std::min(text.size(), sizeof reason.message - 1));
+  if (!aborted_.raise(std::move(status))) return;
+  table_.abort(mesh_, &reason);
+  nap_.ring();
+}
+
+}  // namespace hccl::transport
