@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -144,7 +145,7 @@ void MpiMesh::send(Request& request, int peer, std::uint32_t lane,
     return request.finish(
         mpi_error(Code::kRemote, about_rank("MPI cannot send to rank ", peer, ""), result, peer));
   }
-  active_.push_back({&request, true, Status()});
+  active_.push_back({&request, true, Status(), nullptr});
   in_mpi_.push_back(in_mpi);
 }
 
@@ -219,18 +220,26 @@ bool MpiMesh::match(Channel& channel) {
   int result = MPI_Iprobe(process, tag, group_->comm(), &there, &status);
   if (result == MPI_SUCCESS && there == 0) return false;
   Request& request = *channel.waiting.pop();
-  MPI_Count sent = 0;
-  MPI_Request in_mpi = MPI_REQUEST_NULL;
-  if (result == MPI_SUCCESS) result = MPI_Get_elements_x(&status, MPI_BYTE, &sent);
-  if (result == MPI_SUCCESS) {
-    const Block block(request.size_);
-    result = MPI_Irecv(request.data_, block.count(), block.type(), process, tag, group_->comm(),
-                       &in_mpi);
+  MPI_Count count = 0;
+  if (result == MPI_SUCCESS) result = MPI_Get_elements_x(&status, MPI_BYTE, &count);
+  const auto sent = static_cast<std::size_t>(count);
+  Active active{&request, false, Status(), nullptr};
+  std::byte* bytes = request.data_;
+  if (result == MPI_SUCCESS && sent != request.size_) {
+    active.verdict = size_mismatch(channel.peer, channel.lane, request.size_, sent);
+    // MPI must take the message from its sender, but not into the caller's bytes: Open MPI 4.1 writes
+    // beyond a buffer that is too small.
+    active.scratch.reset(new (std::nothrow) std::byte[std::max<std::size_t>(sent, 1)]);
+    bytes = active.scratch.get();
+    if (bytes == nullptr) {
+      request.finish(std::move(active.verdict));
+      return true;
+    }
   }
-  Status mismatch;
-  if (sent != static_cast<MPI_Count>(request.size_)) {
-    mismatch =
-        size_mismatch(channel.peer, channel.lane, request.size_, static_cast<std::uint64_t>(sent));
+  MPI_Request in_mpi = MPI_REQUEST_NULL;
+  if (result == MPI_SUCCESS) {
+    const Block block(sent);
+    result = MPI_Irecv(bytes, block.count(), block.type(), process, tag, group_->comm(), &in_mpi);
   }
   if (result != MPI_SUCCESS) {
     request.finish(mpi_error(Code::kRemote,
@@ -238,7 +247,7 @@ bool MpiMesh::match(Channel& channel) {
                              channel.peer));
     return true;
   }
-  active_.push_back({&request, false, std::move(mismatch)});
+  active_.push_back(std::move(active));
   in_mpi_.push_back(in_mpi);
   return true;
 }

@@ -54,6 +54,7 @@ class MpiMesh final : public Mesh {
     Request* request = nullptr;
     bool is_send = false;
     Status verdict;  ///< how the request ends although MPI is content
+    std::unique_ptr<std::byte[]> scratch;  ///< takes a message of another size
   };
 
   MpiMesh(Process& process, std::shared_ptr<Group> group, Layout layout, int rank, int size);
