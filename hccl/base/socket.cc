@@ -211,7 +211,8 @@ Result<uid_t> peer_user(int fd) {
 Status wait_fd(int fd, short events, Deadline deadline, const AbortFlag* abort) {
   for (;;) {
     pollfd entry{fd, events, 0};
-    const int ready = ::poll(&entry, 1, deadline.poll_ms(100));
+    // An abort flag cannot wake poll(), so with one it is looked at now and then.
+    const int ready = ::poll(&entry, 1, deadline.poll_ms(abort != nullptr ? 100 : 60'000));
     if (ready > 0) return {};
     if (ready < 0 && errno != EINTR) return syscall_failure("poll");
     if (abort != nullptr && abort->raised()) return abort->reason();

@@ -85,7 +85,9 @@ class [[nodiscard]] Result {
   const T& value() const& { return *value_; }
   T&& value() && { return std::move(*value_); }
   T* operator->() { return &*value_; }
+  const T* operator->() const { return &*value_; }
   T& operator*() & { return *value_; }
+  const T& operator*() const& { return *value_; }
 
  private:
   std::optional<T> value_;

@@ -1,0 +1,44 @@
+// Argument checks shared by the operations: each gives HCCL's code and names the argument.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "hccl/base/status.h"
+#include "hccl/base/types.h"
+#include "hccl/hccl_types.h"
+#include "hccl/kernels/kernels.h"
+
+namespace hccl::api {
+
+inline constexpr std::uint64_t kMaxCount = 0x7FFFFFFF;
+
+inline Result<DataType> check_type(HcclDataType type) {
+  if (const auto known = data_type(static_cast<int>(type))) return *known;
+  return Status(Code::kNotSupport,
+                "dataType " + std::to_string(static_cast<int>(type)) + " is unknown");
+}
+
+inline Result<ReduceOp> check_reduce(HcclReduceOp op, DataType type) {
+  const auto known = reduce_op(static_cast<int>(op));
+  if (!known)
+    return Status(Code::kNotSupport, "op " + std::to_string(static_cast<int>(op)) + " is unknown");
+  if (!kernels::reducible(type)) {
+    return Status(Code::kNotSupport, "dataType " + std::string(words(type)) + " cannot be reduced");
+  }
+  return *known;
+}
+
+inline Status check_count(std::uint64_t count, const char* argument) {
+  if (count <= kMaxCount) return {};
+  return Status(Code::kPara, std::string(argument) + " is " + std::to_string(count) +
+                                 ", more than " + std::to_string(kMaxCount));
+}
+
+inline Status check_rank(std::uint32_t rank, int size, const char* argument) {
+  if (rank < static_cast<std::uint32_t>(size)) return {};
+  return Status(Code::kPara, std::string(argument) + " is " + std::to_string(rank) +
+                                 ", the communicator has " + std::to_string(size) + " ranks");
+}
+
+}  // namespace hccl::api

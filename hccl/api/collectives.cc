@@ -1,0 +1,77 @@
+// Collective operations: hccl/hccl.h.
+#include "hccl/api/guard.h"
+#include "hccl/api/operations.h"
+#include "hccl/hccl.h"
+
+namespace api = hccl::api;
+
+namespace {
+
+// Finds the communicator and runs one of operations.h on it.
+template <class Operation, class... Arguments>
+HcclResult on(const char* function, HcclComm comm, Operation operation, Arguments... arguments) {
+  return api::guard(function, [&]() -> hccl::Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, api::State::get().handles().get(comm));
+    return operation(*communicator, arguments...);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+HcclResult HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType,
+                         HcclReduceOp op, HcclComm comm, aclrtStream stream) {
+  return on("HcclAllReduce", comm, api::all_reduce, sendBuf, recvBuf, count, dataType, op, stream);
+}
+
+HcclResult HcclBroadcast(void* buf, uint64_t count, HcclDataType dataType, uint32_t root,
+                         HcclComm comm, aclrtStream stream) {
+  return on("HcclBroadcast", comm, api::broadcast, buf, count, dataType, root, stream);
+}
+
+HcclResult HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount,
+                             HcclDataType dataType, HcclReduceOp op, HcclComm comm,
+                             aclrtStream stream) {
+  return on("HcclReduceScatter", comm, api::reduce_scatter, sendBuf, recvBuf, recvCount, dataType,
+            op, stream);
+}
+
+HcclResult HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, HcclDataType dataType,
+                         HcclComm comm, aclrtStream stream) {
+  return on("HcclAllGather", comm, api::all_gather, sendBuf, recvBuf, sendCount, dataType, stream);
+}
+
+HcclResult HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType,
+                      HcclReduceOp op, uint32_t root, HcclComm comm, aclrtStream stream) {
+  return on("HcclReduce", comm, api::reduce, sendBuf, recvBuf, count, dataType, op, root, stream);
+}
+
+HcclResult HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDataType dataType,
+                       uint32_t root, HcclComm comm, aclrtStream stream) {
+  return on("HcclScatter", comm, api::scatter, sendBuf, recvBuf, recvCount, dataType, root, stream);
+}
+
+HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType,
+                        const void* recvBuf, uint64_t recvCount, HcclDataType recvType,
+                        HcclComm comm, aclrtStream stream) {
+  // HCCL declares recvBuf const although it is written.
+  return on("HcclAlltoAll", comm, api::all_to_all, sendBuf, sendCount, sendType,
+            const_cast<void*>(recvBuf), recvCount, recvType, stream);
+}
+
+HcclResult HcclSend(void* sendBuf, uint64_t count, HcclDataType dataType, uint32_t destRank,
+                    HcclComm comm, aclrtStream stream) {
+  return on("HcclSend", comm, api::send, sendBuf, count, dataType, destRank, stream);
+}
+
+HcclResult HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32_t srcRank,
+                    HcclComm comm, aclrtStream stream) {
+  return on("HcclRecv", comm, api::recv, recvBuf, count, dataType, srcRank, stream);
+}
+
+HcclResult HcclBarrier(HcclComm comm, aclrtStream stream) {
+  return on("HcclBarrier", comm, api::barrier, stream);
+}
+
+}  // extern "C"

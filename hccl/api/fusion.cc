@@ -1,0 +1,167 @@
+// Gradient fusion for frameworks: hccl/hccl_fusion.h.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hccl/api/checks.h"
+#include "hccl/api/guard.h"
+#include "hccl/api/state.h"
+#include "hccl/hccl_fusion.h"
+#include "hccl/hcom.h"
+#include "split/overlap.h"
+
+namespace api = hccl::api;
+using api::guard;
+using api::State;
+using hccl::Code;
+using hccl::Result;
+using hccl::Status;
+using hccl::split::Overlap;
+
+namespace {
+
+struct Fusion {
+  std::unique_ptr<Overlap> overlap;
+  std::string text;  // of HcclFusionTraceText
+};
+
+// A fusion handle is made for one caller thread, so it is a plain pointer, unlike a communicator.
+Result<Fusion*> find(HcclFusion fusion) {
+  if (fusion == nullptr) return api::null_pointer("fusion");
+  return static_cast<Fusion*>(fusion);
+}
+
+Result<hccl::split::Segments> choose_segments(const HcclFusionOptions& options,
+                                              const std::vector<std::uint64_t>& bytes) {
+  if (options.lastIndices != nullptr && options.percentages != nullptr) {
+    return Status(Code::kPara, "options gives both lastIndices and percentages");
+  }
+  if (options.lastIndices != nullptr) {
+    return hccl::split::segments_by_index(bytes, {options.lastIndices, options.segmentNum});
+  }
+  if (options.percentages != nullptr) {
+    return hccl::split::segments_by_size(bytes, {options.percentages, options.segmentNum});
+  }
+  HCCL_ASSIGN_OR_RETURN(auto resolved,
+                        State::get().groups().strategies().resolve(
+                            options.group == nullptr ? HCCL_WORLD_GROUP : options.group, bytes));
+  return std::move(resolved.last_indices);
+}
+
+}  // namespace
+
+extern "C" {
+
+HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
+                            uint32_t gradientNum, const HcclFusionOptions* options,
+                            HcclFusion* fusion) {
+  return guard("HcclFusionCreate", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().handles().get(comm));
+    HCCL_CHECK_PTR(gradients);
+    HCCL_CHECK_PTR(fusion);
+    if (gradientNum == 0) return Status(Code::kPara, "gradientNum is 0");
+    HcclFusionOptions chosen{};
+    chosen.dataType = HCCL_DATA_TYPE_FP32;
+    if (options != nullptr) chosen = *options;
+    HCCL_ASSIGN_OR_RETURN(const auto type, api::check_type(chosen.dataType));
+    HCCL_ASSIGN_OR_RETURN(const auto op, api::check_reduce(chosen.op, type));
+    std::vector<Overlap::Gradient> list;
+    std::vector<std::uint64_t> bytes;
+    for (uint32_t i = 0; i < gradientNum; ++i) {
+      const HcclFusionGradient& each = gradients[i];
+      const std::string where = "gradients[" + std::to_string(i) + "]";
+      HCCL_RETURN_IF_ERROR(api::check_count(each.count, (where + ".count").c_str()));
+      if (each.data == nullptr && each.count != 0)
+        return api::null_pointer((where + ".data").c_str());
+      list.push_back(
+          {each.name == nullptr ? "" : each.name, static_cast<std::byte*>(each.data), each.count});
+      bytes.push_back(each.count * hccl::size_of(type));
+    }
+    HCCL_ASSIGN_OR_RETURN(auto segments, choose_segments(chosen, bytes));
+    auto made = std::make_unique<Fusion>();
+    HCCL_ASSIGN_OR_RETURN(made->overlap,
+                          Overlap::create(std::move(communicator), std::move(list), type, op,
+                                          std::move(segments), chosen.hcomParallel != 0));
+    *fusion = made.release();
+    return {};
+  });
+}
+
+HcclResult HcclFusionReady(HcclFusion fusion, uint32_t index) {
+  return guard("HcclFusionReady", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    return found->overlap->ready(index);
+  });
+}
+
+HcclResult HcclFusionWait(HcclFusion fusion) {
+  return guard("HcclFusionWait", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    return found->overlap->wait();
+  });
+}
+
+HcclResult HcclFusionGetSegments(HcclFusion fusion, uint32_t* lastIndices, uint32_t* segmentNum) {
+  return guard("HcclFusionGetSegments", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    HCCL_CHECK_PTR(segmentNum);
+    const auto& segments = found->overlap->segments();
+    const uint32_t capacity = *segmentNum;
+    *segmentNum = static_cast<uint32_t>(segments.size());
+    if (lastIndices == nullptr && capacity == 0) return {};  // the caller asks for the number only
+    HCCL_CHECK_PTR(lastIndices);
+    if (capacity < segments.size()) {
+      return Status(Code::kPara, "lastIndices has room for " + std::to_string(capacity) + " of " +
+                                     std::to_string(segments.size()) + " segments");
+    }
+    std::copy(segments.begin(), segments.end(), lastIndices);
+    return {};
+  });
+}
+
+HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point) {
+  return guard("HcclFusionMark", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    switch (point) {
+      case HCCL_FUSION_FP_START:
+        found->overlap->mark(Overlap::Point::kFpStart);
+        return {};
+      case HCCL_FUSION_BP_END:
+        found->overlap->mark(Overlap::Point::kBpEnd);
+        return {};
+      case HCCL_FUSION_ITERATION_END:
+        found->overlap->mark(Overlap::Point::kIterationEnd);
+        return {};
+    }
+    return Status(Code::kPara, "point " + std::to_string(static_cast<int>(point)) + " is unknown");
+  });
+}
+
+HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text) {
+  return guard("HcclFusionTraceText", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    HCCL_CHECK_PTR(text);
+    found->text = found->overlap->timeline();
+    *text = found->text.c_str();
+    return {};
+  });
+}
+
+HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path) {
+  return guard("HcclFusionTraceWrite", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    HCCL_CHECK_PTR(path);
+    return hccl::split::write_trace(found->overlap->trace(), path);
+  });
+}
+
+HcclResult HcclFusionDestroy(HcclFusion fusion) {
+  return guard("HcclFusionDestroy", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    delete found;
+    return {};
+  });
+}
+
+}  // extern "C"

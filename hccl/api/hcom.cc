@@ -1,0 +1,343 @@
+// Groups by name and split strategies: hccl/hcom.h.
+#include "hccl/hcom.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "hccl/api/guard.h"
+#include "hccl/api/launch.h"
+#include "hccl/api/operations.h"
+
+namespace api = hccl::api;
+using api::guard;
+using api::State;
+using hccl::Code;
+using hccl::Result;
+using hccl::Status;
+
+namespace {
+
+Result<std::string> group_name(const char* group) {
+  if (group == nullptr) return std::string(HCCL_WORLD_GROUP);
+  const std::size_t length = ::strnlen(group, HCOM_GROUP_NAME_MAX_LEN + 1);
+  if (length == 0 || length > HCOM_GROUP_NAME_MAX_LEN) {
+    return Status(Code::kPara, "group must have 1 to 127 bytes");
+  }
+  return std::string(group, length);
+}
+
+Result<api::CommunicatorPtr> find(const char* group) {
+  HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+  return State::get().groups().get(name);
+}
+
+Status check_tag(const char* tag) {
+  HCCL_CHECK_PTR(tag);
+  const std::size_t length = ::strnlen(tag, 256);
+  return length == 0 || length > 255 ? Status(Code::kPara, "tag must have 1 to 255 bytes")
+                                     : Status();
+}
+
+Status adopt(Result<api::CommunicatorPtr> made) {
+  if (!made.ok()) return made.status();
+  const HcclComm handle = State::get().handles().add(*made);
+  const Status adopted = State::get().groups().adopt_world(*made, handle);
+  if (!adopted.ok()) static_cast<void>(State::get().handles().take(handle));
+  return adopted;
+}
+
+Status not_initialized_yet() {
+  if (!State::get().groups().initialized()) return {};
+  return Status(Code::kUnavail, "the world exists already: HcomDestroy comes first");
+}
+
+// Answers one question about a group.
+template <class Question>
+HcclResult ask(const char* function, const char* group, uint32_t* answer, const char* argument,
+               Question question) {
+  return guard(function, [&]() -> Status {
+    if (answer == nullptr) return api::null_pointer(argument);
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(group));
+    HCCL_ASSIGN_OR_RETURN(*answer, question(*communicator));
+    return {};
+  });
+}
+
+uint32_t servers(const hccl::core::Communicator& communicator) {
+  const auto& hosts = communicator.hosts();
+  return static_cast<uint32_t>(*std::max_element(hosts.begin(), hosts.end()) + 1);
+}
+
+// HCCL's rule: the same number of ranks on every server.
+uint32_t local_size(const hccl::core::Communicator& communicator) {
+  return std::max<uint32_t>(1, static_cast<uint32_t>(communicator.size()) / servers(communicator));
+}
+
+template <class Operation, class... Arguments>
+HcclResult on(const char* function, const char* tag, const char* group, Operation operation,
+              Arguments... arguments) {
+  return guard(function, [&]() -> Status {
+    HCCL_RETURN_IF_ERROR(check_tag(tag));
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(group));
+    return operation(*communicator, arguments...);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+HcclResult HcomInitByFile(const char* rankTablePath, const char* identify) {
+  return guard("HcomInitByFile", [&]() -> Status {
+    HCCL_CHECK_PTR(rankTablePath);
+    HCCL_CHECK_PTR(identify);
+    HCCL_RETURN_IF_ERROR(not_initialized_yet());
+    return adopt(api::join_by_file(rankTablePath, identify, HCCL_WORLD_GROUP));
+  });
+}
+
+HcclResult HcomInitByString(const char* rankTable, const char* identify) {
+  return guard("HcomInitByString", [&]() -> Status {
+    HCCL_CHECK_PTR(rankTable);
+    HCCL_CHECK_PTR(identify);
+    HCCL_RETURN_IF_ERROR(not_initialized_yet());
+    return adopt(api::join_by_text(rankTable, identify, HCCL_WORLD_GROUP));
+  });
+}
+
+HcclResult HcomInitByLauncher(void) {
+  return guard("HcomInitByLauncher", [&]() -> Status {
+    HCCL_RETURN_IF_ERROR(not_initialized_yet());
+    return adopt(api::join_by_launcher(HCCL_WORLD_GROUP));
+  });
+}
+
+HcclResult HcomInitByComm(HcclComm comm) {
+  return guard("HcomInitByComm", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().handles().get(comm));
+    return State::get().groups().adopt_world(std::move(communicator), nullptr);
+  });
+}
+
+HcclResult HcomDestroy(void) {
+  return guard("HcomDestroy", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const HcclComm world, State::get().groups().clear());
+    if (world == nullptr) return {};  // adopted: its owner destroys it
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().handles().take(world));
+    communicator->leave();
+    return {};
+  });
+}
+
+HcclResult HcomGetInitStatus(bool* initialized) {
+  return guard("HcomGetInitStatus", [&]() -> Status {
+    HCCL_CHECK_PTR(initialized);
+    *initialized = State::get().groups().initialized();
+    return {};
+  });
+}
+
+HcclResult HcomGetRankSize(const char* group, uint32_t* rankSize) {
+  return ask("HcomGetRankSize", group, rankSize, "rankSize",
+             [](const auto& c) -> Result<uint32_t> { return static_cast<uint32_t>(c.size()); });
+}
+
+HcclResult HcomGetRankId(const char* group, uint32_t* rankId) {
+  return ask("HcomGetRankId", group, rankId, "rankId",
+             [](const auto& c) -> Result<uint32_t> { return static_cast<uint32_t>(c.rank()); });
+}
+
+HcclResult HcomGetLocalRankSize(const char* group, uint32_t* localRankSize) {
+  return ask("HcomGetLocalRankSize", group, localRankSize, "localRankSize",
+             [](const auto& c) -> Result<uint32_t> { return local_size(c); });
+}
+
+HcclResult HcomGetLocalRankId(const char* group, uint32_t* localRankId) {
+  return ask("HcomGetLocalRankId", group, localRankId, "localRankId",
+             [](const auto& c) -> Result<uint32_t> {
+               return static_cast<uint32_t>(c.rank()) % local_size(c);
+             });
+}
+
+HcclResult HcomGetWorldRankFromGroupRank(const char* group, uint32_t groupRank,
+                                         uint32_t* worldRank) {
+  return ask("HcomGetWorldRankFromGroupRank", group, worldRank, "worldRank",
+             [&](const auto& c) -> Result<uint32_t> {
+               if (groupRank >= c.ranks().size()) {
+                 return Status(Code::kPara, "groupRank is " + std::to_string(groupRank) +
+                                                ", the group has " + std::to_string(c.size()) +
+                                                " ranks");
+               }
+               return static_cast<uint32_t>(c.ranks()[groupRank]);
+             });
+}
+
+HcclResult HcomGetGroupRankFromWorldRank(uint32_t worldRank, const char* group,
+                                         uint32_t* groupRank) {
+  return ask("HcomGetGroupRankFromWorldRank", group, groupRank, "groupRank",
+             [&](const auto& c) -> Result<uint32_t> {
+               const auto& ranks = c.ranks();
+               const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(worldRank));
+               if (at == ranks.end()) {
+                 return Status(Code::kPara,
+                               "worldRank " + std::to_string(worldRank) + " is not in the group");
+               }
+               return static_cast<uint32_t>(at - ranks.begin());
+             });
+}
+
+HcclResult HcomCreateGroup(const char* group, uint32_t rankNum, uint32_t* rankIds) {
+  return guard("HcomCreateGroup", [&]() -> Status {
+    HCCL_CHECK_PTR(group);
+    HCCL_CHECK_PTR(rankIds);
+    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    if (rankNum == 0 || rankNum > 32768) return Status(Code::kPara, "rankNum must be 1 to 32768");
+    std::vector<int> ranks;
+    for (uint32_t i = 0; i < rankNum; ++i) {
+      if (rankIds[i] >= 32768)
+        return Status(Code::kPara, "rankIds has " + std::to_string(rankIds[i]));
+      ranks.push_back(static_cast<int>(rankIds[i]));
+    }
+    return State::get().groups().create(name, std::move(ranks));
+  });
+}
+
+HcclResult HcomDestroyGroup(const char* group) {
+  return guard("HcomDestroyGroup", [&]() -> Status {
+    HCCL_CHECK_PTR(group);
+    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    return State::get().groups().destroy(name);
+  });
+}
+
+bool HcomFindGroup(const char* group) {
+  bool found = false;
+  static_cast<void>(guard("HcomFindGroup", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    found = State::get().groups().contains(name);
+    return {};
+  }));
+  return found;
+}
+
+HcclResult HcomGetCommHandleByGroup(const char* group, HcclComm* comm) {
+  return guard("HcomGetCommHandleByGroup", [&]() -> Status {
+    HCCL_CHECK_PTR(comm);
+    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    HCCL_ASSIGN_OR_RETURN(*comm, State::get().groups().handle(name));
+    return {};
+  });
+}
+
+HcclResult HcomAllReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
+                         HcclDataType dataType, HcclReduceOp op, const char* group,
+                         aclrtStream stream) {
+  return on("HcomAllReduce", tag, group, api::all_reduce, inputPtr, outputPtr, count, dataType, op,
+            stream);
+}
+
+HcclResult HcomBroadcast(const char* tag, void* ptr, uint64_t count, HcclDataType dataType,
+                         uint32_t root, const char* group, aclrtStream stream) {
+  return on("HcomBroadcast", tag, group, api::broadcast, ptr, count, dataType, root, stream);
+}
+
+HcclResult HcomReduceScatter(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
+                             HcclDataType dataType, HcclReduceOp op, const char* group,
+                             aclrtStream stream) {
+  return on("HcomReduceScatter", tag, group, api::reduce_scatter, inputPtr, outputPtr, count,
+            dataType, op, stream);
+}
+
+HcclResult HcomAllGather(const char* tag, void* inputPtr, void* outputPtr, uint64_t inputCount,
+                         HcclDataType dataType, const char* group, aclrtStream stream) {
+  return on("HcomAllGather", tag, group, api::all_gather, inputPtr, outputPtr, inputCount, dataType,
+            stream);
+}
+
+HcclResult HcomReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
+                      HcclDataType dataType, HcclReduceOp op, uint32_t root, const char* group,
+                      aclrtStream stream) {
+  return on("HcomReduce", tag, group, api::reduce, inputPtr, outputPtr, count, dataType, op, root,
+            stream);
+}
+
+HcclResult HcomSend(const char* tag, void* inputPtr, uint64_t count, HcclDataType dataType,
+                    uint32_t destRank, uint32_t, const char* group, aclrtStream stream) {
+  return on("HcomSend", tag, group, api::send, inputPtr, count, dataType, destRank, stream);
+}
+
+HcclResult HcomReceive(const char* tag, void* outputPtr, uint64_t count, HcclDataType dataType,
+                       uint32_t srcRank, uint32_t, const char* group, aclrtStream stream) {
+  return on("HcomReceive", tag, group, api::recv, outputPtr, count, dataType, srcRank, stream);
+}
+
+HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum,
+                                    const uint32_t* idxList) {
+  return guard("HcomSetGradFusionByIndex", [&]() -> Status {
+    HCCL_CHECK_PTR(idxList);
+    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    return State::get().groups().strategies().set_by_index(name, {idxList, segmentNum});
+  });
+}
+
+HcclResult HcomSetGradFusionBySize(const char* group, uint32_t segmentNum, const float* sizeList) {
+  return guard("HcomSetGradFusionBySize", [&]() -> Status {
+    HCCL_CHECK_PTR(sizeList);
+    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    return State::get().groups().strategies().set_by_size(name, {sizeList, segmentNum});
+  });
+}
+
+HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* feature,
+                                uint32_t** segmentIdxPtr, uint32_t* len, bool* configured,
+                                GradSplitForceMode force, OriginalGraphShapeType shapeType) {
+  return guard("HcomGetSplitStrategy", [&]() -> Status {
+    HCCL_CHECK_PTR(feature);
+    HCCL_CHECK_PTR(segmentIdxPtr);
+    HCCL_CHECK_PTR(len);
+    HCCL_CHECK_PTR(configured);
+    HCCL_CHECK_PTR(feature->model_name);
+    HCCL_CHECK_PTR(feature->gradient_size);
+    HCCL_CHECK_PTR(feature->gradient_time);
+    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    if (feature->gradient_num == 0) return Status(Code::kPara, "gradient_num is 0");
+    if (force != FORCE_NONE && force != FORCE_SIZE) {
+      return Status(Code::kPara, "force is " + std::to_string(static_cast<int>(force)));
+    }
+    if (shapeType != KNOWN_SHAPE && shapeType != UNKNOWN_SHAPE) {
+      return Status(Code::kPara, "shapeType is " + std::to_string(static_cast<int>(shapeType)));
+    }
+    std::vector<std::uint64_t> bytes;
+    for (uint32_t i = 0; i < feature->gradient_num; ++i) {
+      const float size = feature->gradient_size[i];
+      if (!(size >= 0) || size > 1e18F) {
+        return Status(Code::kPara,
+                      "gradient_size[" + std::to_string(i) + "] is " + std::to_string(size));
+      }
+      bytes.push_back(static_cast<std::uint64_t>(std::llround(size)));
+    }
+    std::optional<std::uint64_t> buffer;
+    if (shapeType == UNKNOWN_SHAPE) {
+      HCCL_ASSIGN_OR_RETURN(const auto config, State::get().config());
+      buffer = std::uint64_t{config.buffer_mb} << 20;
+    }
+    HCCL_ASSIGN_OR_RETURN(
+        const auto resolved,
+        State::get().groups().strategies().resolve(
+            name, bytes,
+            force == FORCE_SIZE ? hccl::split::Force::kSize : hccl::split::Force::kNone, buffer));
+    auto list = std::make_unique<uint32_t[]>(resolved.last_indices.size());
+    std::copy(resolved.last_indices.begin(), resolved.last_indices.end(), list.get());
+    *len = static_cast<uint32_t>(resolved.last_indices.size());
+    *configured = resolved.is_default();
+    *segmentIdxPtr = list.release();
+    return {};
+  });
+}
+
+void HcomFreeSplitStrategy(uint32_t* segmentIdx) { delete[] segmentIdx; }
+
+}  // extern "C"

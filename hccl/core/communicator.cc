@@ -1,0 +1,265 @@
+#include "hccl/core/communicator.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "hccl/base/auth.h"
+#include "hccl/exec/layout.h"
+#include "transport/registry.h"
+
+namespace hccl::core {
+namespace {
+
+// A peer's closed connection may be the echo of another rank's death: the hub, which sees all of
+// them, gets this long to say who was first.
+constexpr std::chrono::milliseconds kVerdictTime{250};
+constexpr std::chrono::seconds kLeaveTime{1};
+constexpr std::size_t kStagingBytes = std::size_t{8} << 20;
+constexpr std::chrono::microseconds kSpin{50};
+
+Uuid identity(const Uuid& parent, std::string_view what) {
+  const Key hash = digest(std::string(reinterpret_cast<const char*>(parent.data()), parent.size()) +
+                          std::string(what));
+  Uuid id;
+  std::memcpy(id.data(), hash.data(), id.size());
+  return id;
+}
+
+std::string_view view(const Uuid& id) {
+  return {reinterpret_cast<const char*>(id.data()), id.size()};
+}
+
+std::vector<int> hosts_of(const std::vector<wire::Member>& members, const std::vector<int>& ranks) {
+  std::map<std::string, int> numbers;
+  std::vector<int> hosts;
+  for (const int rank : ranks) {
+    const auto& host = members[static_cast<std::size_t>(rank)].host;
+    hosts.push_back(numbers.emplace(host, static_cast<int>(numbers.size())).first->second);
+  }
+  return hosts;
+}
+
+}  // namespace
+
+Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
+                           std::vector<int> ranks, int rank, const Uuid& id, const Config& config,
+                           Logger log)
+    : control_(std::move(control)),
+      name_(std::move(name)),
+      ranks_(std::move(ranks)),
+      hosts_(hosts_of(control_->members(), ranks_)),
+      rank_(rank),
+      id_(id),
+      config_(config),
+      log_(std::move(log)),
+      sends_(ranks_.size()),
+      recvs_(ranks_.size()) {
+  const int host = hosts_[static_cast<std::size_t>(rank_)];
+  const auto neighbours = std::count(hosts_.begin(), hosts_.end(), host);
+  const auto& me = control_->members()[static_cast<std::size_t>(control_->rank())];
+  policy_.shared_cores = static_cast<std::uint64_t>(neighbours) > me.cores;
+  policy_.spin = config_.spin.value_or(kSpin);
+}
+
+Result<std::shared_ptr<Communicator>> Communicator::world(std::shared_ptr<Control> control,
+                                                          std::string name, const Config& config,
+                                                          Logger log) {
+  std::vector<int> ranks(static_cast<std::size_t>(control->size()));
+  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = static_cast<int>(r);
+  const int rank = control->rank();
+  const Uuid id = identity(control->info().id, "world");
+  std::shared_ptr<Communicator> made(new Communicator(
+      std::move(control), std::move(name), std::move(ranks), rank, id, config, std::move(log)));
+  HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
+  return made;
+}
+
+Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
+                                                          const std::vector<int>& ranks,
+                                                          std::uint64_t instance) const {
+  std::vector<int> world_ranks;
+  std::string what = "group " + name + " #" + std::to_string(instance) + ":";
+  int rank = -1;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] == rank_) rank = static_cast<int>(i);
+    world_ranks.push_back(ranks_[static_cast<std::size_t>(ranks[i])]);
+    what += " " + std::to_string(world_ranks.back());
+  }
+  std::shared_ptr<Communicator> made(new Communicator(
+      control_, std::move(name), std::move(world_ranks), rank, identity(id_, what), config_, log_));
+  HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config_.connect_timeout)));
+  return made;
+}
+
+Status Communicator::open(Deadline deadline) {
+  control_->add(this);
+  transport::OpenArgs args;
+  args.rank = rank_;
+  args.size = size();
+  args.hosts = hosts_;
+  args.deadline = deadline;
+  args.key = derive(control_->info().secret, "mesh " + std::string(view(id_)));
+  args.address = control_->members()[static_cast<std::size_t>(control_->rank())].address;
+  args.config = &config_;
+  int exchanges = 0;
+  args.exchange = [&](const std::string& mine, Deadline until) {
+    return control_->exchange(identity(id_, "exchange " + std::to_string(exchanges++)),
+                              static_cast<std::uint32_t>(size()), static_cast<std::uint32_t>(rank_),
+                              mine, until);
+  };
+  auto mesh = transport::open(config_.transport, args);
+  if (!mesh.ok()) {
+    if (failed_.raised()) return failed_.reason();
+    return mesh.status().with_context("opening transport " + config_.transport);
+  }
+  mesh_ = std::move(*mesh);
+  executor_ = std::make_unique<exec::Executor>(
+      *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{config_.buffer_mb} << 20));
+  log_->info("communicator {} ({}): rank {} of {}, transport {}", name_, short_name(view(id_)),
+             rank_, size(), mesh_->name());
+  open_mesh_.store(mesh_.get());
+  // A failure that was told before the mesh stood.
+  if (failed_.raised()) mesh_->abort(failed_.reason());
+  return {};
+}
+
+Communicator::~Communicator() {
+  control_->remove(this);
+  if (mesh_) mesh_->abort(Status(Code::kUnavail, "the communicator was destroyed"));
+}
+
+void Communicator::leave() {
+  control_->leave(failed_.raised() ? std::chrono::nanoseconds(0) : kLeaveTime);
+}
+
+void Communicator::on_failure(const Uuid& scope, const Status& why) {
+  if (scope != Uuid{} && scope != id_) return;
+  if (scope == Uuid{} && why.culprit() >= 0 &&
+      std::find(ranks_.begin(), ranks_.end(), why.culprit()) == ranks_.end()) {
+    return;
+  }
+  if (!failed_.raise(why)) return;
+  if (transport::Mesh* mesh = open_mesh_.load()) mesh->abort(why);
+}
+
+exec::Limits Communicator::limits(std::uint64_t sequence) {
+  exec::Limits limits;
+  limits.deadline =
+      config_.exec_timeout.count() == 0 ? Deadline::never() : Deadline::after(config_.exec_timeout);
+  limits.abort = &failed_;
+  limits.policy = policy_;
+  if (size() > 1) {
+    limits.stalled = [this, sequence](const std::string& call) {
+      log_->debug("{}: waiting in {}", name_, call);
+      control_->stalled(id_, sequence, call);
+    };
+  }
+  return limits;
+}
+
+const schedule::Choice& Communicator::choose(const exec::Call& call) {
+  const auto blocks = static_cast<std::uint64_t>(exec::blocks_of(call.op, size()));
+  const std::uint64_t bytes =
+      call.op == schedule::Op::kBarrier ? 0 : call.count * size_of(call.type) * blocks;
+  Chosen& chosen = chosen_[static_cast<std::size_t>(call.op)];
+  if (chosen.bytes != bytes) {
+    const std::lock_guard lock(chosen_mutex_);
+    const std::string wanted = config_.algorithm_for(schedule::words(call.op));
+    chosen.choice = schedule::select(call.op, size(), bytes, wanted);
+    chosen.bytes = bytes;
+    log_->info("{} of {} bytes by {} (depth {}, lanes {}): {}", schedule::words(call.op), bytes,
+               chosen.choice.algorithm->name, chosen.choice.depth, chosen.choice.lanes,
+               chosen.choice.reason);
+  }
+  return chosen.choice;
+}
+
+std::string Communicator::algorithm(schedule::Op op) const {
+  const std::lock_guard lock(chosen_mutex_);
+  const Chosen& chosen = chosen_[static_cast<std::size_t>(op)];
+  return chosen.choice.algorithm == nullptr ? "" : std::string(chosen.choice.algorithm->name);
+}
+
+Status Communicator::run(const exec::Call& call) {
+  return queue_.run([this, &call] { return execute(call); });
+}
+
+OpQueue::Ticket Communicator::submit(const exec::Call& call, bool deferred,
+                                     std::function<void()> before, std::function<void()> after) {
+  auto work = [this, call, before = std::move(before), after = std::move(after)] {
+    before();
+    Status status = execute(call);
+    if (status.ok()) after();
+    return status;
+  };
+  return deferred ? queue_.defer(std::move(work)) : queue_.submit(std::move(work));
+}
+
+Status Communicator::execute(const exec::Call& call) {
+  if (failed_.raised()) return failed_.reason();
+  const schedule::Choice& choice = choose(call);
+  const std::uint64_t sequence = ++sequence_;
+  const std::uint64_t number =
+      recorder_.begin(exec::envelope(call, sequence, 0), choice.algorithm->name);
+  Status status = executor_->run(call, choice, sequence, limits(sequence));
+  recorder_.end(number, status.code());
+  return status.ok() ? status : fail(std::move(status));
+}
+
+Status Communicator::point_to_point(int peer, bool sending, void* data, std::uint64_t count,
+                                    DataType type) {
+  if (failed_.raised()) return failed_.reason();
+  const std::uint64_t sequence = ++(sending ? sends_ : recvs_)[static_cast<std::size_t>(peer)];
+  exec::Envelope record;
+  record.sequence = sequence;
+  record.count = count;
+  record.type = static_cast<std::uint8_t>(type);
+  record.op = sending ? exec::Envelope::kSend : exec::Envelope::kRecv;
+  const std::uint64_t number = recorder_.begin(record, "point to point");
+  exec::Limits bounds = limits(sequence);
+  bounds.stalled = nullptr;
+  Status status = sending ? executor_->send(peer, data, count, type, sequence, bounds)
+                          : executor_->recv(peer, data, count, type, sequence, bounds);
+  recorder_.end(number, status.code());
+  return status.ok() ? status : fail(std::move(status));
+}
+
+Status Communicator::send(int peer, const void* data, std::uint64_t count, DataType type) {
+  return queue_.run([&] {
+    return point_to_point(peer, true, const_cast<void*>(data), count, type);  // only read
+  });
+}
+
+Status Communicator::recv(int peer, void* data, std::uint64_t count, DataType type) {
+  return queue_.run([&] { return point_to_point(peer, false, data, count, type); });
+}
+
+Status Communicator::fail(Status why) {
+  if (!failed_.raised() && why.code() == Code::kRemote) {
+    Bell nobody_rings;
+    static_cast<void>(hccl::wait([] { return false; }, Deadline::after(kVerdictTime), &failed_,
+                                 nobody_rings, WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+  }
+  if (failed_.raise(why)) {
+    // World ranks travel; the text keeps the numbers of this communicator, so it names it.
+    const int culprit = why.culprit() >= 0 ? ranks_[static_cast<std::size_t>(why.culprit())] : -1;
+    control_->report(id_, Status(why.code(), name_ + ": " + why.message(), culprit));
+  }
+  const Status reason = failed_.reason();
+  log_->error("{}: {}", name_, reason.message());
+  if (config_.flight_recorder_dir != "off") {
+    const std::string directory =
+        config_.flight_recorder_dir.empty() ? "/tmp" : config_.flight_recorder_dir;
+    const std::string path = directory + "/hccl-flight-" + short_name(view(id_)) + "-rank" +
+                             std::to_string(rank_) + "-" + std::to_string(::getpid()) + ".json";
+    const Status written = recorder_.dump(path, name_, rank_, size(), reason);
+    log_->error("{}: last operations: {}", name_, written.ok() ? path : written.message());
+  }
+  return reason;
+}
+
+}  // namespace hccl::core

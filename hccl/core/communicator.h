@@ -1,0 +1,107 @@
+// A communicator as one rank sees it: an ordered set of world ranks, a mesh between them, an
+// engine, and the state READY -> FAILED (for good; the first reason wins).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hccl/base/config.h"
+#include "hccl/base/log.h"
+#include "hccl/core/control.h"
+#include "hccl/core/flight_recorder.h"
+#include "hccl/core/op_queue.h"
+#include "hccl/exec/executor.h"
+
+namespace hccl::core {
+
+class Communicator final : public FailureListener {
+ public:
+  /// The communicator of all ranks behind `control`. Collective.
+  static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<Control> control,
+                                                     std::string name, const Config& config,
+                                                     Logger log);
+  /// A communicator of some of this one's ranks, in the given order. Called by each of them, and by
+  /// no other, with the same arguments; `instance` tells apart groups of one name over time.
+  Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
+                                              std::uint64_t instance) const;
+  ~Communicator() override;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  const std::string& name() const { return name_; }
+  /// World ranks, by rank of this communicator.
+  const std::vector<int>& ranks() const { return ranks_; }
+  /// Hosts of the ranks, numbered in order of appearance.
+  const std::vector<int>& hosts() const { return hosts_; }
+  std::string_view transport() const { return mesh_->name(); }
+  const Config& config() const { return config_; }
+  const Logger& log() const { return log_; }
+
+  /// Runs a collective on the caller's thread, after everything issued before. Arguments are
+  /// checked by the caller. Failures of peers or deadlines end the communicator.
+  Status run(const exec::Call& call);
+  /// Runs it on the communicator's worker thread (or, if `deferred`, inside wait()), with `before`
+  /// and, if it succeeded, `after` around it on the same thread.
+  OpQueue::Ticket submit(const exec::Call& call, bool deferred, std::function<void()> before,
+                         std::function<void()> after);
+  Status wait(const OpQueue::Ticket& ticket) { return queue_.wait(ticket); }
+  bool done(const OpQueue::Ticket& ticket) const { return queue_.done(ticket); }
+
+  Status send(int peer, const void* data, std::uint64_t count, DataType type);
+  Status recv(int peer, void* data, std::uint64_t count, DataType type);
+
+  /// Success while READY, else why it FAILED. Never blocks.
+  Status async_error() const { return failed_.reason(); }
+  bool busy() const { return queue_.busy(); }
+  /// The algorithm that the last collective of this kind took; "" before the first.
+  std::string algorithm(schedule::Op op) const;
+
+  /// Leaves in good order: the world waits a moment for the ranks of other processes to leave too.
+  void leave();
+
+  void on_failure(const Uuid& scope, const Status& why) override;
+
+ private:
+  Communicator(std::shared_ptr<Control> control, std::string name, std::vector<int> ranks, int rank,
+               const Uuid& id, const Config& config, Logger log);
+  Status open(Deadline deadline);
+  Status execute(const exec::Call& call);
+  Status point_to_point(int peer, bool sending, void* data, std::uint64_t count, DataType type);
+  Status fail(Status why);
+  exec::Limits limits(std::uint64_t sequence);
+  const schedule::Choice& choose(const exec::Call& call);
+
+  std::shared_ptr<Control> control_;
+  std::string name_;
+  std::vector<int> ranks_;
+  std::vector<int> hosts_;
+  int rank_;
+  Uuid id_;
+  Config config_;
+  Logger log_;
+  WaitPolicy policy_;
+  AbortFlag failed_;
+  FlightRecorder recorder_;
+  std::unique_ptr<transport::Mesh> mesh_;
+  std::atomic<transport::Mesh*> open_mesh_{nullptr};  // mesh_, for the control thread
+  std::unique_ptr<exec::Executor> executor_;
+  std::uint64_t sequence_ = 0;
+  std::vector<std::uint64_t> sends_;  // point-to-point operations so far, by peer
+  std::vector<std::uint64_t> recvs_;
+
+  struct Chosen {
+    std::uint64_t bytes = ~std::uint64_t{0};
+    schedule::Choice choice;
+  };
+  static constexpr std::size_t kOps = static_cast<std::size_t>(schedule::Op::kBarrier) + 1;
+  std::array<Chosen, kOps> chosen_;
+  mutable std::mutex chosen_mutex_;
+  OpQueue queue_;  // last: its thread ends first
+};
+
+}  // namespace hccl::core

@@ -1,0 +1,261 @@
+#include "hccl/core/hub.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "hccl/base/auth.h"
+#include "hccl/core/host.h"
+#include "hccl/core/roster.h"
+
+namespace hccl::core {
+namespace {
+
+constexpr std::size_t kStrangersCap = 1024;  // connections that have not proved themselves yet
+constexpr std::chrono::seconds kProofTime{5};
+constexpr std::uint64_t kListenerTag = 0;
+
+}  // namespace
+
+// The hub's sockets: one epoll set, no blocking call but the one sleep.
+class HubThread {
+ public:
+  HubThread(Listener listener, const RootInfo& info, const Config& config, Logger log,
+            std::unique_ptr<EpollSleeper> sleeper)
+      : listener_(std::move(listener.fd)),
+        info_(info),
+        log_(std::move(log)),
+        sleeper_(std::move(sleeper)),
+        spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+        roster_(host_identity(), static_cast<std::uint32_t>(::getpid()), config.connect_timeout) {
+    watch(listener_.get(), kListenerTag, EPOLLIN, EPOLL_CTL_ADD);
+  }
+
+  void run() {
+    const WaitPolicy sleep_at_once{.spin = std::chrono::nanoseconds(0)};
+    static_cast<void>(wait(
+        [this] {
+          turn();
+          return stopping_.load(std::memory_order_acquire) || finished();
+        },
+        Deadline::never(), nullptr, *sleeper_, sleep_at_once));
+    done_.store(true, std::memory_order_release);
+  }
+
+  void stop() {
+    stopping_.store(true, std::memory_order_release);
+    sleeper_->ring();
+  }
+  bool done() const { return done_.load(std::memory_order_acquire); }
+
+ private:
+  struct Connection {
+    Fd fd;
+    Handshake handshake;
+    Deadline proof = Deadline::after(kProofTime);
+    std::string in = {};
+    std::string out = {};
+    bool closing = false;
+  };
+
+  bool finished() const { return roster_.finished() && connections_.empty(); }
+
+  void watch(int fd, std::uint64_t tag, std::uint32_t events, int operation) {
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = tag;
+    ::epoll_ctl(sleeper_->epoll(), operation, fd, &event);
+  }
+
+  void turn() {
+    epoll_event events[64];
+    const int number = ::epoll_wait(sleeper_->epoll(), events, 64, 0);
+    for (int i = 0; i < number; ++i) {
+      const std::uint64_t tag = events[i].data.u64;
+      if (tag == EpollSleeper::kWake) continue;
+      if (tag == kListenerTag) {
+        accept_all();
+      } else {
+        serve(static_cast<int>(tag), events[i].events);
+      }
+    }
+    deliver(roster_.tick());
+    drop_silent_strangers();
+    if ((roster_.complete() || roster_.finished()) && listener_.valid()) listener_.reset();
+  }
+
+  void accept_all() {
+    for (;;) {
+      auto fd = accept_one(listener_.get());
+      if (!fd.ok()) {
+        // Out of descriptors: give the spare one up to turn this caller away, and take it back.
+        log_->warn("hub {}: {}", info_.name(), fd.status().message());
+        spare_.reset();
+        static_cast<void>(accept_one(listener_.get()));
+        spare_ = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+        return;
+      }
+      if (!fd->valid()) return;
+      const int number = ++last_connection_;
+      watch(fd->get(), static_cast<std::uint64_t>(number), EPOLLIN, EPOLL_CTL_ADD);
+      connections_.emplace(
+          number, Connection{std::move(*fd), Handshake(Handshake::Side::kServer, info_.secret,
+                                                       info_.id, "control")});
+      if (connections_.size() > kStrangersCap) drop_oldest_stranger();
+    }
+  }
+
+  void drop_oldest_stranger() {
+    for (const auto& [number, connection] : connections_) {
+      if (!connection.handshake.finished()) {
+        end(number);
+        return;
+      }
+    }
+  }
+
+  void drop_silent_strangers() {
+    std::vector<int> late;
+    for (const auto& [number, connection] : connections_) {
+      if (!connection.handshake.finished() && connection.proof.expired()) late.push_back(number);
+    }
+    for (const int number : late) end(number);
+  }
+
+  void serve(int number, std::uint32_t events) {
+    const auto at = connections_.find(number);
+    if (at == connections_.end()) return;
+    if ((events & EPOLLOUT) != 0 && !flush(number, at->second)) return;
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
+    char bytes[16384];
+    for (;;) {
+      const ssize_t got = ::recv(at->second.fd.get(), bytes, sizeof bytes, 0);
+      if (got > 0) {
+        at->second.in.append(bytes, static_cast<std::size_t>(got));
+        if (!digest_input(number, at->second)) return;
+        continue;
+      }
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      end(number);
+      return;
+    }
+  }
+
+  // False when the connection is gone.
+  bool digest_input(int number, Connection& connection) {
+    for (;;) {
+      if (!connection.handshake.finished()) {
+        const std::size_t wants = connection.handshake.wants();
+        if (connection.in.size() < wants) return true;
+        auto reply = connection.handshake.step(std::string_view(connection.in).substr(0, wants));
+        if (!reply.ok()) {
+          log_->warn("hub {}: turned a stranger away: {}", info_.name(), reply.status().message());
+          end(number);
+          return false;
+        }
+        connection.in.erase(0, wants);
+        connection.out += *reply;
+        if (!flush(number, connection)) return false;
+        continue;
+      }
+      std::uint32_t length = 0;
+      if (connection.in.size() < sizeof length) return true;
+      std::memcpy(&length, connection.in.data(), sizeof length);
+      if (length == 0 || length > roster_.cap(number)) {
+        end(number);
+        return false;
+      }
+      if (connection.in.size() < sizeof length + length) return true;
+      const std::string frame = connection.in.substr(sizeof length, length);
+      connection.in.erase(0, sizeof length + length);
+      deliver(roster_.frame(number, frame));
+      if (connections_.count(number) == 0) return false;
+    }
+  }
+
+  void deliver(Roster::Outs outs) {
+    for (auto& out : outs) {
+      const auto at = connections_.find(out.connection);
+      if (at == connections_.end()) continue;
+      if (!out.frame.empty()) at->second.out += ByteWriter().put_text(out.frame).take();
+      at->second.closing = at->second.closing || out.close;
+      flush(out.connection, at->second);
+    }
+  }
+
+  // Sends what the socket takes. False when the connection is gone.
+  bool flush(int number, Connection& connection) {
+    while (!connection.out.empty()) {
+      const ssize_t sent =
+          ::send(connection.fd.get(), connection.out.data(), connection.out.size(), MSG_NOSIGNAL);
+      if (sent > 0) {
+        connection.out.erase(0, static_cast<std::size_t>(sent));
+      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        watch(connection.fd.get(), static_cast<std::uint64_t>(number), EPOLLIN | EPOLLOUT,
+              EPOLL_CTL_MOD);
+        return true;
+      } else if (errno != EINTR) {
+        end(number);
+        return false;
+      }
+    }
+    if (connection.closing) {
+      end(number);
+      return false;
+    }
+    watch(connection.fd.get(), static_cast<std::uint64_t>(number), EPOLLIN, EPOLL_CTL_MOD);
+    return true;
+  }
+
+  void end(int number) {
+    connections_.erase(number);
+    deliver(roster_.closed(number));
+  }
+
+  Fd listener_;
+  RootInfo info_;
+  Logger log_;
+  std::unique_ptr<EpollSleeper> sleeper_;
+  Fd spare_;
+  Roster roster_;
+  std::map<int, Connection> connections_;
+  int last_connection_ = 0;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> done_{false};
+};
+
+Hub::Hub() = default;
+
+Result<std::unique_ptr<Hub>> Hub::start(RootInfo& info, const Config& config, Logger log) {
+  Result<Listener> listener(Status(Code::kUnavail, "no port"));
+  for (int i = 0; i < info.ports; ++i) {
+    const auto port = static_cast<std::uint16_t>(info.port == 0 ? 0 : info.port + i);
+    listener = listen_tcp(info.address, port);
+    if (listener.ok() || listener.status().code() != Code::kUnavail) break;
+  }
+  if (!listener.ok()) return listener.status();
+  info.port = listener->port;
+  info.ports = 1;
+  HCCL_ASSIGN_OR_RETURN(auto sleeper, EpollSleeper::create());
+  std::unique_ptr<Hub> hub(new Hub);
+  hub->loop_ = std::make_unique<HubThread>(std::move(*listener), info, config, std::move(log),
+                                           std::move(sleeper));
+  hub->thread_ = std::thread([loop = hub->loop_.get()] { loop->run(); });
+  return hub;
+}
+
+Hub::~Hub() {
+  if (!thread_.joinable()) return;
+  loop_->stop();
+  thread_.join();
+}
+
+bool Hub::finished() const { return loop_->done(); }
+
+}  // namespace hccl::core

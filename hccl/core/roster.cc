@@ -1,0 +1,277 @@
+#include "hccl/core/roster.h"
+
+#include <algorithm>
+
+namespace hccl::core {
+namespace {
+
+using wire::Kind;
+
+constexpr std::size_t kScopesCap = 4096;  // gatherings or stalled communicators at one time
+constexpr Uuid kEverything{};  // scope of a rank's death: all communicators that it is in
+
+ByteWriter frame_of(Kind kind) {
+  ByteWriter out;
+  out.put(kind);
+  return out;
+}
+
+std::string list(const std::vector<std::uint32_t>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i == 64) return text + ", … (" + std::to_string(ranks.size()) + " in all)";
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+}  // namespace
+
+Roster::Roster(std::string host, std::uint32_t pid, std::chrono::nanoseconds patience)
+    : host_(std::move(host)), pid_(pid), patience_(patience) {}
+
+std::size_t Roster::cap(int connection) const {
+  return connections_.count(connection) != 0 ? wire::kFrameCap : wire::kHelloCap;
+}
+
+std::string Roster::who(std::uint32_t rank) const {
+  std::string text = "rank " + std::to_string(rank);
+  if (rank < members_.size() && members_[rank]) {
+    text += " (" + members_[rank]->address + " pid " + std::to_string(members_[rank]->pid) + ")";
+  }
+  return text;
+}
+
+Roster::Outs Roster::refuse(int connection, const Status& why) const {
+  ByteWriter out = frame_of(Kind::kRefused);
+  wire::put(out, why);
+  return {{connection, out.take(), true}};
+}
+
+Roster::Outs Roster::frame(int connection, std::string_view bytes) {
+  ByteReader in(bytes);
+  const auto kind = in.get<Kind>();
+  const auto at = connections_.find(connection);
+  if (at == connections_.end()) {
+    if (kind != Kind::kHello) return drop(connection);
+    return hello(connection, in);
+  }
+  const std::uint32_t rank = at->second;
+  switch (kind) {
+    case Kind::kExchange:
+      return exchange(connection, in);
+    case Kind::kFailure:
+      return failure(rank, in);
+    case Kind::kStall:
+      return stall(rank, in);
+    case Kind::kLeave: {
+      ByteWriter out = frame_of(Kind::kLeave);
+      out.put(rank);
+      connections_.erase(connection);  // what follows on this connection is not a death any more
+      Outs outs;
+      for (const auto& [other, r] : connections_) outs.push_back({other, out.bytes()});
+      outs.push_back({connection, out.bytes(), false});
+      return outs;
+    }
+    default:
+      return drop(connection);
+  }
+}
+
+Roster::Outs Roster::drop(int connection) {
+  Outs outs = closed(connection);
+  outs.push_back({connection, {}, true});
+  return outs;
+}
+
+Roster::Outs Roster::hello(int connection, ByteReader& in) {
+  const auto version = in.get<std::uint32_t>();
+  const auto size = in.get<std::uint32_t>();
+  const std::string agreement = in.get_text(2048);
+  const wire::Member member = wire::get_member(in);
+  if (version != wire::kVersion) {
+    return refuse(
+        connection,
+        Status(Code::kPara, "EI0008: version mismatch: rank " + std::to_string(member.rank) +
+                                " speaks protocol " + std::to_string(version) + ", the root " +
+                                std::to_string(wire::kVersion)));
+  }
+  if (!in.finished()) return {{connection, {}, true}};
+  if (complete_ || gave_up_) {
+    return refuse(connection, Status(Code::kUnavail, "rank " + std::to_string(member.rank) +
+                                                         " came when joining was over"));
+  }
+  if (size == 0 || size > wire::kRanksCap || member.rank >= size) {
+    return refuse(connection,
+                  Status(Code::kPara, "rank " + std::to_string(member.rank) + " of " +
+                                          std::to_string(size) + " ranks is impossible"));
+  }
+  if (size_ == 0) {
+    size_ = size;
+    agreement_ = agreement;
+    agreement_rank_ = member.rank;
+    members_.resize(size);
+    connection_of_.assign(size, -1);
+    deadline_ = Deadline::after(patience_);
+  }
+  if (size != size_) {
+    return refuse(connection,
+                  Status(Code::kPara, "EI0016: rank " + std::to_string(member.rank) + " says " +
+                                          std::to_string(size) + " ranks, rank " +
+                                          std::to_string(agreement_rank_) + " says " +
+                                          std::to_string(size_)));
+  }
+  if (agreement != agreement_) {
+    return refuse(
+        connection,
+        Status(Code::kPara, "EI0016: configuration differs: rank " + std::to_string(member.rank) +
+                                " has \"" + agreement + "\", rank " +
+                                std::to_string(agreement_rank_) + " has \"" + agreement_ + "\""));
+  }
+  if (members_[member.rank]) {
+    return refuse(connection, Status(Code::kPara, "rank " + std::to_string(member.rank) +
+                                                      " is here already: " + who(member.rank)));
+  }
+  members_[member.rank] = member;
+  connection_of_[member.rank] = connection;
+  connections_[connection] = member.rank;
+  if (++present_ < size_) return {};
+  complete_ = true;
+  return admit_all();
+}
+
+Roster::Outs Roster::admit_all() {
+  std::uint32_t hub_rank = size_;
+  for (std::uint32_t r = 0; r < size_ && hub_rank == size_; ++r) {
+    if (members_[r]->host == host_ && members_[r]->pid == pid_) hub_rank = r;
+  }
+  ByteWriter out = frame_of(Kind::kTable);
+  out.put(size_).put(hub_rank);
+  for (const auto& member : members_) wire::put(out, *member);
+  Outs outs;
+  for (const int connection : connection_of_) outs.push_back({connection, out.bytes()});
+  return outs;
+}
+
+Roster::Outs Roster::exchange(int connection, ByteReader& in) {
+  const auto key = in.get<Uuid>();
+  const auto size = in.get<std::uint32_t>();
+  const auto index = in.get<std::uint32_t>();
+  const auto patience = in.get<std::uint64_t>();  // nanoseconds
+  std::string part = in.get_text(wire::kBlobCap);
+  const bool known = gatherings_.count(key) != 0;
+  if (!in.finished() || size == 0 || size > size_ || index >= size ||
+      (!known && gatherings_.size() >= kScopesCap)) {
+    return drop(connection);
+  }
+  Gathering& gathering = gatherings_[key];
+  if (!known) {
+    gathering.parts.resize(size);
+    gathering.deadline =
+        Deadline::after(std::chrono::nanoseconds(std::min<std::uint64_t>(patience, 1ull << 62)));
+  }
+  if (gathering.parts.size() != size || gathering.parts[index]) return drop(connection);
+  gathering.parts[index] = std::move(part);
+  gathering.connections.push_back(connection);
+  if (++gathering.arrived < size) return {};
+  ByteWriter out = frame_of(Kind::kExchange);
+  out.put(key).put(std::uint32_t{0}).put(size);
+  for (const auto& each : gathering.parts) out.put_text(*each);
+  Outs outs;
+  for (const int each : gathering.connections) outs.push_back({each, out.bytes()});
+  gatherings_.erase(key);
+  return outs;
+}
+
+Roster::Outs Roster::flood(const Uuid& scope, const Status& why, int except) {
+  if (failed_.count(scope) != 0 && scope != kEverything) return {};
+  if (failed_.size() < kScopesCap) failed_[scope] = true;
+  ByteWriter out = frame_of(Kind::kFailure);
+  out.put(scope);
+  wire::put(out, why);
+  Outs outs;
+  for (const auto& [connection, rank] : connections_) {
+    if (connection != except) outs.push_back({connection, out.bytes()});
+  }
+  return outs;
+}
+
+Roster::Outs Roster::failure(std::uint32_t rank, ByteReader& in) {
+  const auto scope = in.get<Uuid>();
+  const Status why = wire::get_status(in);
+  if (!in.finished()) return drop(connection_of_[rank]);
+  return flood(scope, why, connection_of_[rank]);
+}
+
+Roster::Outs Roster::stall(std::uint32_t rank, ByteReader& in) {
+  const auto scope = in.get<Uuid>();
+  const auto sequence = in.get<std::uint64_t>();
+  std::string call = in.get_text(wire::kTextCap);
+  if (!in.finished()) return drop(connection_of_[rank]);
+  if (stalls_.size() >= kScopesCap && stalls_.count(scope) == 0) return {};
+  auto& calls = stalls_[scope];
+  for (const auto& [other, theirs] : calls) {
+    if (other == rank || theirs.sequence != sequence || theirs.call == call) continue;
+    const Status why(Code::kPara, "EI0005: the ranks' calls differ: rank " + std::to_string(rank) +
+                                      " called " + call + ", rank " + std::to_string(other) +
+                                      " called " + theirs.call + " (world ranks)");
+    stalls_.erase(scope);
+    return flood(scope, why, -1);
+  }
+  calls[rank] = {sequence, std::move(call)};
+  return {};
+}
+
+Roster::Outs Roster::closed(int connection) {
+  const auto at = connections_.find(connection);
+  if (at == connections_.end()) return {};
+  const std::uint32_t rank = at->second;
+  connections_.erase(at);
+  if (!complete_) {
+    // It may come again while the others are still awaited.
+    members_[rank].reset();
+    connection_of_[rank] = -1;
+    --present_;
+    return {};
+  }
+  return flood(kEverything,
+               Status(Code::kRemote, who(rank) + " died or was cut off", static_cast<int>(rank)),
+               -1);
+}
+
+Roster::Outs Roster::tick() {
+  Outs outs;
+  if (!complete_ && !gave_up_ && deadline_ && deadline_->expired()) {
+    std::vector<std::uint32_t> absent;
+    for (std::uint32_t r = 0; r < size_; ++r) {
+      if (!members_[r]) absent.push_back(r);
+    }
+    const Status why(
+        Code::kTimeout,
+        "EI0015: " + std::to_string(absent.size()) + " of " + std::to_string(size_) +
+            " ranks did not join within HCCL_CONNECT_TIMEOUT; absent: " + list(absent));
+    for (const auto& [connection, rank] : connections_) {
+      for (auto& out : refuse(connection, why)) outs.push_back(std::move(out));
+    }
+    connections_.clear();
+    gave_up_ = true;
+  }
+  for (auto at = gatherings_.begin(); at != gatherings_.end();) {
+    if (!at->second.deadline.expired()) {
+      ++at;
+      continue;
+    }
+    ByteWriter out = frame_of(Kind::kExchange);
+    std::vector<std::uint32_t> absent;
+    for (std::uint32_t i = 0; i < at->second.parts.size(); ++i) {
+      if (!at->second.parts[i]) absent.push_back(i);
+    }
+    out.put(at->first).put(static_cast<std::uint32_t>(absent.size()));
+    for (const std::uint32_t i : absent) out.put(i);
+    for (const int connection : at->second.connections) outs.push_back({connection, out.bytes()});
+    at = gatherings_.erase(at);
+  }
+  return outs;
+}
+
+}  // namespace hccl::core
