@@ -1,0 +1,277 @@
+// Every environment variable: default, good values, bad values.
+#include "hccl/base/config.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <map>
+
+namespace hccl {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Result<Config> read(const Variables& variables) {
+  return Config::read([&](const char* name) {
+    const auto at = variables.find(name);
+    return at == variables.end() ? nullptr : at->second.c_str();
+  });
+}
+
+Config good(const Variables& variables) {
+  const auto config = read(variables);
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  return config.ok() ? config.value() : Config{};
+}
+
+void refuses(const char* name, std::initializer_list<std::string> values) {
+  for (const std::string& value : values) {
+    const auto config = read({{name, value}});
+    EXPECT_EQ(config.status().code(), Code::kPara) << name << "=" << value;
+    for (const std::string& word :
+         {std::string("EI0001: Value \""), std::string(name), std::string("Expected value: ")}) {
+      EXPECT_NE(config.status().message().find(word), std::string::npos)
+          << word << " is not in: " << config.status().message();
+    }
+  }
+}
+
+TEST(Config, Defaults) {
+  const Config c = good({});
+  EXPECT_EQ(c.transport, "auto");
+  EXPECT_EQ(c.algo, "");
+  EXPECT_EQ(c.connect_timeout.count(), 120);
+  EXPECT_EQ(c.exec_timeout.count(), 1836);
+  EXPECT_EQ(c.buffer_mb, 200u);
+  EXPECT_EQ(c.deterministic, Deterministic::kOff);
+  EXPECT_EQ(c.if_ip, "");
+  EXPECT_EQ(c.if_ip_interface, "");
+  EXPECT_EQ(c.socket_ifname, "");
+  EXPECT_EQ(c.socket_family, AF_UNSPEC);
+  EXPECT_EQ(c.base_port, 60000);
+  EXPECT_TRUE(c.port_ranges.empty());
+  EXPECT_EQ(c.job_secret_file, "");
+  EXPECT_FALSE(c.allow_insecure);
+  EXPECT_EQ(c.log_level, "warn");
+  EXPECT_EQ(c.flight_recorder_dir, "");
+  EXPECT_EQ(c.plugin_path, "");
+  EXPECT_EQ(c.ofi_provider, "");
+  EXPECT_FALSE(c.spin.has_value());
+  EXPECT_EQ(c.peer_timeout.count(), 30);
+}
+
+// HCCL's word for a variable that is not set, in every variable at once.
+TEST(Config, EmptyStringIsNotSet) {
+  const auto config = Config::read([](const char*) { return "EmptyString"; });
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config.value().agreement(), good({}).agreement());
+  EXPECT_EQ(config.value().if_ip, "");
+  EXPECT_EQ(config.value().connect_timeout.count(), 120);
+}
+
+TEST(Config, Transport) {
+  for (const char* word : {"auto", "shm", "tcp", "ofi", "mpi", "my_plugin2"}) {
+    EXPECT_EQ(good({{"HCCL_TRANSPORT", word}}).transport, word);
+  }
+  EXPECT_EQ(good({{"HCCL_TRANSPORT", ""}}).transport, "auto");
+  refuses("HCCL_TRANSPORT", {"../evil", "a/b", "tcp,shm", " tcp", "tcp "});
+}
+
+TEST(Config, Timeouts) {
+  EXPECT_EQ(good({{"HCCL_CONNECT_TIMEOUT", "1"}}).connect_timeout.count(), 1);
+  EXPECT_EQ(good({{"HCCL_CONNECT_TIMEOUT", "0007200"}}).connect_timeout.count(), 7200);
+  refuses("HCCL_CONNECT_TIMEOUT", {"", "0", "7201", "-1", "+5", " 5", "5 ", "5s", "1.5", "0x10",
+                                   "00000000120", "99999999999999999999"});
+  EXPECT_EQ(good({{"HCCL_EXEC_TIMEOUT", "0"}}).exec_timeout.count(), 0);
+  EXPECT_EQ(good({{"HCCL_EXEC_TIMEOUT", "2147483647"}}).exec_timeout.count(), 2147483647);
+  EXPECT_EQ(good({{"HCCL_EXEC_TIMEOUT", "5.00"}}).exec_timeout.count(), 5);
+  EXPECT_EQ(good({{"HCCL_EXEC_TIMEOUT", "5.01"}}).exec_timeout.count(), 6);
+  EXPECT_EQ(good({{"HCCL_EXEC_TIMEOUT", "0.5"}}).exec_timeout.count(), 1);
+  refuses("HCCL_EXEC_TIMEOUT", {"", ".", ".5", "5.", "5.001", "5.0.0", "2147483648", "-1", "1e3",
+                                "5.-1", "5.+1", "5. "});
+  EXPECT_EQ(good({{"HCCL_PEER_TIMEOUT", "1"}}).peer_timeout.count(), 1);
+  refuses("HCCL_PEER_TIMEOUT", {"", "0", "-1", "2147483648", "x"});
+  EXPECT_EQ(good({{"HCCL_SPIN_US", "0"}}).spin->count(), 0);
+  EXPECT_EQ(good({{"HCCL_SPIN_US", "1000000"}}).spin->count(), 1000000);
+  refuses("HCCL_SPIN_US", {"", "1000001", "-1", "1us"});
+}
+
+TEST(Config, BufferSize) {
+  EXPECT_EQ(good({{"HCCL_BUFFSIZE", "1"}}).buffer_mb, 1u);
+  EXPECT_EQ(good({{"HCCL_BUFFSIZE", "1048576"}}).buffer_mb, 1048576u);
+  refuses("HCCL_BUFFSIZE", {"", "0", "1048577", "-200", "200MB", "4294967297"});
+}
+
+TEST(Config, Deterministic) {
+  for (const char* word : {"false", "False", "FALSE"}) {
+    EXPECT_EQ(good({{"HCCL_DETERMINISTIC", word}}).deterministic, Deterministic::kOff);
+  }
+  for (const char* word : {"true", "TRUE"}) {
+    EXPECT_EQ(good({{"HCCL_DETERMINISTIC", word}}).deterministic, Deterministic::kOn);
+  }
+  EXPECT_EQ(good({{"HCCL_DETERMINISTIC", "Strict"}}).deterministic, Deterministic::kStrict);
+  refuses("HCCL_DETERMINISTIC", {"", "1", "0", "yes", "true ", "strictly"});
+}
+
+TEST(Config, LocalAddress) {
+  EXPECT_EQ(good({{"HCCL_IF_IP", "10.0.0.1"}}).if_ip, "10.0.0.1");
+  EXPECT_EQ(good({{"HCCL_IF_IP", "fd00::1"}}).if_ip, "fd00::1");
+  const Config zone = good({{"HCCL_IF_IP", "10.0.0.1%eth0"}});
+  EXPECT_EQ(zone.if_ip, "10.0.0.1");
+  EXPECT_EQ(zone.if_ip_interface, "eth0");
+  const Config both = good({{"HCCL_IF_IP", "10.0.0.1%eth0"}, {"CM_WORKER_IP", "10.0.0.2"}});
+  EXPECT_EQ(both.if_ip, "10.0.0.2");
+  EXPECT_EQ(both.if_ip_interface, "");
+  EXPECT_EQ(good({{"HCCL_IF_IP", "10.0.0.1"}, {"CM_WORKER_IP", ""}}).if_ip, "10.0.0.1");
+  for (const char* name : {"HCCL_IF_IP", "CM_WORKER_IP"}) {
+    refuses(name, {"eth0", "10.0.0", "10.0.0.1:80", "10.0.0.1%", "%eth0", " 10.0.0.1", "host",
+                   "10.0.0.256", "10.0.0.1,10.0.0.2", "[::1]"});
+  }
+}
+
+TEST(Config, SocketInterfaces) {
+  for (const char* text : {"eth", "eth,enp", "^docker", "=eth0", "=eth0,eth1", "^=eth0,lo", "br-1",
+                           "eth0.100", "eth0:1"}) {
+    EXPECT_EQ(good({{"HCCL_SOCKET_IFNAME", text}}).socket_ifname, text);
+  }
+  refuses("HCCL_SOCKET_IFNAME", {"", ",", "eth,", ",eth", "eth,,enp", "^", "=", "^=", "^,eth",
+                                 "=^eth", "==eth", "^^eth", "^==eth", "eth,=enp", "eth,^enp"});
+  EXPECT_EQ(good({{"HCCL_SOCKET_FAMILY", "AF_INET"}}).socket_family, AF_INET);
+  EXPECT_EQ(good({{"HCCL_SOCKET_FAMILY", "AF_INET6"}}).socket_family, AF_INET6);
+  refuses("HCCL_SOCKET_FAMILY", {"", "af_inet", "AF_INET4", "IPv4", "AF_UNIX"});
+}
+
+TEST(Config, Ports) {
+  EXPECT_EQ(good({{"HCCL_IF_BASE_PORT", "1024"}}).base_port, 1024);
+  EXPECT_EQ(good({{"HCCL_IF_BASE_PORT", "65520"}}).base_port, 65520);
+  refuses("HCCL_IF_BASE_PORT", {"", "1023", "65521", "0", "-60000", "60000-60031"});
+  using Ranges = std::vector<std::pair<std::uint16_t, std::uint16_t>>;
+  const auto ranges = [](const char* text) {
+    return good({{"HCCL_HOST_SOCKET_PORT_RANGE", text}}).port_ranges;
+  };
+  EXPECT_EQ(ranges(""), Ranges{});
+  EXPECT_EQ(ranges("auto"), (Ranges{{0, 0}}));
+  EXPECT_EQ(ranges("60000"), (Ranges{{60000, 60000}}));
+  EXPECT_EQ(ranges(" 61000 , 60000 - 60031 "), (Ranges{{61000, 61000}, {60000, 60031}}));
+  EXPECT_EQ(ranges("1-65535"), (Ranges{{1, 65535}}));
+  EXPECT_EQ(ranges("1-2,3,4-4"), (Ranges{{1, 2}, {3, 3}, {4, 4}}));
+  refuses("HCCL_HOST_SOCKET_PORT_RANGE",
+          {"0", "65536", "0-5", "5-4", "1-", "-1", "1-2-3", "1,,2", ",1", "1,", "auto,1", "AUTO",
+           "1-5,5-9", "5,5", "1-10,3", "3,1-10", "a", "1..5", " "});
+}
+
+TEST(Config, Joining) {
+  EXPECT_EQ(good({{"HCCL_JOB_SECRET_FILE", "/run/secret"}}).job_secret_file, "/run/secret");
+  EXPECT_TRUE(good({{"HCCL_ALLOW_INSECURE", "1"}}).allow_insecure);
+  EXPECT_FALSE(good({{"HCCL_ALLOW_INSECURE", "0"}}).allow_insecure);
+  refuses("HCCL_ALLOW_INSECURE", {"", "2", "true", "yes", "-1"});
+}
+
+TEST(Config, Diagnosis) {
+  for (const char* level : {"trace", "debug", "info", "warn", "error", "off"}) {
+    EXPECT_EQ(good({{"HCCL_LOG", level}}).log_level, level);
+  }
+  refuses("HCCL_LOG", {"", "WARN", "warning", "3", "critical"});
+  EXPECT_EQ(good({{"HCCL_FLIGHT_RECORDER_DIR", "off"}}).flight_recorder_dir, "off");
+  EXPECT_EQ(good({{"HCCL_FLIGHT_RECORDER_DIR", "/var/log"}}).flight_recorder_dir, "/var/log");
+}
+
+TEST(Config, Plugins) {
+  EXPECT_EQ(good({{"HCCL_PLUGIN_PATH", "/opt/p"}}).plugin_path, "/opt/p");
+  EXPECT_EQ(good({{"HCCL_PLUGIN_PATH", ""}}).plugin_path, "");
+  refuses("HCCL_PLUGIN_PATH", {"plugins", "./plugins", "~/plugins"});
+  EXPECT_EQ(good({{"HCCL_OFI_PROVIDER", "tcp;ofi_rxm"}}).ofi_provider, "tcp;ofi_rxm");
+}
+
+TEST(ConfigAlgo, CommonPartHoldsForEveryOperation) {
+  const Config c = good({{"HCCL_ALGO", " level0:NA ; level1: H-D_R "}});
+  for (const char* op : {"allreduce", "reduce_scatter", "alltoallv", "broadcast"}) {
+    EXPECT_EQ(c.algorithm_for(op), "H-D_R") << op;
+  }
+  EXPECT_EQ(good({{"HCCL_ALGO", "level0:ring"}}).algorithm_for("allreduce"), "");
+  EXPECT_EQ(good({{"HCCL_ALGO", "level1:NA"}}).algorithm_for("allreduce"), "");
+  EXPECT_EQ(good({{"HCCL_ALGO", "level1:null"}}).algorithm_for("allreduce"), "");
+  EXPECT_EQ(good({}).algorithm_for("allreduce"), "");
+}
+
+TEST(ConfigAlgo, SpecificParts) {
+  const Config c = good({{"HCCL_ALGO",
+                          "allreduce=level0:NA;level1:ring/allgather=level1:NHR/"
+                          "reducescatter=level1:NB/alltoall=level1:pairwise/reduce=level2:ring"}});
+  const std::pair<const char*, const char*> expected[] = {
+      {"allreduce", "ring"},
+      {"allgather", "NHR"},
+      {"allgatherv", "NHR"},
+      {"all_gather_v", "NHR"},
+      {"reducescatter", "NB"},
+      {"reduce_scatter_v", "NB"},
+      {"reducescatterv", "NB"},
+      {"alltoall", "pairwise"},
+      {"alltoallv", "pairwise"},
+      {"alltoallvc", "pairwise"},
+      {"reduce", ""},
+      {"broadcast", ""},
+      {"scatter", ""},
+  };
+  for (const auto& [op, algorithm] : expected) EXPECT_EQ(c.algorithm_for(op), algorithm) << op;
+}
+
+TEST(ConfigAlgo, EveryWord) {
+  for (const char* algorithm : {"NA", "null", "ring", "H-D_R", "NHR", "NHR_V1", "NB", "AHC",
+                                "AHC_BROKE", "pipeline", "pairwise", "fullmesh"}) {
+    for (const char* level : {"level0", "level1", "level2", "level3"}) {
+      good({{"HCCL_ALGO", std::string(level) + ":" + algorithm}});
+    }
+  }
+  for (const char* op : {"allreduce", "allgather", "reducescatter", "broadcast", "reduce",
+                         "scatter", "alltoall", "gather", "send", "receive", "sendrecv"}) {
+    EXPECT_EQ(good({{"HCCL_ALGO", std::string(op) + "=level1:ring"}}).algorithm_for(op), "ring");
+  }
+  good({{"HCCL_ALGO", "level0:NA;level1:ring;level2:NB;level3:NA"}});
+}
+
+TEST(ConfigAlgo, BadValues) {
+  refuses("HCCL_ALGO", {"ring",
+                        "level1",
+                        "level1:",
+                        ":ring",
+                        "level4:ring",
+                        "level1:Ring",
+                        "Level1:ring",
+                        "level1:ring;",
+                        ";level1:ring",
+                        "level1:ring/",
+                        "/level1:ring",
+                        "=level1:ring",
+                        "allreduce=",
+                        "allreduce=level1:ring/",
+                        "allreduce=level1:ring;",
+                        "level1:ring;level1:NB",
+                        "level0:NA;level1:NA;level2:NA;level3:NA;level0:NA",
+                        "level1:ring/level2:ring",
+                        "level1:ring/allreduce=level1:ring",
+                        "allreduce=level1:ring/level1:ring",
+                        "allreduce=level1:ring/allreduce=level1:NB",
+                        "others=level1:ring",
+                        "AllReduce=level1:ring",
+                        "allreduce=level0:null",
+                        "allreduce=allgather=level1:ring",
+                        "level1:ring:NB",
+                        "level1:ring,level2:ring"});
+}
+
+TEST(Config, AgreementTellsWhatMustBeEqual) {
+  const std::string usual = good({}).agreement();
+  const Variables different[] = {{{"HCCL_TRANSPORT", "tcp"}},
+                                 {{"HCCL_ALGO", "level1:ring"}},
+                                 {{"HCCL_BUFFSIZE", "100"}},
+                                 {{"HCCL_DETERMINISTIC", "strict"}}};
+  for (const Variables& v : different) EXPECT_NE(good(v).agreement(), usual);
+  for (const Variables& v : {Variables{{"HCCL_IF_IP", "10.0.0.1"}}, Variables{{"HCCL_LOG", "off"}},
+                             Variables{{"HCCL_SOCKET_IFNAME", "eth"}}}) {
+    EXPECT_EQ(good(v).agreement(), usual);
+  }
+}
+
+}  // namespace
+}  // namespace hccl
