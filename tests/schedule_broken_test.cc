@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "hccl/schedule/algorithm.h"
 #include "hccl/schedule/checker.h"
@@ -198,29 +199,52 @@ TEST(Checker, RanksThatCutTheVectorDifferently) {
             "allreduce, 2 ranks: rank 1 cuts the vector into 3 chunks and rank 0 into 2");
 }
 
-// Out of place nothing is wrong with it; in place the receive destroys what is being sent.
-TEST(Checker, ReceiveOverADataBeingSentInPlace) {
-  const auto build = [](const Shape& shape) {
-    const int peer = 1 - shape.rank;
-    Schedule schedule{1, 1, {}};
-    Step exchange;
-    exchange.sends.push_back({peer, {Buffer::kIn, 0, 1, 0}});
-    exchange.recvs.push_back({peer, {Buffer::kOut, 0, 1, 0}, Slice{Buffer::kIn, 0, 1, 0}});
-    schedule.steps.push_back(exchange);
-    return schedule;
-  };
-  const std::string text = verdict(Op::kAllReduce, 2, 0, build);
-  // The two ranks also fold in different orders; the checker says so first, out of place.
-  EXPECT_EQ(
-      text,
-      "allreduce, 2 ranks: rank 1 and rank 0 fold chunk 0 in different orders, so their bits may "
-      "differ");
+// Everyone gets all inputs and folds them itself: right, and the same bits on all ranks only if all
+// of them fold in the same order.
+Schedule fold_everything(const Shape& shape, int first_input, int last_input) {
+  Schedule schedule{1, 3, {}};
+  Step exchange;
+  Fold fold{{Buffer::kOut, 0, 1, 0}, {}};
+  for (const int source : {first_input, 3 - first_input - last_input, last_input}) {
+    if (source == shape.rank) {
+      fold.inputs.push_back({Buffer::kIn, 0, 1, 0});
+      continue;
+    }
+    const Slice slot{Buffer::kScratch, 0, 1, source};
+    exchange.sends.push_back({source, {Buffer::kIn, 0, 1, 0}});
+    exchange.recvs.push_back({source, slot, {}});
+    fold.inputs.push_back(slot);
+  }
+  exchange.folds.push_back(fold);
+  schedule.steps.push_back(exchange);
+  return schedule;
+}
 
+TEST(Checker, RanksThatFoldInDifferentOrders) {
+  const auto same = [](const Shape& shape) { return fold_everything(shape, 0, 2); };
+  const Status status = check(Op::kAllReduce, 3, 0, 1, same);
+  EXPECT_TRUE(status.ok()) << status.message();
+  const std::string words =
+      "allreduce, 3 ranks: rank 1 and rank 0 fold chunk 0 in different orders, so their bits may "
+      "differ";
+  EXPECT_EQ(verdict(Op::kAllReduce, 3, 0,
+                    [](const Shape& shape) {
+                      return fold_everything(shape, 0, shape.rank == 1 ? 1 : 2);
+                    }),
+            words);
+  EXPECT_EQ(verdict(Op::kAllReduce, 3, 0,
+                    [](const Shape& shape) {
+                      return fold_everything(shape, shape.rank == 1 ? 1 : 0, 2);
+                    }),
+            words);
+}
+
+// With separate buffers nothing is wrong with it.
+TEST(Checker, InputReadAfterTheOutputWasWritten) {
   const Build gather = broken(Op::kAllGather, "direct", 0, [](Schedule& schedule, const Shape&) {
-    // The own block is copied first, and sent from kIn afterwards.
-    Step copy;
-    copy.folds.swap(schedule.steps[0].folds);
-    schedule.steps.insert(schedule.steps.begin(), copy);
+    Step copy_first;
+    copy_first.folds.swap(schedule.steps[0].folds);
+    schedule.steps.insert(schedule.steps.begin(), copy_first);
   });
   EXPECT_EQ(
       verdict(Op::kAllGather, 2, 0, gather),
@@ -228,8 +252,19 @@ TEST(Checker, ReceiveOverADataBeingSentInPlace) {
       "in place, was written");
 }
 
+TEST(Checker, ReceiveOverWhatAnotherReceiveFolds) {
+  EXPECT_EQ(
+      verdict(Op::kReduceScatter, 3, 0,
+              broken(Op::kReduceScatter, "direct", 0,
+                     [](Schedule& schedule, const Shape&) {
+                       std::vector<Recv>& recvs = schedule.steps[0].recvs;
+                       recvs[1].reduce_with = recvs[0].into;
+                     })),
+      "reduce_scatter, 3 ranks: rank 0 step 0 receives into chunk 0 while it folds chunk 0 from "
+      "there");
+}
+
 TEST(Checker, ReceiveWhileTheSamePlaceIsSent) {
-  // A reduction to rank 0 whose root lets go of its input only while the answer already arrives.
   const auto build = [](const Shape& shape) {
     const int peer = 1 - shape.rank;
     Schedule schedule{1, 1, {}};

@@ -16,7 +16,7 @@ namespace {
 
 // Instrumented code is ten to twenty times slower; the full range is the optimised build's task.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kMostRanks = 24;
+constexpr int kMostRanks = 32;
 #else
 constexpr int kMostRanks = 128;
 #endif

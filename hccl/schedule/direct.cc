@@ -1,6 +1,7 @@
 // Direct (HCCL: fullmesh): every rank talks to every other at once, one step a phase. Rank j owns
 // chunk j: it gets everyone's part of it, folds all of them in rank order, and sends the sum to all
 // who need it. The order of folding never depends on timing, size or neighbourhood.
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -14,8 +15,16 @@ namespace {
 // All other ranks, each rank beginning after itself, so that no rank is everyone's first target.
 std::vector<int> others(const Shape& shape) {
   std::vector<int> ranks;
+  ranks.reserve(static_cast<std::size_t>(shape.size));
   for (int i = 1; i < shape.size; ++i) ranks.push_back(wrap(shape.rank + i, shape.size));
   return ranks;
+}
+
+Step room_for_all(const Shape& shape) {
+  Step step;
+  step.sends.reserve(static_cast<std::size_t>(shape.size - 1));
+  step.recvs.reserve(static_cast<std::size_t>(shape.size - 1));
+  return step;
 }
 
 // Where the part of `peer` waits for the fold; a rank needs no slot for its own.
@@ -24,12 +33,13 @@ int slot_of(int peer, int rank) { return peer < rank ? peer : peer - 1; }
 // Everyone sends chunk j to rank j; the owner folds into `into`.
 Step reduce_own_chunk(const Shape& shape, Slice into) {
   const int rank = shape.rank;
-  Step step;
+  Step step = room_for_all(shape);
   for (const int peer : others(shape)) {
     step.sends.push_back(send(peer, in(peer)));
     step.recvs.push_back(recv(peer, scratch(slot_of(peer, rank), rank)));
   }
   Fold fold{into, {}};
+  fold.inputs.reserve(static_cast<std::size_t>(shape.size));
   for (int source = 0; source < shape.size; ++source) {
     fold.inputs.push_back(source == rank ? in(rank) : scratch(slot_of(source, rank), rank));
   }
@@ -39,7 +49,7 @@ Step reduce_own_chunk(const Shape& shape, Slice into) {
 
 // Everyone sends its own chunk, which lies in `own`, to all.
 Step spread_own_chunk(const Shape& shape, Slice own) {
-  Step step;
+  Step step = room_for_all(shape);
   for (const int peer : others(shape)) {
     step.sends.push_back(send(peer, own));
     step.recvs.push_back(recv(peer, out(peer)));
@@ -94,7 +104,7 @@ Schedule broadcast_direct(const Shape& shape) {
   const int n = shape.size, rank = shape.rank, root = shape.root;
   Schedule schedule = begin(n);
   if (n == 1) return schedule;
-  Step scatter, gather;
+  Step scatter, gather = room_for_all(shape);
   if (rank != root) scatter.recvs.push_back(recv(root, out(rank)));
   for (const int peer : others(shape)) {
     if (rank == root) scatter.sends.push_back(send(peer, out(peer)));
@@ -124,7 +134,7 @@ Schedule scatter_direct(const Shape& shape) {
 Schedule alltoall_direct(const Shape& shape) {
   if (shape.size == 1) return copy_only();
   Schedule schedule = begin(shape.size);
-  Step exchange;
+  Step exchange = room_for_all(shape);
   for (const int peer : others(shape)) {
     exchange.sends.push_back(send(peer, in(peer)));
     exchange.recvs.push_back(recv(peer, out(peer)));
