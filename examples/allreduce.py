@@ -6,5 +6,7 @@ import numpy as np
 comm = hccl.init()
 value = np.array([comm.rank, 1], np.float32)
 comm.allreduce(value)
-print(f"rank {comm.rank} of {comm.size}: the ranks add up to {value[0]:g}, there are {value[1]:g} of them")
+total, count = value
+me = f"rank {comm.rank} of {comm.size}"
+print(f"{me}: the ranks add up to {total:g}, there are {count:g} of them")
 comm.destroy()

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Trains a network on handwritten digits with as many ranks as mpirun starts.
 
-The same network, data, options and printed lines as train_digits.cc: every rank computes the gradients of
-its share of each batch; HCCL sums them, segment by segment, as backward completes them.
+The same network, data, options and printed lines as train_digits.cc: every rank computes the
+gradients of its share of each batch; HCCL sums them, segment by segment, as backward completes
+them.
 """
 
 import argparse
@@ -60,7 +61,7 @@ def shuffled(count, seed):
 
 
 def load_digits(path):
-    """Returns (train images, train labels, test images, test labels); the last fifth is for the test."""
+    """Returns images and labels to train, images and labels of the test (the last fifth)."""
     images, labels = [], []
     with open(path, encoding="ascii", errors="replace") as file:
         for number, line in enumerate(file, 1):
@@ -68,8 +69,11 @@ def load_digits(path):
                 row = [int(word) for word in line.split(",")]
             except ValueError:
                 row = []
-            if len(row) != PIXELS + 1 or not (0 <= row[-1] < CLASSES) or not all(0 <= p <= 16 for p in row):
-                raise ValueError(f"{path}: line {number}: expected 64 pixels (0 to 16) and a digit (0 to 9)")
+            in_range = all(0 <= pixel <= 16 for pixel in row)
+            if len(row) != PIXELS + 1 or not in_range or row[-1] >= CLASSES:
+                raise ValueError(
+                    f"{path}: line {number}: expected 64 pixels (0 to 16) and a digit (0 to 9)"
+                )
             images.append(row[:-1])
             labels.append(row[-1])
     if len(labels) < 10:
@@ -85,24 +89,29 @@ def load_digits(path):
 
 
 class Mlp:
-    """Multi-layer perceptron. Parameters lie in the order of backward: last layer first, bias before weight."""
+    """Multi-layer perceptron. Its tensors lie one behind the other in the order of backward: last
+    layer first, bias before weight."""
 
     def __init__(self, widths, seed):
         self.widths = widths
         self.layers = len(widths) - 1
         self.names, self.shapes, self.offsets = [], [], [0]
         for layer in reversed(range(self.layers)):
-            for name, shape in (("bias", (widths[layer + 1],)), ("weight", (widths[layer], widths[layer + 1]))):
-                self.names.append(f"fc{layer + 1}.{name}")
-                self.shapes.append(shape)
-                self.offsets.append(self.offsets[-1] + math.prod(shape))
+            self.add_tensor(f"fc{layer + 1}.bias", (widths[layer + 1],))
+            self.add_tensor(f"fc{layer + 1}.weight", (widths[layer], widths[layer + 1]))
         self.weights = np.zeros(self.offsets[-1], np.float32)
         self.tensors = self.views(self.weights)
         for layer in range(self.layers):
             index = self.weight_index(layer)
             places = np.arange(self.offsets[index], self.offsets[index + 1])
             limit = np.float32(math.sqrt(6 / widths[layer]))
-            self.tensors[index][:] = (limit * random_float(seed, places)).reshape(self.shapes[index])
+            values = limit * random_float(seed, places)
+            self.tensors[index][:] = values.reshape(self.shapes[index])
+
+    def add_tensor(self, name, shape):
+        self.names.append(name)
+        self.shapes.append(shape)
+        self.offsets.append(self.offsets[-1] + math.prod(shape))
 
     def bias_index(self, layer):
         return 2 * (self.layers - 1 - layer)
@@ -112,7 +121,8 @@ class Mlp:
 
     def views(self, flat):
         """The tensors of a flat array of all parameters (no copy)."""
-        return [flat[a:b].reshape(s) for a, b, s in zip(self.offsets, self.offsets[1:], self.shapes)]
+        ranges = zip(self.offsets, self.offsets[1:], self.shapes)
+        return [flat[begin:end].reshape(shape) for begin, end, shape in ranges]
 
     def forward(self, images, labels):
         """Returns the sum of the cross entropy losses and keeps what backward needs."""
@@ -167,7 +177,8 @@ def train_epoch(comm, fusion, network, gradients, velocity, images, labels, opti
     """One pass over the training images. Returns the mean loss over all ranks."""
     epoch_seed = int(random_bits(options.seed, np.array([epoch]))[0])
     order = shuffled(len(labels), epoch_seed)
-    lr = np.float32(options.lr) * np.float32(options.epochs - epoch + 1) / np.float32(options.epochs)
+    epochs_left = np.float32(options.epochs - epoch + 1)
+    lr = np.float32(options.lr) * epochs_left / np.float32(options.epochs)
     loss = 0.0
     for start in range(0, len(labels), options.batch):
         rows = order[start : start + options.batch]
@@ -175,8 +186,8 @@ def train_epoch(comm, fusion, network, gradients, velocity, images, labels, opti
 
         fusion.mark("fp_start")
         loss += network.forward(images[mine], labels[mine])
-        # Scaled by the whole batch, so that the sum over the ranks is the gradient of the mean loss,
-        # however many ranks there are and however unequal their shares.
+        # Scaled by the whole batch, so that the sum over the ranks is the gradient of the mean
+        # loss, however many ranks there are and however unequal their shares.
         network.backward(labels[mine], 1 / len(rows), gradients, fusion.ready)
         fusion.mark("bp_end")
         fusion.wait()
@@ -189,7 +200,7 @@ def train_epoch(comm, fusion, network, gradients, velocity, images, labels, opti
 
 
 def accuracy(comm, network, images, labels):
-    """Share of the test images that the network names rightly. Each rank looks at its part of them."""
+    """Share of the test images that the network names rightly; each rank looks at its part."""
     mine = share(len(labels), comm)
     network.forward(images[mine], labels[mine])
     return total(comm, network.correct(labels[mine]), np.int64) / len(labels)
@@ -244,7 +255,8 @@ def train(comm, digits, options):
             print(text, flush=True)
 
     say(f"world size: {comm.size}")
-    say(f"network: {'-'.join(map(str, WIDTHS))}, {len(network.weights)} parameters in {TENSOR_COUNT} tensors")
+    widths = "-".join(map(str, WIDTHS))
+    say(f"network: {widths}, {len(network.weights)} parameters in {TENSOR_COUNT} tensors")
     say(f"images: {len(labels)} to train, {len(test_labels)} to test, batch {options.batch}")
     say(
         f"allreduce: {'parallel' if options.hcom_parallel else 'serial'}, "
@@ -257,7 +269,9 @@ def train(comm, digits, options):
     comm.broadcast(network.weights, root=0)
     start = time.perf_counter()
     for epoch in range(1, options.epochs + 1):
-        loss = train_epoch(comm, fusion, network, gradients, velocity, images, labels, options, epoch)
+        loss = train_epoch(
+            comm, fusion, network, gradients, velocity, images, labels, options, epoch
+        )
         right = accuracy(comm, network, test_images, test_labels)
         say(f"epoch {epoch}: loss {loss:.6f} test accuracy {right:.4f}")
     say(f"trained in {time.perf_counter() - start:.2f} s")
@@ -331,8 +345,12 @@ def check(options):
     )
     sizes = options.split_by_size = parse_list("--split-by-size", options.split_by_size, float)
     if sizes is not None:
-        require(all(0 < size <= 100 for size in sizes), "--split-by-size: a percentage is above 0 and at most 100")
-        require(abs(sum(sizes) - 100) <= 1e-3, "--split-by-size: the percentages must add up to 100")
+        require(
+            all(0 < size <= 100 for size in sizes),
+            "--split-by-size: a percentage is above 0 and at most 100",
+        )
+        off = abs(sum(sizes) - 100)
+        require(off <= 1e-3, "--split-by-size: the percentages must add up to 100")
     indices = options.split_by_idx = parse_list("--split-by-idx", options.split_by_idx, int)
     if indices is not None:
         require(
@@ -352,19 +370,19 @@ def parse_options():
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--epochs", type=int, default=12, help="how often to go through the training images")
-    parser.add_argument("--batch", type=int, default=96, help="images in a batch, over all ranks together")
-    parser.add_argument("--lr", type=float, default=0.05, help="learning rate; falls evenly to 0 after the last epoch")
-    parser.add_argument("--seed", type=int, default=1, help="of the first weights and of the order of the images")
-    parser.add_argument("--hcom-parallel", action="store_true", help="reduce segments while backward goes on")
-    parser.add_argument("--split-by-size", help="cut the gradients at these percentages of their bytes: 80,20")
-    parser.add_argument("--split-by-idx", help="cut the gradients after these indices: 0,7")
-    parser.add_argument("--scattered", action="store_true", help="allocate every gradient separately")
-    parser.add_argument(
-        "--data", default=str(pathlib.Path(__file__).resolve().parent / "data" / "digits.csv"), help="a CSV file"
-    )
-    parser.add_argument("--weights", help="write the final weights: raw float32")
-    parser.add_argument("--trace", help="write the trace of rank 0: .json, .csv or Protobuf")
+    add = parser.add_argument
+    add("--epochs", type=int, default=12, help="how often to go through the training images")
+    add("--batch", type=int, default=96, help="images in a batch, over all ranks together")
+    add("--lr", type=float, default=0.05, help="learning rate; falls evenly to 0 at the end")
+    add("--seed", type=int, default=1, help="of the first weights and of the order of the images")
+    add("--hcom-parallel", action="store_true", help="reduce segments while backward goes on")
+    add("--split-by-size", help="cut the gradients at these percentages of their bytes: 80,20")
+    add("--split-by-idx", help="cut the gradients after these indices: 0,7")
+    add("--scattered", action="store_true", help="allocate every gradient separately")
+    data = pathlib.Path(__file__).resolve().parent / "data" / "digits.csv"
+    add("--data", default=str(data), help="the digits: a CSV file")
+    add("--weights", help="write the final weights: raw float32")
+    add("--trace", help="write the trace of rank 0: .json, .csv or Protobuf")
     return parser.parse_args()
 
 
