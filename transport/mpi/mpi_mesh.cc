@@ -227,8 +227,8 @@ bool MpiMesh::match(Channel& channel) {
   std::byte* bytes = request.data_;
   if (result == MPI_SUCCESS && sent != request.size_) {
     active.verdict = size_mismatch(channel.peer, channel.lane, request.size_, sent);
-    // MPI must take the message from its sender, but not into the caller's bytes: Open MPI 4.1 writes
-    // beyond a buffer that is too small.
+    // MPI must take the message from its sender, but not into the caller's bytes: Open MPI 4.1
+    // writes beyond a buffer that is too small.
     active.scratch.reset(new (std::nothrow) std::byte[std::max<std::size_t>(sent, 1)]);
     bytes = active.scratch.get();
     if (bytes == nullptr) {

@@ -53,7 +53,7 @@ class MpiMesh final : public Mesh {
   struct Active {
     Request* request = nullptr;
     bool is_send = false;
-    Status verdict;  ///< how the request ends although MPI is content
+    Status verdict;                        ///< how the request ends although MPI is content
     std::unique_ptr<std::byte[]> scratch;  ///< takes a message of another size
   };
 

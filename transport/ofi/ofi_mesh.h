@@ -7,8 +7,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "hccl/base/deadline.h"
 #include "hccl/base/wait.h"
 #include "transport/ofi/endpoint.h"
 #include "transport/ofi/ofi_sleeper.h"
@@ -37,14 +40,37 @@ class OfiMesh final : public Mesh {
  private:
   class RegisteredRegion;
 
-  /// One send or receive that libfabric has or will have. `context` is libfabric's while it has it.
-  struct Op {
-    fi_context2 context{};  // first, so that a completion's context is the Op's address
+  /// What libfabric gets as the context of an operation, and gives back when it ends.
+  struct Ticket {
+    enum class Kind { kSend, kReceive, kPeek, kGoodbye };
+    fi_context2 context{};  // first, so that a context's address is the Ticket's
+    Kind kind = Kind::kSend;
+  };
+  struct Channel;
+  /// One send or receive that libfabric has or will have.
+  struct Op : Ticket {
     Request* request = nullptr;
-    bool is_send = false;
-    bool posted = false;    ///< libfabric has it
-    Fid<fid_mr> region;     ///< memory registered for this one operation
-    std::size_t place = 0;  ///< in busy_
+    int peer = -1;
+    Channel* channel = nullptr;
+    std::uint64_t tag = 0;
+    std::byte* bytes = nullptr;
+    std::size_t size = 0;
+    bool posted = false;                   ///< libfabric has it
+    Status verdict;                        ///< set when its message is found to have another size
+    std::size_t sent = 0;                  ///< that size
+    Fid<fid_mr> region;                    ///< memory registered for this one operation
+    std::size_t place = 0;                 ///< in busy_
+    std::unique_ptr<std::byte[]> scratch;  ///< takes a message of another size
+  };
+  /// One lane to or from one peer.
+  struct Channel : Ticket {
+    int peer = -1;
+    std::uint32_t lane = 0;
+    std::uint64_t sent = 0;     ///< messages so far
+    std::uint64_t awaited = 0;  ///< receives so far
+    std::deque<Op*> receives;   ///< those not finished, in order
+    Op* suspect = nullptr;      ///< the oldest of them at the last inspection
+    bool peeking = false;
   };
   struct Peer {
     fi_addr_t address = FI_ADDR_NOTAVAIL;
@@ -54,12 +80,14 @@ class OfiMesh final : public Mesh {
   };
 
   OfiMesh(Endpoint endpoint, std::unique_ptr<OfiSleeper> sleeper, int rank, const Tags& tags);
+
+  // ofi_mesh.cc: the life of an operation
   /// True, and the request has failed, if there is no such peer or lane or the mesh is aborted.
   bool refused(Request& request, int peer, std::uint32_t lane);
+  Channel& channel(int peer, std::uint32_t lane);
+  Op& take_op(Ticket::Kind kind, Request& request, Channel& channel);
   void post_send(Request& request);
-  Op& take_op(Request& request, bool is_send);
-  void finish(Op& op, Status status);
-
+  void post_receive(Op& op);
   /// Hands an Op to libfabric. False if it has no room now; a failure finishes the Op.
   bool try_post(Op& op);
   Result<void*> descriptor(Op& op);
@@ -67,13 +95,27 @@ class OfiMesh final : public Mesh {
   bool read_completions();
   void complete(const fi_cq_tagged_entry& entry);
   void complete_with_error(const fi_cq_err_entry& entry);
+  void finish(Op& op, Status status);
+  void cancel(Op& op);
+  void note_waiting();
+
+  // trouble.cc: peers that leave, sizes that differ, aborts
+  /// Looks for messages that came and fit no receive.
+  void inspect();
+  void peek(Channel& channel);
+  void peeked(Channel& channel, std::size_t size);
+  void take_aside(Op& op);
   /// Fails everything that involves a peer, now and from now on.
   void bury(int peer, const Status& why);
-  void close_down(const Status& why);
+  void listen_for_goodbye();
+  void heard_goodbye(std::uint64_t tag);
   /// Tells the peers that nothing more will come, so that they need not wait for a time limit.
   void say_goodbye();
-  void listen_for_goodbye();
-  void note_waiting();
+  void close_down(const Status& why);
+
+  /// How old the oldest receive of a channel is when we begin to doubt that its message has its
+  /// size.
+  static constexpr std::chrono::milliseconds kInspection{1};
 
   const int rank_;
   const Tags tags_;
@@ -83,13 +125,16 @@ class OfiMesh final : public Mesh {
   // By first byte; only if the provider wants memory registered.
   std::map<std::byte*, std::pair<std::size_t, fid_mr*>> regions_;
   std::vector<Peer> peers_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;
   std::vector<std::unique_ptr<Op>> ops_;  ///< all that were ever needed at once
   std::vector<Op*> free_;
   std::vector<Op*> busy_;
   std::deque<Op*> waiting_receives_;
   std::vector<int> waiting_peers_;  ///< those whose `waiting` is not empty
-  std::byte nothing_{};             ///< where a 0-byte message lies
-  fi_context2 goodbye_{};           ///< of the receive that any peer's goodbye ends
+  std::size_t receives_ = 0;        ///< not finished
+  Deadline next_inspection_ = Deadline::after(kInspection);
+  std::byte nothing_{};  ///< where a 0-byte message lies
+  Ticket goodbye_;       ///< of the receive that any peer's goodbye ends
   bool listens_for_goodbye_ = false;
   Endpoint endpoint_;
   std::unique_ptr<OfiSleeper> sleeper_;

@@ -1,22 +1,28 @@
-// What a message's 64-bit tag says: which mesh, which sender, which lane.
+// What a message's 64-bit tag says: which mesh, which sender, which lane, which message of the
+// lane, and a few bits of its size.
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "hccl/base/auth.h"
 
 namespace hccl::transport::ofi {
 
-/// Lane in bits 0..8, sender in bits 9..31, and above it a number that only the ranks of the mesh
-/// know, so that a stranger's message matches no receive.
+/// The size is in the tag so that a message never meets a receive of another size: libfabric's TCP
+/// provider answers that with the end of the connection. The number of the message is in it so that
+/// the next message does not slip into the place of one whose size is wrong. Above them is a number
+/// that only the ranks of the mesh know, so that a stranger's message matches no receive.
 class Tags {
  public:
   static constexpr int kLaneBits = 9;
-  static constexpr int kRankBits = 23;
+  static constexpr int kRankBits = 20;
+  static constexpr int kNumberBits = 6;
+  static constexpr int kSizeBits = 13;
+  static constexpr int kLeastBits = kLaneBits + kRankBits + kNumberBits + kSizeBits;
   /// A lane of our own: the sender closes its mesh.
   static constexpr std::uint32_t kGoodbye = 256;
-  static constexpr int kLeastBits = kLaneBits + kRankBits;
 
   /// The bits that a provider leaves to us: those below the highest one of its mem_tag_format.
   static int usable_bits(std::uint64_t mem_tag_format) {
@@ -31,16 +37,27 @@ class Tags {
     const int room = bits - kLeastBits;
     mesh_ = room == 0 ? 0 : (secret & ((std::uint64_t{1} << room) - 1)) << kLeastBits;
   }
-  std::uint64_t tag(int sender, std::uint32_t lane) const {
-    return mesh_ | static_cast<std::uint64_t>(sender) << kLaneBits | lane;
+  /// The tag of a lane's message with this number, counted from 0 on both sides.
+  std::uint64_t tag(int sender, std::uint32_t lane, std::uint64_t number, std::size_t size) const {
+    std::uint64_t tag = mix(size) >> (64 - kSizeBits);
+    tag = tag << kNumberBits | (number & ((std::uint64_t{1} << kNumberBits) - 1));
+    tag = tag << kRankBits | static_cast<std::uint64_t>(sender);
+    return mesh_ | tag << kLaneBits | lane;
   }
   /// The bits that say who sent it; a receive that ignores them takes what anybody sent.
   static constexpr std::uint64_t kSenderMask = ((std::uint64_t{1} << kRankBits) - 1) << kLaneBits;
+  static constexpr std::uint64_t kSizeMask = ((std::uint64_t{1} << kSizeBits) - 1)
+                                             << (kLaneBits + kRankBits + kNumberBits);
   static int sender(std::uint64_t tag) {
     return static_cast<int>((tag & kSenderMask) >> kLaneBits);
   }
 
  private:
+  /// Spreads a size over all bits.
+  static std::uint64_t mix(std::uint64_t size) {
+    size = (size + 1) * 0x9e3779b97f4a7c15u;
+    return (size ^ size >> 29) * 0xbf58476d1ce4e5b9u;
+  }
   std::uint64_t mesh_ = 0;
 };
 

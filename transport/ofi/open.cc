@@ -1,0 +1,102 @@
+// Opening and closing a mesh, and the memory that it registers.
+#include <utility>
+
+#include "transport/agree.h"
+#include "transport/ofi/ofi_mesh.h"
+
+namespace hccl::transport::ofi {
+
+/// Keeps memory registered, and known to the mesh, for as long as it lives.
+class OfiMesh::RegisteredRegion final : public Region {
+ public:
+  RegisteredRegion(OfiMesh& mesh, std::span<std::byte> bytes, Fid<fid_mr> region)
+      : mesh_(mesh), first_(bytes.data()), region_(std::move(region)) {
+    mesh_.regions_[first_] = {bytes.size(), region_.get()};
+  }
+  ~RegisteredRegion() override {
+    const auto found = mesh_.regions_.find(first_);
+    if (found != mesh_.regions_.end() && found->second.second == region_.get()) {
+      mesh_.regions_.erase(found);
+    }
+  }
+
+ private:
+  OfiMesh& mesh_;
+  std::byte* first_;
+  Fid<fid_mr> region_;
+};
+
+Result<std::unique_ptr<Mesh>> OfiMesh::open(const OpenArgs& args) {
+  Result<Endpoint> endpoint =
+      Endpoint::open(args.address, args.config == nullptr ? "" : args.config->ofi_provider);
+  // Everything that can fail here is done before the one exchange.
+  const auto prepare = [&]() -> Result<std::string> {
+    if (!endpoint.ok()) return endpoint.status();
+    if (args.size > 1 << Tags::kRankBits) {
+      return Status(Code::kNotSupport, "the ofi transport numbers at most " +
+                                           std::to_string(1 << Tags::kRankBits) + " ranks");
+    }
+    if (Tags::usable_bits(endpoint->info->ep_attr->mem_tag_format) < Tags::kLeastBits) {
+      return Status(Code::kNotSupport, "libfabric's provider " + std::string(endpoint->provider()) +
+                                           " has tags of too few bits");
+    }
+    HCCL_ASSIGN_OR_RETURN(const std::string name, endpoint->name());
+    ByteWriter writer;
+    writer.put_text(endpoint->provider()).put_text(name);
+    return writer.take();
+  };
+  const Result<std::string> mine = prepare();
+  HCCL_ASSIGN_OR_RETURN(const std::vector<std::string> parts, agree(args, mine));
+
+  std::vector<std::string> names;
+  for (int rank = 0; rank < args.size; ++rank) {
+    const std::string& part = parts[static_cast<std::size_t>(rank)];
+    const std::string who = "rank " + std::to_string(rank);
+    ByteReader reader(part);
+    const std::string provider = reader.get_text(256);
+    names.push_back(reader.get_text(512));
+    if (!reader.finished()) {
+      return Status(Code::kInternal, who + " sent an address that cannot be read", rank);
+    }
+    if (provider != endpoint->provider()) {
+      return Status(Code::kPara,
+                    who + " uses libfabric's provider " + provider + " but rank " +
+                        std::to_string(args.rank) + " uses " + std::string(endpoint->provider()) +
+                        "; set HCCL_OFI_PROVIDER to one that all have",
+                    rank);
+    }
+    if (part.size() != mine.value().size()) {
+      return Status(Code::kPara, who + " has an address of another family", rank);
+    }
+  }
+  HCCL_ASSIGN_OR_RETURN(const std::vector<fi_addr_t> addresses, endpoint->insert(names));
+  HCCL_ASSIGN_OR_RETURN(auto sleeper, OfiSleeper::create(*endpoint));
+  const Tags tags(args.key, Tags::usable_bits(endpoint->info->ep_attr->mem_tag_format));
+  std::unique_ptr<OfiMesh> mesh(
+      new OfiMesh(std::move(endpoint).value(), std::move(sleeper), args.rank, tags));
+  mesh->peers_.resize(addresses.size());
+  for (std::size_t r = 0; r < addresses.size(); ++r) mesh->peers_[r].address = addresses[r];
+  mesh->listen_for_goodbye();
+  return std::unique_ptr<Mesh>(std::move(mesh));
+}
+
+OfiMesh::OfiMesh(Endpoint endpoint, std::unique_ptr<OfiSleeper> sleeper, int rank, const Tags& tags)
+    : rank_(rank), tags_(tags), endpoint_(std::move(endpoint)), sleeper_(std::move(sleeper)) {
+  goodbye_.kind = Ticket::Kind::kGoodbye;
+}
+
+OfiMesh::~OfiMesh() {
+  if (!closed_ && !aborted_.raised()) say_goodbye();
+  // The sleeper's set goes first: it watches a descriptor of the endpoint.
+  sleeper_->forget_endpoint();
+  endpoint_.endpoint.reset();  // from here on libfabric touches no buffer
+}
+
+std::unique_ptr<Region> OfiMesh::register_memory(std::span<std::byte> bytes) {
+  if (closed_ || bytes.empty() || !endpoint_.registers_memory()) return std::make_unique<Region>();
+  auto region = endpoint_.register_memory(bytes);
+  if (!region.ok()) return std::make_unique<Region>();  // each operation then registers its own
+  return std::make_unique<RegisteredRegion>(*this, bytes, std::move(region).value());
+}
+
+}  // namespace hccl::transport::ofi
