@@ -256,6 +256,7 @@ TEST(Hostlist, RefusesWhatIsNone) {
                            "n[0-65536]",
                            "n[0-999999999]",
                            "n[1-300]m[1-300]",
+                           "n[0-65535]m[0-65535]",
                            "n[4294967297]",
                            "n[0-65535],x"}) {
     EXPECT_EQ(expand_hostlist(text).status().code(), Code::kPara) << text;

@@ -371,7 +371,7 @@ const Broken kBroken[] = {
      "\"RDMA\"",
      Code::kPara,
      {"EI0014", "RDMA", "net_protocol", "tcp"}},
-    {"host mode by rank 0 without a host_ip",
+    {"host mode without a host_ip",
      kTableHostMode,
      "\"host_ip\": \"fd00:0:0::2\",",
      "",
@@ -754,6 +754,8 @@ TEST(RankTable, DigestTellsMeaningNotLayout) {
   }
   const auto pods = parse_rank_table(replaced(kTable12, "\"p1\"", "\"p2\""));
   EXPECT_NE(pods.value().crc, parse_rank_table(kTable12).value().crc);
+  const auto cloud = parse_rank_table(replaced(kTableCloud, "pod-a", "pod-b"));
+  EXPECT_NE(cloud.value().crc, parse_rank_table(kTableCloud).value().crc);
 }
 
 TEST(RankTable, SurvivesTruncationAtEveryByte) {
@@ -863,6 +865,8 @@ TEST_F(RankTableFile, RefusesPaths) {
         << table.status().message();
     EXPECT_LT(table.status().message().size(), 512u);
   }
+  const auto pipe = read_rank_table(at("pipe.json"), soon());
+  EXPECT_NE(pipe.status().message().find("not a regular file"), std::string::npos);
 }
 
 TEST_F(RankTableFile, WaitsForCompletion) {

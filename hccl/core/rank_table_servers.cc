@@ -112,14 +112,12 @@ Status check_addresses(const std::vector<Server>& servers) {
   return {};
 }
 
-// Ranks that talk through the hosts' own network all need the host's address.
+// Ranks that talk through the hosts' own network all need the host's address. (Where rank 0 has a
+// host_ip and no device_ip, check_addresses() has seen to it already.)
 Status check_host_mode(const std::vector<Server>& servers) {
   bool host_mode = false;
   for (const Server& server : servers) {
-    for (const Device& device : server.devices) {
-      host_mode |= device.on_host;
-      host_mode |= device.rank == 0 && !device.host_ip.empty() && device.ips.empty();
-    }
+    for (const Device& device : server.devices) host_mode |= device.on_host;
   }
   if (!host_mode) return {};
   for (const Server& server : servers) {
