@@ -73,7 +73,7 @@ class Execution {
   std::string here(int rank) const {
     return "rank " + text(rank) + " step " + text(static_cast<int>(at(rank).step)) + " ";
   }
-  std::string located(int rank, std::string wrong) const {
+  std::string located(int rank, const std::string& wrong) const {
     return wrong.empty() ? wrong : here(rank) + wrong;
   }
 
@@ -108,7 +108,7 @@ std::string Execution::load() {
   }
   for (int rank = 0; rank < setting_.size; ++rank) {
     memories_.emplace_back(setting_, rank, at(rank).schedule->scratch_slots);
-    at(rank).heard.assign(static_cast<std::size_t>(setting_.size + 63) / 64, 0);
+    at(rank).heard.assign((ranks_.size() + 63) / 64, 0);
     insert(at(rank).heard, rank);
   }
   return {};
@@ -317,6 +317,7 @@ Status check(Op op, int size, int root, int depth,
                                    text(root) + ", depth " + text(depth));
   }
   std::vector<Schedule> schedules;
+  schedules.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) schedules.push_back(build({rank, size, root, depth}));
   for (const bool in_place : {false, true}) {
     if (in_place && !has_in_place(op)) break;

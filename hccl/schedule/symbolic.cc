@@ -13,7 +13,7 @@ std::uint64_t mix(std::uint64_t number) {
 }
 
 std::string name(const Slice& slice, int index) {
-  const std::string chunk = "chunk " + std::to_string(slice.chunk + index);
+  std::string chunk = "chunk " + std::to_string(slice.chunk + index);
   switch (slice.buffer) {
     case Buffer::kIn:
       return "kIn " + chunk;
@@ -81,7 +81,7 @@ Memory::Memory(const Setting& setting, int rank, int scratch_slots)
     : setting_(setting),
       rank_(rank),
       scratch_slots_(scratch_slots),
-      words_(static_cast<std::size_t>(setting.size + 63) / 64) {
+      words_((static_cast<std::size_t>(setting.size) + 63) / 64) {
   const auto chunks = static_cast<std::size_t>(setting.chunks);
   const std::size_t places = 2 * chunks + static_cast<std::size_t>(scratch_slots);
   ranks_.assign(places * words_, 0);
@@ -137,7 +137,7 @@ std::size_t Memory::place(const Slice& slice, int index) const {
     case Buffer::kScratch:
       break;
   }
-  return 2 * chunks + static_cast<std::size_t>(slice.slot + index);
+  return 2 * chunks + static_cast<std::size_t>(slice.slot) + static_cast<std::size_t>(index);
 }
 
 void Memory::load(std::size_t place, Value& value) const {
