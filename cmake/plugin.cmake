@@ -4,7 +4,8 @@ include_guard(GLOBAL)
 function(hccl_plugin target)
   hccl_warnings(${target})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
+  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed
+    -Wl,-z,nodelete)  # MPI, PMIx and libfabric leave exit handlers and threads behind
   set_target_properties(${target} PROPERTIES
     PREFIX "lib"
     SUFFIX ".so"
