@@ -127,7 +127,7 @@ std::string Memory::may_write(const Slice& slice) const {
 }
 
 std::size_t Memory::place(const Slice& slice, int index) const {
-  const auto chunk = static_cast<std::size_t>(slice.chunk + index);
+  const auto chunk = static_cast<std::size_t>(slice.chunk) + static_cast<std::size_t>(index);
   const auto chunks = static_cast<std::size_t>(setting_.chunks);
   switch (slice.buffer) {
     case Buffer::kOut:
@@ -167,7 +167,7 @@ void Memory::write(const Slice& slice, int index, const Value& value) {
   order_[here] = value.order;
   chunk_[here] = value.chunk;
   if (slice.buffer == Buffer::kOut && setting_.in_place) {
-    input_lost_[static_cast<std::size_t>(slice.chunk + index)] = true;
+    input_lost_[here] = true;
   }
 }
 
