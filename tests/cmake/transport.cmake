@@ -1,6 +1,14 @@
-add_library(hccl_test_ranks OBJECT support/ranks.cc)
+add_library(hccl_test_ranks STATIC support/ranks.cc)
 hccl_warnings(hccl_test_ranks)
 target_link_libraries(hccl_test_ranks PUBLIC hccl_transport)
+target_compile_definitions(hccl_test_ranks PRIVATE
+  HCCL_TEST_PLUGIN_PATH="${PROJECT_BINARY_DIR}/lib")
+# Plugins are loaded at run time, so nothing else would build them before a test runs.
+foreach(plugin hccl_ofi hccl_mpi)
+  if(TARGET ${plugin})
+    add_dependencies(hccl_test_ranks ${plugin})
+  endif()
+endforeach()
 
 hccl_test(transport_contract_test
   SOURCES transport_contract_test.cc support/thread_ranks.cc

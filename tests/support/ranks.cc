@@ -8,6 +8,11 @@
 
 namespace hccl::testing {
 
+Rank::Rank(int rank, int size, transport::Exchange exchange)
+    : rank_(rank), size_(size), exchange_(std::move(exchange)) {
+  config_.plugin_path = HCCL_TEST_PLUGIN_PATH;
+}
+
 transport::OpenArgs Rank::open_args(Deadline deadline) const {
   transport::OpenArgs args;
   args.rank = rank_;

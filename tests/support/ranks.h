@@ -17,8 +17,7 @@ namespace hccl::testing {
 /// One rank of a run. Used by the thread of that rank.
 class Rank {
  public:
-  Rank(int rank, int size, transport::Exchange exchange)
-      : rank_(rank), size_(size), exchange_(std::move(exchange)) {}
+  Rank(int rank, int size, transport::Exchange exchange);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
