@@ -213,8 +213,8 @@ TEST_F(ShmProcesses, LeaveNothingBehindWhenOpeningFails) {
   EXPECT_EQ(files_in("/dev/shm"), before);
 }
 
-TEST_F(ShmProcesses, WithoutAnyDirectoryAllFailWithTheReason) {
-  // A path too long for a socket's name is passed over; /tmp remains.
+// A socket's name has at most 107 characters: then /tmp is taken.
+TEST_F(ShmProcesses, OpenDespiteALongTemporaryDirectory) {
   ::setenv("TMPDIR", std::string(150, 'x').insert(0, "/").c_str(), 1);
   Family family(2, [](OpenArgs& args) { EXPECT_TRUE(open_shm(args).ok()); });
   family.pass_rounds(shm::kRounds);

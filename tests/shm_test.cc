@@ -3,9 +3,8 @@
 #include "transport/shm/shm.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,7 +13,6 @@
 
 #include "hccl/base/socket.h"
 #include "tests/support/ranks.h"
-#include "transport/shm/link.h"
 
 namespace hccl::transport {
 namespace {
@@ -294,6 +292,31 @@ TEST(Shm, StrangerAtTheSocketIsIgnored) {
   EXPECT_TRUE(std::filesystem::is_empty(directory));
   std::filesystem::remove_all(directory);
   ::unsetenv("TMPDIR");
+}
+
+TEST(Shm, ManyRanksOfOneProcessFitInto1024Descriptors) {
+  constexpr int kRanks = 64;
+  run_ranks(kRanks, [](Rank& rank) {
+    const auto mesh = open(rank);
+    ASSERT_NE(mesh, nullptr);
+    std::vector<Request> requests(2 * kRanks);
+    std::vector<int> values(2 * kRanks);
+    std::vector<Request*> all;
+    for (int peer = 0; peer < kRanks; ++peer) {
+      const auto p = static_cast<std::size_t>(peer);
+      values[p] = 1000 * rank.rank() + peer;
+      mesh->send(requests[p], peer, 0, std::as_bytes(std::span(&values[p], 1)));
+      mesh->recv(requests[kRanks + p], peer, 0,
+                 std::as_writable_bytes(std::span(&values[kRanks + p], 1)));
+      all.insert(all.end(), {&requests[p], &requests[kRanks + p]});
+    }
+    const Status status = wait_all(*mesh, all);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (int peer = 0; peer < kRanks; ++peer) {
+      EXPECT_EQ(values[static_cast<std::size_t>(kRanks + peer)], 1000 * peer + rank.rank());
+    }
+    rank.barrier();
+  });
 }
 
 // Threads must see one set of addresses, or the thread sanitizer cannot follow what they hand over.

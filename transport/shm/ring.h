@@ -82,7 +82,7 @@ class RingWriter {
   std::int64_t room(std::uint64_t wanted) {
     std::uint64_t free = bytes_.size - (head_ - tail_);
     if (free < Frame::span(wanted)) {
-      // seq_cst, with the reader's store: see Link::wake.
+      // seq_cst, like the reader's store: link.h says why.
       const std::uint64_t tail = control_->tail.load(std::memory_order_seq_cst);
       if (tail < tail_ || tail > head_ || tail % kLine != 0) {
         corrupt_ = true;
