@@ -205,8 +205,7 @@ Result<Plan> plan_with(const Problem& problem, const Cost& cost) {
       std::find_if(ends.begin(), ends.end(), [&](double end) { return end <= enough; });
   plan.end = *chosen;
   plan.last_indices = table.trace_back(static_cast<std::size_t>(chosen - ends.begin()) + 1);
-  // The bound is rounded apart from the end; it must not come out above it.
-  plan.lower_bound = std::min(lower_bound(model, cost, rows), plan.best_end);
+  plan.lower_bound = lower_bound(model, cost, rows);
   return plan;
 }
 

@@ -9,6 +9,7 @@
 // The planner minimises the end of the last segment. README.md explains the algorithms.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -64,10 +65,11 @@ struct Plan {
   double end = 0;         ///< when the last segment of this plan ends
   double best_end =
       0;  ///< the earliest possible end with max_segments; end <= (1 + slack) * best_end
-  double lower_bound = 0;  ///< no plan ends before this, whatever the number of segments
+  /// No plan ends before this (but for rounding), whatever the number of segments.
+  double lower_bound = 0;
   /// How much of the end a better cut could save at most, as a fraction of lower_bound; 0 is
   /// optimal.
-  double gap() const { return lower_bound > 0 ? end / lower_bound - 1 : 0; }
+  double gap() const { return lower_bound > 0 ? std::max(0.0, end / lower_bound - 1) : 0; }
 };
 
 /// The exact optimum in O(max_segments * gradients). kPara: no gradients, lists of different

@@ -174,6 +174,11 @@ TEST(Planner, BoundIsReachedWhereItCanBe) {
   EXPECT_EQ(hidden.last_indices, (Segments{1, 2}));
   EXPECT_DOUBLE_EQ(hidden.end, 20 + 0.5 + 3);
   EXPECT_DOUBLE_EQ(hidden.gap(), 0);
+  // A table whose cheapest bytes are those of the largest segment.
+  const TableCost cost = TableCost::create({{1, 0.5}, {600, 6.5}}).value();
+  const Plan table = plan_segments({bytes, at_once, 1}, cost).value();
+  EXPECT_DOUBLE_EQ(table.end, 1 + 6.5);
+  EXPECT_DOUBLE_EQ(table.lower_bound, table.end);
 }
 
 TEST(Planner, NeverLosesToTheFixedRules) {

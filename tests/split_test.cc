@@ -100,6 +100,32 @@ TEST(Default, GivesTheKnownSegments) {
   }
 }
 
+/// The 161 gradients of ResNet-50 in fp32, in the order of backward (weights and batch norms, no
+/// biases but the last layer's).
+Bytes resnet50() {
+  Bytes forward = {64 * 3 * 49, 64, 64};
+  std::uint64_t in = 64;
+  std::uint64_t width = 64;
+  for (const int blocks : {3, 4, 6, 3}) {
+    for (int block = 0; block < blocks; ++block) {
+      forward.insert(forward.end(), {in * width, width, width, width * width * 9, width, width,
+                                     width * width * 4, width * 4, width * 4});
+      if (block == 0) forward.insert(forward.end(), {in * width * 4, width * 4, width * 4});
+      in = width * 4;
+    }
+    width *= 2;
+  }
+  forward.insert(forward.end(), {2048 * 1000, 1000});
+  for (auto& size : forward) size *= 4;
+  return {forward.rbegin(), forward.rend()};
+}
+
+TEST(Default, CutsResNet50AfterGradient107) {
+  const Bytes bytes = resnet50();
+  ASSERT_EQ(bytes.size(), 161u);
+  EXPECT_EQ(by_default(bytes), (Segments{107, 160}));
+}
+
 TEST(ByIndex, GivesTheListBack) {
   EXPECT_EQ(segments_by_index(equal(5, 8), Segments{1, 4}).value(), (Segments{1, 4}));
   EXPECT_EQ(segments_by_index(equal(160, 8), Segments{20, 100, 159}).value(),
