@@ -174,9 +174,10 @@ int train(const World& world, const Digits& digits, const Options& options, Mlp*
 
 int run(int argc, char** argv) {
   Options options;
-  // 8 tensors; the first layer, whose gradients come last, is small: the tail that nothing can
-  // hide.
-  const std::vector<size_t> widths = {kPixels, 128, 512, 384, kClasses};
+  // 8 tensors. The weights of the first layer, whose gradient comes last, are 3.6 % of all: HCCL's
+  // default split makes them a segment of their own, and the rest can be reduced while they are
+  // computed.
+  const std::vector<size_t> widths = {kPixels, 128, 512, 288, kClasses};
   const auto tensor_count = static_cast<uint32_t>(2 * (widths.size() - 1));
   if (const auto status = parse_options(argc, argv, tensor_count, &options)) return *status;
 

@@ -22,8 +22,9 @@ import numpy as np  # noqa: E402
 import hccl  # noqa: E402
 
 PIXELS, CLASSES = 64, 10
-# 8 tensors; the first layer, whose gradients come last, is small: the tail that nothing can hide.
-WIDTHS = [PIXELS, 128, 512, 384, CLASSES]
+# 8 tensors. The weights of the first layer, whose gradient comes last, are 3.6 % of all: HCCL's
+# default split makes them a segment of their own; the rest can be reduced while they are computed.
+WIDTHS = [PIXELS, 128, 512, 288, CLASSES]
 TENSOR_COUNT = 2 * (len(WIDTHS) - 1)
 MOMENTUM = np.float32(0.9)
 SPLIT_SEED = 1797
