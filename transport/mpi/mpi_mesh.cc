@@ -25,6 +25,7 @@ std::string about_rank(std::string_view before, int peer, std::string_view after
 /// A communicator of exactly the processes of the mesh; blocks until each of them has called this.
 /// Duplicating MPI_COMM_WORLD instead would wait for processes that are not in the mesh.
 Result<std::shared_ptr<Group>> make_group(Process& process, const Layout& layout, int tag) {
+  process.sweep();
   const Process::Stay stay(process);
   if (!stay) return Status(Code::kUnavail, "MPI is finalised");
   MPI_Group world = MPI_GROUP_NULL;
@@ -301,12 +302,18 @@ void MpiMesh::say_goodbye() {
   const Process::Stay stay(process_);
   if (!stay) return;
   std::vector<MPI_Request> goodbyes;
+  std::vector<Farewell> outstanding;
   for (int peer = 0; peer < size_; ++peer) {
     const Peer& to = peers_[static_cast<std::size_t>(peer)];
-    if (peer == rank_ || !to.contacted || !to.gone.ok()) continue;
+    if (peer == rank_ || !to.contacted) continue;
+    // Also to one that has left: it frees its communicator when it has heard from us.
     MPI_Isend(nullptr, 0, MPI_BYTE, layout_.process_of(peer),
               layout_.tag(rank_, peer, Layout::kGoodbye), group_->comm(), &goodbyes.emplace_back());
+    if (to.gone.ok()) {
+      outstanding.push_back({layout_.process_of(peer), layout_.tag(peer, rank_, Layout::kGoodbye)});
+    }
   }
+  group_->leave(outstanding);
   const auto said = [&] {
     int all = 0;
     MPI_Testall(static_cast<int>(goodbyes.size()), goodbyes.data(), &all, MPI_STATUSES_IGNORE);
@@ -315,6 +322,7 @@ void MpiMesh::say_goodbye() {
   const Deadline limit = Deadline::after(kGoodbyeLimit);
   if (wait(said, limit, nullptr, sleeper_, WaitPolicy{}) == Waited::kReady) return;
   // A peer that does not listen any more must not hold us up.
+  group_->keep_for_ever();
   for (MPI_Request& request : goodbyes) {
     if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
   }

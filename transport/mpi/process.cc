@@ -21,8 +21,17 @@ Status mpi_error(Code code, std::string_view what, int error, int culprit) {
 }
 
 Group::~Group() {
-  if (kept_.load(std::memory_order_relaxed)) return;
-  if (const Process::Stay stay(process_); stay) MPI_Comm_free(&comm_);
+  if (!kept_) process_.retire(comm_, std::move(outstanding_));
+}
+
+void Group::keep_for_ever() {
+  std::lock_guard lock(mutex_);
+  kept_ = true;
+}
+
+void Group::leave(const std::vector<Farewell>& outstanding) {
+  std::lock_guard lock(mutex_);
+  outstanding_.insert(outstanding_.end(), outstanding.begin(), outstanding.end());
 }
 
 // MPI itself is one per process, so this is too. It is never destroyed: the exit handler and
@@ -102,6 +111,36 @@ Process::Stay::Stay(Process& process) {
     alone_ = std::unique_lock(process.gate_);
   }
   allowed_ = !process.finalized_.load(std::memory_order_acquire);
+}
+
+void Process::retire(MPI_Comm comm, std::vector<Farewell> outstanding) {
+  {
+    std::lock_guard lock(retired_mutex_);
+    retired_.push_back({comm, std::move(outstanding)});
+  }
+  sweep();
+}
+
+void Process::sweep() {
+  const Stay stay(*this);
+  if (!stay) return;
+  std::lock_guard lock(retired_mutex_);
+  const auto came = [](MPI_Comm comm, const Farewell& farewell) {
+    int there = 0;
+    if (MPI_Iprobe(farewell.process, farewell.tag, comm, &there, MPI_STATUS_IGNORE) !=
+            MPI_SUCCESS ||
+        there == 0) {
+      return false;
+    }
+    MPI_Recv(nullptr, 0, MPI_BYTE, farewell.process, farewell.tag, comm, MPI_STATUS_IGNORE);
+    return true;
+  };
+  std::erase_if(retired_, [&](Retired& old) {
+    std::erase_if(old.outstanding, [&](const Farewell& f) { return came(old.comm, f); });
+    if (!old.outstanding.empty()) return false;
+    MPI_Comm_free(&old.comm);
+    return true;
+  });
 }
 
 std::uint64_t Process::lend(std::shared_ptr<Group> group, int takers) {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string_view>
+#include <vector>
 
 #include "hccl/base/status.h"
 
@@ -21,9 +22,14 @@ Status mpi_error(Code code, std::string_view what, int error, int culprit = Stat
 
 class Process;
 
+/// A message that is still to come on a communicator that nobody uses any more.
+struct Farewell {
+  int process;
+  int tag;
+};
+
 /// A communicator of the processes behind one mesh. The ranks of the mesh that are threads of this
-/// process share it; the last one frees it, unless the mesh was aborted: MPI may then still work on
-/// it.
+/// process share it; the last one retires it.
 class Group {
  public:
   Group(Process& process, MPI_Comm comm) : process_(process), comm_(comm) {}
@@ -31,12 +37,18 @@ class Group {
   Group& operator=(const Group&) = delete;
   ~Group();
   MPI_Comm comm() const { return comm_; }
-  void keep_for_ever() { kept_.store(true, std::memory_order_relaxed); }
+  /// MPI may still work on it, so it is never freed. Any thread.
+  void keep_for_ever();
+  /// Called by a rank that is done with it; the messages that are still to come to that rank. Any
+  /// thread.
+  void leave(const std::vector<Farewell>& outstanding);
 
  private:
   Process& process_;
   MPI_Comm comm_;
-  std::atomic<bool> kept_{false};
+  std::mutex mutex_;
+  bool kept_ = false;
+  std::vector<Farewell> outstanding_;
 };
 
 class Process {
@@ -69,6 +81,12 @@ class Process {
   std::shared_ptr<Group> borrow(std::uint64_t number);
   void take_back(std::uint64_t number);
 
+  /// Frees a communicator once its last messages have come. MPI gives its number to a later
+  /// communicator, and Open MPI takes a message that comes late for one of that.
+  void retire(MPI_Comm comm, std::vector<Farewell> outstanding);
+  /// Frees what can be freed now. Called before a communicator is made.
+  void sweep();
+
   /// A mesh failed: do not wait for other processes when this one ends.
   void note_failure() { failed_.store(true, std::memory_order_relaxed); }
 
@@ -76,6 +94,10 @@ class Process {
   struct Loan {
     std::shared_ptr<Group> group;
     int takers;
+  };
+  struct Retired {
+    MPI_Comm comm;
+    std::vector<Farewell> outstanding;
   };
   Process() = default;
   static Process& instance();
@@ -98,6 +120,8 @@ class Process {
   std::mutex loans_mutex_;
   std::uint64_t last_loan_ = 0;
   std::map<std::uint64_t, Loan> loans_;
+  std::mutex retired_mutex_;
+  std::vector<Retired> retired_;
 };
 
 }  // namespace hccl::transport::mpi
