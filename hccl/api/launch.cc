@@ -9,7 +9,7 @@
 #include "hccl/base/auth.h"
 #include "hccl/core/interfaces.h"
 #include "hccl/core/launcher.h"
-#include "hccl/core/pmix/pmix_abi.h"
+#include "hccl/core/pmix/pmix_plugin.h"
 #include "hccl/core/secret.h"
 #include "transport/plugin.h"
 
@@ -87,9 +87,9 @@ class Pmix {
       if (void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
         Pmix pmix;
         pmix.world_ =
-            reinterpret_cast<decltype(&hccl_pmix_world)>(::dlsym(library, "hccl_pmix_world"));
+            reinterpret_cast<hccl_pmix_world_function>(::dlsym(library, "hccl_pmix_world"));
         pmix.share_ =
-            reinterpret_cast<decltype(&hccl_pmix_share)>(::dlsym(library, "hccl_pmix_share"));
+            reinterpret_cast<hccl_pmix_share_function>(::dlsym(library, "hccl_pmix_share"));
         if (pmix.world_ != nullptr && pmix.share_ != nullptr) return pmix;
         return Status(Code::kNotSupport, file + " is not this library's PMIx module");
       }
@@ -106,19 +106,20 @@ class Pmix {
     return Status(Code::kNetwork, std::string("PMIx: ") + error);
   }
 
-  Status share(HcclRootInfo* info, int instance, const Config& config) const {
+  /// Carries the info from rank 0 to the others.
+  Status share(HcclRootInfo* info, int rank, int instance, const Config& config) const {
     char error[256] = "";
-    const auto seconds = static_cast<int>(config.connect_timeout.count());
-    if (share_(info->internal, sizeof info->internal, 0, instance, seconds, error, sizeof error) ==
-        0) {
-      return {};
-    }
+    const auto seconds = static_cast<unsigned>(config.connect_timeout.count());
+    const int failed =
+        share_(info->internal, sizeof info->internal, 0, static_cast<std::uint64_t>(instance),
+               seconds, rank == 0 ? nullptr : info->internal, error, sizeof error);
+    if (failed == 0) return {};
     return Status(Code::kTimeout, std::string("PMIx: ") + error);
   }
 
  private:
-  decltype(&hccl_pmix_world) world_ = nullptr;
-  decltype(&hccl_pmix_share) share_ = nullptr;
+  hccl_pmix_world_function world_ = nullptr;
+  hccl_pmix_share_function share_ = nullptr;
 };
 
 Result<CommunicatorPtr> join_by_pmix(const Launch& launch, const Config& config,
@@ -133,7 +134,7 @@ Result<CommunicatorPtr> join_by_pmix(const Launch& launch, const Config& config,
     HCCL_ASSIGN_OR_RETURN(info, fresh_root(config, launch.local_size == size));
     info.encode(std::span<char, RootInfo::kBytes>(carried.internal));
   }
-  HCCL_RETURN_IF_ERROR(pmix.share(&carried, State::get().next_launch(), config));
+  HCCL_RETURN_IF_ERROR(pmix.share(&carried, rank, State::get().next_launch(), config));
   HCCL_ASSIGN_OR_RETURN(
       info, RootInfo::decode(std::span<const char, RootInfo::kBytes>(carried.internal)));
   return State::get().join(info, size, rank, config, name);

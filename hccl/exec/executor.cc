@@ -92,7 +92,7 @@ Status Executor::run_agreement(std::uint32_t lane, const Envelope& mine, const L
   if (lanes_.empty()) lanes_.push_back(std::make_unique<Lane>(mesh_));
   const Call nothing;
   lanes_[0]->begin(lane, nothing, mine);
-  lanes_[0]->add(steps, Layout(nothing, mesh_.rank(), mesh_.size(), 0, 0, 0), nullptr);
+  lanes_[0]->add(steps, Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0), nullptr);
   return drive(1, mine, limits);
 }
 
@@ -144,7 +144,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
   std::size_t stride = 0;
   for (std::uint64_t s = 0; s < slices; ++s) {
     const std::uint64_t first = call.count * s / slices;
-    const Layout layout(call, mesh_.rank(), mesh_.size(), steps.chunks, first,
+    const Layout layout(call, mesh_.rank(), mesh_.size(), steps.chunks, plan.most_slots > 0, first,
                         call.count * (s + 1) / slices - first);
     stride =
         std::max(stride, (layout.longest() * slots + kLineBytes - 1) / kLineBytes * kLineBytes);
@@ -154,8 +154,8 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
     const std::uint64_t first = call.count * s / slices;
     const std::size_t lane = s % lanes;
     lanes_[lane]->add(steps,
-                      Layout(call, mesh_.rank(), mesh_.size(), steps.chunks, first,
-                             call.count * (s + 1) / slices - first),
+                      Layout(call, mesh_.rank(), mesh_.size(), steps.chunks, plan.most_slots > 0,
+                             first, call.count * (s + 1) / slices - first),
                       staging + stride * lane);
   }
   if (agree) {
@@ -163,7 +163,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
     const Call nothing;
     lanes_[lanes]->begin(kAgreementLane, nothing, mine);
     lanes_[lanes]->add(plan_for(*schedule::find(Op::kBarrier, "dissemination"), 0, 1).schedule,
-                       Layout(nothing, mesh_.rank(), mesh_.size(), 0, 0, 0), nullptr);
+                       Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0), nullptr);
   }
   return drive(lanes + (agree ? 1 : 0), mine, limits);
 }

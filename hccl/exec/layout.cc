@@ -23,7 +23,7 @@ int blocks_of(Op op, int size) {
   return 1;
 }
 
-Layout::Layout(const Call& call, int rank, int size, int chunks, std::uint64_t first,
+Layout::Layout(const Call& call, int rank, int size, int chunks, bool slots, std::uint64_t first,
                std::uint64_t length)
     : in_(static_cast<const std::byte*>(call.in)),
       out_(static_cast<std::byte*>(call.out)),
@@ -33,6 +33,8 @@ Layout::Layout(const Call& call, int rank, int size, int chunks, std::uint64_t f
       length_(length),
       parts_(std::max(1, chunks / blocks_of(call.op, size))),
       one_block_(blocks_of(call.op, size) == 1),
+      // Slots are all as long as the longest chunk: shorter ones in them do not touch.
+      merge_chunks_(one_block_ && (!slots || length % static_cast<std::uint64_t>(parts_) == 0)),
       merge_blocks_(first == 0 && length == call.count && parts_ == 1) {
   const auto own = static_cast<std::uint64_t>(rank) * block_;
   if (call.op == Op::kAllGather) in_origin_ = own;
@@ -67,7 +69,7 @@ const std::byte* Layout::in(int chunk) const {
 std::byte* Layout::out(int chunk) const { return out_ + (offset(chunk) - out_origin_) * element_; }
 
 int Layout::run(int count) const {
-  if (one_block_ || merge_blocks_) return count;
+  if (merge_chunks_ || merge_blocks_) return count;
   return 1;
 }
 

@@ -15,8 +15,9 @@ namespace hccl::exec {
 
 class Layout {
  public:
-  /// chunks: of the schedule, a multiple of blocks (0 for a barrier).
-  Layout(const Call& call, int rank, int size, int chunks, std::uint64_t first,
+  /// chunks: of the schedule, a multiple of blocks (0 for a barrier). slots: whether any rank's
+  /// schedule holds chunks in scratch slots.
+  Layout(const Call& call, int rank, int size, int chunks, bool slots, std::uint64_t first,
          std::uint64_t length);
 
   /// Bytes of a run of chunks of the vector; the chunks must lie in one block or be whole slices of
@@ -48,6 +49,7 @@ class Layout {
   std::uint64_t length_;
   int parts_;  // chunks a block
   bool one_block_;
+  bool merge_chunks_;  // chunks of one block may travel together
   bool merge_blocks_;  // a slice is the whole block, so blocks follow one another
 };
 

@@ -1,0 +1,43 @@
+// The collectives of hccl_perf in one table: what they move, how they are called, what they must
+// give.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "benchmarks/perf/options.h"
+
+namespace hccl_perf {
+
+/// One collective. Element i of rank r's input is input(r, i); a result element is a function of
+/// those.
+struct Operation {
+  const char* name;
+  /// Elements of the send and of the receive buffer, for `count` elements of the larger one.
+  std::uint64_t (*send_count)(std::uint64_t count, int ranks);
+  std::uint64_t (*recv_count)(std::uint64_t count, int ranks);
+  /// Bytes on the busiest link per byte of the larger buffer: busbw = algbw * factor.
+  double (*bus_factor)(int ranks);
+  /// `count` as above, a multiple of `ranks` where blocks are one a rank.
+  HcclResult (*run)(const Options&, void* send, void* recv, std::uint64_t count, int rank,
+                    int ranks, HcclComm comm);
+  /// Element i of rank `rank`'s receive buffer as a whole number.
+  std::uint64_t (*expect)(const Options&, std::uint64_t i, std::uint64_t count, int rank,
+                          int ranks);
+  bool blocks;        ///< the larger buffer is one block a rank
+  bool recv_on_root;  ///< only the root has a result
+};
+
+const Operation& find_operation(const std::string& name);
+
+/// Small whole numbers, exact in every type, that differ by rank, element and iteration.
+void write_input(const Options& options, void* buffer, std::uint64_t elements, int rank, int ranks,
+                 int round);
+/// How many of the elements are not what they should be.
+std::uint64_t count_wrong(const Options& options, const Operation& operation, const void* buffer,
+                          std::uint64_t elements, std::uint64_t count, int rank, int ranks,
+                          int round);
+
+}  // namespace hccl_perf

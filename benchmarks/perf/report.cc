@@ -1,0 +1,90 @@
+#include "benchmarks/perf/report.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace hccl_perf {
+namespace {
+
+bool write(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::trunc);
+  file << text;
+  file.close();
+  if (file) return true;
+  std::fprintf(stderr, "hccl_perf: cannot write %s: %s\n", path.c_str(), std::strerror(errno));
+  return false;
+}
+
+std::string wrong_text(std::int64_t wrong) { return wrong < 0 ? "-" : std::to_string(wrong); }
+
+}  // namespace
+
+void print_header(const Options& o, int ranks) {
+  std::printf("# hccl_perf: %s, %d ranks%s, %s%s%s, %s, %d iterations after %d, %s\n", o.op.c_str(),
+              ranks, o.threads > 0 ? " (threads)" : "", o.type.c_str(),
+              o.op.find("reduce") == std::string::npos ? "" : " ",
+              o.op.find("reduce") == std::string::npos ? "" : o.reduce.c_str(),
+              o.in_place ? "in place" : "out of place", o.iterations, o.warmup,
+              o.check ? "every result checked" : "results not checked");
+  std::printf(
+      "# time: slowest rank of each iteration; algbw = bytes / p50; cpu: of this process, an "
+      "iteration\n");
+  std::printf("%14s %14s %12s %12s %12s %10s %10s %12s %8s\n", "bytes", "count", "p50(us)",
+              "p99(us)", "min(us)", "algbw", "busbw", "cpu(us)", "#wrong");
+}
+
+void print_row(const Row& row) {
+  std::printf("%14llu %14llu %12.2f %12.2f %12.2f %10.3f %10.3f %12.2f %8s\n",
+              static_cast<unsigned long long>(row.bytes),
+              static_cast<unsigned long long>(row.count), row.p50_us, row.p99_us, row.min_us,
+              row.algbw, row.busbw, row.cpu_us, wrong_text(row.wrong).c_str());
+  std::fflush(stdout);
+}
+
+bool write_files(const Options& o, int ranks, const std::vector<Row>& rows) {
+  bool written = true;
+  if (!o.json.empty()) {
+    nlohmann::json table = nlohmann::json::array();
+    for (const Row& row : rows) {
+      table.push_back({{"bytes", row.bytes},
+                       {"count", row.count},
+                       {"p50_us", row.p50_us},
+                       {"p99_us", row.p99_us},
+                       {"min_us", row.min_us},
+                       {"algbw_GBps", row.algbw},
+                       {"busbw_GBps", row.busbw},
+                       {"cpu_us", row.cpu_us},
+                       {"wrong", row.wrong}});
+    }
+    const nlohmann::json document = {{"op", o.op},
+                                     {"ranks", ranks},
+                                     {"threads", o.threads > 0},
+                                     {"type", o.type},
+                                     {"reduce", o.reduce},
+                                     {"in_place", o.in_place},
+                                     {"iterations", o.iterations},
+                                     {"rows", table}};
+    written = write(o.json, document.dump(1) + "\n");
+  }
+  if (!o.csv.empty()) {
+    std::string text =
+        "op,ranks,type,reduce,in_place,bytes,count,p50_us,p99_us,min_us,algbw_GBps,busbw_GBps,cpu_"
+        "us,wrong\n";
+    for (const Row& row : rows) {
+      char line[512];
+      std::snprintf(line, sizeof line,
+                    "%s,%d,%s,%s,%d,%llu,%llu,%.3f,%.3f,%.3f,%.4f,%.4f,%.3f,%lld\n", o.op.c_str(),
+                    ranks, o.type.c_str(), o.reduce.c_str(), o.in_place ? 1 : 0,
+                    static_cast<unsigned long long>(row.bytes),
+                    static_cast<unsigned long long>(row.count), row.p50_us, row.p99_us, row.min_us,
+                    row.algbw, row.busbw, row.cpu_us, static_cast<long long>(row.wrong));
+      text += line;
+    }
+    written = write(o.csv, text) && written;
+  }
+  return written;
+}
+
+}  // namespace hccl_perf

@@ -1,0 +1,31 @@
+// The table of hccl_perf: on the terminal, as JSON and as CSV.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "benchmarks/perf/options.h"
+
+namespace hccl_perf {
+
+/// One size. Times are of the slowest rank in each iteration.
+struct Row {
+  std::uint64_t bytes = 0;
+  std::uint64_t count = 0;
+  double p50_us = 0;
+  double p99_us = 0;
+  double min_us = 0;
+  double algbw = 0;  ///< GB/s: bytes / p50
+  double busbw = 0;
+  double cpu_us = 0;        ///< processor time of all ranks of this process, an iteration
+  std::int64_t wrong = -1;  ///< elements; -1: not checked
+};
+
+void print_header(const Options& options, int ranks);
+void print_row(const Row& row);
+/// False, with a message on standard error, if a file cannot be written.
+bool write_files(const Options& options, int ranks, const std::vector<Row>& rows);
+
+}  // namespace hccl_perf

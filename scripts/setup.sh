@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Installs what building and testing need: Debian packages, and a Python environment in .venv.
+# Does nothing when all of it is there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(
+  g++ cmake ninja-build pkg-config ccache            # building
+  libssl-dev libspdlog-dev libhwy-dev                # the library
+  nlohmann-json3-dev libprotobuf-dev protobuf-compiler
+  openmpi-bin libopenmpi-dev libpmix-dev libfabric-dev   # launching, plugins
+  libgtest-dev libbenchmark-dev libcli11-dev         # tests, benchmarks, command lines
+  iproute2 python3 python3-dev python3-venv          # test hosts, Python
+)
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+done
+
+if ((${#missing[@]})); then
+  echo "setup: installing Debian packages: ${missing[*]}"
+  as_root=()
+  if ((EUID != 0)); then
+    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+      as_root=(sudo -n)
+    else
+      echo "setup: these packages are missing and this user may not install them. As root, run:" >&2
+      echo "  apt-get install --no-install-recommends ${missing[*]}" >&2
+      exit 1
+    fi
+  fi
+  if ! command -v apt-get >/dev/null; then
+    echo "setup: no apt-get here; this script knows Debian 12 and Ubuntu. Install the equivalents of: ${missing[*]}" >&2
+    exit 1
+  fi
+  "${as_root[@]}" apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+# Debian's Python, so that every machine has the same one.
+python=/usr/bin/python3
+requirements=scripts/requirements.txt
+if [[ ! -x .venv/bin/python ]] || ! cmp -s "$requirements" .venv/requirements.txt; then
+  echo "setup: making .venv with: $(grep -v '^#' "$requirements" | tr '\n' ' ')"
+  rm -rf .venv
+  "$python" -m venv .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements"
+  cp "$requirements" .venv/requirements.txt
+fi
+echo "setup: all there"

@@ -1,0 +1,440 @@
+// Every collective by every algorithm over every transport, against exact results.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "hccl/exec/layout.h"
+#include "hccl/kernels/kernels.h"
+#include "hccl/schedule/algorithm.h"
+#include "tests/support/numbers.h"
+#include "tests/support/world.h"
+#include "transport/registry.h"
+
+namespace hccl::testing {
+namespace {
+
+using core::Communicator;
+using exec::Call;
+using schedule::Op;
+
+std::vector<std::string> transports() {
+  std::vector<std::string> names{"auto"};
+  for (const auto& backend : transport::backends()) {
+    // "auto" is shm between the ranks of one host.
+    if (backend.name != "shm") names.emplace_back(backend.name);
+  }
+  return names;
+}
+
+Config config_of(const std::string& transport, const std::string& algorithm) {
+  Config config;
+  config.transport = transport;
+  if (!algorithm.empty()) config.algo = "level1:" + algorithm;
+  config.exec_timeout = std::chrono::seconds(60);
+  config.connect_timeout = std::chrono::seconds(60);
+  config.flight_recorder_dir = "off";
+  return config;
+}
+
+// What rank r puts into element i: small, different for each rank and element.
+std::uint64_t value(DataType type, ReduceOp op, int rank, std::size_t i, int size) {
+  const auto mixed = static_cast<std::uint64_t>(rank) * 7 + i * 3 + i / 5;
+  // Eight-bit floats hold few whole numbers; products and sums of eight ranks stay within them.
+  if (size_of(type) == 1 && float_format(type).exponent_bits != 0) return mixed % 2;
+  if (op == ReduceOp::kProd) return mixed % static_cast<std::uint64_t>(size) == 0 ? 2 : 1;
+  return mixed % 11 + 1;
+}
+
+std::uint64_t reduced(DataType type, ReduceOp op, std::size_t i, int size) {
+  std::uint64_t out = value(type, op, 0, i, size);
+  for (int r = 1; r < size; ++r) {
+    const std::uint64_t v = value(type, op, r, i, size);
+    switch (op) {
+      case ReduceOp::kSum:
+        out += v;
+        break;
+      case ReduceOp::kProd:
+        out *= v;
+        break;
+      case ReduceOp::kMax:
+        out = std::max(out, v);
+        break;
+      case ReduceOp::kMin:
+        out = std::min(out, v);
+        break;
+    }
+  }
+  return out;
+}
+
+// How the caller's buffers lie: in place or not, aligned or not.
+struct Placement {
+  bool in_place;
+  std::size_t skew;  // bytes off alignment
+};
+
+// One collective on one rank: fills the buffers, runs, compares. Element j of block b of the vector
+// is element b * count + j.
+class Case {
+ public:
+  Case(Communicator& communicator, Op op, std::uint64_t count, DataType type, ReduceOp reduce,
+       int root, Placement placement)
+      : c_(communicator),
+        op_(op),
+        count_(count),
+        type_(type),
+        reduce_(reduce),
+        root_(root),
+        place_(placement) {}
+
+  void run() {
+    const int n = c_.size();
+    const std::uint64_t vector = count_ * static_cast<std::uint64_t>(exec::blocks_of(op_, n));
+    const std::uint64_t in_count = op_ == Op::kAllGather ? count_ : vector;
+    const std::uint64_t out_count =
+        op_ == Op::kReduceScatter || op_ == Op::kScatter ? count_ : vector;
+    const bool has_in = op_ != Op::kBroadcast && (op_ != Op::kScatter || c_.rank() == root_);
+    const bool has_out = op_ != Op::kBarrier && (op_ != Op::kReduce || c_.rank() == root_);
+    std::vector<std::byte> in_memory(in_count * element() + 64);
+    std::vector<std::byte> out_memory(out_count * element() + 64, std::byte{0xEE});
+    std::byte* in = in_memory.data() + place_.skew;
+    std::byte* out = out_memory.data() + place_.skew;
+    if (place_.in_place && op_ != Op::kAllToAll) alias(in_memory, out_memory, in, out, vector);
+    if (op_ == Op::kBroadcast) in = out;
+    if (has_in) fill(in, in_count);
+    if (op_ == Op::kBroadcast && c_.rank() == root_) fill(out, vector);
+    const std::vector<std::byte> before = in_memory;
+
+    const Status status = c_.run({op_, has_in || op_ == Op::kBroadcast ? in : nullptr,
+                                  has_out ? out : nullptr, count_, type_, reduce_, root_, 0});
+    ASSERT_TRUE(status.ok()) << status.message();
+    if (has_out) compare(out, out_count);
+    if (!place_.in_place && op_ != Op::kBroadcast) {
+      EXPECT_TRUE(before == in_memory) << "the send buffer was written";
+    }
+  }
+
+ private:
+  std::size_t element() const { return size_of(type_); }
+
+  void alias(std::vector<std::byte>& in_memory, std::vector<std::byte>& out_memory, std::byte*& in,
+             std::byte*& out, std::uint64_t vector) {
+    auto& whole = in_memory.size() > out_memory.size() ? in_memory : out_memory;
+    whole.resize(vector * element() + 64);
+    std::byte* base = whole.data() + place_.skew;
+    const std::size_t own = static_cast<std::size_t>(c_.rank()) * count_ * element();
+    in = base + (op_ == Op::kAllGather ? own : 0);
+    out =
+        base + (op_ == Op::kReduceScatter || (op_ == Op::kScatter && c_.rank() == root_) ? own : 0);
+  }
+
+  std::uint64_t mine(std::size_t i) const { return value(type_, reduce_, c_.rank(), i, c_.size()); }
+
+  void fill(std::byte* in, std::uint64_t elements) const {
+    for (std::size_t i = 0; i < elements; ++i) put(type_, in, i, mine(i));
+  }
+
+  std::uint64_t expected(std::size_t i) const {
+    const auto own = static_cast<std::size_t>(c_.rank());
+    switch (op_) {
+      case Op::kAllReduce:
+      case Op::kReduce:
+        return reduced(type_, reduce_, i, c_.size());
+      case Op::kReduceScatter:
+        return reduced(type_, reduce_, own * count_ + i, c_.size());
+      case Op::kBroadcast:
+        return value(type_, reduce_, root_, i, c_.size());
+      case Op::kScatter:
+        return value(type_, reduce_, root_, own * count_ + i, c_.size());
+      case Op::kAllGather:
+        return value(type_, reduce_, static_cast<int>(i / count_), i % count_, c_.size());
+      case Op::kAllToAll:
+        return value(type_, reduce_, static_cast<int>(i / count_), own * count_ + i % count_,
+                     c_.size());
+      case Op::kBarrier:
+        break;
+    }
+    return 0;
+  }
+
+  void compare(const std::byte* out, std::uint64_t elements) const {
+    std::size_t wrong = 0;
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < elements; ++i) {
+      if (holds(type_, out, i, expected(i))) continue;
+      if (wrong++ == 0) first = i;
+    }
+    EXPECT_EQ(wrong, 0u) << "first at element " << first << ", rank " << c_.rank();
+  }
+
+  Communicator& c_;
+  Op op_;
+  std::uint64_t count_;
+  DataType type_;
+  ReduceOp reduce_;
+  int root_;
+  Placement place_;
+};
+
+// Joining costs more than a case: worlds are kept for the cases that need the same one.
+World& world_of(const std::string& transport, const std::string& algorithm, int size) {
+  static std::string kept_name;
+  static std::unique_ptr<World> kept;
+  const std::string name = transport + " " + algorithm + " " + std::to_string(size);
+  if (!kept || kept_name != name) {
+    kept.reset();
+    kept = std::make_unique<World>(size, config_of(transport, algorithm));
+    kept_name = name;
+  }
+  return *kept;
+}
+
+struct Parameters {
+  std::string transport;
+  Op op;
+  std::string algorithm;
+  int size;
+};
+
+void PrintTo(const Parameters& p, std::ostream* out) {
+  *out << schedule::words(p.op) << " by " << p.algorithm;
+}
+
+std::string readable(const ::testing::TestParamInfo<Parameters>& info) {
+  const auto& p = info.param;
+  return std::string(schedule::words(p.op)) + "_by_" + p.algorithm + "_over_" + p.transport + "_" +
+         std::to_string(p.size) + "_ranks";
+}
+
+std::vector<Parameters> all_algorithms() {
+  std::vector<Parameters> out;
+  for (const auto& transport : transports()) {
+    for (const int size : World::sizes()) {
+      for (const auto& algorithm : schedule::algorithms()) {
+        if (!algorithm.refuse(size).empty()) continue;
+        out.push_back({transport, algorithm.op, std::string(algorithm.name), size});
+      }
+    }
+  }
+  // Cases of one world behind one another.
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.transport, a.size, a.algorithm) < std::tie(b.transport, b.size, b.algorithm);
+  });
+  return out;
+}
+
+bool slow_build() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return true;
+#else
+  return false;
+#endif
+}
+
+class EveryAlgorithm : public ::testing::TestWithParam<Parameters> {};
+
+TEST_P(EveryAlgorithm, GivesExactResultsForEverySize) {
+  const auto& p = GetParam();
+  World& world = world_of(p.transport, p.algorithm, p.size);
+  ASSERT_TRUE(world.ok());
+  std::vector<std::uint64_t> counts{0, 1, 5, 1023, 1024, 70001};
+  if (!slow_build())
+    counts.push_back((3u << 20) / static_cast<unsigned>(exec::blocks_of(p.op, p.size)) + 1);
+  const auto run = [&](Communicator& c, std::uint64_t count, Placement placement) {
+    SCOPED_TRACE("count " + std::to_string(count) + (placement.in_place ? " in place" : "") +
+                 (placement.skew != 0 ? " unaligned" : ""));
+    const int root = static_cast<int>(count % static_cast<std::uint64_t>(p.size));
+    Case(c, p.op, count, DataType::kFp32, ReduceOp::kSum, root, placement).run();
+  };
+  world.run([&](Communicator& c) {
+    for (const std::uint64_t count : {0u, 1u, 5u, 1023u, 1024u, 70001u}) {
+      for (const Placement placement :
+           {Placement{false, 0}, Placement{true, 0}, Placement{false, 3}}) {
+        run(c, count, placement);
+      }
+    }
+    // Many MiB: several slices and messages.
+    const auto blocks = static_cast<std::uint64_t>(exec::blocks_of(p.op, p.size));
+    if (!slow_build()) run(c, (std::uint64_t{5} << 20) / 2 / blocks + 1, Placement{true, 0});
+    EXPECT_EQ(c.algorithm(p.op), p.algorithm) << "another algorithm was taken";
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Collectives, EveryAlgorithm, ::testing::ValuesIn(all_algorithms()),
+                         readable);
+
+struct TypeParameters {
+  std::string transport;
+  Op op;
+  DataType type;
+  ReduceOp reduce;
+};
+
+std::vector<TypeParameters> all_types() {
+  std::vector<TypeParameters> out;
+  for (const auto& transport : {std::string("auto"), std::string("tcp")}) {
+    for (const Op op : {Op::kAllReduce, Op::kReduceScatter, Op::kReduce, Op::kBroadcast,
+                        Op::kAllGather, Op::kScatter, Op::kAllToAll}) {
+      const bool reduces = op == Op::kAllReduce || op == Op::kReduceScatter || op == Op::kReduce;
+#define HCCL_TYPE(name, number, bytes, word)                                    \
+  for (int r = 0; r < (reduces ? 4 : 1); ++r) {                                 \
+    if (!reduces || kernels::reducible(DataType::name)) {                       \
+      out.push_back({transport, op, DataType::name, static_cast<ReduceOp>(r)}); \
+    }                                                                           \
+  }
+      HCCL_DATA_TYPES(HCCL_TYPE)
+#undef HCCL_TYPE
+    }
+  }
+  return out;
+}
+
+void PrintTo(const TypeParameters& p, std::ostream* out) {
+  *out << schedule::words(p.op) << " of " << words(p.type);
+}
+
+std::string readable_type(const ::testing::TestParamInfo<TypeParameters>& info) {
+  const auto& p = info.param;
+  return std::string(schedule::words(p.op)) + "_" + std::string(words(p.type)) + "_" +
+         std::string(words(p.reduce)) + "_over_" + p.transport;
+}
+
+class EveryType : public ::testing::TestWithParam<TypeParameters> {};
+
+TEST_P(EveryType, GivesExactResults) {
+  const auto& p = GetParam();
+  World& world = world_of(p.transport, "", World::sizes().size() == 1 ? World::sizes().front() : 4);
+  ASSERT_TRUE(world.ok());
+  world.run([&](Communicator& c) {
+    for (const std::uint64_t count : {1u, 333u, 5001u}) {
+      for (const Placement placement : {Placement{false, 1}, Placement{true, 0}}) {
+        SCOPED_TRACE("count " + std::to_string(count) + (placement.in_place ? " in place" : ""));
+        Case(c, p.op, count, p.type, p.reduce, c.size() - 1, placement).run();
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Collectives, EveryType, ::testing::ValuesIn(all_types()), readable_type);
+
+// Sums that must be rounded: every rank has the same bits, again and again, and they are near the
+// truth.
+TEST(Collectives, RoundedSumsAreEqualOnAllRanksAndAccurate) {
+  const int size = World::sizes().back();
+  for (const std::string algorithm : {"ring", "halving_doubling", "double_tree", "direct"}) {
+    if (!schedule::find(Op::kAllReduce, algorithm)->refuse(size).empty()) continue;
+    World& world = world_of("auto", algorithm, size);
+    world.run([&](Communicator& c) {
+      constexpr std::size_t kCount = 4099;
+      std::vector<float> first;
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        std::vector<float> data(kCount);
+        for (std::size_t i = 0; i < kCount; ++i) {
+          data[i] = 1.0f / static_cast<float>(1 + i + 17 * static_cast<std::size_t>(c.rank()));
+        }
+        ASSERT_TRUE(c.run({Op::kAllReduce, data.data(), data.data(), kCount, DataType::kFp32,
+                           ReduceOp::kSum, 0, 0})
+                        .ok());
+        if (repeat == 0) first = data;
+        EXPECT_EQ(first, data) << "not the same bits again";
+        for (std::size_t i = 0; i < kCount; ++i) {
+          double sum = 0;
+          for (int r = 0; r < c.size(); ++r) {
+            sum += static_cast<double>(
+                1.0f / static_cast<float>(1 + i + 17 * static_cast<std::size_t>(r)));
+          }
+          ASSERT_NEAR(data[i], sum, sum * c.size() * 0x1p-24) << i;
+        }
+      }
+      std::vector<float> least = first;
+      std::vector<float> most = first;
+      ASSERT_TRUE(c.run({Op::kAllReduce, least.data(), least.data(), kCount, DataType::kFp32,
+                         ReduceOp::kMin, 0, 0})
+                      .ok());
+      ASSERT_TRUE(c.run({Op::kAllReduce, most.data(), most.data(), kCount, DataType::kFp32,
+                         ReduceOp::kMax, 0, 0})
+                      .ok());
+      EXPECT_EQ(least, most) << "ranks differ";
+    });
+  }
+}
+
+TEST(Collectives, SendAndReceiveBetweenAllPairs) {
+  const int size = World::sizes().back();
+  for (const auto& transport : transports()) {
+    World& world = world_of(transport, "", size);
+    world.run([&](Communicator& c) {
+      for (const std::size_t count :
+           {std::size_t{0}, std::size_t{1}, std::size_t{777}, std::size_t{300000}}) {
+        for (int distance = 1; distance < c.size(); ++distance) {
+          const int to = (c.rank() + distance) % c.size();
+          const int from = (c.rank() - distance + c.size()) % c.size();
+          std::vector<int> out(count, c.rank() * 1000 + to);
+          std::vector<int> in(count, -1);
+          const auto send = [&] { return c.send(to, out.data(), count, DataType::kInt32); };
+          const auto recv = [&] { return c.recv(from, in.data(), count, DataType::kInt32); };
+          // A ring of sends must be broken somewhere: whoever is next to the wrap receives first.
+          const bool sends_first = (c.rank() / distance) % 2 == 0 && c.rank() + distance < c.size();
+          const Status one = sends_first ? send() : recv();
+          ASSERT_TRUE(one.ok()) << one.message();
+          const Status two = sends_first ? recv() : send();
+          ASSERT_TRUE(two.ok()) << two.message();
+          EXPECT_EQ(in, std::vector<int>(count, from * 1000 + c.rank()));
+        }
+      }
+    });
+  }
+}
+
+TEST(Collectives, BarrierHoldsEverybodyBack) {
+  const int size = World::sizes().back();
+  World& world = world_of("auto", "", size);
+  std::vector<std::atomic<int>> arrived(static_cast<std::size_t>(size));
+  const bool threads = World::sizes().size() > 1;
+  world.run([&](Communicator& c) {
+    for (int round = 1; round <= 100; ++round) {
+      arrived[static_cast<std::size_t>(c.rank())] = round;
+      ASSERT_TRUE(c.run({}).ok());
+      for (const auto& each : arrived) {
+        if (threads) {
+          ASSERT_GE(each.load(), round);
+        }
+      }
+    }
+  });
+}
+
+TEST(Collectives, GroupsOfSomeRanksWorkBesideTheWorld) {
+  const int size = World::sizes().back();
+  if (size < 2) return;
+  World& world = world_of("auto", "", size);
+  world.run([&](Communicator& c) {
+    // Even and odd ranks, each with a group of its own, the even ones upside down.
+    std::vector<int> ranks;
+    for (int r = c.rank() % 2; r < c.size(); r += 2) ranks.push_back(r);
+    if (c.rank() % 2 == 0) std::reverse(ranks.begin(), ranks.end());
+    auto group = c.group(c.rank() % 2 == 0 ? "even" : "odd", ranks, 0);
+    ASSERT_TRUE(group.ok()) << group.status().message();
+    Communicator& g = **group;
+    EXPECT_EQ(g.ranks()[static_cast<std::size_t>(g.rank())], c.rank());
+    int sum = c.rank();
+    ASSERT_TRUE(
+        g.run({Op::kAllReduce, &sum, &sum, 1, DataType::kInt32, ReduceOp::kSum, 0, 0}).ok());
+    int expected = 0;
+    for (const int r : ranks) expected += r;
+    EXPECT_EQ(sum, expected);
+    int whole = 1;
+    ASSERT_TRUE(
+        c.run({Op::kAllReduce, &whole, &whole, 1, DataType::kInt32, ReduceOp::kSum, 0, 0}).ok());
+    EXPECT_EQ(whole, c.size());
+  });
+}
+
+}  // namespace
+}  // namespace hccl::testing

@@ -1,0 +1,119 @@
+#include "tests/support/world.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "hccl/base/auth.h"
+
+#ifdef HCCL_TEST_MPI
+#include <mpi.h>
+#endif
+
+namespace hccl::testing {
+namespace {
+
+#ifdef HCCL_TEST_MPI
+
+// Processes: MPI tells who is who and carries the root info, as in programs written for HCCL.
+class Mpi {
+ public:
+  Mpi() {
+    int provided = 0;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+  }
+  ~Mpi() { MPI_Finalize(); }
+  int rank = 0;
+  int size = 1;
+};
+
+const Mpi& mpi() {
+  static const Mpi instance;
+  return instance;
+}
+
+std::vector<int> ranks_here(int) { return {mpi().rank}; }
+bool root_here() { return mpi().rank == 0; }
+void carry(std::array<char, core::RootInfo::kBytes>& bytes) {
+  MPI_Bcast(bytes.data(), static_cast<int>(bytes.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
+}
+
+#else
+
+std::vector<int> ranks_here(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  for (int r = 0; r < size; ++r) ranks[static_cast<std::size_t>(r)] = r;
+  return ranks;
+}
+bool root_here() { return true; }
+void carry(std::array<char, core::RootInfo::kBytes>&) {}
+
+#endif
+
+}  // namespace
+
+std::vector<int> World::sizes() {
+#ifdef HCCL_TEST_MPI
+  return {mpi().size};
+#else
+  return {1, 2, 3, 4, 5, 8};
+#endif
+}
+
+World::World(int size, const Config& config) {
+  core::RootInfo info;
+  std::array<char, core::RootInfo::kBytes> bytes{};
+  if (root_here()) {
+    EXPECT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
+    EXPECT_TRUE(random_bytes(info.id.data(), info.id.size()).ok());
+    info.address = "127.0.0.1";
+    auto hub = core::Hub::start(info, config, make_logger(config.log_level, "hub"));
+    EXPECT_TRUE(hub.ok()) << hub.status().message();
+    if (hub.ok()) hub_ = std::move(*hub);
+    info.encode(bytes);
+  }
+  carry(bytes);
+  const auto decoded = core::RootInfo::decode(bytes);
+  EXPECT_TRUE(decoded.ok()) << decoded.status().message();
+  if (!decoded.ok()) return;
+
+  const std::vector<int> here = ranks_here(size);
+  ranks_.resize(here.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const Logger log = make_logger(config.log_level, "rank " + std::to_string(here[i]));
+      auto control = core::Control::join(*decoded, size, here[i], config, log);
+      EXPECT_TRUE(control.ok()) << control.status().message();
+      if (!control.ok()) return;
+      auto made = core::Communicator::world(*control, "world", config, log);
+      EXPECT_TRUE(made.ok()) << made.status().message();
+      if (made.ok()) ranks_[i] = *made;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+World::~World() {
+  run([](core::Communicator& communicator) { communicator.leave(); });
+}
+
+bool World::ok() const {
+  return !ranks_.empty() &&
+         std::all_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r != nullptr; });
+}
+
+void World::run(const std::function<void(core::Communicator&)>& body) {
+  if (!ok()) return;
+  std::vector<std::thread> threads;
+  for (auto& rank : ranks_) {
+    threads.emplace_back([&body, &rank] { body(*rank); });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+}  // namespace hccl::testing

@@ -1,0 +1,33 @@
+// A world of ranks for tests: threads of the test program, or the processes that mpirun started.
+// Each rank has a real hub, control line and communicator.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "hccl/base/config.h"
+#include "hccl/core/communicator.h"
+#include "hccl/core/hub.h"
+
+namespace hccl::testing {
+
+class World {
+ public:
+  /// Joins `size` ranks. Fails the running test, and is not ok(), if one cannot join.
+  World(int size, const Config& config);
+  ~World();
+
+  bool ok() const;
+  /// Runs body once a rank, on a thread of its own each, and returns when all have returned.
+  void run(const std::function<void(core::Communicator&)>& body);
+
+  /// The sizes to test: 1..8 as threads, the number of processes under mpirun.
+  static std::vector<int> sizes();
+
+ private:
+  std::unique_ptr<core::Hub> hub_;
+  std::vector<std::shared_ptr<core::Communicator>> ranks_;  // the ranks in this process
+};
+
+}  // namespace hccl::testing
