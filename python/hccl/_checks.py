@@ -1,0 +1,32 @@
+"""Checks of arguments shared by hccl.manage and hccl.split. As in HCCL, every error of these modules is
+a ValueError; the text names the argument and what it was."""
+
+MAX_NAME = 127  # characters; the library counts bytes
+MAX_NUMBER = (1 << 32) - 1
+
+
+def check_group(group):
+    if not isinstance(group, str):
+        raise ValueError(f"group: expected a str, not {describe(group)}")
+    if len(group) == 0:
+        raise ValueError("group: is empty")
+    if len(group) > MAX_NAME:
+        raise ValueError(f"group: has {len(group)} characters, at most {MAX_NAME}: {group!r}")
+
+
+def check_list(argument, value):
+    if not isinstance(value, list):
+        raise ValueError(f"{argument}: expected a list, not {describe(value)}")
+
+
+def check_number(argument, value):
+    if not isinstance(value, int):
+        raise ValueError(f"{argument}: expected an int, not {describe(value)}")
+    if value < 0:
+        raise ValueError(f"{argument}: is {value}, below 0")
+    if value > MAX_NUMBER:
+        raise ValueError(f"{argument}: is {value}, above {MAX_NUMBER}")
+
+
+def describe(value):
+    return f"{type(value).__name__} {value!r}"

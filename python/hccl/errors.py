@@ -1,0 +1,13 @@
+"""The exception of a failed library call."""
+
+
+class HcclError(RuntimeError):
+    """A call into the library failed. `code` is its HcclResult (21: a rank died, 9: timeout, …);
+    the text names the ranks or the argument, the operation and what to do."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+    def __reduce__(self):
+        return type(self), (self.code, str(self))

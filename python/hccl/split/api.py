@@ -1,0 +1,52 @@
+"""Where a group's gradients are cut into segments: HCCL's hccl.split.api.
+
+A setting by size beats one by index; a later call replaces an earlier one. Every error is a ValueError.
+"""
+
+import math
+
+from hccl import _hccl
+from hccl._checks import check_group, check_list, check_number, describe
+from hccl.errors import HcclError
+
+_SUM_TOLERANCE = 1e-3  # percentages such as 14.2857 seven times are meant to be 100
+
+
+def set_split_strategy_by_idx(idxList, group=_hccl.WORLD):
+    """Cuts after these gradients; the last index must be that of the last gradient."""
+    check_group(group)
+    check_list("idxList", idxList)
+    if not idxList:
+        raise ValueError("idxList: is empty")
+    for i, index in enumerate(idxList):
+        check_number(f"idxList[{i}]", index)
+    for i, (before, index) in enumerate(zip(idxList, idxList[1:]), 1):
+        if index <= before:
+            raise ValueError(f"idxList: must ascend, but [{i}] is {index} after {before}")
+    _call(_hccl.set_split_by_index, group, [int(index) for index in idxList])
+
+
+def set_split_strategy_by_size(dataSizeList, group=_hccl.WORLD):
+    """Cuts at these percentages of the bytes of all gradients; they add up to 100 (within 0.001)."""
+    check_group(group)
+    check_list("dataSizeList", dataSizeList)
+    if not dataSizeList:
+        raise ValueError("dataSizeList: is empty")
+    for i, size in enumerate(dataSizeList):
+        if not isinstance(size, (int, float)):
+            raise ValueError(f"dataSizeList[{i}]: expected an int or a float, not {describe(size)}")
+        if size < 0:
+            raise ValueError(f"dataSizeList[{i}]: is {size}, below 0")
+    total = sum(dataSizeList)
+    if not (math.isfinite(total) and abs(total - 100) <= _SUM_TOLERANCE):
+        raise ValueError(f"dataSizeList: adds up to {total}, not to 100: {dataSizeList}")
+    _call(_hccl.set_split_by_size, group, [float(size) for size in dataSizeList])
+
+
+def _call(function, group, values):
+    try:
+        function(group, values)
+    except HcclError as error:
+        raise ValueError(f"set split strategy error:{group}, ret[{error.code}]: {error}") from None
+    except UnicodeEncodeError as error:
+        raise ValueError(f"group: {error}") from None

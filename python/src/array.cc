@@ -1,0 +1,248 @@
+#include "array.h"
+
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+namespace hccl::python {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+// An array before it is checked.
+struct Found {
+  nb::object owner;
+  void* data = nullptr;
+  std::uint64_t count = 1;
+  std::size_t item_bytes = 0;
+  char kind = 0;  // 'i' signed, 'u' unsigned, 'f' float, 'b' bfloat16, 0 none of HCCL's
+  bool contiguous = true;
+  bool read_only = false;
+  std::string type;  // as the object calls it
+};
+
+struct Type {
+  char kind;
+  std::size_t bytes;
+  HcclDataType value;
+  const char* name;
+};
+constexpr Type kTypes[] = {
+    {'i', 1, HCCL_DATA_TYPE_INT8, "int8"},     {'i', 2, HCCL_DATA_TYPE_INT16, "int16"},
+    {'i', 4, HCCL_DATA_TYPE_INT32, "int32"},   {'i', 8, HCCL_DATA_TYPE_INT64, "int64"},
+    {'u', 1, HCCL_DATA_TYPE_UINT8, "uint8"},   {'u', 2, HCCL_DATA_TYPE_UINT16, "uint16"},
+    {'u', 4, HCCL_DATA_TYPE_UINT32, "uint32"}, {'u', 8, HCCL_DATA_TYPE_UINT64, "uint64"},
+    {'f', 2, HCCL_DATA_TYPE_FP16, "float16"},  {'f', 4, HCCL_DATA_TYPE_FP32, "float32"},
+    {'f', 8, HCCL_DATA_TYPE_FP64, "float64"},  {'b', 2, HCCL_DATA_TYPE_BFP16, "bfloat16"},
+};
+
+[[noreturn]] void raise(PyObject* type, const std::string& text) {
+  PyErr_SetString(type, text.c_str());
+  throw nb::python_error();
+}
+
+std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+
+// C order: the last index moves fastest, without gaps. Strides in any unit; null means C order.
+template <class Length>
+bool in_c_order(const Length* shape, const Length* strides, int dimensions, Length unit) {
+  if (strides == nullptr) return true;
+  Length expected = unit;
+  bool right = true;
+  for (int i = dimensions - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != expected) right = false;
+    expected *= shape[i];
+  }
+  return right;
+}
+
+char kind_of_format(const char* format) {
+  if (format == nullptr) return 'u';
+  if (*format == '@' || *format == '=' || *format == '<') ++format;
+  if (*format == 0 || format[1] != 0) return 0;
+  if (std::strchr("bhilqn", *format) != nullptr) return 'i';
+  if (std::strchr("BHILQN", *format) != nullptr) return 'u';
+  if (std::strchr("efd", *format) != nullptr) return 'f';
+  return 0;
+}
+
+std::optional<Found> by_buffer(nb::handle object) {
+  if (!PyObject_CheckBuffer(object.ptr())) return std::nullopt;
+  PyObject* made = PyMemoryView_FromObject(object.ptr());
+  if (made == nullptr) {  // numpy cannot describe its extension types, such as bfloat16, this way
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  Found found;
+  found.owner = nb::steal(made);
+  const Py_buffer* buffer = PyMemoryView_GET_BUFFER(made);
+  found.data = buffer->buf;
+  found.item_bytes = static_cast<std::size_t>(buffer->itemsize);
+  if (buffer->itemsize > 0)
+    found.count = static_cast<std::uint64_t>(buffer->len / buffer->itemsize);
+  found.kind = kind_of_format(buffer->format);
+  found.contiguous = PyBuffer_IsContiguous(buffer, 'C') != 0;
+  found.read_only = buffer->readonly != 0;
+  found.type = nb::hasattr(object, "dtype")
+                   ? text_of(object.attr("dtype"))
+                   : std::string("format ") + (buffer->format == nullptr ? "B" : buffer->format);
+  return found;
+}
+
+// DLPack's structures (its ABI versions 0 and 1).
+struct DlTensor {
+  void* data;
+  std::int32_t device_type;
+  std::int32_t device_id;
+  std::int32_t dimensions;
+  std::uint8_t type_code;
+  std::uint8_t type_bits;
+  std::uint16_t type_lanes;
+  std::int64_t* shape;
+  std::int64_t* strides;
+  std::uint64_t byte_offset;
+};
+struct DlManagedVersioned {
+  std::uint32_t major;
+  std::uint32_t minor;
+  void* context;
+  void (*deleter)(DlManagedVersioned*);
+  std::uint64_t flags;
+  DlTensor tensor;
+};
+constexpr std::uint64_t kDlReadOnly = 1;
+constexpr int kDlCpu = 1;
+
+nb::object dlpack_capsule(nb::handle object) {
+  const nb::object method = object.attr("__dlpack__");
+  try {
+    nb::dict arguments;
+    arguments["max_version"] = nb::make_tuple(1, 0);
+    return method(**arguments);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+    return method();  // written before version 1
+  }
+}
+
+std::optional<Found> by_dlpack(nb::handle object, const std::string& argument) {
+  if (!nb::hasattr(object, "__dlpack__") || !nb::hasattr(object, "__dlpack_device__")) {
+    return std::nullopt;
+  }
+  const int device = nb::cast<int>(object.attr("__dlpack_device__")()[0]);
+  if (device != kDlCpu) {
+    raise(PyExc_ValueError, argument + ": is not in the memory of the CPU (DLPack device type " +
+                                std::to_string(device) + ")");
+  }
+  Found found;
+  try {
+    found.owner = dlpack_capsule(object);
+  } catch (nb::python_error& error) {
+    // numpy refuses its extension types and read-only arrays here; the array interface has them.
+    if (nb::hasattr(object, "__array_interface__")) return std::nullopt;
+    raise(PyExc_ValueError, argument + ": " + text_of(error.value()));
+  }
+  // The capsule is not consumed: it frees the tensor when the last reference to it goes.
+  PyObject* capsule = found.owner.ptr();
+  const DlTensor* tensor = nullptr;
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    const auto* managed =
+        static_cast<const DlManagedVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    if (managed->major != 1) raise(PyExc_TypeError, argument + ": is of a newer DLPack version");
+    tensor = &managed->tensor;
+    found.read_only = (managed->flags & kDlReadOnly) != 0;
+  } else if (PyCapsule_IsValid(capsule, "dltensor")) {
+    tensor = static_cast<const DlTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
+  } else {
+    raise(PyExc_TypeError, argument + ": its __dlpack__ does not give a DLPack capsule");
+  }
+  found.data = static_cast<std::byte*>(tensor->data) + tensor->byte_offset;
+  for (int i = 0; i < tensor->dimensions; ++i) {
+    found.count *= static_cast<std::uint64_t>(tensor->shape[i]);
+  }
+  found.item_bytes = tensor->type_bits / 8U;
+  constexpr char kKinds[] = {'i', 'u', 'f', 0, 'b'};
+  if (tensor->type_code < sizeof kKinds && tensor->type_lanes == 1) {
+    found.kind = kKinds[tensor->type_code];
+  }
+  found.contiguous =
+      in_c_order<std::int64_t>(tensor->shape, tensor->strides, tensor->dimensions, 1);
+  found.type = nb::hasattr(object, "dtype") ? text_of(object.attr("dtype"))
+                                            : "DLPack type " + std::to_string(tensor->type_code);
+  return found;
+}
+
+std::optional<Found> by_array_interface(nb::handle object) {
+  if (!nb::hasattr(object, "__array_interface__")) return std::nullopt;
+  const auto about = nb::cast<nb::dict>(object.attr("__array_interface__"));
+  if (!about.contains("data") || about["data"].is_none()) return std::nullopt;
+  Found found;
+  found.owner = nb::borrow(object);
+  const auto data = nb::cast<nb::tuple>(about["data"]);
+  found.data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(data[0]));
+  found.read_only = nb::cast<bool>(data[1]);
+  std::vector<std::int64_t> shape;
+  for (nb::handle length : nb::cast<nb::tuple>(about["shape"])) {
+    shape.push_back(nb::cast<std::int64_t>(length));
+    found.count *= static_cast<std::uint64_t>(shape.back());
+  }
+  const auto type = nb::cast<std::string>(about["typestr"]);  // such as "<f4"
+  if (type.size() < 3) return std::nullopt;
+  found.type = nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : type;
+  found.item_bytes = std::strtoul(type.c_str() + 2, nullptr, 10);
+  if (type[0] != '>' && (type[1] == 'i' || type[1] == 'u' || type[1] == 'f')) found.kind = type[1];
+  if (type[1] == 'V' && found.type == "bfloat16") found.kind = 'b';
+  if (about.contains("strides") && !about["strides"].is_none()) {
+    std::vector<std::int64_t> strides;
+    for (nb::handle step : nb::cast<nb::tuple>(about["strides"])) {
+      strides.push_back(nb::cast<std::int64_t>(step));
+    }
+    found.contiguous =
+        strides.size() == shape.size() &&
+        in_c_order<std::int64_t>(shape.data(), strides.data(), static_cast<int>(shape.size()),
+                                 static_cast<std::int64_t>(found.item_bytes));
+  }
+  return found;
+}
+
+}  // namespace
+
+Array array_of(nb::handle object, const std::string& argument, Access access) {
+  std::optional<Found> found = by_buffer(object);
+  if (!found) found = by_dlpack(object, argument);
+  if (!found) found = by_array_interface(object);
+  if (!found) {
+    raise(PyExc_TypeError,
+          argument + ": expected an array (buffer protocol, DLPack or __array_interface__), not " +
+              text_of(object.type().attr("__name__")));
+  }
+  Array array;
+  for (const Type& type : kTypes) {
+    if (type.kind == found->kind && type.bytes == found->item_bytes) array.type = type.value;
+  }
+  if (array.type == HCCL_DATA_TYPE_RESERVED) {
+    raise(PyExc_TypeError, argument + ": the element type " + found->type + " is not supported");
+  }
+  if (!found->contiguous) {
+    raise(PyExc_ValueError, argument + ": is not contiguous (C order); pass a contiguous copy");
+  }
+  if (access == Access::kWrite && found->read_only) {
+    raise(PyExc_ValueError, argument + ": is read-only, but is to be written");
+  }
+  array.owner = std::move(found->owner);
+  array.data = found->data;
+  array.count = found->count;
+  array.item_bytes = found->item_bytes;
+  return array;
+}
+
+const char* type_name(HcclDataType type) {
+  for (const Type& each : kTypes) {
+    if (each.value == type) return each.name;
+  }
+  return "unknown";
+}
+
+}  // namespace hccl::python

@@ -1,0 +1,39 @@
+// The memory of Python arrays, used where it lies.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "hccl/hccl_types.h"
+
+namespace hccl::python {
+
+namespace nb = nanobind;
+
+enum class Access { kRead, kWrite };
+
+/// Contiguous elements in the memory of a Python object. Valid while `owner` is held.
+struct Array {
+  nb::object owner;
+  void* data = nullptr;
+  std::uint64_t count = 0;
+  HcclDataType type = HCCL_DATA_TYPE_RESERVED;
+  std::size_t item_bytes = 0;
+
+  std::byte* at(std::uint64_t index) const {
+    return static_cast<std::byte*>(data) + index * item_bytes;
+  }
+};
+
+/// The memory of anything with the buffer protocol, DLPack (CPU) or __array_interface__. `argument`
+/// names the object in errors: TypeError if it is no array, or of a type that HCCL does not have;
+/// ValueError if it is not contiguous (C order), or is to be written and read-only.
+Array array_of(nb::handle object, const std::string& argument, Access access);
+
+/// "float32", …
+const char* type_name(HcclDataType type);
+
+}  // namespace hccl::python
