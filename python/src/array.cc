@@ -1,5 +1,7 @@
 #include "array.h"
 
+#include <nanobind/stl/string.h>
+
 #include <bit>
 #include <cstring>
 #include <optional>
@@ -19,7 +21,7 @@ struct Found {
   char kind = 0;  // 'i' signed, 'u' unsigned, 'f' float, 'b' bfloat16, 0 none of HCCL's
   bool contiguous = true;
   bool read_only = false;
-  std::string type;  // as the object calls it
+  std::string type;  // as the protocol calls it
 };
 
 struct Type {
@@ -43,6 +45,11 @@ constexpr Type kTypes[] = {
 }
 
 std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+
+// The element type in the words of the object, if it has any.
+std::string name_of_type(nb::handle object, const std::string& otherwise) {
+  return nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : otherwise;
+}
 
 // C order: the last index moves fastest, without gaps. Strides in any unit; null means C order.
 template <class Length>
@@ -85,9 +92,7 @@ std::optional<Found> by_buffer(nb::handle object) {
   found.kind = kind_of_format(buffer->format);
   found.contiguous = PyBuffer_IsContiguous(buffer, 'C') != 0;
   found.read_only = buffer->readonly != 0;
-  found.type = nb::hasattr(object, "dtype")
-                   ? text_of(object.attr("dtype"))
-                   : std::string("format ") + (buffer->format == nullptr ? "B" : buffer->format);
+  found.type = buffer->format == nullptr ? "B" : buffer->format;
   return found;
 }
 
@@ -169,8 +174,7 @@ std::optional<Found> by_dlpack(nb::handle object, const std::string& argument) {
   }
   found.contiguous =
       in_c_order<std::int64_t>(tensor->shape, tensor->strides, tensor->dimensions, 1);
-  found.type = nb::hasattr(object, "dtype") ? text_of(object.attr("dtype"))
-                                            : "DLPack type " + std::to_string(tensor->type_code);
+  found.type = "code " + std::to_string(tensor->type_code);
   return found;
 }
 
@@ -190,10 +194,10 @@ std::optional<Found> by_array_interface(nb::handle object) {
   }
   const auto type = nb::cast<std::string>(about["typestr"]);  // such as "<f4"
   if (type.size() < 3) return std::nullopt;
-  found.type = nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : type;
+  found.type = type;
   found.item_bytes = std::strtoul(type.c_str() + 2, nullptr, 10);
   if (type[0] != '>' && (type[1] == 'i' || type[1] == 'u' || type[1] == 'f')) found.kind = type[1];
-  if (type[1] == 'V' && found.type == "bfloat16") found.kind = 'b';
+  if (type == "<V2" && name_of_type(object, type) == "bfloat16") found.kind = 'b';
   if (about.contains("strides") && !about["strides"].is_none()) {
     std::vector<std::int64_t> strides;
     for (nb::handle step : nb::cast<nb::tuple>(about["strides"])) {
@@ -223,7 +227,8 @@ Array array_of(nb::handle object, const std::string& argument, Access access) {
     if (type.kind == found->kind && type.bytes == found->item_bytes) array.type = type.value;
   }
   if (array.type == HCCL_DATA_TYPE_RESERVED) {
-    raise(PyExc_TypeError, argument + ": the element type " + found->type + " is not supported");
+    raise(PyExc_TypeError, argument + ": the element type " + name_of_type(object, found->type) +
+                               " is not supported");
   }
   if (!found->contiguous) {
     raise(PyExc_ValueError, argument + ": is not contiguous (C order); pass a contiguous copy");

@@ -1,5 +1,6 @@
 #include "call.h"
 
+#include <nanobind/stl/string.h>
 #include <unistd.h>
 
 #include <chrono>

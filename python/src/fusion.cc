@@ -48,12 +48,10 @@ Fusion::Fusion(nb::object communicator_object, const nb::list& gradients, bool h
   std::vector<std::string> names;
   std::vector<Array> arrays;
   for (nb::handle each : gradients) {
-    const auto pair =
-        nb::cast<std::pair<std::string, nb::object>>(nb::make_tuple(each[0], each[1]));
-    names.push_back(pair.first);
+    names.push_back(nb::cast<std::string>(each[0]));
     const std::string where =
-        "gradients[" + std::to_string(arrays.size()) + "] (" + pair.first + ")";
-    arrays.push_back(array_of(pair.second, where, Access::kWrite));
+        "gradients[" + std::to_string(arrays.size()) + "] (" + names.back() + ")";
+    arrays.push_back(array_of(nb::object(each[1]), where, Access::kWrite));
     if (arrays.back().type != arrays.front().type) {
       throw nb::value_error((where + ": is of " + type_name(arrays.back().type) +
                              ", the first of " + type_name(arrays.front().type))
