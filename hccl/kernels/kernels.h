@@ -14,10 +14,13 @@ namespace hccl::kernels {
 bool reducible(DataType type);
 
 /// out[i] = inputs[0][i] op inputs[1][i] op …, folded left to right, for i in [0, count).
-/// Any input may be `out` itself; otherwise the ranges must not overlap. No alignment is needed.
-/// One input is a copy. fp16, bf16 and the 8-bit floats accumulate in fp32 and round once (nearest
-/// even) at the end of the fold. Integers wrap around as unsigned C arithmetic does.
+/// `type` must be reducible. Any input may be `out` itself; otherwise the ranges must not overlap.
+/// No alignment is needed. No inputs: nothing happens. One input is a copy.
+/// fp16, bf16 and the 8-bit floats accumulate in fp32 and round once (nearest even) at the end of
+/// the fold. Integers wrap around as unsigned C arithmetic does.
 /// Max and min of floats: a NaN in any input gives a NaN; max(-0, +0) is +0, min is -0.
+/// A NaN that comes out of two inputs or more is the type's quiet NaN, sign and payload clear, so
+/// that the bits are the same on every instruction set. Safe from any number of threads.
 void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
           std::size_t count);
 

@@ -48,8 +48,7 @@ HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
 #endif
 }
 
-/// `kStream`: past the caches; `to` must then be aligned to the vector.
-template <bool kStream, class D>
+template <class D>
 HWY_INLINE void store(D d, hn::Vec<D> v, std::byte* to) {
 #if HWY_TARGET == HWY_SCALAR
   (void)d;
@@ -57,11 +56,7 @@ HWY_INLINE void store(D d, hn::Vec<D> v, std::byte* to) {
   std::memcpy(to, &lane, sizeof(lane));
 #else
   const hn::Repartition<std::uint8_t, D> bytes;
-  if constexpr (kStream) {
-    hn::Stream(hn::BitCast(bytes, v), bytes, reinterpret_cast<std::uint8_t*>(to));
-  } else {
-    hn::StoreU(hn::BitCast(bytes, v), bytes, reinterpret_cast<std::uint8_t*>(to));
-  }
+  hn::StoreU(hn::BitCast(bytes, v), bytes, reinterpret_cast<std::uint8_t*>(to));
   (void)d;
 #endif
 }
@@ -78,12 +73,13 @@ HWY_INLINE V one_nan(V v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::BitCast(d, hn::Set(Tag<Bits>(), quiet)), v);
 }
 
-// ---- How element types lie in memory: kBytes of memory fill one Quad. ----
+// ---- How element types lie in memory: kBytes of memory fill one Quad; kWidens: to fp32. ----
 
 /// Integers, fp32 and fp64: as they are.
 template <class T>
 struct Plain {
   using V = VecOf<T>;
+  static constexpr bool kWidens = false;
   static constexpr std::size_t kVector = kVectorBytes<T>;
   static constexpr std::size_t kBytes = 4 * kVector;
 
@@ -91,13 +87,12 @@ struct Plain {
     const Tag<T> d;
     return {load(d, p), load(d, p + kVector), load(d, p + 2 * kVector), load(d, p + 3 * kVector)};
   }
-  template <bool kStream>
   static HWY_INLINE void put(const Quad<V>& q, std::byte* p) {
     const Tag<T> d;
-    store<kStream>(d, finish(q.a), p);
-    store<kStream>(d, finish(q.b), p + kVector);
-    store<kStream>(d, finish(q.c), p + 2 * kVector);
-    store<kStream>(d, finish(q.d), p + 3 * kVector);
+    store(d, finish(q.a), p);
+    store(d, finish(q.b), p + kVector);
+    store(d, finish(q.c), p + 2 * kVector);
+    store(d, finish(q.d), p + 3 * kVector);
   }
 
  private:
@@ -120,6 +115,7 @@ HWY_INLINE U32 word(std::uint32_t x) { return hn::Set(Tag<std::uint32_t>(), x); 
 /// bf16. A 32-bit word holds two elements, each the upper half of an fp32: the word shifted up is
 /// the first, the word masked is the second, so no shuffle is needed on any instruction set.
 struct Bf16 {
+  static constexpr bool kWidens = true;
   static constexpr std::size_t kVector = kVectorBytes<std::uint32_t>;
   static constexpr std::size_t kBytes = 2 * kVector;
 
@@ -129,13 +125,11 @@ struct Bf16 {
     return {as_float(hn::ShiftLeft<16>(v)), as_float(hn::And(v, high)),
             as_float(hn::ShiftLeft<16>(w)), as_float(hn::And(w, high))};
   }
-  template <bool kStream>
   static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
     const Tag<std::uint32_t> d;
     const U32 high = word(0xFFFF0000u);
-    store<kStream>(d, hn::Or(hn::ShiftRight<16>(round(q.a)), hn::And(round(q.b), high)), p);
-    store<kStream>(d, hn::Or(hn::ShiftRight<16>(round(q.c)), hn::And(round(q.d), high)),
-                   p + kVector);
+    store(d, hn::Or(hn::ShiftRight<16>(round(q.a)), hn::And(round(q.b), high)), p);
+    store(d, hn::Or(hn::ShiftRight<16>(round(q.c)), hn::And(round(q.d), high)), p + kVector);
   }
 
  private:
@@ -203,19 +197,19 @@ struct Small {
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_TARGET == HWY_NEON
 struct Fp16 {  // the processor converts
   using Half = hn::Rebind<hwy::float16_t, Tag<float>>;
+  static constexpr bool kWidens = true;
   static constexpr std::size_t kVector = kVectorBytes<float> / 2;
   static constexpr std::size_t kBytes = 4 * kVector;
 
   static HWY_INLINE Quad<F32> get(const std::byte* p) {
     return {widen(p), widen(p + kVector), widen(p + 2 * kVector), widen(p + 3 * kVector)};
   }
-  template <bool kStream>
   static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
     const Half d;
-    store<kStream>(d, hn::DemoteTo(d, one_nan(q.a)), p);
-    store<kStream>(d, hn::DemoteTo(d, one_nan(q.b)), p + kVector);
-    store<kStream>(d, hn::DemoteTo(d, one_nan(q.c)), p + 2 * kVector);
-    store<kStream>(d, hn::DemoteTo(d, one_nan(q.d)), p + 3 * kVector);
+    store(d, hn::DemoteTo(d, one_nan(q.a)), p);
+    store(d, hn::DemoteTo(d, one_nan(q.b)), p + kVector);
+    store(d, hn::DemoteTo(d, one_nan(q.c)), p + 2 * kVector);
+    store(d, hn::DemoteTo(d, one_nan(q.d)), p + 3 * kVector);
   }
 
  private:
@@ -226,6 +220,7 @@ struct Fp16 {  // the processor converts
 #else
 struct Fp16 {  // two elements a word, as bf16
   using Bits = Small<5, 10, true>;
+  static constexpr bool kWidens = true;
   static constexpr std::size_t kVector = kVectorBytes<std::uint32_t>;
   static constexpr std::size_t kBytes = 2 * kVector;
 
@@ -235,11 +230,10 @@ struct Fp16 {  // two elements a word, as bf16
     return {Bits::widen(v), Bits::widen(hn::ShiftRight<16>(v)), Bits::widen(w),
             Bits::widen(hn::ShiftRight<16>(w))};
   }
-  template <bool kStream>
   static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
     const Tag<std::uint32_t> d;
-    store<kStream>(d, hn::Or(Bits::narrow(q.a), hn::ShiftLeft<16>(Bits::narrow(q.b))), p);
-    store<kStream>(d, hn::Or(Bits::narrow(q.c), hn::ShiftLeft<16>(Bits::narrow(q.d))), p + kVector);
+    store(d, hn::Or(Bits::narrow(q.a), hn::ShiftLeft<16>(Bits::narrow(q.b))), p);
+    store(d, hn::Or(Bits::narrow(q.c), hn::ShiftLeft<16>(Bits::narrow(q.d))), p + kVector);
   }
 };
 #endif
@@ -247,6 +241,7 @@ struct Fp16 {  // two elements a word, as bf16
 /// 8-bit floats: four elements a word.
 template <class Bits>
 struct Fp8 {
+  static constexpr bool kWidens = true;
   static constexpr std::size_t kBytes = kVectorBytes<std::uint32_t>;
 
   static HWY_INLINE Quad<F32> get(const std::byte* p) {
@@ -254,11 +249,10 @@ struct Fp8 {
     return {Bits::widen(v), Bits::widen(hn::ShiftRight<8>(v)), Bits::widen(hn::ShiftRight<16>(v)),
             Bits::widen(hn::ShiftRight<24>(v))};
   }
-  template <bool kStream>
   static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
     const U32 ab = hn::Or(Bits::narrow(q.a), hn::ShiftLeft<8>(Bits::narrow(q.b)));
     const U32 cd = hn::Or(Bits::narrow(q.c), hn::ShiftLeft<8>(Bits::narrow(q.d)));
-    store<kStream>(Tag<std::uint32_t>(), hn::Or(ab, hn::ShiftLeft<16>(cd)), p);
+    store(Tag<std::uint32_t>(), hn::Or(ab, hn::ShiftLeft<16>(cd)), p);
   }
 };
 using Fp8E4M3 = Fp8<Small<4, 3, false>>;
