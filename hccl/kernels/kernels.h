@@ -24,7 +24,7 @@ bool reducible(DataType type);
 void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
           std::size_t count);
 
-/// Name of the instruction set chosen at run time ("AVX3_ZEN4", "AVX2", "SSE2", "NEON", …).
+/// Name of the instruction set chosen at run time ("AVX3", "AVX2", "SSE4", "NEON", "SCALAR", …).
 const char* instruction_set();
 
 }  // namespace hccl::kernels
