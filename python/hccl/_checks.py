@@ -12,6 +12,16 @@ def check_group(group):
         raise ValueError("group: is empty")
     if len(group) > MAX_NAME:
         raise ValueError(f"group: has {len(group)} characters, at most {MAX_NAME}: {group!r}")
+    if "\0" in group or not _encodes(group):
+        raise ValueError(f"group: {group!r} has a character that no name can have")
+
+
+def _encodes(text):
+    try:
+        text.encode()
+        return True
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
 
 
 def check_list(argument, value):

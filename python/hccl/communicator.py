@@ -198,4 +198,10 @@ def _empty_like(array, shape):
         return array.new_empty(shape)
     import numpy as np  # here: who brings all arrays needs no numpy
 
-    return np.empty(shape, np.asarray(array).dtype)
+    dtype = getattr(array, "dtype", None)
+    if not isinstance(dtype, np.dtype):
+        try:
+            dtype = np.asarray(memoryview(array)).dtype
+        except TypeError:
+            dtype = np.asarray(array).dtype
+    return np.empty(shape, dtype)

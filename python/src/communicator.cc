@@ -221,6 +221,8 @@ void Communicator::barrier() {
 
 void bind_communicator(nb::module_& module) {
   using nb::arg;
+  const auto array = arg("array").none();  // None is refused by array_of, with a better text
+  const auto out = arg("out").none();
   nb::class_<Communicator>(module, "Communicator")
       .def_static("from_root_info", &Communicator::from_root_info)
       .def_static("from_rank_table", &Communicator::from_rank_table)
@@ -230,15 +232,15 @@ void bind_communicator(nb::module_& module) {
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)
       .def_prop_ro("name", &Communicator::name)
-      .def("all_reduce", &Communicator::all_reduce, arg("array"), arg("op"), arg("out").none())
-      .def("broadcast", &Communicator::broadcast)
-      .def("all_gather", &Communicator::all_gather)
-      .def("reduce_scatter", &Communicator::reduce_scatter)
-      .def("reduce", &Communicator::reduce, arg("array"), arg("op"), arg("root"), arg("out").none())
-      .def("scatter", &Communicator::scatter, arg("array").none(), arg("root"), arg("out"))
-      .def("all_to_all", &Communicator::all_to_all)
-      .def("send", &Communicator::send)
-      .def("recv", &Communicator::recv)
+      .def("all_reduce", &Communicator::all_reduce, array, arg("op"), out)
+      .def("broadcast", &Communicator::broadcast, array, arg("root"))
+      .def("all_gather", &Communicator::all_gather, array, out)
+      .def("reduce_scatter", &Communicator::reduce_scatter, array, arg("op"), out)
+      .def("reduce", &Communicator::reduce, array, arg("op"), arg("root"), out)
+      .def("scatter", &Communicator::scatter, array, arg("root"), out)
+      .def("all_to_all", &Communicator::all_to_all, array, out)
+      .def("send", &Communicator::send, array, arg("dest"))
+      .def("recv", &Communicator::recv, array, arg("src"))
       .def("barrier", &Communicator::barrier)
       .def("destroy", &Communicator::destroy);
 

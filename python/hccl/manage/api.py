@@ -86,5 +86,3 @@ def _call(text, function, *arguments):
         return function(*arguments)
     except HcclError as error:
         raise ValueError(f"{text}ret[{error.code}]: {error}") from None
-    except UnicodeEncodeError as error:
-        raise ValueError(f"group: {error}") from None

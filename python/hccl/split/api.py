@@ -3,8 +3,6 @@
 A setting by size beats one by index; a later call replaces an earlier one. Every error is a ValueError.
 """
 
-import math
-
 from hccl import _hccl
 from hccl._checks import check_group, check_list, check_number, describe
 from hccl.errors import HcclError
@@ -37,8 +35,11 @@ def set_split_strategy_by_size(dataSizeList, group=_hccl.WORLD):
             raise ValueError(f"dataSizeList[{i}]: expected an int or a float, not {describe(size)}")
         if size < 0:
             raise ValueError(f"dataSizeList[{i}]: is {size}, below 0")
-    total = sum(dataSizeList)
-    if not (math.isfinite(total) and abs(total - 100) <= _SUM_TOLERANCE):
+    try:
+        total = sum(dataSizeList)
+    except OverflowError:  # an int that is too large to be a float
+        total = float("inf")
+    if not abs(total - 100) <= _SUM_TOLERANCE:  # nor is NaN
         raise ValueError(f"dataSizeList: adds up to {total}, not to 100: {dataSizeList}")
     _call(_hccl.set_split_by_size, group, [float(size) for size in dataSizeList])
 
@@ -48,5 +49,3 @@ def _call(function, group, values):
         function(group, values)
     except HcclError as error:
         raise ValueError(f"set split strategy error:{group}, ret[{error.code}]: {error}") from None
-    except UnicodeEncodeError as error:
-        raise ValueError(f"group: {error}") from None

@@ -1,0 +1,49 @@
+"""Collectives between processes, and between threads of one process."""
+
+import hccl
+import numpy as np
+import pytest
+from conftest import on_threads, run_rank_script
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_processes(ranks):
+    run_rank_script(ranks, "collectives.py")
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_threads(ranks):
+    def work(comm):
+        assert comm.size == ranks
+        total = comm.allreduce(np.full(10_000, comm.rank, np.int32))
+        assert (total == sum(range(ranks))).all()
+        gathered = comm.allgather(np.full((2, 3), comm.rank, np.float16))
+        assert gathered.shape == (2 * ranks, 3)
+        np.testing.assert_array_equal(gathered[:, 0], np.repeat(np.arange(ranks), 2))
+        return comm.rank
+
+    assert on_threads(ranks, work) == list(range(ranks))
+
+
+def test_ranks_that_disagree_all_learn_it():
+    def work(comm):
+        with pytest.raises(hccl.HcclError) as caught:
+            comm.allreduce(np.zeros(10 + comm.rank, np.float32))
+        return caught.value.code, str(caught.value)
+
+    for code, text in on_threads(2, work):
+        assert code == 1
+        assert "10" in text and "11" in text
+
+
+def test_error_can_be_copied():
+    import pickle
+
+    error = pickle.loads(pickle.dumps(hccl.HcclError(9, "too late")))
+    assert (error.code, str(error)) == (9, "too late")
+    assert isinstance(error, RuntimeError)
+
+
+@pytest.mark.parametrize("script, ranks", [("groups.py", 4), ("split.py", 1), ("split.py", 2)])
+def test_groups_and_splits(script, ranks):
+    run_rank_script(ranks, script)

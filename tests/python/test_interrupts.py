@@ -1,0 +1,126 @@
+"""Waits for other ranks: Ctrl-C ends them, and other threads of Python run on."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import hccl
+import numpy as np
+import pytest
+from conftest import TIMEOUT, environment
+
+# Two ranks in a process: a thread that only joins, and the main thread, which waits for it.
+PROGRAM = """
+import sys, threading, time
+import hccl, numpy as np
+info = hccl.root_info()
+def idle():
+    other = hccl.Communicator.from_root_info(info, 2, 1)
+    time.sleep(100)
+threading.Thread(target=idle, daemon=True).start()
+if "join" in sys.argv:
+    print("waiting", flush=True)
+    hccl.Communicator.from_root_info(hccl.root_info(), 2, 0)
+comm = hccl.Communicator.from_root_info(info, 2, 0)
+array = np.zeros(1000, np.float32)
+fusion = hccl.Fusion(comm, [("a", array)], hcom_parallel=True)
+def wait():
+    fusion.ready(0)
+    fusion.wait()
+print("waiting", flush=True)
+try:
+    {"allreduce": lambda: comm.allreduce(array), "recv": lambda: comm.recv(array, 1),
+     "barrier": comm.barrier, "fusion": wait}[sys.argv[1]]()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    try:
+        comm.barrier()
+    except hccl.HcclError as error:
+        print(error, flush=True)
+    fusion.close()
+    comm.destroy()
+    if "quietly" in sys.argv:
+        sys.exit(7)
+    raise
+"""
+
+
+@pytest.mark.parametrize("what", ["allreduce", "recv", "barrier", "fusion", "join"])
+@pytest.mark.parametrize("how", ["loudly", "quietly"])
+def test_ctrl_c(what, how):
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, what, how],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "waiting\n"
+    time.sleep(0.5)
+    assert process.poll() is None
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=TIMEOUT)
+    assert time.monotonic() - start < 3
+    if what == "join":
+        assert "KeyboardInterrupt" in errors
+        assert process.returncode == -signal.SIGINT
+        return
+    assert "interrupted" in output and "cannot go on" in output
+    assert process.returncode == (7 if how == "quietly" else -signal.SIGINT), errors
+
+
+@pytest.mark.parametrize("on_main_thread", [True, False])
+def test_other_threads_run_during_a_wait(on_main_thread):
+    info = hccl.root_info()
+    ticks = []
+
+    def late():
+        with hccl.Communicator.from_root_info(info, 2, 1) as comm:
+            for _ in range(20):
+                time.sleep(0.01)
+                ticks.append(time.monotonic())
+            comm.allreduce(np.zeros(10))
+
+    def early():
+        with hccl.Communicator.from_root_info(info, 2, 0) as comm:
+            comm.allreduce(np.zeros(10))
+
+    threads = [threading.Thread(target=late)]
+    if not on_main_thread:
+        threads.append(threading.Thread(target=early))
+    for thread in threads:
+        thread.start()
+    if on_main_thread:
+        early()
+    for thread in threads:
+        thread.join(TIMEOUT)
+        assert not thread.is_alive()
+    assert len(ticks) == 20
+
+
+def test_a_handler_that_does_not_raise_does_not_end_the_wait():
+    info = hccl.root_info()
+    seen = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(time.monotonic()))
+
+    def late():
+        with hccl.Communicator.from_root_info(info, 2, 1) as comm:
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            time.sleep(0.3)
+            comm.allreduce(np.ones(1))
+
+    thread = threading.Thread(target=late)
+    try:
+        thread.start()
+        with hccl.Communicator.from_root_info(info, 2, 0) as comm:
+            assert comm.allreduce(np.ones(1))[0] == 2
+            done = time.monotonic()
+    finally:
+        thread.join(TIMEOUT)
+        signal.signal(signal.SIGUSR1, before)
+    assert len(seen) == 1 and done - seen[0] > 0.1  # handled during the wait, not after it
