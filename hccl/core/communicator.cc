@@ -14,9 +14,11 @@
 namespace hccl::core {
 namespace {
 
-// A peer's closed connection may be the echo of another rank's death: the hub, which sees all of
-// them, gets this long to say who was first.
-constexpr std::chrono::milliseconds kVerdictTime{250};
+// A peer's closed connection may be the echo of another rank's death or mistake, and who was
+// missing at a timeout one rank alone does not know: the hub, which sees all of them, gets this
+// long to say. It usually takes a millisecond; only a connection that broke between two living
+// ranks costs it all.
+constexpr std::chrono::seconds kVerdictTime{2};
 constexpr std::chrono::seconds kLeaveTime{1};
 constexpr std::size_t kStagingBytes = std::size_t{8} << 20;
 constexpr std::chrono::microseconds kSpin{50};
@@ -109,12 +111,12 @@ Status Communicator::open(Deadline deadline) {
   args.exchange = [&](const std::string& mine, Deadline until) {
     return control_->exchange(identity(id_, "exchange " + std::to_string(exchanges++)),
                               static_cast<std::uint32_t>(size()), static_cast<std::uint32_t>(rank_),
-                              mine, until);
+                              mine, until, failed_);
   };
   auto mesh = transport::open(config_.transport, args);
   if (!mesh.ok()) {
     if (failed_.raised()) return failed_.reason();
-    return mesh.status().with_context("opening transport " + config_.transport);
+    return mesh.status().with_context(name_ + ": opening transport " + config_.transport);
   }
   mesh_ = std::move(*mesh);
   executor_ = std::make_unique<exec::Executor>(
@@ -143,6 +145,7 @@ void Communicator::on_failure(const Uuid& scope, const Status& why) {
     return;
   }
   if (!failed_.raise(why)) return;
+  verdict_.ring();
   if (transport::Mesh* mesh = open_mesh_.load()) mesh->abort(why);
 }
 
@@ -153,9 +156,10 @@ exec::Limits Communicator::limits(std::uint64_t sequence) {
   limits.abort = &failed_;
   limits.policy = policy_;
   if (size() > 1) {
-    limits.stalled = [this, sequence](const std::string& call) {
+    limits.stalled = [this, sequence](const std::string& call, std::vector<int> awaited) {
       log_->debug("{}: waiting in {}", name_, call);
-      control_->stalled(id_, sequence, call);
+      for (int& peer : awaited) peer = ranks_[static_cast<std::size_t>(peer)];
+      control_->stalled(id_, sequence, call, awaited);
     };
   }
   return limits;
@@ -238,16 +242,23 @@ Status Communicator::recv(int peer, void* data, std::uint64_t count, DataType ty
   return queue_.run([&] { return point_to_point(peer, false, data, count, type); });
 }
 
+void Communicator::await_verdict(int suspect) {
+  static_cast<void>(hccl::wait([&] { return suspect >= 0 && control_->has_left(suspect); },
+                               Deadline::after(kVerdictTime), &failed_, verdict_,
+                               WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+}
+
 Status Communicator::fail(Status why) {
-  if (!failed_.raised() && why.code() == Code::kRemote) {
-    Bell nobody_rings;
-    static_cast<void>(hccl::wait([] { return false; }, Deadline::after(kVerdictTime), &failed_,
-                                 nobody_rings, WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
-  }
-  if (failed_.raise(why)) {
+  if (!failed_.raised()) {
     // World ranks travel; the text keeps the numbers of this communicator, so it names it.
     const int culprit = why.culprit() >= 0 ? ranks_[static_cast<std::size_t>(why.culprit())] : -1;
-    control_->report(id_, Status(why.code(), name_ + ": " + why.message(), culprit));
+    why = Status(why.code(), name_ + ": " + why.message(), culprit);
+    if (why.code() == Code::kRemote) await_verdict(culprit);
+    if (why.code() == Code::kTimeout) {
+      control_->report(id_, why);
+      await_verdict(-1);
+    }
+    if (failed_.raise(why)) control_->report(id_, why);
   }
   const Status reason = failed_.reason();
   log_->error("{}: {}", name_, reason.message());

@@ -73,6 +73,7 @@ class Communicator final : public FailureListener {
   Status execute(const exec::Call& call);
   Status point_to_point(int peer, bool sending, void* data, std::uint64_t count, DataType type);
   Status fail(Status why);
+  void await_verdict(int suspect);
   exec::Limits limits(std::uint64_t sequence);
   const schedule::Choice& choose(const exec::Call& call);
 
@@ -86,6 +87,7 @@ class Communicator final : public FailureListener {
   Logger log_;
   WaitPolicy policy_;
   AbortFlag failed_;
+  Bell verdict_;  // rung when failed_ is raised by the control thread
   FlightRecorder recorder_;
   std::unique_ptr<transport::Mesh> mesh_;
   std::atomic<transport::Mesh*> open_mesh_{nullptr};  // mesh_, for the control thread

@@ -33,9 +33,12 @@ Result<std::string> local_address(int fd) {
   return std::string(text);
 }
 
-// Finds the hub: the ports are tried in turn, as something else may listen on some of them.
+// Finds the hub: the ports are tried in turn, as something else may listen on some of them. A
+// closed connection is tried again: a hub that strangers crowd turns callers away.
 Result<Fd> find_hub(const RootInfo& info, const std::string& from, Deadline deadline) {
   Status last;
+  Bell nobody_rings;
+  auto pause = std::chrono::milliseconds(10);
   for (int i = 0;; i = (i + 1) % info.ports) {
     const auto port = static_cast<std::uint16_t>(info.port + i);
     const Deadline turn = info.ports == 1
@@ -47,8 +50,13 @@ Result<Fd> find_hub(const RootInfo& info, const std::string& from, Deadline dead
       last = authenticate(
           fd->get(), Handshake(Handshake::Side::kClient, info.secret, info.id, "control"), proof);
       if (last.ok()) return fd;
-      if (info.ports == 1)
+      // Whoever answers with a wrong proof is not the hub and never will be.
+      if (info.ports == 1 && last.code() == Code::kTcpConnect) {
         return last.with_context("joining at " + endpoint_text(info.address, port));
+      }
+      pause = std::min(2 * pause, std::chrono::milliseconds(640));
+      static_cast<void>(wait([] { return false; }, deadline.sooner(Deadline::after(pause)), nullptr,
+                             nobody_rings, WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
     } else {
       last = fd.status();
     }
@@ -159,9 +167,8 @@ void Control::handle(const std::string& frame) {
   if (kind == Kind::kFailure) {
     const auto scope = in.get<Uuid>();
     const Status why = wire::get_status(in);
+    if (scope == Uuid{}) deaths_.push_back(why);
     for (FailureListener* each : listeners_) each->on_failure(scope, why);
-    // A dead rank's part of an exchange never comes.
-    if (scope == Uuid{}) finish_all(why);
   } else if (kind == Kind::kLeave) {
     const auto rank = static_cast<int>(in.get<std::uint32_t>());
     left_.insert(rank);
@@ -191,7 +198,7 @@ void Control::handle(const std::string& frame) {
 
 Result<std::vector<std::string>> Control::exchange(const Uuid& key, std::uint32_t size,
                                                    std::uint32_t index, const std::string& mine,
-                                                   Deadline deadline) {
+                                                   Deadline deadline, const AbortFlag& abort) {
   if (mine.size() > wire::kBlobCap) return Status(Code::kInternal, "an exchange of too many bytes");
   auto pending = std::make_shared<Pending>();
   {
@@ -212,10 +219,11 @@ Result<std::vector<std::string>> Control::exchange(const Uuid& key, std::uint32_
   const Deadline patience =
       left > std::chrono::hours(24) ? Deadline::never() : Deadline::after(left + kGrace);
   const Waited waited =
-      wait(ready, patience, nullptr, bell_, WaitPolicy{.spin = std::chrono::nanoseconds(0)});
+      wait(ready, patience, &abort, bell_, WaitPolicy{.spin = std::chrono::nanoseconds(0)});
   std::lock_guard lock(mutex_);
   if (waited != Waited::kReady) {
     pending_.erase(key);
+    if (waited == Waited::kAborted) return abort.reason();
     return Status(Code::kTimeout, "the root does not answer");
   }
   return std::move(pending->result);
@@ -228,16 +236,26 @@ void Control::report(const Uuid& scope, const Status& why) {
   send(out.bytes());
 }
 
-void Control::stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call) {
+void Control::stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,
+                      const std::vector<int>& awaited) {
   ByteWriter out;
   out.put(Kind::kStall).put(scope).put(sequence);
   out.put_text(std::string_view(call).substr(0, wire::kTextCap));
+  const std::size_t number = std::min(awaited.size(), wire::kAwaitedCap);
+  out.put(static_cast<std::uint32_t>(number));
+  for (std::size_t i = 0; i < number; ++i) out.put(static_cast<std::uint32_t>(awaited[i]));
   send(out.bytes());
+}
+
+bool Control::has_left(int rank) const {
+  std::lock_guard lock(mutex_);
+  return left_.count(rank) != 0;
 }
 
 void Control::add(FailureListener* listener) {
   std::lock_guard lock(mutex_);
   listeners_.insert(listener);
+  for (const Status& death : deaths_) listener->on_failure(Uuid{}, death);
   if (dead_) listener->on_failure(Uuid{}, *dead_);
 }
 

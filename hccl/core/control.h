@@ -47,15 +47,21 @@ class Control {
   const RootInfo& info() const { return info_; }
 
   /// Gathers one blob of each of `size` ranks that use the same key, in order of index. Any thread.
-  /// kTimeout names the absent indices.
+  /// kTimeout names the absent indices. Ends early when `abort` is raised.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
-                                            Deadline deadline);
+                                            Deadline deadline, const AbortFlag& abort);
   /// Tells all ranks that this communicator has failed.
   void report(const Uuid& scope, const Status& why);
-  /// Tells the hub that this rank waits in a call, so that it can compare the ranks.
-  void stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call);
+  /// Tells the hub that this rank waits in a call, so that it can compare the calls of the ranks,
+  /// and name the ranks that nobody heard of when the time is up. `awaited`: world ranks.
+  void stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,
+               const std::vector<int>& awaited);
 
+  /// A world rank that has left in good order.
+  bool has_left(int rank) const;
+
+  /// Tells the listener of the deaths so far, too.
   void add(FailureListener* listener);
   void remove(FailureListener* listener);
 
@@ -91,6 +97,7 @@ class Control {
   std::set<FailureListener*> listeners_;
   std::set<int> left_;
   bool leaving_ = false;
+  std::vector<Status> deaths_;  // of other ranks
   std::optional<Status> dead_;  // the line to the hub is gone
   std::thread thread_;
 };

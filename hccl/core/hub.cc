@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "hccl/base/auth.h"
 #include "hccl/core/host.h"
@@ -16,7 +17,7 @@
 namespace hccl::core {
 namespace {
 
-constexpr std::size_t kStrangersCap = 1024;  // connections that have not proved themselves yet
+constexpr std::size_t kStrangersCap = 1024;
 constexpr std::chrono::seconds kProofTime{5};
 constexpr std::uint64_t kListenerTag = 0;
 
@@ -92,8 +93,10 @@ class HubThread {
   void accept_all() {
     for (;;) {
       auto fd = accept_one(listener_.get());
+      // Out of descriptors: the stranger that has been silent longest makes room for this caller.
+      if (!fd.ok() && drop_oldest_stranger()) fd = accept_one(listener_.get());
       if (!fd.ok()) {
-        // Out of descriptors: give the spare one up to turn this caller away, and take it back.
+        // Only ranks are here: give the spare one up to turn this caller away, and take it back.
         log_->warn("hub {}: {}", info_.name(), fd.status().message());
         spare_.reset();
         static_cast<void>(accept_one(listener_.get()));
@@ -106,25 +109,22 @@ class HubThread {
       connections_.emplace(
           number, Connection{std::move(*fd), Handshake(Handshake::Side::kServer, info_.secret,
                                                        info_.id, "control")});
-      if (connections_.size() > kStrangersCap) drop_oldest_stranger();
+      strangers_.insert(number);
+      if (strangers_.size() > kStrangersCap) drop_oldest_stranger();
     }
   }
 
-  void drop_oldest_stranger() {
-    for (const auto& [number, connection] : connections_) {
-      if (!connection.handshake.finished()) {
-        end(number);
-        return;
-      }
-    }
+  bool drop_oldest_stranger() {
+    if (strangers_.empty()) return false;
+    end(*strangers_.begin());
+    return true;
   }
 
   void drop_silent_strangers() {
-    std::vector<int> late;
-    for (const auto& [number, connection] : connections_) {
-      if (!connection.handshake.finished() && connection.proof.expired()) late.push_back(number);
+    // Numbers grow with time, and all have the same patience.
+    while (!strangers_.empty() && connections_.at(*strangers_.begin()).proof.expired()) {
+      end(*strangers_.begin());
     }
-    for (const int number : late) end(number);
   }
 
   void serve(int number, std::uint32_t events) {
@@ -159,6 +159,7 @@ class HubThread {
           end(number);
           return false;
         }
+        if (connection.handshake.finished()) strangers_.erase(number);
         connection.in.erase(0, wants);
         connection.out += *reply;
         if (!flush(number, connection)) return false;
@@ -214,6 +215,7 @@ class HubThread {
   }
 
   void end(int number) {
+    strangers_.erase(number);
     connections_.erase(number);
     deliver(roster_.closed(number));
   }
@@ -225,6 +227,7 @@ class HubThread {
   Fd spare_;
   Roster roster_;
   std::map<int, Connection> connections_;
+  std::set<int> strangers_;  // connections that have not proved themselves yet
   int last_connection_ = 0;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> done_{false};

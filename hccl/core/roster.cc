@@ -1,6 +1,7 @@
 #include "hccl/core/roster.h"
 
 #include <algorithm>
+#include <set>
 
 namespace hccl::core {
 namespace {
@@ -48,6 +49,20 @@ Roster::Outs Roster::refuse(int connection, const Status& why) const {
   return {{connection, out.take(), true}};
 }
 
+// Ranks that were started differently never become a world: everybody is told at once, not only the
+// one that came last.
+Roster::Outs Roster::give_up(int connection, const Status& why) {
+  Outs outs = refuse(connection, why);
+  if (complete_ || gave_up_) return outs;
+  for (const auto& [other, rank] : connections_) {
+    for (auto& out : refuse(other, why)) outs.push_back(std::move(out));
+  }
+  connections_.clear();
+  gave_up_ = true;
+  why_gave_up_ = why;
+  return outs;
+}
+
 Roster::Outs Roster::frame(int connection, std::string_view bytes) {
   ByteReader in(bytes);
   const auto kind = in.get<Kind>();
@@ -57,6 +72,7 @@ Roster::Outs Roster::frame(int connection, std::string_view bytes) {
     return hello(connection, in);
   }
   const std::uint32_t rank = at->second;
+  if (!complete_) return drop(connection);  // nobody has more to say before the table
   switch (kind) {
     case Kind::kExchange:
       return exchange(connection, in);
@@ -90,14 +106,15 @@ Roster::Outs Roster::hello(int connection, ByteReader& in) {
   const std::string agreement = in.get_text(2048);
   const wire::Member member = wire::get_member(in);
   if (version != wire::kVersion) {
-    return refuse(
+    return give_up(
         connection,
         Status(Code::kPara, "EI0008: version mismatch: rank " + std::to_string(member.rank) +
                                 " speaks protocol " + std::to_string(version) + ", the root " +
                                 std::to_string(wire::kVersion)));
   }
   if (!in.finished()) return {{connection, {}, true}};
-  if (complete_ || gave_up_) {
+  if (gave_up_) return refuse(connection, why_gave_up_);
+  if (complete_) {
     return refuse(connection, Status(Code::kUnavail, "rank " + std::to_string(member.rank) +
                                                          " came when joining was over"));
   }
@@ -115,14 +132,14 @@ Roster::Outs Roster::hello(int connection, ByteReader& in) {
     deadline_ = Deadline::after(patience_);
   }
   if (size != size_) {
-    return refuse(connection,
-                  Status(Code::kPara, "EI0016: rank " + std::to_string(member.rank) + " says " +
-                                          std::to_string(size) + " ranks, rank " +
-                                          std::to_string(agreement_rank_) + " says " +
-                                          std::to_string(size_)));
+    return give_up(connection,
+                   Status(Code::kPara, "EI0016: rank " + std::to_string(member.rank) + " says " +
+                                           std::to_string(size) + " ranks, rank " +
+                                           std::to_string(agreement_rank_) + " says " +
+                                           std::to_string(size_)));
   }
   if (agreement != agreement_) {
-    return refuse(
+    return give_up(
         connection,
         Status(Code::kPara, "EI0016: configuration differs: rank " + std::to_string(member.rank) +
                                 " has \"" + agreement + "\", rank " +
@@ -185,7 +202,8 @@ Roster::Outs Roster::exchange(int connection, ByteReader& in) {
 
 Roster::Outs Roster::flood(const Uuid& scope, const Status& why, int except) {
   if (failed_.count(scope) != 0 && scope != kEverything) return {};
-  if (failed_.size() < kScopesCap) failed_[scope] = true;
+  if (failed_.size() >= kScopesCap) failed_.clear();  // it only saves messages
+  failed_[scope] = true;
   ByteWriter out = frame_of(Kind::kFailure);
   out.put(scope);
   wire::put(out, why);
@@ -199,16 +217,46 @@ Roster::Outs Roster::flood(const Uuid& scope, const Status& why, int except) {
 Roster::Outs Roster::failure(std::uint32_t rank, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   const Status why = wire::get_status(in);
-  if (!in.finished()) return drop(connection_of_[rank]);
-  return flood(scope, why, connection_of_[rank]);
+  // Deaths are for the hub alone to see.
+  if (!in.finished() || scope == kEverything) return drop(connection_of_[rank]);
+  if (why.code() != Code::kTimeout) return flood(scope, why, connection_of_[rank]);
+  // Only here is known who did not come; the rank that asks waits for that.
+  const std::vector<std::uint32_t> absent = missing(scope, rank);
+  if (absent.empty()) return flood(scope, why, -1);
+  return flood(
+      scope,
+      Status(why.code(), why.message() + "; these did not call it (world ranks): " + list(absent),
+             absent.size() == 1 ? static_cast<int>(absent[0]) : why.culprit()),
+      -1);
+}
+
+// Who is waited for in the witness's operation and does not wait in it.
+std::vector<std::uint32_t> Roster::missing(const Uuid& scope, std::uint32_t witness) const {
+  const auto at = stalls_.find(scope);
+  if (at == stalls_.end() || at->second.count(witness) == 0) return {};
+  const std::uint64_t sequence = at->second.at(witness).sequence;
+  std::set<std::uint32_t> absent;
+  for (const auto& [rank, stall] : at->second) {
+    if (stall.sequence == sequence) absent.insert(stall.awaited.begin(), stall.awaited.end());
+  }
+  for (const auto& [rank, stall] : at->second) {
+    if (stall.sequence == sequence) absent.erase(rank);
+  }
+  return {absent.begin(), absent.end()};
 }
 
 Roster::Outs Roster::stall(std::uint32_t rank, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   const auto sequence = in.get<std::uint64_t>();
   std::string call = in.get_text(wire::kTextCap);
-  if (!in.finished()) return drop(connection_of_[rank]);
-  if (stalls_.size() >= kScopesCap && stalls_.count(scope) == 0) return {};
+  std::vector<std::uint32_t> awaited(
+      std::min<std::size_t>(in.get<std::uint32_t>(), wire::kAwaitedCap));
+  for (std::uint32_t& each : awaited) each = in.get<std::uint32_t>();
+  const bool sane = std::all_of(awaited.begin(), awaited.end(),
+                                [this](std::uint32_t each) { return each < size_; });
+  if (!in.finished() || !sane) return drop(connection_of_[rank]);
+  // Old communicators' reports are worth nothing; those that still wait report again.
+  if (stalls_.size() >= kScopesCap && stalls_.count(scope) == 0) stalls_.clear();
   auto& calls = stalls_[scope];
   for (const auto& [other, theirs] : calls) {
     if (other == rank || theirs.sequence != sequence || theirs.call == call) continue;
@@ -218,7 +266,7 @@ Roster::Outs Roster::stall(std::uint32_t rank, ByteReader& in) {
     stalls_.erase(scope);
     return flood(scope, why, -1);
   }
-  calls[rank] = {sequence, std::move(call)};
+  calls[rank] = {sequence, std::move(call), std::move(awaited)};
   return {};
 }
 
@@ -255,6 +303,7 @@ Roster::Outs Roster::tick() {
     }
     connections_.clear();
     gave_up_ = true;
+    why_gave_up_ = why;
   }
   for (auto at = gatherings_.begin(); at != gatherings_.end();) {
     if (!at->second.deadline.expired()) {

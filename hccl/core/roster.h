@@ -51,6 +51,7 @@ class Roster {
   struct Stall {
     std::uint64_t sequence = 0;
     std::string call;
+    std::vector<std::uint32_t> awaited;
   };
 
   Outs hello(int connection, ByteReader& in);
@@ -59,6 +60,8 @@ class Roster {
   Outs stall(std::uint32_t rank, ByteReader& in);
   Outs admit_all();
   Outs refuse(int connection, const Status& why) const;
+  Outs give_up(int connection, const Status& why);
+  std::vector<std::uint32_t> missing(const Uuid& scope, std::uint32_t witness) const;
   Outs drop(int connection);
   Outs flood(const Uuid& scope, const Status& why, int except);
   std::string who(std::uint32_t rank) const;
@@ -76,6 +79,7 @@ class Roster {
   std::uint32_t present_ = 0;
   bool complete_ = false;
   bool gave_up_ = false;
+  Status why_gave_up_;
   std::map<Uuid, Gathering> gatherings_;
   std::map<Uuid, std::map<std::uint32_t, Stall>> stalls_;
   std::map<Uuid, bool> failed_;

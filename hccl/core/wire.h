@@ -15,6 +15,7 @@ inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::size_t kHelloCap = 4096;     ///< a frame before admission
 inline constexpr std::size_t kTextCap = 4096;      ///< a failure's text
 inline constexpr std::size_t kBlobCap = 64 << 10;  ///< one rank's part of an exchange
+inline constexpr std::size_t kAwaitedCap = 64;     ///< peers that a stalled rank names
 inline constexpr std::uint32_t kRanksCap = 32768;
 inline constexpr std::size_t kFrameCap = 256 << 10;               ///< a frame from an admitted rank
 inline constexpr std::size_t kReplyCap = std::size_t{256} << 20;  ///< a frame from the hub
@@ -25,7 +26,7 @@ enum class Kind : std::uint8_t {
   kRefused = 3,   ///< hub to rank: you cannot join, and why
   kExchange = 4,  ///< rank to hub: my part; hub to ranks: all parts
   kFailure = 5,   ///< both ways: a communicator has failed
-  kStall = 6,     ///< rank to hub: I have waited a second in this call
+  kStall = 6,     ///< rank to hub: I wait in this call, and these peers have not come
   kLeave = 7,     ///< both ways: a rank has left in good order
 };
 

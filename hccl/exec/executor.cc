@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "hccl/exec/lane.h"
 #include "hccl/exec/layout.h"
@@ -56,7 +57,14 @@ std::byte* Executor::scratch(std::size_t bytes) {
 Status Executor::drive(std::size_t lanes, const Envelope& mine, const Limits& limits) {
   using Clock = Deadline::Clock;
   Status failure;
-  auto next_report = Clock::now() + std::chrono::seconds(1);
+  // Some reports fit in before even a short deadline, so that it can be told who did not come.
+  const auto pause = std::clamp<std::chrono::nanoseconds>(
+      limits.deadline.left() / 4, std::chrono::milliseconds(100), std::chrono::seconds(1));
+  auto next_report = Clock::now() + pause;
+  const auto report = [&] {
+    if (limits.stalled) limits.stalled(words(mine), awaited(lanes));
+    next_report = Clock::now() + pause;
+  };
   unsigned polls = 0;
   const auto ready = [&] {
     mesh_.progress();
@@ -66,24 +74,31 @@ Status Executor::drive(std::size_t lanes, const Envelope& mine, const Limits& li
       failure = lanes_[i]->advance();
       done = done && lanes_[i]->done();
     }
-    if (limits.stalled && (++polls & 1023) == 0 && Clock::now() > next_report) {
-      limits.stalled(words(mine));
-      next_report = Clock::now() + std::chrono::seconds(1);
-    }
+    if ((++polls & 1023) == 0 && Clock::now() > next_report) report();
     return done || !failure.ok();
   };
   for (;;) {
     // Short stretches, so that a sleeping run reports its stall too.
-    const Deadline stretch = limits.deadline.sooner(Deadline::after(std::chrono::seconds(1)));
+    const Deadline stretch = limits.deadline.sooner(Deadline::after(pause));
     const Waited waited = wait(ready, stretch, limits.abort, mesh_.sleeper(), limits.policy);
     if (waited == Waited::kReady) return failure;
     if (waited == Waited::kAborted) return limits.abort->reason();
+    report();
     if (limits.deadline.expired()) {
-      return Status(Code::kTimeout, "EI0002: " + words(mine) + " did not end in time");
+      std::string missing;
+      for (const int peer : awaited(lanes)) {
+        missing +=
+            (missing.empty() ? "; no call has come from rank " : ", ") + std::to_string(peer);
+      }
+      return Status(Code::kTimeout, "EI0002: " + words(mine) + " did not end in time" + missing);
     }
-    if (limits.stalled) limits.stalled(words(mine));
-    next_report = Clock::now() + std::chrono::seconds(1);
   }
+}
+
+std::vector<int> Executor::awaited(std::size_t lanes) const {
+  std::set<int> peers;
+  for (std::size_t i = 0; i < lanes; ++i) lanes_[i]->awaited(peers);
+  return {peers.begin(), peers.end()};
 }
 
 Status Executor::run_agreement(std::uint32_t lane, const Envelope& mine, const Limits& limits) {

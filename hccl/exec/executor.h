@@ -25,8 +25,9 @@ struct Limits {
   Deadline deadline = Deadline::never();
   const AbortFlag* abort = nullptr;
   WaitPolicy policy;
-  /// Called about once a second while the run waits, with its envelope in words; may be empty.
-  std::function<void(const std::string& what)> stalled;
+  /// Called while the run waits, about once a second and before a deadline passes, with its
+  /// envelope in words and the peers whose own has not come; may be empty.
+  std::function<void(const std::string& what, const std::vector<int>& awaited)> stalled;
 };
 
 /// Belongs to one communicator and is used by one thread at a time. Staging memory is allocated at
@@ -55,6 +56,8 @@ class Executor {
   Status point_to_point(int peer, std::byte* data, std::uint64_t count, DataType type,
                         const Envelope& mine, const Limits& limits);
   Status drive(std::size_t lanes, const Envelope& mine, const Limits& limits);
+  /// The peers that this run has had no envelope of, in order.
+  std::vector<int> awaited(std::size_t lanes) const;
   /// A schedule of this rank, and the most scratch slots that any rank's needs.
   struct Plan {
     schedule::Schedule schedule;

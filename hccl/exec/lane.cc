@@ -127,26 +127,31 @@ void Lane::start_step() {
 
 Status Lane::check_hellos() {
   hellos_pending_ = 0;
+  Status broken;
+  const auto look = [&](const transport::Request& request) {
+    if (!request.done()) {
+      ++hellos_pending_;
+    } else if (broken.ok()) {
+      broken = request.status();
+    }
+  };
   for (std::size_t i = 0; i < hellos_used_; ++i) {
     const Hello& opening = *hellos_[i];
-    if (opening.receiving) {
-      if (!opening.recv.done()) {
-        ++hellos_pending_;
-      } else if (!opening.recv.status().ok()) {
-        return opening.recv.status();
-      } else if (!(opening.received == mine_)) {
-        return mismatch(mesh_.rank(), mine_, opening.peer, opening.received);
-      }
+    // Another call explains a broken connection, not the other way round: it goes first.
+    if (opening.receiving && opening.recv.done() && opening.recv.status().ok() &&
+        !(opening.received == mine_)) {
+      return mismatch(mesh_.rank(), mine_, opening.peer, opening.received);
     }
-    if (opening.sending) {
-      if (!opening.send.done()) {
-        ++hellos_pending_;
-      } else if (!opening.send.status().ok()) {
-        return opening.send.status();
-      }
-    }
+    if (opening.receiving) look(opening.recv);
+    if (opening.sending) look(opening.send);
   }
-  return {};
+  return broken;
+}
+
+void Lane::awaited(std::set<int>& peers) const {
+  for (std::size_t i = 0; i < hellos_used_; ++i) {
+    if (hellos_[i]->receiving && !hellos_[i]->recv.done()) peers.insert(hellos_[i]->peer);
+  }
 }
 
 Status Lane::advance() {

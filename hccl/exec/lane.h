@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "hccl/exec/call.h"
@@ -23,6 +24,8 @@ class Lane {
   void add(const schedule::Schedule& schedule, const Layout& layout, std::byte* scratch);
   /// Does what can be done now. Never blocks.
   Status advance();
+  /// Adds the peers whose envelope has not come.
+  void awaited(std::set<int>& peers) const;
   bool done() const { return slice_ == slices_.size() && hellos_pending_ == 0; }
 
  private:

@@ -1,0 +1,273 @@
+// What the survivors of a failure see: every one of them an error that names the rank, soon, and
+// the same again later; and nothing is left behind. Ranks are processes here, so that they can die.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "tests/support/processes.h"
+
+namespace hccl::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kSize = 4;
+// The promise is for the machine's own time: what it was late anyway while the test watched comes
+// on top, because several threads in a row have to wake.
+constexpr milliseconds kNotice{500};
+constexpr int kWakeUps = 4;
+
+Config config_for(const std::string& transport, const std::string& directory) {
+  Config config;
+  config.transport = transport;
+  config.connect_timeout = seconds(60);
+  config.exec_timeout = seconds(60);
+  config.log_level = "off";
+  config.flight_recorder_dir = directory;
+  return config;
+}
+
+exec::Call allreduce(const std::vector<float>& in, std::vector<float>& out) {
+  exec::Call call;
+  call.op = schedule::Op::kAllReduce;
+  call.in = in.data();
+  call.out = out.data();
+  call.count = in.size();
+  return call;
+}
+
+// Long and short allreduces and a broadcast, in turn, with their results checked.
+class Work {
+ public:
+  Work(core::Communicator& world) : world_(world) {}  // NOLINT(google-explicit-constructor)
+
+  Status next() {
+    const int turn = turn_++ % 3;
+    if (turn == 2) {
+      exec::Call call;
+      call.op = schedule::Op::kBroadcast;
+      call.count = broadcast_.size();
+      call.root = turn_ % world_.size();
+      call.in = call.out = broadcast_.data();
+      if (world_.rank() == call.root) broadcast_.assign(broadcast_.size(), 5);
+      const Status status = world_.run(call);
+      return status.ok() ? checked(broadcast_, 5) : status;
+    }
+    std::vector<float>& in = turn == 0 ? long_in_ : short_in_;
+    std::vector<float>& out = turn == 0 ? long_out_ : short_out_;
+    const Status status = world_.run(allreduce(in, out));
+    return status.ok() ? checked(out, static_cast<float>(world_.size())) : status;
+  }
+
+ private:
+  static Status checked(const std::vector<float>& data, float expected) {
+    const bool right =
+        std::all_of(data.begin(), data.end(), [&](float x) { return x == expected; });
+    return right ? Status() : Status(Code::kInternal, "a wrong result");
+  }
+
+  core::Communicator& world_;
+  int turn_ = 0;
+  std::vector<float> long_in_ = std::vector<float>(1 << 19, 1);
+  std::vector<float> long_out_ = std::vector<float>(1 << 19);
+  std::vector<float> short_in_ = std::vector<float>(7, 1);
+  std::vector<float> short_out_ = std::vector<float>(7);
+  std::vector<float> broadcast_ = std::vector<float>(1 << 14);
+};
+
+// A rank's life: works until a call fails, calls once more, leaves.
+int live(Processes& processes, int rank, const Config& config) {
+  Board& board = processes.board();
+  Member member;
+  Status status = processes.enter(member, kSize, rank, config);
+  if (status.ok()) {
+    Work work(*member.world);
+    while (status.ok() && !board.finish) {
+      status = work.next();
+      if (status.ok()) ++board.progress[static_cast<std::size_t>(rank)];
+    }
+    board.first[static_cast<std::size_t>(rank)].set(status);
+    board.later[static_cast<std::size_t>(rank)].set(work.next());
+  } else {
+    board.first[static_cast<std::size_t>(rank)].set(status);
+  }
+  Processes::leave(member);
+  return 0;
+}
+
+bool all_at_work(const Board& board) {
+  return std::all_of(board.progress.begin(), board.progress.begin() + kSize,
+                     [](const auto& done) { return done >= 4; });
+}
+
+bool all_know(const Board& board, int victim) {
+  for (int r = 0; r < kSize; ++r) {
+    if (r != victim && !board.later[static_cast<std::size_t>(r)].known) return false;
+  }
+  return true;
+}
+
+// The dump of one rank: JSON whose last operation is the one that failed.
+void expect_dump(const Directory& directory, const std::string& name, Code code) {
+  std::ifstream file(directory.path() + "/" + name);
+  const auto dump = nlohmann::json::parse(file, nullptr, false);
+  ASSERT_FALSE(dump.is_discarded()) << name << " is no JSON";
+  EXPECT_EQ(dump["failure"]["code"], static_cast<int>(code));
+  ASSERT_FALSE(dump["operations"].empty());
+  const auto& last = dump["operations"].back();
+  EXPECT_EQ(last["result"], static_cast<int>(code)) << last;
+  const std::string call = last["call"];
+  EXPECT_TRUE(call.starts_with("allreduce #") || call.starts_with("broadcast #")) << call;
+}
+
+void expect_survivors_know(Processes& processes, const Directory& directory, int victim,
+                           std::int64_t since, milliseconds bound) {
+  const Board& board = processes.board();
+  const std::vector<std::string> files = directory.files();
+  EXPECT_EQ(files.size(), kSize - 1u);
+  for (int r = 0; r < kSize; ++r) {
+    if (r == victim) continue;
+    const Outcome& first = board.first[static_cast<std::size_t>(r)];
+    const Outcome& later = board.later[static_cast<std::size_t>(r)];
+    SCOPED_TRACE("rank " + std::to_string(r) + ": " + first.message());
+    EXPECT_EQ(first.code, Code::kRemote);
+    EXPECT_EQ(first.culprit, victim);
+    EXPECT_NE(first.message().find("rank " + std::to_string(victim) + " "), std::string::npos);
+    EXPECT_LE(first.at_ns - since, std::chrono::nanoseconds(bound).count());
+    EXPECT_EQ(later.code, Code::kRemote);
+    EXPECT_EQ(later.culprit, victim);
+    const auto dump = std::find_if(files.begin(), files.end(), [&](const std::string& name) {
+      return name.find("-rank" + std::to_string(r) + "-") != std::string::npos;
+    });
+    ASSERT_NE(dump, files.end());
+    expect_dump(directory, *dump, Code::kRemote);
+    EXPECT_EQ(processes.wait(r), 0) << "ended badly";
+  }
+}
+
+class Failure : public ::testing::TestWithParam<std::string> {
+ protected:
+  void TearDown() override {
+    int status = 0;
+    EXPECT_EQ(::waitpid(-1, &status, WNOHANG), -1) << "a child is left";
+    EXPECT_EQ(errno, ECHILD);
+  }
+};
+
+TEST_P(Failure, KilledRankIsNamedByAllSurvivorsSoon) {
+  std::mt19937 random(20240607);  // NOLINT(cert-msc51-cpp): the same moments every time
+  std::int64_t worst = 0;
+  for (const int victim : {0, 1, 3, 0, 2, 3, 0, 1}) {
+    SCOPED_TRACE("victim " + std::to_string(victim));
+    Directory directory;
+    Processes processes;
+    const Config config = config_for(GetParam(), directory.path());
+    for (int r = 0; r < kSize; ++r) {
+      processes.start([&, r] { return live(processes, r, config); });
+    }
+    Board& board = processes.board();
+    ASSERT_TRUE(eventually([&] { return all_at_work(board); })) << board.first[0].message();
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
+    const std::int64_t killed = now_ns();
+    processes.kill(victim);
+    Lateness lateness;
+    ASSERT_TRUE(lateness.watch([&] { return all_know(board, victim); }, seconds(30)));
+    for (int r = 0; r < kSize; ++r) {
+      if (r != victim)
+        worst = std::max(worst, board.first[static_cast<std::size_t>(r)].at_ns - killed);
+    }
+    const auto late = std::chrono::duration_cast<milliseconds>(lateness.worst());
+    expect_survivors_know(processes, directory, victim, killed, kNotice + kWakeUps * late);
+    EXPECT_TRUE(WIFSIGNALED(processes.wait(victim)));
+  }
+  std::cout << "  worst time from SIGKILL to the error on a survivor (" << GetParam()
+            << "): " << static_cast<double>(worst) / 1e6 << " ms\n";
+}
+
+TEST_P(Failure, ExitWithoutDestroyIsNamedToo) {
+  for (const int victim : {0, 2}) {
+    SCOPED_TRACE("victim " + std::to_string(victim));
+    Directory directory;
+    Processes processes;
+    const Config config = config_for(GetParam(), directory.path());
+    Board& board = processes.board();
+    for (int r = 0; r < kSize; ++r) {
+      processes.start([&, r] {
+        if (r != victim) return live(processes, r, config);
+        Member member;
+        if (!processes.enter(member, kSize, r, config).ok()) return 1;
+        Work work(*member.world);
+        for (int i = 0; i < 6 && work.next().ok(); ++i)
+          ++board.progress[static_cast<std::size_t>(r)];
+        std::exit(0);
+      });
+    }
+    Lateness lateness;
+    ASSERT_TRUE(lateness.watch([&] { return all_know(board, victim); }, seconds(30)));
+    EXPECT_EQ(processes.wait(victim), 0) << "exit is not held up";
+    expect_survivors_know(processes, directory, victim, now_ns(), milliseconds(0));
+  }
+}
+
+TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
+  for (const int silent : {0, 2}) {
+    SCOPED_TRACE("silent " + std::to_string(silent));
+    Directory directory;
+    Processes processes;
+    Config config = config_for(GetParam(), directory.path());
+    config.exec_timeout = seconds(2);
+    Board& board = processes.board();
+    std::array<std::int64_t, kSize> begun{};
+    for (int r = 0; r < kSize; ++r) {
+      processes.start([&, r] {
+        const auto me = static_cast<std::size_t>(r);
+        Member member;
+        if (!processes.enter(member, kSize, r, config).ok()) return 1;
+        Work work(*member.world);
+        for (int i = 0; i < 3; ++i) {
+          if (!work.next().ok()) return 2;
+        }
+        if (r == silent) {
+          eventually([&] { return all_know(board, silent); });
+        } else {
+          begun[me] = now_ns();
+          board.first[me].set(work.next());
+          board.progress[me] = static_cast<std::uint64_t>(board.first[me].at_ns - begun[me]);
+        }
+        board.later[me].set(work.next());
+        Processes::leave(member);
+        return 0;
+      });
+    }
+    ASSERT_TRUE(eventually([&] { return all_know(board, silent); }, seconds(30)));
+    for (int r = 0; r < kSize; ++r) EXPECT_EQ(processes.wait(r), 0);
+    for (int r = 0; r < kSize; ++r) {
+      const auto me = static_cast<std::size_t>(r);
+      EXPECT_EQ(board.later[me].code, Code::kTimeout) << "rank " << r;
+      if (r == silent) continue;
+      const Outcome& first = board.first[me];
+      SCOPED_TRACE("rank " + std::to_string(r) + ": " + first.message());
+      EXPECT_EQ(first.code, Code::kTimeout);
+      EXPECT_EQ(first.culprit, silent);
+      EXPECT_NE(first.message().find("allreduce #4"), std::string::npos);
+      EXPECT_NE(first.message().find("did not call it (world ranks): " + std::to_string(silent)),
+                std::string::npos);
+      EXPECT_GE(board.progress[me], 1'500'000'000u);
+      EXPECT_LE(board.progress[me], 6'000'000'000u);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Failure, ::testing::Values("auto", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace hccl::testing

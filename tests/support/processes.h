@@ -1,0 +1,111 @@
+// Ranks as processes of their own, forked from a test program that has no threads. They share one
+// page with the test, and the root info travels in it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hccl/base/config.h"
+#include "hccl/core/communicator.h"
+#include "hccl/core/hub.h"
+
+namespace hccl::testing {
+
+/// Nanoseconds of the clock that all processes of a host share.
+std::int64_t now_ns();
+
+/// The end of a call as a rank saw it, in memory that outlives the rank.
+struct Outcome {
+  std::atomic<bool> known{false};
+  std::int64_t at_ns = 0;  ///< when the call returned
+  Code code = Code::kSuccess;
+  int culprit = -1;
+  std::array<char, 1536> text{};
+
+  void set(const Status& status);  ///< stamps the time, too
+  std::string message() const { return text.data(); }
+};
+
+/// What the ranks of a test share with it.
+struct Board {
+  static constexpr int kRanks = 64;
+  std::atomic<bool> open{false};  ///< info is there
+  std::array<char, core::RootInfo::kBytes> info{};
+  std::array<std::atomic<std::uint64_t>, kRanks> progress{};  ///< operations done, by rank
+  std::array<Outcome, kRanks> first{};                        ///< the first failure, by rank
+  std::array<Outcome, kRanks> later{};                        ///< that of a later call
+  std::atomic<bool> finish{false};                            ///< the test has seen enough
+};
+
+/// Waits, asleep, until the condition holds; false after `at_most`.
+bool eventually(const std::function<bool()>& condition,
+                std::chrono::nanoseconds at_most = std::chrono::seconds(60));
+
+/// A rank in its process: the hub with rank 0, the control line and the world.
+struct Member {
+  std::unique_ptr<core::Hub> hub;
+  std::shared_ptr<core::Control> control;
+  std::shared_ptr<core::Communicator> world;
+};
+
+class Processes {
+ public:
+  Processes();
+  /// Kills what still runs.
+  ~Processes();
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+
+  Board& board() { return *board_; }
+  /// Forks a process that runs body and ends with its result, by _exit. Gives its place for kill()
+  /// and wait().
+  int start(const std::function<int()>& body);
+  void kill(int process);
+  /// The wait status once the process has ended; -1 if it has not after `at_most`.
+  int wait(int process, std::chrono::nanoseconds at_most = std::chrono::seconds(60));
+
+  /// In a child: makes the hub if this is rank 0, and joins.
+  Status join(Member& member, int size, int rank, const Config& config);
+  /// In a child: joins, and opens the world.
+  Status enter(Member& member, int size, int rank, const Config& config);
+  /// In a child: leaves and takes everything down.
+  static void leave(Member& member);
+
+ private:
+  Board* board_;
+  std::vector<pid_t> children_;  // 0: reaped
+};
+
+/// A directory for one test, removed at the end.
+class Directory {
+ public:
+  Directory();
+  ~Directory();
+  const std::string& path() const { return path_; }
+  std::vector<std::string> files() const;  ///< names, sorted
+
+ private:
+  std::string path_;
+};
+
+/// How much later than asked the calling thread woke, at worst, while this watched: what a loaded
+/// machine adds to every bound.
+class Lateness {
+ public:
+  /// Sleeps until the condition holds, watching; false after `at_most`.
+  bool watch(const std::function<bool()>& condition, std::chrono::nanoseconds at_most);
+  std::chrono::nanoseconds worst() const { return worst_; }
+
+ private:
+  std::chrono::nanoseconds worst_{0};
+};
+
+}  // namespace hccl::testing
