@@ -54,13 +54,18 @@ def on_threads(size, work):
     """Calls work(comm) as each rank of a new communicator of threads. Their results, by rank."""
     info = hccl.root_info()
     results, errors = [None] * size, []
+    all_done = threading.Barrier(size)  # nobody leaves while others still work
 
     def rank_thread(rank):
         try:
             with hccl.Communicator.from_root_info(info, size, rank) as comm:
                 results[rank] = work(comm)
+                all_done.wait(TIMEOUT)
+        except threading.BrokenBarrierError:
+            pass  # another rank failed
         except BaseException as error:  # shown by the test, not lost in the thread
             errors.append(error)
+            all_done.abort()
 
     threads = [threading.Thread(target=rank_thread, args=(rank,), daemon=True) for rank in range(size)]
     for thread in threads:
