@@ -49,12 +49,13 @@ class OpenContext {
     auto& self = *static_cast<OpenContext*>(context);
     auto parts = self.args_.exchange(std::string(static_cast<const char*>(mine), bytes),
                                      self.args_.deadline);
-    if (parts.ok() && parts->size() != static_cast<std::size_t>(self.args_.size)) {
-      parts = Status(Code::kInternal, "an exchange gave parts of too many or too few ranks");
+    Status why = parts.status();
+    if (why.ok() && parts->size() != static_cast<std::size_t>(self.args_.size)) {
+      why = Status(Code::kInternal, "an exchange gave parts of too many or too few ranks");
     }
-    if (!parts.ok()) {
-      self.exchange_status_ = parts.status();
-      return static_cast<std::int32_t>(parts.status().code());
+    if (!why.ok()) {
+      self.exchange_status_ = why;
+      return static_cast<std::int32_t>(why.code());
     }
     self.parts_ = std::move(parts).value();
     for (std::size_t r = 0; r < self.parts_.size(); ++r) {
