@@ -198,6 +198,16 @@ TEST(TcpJoin, IdleStrangersCostNothing) {
   });
 }
 
+TEST(TcpJoin, HangsUpOnStrangersThatStaySilent) {
+  join_among(2, [](std::uint16_t port, const Key& key) {
+    const Fd silent = connect_to(port);
+    const Fd halfway = connect_to(port);
+    join_partly(halfway.get(), client_handshake(key, 0), "", 10);
+    EXPECT_TRUE(gets_closed(silent.get(), 8s));
+    EXPECT_TRUE(gets_closed(halfway.get(), 3s));
+  });
+}
+
 TEST(TcpJoin, ManagesWithoutFreeDescriptors) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

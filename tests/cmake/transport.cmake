@@ -12,7 +12,7 @@ endforeach()
 
 hccl_test(transport_contract_test
   SOURCES transport_contract_test.cc support/thread_ranks.cc
-  LIBS hccl_test_ranks TIMEOUT 600)
+  LIBS hccl_test_ranks TIMEOUT 1800)
 hccl_test(tcp_test
   SOURCES tcp_test.cc support/thread_ranks.cc
   LIBS hccl_test_ranks)
