@@ -2,7 +2,12 @@
 add_library(hccl_test_world OBJECT support/world.cc)
 hccl_warnings(hccl_test_world)
 target_link_libraries(hccl_test_world PUBLIC hccl_core hccl_kernels GTest::gtest)
-hccl_test(collectives_test SOURCES collectives_test.cc LIBS hccl_test_world TIMEOUT 900)
+hccl_test(collectives_test SOURCES collectives_test.cc LIBS hccl_test_world TIMEOUT 1800)
+foreach(plugin hccl_ofi hccl_mpi)
+  if(TARGET ${plugin})
+    add_dependencies(collectives_test ${plugin})
+  endif()
+endforeach()
 
 if(HCCL_WITH_MPI)
   find_package(MPI REQUIRED COMPONENTS CXX)

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Sets up, builds, and runs every test: the whole suite as users get it, from C, C++ and Python, then under
+# the address and undefined-behaviour sanitizers, then the parts with threads under the thread sanitizer.
+#   scripts/test.sh [release] [python] [asan] [tsan]      default: all of them
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+steps=${*:-release python asan tsan}
+scripts/setup.sh
+
+# The programs whose ranks are threads.
+threads='^(collectives|transport_contract|shm_ring|shm|routed|tcp|mismatch|op_queue|fusion|api|split)_test$'
+
+run_ctest() {
+  local preset=$1
+  shift
+  echo
+  echo "== $preset: $("$cmake" --version | head -n 1), $(nproc) cores =="
+  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j 1 "$@"
+}
+
+for step in $steps; do
+  case $step in
+    release)
+      configure_and_build release
+      run_ctest release
+      ;;
+    python)
+      configure_and_build release
+      scripts/python.sh
+      echo
+      echo "== python =="
+      HCCL_BUILD_DIR=build/release .venv/bin/python -m pytest -q tests/python
+      ;;
+    asan)
+      configure_and_build asan
+      # MPI, and what mpirun starts, are left to the release run: their leaks are not this project's.
+      GTEST_FILTER='-*mpi*' run_ctest asan -E 'mpi|pmix|install'
+      ;;
+    tsan)
+      configure_and_build tsan
+      # Ranks as threads; MPI and libfabric know nothing of the thread sanitizer.
+      GTEST_FILTER='-*mpi*:*ofi*' run_ctest tsan -R "$threads"
+      ;;
+    *)
+      echo "test.sh: unknown step \"$step\": release, python, asan or tsan" >&2
+      exit 2
+      ;;
+  esac
+done
