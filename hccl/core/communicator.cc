@@ -204,25 +204,29 @@ OpQueue::Ticket Communicator::submit(const exec::Call& call, bool deferred,
 }
 
 Status Communicator::execute(const exec::Call& call) {
-  if (failed_.raised()) return failed_.reason();
+  if (failed_.raised()) return refused(exec::envelope(call, sequence_ + 1, 0));
   const schedule::Choice& choice = choose(call);
   const std::uint64_t sequence = ++sequence_;
   const std::uint64_t number =
       recorder_.begin(exec::envelope(call, sequence, 0), choice.algorithm->name);
   Status status = executor_->run(call, choice, sequence, limits(sequence));
   recorder_.end(number, status.code());
-  return status.ok() ? status : fail(std::move(status));
+  if (status.ok()) return status;
+  status = fail(std::move(status));
+  // The other texts name the operation already.
+  if (status.code() != Code::kRemote) return status;
+  return status.with_context(exec::words(exec::envelope(call, sequence, 0)));
 }
 
 Status Communicator::point_to_point(int peer, bool sending, void* data, std::uint64_t count,
                                     DataType type) {
-  if (failed_.raised()) return failed_.reason();
   const std::uint64_t sequence = ++(sending ? sends_ : recvs_)[static_cast<std::size_t>(peer)];
   exec::Envelope record;
   record.sequence = sequence;
   record.count = count;
   record.type = static_cast<std::uint8_t>(type);
   record.op = sending ? exec::Envelope::kSend : exec::Envelope::kRecv;
+  if (failed_.raised()) return refused(record);
   const std::uint64_t number = recorder_.begin(record, "point to point");
   exec::Limits bounds = limits(sequence);
   bounds.stalled = nullptr;
@@ -260,17 +264,31 @@ Status Communicator::fail(Status why) {
     }
     if (failed_.raise(why)) control_->report(id_, why);
   }
+  record_end();
+  return failed_.reason();
+}
+
+// A call that came after the failure: the first one shows what the rank wanted next.
+Status Communicator::refused(const exec::Envelope& call) {
+  if (!recorded_) {
+    recorder_.end(recorder_.begin(call, "not begun"), failed_.reason().code());
+    record_end();
+  }
+  return failed_.reason();
+}
+
+void Communicator::record_end() {
+  if (recorded_) return;
+  recorded_ = true;
   const Status reason = failed_.reason();
   log_->error("{}: {}", name_, reason.message());
-  if (config_.flight_recorder_dir != "off") {
-    const std::string directory =
-        config_.flight_recorder_dir.empty() ? "/tmp" : config_.flight_recorder_dir;
-    const std::string path = directory + "/hccl-flight-" + short_name(view(id_)) + "-rank" +
-                             std::to_string(rank_) + "-" + std::to_string(::getpid()) + ".json";
-    const Status written = recorder_.dump(path, name_, rank_, size(), reason);
-    log_->error("{}: last operations: {}", name_, written.ok() ? path : written.message());
-  }
-  return reason;
+  if (config_.flight_recorder_dir == "off") return;
+  const std::string directory =
+      config_.flight_recorder_dir.empty() ? "/tmp" : config_.flight_recorder_dir;
+  const std::string path = directory + "/hccl-flight-" + short_name(view(id_)) + "-rank" +
+                           std::to_string(rank_) + "-" + std::to_string(::getpid()) + ".json";
+  const Status written = recorder_.dump(path, name_, rank_, size(), reason);
+  log_->error("{}: last operations: {}", name_, written.ok() ? path : written.message());
 }
 
 }  // namespace hccl::core

@@ -73,6 +73,8 @@ class Communicator final : public FailureListener {
   Status execute(const exec::Call& call);
   Status point_to_point(int peer, bool sending, void* data, std::uint64_t count, DataType type);
   Status fail(Status why);
+  Status refused(const exec::Envelope& call);
+  void record_end();
   void await_verdict(int suspect);
   exec::Limits limits(std::uint64_t sequence);
   const schedule::Choice& choose(const exec::Call& call);
@@ -89,6 +91,7 @@ class Communicator final : public FailureListener {
   AbortFlag failed_;
   Bell verdict_;  // rung when failed_ is raised by the control thread
   FlightRecorder recorder_;
+  bool recorded_ = false;  // written at the failure; used by whoever runs the queue
   std::unique_ptr<transport::Mesh> mesh_;
   std::atomic<transport::Mesh*> open_mesh_{nullptr};  // mesh_, for the control thread
   std::unique_ptr<exec::Executor> executor_;

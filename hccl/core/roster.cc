@@ -102,6 +102,7 @@ Roster::Outs Roster::drop(int connection) {
 
 Roster::Outs Roster::hello(int connection, ByteReader& in) {
   const auto version = in.get<std::uint32_t>();
+  if (!in.ok()) return {{connection, {}, true}};
   const auto size = in.get<std::uint32_t>();
   const std::string agreement = in.get_text(2048);
   const wire::Member member = wire::get_member(in);

@@ -1,0 +1,205 @@
+// Ranks whose calls differ: every rank gets the parameter error with both calls in its text, soon,
+// and no rank gets a result that looks right. One rank deviates; ranks are threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <optional>
+
+#include "hccl/exec/call.h"
+#include "tests/support/world.h"
+
+namespace hccl::testing {
+namespace {
+
+using schedule::Op;
+using std::chrono::seconds;
+
+constexpr std::uint64_t kCount = 60;
+constexpr seconds kSoon{3};
+
+// The operation that all ranks but one call, and how it is run.
+struct Agreed {
+  const char* name;
+  Op op;
+  const char* algorithm;
+};
+
+constexpr Agreed kAllreduceRing{"allreduce_ring", Op::kAllReduce, "ring"};
+constexpr Agreed kAllreduceDoubling{"allreduce_doubling", Op::kAllReduce, "H-D_R"};
+constexpr Agreed kAllreduceDirect{"allreduce_direct", Op::kAllReduce, ""};
+constexpr Agreed kBroadcast{"broadcast", Op::kBroadcast, ""};
+constexpr Agreed kReduce{"reduce", Op::kReduce, ""};
+constexpr Agreed kReduceScatter{"reduce_scatter", Op::kReduceScatter, ""};
+constexpr Agreed kAllGather{"allgather", Op::kAllGather, ""};
+constexpr Agreed kAllToAll{"alltoall", Op::kAllToAll, ""};
+constexpr Agreed kScatter{"scatter", Op::kScatter, ""};
+
+bool reduces(Op op) {
+  return op == Op::kAllReduce || op == Op::kReduce || op == Op::kReduceScatter;
+}
+bool rooted(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
+
+// What the odd rank does: its calls instead of the agreed one. Empty where it would be the same.
+struct Deviation {
+  const char* name;
+  std::vector<exec::Call> (*calls)(exec::Call agreed);
+};
+
+std::vector<exec::Call> other_operation(exec::Call call, Op op) {
+  if (call.op == op) return {};
+  call.op = op;
+  return {call};
+}
+
+const Deviation kDeviations[] = {
+    {"count",
+     [](exec::Call call) {
+       call.count += 2;
+       return std::vector{call};
+     }},
+    {"much_larger_count",
+     [](exec::Call call) {
+       call.count *= 2000;
+       return std::vector{call};
+     }},
+    {"count_0",
+     [](exec::Call call) {
+       call.count = 0;
+       return std::vector{call};
+     }},
+    {"type_of_the_same_size",
+     [](exec::Call call) {
+       call.type = DataType::kInt32;
+       return std::vector{call};
+     }},
+    {"type_of_another_size",
+     [](exec::Call call) {
+       call.type = DataType::kFp16;
+       return std::vector{call};
+     }},
+    {"reduction",
+     [](exec::Call call) {
+       if (!reduces(call.op)) return std::vector<exec::Call>();
+       call.reduce = ReduceOp::kMax;
+       return std::vector{call};
+     }},
+    {"root",
+     [](exec::Call call) {
+       if (!rooted(call.op)) return std::vector<exec::Call>();
+       call.root = 1 - call.root;
+       return std::vector{call};
+     }},
+    {"allreduce_instead", [](exec::Call call) { return other_operation(call, Op::kAllReduce); }},
+    {"broadcast_instead", [](exec::Call call) { return other_operation(call, Op::kBroadcast); }},
+    {"barrier_instead", [](exec::Call call) { return other_operation(call, Op::kBarrier); }},
+    {"allgather_instead", [](exec::Call call) { return other_operation(call, Op::kAllGather); }},
+    {"plan",
+     [](exec::Call call) {
+       call.plan = 4711;
+       return std::vector{call};
+     }},
+    {"another_operation_first",
+     [](exec::Call call) {
+       exec::Call first = call;
+       first.op = call.op == Op::kAllGather ? Op::kAllReduce : Op::kAllGather;
+       return std::vector{first, call};
+     }},
+};
+
+Config config_for(const std::string& transport, const std::string& algorithm) {
+  Config config;
+  config.transport = transport;
+  if (!algorithm.empty()) config.algo = "level0:NA;level1:" + algorithm;
+  config.connect_timeout = seconds(60);
+  config.exec_timeout = seconds(60);
+  config.log_level = "off";
+  config.flight_recorder_dir = "off";
+  return config;
+}
+
+// Memory for any of the calls.
+struct Buffers {
+  explicit Buffers(int size)
+      : in(2000 * kCount * static_cast<std::size_t>(size) + 64, 1.0F), out(in.size()) {}
+  std::vector<float> in;
+  std::vector<float> out;
+};
+
+struct Seen {
+  Status status;
+  Status later;
+  std::chrono::nanoseconds took{0};
+};
+
+bool has(const Status& status, const std::string& words) {
+  return status.message().find(words) != std::string::npos;
+}
+
+class Mismatch : public ::testing::TestWithParam<std::tuple<Agreed, std::string, int>> {};
+
+TEST_P(Mismatch, IsAParameterErrorOnAllRanks) {
+  const auto& [agreed, transport, size] = GetParam();
+  std::chrono::nanoseconds worst{0};
+  int turn = 0;
+  for (const Deviation& deviation : kDeviations) {
+    const int odd = turn++ % size;  // each place gets its share
+    exec::Call common;
+    common.op = agreed.op;
+    common.count = kCount;
+    const std::vector<exec::Call> odd_calls = deviation.calls(common);
+    if (odd_calls.empty()) continue;
+    SCOPED_TRACE(std::string(deviation.name) + " on rank " + std::to_string(odd));
+    World world(size, config_for(transport, agreed.algorithm));
+    ASSERT_TRUE(world.ok());
+    std::vector<Seen> seen(static_cast<std::size_t>(size));
+    world.run([&](core::Communicator& communicator) {
+      Seen& mine = seen[static_cast<std::size_t>(communicator.rank())];
+      Buffers buffers(size);
+      const auto begun = Deadline::Clock::now();
+      for (exec::Call call :
+           communicator.rank() == odd ? odd_calls : std::vector<exec::Call>{common}) {
+        call.in = buffers.in.data();
+        call.out = call.op == Op::kBroadcast ? buffers.in.data() : buffers.out.data();
+        mine.status = communicator.run(call);
+        if (!mine.status.ok()) break;
+      }
+      mine.took = Deadline::Clock::now() - begun;
+      exec::Call call = common;
+      call.in = call.out = buffers.in.data();
+      mine.later = communicator.run(call);
+    });
+    exec::Call first = odd_calls.front();
+    const std::string odd_words = exec::words(exec::envelope(first, 1, 0));
+    const std::string common_words = exec::words(exec::envelope(common, 1, 0));
+    for (int r = 0; r < size; ++r) {
+      const Seen& mine = seen[static_cast<std::size_t>(r)];
+      EXPECT_EQ(mine.status.code(), Code::kPara) << "rank " << r << ": " << mine.status.message();
+      EXPECT_EQ(mine.later.code(), Code::kPara) << "rank " << r << ": " << mine.later.message();
+      EXPECT_TRUE(has(mine.status, odd_words)) << mine.status.message() << "\nlacks " << odd_words;
+      EXPECT_TRUE(has(mine.status, common_words))
+          << mine.status.message() << "\nlacks " << common_words;
+      EXPECT_LE(mine.took, kSoon);
+      worst = std::max(worst, mine.took);
+    }
+  }
+  std::cout << "  slowest: " << std::chrono::duration<double>(worst).count() << " s\n";
+}
+
+std::string name_of(const ::testing::TestParamInfo<Mismatch::ParamType>& info) {
+  const auto& [agreed, transport, size] = info.param;
+  return std::string(agreed.name) + "_" + transport + "_" + std::to_string(size);
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, Mismatch,
+                         ::testing::Combine(::testing::Values(kAllreduceRing, kAllreduceDoubling,
+                                                              kAllreduceDirect, kBroadcast, kReduce,
+                                                              kReduceScatter, kAllGather, kAllToAll,
+                                                              kScatter),
+                                            ::testing::Values("auto", "tcp"),
+                                            ::testing::Values(2, 3, 4)),
+                         name_of);
+
+}  // namespace
+}  // namespace hccl::testing
