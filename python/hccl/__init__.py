@@ -1,8 +1,8 @@
 """Collective communication for CPU hosts with HCCL's interface.
 
-    comm = hccl.init()          # the ranks that mpirun, torchrun or Slurm started
-    comm.allreduce(array)       # in place, on the array's own memory
-    comm.destroy()
+comm = hccl.init()          # the ranks that mpirun, torchrun or Slurm started
+comm.allreduce(array)       # in place, on the array's own memory
+comm.destroy()
 """
 
 from hccl._hccl import WORLD

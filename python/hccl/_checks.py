@@ -1,5 +1,5 @@
-"""Checks of arguments shared by hccl.manage and hccl.split. As in HCCL, every error of these modules is
-a ValueError; the text names the argument and what it was."""
+"""Checks of arguments shared by hccl.manage and hccl.split. As in HCCL, every error of these
+modules is a ValueError; the text names the argument and what it was."""
 
 MAX_NAME = 127  # characters; the library counts bytes
 MAX_NUMBER = (1 << 32) - 1

@@ -37,7 +37,7 @@ class Communicator:
 
     @classmethod
     def from_group(cls, group):
-        """The communicator of a group made by hccl.manage.api.create_group. It ends with the group."""
+        """The communicator of a group made by hccl.manage.api.create_group. It ends with it."""
         return cls(_hccl.Communicator.from_group(group))
 
     @property
@@ -75,23 +75,23 @@ class Communicator:
         return out
 
     def reduce_scatter(self, array, op="sum", out=None):
-        """Reduces the arrays of all ranks, and returns this rank's part along the first dimension."""
+        """Reduces the arrays of all ranks. Returns this rank's part along the first dimension."""
         if out is None:
             out = _empty_like(array, self._part(array))
         self._native.reduce_scatter(array, op, out)
         return out
 
     def reduce(self, array, op="sum", root=0, out=None):
-        """Reduces the arrays of all ranks. On the root the result is in `out`, or in `array` itself,
-        and is returned; the other ranks' arrays do not change, and None is returned."""
+        """Reduces the arrays of all ranks. On the root the result is in `out`, or in `array`
+        itself, and is returned; the other ranks' arrays do not change, and None is returned."""
         self._native.reduce(array, op, _rank("root", root), out)
         if self.rank != root:
             return None
         return array if out is None else out
 
     def scatter(self, array, root=0, out=None):
-        """Cuts the root's array along the first dimension, and gives each rank its part. Only the root
-        can do without `out`; only the root needs `array`."""
+        """Cuts the root's array along the first dimension, and gives each rank its part. Only the
+        root can do without `out`; only the root needs `array`."""
         root = _rank("root", root)
         if self.rank == root and array is None:
             raise ValueError("array: is None on the root")
@@ -103,8 +103,8 @@ class Communicator:
         return out
 
     def alltoall(self, array, out=None):
-        """Gives part d of the array (along the first dimension) to rank d. Returns the parts for this
-        rank in the order of the ranks that gave them."""
+        """Gives part d of the array (along the first dimension) to rank d. Returns the parts for
+        this rank in the order of the ranks that gave them."""
         if out is None:
             self._part(array)
             out = _empty_like(array, _shape(array))
@@ -162,8 +162,8 @@ def init_from_rank_table(path, rank):
 
 
 def root_info():
-    """Called on one rank: the bytes that all ranks need for Communicator.from_root_info(). They hold
-    the secret of the communicator: treat them as a password."""
+    """Called on one rank: the bytes that all ranks need for Communicator.from_root_info(). They
+    hold the secret of the communicator: treat them as a password."""
     return _hccl.root_info()
 
 

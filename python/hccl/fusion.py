@@ -13,11 +13,11 @@ class Fusion:
         fusion.wait()       # now every gradient is reduced, in place
 
     hcom_parallel=True reduces segments in the background; otherwise wait() does. split_by_size
-    (percentages of the bytes) or split_by_index (the last gradient of each segment) cut the gradients;
-    by default the strategy set for `group` in hccl.split.api, else 96.54 % and 3.46 %.
-    The arrays are of one type, contiguous and writable; Fusion holds them until it is closed. Between
-    ready(i) and wait() the memory of gradient i must be left alone. Close it before the communicator,
-    or use it in a `with` statement.
+    (percentages of the bytes) or split_by_index (the last gradient of each segment) cut the
+    gradients; by default the strategy set for `group` in hccl.split.api, else 96.54 % and 3.46 %.
+    The arrays are of one type, contiguous and writable; Fusion holds them until it is closed.
+    Between ready(i) and wait() the memory of gradient i must be left alone. Close it before the
+    communicator, or use it in a `with` statement.
     """
 
     def __init__(
@@ -32,7 +32,11 @@ class Fusion:
     ):
         pairs = []
         for i, item in enumerate(gradients):
-            if not isinstance(item, (tuple, list)) or len(item) != 2 or not isinstance(item[0], str):
+            if (
+                not isinstance(item, (tuple, list))
+                or len(item) != 2
+                or not isinstance(item[0], str)
+            ):
                 raise TypeError(f"gradients[{i}]: expected a pair of a name and an array")
             pairs.append(tuple(item))
         sizes = None if split_by_size is None else [float(size) for size in split_by_size]
@@ -59,8 +63,8 @@ class Fusion:
         self._native.mark(value)
 
     def wait(self):
-        """Returns when all gradients are reduced. If some were never ready, HcclError names them, and
-        the iteration can go on."""
+        """Returns when all gradients are reduced. If some were never ready, HcclError names them,
+        and the iteration can go on."""
         self._native.wait()
 
     @property
@@ -73,7 +77,7 @@ class Fusion:
         return self._native.trace_text()
 
     def write_trace(self, path):
-        """Writes the traces of the last iterations: .json (opens in Perfetto), .csv, or Protobuf."""
+        """Writes the last iterations: .json (opens in Perfetto), .csv, or Protobuf."""
         self._native.write_trace(os.fspath(path))
 
     def close(self):

@@ -67,7 +67,9 @@ def on_threads(size, work):
             errors.append(error)
             all_done.abort()
 
-    threads = [threading.Thread(target=rank_thread, args=(rank,), daemon=True) for rank in range(size)]
+    threads = [
+        threading.Thread(target=rank_thread, args=(rank,), daemon=True) for rank in range(size)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -38,7 +38,14 @@ def test_group_name(function):
 @pytest.mark.parametrize(
     "match, arguments",
     [
-        ("group", (1, 0, (), )),  # group comes first
+        (
+            "group",
+            (
+                1,
+                0,
+                (),
+            ),
+        ),  # group comes first
         ("group", ("", "x", ())),
         ("rank_num: expected an int, not str 'x'", ("g", "x", ())),
         ("rank_num: expected an int, not float 1.0", ("g", 1.0, [0])),
@@ -63,7 +70,9 @@ def test_bool_is_an_int():
     manage.destroy_group("kept until the world exists")
 
 
-@pytest.mark.parametrize("wrong, match", [("0", "expected an int, not str '0'"), (-1, "is -1"), (1.5, "float 1.5")])
+@pytest.mark.parametrize(
+    "wrong, match", [("0", "expected an int, not str '0'"), (-1, "is -1"), (1.5, "float 1.5")]
+)
 def test_ranks_of_queries(wrong, match):
     refused("group_rank_id: .*" + match, manage.get_world_rank_from_group_rank, "g", wrong)
     refused("world_rank_id: .*" + match, manage.get_group_rank_from_world_rank, wrong, "g")
@@ -125,5 +134,11 @@ def test_split_by_size(match, values):
 
 
 def test_sums_that_are_100_but_for_rounding():
-    for sizes in [[14.2] + 6 * [14.3], 3 * [33.3333] + [0.0001], 7 * [14.2857], [100, 0], [99, True]]:
+    for sizes in [
+        [14.2] + 6 * [14.3],
+        3 * [33.3333] + [0.0001],
+        7 * [14.2857],
+        [100, 0],
+        [99, True],
+    ]:
         split.set_split_strategy_by_size(sizes, "g")

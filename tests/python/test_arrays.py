@@ -44,7 +44,9 @@ class Bfloat16(Interface):
         super().__init__(np.array(bits, np.uint16), "<V2")
 
 
-@pytest.mark.parametrize("wrap", [lambda a: a, memoryview, Dlpack, Interface, lambda a: Dlpack(a, 1, True)])
+@pytest.mark.parametrize(
+    "wrap", [lambda a: a, memoryview, Dlpack, Interface, lambda a: Dlpack(a, 1, True)]
+)
 def test_memory_is_used_where_it_lies(wrap):
     def work(comm):
         numbers = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -154,7 +156,7 @@ def test_parts_that_do_not_come_out_even():
 
 def test_other_arguments(alone):
     numbers = np.zeros(2)
-    with pytest.raises(ValueError, match="^op: .* not \"mean\""):
+    with pytest.raises(ValueError, match='^op: .* not "mean"'):
         alone.allreduce(numbers, op="mean")
     with pytest.raises(TypeError, match="^root: expected an int, not str"):
         alone.broadcast(numbers, root="0")

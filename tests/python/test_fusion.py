@@ -94,8 +94,16 @@ def test_misuse_is_named_and_the_iteration_goes_on(alone):
     [
         (ValueError, "gradients: there are none", {"gradients": []}),
         (TypeError, r"gradients\[0\]: expected a pair", {"gradients": [np.zeros(3)]}),
-        (TypeError, r"gradients\[1\] \(b\): expected an array", {"gradients": [("a", np.zeros(3)), ("b", 1)]}),
-        (ValueError, r"gradients\[0\] \(a\): is not contiguous", {"gradients": [("a", np.zeros((4, 4))[:, 1])]}),
+        (
+            TypeError,
+            r"gradients\[1\] \(b\): expected an array",
+            {"gradients": [("a", np.zeros(3)), ("b", 1)]},
+        ),
+        (
+            ValueError,
+            r"gradients\[0\] \(a\): is not contiguous",
+            {"gradients": [("a", np.zeros((4, 4))[:, 1])]},
+        ),
         (ValueError, r"gradients\[0\] \(a\): is read-only", {"gradients": [("a", b"abc")]}),
         (
             ValueError,

@@ -45,7 +45,9 @@ def test_it_learns(program, ranks, hcom_parallel):
     output = train(program, ranks, *hcom_parallel)
     assert int(found(r"^world size: (\d+)$", output)) == ranks
     assert float(re.findall(r"test accuracy ([\d.]+)", output)[-1]) >= 0.96
-    losses = [float(loss) for loss in re.findall(r"^epoch \d+: loss ([\d.]+)", output, re.MULTILINE)]
+    losses = [
+        float(loss) for loss in re.findall(r"^epoch \d+: loss ([\d.]+)", output, re.MULTILINE)
+    ]
     assert len(losses) == 12 and losses[-1] < losses[0] / 10
     # HCCL's default cuts off the last 3.46 %: the first layer's weights.
     assert found(r"^segment index list: (.*)$", output) == "[0,6] [7,7]"

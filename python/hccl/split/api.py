@@ -1,6 +1,7 @@
 """Where a group's gradients are cut into segments: HCCL's hccl.split.api.
 
-A setting by size beats one by index; a later call replaces an earlier one. Every error is a ValueError.
+A setting by size beats one by index; a later call replaces an earlier one. Every error is a
+ValueError.
 """
 
 from hccl import _hccl
@@ -25,7 +26,7 @@ def set_split_strategy_by_idx(idxList, group=_hccl.WORLD):
 
 
 def set_split_strategy_by_size(dataSizeList, group=_hccl.WORLD):
-    """Cuts at these percentages of the bytes of all gradients; they add up to 100 (within 0.001)."""
+    """Cuts at these percentages of the bytes of all gradients; they add up to 100 within 0.001."""
     check_group(group)
     check_list("dataSizeList", dataSizeList)
     if not dataSizeList:

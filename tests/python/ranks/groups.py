@@ -42,7 +42,9 @@ else:
 if me % 2 == 1:
     api.create_group(ODD, 2, [3, 1])
     group = hccl.Communicator.from_group(ODD)
-    assert (group.size, group.rank) == (2, me // 2) == (api.get_rank_size(ODD), api.get_rank_id(ODD))
+    assert (
+        (group.size, group.rank) == (2, me // 2) == (api.get_rank_size(ODD), api.get_rank_id(ODD))
+    )
     assert api.get_local_rank_size(ODD) == 2
     assert api.get_local_rank_id(ODD) == me // 2
     array = np.array([me], np.int64)
