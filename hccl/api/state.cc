@@ -46,6 +46,7 @@ Result<CommunicatorPtr> Handles::take(HcclComm handle) {
 
 Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle) {
   std::map<std::string, std::vector<int>> waiting;
+  const int rank = world->rank();
   {
     std::lock_guard lock(mutex_);
     if (groups_.count(HCCL_WORLD_GROUP) != 0) {
@@ -54,7 +55,11 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle) {
     groups_[HCCL_WORLD_GROUP] = {std::move(world), handle};
     waiting.swap(waiting_);
   }
-  for (const auto& [name, ranks] : waiting) HCCL_RETURN_IF_ERROR(create(name, ranks));
+  for (const auto& [name, ranks] : waiting) {
+    // HCCL: of the groups asked for beforehand, those are created that the rank is in.
+    if (!std::binary_search(ranks.begin(), ranks.end(), rank)) continue;
+    HCCL_RETURN_IF_ERROR(create(name, ranks));
+  }
   return {};
 }
 

@@ -17,6 +17,7 @@ using wire::Kind;
 constexpr std::chrono::seconds kSendTime{10};
 // The hub tells at HCCL_CONNECT_TIMEOUT who is absent; its word needs a moment to arrive.
 constexpr std::chrono::seconds kGrace{5};
+constexpr std::chrono::seconds kAcknowledgeTime{1};
 
 Result<std::string> local_address(int fd) {
   sockaddr_storage storage{};
@@ -280,12 +281,20 @@ void Control::leave(std::chrono::nanoseconds at_most) {
     leaving_ = true;
   }
   send(ByteWriter().put(Kind::kLeave).take());
+  const WaitPolicy sleep_at_once{.spin = std::chrono::nanoseconds(0)};
+  // Closing a socket that has something to read cuts off what was sent: the hub must have read it first.
+  static_cast<void>(wait(
+      [this] {
+        std::lock_guard lock(mutex_);
+        return dead_ || left_.count(rank_) != 0;
+      },
+      Deadline::after(kAcknowledgeTime), nullptr, bell_, sleep_at_once));
   static_cast<void>(wait(
       [this] {
         std::lock_guard lock(mutex_);
         return others_left();
       },
-      Deadline::after(at_most), nullptr, bell_, WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+      Deadline::after(at_most), nullptr, bell_, sleep_at_once));
 }
 
 }  // namespace hccl::core
