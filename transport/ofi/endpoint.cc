@@ -101,10 +101,10 @@ Result<std::vector<fi_addr_t>> Endpoint::insert(std::span<const std::string> nam
   return handles;
 }
 
-Result<Fid<fid_mr>> Endpoint::register_memory(std::span<std::byte> bytes) const {
+Result<Fid<fid_mr>> Endpoint::register_memory(std::span<std::byte> bytes) {
   fid_mr* region = nullptr;
-  const int r = fi_mr_reg(domain.get(), bytes.data(), bytes.size(), FI_SEND | FI_RECV, 0, 0, 0,
-                          &region, nullptr);
+  const int r = fi_mr_reg(domain.get(), bytes.data(), bytes.size(), FI_SEND | FI_RECV, 0,
+                          next_key++, 0, &region, nullptr);
   if (r != 0) return refused("libfabric cannot register memory", r);
   return Fid<fid_mr>(region);
 }

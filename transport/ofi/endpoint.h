@@ -1,6 +1,7 @@
 // The libfabric objects of one mesh, closed in the right order.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,7 +29,7 @@ struct Endpoint {
   Result<std::vector<fi_addr_t>> insert(std::span<const std::string> names) const;
   /// Every buffer must be registered before it is used.
   bool registers_memory() const { return (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
-  Result<Fid<fid_mr>> register_memory(std::span<std::byte> bytes) const;
+  Result<Fid<fid_mr>> register_memory(std::span<std::byte> bytes);
   std::string_view provider() const { return info->fabric_attr->prov_name; }
 
   // Destroyed from the last to the first.
@@ -39,6 +40,7 @@ struct Endpoint {
   Fid<fid_cq> completions;
   Fid<fid_ep> endpoint;
   int wait_fd = -1;  ///< readable when completions may be read; -1 if the provider has none
+  std::uint64_t next_key = 0;  ///< for providers that let the application number its regions
 };
 
 }  // namespace hccl::transport::ofi

@@ -21,8 +21,8 @@ constexpr std::chrono::milliseconds kGoodbyeLimit{300};
 void OfiMesh::inspect() {
   for (auto& [key, channel] : channels_) {
     Op* oldest = channel->receives.empty() ? nullptr : channel->receives.front();
-    if (oldest != nullptr && oldest == channel->suspect && oldest->posted &&
-        oldest->verdict.ok() && !channel->peeking) {
+    if (oldest != nullptr && oldest == channel->suspect && oldest->posted && oldest->verdict.ok() &&
+        !channel->peeking) {
       peek(*channel);
     }
     channel->suspect = oldest;
