@@ -28,6 +28,7 @@ struct Agreed {
 
 constexpr Agreed kAllreduceRing{"allreduce_ring", Op::kAllReduce, "ring"};
 constexpr Agreed kAllreduceDoubling{"allreduce_doubling", Op::kAllReduce, "H-D_R"};
+constexpr Agreed kAllreduceTree{"allreduce_tree", Op::kAllReduce, "double_tree"};
 constexpr Agreed kAllreduceDirect{"allreduce_direct", Op::kAllReduce, ""};
 constexpr Agreed kBroadcast{"broadcast", Op::kBroadcast, ""};
 constexpr Agreed kReduce{"reduce", Op::kReduce, ""};
@@ -186,6 +187,52 @@ TEST_P(Mismatch, IsAParameterErrorOnAllRanks) {
   }
   std::cout << "  slowest: " << std::chrono::duration<double>(worst).count() << " s\n";
 }
+
+class PointToPointMismatch : public ::testing::TestWithParam<std::string> {};
+
+// The sender, the receiver and the rank that has nothing to do with it.
+TEST_P(PointToPointMismatch, IsAParameterErrorOnAllRanks) {
+  struct Odd {
+    std::uint64_t count;
+    DataType type;
+    const char* words;
+  };
+  for (const Odd& odd :
+       {Odd{kCount + 2, DataType::kFp32, "count 62"},
+        Odd{2000 * kCount, DataType::kFp32, "count 120000"}, Odd{0, DataType::kFp32, "count 0"},
+        Odd{kCount, DataType::kInt32, "int32"}, Odd{kCount, DataType::kFp16, "fp16"}}) {
+    for (const int odd_rank : {0, 1}) {
+      SCOPED_TRACE(std::string(odd.words) + " on rank " + std::to_string(odd_rank));
+      World world(3, config_for(GetParam(), ""));
+      ASSERT_TRUE(world.ok());
+      std::vector<Seen> seen(3);
+      world.run([&](core::Communicator& communicator) {
+        const int rank = communicator.rank();
+        Seen& mine = seen[static_cast<std::size_t>(rank)];
+        Buffers buffers(3);
+        const std::uint64_t count = rank == odd_rank ? odd.count : kCount;
+        const DataType type = rank == odd_rank ? odd.type : DataType::kFp32;
+        const auto begun = Deadline::Clock::now();
+        if (rank == 0) mine.status = communicator.send(1, buffers.in.data(), count, type);
+        if (rank == 1) mine.status = communicator.recv(0, buffers.out.data(), count, type);
+        exec::Call barrier;
+        mine.later = communicator.run(barrier);
+        if (rank == 2) mine.status = mine.later;
+        mine.took = Deadline::Clock::now() - begun;
+      });
+      for (const Seen& mine : seen) {
+        EXPECT_EQ(mine.status.code(), Code::kPara) << mine.status.message();
+        EXPECT_EQ(mine.later.code(), Code::kPara) << mine.later.message();
+        EXPECT_TRUE(has(mine.status, odd.words)) << mine.status.message();
+        EXPECT_TRUE(has(mine.status, "count 60, fp32")) << mine.status.message();
+        EXPECT_LE(mine.took, kSoon);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, PointToPointMismatch, ::testing::Values("auto", "tcp"),
+                         [](const auto& info) { return info.param; });
 
 std::string name_of(const ::testing::TestParamInfo<Mismatch::ParamType>& info) {
   const auto& [agreed, transport, size] = info.param;

@@ -219,6 +219,16 @@ TEST(Roster, TellsOfADeathAndOfALeave) {
   EXPECT_TRUE(roster.finished());
 }
 
+TEST(Roster, WhoHasLeftHearsOfThoseThatLeaveLater) {
+  Roster roster = joined(3);
+  const std::string leave = ByteWriter().put(Kind::kLeave).take();
+  static_cast<void>(roster.frame(12, leave));
+  EXPECT_EQ(receivers(roster.frame(10, leave)), (std::vector<int>{10, 11, 12}));
+  EXPECT_TRUE(roster.closed(12).empty());
+  EXPECT_EQ(receivers(roster.frame(11, leave)), (std::vector<int>{10, 11}));
+  EXPECT_TRUE(roster.finished());
+}
+
 TEST(Roster, NothingButAHelloCountsBeforeTheTable) {
   for (const std::string& frame :
        {ByteWriter().put(Kind::kLeave).take(), exchange(scope_of(1), 2, 0, seconds(1), "x"),

@@ -107,6 +107,12 @@ Status Communicator::open(Deadline deadline) {
   args.key = derive(control_->info().secret, "mesh " + std::string(view(id_)));
   args.address = control_->members()[static_cast<std::size_t>(control_->rank())].address;
   args.config = &config_;
+  // Who does not come is known here; a transport's own exchanges would go on without them.
+  if (size() > 1) {
+    const auto met = control_->exchange(id_, static_cast<std::uint32_t>(size()),
+                                        static_cast<std::uint32_t>(rank_), "", deadline, failed_);
+    if (!met.ok()) return met.status().with_context(name_);
+  }
   int exchanges = 0;
   args.exchange = [&](const std::string& mine, Deadline until) {
     return control_->exchange(identity(id_, "exchange " + std::to_string(exchanges++)),

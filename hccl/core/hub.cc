@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,9 +18,17 @@
 namespace hccl::core {
 namespace {
 
-constexpr std::size_t kStrangersCap = 1024;
 constexpr std::chrono::seconds kProofTime{5};
 constexpr std::uint64_t kListenerTag = 0;
+
+// Connections that have not proved themselves may take this many descriptors: the process needs
+// most of its own for other things.
+std::size_t strangers_cap() {
+  constexpr rlim_t kMost = 1024;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMost;
+  return std::clamp<rlim_t>(limit.rlim_cur / 4, 1, kMost);
+}
 
 }  // namespace
 
@@ -87,7 +96,11 @@ class HubThread {
     }
     deliver(roster_.tick());
     drop_silent_strangers();
-    if ((roster_.complete() || roster_.finished()) && listener_.valid()) listener_.reset();
+    if (roster_.complete() || roster_.finished()) {
+      // Nobody else is expected.
+      listener_.reset();
+      while (drop_oldest_stranger()) continue;
+    }
   }
 
   void accept_all() {
@@ -110,7 +123,7 @@ class HubThread {
           number, Connection{std::move(*fd), Handshake(Handshake::Side::kServer, info_.secret,
                                                        info_.id, "control")});
       strangers_.insert(number);
-      if (strangers_.size() > kStrangersCap) drop_oldest_stranger();
+      if (strangers_.size() > strangers_cap_) drop_oldest_stranger();
     }
   }
 
@@ -227,6 +240,7 @@ class HubThread {
   Fd spare_;
   Roster roster_;
   std::map<int, Connection> connections_;
+  const std::size_t strangers_cap_ = strangers_cap();
   std::set<int> strangers_;  // connections that have not proved themselves yet
   int last_connection_ = 0;
   std::atomic<bool> stopping_{false};

@@ -1,7 +1,6 @@
 #include "hccl/core/roster.h"
 
 #include <algorithm>
-#include <set>
 
 namespace hccl::core {
 namespace {
@@ -84,9 +83,10 @@ Roster::Outs Roster::frame(int connection, std::string_view bytes) {
       ByteWriter out = frame_of(Kind::kLeave);
       out.put(rank);
       connections_.erase(connection);  // what follows on this connection is not a death any more
+      left_.insert(connection);
       Outs outs;
       for (const auto& [other, r] : connections_) outs.push_back({other, out.bytes()});
-      outs.push_back({connection, out.bytes(), false});
+      for (const int other : left_) outs.push_back({other, out.bytes()});  // they wait for the rest
       return outs;
     }
     default:
@@ -272,6 +272,7 @@ Roster::Outs Roster::stall(std::uint32_t rank, ByteReader& in) {
 }
 
 Roster::Outs Roster::closed(int connection) {
+  left_.erase(connection);
   const auto at = connections_.find(connection);
   if (at == connections_.end()) return {};
   const std::uint32_t rank = at->second;

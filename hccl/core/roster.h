@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +77,7 @@ class Roster {
   std::vector<std::optional<wire::Member>> members_;
   std::vector<int> connection_of_;            // by rank
   std::map<int, std::uint32_t> connections_;  // connection to rank
+  std::set<int> left_;                        // connections of ranks that have left
   std::uint32_t present_ = 0;
   bool complete_ = false;
   bool gave_up_ = false;
