@@ -241,9 +241,9 @@ std::string name_of(const ::testing::TestParamInfo<Mismatch::ParamType>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Calls, Mismatch,
                          ::testing::Combine(::testing::Values(kAllreduceRing, kAllreduceDoubling,
-                                                              kAllreduceDirect, kBroadcast, kReduce,
-                                                              kReduceScatter, kAllGather, kAllToAll,
-                                                              kScatter),
+                                                              kAllreduceTree, kAllreduceDirect,
+                                                              kBroadcast, kReduce, kReduceScatter,
+                                                              kAllGather, kAllToAll, kScatter),
                                             ::testing::Values("auto", "tcp"),
                                             ::testing::Values(2, 3, 4)),
                          name_of);
