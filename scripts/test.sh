@@ -33,8 +33,10 @@ for step in $steps; do
       ;;
     asan)
       configure_and_build asan
-      # MPI, and what mpirun starts, are left to the release run: their leaks are not this project's.
+      # What mpirun starts is left to the release run, and where MPI is loaded leaks are not looked for: they
+      # are MPI's own.
       GTEST_FILTER='-*mpi*' run_ctest asan -E 'mpi|pmix|install'
+      GTEST_FILTER='*mpi_2_*' ASAN_OPTIONS=detect_leaks=0 run_ctest asan -R '^(collectives|transport_contract)_test$'
       ;;
     tsan)
       configure_and_build tsan

@@ -183,17 +183,33 @@ class Case {
   Placement place_;
 };
 
-// Joining costs more than a case: worlds are kept for the cases that need the same one.
-World& world_of(const std::string& transport, const std::string& algorithm, int size) {
-  static std::string kept_name;
-  static std::unique_ptr<World> kept;
-  const std::string name = transport + " " + algorithm + " " + std::to_string(size);
-  if (!kept || kept_name != name) {
-    kept.reset();
-    kept = std::make_unique<World>(size, config_of(transport, algorithm));
-    kept_name = name;
+// Joining costs more than a case: the last world is kept for the cases that need the same one, and
+// ends with the tests, before the libraries under it do.
+class KeptWorld : public ::testing::Environment {
+ public:
+  void TearDown() override { world_.reset(); }
+
+  World& get(const std::string& transport, const std::string& algorithm, int size) {
+    const std::string name = transport + " " + algorithm + " " + std::to_string(size);
+    if (!world_ || name_ != name) {
+      world_.reset();
+      world_ = std::make_unique<World>(size, config_of(transport, algorithm));
+      name_ = name;
+    }
+    return *world_;
   }
-  return *kept;
+
+ private:
+  std::string name_;
+  std::unique_ptr<World> world_;
+};
+
+// GoogleTest owns it.
+auto* const kept_world =
+    static_cast<KeptWorld*>(::testing::AddGlobalTestEnvironment(new KeptWorld));
+
+World& world_of(const std::string& transport, const std::string& algorithm, int size) {
+  return kept_world->get(transport, algorithm, size);
 }
 
 struct Parameters {
@@ -368,32 +384,35 @@ TEST(Collectives, RoundedSumsAreEqualOnAllRanksAndAccurate) {
   }
 }
 
-TEST(Collectives, SendAndReceiveBetweenAllPairs) {
+class EveryTransport : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EveryTransport, SendsAndReceivesBetweenAllPairs) {
   const int size = World::sizes().back();
-  for (const auto& transport : transports()) {
-    World& world = world_of(transport, "", size);
-    world.run([&](Communicator& c) {
-      for (const std::size_t count :
-           {std::size_t{0}, std::size_t{1}, std::size_t{777}, std::size_t{300000}}) {
-        for (int distance = 1; distance < c.size(); ++distance) {
-          const int to = (c.rank() + distance) % c.size();
-          const int from = (c.rank() - distance + c.size()) % c.size();
-          std::vector<int> out(count, c.rank() * 1000 + to);
-          std::vector<int> in(count, -1);
-          const auto send = [&] { return c.send(to, out.data(), count, DataType::kInt32); };
-          const auto recv = [&] { return c.recv(from, in.data(), count, DataType::kInt32); };
-          // A ring of sends must be broken somewhere: whoever is next to the wrap receives first.
-          const bool sends_first = (c.rank() / distance) % 2 == 0 && c.rank() + distance < c.size();
-          const Status one = sends_first ? send() : recv();
-          ASSERT_TRUE(one.ok()) << one.message();
-          const Status two = sends_first ? recv() : send();
-          ASSERT_TRUE(two.ok()) << two.message();
-          EXPECT_EQ(in, std::vector<int>(count, from * 1000 + c.rank()));
-        }
+  World& world = world_of(GetParam(), "", size);
+  world.run([&](Communicator& c) {
+    for (const std::size_t count :
+         {std::size_t{0}, std::size_t{1}, std::size_t{777}, std::size_t{300000}}) {
+      for (int distance = 1; distance < c.size(); ++distance) {
+        const int to = (c.rank() + distance) % c.size();
+        const int from = (c.rank() - distance + c.size()) % c.size();
+        std::vector<int> out(count, c.rank() * 1000 + to);
+        std::vector<int> in(count, -1);
+        const auto send = [&] { return c.send(to, out.data(), count, DataType::kInt32); };
+        const auto recv = [&] { return c.recv(from, in.data(), count, DataType::kInt32); };
+        // A ring of sends must be broken somewhere: whoever is next to the wrap receives first.
+        const bool sends_first = (c.rank() / distance) % 2 == 0 && c.rank() + distance < c.size();
+        const Status one = sends_first ? send() : recv();
+        ASSERT_TRUE(one.ok()) << one.message();
+        const Status two = sends_first ? recv() : send();
+        ASSERT_TRUE(two.ok()) << two.message();
+        EXPECT_EQ(in, std::vector<int>(count, from * 1000 + c.rank()));
       }
-    });
-  }
+    }
+  });
 }
+
+INSTANTIATE_TEST_SUITE_P(Collectives, EveryTransport, ::testing::ValuesIn(transports()),
+                         [](const auto& info) { return info.param; });
 
 TEST(Collectives, BarrierHoldsEverybodyBack) {
   const int size = World::sizes().back();
