@@ -26,6 +26,8 @@ struct Agreed {
   const char* algorithm;
 };
 
+void PrintTo(const Agreed& agreed, std::ostream* out) { *out << agreed.name; }
+
 constexpr Agreed kAllreduceRing{"allreduce_ring", Op::kAllReduce, "ring"};
 constexpr Agreed kAllreduceDoubling{"allreduce_doubling", Op::kAllReduce, "H-D_R"};
 constexpr Agreed kAllreduceTree{"allreduce_tree", Op::kAllReduce, "double_tree"};

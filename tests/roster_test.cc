@@ -148,6 +148,22 @@ TEST(Roster, TellsEverybodyWhenRanksWereStartedDifferently) {
   }
 }
 
+TEST(Roster, WaitsForLateComersToTellThemWhyItGaveUp) {
+  Roster roster("here", 100, seconds(60));
+  EXPECT_TRUE(roster.frame(1, hello(0, 3)).empty());
+  EXPECT_EQ(roster.frame(2, hello(1, 3, "transport=tcp")).size(), 2u);
+  EXPECT_FALSE(roster.finished()) << "rank 2 knows nothing yet";
+  EXPECT_EQ(roster.frame(3, hello(2, 3)).size(), 1u);
+  EXPECT_TRUE(roster.finished());
+
+  Roster hasty("here", 100, milliseconds(5));
+  EXPECT_EQ(hasty.frame(1, hello(0, 3, kAgreement, 9)).size(), 1u);
+  EXPECT_FALSE(hasty.finished());
+  std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(hasty.tick().empty());
+  EXPECT_TRUE(hasty.finished()) << "not for ever";
+}
+
 TEST(Roster, NamesTheAbsentWhenTheTimeIsUp) {
   Roster roster("here", 100, milliseconds(5));
   EXPECT_TRUE(roster.frame(1, hello(1, 4)).empty());

@@ -34,6 +34,11 @@ std::size_t Roster::cap(int connection) const {
   return connections_.count(connection) != 0 ? wire::kFrameCap : wire::kHelloCap;
 }
 
+bool Roster::finished() const {
+  if (!gave_up_) return complete_ && connections_.empty();
+  return deadline_->expired() || (size_ != 0 && told_ >= size_);
+}
+
 std::string Roster::who(std::uint32_t rank) const {
   std::string text = "rank " + std::to_string(rank);
   if (rank < members_.size() && members_[rank]) {
@@ -56,9 +61,11 @@ Roster::Outs Roster::give_up(int connection, const Status& why) {
   for (const auto& [other, rank] : connections_) {
     for (auto& out : refuse(other, why)) outs.push_back(std::move(out));
   }
+  told_ = static_cast<std::uint32_t>(outs.size());
   connections_.clear();
   gave_up_ = true;
   why_gave_up_ = why;
+  if (!deadline_) deadline_ = Deadline::after(patience_);
   return outs;
 }
 
@@ -114,7 +121,10 @@ Roster::Outs Roster::hello(int connection, ByteReader& in) {
                                 std::to_string(wire::kVersion)));
   }
   if (!in.finished()) return {{connection, {}, true}};
-  if (gave_up_) return refuse(connection, why_gave_up_);
+  if (gave_up_) {
+    ++told_;
+    return refuse(connection, why_gave_up_);
+  }
   if (complete_) {
     return refuse(connection, Status(Code::kUnavail, "rank " + std::to_string(member.rank) +
                                                          " came when joining was over"));

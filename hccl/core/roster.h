@@ -37,8 +37,9 @@ class Roster {
   Outs tick();
 
   bool complete() const { return complete_; }
-  /// The world was complete, failed to become so, and everybody has gone since.
-  bool finished() const { return gave_up_ || (complete_ && connections_.empty()); }
+  /// The world was complete and everybody has gone since; or it cannot become so, and all ranks
+  /// have been told why, or had the time to come and hear it.
+  bool finished() const;
   /// The largest frame that this connection may send.
   std::size_t cap(int connection) const;
 
@@ -82,6 +83,7 @@ class Roster {
   bool complete_ = false;
   bool gave_up_ = false;
   Status why_gave_up_;
+  std::uint32_t told_ = 0;  // why, ranks or would-be ranks
   std::map<Uuid, Gathering> gatherings_;
   std::map<Uuid, std::map<std::uint32_t, Stall>> stalls_;
   std::map<Uuid, bool> failed_;
