@@ -1,0 +1,5 @@
+# Network namespaces as hosts.
+if(TARGET allreduce)
+  add_test(NAME hosts_test COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/hosts_test.sh $<TARGET_FILE:allreduce>)
+  set_tests_properties(hosts_test PROPERTIES TIMEOUT 120 LABELS "root")
+endif()

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Ranks on several hosts: network namespaces are the hosts, joined by a bridge. Two hosts with two ranks each
+# must route shm inside and tcp between them; four hosts with one rank each must use tcp alone. Needs root
+# (or sudo without a password) for `ip netns`.
+#   hosts_test.sh PROGRAM    PROGRAM joins by launcher and prints "rank R of 4: the ranks add up to 6, ..."
+set -euo pipefail
+program=$1
+if ((EUID != 0)); then exec sudo -n "$0" "$@"; fi
+
+tag=hccl$$
+hosts=()
+cleanup() {
+  for host in "${hosts[@]}"; do ip netns del "$host" 2>/dev/null || true; done
+  ip link del "$tag-b" 2>/dev/null || true
+}
+trap cleanup EXIT
+
+ip link add "$tag-b" type bridge
+ip link set "$tag-b" up
+for h in 0 1 2 3; do
+  host=$tag-$h
+  ip netns add "$host"
+  hosts+=("$host")
+  ip link add "$tag-v$h" type veth peer name eth0 netns "$host"
+  ip link set "$tag-v$h" master "$tag-b" up
+  ip -n "$host" addr add "10.211.0.$((h + 1))/24" dev eth0
+  ip -n "$host" link set eth0 up
+  ip -n "$host" link set lo up
+done
+
+# run RANKS_PER_HOST TRANSPORT: four ranks; every one must get the sum, over the transport that is expected.
+run() {
+  local per_host=$1 transport=$2 output
+  output=$(
+    for rank in 0 1 2 3; do
+      HCCL_LOG=info HCCL_CONNECT_TIMEOUT=30 HCCL_EXEC_TIMEOUT=30 \
+        RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % per_host)) LOCAL_WORLD_SIZE=$per_host \
+        MASTER_ADDR=10.211.0.1 MASTER_PORT=29500 TORCHELASTIC_RUN_ID="$tag-$per_host" \
+        ip netns exec "$tag-$((rank / per_host))" "$program" 2>&1 &
+    done
+    wait
+  )
+  local right routed
+  right=$(grep -c 'the ranks add up to 6, there are 4' <<<"$output" || true)
+  routed=$(grep -c "of 4, transport $transport\$" <<<"$output" || true)
+  if ((right != 4 || routed != 4)); then
+    echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: $right of 4 sums right, $routed of 4 over $transport"
+    echo "$output"
+    exit 1
+  fi
+  echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: right, over $transport"
+}
+
+run 2 auto
+run 1 tcp
