@@ -9,6 +9,7 @@ namespace hccl::split {
 namespace {
 
 constexpr std::size_t kNamesInText = 8;
+constexpr std::size_t kTraceBytes = std::size_t{16} << 20;  // for the times of past iterations
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -69,10 +70,11 @@ Status Overlap::lay_out() {
     Segment segment;
     segment.first = first;
     segment.last = last;
-    segment.data = gradients_[first].data;
     for (std::uint32_t i = first; i <= last; ++i) {
       segment_of_[i] = static_cast<std::uint32_t>(segments_.size());
       offset_[i] = segment.count;
+      if (gradients_[i].count == 0) continue;  // wherever it may lie
+      if (segment.count == 0) segment.data = gradients_[i].data;
       segment.copied =
           segment.copied || gradients_[i].data != segment.data + segment.count * element;
       segment.count += gradients_[i].count;
@@ -120,8 +122,10 @@ void Overlap::begin_iteration() {
 
 void Overlap::begin_if_over() {
   if (!over_) return;
+  const std::size_t bytes =
+      sizeof(Times) + (gradients_.size() + 2 * segments_.size()) * sizeof(std::int64_t);
   past_.push_back(std::move(now_));
-  if (past_.size() > kTraced) past_.pop_front();
+  if (past_.size() >= std::clamp<std::size_t>(kTraceBytes / bytes, 2, kTraced)) past_.pop_front();
   now_ = Times();
   now_.number = past_.back().number;
   begin_iteration();

@@ -33,7 +33,7 @@ class Overlap {
   static Result<std::unique_ptr<Overlap>> create(std::shared_ptr<core::Communicator> communicator,
                                                  std::vector<Gradient> gradients, DataType type,
                                                  ReduceOp op, Segments segments, bool parallel);
-  /// Waits for segments that have started.
+  /// Finishes the segments whose gradients are all ready, together with the other ranks.
   ~Overlap();
   Overlap(const Overlap&) = delete;
   Overlap& operator=(const Overlap&) = delete;
@@ -48,7 +48,7 @@ class Overlap {
   const Segments& segments() const { return last_indices_; }
   /// The time line of the last iteration that was waited for; empty before the first.
   std::string timeline() const;
-  /// The last iterations (kTraced at most).
+  /// The last iterations: kTraced, or as many as fit in 16 MiB.
   Trace trace() const;
 
   static constexpr std::size_t kTraced = 1000;

@@ -2,21 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "hccl/base/status.h"
 #include "hccl/base/types.h"
 #include "hccl/hccl_types.h"
+#include "hccl/hcom.h"
 #include "hccl/kernels/kernels.h"
 
 namespace hccl::api {
 
 inline constexpr std::uint64_t kMaxCount = 0x7FFFFFFF;
 
-inline Result<DataType> check_type(HcclDataType type) {
+inline Result<DataType> check_type(HcclDataType type, const char* argument = "dataType") {
   if (const auto known = data_type(static_cast<int>(type))) return *known;
-  return Status(Code::kNotSupport,
-                "dataType " + std::to_string(static_cast<int>(type)) + " is unknown");
+  return Status(Code::kNotSupport, std::string(argument) + " " +
+                                       std::to_string(static_cast<int>(type)) + " is unknown");
 }
 
 inline Result<ReduceOp> check_reduce(HcclReduceOp op, DataType type) {
@@ -33,6 +35,14 @@ inline Status check_count(std::uint64_t count, const char* argument) {
   if (count <= kMaxCount) return {};
   return Status(Code::kPara, std::string(argument) + " is " + std::to_string(count) +
                                  ", more than " + std::to_string(kMaxCount));
+}
+
+/// The name of a group; null means the world.
+inline Result<std::string> group_name(const char* group) {
+  if (group == nullptr) return std::string(HCCL_WORLD_GROUP);
+  const std::size_t length = ::strnlen(group, HCOM_GROUP_NAME_MAX_LEN + 1);
+  if (length >= 1 && length <= HCOM_GROUP_NAME_MAX_LEN) return std::string(group, length);
+  return Status(Code::kPara, "group must have 1 to 127 bytes");
 }
 
 inline Status check_rank(std::uint32_t rank, int size, const char* argument) {

@@ -1,6 +1,7 @@
 // Collective operations: hccl/hccl.h.
 #include "hccl/api/guard.h"
 #include "hccl/api/operations.h"
+#include "hccl/api/state.h"
 #include "hccl/hccl.h"
 
 namespace api = hccl::api;
@@ -11,7 +12,7 @@ namespace {
 template <class Operation, class... Arguments>
 HcclResult on(const char* function, HcclComm comm, Operation operation, Arguments... arguments) {
   return api::guard(function, [&]() -> hccl::Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, api::State::get().handles().get(comm));
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, api::State::get().communicators().get(comm));
     return operation(*communicator, arguments...);
   });
 }

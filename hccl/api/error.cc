@@ -1,18 +1,28 @@
 // The words of failures.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
 #include "hccl/api/guard.h"
 #include "hccl/hccl_comm.h"
 
 namespace hccl::api {
 namespace {
 
-std::string& last_error() {
-  static thread_local std::string text;
+// Fixed room: telling of a failure must not fail.
+std::array<char, 4096>& last_error() {
+  static thread_local std::array<char, 4096> text{};
   return text;
 }
 
 }  // namespace
 
-void set_last_error(std::string text) { last_error() = std::move(text); }
+void set_last_error(std::string_view text) noexcept {
+  auto& kept = last_error();
+  const std::size_t length = std::min(text.size(), kept.size() - 1);
+  std::memcpy(kept.data(), text.data(), length);
+  kept[length] = '\0';
+}
 
 }  // namespace hccl::api
 
@@ -25,6 +35,6 @@ const char* HcclGetErrorString(HcclResult code) {
   return hccl::words(static_cast<hccl::Code>(number)).data();
 }
 
-const char* HcclGetLastErrorText(void) { return hccl::api::last_error().c_str(); }
+const char* HcclGetLastErrorText(void) { return hccl::api::last_error().data(); }
 
 }  // extern "C"

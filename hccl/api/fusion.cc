@@ -19,23 +19,23 @@ using hccl::Result;
 using hccl::Status;
 using hccl::split::Overlap;
 
-namespace {
+namespace hccl::api {
 
 struct Fusion {
   std::unique_ptr<Overlap> overlap;
   std::string text;  // of HcclFusionTraceText
 };
 
-// A fusion handle is made for one caller thread, so it is a plain pointer, unlike a communicator.
-Result<Fusion*> find(HcclFusion fusion) {
-  if (fusion == nullptr) return api::null_pointer("fusion");
-  return static_cast<Fusion*>(fusion);
-}
+}  // namespace hccl::api
+
+namespace {
+
+auto find(HcclFusion fusion) { return State::get().fusions().get(fusion); }
 
 Result<hccl::split::Segments> choose_segments(const HcclFusionOptions& options,
                                               const std::vector<std::uint64_t>& bytes) {
   if (options.lastIndices != nullptr && options.percentages != nullptr) {
-    return Status(Code::kPara, "options gives both lastIndices and percentages");
+    return Status(Code::kPara, "options has both lastIndices and percentages");
   }
   if (options.lastIndices != nullptr) {
     return hccl::split::segments_by_index(bytes, {options.lastIndices, options.segmentNum});
@@ -43,9 +43,8 @@ Result<hccl::split::Segments> choose_segments(const HcclFusionOptions& options,
   if (options.percentages != nullptr) {
     return hccl::split::segments_by_size(bytes, {options.percentages, options.segmentNum});
   }
-  HCCL_ASSIGN_OR_RETURN(auto resolved,
-                        State::get().groups().strategies().resolve(
-                            options.group == nullptr ? HCCL_WORLD_GROUP : options.group, bytes));
+  HCCL_ASSIGN_OR_RETURN(const std::string group, api::group_name(options.group));
+  HCCL_ASSIGN_OR_RETURN(auto resolved, State::get().groups().strategies().resolve(group, bytes));
   return std::move(resolved.last_indices);
 }
 
@@ -57,7 +56,7 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
                             uint32_t gradientNum, const HcclFusionOptions* options,
                             HcclFusion* fusion) {
   return guard("HcclFusionCreate", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().handles().get(comm));
+    HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().communicators().get(comm));
     HCCL_CHECK_PTR(gradients);
     HCCL_CHECK_PTR(fusion);
     if (gradientNum == 0) return Status(Code::kPara, "gradientNum is 0");
@@ -79,32 +78,32 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
       bytes.push_back(each.count * hccl::size_of(type));
     }
     HCCL_ASSIGN_OR_RETURN(auto segments, choose_segments(chosen, bytes));
-    auto made = std::make_unique<Fusion>();
+    auto made = std::make_shared<api::Fusion>();
     HCCL_ASSIGN_OR_RETURN(made->overlap,
                           Overlap::create(std::move(communicator), std::move(list), type, op,
                                           std::move(segments), chosen.hcomParallel != 0));
-    *fusion = made.release();
+    *fusion = State::get().fusions().add(std::move(made));
     return {};
   });
 }
 
 HcclResult HcclFusionReady(HcclFusion fusion, uint32_t index) {
   return guard("HcclFusionReady", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
     return found->overlap->ready(index);
   });
 }
 
 HcclResult HcclFusionWait(HcclFusion fusion) {
   return guard("HcclFusionWait", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
     return found->overlap->wait();
   });
 }
 
 HcclResult HcclFusionGetSegments(HcclFusion fusion, uint32_t* lastIndices, uint32_t* segmentNum) {
   return guard("HcclFusionGetSegments", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
     HCCL_CHECK_PTR(segmentNum);
     const auto& segments = found->overlap->segments();
     const uint32_t capacity = *segmentNum;
@@ -122,7 +121,7 @@ HcclResult HcclFusionGetSegments(HcclFusion fusion, uint32_t* lastIndices, uint3
 
 HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point) {
   return guard("HcclFusionMark", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
     switch (point) {
       case HCCL_FUSION_FP_START:
         found->overlap->mark(Overlap::Point::kFpStart);
@@ -140,7 +139,7 @@ HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point) {
 
 HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text) {
   return guard("HcclFusionTraceText", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
     HCCL_CHECK_PTR(text);
     found->text = found->overlap->timeline();
     *text = found->text.c_str();
@@ -150,7 +149,7 @@ HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text) {
 
 HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path) {
   return guard("HcclFusionTraceWrite", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
+    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
     HCCL_CHECK_PTR(path);
     return hccl::split::write_trace(found->overlap->trace(), path);
   });
@@ -158,9 +157,8 @@ HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path) {
 
 HcclResult HcclFusionDestroy(HcclFusion fusion) {
   return guard("HcclFusionDestroy", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(Fusion * found, find(fusion));
-    delete found;
-    return {};
+    const auto anyhow = [](const api::Fusion&) { return Status(); };
+    return State::get().fusions().take(fusion, anyhow).status();
   });
 }
 

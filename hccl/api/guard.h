@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "hccl/base/status.h"
 #include "hccl/hccl_types.h"
@@ -12,23 +13,24 @@
 namespace hccl::api {
 
 /// Keeps the text of the calling thread's last failure.
-void set_last_error(std::string text);
-
-inline HcclResult result(const Status& status) {
-  if (status.ok()) return HCCL_SUCCESS;
-  set_last_error(status.message());
-  return static_cast<HcclResult>(status.code());
-}
+void set_last_error(std::string_view text) noexcept;
 
 template <class Body>
 HcclResult guard(const char* function, Body&& body) noexcept {
   try {
     const Status status = body();
-    return status.ok() ? HCCL_SUCCESS : result(status.with_context(function));
+    if (status.ok()) return HCCL_SUCCESS;
+    set_last_error(status.with_context(function).message());
+    return static_cast<HcclResult>(status.code());
   } catch (const std::bad_alloc&) {
-    return result(Status(Code::kOom, std::string(function) + ": out of memory"));
+    set_last_error("out of memory");
+    return HCCL_E_OOM;
   } catch (const std::exception& e) {
-    return result(Status(Code::kInternal, std::string(function) + ": " + e.what()));
+    set_last_error(e.what());
+    return HCCL_E_INTERNAL;
+  } catch (...) {
+    set_last_error("unknown exception");
+    return HCCL_E_INTERNAL;
   }
 }
 

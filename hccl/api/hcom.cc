@@ -7,9 +7,11 @@
 #include <memory>
 #include <vector>
 
+#include "hccl/api/checks.h"
 #include "hccl/api/guard.h"
 #include "hccl/api/launch.h"
 #include "hccl/api/operations.h"
+#include "hccl/api/state.h"
 
 namespace api = hccl::api;
 using api::guard;
@@ -20,37 +22,38 @@ using hccl::Status;
 
 namespace {
 
-Result<std::string> group_name(const char* group) {
-  if (group == nullptr) return std::string(HCCL_WORLD_GROUP);
-  const std::size_t length = ::strnlen(group, HCOM_GROUP_NAME_MAX_LEN + 1);
-  if (length == 0 || length > HCOM_GROUP_NAME_MAX_LEN) {
-    return Status(Code::kPara, "group must have 1 to 127 bytes");
-  }
-  return std::string(group, length);
-}
-
 Result<api::CommunicatorPtr> find(const char* group) {
-  HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+  HCCL_ASSIGN_OR_RETURN(const std::string name, api::group_name(group));
   return State::get().groups().get(name);
 }
 
-Status check_tag(const char* tag) {
-  HCCL_CHECK_PTR(tag);
-  const std::size_t length = ::strnlen(tag, 256);
-  return length == 0 || length > 255 ? Status(Code::kPara, "tag must have 1 to 255 bytes")
-                                     : Status();
+constexpr std::size_t kNameBytes = 127;        // of identify
+constexpr std::size_t kTableBytes = 40 << 20;  // of a rank table's text
+constexpr std::size_t kPathBytes = 4095;
+constexpr std::size_t kTagBytes = 255;
+constexpr uint32_t kMostRanks = 32768;
+
+Status check_text(const char* text, std::size_t most, const char* argument) {
+  if (text == nullptr) return api::null_pointer(argument);
+  const std::size_t length = ::strnlen(text, most + 1);
+  if (length >= 1 && length <= most) return {};
+  return Status(Code::kPara,
+                std::string(argument) + " must have 1 to " + std::to_string(most) + " bytes");
 }
 
 Status adopt(Result<api::CommunicatorPtr> made) {
   if (!made.ok()) return made.status();
-  const HcclComm handle = State::get().handles().add(*made);
-  const Status adopted = State::get().groups().adopt_world(*made, handle);
-  if (!adopted.ok()) static_cast<void>(State::get().handles().take(handle));
+  const HcclComm handle = State::get().communicators().add(*made);
+  Status adopted = State::get().groups().adopt_world(*made, handle, true);
+  if (!adopted.ok()) {
+    static_cast<void>(State::get().communicators().take(handle, api::idle));
+    (*made)->leave();
+  }
   return adopted;
 }
 
 Status not_initialized_yet() {
-  if (!State::get().groups().initialized()) return {};
+  if (!State::get().groups().contains(HCCL_WORLD_GROUP)) return {};
   return Status(Code::kUnavail, "the world exists already: HcomDestroy comes first");
 }
 
@@ -80,7 +83,7 @@ template <class Operation, class... Arguments>
 HcclResult on(const char* function, const char* tag, const char* group, Operation operation,
               Arguments... arguments) {
   return guard(function, [&]() -> Status {
-    HCCL_RETURN_IF_ERROR(check_tag(tag));
+    HCCL_RETURN_IF_ERROR(check_text(tag, kTagBytes, "tag"));
     HCCL_ASSIGN_OR_RETURN(const auto communicator, find(group));
     return operation(*communicator, arguments...);
   });
@@ -92,8 +95,8 @@ extern "C" {
 
 HcclResult HcomInitByFile(const char* rankTablePath, const char* identify) {
   return guard("HcomInitByFile", [&]() -> Status {
-    HCCL_CHECK_PTR(rankTablePath);
-    HCCL_CHECK_PTR(identify);
+    HCCL_RETURN_IF_ERROR(check_text(rankTablePath, kPathBytes, "rankTablePath"));
+    HCCL_RETURN_IF_ERROR(check_text(identify, kNameBytes, "identify"));
     HCCL_RETURN_IF_ERROR(not_initialized_yet());
     return adopt(api::join_by_file(rankTablePath, identify, HCCL_WORLD_GROUP));
   });
@@ -101,8 +104,8 @@ HcclResult HcomInitByFile(const char* rankTablePath, const char* identify) {
 
 HcclResult HcomInitByString(const char* rankTable, const char* identify) {
   return guard("HcomInitByString", [&]() -> Status {
-    HCCL_CHECK_PTR(rankTable);
-    HCCL_CHECK_PTR(identify);
+    HCCL_RETURN_IF_ERROR(check_text(rankTable, kTableBytes, "rankTable"));
+    HCCL_RETURN_IF_ERROR(check_text(identify, kNameBytes, "identify"));
     HCCL_RETURN_IF_ERROR(not_initialized_yet());
     return adopt(api::join_by_text(rankTable, identify, HCCL_WORLD_GROUP));
   });
@@ -117,17 +120,15 @@ HcclResult HcomInitByLauncher(void) {
 
 HcclResult HcomInitByComm(HcclComm comm) {
   return guard("HcomInitByComm", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().handles().get(comm));
-    return State::get().groups().adopt_world(std::move(communicator), nullptr);
+    HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().communicators().get(comm));
+    return State::get().groups().adopt_world(std::move(communicator), comm, false);
   });
 }
 
 HcclResult HcomDestroy(void) {
   return guard("HcomDestroy", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const HcclComm world, State::get().groups().clear());
-    if (world == nullptr) return {};  // adopted: its owner destroys it
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().handles().take(world));
-    communicator->leave();
+    HCCL_ASSIGN_OR_RETURN(const auto world, State::get().groups().clear());
+    if (world != nullptr) world->leave();
     return {};
   });
 }
@@ -135,7 +136,7 @@ HcclResult HcomDestroy(void) {
 HcclResult HcomGetInitStatus(bool* initialized) {
   return guard("HcomGetInitStatus", [&]() -> Status {
     HCCL_CHECK_PTR(initialized);
-    *initialized = State::get().groups().initialized();
+    *initialized = State::get().groups().contains(HCCL_WORLD_GROUP);
     return {};
   });
 }
@@ -193,12 +194,17 @@ HcclResult HcomCreateGroup(const char* group, uint32_t rankNum, uint32_t* rankId
   return guard("HcomCreateGroup", [&]() -> Status {
     HCCL_CHECK_PTR(group);
     HCCL_CHECK_PTR(rankIds);
-    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
-    if (rankNum == 0 || rankNum > 32768) return Status(Code::kPara, "rankNum must be 1 to 32768");
+    HCCL_ASSIGN_OR_RETURN(const std::string name, api::group_name(group));
+    if (rankNum == 0 || rankNum > kMostRanks) {
+      return Status(Code::kPara, "rankNum is " + std::to_string(rankNum) + ", it must be 1 to " +
+                                     std::to_string(kMostRanks));
+    }
     std::vector<int> ranks;
     for (uint32_t i = 0; i < rankNum; ++i) {
-      if (rankIds[i] >= 32768)
-        return Status(Code::kPara, "rankIds has " + std::to_string(rankIds[i]));
+      if (rankIds[i] >= kMostRanks) {
+        return Status(Code::kPara, "rankIds has " + std::to_string(rankIds[i]) + ", more than " +
+                                       std::to_string(kMostRanks - 1));
+      }
       ranks.push_back(static_cast<int>(rankIds[i]));
     }
     return State::get().groups().create(name, std::move(ranks));
@@ -208,7 +214,7 @@ HcclResult HcomCreateGroup(const char* group, uint32_t rankNum, uint32_t* rankId
 HcclResult HcomDestroyGroup(const char* group) {
   return guard("HcomDestroyGroup", [&]() -> Status {
     HCCL_CHECK_PTR(group);
-    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    HCCL_ASSIGN_OR_RETURN(const std::string name, api::group_name(group));
     return State::get().groups().destroy(name);
   });
 }
@@ -216,7 +222,7 @@ HcclResult HcomDestroyGroup(const char* group) {
 bool HcomFindGroup(const char* group) {
   bool found = false;
   static_cast<void>(guard("HcomFindGroup", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    HCCL_ASSIGN_OR_RETURN(const std::string name, api::group_name(group));
     found = State::get().groups().contains(name);
     return {};
   }));
@@ -226,7 +232,7 @@ bool HcomFindGroup(const char* group) {
 HcclResult HcomGetCommHandleByGroup(const char* group, HcclComm* comm) {
   return guard("HcomGetCommHandleByGroup", [&]() -> Status {
     HCCL_CHECK_PTR(comm);
-    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    HCCL_ASSIGN_OR_RETURN(const std::string name, api::group_name(group));
     HCCL_ASSIGN_OR_RETURN(*comm, State::get().groups().handle(name));
     return {};
   });
@@ -278,7 +284,7 @@ HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum,
                                     const uint32_t* idxList) {
   return guard("HcomSetGradFusionByIndex", [&]() -> Status {
     HCCL_CHECK_PTR(idxList);
-    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    HCCL_ASSIGN_OR_RETURN(const std::string name, api::group_name(group));
     return State::get().groups().strategies().set_by_index(name, {idxList, segmentNum});
   });
 }
@@ -286,7 +292,7 @@ HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum,
 HcclResult HcomSetGradFusionBySize(const char* group, uint32_t segmentNum, const float* sizeList) {
   return guard("HcomSetGradFusionBySize", [&]() -> Status {
     HCCL_CHECK_PTR(sizeList);
-    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    HCCL_ASSIGN_OR_RETURN(const std::string name, api::group_name(group));
     return State::get().groups().strategies().set_by_size(name, {sizeList, segmentNum});
   });
 }
@@ -302,7 +308,7 @@ HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* f
     HCCL_CHECK_PTR(feature->model_name);
     HCCL_CHECK_PTR(feature->gradient_size);
     HCCL_CHECK_PTR(feature->gradient_time);
-    HCCL_ASSIGN_OR_RETURN(const std::string name, group_name(group));
+    HCCL_ASSIGN_OR_RETURN(const std::string name, api::group_name(group));
     if (feature->gradient_num == 0) return Status(Code::kPara, "gradient_num is 0");
     if (force != FORCE_NONE && force != FORCE_SIZE) {
       return Status(Code::kPara, "force is " + std::to_string(static_cast<int>(force)));

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -10,6 +11,7 @@
 #include "hccl/core/interfaces.h"
 #include "hccl/core/launcher.h"
 #include "hccl/core/pmix/pmix_plugin.h"
+#include "hccl/core/rank_table.h"
 #include "hccl/core/secret.h"
 #include "transport/plugin.h"
 
@@ -20,7 +22,7 @@ using core::Launch;
 using core::RootInfo;
 
 // Ports that a root may take, when its peers have to guess which one it took.
-constexpr std::uint16_t kGuessedPorts = 16;
+constexpr int kGuessedPorts = 16;
 
 Result<RootInfo> fresh_root(const Config& config, bool one_host) {
   RootInfo info;
@@ -45,7 +47,7 @@ Result<RootInfo> known_root(const Config& config, const std::string& address, st
   RootInfo info;
   info.address = address;
   info.port = port;
-  info.ports = kGuessedPorts;
+  info.ports = static_cast<std::uint16_t>(std::min(kGuessedPorts, 65536 - port));
   const Key id = digest("hccl job " + job);
   std::memcpy(info.id.data(), id.data(), info.id.size());
   if (!config.job_secret_file.empty()) {
@@ -62,6 +64,12 @@ Result<RootInfo> known_root(const Config& config, const std::string& address, st
   }
   info.secret = derive(digest("uid " + std::to_string(::geteuid())), "job " + job);
   return info;
+}
+
+// The job's name for this join: a program may leave a job and join again, or join twice at once.
+std::string numbered(const std::string& job, int rank) {
+  const int number = State::get().next_join(job + " rank " + std::to_string(rank));
+  return job + " join " + std::to_string(number);
 }
 
 Result<CommunicatorPtr> join_known(RootInfo info, int size, int rank, const Config& config,
@@ -134,7 +142,7 @@ Result<CommunicatorPtr> join_by_pmix(const Launch& launch, const Config& config,
     HCCL_ASSIGN_OR_RETURN(info, fresh_root(config, launch.local_size == size));
     info.encode(std::span<char, RootInfo::kBytes>(carried.internal));
   }
-  HCCL_RETURN_IF_ERROR(pmix.share(&carried, rank, State::get().next_launch(), config));
+  HCCL_RETURN_IF_ERROR(pmix.share(&carried, rank, State::get().next_join("pmix"), config));
   HCCL_ASSIGN_OR_RETURN(
       info, RootInfo::decode(std::span<const char, RootInfo::kBytes>(carried.internal)));
   return State::get().join(info, size, rank, config, name);
@@ -153,8 +161,9 @@ Result<CommunicatorPtr> join_by_table(const core::RankTable& table, const std::s
   }
   const std::string address = one_host ? "127.0.0.1" : root.address;
   const std::uint16_t port = root.port != 0 && !one_host ? root.port : config.base_port;
-  HCCL_ASSIGN_OR_RETURN(const RootInfo info,
-                        known_root(config, address, port, "table " + table.digest_text));
+  HCCL_ASSIGN_OR_RETURN(
+      const RootInfo info,
+      known_root(config, address, port, numbered("table " + table.digest_text, rank)));
   return join_known(info, static_cast<int>(table.ranks.size()), rank, config, name);
 }
 
@@ -196,7 +205,7 @@ Result<CommunicatorPtr> join_by_launcher(const std::string& name) {
       if (!one_host) {
         HCCL_ASSIGN_OR_RETURN(address, core::resolve(launch.root_address, config.socket_family));
       }
-      const std::string job = launch.job + " join " + std::to_string(State::get().next_launch());
+      const std::string job = numbered(launch.job, launch.rank);
       HCCL_ASSIGN_OR_RETURN(const RootInfo info,
                             known_root(config, address, launch.root_port, job));
       return join_known(info, launch.size, launch.rank, config, name);

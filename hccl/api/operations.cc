@@ -101,7 +101,7 @@ Status all_to_all(core::Communicator& comm, const void* sendBuf, std::uint64_t s
   HCCL_RETURN_IF_ERROR(need(sendBuf, sendCount, "sendBuf"));
   HCCL_RETURN_IF_ERROR(need(recvBuf, recvCount, "recvBuf"));
   HCCL_RETURN_IF_ERROR(check_count(sendCount, "sendCount"));
-  HCCL_ASSIGN_OR_RETURN(const DataType data, check_type(sendType));
+  HCCL_ASSIGN_OR_RETURN(const DataType data, check_type(sendType, "sendType"));
   if (recvType != sendType) return Status(Code::kPara, "recvType differs from sendType");
   if (recvCount != sendCount) return Status(Code::kPara, "recvCount differs from sendCount");
   if (sendCount != 0 && sendBuf == recvBuf) return Status(Code::kPara, "recvBuf is sendBuf");

@@ -7,62 +7,33 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <shared_mutex>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "hccl/api/groups.h"
+#include "hccl/api/handles.h"
 #include "hccl/base/config.h"
-#include "hccl/base/log.h"
 #include "hccl/core/communicator.h"
 #include "hccl/core/hub.h"
-#include "hccl/core/rank_table.h"
-#include "hccl/hccl_types.h"
-#include "split/strategy.h"
 
 namespace hccl::api {
 
-using CommunicatorPtr = std::shared_ptr<core::Communicator>;
+struct Fusion;  // fusion.cc
 
-/// Communicators by handle: a destroyed or invented handle is an error, never a crash.
-class Handles {
+/// The worlds of HcclCommInitClusterInfo: one at a time for each rank of a rank table.
+class ClusterWorlds {
  public:
-  HcclComm add(CommunicatorPtr communicator);
-  Result<CommunicatorPtr> get(HcclComm handle) const;
-  /// Takes the handle out of use. kAgain while another thread uses the communicator.
-  Result<CommunicatorPtr> take(HcclComm handle);
+  using Rank = std::pair<std::string, std::uint32_t>;  // the table's path, rank_id
+  /// kUnavail: this rank is in its world, or about to be. Ends with keep().
+  Status reserve(const Rank& rank);
+  /// Notes what came of it, and hands it on.
+  Result<CommunicatorPtr> keep(const Rank& rank, Result<CommunicatorPtr> made);
 
  private:
-  mutable std::shared_mutex mutex_;
-  std::unordered_map<HcclComm, CommunicatorPtr> all_;
-};
-
-/// HCOM's groups by name, and their split strategies. The world is the group HCCL_WORLD_GROUP.
-class Groups {
- public:
-  Status adopt_world(CommunicatorPtr world, HcclComm handle);
-  Status create(const std::string& name, std::vector<int> ranks);
-  Status destroy(const std::string& name);
-  /// Ends all groups; gives the world's handle.
-  Result<HcclComm> clear();
-  bool initialized() const;
-  bool contains(const std::string& name) const;
-  Result<CommunicatorPtr> get(const std::string& name) const;
-  Result<HcclComm> handle(const std::string& name) const;
-  split::StrategyTable& strategies() { return strategies_; }
-
- private:
-  struct Group {
-    CommunicatorPtr communicator;
-    HcclComm handle = nullptr;
-  };
-  Status create_now(const std::string& name, const std::vector<int>& ranks);
-
-  mutable std::mutex mutex_;
-  std::map<std::string, Group> groups_;
-  std::map<std::string, std::uint64_t> instances_;   // how often a name was created
-  std::map<std::string, std::vector<int>> waiting_;  // created before the world
-  split::StrategyTable strategies_;
+  std::mutex mutex_;
+  std::map<Rank, std::weak_ptr<core::Communicator>> worlds_;
+  std::set<Rank> joining_;
 };
 
 class State {
@@ -71,24 +42,29 @@ class State {
 
   /// The environment, read at the first call that needs it.
   Result<Config> config();
-  Handles& handles() { return handles_; }
+  Communicators& communicators() { return communicators_; }
+  Handles<Fusion>& fusions() { return fusions_; }
   Groups& groups() { return groups_; }
+  ClusterWorlds& cluster_worlds() { return cluster_worlds_; }
 
   /// Starts a hub in this process for a world that ranks will join.
   Status start_hub(core::RootInfo& info, const Config& config);
   /// Joins the world that `info` describes.
   Result<CommunicatorPtr> join(const core::RootInfo& info, int size, int rank, const Config& config,
                                const std::string& name);
-  /// Counts the joins by launcher, so that one program may join several times.
-  int next_launch();
+  /// How often this process has joined this job before, so that it may join several times; all
+  /// ranks of the job count the same.
+  int next_join(const std::string& job);
 
  private:
   std::mutex mutex_;
   std::optional<Config> config_;
-  int launches_ = 0;
+  std::map<std::string, int> joins_;
   std::vector<std::unique_ptr<core::Hub>> hubs_;
-  Handles handles_;
-  Groups groups_;
+  Communicators communicators_{"comm", 1};
+  Handles<Fusion> fusions_{"fusion", 2};
+  Groups groups_{communicators_};
+  ClusterWorlds cluster_worlds_;
 };
 
 }  // namespace hccl::api

@@ -1,0 +1,185 @@
+#include "hccl/api/groups.h"
+
+#include <algorithm>
+
+#include "hccl/hcom.h"
+
+namespace hccl::api {
+namespace {
+
+std::string quoted(const std::string& name) { return "\"" + name + "\""; }
+
+Status world_exists() {
+  return Status(Code::kUnavail, "the world exists already: HcomDestroy comes first");
+}
+
+}  // namespace
+
+Status idle(const core::Communicator& communicator) {
+  if (!communicator.busy()) return {};
+  return Status(Code::kAgain, "comm is in use, please try again later");
+}
+
+Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
+  std::map<std::string, Ranks> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    if (groups_.count(HCCL_WORLD_GROUP) != 0 || !opening_.insert(HCCL_WORLD_GROUP).second) {
+      return world_exists();
+    }
+    waiting = waiting_;
+  }
+  // In the order of the names, so on all ranks in the same order.
+  std::map<std::string, Group> made;
+  Status failure;
+  for (const auto& [name, ranks] : waiting) {
+    // HCCL: of the groups asked for beforehand, those are created that the rank is in.
+    if (!std::binary_search(ranks.begin(), ranks.end(), world->rank())) continue;
+    auto group = open(*world, name, ranks);
+    if (!group.ok()) {
+      failure = group.status().with_context("group " + quoted(name) + ", asked for beforehand");
+      break;
+    }
+    made.emplace(name, std::move(*group));
+  }
+  if (!failure.ok()) {
+    for (const auto& [name, group] : made) static_cast<void>(close(group));
+  }
+  const std::lock_guard lock(mutex_);
+  opening_.erase(HCCL_WORLD_GROUP);
+  if (!failure.ok()) return failure;
+  made.emplace(HCCL_WORLD_GROUP, Group{std::move(world), handle, owned});
+  groups_.merge(made);
+  waiting_.clear();
+  return {};
+}
+
+Status Groups::create(const std::string& name, std::vector<int> ranks) {
+  if (name == HCCL_WORLD_GROUP) {
+    return Status(Code::kPara, "group " + quoted(name) + " is the world's name");
+  }
+  if (ranks.empty()) return Status(Code::kPara, "rankNum is 0");
+  std::sort(ranks.begin(), ranks.end());
+  if (const auto twice = std::adjacent_find(ranks.begin(), ranks.end()); twice != ranks.end()) {
+    return Status(Code::kPara, "rankIds has " + std::to_string(*twice) + " twice");
+  }
+  CommunicatorPtr world;
+  {
+    const std::lock_guard lock(mutex_);
+    if (groups_.count(name) != 0 || waiting_.count(name) != 0 || opening_.count(name) != 0) {
+      return Status(Code::kPara, "group " + quoted(name) + " exists already");
+    }
+    if (opening_.count(HCCL_WORLD_GROUP) != 0) {
+      return Status(Code::kAgain, "the world is being initialized, please try again later");
+    }
+    const auto at = groups_.find(HCCL_WORLD_GROUP);
+    if (at == groups_.end()) {
+      waiting_[name] = std::move(ranks);
+      return {};
+    }
+    world = at->second.communicator;
+    opening_.insert(name);
+  }
+  auto group = open(*world, name, ranks);
+  const std::lock_guard lock(mutex_);
+  opening_.erase(name);
+  if (!group.ok()) return group.status();
+  groups_[name] = std::move(*group);
+  return {};
+}
+
+Result<Groups::Group> Groups::open(core::Communicator& world, const std::string& name,
+                                   const Ranks& ranks) {
+  if (ranks.size() > static_cast<std::size_t>(world.size())) {
+    return Status(Code::kPara, "rankNum is " + std::to_string(ranks.size()) + ", the world has " +
+                                   std::to_string(world.size()) + " ranks");
+  }
+  if (ranks.front() < 0 || ranks.back() >= world.size()) {
+    return Status(Code::kPara, "rankIds has " + std::to_string(ranks.back()) + ", the world has " +
+                                   std::to_string(world.size()) + " ranks");
+  }
+  if (!std::binary_search(ranks.begin(), ranks.end(), world.rank())) {
+    return Status(Code::kNotFound,
+                  "rankIds does not have the caller, rank " + std::to_string(world.rank()));
+  }
+  std::uint64_t instance = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    instance = created_[{name, ranks}]++;
+  }
+  HCCL_ASSIGN_OR_RETURN(CommunicatorPtr made, world.group(name, ranks, instance));
+  Group group{made, nullptr, true};
+  group.handle = communicators_.add(std::move(made));
+  return group;
+}
+
+Status Groups::close(const Group& group) {
+  return communicators_.take(group.handle, idle).status();
+}
+
+Status Groups::destroy(const std::string& name) {
+  if (name == HCCL_WORLD_GROUP) {
+    return Status(Code::kPara, "group " + quoted(name) + " is the world: HcomDestroy ends it");
+  }
+  Group group;  // outlives the lock: taking a mesh down may take a moment
+  const std::lock_guard lock(mutex_);
+  if (waiting_.erase(name) != 0) return {};
+  HCCL_ASSIGN_OR_RETURN(group, find(name));
+  HCCL_RETURN_IF_ERROR(close(group));
+  groups_.erase(name);
+  return {};
+}
+
+Result<CommunicatorPtr> Groups::clear() {
+  std::map<std::string, Group> gone;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, group] : groups_) {
+    HCCL_RETURN_IF_ERROR(idle(*group.communicator).with_context("group " + quoted(name)));
+  }
+  gone.swap(groups_);
+  waiting_.clear();
+  created_.clear();
+  strategies_.clear();
+  for (const auto& [name, group] : gone) {
+    if (!group.owned) continue;
+    static_cast<void>(communicators_.take(group.handle, [](const auto&) { return Status(); }));
+  }
+  const auto world = gone.find(HCCL_WORLD_GROUP);
+  if (world == gone.end()) return Status(Code::kUnavail, "there is no world to destroy");
+  return world->second.owned ? world->second.communicator : nullptr;
+}
+
+bool Groups::contains(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  return groups_.count(name) != 0;
+}
+
+Result<Groups::Group> Groups::find(const std::string& name) const {
+  const auto at = groups_.find(name);
+  if (at != groups_.end()) return at->second;
+  return Status(Code::kNotFound,
+                "group " + quoted(name) + " does not exist" +
+                    (groups_.empty() ? ": there is no world before HcomInit…" : ""));
+}
+
+Result<CommunicatorPtr> Groups::get(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  HCCL_ASSIGN_OR_RETURN(Group group, find(name));
+  return std::move(group.communicator);
+}
+
+Result<HcclComm> Groups::handle(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  HCCL_ASSIGN_OR_RETURN(const Group group, find(name));
+  return group.handle;
+}
+
+std::string Groups::name_of(HcclComm handle) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, group] : groups_) {
+    if (group.handle == handle) return name;
+  }
+  return {};
+}
+
+}  // namespace hccl::api

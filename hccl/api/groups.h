@@ -1,0 +1,74 @@
+// HCOM's groups by name, and their split strategies. The world is the group HCCL_WORLD_GROUP.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hccl/api/handles.h"
+#include "hccl/core/communicator.h"
+#include "hccl/hccl_types.h"
+#include "split/strategy.h"
+
+namespace hccl::api {
+
+using CommunicatorPtr = std::shared_ptr<core::Communicator>;
+using Communicators = Handles<core::Communicator>;
+
+/// kAgain while an operation runs or waits on the communicator.
+Status idle(const core::Communicator& communicator);
+
+/// Every member is safe to use from any thread.
+class Groups {
+ public:
+  explicit Groups(Communicators& communicators) : communicators_(communicators) {}
+
+  /// Makes a communicator the world, and creates the groups that were asked for beforehand and that
+  /// this rank is in. `owned`: the world is destroyed with its group. On failure nothing has
+  /// changed. kUnavail: there is a world. Collective.
+  Status adopt_world(CommunicatorPtr world, HcclComm handle, bool owned);
+  /// Creates a group, or keeps the request until there is a world. Errors as HcomCreateGroup.
+  Status create(const std::string& name, std::vector<int> ranks);
+  /// kPara: the world. kNotFound: no such group. kAgain: it is in use.
+  Status destroy(const std::string& name);
+  /// Forgets groups, requests and strategies. Gives the world for its owner to leave; null when
+  /// that is the program. kAgain, and nothing has changed: a group is in use. kUnavail: there was
+  /// no world.
+  Result<CommunicatorPtr> clear();
+
+  /// There is a group of this name, and not only a request for one.
+  bool contains(const std::string& name) const;
+  Result<CommunicatorPtr> get(const std::string& name) const;
+  Result<HcclComm> handle(const std::string& name) const;
+  /// The name of the group that this handle is of; empty if there is none.
+  std::string name_of(HcclComm handle) const;
+
+  split::StrategyTable& strategies() { return strategies_; }
+
+ private:
+  struct Group {
+    CommunicatorPtr communicator;
+    HcclComm handle = nullptr;
+    bool owned = true;
+  };
+  using Ranks = std::vector<int>;
+
+  Result<Group> open(core::Communicator& world, const std::string& name, const Ranks& ranks);
+  Status close(const Group& group);
+  Result<Group> find(const std::string& name) const;  // mutex_ held
+
+  Communicators& communicators_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Group> groups_;
+  std::set<std::string> opening_;         // names that a create() is at work on
+  std::map<std::string, Ranks> waiting_;  // asked for before the world
+  // How often this process created a group: all members of one have counted the same.
+  std::map<std::pair<std::string, Ranks>, std::uint64_t> created_;
+  split::StrategyTable strategies_;
+};
+
+}  // namespace hccl::api

@@ -1,0 +1,65 @@
+// Ranks as threads of the test program that know nothing but the public C headers.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "hccl/hccl.h"
+
+namespace hccl::testing {
+
+/// A communicator of `size` ranks, made with HcclGetRootInfo; destroyed by all of them at the end.
+class ApiWorld {
+ public:
+  explicit ApiWorld(int size) : comms_(static_cast<std::size_t>(size)) {
+    HcclRootInfo info;
+    EXPECT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS) << HcclGetLastErrorText();
+    on_all([&](int rank) {
+      const HcclResult joined = HcclCommInitRootInfo(static_cast<std::uint32_t>(size), &info,
+                                                     static_cast<std::uint32_t>(rank), &comm(rank));
+      EXPECT_EQ(joined, HCCL_SUCCESS) << HcclGetLastErrorText();
+    });
+  }
+  ~ApiWorld() {
+    on_all([&](int rank) {
+      if (comm(rank) == nullptr) return;
+      EXPECT_EQ(HcclCommDestroy(comm(rank)), HCCL_SUCCESS) << HcclGetLastErrorText();
+    });
+  }
+  ApiWorld(const ApiWorld&) = delete;
+  ApiWorld& operator=(const ApiWorld&) = delete;
+
+  int size() const { return static_cast<int>(comms_.size()); }
+  /// Null it to keep the end from destroying it.
+  HcclComm& comm(int rank) { return comms_[static_cast<std::size_t>(rank)]; }
+
+  /// Runs body(rank) on a thread a rank, and returns when all have returned.
+  void on_all(const std::function<void(int)>& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size(); ++rank) threads.emplace_back([&body, rank] { body(rank); });
+    for (auto& thread : threads) thread.join();
+  }
+
+  /// All ranks sum 1 and get the size: the communicator is in good order.
+  void expect_usable() {
+    on_all([&](int rank) {
+      std::int32_t value = 1;
+      EXPECT_EQ(HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM, comm(rank),
+                              nullptr),
+                HCCL_SUCCESS)
+          << HcclGetLastErrorText();
+      EXPECT_EQ(value, size());
+      HcclResult error = HCCL_E_INTERNAL;
+      EXPECT_EQ(HcclGetCommAsyncError(comm(rank), &error), HCCL_SUCCESS);
+      EXPECT_EQ(error, HCCL_SUCCESS);
+    });
+  }
+
+ private:
+  std::vector<HcclComm> comms_;
+};
+
+}  // namespace hccl::testing
