@@ -89,7 +89,7 @@ class HubThread {
       const std::uint64_t tag = events[i].data.u64;
       if (tag == EpollSleeper::kWake) continue;
       if (tag == kListenerTag) {
-        accept_all();
+        accept_some();
       } else {
         serve(static_cast<int>(tag), events[i].events);
       }
@@ -103,8 +103,9 @@ class HubThread {
     }
   }
 
-  void accept_all() {
-    for (;;) {
+  // Not more at a time than may stay: each gets one turn in which its first bytes are looked at.
+  void accept_some() {
+    for (std::size_t i = 0; i < (strangers_cap_ + 1) / 2; ++i) {
       auto fd = accept_one(listener_.get());
       // Out of descriptors: the stranger that has been silent longest makes room for this caller.
       if (!fd.ok() && drop_oldest_stranger()) fd = accept_one(listener_.get());
@@ -135,8 +136,10 @@ class HubThread {
 
   void drop_silent_strangers() {
     // Numbers grow with time, and all have the same patience.
-    while (!strangers_.empty() && connections_.at(*strangers_.begin()).proof.expired()) {
-      end(*strangers_.begin());
+    for (std::set<int>* waiting : {&strangers_, &proving_}) {
+      while (!waiting->empty() && connections_.at(*waiting->begin()).proof.expired()) {
+        end(*waiting->begin());
+      }
     }
   }
 
@@ -172,7 +175,12 @@ class HubThread {
           end(number);
           return false;
         }
-        if (connection.handshake.finished()) strangers_.erase(number);
+        strangers_.erase(number);
+        if (connection.handshake.finished()) {
+          proving_.erase(number);
+        } else {
+          proving_.insert(number);
+        }
         connection.in.erase(0, wants);
         connection.out += *reply;
         if (!flush(number, connection)) return false;
@@ -229,6 +237,7 @@ class HubThread {
 
   void end(int number) {
     strangers_.erase(number);
+    proving_.erase(number);
     connections_.erase(number);
     deliver(roster_.closed(number));
   }
@@ -241,7 +250,8 @@ class HubThread {
   Roster roster_;
   std::map<int, Connection> connections_;
   const std::size_t strangers_cap_ = strangers_cap();
-  std::set<int> strangers_;  // connections that have not proved themselves yet
+  std::set<int> strangers_;  // connections that have not named this communicator yet
+  std::set<int> proving_;    // those that have, and still owe their proof: nobody guesses its id
   int last_connection_ = 0;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> done_{false};
