@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""layers_test.py SOURCE: who includes whom, who sleeps, and who keeps state.
+
+The rooms and their walls are those of the design: a file may include only what its room may use.
+Each finding is one line, "file:line: what is wrong"."""
+
+import os
+import re
+import sys
+import tempfile
+import unittest
+
+PUBLIC = ("hccl/hccl.h", "hccl/hccl_comm.h", "hccl/hccl_fusion.h", "hccl/hccl_types.h", "hccl/hcom.h",
+          "hccl/acl/acl.h")
+TRANSPORT = "transport/*.h"  # its contract, not the transports themselves
+BELOW_CORE = ["hccl/base", "hccl/kernels", "hccl/schedule", TRANSPORT, "hccl/exec"]
+CORE = BELOW_CORE + ["hccl/core"]
+
+# Room: what its files may include, besides each other.
+ROOMS = {
+    "public headers": ["public"],
+    "hccl/base": [],
+    "hccl/kernels": ["hccl/base"],
+    "hccl/schedule": ["hccl/base"],
+    "transport/*.h": ["hccl/base"],
+    # The registry and the mesh of both know what the built-in transports offer.
+    "transport": ["hccl/base", TRANSPORT, "transport/shm/shm.h", "transport/shm/sleeper.h",
+                  "transport/tcp/tcp.h"],
+    "transport/shm": ["hccl/base", TRANSPORT],
+    "transport/tcp": ["hccl/base", TRANSPORT],
+    "transport/ofi": ["hccl/base", TRANSPORT],
+    "transport/mpi": ["hccl/base", TRANSPORT],
+    "hccl/exec": ["hccl/base", "hccl/kernels", "hccl/schedule", TRANSPORT],
+    "hccl/core": BELOW_CORE,
+    "split": ["hccl/base"],
+    "split/overlap": CORE + ["split"],
+    "hccl/api": CORE + ["split", "split/overlap", "public"],
+    "hccl/acl": CORE + ["split", "public"],
+    "python": ["public"],
+    "examples": ["public"],
+    "benchmarks/perf": ["public"],
+}
+# Libraries that only these may see.
+LIBRARIES = {
+    "mpi.h": ["transport/mpi", "python", "examples", "benchmarks/perf"],
+    "rdma/": ["transport/ofi"],
+    "pmix.h": ["hccl/core"],
+    "hwy/": ["hccl/kernels"],
+    "spdlog/": ["hccl/base"],
+    "openssl/": ["hccl/base"],
+    "google/protobuf/": ["split"],
+}
+SLEEPS = re.compile(r"\b(usleep|nanosleep|sleep_for|sleep_until|sched_yield|this_thread::yield|"
+                    r"_mm_pause|SYS_futex)\b")
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
+# A variable that lives as long as the program: static or thread_local, or at the left margin.
+KEPT = re.compile(r"^\s*(?:inline\s+)?(?:static|thread_local)\s+(?:thread_local\s+|inline\s+)?"
+                  r"(?!.*\bconst\b|.*\bconstexpr\b)[\w:<>,*&\s]*?\b(\w+)\s*(?:=|;|\{|\[)[^()]*")
+AT_MARGIN = re.compile(r"^(?:inline\s+)?(?!(?:using|namespace|class|struct|enum|union|return|typedef|"
+                       r"extern|template|friend|static|public|private|protected|goto|case|else|do)\b)"
+                       r"(?!.*\bconst\b|.*\bconstexpr\b)[A-Za-z_][\w:]*(?:<[^()]*>)?[\s*&]+"
+                       r"(\w+)(?:\[[^\]]*\])?\s*(?:=[^()]*|\{[^()]*\})?;\s*$")
+
+
+def room_of(path):
+    """The room of a file, by its path from the root; None where there are no walls."""
+    if path in PUBLIC:
+        return "public headers"
+    if re.fullmatch(r"split/overlap\.(h|cc)", path):
+        return "split/overlap"
+    if re.fullmatch(r"transport/[^/]+\.h", path):
+        return TRANSPORT
+    for room in sorted(ROOMS, key=len, reverse=True):
+        if path.startswith(room + "/"):
+            return room
+    return None
+
+
+def may_include(room, path):
+    target = room_of(path)
+    allowed = ROOMS[room]
+    return target == room or target in allowed or path in allowed or (
+        target == "public headers" and "public" in allowed) or (
+        room == "transport" and target == TRANSPORT)
+
+
+def without_comments(text):
+    """The text with comments and the contents of strings blanked, line by line as it was."""
+    def blank(match):
+        found = match.group(0)
+        if found.startswith('"'):
+            return '"' + " " * (len(found) - 2) + '"'
+        return re.sub(r"[^\n]", " ", found)
+    return re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.S)
+
+
+def check_file(root, path):
+    room = room_of(path)
+    if room is None:
+        return
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        text = file.read()
+    plain = without_comments(text).split("\n")
+    for number, line in enumerate(text.split("\n"), 1):
+        where = f"{path}:{number}: "
+        include = INCLUDE.match(line)
+        if include and plain[number - 1].strip():
+            quoted, library = include.groups()
+            if quoted is not None:
+                yield from (where + problem for problem in check_include(root, path, room, quoted))
+            else:
+                for prefix, rooms in LIBRARIES.items():
+                    if library.startswith(prefix) and room not in rooms:
+                        yield where + f"{room} may not include <{library}>"
+            continue
+        code = plain[number - 1]
+        sleep = SLEEPS.search(code)
+        if sleep and path != "hccl/base/wait.cc":
+            yield where + f"{sleep.group(1)}: everybody waits with hccl/base/wait.h"
+        if room in CORE or room.startswith(("transport", "split")):
+            kept = KEPT.match(code) or AT_MARGIN.match(code)
+            if kept:
+                yield where + f"{kept.group(1)}: state of the process lies in hccl/api only"
+
+
+def check_include(root, path, room, quoted):
+    folder = os.path.dirname(path)
+    beside = os.path.normpath(os.path.join(folder, quoted))
+    if os.path.exists(os.path.join(root, beside)):
+        target = beside
+    elif quoted.endswith(".pb.h") and room == "split":
+        return
+    elif os.path.exists(os.path.join(root, quoted)):
+        target = quoted
+    else:
+        yield f'"{quoted}" is not in the project'
+        return
+    if not may_include(room, target):
+        yield f"{room} may not include {target}"
+
+
+def check(root):
+    found = []
+    for top in ("hccl", "transport", "split", "python", "examples", "benchmarks"):
+        for folder, folders, names in os.walk(os.path.join(root, top)):
+            folders[:] = sorted(f for f in folders if not f.startswith((".", "build")))
+            for name in sorted(names):
+                if name.endswith((".h", ".cc", ".c")):
+                    path = os.path.relpath(os.path.join(folder, name), root)
+                    found += check_file(root, path)
+    return found
+
+
+class TheProject(unittest.TestCase):
+    root = None
+
+    def test_has_no_violations(self):
+        self.assertEqual(check(self.root), [], "\n" + "\n".join(check(self.root)))
+
+    def test_has_every_room(self):
+        for room in ROOMS:
+            folder = {"public headers": "hccl", TRANSPORT: "transport", "split/overlap": "split"}
+            self.assertTrue(os.path.isdir(os.path.join(self.root, folder.get(room, room))), room)
+
+
+class PlantedViolations(unittest.TestCase):
+    """Each line that must not be is found, where it is, and its allowed twin is not."""
+
+    def findings(self, path, text):
+        with tempfile.TemporaryDirectory() as root:
+            files = {name: "" for name in PUBLIC}
+            files.update({f"{room}/a.h": "" for room in ROOMS
+                          if "*" not in room and room not in ("public headers", "split/overlap")})
+            files.update({"transport/shm/shm.h": "", "split/overlap.h": "", path: text})
+            for name, content in files.items():
+                os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
+                with open(os.path.join(root, name), "w", encoding="utf-8") as file:
+                    file.write(content)
+            return check(root)
+
+    def test_includes(self):
+        allowed = {
+            "hccl/base": [],
+            "hccl/kernels": ["hccl/base"],
+            "hccl/schedule": ["hccl/base"],
+            "transport": ["hccl/base", "transport/shm/shm.h"],
+            "transport/tcp": ["hccl/base", "transport"],
+            "hccl/exec": ["hccl/base", "hccl/kernels", "hccl/schedule", "transport"],
+            "hccl/core": ["hccl/base", "hccl/kernels", "hccl/schedule", "transport", "hccl/exec"],
+            "split": ["hccl/base"],
+            "hccl/api": ["hccl/core", "split", "split/overlap.h", "hccl/hccl.h"],
+            "python": ["hccl/hccl.h"],
+            "examples": ["hccl/hcom.h"],
+            "benchmarks/perf": ["hccl/hccl_fusion.h"],
+        }
+        forbidden = {
+            "hccl/base": ["hccl/kernels", "hccl/core", "transport", "hccl/hccl.h"],
+            "hccl/kernels": ["hccl/schedule", "transport", "hccl/core"],
+            "hccl/schedule": ["hccl/kernels", "transport", "hccl/exec"],
+            "transport": ["hccl/kernels", "hccl/core"],
+            "transport/tcp": ["transport/shm/shm.h", "hccl/exec", "hccl/core"],
+            "hccl/exec": ["hccl/core", "transport/shm/shm.h", "split"],
+            "hccl/core": ["hccl/api", "split", "transport/tcp", "hccl/hccl_comm.h"],
+            "split": ["hccl/core", "split/overlap.h", "hccl/kernels"],
+            "hccl/api": ["transport/tcp", "python"],
+            "python": ["hccl/base", "hccl/core", "examples"],
+            "examples": ["hccl/api", "split"],
+            "benchmarks/perf": ["hccl/base", "hccl/core"],
+        }
+        for table, bad in ((allowed, False), (forbidden, True)):
+            for room, targets in table.items():
+                for target in targets:
+                    header = target if target.endswith(".h") else target + "/a.h"
+                    path = room + "/planted.cc"
+                    found = self.findings(path, f'// One\n#include "{header}"\n')
+                    expected = [f"{path}:2: {room} may not include {header}"] if bad else []
+                    self.assertEqual(found, expected, f"{room} -> {target}")
+        self.assertEqual(self.findings("transport/planted.h", '#include "transport/shm/shm.h"\n'),
+                         ["transport/planted.h:1: transport/*.h may not include transport/shm/shm.h"])
+        self.assertEqual(self.findings("split/overlap.cc", '#include "hccl/core/a.h"\n'), [])
+        self.assertEqual(self.findings("hccl/base/b.cc", '#include "base/nowhere.h"\n'),
+                         ['hccl/base/b.cc:1: "base/nowhere.h" is not in the project'])
+        self.assertEqual(self.findings("hccl/core/b.cc", '#include <mpi.h>\n'),
+                         ["hccl/core/b.cc:1: hccl/core may not include <mpi.h>"])
+        self.assertEqual(self.findings("transport/mpi/b.cc", '#include <mpi.h>\n'), [])
+        self.assertEqual(self.findings("hccl/base/b.cc", '// #include "hccl/core/a.h"\n'), [])
+
+    def test_sleeps(self):
+        for line, word in (("usleep(1);", "usleep"), ("::nanosleep(&t, nullptr);", "nanosleep"),
+                           ("std::this_thread::sleep_for(1s);", "sleep_for"),
+                           ("std::this_thread::yield();", "this_thread::yield"),
+                           ("_mm_pause();", "_mm_pause"), ("syscall(SYS_futex, p);", "SYS_futex")):
+            text = "void f() {\n  " + line + "\n}\n"
+            self.assertEqual(self.findings("hccl/exec/b.cc", text),
+                             [f"hccl/exec/b.cc:2: {word}: everybody waits with hccl/base/wait.h"])
+            self.assertEqual(self.findings("hccl/base/wait.cc", text), [])
+            self.assertEqual(self.findings("hccl/exec/b.cc", "// " + line + "\n"), [])
+
+    def test_state(self):
+        for line, name in (("int counter = 0;", "counter"), ("std::mutex lock;", "lock"),
+                           ("std::vector<int> list{1, 2};", "list"), ("bool* flag;", "flag"),
+                           ("inline int shared = 1;", "shared"), ("char buffer[64];", "buffer"),
+                           ("static int calls = 0;", "calls"), ("  static Pool pool;", "pool"),
+                           ("thread_local std::string text;", "text"),
+                           ("  static thread_local int depth = 0;", "depth")):
+            message = f"hccl/core/b.cc:1: {name}: state of the process lies in hccl/api only"
+            self.assertEqual(self.findings("hccl/core/b.cc", line + "\n"), [message], line)
+            self.assertEqual(self.findings("hccl/api/b.cc", line + "\n"), [])
+        for line in ("constexpr int kMost = 3;", "static const std::string none;", "class Later;",
+                     "using A = B;", "int sum(int a, int b);", "static int half(int a) {", "}  // n",
+                     "  int local = 0;", "inline constexpr bool kOn = true;", "enum class E : int;",
+                     "static_assert(true);", "  static Result<int> make(int a);",
+                     "namespace a = b::c;", "const char* const kWords[] = {", "struct Point;"):
+            self.assertEqual(self.findings("hccl/core/b.cc", line + "\n"), [], line)
+
+
+if __name__ == "__main__":
+    TheProject.root = os.path.abspath(sys.argv[1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
