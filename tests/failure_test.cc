@@ -192,6 +192,36 @@ TEST_P(Failure, KilledRankIsNamedByAllSurvivorsSoon) {
             << "): " << static_cast<double>(worst) / 1e6 << " ms\n";
 }
 
+// A stopped process keeps its connections open and its kernel answers for it: only its silence
+// tells.
+TEST_P(Failure, StoppedRankIsNamedAtThePeerTimeout) {
+  for (const int victim : {0, 2}) {
+    SCOPED_TRACE("victim " + std::to_string(victim));
+    Directory directory;
+    Processes processes;
+    Config config = config_for(GetParam(), directory.path());
+    config.peer_timeout = seconds(2);
+    for (int r = 0; r < kSize; ++r) {
+      processes.start([&, r] { return live(processes, r, config); });
+    }
+    Board& board = processes.board();
+    ASSERT_TRUE(eventually([&] { return all_at_work(board); })) << board.first[0].message();
+    const std::int64_t stopped = now_ns();
+    processes.kill(victim, SIGSTOP);
+    Lateness lateness;
+    ASSERT_TRUE(lateness.watch([&] { return all_know(board, victim); }, seconds(30)));
+    const auto late = std::chrono::duration_cast<milliseconds>(lateness.worst());
+    expect_survivors_know(processes, directory, victim, stopped, seconds(3) + kWakeUps * late);
+    for (int r = 0; r < kSize; ++r) {
+      if (r == victim) continue;
+      const std::string text = board.first[static_cast<std::size_t>(r)].message();
+      EXPECT_NE(text.find("no sign of life"), std::string::npos) << text;
+    }
+    processes.kill(victim, SIGKILL);
+    processes.wait(victim);
+  }
+}
+
 TEST_P(Failure, ExitWithoutDestroyIsNamedToo) {
   for (const int victim : {0, 2}) {
     SCOPED_TRACE("victim " + std::to_string(victim));

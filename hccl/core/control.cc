@@ -1,6 +1,7 @@
 #include "hccl/core/control.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -71,14 +72,20 @@ Result<Fd> find_hub(const RootInfo& info, const std::string& from, Deadline dead
 
 }  // namespace
 
-Control::Control(Fd socket, const RootInfo& info, int rank, Logger log)
-    : socket_(std::move(socket)), info_(info), rank_(rank), log_(std::move(log)) {}
+Control::Control(Fd socket, const RootInfo& info, int rank, std::chrono::nanoseconds peer_timeout,
+                 Logger log)
+    : socket_(std::move(socket)),
+      info_(info),
+      rank_(rank),
+      peer_timeout_(peer_timeout),
+      log_(std::move(log)) {}
 
 Result<std::shared_ptr<Control>> Control::join(const RootInfo& info, int size, int rank,
                                                const Config& config, Logger log) {
   const Deadline deadline = Deadline::after(config.connect_timeout);
   HCCL_ASSIGN_OR_RETURN(Fd socket, find_hub(info, config.if_ip, deadline));
-  std::shared_ptr<Control> control(new Control(std::move(socket), info, rank, std::move(log)));
+  std::shared_ptr<Control> control(
+      new Control(std::move(socket), info, rank, config.peer_timeout, std::move(log)));
   const Deadline table = Deadline::after(config.connect_timeout + kGrace);
   HCCL_RETURN_IF_ERROR(control->say_hello(size, config, table));
   control->thread_ = std::thread([raw = control.get()] { raw->listen(); });
@@ -127,15 +134,30 @@ void Control::send(const std::string& frame) {
 }
 
 void Control::listen() {
-  for (;;) {
-    auto frame = recv_frame(socket_.get(), wire::kReplyCap, Deadline::never());
+  const auto interval = wire::beat_interval(peer_timeout_);
+  Deadline silence = Deadline::after(peer_timeout_);
+  Deadline next_beat = Deadline::after(interval);
+  bool silent = false;
+  while (!silent) {
+    if (next_beat.expired()) {
+      send(ByteWriter().put(Kind::kBeat).take());
+      next_beat = Deadline::after(interval);
+    }
+    // What is there is read before the silence is judged: this process may have been stopped
+    // itself.
+    if (wait_fd(socket_.get(), POLLIN, next_beat).code() == Code::kTimeout) {
+      silent = silence.expired();
+      continue;
+    }
+    auto frame = recv_frame(socket_.get(), wire::kReplyCap, Deadline::after(peer_timeout_));
     if (!frame.ok()) break;
+    silence = Deadline::after(peer_timeout_);
     handle(*frame);
   }
-  lost();
+  lost(silent);
 }
 
-void Control::lost() {
+void Control::lost(bool silent) {
   std::lock_guard lock(mutex_);
   const bool orderly = leaving_ || (hub_rank_ >= 0 && left_.count(hub_rank_) != 0);
   const std::string who =
@@ -145,7 +167,12 @@ void Control::lost() {
     const auto& member = members_[static_cast<std::size_t>(hub_rank_)];
     where = " (" + member.address + " pid " + std::to_string(member.pid) + ")";
   }
-  dead_ = Status(Code::kRemote, who + where + " died or was cut off", hub_rank_);
+  dead_ = Status(
+      Code::kRemote,
+      who + where +
+          (silent ? " has given no sign of life (HCCL_PEER_TIMEOUT): it is stopped, or cut off"
+                  : " died or was cut off"),
+      hub_rank_);
   finish_all(*dead_);
   if (!orderly) {
     for (FailureListener* each : listeners_) each->on_failure(Uuid{}, *dead_);
@@ -282,7 +309,8 @@ void Control::leave(std::chrono::nanoseconds at_most) {
   }
   send(ByteWriter().put(Kind::kLeave).take());
   const WaitPolicy sleep_at_once{.spin = std::chrono::nanoseconds(0)};
-  // Closing a socket that has something to read cuts off what was sent: the hub must have read it first.
+  // Closing a socket that has something to read cuts off what was sent: the hub must have read it
+  // first.
   static_cast<void>(wait(
       [this] {
         std::lock_guard lock(mutex_);

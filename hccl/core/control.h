@@ -75,18 +75,20 @@ class Control {
     Result<std::vector<std::string>> result{Status(Code::kTimeout, "no answer")};
   };
 
-  Control(Fd socket, const RootInfo& info, int rank, Logger log);
+  Control(Fd socket, const RootInfo& info, int rank, std::chrono::nanoseconds peer_timeout,
+          Logger log);
   Status say_hello(int size, const Config& config, Deadline deadline);
   void listen();
   void handle(const std::string& frame);
   void send(const std::string& frame);
-  void lost();
+  void lost(bool silent);
   void finish_all(const Status& why);  // holding mutex_
   bool others_left() const;            // holding mutex_
 
   Fd socket_;
   RootInfo info_;
   int rank_;
+  std::chrono::nanoseconds peer_timeout_;
   int hub_rank_ = -1;
   Logger log_;
   std::vector<wire::Member> members_;

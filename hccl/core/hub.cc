@@ -42,7 +42,8 @@ class HubThread {
         log_(std::move(log)),
         sleeper_(std::move(sleeper)),
         spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
-        roster_(host_identity(), static_cast<std::uint32_t>(::getpid()), config.connect_timeout) {
+        roster_(host_identity(), static_cast<std::uint32_t>(::getpid()), config.connect_timeout,
+                config.peer_timeout) {
     watch(listener_.get(), kListenerTag, EPOLLIN, EPOLL_CTL_ADD);
   }
 

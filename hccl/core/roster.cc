@@ -27,8 +27,9 @@ std::string list(const std::vector<std::uint32_t>& ranks) {
 
 }  // namespace
 
-Roster::Roster(std::string host, std::uint32_t pid, std::chrono::nanoseconds patience)
-    : host_(std::move(host)), pid_(pid), patience_(patience) {}
+Roster::Roster(std::string host, std::uint32_t pid, std::chrono::nanoseconds patience,
+               std::chrono::nanoseconds peer_timeout)
+    : host_(std::move(host)), pid_(pid), patience_(patience), peer_timeout_(peer_timeout) {}
 
 std::size_t Roster::cap(int connection) const {
   return connections_.count(connection) != 0 ? wire::kFrameCap : wire::kHelloCap;
@@ -79,7 +80,10 @@ Roster::Outs Roster::frame(int connection, std::string_view bytes) {
   }
   const std::uint32_t rank = at->second;
   if (!complete_) return drop(connection);  // nobody has more to say before the table
+  silence_.insert_or_assign(connection, Deadline::after(peer_timeout_));
   switch (kind) {
+    case Kind::kBeat:
+      return {};
     case Kind::kExchange:
       return exchange(connection, in);
     case Kind::kFailure:
@@ -177,7 +181,45 @@ Roster::Outs Roster::admit_all() {
   out.put(size_).put(hub_rank);
   for (const auto& member : members_) wire::put(out, *member);
   Outs outs;
-  for (const int connection : connection_of_) outs.push_back({connection, out.bytes()});
+  for (const int connection : connection_of_) {
+    outs.push_back({connection, out.bytes()});
+    silence_.insert_or_assign(connection, Deadline::after(peer_timeout_));
+  }
+  next_beat_ = Deadline::after(wire::beat_interval(peer_timeout_));
+  return outs;
+}
+
+// Tells the ranks that the hub is alive.
+Roster::Outs Roster::beat() {
+  if (!next_beat_.expired()) return {};
+  next_beat_ = Deadline::after(wire::beat_interval(peer_timeout_));
+  Outs outs;
+  for (const auto& [connection, rank] : connections_) {
+    outs.push_back({connection, frame_of(Kind::kBeat).take()});
+  }
+  return outs;
+}
+
+// A stopped process keeps its connections: only its silence tells.
+Roster::Outs Roster::bury_silent() {
+  Outs outs;
+  for (auto at = connections_.begin(); complete_ && at != connections_.end();) {
+    const auto [connection, rank] = *at++;
+    const auto silence = silence_.find(connection);
+    if (silence == silence_.end() || !silence->second.expired()) continue;
+    connections_.erase(connection);
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(peer_timeout_).count();
+    const Status why(Code::kRemote,
+                     who(rank) + " has given no sign of life for " + std::to_string(seconds) +
+                         " s (HCCL_PEER_TIMEOUT): it is stopped, or cut off",
+                     static_cast<int>(rank));
+    for (auto& out : flood(kEverything, why, -1)) outs.push_back(std::move(out));
+    // Should it wake up, it hears that it was given up.
+    ByteWriter expelled = frame_of(Kind::kFailure);
+    expelled.put(kEverything);
+    wire::put(expelled, why);
+    outs.push_back({connection, expelled.take(), true});
+  }
   return outs;
 }
 
@@ -282,6 +324,7 @@ Roster::Outs Roster::stall(std::uint32_t rank, ByteReader& in) {
 }
 
 Roster::Outs Roster::closed(int connection) {
+  silence_.erase(connection);
   left_.erase(connection);
   const auto at = connections_.find(connection);
   if (at == connections_.end()) return {};
@@ -300,7 +343,8 @@ Roster::Outs Roster::closed(int connection) {
 }
 
 Roster::Outs Roster::tick() {
-  Outs outs;
+  Outs outs = bury_silent();
+  for (auto& out : beat()) outs.push_back(std::move(out));
   if (!complete_ && !gave_up_ && deadline_ && deadline_->expired()) {
     std::vector<std::uint32_t> absent;
     for (std::uint32_t r = 0; r < size_; ++r) {

@@ -27,7 +27,8 @@ class Roster {
 
   /// Ranks have `patience` from the first hello on to arrive. `host` and `pid` are the hub's own
   /// process, so that its ranks can be told that they carry the hub.
-  Roster(std::string host, std::uint32_t pid, std::chrono::nanoseconds patience);
+  Roster(std::string host, std::uint32_t pid, std::chrono::nanoseconds patience,
+         std::chrono::nanoseconds peer_timeout = std::chrono::seconds(30));
 
   /// One frame from a connection that has proved that it holds the secret.
   Outs frame(int connection, std::string_view bytes);
@@ -61,6 +62,8 @@ class Roster {
   Outs failure(std::uint32_t rank, ByteReader& in);
   Outs stall(std::uint32_t rank, ByteReader& in);
   Outs admit_all();
+  Outs beat();
+  Outs bury_silent();
   Outs refuse(int connection, const Status& why) const;
   Outs give_up(int connection, const Status& why);
   std::vector<std::uint32_t> missing(const Uuid& scope, std::uint32_t witness) const;
@@ -71,6 +74,9 @@ class Roster {
   std::string host_;
   std::uint32_t pid_;
   std::chrono::nanoseconds patience_;
+  std::chrono::nanoseconds peer_timeout_;
+  Deadline next_beat_ = Deadline::never();
+  std::map<int, Deadline> silence_;  // when an admitted connection counts as dead
   std::optional<Deadline> deadline_;
   std::string agreement_;  // of the first rank
   std::uint32_t agreement_rank_ = 0;

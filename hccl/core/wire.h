@@ -2,6 +2,8 @@
 // byte is the kind. Everything is read with ByteReader; the caps stand here.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,7 +30,13 @@ enum class Kind : std::uint8_t {
   kFailure = 5,   ///< both ways: a communicator has failed
   kStall = 6,     ///< rank to hub: I wait in this call, and these peers have not come
   kLeave = 7,     ///< both ways: a rank has left in good order
+  kBeat = 8,      ///< both ways: I am alive
 };
+
+/// How often both sides say that they are alive.
+inline std::chrono::nanoseconds beat_interval(std::chrono::nanoseconds peer_timeout) {
+  return std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), peer_timeout / 4);
+}
 
 /// What a rank says of itself when it joins.
 struct Member {

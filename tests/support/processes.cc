@@ -74,9 +74,9 @@ int Processes::start(const std::function<int()>& body) {
   return static_cast<int>(children_.size()) - 1;
 }
 
-void Processes::kill(int process) {
+void Processes::kill(int process, int signal) {
   const pid_t pid = children_[static_cast<std::size_t>(process)];
-  if (pid > 0) ::kill(pid, SIGKILL);
+  if (pid > 0) ::kill(pid, signal);
 }
 
 int Processes::wait(int process, nanoseconds at_most) {

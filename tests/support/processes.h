@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -68,7 +69,7 @@ class Processes {
   /// Forks a process that runs body and ends with its result, by _exit. Gives its place for kill()
   /// and wait().
   int start(const std::function<int()>& body);
-  void kill(int process);
+  void kill(int process, int signal = SIGKILL);
   /// The wait status once the process has ended; -1 if it has not after `at_most`.
   int wait(int process, std::chrono::nanoseconds at_most = std::chrono::seconds(60));
 
