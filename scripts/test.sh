@@ -35,13 +35,13 @@ for step in $steps; do
       configure_and_build asan
       # What mpirun starts is left to the release run, and where MPI is loaded leaks are not looked for: they
       # are MPI's own.
-      GTEST_FILTER='-*mpi*' run_ctest asan -E 'mpi|pmix|install|hosts'
+      GTEST_FILTER='-*_mpi_*:*/mpi*' run_ctest asan -E 'mpi|pmix|install|hosts'
       GTEST_FILTER='*mpi_2_*' ASAN_OPTIONS=detect_leaks=0 run_ctest asan -R '^(collectives|transport_contract)_test$'
       ;;
     tsan)
       configure_and_build tsan
       # Ranks as threads; MPI and libfabric know nothing of the thread sanitizer.
-      GTEST_FILTER='-*mpi*:*ofi*' run_ctest tsan -R "$threads"
+      GTEST_FILTER='-*_mpi_*:*/mpi*:*_ofi_*:*/ofi*' run_ctest tsan -R "$threads"
       ;;
     *)
       echo "test.sh: unknown step \"$step\": release, python, asan or tsan" >&2
