@@ -35,6 +35,16 @@ std::atomic<std::int64_t> live_bytes{0};
   return memory;
 }
 void* operator new[](std::size_t bytes) { return operator new(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t& tag) noexcept {
+  return operator new(bytes, tag);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   if (memory == nullptr) return;
   live_bytes -= static_cast<std::int64_t>(::malloc_usable_size(memory));

@@ -1,7 +1,9 @@
 #include "hccl/api/state.h"
 
+#include <array>
 #include <cstdlib>
 
+#include "hccl/base/auth.h"
 #include "hccl/base/log.h"
 
 namespace hccl::api {
@@ -19,6 +21,13 @@ Result<CommunicatorPtr> ClusterWorlds::keep(const Rank& rank, Result<Communicato
   joining_.erase(rank);
   if (made.ok()) worlds_[rank] = *made;
   return made;
+}
+
+// OpenSSL registers its exit handler when it is used first. Used here, before this object is
+// complete, it outlives the object, whose end joins threads that hold OpenSSL's memory.
+State::State() {
+  std::array<std::uint8_t, 1> byte{};
+  static_cast<void>(random_bytes(byte.data(), byte.size()));
 }
 
 State& State::get() {

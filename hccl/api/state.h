@@ -57,6 +57,8 @@ class State {
   int next_join(const std::string& job);
 
  private:
+  State();
+
   std::mutex mutex_;
   std::optional<Config> config_;
   std::map<std::string, int> joins_;
