@@ -25,7 +25,8 @@ HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo);
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
                                 HcclComm* comm);
 
-/** Joins the ranks of a rank table (the path of a .json file, at most 4095 bytes); rank is the rank_id. */
+/** Joins the ranks of a rank table (the path of a .json file, at most 4095 bytes); rank is the rank_id.
+ * HCCL_E_UNAVAIL while this rank of the same file is joined already. */
 HcclResult HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, HcclComm* comm);
 
 /** Joins the ranks that a launcher started, with no configuration at all: the rank table that
@@ -33,7 +34,8 @@ HcclResult HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, HcclC
  * An addition to HCCL's interface. */
 HcclResult HcclCommInitLauncher(HcclComm* comm);
 
-/** Leaves the communicator. HCCL_E_PTR for null; HCCL_E_AGAIN while another thread uses it. */
+/** Leaves the communicator. HCCL_E_PTR for null; HCCL_E_AGAIN while another thread uses it; HCCL_E_PARA
+ * if it is no communicator, or is still a group's or the world of hcom.h. */
 HcclResult HcclCommDestroy(HcclComm comm);
 
 HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize);

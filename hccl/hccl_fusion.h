@@ -81,11 +81,11 @@ HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point);
  * fusion object; valid until the next call with it. */
 HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text);
 
-/** Writes the traces of all recorded iterations of this rank: .json gives Chrome's trace format (opens in
+/** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB): .json gives Chrome's trace format (opens in
  * Perfetto), .csv a table, any other name the Protobuf message Trace (split/trace.proto). */
 HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path);
 
-/** Waits for segments that run. */
+/** Finishes, together with the other ranks, the segments whose gradients are all ready. */
 HcclResult HcclFusionDestroy(HcclFusion fusion);
 
 #ifdef __cplusplus

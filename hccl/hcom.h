@@ -40,7 +40,8 @@ HcclResult HcomInitByLauncher(void);
 /** Makes an existing communicator the world. The caller keeps comm and destroys it after HcomDestroy.
  * An addition to HCCL's interface. */
 HcclResult HcomInitByComm(HcclComm comm);
-/** Leaves the world; destroys all groups and forgets all split strategies. */
+/** Leaves the world; destroys all groups, forgets all split strategies and all groups asked for before
+ * the world. HCCL_E_UNAVAIL: there was no world. HCCL_E_AGAIN: a group is in use, and nothing changed. */
 HcclResult HcomDestroy(void);
 HcclResult HcomGetInitStatus(bool* initialized);
 
@@ -53,10 +54,12 @@ HcclResult HcomGetWorldRankFromGroupRank(const char* group, uint32_t groupRank, 
 HcclResult HcomGetGroupRankFromWorldRank(uint32_t worldRank, const char* group, uint32_t* groupRank);
 
 /** Called by every member. The ids are sorted: group rank = place in the sorted list. Before the world
- * exists the request is kept and carried out when it does.
+ * exists the request is kept and carried out when it does; if it cannot be, joining the world fails with
+ * the request's error, and there is still no world.
  * HCCL_E_PARA: the world's name, an existing name, rankNum 0 or > world, an id out of range or twice.
  * HCCL_E_NOT_FOUND: the caller is not a member. */
 HcclResult HcomCreateGroup(const char* group, uint32_t rankNum, uint32_t* rankIds);
+/** HCCL_E_NOT_FOUND: no such group; HCCL_E_PARA: the world; HCCL_E_AGAIN: the group is in use. */
 HcclResult HcomDestroyGroup(const char* group);
 bool HcomFindGroup(const char* group);
 /** The communicator of a group, owned by the group: for use with hccl.h and hccl_fusion.h. */
