@@ -81,8 +81,9 @@ HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point);
  * fusion object; valid until the next call with it. */
 HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text);
 
-/** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB): .json gives Chrome's trace format (opens in
- * Perfetto), .csv a table, any other name the Protobuf message Trace (split/trace.proto). */
+/** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB): .json gives
+ * Chrome's trace format (opens in Perfetto), .csv a table, any other name the Protobuf message Trace
+ * (split/trace.proto). HCCL_E_OPEN_FILE_FAILURE: it cannot be written whole. */
 HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path);
 
 /** Finishes, together with the other ranks, the segments whose gradients are all ready. */
