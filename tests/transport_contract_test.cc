@@ -386,7 +386,9 @@ TEST_P(TransportContract, AbortWakesASleeperAndFailsWhatComesLater) {
       }
     });
   }
-  EXPECT_LT(best_us, 100'000) << "microseconds from abort() to the end of the wait";
+  // Without the wake-up it would be 5 s; a loaded machine with more ranks than cores needs some of
+  // the rest.
+  EXPECT_LT(best_us, 1'000'000) << "microseconds from abort() to the end of the wait";
 }
 
 TEST_P(TransportContract, AClosedPeerFailsItsRequestsOnly) {
