@@ -8,7 +8,7 @@ steps=${*:-release python asan tsan}
 scripts/setup.sh
 
 # The programs whose ranks are threads.
-threads='^(collectives|transport_contract|shm_ring|shm|routed|tcp|mismatch|op_queue|fusion|api|split)_test$'
+threads='^(collectives|transport_contract|shm_ring|shm|routed|tcp|mismatch|fusion|api|split)_test$'
 
 run_ctest() {
   local preset=$1
