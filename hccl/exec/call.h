@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "hccl/base/status.h"
@@ -11,18 +12,29 @@
 
 namespace hccl::exec {
 
+/// A block of a V operation: `count` elements from element `at` of its buffer.
+struct Block {
+  std::uint64_t at = 0;
+  std::uint64_t count = 0;
+  bool operator==(const Block&) const = default;
+};
+
 struct Call {
   schedule::Op op = schedule::Op::kBarrier;
   const void* in = nullptr;
   void* out = nullptr;
   /// Elements: of the vector for allreduce, reduce and broadcast; of one rank's block for the
-  /// others.
+  /// others; of this rank's own block for the V operations, 0 for alltoallv.
   std::uint64_t count = 0;
   DataType type = DataType::kFp32;
   ReduceOp reduce = ReduceOp::kSum;
   int root = 0;
   /// Fingerprint of the gradient plan that this call is a segment of; 0 outside fusion.
   std::uint32_t plan = 0;
+  /// The V operations: where each rank's block lies in `in` (reducescatterv, alltoallv) and in `out`
+  /// (allgatherv, alltoallv), in rank order. Empty otherwise. Must outlive the run.
+  std::span<const Block> in_blocks;
+  std::span<const Block> out_blocks;
 };
 
 /// What travels. Compared as a whole: any difference is a mismatch.

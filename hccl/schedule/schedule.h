@@ -37,6 +37,10 @@ enum class Op : std::uint8_t {
   kScatter,
   kAllToAll,
   kBarrier,
+  // With blocks of different lengths. They have no schedules: they are run by direct exchange.
+  kReduceScatterV,
+  kAllGatherV,
+  kAllToAllV,
 };
 
 enum class Buffer : std::uint8_t { kIn, kOut, kScratch };

@@ -1,0 +1,113 @@
+// Device memory: one heap a process, in a memfd that the other ranks of the host map too, so that
+// they load and store it directly. Every byte of it has an offset in the memfd; offsets are what
+// ranks tell each other.
+//
+// The reserve is virtual and sparse: a page takes memory when it is first handed out (and is faulted
+// in then), and stays for the next allocation after it was freed. The file has its full size from the
+// start and is sealed against shrinking, so a mapping of it never has to grow and never faults.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "hccl/base/fd.h"
+#include "hccl/base/status.h"
+
+namespace hccl::memory {
+
+/// Every member is safe to use from any thread.
+class Heap {
+ public:
+  /// reserve: bytes at most, rounded up to kGranule; 0: as much as the machine has memory.
+  /// kSyscall or kOom.
+  static Result<std::shared_ptr<Heap>> create(std::size_t reserve = 0);
+  ~Heap();
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  /// Memory aligned to `alignment` (a power of two, at least kAlignment is given); contents
+  /// undefined. kOom when the reserve is used up.
+  Result<void*> allocate(std::size_t bytes, std::size_t alignment = kAlignment);
+  /// kPara: null, or nothing that allocate() gave and is not free yet.
+  Status free(void* memory);
+  /// The bytes asked for, if this is the start of a live allocation.
+  std::optional<std::size_t> size_of(const void* memory) const;
+
+  // ---- Physical blocks, mapped where the caller wants them ----
+  /// Pages of the memfd, a multiple of kGranule; gives their offset. kOom.
+  Result<std::uint64_t> allocate_pages(std::size_t bytes);
+  /// kPara: no such block.
+  Status free_pages(std::uint64_t offset);
+  /// Maps [offset, offset + bytes) over the caller's reserved addresses at `at`, both multiples of
+  /// the page size. From then on locate() knows these addresses. kPara where something is mapped.
+  Status map(void* at, std::size_t bytes, std::uint64_t offset);
+  /// Takes a mapping back and leaves inaccessible addresses in its place. kPara: no mapping at `at`.
+  Status unmap(void* at);
+
+  /// Where these bytes lie in the memfd, if all of them do, one behind the other: allocations, and
+  /// addresses that were mapped (also over adjacent blocks). Two loads for what is not device memory.
+  std::optional<std::uint64_t> locate(const void* memory, std::size_t bytes) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(memory);
+    const auto offset = at - reinterpret_cast<std::uintptr_t>(base_);
+    if (offset < reserve_ && bytes <= reserve_ - offset) return offset;
+    if (!mapped_.load(std::memory_order_acquire)) return std::nullopt;
+    return locate_mapped(at, bytes);
+  }
+
+  int memfd() const { return memfd_.get(); }
+  std::byte* base() const { return base_; }
+  std::size_t reserve() const { return reserve_; }
+  /// Bytes in live allocations and physical blocks.
+  std::size_t used() const;
+
+  static constexpr std::size_t kAlignment = 64;
+  static constexpr std::size_t kGranule = std::size_t{2} << 20;
+
+ private:
+  struct Arena;
+  struct Mapped {
+    std::size_t bytes = 0;
+    std::uint64_t offset = 0;
+  };
+  Heap(Fd memfd, std::byte* base, std::size_t reserve);
+  std::optional<std::uint64_t> locate_mapped(std::uintptr_t at, std::size_t bytes) const;
+  Result<void*> take(std::size_t bytes, std::size_t alignment);
+
+  Fd memfd_;
+  std::byte* base_;
+  std::size_t reserve_;
+  mutable std::mutex mutex_;
+  std::unique_ptr<Arena> arena_;                          // the free parts
+  std::unordered_map<const void*, std::size_t> live_;     // allocations
+  std::unordered_map<std::uint64_t, std::size_t> pages_;  // physical blocks
+  std::map<std::uintptr_t, Mapped> mappings_;             // by address
+  std::atomic<bool> mapped_{false};                       // there are mappings
+  std::size_t used_ = 0;
+};
+
+/// Another process's heap as it lies in this one. Owns the mapping.
+class View {
+ public:
+  /// Maps a heap's memfd after checking its size and seals. kTcpConnect: not a heap; kSyscall.
+  static Result<View> of(const Fd& memfd);
+  View() = default;
+  View(View&& other) noexcept;
+  View& operator=(View&& other) noexcept;
+  ~View();
+
+  std::byte* base() const { return base_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  View(std::byte* base, std::size_t size) : base_(base), size_(size) {}
+  std::byte* base_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace hccl::memory
