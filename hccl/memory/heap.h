@@ -2,9 +2,10 @@
 // they load and store it directly. Every byte of it has an offset in the memfd; offsets are what
 // ranks tell each other.
 //
-// The reserve is virtual and sparse: a page takes memory when it is first handed out (and is faulted
-// in then), and stays for the next allocation after it was freed. The file has its full size from the
-// start and is sealed against shrinking, so a mapping of it never has to grow and never faults.
+// The reserve is virtual and sparse: a page takes memory when it is first handed out (and is
+// faulted in then), and stays for the next allocation after it was freed. The file has its full
+// size from the start and is sealed against shrinking, so a mapping of it never has to grow and
+// never faults.
 #pragma once
 
 #include <atomic>
@@ -20,6 +21,8 @@
 #include "hccl/base/status.h"
 
 namespace hccl::memory {
+
+class Arena;
 
 /// Every member is safe to use from any thread.
 class Heap {
@@ -47,11 +50,13 @@ class Heap {
   /// Maps [offset, offset + bytes) over the caller's reserved addresses at `at`, both multiples of
   /// the page size. From then on locate() knows these addresses. kPara where something is mapped.
   Status map(void* at, std::size_t bytes, std::uint64_t offset);
-  /// Takes a mapping back and leaves inaccessible addresses in its place. kPara: no mapping at `at`.
+  /// Takes a mapping back and leaves inaccessible addresses in its place. kPara: no mapping at
+  /// `at`.
   Status unmap(void* at);
 
   /// Where these bytes lie in the memfd, if all of them do, one behind the other: allocations, and
-  /// addresses that were mapped (also over adjacent blocks). Two loads for what is not device memory.
+  /// addresses that were mapped (also over adjacent blocks). Two loads for what is not device
+  /// memory.
   std::optional<std::uint64_t> locate(const void* memory, std::size_t bytes) const {
     const auto at = reinterpret_cast<std::uintptr_t>(memory);
     const auto offset = at - reinterpret_cast<std::uintptr_t>(base_);
@@ -70,14 +75,13 @@ class Heap {
   static constexpr std::size_t kGranule = std::size_t{2} << 20;
 
  private:
-  struct Arena;
   struct Mapped {
     std::size_t bytes = 0;
     std::uint64_t offset = 0;
   };
   Heap(Fd memfd, std::byte* base, std::size_t reserve);
   std::optional<std::uint64_t> locate_mapped(std::uintptr_t at, std::size_t bytes) const;
-  Result<void*> take(std::size_t bytes, std::size_t alignment);
+  Result<std::uint64_t> take(std::size_t bytes, std::size_t alignment);
 
   Fd memfd_;
   std::byte* base_;

@@ -1,0 +1,67 @@
+// Which parts of a range of offsets are free. Knows nothing of memory: what is handed out is never
+// touched, so free parts may be pages that do not exist yet.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace hccl::memory {
+
+/// Best fit, lowest address first among equals; neighbours are joined when they are given back.
+/// Used under its owner's lock.
+class Arena {
+ public:
+  explicit Arena(std::uint64_t size) { add(0, size); }
+
+  /// The offset of `bytes` bytes, a multiple of `alignment` (a power of two); nothing if there is
+  /// no such part.
+  std::optional<std::uint64_t> take(std::uint64_t bytes, std::uint64_t alignment) {
+    for (auto part = by_size_.lower_bound({bytes, 0}); part != by_size_.end(); ++part) {
+      const auto [size, at] = *part;
+      const std::uint64_t start = (at + alignment - 1) & ~(alignment - 1);
+      if (start - at > size || size - (start - at) < bytes) continue;
+      remove(at, size);
+      if (start != at) add(at, start - at);
+      if (start + bytes != at + size) add(start + bytes, at + size - start - bytes);
+      return start;
+    }
+    return std::nullopt;
+  }
+
+  /// Takes back what take() gave.
+  void give_back(std::uint64_t at, std::uint64_t bytes) {
+    const auto next = by_offset_.lower_bound(at);
+    if (next != by_offset_.end() && next->first == at + bytes) {
+      bytes += next->second;
+      remove(next->first, next->second);
+    }
+    const auto after = by_offset_.lower_bound(at);
+    if (after != by_offset_.begin()) {
+      const auto [before, size] = *std::prev(after);
+      if (before + size == at) {
+        remove(before, size);
+        at = before;
+        bytes += size;
+      }
+    }
+    add(at, bytes);
+  }
+
+ private:
+  void add(std::uint64_t at, std::uint64_t bytes) {
+    by_offset_.emplace(at, bytes);
+    by_size_.emplace(bytes, at);
+  }
+  void remove(std::uint64_t at, std::uint64_t bytes) {
+    by_offset_.erase(at);
+    by_size_.erase({bytes, at});
+  }
+
+  std::map<std::uint64_t, std::uint64_t> by_offset_;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;
+};
+
+}  // namespace hccl::memory

@@ -1,0 +1,251 @@
+#include "hccl/memory/heap.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "hccl/memory/arena.h"
+
+namespace hccl::memory {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
+
+Status failure(const char* what) {
+  const Code code = errno == ENOMEM ? Code::kOom : Code::kSyscall;
+  return Status(code, std::string("device memory: ") + what + ": " + std::strerror(errno));
+}
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+std::size_t physical_memory() {
+  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// Page faults now rather than in the first operation. Advice only: a kernel that does not know it
+// (before 5.14) faults the pages in as they are touched.
+void fault_in(std::byte* at, std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(at) / page * page;
+  const auto end = round_up(reinterpret_cast<std::uintptr_t>(at) + bytes, page);
+  // The address comes from a mapping. NOLINTNEXTLINE(performance-no-int-to-ptr)
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, kPopulateWrite);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Heap>> Heap::create(std::size_t reserve) {
+  reserve = round_up(reserve == 0 ? physical_memory() : reserve, kGranule);
+  Fd memfd(::memfd_create("hccl-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memfd.valid()) return failure("memfd_create");
+  if (::ftruncate(memfd.get(), static_cast<off_t>(reserve)) != 0) return failure("ftruncate");
+  if (::fcntl(memfd.get(), F_ADD_SEALS, kSeals) != 0) return failure("sealing");
+  // Aligned to a granule, so that large pages can back it where the machine allows them.
+  void* const area = ::mmap(nullptr, reserve + kGranule, PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (area == MAP_FAILED) return failure("reserving addresses");
+  auto* const start = static_cast<std::byte*>(area);
+  std::byte* const base = start + (round_up(reinterpret_cast<std::uintptr_t>(area), kGranule) -
+                                   reinterpret_cast<std::uintptr_t>(area));
+  if (base != start) ::munmap(start, static_cast<std::size_t>(base - start));
+  ::munmap(base + reserve, static_cast<std::size_t>(start + kGranule - base));
+  if (::mmap(base, reserve, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+             memfd.get(), 0) == MAP_FAILED) {
+    const Status status = failure("mmap");
+    ::munmap(base, reserve);
+    return status;
+  }
+  ::madvise(base, reserve, MADV_HUGEPAGE);
+  return std::shared_ptr<Heap>(new Heap(std::move(memfd), base, reserve));
+}
+
+Heap::Heap(Fd memfd, std::byte* base, std::size_t reserve)
+    : memfd_(std::move(memfd)),
+      base_(base),
+      reserve_(reserve),
+      arena_(std::make_unique<Arena>(reserve)) {}
+
+Heap::~Heap() { ::munmap(base_, reserve_); }
+
+Result<std::uint64_t> Heap::take(std::size_t bytes, std::size_t alignment) {
+  const auto offset = arena_->take(bytes, alignment);
+  if (offset) return *offset;
+  return Status(Code::kOom, "device memory: " + std::to_string(bytes) +
+                                " bytes are not to be had (" + std::to_string(used_) + " of " +
+                                std::to_string(reserve_) + " in use)");
+}
+
+Result<void*> Heap::allocate(std::size_t bytes, std::size_t alignment) {
+  if (bytes == 0 || bytes > reserve_) {
+    return Status(bytes == 0 ? Code::kPara : Code::kOom,
+                  "device memory: cannot allocate " + std::to_string(bytes) + " bytes");
+  }
+  // Whole lines, so that no two allocations share one.
+  const std::size_t rounded = round_up(bytes, kAlignment);
+  std::byte* memory = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    HCCL_ASSIGN_OR_RETURN(const std::uint64_t offset,
+                          take(rounded, std::max(alignment, kAlignment)));
+    memory = base_ + offset;
+    live_.emplace(memory, bytes);
+    used_ += rounded;
+  }
+  fault_in(memory, rounded);
+  return static_cast<void*>(memory);
+}
+
+Status Heap::free(void* memory) {
+  const std::lock_guard lock(mutex_);
+  const auto at = live_.find(memory);
+  if (at == live_.end()) {
+    return Status(Code::kPara, memory == nullptr
+                                   ? "device memory: the address to free is null"
+                                   : "device memory: nothing is allocated at the address to free");
+  }
+  const std::size_t rounded = round_up(at->second, kAlignment);
+  arena_->give_back(static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - base_), rounded);
+  used_ -= rounded;
+  live_.erase(at);
+  return {};
+}
+
+std::optional<std::size_t> Heap::size_of(const void* memory) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = live_.find(memory);
+  if (at == live_.end()) return std::nullopt;
+  return at->second;
+}
+
+Result<std::uint64_t> Heap::allocate_pages(std::size_t bytes) {
+  if (bytes == 0 || bytes % kGranule != 0 || bytes > reserve_) {
+    return Status(Code::kPara, "device memory: " + std::to_string(bytes) +
+                                   " bytes are no multiple of " + std::to_string(kGranule));
+  }
+  std::uint64_t offset = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    HCCL_ASSIGN_OR_RETURN(offset, take(bytes, kGranule));
+    pages_.emplace(offset, bytes);
+    used_ += bytes;
+  }
+  fault_in(base_ + offset, bytes);
+  return offset;
+}
+
+Status Heap::free_pages(std::uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  const auto at = pages_.find(offset);
+  if (at == pages_.end()) return Status(Code::kPara, "device memory: no such physical block");
+  arena_->give_back(offset, at->second);
+  used_ -= at->second;
+  pages_.erase(at);
+  return {};
+}
+
+Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  if (address == 0 || bytes == 0 || address % page != 0 || bytes % page != 0 ||
+      offset % page != 0 || offset > reserve_ || bytes > reserve_ - offset) {
+    return Status(Code::kPara, "device memory: a mapping needs whole pages of the heap");
+  }
+  const std::lock_guard lock(mutex_);
+  const auto next = mappings_.lower_bound(address);
+  const bool before =
+      next != mappings_.begin() && std::prev(next)->first + std::prev(next)->second.bytes > address;
+  if (before || (next != mappings_.end() && next->first < address + bytes)) {
+    return Status(Code::kPara, "device memory: something is mapped there already");
+  }
+  if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+             memfd_.get(), static_cast<off_t>(offset)) == MAP_FAILED) {
+    return failure("mapping a physical block");
+  }
+  fault_in(static_cast<std::byte*>(at), bytes);
+  mappings_.emplace(address, Mapped{bytes, offset});
+  mapped_.store(true, std::memory_order_release);
+  return {};
+}
+
+Status Heap::unmap(void* at) {
+  const std::lock_guard lock(mutex_);
+  const auto found = mappings_.find(reinterpret_cast<std::uintptr_t>(at));
+  if (found == mappings_.end())
+    return Status(Code::kPara, "device memory: nothing is mapped there");
+  if (::mmap(at, found->second.bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    return failure("taking a mapping back");
+  }
+  mappings_.erase(found);
+  mapped_.store(!mappings_.empty(), std::memory_order_release);
+  return {};
+}
+
+std::optional<std::uint64_t> Heap::locate_mapped(std::uintptr_t at, std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  auto each = mappings_.upper_bound(at);
+  if (each == mappings_.begin()) return std::nullopt;
+  --each;
+  if (at - each->first >= each->second.bytes) return std::nullopt;
+  const std::uint64_t offset = each->second.offset + (at - each->first);
+  // Blocks that follow one another both in addresses and in the memfd are as good as one.
+  std::size_t known = each->second.bytes - (at - each->first);
+  while (known < bytes) {
+    const auto next = std::next(each);
+    if (next == mappings_.end() || next->first != each->first + each->second.bytes ||
+        next->second.offset != each->second.offset + each->second.bytes) {
+      return std::nullopt;
+    }
+    each = next;
+    known += each->second.bytes;
+  }
+  return offset;
+}
+
+std::size_t Heap::used() const {
+  const std::lock_guard lock(mutex_);
+  return used_;
+}
+
+Result<View> View::of(const Fd& memfd) {
+  struct stat about {};
+  if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
+  // Without the seals another process could shrink the file and every access would be a SIGBUS.
+  const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
+  if (about.st_size <= 0 || seals < 0 || (seals & kSeals) != kSeals) {
+    return Status(Code::kTcpConnect, "device memory: what a peer handed over is no heap");
+  }
+  const auto size = static_cast<std::size_t>(about.st_size);
+  void* const base =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd.get(), 0);
+  if (base == MAP_FAILED) return failure("mapping a peer's heap");
+  ::madvise(base, size, MADV_HUGEPAGE);
+  return View(static_cast<std::byte*>(base), size);
+}
+
+View::View(View&& other) noexcept
+    : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+View& View::operator=(View&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+View::~View() {
+  if (base_ != nullptr) ::munmap(base_, size_);
+}
+
+}  // namespace hccl::memory
