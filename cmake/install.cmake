@@ -1,0 +1,50 @@
+# What an installed tree consists of. It can be moved, and it serves as ASCEND_HOME_PATH (ASCEND_DIR)
+# of programs that were written for HCCL:
+#   include/hccl, include/acl           the headers
+#   <libdir>                            libhccl, plugins, pkg-config and CMake packages
+#   lib64                               libhccl again, when <libdir> has another name
+#   set_env.sh                          the environment of a shell
+include(CMakePackageConfigHelpers)
+
+install(FILES hccl.h hccl_comm.h hccl_fusion.h hccl_types.h hcom.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hccl)
+# acl/ is a room too: its public headers are those with acl in their names, and the codes.
+install(DIRECTORY acl/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/acl
+  FILES_MATCHING PATTERN "acl*.h" PATTERN "error_codes/*.h")
+
+install(TARGETS hccl EXPORT hcclTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+
+# HCCL comes in several libraries. Here they are names of one, so that a program has one runtime,
+# whichever of them it links or loads.
+set(links ${PROJECT_BINARY_DIR}/links)
+set(library libhccl.so.${PROJECT_VERSION_MAJOR})
+set(aliases libascendcl.so libacl_rt.so libhcomm.so libmsprofiler.so)
+file(REMOVE_RECURSE ${links})
+file(MAKE_DIRECTORY ${links}/libdir ${links}/lib64)
+foreach(alias ${aliases})
+  file(CREATE_LINK ${library} ${links}/libdir/${alias} SYMBOLIC)
+  install(FILES ${links}/libdir/${alias} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endforeach()
+# Real links in a real directory: lib64 may be there already, with other things in it.
+if(NOT CMAKE_INSTALL_LIBDIR STREQUAL "lib64")
+  file(RELATIVE_PATH from_lib64 /lib64 /${CMAKE_INSTALL_LIBDIR}/${library})
+  foreach(name libhccl.so ${library} ${aliases})
+    file(CREATE_LINK ${from_lib64} ${links}/lib64/${name} SYMBOLIC)
+    install(FILES ${links}/lib64/${name} DESTINATION lib64)
+  endforeach()
+endif()
+
+configure_file(${PROJECT_SOURCE_DIR}/cmake/set_env.sh.in ${PROJECT_BINARY_DIR}/set_env.sh @ONLY)
+install(PROGRAMS ${PROJECT_BINARY_DIR}/set_env.sh DESTINATION .)
+
+install(EXPORT hcclTargets NAMESPACE hccl:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hccl)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/hcclConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/hcclConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hccl)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/hcclConfigVersion.cmake
+  COMPATIBILITY SameMajorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/hcclConfig.cmake ${PROJECT_BINARY_DIR}/hcclConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hccl)
+
+file(RELATIVE_PATH HCCL_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/hccl.pc.in ${PROJECT_BINARY_DIR}/hccl.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/hccl.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
