@@ -198,6 +198,10 @@ Status Communicator::run(const exec::Call& call) {
   return queue_.run([this, &call] { return execute(call); });
 }
 
+Status Communicator::run(const exec::Call& call, const OpQueue::Ticket& place) {
+  return queue_.run(place, [this, &call] { return execute(call); });
+}
+
 OpQueue::Ticket Communicator::submit(const exec::Call& call, bool deferred,
                                      std::function<void()> before, std::function<void()> after) {
   auto work = [this, call, before = std::move(before), after = std::move(after)] {

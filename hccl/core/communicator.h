@@ -45,6 +45,15 @@ class Communicator final : public FailureListener {
   /// Runs a collective on the caller's thread, after everything issued before. Arguments are
   /// checked by the caller. Failures of peers or deadlines end the communicator.
   Status run(const exec::Call& call);
+
+  // For streams: an operation takes its place in the communicator's order when it is issued, and
+  // runs when its stream comes to it.
+  OpQueue::Ticket reserve() { return queue_.reserve(); }
+  /// As run(call), at the place reserved.
+  Status run(const exec::Call& call, const OpQueue::Ticket& place);
+  /// Gives up a place that nobody will run at.
+  void cancel(const OpQueue::Ticket& place) { queue_.cancel(place); }
+
   /// Runs it on the communicator's worker thread (or, if `deferred`, inside wait()), with `before`
   /// and, if it succeeded, `after` around it on the same thread.
   OpQueue::Ticket submit(const exec::Call& call, bool deferred, std::function<void()> before,

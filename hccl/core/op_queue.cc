@@ -1,11 +1,14 @@
 #include "hccl/core/op_queue.h"
 
+#include <algorithm>
+
 namespace hccl::core {
 
 class OpQueue::Op {
  public:
   Work work;
   Status result;
+  bool filled = false;
   bool for_worker = false;
   bool done = false;
 };
@@ -26,50 +29,63 @@ OpQueue::~OpQueue() {
 
 OpQueue::Ticket OpQueue::enqueue(Work work, bool for_worker) {
   auto op = std::make_shared<Op>();
+  op->filled = work != nullptr;
   op->work = std::move(work);
   op->for_worker = for_worker;
-  std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);
   line_.push_back(op);
+  state_.fetch_add(kInLine, std::memory_order_seq_cst);
   return op;
+}
+
+bool OpQueue::head_can_run(bool worker) const {
+  if (line_.empty() || (state_.load(std::memory_order_seq_cst) & kRunning) != 0) return false;
+  const Op& head = *line_.front();
+  return head.filled && (head.for_worker || !worker);
 }
 
 // Runs the head of the line if nobody else runs anything. False if there was nothing to do.
 bool OpQueue::run_one(bool worker) {
   Ticket op;
   {
-    std::lock_guard lock(mutex_);
-    if (running_ || line_.empty() || (worker && !line_.front()->for_worker)) return false;
+    const std::lock_guard lock(mutex_);
+    if (!head_can_run(worker)) return false;
+    // Somebody may be entering right now, but only while the line is empty, which it is not.
     op = line_.front();
     line_.pop_front();
-    running_ = true;
+    state_.fetch_sub(kInLine - kRunning, std::memory_order_seq_cst);
   }
   Status result = op->work();
   {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);
     op->result = std::move(result);
     op->done = true;
-    running_ = false;
   }
+  state_.fetch_sub(kRunning, std::memory_order_seq_cst);
   bell_.ring();
   return true;
 }
 
-Status OpQueue::run(Work work) {
+OpQueue::Ticket OpQueue::reserve() { return enqueue(nullptr, false); }
+
+Status OpQueue::run(const Ticket& place, Work work) {
   {
-    // The usual case: nothing in line, nothing running.
-    std::unique_lock lock(mutex_);
-    if (!running_ && line_.empty()) {
-      running_ = true;
-      lock.unlock();
-      Status result = work();
-      lock.lock();
-      running_ = false;
-      lock.unlock();
-      bell_.ring();
-      return result;
-    }
+    const std::lock_guard lock(mutex_);
+    place->work = std::move(work);
+    place->filled = true;
   }
-  return wait(enqueue(std::move(work), false));
+  return wait(place);
+}
+
+void OpQueue::cancel(const Ticket& place) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = std::find(line_.begin(), line_.end(), place);
+    if (at == line_.end()) return;
+    line_.erase(at);
+    state_.fetch_sub(kInLine, std::memory_order_seq_cst);
+  }
+  bell_.ring();
 }
 
 OpQueue::Ticket OpQueue::submit(Work work) {
@@ -90,7 +106,7 @@ Status OpQueue::wait(const Ticket& ticket) {
     static_cast<void>(hccl::wait(
         [&] {
           std::lock_guard lock(mutex_);
-          return ticket->done || (!running_ && !line_.empty());
+          return ticket->done || head_can_run(false);
         },
         Deadline::never(), nullptr, bell_, kSleepAtOnce));
   }
@@ -103,10 +119,7 @@ bool OpQueue::done(const Ticket& ticket) const {
   return ticket->done;
 }
 
-bool OpQueue::busy() const {
-  std::lock_guard lock(mutex_);
-  return running_ || !line_.empty();
-}
+bool OpQueue::busy() const { return state_.load(std::memory_order_acquire) != 0; }
 
 void OpQueue::work_loop() {
   for (;;) {
@@ -116,7 +129,7 @@ void OpQueue::work_loop() {
         [&] {
           std::lock_guard lock(mutex_);
           stop = stopping_;
-          return stop || (!running_ && !line_.empty() && line_.front()->for_worker);
+          return stop || head_can_run(true);
         },
         Deadline::never(), nullptr, bell_, kSleepAtOnce));
     if (stop) return;

@@ -2,11 +2,14 @@
 // or the worker thread; one at a time.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "hccl/base/status.h"
 #include "hccl/base/wait.h"
@@ -26,11 +29,23 @@ class OpQueue {
   OpQueue& operator=(const OpQueue&) = delete;
 
   /// Runs the work on the caller's thread, after everything issued before it.
-  Status run(Work work);
+  template <class Function>
+  Status run(Function&& work) {
+    if (!enter()) return wait(enqueue(std::forward<Function>(work), false));
+    Status result = work();
+    leave();
+    return result;
+  }
   /// Puts the work in line for the worker thread (started at the first call) and returns at once.
   Ticket submit(Work work);
   /// Puts the work in line for whoever waits for it; the worker does not touch it.
   Ticket defer(Work work);
+  /// Takes a place in line for work that comes later: nothing behind it runs before.
+  Ticket reserve();
+  /// Fills the place, and runs the work on the caller's thread when its turn has come.
+  Status run(const Ticket& place, Work work);
+  /// Gives the place up.
+  void cancel(const Ticket& place);
   /// The result of a ticket. Runs what the worker has not begun rather than wait for it.
   Status wait(const Ticket& ticket);
   bool done(const Ticket& ticket) const;
@@ -38,13 +53,25 @@ class OpQueue {
   bool busy() const;
 
  private:
+  // Two atomic operations when nothing else is in line, which is the usual case.
+  bool enter() {
+    std::uint32_t idle = 0;
+    return state_.compare_exchange_strong(idle, kRunning, std::memory_order_acquire);
+  }
+  void leave() {
+    if (state_.fetch_sub(kRunning, std::memory_order_seq_cst) != kRunning) bell_.ring();
+  }
   Ticket enqueue(Work work, bool for_worker);
+  bool head_can_run(bool worker) const;
   bool run_one(bool worker);
   void work_loop();
 
-  mutable std::mutex mutex_;
+  // One bit for "something runs", and the length of the line above it.
+  static constexpr std::uint32_t kRunning = 1;
+  static constexpr std::uint32_t kInLine = 2;
+  std::atomic<std::uint32_t> state_{0};
+  mutable std::mutex mutex_;  // of everything below
   std::deque<Ticket> line_;
-  bool running_ = false;
   bool stopping_ = false;
   Bell bell_;
   std::thread worker_;

@@ -33,8 +33,8 @@ struct Call {
   std::uint32_t plan = 0;
   /// The V operations: where each rank's block lies in `in` (reducescatterv, alltoallv) and in `out`
   /// (allgatherv, alltoallv), in rank order. Empty otherwise. Must outlive the run.
-  std::span<const Block> in_blocks;
-  std::span<const Block> out_blocks;
+  std::span<const Block> in_blocks{};
+  std::span<const Block> out_blocks{};
 };
 
 /// What travels. Compared as a whole: any difference is a mismatch.

@@ -18,6 +18,9 @@ int blocks_of(Op op, int size) {
     case Op::kAllToAll:
       return size;
     case Op::kBarrier:
+    case Op::kReduceScatterV:
+    case Op::kAllGatherV:
+    case Op::kAllToAllV:
       break;
   }
   return 1;

@@ -170,6 +170,12 @@ std::string_view words(Op op) {
       return "alltoall";
     case Op::kBarrier:
       return "barrier";
+    case Op::kReduceScatterV:
+      return "reduce_scatter_v";
+    case Op::kAllGatherV:
+      return "allgather_v";
+    case Op::kAllToAllV:
+      return "alltoall_v";
   }
   return "unknown operation";
 }

@@ -92,6 +92,9 @@ Pick pick(Op op, int size, std::size_t bytes) {
     case Op::kAllToAll:
       return pick_alltoall(size, bytes);
     case Op::kBarrier:
+    case Op::kReduceScatterV:
+    case Op::kAllGatherV:
+    case Op::kAllToAllV:
       break;
   }
   return {"dissemination", "the only one"};

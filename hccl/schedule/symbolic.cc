@@ -64,7 +64,10 @@ bool Setting::holds(int rank, Buffer buffer, int chunk) const {
     case Op::kAllToAll:
       return true;
     case Op::kBarrier:
-      return false;
+    case Op::kReduceScatterV:
+    case Op::kAllGatherV:
+    case Op::kAllToAllV:
+      break;
   }
   return false;
 }
