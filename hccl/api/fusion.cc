@@ -56,7 +56,7 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
                             uint32_t gradientNum, const HcclFusionOptions* options,
                             HcclFusion* fusion) {
   return guard("HcclFusionCreate", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().communicators().get(comm));
+    HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().communicators().get_shared(comm));
     HCCL_CHECK_PTR(gradients);
     HCCL_CHECK_PTR(fusion);
     if (gradientNum == 0) return Status(Code::kPara, "gradientNum is 0");

@@ -135,15 +135,22 @@ Result<CommunicatorPtr> Groups::clear() {
   const std::lock_guard lock(mutex_);
   for (const auto& [name, group] : groups_) {
     HCCL_RETURN_IF_ERROR(idle(*group.communicator).with_context("group " + quoted(name)));
+    if (!group.owned) continue;
+    HCCL_RETURN_IF_ERROR(communicators_.unused(group.handle).with_context("group " + quoted(name)));
   }
-  gone.swap(groups_);
+  // A call that began since stops it half way; the next attempt goes on from there. The world goes
+  // last.
+  while (!groups_.empty()) {
+    auto at = groups_.begin();
+    if (at->first == HCCL_WORLD_GROUP && groups_.size() > 1) ++at;
+    if (at->second.owned) {
+      HCCL_RETURN_IF_ERROR(close(at->second).with_context("group " + quoted(at->first)));
+    }
+    gone.insert(groups_.extract(at));
+  }
   waiting_.clear();
   created_.clear();
   strategies_.clear();
-  for (const auto& [name, group] : gone) {
-    if (!group.owned) continue;
-    static_cast<void>(communicators_.take(group.handle, [](const auto&) { return Status(); }));
-  }
   const auto world = gone.find(HCCL_WORLD_GROUP);
   if (world == gone.end()) return Status(Code::kUnavail, "there is no world to destroy");
   return world->second.owned ? world->second.communicator : nullptr;

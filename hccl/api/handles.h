@@ -1,70 +1,195 @@
 // Objects that C programs hold by handle. A destroyed or invented handle is an error, never a
 // crash: handles are numbers that no address can be and that are never given out twice.
+//
+// Finding an object takes one atomic increment: the number names a slot, and the slot's word says
+// which number is alive in it and how many calls use it right now.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
+#include <new>
 #include <string>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "hccl/base/status.h"
 
 namespace hccl::api {
 
-/// Every member is safe to use from any thread. An object lives until its handle is taken back and
-/// the last call that found it has returned.
+/// Every member is safe to use from any thread.
 template <class T>
 class Handles {
+  struct Slot;
+
  public:
   using Object = std::shared_ptr<T>;
 
+  /// A living object, for the time of one call: its handle cannot be taken while a Use is there.
+  class Use {
+   public:
+    Use(Use&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
+    Use& operator=(Use&& other) noexcept {
+      std::swap(slot_, other.slot_);
+      return *this;
+    }
+    ~Use() {
+      if (slot_ != nullptr) slot_->word.fetch_sub(1, std::memory_order_release);
+    }
+
+    T& operator*() const { return *slot_->object; }
+    T* operator->() const { return slot_->object.get(); }
+    /// The object for longer than the call.
+    const Object& shared() const { return slot_->object; }
+
+   private:
+    friend class Handles;
+    explicit Use(Slot* slot) : slot_(slot) {}
+    Slot* slot_;
+  };
+
   /// `argument` names the handle in the texts of errors; `kind` is different for each table.
   Handles(std::string argument, std::uint8_t kind)
-      : argument_(std::move(argument)), next_((kMark | kind) << kNumberBits) {}
+      : argument_(std::move(argument)), mark_(kMark | kind) {}
+  ~Handles() {
+    for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
+  }
+  Handles(const Handles&) = delete;
+  Handles& operator=(const Handles&) = delete;
 
+  /// Throws std::bad_alloc when a million handles are alive.
   void* add(Object object) {
-    const std::unique_lock lock(mutex_);
+    const std::lock_guard lock(mutex_);
+    const std::size_t index = free_slot();
+    Slot& slot = chunks_[index / kChunk].load(std::memory_order_relaxed)[index % kChunk];
+    slot.object = std::move(object);
+    const std::uint64_t life = ++slot.lives;
+    slot.word.fetch_add(life << kLifeShift, std::memory_order_release);
+    const std::uint64_t number = (mark_ << kNumberBits) | (life << kSlotBits) | index;
     // Never an address, and nobody follows it. NOLINTNEXTLINE(performance-no-int-to-ptr)
-    auto* const handle = reinterpret_cast<void*>(++next_);
-    all_.emplace(handle, std::move(object));
-    return handle;
+    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(number));
   }
 
   /// kPtr: null. kPara: not a handle of this table, or not any more.
-  Result<Object> get(const void* handle) const {
-    const std::shared_lock lock(mutex_);
-    const auto at = all_.find(handle);
-    if (at == all_.end()) return unknown(handle);
-    return at->second;
+  Result<Use> get(const void* handle) const {
+    const auto number = reinterpret_cast<std::uintptr_t>(handle);
+    Slot* const slot = find(number);
+    if (slot == nullptr) return unknown(handle);
+    const std::uint64_t alive = life_of(number) << kLifeShift;
+    for (;;) {
+      // A dead handle usually ends here, and does not disturb those who use the slot now.
+      std::uint64_t word = slot->word.load(std::memory_order_relaxed);
+      if ((word & kLifeMask) != alive) return unknown(handle);
+      word = slot->word.fetch_add(1, std::memory_order_acquire);
+      if ((word & (kLifeMask | kClosing)) == alive) return Use(slot);
+      slot->word.fetch_sub(1, std::memory_order_relaxed);
+      if ((word & kLifeMask) != alive) return unknown(handle);
+      const std::lock_guard lock(mutex_);  // until take() has decided
+    }
   }
 
-  /// Takes the handle out of use if `allowed` says success; else gives what it says.
+  /// As get(), to keep.
+  Result<Object> get_shared(const void* handle) const {
+    auto use = get(handle);
+    if (!use.ok()) return use.status();
+    return use->shared();
+  }
+
+  /// kAgain: a call uses the object right now. Else as get().
+  Status unused(const void* handle) const {
+    const auto number = reinterpret_cast<std::uintptr_t>(handle);
+    const Slot* const slot = find(number);
+    if (slot == nullptr) return unknown(handle);
+    const std::uint64_t word = slot->word.load(std::memory_order_relaxed);
+    if ((word & kLifeMask) != life_of(number) << kLifeShift) return unknown(handle);
+    return (word & kUsers) == 0 ? Status() : in_use();
+  }
+
+  /// Takes the handle out of use if no call uses it (else kAgain) and `allowed` says success (else
+  /// what it says). Calls that come meanwhile wait for the decision; `allowed` must not use this
+  /// table.
   template <class Allowed>
   Result<Object> take(const void* handle, Allowed&& allowed) {
-    const std::unique_lock lock(mutex_);
-    const auto at = all_.find(handle);
-    if (at == all_.end()) return unknown(handle);
-    HCCL_RETURN_IF_ERROR(allowed(*at->second));
-    Object object = std::move(at->second);
-    all_.erase(at);
+    const auto number = reinterpret_cast<std::uintptr_t>(handle);
+    Slot* const slot = find(number);
+    if (slot == nullptr) return unknown(handle);
+    const std::uint64_t alive = life_of(number) << kLifeShift;
+    const std::lock_guard lock(mutex_);
+    std::uint64_t word = alive;
+    if (!slot->word.compare_exchange_strong(word, alive | kClosing, std::memory_order_acquire)) {
+      return (word & kLifeMask) == alive ? in_use() : unknown(handle);
+    }
+    // From here on counts come and go again at once: of calls that see kClosing, or a dead life.
+    if (Status refused = allowed(*slot->object); !refused.ok()) {
+      slot->word.fetch_sub(kClosing, std::memory_order_release);
+      return refused;
+    }
+    Object object = std::move(slot->object);
+    slot->word.fetch_sub(alive | kClosing, std::memory_order_release);
+    if (slot->lives < kLives) free_.push_back(number & (kSlots - 1));
     return object;
   }
 
  private:
+  // A slot has a cache line of its own: threads that are ranks use neighbouring handles.
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> word{0};  // life (0: none) | kClosing | users
+    Object object;
+    std::uint64_t lives = 0;  // handed out so far; mutex_ held
+  };
+  // A number: mark and kind (24 bits), life (20), slot (20).
+  static constexpr int kSlotBits = 20;
   static constexpr int kNumberBits = 40;
-  static constexpr std::uintptr_t kMark = 0xACC100;  // with these top bits nothing is an address
+  static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
+  static constexpr std::uint64_t kLives = (std::uint64_t{1} << (kNumberBits - kSlotBits)) - 1;
+  static constexpr std::size_t kChunk = 256;
+  static constexpr std::uint64_t kMark = 0xACC100;  // with these top bits nothing is an address
+  static constexpr int kLifeShift = 32;
+  static constexpr std::uint64_t kLifeMask = ~std::uint64_t{0} << kLifeShift;
+  static constexpr std::uint64_t kClosing = std::uint64_t{1} << 31;
+  static constexpr std::uint64_t kUsers = kClosing - 1;
 
+  static std::uint64_t life_of(std::uint64_t number) { return (number >> kSlotBits) & kLives; }
+
+  // The slot that a number names, whether alive or not.
+  Slot* find(std::uint64_t number) const {
+    if (number >> kNumberBits != mark_ || life_of(number) == 0) return nullptr;
+    const std::size_t index = number & (kSlots - 1);
+    Slot* const chunk = chunks_[index / kChunk].load(std::memory_order_acquire);
+    return chunk == nullptr ? nullptr : chunk + index % kChunk;
+  }
+
+  std::size_t free_slot() {
+    if (!free_.empty()) {
+      const std::size_t index = free_.back();
+      free_.pop_back();
+      return index;
+    }
+    if (used_ == kSlots) throw std::bad_alloc();
+    if (used_ % kChunk == 0) {
+      free_.reserve(used_ + kChunk);  // so that take() need not allocate
+      chunks_[used_ / kChunk].store(new Slot[kChunk], std::memory_order_release);
+    }
+    return used_++;
+  }
+
+  Status in_use() const {
+    return Status(Code::kAgain, argument_ + " is in use, please try again later");
+  }
   Status unknown(const void* handle) const {
     if (handle == nullptr) return Status(Code::kPtr, argument_ + " is null");
     return Status(Code::kPara, argument_ + " is no handle, or was destroyed already");
   }
 
   std::string argument_;
-  mutable std::shared_mutex mutex_;
-  std::uintptr_t next_;
-  std::unordered_map<const void*, Object> all_;
+  std::uint64_t mark_;
+  mutable std::mutex mutex_;  // of add() and take()
+  std::array<std::atomic<Slot*>, kSlots / kChunk> chunks_{};
+  std::vector<std::size_t> free_;
+  std::size_t used_ = 0;  // slots that ever were
 };
 
 }  // namespace hccl::api

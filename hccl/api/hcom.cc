@@ -120,7 +120,7 @@ HcclResult HcomInitByLauncher(void) {
 
 HcclResult HcomInitByComm(HcclComm comm) {
   return guard("HcomInitByComm", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().communicators().get(comm));
+    HCCL_ASSIGN_OR_RETURN(auto communicator, State::get().communicators().get_shared(comm));
     return State::get().groups().adopt_world(std::move(communicator), comm, false);
   });
 }
