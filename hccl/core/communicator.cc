@@ -189,6 +189,7 @@ const schedule::Choice& Communicator::choose(const exec::Call& call) {
 }
 
 std::string Communicator::algorithm(schedule::Op op) const {
+  if (exec::has_blocks(op)) return "direct";
   const std::lock_guard lock(chosen_mutex_);
   const Chosen& chosen = chosen_[static_cast<std::size_t>(op)];
   return chosen.choice.algorithm == nullptr ? "" : std::string(chosen.choice.algorithm->name);
@@ -215,11 +216,13 @@ OpQueue::Ticket Communicator::submit(const exec::Call& call, bool deferred,
 
 Status Communicator::execute(const exec::Call& call) {
   if (failed_.raised()) return refused(exec::envelope(call, sequence_ + 1, 0));
-  const schedule::Choice& choice = choose(call);
+  const bool blocks = exec::has_blocks(call.op);
+  const schedule::Choice* const choice = blocks ? nullptr : &choose(call);
   const std::uint64_t sequence = ++sequence_;
-  const std::uint64_t number =
-      recorder_.begin(exec::envelope(call, sequence, 0), choice.algorithm->name);
-  Status status = executor_->run(call, choice, sequence, limits(sequence));
+  const std::uint64_t number = recorder_.begin(exec::envelope(call, sequence, 0),
+                                               blocks ? "direct" : choice->algorithm->name);
+  Status status = blocks ? executor_->run_blocks(call, sequence, limits(sequence))
+                         : executor_->run(call, *choice, sequence, limits(sequence));
   recorder_.end(number, status.code());
   if (status.ok()) return status;
   status = fail(std::move(status));
@@ -228,32 +231,40 @@ Status Communicator::execute(const exec::Call& call) {
   return status.with_context(exec::words(exec::envelope(call, sequence, 0)));
 }
 
-Status Communicator::point_to_point(int peer, bool sending, void* data, std::uint64_t count,
-                                    DataType type) {
-  const std::uint64_t sequence = ++(sending ? sends_ : recvs_)[static_cast<std::size_t>(peer)];
-  exec::Envelope record;
-  record.sequence = sequence;
-  record.count = count;
-  record.type = static_cast<std::uint8_t>(type);
-  record.op = sending ? exec::Envelope::kSend : exec::Envelope::kRecv;
-  if (failed_.raised()) return refused(record);
-  const std::uint64_t number = recorder_.begin(record, "point to point");
-  exec::Limits bounds = limits(sequence);
+Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
+  if (transfers.empty()) return {};
+  for (exec::Transfer& each : transfers) {
+    each.sequence = ++(each.sending ? sends_ : recvs_)[static_cast<std::size_t>(each.peer)];
+  }
+  if (failed_.raised()) return refused(exec::envelope(transfers.front()));
+  // Of a batch, the first one is recorded.
+  const std::uint64_t number =
+      recorder_.begin(exec::envelope(transfers.front()),
+                      transfers.size() == 1 ? "point to point" : "point to point, batch");
+  exec::Limits bounds = limits(transfers.front().sequence);
   bounds.stalled = nullptr;
-  Status status = sending ? executor_->send(peer, data, count, type, sequence, bounds)
-                          : executor_->recv(peer, data, count, type, sequence, bounds);
+  Status status = executor_->exchange(transfers, bounds);
   recorder_.end(number, status.code());
   return status.ok() ? status : fail(std::move(status));
 }
 
 Status Communicator::send(int peer, const void* data, std::uint64_t count, DataType type) {
-  return queue_.run([&] {
-    return point_to_point(peer, true, const_cast<void*>(data), count, type);  // only read
-  });
+  // Only read.
+  exec::Transfer transfer{true, peer, const_cast<void*>(data), count, type, 0};
+  return exchange({&transfer, 1});
 }
 
 Status Communicator::recv(int peer, void* data, std::uint64_t count, DataType type) {
-  return queue_.run([&] { return point_to_point(peer, false, data, count, type); });
+  exec::Transfer transfer{false, peer, data, count, type, 0};
+  return exchange({&transfer, 1});
+}
+
+Status Communicator::exchange(std::span<exec::Transfer> transfers) {
+  return queue_.run([this, transfers] { return run_transfers(transfers); });
+}
+
+Status Communicator::exchange(std::span<exec::Transfer> transfers, const OpQueue::Ticket& place) {
+  return queue_.run(place, [this, transfers] { return run_transfers(transfers); });
 }
 
 void Communicator::await_verdict(int suspect) {

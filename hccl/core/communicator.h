@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,11 @@ class Communicator final : public FailureListener {
 
   Status send(int peer, const void* data, std::uint64_t count, DataType type);
   Status recv(int peer, void* data, std::uint64_t count, DataType type);
+  /// Sends and receives that run together: those with one peer in one direction in their order, the
+  /// others side by side. exec::pair_self() must hold. Sequence numbers are filled in.
+  Status exchange(std::span<exec::Transfer> transfers);
+  /// The same at the place reserved.
+  Status exchange(std::span<exec::Transfer> transfers, const OpQueue::Ticket& place);
 
   /// Success while READY, else why it FAILED. Never blocks.
   Status async_error() const { return failed_.reason(); }
@@ -80,7 +86,7 @@ class Communicator final : public FailureListener {
                const Uuid& id, const Config& config, Logger log);
   Status open(Deadline deadline);
   Status execute(const exec::Call& call);
-  Status point_to_point(int peer, bool sending, void* data, std::uint64_t count, DataType type);
+  Status run_transfers(std::span<exec::Transfer> transfers);
   Status fail(Status why);
   Status refused(const exec::Envelope& call);
   void record_end();

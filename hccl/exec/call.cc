@@ -1,5 +1,7 @@
 #include "hccl/exec/call.h"
 
+#include <cstdio>
+
 #include "hccl/schedule/algorithm.h"
 
 namespace hccl::exec {
@@ -10,7 +12,8 @@ using schedule::Op;
 bool reduces(std::uint8_t op) {
   return op == static_cast<std::uint8_t>(Op::kAllReduce) ||
          op == static_cast<std::uint8_t>(Op::kReduceScatter) ||
-         op == static_cast<std::uint8_t>(Op::kReduce);
+         op == static_cast<std::uint8_t>(Op::kReduce) ||
+         op == static_cast<std::uint8_t>(Op::kReduceScatterV);
 }
 
 bool rooted(std::uint8_t op) {
@@ -22,8 +25,21 @@ bool rooted(std::uint8_t op) {
 std::string name(std::uint8_t op) {
   if (op == Envelope::kSend) return "send";
   if (op == Envelope::kRecv) return "recv";
-  if (op > static_cast<std::uint8_t>(Op::kBarrier)) return "unknown operation";
+  if (op > static_cast<std::uint8_t>(Op::kAllToAllV)) return "unknown operation";
   return std::string(schedule::words(static_cast<Op>(op)));
+}
+
+bool is(std::uint8_t op, Op which) { return op == static_cast<std::uint8_t>(which); }
+
+// FNV-1a over the numbers; never 0, which stands for "no blocks".
+std::uint32_t hash(std::span<const Block> blocks) {
+  std::uint64_t h = 14695981039346656037u;
+  for (const Block& block : blocks) {
+    h = (h ^ block.at) * 1099511628211u;
+    h = (h ^ block.count) * 1099511628211u;
+    h ^= h >> 29;
+  }
+  return static_cast<std::uint32_t>(h ^ (h >> 32)) | 1u;
 }
 
 }  // namespace
@@ -36,6 +52,15 @@ Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algori
   out.plan = call.plan;
   if (call.op == Op::kBarrier) return out;
   out.count = call.count;
+  if (has_blocks(call.op)) {
+    // What ranks rightly pass differently is not in it: see pair_envelope.
+    out.count = 0;
+    if (call.op != Op::kAllToAllV) {
+      const auto blocks = call.op == Op::kAllGatherV ? call.out_blocks : call.in_blocks;
+      for (const Block& block : blocks) out.count += block.count;
+      out.root = hash(blocks);
+    }
+  }
   out.type = static_cast<std::uint8_t>(call.type);
   // What an operation ignores must not make ranks differ.
   if (reduces(out.op)) out.reduce = static_cast<std::uint8_t>(call.reduce);
@@ -43,12 +68,37 @@ Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algori
   return out;
 }
 
+Envelope pair_envelope(const Call& call, const Envelope& mine, int peer) {
+  Envelope out = mine;
+  // Counts are checked to be below 2^31.
+  out.count = call.in_blocks[static_cast<std::size_t>(peer)].count;
+  out.root = static_cast<std::uint32_t>(call.out_blocks[static_cast<std::size_t>(peer)].count);
+  return out;
+}
+
+Envelope pair_expected(const Call& call, const Envelope& mine, int peer) {
+  Envelope out = mine;
+  out.count = call.out_blocks[static_cast<std::size_t>(peer)].count;
+  out.root = static_cast<std::uint32_t>(call.in_blocks[static_cast<std::size_t>(peer)].count);
+  return out;
+}
+
 std::string words(const Envelope& e) {
   std::string text = name(e.op) + " #" + std::to_string(e.sequence);
-  if (e.op == static_cast<std::uint8_t>(Op::kBarrier)) return text;
+  if (is(e.op, Op::kBarrier)) return text;
   const auto type = data_type(static_cast<int>(e.type));
-  text += " (count " + std::to_string(e.count) + ", " +
-          std::string(type ? words(*type) : std::string_view("unknown type"));
+  text += " (";
+  if (is(e.op, Op::kAllGatherV) || is(e.op, Op::kReduceScatterV)) {
+    char arrays[16];
+    std::snprintf(arrays, sizeof arrays, "%08x", e.root);
+    text += "counts and displacements #" + std::string(arrays) + " with " +
+            std::to_string(e.count) + " elements in all, ";
+  } else if (!is(e.op, Op::kAllToAllV)) {
+    text += "count " + std::to_string(e.count) + ", ";
+  } else if (e.count != 0 || e.root != 0) {
+    text += std::to_string(e.count) + " for and " + std::to_string(e.root) + " from the other, ";
+  }
+  text += std::string(type ? words(*type) : std::string_view("unknown type"));
   if (reduces(e.op)) {
     const auto op = reduce_op(static_cast<int>(e.reduce));
     text += ", " + std::string(op ? words(*op) : std::string_view("unknown reduction"));
@@ -65,6 +115,8 @@ Status mismatch(int mine, const Envelope& my_call, int peer, const Envelope& pee
     why = "; they chose different algorithms: set HCCL_ALGO alike on all ranks";
   } else if (my_call.sequence != peer_call.sequence) {
     why = "; the operations are not in the same order on all ranks";
+  } else if (is(my_call.op, Op::kAllToAllV) && is(peer_call.op, Op::kAllToAllV)) {
+    why = "; what one has for the other is what the other must expect from it";
   }
   return Status(Code::kPara, "EI0005: the ranks' calls differ: rank " + std::to_string(mine) +
                                  " called " + words(my_call) + ", rank " + std::to_string(peer) +

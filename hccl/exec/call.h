@@ -31,16 +31,26 @@ struct Call {
   int root = 0;
   /// Fingerprint of the gradient plan that this call is a segment of; 0 outside fusion.
   std::uint32_t plan = 0;
-  /// The V operations: where each rank's block lies in `in` (reducescatterv, alltoallv) and in `out`
-  /// (allgatherv, alltoallv), in rank order. Empty otherwise. Must outlive the run.
+  /// The V operations: where each rank's block lies in `in` (reducescatterv, alltoallv) and in
+  /// `out` (allgatherv, alltoallv), in rank order. Empty otherwise. Must outlive the run.
   std::span<const Block> in_blocks{};
   std::span<const Block> out_blocks{};
 };
 
+/// Whether blocks have lengths of their own: the operations without a schedule.
+constexpr bool has_blocks(schedule::Op op) {
+  return op == schedule::Op::kReduceScatterV || op == schedule::Op::kAllGatherV ||
+         op == schedule::Op::kAllToAllV;
+}
+
 /// What travels. Compared as a whole: any difference is a mismatch.
 struct Envelope {
   std::uint64_t sequence = 0;  ///< number of the operation in its communicator
+  /// Of the call; of all blocks together for reducescatterv and allgatherv. Between two ranks in
+  /// alltoallv: what the sender of the envelope has for the other.
   std::uint64_t count = 0;
+  /// Reducescatterv and allgatherv: a hash of the arrays of counts and displacements. Between two
+  /// ranks in alltoallv: the elements that the sender of the envelope expects.
   std::uint32_t root = 0;
   std::uint32_t plan = 0;
   std::uint32_t algorithm = 0;  ///< hash of its name, depth, lanes and slice size
@@ -57,6 +67,11 @@ struct Envelope {
 static_assert(sizeof(Envelope) == 32);
 
 Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algorithm);
+
+/// What a rank of an alltoallv says to one peer; `mine` is the envelope of its call.
+Envelope pair_envelope(const Call& call, const Envelope& mine, int peer);
+/// The same as the peer must have said it.
+Envelope pair_expected(const Call& call, const Envelope& mine, int peer);
 
 /// "allreduce #12 (count 1024, fp32, sum)".
 std::string words(const Envelope& envelope);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "hccl/exec/direct_v.h"
 #include "hccl/exec/lane.h"
 #include "hccl/exec/layout.h"
 
@@ -13,9 +14,8 @@ using schedule::Op;
 
 namespace {
 
-// The transport lanes that are not data lanes of a collective.
+// The transport lane on which ranks agree beside the data.
 constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
-constexpr std::uint32_t kPointToPointLane = transport::Mesh::kLanes - 2;
 constexpr std::uint64_t kLineBytes = 64;
 
 bool one_way(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
@@ -29,7 +29,7 @@ std::uint32_t hash(std::string_view text, std::uint32_t h = 2166136261u) {
 }  // namespace
 
 Executor::Executor(transport::Mesh& mesh, std::size_t staging_bytes)
-    : mesh_(mesh), staging_bytes_(staging_bytes) {}
+    : mesh_(mesh), staging_bytes_(staging_bytes), batch_(mesh) {}
 
 Executor::~Executor() = default;
 
@@ -54,25 +54,32 @@ std::byte* Executor::scratch(std::size_t bytes) {
   return scratch_.get();
 }
 
-Status Executor::drive(std::size_t lanes, const Envelope& mine, const Limits& limits) {
+Status Executor::drive(std::span<Activity* const> activities,
+                       const std::function<std::string()>& what, const Limits& limits) {
   using Clock = Deadline::Clock;
   Status failure;
   // Some reports fit in before even a short deadline, so that it can be told who did not come.
   const auto pause = std::clamp<std::chrono::nanoseconds>(
       limits.deadline.left() / 4, std::chrono::milliseconds(100), std::chrono::seconds(1));
   auto next_report = Clock::now() + pause;
+  const auto awaited = [&] {
+    std::set<int> peers;
+    for (const Activity* each : activities) each->awaited(peers);
+    return std::vector<int>(peers.begin(), peers.end());
+  };
   const auto report = [&] {
-    if (limits.stalled) limits.stalled(words(mine), awaited(lanes));
+    if (limits.stalled) limits.stalled(what(), awaited());
     next_report = Clock::now() + pause;
   };
   unsigned polls = 0;
   const auto ready = [&] {
     mesh_.progress();
     bool done = true;
-    for (std::size_t i = 0; i < lanes && failure.ok(); ++i) {
-      if (lanes_[i]->done()) continue;
-      failure = lanes_[i]->advance();
-      done = done && lanes_[i]->done();
+    for (Activity* each : activities) {
+      if (each->done()) continue;
+      failure = each->advance();
+      if (!failure.ok()) break;
+      done = done && each->done();
     }
     if ((++polls & 1023) == 0 && Clock::now() > next_report) report();
     return done || !failure.ok();
@@ -86,29 +93,33 @@ Status Executor::drive(std::size_t lanes, const Envelope& mine, const Limits& li
     report();
     if (limits.deadline.expired()) {
       std::string missing;
-      for (const int peer : awaited(lanes)) {
+      for (const int peer : awaited()) {
         missing +=
             (missing.empty() ? "; no call has come from rank " : ", ") + std::to_string(peer);
       }
-      return Status(Code::kTimeout, "EI0002: " + words(mine) + " did not end in time" + missing);
+      return Status(Code::kTimeout, "EI0002: " + what() + " did not end in time" + missing);
     }
   }
 }
 
-std::vector<int> Executor::awaited(std::size_t lanes) const {
-  std::set<int> peers;
-  for (std::size_t i = 0; i < lanes; ++i) lanes_[i]->awaited(peers);
-  return {peers.begin(), peers.end()};
+Status Executor::drive_lanes(std::size_t lanes, const Envelope& mine, const Limits& limits) {
+  active_.clear();
+  for (std::size_t i = 0; i < lanes; ++i) active_.push_back(lanes_[i].get());
+  return drive(
+      active_, [&mine] { return words(mine); }, limits);
+}
+
+const schedule::Schedule& Executor::barrier_steps() {
+  return plan_for(*schedule::find(Op::kBarrier, "dissemination"), 0, 1).schedule;
 }
 
 Status Executor::run_agreement(std::uint32_t lane, const Envelope& mine, const Limits& limits) {
-  const schedule::Algorithm* barrier = schedule::find(Op::kBarrier, "dissemination");
-  const schedule::Schedule& steps = plan_for(*barrier, 0, 1).schedule;
+  const schedule::Schedule& steps = barrier_steps();
   if (lanes_.empty()) lanes_.push_back(std::make_unique<Lane>(mesh_));
   const Call nothing;
   lanes_[0]->begin(lane, nothing, mine);
   lanes_[0]->add(steps, Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0), nullptr);
-  return drive(1, mine, limits);
+  return drive_lanes(1, mine, limits);
 }
 
 Status Executor::end(Status status) {
@@ -177,72 +188,40 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
     // Data flows one way only; without this the ranks at its start would never hear of a mismatch.
     const Call nothing;
     lanes_[lanes]->begin(kAgreementLane, nothing, mine);
-    lanes_[lanes]->add(plan_for(*schedule::find(Op::kBarrier, "dissemination"), 0, 1).schedule,
-                       Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0), nullptr);
+    lanes_[lanes]->add(barrier_steps(), Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0),
+                       nullptr);
   }
-  return drive(lanes + (agree ? 1 : 0), mine, limits);
+  return drive_lanes(lanes + (agree ? 1 : 0), mine, limits);
 }
 
-Status Executor::point_to_point(int peer, std::byte* data, std::uint64_t count, DataType type,
-                                const Envelope& mine, const Limits& limits) {
-  // One step that exchanges envelopes, and the data after them.
-  const bool sending = mine.op == Envelope::kSend;
-  transport::Request hello_out;
-  transport::Request hello_in;
-  Envelope theirs;
-  Flow flow;
-  flow.begin(sending ? Flow::Direction::kSend : Flow::Direction::kRecv, peer, kPointToPointLane,
-             type, ReduceOp::kSum);
-  flow.add({data, nullptr, count * size_of(type)});
-  // Two streams, one a direction of data, so that a send and a receive between two ranks can cross.
-  const std::uint32_t out_lane = sending ? kPointToPointLane : kPointToPointLane - 1;
-  const std::uint32_t in_lane = sending ? kPointToPointLane - 1 : kPointToPointLane;
-  mesh_.recv(hello_in, peer, in_lane, std::as_writable_bytes(std::span(&theirs, 1)));
-  mesh_.send(hello_out, peer, out_lane, std::as_bytes(std::span(&mine, 1)));
-  Envelope expected = mine;
-  expected.op = sending ? Envelope::kRecv : Envelope::kSend;
-  Status failure;
-  const auto ready = [&] {
-    mesh_.progress();
-    if (hello_in.done()) {
-      failure = hello_in.status();
-      if (failure.ok() && !(theirs == expected))
-        failure = mismatch(mesh_.rank(), mine, peer, theirs);
-    }
-    if (failure.ok()) failure = flow.advance(mesh_);
-    if (failure.ok() && hello_out.done()) failure = hello_out.status();
-    return !failure.ok() || (hello_in.done() && hello_out.done() && flow.done());
+Status Executor::run_blocks(const Call& call, std::uint64_t sequence, const Limits& limits) {
+  const std::size_t piece = DirectV::piece_bytes(staging_bytes_, mesh_.size());
+  const Envelope mine = envelope(call, sequence, hash("direct", hash(std::to_string(piece))));
+  if (!direct_) direct_ = std::make_unique<DirectV>(mesh_);
+  std::byte* const staging = scratch(DirectV::staging_wanted(call, piece, mesh_.size()));
+  direct_->begin(call, mine, staging, piece, barrier_steps());
+  active_.assign(1, direct_.get());
+  return end(drive(
+      active_, [&mine] { return words(mine); }, limits));
+}
+
+Status Executor::exchange(std::span<const Transfer> transfers, const Limits& limits) {
+  if (transfers.empty()) return {};
+  batch_.begin(transfers);
+  active_.assign(1, &batch_);
+  const Transfer& first = transfers.front();
+  const bool alone = transfers.size() == 1;
+  const auto what = [&]() -> std::string {
+    if (alone) return words(envelope(first)) + " with rank " + std::to_string(first.peer);
+    return "a batch of " + std::to_string(transfers.size()) + " sends and receives, the first " +
+           words(envelope(first)) + " with rank " + std::to_string(first.peer) + ",";
   };
-  const Waited waited = wait(ready, limits.deadline, limits.abort, mesh_.sleeper(), limits.policy);
-  if (waited == Waited::kAborted) failure = limits.abort->reason();
-  if (waited == Waited::kTimeout) {
-    failure = Status(
-        Code::kTimeout,
-        "EI0002: " + words(mine) + " with rank " + std::to_string(peer) + " did not end in time",
-        peer);
+  Status status = drive(active_, what, limits);
+  // Of two ranks, one knows who let it down.
+  if (alone && status.code() == Code::kTimeout) {
+    status = Status(Code::kTimeout, status.message(), first.peer);
   }
-  return end(failure);  // the requests live on this stack
-}
-
-Status Executor::send(int peer, const void* data, std::uint64_t count, DataType type,
-                      std::uint64_t sequence, const Limits& limits) {
-  Envelope mine;
-  mine.sequence = sequence;
-  mine.count = count;
-  mine.type = static_cast<std::uint8_t>(type);
-  mine.op = Envelope::kSend;
-  auto* bytes = static_cast<std::byte*>(const_cast<void*>(data));  // a send only reads
-  return point_to_point(peer, bytes, count, type, mine, limits);
-}
-
-Status Executor::recv(int peer, void* data, std::uint64_t count, DataType type,
-                      std::uint64_t sequence, const Limits& limits) {
-  Envelope mine;
-  mine.sequence = sequence;
-  mine.count = count;
-  mine.type = static_cast<std::uint8_t>(type);
-  mine.op = Envelope::kRecv;
-  return point_to_point(peer, static_cast<std::byte*>(data), count, type, mine, limits);
+  return end(std::move(status));
 }
 
 }  // namespace hccl::exec

@@ -6,18 +6,22 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "hccl/base/deadline.h"
 #include "hccl/base/wait.h"
+#include "hccl/exec/activity.h"
 #include "hccl/exec/call.h"
+#include "hccl/exec/transfer.h"
 #include "hccl/schedule/algorithm.h"
 #include "transport/transport.h"
 
 namespace hccl::exec {
 
+class DirectV;
 class Lane;
 
 /// What bounds one run.
@@ -45,19 +49,20 @@ class Executor {
   Status run(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
              const Limits& limits);
 
-  /// Point to point. Both sides learn of a mismatch; send returns when the receiver has joined.
-  Status send(int peer, const void* data, std::uint64_t count, DataType type,
-              std::uint64_t sequence, const Limits& limits);
-  Status recv(int peer, void* data, std::uint64_t count, DataType type, std::uint64_t sequence,
-              const Limits& limits);
+  /// The same for an operation with blocks of their own lengths, which no schedule describes.
+  Status run_blocks(const Call& call, std::uint64_t sequence, const Limits& limits);
+
+  /// Sends and receives, together. Both sides learn of a mismatch; a send ends when its receiver
+  /// has joined. pair_self() must hold.
+  Status exchange(std::span<const Transfer> transfers, const Limits& limits);
 
  private:
   Status run_agreement(std::uint32_t lane, const Envelope& mine, const Limits& limits);
-  Status point_to_point(int peer, std::byte* data, std::uint64_t count, DataType type,
-                        const Envelope& mine, const Limits& limits);
-  Status drive(std::size_t lanes, const Envelope& mine, const Limits& limits);
-  /// The peers that this run has had no envelope of, in order.
-  std::vector<int> awaited(std::size_t lanes) const;
+  /// Moves the activities on until all are done. `what` gives the words for reports.
+  Status drive(std::span<Activity* const> activities, const std::function<std::string()>& what,
+               const Limits& limits);
+  Status drive_lanes(std::size_t lanes, const Envelope& mine, const Limits& limits);
+  const schedule::Schedule& barrier_steps();
   /// A schedule of this rank, and the most scratch slots that any rank's needs.
   struct Plan {
     schedule::Schedule schedule;
@@ -73,6 +78,9 @@ class Executor {
   std::size_t staging_bytes_;
   std::map<std::tuple<const void*, int, int>, Plan> plans_;
   std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<Activity*> active_;  // of the run: kept for its memory
+  std::unique_ptr<DirectV> direct_;
+  Batch batch_;
   std::unique_ptr<std::byte[]> scratch_;
   std::size_t scratch_bytes_ = 0;
 };

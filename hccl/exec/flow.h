@@ -36,6 +36,8 @@ class Flow {
   void add(Piece piece);
   /// Posts and completes what it can. A failure is final; requests may still be under way then.
   Status advance(transport::Mesh& mesh);
+  /// Messages done, of those added; in order.
+  std::size_t finished() const { return finished_; }
   bool done() const { return posted_ == pieces_.size() && finished_ == posted_; }
 
  private:

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <memory>
-#include <set>
 #include <vector>
 
+#include "hccl/exec/activity.h"
 #include "hccl/exec/call.h"
 #include "hccl/exec/flow.h"
 #include "hccl/exec/layout.h"
@@ -12,21 +12,17 @@
 
 namespace hccl::exec {
 
-class Lane {
+class Lane final : public Activity {
  public:
   explicit Lane(transport::Mesh& mesh);
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
 
   /// Prepares for a run on transport lane `number`; slices are then added. Keeps its memory.
   void begin(std::uint32_t number, const Call& call, const Envelope& mine);
   /// `schedule` must outlive the run; `scratch` holds its slots, each layout.longest() bytes.
   void add(const schedule::Schedule& schedule, const Layout& layout, std::byte* scratch);
-  /// Does what can be done now. Never blocks.
-  Status advance();
-  /// Adds the peers whose envelope has not come.
-  void awaited(std::set<int>& peers) const;
-  bool done() const { return slice_ == slices_.size() && hellos_pending_ == 0; }
+  Status advance() override;
+  void awaited(std::set<int>& peers) const override;
+  bool done() const override { return slice_ == slices_.size() && hellos_pending_ == 0; }
 
  private:
   // The envelopes that open the flow between this rank and one peer.

@@ -1,0 +1,27 @@
+// Something under way that the engine moves on until it is done: a lane of a schedule, a direct
+// exchange, a batch of sends and receives.
+#pragma once
+
+#include <set>
+
+#include "hccl/base/status.h"
+
+namespace hccl::exec {
+
+/// Used by one thread at a time.
+class Activity {
+ public:
+  Activity() = default;
+  virtual ~Activity() = default;
+  Activity(const Activity&) = delete;
+  Activity& operator=(const Activity&) = delete;
+
+  /// Does what can be done now. Never blocks. A failure is final; requests may still be under way
+  /// then, and end with Mesh::abort().
+  virtual Status advance() = 0;
+  virtual bool done() const = 0;
+  /// Adds the peers whose envelope has not come.
+  virtual void awaited(std::set<int>& peers) const = 0;
+};
+
+}  // namespace hccl::exec

@@ -1,0 +1,78 @@
+// The operations whose blocks have lengths of their own, by direct exchange: every rank sends every
+// other what is for it, all at once.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "hccl/exec/activity.h"
+#include "hccl/exec/call.h"
+#include "hccl/exec/flow.h"
+#include "hccl/exec/lane.h"
+
+namespace hccl::exec {
+
+/// One run of reducescatterv, allgatherv or alltoallv. A reducing rank folds a piece of its block
+/// as soon as it has it of all ranks, all inputs at once in rank order: the result is that of one
+/// left fold, whatever the pieces.
+class DirectV final : public Activity {
+ public:
+  explicit DirectV(transport::Mesh& mesh) : mesh_(mesh), agreement_(mesh) {}
+
+  /// Bytes of a piece that reducing ranks receive, so that all staging stays within the budget (but
+  /// for worlds so large that pieces would be tiny). The same on all ranks.
+  static std::size_t piece_bytes(std::size_t staging_bytes, int size);
+  /// Bytes of `staging` that begin() wants.
+  static std::size_t staging_wanted(const Call& call, std::size_t piece, int size);
+
+  /// Starts over; the call's blocks and `barrier`, a schedule of this rank, must outlive the run.
+  void begin(const Call& call, const Envelope& mine, std::byte* staging, std::size_t piece,
+             const schedule::Schedule& barrier);
+  Status advance() override;
+  bool done() const override { return done_; }
+  void awaited(std::set<int>& peers) const override;
+
+ private:
+  /// Pieces of one peer's contribution under way or waiting to be folded.
+  static constexpr std::size_t kPieces = 2;
+
+  struct Peer {
+    int rank = 0;
+    Envelope sent;
+    Envelope received;
+    transport::Request hello_out;
+    transport::Request hello_in;
+    bool heard = false;  // the envelope has come and agrees
+    Flow out;
+    Flow in;
+  };
+
+  void open(Peer& peer);
+  void copy_own();
+  Status check_hello(Peer& peer) const;
+  Status check_hellos();
+  void post_pieces();
+  bool fold_pieces();
+  Status agree();
+  std::size_t piece_length(std::size_t number) const;
+  std::byte* slot(std::size_t peer, std::size_t number) const;
+
+  transport::Mesh& mesh_;
+  Call call_;
+  Envelope mine_;
+  std::size_t element_ = 1;
+  std::size_t piece_ = 0;
+  std::byte* staging_ = nullptr;
+  const schedule::Schedule* barrier_ = nullptr;
+  std::vector<std::unique_ptr<Peer>> peers_;  // after this rank, then round; kept between runs
+  std::vector<const std::byte*> inputs_;
+  std::size_t pieces_ = 0;  // of this rank's block
+  std::size_t posted_ = 0;
+  std::size_t folded_ = 0;
+  bool all_heard_ = false;
+  Lane agreement_;
+  bool agreeing_ = false;
+  bool done_ = false;
+};
+
+}  // namespace hccl::exec

@@ -1,0 +1,70 @@
+// Sends and receives between two ranks, each with an envelope before its data.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hccl/exec/activity.h"
+#include "hccl/exec/call.h"
+#include "hccl/exec/flow.h"
+
+namespace hccl::exec {
+
+/// One send or receive of a rank.
+struct Transfer {
+  bool sending = false;
+  int peer = 0;
+  void* data = nullptr;  ///< a send only reads it
+  std::uint64_t count = 0;
+  DataType type = DataType::kFp32;
+  /// Number of this transfer among those of its direction between the two ranks.
+  std::uint64_t sequence = 0;
+};
+
+Envelope envelope(const Transfer& transfer);
+
+/// Why these transfers to and from the caller itself do not pair: the k-th send goes to the k-th
+/// receive, of the same count and type. Success if they do.
+Status pair_self(std::span<const Transfer> transfers, int self);
+
+/// Transfers that run together. Those with one peer in one direction run in their order, the
+/// others side by side; those to the caller itself are copies.
+class Batch final : public Activity {
+ public:
+  explicit Batch(transport::Mesh& mesh) : mesh_(mesh) {}
+
+  /// Starts over. The transfers must outlive the run, and pair_self() must hold for them.
+  void begin(std::span<const Transfer> transfers);
+  Status advance() override;
+  bool done() const override { return running_ == 0; }
+  void awaited(std::set<int>& peers) const override;
+
+ private:
+  // The transfers of one direction with one peer: at most one at a time.
+  struct Chain {
+    int peer = 0;
+    bool sending = false;
+    std::vector<const Transfer*> transfers;
+    std::size_t at = 0;
+    bool started = false;
+    Envelope mine;
+    Envelope theirs;
+    transport::Request hello_out;
+    transport::Request hello_in;
+    Flow flow;
+  };
+
+  Chain& chain(int peer, bool sending);
+  void start(Chain& chain);
+  Status check_hello(const Chain& chain) const;
+  Status advance(Chain& chain);
+  void copy_to_self(std::span<const Transfer> transfers) const;
+
+  transport::Mesh& mesh_;
+  std::vector<std::unique_ptr<Chain>> chains_;
+  std::size_t used_ = 0;
+  std::size_t running_ = 0;
+};
+
+}  // namespace hccl::exec
