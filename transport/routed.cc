@@ -116,6 +116,8 @@ class RoutedMesh final : public Mesh {
     return far_->register_memory(bytes);  // shared memory has no use for it
   }
 
+  const HostMemory* host_memory() const override { return near_->host_memory(); }
+
   void abort(Status status) override {
     near_->abort(status);
     far_->abort(std::move(status));

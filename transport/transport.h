@@ -20,6 +20,11 @@
 #include "hccl/base/deadline.h"
 #include "hccl/base/status.h"
 #include "hccl/base/wait.h"
+#include "transport/host_memory.h"
+
+namespace hccl::memory {
+class Heap;
+}
 
 namespace hccl::transport {
 
@@ -105,6 +110,10 @@ class Mesh {
     return std::make_unique<Region>();
   }
 
+  /// Optional: memory that this rank shares with the others of its host; null without any. Valid as
+  /// long as the mesh.
+  virtual const HostMemory* host_memory() const { return nullptr; }
+
   /// Fails every request, now and from now on, with this status, and wakes the sleeper. Any thread,
   /// any time, also while another thread is inside progress(): then the requests fail at the latest
   /// in the next progress(). The first status wins.
@@ -130,6 +139,10 @@ struct OpenArgs {
   /// The one local address that listeners bind to and peers connect to: "10.0.0.1" or "::1".
   std::string address;
   const Config* config = nullptr;
+  /// This process's device heap, to be shared with the host's other ranks; may be null.
+  std::shared_ptr<memory::Heap> heap;
+  /// Bytes of HostMemory::area for a host with this many ranks; the same function on all ranks.
+  std::size_t (*area_bytes)(int ranks) = nullptr;
 };
 
 using OpenFunction = Result<std::unique_ptr<Mesh>> (*)(const OpenArgs&);

@@ -219,6 +219,18 @@ std::size_t Heap::used() const {
   return used_;
 }
 
+Result<std::shared_ptr<View>> Heap::view_of(const Fd& memfd) {
+  struct stat about {};
+  if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<View>& known = views_[about.st_ino];
+  if (std::shared_ptr<View> view = known.lock()) return view;
+  HCCL_ASSIGN_OR_RETURN(View fresh, View::of(memfd));
+  auto view = std::make_shared<View>(std::move(fresh));
+  known = view;
+  return view;
+}
+
 Result<View> View::of(const Fd& memfd) {
   struct stat about {};
   if (::fstat(memfd.get(), &about) != 0) return failure("fstat");

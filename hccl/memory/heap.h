@@ -23,6 +23,7 @@
 namespace hccl::memory {
 
 class Arena;
+class View;
 
 /// Every member is safe to use from any thread.
 class Heap {
@@ -65,6 +66,9 @@ class Heap {
     return locate_mapped(at, bytes);
   }
 
+  /// Another process's heap, mapped here; mapped once, however many communicators ask.
+  Result<std::shared_ptr<View>> view_of(const Fd& memfd);
+
   int memfd() const { return memfd_.get(); }
   std::byte* base() const { return base_; }
   std::size_t reserve() const { return reserve_; }
@@ -93,6 +97,7 @@ class Heap {
   std::map<std::uintptr_t, Mapped> mappings_;             // by address
   std::atomic<bool> mapped_{false};                       // there are mappings
   std::size_t used_ = 0;
+  std::map<std::uint64_t, std::weak_ptr<View>> views_;  // by the memfd's inode
 };
 
 /// Another process's heap as it lies in this one. Owns the mapping.

@@ -16,6 +16,7 @@
 #include "hccl/base/auth.h"
 #include "hccl/base/bytes.h"
 #include "hccl/base/socket.h"
+#include "hccl/memory/heap.h"
 #include "transport/agree.h"
 
 namespace hccl::transport::shm {
@@ -23,7 +24,7 @@ namespace {
 
 constexpr std::size_t kPathCap = 107;
 constexpr std::size_t kReasonCap = 1024;
-constexpr std::size_t kOfferCap = 64;
+constexpr std::size_t kOfferCap = 64;  // and some bytes a rank
 // All of it happens inside one host between ranks that are there already: longer means that a rank
 // is stuck, and the caller needs the rest of its time for another transport.
 constexpr std::chrono::seconds kHandOverLimit{10};
@@ -167,6 +168,23 @@ struct Guest {
   bool same_process = false;
 };
 
+/// What a member says of itself before it hands its descriptors over.
+struct Introduction {
+  std::uint32_t place = 0;
+  std::uint32_t has_heap = 0;
+};
+
+/// The descriptors that a member gives: its wake-up one, and its device heap if it has one.
+std::vector<int> own_fds(const OpenArgs& args, int wake) {
+  std::vector<int> fds{wake};
+  if (args.heap != nullptr) fds.push_back(args.heap->memfd());
+  return fds;
+}
+
+std::size_t area_bytes(const OpenArgs& args, std::size_t members) {
+  return args.area_bytes == nullptr ? 0 : args.area_bytes(static_cast<int>(members));
+}
+
 /// Accepts the members, whose connections wait in the listener already, and takes their
 /// descriptors.
 Result<std::vector<Guest>> receive_guests(const OpenArgs& args, const std::vector<int>& members,
@@ -186,14 +204,20 @@ Result<std::vector<Guest>> receive_guests(const OpenArgs& args, const std::vecto
     if (!authenticate(socket.get(), handshake(Handshake::Side::kServer, args, id), patience).ok()) {
       continue;
     }
-    std::uint32_t place = 0;
-    if (!recv_all(socket.get(), {reinterpret_cast<char*>(&place), sizeof place}, patience).ok()) {
+    Introduction guest;
+    if (!recv_all(socket.get(), {reinterpret_cast<char*>(&guest), sizeof guest}, patience).ok()) {
       continue;
     }
-    if (place == 0 || place >= guests.size() || guests[place].socket.valid()) continue;
-    auto wake = recv_fds(socket.get(), 1, patience);
-    if (!wake.ok()) return wake.status().with_context("taking over a wake-up descriptor");
-    segment.wake_fds[place] = std::move(wake->front());
+    const std::uint32_t place = guest.place;
+    if (place == 0 || place >= guests.size() || guests[place].socket.valid() ||
+        guest.has_heap > 1) {
+      continue;
+    }
+    auto fds = recv_fds(socket.get(), 1 + guest.has_heap, patience);
+    if (!fds.ok()) return fds.status().with_context("taking over descriptors");
+    segment.wake_fds[place] = std::move(fds->front());
+    if (guest.has_heap != 0) segment.heap_fds[place] = std::move(fds->back());
+    segment.pids[place] = peer->pid;
     guests[place] = Guest{std::move(socket), same_process(*peer)};
     --missing;
   }
@@ -206,7 +230,13 @@ Status serve(const Guest& guest, const std::shared_ptr<Segment>& segment, Deadli
   // A member in this process gets the mapping itself: one set of addresses for both. If it never
   // answers nobody knows whether it took the pointer, and the mapping is rather kept for ever.
   auto* shared = guest.same_process ? new std::shared_ptr<Segment>(segment) : nullptr;
-  const std::string offer = ByteWriter().put(reinterpret_cast<std::uintptr_t>(shared)).take();
+  ByteWriter writer;
+  writer.put(reinterpret_cast<std::uintptr_t>(shared));
+  for (std::size_t place = 0; place < segment->pids.size(); ++place) {
+    writer.put(segment->pids[place]);
+    writer.put(static_cast<std::uint8_t>(segment->heap_fds[place].valid()));
+  }
+  const std::string offer = writer.take();
   if (Status status = send_frame(guest.socket.get(), offer, deadline); !status.ok()) {
     delete shared;
     return status;
@@ -214,6 +244,9 @@ Status serve(const Guest& guest, const std::shared_ptr<Segment>& segment, Deadli
   if (shared == nullptr) {
     std::vector<int> fds{segment->memfd()};
     for (const Fd& fd : segment->wake_fds) fds.push_back(fd.get());
+    for (const Fd& fd : segment->heap_fds) {
+      if (fd.valid()) fds.push_back(fd.get());
+    }
     HCCL_RETURN_IF_ERROR(send_fds(guest.socket.get(), fds, deadline));
   }
   char done = 0;
@@ -223,10 +256,16 @@ Status serve(const Guest& guest, const std::shared_ptr<Segment>& segment, Deadli
 Result<std::shared_ptr<Segment>> lead(const OpenArgs& args, const std::vector<int>& members,
                                       int wake, const Meeting& meeting, const Uuid& id,
                                       Deadline deadline) {
-  HCCL_ASSIGN_OR_RETURN(std::shared_ptr<Segment> segment,
-                        Segment::create(static_cast<int>(members.size())));
+  HCCL_ASSIGN_OR_RETURN(
+      std::shared_ptr<Segment> segment,
+      Segment::create(static_cast<int>(members.size()), area_bytes(args, members.size())));
   segment->wake_fds[0] = Fd(::dup(wake));
   if (!segment->wake_fds[0].valid()) return syscall_failure("dup");
+  if (args.heap != nullptr) {
+    segment->heap_fds[0] = Fd(::dup(args.heap->memfd()));
+    if (!segment->heap_fds[0].valid()) return syscall_failure("dup");
+  }
+  segment->pids[0] = ::getpid();
   HCCL_ASSIGN_OR_RETURN(const std::vector<Guest> guests,
                         receive_guests(args, members, meeting, id, *segment, deadline));
   for (std::size_t place = 1; place < guests.size(); ++place) {
@@ -246,15 +285,24 @@ Result<std::shared_ptr<Segment>> follow(const OpenArgs& args, const std::vector<
   HCCL_ASSIGN_OR_RETURN(const ucred leader, peer_of(socket.get()));
   HCCL_RETURN_IF_ERROR(
       authenticate(socket.get(), handshake(Handshake::Side::kClient, args, id), deadline));
-  const auto place = static_cast<std::uint32_t>(
-      std::find(members.begin(), members.end(), args.rank) - members.begin());
+  Introduction mine;
+  mine.place = static_cast<std::uint32_t>(std::find(members.begin(), members.end(), args.rank) -
+                                          members.begin());
+  mine.has_heap = args.heap != nullptr ? 1 : 0;
   HCCL_RETURN_IF_ERROR(
-      send_all(socket.get(), {reinterpret_cast<const char*>(&place), sizeof place}, deadline));
-  HCCL_RETURN_IF_ERROR(send_fds(socket.get(), std::span(&wake, 1), deadline));
+      send_all(socket.get(), {reinterpret_cast<const char*>(&mine), sizeof mine}, deadline));
+  HCCL_RETURN_IF_ERROR(send_fds(socket.get(), own_fds(args, wake), deadline));
 
-  HCCL_ASSIGN_OR_RETURN(const std::string offer, recv_frame(socket.get(), kOfferCap, deadline));
+  HCCL_ASSIGN_OR_RETURN(const std::string offer,
+                        recv_frame(socket.get(), kOfferCap + 8 * members.size(), deadline));
   ByteReader reader(offer);
   const auto address = reader.get<std::uintptr_t>();
+  std::vector<std::int32_t> pids(members.size());
+  std::vector<std::uint8_t> has_heap(members.size());
+  for (std::size_t place = 0; place < members.size(); ++place) {
+    pids[place] = reader.get<std::int32_t>();
+    has_heap[place] = reader.get<std::uint8_t>();
+  }
   if (!reader.finished() || (address != 0) != same_process(leader)) {
     return Status(Code::kTcpConnect, "the leader's offer of shared memory is not for this rank");
   }
@@ -264,11 +312,19 @@ Result<std::shared_ptr<Segment>> follow(const OpenArgs& args, const std::vector<
         reinterpret_cast<std::shared_ptr<Segment>*>(address));
     segment = *shared;
   } else {
+    const auto heaps =
+        static_cast<std::size_t>(std::count(has_heap.begin(), has_heap.end(), std::uint8_t{1}));
     HCCL_ASSIGN_OR_RETURN(std::vector<Fd> fds,
-                          recv_fds(socket.get(), 1 + members.size(), deadline));
+                          recv_fds(socket.get(), 1 + members.size() + heaps, deadline));
     HCCL_ASSIGN_OR_RETURN(segment,
-                          Segment::attach(std::move(fds[0]), static_cast<int>(members.size())));
-    std::move(fds.begin() + 1, fds.end(), segment->wake_fds.begin());
+                          Segment::attach(std::move(fds[0]), static_cast<int>(members.size()),
+                                          area_bytes(args, members.size())));
+    auto next = fds.begin() + 1;
+    for (Fd& wake_fd : segment->wake_fds) wake_fd = std::move(*next++);
+    for (std::size_t place = 0; place < members.size(); ++place) {
+      if (has_heap[place] == 1) segment->heap_fds[place] = std::move(*next++);
+    }
+    segment->pids = std::move(pids);
     segment->drop_memfd();
   }
   HCCL_RETURN_IF_ERROR(send_all(socket.get(), "+", deadline));

@@ -35,15 +35,16 @@ Status failure(const char* what) {
 Result<std::byte*> map(int memfd, std::uint64_t size) {
   void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
   if (base == MAP_FAILED) return failure("mmap");
-  // Page faults now rather than in the first operations; not where the rings of many ranks may never be
-  // used. A kernel that does not know the advice (before 5.14) faults them in as they are touched.
+  // Page faults now rather than in the first operations; not where the rings of many ranks may
+  // never be used. A kernel that does not know the advice (before 5.14) faults them in as they are
+  // touched.
   if (size <= kPopulated) ::madvise(base, size, kPopulateWrite);
   return static_cast<std::byte*>(base);
 }
 
 }  // namespace
 
-Layout Layout::of(int ranks) {
+Layout Layout::of(int ranks, std::size_t area_bytes) {
   const auto n = static_cast<std::uint64_t>(ranks);
   Layout layout;
   // About twice the second-level cache for a pair: in a much smaller ring each line that is written
@@ -53,26 +54,27 @@ Layout Layout::of(int ranks) {
   layout.states_at = kLine;
   layout.controls_at = layout.states_at + n * sizeof(RankState);
   layout.rings_at = (layout.controls_at + n * n * sizeof(RingControl) + kPage - 1) / kPage * kPage;
-  layout.total = layout.rings_at + n * n * layout.ring_bytes;
+  layout.area_at = layout.rings_at + n * n * layout.ring_bytes;
+  layout.total = layout.area_at + (area_bytes + kPage - 1) / kPage * kPage;
   return layout;
 }
 
-Result<std::shared_ptr<Segment>> Segment::create(int ranks) {
-  const Layout layout = Layout::of(ranks);
+Result<std::shared_ptr<Segment>> Segment::create(int ranks, std::size_t area_bytes) {
+  const Layout layout = Layout::of(ranks, area_bytes);
   Fd memfd(::memfd_create("hccl-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memfd.valid()) return failure("memfd_create");
   if (::ftruncate(memfd.get(), static_cast<off_t>(layout.total)) != 0) return failure("ftruncate");
   if (::fcntl(memfd.get(), F_ADD_SEALS, kSeals) != 0) return failure("sealing");
   HCCL_ASSIGN_OR_RETURN(std::byte * base, map(memfd.get(), layout.total));
-  std::shared_ptr<Segment> segment(new Segment(std::move(memfd), ranks, base));
+  std::shared_ptr<Segment> segment(new Segment(std::move(memfd), ranks, layout, base));
   new (base) Header{kMagic, static_cast<std::uint64_t>(ranks), layout.total};
   for (int r = 0; r < ranks; ++r) new (&segment->state(r)) RankState();
   // The controls are all zeroes as they come from the kernel, which is their first state.
   return segment;
 }
 
-Result<std::shared_ptr<Segment>> Segment::attach(Fd memfd, int ranks) {
-  const Layout layout = Layout::of(ranks);
+Result<std::shared_ptr<Segment>> Segment::attach(Fd memfd, int ranks, std::size_t area_bytes) {
+  const Layout layout = Layout::of(ranks, area_bytes);
   struct stat about {};
   if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
   if (static_cast<std::uint64_t>(about.st_size) != layout.total) {
@@ -86,7 +88,7 @@ Result<std::shared_ptr<Segment>> Segment::attach(Fd memfd, int ranks) {
     return Status(Code::kTcpConnect, "shared memory: the segment is not sealed");
   }
   HCCL_ASSIGN_OR_RETURN(std::byte * base, map(memfd.get(), layout.total));
-  std::shared_ptr<Segment> segment(new Segment(std::move(memfd), ranks, base));
+  std::shared_ptr<Segment> segment(new Segment(std::move(memfd), ranks, layout, base));
   Header header;
   std::memcpy(&header, base, sizeof header);
   if (header.magic != kMagic || header.ranks != static_cast<std::uint64_t>(ranks) ||
@@ -96,11 +98,13 @@ Result<std::shared_ptr<Segment>> Segment::attach(Fd memfd, int ranks) {
   return segment;
 }
 
-Segment::Segment(Fd memfd, int ranks, std::byte* base)
+Segment::Segment(Fd memfd, int ranks, const Layout& layout, std::byte* base)
     : wake_fds(static_cast<std::size_t>(ranks)),
+      heap_fds(static_cast<std::size_t>(ranks)),
+      pids(static_cast<std::size_t>(ranks)),
       memfd_(std::move(memfd)),
       ranks_(ranks),
-      layout_(Layout::of(ranks)),
+      layout_(layout),
       base_(base) {}
 
 Segment::~Segment() { ::munmap(base_, layout_.total); }

@@ -1,7 +1,7 @@
 // The shared memory of one mesh on one host: an anonymous, sealed memfd, mapped once a process.
 //
 //   [ Header | one RankState a rank | one RingControl an ordered pair | page | ring bytes of each
-//   pair ]
+//   pair | the area of HostMemory ]
 //
 // Sparse: a page takes memory when it is first touched.
 #pragma once
@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "hccl/base/fd.h"
@@ -22,13 +23,14 @@ struct RankState {
   alignas(kLine) std::atomic<std::uint32_t> asleep{0};
 };
 
-/// Where things lie in the segment of `ranks` ranks; a pure function of that number.
+/// Where things lie in the segment of `ranks` ranks; a pure function of its arguments.
 struct Layout {
-  static Layout of(int ranks);
+  static Layout of(int ranks, std::size_t area_bytes = 0);
   std::uint64_t ring_bytes = 0;  ///< power of two
   std::uint64_t states_at = 0;
   std::uint64_t controls_at = 0;
   std::uint64_t rings_at = 0;
+  std::uint64_t area_at = 0;
   std::uint64_t total = 0;
 };
 
@@ -37,9 +39,9 @@ struct Layout {
 class Segment {
  public:
   /// A fresh memfd for this many ranks, sealed and mapped. kSyscall or kMemory.
-  static Result<std::shared_ptr<Segment>> create(int ranks);
+  static Result<std::shared_ptr<Segment>> create(int ranks, std::size_t area_bytes = 0);
   /// Maps another process's memfd after checking its size and seals.
-  static Result<std::shared_ptr<Segment>> attach(Fd memfd, int ranks);
+  static Result<std::shared_ptr<Segment>> attach(Fd memfd, int ranks, std::size_t area_bytes = 0);
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
   ~Segment();
@@ -51,14 +53,21 @@ class Segment {
   /// The ring that carries bytes from one rank to another.
   RingControl* control(int from, int to) const;
   RingBytes ring(int from, int to) const;
+  std::span<std::byte> area() const {
+    return {base_ + layout_.area_at, layout_.total - layout_.area_at};
+  }
   /// The memfd is needed for the hand-over only.
   void drop_memfd() { memfd_.reset(); }
 
   /// wake_fds[r]: writing to it wakes rank r. Filled in during the hand-over.
   std::vector<Fd> wake_fds;
+  /// heap_fds[r]: the device heap of rank r, invalid where there is none; pids[r]: its process as
+  /// one of the ranks sees it, 0 where that is unknown. Filled in during the hand-over.
+  std::vector<Fd> heap_fds;
+  std::vector<std::int32_t> pids;
 
  private:
-  Segment(Fd memfd, int ranks, std::byte* base);
+  Segment(Fd memfd, int ranks, const Layout& layout, std::byte* base);
   std::uint64_t pair(int from, int to) const;
   Fd memfd_;
   int ranks_;

@@ -1,10 +1,12 @@
 #include "transport/shm/shm.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "hccl/base/socket.h"
+#include "hccl/memory/heap.h"
 #include "transport/self_link.h"
 #include "transport/shm/handover.h"
 #include "transport/shm/link.h"
@@ -18,11 +20,19 @@ using shm::Link;
 using shm::RankSleeper;
 using shm::Segment;
 
+/// The host's memory, and what keeps it mapped.
+struct Reach {
+  HostMemory memory;
+  std::shared_ptr<memory::Heap> heap;                // this process's
+  std::vector<std::shared_ptr<memory::View>> views;  // the other processes'
+};
+
 class ShmMesh final : public Mesh {
  public:
   ShmMesh(const OpenArgs& args, const std::vector<int>& members, std::shared_ptr<Segment> segment,
-          std::unique_ptr<EpollSleeper> sleeper)
+          std::unique_ptr<EpollSleeper> sleeper, Reach reach)
       : rank_(args.rank),
+        reach_(std::move(reach)),
         segment_(std::move(segment)),
         epoll_(std::move(sleeper)),
         sleeper_(*epoll_, segment_ == nullptr ? nullptr : &segment_->state(place(members))),
@@ -72,6 +82,10 @@ class ShmMesh final : public Mesh {
     return moved;
   }
 
+  const HostMemory* host_memory() const override {
+    return reach_.memory.area.empty() ? nullptr : &reach_.memory;
+  }
+
   void abort(Status status) override {
     abort_.raise(std::move(status));
     epoll_->ring();
@@ -112,6 +126,7 @@ class ShmMesh final : public Mesh {
   }
 
   const int rank_;
+  Reach reach_;
   std::shared_ptr<Segment> segment_;  // null without peers
   std::unique_ptr<EpollSleeper> epoll_;
   RankSleeper sleeper_;
@@ -144,6 +159,34 @@ Status check(const OpenArgs& args) {
   return {};
 }
 
+Result<Reach> reach_of(const OpenArgs& args, const std::vector<int>& members,
+                       const Segment* segment) {
+  Reach reach;
+  if (segment == nullptr || segment->area().empty()) return reach;
+  reach.heap = args.heap;
+  reach.memory.ranks = members;
+  reach.memory.area = segment->area();
+  reach.memory.place =
+      static_cast<int>(std::find(members.begin(), members.end(), args.rank) - members.begin());
+  const std::int32_t mine = segment->pids[static_cast<std::size_t>(reach.memory.place)];
+  for (std::size_t place = 0; place < members.size(); ++place) {
+    HostMemory::Peer peer;
+    const Fd& fd = segment->heap_fds[place];
+    peer.same_process = args.rank == members[place] || (mine != 0 && segment->pids[place] == mine);
+    if (peer.same_process && args.heap != nullptr) {
+      peer.heap = args.heap->base();
+      peer.heap_bytes = args.heap->reserve();
+    } else if (fd.valid() && args.heap != nullptr) {
+      HCCL_ASSIGN_OR_RETURN(const std::shared_ptr<memory::View> view, args.heap->view_of(fd));
+      peer.heap = view->base();
+      peer.heap_bytes = view->size();
+      reach.views.push_back(view);
+    }
+    reach.memory.peers.push_back(peer);
+  }
+  return reach;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Mesh>> open_shm_on_host(const OpenArgs& args) {
@@ -153,8 +196,9 @@ Result<std::unique_ptr<Mesh>> open_shm_on_host(const OpenArgs& args) {
   const Result<int> wake =
       sleeper.ok() ? Result<int>((*sleeper)->wake_fd()) : Result<int>(sleeper.status());
   HCCL_ASSIGN_OR_RETURN(std::shared_ptr<Segment> segment, shm::hand_over(args, members, wake));
-  return std::unique_ptr<Mesh>(
-      std::make_unique<ShmMesh>(args, members, std::move(segment), std::move(sleeper).value()));
+  HCCL_ASSIGN_OR_RETURN(Reach reach, reach_of(args, members, segment.get()));
+  return std::unique_ptr<Mesh>(std::make_unique<ShmMesh>(
+      args, members, std::move(segment), std::move(sleeper).value(), std::move(reach)));
 }
 
 Result<std::unique_ptr<Mesh>> open_shm(const OpenArgs& args) {
