@@ -1,10 +1,15 @@
-/* Communicators: joining, leaving, asking. Valid C99 and C++.
+/* Communicators: joining, leaving, asking. Valid C99 and C++11.
  *
  * Threads: functions may be called from any thread. One communicator is used by one thread at a time;
  * different communicators may be used at the same time. Ranks may be threads of one process.
- * Errors: any failure leaves a text for a person in HcclGetLastErrorText(). */
+ * Errors: any failure leaves a text for a person in HcclGetLastErrorText(). HCCL_E_PTR for a null
+ * pointer or a null communicator; HCCL_E_PARA for what is no communicator, or was destroyed. */
 #ifndef HCCL_COMM_H_
 #define HCCL_COMM_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "acl/acl.h"
 #include "hccl_types.h"
@@ -13,9 +18,11 @@
 extern "C" {
 #endif
 
-/** On one rank: opens the listening socket now, starts the thread that answers the other ranks, and fills
- * *rootInfo, which the program carries to all ranks. May be called for several communicators.
- * HCCL_E_PTR for a null pointer. */
+/* ---- Joining ---- */
+
+/** On one rank: opens the listening socket now, starts the thread that answers the other ranks, and
+ * fills *rootInfo, which the program carries to all ranks. May be called for several communicators.
+ * Needs no current device. */
 HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo);
 
 /** On every rank, with the same rootInfo: joins nRanks ranks and returns when all of them are there.
@@ -25,38 +32,195 @@ HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo);
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
                                 HcclComm* comm);
 
-/** Joins the ranks of a rank table (the path of a .json file, at most 4095 bytes); rank is the rank_id.
- * HCCL_E_UNAVAIL while this rank of the same file is joined already. */
+/** The same with a configuration of its own, equal on all ranks in what matters between them.
+ * HCCL_E_PARA, naming the field: a value that is none; also a name that a living communicator of
+ * this process has. */
+HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
+                                      const HcclCommConfig* config, HcclComm* comm);
+
+/** Joins the ranks of a rank table (the path of a .json file, at most 4095 bytes); rank is the
+ * rank_id. HCCL_E_UNAVAIL while this rank of the same file is joined already. */
 HcclResult HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, HcclComm* comm);
 
+/** The same with a configuration, as HcclCommInitRootInfoConfig. */
+HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank,
+                                         HcclCommConfig* config, HcclComm* comm);
+
+/** A communicator of ndev ranks, all of them in this process: comms[i] is rank i, on devices[i].
+ * Returns when all are joined; if one fails, none is there. HCCL_E_PARA: ndev is 0, a device is no
+ * device of this host, or is there twice. Every rank's operations are called from a thread of its
+ * own, or on a stream of its own. */
+HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms);
+
 /** Joins the ranks that a launcher started, with no configuration at all: the rank table that
- * RANK_TABLE_FILE names, or mpirun (PMIx), torchrun, or Slurm; a program started alone is a world of one.
- * An addition to HCCL's interface. */
+ * RANK_TABLE_FILE names, or mpirun (PMIx), torchrun, or Slurm; a program started alone is a world of
+ * one. An addition to HCCL's interface. */
 HcclResult HcclCommInitLauncher(HcclComm* comm);
 
-/** Leaves the communicator. HCCL_E_PTR for null; HCCL_E_AGAIN while another thread uses it; HCCL_E_PARA
- * if it is no communicator, or is still a group's or the world of hcom.h. */
+/** A communicator of rankNum ranks of *comm, which must be a world: rank i of it is rank rankIds[i]
+ * of the world. Called by all members with the same rankIds and subCommId; subCommRankId is the
+ * caller's place in rankIds. A rank that is no member passes rankIds = NULL and subCommId =
+ * 0xFFFFFFFF, and gets *subComm = NULL at once. The name is config's, or else
+ * "<world's name>_sub_<subCommId>". HCCL_E_PARA, among others: a living communicator has the name. */
+HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds,
+                                   uint64_t subCommId, uint32_t subCommRankId,
+                                   HcclCommConfig* config, HcclComm* subComm);
+
+/** Leaves the communicator. HCCL_E_AGAIN while another thread, or work on a stream, uses it;
+ * HCCL_E_PARA if it is no communicator, or is still a group's or the world of hcom.h. Its memory
+ * ranges and windows end with it. */
 HcclResult HcclCommDestroy(HcclComm comm);
+
+/* ---- Configuration ---- */
+
+/** Fills *config with "nothing set". Null is ignored. */
+static inline void HcclCommConfigInit(HcclCommConfig* config) {
+  struct {
+    size_t size;
+    uint32_t magicWord;
+    uint32_t version;
+    uint64_t reserved;
+  } head;
+  if (config == NULL) return;
+  memset(config, 0, sizeof *config);
+  head.size = sizeof *config;
+  head.magicWord = HCCL_COMM_CONFIG_MAGIC_WORD;
+  head.version = HCCL_COMM_CONFIG_VERSION;
+  head.reserved = 0;
+  memcpy(config->reserved, &head, sizeof head);
+  config->hcclBufferSize = HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET;
+  config->hcclDeterministic = HCCL_COMM_DETERMINISTIC_CONFIG_NOT_SET;
+  config->hcclOpExpansionMode = HCCL_COMM_DEFAULT_OP_EXPANSION_MODE;
+  config->hcclRdmaTrafficClass = HCCL_COMM_TRAFFIC_CLASS_CONFIG_NOT_SET;
+  config->hcclRdmaServiceLevel = HCCL_COMM_SERVICE_LEVEL_CONFIG_NOT_SET;
+  config->hcclExecTimeOut = HCCL_COMM_EXECTIMEOUT_CONFIG_NOT_SET;
+  config->hcclQos = HCCL_COMM_QOS_CONFIG_NOT_SET;
+  config->hcclSymWinMaxMemSizePerRank = HCCL_DEFAULT_SYMMETRIC_MEMORY_STRIDE;
+  config->hcclChannelSqDepth = HCCL_COMM_SQ_DEPTH_CONFIG_NOT_SET;
+}
+
+/** Greater than a value of HcclCommConfigCapability: the field is read. */
+uint32_t HcclGetCommConfigCapability(void);
+
+/** HCCL_DETERMINISTIC, 0 (off), 1 (on) or 2 (strict), for the communicators of this process: those
+ * to come and those there are, except where a communicator's own configuration set it. All ranks set
+ * the same. Ignored, with success, if the variable HCCL_DETERMINISTIC is set. HCCL_E_PARA: another
+ * value. */
+HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue configValue);
+HcclResult HcclGetConfig(HcclConfig config, HcclConfigValue* configValue);
+
+/** How operations run, HCCL's names for it; in numbers that are not those of hcclOpExpansionMode. */
+typedef enum {
+  HCCL_OP_EXPANSION_MODE_INVALID = -1,
+  HCCL_OP_EXPANSION_MODE_AI_CPU = 0,
+  HCCL_OP_EXPANSION_MODE_AIV = 1,
+  HCCL_OP_EXPANSION_MODE_HOST = 2,
+  HCCL_OP_EXPANSION_MODE_HOST_TS = 3,
+  HCCL_OP_EXPANSION_MODE_CCU_MS = 4,
+  HCCL_OP_EXPANSION_MODE_CCU_SCHED = 5,
+  HCCL_OP_EXPANSION_MODE_AIV_ONLY = 6
+} HcclOpExpansionMode;
+
+typedef enum {
+  HCCL_CONFIG_TYPE_INVALID = -1,
+  HCCL_CONFIG_TYPE_OP_EXPANSION_MODE = 0, /**< an HcclOpExpansionMode */
+  HCCL_CONFIG_TYPE_HCCL_ALGO = 1          /**< char[HCCL_COMM_ALGO_MAX_LENGTH] */
+} HcclConfigType;
+
+/** The communicator's configuration. The expansion mode is the one asked for, HOST if none was.
+ * HCCL_E_PARA: infoLen is not the size of what is asked for (less, for the text). */
+HcclResult HcclConfigGetInfo(HcclComm comm, HcclConfigType cfgType, uint32_t infoLen, void* info);
+
+/* ---- Asking ---- */
 
 HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize);
 HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank);
 /** commName: a buffer of COMM_NAME_MAX_LENGTH bytes. */
 HcclResult HcclGetCommName(HcclComm comm, char* commName);
 
-/** *asyncError: 0, or the code of the failure that ended this communicator. Never blocks. */
+/** The communicator of this process that has the name. When several have it, which is so when ranks
+ * are threads of one process: the last one that the calling thread made, or else the last one that
+ * any thread made. HCCL_E_NOT_FOUND. */
+HcclResult HcclCommGetHandleWithName(const char* commName, HcclComm* comm);
+
+/** The state of the communicator that has this name; which one, as HcclCommGetHandleWithName. */
+HcclResult HcclCommGetStatus(const char* commId, HcclCommStatus* status);
+
+/** *asyncError: HCCL_SUCCESS, or HCCL_E_REMOTE once this communicator has failed for good; why, says
+ * HcclGetLastErrorText() then, and every operation from then on. Never blocks. */
 HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError);
 
 /** Returns when every rank of comm has called it. */
 HcclResult HcclBarrier(HcclComm comm, aclrtStream stream);
 
+/** Between the two, on one thread, operations are collected, and HcclGroupEnd issues them together:
+ * so one thread may drive several communicators, or send and receive in any order. Operations of one
+ * kind only, and no HcclBatchSendRecv. May be nested. Experimental in HCCL. */
+HcclResult HcclGroupStart(void);
+HcclResult HcclGroupEnd(void);
+/** Whether the calling thread has a group open. */
+HcclResult HcclGroupStatusGet(bool* isGroupEnabled);
+
 /** Short lower-case words of a code. Static. */
 const char* HcclGetErrorString(HcclResult code);
 
 /** What went wrong in the calling thread's last failed call: names the argument or the ranks, the
- * operation and what to do. Valid until the thread's next failing call. An addition to HCCL's interface. */
+ * operation and what to do. Valid until the thread's next failing call. An addition to HCCL's
+ * interface. */
 const char* HcclGetLastErrorText(void);
+
+/* ---- Suspending ---- */
+
+/** From now on operations of this rank are refused with HCCL_E_SUSPENDING, also those that wait on
+ * streams. What runs already goes on to its end, and operations of other ranks wait for this one. A
+ * suspended communicator may be suspended again. */
+HcclResult HcclCommSuspend(HcclComm comm);
+/** Operations are taken again. A refused operation has not begun: repeat it. A communicator that has
+ * failed cannot be resumed, and its failure is the result; one that is not suspended can. */
+HcclResult HcclCommResume(HcclComm comm);
+
+/** Called by HcclCommDestroy and HcclCommResume, on their thread, before and after. comm is no
+ * communicator any more in HCCL_COMM_STATE_PHASE_DESTROY_POST. A failure that it returns before ends
+ * the call with this code; one after is only logged. */
+typedef HcclResult (*HcclCommStateCallback)(HcclComm comm, HcclCommStatePhase state, void* args);
+/** For all communicators of this process, until its end. A name (1 to 160 bytes) that is registered
+ * already gets the new callback. Callbacks are called in the order of their names' registration. */
+HcclResult HcclCommRegCommStateCallback(const char* regName, HcclCommStateCallback cb, void* args);
+
+/* ---- Memory ----
+ * Memory from aclrtMalloc or aclrtMapMem is read and written by the ranks of a host directly, with
+ * or without these calls: they check and keep what the program tells, and nothing is slower without
+ * them. Other memory is accepted, and is copied through a staging area. */
+
+/** Tells of a range of addresses. alignment and flags must be 0. HCCL_E_PARA: size is 0, or the range
+ * overlaps one of this communicator. */
+HcclResult HcclCommSetMemoryRange(HcclComm comm, void* baseVirPtr, size_t size, size_t alignment,
+                                  uint64_t flags);
+/** HCCL_E_PARA: no range begins there, or memory in it is active. */
+HcclResult HcclCommUnsetMemoryRange(HcclComm comm, void* baseVirPtr);
+/** Tells of memory (a handle of aclrtMallocPhysical) in a range. offset and flags must be 0.
+ * HCCL_E_PARA: it is not in one range, or overlaps active memory. */
+HcclResult HcclCommActivateCommMemory(HcclComm comm, void* virPtr, size_t size, size_t offset,
+                                      void* handle, uint64_t flags);
+/** HCCL_E_PARA: no active memory begins there. */
+HcclResult HcclCommDeactivateCommMemory(HcclComm comm, void* virPtr);
+
+/** Registers size bytes at addr of every rank as one window. Collective; flag must be 1. HCCL_E_PARA
+ * on all ranks: the sizes differ. */
+HcclResult HcclCommSymWinRegister(HcclComm comm, void* addr, uint64_t size,
+                                  HcclCommSymWindow* winHandle, uint32_t flag);
+/** Collective. HCCL_E_PARA: no window. */
+HcclResult HcclCommSymWinDeregister(HcclCommSymWindow winHandle);
+/** The window that has all of these bytes (the last one registered, if there are several), and where
+ * in it they begin. HCCL_E_NOT_FOUND. */
+HcclResult HcclCommSymWinGet(HcclComm comm, void* ptr, size_t size, HcclCommSymWindow* winHandle,
+                             size_t* offset);
+
+/** There are no other cards to change to: checks its arguments, logs a warning and succeeds. */
+HcclResult HcclCommWorkingDevNicSet(HcclComm comm, uint32_t* ranks, bool* useBackup,
+                                    uint32_t nRanks);
 
 #ifdef __cplusplus
 }
 #endif
-#endif  /* HCCL_COMM_H_ */
+#endif /* HCCL_COMM_H_ */
