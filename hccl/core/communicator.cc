@@ -58,6 +58,7 @@ Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
       id_(id),
       config_(config),
       log_(std::move(log)),
+      deterministic_(config_.deterministic),
       sends_(ranks_.size()),
       recvs_(ranks_.size()) {
   const int host = hosts_[static_cast<std::size_t>(rank_)];
@@ -82,7 +83,8 @@ Result<std::shared_ptr<Communicator>> Communicator::world(std::shared_ptr<Contro
 
 Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
                                                           const std::vector<int>& ranks,
-                                                          std::uint64_t instance) const {
+                                                          std::uint64_t instance,
+                                                          const Config& config) const {
   std::vector<int> world_ranks;
   std::string what = "group " + name + " #" + std::to_string(instance) + ":";
   int rank = -1;
@@ -92,10 +94,12 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
     what += " " + std::to_string(world_ranks.back());
   }
   std::shared_ptr<Communicator> made(new Communicator(
-      control_, std::move(name), std::move(world_ranks), rank, identity(id_, what), config_, log_));
-  HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config_.connect_timeout)));
+      control_, std::move(name), std::move(world_ranks), rank, identity(id_, what), config, log_));
+  HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
+
+bool Communicator::is_world() const { return id_ == identity(control_->info().id, "world"); }
 
 Status Communicator::open(Deadline deadline) {
   control_->add(this);
@@ -110,8 +114,15 @@ Status Communicator::open(Deadline deadline) {
   // Who does not come is known here; a transport's own exchanges would go on without them.
   if (size() > 1) {
     const auto met = control_->exchange(id_, static_cast<std::uint32_t>(size()),
-                                        static_cast<std::uint32_t>(rank_), "", deadline, failed_);
+                                        static_cast<std::uint32_t>(rank_), config_.agreement(),
+                                        deadline, failed_);
     if (!met.ok()) return met.status().with_context(name_);
+    for (std::size_t i = 0; i < met.value().size(); ++i) {
+      if (met.value()[i] == config_.agreement()) continue;
+      return Status(Code::kPara, name_ + ": the configurations differ: rank " +
+                                     std::to_string(rank_) + " has " + config_.agreement() +
+                                     ", rank " + std::to_string(i) + " has " + met.value()[i]);
+    }
   }
   int exchanges = 0;
   args.exchange = [&](const std::string& mine, Deadline until) {
@@ -216,6 +227,7 @@ OpQueue::Ticket Communicator::submit(const exec::Call& call, bool deferred,
 
 Status Communicator::execute(const exec::Call& call) {
   if (failed_.raised()) return refused(exec::envelope(call, sequence_ + 1, 0));
+  if (suspended()) return refused_suspended();
   const bool blocks = exec::has_blocks(call.op);
   const schedule::Choice* const choice = blocks ? nullptr : &choose(call);
   const std::uint64_t sequence = ++sequence_;
@@ -296,6 +308,10 @@ Status Communicator::refused(const exec::Envelope& call) {
     record_end();
   }
   return failed_.reason();
+}
+
+Status Communicator::refused_suspended() const {
+  return Status(Code::kSuspending, name_ + " is suspended: resume it, then repeat the operation");
 }
 
 void Communicator::record_end() {

@@ -27,7 +27,12 @@ class Communicator final : public FailureListener {
   /// A communicator of some of this one's ranks, in the given order. Called by each of them, and by
   /// no other, with the same arguments; `instance` tells apart groups of one name over time.
   Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
-                                              std::uint64_t instance) const;
+                                              std::uint64_t instance) const {
+    return group(std::move(name), ranks, instance, config_);
+  }
+  /// With a configuration of its own, which must agree among its ranks.
+  Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
+                                              std::uint64_t instance, const Config& config) const;
   ~Communicator() override;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -35,6 +40,10 @@ class Communicator final : public FailureListener {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::string& name() const { return name_; }
+  /// The same on all its ranks, and no other communicator's.
+  const Uuid& id() const { return id_; }
+  /// Of all ranks that joined, and not a group of them.
+  bool is_world() const;
   /// World ranks, by rank of this communicator.
   const std::vector<int>& ranks() const { return ranks_; }
   /// Hosts of the ranks, numbered in order of appearance.
@@ -73,6 +82,18 @@ class Communicator final : public FailureListener {
   /// Success while READY, else why it FAILED. Never blocks.
   Status async_error() const { return failed_.reason(); }
   bool busy() const { return queue_.busy(); }
+
+  /// Until resume(), operations that have not begun are refused with kSuspending. They take no
+  /// number, so that they can be repeated. Any thread.
+  void suspend() { suspended_.store(true); }
+  void resume() { suspended_.store(false); }
+  bool suspended() const { return suspended_.load(std::memory_order_relaxed); }
+
+  /// Of the operations that begin from now on; at first config().deterministic. Any thread; all
+  /// ranks set the same between the same operations.
+  void set_deterministic(Deterministic value) { deterministic_.store(value); }
+  Deterministic deterministic() const { return deterministic_.load(std::memory_order_relaxed); }
+
   /// The algorithm that the last collective of this kind took; "" before the first.
   std::string algorithm(schedule::Op op) const;
 
@@ -89,6 +110,7 @@ class Communicator final : public FailureListener {
   Status run_transfers(std::span<exec::Transfer> transfers);
   Status fail(Status why);
   Status refused(const exec::Envelope& call);
+  Status refused_suspended() const;
   void record_end();
   void await_verdict(int suspect);
   exec::Limits limits(std::uint64_t sequence);
@@ -104,6 +126,8 @@ class Communicator final : public FailureListener {
   Logger log_;
   WaitPolicy policy_;
   AbortFlag failed_;
+  std::atomic<bool> suspended_{false};
+  std::atomic<Deterministic> deterministic_;
   Bell verdict_;  // rung when failed_ is raised by the control thread
   FlightRecorder recorder_;
   bool recorded_ = false;  // written at the failure; used by whoever runs the queue
