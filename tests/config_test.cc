@@ -69,6 +69,30 @@ TEST(Config, EmptyStringIsNotSet) {
   EXPECT_EQ(config.value().connect_timeout.count(), 120);
 }
 
+TEST(DeviceConfig, CountAndMemory) {
+  const auto device = [](const Variables& variables) {
+    return DeviceConfig::read([&](const char* name) {
+      const auto at = variables.find(name);
+      return at == variables.end() ? nullptr : at->second.c_str();
+    });
+  };
+  ASSERT_TRUE(device({}).ok());
+  EXPECT_GE(device({})->count, 16u);
+  EXPECT_EQ(device({})->memory_mb, 0u);
+  const auto set = device({{"HCCL_DEVICE_COUNT", "3"}, {"HCCL_DEVICE_MEMORY", "67108864"}});
+  ASSERT_TRUE(set.ok()) << set.status().message();
+  EXPECT_EQ(set->count, 3u);
+  EXPECT_EQ(set->memory_mb, 67108864u);
+  for (const char* name : {"HCCL_DEVICE_COUNT", "HCCL_DEVICE_MEMORY"}) {
+    for (const char* value : {"0", "-1", "", "many", "67108865", "99999999999999999999"}) {
+      const auto refused = device({{name, value}});
+      EXPECT_EQ(refused.status().code(), Code::kPara) << name << "=" << value;
+      EXPECT_NE(refused.status().message().find(name), std::string::npos);
+    }
+  }
+  ASSERT_TRUE(device({{"HCCL_DEVICE_COUNT", "EmptyString"}}).ok());
+}
+
 TEST(Config, Transport) {
   for (const char* word : {"auto", "shm", "tcp", "ofi", "mpi", "my_plugin2"}) {
     EXPECT_EQ(good({{"HCCL_TRANSPORT", word}}).transport, word);

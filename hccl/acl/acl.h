@@ -1,8 +1,10 @@
-/* The part of HCCL's acl runtime that the collective interface itself needs. Valid C99 and C++. */
+/* The acl runtime: devices, memory, streams and events of HCCL's programs, on the host's
+ * processors. Valid C99 and C++11. */
 #ifndef ACL_ACL_H_
 #define ACL_ACL_H_
 
-/** An ordered queue of work. NULL: the operation runs now, on the caller's thread. */
-typedef void* aclrtStream;
+#include "acl_mdl.h"
+#include "acl_op.h"
+#include "acl_rt.h"
 
-#endif  /* ACL_ACL_H_ */
+#endif /* ACL_ACL_H_ */

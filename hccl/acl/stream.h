@@ -2,21 +2,39 @@
 // first arrives.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <thread>
 
-#include "acl/acl.h"
+#include "hccl/acl/acl_rt.h"
+#include "hccl/base/deadline.h"
 #include "hccl/base/status.h"
+#include "hccl/base/wait.h"
 
 namespace hccl::acl {
+
+/// How the runtime's threads wait. A wait may be for seconds, so it gives the core away from the
+/// start whenever somebody wants it.
+inline constexpr WaitPolicy kPatience{std::chrono::microseconds(20), true};
+
+/// Milliseconds as the runtime's functions take them: -1 is for ever.
+inline Deadline deadline_of(std::int32_t milliseconds) {
+  return milliseconds == -1 ? Deadline::never()
+                            : Deadline::after(std::chrono::milliseconds(milliseconds));
+}
 
 /// Every member is safe to use from any thread.
 class Stream {
  public:
   using Task = std::function<Status()>;
+  static constexpr int kNoDevice = -1;
 
-  Stream();
+  /// device: of the thread that made it; streams of a device can be waited for together.
+  explicit Stream(int device = kNoDevice) : device_(device) {}
   /// Waits for what was submitted.
   ~Stream();
   Stream(const Stream&) = delete;
@@ -24,18 +42,66 @@ class Stream {
 
   /// Puts the task in line and returns at once. Tasks run one after the other, in order, on the
   /// worker or on a thread that synchronizes. A task's failure is kept as the stream's; in
-  /// stop-on-failure mode the tasks behind it are not run any more: `skipped` is called in their
-  /// place (also when the stream is taken down before it), so that whoever waits for them elsewhere
-  /// is let go.
+  /// stop-on-failure mode the tasks behind it are not run any more, until synchronize() has told of
+  /// it: `skipped` is called in their place (also when the stream is taken down before it), so that
+  /// whoever waits for them elsewhere is let go. A task must not keep the stream alive.
   void submit(Task task, std::function<void()> skipped = nullptr);
   /// Waits until all that was submitted before is done, and runs what the worker has not begun
   /// rather than wait for it. Gives, and forgets, the first failure since the last call.
   Status synchronize();
+  /// The same, but leaves the work to the worker, whose tasks may take longer than there is time.
+  Status synchronize(Deadline deadline);
   /// Nothing in line and nothing running.
   bool idle() const;
+
+  /// The calling thread runs a task of this stream right now.
+  bool runs_here() const { return runner_.load() == std::this_thread::get_id(); }
+  /// Once.
+  Status set_stop_on_failure(bool stop);
+  /// What has not begun will be skipped.
+  void abandon(Status reason);
+  /// For tasks that wait, so that abandon() ends them.
+  const AbortFlag& abandoned() const { return abandoned_; }
+  int device() const { return device_; }
+
+ private:
+  struct Entry {
+    Task run;
+    std::function<void()> skipped;
+  };
+  void start_worker();
+  void worker();
+  bool work(std::uint64_t upto);
+  bool runnable() const;
+  Status take_failure();
+  Status within_task() const;
+
+  const int device_;
+  AbortFlag abandoned_;
+
+  std::mutex mutex_;
+  std::deque<Entry> line_;
+  Status failure_;
+  bool mode_set_ = false;
+  bool stop_on_failure_ = false;
+  std::thread worker_;
+
+  // Written with mutex_ held; read without it to see whether waiting pays.
+  std::atomic<std::uint64_t> submitted_{0};
+  std::atomic<std::uint64_t> begun_{0};
+  std::atomic<std::uint64_t> done_{0};
+  std::atomic<bool> busy_{false};  // somebody has the turn to run tasks
+  std::atomic<bool> closing_{false};
+  std::atomic<std::thread::id> runner_{};
+
+  Bell work_bell_;  // the worker sleeps here
+  Bell done_bell_;  // who synchronizes sleeps here
 };
 
 /// The stream behind a handle. kPtr: null; kPara: no stream, or destroyed.
 Result<std::shared_ptr<Stream>> find_stream(aclrtStream handle);
+
+/// Puts the task in the stream's line; for the default stream (NULL) runs it now.
+Status submit(aclrtStream handle, Stream::Task task, std::function<void()> skipped = nullptr);
 
 }  // namespace hccl::acl

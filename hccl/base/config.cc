@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <thread>
 
 namespace hccl {
 namespace {
@@ -215,16 +216,32 @@ Status read_timers(const std::function<std::optional<std::string>(const char*)>&
   return {};
 }
 
+std::optional<std::string> variable(const Config::GetEnv& getenv, const char* name) {
+  const char* value = getenv(name);
+  // HCCL's own word for a variable that is not set.
+  if (value == nullptr || std::string_view(value) == "EmptyString") return std::nullopt;
+  return std::string(value);
+}
+
 }  // namespace
+
+Result<DeviceConfig> DeviceConfig::read(const Config::GetEnv& getenv) {
+  DeviceConfig config;
+  config.count = std::max(16u, std::thread::hardware_concurrency());
+  if (auto v = variable(getenv, "HCCL_DEVICE_COUNT")) {
+    HCCL_ASSIGN_OR_RETURN(const auto count, number("HCCL_DEVICE_COUNT", *v, 1, 65536));
+    config.count = static_cast<std::uint32_t>(count);
+  }
+  if (auto v = variable(getenv, "HCCL_DEVICE_MEMORY")) {
+    HCCL_ASSIGN_OR_RETURN(const auto mb, number("HCCL_DEVICE_MEMORY", *v, 1, 1u << 26));
+    config.memory_mb = static_cast<std::uint32_t>(mb);
+  }
+  return config;
+}
 
 Result<Config> Config::read(const GetEnv& getenv) {
   Config config;
-  const auto get = [&](const char* name) -> std::optional<std::string> {
-    const char* value = getenv(name);
-    // HCCL's own word for a variable that is not set.
-    if (value == nullptr || std::string_view(value) == "EmptyString") return std::nullopt;
-    return std::string(value);
-  };
+  const auto get = [&](const char* name) { return variable(getenv, name); };
   if (auto v = get("HCCL_TRANSPORT"); v && !v->empty()) {
     constexpr std::array kTransports = {"auto", "shm", "tcp", "ofi", "mpi"};
     const bool plain = std::all_of(v->begin(), v->end(),
@@ -236,8 +253,7 @@ Result<Config> Config::read(const GetEnv& getenv) {
     config.transport = *v;
   }
   if (auto v = get("HCCL_ALGO")) {
-    config.algo = without_blanks(*v);
-    HCCL_RETURN_IF_ERROR(parse_algo(config.algo).status());
+    HCCL_RETURN_IF_ERROR(config.set_algo(*v));
   }
   if (auto v = get("HCCL_BUFFSIZE")) {
     HCCL_ASSIGN_OR_RETURN(const auto mb, number("HCCL_BUFFSIZE", *v, 1, 1u << 20));
@@ -267,6 +283,13 @@ Result<Config> Config::read(const GetEnv& getenv) {
   }
   if (auto v = get("HCCL_OFI_PROVIDER")) config.ofi_provider = *v;
   return config;
+}
+
+Status Config::set_algo(std::string_view text) {
+  std::string plain = without_blanks(text);
+  HCCL_RETURN_IF_ERROR(parse_algo(plain).status());
+  algo = std::move(plain);
+  return {};
 }
 
 std::string Config::algorithm_for(std::string_view operation) const {

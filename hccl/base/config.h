@@ -15,6 +15,19 @@ namespace hccl {
 
 enum class Deterministic : std::uint8_t { kOff, kOn, kStrict };
 
+/// What the acl runtime reads when it is first used, before and without any communicator.
+struct DeviceConfig {
+  /// As Config::read.
+  static Result<DeviceConfig> read(const std::function<const char*(const char*)>& getenv);
+
+  /// HCCL_DEVICE_COUNT: how many devices a process may choose from, 1..65536; default: the larger of
+  /// 16 and the number of cores, so that each of several ranks of a host can have one of its own.
+  std::uint32_t count = 0;
+  /// HCCL_DEVICE_MEMORY: MB of device memory that a process may have, 1..67108864; default, 0: as
+  /// much as the machine has. Takes up no memory before it is used.
+  std::uint32_t memory_mb = 0;
+};
+
 struct Config {
   using GetEnv = std::function<const char*(const char*)>;
   /// Reads all variables. A bad value is kPara with text "EI0001: Value … for environment variable
@@ -68,6 +81,8 @@ struct Config {
   /// default 30.
   std::chrono::seconds peer_timeout{30};
 
+  /// Takes a text in HCCL_ALGO's grammar, wherever it comes from. kPara, and nothing has changed.
+  Status set_algo(std::string_view text);
   /// The level-1 algorithm that HCCL_ALGO names for an operation ("allreduce", "allgather", …) in
   /// HCCL's words ("ring", "H-D_R", …); empty for the built-in choice. The entries of allgather,
   /// reducescatter and alltoall also hold for their V and VC forms.

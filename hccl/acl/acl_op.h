@@ -1,0 +1,8 @@
+/* There are no operators here: this header is there because programs include it. Valid C99 and
+ * C++11. */
+#ifndef ACL_ACL_OP_H_
+#define ACL_ACL_OP_H_
+
+#include "acl_base.h"
+
+#endif /* ACL_ACL_OP_H_ */

@@ -1,0 +1,63 @@
+/* The profiler's interface. There is nothing to profile here: every call checks its arguments and
+ * the order of the calls, and does nothing else. Valid C99 and C++11. */
+#ifndef ACL_ACL_PROF_H_
+#define ACL_ACL_PROF_H_
+
+#include "acl_base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ACL_PROF_ACL_API 0x0001ULL
+#define ACL_PROF_TASK_TIME 0x0002ULL
+#define ACL_PROF_AICORE_METRICS 0x0004ULL
+#define ACL_PROF_AICPU 0x0008ULL
+#define ACL_PROF_L2CACHE 0x0010ULL
+#define ACL_PROF_HCCL_TRACE 0x0020ULL
+#define ACL_PROF_TRAINING_TRACE 0x0040ULL
+#define ACL_PROF_MSPROFTX 0x0080ULL
+#define ACL_PROF_RUNTIME_API 0x0100ULL
+
+#define ACL_PROF_MAX_PATH_LENGTH 4096
+
+typedef enum {
+  ACL_AICORE_ARITHMETIC_UTILIZATION = 0,
+  ACL_AICORE_PIPE_UTILIZATION = 1,
+  ACL_AICORE_MEMORY_BANDWIDTH = 2,
+  ACL_AICORE_L0B_AND_WIDTH = 3,
+  ACL_AICORE_RESOURCE_CONFLICT_RATIO = 4,
+  ACL_AICORE_MEMORY_UB = 5,
+  ACL_AICORE_L2_CACHE = 6,
+  ACL_AICORE_PIPE_EXECUTE_UTILIZATION = 7,
+  ACL_AICORE_MEMORY_ACCESS = 8,
+  ACL_AICORE_NONE = 0xFF
+} aclprofAicoreMetrics;
+
+typedef struct aclprofConfig aclprofConfig;
+typedef struct aclprofAicoreEvents aclprofAicoreEvents;
+
+/** path: where results would go, of 1 to 4096 bytes; it is not touched. ACL_ERROR_PROF_ALREADY_RUN
+ * before aclprofFinalize; ACL_ERROR_INVALID_PARAM for a wrong argument, here and below. */
+aclError aclprofInit(const char* path, size_t length);
+/** Ends every session. ACL_ERROR_PROF_NOT_RUN without aclprofInit. */
+aclError aclprofFinalize(void);
+
+/** deviceIdList: deviceNums different devices. events must be NULL. NULL for a wrong argument. The
+ * caller destroys it. */
+aclprofConfig* aclprofCreateConfig(uint32_t* deviceIdList, uint32_t deviceNums,
+                                   aclprofAicoreMetrics aicoreMetrics,
+                                   const aclprofAicoreEvents* aicoreEvents,
+                                   uint64_t dataTypeConfig);
+aclError aclprofDestroyConfig(const aclprofConfig* config);
+
+/** ACL_ERROR_PROF_NOT_RUN without aclprofInit; ACL_ERROR_PROF_ALREADY_RUN if it was started. */
+aclError aclprofStart(const aclprofConfig* config);
+/** ACL_ERROR_PROF_NOT_RUN if it was not started. */
+aclError aclprofStop(const aclprofConfig* config);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ACL_ACL_PROF_H_ */

@@ -1,0 +1,62 @@
+// Addresses that programs reserve, and physical memory that they map there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "hccl/acl/acl_rt.h"
+#include "hccl/base/status.h"
+#include "hccl/memory/heap.h"
+
+namespace hccl::acl {
+
+/// Pages of the device heap. Given back when neither a handle nor a mapping holds them.
+class Physical {
+ public:
+  static Result<std::shared_ptr<Physical>> allocate(std::shared_ptr<memory::Heap> heap,
+                                                    std::size_t bytes);
+  ~Physical();
+  Physical(const Physical&) = delete;
+  Physical& operator=(const Physical&) = delete;
+
+  memory::Heap& heap() const { return *heap_; }
+  std::uint64_t offset() const { return offset_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  Physical(std::shared_ptr<memory::Heap> heap, std::uint64_t offset, std::size_t bytes)
+      : heap_(std::move(heap)), offset_(offset), bytes_(bytes) {}
+
+  const std::shared_ptr<memory::Heap> heap_;
+  const std::uint64_t offset_;
+  const std::size_t bytes_;
+};
+
+/// Every member is safe to use from any thread. Addresses come from the program and are checked.
+class AddressSpace {
+ public:
+  ~AddressSpace();
+
+  /// Inaccessible addresses, whole granules of the heap and aligned to one.
+  Result<void*> reserve(std::size_t bytes);
+  /// PARAM_INVALID: no reservation begins there, or something is mapped in it.
+  Status release(void* start);
+  /// Puts all of the memory there and keeps it alive. PARAM_INVALID: not inside one reservation,
+  /// not on a page, or something is mapped there.
+  Status map(void* at, std::shared_ptr<Physical> memory);
+  /// PARAM_INVALID: nothing was mapped at exactly this address.
+  Status unmap(void* at);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uintptr_t, std::size_t> reserved_;                // start, bytes
+  std::map<std::uintptr_t, std::shared_ptr<Physical>> mappings_;  // by address
+};
+
+/// The memory behind a handle. kPtr: null; kPara: no handle, or freed.
+Result<std::shared_ptr<Physical>> find_physical(aclrtDrvMemHandle handle);
+
+}  // namespace hccl::acl

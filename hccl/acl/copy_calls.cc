@@ -1,0 +1,140 @@
+// Copies, as programs call for them: now, or in a stream's order. All memory is the host's.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "hccl/acl/acl_rt.h"
+#include "hccl/acl/failure.h"
+#include "hccl/acl/stream.h"
+
+namespace hccl::acl {
+namespace {
+
+Status check_kind(aclrtMemcpyKind kind) {
+  if (static_cast<unsigned>(kind) <= ACL_MEMCPY_INTER_DEVICE_TO_DEVICE) return {};
+  return bad("kind " + std::to_string(static_cast<int>(kind)) + " is unknown");
+}
+
+Status check_room(std::size_t count, std::size_t room, const char* argument) {
+  if (count <= room) return {};
+  return bad("count is " + std::to_string(count) + ", " + argument + " is " + std::to_string(room));
+}
+
+Status check_copy(const void* dst, std::size_t room, const void* src, std::size_t count,
+                  aclrtMemcpyKind kind) {
+  ACL_CHECK_PTR(dst);
+  ACL_CHECK_PTR(src);
+  HCCL_RETURN_IF_ERROR(check_room(count, room, "destMax"));
+  return check_kind(kind);
+}
+
+Status check_set(const void* devPtr, std::size_t room, std::size_t count) {
+  ACL_CHECK_PTR(devPtr);
+  return check_room(count, room, "maxCount");
+}
+
+// Rows: where they lie and how many.
+struct Rows {
+  void* dst;
+  std::size_t dpitch;
+  const void* src;
+  std::size_t spitch;
+  std::size_t width;
+  std::size_t height;
+
+  Status check() const {
+    ACL_CHECK_PTR(dst);
+    if (width > dpitch) return bad("dpitch is less than width");
+    ACL_CHECK_PTR(src);
+    if (width > spitch) return bad("spitch is less than width");
+    const std::size_t pitch = dpitch > spitch ? dpitch : spitch;
+    if (pitch != 0 && height > std::numeric_limits<std::size_t>::max() / pitch) {
+      return bad("height is more than memory can have");
+    }
+    return {};
+  }
+
+  void copy() const {
+    auto* to = static_cast<std::byte*>(dst);
+    const auto* from = static_cast<const std::byte*>(src);
+    for (std::size_t row = 0; row < height; ++row) {
+      std::memmove(to + row * dpitch, from + row * spitch, width);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace hccl::acl
+
+using namespace hccl::acl;  // NOLINT(google-build-using-namespace): bodies of this room's C
+                            // functions
+using hccl::Status;
+
+extern "C" {
+
+aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
+                     aclrtMemcpyKind kind) {
+  return door(__func__, [&]() -> Status {
+    HCCL_RETURN_IF_ERROR(check_copy(dst, destMax, src, count, kind));
+    std::memmove(dst, src, count);
+    return {};
+  });
+}
+
+aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,
+                          aclrtMemcpyKind kind, aclrtStream stream) {
+  return door(__func__, [&]() -> Status {
+    HCCL_RETURN_IF_ERROR(check_copy(dst, destMax, src, count, kind));
+    return submit(stream, [=] {
+      std::memmove(dst, src, count);
+      return Status();
+    });
+  });
+}
+
+aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
+  return door(__func__, [&]() -> Status {
+    HCCL_RETURN_IF_ERROR(check_set(devPtr, maxCount, count));
+    std::memset(devPtr, value, count);
+    return {};
+  });
+}
+
+aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count,
+                          aclrtStream stream) {
+  return door(__func__, [&]() -> Status {
+    HCCL_RETURN_IF_ERROR(check_set(devPtr, maxCount, count));
+    return submit(stream, [=] {
+      std::memset(devPtr, value, count);
+      return Status();
+    });
+  });
+}
+
+aclError aclrtMemcpy2d(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
+                       size_t height, aclrtMemcpyKind kind) {
+  return door(__func__, [&]() -> Status {
+    const Rows rows{dst, dpitch, src, spitch, width, height};
+    HCCL_RETURN_IF_ERROR(rows.check());
+    HCCL_RETURN_IF_ERROR(check_kind(kind));
+    rows.copy();
+    return {};
+  });
+}
+
+aclError aclrtMemcpy2dAsync(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
+                            size_t height, aclrtMemcpyKind kind, aclrtStream stream) {
+  return door(__func__, [&]() -> Status {
+    const Rows rows{dst, dpitch, src, spitch, width, height};
+    HCCL_RETURN_IF_ERROR(rows.check());
+    HCCL_RETURN_IF_ERROR(check_kind(kind));
+    return submit(stream, [rows] {
+      rows.copy();
+      return Status();
+    });
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,54 @@
+// Devices and contexts: which device each thread has.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "hccl/acl/acl_rt.h"
+#include "hccl/acl/table.h"
+#include "hccl/base/status.h"
+
+namespace hccl::acl {
+
+/// A device that a thread can be given.
+struct Context {
+  int device;
+  aclrtContext handle = nullptr;  // set before anybody else sees the context
+  bool is_default = false;
+};
+
+/// Every member is safe to use from any thread. The caller has checked device numbers.
+class Devices {
+ public:
+  /// Gives the calling thread the device's default context.
+  void set(int device);
+  /// CONTEXT_NULL: nothing to take back. `all`: however often it was set.
+  Status reset(int device, bool all);
+  /// The calling thread's context. CONTEXT_NULL: it has none.
+  Result<std::shared_ptr<Context>> current() const;
+  /// The calling thread's device, or Stream::kNoDevice.
+  int current_device() const;
+
+  aclrtContext create(int device);
+  Status destroy(aclrtContext context);
+  Status set_current(aclrtContext context);
+
+  void set_overflow_mode(aclrtFloatOverflowMode mode) { overflow_mode_ = mode; }
+  aclrtFloatOverflowMode overflow_mode() const { return overflow_mode_; }
+
+ private:
+  struct Set {
+    std::shared_ptr<Context> context;
+    std::uint64_t times = 0;
+  };
+
+  std::mutex mutex_;
+  std::map<int, Set> set_;  // devices in use
+  Table<Context> contexts_{"context", 4};
+  std::atomic<aclrtFloatOverflowMode> overflow_mode_{ACL_RT_OVERFLOW_MODE_SATURATION};
+};
+
+}  // namespace hccl::acl

@@ -1,0 +1,194 @@
+// Events, as programs call them.
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "hccl/acl/acl_rt.h"
+#include "hccl/acl/failure.h"
+#include "hccl/acl/runtime.h"
+
+namespace hccl::acl {
+namespace {
+
+Table<Event>& events() { return Runtime::get().events(); }
+
+Result<std::shared_ptr<Event>> find_event(aclrtEvent handle) { return known(events().get(handle)); }
+
+Status create(aclrtEvent* event, std::uint32_t flag) {
+  constexpr std::uint32_t kFlags = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS |
+                                   ACL_EVENT_TIME_LINE | ACL_EVENT_DEVICE_USE_ONLY |
+                                   ACL_EVENT_EXTERNAL | ACL_EVENT_IPC;
+  ACL_CHECK_PTR(event);
+  if (flag == 0 || (flag & ~kFlags) != 0) {
+    return bad("flag " + std::to_string(flag) + " is unknown");
+  }
+  if ((flag & ACL_EVENT_IPC) != 0) {
+    return failure(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "flag: events are not shared by processes");
+  }
+  const bool sync = (flag & ACL_EVENT_SYNC) != 0;
+  const Event::Uses uses{sync, sync, (flag & ACL_EVENT_TIME_LINE) != 0};
+  *event = events().add(std::make_shared<Event>(uses));
+  return {};
+}
+
+// The default stream has nothing in line: its event is complete at once.
+Status record(aclrtEvent handle, aclrtStream stream) {
+  HCCL_ASSIGN_OR_RETURN(const auto event, find_event(handle));
+  if (stream == nullptr) {
+    event->complete(event->issue(), Status());
+    return {};
+  }
+  HCCL_ASSIGN_OR_RETURN(const auto found, known(find_stream(stream)));
+  const std::uint64_t number = event->issue();
+  found->submit(
+      [event, number] {
+        event->complete(number, Status());
+        return Status();
+      },
+      [event, number] {
+        event->complete(number, failure(ACL_ERROR_RT_STREAM_ABORT,
+                                        "the stream that an event was recorded in has failed"));
+      });
+  return {};
+}
+
+Status stream_wait(aclrtStream stream, aclrtEvent handle) {
+  std::shared_ptr<Stream> found;
+  if (stream != nullptr) {
+    HCCL_ASSIGN_OR_RETURN(found, known(find_stream(stream)));
+  }
+  HCCL_ASSIGN_OR_RETURN(const auto event, find_event(handle));
+  if (!event->uses().wait) return bad("event was created without ACL_EVENT_SYNC");
+  const std::uint64_t number = event->awaited();
+  if (found == nullptr) return event->wait_for(number, Deadline::never(), nullptr);
+  // The stream outlives its tasks.
+  const AbortFlag* const abandoned = &found->abandoned();
+  found->submit(
+      [event, number, abandoned] { return event->wait_for(number, Deadline::never(), abandoned); });
+  return {};
+}
+
+Status synchronize(aclrtEvent handle, std::int32_t timeout) {
+  if (timeout < -1) return bad("timeout is " + std::to_string(timeout));
+  HCCL_ASSIGN_OR_RETURN(const auto event, find_event(handle));
+  const std::uint64_t number = event->last();
+  if (number == 0) return bad("event was not recorded");
+  Status status = event->wait_for(number, deadline_of(timeout), nullptr);
+  if (status.code() != Code::kTimeout) return status;
+  return failure(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, status.message());
+}
+
+Result<Event::Clock::time_point> time_of(aclrtEvent handle, const std::string& argument) {
+  auto found = events().get(handle);
+  if (!found.ok()) {
+    const Status status(found.status().code(), argument + " " + found.status().message());
+    return known(Result<std::shared_ptr<Event>>(status)).status();
+  }
+  const Event& event = **found;
+  if (!event.uses().time) return bad(argument + " was created without ACL_EVENT_TIME_LINE");
+  switch (event.state()) {
+    case Event::State::kUnset:
+      return failure(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, argument + " was not recorded");
+    case Event::State::kPending:
+      return failure(ACL_ERROR_RT_EVENT_NOT_COMPLETE, argument + " is not complete yet");
+    case Event::State::kComplete:
+      break;
+  }
+  return event.time();
+}
+
+}  // namespace
+}  // namespace hccl::acl
+
+using namespace hccl::acl;  // NOLINT(google-build-using-namespace): bodies of this room's C
+                            // functions
+using hccl::Status;
+
+extern "C" {
+
+aclError aclrtCreateEvent(aclrtEvent* event) {
+  return door(__func__, [&]() -> Status {
+    ACL_CHECK_PTR(event);
+    *event = events().add(std::make_shared<Event>(Event::Uses{true, false, true}));
+    return {};
+  });
+}
+
+aclError aclrtCreateEventWithFlag(aclrtEvent* event, uint32_t flag) {
+  return door(__func__, [&] { return create(event, flag); });
+}
+
+aclError aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t flag) {
+  return door(__func__, [&] { return create(event, flag); });
+}
+
+aclError aclrtDestroyEvent(aclrtEvent event) {
+  return door(__func__, [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto taken, known(events().take(event)));
+    taken->end();
+    return {};
+  });
+}
+
+aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
+  return door(__func__, [&] { return record(event, stream); });
+}
+
+aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
+  return door(__func__, [&] { return stream_wait(stream, event); });
+}
+
+aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
+  return door(__func__, [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto found, find_event(event));
+    if (stream != nullptr) HCCL_RETURN_IF_ERROR(known(find_stream(stream)).status());
+    if (!found->uses().reset) return bad("event was not created with ACL_EVENT_SYNC");
+    // Waits know which record they are for: nothing has to happen in the stream.
+    found->reset();
+    return {};
+  });
+}
+
+aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* status) {
+  return door(__func__, [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto found, find_event(event));
+    ACL_CHECK_PTR(status);
+    *status = found->state() == Event::State::kComplete ? ACL_EVENT_RECORDED_STATUS_COMPLETE
+                                                        : ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    return {};
+  });
+}
+
+aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus* status) {
+  return door(__func__, [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto found, find_event(event));
+    ACL_CHECK_PTR(status);
+    *status = found->state() == Event::State::kComplete ? ACL_EVENT_STATUS_COMPLETE
+                                                        : ACL_EVENT_STATUS_NOT_READY;
+    return {};
+  });
+}
+
+aclError aclrtSynchronizeEvent(aclrtEvent event) {
+  return door(__func__, [&] { return synchronize(event, -1); });
+}
+
+aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout) {
+  return door(__func__, [&] { return synchronize(event, timeout); });
+}
+
+aclError aclrtEventElapsedTime(float* ms, aclrtEvent startEvent, aclrtEvent endEvent) {
+  return door(__func__, [&]() -> Status {
+    ACL_CHECK_PTR(ms);
+    HCCL_ASSIGN_OR_RETURN(const auto start, time_of(startEvent, "startEvent"));
+    HCCL_ASSIGN_OR_RETURN(const auto end, time_of(endEvent, "endEvent"));
+    if (end < start) {
+      return failure(ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL, "endEvent is before startEvent");
+    }
+    *ms = std::chrono::duration<float, std::milli>(end - start).count();
+    return {};
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,104 @@
+// The words and codes of failures.
+#include "hccl/acl/failure.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "hccl/acl/acl_rt.h"
+
+namespace hccl::acl {
+namespace {
+
+// Fixed room: telling of a failure must not fail.
+struct Last {
+  aclError code = ACL_SUCCESS;
+  bool told = true;
+  std::array<char, 4096> text{};
+
+  void append(std::string_view words) {
+    const std::size_t at = std::strlen(text.data());
+    const std::size_t length = std::min(words.size(), text.size() - 1 - at);
+    std::memcpy(text.data() + at, words.data(), length);
+    text[at + length] = '\0';
+  }
+};
+
+Last& last() {
+  static thread_local Last kept;
+  return kept;
+}
+
+}  // namespace
+
+aclError code_of(const Status& status) {
+  const int number = static_cast<int>(status.code());
+  if (number == 0 || number >= ACL_ERROR_INVALID_PARAM) return number;
+  switch (status.code()) {
+    case Code::kPara:
+    case Code::kPtr:
+      return ACL_ERROR_RT_PARAM_INVALID;
+    case Code::kMemory:
+    case Code::kOom:
+      return ACL_ERROR_RT_MEMORY_ALLOCATION;
+    case Code::kNotSupport:
+      return ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
+    case Code::kTimeout:
+      return ACL_ERROR_RT_TASK_TIMEOUT;
+    case Code::kRemote:
+      return ACL_ERROR_RT_SUSPECT_REMOTE_ERROR;
+    default:
+      return ACL_ERROR_RT_INTERNAL_ERROR;
+  }
+}
+
+aclError tell(aclError code, std::string_view function, std::string_view text) noexcept {
+  Last& kept = last();
+  kept.code = code;
+  kept.told = false;
+  kept.text[0] = '\0';
+  kept.append(function);
+  kept.append(": ");
+  kept.append(text);
+  return code;
+}
+
+aclError tell_exception(std::string_view function) noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return tell(ACL_ERROR_BAD_ALLOC, function, "out of memory");
+  } catch (const std::exception& e) {
+    return tell(ACL_ERROR_INTERNAL_ERROR, function, e.what());
+  } catch (...) {
+    return tell(ACL_ERROR_INTERNAL_ERROR, function, "unknown exception");
+  }
+}
+
+}  // namespace hccl::acl
+
+using hccl::acl::last;
+
+extern "C" {
+
+const char* aclGetRecentErrMsg(void) {
+  auto& kept = last();
+  if (kept.told) return nullptr;
+  kept.told = true;
+  return kept.text.data();
+}
+
+aclError aclrtPeekAtLastError(aclrtLastErrLevel level) {
+  if (level != ACL_RT_THREAD_LEVEL) return ACL_ERROR_RT_PARAM_INVALID;
+  return last().code;
+}
+
+aclError aclrtGetLastError(aclrtLastErrLevel level) {
+  const aclError code = aclrtPeekAtLastError(level);
+  if (level == ACL_RT_THREAD_LEVEL) last().code = ACL_SUCCESS;
+  return code;
+}
+
+}  // extern "C"

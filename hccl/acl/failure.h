@@ -1,0 +1,48 @@
+// The border between C and the runtime: every entry runs inside door(), which turns any Status, and
+// any exception, into an aclError and keeps its text for aclGetRecentErrMsg.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "hccl/acl/acl_base.h"
+#include "hccl/base/status.h"
+
+namespace hccl::acl {
+
+/// A failure with one of the runtime's own codes, which no other room knows.
+inline Status failure(aclError code, std::string text) {
+  return Status(static_cast<Code>(code), std::move(text));
+}
+inline Status bad(std::string text) { return failure(ACL_ERROR_RT_PARAM_INVALID, std::move(text)); }
+
+/// What a table says, in the runtime's codes.
+template <class T>
+Result<T> known(Result<T> found) {
+  if (found.ok() || found.status().code() != Code::kPara) return found;
+  return failure(ACL_ERROR_RT_INVALID_HANDLE, found.status().message());
+}
+
+/// The runtime's code for any Status: its own, or the nearest to one of HCCL's.
+aclError code_of(const Status& status);
+
+/// Keeps code and text as the calling thread's last failure.
+aclError tell(aclError code, std::string_view function, std::string_view text) noexcept;
+/// What door() makes of the exception in flight.
+aclError tell_exception(std::string_view function) noexcept;
+
+template <class Body>
+aclError door(const char* function, Body&& body) noexcept {
+  try {
+    const Status status = body();
+    if (status.ok()) return ACL_SUCCESS;
+    return tell(code_of(status), function, status.message());
+  } catch (...) {
+    return tell_exception(function);
+  }
+}
+
+#define ACL_CHECK_PTR(argument) \
+  if ((argument) == nullptr) return ::hccl::acl::bad(#argument " is null")
+
+}  // namespace hccl::acl

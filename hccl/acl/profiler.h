@@ -1,0 +1,36 @@
+// The profiler's order of calls. There is nothing to profile.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "hccl/acl/acl_prof.h"
+#include "hccl/acl/table.h"
+#include "hccl/base/status.h"
+
+namespace hccl::acl {
+
+/// Every member is safe to use from any thread.
+class Profiler {
+ public:
+  struct Session {
+    bool started = false;
+  };
+
+  /// PROF_ALREADY_RUN, PROF_NOT_RUN: out of order; INVALID_PARAM: no config.
+  Status init();
+  Status finalize();
+  void* create() { return sessions_.add(std::make_shared<Session>()); }
+  Status destroy(const void* config);
+  Status start(const void* config);
+  Status stop(const void* config);
+
+ private:
+  Status turn(const void* config, bool on);
+
+  std::mutex mutex_;
+  bool running_ = false;
+  Table<Session> sessions_{"config", 5};
+};
+
+}  // namespace hccl::acl

@@ -1,0 +1,112 @@
+#include "hccl/acl/reports.h"
+
+#include <pthread.h>
+
+#include <utility>
+
+#include "hccl/acl/failure.h"
+#include "hccl/acl/stream.h"
+
+namespace hccl::acl {
+
+Status Inbox::call(const std::shared_ptr<Report>& report, bool wait_for_it,
+                   const AbortFlag& abort) {
+  if (wait_for_it && thread_ == pthread_self()) {
+    report->function(report->data);
+    return {};
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    due_.push_back(report);
+    count_.store(due_.size());
+  }
+  due_bell_.ring();
+  if (!wait_for_it) return {};
+  const auto over = [&] { return report->state.load() != Report::State::kDue; };
+  if (wait(over, Deadline::never(), &abort, done_bell_, kPatience) == Waited::kAborted) {
+    return abort.reason();
+  }
+  if (report->state.load() == Report::State::kDone) return {};
+  return failure(ACL_ERROR_RT_STREAM_NO_CB_REG, "the thread that was to call a function has left");
+}
+
+Status Inbox::process(Deadline deadline) {
+  const auto something = [this] { return count_.load() != 0; };
+  if (wait(something, deadline, nullptr, due_bell_, kPatience) != Waited::kReady) {
+    return Status(Code::kTimeout, "timeout: no function is due");
+  }
+  for (;;) {
+    std::shared_ptr<Report> report;
+    {
+      const std::lock_guard lock(mutex_);
+      if (due_.empty()) return {};
+      report = std::move(due_.front());
+      due_.pop_front();
+      count_.store(due_.size());
+    }
+    report->function(report->data);
+    report->state.store(Report::State::kDone);
+    done_bell_.ring();
+  }
+}
+
+void Inbox::drop(aclrtStream stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(due_, [&](const auto& report) {
+      if (report->stream != stream) return false;
+      report->state.store(Report::State::kDropped);
+      return true;
+    });
+    count_.store(due_.size());
+  }
+  done_bell_.ring();
+}
+
+Status Reports::subscribe(std::uint64_t thread, aclrtStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (streams_.count(stream) != 0) {
+    return failure(ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream has a thread for its functions already");
+  }
+  std::shared_ptr<Inbox> inbox;
+  for (const auto& [other, subscription] : streams_) {
+    if (subscription.thread == thread) inbox = subscription.inbox;
+  }
+  if (inbox == nullptr) inbox = std::make_shared<Inbox>(thread);
+  streams_.emplace(stream, Subscription{thread, std::move(inbox)});
+  return {};
+}
+
+Status Reports::unsubscribe(std::uint64_t thread, aclrtStream stream) {
+  std::shared_ptr<Inbox> inbox;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = streams_.find(stream);
+    if (at == streams_.end() || at->second.thread != thread) {
+      return failure(ACL_ERROR_RT_THREAD_SUBSCRIBE, "threadId is not the stream's");
+    }
+    inbox = std::move(at->second.inbox);
+    streams_.erase(at);
+  }
+  inbox->drop(stream);
+  return {};
+}
+
+Result<std::shared_ptr<Inbox>> Reports::inbox_of_stream(aclrtStream stream) {
+  const std::lock_guard lock(mutex_);
+  const auto at = streams_.find(stream);
+  if (at != streams_.end()) return at->second.inbox;
+  return failure(ACL_ERROR_RT_STREAM_NO_CB_REG,
+                 "stream has no thread for its functions: aclrtSubscribeReport comes first");
+}
+
+Result<std::shared_ptr<Inbox>> Reports::inbox_of_thread(std::uint64_t thread) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [stream, subscription] : streams_) {
+    if (subscription.thread == thread) return subscription.inbox;
+  }
+  return failure(ACL_ERROR_RT_THREAD_SUBSCRIBE,
+                 "no stream has the calling thread: aclrtSubscribeReport comes first");
+}
+
+}  // namespace hccl::acl

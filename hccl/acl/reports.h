@@ -1,0 +1,72 @@
+// Functions of the program that a stream has called by a thread of the program's choice, from
+// inside aclrtProcessReport.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "hccl/acl/acl_rt.h"
+#include "hccl/base/deadline.h"
+#include "hccl/base/status.h"
+#include "hccl/base/wait.h"
+
+namespace hccl::acl {
+
+/// One function to be called.
+struct Report {
+  enum class State { kDue, kDone, kDropped };
+  aclrtCallback function;
+  void* data;
+  aclrtStream stream;
+  std::atomic<State> state{State::kDue};
+};
+
+/// What is due for one thread. Every member is safe to use from any thread.
+class Inbox {
+ public:
+  explicit Inbox(std::uint64_t thread) : thread_(thread) {}
+
+  /// Calls it now if the owner calls this; else leaves it for process(), and waits for it if told
+  /// so. STREAM_NO_CB_REG: dropped; the abort's reason.
+  Status call(const std::shared_ptr<Report>& report, bool wait, const AbortFlag& abort);
+  /// By the owner: calls what is due, after waiting until something is. kTimeout.
+  Status process(Deadline deadline);
+  /// Drops what a stream has left here.
+  void drop(aclrtStream stream);
+
+ private:
+  const std::uint64_t thread_;
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<Report>> due_;
+  std::atomic<std::size_t> count_{0};
+  Bell due_bell_;
+  Bell done_bell_;
+};
+
+/// Every member is safe to use from any thread. The caller has checked the streams.
+class Reports {
+ public:
+  /// STREAM_SUBSCRIBE: the stream has a thread.
+  Status subscribe(std::uint64_t thread, aclrtStream stream);
+  /// THREAD_SUBSCRIBE: the stream does not have this thread.
+  Status unsubscribe(std::uint64_t thread, aclrtStream stream);
+  /// STREAM_NO_CB_REG: the stream has no thread.
+  Result<std::shared_ptr<Inbox>> inbox_of_stream(aclrtStream stream);
+  /// THREAD_SUBSCRIBE: no stream has this thread.
+  Result<std::shared_ptr<Inbox>> inbox_of_thread(std::uint64_t thread);
+
+ private:
+  struct Subscription {
+    std::uint64_t thread;
+    std::shared_ptr<Inbox> inbox;
+  };
+  std::mutex mutex_;
+  std::map<aclrtStream, Subscription> streams_;
+};
+
+}  // namespace hccl::acl

@@ -1,0 +1,38 @@
+#include "hccl/acl/runtime.h"
+
+#include <cstdlib>
+
+namespace hccl::acl {
+
+Runtime& Runtime::get() {
+  static Runtime* const runtime = new Runtime;
+  return *runtime;
+}
+
+Result<DeviceConfig> Runtime::config() {
+  const std::lock_guard lock(mutex_);
+  if (!config_) {
+    HCCL_ASSIGN_OR_RETURN(config_,
+                          DeviceConfig::read([](const char* name) { return std::getenv(name); }));
+  }
+  return *config_;
+}
+
+Result<std::shared_ptr<memory::Heap>> Runtime::heap() {
+  HCCL_ASSIGN_OR_RETURN(const DeviceConfig config, this->config());
+  const std::lock_guard lock(mutex_);
+  if (!heap_) {
+    HCCL_ASSIGN_OR_RETURN(heap_,
+                          memory::Heap::create(static_cast<std::size_t>(config.memory_mb) << 20));
+  }
+  return heap_;
+}
+
+std::uint64_t Runtime::finalize_one() {
+  std::uint64_t count = initialized_.load();
+  while (count != 0 && !initialized_.compare_exchange_weak(count, count - 1)) {
+  }
+  return count == 0 ? 0 : count - 1;
+}
+
+}  // namespace hccl::acl

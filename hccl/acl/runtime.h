@@ -1,0 +1,68 @@
+// All process-wide state of the runtime. It is made at first need and never taken down, so that the
+// end of a program waits for no stream: what nobody waited for is dropped with the process.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "hccl/acl/address_space.h"
+#include "hccl/acl/devices.h"
+#include "hccl/acl/event.h"
+#include "hccl/acl/failure.h"
+#include "hccl/acl/host_memory.h"
+#include "hccl/acl/profiler.h"
+#include "hccl/acl/reports.h"
+#include "hccl/acl/stream.h"
+#include "hccl/acl/table.h"
+#include "hccl/base/config.h"
+#include "hccl/memory/heap.h"
+
+namespace hccl::acl {
+
+/// Every member is safe to use from any thread.
+class Runtime {
+ public:
+  static Runtime& get();
+
+  /// The environment, read at the first call that needs it.
+  Result<DeviceConfig> config();
+  /// Device memory, made at first need. The same object ever after.
+  Result<std::shared_ptr<memory::Heap>> heap();
+
+  Table<Stream>& streams() { return streams_; }
+  Table<Event>& events() { return events_; }
+  Table<Physical>& physical() { return physical_; }
+  Devices& devices() { return devices_; }
+  AddressSpace& addresses() { return addresses_; }
+  HostMemory& host_memory() { return host_memory_; }
+  Reports& reports() { return reports_; }
+  Profiler& profiler() { return profiler_; }
+
+  /// aclInit's count: how often it was called since the last finalize(), with this call.
+  std::uint64_t initialize() { return initialized_.fetch_add(1) + 1; }
+  void finalize() { initialized_.store(0); }
+  /// Takes one away, if there is any; gives what is left.
+  std::uint64_t finalize_one();
+
+ private:
+  Runtime() = default;
+
+  std::mutex mutex_;
+  std::optional<DeviceConfig> config_;
+  std::shared_ptr<memory::Heap> heap_;
+  Table<Stream> streams_{"stream", 1};
+  Table<Event> events_{"event", 2};
+  Table<Physical> physical_{"handle", 3};
+  Devices devices_;
+  AddressSpace addresses_;
+  HostMemory host_memory_;
+  Reports reports_;
+  Profiler profiler_;
+  std::atomic<std::uint64_t> initialized_{0};
+};
+
+}  // namespace hccl::acl

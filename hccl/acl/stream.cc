@@ -1,0 +1,161 @@
+#include "hccl/acl/stream.h"
+
+#include <pthread.h>
+
+#include <csignal>
+#include <exception>
+#include <limits>
+#include <string>
+#include <system_error>
+
+#include "hccl/acl/failure.h"
+#include "hccl/acl/runtime.h"
+
+namespace hccl::acl {
+namespace {
+
+Status run(const Stream::Task& task) {
+  try {
+    return task();
+  } catch (const std::exception& e) {
+    return Status(Code::kInternal, std::string("a task of the stream failed: ") + e.what());
+  } catch (...) {
+    return Status(Code::kInternal, "a task of the stream failed");
+  }
+}
+
+}  // namespace
+
+Stream::~Stream() {
+  closing_.store(true);
+  while (work(std::numeric_limits<std::uint64_t>::max())) {
+  }
+  work_bell_.ring();
+  if (worker_.joinable()) worker_.join();
+}
+
+void Stream::submit(Task task, std::function<void()> skipped) {
+  {
+    const std::lock_guard lock(mutex_);
+    line_.push_back({std::move(task), std::move(skipped)});
+    submitted_.fetch_add(1);
+    if (!worker_.joinable()) start_worker();
+  }
+  work_bell_.ring();
+}
+
+// The program's signals are for the program's threads. Where no thread is to be had, work waits for
+// somebody who synchronizes.
+void Stream::start_worker() {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    worker_ = std::thread([this] { worker(); });
+  } catch (const std::system_error&) {
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Stream::worker() {
+  pthread_setname_np(pthread_self(), "hccl-stream");
+  for (;;) {
+    wait([this] { return closing_.load() || runnable(); }, Deadline::never(), nullptr, work_bell_,
+         kPatience);
+    if (!work(std::numeric_limits<std::uint64_t>::max()) && closing_.load()) return;
+  }
+}
+
+bool Stream::runnable() const { return begun_.load() != submitted_.load() && !busy_.load(); }
+
+// Takes the turn and runs tasks until `upto` are done or none is in line. False if somebody else
+// has the turn, or there is nothing to do.
+bool Stream::work(std::uint64_t upto) {
+  std::unique_lock lock(mutex_);
+  if (busy_.load() || line_.empty()) return false;
+  busy_.store(true);
+  runner_.store(std::this_thread::get_id());
+  while (!line_.empty() && done_.load() < upto) {
+    Entry entry = std::move(line_.front());
+    line_.pop_front();
+    begun_.fetch_add(1);
+    const bool skip = abandoned_.raised() || (stop_on_failure_ && !failure_.ok());
+    lock.unlock();
+    Status status;
+    if (!skip) {
+      status = run(entry.run);
+    } else if (entry.skipped) {
+      entry.skipped();
+    }
+    entry = {};  // what the task holds on to is let go before the task counts as done
+    lock.lock();
+    if (failure_.ok()) failure_ = std::move(status);
+    done_.fetch_add(1);
+    done_bell_.ring();
+  }
+  runner_.store({});
+  busy_.store(false);
+  const bool more = !line_.empty();
+  lock.unlock();
+  if (more) {  // others may go on with it
+    work_bell_.ring();
+    done_bell_.ring();
+  }
+  return true;
+}
+
+Status Stream::take_failure() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(failure_, {});
+}
+
+Status Stream::within_task() const {
+  return failure(ACL_ERROR_RT_STREAM_CONTEXT, "stream is running the task that calls this");
+}
+
+Status Stream::synchronize() {
+  if (runs_here()) return within_task();
+  const std::uint64_t target = submitted_.load();
+  while (done_.load() < target) {
+    if (work(target)) continue;
+    wait([&] { return done_.load() >= target || runnable(); }, Deadline::never(), nullptr,
+         done_bell_, kPatience);
+  }
+  return take_failure();
+}
+
+Status Stream::synchronize(Deadline deadline) {
+  if (runs_here()) return within_task();
+  const std::uint64_t target = submitted_.load();
+  if (wait([&] { return done_.load() >= target; }, deadline, nullptr, done_bell_, kPatience) !=
+      Waited::kReady) {
+    return failure(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "timeout: the stream is not done yet");
+  }
+  return take_failure();
+}
+
+bool Stream::idle() const { return done_.load() == submitted_.load(); }
+
+Status Stream::set_stop_on_failure(bool stop) {
+  const std::lock_guard lock(mutex_);
+  if (mode_set_) return bad("mode was set before, which is possible once for a stream");
+  mode_set_ = true;
+  stop_on_failure_ = stop;
+  return {};
+}
+
+void Stream::abandon(Status reason) { abandoned_.raise(std::move(reason)); }
+
+Result<std::shared_ptr<Stream>> find_stream(aclrtStream handle) {
+  return Runtime::get().streams().get(handle);
+}
+
+Status submit(aclrtStream handle, Stream::Task task, std::function<void()> skipped) {
+  if (handle == nullptr) return task();
+  HCCL_ASSIGN_OR_RETURN(const auto stream, known(find_stream(handle)));
+  stream->submit(std::move(task), std::move(skipped));
+  return {};
+}
+
+}  // namespace hccl::acl

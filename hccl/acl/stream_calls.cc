@@ -1,0 +1,113 @@
+// Streams, as programs call them.
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "hccl/acl/acl_rt.h"
+#include "hccl/acl/failure.h"
+#include "hccl/acl/runtime.h"
+
+namespace hccl::acl {
+namespace {
+
+Status create(aclrtStream* stream) {
+  ACL_CHECK_PTR(stream);
+  Runtime& runtime = Runtime::get();
+  *stream = runtime.streams().add(std::make_shared<Stream>(runtime.devices().current_device()));
+  return {};
+}
+
+// The handle is gone at once; the stream ends here, or with the last call that still uses it.
+Status destroy(aclrtStream handle, bool force) {
+  auto taken = Runtime::get().streams().take(handle, [](const Stream& stream) {
+    if (!stream.runs_here()) return Status();
+    return failure(ACL_ERROR_RT_STREAM_CONTEXT, "stream is running the task that calls this");
+  });
+  HCCL_ASSIGN_OR_RETURN(const auto stream, known(std::move(taken)));
+  if (force) stream->abandon(failure(ACL_ERROR_RT_STREAM_ABORT, "the stream was destroyed"));
+  static_cast<void>(stream->synchronize());
+  return {};
+}
+
+}  // namespace
+}  // namespace hccl::acl
+
+using namespace hccl::acl;  // NOLINT(google-build-using-namespace): bodies of this room's C
+                            // functions
+using hccl::Status;
+
+extern "C" {
+
+aclError aclrtCreateStream(aclrtStream* stream) {
+  return door(__func__, [&] { return create(stream); });
+}
+
+aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag) {
+  return door(__func__, [&]() -> Status {
+    constexpr std::uint32_t kFlags = ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC |
+                                     ACL_STREAM_PERSISTENT | ACL_STREAM_HUGE |
+                                     ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_USE_ONLY;
+    ACL_CHECK_PTR(stream);
+    if (priority > 7) return bad("priority is " + std::to_string(priority) + ", not 0 to 7");
+    if ((flag & ~kFlags) != 0) return bad("flag has unknown bits");
+    return create(stream);
+  });
+}
+
+aclError aclrtDestroyStream(aclrtStream stream) {
+  return door(__func__, [&] { return destroy(stream, false); });
+}
+
+aclError aclrtDestroyStreamForce(aclrtStream stream) {
+  return door(__func__, [&] { return destroy(stream, true); });
+}
+
+aclError aclrtSynchronizeStream(aclrtStream stream) {
+  return door(__func__, [&]() -> Status {
+    if (stream == nullptr) return {};
+    HCCL_ASSIGN_OR_RETURN(const auto found, known(find_stream(stream)));
+    return found->synchronize();
+  });
+}
+
+aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
+  return door(__func__, [&]() -> Status {
+    if (timeout < -1) return bad("timeout is " + std::to_string(timeout));
+    if (stream == nullptr) return {};
+    HCCL_ASSIGN_OR_RETURN(const auto found, known(find_stream(stream)));
+    return timeout == -1 ? found->synchronize() : found->synchronize(deadline_of(timeout));
+  });
+}
+
+aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus* status) {
+  return door(__func__, [&]() -> Status {
+    ACL_CHECK_PTR(status);
+    *status = ACL_STREAM_STATUS_COMPLETE;
+    if (stream == nullptr) return {};
+    HCCL_ASSIGN_OR_RETURN(const auto found, known(find_stream(stream)));
+    if (!found->idle()) *status = ACL_STREAM_STATUS_NOT_READY;
+    return {};
+  });
+}
+
+aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
+  return door(__func__, [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto found, known(find_stream(stream)));
+    if (mode != ACL_CONTINUE_ON_FAILURE && mode != ACL_STOP_ON_FAILURE) {
+      return bad("mode " + std::to_string(mode) + " is unknown");
+    }
+    return found->set_stop_on_failure(mode == ACL_STOP_ON_FAILURE);
+  });
+}
+
+aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args) {
+  return door(__func__, [&]() -> Status {
+    ACL_CHECK_PTR(fn);
+    return submit(stream, [fn, args] {
+      fn(args);
+      return Status();
+    });
+  });
+}
+
+}  // extern "C"

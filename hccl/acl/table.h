@@ -1,0 +1,83 @@
+// Objects that programs hold by handle: numbers that no address can be and that are never given out
+// twice, so that a destroyed or invented handle is an error and never a crash. Other than the
+// communicators' table, this one lets a handle be taken back while calls still use its object: a
+// stream is destroyed while another thread synchronizes it, and ends with that call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "hccl/base/status.h"
+
+namespace hccl::acl {
+
+/// Every member is safe to use from any thread.
+template <class T>
+class Table {
+ public:
+  using Object = std::shared_ptr<T>;
+
+  /// `argument` names the handle in the texts of errors; `kind` is different for each table.
+  Table(std::string argument, std::uint8_t kind)
+      : argument_(std::move(argument)), next_((kMark | kind) << kNumberBits) {}
+
+  void* add(Object object) {
+    const std::unique_lock lock(mutex_);
+    const auto at = all_.emplace(next_ + 1, std::move(object)).first;
+    ++next_;
+    // Never an address, and nobody follows it. NOLINTNEXTLINE(performance-no-int-to-ptr)
+    return reinterpret_cast<void*>(at->first);
+  }
+
+  /// kPtr: null. kPara: not a handle of this table, or not any more.
+  Result<Object> get(const void* handle) const {
+    const std::shared_lock lock(mutex_);
+    const auto at = all_.find(reinterpret_cast<std::uintptr_t>(handle));
+    if (at == all_.end()) return unknown(handle);
+    return at->second;
+  }
+
+  /// Takes the handle out of use if `allowed` says success; else gives what it says.
+  template <class Allowed>
+  Result<Object> take(const void* handle, Allowed&& allowed) {
+    const std::unique_lock lock(mutex_);
+    const auto at = all_.find(reinterpret_cast<std::uintptr_t>(handle));
+    if (at == all_.end()) return unknown(handle);
+    HCCL_RETURN_IF_ERROR(allowed(*at->second));
+    Object object = std::move(at->second);
+    all_.erase(at);
+    return object;
+  }
+  Result<Object> take(const void* handle) {
+    return take(handle, [](const T&) { return Status(); });
+  }
+
+  std::vector<Object> all() const {
+    const std::shared_lock lock(mutex_);
+    std::vector<Object> objects;
+    for (const auto& [handle, object] : all_) objects.push_back(object);
+    return objects;
+  }
+
+ private:
+  static constexpr int kNumberBits = 40;
+  static constexpr std::uintptr_t kMark = 0xACC200;  // with these top bits nothing is an address
+
+  Status unknown(const void* handle) const {
+    if (handle == nullptr) return Status(Code::kPtr, argument_ + " is null");
+    return Status(Code::kPara, argument_ + " is no handle, or was destroyed already");
+  }
+
+  std::string argument_;
+  mutable std::shared_mutex mutex_;
+  std::uintptr_t next_;
+  std::unordered_map<std::uintptr_t, Object> all_;
+};
+
+}  // namespace hccl::acl
