@@ -83,6 +83,25 @@ HcclResult HcomSend(const char* tag, void* inputPtr, uint64_t count, HcclDataTyp
 HcclResult HcomReceive(const char* tag, void* outputPtr, uint64_t count, HcclDataType dataType,
                        uint32_t srcRank, uint32_t srTag, const char* group, aclrtStream stream);
 
+HcclResult HcomReduceScatterV(const char* tag, void* sendBuf, const void* sendCounts,
+                              const void* sdispls, void* recvBuf, uint64_t recvCount,
+                              HcclDataType dataType, HcclReduceOp op, const char* group,
+                              aclrtStream stream);
+HcclResult HcomAllGatherV(const char* tag, const void* sendBuf, uint64_t sendCount,
+                          const void* recvBuf, const void* recvCounts, const void* rdispls,
+                          HcclDataType dataType, const char* group, aclrtStream stream);
+/* The tag comes last in these three: the order is HCCL's. */
+HcclResult HcomAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls,
+                         HcclDataType sendType, const void* recvBuf, const void* recvCounts,
+                         const void* rdispls, HcclDataType recvType, const char* group,
+                         aclrtStream stream, const char* tag);
+HcclResult HcomAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType,
+                          const void* recvBuf, HcclDataType recvType, const char* group,
+                          aclrtStream stream, const char* tag);
+HcclResult HcomAllToAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType,
+                        const void* recvBuf, uint64_t recvCount, HcclDataType recvType,
+                        const char* group, aclrtStream stream, const char* tag);
+
 /** Cuts the group's gradients after these indices (ascending, the last one that of the last gradient). */
 HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum, const uint32_t* idxList);
 /** Cuts the group's gradients at these percentages of their bytes (sum 100 within 1e-3). Beats a setting

@@ -37,6 +37,12 @@ inline Status check_count(std::uint64_t count, const char* argument) {
                                  ", more than " + std::to_string(kMaxCount));
 }
 
+/// Buffers are needed only where there is something in them.
+inline Status need(const void* buffer, std::uint64_t count, const char* argument) {
+  if (buffer != nullptr || count == 0) return {};
+  return Status(Code::kPtr, std::string(argument) + " is null");
+}
+
 /// The name of a group; null means the world.
 inline Result<std::string> group_name(const char* group) {
   if (group == nullptr) return std::string(HCCL_WORLD_GROUP);

@@ -1,5 +1,5 @@
 // Collective operations: hccl/hccl.h.
-#include "hccl/api/guard.h"
+#include "hccl/api/entry.h"
 #include "hccl/api/operations.h"
 #include "hccl/api/state.h"
 #include "hccl/hccl.h"
@@ -11,9 +11,10 @@ namespace {
 // Finds the communicator and runs one of operations.h on it.
 template <class Operation, class... Arguments>
 HcclResult on(const char* function, HcclComm comm, Operation operation, Arguments... arguments) {
-  return api::guard(function, [&]() -> hccl::Status {
+  return api::enter(function, [&]() -> hccl::Status {
     HCCL_ASSIGN_OR_RETURN(const auto communicator, api::State::get().communicators().get(comm));
-    return operation(*communicator, arguments...);
+    api::log_entry(*communicator, function, arguments...);
+    return operation(communicator.shared(), arguments...);
   });
 }
 
@@ -38,9 +39,23 @@ HcclResult HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount,
             op, stream);
 }
 
+HcclResult HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void* sendDispls,
+                              void* recvBuf, uint64_t recvCount, HcclDataType dataType,
+                              HcclReduceOp op, HcclComm comm, aclrtStream stream) {
+  return on("HcclReduceScatterV", comm, api::reduce_scatter_v, sendBuf, sendCounts, sendDispls,
+            recvBuf, recvCount, dataType, op, stream);
+}
+
 HcclResult HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, HcclDataType dataType,
                          HcclComm comm, aclrtStream stream) {
   return on("HcclAllGather", comm, api::all_gather, sendBuf, recvBuf, sendCount, dataType, stream);
+}
+
+HcclResult HcclAllGatherV(void* sendBuf, uint64_t sendCount, void* recvBuf, const void* recvCounts,
+                          const void* recvDispls, HcclDataType dataType, HcclComm comm,
+                          aclrtStream stream) {
+  return on("HcclAllGatherV", comm, api::all_gather_v, sendBuf, sendCount, recvBuf, recvCounts,
+            recvDispls, dataType, stream);
 }
 
 HcclResult HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType,
@@ -53,12 +68,28 @@ HcclResult HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDat
   return on("HcclScatter", comm, api::scatter, sendBuf, recvBuf, recvCount, dataType, root, stream);
 }
 
+// HCCL declares recvBuf const although it is written.
+
 HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType,
                         const void* recvBuf, uint64_t recvCount, HcclDataType recvType,
                         HcclComm comm, aclrtStream stream) {
-  // HCCL declares recvBuf const although it is written.
   return on("HcclAlltoAll", comm, api::all_to_all, sendBuf, sendCount, sendType,
             const_cast<void*>(recvBuf), recvCount, recvType, stream);
+}
+
+HcclResult HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls,
+                         HcclDataType sendType, const void* recvBuf, const void* recvCounts,
+                         const void* rdispls, HcclDataType recvType, HcclComm comm,
+                         aclrtStream stream) {
+  return on("HcclAlltoAllV", comm, api::all_to_all_v, sendBuf, sendCounts, sdispls, sendType,
+            const_cast<void*>(recvBuf), recvCounts, rdispls, recvType, stream);
+}
+
+HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType,
+                          const void* recvBuf, HcclDataType recvType, HcclComm comm,
+                          aclrtStream stream) {
+  return on("HcclAlltoAllVC", comm, api::all_to_all_vc, sendBuf, sendCountMatrix, sendType,
+            const_cast<void*>(recvBuf), recvType, stream);
 }
 
 HcclResult HcclSend(void* sendBuf, uint64_t count, HcclDataType dataType, uint32_t destRank,
@@ -69,6 +100,11 @@ HcclResult HcclSend(void* sendBuf, uint64_t count, HcclDataType dataType, uint32
 HcclResult HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32_t srcRank,
                     HcclComm comm, aclrtStream stream) {
   return on("HcclRecv", comm, api::recv, recvBuf, count, dataType, srcRank, stream);
+}
+
+HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, HcclComm comm,
+                             aclrtStream stream) {
+  return on("HcclBatchSendRecv", comm, api::batch_send_recv, sendRecvInfo, itemNum, stream);
 }
 
 HcclResult HcclBarrier(HcclComm comm, aclrtStream stream) {

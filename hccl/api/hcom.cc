@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "hccl/api/checks.h"
-#include "hccl/api/guard.h"
+#include "hccl/api/entry.h"
 #include "hccl/api/launch.h"
 #include "hccl/api/operations.h"
 #include "hccl/api/state.h"
@@ -82,10 +82,11 @@ uint32_t local_size(const hccl::core::Communicator& communicator) {
 template <class Operation, class... Arguments>
 HcclResult on(const char* function, const char* tag, const char* group, Operation operation,
               Arguments... arguments) {
-  return guard(function, [&]() -> Status {
+  return api::enter(function, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_text(tag, kTagBytes, "tag"));
     HCCL_ASSIGN_OR_RETURN(const auto communicator, find(group));
-    return operation(*communicator, arguments...);
+    api::log_entry(*communicator, function, arguments...);
+    return operation(communicator, arguments...);
   });
 }
 
@@ -278,6 +279,45 @@ HcclResult HcomSend(const char* tag, void* inputPtr, uint64_t count, HcclDataTyp
 HcclResult HcomReceive(const char* tag, void* outputPtr, uint64_t count, HcclDataType dataType,
                        uint32_t srcRank, uint32_t, const char* group, aclrtStream stream) {
   return on("HcomReceive", tag, group, api::recv, outputPtr, count, dataType, srcRank, stream);
+}
+
+HcclResult HcomReduceScatterV(const char* tag, void* sendBuf, const void* sendCounts,
+                              const void* sdispls, void* recvBuf, uint64_t recvCount,
+                              HcclDataType dataType, HcclReduceOp op, const char* group,
+                              aclrtStream stream) {
+  return on("HcomReduceScatterV", tag, group, api::reduce_scatter_v, sendBuf, sendCounts, sdispls,
+            recvBuf, recvCount, dataType, op, stream);
+}
+
+// HCCL declares recvBuf const although it is written.
+
+HcclResult HcomAllGatherV(const char* tag, const void* sendBuf, uint64_t sendCount,
+                          const void* recvBuf, const void* recvCounts, const void* rdispls,
+                          HcclDataType dataType, const char* group, aclrtStream stream) {
+  return on("HcomAllGatherV", tag, group, api::all_gather_v, sendBuf, sendCount,
+            const_cast<void*>(recvBuf), recvCounts, rdispls, dataType, stream);
+}
+
+HcclResult HcomAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls,
+                         HcclDataType sendType, const void* recvBuf, const void* recvCounts,
+                         const void* rdispls, HcclDataType recvType, const char* group,
+                         aclrtStream stream, const char* tag) {
+  return on("HcomAlltoAllV", tag, group, api::all_to_all_v, sendBuf, sendCounts, sdispls, sendType,
+            const_cast<void*>(recvBuf), recvCounts, rdispls, recvType, stream);
+}
+
+HcclResult HcomAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType,
+                          const void* recvBuf, HcclDataType recvType, const char* group,
+                          aclrtStream stream, const char* tag) {
+  return on("HcomAlltoAllVC", tag, group, api::all_to_all_vc, sendBuf, sendCountMatrix, sendType,
+            const_cast<void*>(recvBuf), recvType, stream);
+}
+
+HcclResult HcomAllToAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType,
+                        const void* recvBuf, uint64_t recvCount, HcclDataType recvType,
+                        const char* group, aclrtStream stream, const char* tag) {
+  return on("HcomAllToAll", tag, group, api::all_to_all, sendBuf, sendCount, sendType,
+            const_cast<void*>(recvBuf), recvCount, recvType, stream);
 }
 
 HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum,

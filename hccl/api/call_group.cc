@@ -1,0 +1,190 @@
+#include "hccl/api/call_group.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "hccl/api/guard.h"
+#include "hccl/hccl_comm.h"
+
+namespace hccl::api {
+namespace {
+
+// A place in a communicator's order; given up if nobody has run at it.
+class Place {
+ public:
+  explicit Place(CommunicatorPtr comm) : comm_(std::move(comm)), ticket_(comm_->reserve()) {}
+  ~Place() { give_up(); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  Status run(Job& job) {
+    const auto ticket = std::exchange(ticket_, nullptr);
+    return job.run(ticket);
+  }
+  void give_up() {
+    if (const auto ticket = std::exchange(ticket_, nullptr)) comm_->cancel(ticket);
+  }
+
+ private:
+  CommunicatorPtr comm_;
+  core::OpQueue::Ticket ticket_;
+};
+
+// What HcclGroupStart and HcclGroupEnd of one thread enclose.
+struct CallGroup {
+  int depth = 0;
+  std::vector<Job> jobs;
+  Status refused;
+};
+
+CallGroup& group() {
+  static thread_local CallGroup open;
+  return open;
+}
+
+bool point_to_point(const Job& job) { return !job.transfers.empty(); }
+
+// One batch a communicator, of all its sends and receives in order.
+Result<std::vector<Job>> merged(std::vector<Job> jobs) {
+  std::vector<Job> out;
+  for (Job& job : jobs) {
+    const auto same = [&](const Job& each) { return each.comm == job.comm; };
+    const auto at = std::find_if(out.begin(), out.end(), same);
+    if (at == out.end()) {
+      out.push_back(std::move(job));
+    } else {
+      at->transfers.insert(at->transfers.end(), job.transfers.begin(), job.transfers.end());
+    }
+  }
+  for (const Job& job : out) {
+    HCCL_RETURN_IF_ERROR(exec::pair_self(job.transfers, job.comm->rank()));
+  }
+  return out;
+}
+
+// The calls of one communicator that run on the caller's behalf, in order.
+struct Line {
+  core::Communicator* comm = nullptr;
+  std::vector<std::pair<Job*, std::unique_ptr<Place>>> jobs;
+  Status result;
+
+  void run() {
+    for (auto& [job, place] : jobs) {
+      const Status status = place->run(*job);
+      if (result.ok()) result = status;
+    }
+  }
+};
+
+// All calls take their places in the order they were made. Those with a stream are in line then;
+// the others run now, each communicator's on a thread of its own, as one thread may be several
+// ranks.
+Status launch(std::vector<Job> jobs) {
+  std::vector<Line> lines;
+  for (Job& job : jobs) {
+    if (job.stream != nullptr) {
+      HCCL_RETURN_IF_ERROR(enqueue(std::move(job)));
+      continue;
+    }
+    const auto same = [&](const Line& each) { return each.comm == job.comm.get(); };
+    auto at = std::find_if(lines.begin(), lines.end(), same);
+    if (at == lines.end()) {
+      lines.emplace_back().comm = job.comm.get();
+      at = lines.end() - 1;
+    }
+    at->jobs.emplace_back(&job, std::make_unique<Place>(job.comm));
+  }
+  if (lines.empty()) return {};
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < lines.size(); ++i) {
+      threads.emplace_back([line = &lines[i]] { line->run(); });
+    }
+    lines.front().run();
+  }
+  for (const Line& line : lines) HCCL_RETURN_IF_ERROR(line.result);
+  return {};
+}
+
+Status end_group() {
+  CallGroup& open = group();
+  if (open.depth == 0) {
+    return Status(Code::kNotSupport, "no group is open: HcclGroupStart comes first");
+  }
+  if (--open.depth > 0) return {};
+  std::vector<Job> jobs = std::exchange(open.jobs, {});
+  const Status refused = std::exchange(open.refused, Status());
+  if (!refused.ok()) return refused.with_context("nothing of the group was run");
+  if (!jobs.empty() && point_to_point(jobs.front())) {
+    HCCL_ASSIGN_OR_RETURN(jobs, merged(std::move(jobs)));
+  }
+  return launch(std::move(jobs));
+}
+
+}  // namespace
+
+Status Job::run(const core::OpQueue::Ticket& place) {
+  if (!transfers.empty()) return comm->exchange(transfers, place);
+  call.in_blocks = in_blocks;
+  call.out_blocks = out_blocks;
+  return comm->run(call, place);
+}
+
+bool in_call_group() { return group().depth != 0; }
+
+Status collect(Job job) {
+  CallGroup& open = group();
+  if (job.stream != nullptr) {
+    HCCL_RETURN_IF_ERROR(acl::find_stream(job.stream).status());
+  }
+  for (const Job& each : open.jobs) {
+    if (point_to_point(each) != point_to_point(job)) {
+      return Status(Code::kPara, std::string("a group holds calls of one kind, and this one has ") +
+                                     (point_to_point(each) ? "sends and receives" : "collectives"));
+    }
+    if (point_to_point(job) && each.comm == job.comm && each.stream != job.stream) {
+      return Status(Code::kPara,
+                    "stream differs from that of the group's other sends and receives on this "
+                    "communicator");
+    }
+  }
+  open.jobs.push_back(std::move(job));
+  return {};
+}
+
+void refuse_call_group(const Status& why) {
+  CallGroup& open = group();
+  if (open.depth != 0 && open.refused.ok()) open.refused = why;
+}
+
+Status enqueue(Job job) {
+  HCCL_ASSIGN_OR_RETURN(const auto stream, acl::find_stream(job.stream));
+  auto place = std::make_shared<Place>(job.comm);
+  auto waiting = std::make_shared<Job>(std::move(job));
+  stream->submit([waiting, place] { return place->run(*waiting); }, [place] { place->give_up(); });
+  return {};
+}
+
+}  // namespace hccl::api
+
+extern "C" {
+
+HcclResult HcclGroupStart(void) {
+  return hccl::api::guard("HcclGroupStart", [] {
+    ++hccl::api::group().depth;
+    return hccl::Status();
+  });
+}
+
+HcclResult HcclGroupEnd(void) { return hccl::api::guard("HcclGroupEnd", hccl::api::end_group); }
+
+HcclResult HcclGroupStatusGet(bool* isGroupEnabled) {
+  return hccl::api::guard("HcclGroupStatusGet", [&]() -> hccl::Status {
+    HCCL_CHECK_PTR(isGroupEnabled);
+    *isGroupEnabled = hccl::api::in_call_group();
+    return {};
+  });
+}
+
+}  // extern "C"

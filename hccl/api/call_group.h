@@ -1,0 +1,40 @@
+// A checked call on its way to its communicator: run now, queued in a stream, or collected between
+// HcclGroupStart and HcclGroupEnd.
+#pragma once
+
+#include <vector>
+
+#include "hccl/acl/stream.h"
+#include "hccl/api/groups.h"
+#include "hccl/exec/call.h"
+#include "hccl/exec/transfer.h"
+
+namespace hccl::api {
+
+/// One call that is not run at once, with all that it needs to be run later. A collective, or, if
+/// there are transfers, a batch of sends and receives.
+struct Job {
+  CommunicatorPtr comm;
+  aclrtStream stream = nullptr;
+  exec::Call call;
+  std::vector<exec::Block> in_blocks;  // the call's spans point here
+  std::vector<exec::Block> out_blocks;
+  std::vector<exec::Transfer> transfers;
+
+  /// Runs it on the caller's thread at its place in the communicator's order.
+  Status run(const core::OpQueue::Ticket& place);
+};
+
+/// Whether the calling thread has a group of calls open.
+bool in_call_group();
+
+/// Adds a call to the calling thread's open group. kPara: calls of another kind are in it, or a
+/// send or receive on another stream than those before it on this communicator.
+Status collect(Job job);
+/// A call inside the open group was refused: the group will not run, and ends with this status.
+void refuse_call_group(const Status& why);
+
+/// Puts the job in line in its stream, and takes its place in the communicator's order now.
+Status enqueue(Job job);
+
+}  // namespace hccl::api

@@ -1,0 +1,40 @@
+// How an operation enters the library: guard(), the group of calls it may be in, and the log.
+#pragma once
+
+#include <utility>
+
+#include "hccl/api/call_group.h"
+#include "hccl/api/guard.h"
+
+namespace hccl::api {
+
+/// guard() for a call that may stand between HcclGroupStart and HcclGroupEnd: if it is refused, the
+/// group will not run.
+template <class Body>
+HcclResult enter(const char* function, Body&& body) noexcept {
+  return guard(function, [&]() -> Status {
+    Status status = body();
+    if (!status.ok() && in_call_group()) refuse_call_group(status.with_context(function));
+    return status;
+  });
+}
+
+namespace detail {
+inline void put(std::string& text, const void* pointer) { text += fmt::format("{}", pointer); }
+template <class Number>
+requires(!std::is_pointer_v<Number>) void put(std::string& text, Number number) {
+  text += std::to_string(static_cast<std::uint64_t>(number));
+}
+}  // namespace detail
+
+/// "Entry-HcclAllReduce: 0x7f..., 0x7f..., 1024, 4, 0, 0x0" at level trace; one comparison if off.
+template <class... Arguments>
+void log_entry(const core::Communicator& communicator, const char* function,
+               Arguments... arguments) {
+  if (!communicator.log()->should_log(spdlog::level::trace)) return;
+  std::string text;
+  ((text += text.empty() ? "" : ", ", detail::put(text, arguments)), ...);
+  communicator.log()->trace("Entry-{}: {}: {}", function, communicator.name(), text);
+}
+
+}  // namespace hccl::api

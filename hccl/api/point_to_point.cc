@@ -1,0 +1,85 @@
+// Sends and receives: one, a batch, or those of a group.
+#include "hccl/api/call_group.h"
+#include "hccl/api/checks.h"
+#include "hccl/api/guard.h"
+#include "hccl/api/operations.h"
+
+namespace hccl::api {
+namespace {
+
+using exec::Transfer;
+
+Status issue_transfers(const CommunicatorPtr& comm, std::vector<Transfer> transfers,
+                       aclrtStream stream) {
+  if (stream == nullptr) return comm->exchange(transfers);
+  return enqueue({comm, stream, {}, {}, {}, std::move(transfers)});
+}
+
+Status one(const CommunicatorPtr& comm, bool sending, void* buffer, const char* buffer_name,
+           std::uint64_t count, HcclDataType type, std::uint32_t peer, const char* peer_name,
+           aclrtStream stream) {
+  HCCL_RETURN_IF_ERROR(need(buffer, count, buffer_name));
+  HCCL_RETURN_IF_ERROR(check_count(count, "count"));
+  HCCL_ASSIGN_OR_RETURN(const DataType data, check_type(type));
+  HCCL_RETURN_IF_ERROR(check_rank(peer, comm->size(), peer_name));
+  const Transfer transfer{sending, static_cast<int>(peer), buffer, count, data, 0};
+  if (in_call_group()) return collect({comm, stream, {}, {}, {}, {transfer}});
+  if (transfer.peer == comm->rank()) {
+    return Status(Code::kPara, std::string(peer_name) +
+                                   " is the caller itself, which only a batch or a group allows");
+  }
+  if (stream != nullptr) return enqueue({comm, stream, {}, {}, {}, {transfer}});
+  return sending ? comm->send(transfer.peer, buffer, count, data)
+                 : comm->recv(transfer.peer, buffer, count, data);
+}
+
+Result<Transfer> read_item(const HcclSendRecvItem& item, int size, std::size_t index) {
+  const std::string name = "sendRecvInfo[" + std::to_string(index) + "].";
+  if (item.sendRecvType != HCCL_SEND && item.sendRecvType != HCCL_RECV) {
+    return Status(Code::kPara,
+                  name + "sendRecvType is " + std::to_string(static_cast<int>(item.sendRecvType)));
+  }
+  HCCL_RETURN_IF_ERROR(need(item.buf, item.count, (name + "buf").c_str()));
+  HCCL_RETURN_IF_ERROR(check_count(item.count, (name + "count").c_str()));
+  HCCL_ASSIGN_OR_RETURN(const DataType data,
+                        check_type(item.dataType, (name + "dataType").c_str()));
+  HCCL_RETURN_IF_ERROR(check_rank(item.remoteRank, size, (name + "remoteRank").c_str()));
+  return Transfer{item.sendRecvType == HCCL_SEND,
+                  static_cast<int>(item.remoteRank),
+                  item.buf,
+                  item.count,
+                  data,
+                  0};
+}
+
+}  // namespace
+
+Status send(const CommunicatorPtr& comm, void* sendBuf, std::uint64_t count, HcclDataType type,
+            std::uint32_t destRank, aclrtStream stream) {
+  return one(comm, true, sendBuf, "sendBuf", count, type, destRank, "destRank", stream);
+}
+
+Status recv(const CommunicatorPtr& comm, void* recvBuf, std::uint64_t count, HcclDataType type,
+            std::uint32_t srcRank, aclrtStream stream) {
+  return one(comm, false, recvBuf, "recvBuf", count, type, srcRank, "srcRank", stream);
+}
+
+Status batch_send_recv(const CommunicatorPtr& comm, const HcclSendRecvItem* sendRecvInfo,
+                       std::uint32_t itemNum, aclrtStream stream) {
+  HCCL_CHECK_PTR(sendRecvInfo);
+  if (in_call_group()) {
+    return Status(Code::kNotSupport, "a batch inside a group: use HcclSend and HcclRecv there");
+  }
+  std::vector<Transfer> transfers;
+  transfers.reserve(itemNum);
+  for (std::uint32_t i = 0; i < itemNum; ++i) {
+    HCCL_ASSIGN_OR_RETURN(const Transfer transfer, read_item(sendRecvInfo[i], comm->size(), i));
+    transfers.push_back(transfer);
+  }
+  if (const Status paired = exec::pair_self(transfers, comm->rank()); !paired.ok()) {
+    return paired.with_context("sendRecvInfo");
+  }
+  return issue_transfers(comm, std::move(transfers), stream);
+}
+
+}  // namespace hccl::api
