@@ -26,7 +26,7 @@ Uuid scope_of(std::uint8_t number) {
 }
 
 wire::Member member_of(std::uint32_t rank) {
-  return {.rank = rank, .pid = 100 + rank, .cores = 2, .host = "here", .address = "127.0.0.1"};
+  return {.rank = rank, .pid = 100 + rank, .cores = "\3", .host = "here", .address = "127.0.0.1"};
 }
 
 std::string hello(std::uint32_t rank, std::uint32_t size, std::string_view agreement = kAgreement,

@@ -1,6 +1,7 @@
 #include "hccl/base/wait.h"
 
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -51,6 +52,31 @@ void Bell::sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) {
 
 void Bell::awake() { sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
 
+void QuietBell::join() {
+  if (::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) != 0) {
+    fence_.store(1, std::memory_order_seq_cst);
+  }
+}
+
+void QuietBell::wake() {
+  rings_.fetch_add(1, std::memory_order_seq_cst);
+  futex(&rings_, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+std::uint32_t QuietBell::prepare() {
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+  return rings_.load(std::memory_order_seq_cst);
+}
+
+void QuietBell::sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
+  const timespec timeout{seconds.count(), (at_most - seconds).count()};
+  futex(&rings_, FUTEX_WAIT, ticket, &timeout);
+}
+
+void QuietBell::awake() { sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
+
 namespace detail {
 
 void relax(const WaitPolicy& policy) {
@@ -58,11 +84,7 @@ void relax(const WaitPolicy& policy) {
     sched_yield();
     return;
   }
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
+  pause();
 }
 
 }  // namespace detail

@@ -55,6 +55,33 @@ class Bell final : public Sleeper {
   std::atomic<std::uint32_t> sleepers_{0};
 };
 
+/// A bell in memory that several processes share, for wakers in a hurry: ringing it costs one load
+/// while nobody sleeps. Who goes to sleep pays instead, with a barrier on every core (membarrier),
+/// so that either the waker sees the sleeper or the sleeper sees what the waker stored before it
+/// rang. Its first state is all zeroes. Any thread of any process may ring; several may sleep.
+class QuietBell final : public Sleeper {
+ public:
+  /// Call once in each process, before it sleeps here. Where the kernel has no such barrier, wakers
+  /// pay for one from then on.
+  void join();
+  void ring() {
+    if (fence_.load(std::memory_order_relaxed) != 0) {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+    if (sleepers_.load(std::memory_order_relaxed) != 0) wake();
+  }
+  /// Wakes the sleepers for another reason than something stored in the shared memory.
+  void wake();
+  std::uint32_t prepare() override;
+  void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) override;
+  void awake() override;
+
+ private:
+  std::atomic<std::uint32_t> fence_{0};
+  std::atomic<std::uint32_t> rings_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+};
+
 struct WaitPolicy {
   /// How long to spin before sleeping; about what a wake-up costs.
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
@@ -65,7 +92,17 @@ struct WaitPolicy {
 enum class Waited { kReady, kTimeout, kAborted };
 
 namespace detail {
+/// Lets the other thread of the core run for some cycles.
+inline void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 void relax(const WaitPolicy& policy);
+// What is just about to happen is waited for without looking at the clock.
+inline constexpr int kFirstSpins = 32;
 // Naps no longer than this, so that an abort that cannot ring the sleeper is still seen.
 inline constexpr std::chrono::milliseconds kLongestNap{100};
 }  // namespace detail
@@ -76,7 +113,10 @@ template <class Ready>
 Waited wait(Ready&& ready, Deadline deadline, const AbortFlag* abort, Sleeper& sleeper,
             const WaitPolicy& policy) {
   for (;;) {
-    if (ready()) return Waited::kReady;
+    for (int i = 0; i < detail::kFirstSpins; ++i) {
+      if (ready()) return Waited::kReady;
+      detail::pause();
+    }
     const Deadline spin_end = Deadline::after(policy.spin).sooner(deadline);
     do {
       for (int i = 0; i < 32; ++i) {

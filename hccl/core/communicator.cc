@@ -8,6 +8,7 @@
 #include <map>
 
 #include "hccl/base/auth.h"
+#include "hccl/core/host.h"
 #include "hccl/exec/layout.h"
 #include "transport/registry.h"
 
@@ -49,7 +50,7 @@ std::vector<int> hosts_of(const std::vector<wire::Member>& members, const std::v
 
 Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
                            std::vector<int> ranks, int rank, const Uuid& id, const Config& config,
-                           Logger log)
+                           Logger log, std::shared_ptr<memory::Heap> heap)
     : control_(std::move(control)),
       name_(std::move(name)),
       ranks_(std::move(ranks)),
@@ -59,24 +60,30 @@ Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
       config_(config),
       log_(std::move(log)),
       deterministic_(config_.deterministic),
+      heap_(std::move(heap)),
       sends_(ranks_.size()),
       recvs_(ranks_.size()) {
-  const int host = hosts_[static_cast<std::size_t>(rank_)];
-  const auto neighbours = std::count(hosts_.begin(), hosts_.end(), host);
-  const auto& me = control_->members()[static_cast<std::size_t>(control_->rank())];
-  policy_.shared_cores = static_cast<std::uint64_t>(neighbours) > me.cores;
+  // All ranks of a host come to the same number.
+  std::vector<std::string> cores;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (hosts_[rank] != hosts_[static_cast<std::size_t>(rank_)]) continue;
+    cores.push_back(control_->members()[static_cast<std::size_t>(ranks_[rank])].cores);
+  }
+  policy_.shared_cores = cores.size() > static_cast<std::size_t>(count_cores(cores));
   policy_.spin = config_.spin.value_or(kSpin);
 }
 
 Result<std::shared_ptr<Communicator>> Communicator::world(std::shared_ptr<Control> control,
                                                           std::string name, const Config& config,
-                                                          Logger log) {
+                                                          Logger log,
+                                                          std::shared_ptr<memory::Heap> heap) {
   std::vector<int> ranks(static_cast<std::size_t>(control->size()));
   for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = static_cast<int>(r);
   const int rank = control->rank();
   const Uuid id = identity(control->info().id, "world");
-  std::shared_ptr<Communicator> made(new Communicator(
-      std::move(control), std::move(name), std::move(ranks), rank, id, config, std::move(log)));
+  std::shared_ptr<Communicator> made(new Communicator(std::move(control), std::move(name),
+                                                      std::move(ranks), rank, id, config,
+                                                      std::move(log), std::move(heap)));
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
@@ -93,8 +100,9 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
     world_ranks.push_back(ranks_[static_cast<std::size_t>(ranks[i])]);
     what += " " + std::to_string(world_ranks.back());
   }
-  std::shared_ptr<Communicator> made(new Communicator(
-      control_, std::move(name), std::move(world_ranks), rank, identity(id_, what), config, log_));
+  std::shared_ptr<Communicator> made(new Communicator(control_, std::move(name),
+                                                      std::move(world_ranks), rank,
+                                                      identity(id_, what), config, log_, heap_));
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
@@ -111,6 +119,8 @@ Status Communicator::open(Deadline deadline) {
   args.key = derive(control_->info().secret, "mesh " + std::string(view(id_)));
   args.address = control_->members()[static_cast<std::size_t>(control_->rank())].address;
   args.config = &config_;
+  args.heap = heap_;
+  args.area_bytes = &exec::host::HostPath::area_bytes;
   // Who does not come is known here; a transport's own exchanges would go on without them.
   if (size() > 1) {
     const auto met = control_->exchange(id_, static_cast<std::uint32_t>(size()),
@@ -138,12 +148,36 @@ Status Communicator::open(Deadline deadline) {
   mesh_ = std::move(*mesh);
   executor_ = std::make_unique<exec::Executor>(
       *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{config_.buffer_mb} << 20));
-  log_->info("communicator {} ({}): rank {} of {}, transport {}", name_, short_name(view(id_)),
-             rank_, size(), mesh_->name());
+  open_host_path();
+  log_->info("communicator {} ({}): rank {} of {}, transport {}{}", name_, short_name(view(id_)),
+             rank_, size(), mesh_->name(),
+             host_path_ == nullptr ? "" : ", collectives in the host's memory");
   open_mesh_.store(mesh_.get());
   // A failure that was told before the mesh stood.
   if (failed_.raised()) mesh_->abort(failed_.reason());
   return {};
+}
+
+// Where all ranks are on one host and share memory. All of them come to the same conclusion: a mesh
+// opens for all or for none.
+void Communicator::open_host_path() {
+  const transport::HostMemory* const memory = mesh_->host_memory();
+  if (memory == nullptr || memory->ranks.size() != ranks_.size()) return;
+  exec::host::Watch watch;
+  watch.timeout = config_.exec_timeout;
+  watch.abort = &failed_;
+  watch.policy = policy_;
+  watch.stalled = [this](std::uint64_t sequence, const std::string& call,
+                         const std::vector<int>& awaited) { stalled(sequence, call, awaited); };
+  host_path_ = std::make_unique<exec::host::HostPath>(
+      *memory, heap_, exec::host::Ways::for_host(size(), policy_.shared_cores), std::move(watch));
+  for (std::size_t op = 0; op < kOps; ++op) {
+    // Whoever asks for an algorithm gets a schedule.
+    const std::string wanted =
+        config_.algorithm_for(schedule::words(static_cast<schedule::Op>(op)));
+    on_host_[op] = wanted.empty() || wanted == "NA" || wanted == "null";
+  }
+  open_host_path_.store(host_path_.get());
 }
 
 Communicator::~Communicator() {
@@ -164,6 +198,7 @@ void Communicator::on_failure(const Uuid& scope, const Status& why) {
   if (!failed_.raise(why)) return;
   verdict_.ring();
   if (transport::Mesh* mesh = open_mesh_.load()) mesh->abort(why);
+  if (exec::host::HostPath* host = open_host_path_.load()) host->wake();
 }
 
 exec::Limits Communicator::limits(std::uint64_t sequence) {
@@ -173,13 +208,18 @@ exec::Limits Communicator::limits(std::uint64_t sequence) {
   limits.abort = &failed_;
   limits.policy = policy_;
   if (size() > 1) {
-    limits.stalled = [this, sequence](const std::string& call, std::vector<int> awaited) {
-      log_->debug("{}: waiting in {}", name_, call);
-      for (int& peer : awaited) peer = ranks_[static_cast<std::size_t>(peer)];
-      control_->stalled(id_, sequence, call, awaited);
+    limits.stalled = [this, sequence](const std::string& call, const std::vector<int>& awaited) {
+      stalled(sequence, call, awaited);
     };
   }
   return limits;
+}
+
+void Communicator::stalled(std::uint64_t sequence, const std::string& call,
+                           std::vector<int> awaited) {
+  log_->debug("{}: waiting in {}", name_, call);
+  for (int& peer : awaited) peer = ranks_[static_cast<std::size_t>(peer)];
+  control_->stalled(id_, sequence, call, awaited);
 }
 
 const schedule::Choice& Communicator::choose(const exec::Call& call) {
@@ -200,6 +240,7 @@ const schedule::Choice& Communicator::choose(const exec::Call& call) {
 }
 
 std::string Communicator::algorithm(schedule::Op op) const {
+  if (const char* const way = ways_[static_cast<std::size_t>(op)].load()) return way;
   if (exec::has_blocks(op)) return "direct";
   const std::lock_guard lock(chosen_mutex_);
   const Chosen& chosen = chosen_[static_cast<std::size_t>(op)];
@@ -228,6 +269,9 @@ OpQueue::Ticket Communicator::submit(const exec::Call& call, bool deferred,
 Status Communicator::execute(const exec::Call& call) {
   if (failed_.raised()) return refused(exec::envelope(call, sequence_ + 1, 0));
   if (suspended()) return refused_suspended();
+  if (host_path_ != nullptr && on_host_[static_cast<std::size_t>(call.op)]) {
+    return execute_on_host(call);
+  }
   const bool blocks = exec::has_blocks(call.op);
   const schedule::Choice* const choice = blocks ? nullptr : &choose(call);
   const std::uint64_t sequence = ++sequence_;
@@ -236,7 +280,25 @@ Status Communicator::execute(const exec::Call& call) {
   Status status = blocks ? executor_->run_blocks(call, sequence, limits(sequence))
                          : executor_->run(call, *choice, sequence, limits(sequence));
   recorder_.end(number, status.code());
-  if (status.ok()) return status;
+  return status.ok() ? status : failed_in(call, sequence, std::move(status));
+}
+
+Status Communicator::execute_on_host(const exec::Call& call) {
+  const std::uint64_t sequence = ++sequence_;
+  const exec::Envelope envelope = exec::envelope(call, sequence, 0);
+  const std::uint64_t number = recorder_.begin(envelope, "host");
+  Status status = host_path_->run(call, envelope);
+  const char* const way = exec::host::words(host_path_->way());
+  recorder_.end(number, status.code(), way);
+  std::atomic<const char*>& last = ways_[static_cast<std::size_t>(call.op)];
+  if (last.load(std::memory_order_relaxed) != way) {
+    last.store(way, std::memory_order_relaxed);
+    log_->info("{} by {}", exec::words(envelope), way);
+  }
+  return status.ok() ? status : failed_in(call, sequence, std::move(status));
+}
+
+Status Communicator::failed_in(const exec::Call& call, std::uint64_t sequence, Status status) {
   status = fail(std::move(status));
   // The other texts name the operation already.
   if (status.code() != Code::kRemote) return status;

@@ -15,15 +15,18 @@
 #include "hccl/core/flight_recorder.h"
 #include "hccl/core/op_queue.h"
 #include "hccl/exec/executor.h"
+#include "hccl/exec/host/host_path.h"
 
 namespace hccl::core {
 
 class Communicator final : public FailureListener {
  public:
-  /// The communicator of all ranks behind `control`. Collective.
+  /// The communicator of all ranks behind `control`. Collective. `heap`: this process's device
+  /// heap, which the ranks of its host then reach; may be null.
   static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<Control> control,
                                                      std::string name, const Config& config,
-                                                     Logger log);
+                                                     Logger log,
+                                                     std::shared_ptr<memory::Heap> heap = nullptr);
   /// A communicator of some of this one's ranks, in the given order. Called by each of them, and by
   /// no other, with the same arguments; `instance` tells apart groups of one name over time.
   Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
@@ -103,10 +106,16 @@ class Communicator final : public FailureListener {
   void on_failure(const Uuid& scope, const Status& why) override;
 
  private:
+  static constexpr std::size_t kOps = static_cast<std::size_t>(schedule::Op::kAllToAllV) + 1;
+
   Communicator(std::shared_ptr<Control> control, std::string name, std::vector<int> ranks, int rank,
-               const Uuid& id, const Config& config, Logger log);
+               const Uuid& id, const Config& config, Logger log,
+               std::shared_ptr<memory::Heap> heap);
   Status open(Deadline deadline);
+  void open_host_path();
   Status execute(const exec::Call& call);
+  Status execute_on_host(const exec::Call& call);
+  Status failed_in(const exec::Call& call, std::uint64_t sequence, Status status);
   Status run_transfers(std::span<exec::Transfer> transfers);
   Status fail(Status why);
   Status refused(const exec::Envelope& call);
@@ -114,6 +123,7 @@ class Communicator final : public FailureListener {
   void record_end();
   void await_verdict(int suspect);
   exec::Limits limits(std::uint64_t sequence);
+  void stalled(std::uint64_t sequence, const std::string& call, std::vector<int> awaited);
   const schedule::Choice& choose(const exec::Call& call);
 
   std::shared_ptr<Control> control_;
@@ -134,6 +144,11 @@ class Communicator final : public FailureListener {
   std::unique_ptr<transport::Mesh> mesh_;
   std::atomic<transport::Mesh*> open_mesh_{nullptr};  // mesh_, for the control thread
   std::unique_ptr<exec::Executor> executor_;
+  std::shared_ptr<memory::Heap> heap_;
+  std::unique_ptr<exec::host::HostPath> host_path_;  // null unless all ranks share a host's memory
+  std::atomic<exec::host::HostPath*> open_host_path_{nullptr};  // the same, for the control thread
+  std::array<bool, kOps> on_host_{};                            // which operations take it
+  std::array<std::atomic<const char*>, kOps> ways_{};           // that they took last
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sends_;  // point-to-point operations so far, by peer
   std::vector<std::uint64_t> recvs_;
@@ -142,7 +157,6 @@ class Communicator final : public FailureListener {
     std::uint64_t bytes = ~std::uint64_t{0};
     schedule::Choice choice;
   };
-  static constexpr std::size_t kOps = static_cast<std::size_t>(schedule::Op::kBarrier) + 1;
   std::array<Chosen, kOps> chosen_;
   mutable std::mutex chosen_mutex_;
   OpQueue queue_;  // last: its thread ends first

@@ -96,7 +96,7 @@ Status Control::say_hello(int size, const Config& config, Deadline deadline) {
   wire::Member me;
   me.rank = static_cast<std::uint32_t>(rank_);
   me.pid = static_cast<std::uint32_t>(::getpid());
-  me.cores = static_cast<std::uint32_t>(usable_cores());
+  me.cores = core_mask();
   me.host = host_identity();
   HCCL_ASSIGN_OR_RETURN(me.address, local_address(socket_.get()));
   ByteWriter hello;

@@ -12,45 +12,32 @@
 
 namespace hccl::core {
 
-std::uint64_t FlightRecorder::begin(const exec::Envelope& call, std::string_view algorithm) {
-  std::lock_guard lock(mutex_);
-  Record& record = records_[begun_ % kOps];
-  record.call = call;
-  record.algorithm.fill('\0');
-  std::copy_n(algorithm.data(), std::min(algorithm.size(), record.algorithm.size() - 1),
-              record.algorithm.data());
-  record.start = Clock::now();
-  record.ended = false;
-  return begun_++;
-}
+FlightRecorder::FlightRecorder() : began_(Clock::now()), began_ticks_(ticks()) {}
 
-void FlightRecorder::end(std::uint64_t number, Code result) {
-  std::lock_guard lock(mutex_);
-  Record& record = records_[number % kOps];
-  record.end = Clock::now();
-  record.ended = true;
-  record.result = result;
+std::int64_t FlightRecorder::microseconds(std::uint64_t at) const {
+  const auto now = Clock::now();
+  const std::uint64_t now_ticks = ticks();
+  const double share =
+      now_ticks == began_ticks_
+          ? 0
+          : static_cast<double>(at - began_ticks_) / static_cast<double>(now_ticks - began_ticks_);
+  const auto when = began_ + std::chrono::duration_cast<Clock::duration>((now - began_) * share);
+  return std::chrono::duration_cast<std::chrono::microseconds>(when.time_since_epoch()).count();
 }
 
 Status FlightRecorder::dump(const std::string& path, const std::string& communicator, int rank,
                             int size, const Status& why) const {
-  const auto microseconds = [](Clock::time_point at) {
-    return std::chrono::duration_cast<std::chrono::microseconds>(at.time_since_epoch()).count();
-  };
   nlohmann::json ops = nlohmann::json::array();
-  {
-    std::lock_guard lock(mutex_);
-    for (std::uint64_t i = begun_ > kOps ? begun_ - kOps : 0; i < begun_; ++i) {
-      const Record& record = records_[i % kOps];
-      nlohmann::json op = {{"call", exec::words(record.call)},
-                           {"algorithm", record.algorithm.data()},
-                           {"start_us", microseconds(record.start)}};
-      if (record.ended) {
-        op["end_us"] = microseconds(record.end);
-        op["result"] = static_cast<int>(record.result);
-      }
-      ops.push_back(std::move(op));
+  for (std::uint64_t i = begun_ > kOps ? begun_ - kOps : 0; i < begun_; ++i) {
+    const Record& record = records_[i % kOps];
+    nlohmann::json op = {{"call", exec::words(record.call)},
+                         {"algorithm", std::string(record.algorithm)},
+                         {"start_us", microseconds(record.start)}};
+    if (record.ended) {
+      op["end_us"] = microseconds(record.end);
+      op["result"] = static_cast<int>(record.result);
     }
+    ops.push_back(std::move(op));
   }
   const nlohmann::json document = {{"communicator", communicator},
                                    {"rank", rank},

@@ -6,10 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
+#include <bit>
 #include <vector>
 
 #include "hccl/base/fd.h"
+#include "hccl/core/wire.h"
 
 namespace hccl::core {
 namespace {
@@ -38,16 +39,32 @@ std::string network_namespace() {
 
 HostIdentity host_identity() { return boot_id() + " net " + network_namespace(); }
 
-int usable_cores() {
+std::string core_mask() {
   // The kernel's mask may be longer than cpu_set_t: EINVAL asks for more room.
-  for (int cores = CPU_SETSIZE; cores <= (1 << 18); cores *= 2) {
-    const std::size_t bytes = CPU_ALLOC_SIZE(cores);
+  for (std::size_t bytes = sizeof(cpu_set_t); bytes <= wire::kCoresCap; bytes *= 2) {
     std::vector<cpu_set_t> sets((bytes + sizeof(cpu_set_t) - 1) / sizeof(cpu_set_t));
-    if (::sched_getaffinity(0, bytes, sets.data()) == 0) {
-      return std::max(1, CPU_COUNT_S(bytes, sets.data()));
+    if (::sched_getaffinity(0, bytes, sets.data()) != 0) continue;
+    std::string mask(bytes, '\0');
+    for (std::size_t core = 0; core < bytes * 8; ++core) {
+      if (CPU_ISSET_S(core, bytes, sets.data())) {
+        mask[core / 8] = static_cast<char>(mask[core / 8] | 1 << core % 8);
+      }
     }
+    mask.resize(mask.find_last_not_of('\0') + 1);
+    return mask;
   }
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return {};
+}
+
+int count_cores(std::span<const std::string> masks) {
+  std::string all;
+  for (const std::string& mask : masks) {
+    all.resize(std::max(all.size(), mask.size()), '\0');
+    for (std::size_t i = 0; i < mask.size(); ++i) all[i] = static_cast<char>(all[i] | mask[i]);
+  }
+  int cores = 0;
+  for (const char byte : all) cores += std::popcount(static_cast<unsigned char>(byte));
+  return cores;
 }
 
 }  // namespace hccl::core

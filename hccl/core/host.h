@@ -1,6 +1,7 @@
 // What tells this host from others, and how much of it this process may use.
 #pragma once
 
+#include <span>
 #include <string>
 
 namespace hccl::core {
@@ -10,7 +11,11 @@ namespace hccl::core {
 using HostIdentity = std::string;
 HostIdentity host_identity();
 
-/// Cores the calling thread may run on; at least 1.
-int usable_cores();
+/// The cores that the calling thread may run on, a bit each, the first core's lowest; without the
+/// zeroes at the end. Empty if the system does not say.
+std::string core_mask();
+
+/// How many cores are in at least one of these masks.
+int count_cores(std::span<const std::string> masks);
 
 }  // namespace hccl::core

@@ -38,23 +38,25 @@ inline std::chrono::nanoseconds beat_interval(std::chrono::nanoseconds peer_time
   return std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), peer_timeout / 4);
 }
 
+inline constexpr std::size_t kCoresCap = 32768;  // bytes: 2^18 cores
+
 /// What a rank says of itself when it joins.
 struct Member {
   std::uint32_t rank = 0;
   std::uint32_t pid = 0;
-  std::uint32_t cores = 0;  ///< cores this process may use
-  std::string host;         ///< host identity: ranks with the same one may share memory
-  std::string address;      ///< local address that others reach it at
+  std::string cores;    ///< cores it may run on: a bit each, as core_mask() gives them
+  std::string host;     ///< host identity: ranks with the same one may share memory
+  std::string address;  ///< local address that others reach it at
 };
 
 inline void put(ByteWriter& out, const Member& m) {
-  out.put(m.rank).put(m.pid).put(m.cores).put_text(m.host).put_text(m.address);
+  out.put(m.rank).put(m.pid).put_text(m.cores).put_text(m.host).put_text(m.address);
 }
 inline Member get_member(ByteReader& in) {
   Member m;
   m.rank = in.get<std::uint32_t>();
   m.pid = in.get<std::uint32_t>();
-  m.cores = in.get<std::uint32_t>();
+  m.cores = in.get_text(kCoresCap);
   m.host = in.get_text(256);
   m.address = in.get_text(64);
   return m;

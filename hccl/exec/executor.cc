@@ -56,22 +56,12 @@ std::byte* Executor::scratch(std::size_t bytes) {
 
 Status Executor::drive(std::span<Activity* const> activities,
                        const std::function<std::string()>& what, const Limits& limits) {
-  using Clock = Deadline::Clock;
   Status failure;
-  // Some reports fit in before even a short deadline, so that it can be told who did not come.
-  const auto pause = std::clamp<std::chrono::nanoseconds>(
-      limits.deadline.left() / 4, std::chrono::milliseconds(100), std::chrono::seconds(1));
-  auto next_report = Clock::now() + pause;
   const auto awaited = [&] {
     std::set<int> peers;
     for (const Activity* each : activities) each->awaited(peers);
     return std::vector<int>(peers.begin(), peers.end());
   };
-  const auto report = [&] {
-    if (limits.stalled) limits.stalled(what(), awaited());
-    next_report = Clock::now() + pause;
-  };
-  unsigned polls = 0;
   const auto ready = [&] {
     mesh_.progress();
     bool done = true;
@@ -81,25 +71,10 @@ Status Executor::drive(std::span<Activity* const> activities,
       if (!failure.ok()) break;
       done = done && each->done();
     }
-    if ((++polls & 1023) == 0 && Clock::now() > next_report) report();
     return done || !failure.ok();
   };
-  for (;;) {
-    // Short stretches, so that a sleeping run reports its stall too.
-    const Deadline stretch = limits.deadline.sooner(Deadline::after(pause));
-    const Waited waited = wait(ready, stretch, limits.abort, mesh_.sleeper(), limits.policy);
-    if (waited == Waited::kReady) return failure;
-    if (waited == Waited::kAborted) return limits.abort->reason();
-    report();
-    if (limits.deadline.expired()) {
-      std::string missing;
-      for (const int peer : awaited()) {
-        missing +=
-            (missing.empty() ? "; no call has come from rank " : ", ") + std::to_string(peer);
-      }
-      return Status(Code::kTimeout, "EI0002: " + what() + " did not end in time" + missing);
-    }
-  }
+  HCCL_RETURN_IF_ERROR(await(ready, what, awaited, limits, mesh_.sleeper()));
+  return failure;
 }
 
 Status Executor::drive_lanes(std::size_t lanes, const Envelope& mine, const Limits& limits) {

@@ -15,6 +15,7 @@
 #include "hccl/base/wait.h"
 #include "hccl/exec/activity.h"
 #include "hccl/exec/call.h"
+#include "hccl/exec/limits.h"
 #include "hccl/exec/transfer.h"
 #include "hccl/schedule/algorithm.h"
 #include "transport/transport.h"
@@ -23,16 +24,6 @@ namespace hccl::exec {
 
 class DirectV;
 class Lane;
-
-/// What bounds one run.
-struct Limits {
-  Deadline deadline = Deadline::never();
-  const AbortFlag* abort = nullptr;
-  WaitPolicy policy;
-  /// Called while the run waits, about once a second and before a deadline passes, with its
-  /// envelope in words and the peers whose own has not come; may be empty.
-  std::function<void(const std::string& what, const std::vector<int>& awaited)> stalled;
-};
 
 /// Belongs to one communicator and is used by one thread at a time. Staging memory is allocated at
 /// the first operation of its kind and kept: at most `staging_bytes` for slots of schedules, and a

@@ -1,0 +1,98 @@
+// The memory in which the ranks of one host meet: what each of them says of the operation at hand,
+// how far it is, and a ring for data that the others cannot reach where it lies.
+//
+//   [ bell | one RankWords a rank | block tables of alltoallv | page | one ring a rank ]
+//
+// Every word has one writer, the rank it belongs to, and cache lines are not shared between
+// writers. It begins as zeroes. What a peer wrote is checked before it is used as an address or a
+// length.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "hccl/base/wait.h"
+#include "hccl/exec/call.h"
+
+namespace hccl::exec::host {
+
+// Two lines: processors fetch them in pairs.
+inline constexpr std::size_t kApart = 128;
+
+/// What a rank says when it enters an operation; one line, so that it arrives in one piece. `word`
+/// is stored last.
+struct alignas(64) Post {
+  static constexpr std::size_t kPayload = 56;
+  /// Number of the operation on this host (its low 32 bits) above the fingerprint of the call.
+  std::atomic<std::uint64_t> word{0};
+  /// The input itself if it is this short; else a Notice.
+  std::array<std::byte, kPayload> payload{};
+};
+static_assert(sizeof(Post) == 64);
+
+/// Where a rank's buffers are.
+struct Notice {
+  static constexpr std::uint64_t kPrivate = ~std::uint64_t{0};
+  std::uint64_t in = 0;  ///< its address, good in its own process
+  std::uint64_t out = 0;
+  std::uint64_t in_heap = kPrivate;  ///< its offset in the rank's device heap
+  std::uint64_t out_heap = kPrivate;
+  std::uint64_t in_bytes = 0;  ///< from its first to its last byte
+  std::uint64_t out_bytes = 0;
+  std::uint64_t longest = 0;  ///< elements of its longest block
+};
+static_assert(sizeof(Notice) <= Post::kPayload);
+
+struct alignas(kApart) RankWords {
+  // Two of each: a rank may be one operation ahead of another.
+  struct alignas(kApart) Entry {
+    Post post;
+    Envelope call;  ///< read only where fingerprints differ
+  };
+  std::array<Entry, 2> entries;
+  // Chunks so far, over all operations.
+  alignas(kApart) std::atomic<std::uint64_t> filled{0};  ///< put into the ring
+  std::atomic<std::uint64_t> folded{0};                  ///< own slice folded in the ring
+  std::atomic<std::uint64_t> drained{0};                 ///< taken from all rings
+  /// Gates passed so far.
+  alignas(kApart) std::atomic<std::uint64_t> gate{0};
+};
+
+class Area {
+ public:
+  /// A ring of about twice the second-level cache: in a much smaller one every line that is written
+  /// is still held by the reader's cache.
+  static constexpr std::size_t kRing = std::size_t{2} << 20;
+
+  static std::size_t bytes(int ranks) { return rings_at(ranks) + of(ranks) * kRing; }
+
+  Area(std::span<std::byte> memory, int ranks) : base_(memory.data()), ranks_(ranks) {}
+
+  QuietBell& bell() const { return *reinterpret_cast<QuietBell*>(base_); }
+  RankWords& words(int place) const {
+    return *reinterpret_cast<RankWords*>(base_ + kApart + of(place) * sizeof(RankWords));
+  }
+  /// The blocks of `place` in its input, by the rank they are for.
+  Block* table(int place) const {
+    return reinterpret_cast<Block*>(base_ + tables_at(ranks_)) + of(place) * of(ranks_);
+  }
+  std::byte* ring(int place) const { return base_ + rings_at(ranks_) + of(place) * kRing; }
+
+ private:
+  static std::size_t of(int number) { return static_cast<std::size_t>(number); }
+  static std::size_t tables_at(int ranks) { return kApart + of(ranks) * sizeof(RankWords); }
+  static std::size_t rings_at(int ranks) {
+    constexpr std::size_t kPage = 4096;
+    return (tables_at(ranks) + of(ranks) * of(ranks) * sizeof(Block) + kPage - 1) / kPage * kPage;
+  }
+
+  std::byte* base_;
+  int ranks_;
+};
+static_assert(sizeof(QuietBell) <= kApart);
+
+}  // namespace hccl::exec::host

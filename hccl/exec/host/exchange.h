@@ -1,0 +1,52 @@
+// A collective as the ranks of one host see it: who gives what to whom. Every rank takes, from each
+// rank that gives, the block that is meant for it, and either folds these blocks in rank order or
+// lays them side by side.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hccl/exec/call.h"
+
+namespace hccl::exec::host {
+
+class Exchange {
+ public:
+  /// `rank` of `size` ranks, all of this host.
+  Exchange(const Call& call, int rank, int size);
+
+  bool folds() const { return folds_; }
+  bool gives(int rank) const {
+    return call_.op != schedule::Op::kBarrier && (!from_root_ || rank == root_);
+  }
+  bool takes(int rank) const {
+    return call_.op != schedule::Op::kBarrier && (!to_root_ || rank == root_);
+  }
+  /// The input has a block for each rank; otherwise one for all of them.
+  bool block_for_each() const { return block_for_each_; }
+
+  /// Where in this rank's input the block for `rank` lies.
+  Block in(int rank) const;
+  /// Where in the input of rank `giver` the block for this rank lies. Not for alltoallv, where only
+  /// the giver knows.
+  Block in_of(int giver) const;
+  /// Where in this rank's output the block of `rank` lies.
+  Block out(int rank) const;
+  /// Elements of the longest block that this rank gives or takes.
+  std::uint64_t longest() const { return longest_; }
+  /// Elements of this rank's whole input, without gaps.
+  std::uint64_t input() const;
+
+ private:
+  const Call& call_;
+  int rank_;
+  int size_;
+  int root_;
+  bool folds_ = false;
+  bool from_root_ = false;
+  bool to_root_ = false;
+  bool block_for_each_ = false;
+  std::uint64_t longest_ = 0;
+};
+
+}  // namespace hccl::exec::host

@@ -1,0 +1,112 @@
+// Collectives between the ranks of one host, by load and store: no messages. Whatever the way
+// (ways.h), contributions are folded in rank order, so the bits of a result depend on the inputs
+// alone.
+//
+// An operation begins with a Post of every rank. Each rank waits for all of them: it then knows
+// that everybody is in the same call, that everybody has left the call before the last one, and
+// where the others' buffers are.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hccl/base/deadline.h"
+#include "hccl/base/wait.h"
+#include "hccl/exec/call.h"
+#include "hccl/exec/host/area.h"
+#include "hccl/exec/host/run.h"
+#include "hccl/exec/host/ways.h"
+#include "hccl/memory/heap.h"
+#include "transport/host_memory.h"
+
+namespace hccl::exec::host {
+
+/// What bounds the runs of one communicator.
+struct Watch {
+  std::chrono::nanoseconds timeout{0};  ///< for all ranks to make their next move; 0: for ever
+  const AbortFlag* abort = nullptr;
+  WaitPolicy policy;
+  /// Called while a run waits, about once a second and before a deadline passes, with the number
+  /// and the words of its call and the ranks that have not come; may be empty.
+  std::function<void(std::uint64_t sequence, const std::string& what,
+                     const std::vector<int>& awaited)>
+      stalled;
+};
+
+/// Belongs to one communicator, all of whose ranks are on one host; used by one thread at a time,
+/// but for wake(). Allocates nothing in an operation.
+class HostPath {
+ public:
+  static std::size_t area_bytes(int ranks) { return Area::bytes(ranks); }
+
+  /// `memory` outlives it. `heap`: this process's device heap, or null.
+  HostPath(const transport::HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
+           const Ways& ways, Watch watch);
+
+  /// Runs a collective to its end; `envelope` is the call's. kPara: the ranks disagree; kTimeout;
+  /// or the reason of the abort. After a failure it is of no more use.
+  Status run(const Call& call, const Envelope& envelope);
+
+  /// The way that the last run took.
+  Way way() const { return way_; }
+  /// Lets a run that sleeps look at the abort flag. Any thread.
+  void wake() { area_.bell().wake(); }
+
+ private:
+  Status meet(const Run& run);
+  void post(const Run& run, const void* payload, std::size_t bytes);
+  Notice notice(const Run& run) const;
+  Notice notice_of(int place) const;
+  Way choose(const Run& run);
+  bool reachable(int place, std::uint64_t heap_at, std::uint64_t bytes) const;
+  std::byte* peer_bytes(int place, std::uint64_t address, std::uint64_t heap_at,
+                        std::uint64_t bytes);
+
+  Status through_ring(const Run& run);
+  Status stage(const Run& run);
+  Status pull(const Run& run);
+  Status pull_slices(const Run& run);
+  Status push_slices(const Run& run);
+  Status reduce_slices(const Run& run);
+  void resolve(const Run& run);
+  Status check_pairs(const Run& run) const;
+
+  template <class At>
+  void take(const Run& run, std::uint64_t first, std::uint64_t length, At&& at);
+  void fill(const Run& run, std::byte* slot, std::uint64_t first, std::uint64_t length,
+            std::size_t stride);
+  int rank_of(int place) const { return memory_.ranks[static_cast<std::size_t>(place)]; }
+  template <class Done>
+  Status await(const Run& run, int place, Done&& done);
+  template <class Done>
+  Status await_long(const Run& run, int place, Done&& done);
+  Status all_at(const Run& run, std::atomic<std::uint64_t> RankWords::*counter,
+                std::uint64_t value);
+  Status gate(const Run& run);
+
+  const transport::HostMemory& memory_;
+  std::shared_ptr<const memory::Heap> heap_;
+  Area area_;
+  Ways ways_;
+  Watch watch_;
+  int place_;
+  int size_;
+  bool one_process_;
+  Way way_ = Way::kLine;
+
+  std::uint64_t number_ = 0;  // of the operation
+  std::uint64_t chunks_ = 0;  // through the rings so far
+  std::uint64_t gates_ = 0;
+  std::size_t ring_at_ = 0;  // where in the rings the next whole input goes
+
+  std::vector<const std::byte*> inputs_;  // of a fold, by place
+  std::vector<std::byte*> ins_;           // the peers' buffers as they lie here
+  std::vector<std::byte*> outs_;
+  std::vector<std::vector<bool>> mapped_in_;  // granules of each peer's heap that are faulted in
+};
+
+}  // namespace hccl::exec::host

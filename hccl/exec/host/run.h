@@ -1,0 +1,68 @@
+// One operation under way on the host path.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "hccl/exec/call.h"
+#include "hccl/exec/host/exchange.h"
+
+namespace hccl::exec::host {
+
+inline constexpr std::size_t kLineBytes = 64;
+inline constexpr std::size_t kPage = 4096;
+
+struct Run {
+  Run(const Call& the_call, int its_place, int ranks, const Envelope& envelope)
+      : call(the_call),
+        exchange(call, its_place, ranks),
+        mine(envelope),
+        element(size_of(call.type)),
+        place(its_place),
+        size(ranks) {}
+
+  /// Bytes from the start of a giver's input to this rank's block, in operations without blocks of
+  /// different lengths.
+  std::size_t from_start_of_input() const {
+    return exchange.block_for_each() ? exchange.in(place).at * element : 0;
+  }
+
+  /// The part of `count` elements that is this rank's to fold: whole cache lines, but for the last.
+  Block slice(int of, std::uint64_t count) const {
+    const std::uint64_t line = std::max<std::uint64_t>(1, kLineBytes / element);
+    const auto ranks = static_cast<std::uint64_t>(size);
+    const auto boundary = [&](std::uint64_t part) {
+      return part == ranks ? count : count / line * part / ranks * line;
+    };
+    const auto part = static_cast<std::uint64_t>(of);
+    return {boundary(part), boundary(part + 1) - boundary(part)};
+  }
+
+  /// Elements from the first to the last of this rank's buffers.
+  std::uint64_t input_extent() const {
+    std::uint64_t end = 0;
+    for (int to = 0; to < (exchange.block_for_each() ? size : 1); ++to) {
+      const Block block = exchange.in(to);
+      end = std::max(end, block.at + block.count);
+    }
+    return end;
+  }
+  std::uint64_t output_extent() const {
+    std::uint64_t end = 0;
+    for (int from = 0; from < size; ++from) {
+      const Block block = exchange.out(from);
+      end = std::max(end, block.at + block.count);
+    }
+    return end;
+  }
+
+  const Call& call;
+  Exchange exchange;
+  Envelope mine;
+  std::size_t element;
+  int place;
+  int size;
+};
+
+}  // namespace hccl::exec::host

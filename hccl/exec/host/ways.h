@@ -1,0 +1,35 @@
+// The ways to run a collective between the ranks of one host, and which of them pays when.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hccl/schedule/schedule.h"
+
+namespace hccl::exec::host {
+
+enum class Way : std::uint8_t {
+  kLine,   ///< the input travels in the cache line that announces the operation
+  kRing,   ///< each rank copies its input into its ring, then every rank takes what it needs: one
+           ///< hop
+  kStage,  ///< the same in chunks, copying and taking at once
+  kPull,  ///< each rank takes straight from the others' inputs (of allreduce: folds its slice, then
+          ///< copies the other slices from the others' outputs)
+  kPush,  ///< each rank folds its slice and stores it into every output
+};
+const char* words(Way way);
+
+/// Up to how many bytes of a rank's input which way is best. All ranks must have the same numbers.
+struct Ways {
+  std::size_t ring_most = 0;  ///< kRing whatever memory it is; above, where buffers lie decides
+  std::size_t pull_most = 0;  ///< allreduce of reachable memory: kPull up to here, then kPush
+  std::size_t chunk = 0;      ///< bytes of a rank's ring that one chunk takes
+  /// Allreduce in chunks: each rank folds a slice and copies the others, rather than all of it,
+  /// when there are more ranks than this.
+  int most_that_fold_all = 2;
+
+  /// Defaults for this many ranks on one host. shared_cores: there are fewer cores than ranks.
+  static Ways for_host(int ranks, bool shared_cores);
+};
+
+}  // namespace hccl::exec::host
