@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "hccl/acl/runtime.h"
 #include "hccl/base/auth.h"
 #include "hccl/base/log.h"
 
@@ -35,13 +36,38 @@ State& State::get() {
   return state;
 }
 
+Status State::read_environment() {
+  if (config_) return {};
+  HCCL_ASSIGN_OR_RETURN(config_, Config::read([](const char* name) { return std::getenv(name); }));
+  const char* said = std::getenv("HCCL_DETERMINISTIC");
+  environment_deterministic_ = said != nullptr && std::string_view(said) != "EmptyString";
+  return {};
+}
+
 Result<Config> State::config() {
-  std::lock_guard lock(mutex_);
-  if (!config_) {
-    HCCL_ASSIGN_OR_RETURN(config_,
-                          Config::read([](const char* name) { return std::getenv(name); }));
-  }
+  const std::lock_guard lock(mutex_);
+  HCCL_RETURN_IF_ERROR(read_environment());
   return *config_;
+}
+
+Status State::set_deterministic(Deterministic value) {
+  {
+    const std::lock_guard lock(mutex_);
+    HCCL_RETURN_IF_ERROR(read_environment());
+    if (environment_deterministic_) return {};
+    config_->deterministic = value;
+  }
+  communicators_.set_deterministic(value);
+  return {};
+}
+
+Logger State::log() {
+  const std::lock_guard lock(mutex_);
+  if (log_ == nullptr) {
+    const bool known = read_environment().ok();
+    log_ = make_logger(known ? config_->log_level : Config().log_level, "api");
+  }
+  return log_;
 }
 
 Status State::start_hub(core::RootInfo& info, const Config& config) {
@@ -63,7 +89,11 @@ Result<CommunicatorPtr> State::join(const core::RootInfo& info, int size, int ra
                                     const Config& config, const std::string& name) {
   const Logger log = make_logger(config.log_level, "rank " + std::to_string(rank));
   HCCL_ASSIGN_OR_RETURN(auto control, core::Control::join(info, size, rank, config, log));
-  return core::Communicator::world(std::move(control), name, config, log);
+  // Without device memory collectives go through staging, that is all.
+  const auto heap = acl::Runtime::get().heap();
+  if (!heap.ok()) log->warn("no device memory: {}", heap.status().message());
+  return core::Communicator::world(std::move(control), name, config, log,
+                                   heap.ok() ? heap.value() : nullptr);
 }
 
 }  // namespace hccl::api
