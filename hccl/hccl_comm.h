@@ -201,7 +201,7 @@ HcclResult HcclCommUnsetMemoryRange(HcclComm comm, void* baseVirPtr);
 /** Tells of memory (a handle of aclrtMallocPhysical) in a range. offset and flags must be 0.
  * HCCL_E_PARA: it is not in one range, or overlaps active memory. */
 HcclResult HcclCommActivateCommMemory(HcclComm comm, void* virPtr, size_t size, size_t offset,
-                                      void* handle, uint64_t flags);
+                                      aclrtDrvMemHandle handle, uint64_t flags);
 /** HCCL_E_PARA: no active memory begins there. */
 HcclResult HcclCommDeactivateCommMemory(HcclComm comm, void* virPtr);
 

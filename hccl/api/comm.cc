@@ -1,18 +1,18 @@
-// Communicators: hccl/hccl_comm.h.
+// Joining and leaving: hccl/hccl_comm.h.
 #include <cstring>
 #include <string>
 
+#include "hccl/api/comm_config.h"
 #include "hccl/api/guard.h"
 #include "hccl/api/launch.h"
 #include "hccl/api/state.h"
-#include "hccl/base/auth.h"
-#include "hccl/core/interfaces.h"
 #include "hccl/hccl_comm.h"
 
 using hccl::Code;
 using hccl::Result;
 using hccl::Status;
 using hccl::api::CommunicatorPtr;
+using hccl::api::Communicators;
 using hccl::api::guard;
 using hccl::api::State;
 
@@ -25,11 +25,67 @@ namespace {
 
 constexpr uint32_t kMostRanks = 32768;
 constexpr std::size_t kPathBytes = 4096;  // with the NUL
+constexpr const char* kWorldName = "hccl_world_group";
 
-Status give(Result<CommunicatorPtr> made, HcclComm* comm) {
+Status give(Result<CommunicatorPtr> made, Communicators::About about, HcclComm* comm) {
   if (!made.ok()) return made.status();
-  *comm = State::get().communicators().add(std::move(made).value());
+  *comm = State::get().communicators().add(std::move(made).value(), std::move(about));
   return {};
+}
+
+Status join_root(uint32_t size, const HcclRootInfo* root, uint32_t rank,
+                 const HcclCommConfig* given, HcclComm* comm) {
+  if (size == 0 || size > kMostRanks) {
+    return Status(Code::kPara, "nRanks is " + std::to_string(size) + ", it must be 1 to " +
+                                   std::to_string(kMostRanks));
+  }
+  if (rank >= size) {
+    return Status(Code::kPara,
+                  "rank is " + std::to_string(rank) + ", nRanks is " + std::to_string(size));
+  }
+  const auto info =
+      hccl::core::RootInfo::decode(std::span<const char, HCCL_ROOT_INFO_BYTES>(root->internal));
+  if (!info.ok()) return info.status().with_context("rootInfo");
+  State& state = State::get();
+  HCCL_ASSIGN_OR_RETURN(const auto environment, state.config());
+  HCCL_ASSIGN_OR_RETURN(auto own, hccl::api::load_comm_config(given, environment, state.log()));
+  own.about.family =
+      "root " + std::string(reinterpret_cast<const char*>(info->id.data()), info->id.size());
+  const bool named = !own.name.empty();
+  if (!named) {
+    own.name = info->address + "%" + info->name() + "_" + std::to_string(info->port);
+  }
+  HCCL_ASSIGN_OR_RETURN(const auto claim, state.communicators().claim(own.name, own.about.family,
+                                                                      static_cast<int>(rank)));
+  return give(
+      state.join(*info, static_cast<int>(size), static_cast<int>(rank), own.config, own.name),
+      std::move(own.about), comm);
+}
+
+Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given, HcclComm* comm) {
+  if (::strnlen(path, kPathBytes) == kPathBytes) {
+    return Status(Code::kPara, "clusterInfo has more than 4095 bytes");
+  }
+  State& state = State::get();
+  HCCL_ASSIGN_OR_RETURN(const auto environment, state.config());
+  HCCL_ASSIGN_OR_RETURN(auto own, hccl::api::load_comm_config(given, environment, state.log()));
+  own.about.family = std::string("table ") + path;
+  HCCL_RETURN_IF_ERROR(state.cluster_worlds().reserve({path, rank}));
+  const auto made = [&]() -> Result<CommunicatorPtr> {
+    // Worlds of several tables may have the world's name; a name of one's own is given once.
+    Communicators::Claim claim;
+    if (!own.name.empty()) {
+      HCCL_ASSIGN_OR_RETURN(
+          claim, state.communicators().claim(own.name, own.about.family, static_cast<int>(rank)));
+    }
+    auto joined =
+        hccl::api::join_by_file(path, std::to_string(rank),
+                                own.name.empty() ? std::string(kWorldName) : own.name, own.config);
+    if (!joined.ok()) return joined.status().with_context("clusterInfo");
+    HCCL_RETURN_IF_ERROR(give(*joined, own.about, comm));
+    return joined;
+  }();
+  return state.cluster_worlds().keep({path, rank}, made).status();
 }
 
 }  // namespace
@@ -50,22 +106,17 @@ HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, u
   return guard("HcclCommInitRootInfo", [&]() -> Status {
     HCCL_CHECK_PTR(rootInfo);
     HCCL_CHECK_PTR(comm);
-    if (nRanks == 0 || nRanks > kMostRanks) {
-      return Status(Code::kPara, "nRanks is " + std::to_string(nRanks) + ", it must be 1 to " +
-                                     std::to_string(kMostRanks));
-    }
-    if (rank >= nRanks) {
-      return Status(Code::kPara,
-                    "rank is " + std::to_string(rank) + ", nRanks is " + std::to_string(nRanks));
-    }
-    const auto info = hccl::core::RootInfo::decode(
-        std::span<const char, HCCL_ROOT_INFO_BYTES>(rootInfo->internal));
-    if (!info.ok()) return info.status().with_context("rootInfo");
-    HCCL_ASSIGN_OR_RETURN(const auto config, State::get().config());
-    return give(
-        State::get().join(*info, static_cast<int>(nRanks), static_cast<int>(rank), config,
-                          info->address + "%" + info->name() + "_" + std::to_string(info->port)),
-        comm);
+    return join_root(nRanks, rootInfo, rank, nullptr, comm);
+  });
+}
+
+HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
+                                      const HcclCommConfig* config, HcclComm* comm) {
+  return guard("HcclCommInitRootInfoConfig", [&]() -> Status {
+    HCCL_CHECK_PTR(rootInfo);
+    HCCL_CHECK_PTR(config);
+    HCCL_CHECK_PTR(comm);
+    return join_root(nRanks, rootInfo, rank, config, comm);
   });
 }
 
@@ -73,70 +124,49 @@ HcclResult HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, HcclC
   return guard("HcclCommInitClusterInfo", [&]() -> Status {
     HCCL_CHECK_PTR(clusterInfo);
     HCCL_CHECK_PTR(comm);
-    if (::strnlen(clusterInfo, kPathBytes) == kPathBytes) {
-      return Status(Code::kPara, "clusterInfo has more than 4095 bytes");
-    }
-    auto& worlds = State::get().cluster_worlds();
-    HCCL_RETURN_IF_ERROR(worlds.reserve({clusterInfo, rank}));
-    auto made = hccl::api::join_by_file(clusterInfo, std::to_string(rank), "hccl_world_group");
-    if (!made.ok()) made = made.status().with_context("clusterInfo");
-    return give(worlds.keep({clusterInfo, rank}, std::move(made)), comm);
+    return join_cluster(clusterInfo, rank, nullptr, comm);
+  });
+}
+
+HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank,
+                                         HcclCommConfig* config, HcclComm* comm) {
+  return guard("HcclCommInitClusterInfoConfig", [&]() -> Status {
+    HCCL_CHECK_PTR(clusterInfo);
+    HCCL_CHECK_PTR(config);
+    HCCL_CHECK_PTR(comm);
+    return join_cluster(clusterInfo, rank, config, comm);
   });
 }
 
 HcclResult HcclCommInitLauncher(HcclComm* comm) {
   return guard("HcclCommInitLauncher", [&]() -> Status {
     HCCL_CHECK_PTR(comm);
-    return give(hccl::api::join_by_launcher("hccl_world_group"), comm);
+    return give(hccl::api::join_by_launcher(kWorldName), {}, comm);
   });
 }
 
 HcclResult HcclCommDestroy(HcclComm comm) {
   return guard("HcclCommDestroy", [&]() -> Status {
-    if (const std::string group = State::get().groups().name_of(comm); !group.empty()) {
+    State& state = State::get();
+    if (const std::string group = state.groups().name_of(comm); !group.empty()) {
       return Status(Code::kPara, "comm belongs to the group \"" + group +
                                      "\": HcomDestroyGroup or HcomDestroy comes first");
     }
-    HCCL_ASSIGN_OR_RETURN(const auto communicator,
-                          State::get().communicators().take(comm, hccl::api::idle));
-    communicator->leave();
-    return {};
-  });
-}
-
-HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize) {
-  return guard("HcclGetRankSize", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
-    HCCL_CHECK_PTR(rankSize);
-    *rankSize = static_cast<uint32_t>(communicator->size());
-    return {};
-  });
-}
-
-HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank) {
-  return guard("HcclGetRankId", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
-    HCCL_CHECK_PTR(rank);
-    *rank = static_cast<uint32_t>(communicator->rank());
-    return {};
-  });
-}
-
-HcclResult HcclGetCommName(HcclComm comm, char* commName) {
-  return guard("HcclGetCommName", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
-    HCCL_CHECK_PTR(commName);
-    const std::string name = communicator->name().substr(0, COMM_NAME_MAX_LENGTH - 1);
-    std::memcpy(commName, name.c_str(), name.size() + 1);
-    return {};
-  });
-}
-
-HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError) {
-  return guard("HcclGetCommAsyncError", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
-    HCCL_CHECK_PTR(asyncError);
-    *asyncError = static_cast<HcclResult>(communicator->async_error().code());
+    // Callbacks hear only of what is likely to happen.
+    HCCL_RETURN_IF_ERROR(state.communicators().unused(comm));
+    {
+      HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get(comm));
+      HCCL_RETURN_IF_ERROR(hccl::api::idle(*communicator));
+    }
+    HCCL_RETURN_IF_ERROR(state.callbacks().call(comm, HCCL_COMM_STATE_PHASE_DESTROY_PRE));
+    {
+      HCCL_ASSIGN_OR_RETURN(const auto communicator,
+                            state.communicators().take(comm, hccl::api::idle));
+      state.memory().forget(comm);
+      communicator->leave();
+    }
+    const Status told = state.callbacks().call(comm, HCCL_COMM_STATE_PHASE_DESTROY_POST);
+    if (!told.ok()) state.log()->warn("HcclCommDestroy: {}", told.message());
     return {};
   });
 }

@@ -15,11 +15,6 @@ Status world_exists() {
 
 }  // namespace
 
-Status idle(const core::Communicator& communicator) {
-  if (!communicator.busy()) return {};
-  return Status(Code::kAgain, "comm is in use, please try again later");
-}
-
 Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
   std::map<std::string, Ranks> waiting;
   {

@@ -9,18 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "hccl/api/handles.h"
-#include "hccl/core/communicator.h"
+#include "hccl/api/communicators.h"
 #include "hccl/hccl_types.h"
 #include "split/strategy.h"
 
 namespace hccl::api {
-
-using CommunicatorPtr = std::shared_ptr<core::Communicator>;
-using Communicators = Handles<core::Communicator>;
-
-/// kAgain while an operation runs or waits on the communicator.
-Status idle(const core::Communicator& communicator);
 
 /// Every member is safe to use from any thread.
 class Groups {

@@ -149,8 +149,10 @@ Result<CommunicatorPtr> join_by_pmix(const Launch& launch, const Config& config,
 }
 
 Result<CommunicatorPtr> join_by_table(const core::RankTable& table, const std::string& identify,
-                                      const std::string& name) {
-  HCCL_ASSIGN_OR_RETURN(const auto config, State::get().config());
+                                      const std::string& name,
+                                      const std::optional<Config>& own = std::nullopt) {
+  HCCL_ASSIGN_OR_RETURN(auto config, State::get().config());
+  if (own) config = *own;
   HCCL_ASSIGN_OR_RETURN(const int rank, core::own_rank(table, identify));
   const core::RankEntry& root = table.ranks.front();
   bool one_host = true;
@@ -169,16 +171,16 @@ Result<CommunicatorPtr> join_by_table(const core::RankTable& table, const std::s
 
 }  // namespace
 
-Result<RootInfo> make_root() {
+Result<RootInfo> make_root(bool one_host) {
   HCCL_ASSIGN_OR_RETURN(const auto config, State::get().config());
-  return fresh_root(config, false);
+  return fresh_root(config, one_host);
 }
 
 Result<CommunicatorPtr> join_by_file(const std::string& path, const std::string& identify,
-                                     const std::string& name) {
+                                     const std::string& name, const std::optional<Config>& config) {
   HCCL_ASSIGN_OR_RETURN(const auto table,
                         core::read_rank_table(path, Deadline::after(core::kRankTableWait)));
-  return join_by_table(table, identify, name);
+  return join_by_table(table, identify, name, config);
 }
 
 Result<CommunicatorPtr> join_by_text(const std::string& text, const std::string& identify,

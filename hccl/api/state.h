@@ -11,9 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "hccl/api/callbacks.h"
 #include "hccl/api/groups.h"
 #include "hccl/api/handles.h"
+#include "hccl/api/registered_memory.h"
 #include "hccl/base/config.h"
+#include "hccl/base/log.h"
 #include "hccl/core/communicator.h"
 #include "hccl/core/hub.h"
 
@@ -40,12 +43,18 @@ class State {
  public:
   static State& get();
 
-  /// The environment, read at the first call that needs it.
+  /// The environment, read at the first call that needs it, and what set_deterministic() said.
   Result<Config> config();
+  /// For communicators to come and those there are. Does nothing if the environment has said it.
+  Status set_deterministic(Deterministic value);
+  /// For what is told to people outside of any communicator.
+  Logger log();
   Communicators& communicators() { return communicators_; }
   Handles<Fusion>& fusions() { return fusions_; }
   Groups& groups() { return groups_; }
   ClusterWorlds& cluster_worlds() { return cluster_worlds_; }
+  RegisteredMemory& memory() { return memory_; }
+  StateCallbacks& callbacks() { return callbacks_; }
 
   /// Starts a hub in this process for a world that ranks will join.
   Status start_hub(core::RootInfo& info, const Config& config);
@@ -58,15 +67,20 @@ class State {
 
  private:
   State();
+  Status read_environment();  // mutex_ held
 
   std::mutex mutex_;
   std::optional<Config> config_;
+  bool environment_deterministic_ = false;  // the environment has said it
+  Logger log_;
   std::map<std::string, int> joins_;
   std::vector<std::unique_ptr<core::Hub>> hubs_;
-  Communicators communicators_{"comm", 1};
+  Communicators communicators_;
   Handles<Fusion> fusions_{"fusion", 2};
   Groups groups_{communicators_};
   ClusterWorlds cluster_worlds_;
+  RegisteredMemory memory_;
+  StateCallbacks callbacks_;
 };
 
 }  // namespace hccl::api

@@ -1,0 +1,228 @@
+#include "hccl/api/comm_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <vector>
+
+namespace hccl::api {
+namespace {
+
+// The first bytes of an HcclCommConfig.
+struct Head {
+  std::size_t size;
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint64_t reserved;
+};
+static_assert(sizeof(Head) == HCCL_COMM_CONFIG_INFO_BYTES);
+
+// The version of HcclCommConfig that brought a field.
+enum Since : std::uint32_t {
+  kBufferSize = 1,
+  kDeterministic = 1,
+  kName = 2,
+  kUdi = 3,
+  kExpansionMode = 4,
+  kTrafficClass = 5,
+  kServiceLevel = 5,
+  kWorldRank = 6,
+  kZeroCopy = 7,
+  kExecTimeOut = 8,
+  kAlgo = 8,
+  kRetry = 8,
+  kBufferName = 9,
+};
+
+Status bad(const char* field, const std::string& value, const char* expected) {
+  return Status(Code::kPara,
+                std::string("config.") + field + " is " + value + ", it must be " + expected);
+}
+
+// The text in a field of fixed length.
+template <std::size_t kSize>
+Result<std::string> text(const char (&field)[kSize], const char* name) {
+  const std::size_t length = ::strnlen(field, kSize);
+  if (length < kSize) return std::string(field, length);
+  return Status(Code::kPara, std::string("config.") + name + " has no end within " +
+                                 std::to_string(kSize) + " bytes");
+}
+
+std::string_view trimmed(std::string_view part) {
+  while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
+  while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
+  return part;
+}
+
+std::vector<std::string_view> parts_of(std::string_view all) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const auto comma = all.find(',');
+    parts.push_back(trimmed(all.substr(0, comma)));
+    if (comma == std::string_view::npos) return parts;
+    all.remove_prefix(comma + 1);
+  }
+}
+
+// "L0:0, L1:1, L2:0": any of the levels, each once.
+bool is_retry_enable(std::string value) {
+  std::erase(value, ' ');
+  if (value.empty()) return true;
+  std::set<std::string_view> seen;
+  for (const std::string_view part : parts_of(value)) {
+    if (part.size() != 4 || part[0] != 'L' || part[1] < '0' || part[1] > '2' || part[2] != ':' ||
+        (part[3] != '0' && part[3] != '1') || !seen.insert(part.substr(0, 2)).second) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// "MaxCnt:1, HoldTime:5000, IntervalTime:1000": all three, in this order. HCCL ignores what
+// follows.
+bool is_retry_params(std::string_view value) {
+  struct Part {
+    std::string_view name;
+    std::uint32_t low;
+    std::uint32_t high;
+  };
+  constexpr std::array<Part, 3> kParts{
+      {{"MaxCnt:", 1, 10}, {"HoldTime:", 0, 60000}, {"IntervalTime:", 0, 60000}}};
+  if (value.empty()) return true;
+  const auto parts = parts_of(value);
+  if (parts.size() < kParts.size()) return false;
+  for (std::size_t i = 0; i < kParts.size(); ++i) {
+    std::string_view part = parts[i];
+    if (!part.starts_with(kParts[i].name)) return false;
+    part.remove_prefix(kParts[i].name.size());
+    std::uint32_t number = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    const bool ended = end == part.data() + part.size() || i + 1 == kParts.size();
+    if (error != std::errc() || !ended || number < kParts[i].low || number > kParts[i].high) {
+      return false;
+    }
+  }
+  return true;
+}
+
+HcclOpExpansionMode expansion(std::uint32_t mode, spdlog::logger& log) {
+  switch (mode) {
+    case 0:
+    case 1:
+      return HCCL_OP_EXPANSION_MODE_HOST;
+    case 2:
+      return HCCL_OP_EXPANSION_MODE_AI_CPU;
+    case 3:
+      return HCCL_OP_EXPANSION_MODE_AIV;
+    case 4:
+      return HCCL_OP_EXPANSION_MODE_AIV_ONLY;
+    case 5:
+      return HCCL_OP_EXPANSION_MODE_CCU_MS;
+    case 6:
+      return HCCL_OP_EXPANSION_MODE_CCU_SCHED;
+    default:
+      break;
+  }
+  log.warn("config.hcclOpExpansionMode {} is unknown, the host's is taken", mode);
+  return HCCL_OP_EXPANSION_MODE_HOST;
+}
+
+// What decides how this library works.
+Status load_effective(const HcclCommConfig& given, std::uint32_t version, CommConfig& out,
+                      spdlog::logger& log) {
+  if (version >= kBufferSize && given.hcclBufferSize != HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET) {
+    if (given.hcclBufferSize == 0 || given.hcclBufferSize > (1u << 20)) {
+      return bad("hcclBufferSize", std::to_string(given.hcclBufferSize), "1 to 1048576 (MB)");
+    }
+    out.config.buffer_mb = given.hcclBufferSize;
+  }
+  if (version >= kDeterministic &&
+      given.hcclDeterministic != HCCL_COMM_DETERMINISTIC_CONFIG_NOT_SET) {
+    if (given.hcclDeterministic > 2) {
+      return bad("hcclDeterministic", std::to_string(given.hcclDeterministic), "0, 1 or 2");
+    }
+    out.config.deterministic = static_cast<Deterministic>(given.hcclDeterministic);
+    out.about.own_deterministic = true;
+  }
+  if (version >= kName) {
+    HCCL_ASSIGN_OR_RETURN(out.name, text(given.hcclCommName, "hcclCommName"));
+  }
+  if (version >= kExpansionMode) out.about.expansion = expansion(given.hcclOpExpansionMode, log);
+  if (version >= kExecTimeOut && given.hcclExecTimeOut != HCCL_COMM_EXECTIMEOUT_CONFIG_NOT_SET) {
+    if (given.hcclExecTimeOut < 0) {
+      log.warn("config.hcclExecTimeOut {} is out of range, {} s is kept", given.hcclExecTimeOut,
+               out.config.exec_timeout.count());
+    } else {
+      out.config.exec_timeout = std::chrono::seconds(given.hcclExecTimeOut);
+    }
+  }
+  if (version >= kAlgo) {
+    HCCL_ASSIGN_OR_RETURN(const std::string algo, text(given.hcclAlgo, "hcclAlgo"));
+    if (!algo.empty()) {
+      HCCL_RETURN_IF_ERROR(out.config.set_algo(algo).with_context("config.hcclAlgo"));
+    }
+  }
+  return {};
+}
+
+// What is about devices and their network: checked, and then nothing is done with it.
+Status check_others(const HcclCommConfig& given, std::uint32_t version) {
+  if (version >= kUdi) HCCL_RETURN_IF_ERROR(text(given.hcclUdi, "hcclUdi").status());
+  if (version >= kTrafficClass &&
+      given.hcclRdmaTrafficClass != HCCL_COMM_TRAFFIC_CLASS_CONFIG_NOT_SET &&
+      (given.hcclRdmaTrafficClass > 255 || given.hcclRdmaTrafficClass % 4 != 0)) {
+    return bad("hcclRdmaTrafficClass", std::to_string(given.hcclRdmaTrafficClass),
+               "a multiple of 4, 0 to 255");
+  }
+  if (version >= kServiceLevel &&
+      given.hcclRdmaServiceLevel != HCCL_COMM_SERVICE_LEVEL_CONFIG_NOT_SET &&
+      given.hcclRdmaServiceLevel > 7) {
+    return bad("hcclRdmaServiceLevel", std::to_string(given.hcclRdmaServiceLevel), "0 to 7");
+  }
+  if (version >= kZeroCopy && given.aclGraphZeroCopyEnable > 1) {
+    return bad("aclGraphZeroCopyEnable", std::to_string(given.aclGraphZeroCopyEnable), "0 or 1");
+  }
+  if (version >= kRetry) {
+    HCCL_ASSIGN_OR_RETURN(const std::string enable, text(given.hcclRetryEnable, "hcclRetryEnable"));
+    if (!is_retry_enable(enable)) {
+      return bad("hcclRetryEnable", "\"" + enable + "\"", "as \"L0:0, L1:0, L2:0\"");
+    }
+    HCCL_ASSIGN_OR_RETURN(const std::string params, text(given.hcclRetryParams, "hcclRetryParams"));
+    if (!is_retry_params(params)) {
+      return bad("hcclRetryParams", "\"" + params + "\"",
+                 "as \"MaxCnt:1, HoldTime:5000, IntervalTime:1000\"");
+    }
+  }
+  if (version >= kBufferName) {
+    HCCL_RETURN_IF_ERROR(text(given.hcclBufferName, "hcclBufferName").status());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<CommConfig> load_comm_config(const HcclCommConfig* given, const Config& environment,
+                                    const Logger& log) {
+  CommConfig out;
+  out.config = environment;
+  if (given == nullptr) return out;
+  Head head;
+  std::memcpy(&head, given->reserved, sizeof head);
+  if (head.magic != HCCL_COMM_CONFIG_MAGIC_WORD) {
+    return Status(Code::kPara, "config was not filled by HcclCommConfigInit");
+  }
+  if (head.version != HCCL_COMM_CONFIG_VERSION || head.size != sizeof(HcclCommConfig)) {
+    log->warn("config has version {} and {} bytes, this library's has version {} and {}",
+              head.version, head.size, HCCL_COMM_CONFIG_VERSION, sizeof(HcclCommConfig));
+  }
+  HCCL_RETURN_IF_ERROR(load_effective(*given, head.version, out, *log));
+  HCCL_RETURN_IF_ERROR(check_others(*given, head.version));
+  return out;
+}
+
+}  // namespace hccl::api

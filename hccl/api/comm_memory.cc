@@ -1,0 +1,140 @@
+// Memory ranges and symmetric windows: hccl/hccl_comm.h.
+#include <array>
+#include <string>
+#include <vector>
+
+#include "hccl/api/guard.h"
+#include "hccl/api/state.h"
+#include "hccl/hccl_comm.h"
+
+using hccl::Code;
+using hccl::DataType;
+using hccl::Status;
+using hccl::api::guard;
+using hccl::api::RegisteredMemory;
+using hccl::api::State;
+
+namespace {
+
+Status check_zero(std::uint64_t value, const char* argument) {
+  if (value == 0) return {};
+  return Status(Code::kPara,
+                std::string(argument) + " is " + std::to_string(value) + ", only 0 is known");
+}
+
+enum Act : std::uint64_t { kRegister = 1, kDeregister = 2 };
+
+// All ranks come here with the same two numbers, or all get kPara with the text.
+Status agree(hccl::core::Communicator& communicator, Act act, std::uint64_t number,
+             const char* what) {
+  const std::array<std::uint64_t, 2> mine = {act, number};
+  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(communicator.size()));
+  HCCL_RETURN_IF_ERROR(communicator.run(
+      {hccl::schedule::Op::kAllGather, mine.data(), all.data(), mine.size(), DataType::kUint64}));
+  for (std::size_t rank = 0; rank * mine.size() < all.size(); ++rank) {
+    const std::uint64_t other_act = all[rank * mine.size()];
+    const std::uint64_t other = all[rank * mine.size() + 1];
+    if (other_act != mine[0]) {
+      return Status(Code::kPara, "rank " + std::to_string(rank) +
+                                     (other_act == kRegister ? " registers" : " deregisters") +
+                                     " a window at this point");
+    }
+    if (other != number) {
+      return Status(Code::kPara, std::string(what) + " is " + std::to_string(number) + ", rank " +
+                                     std::to_string(rank) + " has " + std::to_string(other));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+HcclResult HcclCommSetMemoryRange(HcclComm comm, void* baseVirPtr, size_t size, size_t alignment,
+                                  uint64_t flags) {
+  return guard("HcclCommSetMemoryRange", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_CHECK_PTR(baseVirPtr);
+    HCCL_RETURN_IF_ERROR(check_zero(alignment, "alignment"));
+    HCCL_RETURN_IF_ERROR(check_zero(flags, "flags"));
+    return State::get().memory().set_range(comm, baseVirPtr, size);
+  });
+}
+
+HcclResult HcclCommUnsetMemoryRange(HcclComm comm, void* baseVirPtr) {
+  return guard("HcclCommUnsetMemoryRange", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_CHECK_PTR(baseVirPtr);
+    return State::get().memory().unset_range(comm, baseVirPtr);
+  });
+}
+
+HcclResult HcclCommActivateCommMemory(HcclComm comm, void* virPtr, size_t size, size_t offset,
+                                      aclrtDrvMemHandle handle, uint64_t flags) {
+  return guard("HcclCommActivateCommMemory", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_CHECK_PTR(virPtr);
+    HCCL_RETURN_IF_ERROR(check_zero(offset, "offset"));
+    HCCL_CHECK_PTR(handle);
+    HCCL_RETURN_IF_ERROR(check_zero(flags, "flags"));
+    return State::get().memory().activate(comm, virPtr, size);
+  });
+}
+
+HcclResult HcclCommDeactivateCommMemory(HcclComm comm, void* virPtr) {
+  return guard("HcclCommDeactivateCommMemory", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_CHECK_PTR(virPtr);
+    return State::get().memory().deactivate(comm, virPtr);
+  });
+}
+
+HcclResult HcclCommSymWinRegister(HcclComm comm, void* addr, uint64_t size,
+                                  HcclCommSymWindow* winHandle, uint32_t flag) {
+  return guard("HcclCommSymWinRegister", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_CHECK_PTR(addr);
+    HCCL_RETURN_IF_ERROR(RegisteredMemory::check(addr, size, "addr"));
+    HCCL_CHECK_PTR(winHandle);
+    if (flag != 1) {
+      return Status(Code::kPara, "flag is " + std::to_string(flag) + ", only 1 is known");
+    }
+    HCCL_RETURN_IF_ERROR(agree(*communicator, kRegister, size, "size"));
+    *winHandle = State::get().memory().add_window(comm, addr, size);
+    return {};
+  });
+}
+
+HcclResult HcclCommSymWinDeregister(HcclCommSymWindow winHandle) {
+  return guard("HcclCommSymWinDeregister", [&]() -> Status {
+    State& state = State::get();
+    HCCL_ASSIGN_OR_RETURN(const auto window, state.memory().window(winHandle));
+    {
+      const auto communicator = state.communicators().get(window.comm);
+      if (!communicator.ok()) {
+        static_cast<void>(state.memory().remove_window(winHandle));
+        return communicator.status().with_context("winHandle");
+      }
+      HCCL_RETURN_IF_ERROR(agree(**communicator, kDeregister, window.number, "winHandle's number"));
+    }
+    return state.memory().remove_window(winHandle);
+  });
+}
+
+HcclResult HcclCommSymWinGet(HcclComm comm, void* ptr, size_t size, HcclCommSymWindow* winHandle,
+                             size_t* offset) {
+  return guard("HcclCommSymWinGet", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_CHECK_PTR(ptr);
+    HCCL_RETURN_IF_ERROR(RegisteredMemory::check(ptr, size, "ptr"));
+    HCCL_CHECK_PTR(winHandle);
+    HCCL_CHECK_PTR(offset);
+    HCCL_ASSIGN_OR_RETURN(const auto place, State::get().memory().find(comm, ptr, size));
+    *winHandle = place.window;
+    *offset = place.offset;
+    return {};
+  });
+}
+
+}  // extern "C"

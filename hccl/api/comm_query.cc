@@ -1,0 +1,134 @@
+// Questions to communicators: hccl/hccl_comm.h.
+#include <cstring>
+#include <string>
+
+#include "hccl/api/guard.h"
+#include "hccl/api/state.h"
+#include "hccl/hccl_comm.h"
+
+using hccl::Code;
+using hccl::Result;
+using hccl::Status;
+using hccl::api::guard;
+using hccl::api::State;
+
+namespace {
+
+auto find(HcclComm comm) { return State::get().communicators().get(comm); }
+
+Result<HcclComm> find_named(const char* name, const char* argument) {
+  if (name == nullptr) return hccl::api::null_pointer(argument);
+  const std::size_t length = ::strnlen(name, COMM_NAME_MAX_LENGTH);
+  if (length == 0 || length == COMM_NAME_MAX_LENGTH) {
+    return Status(Code::kPara, std::string(argument) + " must have 1 to 127 bytes");
+  }
+  auto found = State::get().communicators().find(std::string(name, length));
+  return found.ok() ? found : found.status().with_context(argument);
+}
+
+// The name as HcclGetCommName gives it.
+std::string name_of(const hccl::core::Communicator& communicator) {
+  return communicator.name().substr(0, COMM_NAME_MAX_LENGTH - 1);
+}
+
+}  // namespace
+
+extern "C" {
+
+HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize) {
+  return guard("HcclGetRankSize", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+    HCCL_CHECK_PTR(rankSize);
+    *rankSize = static_cast<uint32_t>(communicator->size());
+    return {};
+  });
+}
+
+HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank) {
+  return guard("HcclGetRankId", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+    HCCL_CHECK_PTR(rank);
+    *rank = static_cast<uint32_t>(communicator->rank());
+    return {};
+  });
+}
+
+HcclResult HcclGetCommName(HcclComm comm, char* commName) {
+  return guard("HcclGetCommName", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+    HCCL_CHECK_PTR(commName);
+    const std::string name = name_of(*communicator);
+    std::memcpy(commName, name.c_str(), name.size() + 1);
+    return {};
+  });
+}
+
+HcclResult HcclCommGetHandleWithName(const char* commName, HcclComm* comm) {
+  return guard("HcclCommGetHandleWithName", [&]() -> Status {
+    HCCL_CHECK_PTR(commName);
+    HCCL_CHECK_PTR(comm);
+    HCCL_ASSIGN_OR_RETURN(*comm, find_named(commName, "commName"));
+    return {};
+  });
+}
+
+HcclResult HcclCommGetStatus(const char* commId, HcclCommStatus* status) {
+  return guard("HcclCommGetStatus", [&]() -> Status {
+    HCCL_CHECK_PTR(commId);
+    HCCL_CHECK_PTR(status);
+    HCCL_ASSIGN_OR_RETURN(const HcclComm comm, find_named(commId, "commId"));
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+    *status = !communicator->async_error().ok() ? HCCL_COMM_STATUS_INVALID
+              : communicator->suspended()       ? HCCL_COMM_STATUS_SUSPENDING
+                                                : HCCL_COMM_STATUS_READY;
+    return {};
+  });
+}
+
+HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError) {
+  return guard("HcclGetCommAsyncError", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+    HCCL_CHECK_PTR(asyncError);
+    const Status failure = communicator->async_error();
+    // HCCL knows these two answers only.
+    *asyncError = failure.ok() ? HCCL_SUCCESS : HCCL_E_REMOTE;
+    if (!failure.ok()) hccl::api::set_last_error(failure.message());
+    return {};
+  });
+}
+
+HcclResult HcclConfigGetInfo(HcclComm comm, HcclConfigType cfgType, uint32_t infoLen, void* info) {
+  return guard("HcclConfigGetInfo", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+    const auto wrong_length = [&](const std::string& expected) {
+      return Status(Code::kPara,
+                    "infoLen is " + std::to_string(infoLen) + ", it must be " + expected);
+    };
+    switch (cfgType) {
+      case HCCL_CONFIG_TYPE_OP_EXPANSION_MODE: {
+        if (infoLen != sizeof(HcclOpExpansionMode)) {
+          return wrong_length(std::to_string(sizeof(HcclOpExpansionMode)));
+        }
+        HCCL_CHECK_PTR(info);
+        HCCL_ASSIGN_OR_RETURN(const auto about, State::get().communicators().about(comm));
+        std::memcpy(info, &about.expansion, sizeof about.expansion);
+        return {};
+      }
+      case HCCL_CONFIG_TYPE_HCCL_ALGO: {
+        if (infoLen < HCCL_COMM_ALGO_MAX_LENGTH) {
+          return wrong_length("at least " + std::to_string(HCCL_COMM_ALGO_MAX_LENGTH));
+        }
+        HCCL_CHECK_PTR(info);
+        const std::string algo =
+            communicator->config().algo.substr(0, HCCL_COMM_ALGO_MAX_LENGTH - 1);
+        std::memcpy(info, algo.c_str(), algo.size() + 1);
+        return {};
+      }
+      default:
+        break;
+    }
+    return Status(Code::kPara, "cfgType " + std::to_string(cfgType) + " is unknown");
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,56 @@
+// Suspending, resuming, and who is told: hccl/hccl_comm.h.
+#include <cstring>
+
+#include "hccl/api/guard.h"
+#include "hccl/api/state.h"
+#include "hccl/hccl_comm.h"
+
+using hccl::Code;
+using hccl::Status;
+using hccl::api::guard;
+using hccl::api::State;
+
+namespace {
+constexpr std::size_t kNameBytes = 160;  // of a callback
+}
+
+extern "C" {
+
+HcclResult HcclCommSuspend(HcclComm comm) {
+  return guard("HcclCommSuspend", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    communicator->suspend();
+    return {};
+  });
+}
+
+HcclResult HcclCommResume(HcclComm comm) {
+  return guard("HcclCommResume", [&]() -> Status {
+    State& state = State::get();
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get(comm));
+    if (const Status failure = communicator->async_error(); !failure.ok()) {
+      return failure.with_context(
+          "comm has failed for good and cannot be resumed; destroy it, and join anew");
+    }
+    HCCL_RETURN_IF_ERROR(state.callbacks().call(comm, HCCL_COMM_STATE_PHASE_RESUME_PRE));
+    communicator->resume();
+    const Status told = state.callbacks().call(comm, HCCL_COMM_STATE_PHASE_RESUME_POST);
+    if (!told.ok()) state.log()->warn("HcclCommResume: {}", told.message());
+    return {};
+  });
+}
+
+HcclResult HcclCommRegCommStateCallback(const char* regName, HcclCommStateCallback cb, void* args) {
+  return guard("HcclCommRegCommStateCallback", [&]() -> Status {
+    HCCL_CHECK_PTR(regName);
+    HCCL_CHECK_PTR(cb);
+    const std::size_t length = ::strnlen(regName, kNameBytes + 1);
+    if (length == 0 || length > kNameBytes) {
+      return Status(Code::kPara, "regName must have 1 to 160 bytes");
+    }
+    State::get().callbacks().add(std::string(regName, length), cb, args);
+    return {};
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,115 @@
+#include "hccl/api/communicators.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "hccl/acl/acl_rt.h"
+
+namespace hccl::api {
+
+Status idle(const core::Communicator& communicator) {
+  if (!communicator.busy()) return {};
+  return Status(Code::kAgain, "comm is in use, please try again later");
+}
+
+int current_device() {
+  int32_t device = -1;
+  return aclrtGetDevice(&device) == ACL_SUCCESS ? device : -1;
+}
+
+std::uint32_t device_count() {
+  uint32_t count = 0;
+  return aclrtGetDeviceCount(&count) == ACL_SUCCESS ? count : 0;
+}
+
+Communicators::Claim::~Claim() {
+  if (owner_ == nullptr) return;
+  const std::lock_guard lock(owner_->mutex_);
+  owner_->claims_.erase(key_);
+}
+
+void* Communicators::add(Object communicator, About about) {
+  Entry entry;
+  entry.name = communicator->name();
+  entry.rank = communicator->rank();
+  entry.maker = std::this_thread::get_id();
+  entry.communicator = communicator;
+  if (about.device < 0) about.device = current_device();
+  entry.family = about.family;
+  entry.about = std::move(about);
+  // Nobody knows the handle before this returns, so nobody takes it in between.
+  void* const handle = Handles::add(std::move(communicator));
+  const std::lock_guard lock(mutex_);
+  entry.made = ++made_;
+  entries_.emplace(handle, std::move(entry));
+  return handle;
+}
+
+void Communicators::forget(const void* handle) {
+  const std::lock_guard lock(mutex_);
+  entries_.erase(handle);
+}
+
+Result<Communicators::Claim> Communicators::claim(const std::string& name,
+                                                  const std::string& family, int rank) {
+  const std::lock_guard lock(mutex_);
+  const auto taken = [&](const auto& each) {
+    const Entry& entry = each.second;
+    return entry.name == name && (entry.family != family || entry.rank == rank);
+  };
+  if (std::any_of(entries_.begin(), entries_.end(), taken) ||
+      std::any_of(claims_.begin(), claims_.end(), taken)) {
+    return Status(Code::kPara, "a communicator with the name \"" + name + "\" exists already");
+  }
+  Entry entry;
+  entry.name = name;
+  entry.family = family;
+  entry.rank = rank;
+  claims_.emplace(++made_, std::move(entry));
+  return Claim(this, made_);
+}
+
+Result<HcclComm> Communicators::find(const std::string& name) const {
+  const int device = current_device();
+  const auto me = std::this_thread::get_id();
+  const std::lock_guard lock(mutex_);
+  const void* best = nullptr;
+  std::tuple<bool, bool, std::uint64_t> best_rank;
+  for (const auto& [handle, entry] : entries_) {
+    if (entry.name != name) continue;
+    const std::tuple rank(device >= 0 && entry.about.device == device, entry.maker == me,
+                          entry.made);
+    if (best != nullptr && rank < best_rank) continue;
+    best = handle;
+    best_rank = rank;
+  }
+  if (best == nullptr) {
+    return Status(Code::kNotFound, "no communicator has the name \"" + name + "\"");
+  }
+  return const_cast<HcclComm>(best);
+}
+
+Result<Communicators::About> Communicators::about(HcclComm handle) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find(handle);
+  if (at != entries_.end()) return at->second.about;
+  return Status(Code::kPara, "comm is no handle, or was destroyed already");
+}
+
+std::uint64_t Communicators::next_instance(HcclComm world, const std::string& name,
+                                           std::vector<int> ranks) {
+  const std::lock_guard lock(mutex_);
+  return entries_[world].groups[{name, std::move(ranks)}]++;
+}
+
+void Communicators::set_deterministic(Deterministic value) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [handle, entry] : entries_) {
+    if (entry.about.own_deterministic) continue;
+    if (const auto communicator = entry.communicator.lock()) {
+      communicator->set_deterministic(value);
+    }
+  }
+}
+
+}  // namespace hccl::api

@@ -1,0 +1,106 @@
+// The living communicators of this process: their handles, their names, and what the API keeps
+// about each.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "hccl/api/handles.h"
+#include "hccl/core/communicator.h"
+#include "hccl/hccl_comm.h"
+
+namespace hccl::api {
+
+using CommunicatorPtr = std::shared_ptr<core::Communicator>;
+
+/// Every member is safe to use from any thread.
+class Communicators : public Handles<core::Communicator> {
+ public:
+  /// What a communicator was made with, beside its core::Config.
+  struct About {
+    HcclOpExpansionMode expansion = HCCL_OP_EXPANSION_MODE_HOST;
+    bool own_deterministic = false;  ///< HcclSetConfig leaves it alone
+    int device = -1;                 ///< that it was made for; -1: of the calling thread
+    std::string family;              ///< as in claim()
+  };
+
+  /// Keeps a name from being given twice while a communicator is being made.
+  class Claim {
+   public:
+    Claim() = default;
+    Claim(Claim&& other) noexcept { *this = std::move(other); }
+    Claim& operator=(Claim&& other) noexcept {
+      std::swap(owner_, other.owner_);
+      std::swap(key_, other.key_);
+      return *this;
+    }
+    ~Claim();
+
+   private:
+    friend class Communicators;
+    Claim(Communicators* owner, std::uint64_t key) : owner_(owner), key_(key) {}
+    Communicators* owner_ = nullptr;
+    std::uint64_t key_ = 0;
+  };
+
+  Communicators() : Handles("comm", 1) {}
+
+  void* add(Object communicator) { return add(std::move(communicator), About{}); }
+  void* add(Object communicator, About about);
+
+  template <class Allowed>
+  Result<Object> take(const void* handle, Allowed&& allowed) {
+    auto taken = Handles::take(handle, std::forward<Allowed>(allowed));
+    if (taken.ok()) forget(handle);
+    return taken;
+  }
+
+  /// kPara: another living communicator has the name. Ranks that are threads of this process share
+  /// one name: `family` is the same for the ranks of one communicator and for no other.
+  Result<Claim> claim(const std::string& name, const std::string& family, int rank);
+
+  /// Of several with this name: one on the calling thread's device, or else made by the calling
+  /// thread, or else any; among those the last made. kNotFound.
+  Result<HcclComm> find(const std::string& name) const;
+
+  Result<About> about(HcclComm handle) const;
+  /// How often this rank has made such a group before: all its members have counted the same.
+  std::uint64_t next_instance(HcclComm world, const std::string& name, std::vector<int> ranks);
+  /// For those whose own configuration did not say.
+  void set_deterministic(Deterministic value);
+
+ private:
+  struct Entry {
+    std::string name;
+    std::string family;
+    int rank = 0;
+    std::uint64_t made = 0;
+    std::thread::id maker;
+    About about;
+    std::weak_ptr<core::Communicator> communicator;
+    std::map<std::pair<std::string, std::vector<int>>, std::uint64_t> groups;
+  };
+
+  void forget(const void* handle);
+
+  mutable std::mutex mutex_;
+  std::uint64_t made_ = 0;
+  std::map<const void*, Entry> entries_;
+  std::map<std::uint64_t, Entry> claims_;
+};
+
+/// The calling thread's device; -1 if it has none.
+int current_device();
+/// How many devices there are.
+std::uint32_t device_count();
+
+/// kAgain while an operation runs or waits on the communicator.
+Status idle(const core::Communicator& communicator);
+
+}  // namespace hccl::api

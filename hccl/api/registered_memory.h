@@ -1,0 +1,62 @@
+// What programs tell of their memory: ranges, active blocks in them, and symmetric windows. Nothing
+// depends on it: device memory is found by its address.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "hccl/api/handles.h"
+#include "hccl/hccl_comm.h"
+
+namespace hccl::api {
+
+/// Every member is safe to use from any thread.
+class RegisteredMemory {
+ public:
+  struct Window {
+    HcclComm comm = nullptr;
+    std::uintptr_t base = 0;
+    std::uint64_t size = 0;
+    std::uint64_t number = 0;  ///< of the communicator's windows; the same on all its ranks
+  };
+
+  /// kPara: no bytes, or more than there are addresses behind `at`, which is called `what`.
+  static Status check(const void* at, std::uint64_t size, const char* what);
+
+  // ---- Ranges; errors as the functions of hccl_comm.h ----
+  Status set_range(HcclComm comm, void* base, std::size_t size);
+  Status unset_range(HcclComm comm, void* base);
+  Status activate(HcclComm comm, void* at, std::size_t size);
+  Status deactivate(HcclComm comm, void* at);
+
+  // ---- Windows; the ranks have agreed ----
+  HcclCommSymWindow add_window(HcclComm comm, void* base, std::uint64_t size);
+  Result<Window> window(HcclCommSymWindow handle) const;
+  Status remove_window(HcclCommSymWindow handle);
+  struct Place {
+    HcclCommSymWindow window = nullptr;
+    std::size_t offset = 0;
+  };
+  /// kNotFound.
+  Result<Place> find(HcclComm comm, const void* at, std::size_t size) const;
+
+  /// The communicator is gone.
+  void forget(HcclComm comm);
+
+ private:
+  using Blocks = std::map<std::uintptr_t, std::size_t>;  // size by start; they do not overlap
+  struct Kept {
+    Blocks ranges;
+    Blocks active;
+    std::vector<HcclCommSymWindow> windows;  // in order of registration
+    std::uint64_t registered = 0;
+  };
+
+  mutable std::mutex mutex_;
+  std::map<HcclComm, Kept> kept_;
+  Handles<Window> windows_{"winHandle", 3};
+};
+
+}  // namespace hccl::api

@@ -1,0 +1,84 @@
+// A communicator of some of a world's ranks: HcclCreateSubCommConfig.
+#include <string>
+#include <vector>
+
+#include "hccl/api/checks.h"
+#include "hccl/api/comm_config.h"
+#include "hccl/api/guard.h"
+#include "hccl/api/state.h"
+#include "hccl/hccl_comm.h"
+
+namespace {
+
+using hccl::Code;
+using hccl::Result;
+using hccl::Status;
+using hccl::api::State;
+
+constexpr uint64_t kNoMember = 0xFFFFFFFF;  // HCCL's subCommId of a rank that is no member
+
+Result<std::vector<int>> check_ranks(const hccl::core::Communicator& world, uint32_t number,
+                                     const uint32_t* ids, uint32_t mine) {
+  const auto bad = [](std::string text) { return Status(Code::kPara, std::move(text)); };
+  if (number == 0 || number > static_cast<uint32_t>(world.size())) {
+    return bad("rankNum is " + std::to_string(number) + ", the world has " +
+               std::to_string(world.size()) + " ranks");
+  }
+  std::vector<int> ranks;
+  std::vector<bool> seen(static_cast<std::size_t>(world.size()));
+  for (uint32_t i = 0; i < number; ++i) {
+    const std::string where = "rankIds[" + std::to_string(i) + "]";
+    HCCL_RETURN_IF_ERROR(hccl::api::check_rank(ids[i], world.size(), where.c_str()));
+    if (seen[ids[i]]) return bad(where + " is " + std::to_string(ids[i]) + ", for the second time");
+    seen[ids[i]] = true;
+    ranks.push_back(static_cast<int>(ids[i]));
+  }
+  if (mine >= number || ranks[mine] != world.rank()) {
+    return bad("subCommRankId is " + std::to_string(mine) + ", which is not where rankIds has " +
+               std::to_string(world.rank()) + ", the caller");
+  }
+  return ranks;
+}
+
+}  // namespace
+
+extern "C" HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds,
+                                              uint64_t subCommId, uint32_t subCommRankId,
+                                              HcclCommConfig* config, HcclComm* subComm) {
+  return hccl::api::guard("HcclCreateSubCommConfig", [&]() -> Status {
+    HCCL_CHECK_PTR(comm);
+    State& state = State::get();
+    HCCL_ASSIGN_OR_RETURN(const auto world, state.communicators().get(*comm));
+    HCCL_CHECK_PTR(subComm);
+    if (!world->is_world()) return Status(Code::kPara, "comm is a sub-communicator itself");
+    if (rankIds == nullptr && subCommId == kNoMember) {
+      *subComm = nullptr;
+      return {};
+    }
+    HCCL_CHECK_PTR(rankIds);
+    HCCL_CHECK_PTR(config);
+    if (subCommId == kNoMember) {
+      return Status(Code::kPara, "subCommId is 0xFFFFFFFF, which is for ranks that are no members");
+    }
+    HCCL_ASSIGN_OR_RETURN(const auto ranks, check_ranks(*world, rankNum, rankIds, subCommRankId));
+    auto environment = world->config();
+    environment.deterministic = world->deterministic();
+    HCCL_ASSIGN_OR_RETURN(auto own, hccl::api::load_comm_config(config, environment, state.log()));
+    if (own.name.empty()) own.name = world->name() + "_sub_" + std::to_string(subCommId);
+    if (own.name.size() >= COMM_NAME_MAX_LENGTH) {
+      return Status(Code::kPara,
+                    "config.hcclCommName is empty, and the name that comm's gives, \"" + own.name +
+                        "\", is too long");
+    }
+    const auto& id = world->id();
+    own.about.family = "sub " + std::to_string(subCommId) + " " +
+                       std::string(reinterpret_cast<const char*>(id.data()), id.size());
+    HCCL_ASSIGN_OR_RETURN(const auto claim,
+                          state.communicators().claim(own.name, own.about.family, world->rank()));
+    const std::uint64_t instance =
+        state.communicators().next_instance(*comm, own.name, ranks) * kNoMember + subCommId;
+    HCCL_ASSIGN_OR_RETURN(auto made, world->group(own.name, ranks, instance, own.config));
+    *subComm = state.communicators().add(std::move(made), std::move(own.about));
+    return {};
+  });
+}
