@@ -25,11 +25,3 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_test(NAME layers_test
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/layers_test.py ${PROJECT_SOURCE_DIR})
 set_tests_properties(layers_test PROPERTIES LABELS "unit" TIMEOUT 60)
-
-# A sanitized library needs a sanitized program, so this is for plain builds.
-if(NOT HCCL_SANITIZE)
-  add_test(NAME install_test
-    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install_test.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}
-            ${CMAKE_COMMAND} ${CMAKE_C_COMPILER})
-  set_tests_properties(install_test PROPERTIES LABELS "unit" TIMEOUT 120)
-endif()

@@ -1,0 +1,44 @@
+// What ranks send, and what must come out: small whole numbers that every type holds exactly, also
+// after a reduction over many ranks. They repeat with a period that no block length shares, so that
+// a block in the wrong place is wrong.
+#ifndef HCCL_CLIENT_DATA_H_
+#define HCCL_CLIENT_DATA_H_
+
+#include <hccl/hccl_types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+const std::vector<HcclDataType>& all_types();
+const char* name_of(HcclDataType type);
+const char* name_of(HcclReduceOp reduction);
+bool type_by_name(const std::string& name, HcclDataType* type);
+/// Bytes of an element.
+uint64_t size_of(HcclDataType type);
+/// Types that are moved as they are have no sums.
+bool can_be_reduced(HcclDataType type);
+
+/// A way to fill and to check buffers. Element i of a buffer depends on i modulo the period.
+class Data {
+ public:
+  /// What ranks send to be moved.
+  static Data moved(HcclDataType type, uint32_t rank);
+  /// What ranks send to be reduced, and the reduction of what `ranks` ranks sent.
+  static Data to_reduce(HcclDataType type, HcclReduceOp reduction, uint32_t rank);
+  static Data reduced(HcclDataType type, HcclReduceOp reduction, uint32_t ranks);
+
+  /// Elements [first, first + count) into memory.
+  void write(void* memory, uint64_t first, uint64_t count) const;
+  /// Whether they lie there, bit for bit; if not, *wrong is the first that differs, from 0.
+  bool matches(const void* memory, uint64_t first, uint64_t count, uint64_t* wrong) const;
+
+ private:
+  Data(HcclDataType type, const std::vector<int>& values);
+
+  uint64_t element_;
+  uint64_t period_;
+  std::vector<unsigned char> twice_;  // two periods, so that one period from anywhere is in a piece
+};
+
+#endif  // HCCL_CLIENT_DATA_H_

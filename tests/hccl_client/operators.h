@@ -1,0 +1,52 @@
+// The eleven collectives: how large their buffers are, how they are called, and what must come out.
+#ifndef HCCL_CLIENT_OPERATORS_H_
+#define HCCL_CLIENT_OPERATORS_H_
+
+#include <hccl/hccl.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+struct Setting {
+  uint32_t rank;
+  uint32_t ranks;
+  uint32_t root;
+  uint64_t count;  // elements of the larger buffer, about
+  HcclDataType type;
+  HcclReduceOp reduction;
+};
+
+/// Elements that must lie at `at` of the receive buffer.
+struct Part {
+  static const uint32_t kReduced = 0xFFFFFFFF;
+
+  uint64_t at;
+  uint64_t count;
+  uint32_t from;    // the rank that sent them, or kReduced: all did
+  uint64_t offset;  // where they lay in the send buffer
+};
+
+/// One operator in one setting. Counts are elements.
+struct Plan {
+  uint64_t send_count = 0;
+  uint64_t recv_count = 0;
+  bool in_place = false;  // one buffer, the receive buffer; on the root it is sent
+  std::vector<Part> expected;
+  // For V and VC.
+  std::vector<uint64_t> send_counts, send_displacements, recv_counts, recv_displacements;
+};
+
+struct Operator {
+  const char* name;
+  bool reduces;
+  void (*plan)(const Setting& setting, Plan* plan);
+  HcclResult (*call)(const Setting& setting, const Plan& plan, void* send, void* recv,
+                     HcclComm comm, aclrtStream stream);
+};
+
+const std::vector<Operator>& all_operators();
+/// Null if there is none.
+const Operator* find_operator(const std::string& name);
+
+#endif  // HCCL_CLIENT_OPERATORS_H_
