@@ -141,7 +141,7 @@ TEST(Api, EveryWrongArgumentOfAnOperationIsNamedAndHarmless) {
     add(HCCL_E_PTR, "comm", [](Arguments& a) { a.comm = nullptr; });
     add(HCCL_E_PARA, "comm", [&](Arguments& a) { a.comm = in.data(); });
     add(HCCL_E_PARA, "comm", [&](Arguments& a) { a.comm = reinterpret_cast<HcclComm>(1); });
-    add(HCCL_E_NOT_SUPPORT, "stream", [&](Arguments& a) { a.stream = in.data(); });
+    add(HCCL_E_PARA, "stream", [&](Arguments& a) { a.stream = in.data(); });
   }
   refuse(cases);
   world.expect_usable();
@@ -175,7 +175,7 @@ TEST(Api, WhatOnlySomeOperationsForbid) {
        HCCL_E_NOT_SUPPORT, "dataType"},
       {"HcclBarrier", [&] { return HcclBarrier(nullptr, nullptr); }, HCCL_E_PTR, "comm"},
       {"HcclBarrier", [&] { return HcclBarrier(a.data(), nullptr); }, HCCL_E_PARA, "comm"},
-      {"HcclBarrier", [&] { return HcclBarrier(comm, a.data()); }, HCCL_E_NOT_SUPPORT, "stream"},
+      {"HcclBarrier", [&] { return HcclBarrier(comm, a.data()); }, HCCL_E_PARA, "stream"},
   });
   world.expect_usable();
 }

@@ -18,3 +18,9 @@ if(HCCL_WITH_MPI)
     set_tests_properties(exchange_test_mpirun_${ranks} PROPERTIES TIMEOUT 600 LABELS "mpi" PROCESSORS 2)
   endforeach()
 endif()
+
+hccl_test(operators_test SOURCES operators_test.cc LIBS hccl hccl_base TIMEOUT 300)
+hccl_test(streams_test SOURCES streams_test.cc LIBS hccl TIMEOUT 120)
+# These tests make communicators fail on purpose; nobody needs to read about it.
+set_tests_properties(operators_test streams_test PROPERTIES
+  ENVIRONMENT "HCCL_LOG=off;HCCL_FLIGHT_RECORDER_DIR=off")
