@@ -157,6 +157,14 @@ void expect_no_group(const char* group) {
   EXPECT_EQ(HcomReduce("t", &value, &value, 1, type, sum, 0, group, nullptr), missing);
   EXPECT_EQ(HcomSend("t", &value, 1, type, 0, 0, group, nullptr), missing);
   EXPECT_EQ(HcomReceive("t", &value, 1, type, 0, 0, group, nullptr), missing);
+  const std::uint64_t one[] = {1}, zero[] = {0};
+  EXPECT_EQ(HcomReduceScatterV("t", &value, one, zero, &value, 1, type, sum, group, nullptr),
+            missing);
+  EXPECT_EQ(HcomAllGatherV("t", &value, 1, &value, one, zero, type, group, nullptr), missing);
+  EXPECT_EQ(HcomAlltoAllV(&value, one, zero, type, &value, one, zero, type, group, nullptr, "t"),
+            missing);
+  EXPECT_EQ(HcomAlltoAllVC(&value, one, type, &value, type, group, nullptr, "t"), missing);
+  EXPECT_EQ(HcomAllToAll(&value, 1, type, &value, 1, type, group, nullptr, "t"), missing);
   EXPECT_EQ(answer, 77u);
   EXPECT_EQ(comm, nullptr);
 }
@@ -357,7 +365,61 @@ TEST(Hcom, OperationsOnAGroup) {
       OK(HcomReceive("t", out.data(), 3, type, 0, 7, "all", nullptr));
       EXPECT_EQ(out, (Numbers{0, 10, 20}));
     }
-    // The rules of hccl.h, and those of the tag.
+    // Blocks of one, two and three elements; block r is 10 * rank + r.
+    const std::vector<std::uint64_t> counts = {1, 2, 3}, places = {0, 1, 3};
+    const auto own = static_cast<std::uint64_t>(rank + 1);
+    Numbers blocks(6), part(own), gathered(6);
+    for (std::size_t i = 0; i < 6; ++i) {
+      blocks[i] = 10 * rank + (i < 1 ? 0 : i < 3 ? 1 : 2);
+    }
+    OK(HcomReduceScatterV("t", blocks.data(), counts.data(), places.data(), part.data(), own, type,
+                          sum, "all", nullptr));
+    EXPECT_EQ(part, Numbers(own, 30 + 3 * rank));
+    OK(HcomAllGatherV("t", part.data(), own, gathered.data(), counts.data(), places.data(), type,
+                      "all", nullptr));
+    EXPECT_EQ(gathered, (Numbers{30, 33, 33, 36, 36, 36}));
+    // To each rank as many as its block has.
+    const std::vector<std::uint64_t> received(3, own), received_at = {0, own, 2 * own};
+    Numbers swapped(3 * own), expected;
+    for (int r = 0; r < 3; ++r) expected.insert(expected.end(), own, 10 * r + rank);
+    OK(HcomAlltoAllV(blocks.data(), counts.data(), places.data(), type, swapped.data(),
+                     received.data(), received_at.data(), type, "all", nullptr, "t"));
+    EXPECT_EQ(swapped, expected);
+    const std::vector<std::uint64_t> matrix = {1, 2, 3, 1, 2, 3, 1, 2, 3};
+    std::fill(swapped.begin(), swapped.end(), 0);
+    OK(HcomAlltoAllVC(blocks.data(), matrix.data(), type, swapped.data(), type, "all", nullptr,
+                      "t"));
+    EXPECT_EQ(swapped, expected);
+    OK(HcomAllToAll(mine.data(), 1, type, out.data(), 1, type, "all", nullptr, "t"));
+    EXPECT_EQ(out, (Numbers{10 * rank, 10 * rank + 1, 10 * rank + 2}));
+    // The rules of hccl.h, and those of the tag, wherever it stands.
+    SAYS(HcomReduceScatterV(nullptr, blocks.data(), counts.data(), places.data(), part.data(), own,
+                            type, sum, "all", nullptr),
+         HCCL_E_PTR, "tag");
+    SAYS(HcomAllGatherV("", part.data(), own, gathered.data(), counts.data(), places.data(), type,
+                        "all", nullptr),
+         HCCL_E_PARA, "tag");
+    SAYS(HcomAlltoAllV(blocks.data(), counts.data(), places.data(), type, swapped.data(),
+                       received.data(), received_at.data(), type, "all", nullptr, nullptr),
+         HCCL_E_PTR, "tag");
+    SAYS(HcomAlltoAllVC(blocks.data(), matrix.data(), type, swapped.data(), type, "all", nullptr,
+                        too_long.c_str()),
+         HCCL_E_PARA, "tag");
+    SAYS(HcomAllToAll(mine.data(), 1, type, out.data(), 1, type, "all", nullptr, ""), HCCL_E_PARA,
+         "tag");
+    SAYS(HcomReduceScatterV("t", blocks.data(), nullptr, places.data(), part.data(), own, type, sum,
+                            "all", nullptr),
+         HCCL_E_PTR, "sendCounts");
+    SAYS(HcomAllGatherV("t", part.data(), own + 1, gathered.data(), counts.data(), places.data(),
+                        type, "all", nullptr),
+         HCCL_E_PARA, "sendCount");
+    SAYS(HcomAlltoAllV(blocks.data(), counts.data(), places.data(), type, blocks.data(),
+                       received.data(), received_at.data(), type, "all", nullptr, "t"),
+         HCCL_E_PARA, "recvBuf");
+    SAYS(HcomAlltoAllVC(blocks.data(), nullptr, type, swapped.data(), type, "all", nullptr, "t"),
+         HCCL_E_PTR, "sendCountMatrix");
+    SAYS(HcomAllToAll(mine.data(), 1, type, out.data(), 2, type, "all", nullptr, "t"), HCCL_E_PARA,
+         "recvCount");
     const auto reduce = [&](const char* tag, void* in) {
       return HcomAllReduce(tag, in, out.data(), 3, type, sum, "all", nullptr);
     };
@@ -368,6 +430,16 @@ TEST(Hcom, OperationsOnAGroup) {
     SAYS(HcomBroadcast("t", cast.data(), 3, type, 3, "all", nullptr), HCCL_E_PARA, "root");
     SAYS(HcomSend("t", cast.data(), 3, type, static_cast<std::uint32_t>(rank), 0, "all", nullptr),
          HCCL_E_PARA, "destRank");
+
+    aclrtStream stream = nullptr;
+    ASSERT_EQ(aclrtCreateStream(&stream), ACL_SUCCESS);
+    Numbers later = mine;
+    OK(HcomAllReduce("t", later.data(), later.data(), 3, type, sum, "all", stream));
+    OK(HcomAllToAll(later.data(), 1, type, out.data(), 1, type, "all", stream, "t"));
+    ASSERT_EQ(aclrtSynchronizeStream(stream), ACL_SUCCESS);
+    EXPECT_EQ(later, (Numbers{3, 33, 63}));
+    EXPECT_EQ(out, Numbers(3, 3 + 30 * rank));
+    ASSERT_EQ(aclrtDestroyStream(stream), ACL_SUCCESS);
 
     HcclComm comm = nullptr;
     OK(HcomGetCommHandleByGroup("all", &comm));
