@@ -30,18 +30,20 @@ struct model_feature {
   float* gradient_time; /**< microseconds from the previous gradient to this one */
 };
 
-/** Joins the world described by a rank table file (.json); identify is this rank's rank_id in decimal
- * digits. HCCL_E_UNAVAIL if the world exists. */
+/** Joins the world described by a rank table file (.json); identify is this rank's rank_id in
+ * decimal digits. HCCL_E_UNAVAIL if the world exists. */
 HcclResult HcomInitByFile(const char* rankTablePath, const char* identify);
 /** The same from the table's text. */
 HcclResult HcomInitByString(const char* rankTable, const char* identify);
-/** Joins the world that the launcher started; see HcclCommInitLauncher. An addition to HCCL's interface. */
+/** Joins the world that the launcher started; see HcclCommInitLauncher. An addition to HCCL's
+ * interface. */
 HcclResult HcomInitByLauncher(void);
-/** Makes an existing communicator the world. The caller keeps comm and destroys it after HcomDestroy.
- * An addition to HCCL's interface. */
+/** Makes an existing communicator the world. The caller keeps comm and destroys it after
+ * HcomDestroy. An addition to HCCL's interface. */
 HcclResult HcomInitByComm(HcclComm comm);
-/** Leaves the world; destroys all groups, forgets all split strategies and all groups asked for before
- * the world. HCCL_E_UNAVAIL: there was no world. HCCL_E_AGAIN: a group is in use, and nothing changed. */
+/** Leaves the world; destroys all groups, forgets all split strategies and all groups asked for
+ * before the world. HCCL_E_UNAVAIL: there was no world. HCCL_E_AGAIN: a group is in use, and
+ * nothing changed. */
 HcclResult HcomDestroy(void);
 HcclResult HcomGetInitStatus(bool* initialized);
 
@@ -49,15 +51,17 @@ HcclResult HcomGetRankSize(const char* group, uint32_t* rankSize);
 HcclResult HcomGetRankId(const char* group, uint32_t* rankId);
 HcclResult HcomGetLocalRankSize(const char* group, uint32_t* localRankSize);
 HcclResult HcomGetLocalRankId(const char* group, uint32_t* localRankId);
-HcclResult HcomGetWorldRankFromGroupRank(const char* group, uint32_t groupRank, uint32_t* worldRank);
+HcclResult HcomGetWorldRankFromGroupRank(const char* group, uint32_t groupRank,
+                                         uint32_t* worldRank);
 /** Mind the order of the arguments: it is HCCL's. */
-HcclResult HcomGetGroupRankFromWorldRank(uint32_t worldRank, const char* group, uint32_t* groupRank);
+HcclResult HcomGetGroupRankFromWorldRank(uint32_t worldRank, const char* group,
+                                         uint32_t* groupRank);
 
-/** Called by every member. The ids are sorted: group rank = place in the sorted list. Before the world
- * exists the request is kept and carried out when it does; if it cannot be, joining the world fails with
- * the request's error, and there is still no world.
- * HCCL_E_PARA: the world's name, an existing name, rankNum 0 or > world, an id out of range or twice.
- * HCCL_E_NOT_FOUND: the caller is not a member. */
+/** Called by every member. The ids are sorted: group rank = place in the sorted list. Before the
+ * world exists the request is kept and carried out when it does; if it cannot be, joining the world
+ * fails with the request's error, and there is still no world. HCCL_E_PARA: the world's name, an
+ * existing name, rankNum 0 or > world, an id out of range or twice. HCCL_E_NOT_FOUND: the caller is
+ * not a member. */
 HcclResult HcomCreateGroup(const char* group, uint32_t rankNum, uint32_t* rankIds);
 /** HCCL_E_NOT_FOUND: no such group; HCCL_E_PARA: the world; HCCL_E_AGAIN: the group is in use. */
 HcclResult HcomDestroyGroup(const char* group);
@@ -67,9 +71,10 @@ HcclResult HcomGetCommHandleByGroup(const char* group, HcclComm* comm);
 
 /** Operations on a group; tag is a name for logs, 1..255 bytes. Rules as in hccl.h. */
 HcclResult HcomAllReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
-                         HcclDataType dataType, HcclReduceOp op, const char* group, aclrtStream stream);
-HcclResult HcomBroadcast(const char* tag, void* ptr, uint64_t count, HcclDataType dataType, uint32_t root,
-                         const char* group, aclrtStream stream);
+                         HcclDataType dataType, HcclReduceOp op, const char* group,
+                         aclrtStream stream);
+HcclResult HcomBroadcast(const char* tag, void* ptr, uint64_t count, HcclDataType dataType,
+                         uint32_t root, const char* group, aclrtStream stream);
 HcclResult HcomReduceScatter(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
                              HcclDataType dataType, HcclReduceOp op, const char* group,
                              aclrtStream stream);
@@ -102,15 +107,17 @@ HcclResult HcomAllToAll(const void* sendBuf, uint64_t sendCount, HcclDataType se
                         const void* recvBuf, uint64_t recvCount, HcclDataType recvType,
                         const char* group, aclrtStream stream, const char* tag);
 
-/** Cuts the group's gradients after these indices (ascending, the last one that of the last gradient). */
-HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum, const uint32_t* idxList);
-/** Cuts the group's gradients at these percentages of their bytes (sum 100 within 1e-3). Beats a setting
- * by index. A second call replaces the first. */
+/** Cuts the group's gradients after these indices (ascending, the last one that of the last
+ * gradient). */
+HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum,
+                                    const uint32_t* idxList);
+/** Cuts the group's gradients at these percentages of their bytes (sum 100 within 1e-3). Beats a
+ * setting by index. A second call replaces the first. */
 HcclResult HcomSetGradFusionBySize(const char* group, uint32_t segmentNum, const float* sizeList);
-/** The last gradient index of each segment. *segmentIdxPtr is allocated by new uint32_t[]: give it back
- * with HcomFreeSplitStrategy (or delete[]). *configured is false when the user's strategy was used and
- * true when the default ratio was. HCCL_E_PTR any null pointer; HCCL_E_PARA no gradients, or a strategy
- * that does not fit them. */
+/** The last gradient index of each segment. *segmentIdxPtr is allocated by new uint32_t[]: give it
+ * back with HcomFreeSplitStrategy (or delete[]). *configured is false when the user's strategy was
+ * used and true when the default ratio was. HCCL_E_PTR any null pointer; HCCL_E_PARA no gradients,
+ * or a strategy that does not fit them. */
 HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* feature,
                                 uint32_t** segmentIdxPtr, uint32_t* len, bool* configured,
                                 GradSplitForceMode force HCCL_DEFAULT(FORCE_NONE),
@@ -122,4 +129,4 @@ void HcomFreeSplitStrategy(uint32_t* segmentIdx);
 }
 #endif
 #undef HCCL_DEFAULT
-#endif  /* HCCL_HCOM_H_ */
+#endif /* HCCL_HCOM_H_ */
