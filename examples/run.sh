@@ -2,8 +2,8 @@
 # run.sh BUILD EXAMPLE: runs an example as its README says (the line behind "$"), and compares what it
 # prints with what stands there.
 set -euo pipefail
-cd "$(dirname "$0")"
 build=$(cd "$1" && pwd) example=$2
+cd "$(dirname "$0")"
 # Ranks may outnumber cores, and containers are often root.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Other jobs of this host may use the same rank table at this moment.
