@@ -59,7 +59,8 @@ class Bell final : public Sleeper {
 /// while nobody sleeps. Who goes to sleep pays instead, with a barrier on every core (membarrier),
 /// so that either the waker sees the sleeper or the sleeper sees what the waker stored before it
 /// rang. Its first state is all zeroes. Any thread of any process may ring; several may sleep.
-class QuietBell final : public Sleeper {
+/// It has a sleeper's members and is none: memory that processes share cannot hold a virtual table.
+class QuietBell final {
  public:
   /// Call once in each process, before it sleeps here. Where the kernel has no such barrier, wakers
   /// pay for one from then on.
@@ -72,9 +73,9 @@ class QuietBell final : public Sleeper {
   }
   /// Wakes the sleepers for another reason than something stored in the shared memory.
   void wake();
-  std::uint32_t prepare() override;
-  void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) override;
-  void awake() override;
+  std::uint32_t prepare();
+  void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most);
+  void awake();
 
  private:
   std::atomic<std::uint32_t> fence_{0};
@@ -108,9 +109,10 @@ inline constexpr std::chrono::milliseconds kLongestNap{100};
 }  // namespace detail
 
 /// Waits until ready() is true. ready() is the progress hook too: it is called again and again,
-/// also right before sleeping, and must not block. `abort` may be null.
-template <class Ready>
-Waited wait(Ready&& ready, Deadline deadline, const AbortFlag* abort, Sleeper& sleeper,
+/// also right before sleeping, and must not block. `abort` may be null. Any is a Sleeper or a
+/// QuietBell.
+template <class Ready, class Any>
+Waited wait(Ready&& ready, Deadline deadline, const AbortFlag* abort, Any& sleeper,
             const WaitPolicy& policy) {
   for (;;) {
     for (int i = 0; i < detail::kFirstSpins; ++i) {

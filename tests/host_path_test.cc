@@ -1,0 +1,397 @@
+// The host path by itself: threads stand for the ranks of one host, with an area of plain memory
+// and one device heap. Random operations in random places, every way; the oracle computes each
+// element of each rank's result from the ranks' numbers.
+#include "hccl/exec/host/host_path.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "hccl/schedule/algorithm.h"
+
+namespace hccl::exec::host {
+namespace {
+
+using schedule::Op;
+
+/// Element i of the input of `rank` in operation `number`.
+std::uint32_t element(std::uint64_t number, int rank, std::uint64_t i) {
+  std::uint64_t h = number * 1000003 + static_cast<std::uint64_t>(rank) * 7919 + i;
+  h *= 0x9E3779B97F4A7C15u;
+  return static_cast<std::uint32_t>(h >> 32);
+}
+
+/// What every rank knows of one operation; the same on all of them.
+struct Plan {
+  Op op = Op::kBarrier;
+  std::uint64_t count = 0;
+  int root = 0;
+  bool in_place = false;
+  bool heap = false;                                // buffers in device memory
+  bool odd_one = false;                             // but for rank 0's
+  std::vector<std::vector<std::uint64_t>> lengths;  // [from][to], of the V operations
+};
+
+class Machine {
+ public:
+  Machine(int size, const Ways& ways, bool shared_cores) : size_(size) {
+    heap_ = Heap::create(std::size_t{512} << 20).value();
+    area_.resize(HostPath::area_bytes(size) + kPage);
+    const auto start = reinterpret_cast<std::uintptr_t>(area_.data());
+    auto* const base = area_.data() + ((start + kPage - 1) / kPage * kPage - start);
+    memories_.resize(static_cast<std::size_t>(size));
+    for (int place = 0; place < size; ++place) {
+      auto& memory = memories_[static_cast<std::size_t>(place)];
+      memory.place = place;
+      memory.area = {base, HostPath::area_bytes(size)};
+      for (int rank = 0; rank < size; ++rank) {
+        memory.ranks.push_back(rank);
+        memory.peers.push_back({heap_->base(), heap_->reserve(), false});
+      }
+      Watch watch;
+      watch.timeout = std::chrono::seconds(20);
+      watch.abort = &abort_;
+      watch.policy.shared_cores = shared_cores;
+      paths_.push_back(std::make_unique<HostPath>(memory, heap_, ways, std::move(watch)));
+    }
+  }
+
+  /// body(rank, path) on a thread a rank.
+  template <class Body>
+  void run(Body body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size_; ++rank) {
+      threads.emplace_back([&, rank] { body(rank, *paths_[static_cast<std::size_t>(rank)]); });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+
+  memory::Heap& heap() { return *heap_; }
+
+ private:
+  using Heap = memory::Heap;
+  int size_;
+  std::shared_ptr<Heap> heap_;
+  std::vector<std::byte> area_;
+  std::vector<transport::HostMemory> memories_;
+  AbortFlag abort_;
+  std::vector<std::unique_ptr<HostPath>> paths_;
+};
+
+/// One rank's buffers, in device memory and out of it.
+class Buffers {
+ public:
+  Buffers(memory::Heap& heap, std::size_t elements) : heap_(heap), private_(2 * elements) {
+    device_ = static_cast<std::uint32_t*>(heap.allocate(2 * elements * 4).value());
+    elements_ = elements;
+  }
+  ~Buffers() { static_cast<void>(heap_.free(device_)); }
+  std::uint32_t* in(bool heap) { return heap ? device_ : private_.data(); }
+  std::uint32_t* out(bool heap) { return in(heap) + elements_; }
+
+ private:
+  memory::Heap& heap_;
+  std::vector<std::uint32_t> private_;
+  std::uint32_t* device_;
+  std::size_t elements_;
+};
+
+bool folds(Op op) {
+  return op == Op::kAllReduce || op == Op::kReduce || op == Op::kReduceScatter ||
+         op == Op::kReduceScatterV;
+}
+
+// Runs one operation as one rank and checks its result. False at the first difference.
+::testing::AssertionResult take_part(HostPath& path, const Plan& plan, std::uint64_t number,
+                                     int rank, int size, Buffers& buffers) {
+  const bool heap = plan.heap && !(plan.odd_one && rank == 0);
+  const auto n = static_cast<std::uint64_t>(size);
+  const auto me = static_cast<std::uint64_t>(rank);
+  std::uint32_t* in = buffers.in(heap);
+  std::uint32_t* out = buffers.out(heap);
+  Call call;
+  call.op = plan.op;
+  call.count = plan.count;
+  call.type = DataType::kUint32;
+  call.root = plan.root;
+  std::vector<Block> in_blocks;
+  std::vector<Block> out_blocks;
+  std::uint64_t input = plan.count;
+  switch (plan.op) {
+    case Op::kReduceScatter:
+      input = plan.count * n;
+      if (plan.in_place) out = in + me * plan.count;
+      break;
+    case Op::kAllGather:
+      if (plan.in_place) in = out + me * plan.count;
+      break;
+    case Op::kScatter:
+      input = plan.count * n;
+      if (plan.in_place && rank == plan.root) out = in + me * plan.count;
+      break;
+    case Op::kAllToAll:
+      input = plan.count * n;
+      break;
+    case Op::kBroadcast:
+      out = in;
+      break;
+    case Op::kReduceScatterV:
+    case Op::kAllGatherV:
+    case Op::kAllToAllV: {
+      // Gaps between the blocks.
+      std::uint64_t at = 1;
+      std::uint64_t back = 2;
+      for (std::uint64_t r = 0; r < n; ++r) {
+        const auto given = plan.lengths[plan.op == Op::kAllToAllV ? me : 0][r];
+        const auto taken = plan.op == Op::kAllToAllV ? plan.lengths[r][me] : plan.lengths[0][r];
+        in_blocks.push_back({at, given});
+        out_blocks.push_back({back, taken});
+        at += given + 1;
+        back += taken + 3;
+      }
+      input = at;
+      call.count = plan.op == Op::kAllToAllV ? 0 : plan.lengths[0][me];
+      if (plan.op == Op::kAllGatherV) input = call.count;
+      if (plan.op != Op::kAllGatherV) call.in_blocks = in_blocks;
+      if (plan.op != Op::kReduceScatterV) call.out_blocks = out_blocks;
+      break;
+    }
+    default:
+      if (plan.in_place) out = in;
+  }
+  const bool gives = !(plan.op == Op::kBroadcast || plan.op == Op::kScatter) || rank == plan.root;
+  for (std::uint64_t i = 0; gives && i < input; ++i) in[i] = element(number, rank, i);
+  call.in = in;
+  call.out = out;
+  const Status status = path.run(call, envelope(call, number, 0));
+  if (!status.ok()) return ::testing::AssertionFailure() << status.message();
+
+  const auto check = [&](std::uint64_t at, std::uint32_t expected) {
+    if (out[at] == expected) return ::testing::AssertionResult(true);
+    return ::testing::AssertionFailure()
+           << "operation " << number << " (" << schedule::words(plan.op) << ", " << plan.count
+           << " elements, " << words(path.way()) << ") gave rank " << rank << " " << out[at]
+           << " for " << expected << " at " << at;
+  };
+  const auto sum = [&](std::uint64_t i) {
+    std::uint32_t total = 0;
+    for (int r = 0; r < size; ++r) total += element(number, r, i);
+    return total;
+  };
+  const std::uint64_t stride = plan.count > 3000 ? 17 : 1;
+  if (folds(plan.op)) {
+    if (plan.op == Op::kReduce && rank != plan.root) return ::testing::AssertionSuccess();
+    std::uint64_t first = 0;
+    if (plan.op == Op::kReduceScatter) first = me * plan.count;
+    if (plan.op == Op::kReduceScatterV) first = in_blocks[me].at;
+    for (std::uint64_t i = 0; i < call.count; i += stride) {
+      if (auto same = check(i, sum(first + i)); !same) return same;
+    }
+    if (call.count != 0) return check(call.count - 1, sum(first + call.count - 1));
+    return ::testing::AssertionSuccess();
+  }
+  for (int from = 0; from < size && plan.op != Op::kBarrier; ++from) {
+    const auto r = static_cast<std::uint64_t>(from);
+    std::uint64_t at = 0;
+    std::uint64_t source = 0;
+    std::uint64_t length = plan.count;
+    switch (plan.op) {
+      case Op::kAllGather:
+        at = r * plan.count;
+        break;
+      case Op::kAllToAll:
+        at = r * plan.count;
+        source = me * plan.count;
+        break;
+      case Op::kScatter:
+        source = me * plan.count;
+        break;
+      case Op::kAllGatherV:
+        at = out_blocks[r].at;
+        length = out_blocks[r].count;
+        break;
+      case Op::kAllToAllV: {
+        at = out_blocks[r].at;
+        length = out_blocks[r].count;
+        source = 1;
+        for (std::uint64_t to = 0; to < me; ++to) source += plan.lengths[r][to] + 1;
+        break;
+      }
+      default:
+        break;
+    }
+    if ((plan.op == Op::kBroadcast || plan.op == Op::kScatter) && from != plan.root) continue;
+    for (std::uint64_t i = 0; i < length; i += stride) {
+      if (auto same = check(at + i, element(number, from, source + i)); !same) return same;
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+Plan random_plan(std::mt19937_64& random, int size, std::uint64_t most) {
+  constexpr Op kOps[] = {Op::kAllReduce, Op::kAllReduce,     Op::kAllReduce,      Op::kBroadcast,
+                         Op::kReduce,    Op::kReduceScatter, Op::kAllGather,      Op::kScatter,
+                         Op::kAllToAll,  Op::kBarrier,       Op::kReduceScatterV, Op::kAllGatherV,
+                         Op::kAllToAllV};
+  const auto below = [&](std::uint64_t n) { return random() % n; };
+  Plan plan;
+  plan.op = kOps[below(std::size(kOps))];
+  const std::uint64_t bounds[] = {1, 4, 15, 30, 600, most / 20 + 1, most};
+  plan.count = below(bounds[below(std::size(bounds))] + 1);
+  const bool whole =
+      plan.op == Op::kAllReduce || plan.op == Op::kBroadcast || plan.op == Op::kReduce;
+  if (!whole) plan.count /= static_cast<std::uint64_t>(size);
+  plan.root = static_cast<int>(below(static_cast<std::uint64_t>(size)));
+  plan.in_place = below(2) == 0;
+  plan.heap = below(3) != 0;
+  plan.odd_one = below(4) == 0;
+  plan.lengths.assign(static_cast<std::size_t>(size), {});
+  for (auto& row : plan.lengths) {
+    for (int to = 0; to < size; ++to) row.push_back(below(3) == 0 ? 0 : below(plan.count + 1));
+  }
+  return plan;
+}
+
+struct Setting {
+  const char* name;
+  int size;
+  std::size_t ring_most;
+  std::size_t pull_most;
+  std::size_t chunk;
+  bool shared_cores;
+};
+
+class EveryWay : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
+  const Setting& setting = GetParam();
+  constexpr std::uint64_t kMost = 300000;
+  constexpr int kOperations = 120;
+  Ways ways;
+  ways.ring_most = setting.ring_most;
+  ways.pull_most = setting.pull_most;
+  ways.chunk = setting.chunk;
+  Machine machine(setting.size, ways, setting.shared_cores);
+  std::atomic<int> failures{0};
+  std::array<std::atomic<int>, 5> taken{};
+  machine.run([&](int rank, HostPath& path) {
+    std::mt19937_64 random(42);
+    Buffers buffers(machine.heap(), kMost + 1000);
+    for (std::uint64_t number = 1; number <= kOperations && failures == 0; ++number) {
+      const Plan plan = random_plan(random, setting.size, kMost);
+      const auto result = take_part(path, plan, number, rank, setting.size, buffers);
+      if (!result) {
+        ++failures;
+        ADD_FAILURE() << result.message();
+      }
+      ++taken[static_cast<std::size_t>(path.way())];
+    }
+  });
+  EXPECT_GT(taken[static_cast<std::size_t>(Way::kLine)], 0);
+  EXPECT_GT(taken[static_cast<std::size_t>(Way::kStage)], 0);
+  EXPECT_GT(taken[static_cast<std::size_t>(Way::kPull)], 0);
+  if (setting.ring_most > 100) {
+    EXPECT_GT(taken[static_cast<std::size_t>(Way::kRing)], 0);
+  }
+  if (setting.pull_most < 1000) {
+    EXPECT_GT(taken[static_cast<std::size_t>(Way::kPush)], 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, EveryWay,
+                         ::testing::Values(Setting{"two", 2, 1 << 18, 1 << 25, 1 << 17, false},
+                                           Setting{"two_push", 2, 64, 0, 1 << 12, true},
+                                           Setting{"two_small_chunks", 2, 0, 1 << 25, 64, true},
+                                           Setting{"three", 3, 1 << 14, 1 << 25, 1 << 14, true},
+                                           Setting{"four_push", 4, 2048, 0, 1 << 17, true},
+                                           Setting{"five", 5, 4096, 1 << 16, 5000, true},
+                                           Setting{"eight", 8, 2048, 0, 1 << 17, true}),
+                         [](const auto& info) { return info.param.name; });
+
+// Rank order and one rounding, whatever the way: 1e8 + 1 - 1e8 is 0 or 1 by the order alone.
+TEST(HostPath, FoldsInRankOrderWhateverTheWay) {
+  struct Case {
+    std::size_t ring_most;
+    std::size_t pull_most;
+    bool heap;
+  };
+  for (const Case& each :
+       {Case{1 << 20, 0, false}, Case{0, 0, false}, Case{0, 1 << 25, true}, Case{0, 0, true}}) {
+    Ways ways;
+    ways.ring_most = each.ring_most;
+    ways.pull_most = each.pull_most;
+    ways.chunk = 1 << 12;
+    Machine machine(3, ways, true);
+    machine.run([&](int rank, HostPath& path) {
+      constexpr std::uint64_t kCount = 10000;
+      std::vector<float> mine(kCount);
+      auto* data = mine.data();
+      void* device = nullptr;
+      if (each.heap) {
+        device = machine.heap().allocate(kCount * sizeof(float)).value();
+        data = static_cast<float*>(device);
+      }
+      const float value[] = {1e8F, -1e8F, 1.0F};
+      std::fill(data, data + kCount, value[rank]);
+      Call call;
+      call.op = Op::kAllReduce;
+      call.in = call.out = data;
+      call.count = kCount;
+      call.type = DataType::kFp32;
+      ASSERT_TRUE(path.run(call, envelope(call, 1, 0)).ok());
+      for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], 1.0F) << i;
+      if (device != nullptr) {
+        ASSERT_TRUE(machine.heap().free(device).ok());
+      }
+    });
+  }
+}
+
+TEST(HostPath, NamesBothCallsOfAMismatchOnAllRanks) {
+  for (const std::uint64_t count : {2u, 1000u, 100000u}) {
+    Machine machine(3, Ways::for_host(3, true), true);
+    machine.run([&](int rank, HostPath& path) {
+      std::vector<std::uint32_t> data(100001);
+      Call call;
+      call.op = Op::kAllReduce;
+      call.in = call.out = data.data();
+      call.count = count + (rank == 1 ? 1 : 0);
+      call.type = DataType::kUint32;
+      const Status status = path.run(call, envelope(call, 1, 0));
+      EXPECT_EQ(status.code(), Code::kPara);
+      EXPECT_NE(status.message().find("count " + std::to_string(count)), std::string::npos);
+      EXPECT_NE(status.message().find("count " + std::to_string(count + 1)), std::string::npos);
+    });
+  }
+}
+
+TEST(HostPath, PairsOfAlltoallvThatDisagreeAreNamed) {
+  Machine machine(2, Ways::for_host(2, true), true);
+  machine.run([&](int rank, HostPath& path) {
+    std::vector<std::uint32_t> in(20);
+    std::vector<std::uint32_t> out(20);
+    const std::uint64_t given = 4;
+    const std::uint64_t expected = rank == 1 ? 5 : 4;
+    const Block in_blocks[] = {{0, given}, {given, given}};
+    const Block out_blocks[] = {{0, rank == 0 ? 4 : expected}, {5, 4}};
+    Call call;
+    call.op = Op::kAllToAllV;
+    call.in = in.data();
+    call.out = out.data();
+    call.type = DataType::kUint32;
+    call.in_blocks = in_blocks;
+    call.out_blocks = out_blocks;
+    const Status status = path.run(call, envelope(call, 1, 0));
+    if (rank == 1) {
+      EXPECT_EQ(status.code(), Code::kPara);
+      EXPECT_NE(status.message().find("rank 0 sends 4 elements to rank 1, which expects 5"),
+                std::string::npos)
+          << status.message();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace hccl::exec::host
