@@ -24,9 +24,9 @@ struct Limits {
 
 /// Waits until ready(), and tells limits.stalled of the wait. what() gives the words of the call,
 /// awaited() the peers that have not come. kTimeout, with both in the text; or the abort's reason.
-template <class Ready, class What, class Awaited>
+template <class Ready, class What, class Awaited, class AnySleeper>
 Status await(Ready&& ready, What&& what, Awaited&& awaited, const Limits& limits,
-             Sleeper& sleeper) {
+             AnySleeper& sleeper) {
   using Clock = Deadline::Clock;
   // Some reports fit in before even a short deadline, so that it can be told who did not come.
   const auto pause = std::clamp<std::chrono::nanoseconds>(
