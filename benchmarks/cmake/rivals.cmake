@@ -1,0 +1,18 @@
+# The comparison with other libraries (scripts/bench.sh): what needs nothing but this project. The rivals'
+# own programs are built by rivals/install.sh, against each rival.
+add_library(bench_method SHARED rivals/method.c)   # loaded by rivals/gloo_bench.py
+hccl_warnings(bench_method)
+set_target_properties(bench_method PROPERTIES C_VISIBILITY_PRESET default)
+add_executable(hccl_bench rivals/hccl_bench.cc rivals/method.c)
+add_executable(limit_bench rivals/limit_bench.c rivals/method.c)
+add_executable(machine_bench rivals/machine_bench.c)
+foreach(program hccl_bench limit_bench machine_bench)
+  hccl_warnings(${program})
+  target_link_libraries(${program} PRIVATE Threads::Threads)
+endforeach()
+target_include_directories(hccl_bench PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(hccl_bench PRIVATE hccl::hccl)
+add_custom_target(rivals_bench DEPENDS bench_method hccl_bench limit_bench machine_bench)
+if(TARGET hccl_pmix)   # hccl_bench joins through mpirun
+  add_dependencies(rivals_bench hccl_pmix)
+endif()

@@ -1,0 +1,81 @@
+"""The machine: what it is, and the state that it is in."""
+import os
+import platform
+import subprocess
+
+
+def processors():
+    return len(os.sched_getaffinity(0))
+
+
+def _first(path, key):
+    try:
+        with open(path) as file:
+            for line in file:
+                if line.startswith(key):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return "unknown"
+
+
+def _read(path):
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return "unknown"
+
+
+def _version(command):
+    try:
+        text = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout
+        return text.splitlines()[0] if text else "unknown"
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+
+
+def describe():
+    return {
+        "processor": _first("/proc/cpuinfo", "model name"),
+        "family_model": f"{_first('/proc/cpuinfo', 'cpu family')}/{_first('/proc/cpuinfo', 'model')}",
+        "processors": processors(),
+        "memory": _first("/proc/meminfo", "MemTotal"),
+        "kernel": platform.release(),
+        "system": _first_line_of_release(),
+        "compiler": _version(["cc", "--version"]),
+        "huge_pages": _read("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "shared_huge_pages": _read("/sys/kernel/mm/transparent_hugepage/shmem_enabled"),
+        "load": os.getloadavg()[0],
+        "revision": _version(["git", "-C", os.path.dirname(os.path.abspath(__file__)), "describe", "--always",
+                              "--dirty"]),
+    }
+
+
+def _first_line_of_release():
+    return next((line.split("=", 1)[1].strip('"') for line in _read("/etc/os-release").splitlines()
+                 if line.startswith("PRETTY_NAME=")), "unknown")
+
+
+class Probe:
+    """Nanoseconds that a cache line needs between two processors; 0 where there is only one."""
+
+    def __init__(self, program, prefix=()):
+        self._program, self._prefix = program, list(prefix)
+
+    def __call__(self):
+        try:
+            done = subprocess.run([*self._prefix, self._program, "probe"], capture_output=True, text=True,
+                                  timeout=30)
+            return float(done.stdout)
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            return 0.0
+
+    def add_bandwidth(self):
+        """GB/s that all processors together read and write in c = a + b; None if it could not be told."""
+        try:
+            done = subprocess.run([*self._prefix, self._program, "add"], capture_output=True, text=True,
+                                  timeout=120)
+            return float(done.stdout.split()[-1])
+        except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+            return None

@@ -1,0 +1,493 @@
+#define _GNU_SOURCE
+#include "method.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+  kMaxIterations = 20000,
+  kFewest = 5,
+  kMail = 3072,
+  kBarrierFrom = 64 << 10, /* bytes from which rewriting takes longer than a barrier */
+  kPeriod = 16,            /* values repeat after this many elements */
+  kTile = 4096             /* bytes; a multiple of kPeriod elements of every type */
+};
+
+/* What the ranks share; begins as zeros. Each word that is written while others wait has its own
+ * lines. */
+struct page {
+  int tickets;
+  char pad0[124];
+  int arrived;
+  char pad1[124];
+  int generation;
+  char pad2[124];
+  int mail_ready;
+  char pad3[124];
+  long iterations;
+  long wrong[BENCH_MAX_RANKS];
+  char mail[kMail];
+  double times[BENCH_MAX_RANKS][kMaxIterations];
+};
+
+static struct page* page;
+static int rank, ranks;
+static int crowded; /* more ranks than processors: waiting ranks give way at once */
+static double clock_cost_us;
+
+static void fail(const char* what) {
+  fprintf(stderr, "bench: rank %d: %s\n", rank, what);
+  _exit(1);
+}
+
+/* ---- sharing ---- */
+
+static void open_page(const char* path) {
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, sizeof *page) != 0) fail("cannot open the page file");
+  page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (page == MAP_FAILED) fail("cannot map the page file");
+  close(fd);
+}
+
+static void pause_or_yield(unsigned turn) {
+  if (crowded || turn > 1000) {
+    sched_yield();
+  } else {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+  }
+}
+
+static void barrier(void) {
+  const int now = __atomic_load_n(&page->generation, __ATOMIC_ACQUIRE);
+  if (__atomic_add_fetch(&page->arrived, 1, __ATOMIC_ACQ_REL) == ranks) {
+    __atomic_store_n(&page->arrived, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->generation, now + 1, __ATOMIC_RELEASE);
+    return;
+  }
+  for (unsigned turn = 0; __atomic_load_n(&page->generation, __ATOMIC_ACQUIRE) == now; ++turn)
+    pause_or_yield(turn);
+}
+
+void bench_post(const void* bytes, size_t size) {
+  if (size > kMail) fail("mail is too long");
+  memcpy(page->mail, bytes, size);
+  __atomic_store_n(&page->mail_ready, 1, __ATOMIC_RELEASE);
+}
+
+void bench_fetch(void* bytes, size_t size) {
+  if (size > kMail) fail("mail is too long");
+  while (!__atomic_load_n(&page->mail_ready, __ATOMIC_ACQUIRE)) usleep(1000);
+  memcpy(bytes, page->mail, size);
+}
+
+int bench_environment(const char* name) {
+  const char* text = getenv(name);
+  char* end = NULL;
+  const long value = text != NULL ? strtol(text, &end, 10) : 0;
+  if (text == NULL || end == text || *end != '\0' || value < 0 || value > 1 << 20) {
+    fprintf(stderr, "bench: %s must be a whole number\n", name);
+    _exit(2);
+  }
+  return (int)value;
+}
+
+/* This rank's processor: those that the driver may use, in the order in which ranks arrive. */
+static void pin(void) {
+  cpu_set_t all, one;
+  if (sched_getaffinity(0, sizeof all, &all) != 0) fail("sched_getaffinity");
+  int skip = __atomic_fetch_add(&page->tickets, 1, __ATOMIC_ACQ_REL) % CPU_COUNT(&all);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &all) || skip-- > 0) continue;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0) fail("sched_setaffinity");
+    return;
+  }
+}
+
+/* ---- values: whole numbers, small enough to be exact in every type, sums over 16 ranks included
+ * ---- */
+
+size_t bench_type_size(int type) { return type == BENCH_FP32 ? 4 : 2; }
+
+static unsigned value(int of_rank, size_t i, unsigned round) {
+  return (unsigned)((i + 3 * (size_t)round) % kPeriod) / 2 + (unsigned)of_rank + 1;
+}
+
+static void encode(int type, unsigned number, void* out) {
+  if (type == BENCH_FP16) {
+    uint16_t bits = 0;
+    if (number > 0) {
+      unsigned exponent = 0;
+      while (number >> (exponent + 1)) ++exponent;
+      bits = (uint16_t)((exponent + 15) << 10 | (number - (1u << exponent)) << (10 - exponent));
+    }
+    memcpy(out, &bits, sizeof bits);
+    return;
+  }
+  const float number32 = (float)number;
+  uint32_t bits32;
+  memcpy(&bits32, &number32, sizeof bits32);
+  if (type == BENCH_FP32) {
+    memcpy(out, &bits32, sizeof bits32);
+  } else {
+    const uint16_t bits16 = (uint16_t)(bits32 >> 16);
+    memcpy(out, &bits16, sizeof bits16);
+  }
+}
+
+/* A tile of this rank's values, long enough to begin at any of the period's places. */
+static char tile[kTile + kPeriod * sizeof(float)];
+
+static void make_tile(int type) {
+  const size_t width = bench_type_size(type);
+  for (size_t i = 0; i < kTile / width + kPeriod; ++i)
+    encode(type, value(rank, i, 0), tile + i * width);
+}
+
+static void rewrite(int type, void* buffer, size_t bytes, unsigned round) {
+  const char* from = tile + 3 * (size_t)round % kPeriod * bench_type_size(type);
+  for (; bytes > kTile; bytes -= kTile, buffer = (char*)buffer + kTile) memcpy(buffer, from, kTile);
+  memcpy(buffer, from, bytes);
+}
+
+static unsigned sum(size_t i, unsigned round) {
+  unsigned total = 0;
+  for (int r = 0; r < ranks; ++r) total += value(r, i, round);
+  return total;
+}
+
+/* What element i of the result must be. */
+static unsigned expected(int op, size_t i, size_t count, unsigned round, int root) {
+  const size_t block = count / (size_t)ranks, mine = (size_t)rank * block;
+  switch (op) {
+    case BENCH_ALLREDUCE:
+      return sum(i, round);
+    case BENCH_BROADCAST:
+      return value(root, i, round);
+    case BENCH_ALLGATHER:
+      return value((int)(i / block), i % block, round);
+    case BENCH_REDUCE_SCATTER:
+      return sum(mine + i, round);
+    default: /* alltoall */
+      return value((int)(i / block), mine + i % block, round);
+  }
+}
+
+static long check_all(int op, int type, const void* result, size_t elements, size_t count,
+                      unsigned round, int root) {
+  const size_t width = bench_type_size(type);
+  long wrong = 0;
+  for (size_t i = 0; i < elements; ++i) {
+    char right[4];
+    encode(type, expected(op, i, count, round, root), right);
+    wrong += memcmp((const char*)result + i * width, right, width) != 0;
+  }
+  return wrong;
+}
+
+/* The elements that are checked after each iteration, and what they must be in each round. Worked
+ * out beforehand: what happens between operations should take little time, and the same on all
+ * ranks. */
+enum { kSpots = 3 };
+static struct {
+  size_t at[kSpots];
+  char right[kPeriod * BENCH_MAX_RANKS][kSpots][sizeof(float)];
+} spots;
+
+static unsigned rounds_until_repeat(void) { return (unsigned)(kPeriod * ranks); }
+
+static void choose_spots(int op, int type, size_t elements, size_t count) {
+  spots.at[0] = 0;
+  spots.at[1] = elements - 1;
+  spots.at[2] = elements * 5 / 8;
+  for (unsigned round = 0; round < rounds_until_repeat(); ++round)
+    for (int k = 0; k < kSpots; ++k)
+      encode(type, expected(op, spots.at[k], count, round, (int)(round % (unsigned)ranks)),
+             spots.right[round][k]);
+}
+
+static long check_spots(int type, const void* result, unsigned round) {
+  const size_t width = bench_type_size(type);
+  long wrong = 0;
+  for (int k = 0; k < kSpots; ++k)
+    wrong += memcmp((const char*)result + spots.at[k] * width,
+                    spots.right[round % rounds_until_repeat()][k], width) != 0;
+  return wrong;
+}
+
+/* ---- timing ---- */
+
+static double now_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static int ascending(const void* a, const void* b) {
+  const double x = *(const double*)a, y = *(const double*)b;
+  return x < y ? -1 : x > y;
+}
+
+static double measure_clock(void) {
+  enum { kReads = 10001 };
+  static double gaps[kReads];
+  for (int i = 0; i < kReads; ++i) {
+    const double before = now_us();
+    gaps[i] = now_us() - before;
+  }
+  qsort(gaps, kReads, sizeof *gaps, ascending);
+  return gaps[kReads / 2];
+}
+
+static const struct bench_library* library;
+
+struct task {
+  int op, type;
+  void *send, *recv;
+  size_t count, bytes, result; /* elements and bytes of the larger buffer; elements of the result */
+  unsigned round;
+  long wrong;
+};
+
+static size_t elements_sent(const struct task* t) {
+  return t->op == BENCH_ALLGATHER ? t->count / (size_t)ranks : t->count;
+}
+
+static double iterate(struct task* t) {
+  const unsigned round = ++t->round;
+  const int root = (int)(round % (unsigned)ranks);
+  rewrite(t->type, t->send, elements_sent(t) * bench_type_size(t->type), round);
+  if (t->bytes >= kBarrierFrom) barrier();
+  const double start = now_us();
+  const int failed = library->run(t->op, t->type, t->send, t->recv, t->count, root);
+  const double end = now_us();
+  if (failed) fail("the operation failed");
+  t->wrong += check_spots(t->type, t->recv, round);
+  const double took = end - start - clock_cost_us;
+  return took > 0.001 ? took : 0.001;
+}
+
+static void iterate_and_check_all(struct task* t) {
+  iterate(t);
+  t->wrong += check_all(t->op, t->type, t->recv, t->result, t->count, t->round,
+                        (int)(t->round % (unsigned)ranks));
+}
+
+/* How many iterations fill the time: told by rank 0 after a few, so that all ranks agree. */
+static long agree_on_iterations(struct task* t, double seconds) {
+  const int tries = 3;
+  iterate(t);
+  barrier();
+  const double start = now_us();
+  for (int i = 0; i < tries; ++i) iterate(t);
+  barrier();
+  if (rank == 0) {
+    const double each = (now_us() - start) / tries;
+    double fit = seconds * 1e6 / each;
+    if (fit < kFewest) fit = kFewest;
+    if (fit > kMaxIterations) fit = kMaxIterations;
+    page->iterations = (long)fit;
+  }
+  barrier();
+  return page->iterations;
+}
+
+static void print_figures(const char* op, const char* type, size_t bytes, long iterations) {
+  double* slowest = page->times[0];
+  long wrong = 0;
+  for (int r = 0; r < ranks; ++r) {
+    wrong += page->wrong[r];
+    for (long i = 0; i < iterations; ++i)
+      if (page->times[r][i] > slowest[i]) slowest[i] = page->times[r][i];
+  }
+  qsort(slowest, (size_t)iterations, sizeof *slowest, ascending);
+  /* The mean of the middle half: as steady as the median, and finer than the clock's steps. */
+  const long low = iterations / 4, high = iterations - low;
+  double middle = 0;
+  for (long i = low; i < high; ++i) middle += slowest[i] / (double)(high - low);
+  printf(
+      "BENCH {\"op\": \"%s\", \"type\": \"%s\", \"bytes\": %zu, \"ranks\": %d, \"iterations\": "
+      "%ld, "
+      "\"us\": %.4f, \"median_us\": %.4f, \"p10_us\": %.4f, \"p90_us\": %.4f, \"min_us\": %.4f, "
+      "\"wrong\": %ld}\n",
+      op, type, bytes, ranks, iterations, middle, slowest[iterations / 2], slowest[iterations / 10],
+      slowest[iterations * 9 / 10], slowest[0], wrong);
+  fflush(stdout);
+}
+
+static long time_size(struct task* t, const char* op, const char* type, double seconds) {
+  choose_spots(t->op, t->type, t->result, t->count);
+  if (library->prepare && library->prepare(t->op, t->type, t->send, t->recv, t->count))
+    fail("preparing failed");
+  iterate_and_check_all(t);
+  long iterations = agree_on_iterations(t, seconds / 4); /* warm up: a quarter, not counted */
+  for (long i = 0; i < iterations; ++i) iterate(t);
+  iterations = agree_on_iterations(t, seconds);
+  for (long i = 0; i < iterations; ++i) page->times[rank][i] = iterate(t);
+  iterate_and_check_all(t);
+  page->wrong[rank] = t->wrong;
+  barrier();
+  if (rank == 0) print_figures(op, type, t->bytes, iterations);
+  barrier();
+  return t->wrong;
+}
+
+/* ---- the command line ---- */
+
+static const char* const kOpNames[] = {"allreduce", "broadcast", "allgather", "reduce_scatter",
+                                       "alltoall"};
+static const char* const kTypeNames[] = {"fp32", "fp16", "bf16"};
+
+static int find(const char* const* names, int count, const char* name) {
+  for (int i = 0; i < count; ++i)
+    if (strcmp(names[i], name) == 0) return i;
+  fprintf(stderr, "bench: '%s' is not known\n", name);
+  exit(2);
+}
+
+static size_t parse_size(const char* text) {
+  char* end = NULL;
+  errno = 0;
+  unsigned long long number = strtoull(text, &end, 10);
+  if (end != text && *end == 'K')
+    number <<= 10, ++end;
+  else if (end != text && *end == 'M')
+    number <<= 20, ++end;
+  if (end == text || *end != '\0' || errno != 0 || number == 0 || number > 1ull << 32) {
+    fprintf(stderr, "bench: '%s' is not a size\n", text);
+    exit(2);
+  }
+  return (size_t)number;
+}
+
+static double parse_seconds(const char* text) {
+  char* end = NULL;
+  const double number = strtod(text, &end);
+  if (end == text || *end != '\0' || !(number > 0 && number < 1e5)) {
+    fprintf(stderr, "bench: '%s' is not a time in seconds\n", text);
+    exit(2);
+  }
+  return number;
+}
+
+static void* allocate(size_t bytes) {
+  void* memory = NULL;
+  if (library->allocate) {
+    memory = library->allocate(bytes);
+    if (memory == NULL) fail("no memory of the kind asked for");
+  } else if (posix_memalign(&memory, 4096, bytes) != 0) {
+    fail("no memory");
+  }
+  memset(memory, 0, bytes);
+  return memory;
+}
+
+int bench_main(int argc, char** argv, const struct bench_library* given) {
+  struct bench_options o = {NULL, "private", 0, 0, 0.3, 60, 0};
+  char *ops = NULL, *sizes = NULL;
+  const char* type_name = "fp32";
+  for (int i = 1; i < argc; ++i) {
+    const char* name = argv[i];
+    if (strcmp(name, "--pin") == 0) {
+      o.pin = 1;
+      continue;
+    }
+    char* text = i + 1 < argc ? argv[++i] : NULL;
+    if (text == NULL) name = "";
+    if (strcmp(name, "--page") == 0)
+      o.page = text;
+    else if (strcmp(name, "--ops") == 0)
+      ops = text;
+    else if (strcmp(name, "--sizes") == 0)
+      sizes = text;
+    else if (strcmp(name, "--type") == 0)
+      type_name = text;
+    else if (strcmp(name, "--memory") == 0)
+      o.memory = text;
+    else if (strcmp(name, "--chunk") == 0)
+      o.chunk = parse_size(text);
+    else if (strcmp(name, "--seconds") == 0)
+      o.seconds = parse_seconds(text);
+    else if (strcmp(name, "--limit") == 0)
+      o.limit = (unsigned)parse_seconds(text);
+    else {
+      fprintf(stderr, "bench: do not understand '%s'\n", argv[i]);
+      return 2;
+    }
+  }
+  if (o.page == NULL || ops == NULL || sizes == NULL) {
+    fprintf(stderr, "bench: --page, --ops and --sizes are needed\n");
+    return 2;
+  }
+  const int type = find(kTypeNames, BENCH_TYPES, type_name);
+  char *rest = NULL, *list = strdup(sizes);
+  for (char* s = strtok_r(list, ",", &rest); s; s = strtok_r(NULL, ",", &rest))
+    if (parse_size(s) > o.largest) o.largest = parse_size(s);
+  free(list);
+
+  /* A rank never outlives its launcher or its time. */
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  alarm(o.limit);
+  library = given;
+  open_page(o.page);
+  cpu_set_t processors;
+  if (sched_getaffinity(0, sizeof processors, &processors) != 0) fail("sched_getaffinity");
+  if (o.pin) pin();
+  char version[BENCH_TEXT] = "";
+  if (library->open(&o, &rank, &ranks, version) != 0) fail("joining failed");
+  if (ranks < 1 || ranks > BENCH_MAX_RANKS) fail("too many ranks");
+  crowded = ranks > CPU_COUNT(&processors);
+  make_tile(type);
+  clock_cost_us = measure_clock();
+  for (char* c = version; *c; ++c)
+    if (*c < ' ' || *c == '"' || *c == '\\') *c = ' ';
+  if (rank == 0) {
+    printf("BENCH {\"version\": \"%s\", \"ranks\": %d, \"memory\": \"%s\", \"clock_us\": %.4f}\n",
+           version, ranks, o.memory, clock_cost_us);
+    fflush(stdout);
+  }
+
+  void* send = allocate(o.largest < 4096 ? 4096 : o.largest);
+  void* recv = NULL; /* made only when an operation out of place comes */
+  long wrong = 0;
+  char* op_rest = NULL;
+  for (char* op = strtok_r(ops, ",", &op_rest); op; op = strtok_r(NULL, ",", &op_rest)) {
+    struct task t = {0};
+    t.op = find(kOpNames, BENCH_OPS, op);
+    t.type = type;
+    t.send = t.recv = send;
+    if (t.op != BENCH_ALLREDUCE && t.op != BENCH_BROADCAST) {
+      if (recv == NULL) recv = allocate(o.largest < 4096 ? 4096 : o.largest);
+      t.recv = recv;
+    }
+    list = strdup(sizes);
+    for (char* s = strtok_r(list, ",", &rest); s; s = strtok_r(NULL, ",", &rest)) {
+      t.bytes = parse_size(s);
+      t.count = t.bytes / bench_type_size(type);
+      if (t.op != BENCH_ALLREDUCE && t.op != BENCH_BROADCAST) t.count -= t.count % (size_t)ranks;
+      if (t.count == 0) continue;
+      t.result = t.op == BENCH_REDUCE_SCATTER ? t.count / (size_t)ranks : t.count;
+      t.wrong = 0;
+      wrong += time_size(&t, op, type_name, o.seconds);
+    }
+    free(list);
+  }
+  library->close();
+  if (wrong > 0) fprintf(stderr, "bench: rank %d: WRONG RESULTS\n", rank);
+  return wrong > 0 ? 3 : 0;
+}

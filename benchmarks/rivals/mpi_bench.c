@@ -1,0 +1,44 @@
+/* Any MPI library, by the method of method.h. Build: mpicc -O2 mpi_bench.c method.c */
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "method.h"
+
+static int open_mpi(const struct bench_options* options, int* rank, int* size, char* version) {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  (void)options;
+  if (MPI_Init(NULL, NULL) != MPI_SUCCESS) return 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, rank);
+  MPI_Comm_size(MPI_COMM_WORLD, size);
+  MPI_Get_library_version(text, &length);
+  snprintf(version, BENCH_TEXT, "%.*s", (int)strcspn(text, ",\n\""), text);
+  return 0;
+}
+
+static int run(int op, int type, void* send, void* recv, size_t count, int root) {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const int all = (int)count, block = all / size;
+  if (type != BENCH_FP32) return 1;
+  switch (op) {
+    case BENCH_ALLREDUCE:
+      return MPI_Allreduce(MPI_IN_PLACE, recv, all, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    case BENCH_BROADCAST:
+      return MPI_Bcast(recv, all, MPI_FLOAT, root, MPI_COMM_WORLD);
+    case BENCH_ALLGATHER:
+      return MPI_Allgather(send, block, MPI_FLOAT, recv, block, MPI_FLOAT, MPI_COMM_WORLD);
+    case BENCH_REDUCE_SCATTER:
+      return MPI_Reduce_scatter_block(send, recv, block, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    default:
+      return MPI_Alltoall(send, block, MPI_FLOAT, recv, block, MPI_FLOAT, MPI_COMM_WORLD);
+  }
+}
+
+static void close_mpi(void) { MPI_Finalize(); }
+
+int main(int argc, char** argv) {
+  const struct bench_library library = {open_mpi, NULL, NULL, run, close_mpi};
+  return bench_main(argc, argv, &library);
+}

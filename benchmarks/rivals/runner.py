@@ -1,0 +1,120 @@
+"""Runs one setting of one library once, within a time, and reads what it printed."""
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from cases import size_text
+from settings import launch
+from states import changed
+
+
+class Runner:
+    def __init__(self, rivals, build, processors, probe, prefix=(), repeats=2):
+        self._rivals, self._build, self._processors = rivals, build, processors
+        self._probe, self._prefix, self._repeats = probe, list(prefix), repeats
+
+    def run(self, setting, field, ops, sizes, seconds, limit, kind="fp32"):
+        """A record for the raw results: where it was run, what came of it, a list of figures. A run during
+        which the machine changed its state is repeated; if that does not help, its probes tell."""
+        for attempt in range(self._repeats + 1):
+            before = self._probe()
+            began = time.monotonic()
+            outcome, version, figures = self._once(setting, field.ranks, ops, sizes, seconds, limit, kind)
+            took = time.monotonic() - began
+            after = self._probe()
+            if not changed([before, after]) or outcome != "ok":
+                break
+        return {"field": field.name, "ranks": field.ranks, "transport": field.transport,
+                "library": setting.library, "setting": setting.name, "version": version, "outcome": outcome,
+                "seconds": round(took, 2), "probe_ns": [before, after], "attempts": attempt + 1,
+                "figures": figures}
+
+    def _once(self, setting, ranks, ops, sizes, seconds, limit, kind):
+        arguments = ["--ops", ",".join(ops), "--sizes", ",".join(size_text(s) for s in sizes), "--type", kind,
+                     "--seconds", str(seconds), "--limit", str(int(limit) + 2)]
+        place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        with tempfile.TemporaryDirectory(prefix="hccl-bench-", dir=place) as folder:
+            page = os.path.join(folder, "page")
+            open(page, "w").close()
+            what = launch(setting, ranks, arguments, page, self._rivals, self._build, self._processors)
+            try:
+                text, codes, late = self._execute(what, folder, limit)
+            except OSError as problem:
+                return f"failed: {problem}", "", []
+        version, figures = read_figures(text)
+        wrong = any(figure["wrong"] for figure in figures)
+        if wrong:
+            return "wrong results", version, figures
+        if late:
+            return f"ended after {limit:g} s", version, figures
+        if any(codes) or not figures:
+            return "failed: " + last_words(text), version, figures
+        return "ok", version, figures
+
+    def _execute(self, what, folder, limit):
+        """All output, the exit codes, and whether the time ran out."""
+        output = os.path.join(folder, "output")
+        processes = []
+        with open(output, "w") as file:
+            try:
+                for command, own in zip(what.commands, what.of_rank):
+                    environment = {**os.environ, **what.environment, **own}
+                    processes.append(subprocess.Popen(
+                        [*self._prefix, *command], stdin=subprocess.DEVNULL, stdout=file,
+                        stderr=subprocess.STDOUT, env=environment, start_new_session=True))
+                end = time.monotonic() + limit
+                late = failed = False
+                while any(process.poll() is None for process in processes):
+                    if not failed and any(process.poll() for process in processes):
+                        failed = True
+                        end = min(end, time.monotonic() + 5)   # the others have little time
+                    if time.monotonic() > end:
+                        late = True
+                        break
+                    time.sleep(0.02)
+            finally:
+                for process in processes:
+                    end_group(process)
+        with open(output, errors="replace") as file:
+            text = file.read()
+        codes = [process.returncode for process in processes]
+        return text, codes, late and not failed
+
+
+def end_group(process):
+    """The launcher first hears a polite word, so that it ends its ranks; ranks die with it anyhow."""
+    for sign, patience in ((signal.SIGTERM, 2), (signal.SIGKILL, 5)):
+        if process.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, sign)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+
+
+def read_figures(text):
+    """(version, figures) from lines "BENCH {json}", which a launcher may have prefixed."""
+    version, figures = "", []
+    for match in re.finditer(r"BENCH (\{[^{}]*\})", text):
+        try:
+            entry = json.loads(match.group(1))
+        except ValueError:
+            continue
+        if "version" in entry:
+            version = " ".join(entry["version"].split())
+        elif "us" in entry:
+            figures.append(entry)
+    return version, figures
+
+
+def last_words(text):
+    lines = [line.strip() for line in text.splitlines() if line.strip(" -=") and not line.startswith("BENCH ")]
+    for line in lines:
+        if re.search(r"bench:|hccl:|rror", line):
+            return line[:200]
+    return lines[-1][:200] if lines else "without a word"
