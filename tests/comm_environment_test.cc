@@ -1,0 +1,43 @@
+// What the environment says, beside HcclSetConfig and a configuration. Runs with
+// HCCL_DETERMINISTIC=true and HCCL_BUFFSIZE=7.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "hccl/hccl_comm.h"
+
+namespace {
+
+HcclConfigValue value_of(std::int32_t value) {
+  HcclConfigValue made;
+  made.value = value;
+  return made;
+}
+
+TEST(CommEnvironment, GoesBeforeSetConfigAndBehindTheConfiguration) {
+  ASSERT_STREQ(std::getenv("HCCL_DETERMINISTIC"), "true");
+  EXPECT_EQ(HcclSetConfig(HCCL_DETERMINISTIC, value_of(2)), HCCL_SUCCESS);
+  HcclConfigValue value = value_of(77);
+  EXPECT_EQ(HcclGetConfig(HCCL_DETERMINISTIC, &value), HCCL_SUCCESS);
+  EXPECT_EQ(value.value, 1);
+  // The environment's 7 MB on one rank and the configuration's on the other.
+  HcclRootInfo info;
+  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
+  std::vector<HcclComm> comms(2);
+  std::vector<std::thread> threads;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      HcclCommConfig config;
+      HcclCommConfigInit(&config);
+      if (rank == 0) config.hcclBufferSize = 7;
+      EXPECT_EQ(HcclCommInitRootInfoConfig(2, &info, rank, &config, &comms[rank]), HCCL_SUCCESS)
+          << HcclGetLastErrorText();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (HcclComm comm : comms) EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
+}
+
+}  // namespace

@@ -1,0 +1,318 @@
+// Communicators as a program sees them: all ranks of a process, sub-communicators, names, states.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hccl/acl/acl.h"
+#include "tests/support/api_world.h"
+
+namespace hccl::testing {
+namespace {
+
+std::string name_of(HcclComm comm) {
+  char name[COMM_NAME_MAX_LENGTH] = "";
+  EXPECT_EQ(HcclGetCommName(comm, name), HCCL_SUCCESS);
+  return name;
+}
+
+std::uint32_t rank_of(HcclComm comm) {
+  std::uint32_t rank = 999;
+  EXPECT_EQ(HcclGetRankId(comm, &rank), HCCL_SUCCESS);
+  return rank;
+}
+
+HcclResult sum(HcclComm comm, std::int32_t* value) {
+  return HcclAllReduce(value, value, 1, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM, comm, nullptr);
+}
+
+HcclCommConfig named(const char* name) {
+  HcclCommConfig config;
+  HcclCommConfigInit(&config);
+  std::strncpy(config.hcclCommName, name, sizeof config.hcclCommName - 1);
+  return config;
+}
+
+HcclCommStatus status_of(const std::string& name) {
+  HcclCommStatus status = HCCL_COMM_STATUS_RESERVED;
+  EXPECT_EQ(HcclCommGetStatus(name.c_str(), &status), HCCL_SUCCESS) << HcclGetLastErrorText();
+  return status;
+}
+
+// ---- All ranks of one process ----
+
+TEST(CommAll, EveryDeviceIsARank) {
+  std::vector<std::int32_t> devices = {2, 0, 3};
+  std::vector<HcclComm> comms(devices.size());
+  ASSERT_EQ(HcclCommInitAll(3, devices.data(), comms.data()), HCCL_SUCCESS)
+      << HcclGetLastErrorText();
+  std::vector<std::thread> threads;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(rank_of(comms[i]), i);
+    std::uint32_t size = 0;
+    EXPECT_EQ(HcclGetRankSize(comms[i], &size), HCCL_SUCCESS);
+    EXPECT_EQ(size, 3u);
+    threads.emplace_back([&, i] {
+      // The one name means the calling thread's device.
+      EXPECT_EQ(aclrtSetDevice(devices[i]), ACL_SUCCESS);
+      HcclComm mine = nullptr;
+      EXPECT_EQ(HcclCommGetHandleWithName(name_of(comms[i]).c_str(), &mine), HCCL_SUCCESS);
+      EXPECT_EQ(mine, comms[i]);
+      std::int32_t value = static_cast<std::int32_t>(i) + 1;
+      EXPECT_EQ(sum(comms[i], &value), HCCL_SUCCESS) << HcclGetLastErrorText();
+      EXPECT_EQ(value, 6);
+      EXPECT_EQ(HcclCommDestroy(comms[i]), HCCL_SUCCESS);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(CommAll, TwiceAtOnce) {
+  std::vector<std::int32_t> devices = {0, 1};
+  std::vector<HcclComm> one(2), two(2);
+  ASSERT_EQ(HcclCommInitAll(2, devices.data(), one.data()), HCCL_SUCCESS);
+  ASSERT_EQ(HcclCommInitAll(2, devices.data(), two.data()), HCCL_SUCCESS);
+  EXPECT_NE(name_of(one[0]), name_of(two[0]));
+  for (auto* comms : {&one, &two}) {
+    for (HcclComm comm : *comms) EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
+  }
+}
+
+// ---- Sub-communicators ----
+
+TEST(SubComm, RanksAreInTheOrderGiven) {
+  ApiWorld world(4);
+  const std::string world_name = name_of(world.comm(0));
+  std::vector<std::uint32_t> members = {3, 0, 2};
+  world.on_all([&](int rank) {
+    HcclComm& comm = world.comm(rank);
+    HcclCommConfig config = named("");
+    HcclComm sub = &config;
+    if (rank == 1) {
+      EXPECT_EQ(HcclCreateSubCommConfig(&comm, 0, nullptr, 0xFFFFFFFF, 0, nullptr, &sub),
+                HCCL_SUCCESS);
+      EXPECT_EQ(sub, nullptr);
+      return;
+    }
+    const std::uint32_t place = rank == 3 ? 0 : rank == 0 ? 1 : 2;
+    ASSERT_EQ(HcclCreateSubCommConfig(&comm, 3, members.data(), 17, place, &config, &sub),
+              HCCL_SUCCESS)
+        << HcclGetLastErrorText();
+    EXPECT_EQ(rank_of(sub), place);
+    EXPECT_EQ(name_of(sub), world_name + "_sub_17");
+    std::int32_t gathered[3] = {};
+    std::int32_t mine = 100 + rank;
+    EXPECT_EQ(HcclAllGather(&mine, gathered, 1, HCCL_DATA_TYPE_INT32, sub, nullptr), HCCL_SUCCESS);
+    EXPECT_EQ(std::vector<std::int32_t>(gathered, gathered + 3),
+              (std::vector<std::int32_t>{103, 100, 102}));
+    HcclComm deeper = nullptr;
+    EXPECT_EQ(HcclCreateSubCommConfig(&sub, 3, members.data(), 1, place, &config, &deeper),
+              HCCL_E_PARA);
+    EXPECT_EQ(HcclCommDestroy(sub), HCCL_SUCCESS);
+  });
+  world.expect_usable();
+}
+
+TEST(SubComm, ANameIsGivenOnceAtATime) {
+  ApiWorld world(2);
+  std::vector<std::uint32_t> members = {0, 1};
+  for (int life = 0; life < 3; ++life) {
+    world.on_all([&](int rank) {
+      HcclCommConfig config = named("pair");
+      HcclComm sub = nullptr;
+      const auto place = static_cast<std::uint32_t>(rank);
+      ASSERT_EQ(
+          HcclCreateSubCommConfig(&world.comm(rank), 2, members.data(), 5, place, &config, &sub),
+          HCCL_SUCCESS)
+          << HcclGetLastErrorText();
+      EXPECT_EQ(name_of(sub), "pair");
+      HcclComm found = nullptr;
+      EXPECT_EQ(HcclCommGetHandleWithName("pair", &found), HCCL_SUCCESS);
+      EXPECT_EQ(found, sub);
+      std::int32_t value = 1;
+      EXPECT_EQ(sum(sub, &value), HCCL_SUCCESS);
+      HcclComm second = nullptr;
+      for (const std::uint64_t id : {5, 6}) {
+        EXPECT_EQ(HcclCreateSubCommConfig(&world.comm(rank), 2, members.data(), id, place, &config,
+                                          &second),
+                  HCCL_E_PARA);
+        EXPECT_NE(std::strstr(HcclGetLastErrorText(), "\"pair\" exists already"), nullptr)
+            << HcclGetLastErrorText();
+      }
+      EXPECT_EQ(sum(sub, &value), HCCL_SUCCESS);
+      EXPECT_EQ(HcclCommDestroy(sub), HCCL_SUCCESS);
+    });
+    HcclComm found = nullptr;
+    EXPECT_EQ(HcclCommGetHandleWithName("pair", &found), HCCL_E_NOT_FOUND);
+  }
+}
+
+TEST(SubComm, ConfigurationsMustAgree) {
+  ApiWorld world(2);
+  std::vector<std::uint32_t> members = {0, 1};
+  world.on_all([&](int rank) {
+    HcclCommConfig config = named("");
+    config.hcclBufferSize = rank == 0 ? 3 : 4;
+    HcclComm sub = nullptr;
+    EXPECT_EQ(HcclCreateSubCommConfig(&world.comm(rank), 2, members.data(), 5,
+                                      static_cast<std::uint32_t>(rank), &config, &sub),
+              HCCL_E_PARA);
+    EXPECT_NE(std::strstr(HcclGetLastErrorText(), "buffsize=4"), nullptr) << HcclGetLastErrorText();
+  });
+  world.expect_usable();
+}
+
+// ---- Names and states ----
+
+TEST(CommState, TheSameNameTwiceIsRefused) {
+  HcclCommConfig config = named("mine");
+  HcclComm first = nullptr, second = nullptr;
+  HcclRootInfo info;
+  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
+  EXPECT_NE(std::strspn(info.internal, "0123456789."), 0u) << "the root's address comes first";
+  ASSERT_EQ(HcclCommInitRootInfoConfig(1, &info, 0, &config, &first), HCCL_SUCCESS);
+  EXPECT_EQ(name_of(first), "mine");
+  HcclRootInfo other;
+  ASSERT_EQ(HcclGetRootInfo(&other), HCCL_SUCCESS);
+  EXPECT_EQ(HcclCommInitRootInfoConfig(1, &other, 0, &config, &second), HCCL_E_PARA);
+  EXPECT_EQ(HcclCommDestroy(first), HCCL_SUCCESS);
+  EXPECT_EQ(HcclCommInitRootInfoConfig(1, &other, 0, &config, &second), HCCL_SUCCESS)
+      << HcclGetLastErrorText();
+  EXPECT_EQ(HcclCommDestroy(second), HCCL_SUCCESS);
+}
+
+TEST(CommState, RefusesOperationsWhileSuspendedAndCarriesOnThen) {
+  ApiWorld world(2);
+  const std::string name = name_of(world.comm(0));
+  EXPECT_EQ(status_of(name), HCCL_COMM_STATUS_READY);
+  std::atomic<bool> waiting{false};
+  // Rank 1 is in an operation while rank 0 is suspended, and its operation outlives that.
+  std::thread peer([&] {
+    waiting.store(true);
+    std::int32_t value = 10;
+    EXPECT_EQ(sum(world.comm(1), &value), HCCL_SUCCESS) << HcclGetLastErrorText();
+    EXPECT_EQ(value, 11);
+  });
+  const HcclComm comm = world.comm(0);
+  EXPECT_EQ(HcclCommSuspend(comm), HCCL_SUCCESS);
+  EXPECT_EQ(HcclCommSuspend(comm), HCCL_SUCCESS);
+  while (!waiting.load()) std::this_thread::yield();
+  std::int32_t value = 1;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(sum(comm, &value), HCCL_E_SUSPENDING);
+    EXPECT_EQ(HcclSend(&value, 1, HCCL_DATA_TYPE_INT32, 1, comm, nullptr), HCCL_E_SUSPENDING);
+    EXPECT_EQ(HcclBarrier(comm, nullptr), HCCL_E_SUSPENDING);
+  }
+  HcclComm latest = nullptr;
+  EXPECT_EQ(HcclCommGetHandleWithName(name.c_str(), &latest), HCCL_SUCCESS);
+  EXPECT_EQ(status_of(name), latest == comm ? HCCL_COMM_STATUS_SUSPENDING : HCCL_COMM_STATUS_READY);
+  HcclResult error = HCCL_E_INTERNAL;
+  EXPECT_EQ(HcclGetCommAsyncError(comm, &error), HCCL_SUCCESS);
+  EXPECT_EQ(error, HCCL_SUCCESS);
+  EXPECT_EQ(HcclCommResume(comm), HCCL_SUCCESS);
+  EXPECT_EQ(sum(comm, &value), HCCL_SUCCESS) << HcclGetLastErrorText();
+  EXPECT_EQ(value, 11);
+  peer.join();
+  EXPECT_EQ(HcclCommResume(comm), HCCL_SUCCESS);
+  world.expect_usable();
+}
+
+TEST(CommState, AFailureStaysAndCannotBeResumed) {
+  ApiWorld world(2);
+  const std::string name = name_of(world.comm(0));
+  world.on_all([&](int rank) {
+    std::vector<float> data(8);
+    EXPECT_EQ(HcclAllReduce(data.data(), data.data(), rank == 0 ? 4 : 8, HCCL_DATA_TYPE_FP32,
+                            HCCL_REDUCE_SUM, world.comm(rank), nullptr),
+              HCCL_E_PARA);
+    HcclResult error = HCCL_SUCCESS;
+    EXPECT_EQ(HcclGetCommAsyncError(world.comm(rank), &error), HCCL_SUCCESS);
+    EXPECT_EQ(error, HCCL_E_REMOTE);
+    EXPECT_NE(std::strstr(HcclGetLastErrorText(), "count"), nullptr) << HcclGetLastErrorText();
+    EXPECT_EQ(HcclCommSuspend(world.comm(rank)), HCCL_SUCCESS);
+    EXPECT_EQ(HcclBarrier(world.comm(rank), nullptr), HCCL_E_PARA);
+    EXPECT_EQ(HcclCommResume(world.comm(rank)), HCCL_E_PARA);
+    EXPECT_NE(std::strstr(HcclGetLastErrorText(), "cannot be resumed"), nullptr);
+  });
+  EXPECT_EQ(status_of(name), HCCL_COMM_STATUS_INVALID);
+}
+
+// ---- Callbacks ----
+
+struct Heard {
+  std::vector<std::pair<HcclComm, HcclCommStatePhase>> calls;
+  std::uint32_t rank_before = 99;
+  HcclResult rank_after = HCCL_SUCCESS;
+  HcclResult answer = HCCL_SUCCESS;
+};
+
+HcclResult hear(HcclComm comm, HcclCommStatePhase phase, void* args) {
+  auto& heard = *static_cast<Heard*>(args);
+  heard.calls.emplace_back(comm, phase);
+  if (phase == HCCL_COMM_STATE_PHASE_DESTROY_PRE) {
+    EXPECT_EQ(HcclGetRankId(comm, &heard.rank_before), HCCL_SUCCESS);
+  }
+  std::uint32_t rank = 0;
+  if (phase == HCCL_COMM_STATE_PHASE_DESTROY_POST) heard.rank_after = HcclGetRankId(comm, &rank);
+  return heard.answer;
+}
+
+HcclResult ignore(HcclComm, HcclCommStatePhase, void*) { return HCCL_SUCCESS; }
+
+TEST(CommCallbacks, HearOfDestroyingAndResuming) {
+  Heard heard, replaced;
+  ASSERT_EQ(HcclCommRegCommStateCallback("test", hear, &replaced), HCCL_SUCCESS);
+  ASSERT_EQ(HcclCommRegCommStateCallback("test", hear, &heard), HCCL_SUCCESS);
+  HcclRootInfo info;
+  HcclComm comm = nullptr;
+  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
+  ASSERT_EQ(HcclCommInitRootInfo(1, &info, 0, &comm), HCCL_SUCCESS);
+  EXPECT_EQ(HcclCommSuspend(comm), HCCL_SUCCESS);
+  EXPECT_TRUE(heard.calls.empty());
+  EXPECT_EQ(HcclCommResume(comm), HCCL_SUCCESS);
+  heard.answer = HCCL_E_UNAVAIL;  // before: it says no
+  EXPECT_EQ(HcclCommDestroy(comm), HCCL_E_UNAVAIL);
+  EXPECT_NE(std::strstr(HcclGetLastErrorText(), "\"test\""), nullptr) << HcclGetLastErrorText();
+  EXPECT_EQ(HcclCommResume(comm), HCCL_E_UNAVAIL);
+  std::int32_t value = 1;
+  EXPECT_EQ(sum(comm, &value), HCCL_SUCCESS);
+  heard.answer = HCCL_SUCCESS;
+  heard.calls.resize(2);
+  EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
+  const std::vector<std::pair<HcclComm, HcclCommStatePhase>> expected = {
+      {comm, HCCL_COMM_STATE_PHASE_RESUME_PRE},
+      {comm, HCCL_COMM_STATE_PHASE_RESUME_POST},
+      {comm, HCCL_COMM_STATE_PHASE_DESTROY_PRE},
+      {comm, HCCL_COMM_STATE_PHASE_DESTROY_POST}};
+  EXPECT_EQ(heard.calls, expected);
+  EXPECT_EQ(heard.rank_before, 0u);
+  EXPECT_EQ(heard.rank_after, HCCL_E_PARA);
+  EXPECT_TRUE(replaced.calls.empty());
+  EXPECT_EQ(HcclCommDestroy(comm), HCCL_E_PARA);
+  EXPECT_EQ(heard.calls.size(), 4u) << "nothing was destroyed";
+  ASSERT_EQ(HcclCommRegCommStateCallback("test", ignore, nullptr), HCCL_SUCCESS);
+}
+
+// ---- In use ----
+
+TEST(CommDestroy, IsRefusedWhileAnotherThreadWaitsInAnOperation) {
+  ApiWorld world(2);
+  std::thread waiting([&] {
+    std::int32_t value = 1;
+    EXPECT_EQ(sum(world.comm(0), &value), HCCL_SUCCESS) << HcclGetLastErrorText();
+  });
+  // Not at once: the other thread may not have begun.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const HcclResult destroyed = HcclCommDestroy(world.comm(0));
+  EXPECT_EQ(destroyed, HCCL_E_AGAIN) << HcclGetLastErrorText();
+  EXPECT_NE(std::strstr(HcclGetLastErrorText(), "comm is in use, please try again later"), nullptr);
+  std::int32_t value = 1;
+  EXPECT_EQ(sum(world.comm(1), &value), HCCL_SUCCESS);
+  waiting.join();
+}
+
+}  // namespace
+}  // namespace hccl::testing

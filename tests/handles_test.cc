@@ -1,0 +1,165 @@
+// Handles: never given out twice, never a crash, and never taken from under a call.
+#include "hccl/api/handles.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace hccl::api {
+namespace {
+
+// Poisons itself, so that a use after the end is seen.
+struct Thing {
+  static constexpr int kAlive = 0x600D;
+  ~Thing() {
+    word = 0;
+    deaths.fetch_add(1);
+  }
+  int word = kAlive;
+  std::atomic<int> users{0};
+  static inline std::atomic<int> deaths{0};
+};
+
+Status anyhow(const Thing&) { return {}; }
+Status never(const Thing&) { return Status(Code::kUnavail, "no"); }
+
+TEST(Handles, GiveWhatWasAddedUntilItIsTaken) {
+  Handles<Thing> table("thing", 1);
+  const auto thing = std::make_shared<Thing>();
+  void* const handle = table.add(thing);
+  {
+    const auto use = table.get(handle);
+    ASSERT_TRUE(use.ok());
+    EXPECT_EQ(&**use, thing.get());
+    EXPECT_EQ(use->shared(), thing);
+  }
+  EXPECT_EQ(table.get_shared(handle).value(), thing);
+  EXPECT_EQ(table.take(handle, never).status().code(), Code::kUnavail);
+  EXPECT_TRUE(table.get(handle).ok());
+  EXPECT_EQ(table.take(handle, anyhow).value(), thing);
+  EXPECT_EQ(table.get(handle).status().code(), Code::kPara);
+  EXPECT_EQ(table.get_shared(handle).status().code(), Code::kPara);
+  EXPECT_EQ(table.unused(handle).code(), Code::kPara);
+  EXPECT_EQ(table.take(handle, anyhow).status().code(), Code::kPara);
+}
+
+TEST(Handles, AreNotTakenWhileACallUsesThem) {
+  Handles<Thing> table("thing", 1);
+  void* const handle = table.add(std::make_shared<Thing>());
+  {
+    const auto one = table.get(handle);
+    {
+      const auto two = table.get(handle);
+      EXPECT_EQ(table.take(handle, anyhow).status().code(), Code::kAgain);
+      EXPECT_EQ(table.take(handle, anyhow).status().message(),
+                "thing is in use, please try again later");
+    }
+    EXPECT_EQ(table.take(handle, anyhow).status().code(), Code::kAgain);
+    EXPECT_EQ(table.unused(handle).code(), Code::kAgain);
+  }
+  EXPECT_TRUE(table.unused(handle).ok());
+  EXPECT_TRUE(table.take(handle, anyhow).ok());
+}
+
+TEST(Handles, InventedOnesAreRefused) {
+  Handles<Thing> table("thing", 1), other("other", 2);
+  void* const handle = table.add(std::make_shared<Thing>());
+  void* const foreign = other.add(std::make_shared<Thing>());
+  EXPECT_EQ(table.get(nullptr).status().code(), Code::kPtr);
+  EXPECT_EQ(table.get(foreign).status().code(), Code::kPara);
+  int on_stack = 0;
+  EXPECT_EQ(table.get(&on_stack).status().code(), Code::kPara);
+  const auto number = reinterpret_cast<std::uintptr_t>(handle);
+  for (int bit = 0; bit < 64; ++bit) {
+    const auto* flipped = reinterpret_cast<const void*>(number ^ (std::uintptr_t{1} << bit));
+    EXPECT_FALSE(table.get(flipped).ok()) << bit;
+    EXPECT_FALSE(table.take(flipped, anyhow).ok()) << bit;
+    EXPECT_FALSE(table.unused(flipped).ok()) << bit;
+  }
+  EXPECT_TRUE(table.get(handle).ok());
+}
+
+TEST(Handles, AreNeverTheSame) {
+  Handles<Thing> table("thing", 1);
+  std::set<void*> seen;
+  std::vector<void*> alive;
+  for (int i = 0; i < 3000; ++i) {
+    alive.push_back(table.add(std::make_shared<Thing>()));
+    EXPECT_TRUE(seen.insert(alive.back()).second);
+    if (i % 3 == 0) {
+      EXPECT_TRUE(table.take(alive.front(), anyhow).ok());
+      alive.erase(alive.begin());
+    }
+  }
+  for (void* each : alive) EXPECT_TRUE(table.get(each).ok());
+}
+
+// A slot that has had all its lives is not used again.
+TEST(Handles, ASlotDoesNotRunOutOfNumbers) {
+  Handles<Thing> table("thing", 1);
+  const auto thing = std::make_shared<Thing>();
+  void* const first = table.add(thing);
+  ASSERT_TRUE(table.take(first, anyhow).ok());
+  void* last = nullptr;
+  for (int i = 0; i < (1 << 20) + 10; ++i) {
+    last = table.add(thing);
+    ASSERT_NE(last, first);
+    ASSERT_TRUE(table.take(last, anyhow).ok()) << i;
+  }
+  EXPECT_FALSE(table.get(first).ok());
+}
+
+TEST(Handles, ThreadsThatUseAndTakeThemMeetOnlyLivingObjects) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 300;
+  Handles<Thing> table("thing", 1);
+  const int deaths = Thing::deaths.load();
+  std::atomic<void*> current{table.add(std::make_shared<Thing>())};
+  std::atomic<bool> stop{false};
+  std::atomic<int> found{0};
+  std::vector<std::thread> users;
+  for (int t = 0; t < kThreads; ++t) {
+    users.emplace_back([&] {
+      while (!stop.load()) {
+        {
+          const auto use = table.get(current.load());
+          if (!use.ok()) {
+            EXPECT_EQ(use.status().code(), Code::kPara);
+            continue;
+          }
+          (*use)->users.fetch_add(1);
+          EXPECT_EQ((*use)->word, Thing::kAlive);
+          (*use)->users.fetch_sub(1);
+          found.fetch_add(1);
+        }
+        // Without it, somebody would always be inside.
+        std::this_thread::yield();
+      }
+    });
+  }
+  int again = 0;
+  for (int i = 0; i < kRounds;) {
+    auto taken = table.take(current.load(), [&](const Thing& thing) {
+      EXPECT_EQ(thing.users.load(), 0);  // nobody is in a call while this decides
+      return i % 7 == 3 && (again++ & 1) == 0 ? Status(Code::kUnavail, "not now") : Status();
+    });
+    if (!taken.ok()) {
+      std::this_thread::yield();
+      continue;
+    }
+    EXPECT_EQ(taken.value()->users.load(), 0);
+    EXPECT_EQ(taken.value().use_count(), 1);
+    current.store(table.add(std::make_shared<Thing>()));
+    ++i;
+  }
+  stop.store(true);
+  for (auto& user : users) user.join();
+  EXPECT_GT(found.load(), 0);
+  EXPECT_EQ(Thing::deaths.load() - deaths, kRounds);
+}
+
+}  // namespace
+}  // namespace hccl::api
