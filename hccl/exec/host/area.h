@@ -14,25 +14,31 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <tuple>
 
 #include "hccl/base/wait.h"
 #include "hccl/exec/call.h"
+#include "hccl/exec/host/ways.h"
 
 namespace hccl::exec::host {
 
 // Two lines: processors fetch them in pairs.
 inline constexpr std::size_t kApart = 128;
 
-/// What a rank says when it enters an operation; one line, so that it arrives in one piece. `word`
-/// is stored last.
-struct alignas(64) Post {
+/// A cache line, so that what it holds arrives in one piece. `word` is stored last.
+struct alignas(64) Line {
   static constexpr std::size_t kPayload = 56;
-  /// Number of the operation on this host (its low 32 bits) above the fingerprint of the call.
+  /// Number of the operation on this host (its low 32 bits), above the fingerprint of the call in
+  /// the first line of a post.
   std::atomic<std::uint64_t> word{0};
-  /// The input itself if it is this short; else a Notice.
   std::array<std::byte, kPayload> payload{};
 };
-static_assert(sizeof(Post) == 64);
+static_assert(sizeof(Line) == 64);
+
+/// What a rank says when it enters an operation: the input itself if it is short, else a Notice.
+using Post = std::array<Line, 20>;
+inline constexpr std::size_t kPostBytes = kMostInLines;
+static_assert(kPostBytes == std::tuple_size_v<Post> * Line::kPayload);
 
 /// Where a rank's buffers are.
 struct Notice {
@@ -45,7 +51,7 @@ struct Notice {
   std::uint64_t out_bytes = 0;
   std::uint64_t longest = 0;  ///< elements of its longest block
 };
-static_assert(sizeof(Notice) <= Post::kPayload);
+static_assert(sizeof(Notice) <= Line::kPayload);
 
 struct alignas(kApart) RankWords {
   // Two of each: a rank may be one operation ahead of another.

@@ -40,6 +40,7 @@ HostPath::HostPath(const transport::HostMemory& memory, std::shared_ptr<const me
       one_process_(std::all_of(memory.peers.begin(), memory.peers.end(),
                                [](const auto& peer) { return peer.same_process; })),
       inputs_(memory.ranks.size()),
+      gathered_(std::make_unique<std::byte[]>(memory.ranks.size() * kPostBytes)),
       ins_(memory.ranks.size()),
       outs_(memory.ranks.size()),
       mapped_in_(memory.ranks.size()) {
@@ -52,15 +53,9 @@ Status HostPath::run(const Call& call, const Envelope& envelope) {
   const Run run(call, place_, size_, envelope);
   const bool blocks_differ = !call.in_blocks.empty() || !call.out_blocks.empty();
   const std::size_t bytes = blocks_differ ? 0 : run.exchange.input() * run.element;
-  if (!blocks_differ && bytes <= Post::kPayload) {
+  if (!blocks_differ && bytes <= ways_.line_most) {
     way_ = Way::kLine;
-    post(run, call.in, run.exchange.gives(place_) ? bytes : 0);
-    HCCL_RETURN_IF_ERROR(meet(run));
-    const std::uint64_t parity = number_ & 1;
-    take(run, 0, call.count, [&](int giver) {
-      return area_.words(giver).entries[parity].post.payload.data() + run.from_start_of_input();
-    });
-    return {};
+    return in_lines(run, bytes);
   }
   if (!blocks_differ && bytes <= ways_.ring_most) {
     way_ = Way::kRing;
@@ -86,8 +81,14 @@ Status HostPath::run(const Call& call, const Envelope& envelope) {
 void HostPath::post(const Run& run, const void* payload, std::size_t bytes) {
   RankWords::Entry& entry = area_.words(place_).entries[number_ & 1];
   entry.call = run.mine;
-  if (bytes != 0) std::memcpy(entry.post.payload.data(), payload, bytes);
-  entry.post.word.store(number_ << 32 | fingerprint(run.mine), std::memory_order_release);
+  const auto* const from = static_cast<const std::byte*>(payload);
+  const std::size_t first = std::min(bytes, Line::kPayload);
+  if (first != 0) std::memcpy(entry.post[0].payload.data(), from, first);
+  entry.post[0].word.store(number_ << 32 | fingerprint(run.mine), std::memory_order_release);
+  for (std::size_t i = 1, at = Line::kPayload; at < bytes; ++i, at += Line::kPayload) {
+    std::memcpy(entry.post[i].payload.data(), from + at, std::min(bytes - at, Line::kPayload));
+    entry.post[i].word.store(number_ << 32, std::memory_order_release);
+  }
   area_.bell().ring();
 }
 
@@ -99,7 +100,7 @@ Status HostPath::meet(const Run& run) {
     const RankWords::Entry& entry = area_.words(place).entries[parity];
     std::uint64_t word = 0;
     const auto posted = [&](int who) {
-      word = area_.words(who).entries[parity].post.word.load(std::memory_order_acquire);
+      word = area_.words(who).entries[parity].post[0].word.load(std::memory_order_acquire);
       return (word ^ expected) >> 32 == 0;
     };
     HCCL_RETURN_IF_ERROR(await(run, place, posted));
@@ -155,6 +156,39 @@ Status HostPath::await_long(const Run& run, int place, Done&& done) {
   };
   return exec::await([&] { return done(place); }, [&] { return words(run.mine); }, awaited, limits,
                      area_.bell());
+}
+
+// ---- inputs in the lines of the post ----
+
+Status HostPath::in_lines(const Run& run, std::size_t bytes) {
+  const Exchange& exchange = run.exchange;
+  const std::uint64_t parity = number_ & 1;
+  post(run, run.call.in, exchange.gives(place_) ? bytes : 0);
+  HCCL_RETURN_IF_ERROR(meet(run));
+  if (bytes <= Line::kPayload) {
+    take(run, 0, run.call.count, [&](int giver) {
+      return area_.words(giver).entries[parity].post[0].payload.data() + run.from_start_of_input();
+    });
+    return {};
+  }
+  for (int giver = 0; giver < size_; ++giver) {
+    if (giver == place_ || !exchange.gives(giver) || !exchange.takes(place_)) continue;
+    const Post& post = area_.words(giver).entries[parity].post;
+    std::byte* const to = gathered_.get() + static_cast<std::size_t>(giver) * kPostBytes;
+    std::memcpy(to, post[0].payload.data(), Line::kPayload);
+    for (std::size_t i = 1, at = Line::kPayload; at < bytes; ++i, at += Line::kPayload) {
+      HCCL_RETURN_IF_ERROR(await(run, giver, [&](int who) {
+        const Line& line = area_.words(who).entries[parity].post[i];
+        return (line.word.load(std::memory_order_acquire) ^ number_ << 32) >> 32 == 0;
+      }));
+      std::memcpy(to + at, post[i].payload.data(), std::min(bytes - at, Line::kPayload));
+    }
+  }
+  take(run, 0, run.call.count, [&](int giver) {
+    return gathered_.get() + static_cast<std::size_t>(giver) * kPostBytes +
+           run.from_start_of_input();
+  });
+  return {};
 }
 
 // ---- whole inputs through the ring ----
@@ -310,7 +344,8 @@ Notice HostPath::notice(const Run& run) const {
 
 Notice HostPath::notice_of(int place) const {
   Notice notice;
-  std::memcpy(&notice, area_.words(place).entries[number_ & 1].post.payload.data(), sizeof notice);
+  std::memcpy(&notice, area_.words(place).entries[number_ & 1].post[0].payload.data(),
+              sizeof notice);
   return notice;
 }
 

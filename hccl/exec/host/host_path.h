@@ -66,6 +66,7 @@ class HostPath {
   std::byte* peer_bytes(int place, std::uint64_t address, std::uint64_t heap_at,
                         std::uint64_t bytes);
 
+  Status in_lines(const Run& run, std::size_t bytes);
   Status through_ring(const Run& run);
   Status stage(const Run& run);
   Status pull(const Run& run);
@@ -103,8 +104,9 @@ class HostPath {
   std::uint64_t gates_ = 0;
   std::size_t ring_at_ = 0;  // where in the rings the next whole input goes
 
-  std::vector<const std::byte*> inputs_;  // of a fold, by place
-  std::vector<std::byte*> ins_;           // the peers' buffers as they lie here
+  std::vector<const std::byte*> inputs_;   // of a fold, by place
+  std::unique_ptr<std::byte[]> gathered_;  // short inputs out of the lines, by place
+  std::vector<std::byte*> ins_;            // the peers' buffers as they lie here
   std::vector<std::byte*> outs_;
   std::vector<std::vector<bool>> mapped_in_;  // granules of each peer's heap that are faulted in
 };

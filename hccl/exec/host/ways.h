@@ -9,7 +9,7 @@
 namespace hccl::exec::host {
 
 enum class Way : std::uint8_t {
-  kLine,   ///< the input travels in the cache line that announces the operation
+  kLine,   ///< the input travels in the cache lines that announce the operation
   kRing,   ///< each rank copies its input into its ring, then every rank takes what it needs: one
            ///< hop
   kStage,  ///< the same in chunks, copying and taking at once
@@ -19,8 +19,11 @@ enum class Way : std::uint8_t {
 };
 const char* words(Way way);
 
+inline constexpr std::size_t kMostInLines = 20 * 56;
+
 /// Up to how many bytes of a rank's input which way is best. All ranks must have the same numbers.
 struct Ways {
+  std::size_t line_most = kMostInLines;  ///< kLine; at most kMostInLines
   std::size_t ring_most = 0;  ///< kRing whatever memory it is; above, where buffers lie decides
   std::size_t pull_most = 0;  ///< allreduce of reachable memory: kPull up to here, then kPush
   std::size_t chunk = 0;      ///< bytes of a rank's ring that one chunk takes
