@@ -307,6 +307,7 @@ Status Communicator::failed_in(const exec::Call& call, std::uint64_t sequence, S
 
 Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
   if (transfers.empty()) return {};
+  if (suspended() && !failed_.raised()) return refused_suspended();
   for (exec::Transfer& each : transfers) {
     each.sequence = ++(each.sending ? sends_ : recvs_)[static_cast<std::size_t>(each.peer)];
   }
