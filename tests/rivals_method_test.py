@@ -1,6 +1,6 @@
-"""The loop by which libraries are timed finds wrong results; the staged limit's are right. RIVALS_BUILD names the
-build folder."""
-import ctypes
+"""The loop by which libraries are timed finds wrong results; the staged limit's are right.
+RIVALS_BUILD names the build folder."""
+
 import os
 import subprocess
 import sys
@@ -57,13 +57,38 @@ class Method(unittest.TestCase):
             page = os.path.join(folder, "page")
             open(page, "w").close()
             return subprocess.run(
-                [sys.executable, "-B", "-c", CHEAT, f"{BUILD}/benchmarks/libbench_method.so", cheat, "bench", "--page", page,
-                 "--seconds", "0.001", "--limit", "50", *arguments], capture_output=True, text=True, timeout=60)
+                [
+                    sys.executable,
+                    "-B",
+                    "-c",
+                    CHEAT,
+                    f"{BUILD}/benchmarks/libbench_method.so",
+                    cheat,
+                    "bench",
+                    "--page",
+                    page,
+                    "--seconds",
+                    "0.001",
+                    "--limit",
+                    "50",
+                    *arguments,
+                ],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
 
     def test_right_results(self):
         for kind in ("fp32", "fp16", "bf16"):
-            done = self.bench("", "--ops", "allreduce,broadcast,allgather,reduce_scatter,alltoall", "--sizes",
-                              "4,1K,128K", "--type", kind)
+            done = self.bench(
+                "",
+                "--ops",
+                "allreduce,broadcast,allgather,reduce_scatter,alltoall",
+                "--sizes",
+                "4,1K,128K",
+                "--type",
+                kind,
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(done.stdout.count('"wrong": 0}'), 15, done.stdout)
 
@@ -75,9 +100,14 @@ class Method(unittest.TestCase):
 
     def test_failure_and_mistakes(self):
         self.assertEqual(self.bench("fails", "--ops", "allreduce", "--sizes", "64").returncode, 1)
-        for mistake in (["--ops", "nothing", "--sizes", "4"], ["--ops", "allreduce", "--sizes", "4Q"],
-                        ["--ops", "allreduce", "--sizes", "0"], ["--ops", "allreduce"], ["--seconds"],
-                        ["--ops", "allreduce", "--sizes", "4", "--seconds", "-1"]):
+        for mistake in (
+            ["--ops", "nothing", "--sizes", "4"],
+            ["--ops", "allreduce", "--sizes", "4Q"],
+            ["--ops", "allreduce", "--sizes", "0"],
+            ["--ops", "allreduce"],
+            ["--seconds"],
+            ["--ops", "allreduce", "--sizes", "4", "--seconds", "-1"],
+        ):
             self.assertEqual(self.bench("", *mistake).returncode, 2, mistake)
 
 
@@ -86,19 +116,28 @@ class Limit(unittest.TestCase):
         from cases import Field
         from runner import Runner
         from settings import limit_settings
+
         runner = Runner("", BUILD, 2, lambda: 0)
-        sizes = [64 << 10, 100000, 4 << 20]      # less than the ring, no multiple of a chunk, more than the ring
+        sizes = [
+            64 << 10,
+            100000,
+            4 << 20,
+        ]  # less than the ring, no multiple of a chunk, more than the ring
         for setting in limit_settings():
-            outcome, version, figures = runner._once(setting, Field(2, "shm", "allreduce").ranks, ["allreduce"], sizes,
-                                                     0.001, 60, "fp32")
+            outcome, version, figures = runner._once(
+                setting, Field(2, "shm", "allreduce").ranks, ["allreduce"], sizes, 0.001, 60, "fp32"
+            )
             self.assertEqual(outcome, "ok")
             self.assertIn("staged", version)
-            self.assertEqual([(f["bytes"], f["wrong"]) for f in figures], [(size, 0) for size in sizes])
+            self.assertEqual(
+                [(f["bytes"], f["wrong"]) for f in figures], [(size, 0) for size in sizes]
+            )
 
 
 class Probe(unittest.TestCase):
     def test_probe_tells_nanoseconds(self):
         from machine import Probe
+
         self.assertTrue(0 <= Probe(f"{BUILD}/benchmarks/machine_bench")() < 1e7)
         self.assertEqual(Probe("/nonexistent")(), 0)
 

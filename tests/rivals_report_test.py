@@ -1,11 +1,14 @@
 """Ratios, states, limits and tables of the comparison with other libraries, on canned data."""
+
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "benchmarks", "rivals"))
+sys.path.insert(
+    0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "benchmarks", "rivals")
+)
 
 import bench  # noqa: E402
 import cases  # noqa: E402
@@ -16,22 +19,57 @@ from runner import Runner, last_words, read_figures  # noqa: E402
 from settings import LIBRARIES, Launch, Setting  # noqa: E402
 
 
-def run(library, setting, times, ranks=2, transport="shm", op="allreduce", kind="fp32", probe=(60, 61),
-        outcome="ok", wrong=0):
+def run(
+    library,
+    setting,
+    times,
+    ranks=2,
+    transport="shm",
+    op="allreduce",
+    kind="fp32",
+    probe=(60, 61),
+    outcome="ok",
+    wrong=0,
+):
     """One run as the runner records it; times: {bytes: us}."""
     field = "allreduce" if op == "allreduce" else "others"
-    return {"field": f"{ranks}-{transport}-{field}", "ranks": ranks, "transport": transport, "library": library,
-            "setting": setting, "version": f"{library} 1.0", "outcome": outcome, "seconds": 1.0,
-            "probe_ns": list(probe), "attempts": 1,
-            "figures": [{"op": op, "type": kind, "bytes": size, "ranks": ranks, "us": us, "wrong": wrong}
-                        for size, us in times.items()]}
+    return {
+        "field": f"{ranks}-{transport}-{field}",
+        "ranks": ranks,
+        "transport": transport,
+        "library": library,
+        "setting": setting,
+        "version": f"{library} 1.0",
+        "outcome": outcome,
+        "seconds": 1.0,
+        "probe_ns": list(probe),
+        "attempts": 1,
+        "figures": [
+            {"op": op, "type": kind, "bytes": size, "ranks": ranks, "us": us, "wrong": wrong}
+            for size, us in times.items()
+        ],
+    }
 
 
 def results(*runs, **more):
-    return {"date": "2020-01-01T00:00+00:00", "rounds": 1, "quick": False, "add_GBps": None,
-            "rivals": {library: {"present": True} for library in LIBRARIES},
-            "machine": {"processor": "Thing", "processors": 2, "memory": "1 kB", "kernel": "6", "system": "Some",
-                        "compiler": "cc 1", "revision": "abc"}, "runs": list(runs), **more}
+    return {
+        "date": "2020-01-01T00:00+00:00",
+        "rounds": 1,
+        "quick": False,
+        "add_GBps": None,
+        "rivals": {library: {"present": True} for library in LIBRARIES},
+        "machine": {
+            "processor": "Thing",
+            "processors": 2,
+            "memory": "1 kB",
+            "kernel": "6",
+            "system": "Some",
+            "compiler": "cc 1",
+            "revision": "abc",
+        },
+        "runs": list(runs),
+        **more,
+    }
 
 
 PRIVATE_64K = Case(2, "shm", "private", "allreduce", 64 * KIB, 2.0)
@@ -43,53 +81,90 @@ def row(case, *runs):
 
 class Ratios(unittest.TestCase):
     def test_best_setting_of_best_library_counts(self):
-        r = row(PRIVATE_64K, run("hccl", "private", {64 * KIB: 5.0}), run("ompi4", "default", {64 * KIB: 30.0}),
-                run("ompi4", "ucx", {64 * KIB: 12.0}), run("ccl", "ring", {64 * KIB: 11.0}))
+        r = row(
+            PRIVATE_64K,
+            run("hccl", "private", {64 * KIB: 5.0}),
+            run("ompi4", "default", {64 * KIB: 30.0}),
+            run("ompi4", "ucx", {64 * KIB: 12.0}),
+            run("ccl", "ring", {64 * KIB: 11.0}),
+        )
         self.assertAlmostEqual(r.ratio, 2.2)
         self.assertTrue(r.met)
         self.assertEqual((r.best.library, r.best.setting), ("ccl", "ring"))
         self.assertEqual(r.by_library["ompi4"].us, 12.0)
 
     def test_below_the_minimum_is_not_met(self):
-        r = row(PRIVATE_64K, run("hccl", "private", {64 * KIB: 6.0}), run("ompi4", "ucx", {64 * KIB: 11.9}))
+        r = row(
+            PRIVATE_64K,
+            run("hccl", "private", {64 * KIB: 6.0}),
+            run("ompi4", "ucx", {64 * KIB: 11.9}),
+        )
         self.assertFalse(r.met)
 
     def test_figure_is_the_median_over_rounds(self):
-        r = row(PRIVATE_64K, *[run("hccl", "private", {64 * KIB: us}) for us in (4.0, 5.0, 50.0)],
-                *[run("ompi4", "ucx", {64 * KIB: us}) for us in (20.0, 10.0, 9.0)])
+        r = row(
+            PRIVATE_64K,
+            *[run("hccl", "private", {64 * KIB: us}) for us in (4.0, 5.0, 50.0)],
+            *[run("ompi4", "ucx", {64 * KIB: us}) for us in (20.0, 10.0, 9.0)],
+        )
         self.assertAlmostEqual(r.ratio, 2.0)
         self.assertAlmostEqual(r.ours.spread, 12.5)
 
     def test_any_memory_means_the_slower_of_both(self):
         case = Case(2, "shm", "any", "allreduce", 8, 2.0)
-        r = row(case, run("hccl", "private", {8: 0.1}), run("hccl", "heap", {8: 0.2}), run("impi", "default", {8: 0.3}))
+        r = row(
+            case,
+            run("hccl", "private", {8: 0.1}),
+            run("hccl", "heap", {8: 0.2}),
+            run("impi", "default", {8: 0.3}),
+        )
         self.assertAlmostEqual(r.ratio, 1.5)
         r = row(case, run("hccl", "private", {8: 0.1}), run("impi", "default", {8: 0.3}))
         self.assertIsNone(r.ratio)
         self.assertIn("heap", r.missing)
 
     def test_private_case_ignores_the_heap(self):
-        r = row(PRIVATE_64K, run("hccl", "private", {64 * KIB: 5.0}), run("hccl", "heap", {64 * KIB: 1.0}),
-                run("ompi4", "ucx", {64 * KIB: 10.0}))
+        r = row(
+            PRIVATE_64K,
+            run("hccl", "private", {64 * KIB: 5.0}),
+            run("hccl", "heap", {64 * KIB: 1.0}),
+            run("ompi4", "ucx", {64 * KIB: 10.0}),
+        )
         self.assertAlmostEqual(r.ratio, 2.0)
 
     def test_other_ranks_transports_operations_and_limits_are_no_rivals(self):
-        r = row(PRIVATE_64K, run("hccl", "private", {64 * KIB: 5.0}), run("ompi4", "ucx", {64 * KIB: 10.0}),
-                run("impi", "x", {64 * KIB: 1.0}, ranks=4), run("impi", "x", {64 * KIB: 1.0}, transport="tcp"),
-                run("impi", "x", {64 * KIB: 1.0}, op="broadcast"), run("limit", "staged", {64 * KIB: 1.0}))
+        r = row(
+            PRIVATE_64K,
+            run("hccl", "private", {64 * KIB: 5.0}),
+            run("ompi4", "ucx", {64 * KIB: 10.0}),
+            run("impi", "x", {64 * KIB: 1.0}, ranks=4),
+            run("impi", "x", {64 * KIB: 1.0}, transport="tcp"),
+            run("impi", "x", {64 * KIB: 1.0}, op="broadcast"),
+            run("limit", "staged", {64 * KIB: 1.0}),
+        )
         self.assertAlmostEqual(r.ratio, 2.0)
 
     def test_wrong_results_never_count(self):
-        r = row(PRIVATE_64K, run("hccl", "private", {64 * KIB: 5.0}), run("ompi4", "ucx", {64 * KIB: 10.0}),
-                run("impi", "x", {64 * KIB: 1.0}, outcome="wrong results", wrong=3))
+        r = row(
+            PRIVATE_64K,
+            run("hccl", "private", {64 * KIB: 5.0}),
+            run("ompi4", "ucx", {64 * KIB: 10.0}),
+            run("impi", "x", {64 * KIB: 1.0}, outcome="wrong results", wrong=3),
+        )
         self.assertEqual(r.best.library, "ompi4")
-        r = row(PRIVATE_64K, run("hccl", "private", {64 * KIB: 5.0}, outcome="wrong results", wrong=1),
-                run("ompi4", "ucx", {64 * KIB: 10.0}))
+        r = row(
+            PRIVATE_64K,
+            run("hccl", "private", {64 * KIB: 5.0}, outcome="wrong results", wrong=1),
+            run("ompi4", "ucx", {64 * KIB: 10.0}),
+        )
         self.assertIsNone(r.ratio)
 
     def test_sizes_finished_before_a_run_was_ended_count(self):
-        r = row(PRIVATE_64K, run("hccl", "private", {64 * KIB: 5.0}),
-                run("mpich4", "default", {64 * KIB: 10.0}, outcome="ended after 90 s"))
+        r = row(
+            PRIVATE_64K,
+            run("hccl", "private", {64 * KIB: 5.0}),
+            run("mpich4", "default", {64 * KIB: 10.0}, outcome="ended after 90 s"),
+        )
         self.assertAlmostEqual(r.ratio, 2.0)
 
     def test_nothing_timed(self):
@@ -108,21 +183,33 @@ class States(unittest.TestCase):
 
     def test_only_one_state_is_compared(self):
         near, far = (60, 60), (260, 260)
-        r = row(PRIVATE_64K, run("hccl", "private", {64 * KIB: 9.0}, probe=far),
-                run("hccl", "private", {64 * KIB: 5.0}, probe=near), run("ompi4", "ucx", {64 * KIB: 6.0}, probe=near),
-                run("ompi4", "ucx", {64 * KIB: 27.0}, probe=far), run("impi", "x", {64 * KIB: 18.0}, probe=far))
-        self.assertEqual(r.state, 260)       # more rivals were timed there
+        r = row(
+            PRIVATE_64K,
+            run("hccl", "private", {64 * KIB: 9.0}, probe=far),
+            run("hccl", "private", {64 * KIB: 5.0}, probe=near),
+            run("ompi4", "ucx", {64 * KIB: 6.0}, probe=near),
+            run("ompi4", "ucx", {64 * KIB: 27.0}, probe=far),
+            run("impi", "x", {64 * KIB: 18.0}, probe=far),
+        )
+        self.assertEqual(r.state, 260)  # more rivals were timed there
         self.assertAlmostEqual(r.ratio, 2.0)
         self.assertEqual({state: round(value, 3) for state, value in r.other.items()}, {60: 1.2})
 
     def test_a_run_that_saw_two_states_never_counts(self):
-        r = row(PRIVATE_64K, run("hccl", "private", {64 * KIB: 5.0}), run("ompi4", "ucx", {64 * KIB: 10.0}),
-                run("impi", "x", {64 * KIB: 1.0}, probe=(60, 250)))
+        r = row(
+            PRIVATE_64K,
+            run("hccl", "private", {64 * KIB: 5.0}),
+            run("ompi4", "ucx", {64 * KIB: 10.0}),
+            run("impi", "x", {64 * KIB: 1.0}, probe=(60, 250)),
+        )
         self.assertEqual(r.best.library, "ompi4")
 
     def test_a_machine_of_one_processor_has_one_state(self):
-        r = row(PRIVATE_64K, run("hccl", "private", {64 * KIB: 5.0}, probe=(0, 0)),
-                run("ompi4", "ucx", {64 * KIB: 10.0}, probe=(0, 0)))
+        r = row(
+            PRIVATE_64K,
+            run("hccl", "private", {64 * KIB: 5.0}, probe=(0, 0)),
+            run("ompi4", "ucx", {64 * KIB: 10.0}, probe=(0, 0)),
+        )
         self.assertAlmostEqual(r.ratio, 2.0)
 
     def test_lacking_and_hopeless(self):
@@ -130,14 +217,23 @@ class States(unittest.TestCase):
         slow, fast = Setting("mpich4", "default"), Setting("impi", "default")
         ours = Setting("hccl", "private")
         order = [(field, s, ["allreduce"], [64 * KIB], "fp32") for s in (ours, fast, slow)]
-        runs = [run("hccl", "private", {64 * KIB: 100.0}), run("impi", "default", {64 * KIB: 10.0}),
-                run("mpich4", "default", {64 * KIB: 17.0}), run("impi", "default", {64 * KIB: 40.0}, probe=(250, 250))]
+        runs = [
+            run("hccl", "private", {64 * KIB: 100.0}),
+            run("impi", "default", {64 * KIB: 10.0}),
+            run("mpich4", "default", {64 * KIB: 17.0}),
+            run("impi", "default", {64 * KIB: 40.0}, probe=(250, 250)),
+        ]
         self.assertTrue(bench.hopeless(runs, field, slow))
         self.assertFalse(bench.hopeless(runs, field, fast))
-        self.assertFalse(bench.hopeless(runs, field, ours))      # ours is never left out
-        self.assertFalse(bench.hopeless([], field, slow))        # nor what was never run
-        self.assertEqual({state: [e[1] for e in entries] for state, entries in bench.lacking(runs, order).items()},
-                         {250: [ours]})
+        self.assertFalse(bench.hopeless(runs, field, ours))  # ours is never left out
+        self.assertFalse(bench.hopeless([], field, slow))  # nor what was never run
+        self.assertEqual(
+            {
+                state: [e[1] for e in entries]
+                for state, entries in bench.lacking(runs, order).items()
+            },
+            {250: [ours]},
+        )
         runs[2] = run("mpich4", "default", {64 * KIB: 15.0})
         self.assertFalse(bench.hopeless(runs, field, slow))
 
@@ -147,9 +243,11 @@ class Bounds(unittest.TestCase):
         return {b.what: b for b in report.bounds(results(*runs, add_GBps=add))}
 
     def test_staged_limit(self):
-        found = self.bounds(run("hccl", "private", {8 * KIB: 1.0, 64 * KIB: 4.0, MIB: 90.0}),
-                            run("limit", "staged 32 KiB", {64 * KIB: 3.5, MIB: 60.0}),
-                            run("limit", "staged 512 KiB", {64 * KIB: 9.0, MIB: 50.0}))
+        found = self.bounds(
+            run("hccl", "private", {8 * KIB: 1.0, 64 * KIB: 4.0, MIB: 90.0}),
+            run("limit", "staged 32 KiB", {64 * KIB: 3.5, MIB: 60.0}),
+            run("limit", "staged 512 KiB", {64 * KIB: 9.0, MIB: 50.0}),
+        )
         self.assertEqual(len(found), 2)
         at_64k = found["2 ranks, private, 64K: staged limit (staged 32 KiB)"]
         self.assertTrue(at_64k.met)
@@ -165,8 +263,11 @@ class Bounds(unittest.TestCase):
         self.assertTrue(bound.met)
 
     def test_types(self):
-        found = self.bounds(run("hccl", "heap", {64 * MIB: 8000.0}), run("hccl", "heap", {64 * MIB: 9000.0}, kind="bf16"),
-                            run("hccl", "heap", {64 * MIB: 11000.0}, kind="fp16"))
+        found = self.bounds(
+            run("hccl", "heap", {64 * MIB: 8000.0}),
+            run("hccl", "heap", {64 * MIB: 9000.0}, kind="bf16"),
+            run("hccl", "heap", {64 * MIB: 11000.0}, kind="fp16"),
+        )
         bf16, fp16 = sorted(found.values(), key=lambda b: b.ours_us)
         self.assertAlmostEqual(bf16.value, 16 / 9)
         self.assertTrue(bf16.met)
@@ -175,19 +276,32 @@ class Bounds(unittest.TestCase):
 
 class Table(unittest.TestCase):
     def test_markdown(self):
-        data = results(run("hccl", "private", {64 * KIB: 5.0}), run("ompi4", "ucx", {64 * KIB: 12.5}),
-                       run("impi", "default", {64 * KIB: 6.0}), run("gloo", "x", {}, outcome="failed: why"))
+        data = results(
+            run("hccl", "private", {64 * KIB: 5.0}),
+            run("ompi4", "ucx", {64 * KIB: 12.5}),
+            run("impi", "default", {64 * KIB: 6.0}),
+            run("gloo", "x", {}, outcome="failed: why"),
+        )
         data["rivals"]["ccl"] = {"present": False, "reason": "pip said no"}
-        text = report.markdown(data, [PRIVATE_64K, Case(2, "shm", "private", "allreduce", MIB, 1.5)])
+        text = report.markdown(
+            data, [PRIVATE_64K, Case(2, "shm", "private", "allreduce", MIB, 1.5)]
+        )
         self.assertIn("**0 of 1 cases meet their minimum**; 1 have no ratio", text)
-        self.assertIn("| 64K | 5.00 | 12.50 | 6.00 | Intel MPI: default | 1.20 | 2 | **no** | 1.00 | 60 |", text)
+        self.assertIn(
+            "| 64K | 5.00 | 12.50 | 6.00 | Intel MPI: default | 1.20 | 2 | **no** | 1.00 | 60 |",
+            text,
+        )
         self.assertIn("| oneCCL | - | absent: pip said no |", text)
         self.assertIn("- gloo x, 2-shm-allreduce: failed: why", text)
         only = report.markdown(data, [PRIVATE_64K], ["ompi4"])
-        self.assertIn("| 64K | 5.00 | 12.50 | Open MPI (Debian): ucx | 2.50 | 2 | yes | 1.00 | 60 |", only)
-        for table in text.split("\n\n"):     # every line of a table has as many cells as its head
+        self.assertIn(
+            "| 64K | 5.00 | 12.50 | Open MPI (Debian): ucx | 2.50 | 2 | yes | 1.00 | 60 |", only
+        )
+        for table in text.split("\n\n"):  # every line of a table has as many cells as its head
             lines = [line for line in table.splitlines() if line.startswith("|")]
-            self.assertEqual(len({line.count("|") for line in lines} | {0}), 2 if lines else 1, table)
+            self.assertEqual(
+                len({line.count("|") for line in lines} | {0}), 2 if lines else 1, table
+            )
 
     def test_every_case_is_asked_of_a_field_that_is_run(self):
         class Options:
@@ -197,8 +311,14 @@ class Table(unittest.TestCase):
         present = {library: {"present": True} for library in LIBRARIES}
         order = bench.plan(Options, chosen, present)
         for case in chosen:
-            timed = {s.library for field, s, ops, sizes, kind in order
-                     if field == case.field and case.op in ops and case.bytes in sizes and kind == case.type}
+            timed = {
+                s.library
+                for field, s, ops, sizes, kind in order
+                if field == case.field
+                and case.op in ops
+                and case.bytes in sizes
+                and kind == case.type
+            }
             self.assertIn("hccl", timed, case.name)
             for library in LIBRARIES if case.ranks == 2 else ("ompi4", "ompi5", "impi"):
                 if library != "gloo" or case.transport == "tcp":
@@ -208,8 +328,13 @@ class Table(unittest.TestCase):
         self.assertTrue(all(c.ranks <= 4 for c in cases.selected(quick=True)))
         picked = cases.selected("tcp+64K,8-shm+heap")
         self.assertTrue(picked)
-        self.assertTrue(all((c.transport == "tcp" and c.bytes == 64 * KIB) or (c.ranks == 8 and c.memory == "heap")
-                            for c in picked))
+        self.assertTrue(
+            all(
+                (c.transport == "tcp" and c.bytes == 64 * KIB)
+                or (c.ranks == 8 and c.memory == "heap")
+                for c in picked
+            )
+        )
         self.assertEqual(cases.selected("nonsense"), [])
 
 
@@ -217,15 +342,22 @@ class Running(unittest.TestCase):
     def test_output_of_launchers(self):
         version, figures = read_figures(
             'noise\n[1,0]<stdout>: BENCH {"version": "A  B", "ranks": 2}\nBENCH {"op": "allreduce", "us": 1.5, "wrong": 0}\n'
-            'BENCH {"op": "allr')
+            'BENCH {"op": "allr'
+        )
         self.assertEqual(version, "A B")
         self.assertEqual(figures, [{"op": "allreduce", "us": 1.5, "wrong": 0}])
-        self.assertEqual(last_words("----\nbench: rank 0: no memory\n----\nbye\n"), "bench: rank 0: no memory")
+        self.assertEqual(
+            last_words("----\nbench: rank 0: no memory\n----\nbye\n"), "bench: rank 0: no memory"
+        )
 
     def execute(self, script, limit, ranks=2):
         runner = Runner("", "", 2, lambda: 0)
         with tempfile.TemporaryDirectory() as folder:
-            what = Launch([["sh", "-c", script]] * ranks, {"ALL": "a"}, [{"OWN": str(r)} for r in range(ranks)])
+            what = Launch(
+                [["sh", "-c", script]] * ranks,
+                {"ALL": "a"},
+                [{"OWN": str(r)} for r in range(ranks)],
+            )
             return runner._execute(what, folder, limit)
 
     def test_environment_and_success(self):
@@ -234,10 +366,14 @@ class Running(unittest.TestCase):
         self.assertEqual((codes, late), ([0, 0], False))
 
     def test_time_is_bounded_also_for_who_ignores_a_polite_word(self):
-        text, codes, late = self.execute("trap '' TERM; echo $$; sleep 1000 & wait; sleep 1000", 0.5, 1)
+        text, codes, late = self.execute(
+            "trap '' TERM; echo $$; sleep 1000 & wait; sleep 1000", 0.5, 1
+        )
         self.assertTrue(late)
         self.assertNotEqual(codes, [0])
-        self.assertNotEqual(subprocess.run(["kill", "-0", text.split()[0]], capture_output=True).returncode, 0)
+        self.assertNotEqual(
+            subprocess.run(["kill", "-0", text.split()[0]], capture_output=True).returncode, 0
+        )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Ours against the rivals in one run; started by scripts/bench.sh. See benchmarks/README.md."""
+
 import argparse
 import datetime
 import json
@@ -18,26 +19,42 @@ from settings import LIBRARIES, all_settings, limit_settings, our_settings
 from states import groups, state_of, states_of_runs
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-HOPELESS = 1.6   # a setting this much behind the best rival at every size is not run in later rounds
+HOPELESS = 1.6  # a setting this much behind the best rival at every size is not run in later rounds
 
 
 def arguments():
     p = argparse.ArgumentParser(prog="scripts/bench.sh", description=__doc__)
     p.add_argument("--quick", action="store_true", help="few sizes, one round, under 3 minutes")
-    p.add_argument("--only", metavar="WORDS", help="cases whose name holds one of these, joined by commas; "
-                   "parts joined by + must all be there: 2-shm,tcp+64K")
+    p.add_argument(
+        "--only",
+        metavar="WORDS",
+        help="cases whose name holds one of these, joined by commas; "
+        "parts joined by + must all be there: 2-shm,tcp+64K",
+    )
     p.add_argument("--libraries", metavar="LIST", help="only these rivals: " + ",".join(LIBRARIES))
     p.add_argument("--rounds", type=int, help="how often each library is run in turn (5; quick: 1)")
     p.add_argument("--seconds", type=float, help="time for one size in one run (0.3; quick: 0.06)")
-    p.add_argument("--realtime", action="store_true",
-                   help="ranks run at real-time priority: for a machine that others use too")
+    p.add_argument(
+        "--realtime",
+        action="store_true",
+        help="ranks run at real-time priority: for a machine that others use too",
+    )
     p.add_argument("--skip-install", action="store_true", help="use the rivals that are there")
-    p.add_argument("--without", default="", metavar="LIST", help="do not install these rivals (gloo is 5 GB)")
+    p.add_argument(
+        "--without", default="", metavar="LIST", help="do not install these rivals (gloo is 5 GB)"
+    )
     p.add_argument("--rivals", default=f"{ROOT}/build/rivals", help="folder of the rivals")
-    p.add_argument("--build", default=f"{ROOT}/build/release",
-                   help="build folder of this project; if given, it is used as it is")
-    p.add_argument("--out", help="folder of the results (benchmarks/results; quick: build/bench-quick)")
-    p.add_argument("--report", metavar="RAW", help="run nothing: the table of a raw.json, to standard output")
+    p.add_argument(
+        "--build",
+        default=f"{ROOT}/build/release",
+        help="build folder of this project; if given, it is used as it is",
+    )
+    p.add_argument(
+        "--out", help="folder of the results (benchmarks/results; quick: build/bench-quick)"
+    )
+    p.add_argument(
+        "--report", metavar="RAW", help="run nothing: the table of a raw.json, to standard output"
+    )
     p.add_argument("--list", action="store_true", help="print the cases and end")
     a = p.parse_args()
     a.rounds = a.rounds or (1 if a.quick else 5)
@@ -51,8 +68,11 @@ def arguments():
 def plan(a, chosen, state):
     """[(field, setting, ops, sizes, type)]: what one round runs, in the order in which it does."""
     wanted = a.libraries.split(",") if a.libraries else list(LIBRARIES)
-    present = [s for s in all_settings() if s.library in wanted and state[s.library]["present"]
-               and (s.quick or not a.quick)]
+    present = [
+        s
+        for s in all_settings()
+        if s.library in wanted and state[s.library]["present"] and (s.quick or not a.quick)
+    ]
     order = []
     for field in dict.fromkeys(case.field for case in chosen):
         mine = [case for case in chosen if case.field == field]
@@ -60,21 +80,29 @@ def plan(a, chosen, state):
         ops = c.ops_of(field, mine)
         sizes = c.sizes_of(field, mine)
         settings = our_settings(field.ranks, field.transport, memories) + [
-            s for s in present if s.transport == field.transport and field.ranks in s.ranks
-            and field.kind in s.kinds
+            s
+            for s in present
+            if s.transport == field.transport and field.ranks in s.ranks and field.kind in s.kinds
             # A quick run has no time for ranks that wait for each other's time slices.
-            and not (a.quick and s.spins and field.ranks > machine.processors())]
+            and not (a.quick and s.spins and field.ranks > machine.processors())
+        ]
         if (field.ranks, field.transport, field.kind) == (2, "shm", "allreduce"):
             settings += limit_settings()
         for setting in settings:
             fitting = [size for size in sizes if setting.smallest <= size <= setting.largest]
-            if setting.library == "hccl":   # only the sizes that some case asks of this memory
-                fitting = [size for size in sizes if any(
-                    setting.name in case.memories and case.bytes == size for case in mine)]
+            if setting.library == "hccl":  # only the sizes that some case asks of this memory
+                fitting = [
+                    size
+                    for size in sizes
+                    if any(setting.name in case.memories and case.bytes == size for case in mine)
+                ]
             if fitting:
                 order.append((field, setting, ops, fitting, "fp32"))
-                if (setting.library == "hccl" and c.TYPE_BYTES in fitting
-                        and (field.ranks, field.transport, field.kind) == (2, "shm", "allreduce")):
+                if (
+                    setting.library == "hccl"
+                    and c.TYPE_BYTES in fitting
+                    and (field.ranks, field.transport, field.kind) == (2, "shm", "allreduce")
+                ):
                     order += [(field, setting, ops, [c.TYPE_BYTES], kind) for kind in c.TYPES]
     return order
 
@@ -87,35 +115,48 @@ def times_in_states(runs, field):
         if run["field"] == field.name and i in states and run["outcome"] != "wrong results":
             for f in run["figures"]:
                 found.setdefault((f["op"], f["bytes"], states[i]), {}).setdefault(
-                    (run["library"], run["setting"]), []).append(f["us"])
+                    (run["library"], run["setting"]), []
+                ).append(f["us"])
     return found
 
 
 def hopeless(runs, field, setting):
-    """True if this rival's setting was run and was far behind the best rival at every size, comparing only what
-    was timed in one state of the machine."""
+    """True if this rival's setting was run and was far behind the best rival at every size,
+    comparing only what was timed in one state of the machine."""
     name = (setting.library, setting.name)
     if setting.library not in LIBRARIES or not any(
-            (run["library"], run["setting"]) == name and run["field"] == field.name for run in runs):
+        (run["library"], run["setting"]) == name and run["field"] == field.name for run in runs
+    ):
         return False
     for times in times_in_states(runs, field).values():
-        best = min((min(own) for (library, _), own in times.items() if library in LIBRARIES), default=None)
+        best = min(
+            (min(own) for (library, _), own in times.items() if library in LIBRARIES), default=None
+        )
         if name in times and min(times[name]) <= HOPELESS * best:
             return False
     return True
 
 
 def lacking(runs, order):
-    """{state: [entry of the order, ...]}: what was not timed in a state in which others of its field were."""
+    """{state: [entry of the order, ...]}: what was not timed in a state in which others of its
+    field were."""
     states = states_of_runs(runs)
     wanted = {}
     for entry in order:
         field, setting, _, _, kind = entry
         mine = [i for i, run in enumerate(runs) if run["field"] == field.name and i in states]
-        own = {states[i] for i in mine if (runs[i]["library"], runs[i]["setting"]) == (setting.library, setting.name)
-               and any(f["type"] == kind for f in runs[i]["figures"])}
-        failed = any(run["field"] == field.name and (run["library"], run["setting"]) == (setting.library, setting.name)
-                     and not run["figures"] for run in runs)
+        own = {
+            states[i]
+            for i in mine
+            if (runs[i]["library"], runs[i]["setting"]) == (setting.library, setting.name)
+            and any(f["type"] == kind for f in runs[i]["figures"])
+        }
+        failed = any(
+            run["field"] == field.name
+            and (run["library"], run["setting"]) == (setting.library, setting.name)
+            and not run["figures"]
+            for run in runs
+        )
         if failed or hopeless(runs, field, setting):
             continue
         for state in {states[i] for i in mine} - own:
@@ -134,8 +175,15 @@ def write(a, results, chosen):
         file.write(text)
     python = f"{a.rivals}/plot/bin/python"
     if os.path.exists(python):
-        subprocess.run([python, os.path.join(os.path.dirname(os.path.abspath(__file__)), "plot.py"), raw,
-                        f"{a.out}/ratios.svg"], check=False)
+        subprocess.run(
+            [
+                python,
+                os.path.join(os.path.dirname(os.path.abspath(__file__)), "plot.py"),
+                raw,
+                f"{a.out}/ratios.svg",
+            ],
+            check=False,
+        )
     return text
 
 
@@ -143,15 +191,27 @@ def main():
     a = arguments()
     chosen = c.selected(a.only, a.quick)
     if a.list or not chosen:
-        print("\n".join(f"{case.name}  >= {case.required:g}" for case in chosen) or "no case has that name")
+        print(
+            "\n".join(f"{case.name}  >= {case.required:g}" for case in chosen)
+            or "no case has that name"
+        )
         return 0 if chosen else 2
     if a.report:
         with open(a.report) as file:
             former = json.load(file)
-        print(report.markdown(former, c.selected(a.only, former["quick"]), a.libraries and a.libraries.split(",")))
+        print(
+            report.markdown(
+                former, c.selected(a.only, former["quick"]), a.libraries and a.libraries.split(",")
+            )
+        )
         return 0
-    state = install.installed(a.rivals) if a.skip_install else install.install(
-        a.rivals, [w for w in a.without.split(",") if w], lambda text: print(text, flush=True))
+    state = (
+        install.installed(a.rivals)
+        if a.skip_install
+        else install.install(
+            a.rivals, [w for w in a.without.split(",") if w], lambda text: print(text, flush=True)
+        )
+    )
     for library in install.RIVALS:
         state.setdefault(library, {"present": False, "reason": "not installed"})
     prefix = []
@@ -159,31 +219,49 @@ def main():
         if not shutil.which("chrt"):
             print("bench: --realtime needs chrt", file=sys.stderr)
             return 2
-        prefix = ["chrt", "-r", "50"]   # round robin: ranks that share a processor must take turns
+        prefix = ["chrt", "-r", "50"]  # round robin: ranks that share a processor must take turns
 
     probe = machine.Probe(f"{a.build}/benchmarks/machine_bench", prefix)
-    results = {"date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
-               "machine": machine.describe(), "rounds": a.rounds, "seconds": a.seconds, "quick": a.quick,
-               "realtime": a.realtime, "rivals": state, "add_GBps": probe.add_bandwidth(), "runs": []}
+    results = {
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
+        "machine": machine.describe(),
+        "rounds": a.rounds,
+        "seconds": a.seconds,
+        "quick": a.quick,
+        "realtime": a.realtime,
+        "rivals": state,
+        "add_GBps": probe.add_bandwidth(),
+        "runs": [],
+    }
     runs = results["runs"]
-    runner = Runner(a.rivals, a.build, machine.processors(), probe, prefix, repeats=1 if a.quick else 3)
+    runner = Runner(
+        a.rivals, a.build, machine.processors(), probe, prefix, repeats=1 if a.quick else 3
+    )
     order = plan(a, chosen, state)
     began = time.monotonic()
 
     def run(head, field, setting, ops, sizes, kind):
         record = runner.run(setting, field, ops, sizes, a.seconds, 12 if a.quick else 90, kind)
         runs.append(record)
-        times = " ".join(f"{c.size_text(f['bytes'])}:{report.time_text(f['us'])}" for f in record["figures"])
-        words = [f"[{head}, {time.monotonic() - began:.0f} s]", field.name, setting.key,
-                 kind if kind != "fp32" else "", record["outcome"] if record["outcome"] != "ok" else "",
-                 f"({'/'.join(f'{ns:.0f}' for ns in record['probe_ns'])} ns)", times]
+        times = " ".join(
+            f"{c.size_text(f['bytes'])}:{report.time_text(f['us'])}" for f in record["figures"]
+        )
+        words = [
+            f"[{head}, {time.monotonic() - began:.0f} s]",
+            field.name,
+            setting.key,
+            kind if kind != "fp32" else "",
+            record["outcome"] if record["outcome"] != "ok" else "",
+            f"({'/'.join(f'{ns:.0f}' for ns in record['probe_ns'])} ns)",
+            times,
+        ]
         print(" ".join(word for word in words if word), flush=True)
 
     for turn in range(a.rounds):
         for number, entry in enumerate(order, 1):
             if turn == 0 or not hopeless(runs, *entry[:2]):
                 run(f"round {turn + 1}/{a.rounds}, {number}/{len(order)}", *entry)
-        write(a, results, chosen)   # after each round: what is there is not lost
+        write(a, results, chosen)  # after each round: what is there is not lost
     # What a state of the machine lacks is made up for while the machine is in it, for a time.
     took = time.monotonic() - began
     end = time.monotonic() + (min(30, took) if a.quick else took / 3)

@@ -1,5 +1,6 @@
-"""What is compared: each case is one operation, size, number of ranks, transport and kind of memory, with
-the least ratio (best rival's time / ours) that is required of it."""
+"""What is compared: each case is one operation, size, number of ranks, transport and kind of
+memory, with the least ratio (best rival's time / ours) that is required of it."""
+
 from dataclasses import dataclass
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -8,8 +9,8 @@ KIB, MIB = 1 << 10, 1 << 20
 @dataclass(frozen=True)
 class Case:
     ranks: int
-    transport: str   # shm or tcp
-    memory: str      # private or heap; any: both, and the slower of the two counts
+    transport: str  # shm or tcp
+    memory: str  # private or heap; any: both, and the slower of the two counts
     op: str
     bytes: int
     required: float
@@ -17,7 +18,9 @@ class Case:
 
     @property
     def field(self):
-        return Field(self.ranks, self.transport, "allreduce" if self.op == "allreduce" else "others")
+        return Field(
+            self.ranks, self.transport, "allreduce" if self.op == "allreduce" else "others"
+        )
 
     @property
     def name(self):
@@ -31,9 +34,10 @@ class Case:
 @dataclass(frozen=True)
 class Field:
     """Cases that one launch of a library can answer."""
+
     ranks: int
     transport: str
-    kind: str        # allreduce, or others: the four other operations
+    kind: str  # allreduce, or others: the four other operations
 
     @property
     def name(self):
@@ -89,8 +93,8 @@ def all_cases():
 
 
 def selected(only=None, quick=False):
-    """only: words joined by commas; a case is in if its name holds one of them ("2-shm", "alltoall",
-    "heap-allreduce-1M"); words joined by + must all be there ("tcp+64K")."""
+    """only: words joined by commas; a case is in if its name holds one of them ("2-shm",
+    "alltoall", "heap-allreduce-1M"); words joined by + must all be there ("tcp+64K")."""
     cases = all_cases()
     if quick:
         cases = [c for c in cases if c.bytes in QUICK_SIZES and c.ranks <= 4]
@@ -104,9 +108,9 @@ def selected(only=None, quick=False):
 
 # Against the machine. Times are ratios ours / limit, at most LIMIT_FACTOR.
 LIMIT_FACTOR = 1.25
-STAGED_FROM = 64 * KIB     # ours in private memory against the staged limit, 2 ranks
-ADD_FROM = 64 * MIB        # ours in the heap against 2 n bytes a rank at the add bandwidth, 2 ranks
-TYPES = ("bf16", "fp16")   # elements a second at TYPE_BYTES, at least TYPE_FACTOR times fp32's
+STAGED_FROM = 64 * KIB  # ours in private memory against the staged limit, 2 ranks
+ADD_FROM = 64 * MIB  # ours in the heap against 2 n bytes a rank at the add bandwidth, 2 ranks
+TYPES = ("bf16", "fp16")  # elements a second at TYPE_BYTES, at least TYPE_FACTOR times fp32's
 TYPE_BYTES = 64 * MIB
 TYPE_FACTOR = 1.6
 
@@ -116,4 +120,6 @@ def sizes_of(field, cases):
 
 
 def ops_of(field, cases):
-    return [op for op in ("allreduce",) + OTHERS if any(c.field == field and c.op == op for c in cases)]
+    return [
+        op for op in ("allreduce",) + OTHERS if any(c.field == field and c.op == op for c in cases)
+    ]

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Gloo through PyTorch (torch.distributed), by the method of method.h: the loop itself is the same C code,
-in the shared library that the variable BENCH_METHOD names; only the operation is called back here.
+"""Gloo through PyTorch (torch.distributed), by the method of method.h: the loop itself is the
+same C code, in the shared library that the variable BENCH_METHOD names; only the operation is
+called back here.
 
 BENCH_RANK and BENCH_SIZE say who this is, BENCH_STORE names a file that does not exist yet."""
+
 import ctypes
 import os
 import sys
@@ -14,23 +16,42 @@ import torch.distributed as dist
 ALLREDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, ALLTOALL = range(5)
 TEXT = 128
 
-Open = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int),
-                        ctypes.POINTER(ctypes.c_int), ctypes.c_void_p)
+Open = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_int),
+    ctypes.POINTER(ctypes.c_int),
+    ctypes.c_void_p,
+)
 Allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
-Prepare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
-                           ctypes.c_size_t)
-Run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
-                       ctypes.c_size_t, ctypes.c_int)
+Prepare = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
+)
+Run = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+)
 Close = ctypes.CFUNCTYPE(None)
 
 
 class Library(ctypes.Structure):
-    _fields_ = [("open", Open), ("allocate", Allocate), ("prepare", Prepare), ("run", Run),
-                ("close", Close)]
+    _fields_ = [
+        ("open", Open),
+        ("allocate", Allocate),
+        ("prepare", Prepare),
+        ("run", Run),
+        ("close", Close),
+    ]
 
 
 def reported(function):
     """No exception may cross the C code: it becomes a message and a failure."""
+
     def call(*arguments):
         try:
             function(*arguments)
@@ -38,21 +59,23 @@ def reported(function):
         except BaseException:
             traceback.print_exc()
             return 1
+
     return call
 
 
 rank, size = int(os.environ["BENCH_RANK"]), int(os.environ["BENCH_SIZE"])
-sent = received = None   # the tensors of the size in hand
-parts = []               # received, one a rank
+sent = received = None  # the tensors of the size in hand
+parts = []  # received, one a rank
 
 
 @reported
 def open_gloo(_options, rank_out, size_out, version):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method="file://" + os.environ["BENCH_STORE"], rank=rank,
-                            world_size=size)
+    dist.init_process_group(
+        "gloo", init_method="file://" + os.environ["BENCH_STORE"], rank=rank, world_size=size
+    )
     rank_out[0], size_out[0] = rank, size
-    text = f"Gloo in PyTorch {torch.__version__}".encode()[:TEXT - 1]
+    text = f"Gloo in PyTorch {torch.__version__}".encode()[: TEXT - 1]
     ctypes.memmove(version, text + b"\0", len(text) + 1)
 
 
@@ -86,8 +109,13 @@ def run(op, _kind, _send, _recv, _count, root):
 
 def main():
     method = ctypes.CDLL(os.environ["BENCH_METHOD"])
-    library = Library(Open(open_gloo), Allocate(), Prepare(prepare), Run(run),
-                      Close(lambda: dist.destroy_process_group()))
+    library = Library(
+        Open(open_gloo),
+        Allocate(),
+        Prepare(prepare),
+        Run(run),
+        Close(lambda: dist.destroy_process_group()),
+    )
     words = [word.encode() for word in sys.argv]
     argv = (ctypes.c_char_p * (len(words) + 1))(*words, None)
     return method.bench_main(len(words), argv, ctypes.byref(library))

@@ -1,9 +1,11 @@
-"""Installs the rivals, each by its package name and with the ordinary clients, into a folder of its own, and
-builds the timed programs against them. What cannot be had is noted with the reason; nothing here is fatal.
+"""Installs the rivals, each by its package name and with the ordinary clients, into a folder of
+its own, and builds the timed programs against them. What cannot be had is noted with the reason;
+nothing here is fatal.
 
   <folder>/<library>/   a Python environment (wheels), or what Debian's packages hold
   <folder>/bin/         the programs
   <folder>/state.json   {library: {"present": true} or {"present": false, "reason": text}}"""
+
 import glob
 import json
 import os
@@ -13,7 +15,8 @@ import sys
 
 SOURCES = os.path.dirname(os.path.abspath(__file__))
 C = ["-O2", "-std=c99", "-Wall", "-Wextra"]
-HARNESS = [f"{SOURCES}/mpi_bench.c", f"{SOURCES}/method.c"]
+METHOD = [f"{SOURCES}/method.c", f"{SOURCES}/values.c"]
+HARNESS = [f"{SOURCES}/mpi_bench.c", *METHOD]
 
 
 class Absent(Exception):
@@ -21,10 +24,13 @@ class Absent(Exception):
 
 
 def run(command, what, **more):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=1200, **more)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1200, **more
+    )
     if done.returncode != 0:
-        lines = [line for line in done.stdout.splitlines() if line.strip() and "WARNING" not in line]
+        lines = [
+            line for line in done.stdout.splitlines() if line.strip() and "WARNING" not in line
+        ]
         raise Absent(f"{what}: {lines[-1][:200] if lines else 'failed without a word'}")
 
 
@@ -35,8 +41,18 @@ def wheels(folder, library, packages):
         return home
     shutil.rmtree(home, ignore_errors=True)
     run([sys.executable, "-m", "venv", home], "making a Python environment")
-    run([f"{home}/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages],
-        "pip install " + " ".join(packages))
+    run(
+        [
+            f"{home}/bin/python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *packages,
+        ],
+        "pip install " + " ".join(packages),
+    )
     open(done, "w").close()
     return home
 
@@ -54,7 +70,7 @@ def debian(folder, library, packages):
     try:
         run(command, "apt-get download " + " ".join(packages), cwd=home)
     except Absent:
-        run(["apt-get", "update", "-qq"], "apt-get update")   # the lists may never have been fetched
+        run(["apt-get", "update", "-qq"], "apt-get update")  # the lists may never have been fetched
         run(command, "apt-get download " + " ".join(packages), cwd=home)
     for package in glob.glob(f"{home}/*.deb"):
         run(["dpkg-deb", "-x", package, home], "unpacking")
@@ -69,46 +85,99 @@ def link(library_folder):
 def open_mpi_of_debian(folder):
     compiler = shutil.which("mpicc.openmpi")
     if compiler is None:
-        raise Absent("packages openmpi-bin and libopenmpi-dev are not installed (scripts/setup.sh does)")
+        raise Absent(
+            "packages openmpi-bin and libopenmpi-dev are not installed (scripts/setup.sh does)"
+        )
     run([compiler, *C, *HARNESS, "-o", f"{folder}/bin/mpi_bench_ompi4"], "compiling")
 
 
 def wrapped_mpi(library, package):
     def install(folder):
         home = wheels(folder, library, [package])
-        run([f"{home}/bin/mpicc", *C, *HARNESS, "-o", f"{folder}/bin/mpi_bench_{library}"], "compiling")
+        run(
+            [f"{home}/bin/mpicc", *C, *HARNESS, "-o", f"{folder}/bin/mpi_bench_{library}"],
+            "compiling",
+        )
+
     return install
 
 
 def mpich_of_debian(folder):
     home = debian(folder, "mpich4", ["mpich", "libmpich12", "libmpich-dev", "libslurm38"]) + "/usr"
     libraries = f"{home}/lib/x86_64-linux-gnu"
-    run(["gcc", *C, f"-I{home}/include/x86_64-linux-gnu/mpich", *HARNESS, "-o",
-         f"{folder}/bin/mpi_bench_mpich4", *link(libraries), "-lmpich"], "compiling")
+    run(
+        [
+            "gcc",
+            *C,
+            f"-I{home}/include/x86_64-linux-gnu/mpich",
+            *HARNESS,
+            "-o",
+            f"{folder}/bin/mpi_bench_mpich4",
+            *link(libraries),
+            "-lmpich",
+        ],
+        "compiling",
+    )
 
 
 def intel_mpi(folder):
     home = wheels(folder, "impi", ["impi-rt", "impi-devel"])
-    run(["gcc", *C, f"-I{home}/include", *HARNESS, "-o", f"{folder}/bin/mpi_bench_impi",
-         *link(f"{home}/lib"), "-lmpi"], "compiling")
+    run(
+        [
+            "gcc",
+            *C,
+            f"-I{home}/include",
+            *HARNESS,
+            "-o",
+            f"{folder}/bin/mpi_bench_impi",
+            *link(f"{home}/lib"),
+            "-lmpi",
+        ],
+        "compiling",
+    )
 
 
 def one_ccl(folder):
     home = wheels(folder, "ccl", ["oneccl", "oneccl-devel"])
-    run(["gcc", *C, "-c", f"{SOURCES}/method.c", "-o", f"{folder}/bin/method.o"], "compiling")
-    run(["g++", "-O2", "-std=c++17", "-isystem", f"{home}/include", f"{SOURCES}/ccl_bench.cc",
-         f"{folder}/bin/method.o", "-o", f"{folder}/bin/ccl_bench", *link(f"{home}/lib"),
-         f"-Wl,-rpath-link,{home}/lib", "-lccl"], "compiling")
+    objects = [f"{folder}/bin/{os.path.basename(source)[:-2]}.o" for source in METHOD]
+    for source, out in zip(METHOD, objects):
+        run(["gcc", *C, "-c", source, "-o", out], "compiling")
+    run(
+        [
+            "g++",
+            "-O2",
+            "-std=c++17",
+            "-isystem",
+            f"{home}/include",
+            f"{SOURCES}/ccl_bench.cc",
+            *objects,
+            "-o",
+            f"{folder}/bin/ccl_bench",
+            *link(f"{home}/lib"),
+            f"-Wl,-rpath-link,{home}/lib",
+            "-lccl",
+        ],
+        "compiling",
+    )
 
 
 def gloo(folder):
     home = wheels(folder, "gloo", ["torch", "numpy"])
-    run([f"{home}/bin/python", "-c", "import torch.distributed as d; assert d.is_gloo_available()"],
-        "importing torch")
+    run(
+        [f"{home}/bin/python", "-c", "import torch.distributed as d; assert d.is_gloo_available()"],
+        "importing torch",
+    )
 
 
-RIVALS = {"ompi4": open_mpi_of_debian, "ompi5": wrapped_mpi("ompi5", "openmpi"), "mpich4": mpich_of_debian,
-          "mpich5": wrapped_mpi("mpich5", "mpich"), "impi": intel_mpi, "ccl": one_ccl, "gloo": gloo}
+RIVALS = {
+    "ompi4": open_mpi_of_debian,
+    "ompi5": wrapped_mpi("ompi5", "openmpi"),
+    "mpich4": mpich_of_debian,
+    "mpich5": wrapped_mpi("mpich5", "mpich"),
+    "impi": intel_mpi,
+    "ccl": one_ccl,
+    "gloo": gloo,
+}
 
 
 def install(folder, without=(), say=print):

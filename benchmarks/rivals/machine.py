@@ -1,4 +1,5 @@
 """The machine: what it is, and the state that it is in."""
+
 import os
 import platform
 import subprocess
@@ -47,14 +48,28 @@ def describe():
         "huge_pages": _read("/sys/kernel/mm/transparent_hugepage/enabled"),
         "shared_huge_pages": _read("/sys/kernel/mm/transparent_hugepage/shmem_enabled"),
         "load": os.getloadavg()[0],
-        "revision": _version(["git", "-C", os.path.dirname(os.path.abspath(__file__)), "describe", "--always",
-                              "--dirty"]),
+        "revision": _version(
+            [
+                "git",
+                "-C",
+                os.path.dirname(os.path.abspath(__file__)),
+                "describe",
+                "--always",
+                "--dirty",
+            ]
+        ),
     }
 
 
 def _first_line_of_release():
-    return next((line.split("=", 1)[1].strip('"') for line in _read("/etc/os-release").splitlines()
-                 if line.startswith("PRETTY_NAME=")), "unknown")
+    return next(
+        (
+            line.split("=", 1)[1].strip('"')
+            for line in _read("/etc/os-release").splitlines()
+            if line.startswith("PRETTY_NAME=")
+        ),
+        "unknown",
+    )
 
 
 class Probe:
@@ -65,17 +80,20 @@ class Probe:
 
     def __call__(self):
         try:
-            done = subprocess.run([*self._prefix, self._program, "probe"], capture_output=True, text=True,
-                                  timeout=30)
+            done = subprocess.run(
+                [*self._prefix, self._program, "probe"], capture_output=True, text=True, timeout=30
+            )
             return float(done.stdout)
         except (OSError, ValueError, subprocess.TimeoutExpired):
             return 0.0
 
     def add_bandwidth(self):
-        """GB/s that all processors together read and write in c = a + b; None if it could not be told."""
+        """GB/s that all processors together read and write in c = a + b; None if it could not be
+        told."""
         try:
-            done = subprocess.run([*self._prefix, self._program, "add"], capture_output=True, text=True,
-                                  timeout=120)
+            done = subprocess.run(
+                [*self._prefix, self._program, "add"], capture_output=True, text=True, timeout=120
+            )
             return float(done.stdout.split()[-1])
         except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
             return None

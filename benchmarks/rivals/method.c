@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "values.h"
+
 enum {
   kMaxIterations = 20000,
   kFewest = 5,
   kMail = 3072,
-  kBarrierFrom = 64 << 10, /* bytes from which rewriting takes longer than a barrier */
-  kPeriod = 16,            /* values repeat after this many elements */
-  kTile = 4096             /* bytes; a multiple of kPeriod elements of every type */
+  kBarrierFrom = 64 << 10 /* bytes from which rewriting takes longer than a barrier */
 };
 
 /* What the ranks share; begins as zeros. Each word that is written while others wait has its own
@@ -119,117 +118,6 @@ static void pin(void) {
   }
 }
 
-/* ---- values: whole numbers, small enough to be exact in every type, sums over 16 ranks included
- * ---- */
-
-size_t bench_type_size(int type) { return type == BENCH_FP32 ? 4 : 2; }
-
-static unsigned value(int of_rank, size_t i, unsigned round) {
-  return (unsigned)((i + 3 * (size_t)round) % kPeriod) / 2 + (unsigned)of_rank + 1;
-}
-
-static void encode(int type, unsigned number, void* out) {
-  if (type == BENCH_FP16) {
-    uint16_t bits = 0;
-    if (number > 0) {
-      unsigned exponent = 0;
-      while (number >> (exponent + 1)) ++exponent;
-      bits = (uint16_t)((exponent + 15) << 10 | (number - (1u << exponent)) << (10 - exponent));
-    }
-    memcpy(out, &bits, sizeof bits);
-    return;
-  }
-  const float number32 = (float)number;
-  uint32_t bits32;
-  memcpy(&bits32, &number32, sizeof bits32);
-  if (type == BENCH_FP32) {
-    memcpy(out, &bits32, sizeof bits32);
-  } else {
-    const uint16_t bits16 = (uint16_t)(bits32 >> 16);
-    memcpy(out, &bits16, sizeof bits16);
-  }
-}
-
-/* A tile of this rank's values, long enough to begin at any of the period's places. */
-static char tile[kTile + kPeriod * sizeof(float)];
-
-static void make_tile(int type) {
-  const size_t width = bench_type_size(type);
-  for (size_t i = 0; i < kTile / width + kPeriod; ++i)
-    encode(type, value(rank, i, 0), tile + i * width);
-}
-
-static void rewrite(int type, void* buffer, size_t bytes, unsigned round) {
-  const char* from = tile + 3 * (size_t)round % kPeriod * bench_type_size(type);
-  for (; bytes > kTile; bytes -= kTile, buffer = (char*)buffer + kTile) memcpy(buffer, from, kTile);
-  memcpy(buffer, from, bytes);
-}
-
-static unsigned sum(size_t i, unsigned round) {
-  unsigned total = 0;
-  for (int r = 0; r < ranks; ++r) total += value(r, i, round);
-  return total;
-}
-
-/* What element i of the result must be. */
-static unsigned expected(int op, size_t i, size_t count, unsigned round, int root) {
-  const size_t block = count / (size_t)ranks, mine = (size_t)rank * block;
-  switch (op) {
-    case BENCH_ALLREDUCE:
-      return sum(i, round);
-    case BENCH_BROADCAST:
-      return value(root, i, round);
-    case BENCH_ALLGATHER:
-      return value((int)(i / block), i % block, round);
-    case BENCH_REDUCE_SCATTER:
-      return sum(mine + i, round);
-    default: /* alltoall */
-      return value((int)(i / block), mine + i % block, round);
-  }
-}
-
-static long check_all(int op, int type, const void* result, size_t elements, size_t count,
-                      unsigned round, int root) {
-  const size_t width = bench_type_size(type);
-  long wrong = 0;
-  for (size_t i = 0; i < elements; ++i) {
-    char right[4];
-    encode(type, expected(op, i, count, round, root), right);
-    wrong += memcmp((const char*)result + i * width, right, width) != 0;
-  }
-  return wrong;
-}
-
-/* The elements that are checked after each iteration, and what they must be in each round. Worked
- * out beforehand: what happens between operations should take little time, and the same on all
- * ranks. */
-enum { kSpots = 3 };
-static struct {
-  size_t at[kSpots];
-  char right[kPeriod * BENCH_MAX_RANKS][kSpots][sizeof(float)];
-} spots;
-
-static unsigned rounds_until_repeat(void) { return (unsigned)(kPeriod * ranks); }
-
-static void choose_spots(int op, int type, size_t elements, size_t count) {
-  spots.at[0] = 0;
-  spots.at[1] = elements - 1;
-  spots.at[2] = elements * 5 / 8;
-  for (unsigned round = 0; round < rounds_until_repeat(); ++round)
-    for (int k = 0; k < kSpots; ++k)
-      encode(type, expected(op, spots.at[k], count, round, (int)(round % (unsigned)ranks)),
-             spots.right[round][k]);
-}
-
-static long check_spots(int type, const void* result, unsigned round) {
-  const size_t width = bench_type_size(type);
-  long wrong = 0;
-  for (int k = 0; k < kSpots; ++k)
-    wrong += memcmp((const char*)result + spots.at[k] * width,
-                    spots.right[round % rounds_until_repeat()][k], width) != 0;
-  return wrong;
-}
-
 /* ---- timing ---- */
 
 static double now_us(void) {
@@ -271,21 +159,21 @@ static size_t elements_sent(const struct task* t) {
 static double iterate(struct task* t) {
   const unsigned round = ++t->round;
   const int root = (int)(round % (unsigned)ranks);
-  rewrite(t->type, t->send, elements_sent(t) * bench_type_size(t->type), round);
+  values_write(t->type, t->send, elements_sent(t) * bench_type_size(t->type), round);
   if (t->bytes >= kBarrierFrom) barrier();
   const double start = now_us();
   const int failed = library->run(t->op, t->type, t->send, t->recv, t->count, root);
   const double end = now_us();
   if (failed) fail("the operation failed");
-  t->wrong += check_spots(t->type, t->recv, round);
+  t->wrong += values_check_spots(t->type, t->recv, round);
   const double took = end - start - clock_cost_us;
   return took > 0.001 ? took : 0.001;
 }
 
 static void iterate_and_check_all(struct task* t) {
   iterate(t);
-  t->wrong += check_all(t->op, t->type, t->recv, t->result, t->count, t->round,
-                        (int)(t->round % (unsigned)ranks));
+  t->wrong += values_check_all(t->op, t->type, t->recv, t->result, t->count, t->round,
+                               (int)(t->round % (unsigned)ranks));
 }
 
 /* How many iterations fill the time: told by rank 0 after a few, so that all ranks agree. */
@@ -331,7 +219,7 @@ static void print_figures(const char* op, const char* type, size_t bytes, long i
 }
 
 static long time_size(struct task* t, const char* op, const char* type, double seconds) {
-  choose_spots(t->op, t->type, t->result, t->count);
+  values_choose_spots(t->op, t->type, t->result, t->count);
   if (library->prepare && library->prepare(t->op, t->type, t->send, t->recv, t->count))
     fail("preparing failed");
   iterate_and_check_all(t);
@@ -452,7 +340,7 @@ int bench_main(int argc, char** argv, const struct bench_library* given) {
   if (library->open(&o, &rank, &ranks, version) != 0) fail("joining failed");
   if (ranks < 1 || ranks > BENCH_MAX_RANKS) fail("too many ranks");
   crowded = ranks > CPU_COUNT(&processors);
-  make_tile(type);
+  values_begin(type, rank, ranks);
   clock_cost_us = measure_clock();
   for (char* c = version; *c; ++c)
     if (*c < ' ' || *c == '"' || *c == '\\') *c = ' ';

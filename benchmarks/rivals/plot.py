@@ -1,4 +1,6 @@
-"""The plot of a raw result file: plot.py raw.json ratios.svg. Run by the environment that has matplotlib."""
+"""The plot of a raw result file: plot.py raw.json ratios.svg. Run by the environment that has
+matplotlib."""
+
 import json
 import sys
 
@@ -13,8 +15,8 @@ from settings import LIBRARIES  # noqa: E402
 
 
 def curves(results):
-    """{(ranks, transport): {label: [(bytes, us), ...]}} of fp32 allreduce, in the state of the machine that
-    has most figures."""
+    """{(ranks, transport): {label: [(bytes, us), ...]}} of fp32 allreduce, in the state of the
+    machine that has most figures."""
     panels = {}
     for (ranks, transport, op, kind, size), by_state in sorted(collect(results).items()):
         if (op, kind) != ("allreduce", "fp32"):
@@ -40,10 +42,17 @@ def draw(results, path):
     for axis, ((ranks, transport), panel) in zip(axes[0], panels.items()):
         for label, points in panel.items():
             ours = label.startswith("hccl")
-            axis.plot(*zip(*points), label=label, marker="o", markersize=3, linewidth=2.2 if ours else 1,
-                      color="black" if ours else "grey" if label == "staged limit" else colors[label],
-                      linestyle="--" if label == "hccl, private" else
-                      ":" if label == "staged limit" else "-")
+            axis.plot(
+                *zip(*points),
+                label=label,
+                marker="o",
+                markersize=3,
+                linewidth=2.2 if ours else 1,
+                color="black" if ours else "grey" if label == "staged limit" else colors[label],
+                linestyle=(
+                    "--" if label == "hccl, private" else ":" if label == "staged limit" else "-"
+                ),
+            )
         sizes = sorted({size for points in panel.values() for size, _ in points})
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")

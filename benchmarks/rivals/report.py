@@ -1,4 +1,5 @@
 """From raw results to ratios and their table. Pure: no machine, no files."""
+
 import statistics
 from dataclasses import dataclass, replace
 
@@ -9,8 +10,8 @@ from states import groups, states_of_runs
 
 @dataclass(frozen=True)
 class Figure:
-    us: float        # the median over rounds
-    spread: float    # slowest round / fastest round
+    us: float  # the median over rounds
+    spread: float  # slowest round / fastest round
     library: str
     setting: str
     rounds: int = 1
@@ -20,11 +21,11 @@ class Figure:
 class Row:
     case: c.Case
     ours: Figure = None
-    by_library: dict = None     # library: its best Figure
+    by_library: dict = None  # library: its best Figure
     best: Figure = None
-    state: float = 0.0          # of the machine, ns; all figures of a row are of one state
-    other: dict = None          # {other state: ratio there}
-    missing: str = ""           # why there is no ratio
+    state: float = 0.0  # of the machine, ns; all figures of a row are of one state
+    other: dict = None  # {other state: ratio there}
+    missing: str = ""  # why there is no ratio
 
     @property
     def ratio(self):
@@ -38,6 +39,7 @@ class Row:
 @dataclass(frozen=True)
 class Bound:
     """Against a limit of the machine, or of one type against another."""
+
     what: str
     ours_us: float
     limit_us: float
@@ -47,8 +49,8 @@ class Bound:
 
 
 def collect(results):
-    """{(ranks, transport, op, type, bytes): {state: [Figure, ...]}}, one figure a setting. Wrong results never
-    count, nor do runs during which the machine's state changed."""
+    """{(ranks, transport, op, type, bytes): {state: [Figure, ...]}}, one figure a setting. Wrong
+    results never count, nor do runs during which the machine's state changed."""
     states = states_of_runs(results["runs"])
     samples = {}
     for i, run in enumerate(results["runs"]):
@@ -58,10 +60,16 @@ def collect(results):
             key = (run["ranks"], run["transport"], f["op"], f["type"], f["bytes"])
             by_setting = samples.setdefault(key, {}).setdefault(states[i], {})
             by_setting.setdefault((run["library"], run["setting"]), []).append(f["us"])
-    return {key: {state: [Figure(statistics.median(times), max(times) / min(times), *names, len(times))
-                          for names, times in by_setting.items()]
-                  for state, by_setting in by_state.items()}
-            for key, by_state in samples.items()}
+    return {
+        key: {
+            state: [
+                Figure(statistics.median(times), max(times) / min(times), *names, len(times))
+                for names, times in by_setting.items()
+            ]
+            for state, by_setting in by_state.items()
+        }
+        for key, by_state in samples.items()
+    }
 
 
 def fastest(figures):
@@ -70,19 +78,29 @@ def fastest(figures):
 
 def rows(results, cases):
     figures = collect(results)
-    return [_row(case, figures.get((case.ranks, case.transport, case.op, case.type, case.bytes), {}))
-            for case in cases]
+    return [
+        _row(case, figures.get((case.ranks, case.transport, case.op, case.type, case.bytes), {}))
+        for case in cases
+    ]
 
 
 def _row(case, by_state):
-    found = sorted(((_row_in(case, state, figures), figures) for state, figures in by_state.items()),
-                   # The state that tells most: with a ratio, then with most settings and rounds.
-                   key=lambda pair: (pair[0].ratio is not None, len(pair[1]),
-                                     sum(figure.rounds for figure in pair[1])), reverse=True)
+    found = sorted(
+        ((_row_in(case, state, figures), figures) for state, figures in by_state.items()),
+        # The state that tells most: with a ratio, then with most settings and rounds.
+        key=lambda pair: (
+            pair[0].ratio is not None,
+            len(pair[1]),
+            sum(figure.rounds for figure in pair[1]),
+        ),
+        reverse=True,
+    )
     if not found:
         return Row(case, by_library={}, missing="not timed")
     best = found[0][0]
-    return replace(best, other={row.state: row.ratio for row, _ in found[1:] if row.ratio is not None})
+    return replace(
+        best, other={row.state: row.ratio for row, _ in found[1:] if row.ratio is not None}
+    )
 
 
 def _row_in(case, state, figures):
@@ -92,14 +110,24 @@ def _row_in(case, state, figures):
         best = fastest([f for f in figures if f.library == library])
         if best:
             by_library[library] = best
-    missing = [f"ours in {memory} memory was not timed" for memory in case.memories
-               if not any(f.setting == memory for f in ours)]
+    missing = [
+        f"ours in {memory} memory was not timed"
+        for memory in case.memories
+        if not any(f.setting == memory for f in ours)
+    ]
     if not by_library:
         missing.append("no rival was timed")
     # Any memory: both must have been timed, and the slower counts.
     whole = len(ours) == len(case.memories)
-    return Row(case, max(ours, key=lambda f: f.us) if whole else None, by_library,
-               fastest(by_library.values()), state, {}, "; ".join(missing))
+    return Row(
+        case,
+        max(ours, key=lambda f: f.us) if whole else None,
+        by_library,
+        fastest(by_library.values()),
+        state,
+        {},
+        "; ".join(missing),
+    )
 
 
 def bounds(results):
@@ -109,8 +137,12 @@ def bounds(results):
     def at(library, size, kind="fp32", setting=None):
         """{state: the library's fastest figure}"""
         by_state = figures.get((2, "shm", "allreduce", kind, size), {})
-        picked = {state: fastest([f for f in all_figures if f.library == library and setting in (None, f.setting)])
-                  for state, all_figures in by_state.items()}
+        picked = {
+            state: fastest(
+                [f for f in all_figures if f.library == library and setting in (None, f.setting)]
+            )
+            for state, all_figures in by_state.items()
+        }
         return {state: figure for state, figure in picked.items() if figure}
 
     def both(left, right):
@@ -118,29 +150,52 @@ def bounds(results):
         shared = [(left[state], right[state]) for state in left if state in right]
         return max(shared, key=lambda pair: pair[0].rounds + pair[1].rounds, default=None)
 
-    sizes = sorted(size for ranks, transport, op, kind, size in figures
-                   if (ranks, transport, op, kind) == (2, "shm", "allreduce", "fp32"))
+    sizes = sorted(
+        size
+        for ranks, transport, op, kind, size in figures
+        if (ranks, transport, op, kind) == (2, "shm", "allreduce", "fp32")
+    )
     for size in sizes:
         pair = both(at("hccl", size, setting="private"), at("limit", size))
         if pair and size >= c.STAGED_FROM:
-            found.append(_limit(f"2 ranks, private, {c.size_text(size)}: staged limit ({pair[1].setting})", pair[0],
-                                pair[1].us))
+            found.append(
+                _limit(
+                    f"2 ranks, private, {c.size_text(size)}: staged limit ({pair[1].setting})",
+                    pair[0],
+                    pair[1].us,
+                )
+            )
     add = results.get("add_GBps")
     for size in sizes:
         mine = fastest(at("hccl", size, setting="heap").values())
         if mine and add and size >= c.ADD_FROM:
             # Two ranks, each reads and writes 2 n bytes.
-            found.append(_limit(f"2 ranks, heap, {c.size_text(size)}: add bandwidth limit", mine,
-                                2 * 2 * size / add / 1e3))
+            found.append(
+                _limit(
+                    f"2 ranks, heap, {c.size_text(size)}: add bandwidth limit",
+                    mine,
+                    2 * 2 * size / add / 1e3,
+                )
+            )
     for memory in ("private", "heap"):
         for kind in c.TYPES:
-            pair = both(at("hccl", c.TYPE_BYTES, setting=memory), at("hccl", c.TYPE_BYTES, kind, memory))
+            pair = both(
+                at("hccl", c.TYPE_BYTES, setting=memory), at("hccl", c.TYPE_BYTES, kind, memory)
+            )
             if pair:
                 # The same bytes hold twice the elements.
                 value = 2 * pair[0].us / pair[1].us
-                found.append(Bound(f"2 ranks, {memory}, {c.size_text(c.TYPE_BYTES)}: {kind} elements a second "
-                                   "/ fp32's", pair[1].us, pair[0].us, value, f">= {c.TYPE_FACTOR}",
-                                   value >= c.TYPE_FACTOR))
+                found.append(
+                    Bound(
+                        f"2 ranks, {memory}, {c.size_text(c.TYPE_BYTES)}: {kind} elements a second "
+                        "/ fp32's",
+                        pair[1].us,
+                        pair[0].us,
+                        value,
+                        f">= {c.TYPE_FACTOR}",
+                        value >= c.TYPE_FACTOR,
+                    )
+                )
     return found
 
 
@@ -150,6 +205,7 @@ def _limit(what, mine, limit_us):
 
 
 # ---- Markdown ----
+
 
 def time_text(us):
     return f"{us:.3f}" if us < 1 else f"{us:.2f}" if us < 100 else f"{us:.0f}"
@@ -162,51 +218,98 @@ def mark(met):
 def markdown(results, cases, only=None):
     """only: the rivals that count; None: all."""
     if only:
-        results = {**results, "runs": [run for run in results["runs"]
-                                       if run["library"] not in LIBRARIES or run["library"] in only]}
+        results = {
+            **results,
+            "runs": [
+                run
+                for run in results["runs"]
+                if run["library"] not in LIBRARIES or run["library"] in only
+            ],
+        }
     all_rows = rows(results, cases)
     shown = [library for library in LIBRARIES if any(library in row.by_library for row in all_rows)]
     versions = {run["library"]: run["version"] for run in results["runs"] if run["version"]}
     machine = results["machine"]
-    lines = ["# Ours against the rivals", "",
-             f"{results['date']}; {machine['processor']}, {machine['processors']} processors, "
-             f"{machine['memory']}, Linux {machine['kernel']}, {machine['system']}; {machine['compiler']}; "
-             f"revision {machine['revision']}.",
-             f"Rounds: {results['rounds']}. States of the machine seen (a cache line from one processor to another): "
-             + (", ".join(f"{state:.0f} ns" for state in groups(v for r in results["runs"] for v in r["probe_ns"]))
-                or "none") + "." + (" Real-time priority." if results.get("realtime") else ""), ""]
+    lines = [
+        "# Ours against the rivals",
+        "",
+        f"{results['date']}; {machine['processor']}, {machine['processors']} processors, "
+        f"{machine['memory']}, Linux {machine['kernel']}, {machine['system']}; {machine['compiler']}; "
+        f"revision {machine['revision']}.",
+        f"Rounds: {results['rounds']}. States of the machine seen (a cache line from one processor to another): "
+        + (
+            ", ".join(
+                f"{state:.0f} ns"
+                for state in groups(v for r in results["runs"] for v in r["probe_ns"])
+            )
+            or "none"
+        )
+        + "."
+        + (" Real-time priority." if results.get("realtime") else ""),
+        "",
+    ]
     done = [row for row in all_rows if row.met is not None]
     met = sum(row.met for row in done)
-    lines += [f"**{met} of {len(done)} cases meet their minimum**; {len(all_rows) - len(done)} have no ratio.", "",
-              "Times are microseconds, of an operation's slowest rank; each library's is that of its fastest "
-              "setting. Ratio = best rival / ours, both in one state of the machine (column state, ns; ratios in "
-              "other states in brackets). Spread = slowest / fastest round of ours. The method is in "
-              "benchmarks/rivals/method.h.", ""]
+    lines += [
+        f"**{met} of {len(done)} cases meet their minimum**; {len(all_rows) - len(done)} have no ratio.",
+        "",
+        "Times are microseconds, of an operation's slowest rank; each library's is that of its fastest "
+        "setting. Ratio = best rival / ours, both in one state of the machine (column state, ns; ratios in "
+        "other states in brackets). Spread = slowest / fastest round of ours. The method is in "
+        "benchmarks/rivals/method.h.",
+        "",
+    ]
     for title, group in grouped(all_rows):
-        lines += [f"## {title}", "",
-                  "| size | ours | " + " | ".join(LIBRARIES[l] for l in shown)
-                  + " | best rival | ratio | required | met | spread | state |",
-                  "|---:|" + "---:|" * (len(shown) + 1) + "---|---:|---:|---|---:|---:|"]
+        lines += [
+            f"## {title}",
+            "",
+            "| size | ours | "
+            + " | ".join(LIBRARIES[l] for l in shown)
+            + " | best rival | ratio | required | met | spread | state |",
+            "|---:|" + "---:|" * (len(shown) + 1) + "---|---:|---:|---|---:|---:|",
+        ]
         lines += [_line(row, shown) for row in group]
         lines.append("")
     found = bounds(results)
     if found:
-        lines += ["## Against the machine", "", "| what | ours | limit | value | required | met |",
-                  "|---|---:|---:|---:|---:|---|"]
-        lines += [f"| {b.what} | {time_text(b.ours_us)} | {time_text(b.limit_us)} | {b.value:.2f} | {b.required} | "
-                  f"{mark(b.met)} |" for b in found]
+        lines += [
+            "## Against the machine",
+            "",
+            "| what | ours | limit | value | required | met |",
+            "|---|---:|---:|---:|---:|---|",
+        ]
+        lines += [
+            f"| {b.what} | {time_text(b.ours_us)} | {time_text(b.limit_us)} | {b.value:.2f} | {b.required} | "
+            f"{mark(b.met)} |"
+            for b in found
+        ]
         if results.get("add_GBps"):
-            lines += ["", f"Add bandwidth: {results['add_GBps']:.1f} GB/s read and written by all processors."]
+            lines += [
+                "",
+                f"Add bandwidth: {results['add_GBps']:.1f} GB/s read and written by all processors.",
+            ]
         lines.append("")
     lines += ["## The rivals", "", "| rival | version | state |", "|---|---|---|"]
     for library, name in LIBRARIES.items():
         state = results["rivals"].get(library, {"present": False, "reason": "unknown"})
-        lines.append(f"| {name} | {versions.get(library, '-')} | "
-                     + ("present" if state["present"] else f"absent: {state['reason']}") + " |")
-    troubles = sorted({f"{run['library']} {run['setting']}, {run['field']}: {run['outcome']}"
-                       for run in results["runs"] if run["outcome"] != "ok"})
+        lines.append(
+            f"| {name} | {versions.get(library, '-')} | "
+            + ("present" if state["present"] else f"absent: {state['reason']}")
+            + " |"
+        )
+    troubles = sorted(
+        {
+            f"{run['library']} {run['setting']}, {run['field']}: {run['outcome']}"
+            for run in results["runs"]
+            if run["outcome"] != "ok"
+        }
+    )
     if troubles:
-        lines += ["", "Runs that did not end well (sizes finished before that count, unless wrong):", ""]
+        lines += [
+            "",
+            "Runs that did not end well (sizes finished before that count, unless wrong):",
+            "",
+        ]
         lines += [f"- {trouble}" for trouble in troubles]
     return "\n".join(lines) + "\n"
 
@@ -228,8 +331,17 @@ def _line(row, shown):
     best = f"{LIBRARIES[row.best.library]}: {row.best.setting}" if row.best else "-"
     ratio = f"{row.ratio:.2f}" if row.ratio else row.missing or "-"
     if row.other:
-        ratio += " (" + ", ".join(f"{state:.0f} ns: {value:.2f}" for state, value in sorted(row.other.items())) + ")"
+        ratio += (
+            " ("
+            + ", ".join(
+                f"{state:.0f} ns: {value:.2f}" for state, value in sorted(row.other.items())
+            )
+            + ")"
+        )
     spread = f"{row.ours.spread:.2f}" if row.ours else "-"
-    return (f"| {c.size_text(row.case.bytes)} | {cell(row.ours)} | " + " | ".join(by)
-            + f" | {best} | {ratio} | {row.case.required:g} | {mark(row.met)} | {spread} "
-            f"| {row.state:.0f} |")
+    return (
+        f"| {c.size_text(row.case.bytes)} | {cell(row.ours)} | "
+        + " | ".join(by)
+        + f" | {best} | {ratio} | {row.case.required:g} | {mark(row.met)} | {spread} "
+        f"| {row.state:.0f} |"
+    )

@@ -1,4 +1,5 @@
 """Runs one setting of one library once, within a time, and reads what it printed."""
+
 import contextlib
 import json
 import os
@@ -19,29 +20,53 @@ class Runner:
         self._probe, self._prefix, self._repeats = probe, list(prefix), repeats
 
     def run(self, setting, field, ops, sizes, seconds, limit, kind="fp32"):
-        """A record for the raw results: where it was run, what came of it, a list of figures. A run during
-        which the machine changed its state is repeated; if that does not help, its probes tell."""
+        """A record for the raw results: where it was run, what came of it, a list of figures. A
+        run during which the machine changed its state is repeated; if that does not help, its
+        probes tell."""
         for attempt in range(self._repeats + 1):
             before = self._probe()
             began = time.monotonic()
-            outcome, version, figures = self._once(setting, field.ranks, ops, sizes, seconds, limit, kind)
+            outcome, version, figures = self._once(
+                setting, field.ranks, ops, sizes, seconds, limit, kind
+            )
             took = time.monotonic() - began
             after = self._probe()
             if not changed([before, after]) or outcome != "ok":
                 break
-        return {"field": field.name, "ranks": field.ranks, "transport": field.transport,
-                "library": setting.library, "setting": setting.name, "version": version, "outcome": outcome,
-                "seconds": round(took, 2), "probe_ns": [before, after], "attempts": attempt + 1,
-                "figures": figures}
+        return {
+            "field": field.name,
+            "ranks": field.ranks,
+            "transport": field.transport,
+            "library": setting.library,
+            "setting": setting.name,
+            "version": version,
+            "outcome": outcome,
+            "seconds": round(took, 2),
+            "probe_ns": [before, after],
+            "attempts": attempt + 1,
+            "figures": figures,
+        }
 
     def _once(self, setting, ranks, ops, sizes, seconds, limit, kind):
-        arguments = ["--ops", ",".join(ops), "--sizes", ",".join(size_text(s) for s in sizes), "--type", kind,
-                     "--seconds", str(seconds), "--limit", str(int(limit) + 2)]
+        arguments = [
+            "--ops",
+            ",".join(ops),
+            "--sizes",
+            ",".join(size_text(s) for s in sizes),
+            "--type",
+            kind,
+            "--seconds",
+            str(seconds),
+            "--limit",
+            str(int(limit) + 2),
+        ]
         place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         with tempfile.TemporaryDirectory(prefix="hccl-bench-", dir=place) as folder:
             page = os.path.join(folder, "page")
             open(page, "w").close()
-            what = launch(setting, ranks, arguments, page, self._rivals, self._build, self._processors)
+            what = launch(
+                setting, ranks, arguments, page, self._rivals, self._build, self._processors
+            )
             try:
                 text, codes, late = self._execute(what, folder, limit)
             except OSError as problem:
@@ -64,15 +89,22 @@ class Runner:
             try:
                 for command, own in zip(what.commands, what.of_rank):
                     environment = {**os.environ, **what.environment, **own}
-                    processes.append(subprocess.Popen(
-                        [*self._prefix, *command], stdin=subprocess.DEVNULL, stdout=file,
-                        stderr=subprocess.STDOUT, env=environment, start_new_session=True))
+                    processes.append(
+                        subprocess.Popen(
+                            [*self._prefix, *command],
+                            stdin=subprocess.DEVNULL,
+                            stdout=file,
+                            stderr=subprocess.STDOUT,
+                            env=environment,
+                            start_new_session=True,
+                        )
+                    )
                 end = time.monotonic() + limit
                 late = failed = False
                 while any(process.poll() is None for process in processes):
                     if not failed and any(process.poll() for process in processes):
                         failed = True
-                        end = min(end, time.monotonic() + 5)   # the others have little time
+                        end = min(end, time.monotonic() + 5)  # the others have little time
                     if time.monotonic() > end:
                         late = True
                         break
@@ -113,7 +145,11 @@ def read_figures(text):
 
 
 def last_words(text):
-    lines = [line.strip() for line in text.splitlines() if line.strip(" -=") and not line.startswith("BENCH ")]
+    lines = [
+        line.strip()
+        for line in text.splitlines()
+        if line.strip(" -=") and not line.startswith("BENCH ")
+    ]
     for line in lines:
         if re.search(r"bench:|hccl:|rror", line):
             return line[:200]

@@ -1,6 +1,6 @@
-"""The states of the machine. Virtual processors move, and a cache line then needs 60 ns from one to the other,
-or 260, for seconds or minutes. Figures of different states cannot be compared. A state is a group of probe
-values in which none is more than FACTOR times another."""
+"""The states of the machine. Virtual processors move, and a cache line then needs 60 ns from one
+to the other, or 260, for seconds or minutes. Figures of different states cannot be compared. A
+state is a group of probe values in which none is more than FACTOR times another."""
 
 FACTOR = 1.5
 UNKNOWN = 0.0

@@ -1,0 +1,24 @@
+/* What the ranks' buffers hold, and what results must be: whole numbers, small enough to be exact
+ * in every type with sums over 16 ranks, that differ by rank, element and round. A round is an
+ * iteration; its root is rank round % ranks. `count` is of the larger buffer, as in method.h. One
+ * thread only. */
+#ifndef BENCHMARKS_RIVALS_VALUES_H_
+#define BENCHMARKS_RIVALS_VALUES_H_
+
+#include <stddef.h>
+
+/** Before all others: the element type and who this is. */
+void values_begin(int type, int own_rank, int all_ranks);
+
+/** This rank's values of a round. */
+void values_write(int type, void* buffer, size_t bytes, unsigned round);
+
+/** How many elements of the result (`elements` of them) are wrong. */
+long values_check_all(int op, int type, const void* result, size_t elements, size_t count,
+                      unsigned round, int root);
+
+/** The elements that values_check_spots looks at: first, last and one more. */
+void values_choose_spots(int op, int type, size_t elements, size_t count);
+long values_check_spots(int type, const void* result, unsigned round);
+
+#endif /* BENCHMARKS_RIVALS_VALUES_H_ */
