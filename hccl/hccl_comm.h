@@ -68,7 +68,7 @@ HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* r
 
 /** Leaves the communicator. HCCL_E_AGAIN while another thread, or work on a stream, uses it;
  * HCCL_E_PARA if it is no communicator, or is still a group's or the world of hcom.h. Its memory
- * ranges and windows end with it. */
+ * ranges and windows end with it. Sub-communicators are destroyed before their world. */
 HcclResult HcclCommDestroy(HcclComm comm);
 
 /* ---- Configuration ---- */
@@ -139,8 +139,8 @@ HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank);
 HcclResult HcclGetCommName(HcclComm comm, char* commName);
 
 /** The communicator of this process that has the name. When several have it, which is so when ranks
- * are threads of one process: the last one that the calling thread made, or else the last one that
- * any thread made. HCCL_E_NOT_FOUND. */
+ * are threads of one process: one that was made on the calling thread's device, or else by the
+ * calling thread, or else any; the last made of those. HCCL_E_NOT_FOUND. */
 HcclResult HcclCommGetHandleWithName(const char* commName, HcclComm* comm);
 
 /** The state of the communicator that has this name; which one, as HcclCommGetHandleWithName. */

@@ -490,7 +490,7 @@ TEST(Api, AnAsynchronousErrorStaysAndAnotherCommunicatorWorksOn) {
         << HcclGetLastErrorText();
     HcclResult error = HCCL_SUCCESS;
     EXPECT_EQ(HcclGetCommAsyncError(comm, &error), HCCL_SUCCESS);
-    EXPECT_EQ(error, HCCL_E_PARA);
+    EXPECT_EQ(error, HCCL_E_REMOTE);
     EXPECT_EQ(HcclBarrier(comm, nullptr), HCCL_E_PARA);
   });
   other.expect_usable();

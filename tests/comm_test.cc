@@ -298,17 +298,24 @@ TEST(CommCallbacks, HearOfDestroyingAndResuming) {
 
 // ---- In use ----
 
+HcclResult refuse_all(HcclComm, HcclCommStatePhase, void*) { return HCCL_E_UNAVAIL; }
+
 TEST(CommDestroy, IsRefusedWhileAnotherThreadWaitsInAnOperation) {
   ApiWorld world(2);
+  // Until the other thread is in its operation, this is what keeps the communicator.
+  ASSERT_EQ(HcclCommRegCommStateCallback("test", refuse_all, nullptr), HCCL_SUCCESS);
   std::thread waiting([&] {
     std::int32_t value = 1;
     EXPECT_EQ(sum(world.comm(0), &value), HCCL_SUCCESS) << HcclGetLastErrorText();
   });
-  // Not at once: the other thread may not have begun.
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const HcclResult destroyed = HcclCommDestroy(world.comm(0));
+  HcclResult destroyed = HCCL_E_UNAVAIL;
+  while (destroyed == HCCL_E_UNAVAIL) {
+    std::this_thread::yield();
+    destroyed = HcclCommDestroy(world.comm(0));
+  }
   EXPECT_EQ(destroyed, HCCL_E_AGAIN) << HcclGetLastErrorText();
   EXPECT_NE(std::strstr(HcclGetLastErrorText(), "comm is in use, please try again later"), nullptr);
+  ASSERT_EQ(HcclCommRegCommStateCallback("test", ignore, nullptr), HCCL_SUCCESS);
   std::int32_t value = 1;
   EXPECT_EQ(sum(world.comm(1), &value), HCCL_SUCCESS);
   waiting.join();

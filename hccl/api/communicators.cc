@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "hccl/acl/acl_rt.h"
+#include "acl/acl.h"
 
 namespace hccl::api {
 
