@@ -226,12 +226,17 @@ const schedule::Choice& Communicator::choose(const exec::Call& call) {
   const auto blocks = static_cast<std::uint64_t>(exec::blocks_of(call.op, size()));
   const std::uint64_t bytes =
       call.op == schedule::Op::kBarrier ? 0 : call.count * size_of(call.type) * blocks;
+  const bool strict = deterministic() == Deterministic::kStrict && exec::reduces(call.op);
   Chosen& chosen = chosen_[static_cast<std::size_t>(call.op)];
-  if (chosen.bytes != bytes) {
+  if (chosen.bytes != bytes || chosen.strict != strict) {
     const std::lock_guard lock(chosen_mutex_);
-    const std::string wanted = config_.algorithm_for(schedule::words(call.op));
+    // Only direct exchange folds all contributions at once and in rank order, as the host path
+    // does.
+    const std::string wanted = strict ? "direct" : config_.algorithm_for(schedule::words(call.op));
     chosen.choice = schedule::select(call.op, size(), bytes, wanted);
+    if (strict) chosen.choice.reason = "HCCL_DETERMINISTIC is strict";
     chosen.bytes = bytes;
+    chosen.strict = strict;
     log_->info("{} of {} bytes by {} (depth {}, lanes {}): {}", schedule::words(call.op), bytes,
                chosen.choice.algorithm->name, chosen.choice.depth, chosen.choice.lanes,
                chosen.choice.reason);

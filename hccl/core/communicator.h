@@ -155,6 +155,7 @@ class Communicator final : public FailureListener {
 
   struct Chosen {
     std::uint64_t bytes = ~std::uint64_t{0};
+    bool strict = false;
     schedule::Choice choice;
   };
   std::array<Chosen, kOps> chosen_;

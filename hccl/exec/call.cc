@@ -9,12 +9,7 @@ namespace {
 
 using schedule::Op;
 
-bool reduces(std::uint8_t op) {
-  return op == static_cast<std::uint8_t>(Op::kAllReduce) ||
-         op == static_cast<std::uint8_t>(Op::kReduceScatter) ||
-         op == static_cast<std::uint8_t>(Op::kReduce) ||
-         op == static_cast<std::uint8_t>(Op::kReduceScatterV);
-}
+bool reduces(std::uint8_t op) { return exec::reduces(static_cast<Op>(op)); }
 
 bool rooted(std::uint8_t op) {
   return op == static_cast<std::uint8_t>(Op::kBroadcast) ||
@@ -43,6 +38,11 @@ std::uint32_t hash(std::span<const Block> blocks) {
 }
 
 }  // namespace
+
+bool reduces(Op op) {
+  return op == Op::kAllReduce || op == Op::kReduceScatter || op == Op::kReduce ||
+         op == Op::kReduceScatterV;
+}
 
 Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algorithm) {
   Envelope out;

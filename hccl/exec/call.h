@@ -66,6 +66,9 @@ struct Envelope {
 };
 static_assert(sizeof(Envelope) == 32);
 
+/// Whether the operation folds what the ranks give.
+bool reduces(schedule::Op op);
+
 Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algorithm);
 
 /// What a rank of an alltoallv says to one peer; `mine` is the envelope of its call.

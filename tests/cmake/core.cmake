@@ -2,6 +2,7 @@
 add_library(hccl_test_world OBJECT support/world.cc)
 hccl_warnings(hccl_test_world)
 target_link_libraries(hccl_test_world PUBLIC hccl_core hccl_kernels GTest::gtest)
+hccl_test(strict_test SOURCES strict_test.cc LIBS hccl_test_world)
 hccl_test(collectives_test SOURCES collectives_test.cc LIBS hccl_test_world TIMEOUT 1800)
 foreach(plugin hccl_ofi hccl_mpi)
   if(TARGET ${plugin})

@@ -369,6 +369,7 @@ Way HostPath::choose(const Run& run) {
   const bool writes_others = run.call.op == Op::kAllReduce || run.call.op == Op::kReduce;
   if (!ins || (writes_others && !outs)) return Way::kStage;
   if (run.call.op != Op::kAllReduce) return Way::kPull;
+  if (run.call.count * run.element <= ways_.stage_most) return Way::kStage;
   return run.call.count * run.element <= ways_.pull_most ? Way::kPull : Way::kPush;
 }
 

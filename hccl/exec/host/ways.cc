@@ -29,6 +29,7 @@ Ways Ways::for_host(int ranks, bool shared_cores) {
     ways.pull_most = 0;
   } else {
     ways.ring_most = ranks == 2 ? 256 * kKiB : 64 * kKiB / static_cast<std::size_t>(ranks);
+    ways.stage_most = kMiB;
     ways.pull_most = 32 * kMiB;
   }
   return ways;

@@ -24,9 +24,10 @@ inline constexpr std::size_t kMostInLines = 20 * 56;
 /// Up to how many bytes of a rank's input which way is best. All ranks must have the same numbers.
 struct Ways {
   std::size_t line_most = kMostInLines;  ///< kLine; at most kMostInLines
-  std::size_t ring_most = 0;  ///< kRing whatever memory it is; above, where buffers lie decides
-  std::size_t pull_most = 0;  ///< allreduce of reachable memory: kPull up to here, then kPush
-  std::size_t chunk = 0;      ///< bytes of a rank's ring that one chunk takes
+  std::size_t ring_most = 0;   ///< kRing whatever memory it is; above, where buffers lie decides
+  std::size_t stage_most = 0;  ///< allreduce of reachable memory: kStage up to here
+  std::size_t pull_most = 0;   ///< allreduce of reachable memory: kPull up to here, then kPush
+  std::size_t chunk = 0;       ///< bytes of a rank's ring that one chunk takes
   /// Allreduce in chunks: each rank folds a slice and copies the others, rather than all of it,
   /// when there are more ranks than this.
   int most_that_fold_all = 2;
