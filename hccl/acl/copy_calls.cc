@@ -12,9 +12,9 @@
 namespace hccl::acl {
 namespace {
 
-Status check_kind(aclrtMemcpyKind kind) {
-  if (static_cast<unsigned>(kind) <= ACL_MEMCPY_INTER_DEVICE_TO_DEVICE) return {};
-  return bad("kind " + std::to_string(static_cast<int>(kind)) + " is unknown");
+Status check_kind(const aclrtMemcpyKind& kind) {
+  if (number(kind) <= ACL_MEMCPY_INTER_DEVICE_TO_DEVICE) return {};
+  return bad("kind " + std::to_string(number(kind)) + " is unknown");
 }
 
 Status check_room(std::size_t count, std::size_t room, const char* argument) {
@@ -23,7 +23,7 @@ Status check_room(std::size_t count, std::size_t room, const char* argument) {
 }
 
 Status check_copy(const void* dst, std::size_t room, const void* src, std::size_t count,
-                  aclrtMemcpyKind kind) {
+                  const aclrtMemcpyKind& kind) {
   ACL_CHECK_PTR(dst);
   ACL_CHECK_PTR(src);
   HCCL_RETURN_IF_ERROR(check_room(count, room, "destMax"));

@@ -99,8 +99,8 @@ aclError aclrtGetRunMode(aclrtRunMode* runMode) {
 
 aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
   return door(__func__, [&]() -> Status {
-    if (mode != ACL_RT_OVERFLOW_MODE_SATURATION && mode != ACL_RT_OVERFLOW_MODE_INFNAN) {
-      return bad("mode " + std::to_string(static_cast<int>(mode)) + " is unknown");
+    if (number(mode) > ACL_RT_OVERFLOW_MODE_INFNAN) {
+      return bad("mode " + std::to_string(number(mode)) + " is unknown");
     }
     devices().set_overflow_mode(mode);
     return {};

@@ -91,13 +91,13 @@ const char* aclGetRecentErrMsg(void) {
 }
 
 aclError aclrtPeekAtLastError(aclrtLastErrLevel level) {
-  if (level != ACL_RT_THREAD_LEVEL) return ACL_ERROR_RT_PARAM_INVALID;
+  if (hccl::acl::number(level) != ACL_RT_THREAD_LEVEL) return ACL_ERROR_RT_PARAM_INVALID;
   return last().code;
 }
 
 aclError aclrtGetLastError(aclrtLastErrLevel level) {
   const aclError code = aclrtPeekAtLastError(level);
-  if (level == ACL_RT_THREAD_LEVEL) last().code = ACL_SUCCESS;
+  if (hccl::acl::number(level) == ACL_RT_THREAD_LEVEL) last().code = ACL_SUCCESS;
   return code;
 }
 

@@ -2,6 +2,7 @@
 // any exception, into an aclError and keeps its text for aclGetRecentErrMsg.
 #pragma once
 
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,16 @@ inline Status failure(aclError code, std::string text) {
   return Status(static_cast<Code>(code), std::move(text));
 }
 inline Status bad(std::string text) { return failure(ACL_ERROR_RT_PARAM_INVALID, std::move(text)); }
+
+/// The number behind an enumerator that a program wrote: it may be any, and is not to be read as
+/// one before it was checked.
+template <class Enum>
+unsigned number(const Enum& value) {
+  unsigned result = 0;
+  static_assert(sizeof value == sizeof result);
+  std::memcpy(&result, &value, sizeof result);
+  return result;
+}
 
 /// What a table says, in the runtime's codes.
 template <class T>

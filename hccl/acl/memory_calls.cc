@@ -16,11 +16,12 @@ constexpr std::size_t kUnit = 32;  // sizes are rounded up to this
 constexpr unsigned kPolicyBits =
     ACL_MEM_TYPE_LOW_BAND_WIDTH | ACL_MEM_TYPE_HIGH_BAND_WIDTH | ACL_MEM_ACCESS_USER_SPACE_READONLY;
 
-Status allocate(void** memory, std::size_t size, aclrtMemMallocPolicy policy, std::size_t extra) {
+Status allocate(void** memory, std::size_t size, const aclrtMemMallocPolicy& policy,
+                std::size_t extra) {
   if (memory == nullptr) return bad("devPtr is null");
   if (size == 0) return bad("size is 0");
-  if ((static_cast<unsigned>(policy) & ~kPolicyBits) > ACL_MEM_MALLOC_HUGE1G_ONLY_P2P) {
-    return bad("policy " + std::to_string(static_cast<int>(policy)) + " is unknown");
+  if ((number(policy) & ~kPolicyBits) > ACL_MEM_MALLOC_HUGE1G_ONLY_P2P) {
+    return bad("policy " + std::to_string(number(policy)) + " is unknown");
   }
   if (size > std::numeric_limits<std::size_t>::max() - 2 * kUnit) {
     return failure(ACL_ERROR_RT_MEMORY_ALLOCATION, "size is more than there can be");
@@ -30,35 +31,33 @@ Status allocate(void** memory, std::size_t size, aclrtMemMallocPolicy policy, st
   return {};
 }
 
-// One size for the 1 GB pages that do not exist, and one for all others.
-Result<bool> exists(aclrtMemAttr attr, const char* argument) {
-  switch (attr) {
+// There are no pages of 1 GB; memory of all other kinds is the same.
+Result<bool> exists(const aclrtMemAttr& attr, const char* argument) {
+  switch (const unsigned value = number(attr)) {
     case ACL_HBM_MEM_HUGE1G:
     case ACL_HBM_MEM_P2P_HUGE1G:
     case ACL_MEM_HUGE1G:
     case ACL_MEM_P2P_HUGE1G:
       return false;
     default:
-      if (static_cast<unsigned>(attr) <= ACL_MEM_P2P_HUGE1G) return true;
-      return bad(std::string(argument) + " " + std::to_string(static_cast<int>(attr)) +
-                 " is unknown");
+      if (value <= ACL_MEM_P2P_HUGE1G) return true;
+      return bad(std::string(argument) + " " + std::to_string(value) + " is unknown");
   }
 }
 
 Status check_prop(const aclrtPhysicalMemProp* prop) {
   ACL_CHECK_PTR(prop);
-  if (prop->handleType != ACL_MEM_HANDLE_TYPE_NONE &&
-      prop->handleType != ACL_MEM_HANDLE_TYPE_POSIX) {
+  if (const unsigned type = number(prop->handleType);
+      type != ACL_MEM_HANDLE_TYPE_NONE && type != ACL_MEM_HANDLE_TYPE_POSIX) {
     return bad("prop: handleType is unknown");
   }
-  if (prop->allocationType != ACL_MEM_ALLOCATION_TYPE_PINNED) {
+  if (number(prop->allocationType) != ACL_MEM_ALLOCATION_TYPE_PINNED) {
     return bad("prop: allocationType is unknown");
   }
   HCCL_RETURN_IF_ERROR(exists(prop->memAttr, "prop: memAttr").status());
-  if (static_cast<unsigned>(prop->location.type) > ACL_MEM_LOCATION_TYPE_HOST_NUMA) {
-    return bad("prop: location.type is unknown");
-  }
-  if (prop->location.type != ACL_MEM_LOCATION_TYPE_DEVICE) return {};
+  const unsigned location = number(prop->location.type);
+  if (location > ACL_MEM_LOCATION_TYPE_HOST_NUMA) return bad("prop: location.type is unknown");
+  if (location != ACL_MEM_LOCATION_TYPE_DEVICE) return {};
   HCCL_ASSIGN_OR_RETURN(const DeviceConfig config, Runtime::get().config());
   if (prop->location.id < config.count) return {};
   return failure(ACL_ERROR_RT_INVALID_DEVICEID,
@@ -198,9 +197,8 @@ aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp* prop,
                                           aclrtMemGranularityOptions option, size_t* granularity) {
   return door(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_prop(prop));
-    if (option != ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM &&
-        option != ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
-      return bad("option " + std::to_string(static_cast<int>(option)) + " is unknown");
+    if (number(option) > ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
+      return bad("option " + std::to_string(number(option)) + " is unknown");
     }
     ACL_CHECK_PTR(granularity);
     *granularity = hccl::memory::Heap::kGranule;

@@ -65,8 +65,8 @@ aclprofConfig* aclprofCreateConfig(uint32_t* deviceIdList, uint32_t deviceNums,
   aclprofConfig* config = nullptr;
   static_cast<void>(door(__func__, [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_devices(deviceIdList, deviceNums));
-    if (static_cast<unsigned>(aicoreMetrics) > ACL_AICORE_MEMORY_ACCESS &&
-        aicoreMetrics != ACL_AICORE_NONE) {
+    if (const unsigned metrics = number(aicoreMetrics);
+        metrics > ACL_AICORE_MEMORY_ACCESS && metrics != ACL_AICORE_NONE) {
       return invalid("aicoreMetrics is unknown");
     }
     if (aicoreEvents != nullptr) return invalid("aicoreEvents must be null");

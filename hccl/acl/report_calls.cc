@@ -35,8 +35,8 @@ aclError aclrtLaunchCallback(aclrtCallback fn, void* userData, aclrtCallbackBloc
                              aclrtStream stream) {
   return door(__func__, [&]() -> Status {
     ACL_CHECK_PTR(fn);
-    if (blockType != ACL_CALLBACK_NO_BLOCK && blockType != ACL_CALLBACK_BLOCK) {
-      return bad("blockType " + std::to_string(static_cast<int>(blockType)) + " is unknown");
+    if (number(blockType) > ACL_CALLBACK_BLOCK) {
+      return bad("blockType " + std::to_string(number(blockType)) + " is unknown");
     }
     HCCL_ASSIGN_OR_RETURN(const auto found, known(find_stream(stream)));
     HCCL_ASSIGN_OR_RETURN(const auto inbox, Runtime::get().reports().inbox_of_stream(stream));

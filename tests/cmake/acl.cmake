@@ -1,5 +1,5 @@
 # The acl runtime: every wrong argument, streams, events, memory, devices; its headers, each alone.
-hccl_test(acl_test SOURCES acl_test.cc LIBS hccl TIMEOUT 120)
+hccl_test(acl_test SOURCES acl_arguments_test.cc acl_memory_test.cc acl_test.cc LIBS hccl TIMEOUT 120)
 
 foreach(header acl_base acl_base_rt acl_mdl acl_op acl_prof acl_rt error_codes/rt_error_codes)
   string(REPLACE "/" "_" name hccl/acl/${header})

@@ -1,0 +1,283 @@
+// The acl runtime: start, devices and contexts, memory and copies.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/acl.h"
+
+namespace hccl::testing {
+namespace {
+
+// ---- Start, devices, contexts ----
+
+TEST(AclInit, CountsAndForgivesFinalize) {
+  std::uint64_t left = 7;
+  EXPECT_EQ(aclFinalize(), ACL_SUCCESS);
+  EXPECT_EQ(aclFinalizeReference(&left), ACL_SUCCESS);
+  EXPECT_EQ(left, 0u);
+  EXPECT_EQ(aclInit(nullptr), ACL_SUCCESS);
+  EXPECT_EQ(aclInit(nullptr), ACL_ERROR_REPEAT_INITIALIZE);
+  EXPECT_EQ(aclInit(nullptr), ACL_ERROR_REPEAT_INITIALIZE);
+  EXPECT_EQ(aclFinalizeReference(&left), ACL_SUCCESS);
+  EXPECT_EQ(left, 2u);
+  EXPECT_EQ(aclFinalizeReference(nullptr), ACL_SUCCESS);
+  EXPECT_EQ(aclFinalizeReference(&left), ACL_SUCCESS);
+  EXPECT_EQ(left, 0u);
+  EXPECT_EQ(aclInit(nullptr), ACL_SUCCESS);
+  EXPECT_EQ(aclInit(nullptr), ACL_ERROR_REPEAT_INITIALIZE);
+  EXPECT_EQ(aclFinalize(), ACL_SUCCESS);
+  EXPECT_EQ(aclInit(nullptr), ACL_SUCCESS);
+  EXPECT_EQ(aclFinalize(), ACL_SUCCESS);
+}
+
+TEST(AclInit, KnowsTheHost) {
+  EXPECT_STREQ(aclrtGetSocName(), "Ascend910");
+  aclrtRunMode mode = ACL_DEVICE;
+  OK(aclrtGetRunMode(&mode));
+  EXPECT_EQ(mode, ACL_HOST);
+  std::uint32_t devices = 0;
+  OK(aclrtGetDeviceCount(&devices));
+  EXPECT_EQ(devices, std::max(16u, std::thread::hardware_concurrency()));
+  std::int32_t number[3] = {};
+  OK(aclrtGetVersion(&number[0], &number[1], &number[2]));
+  EXPECT_EQ(number[0], ACL_MAJOR_VERSION);
+  OK(aclrtSetDeviceSatMode(ACL_RT_OVERFLOW_MODE_INFNAN));
+  aclrtFloatOverflowMode overflow = ACL_RT_OVERFLOW_MODE_UNDEF;
+  OK(aclrtGetDeviceSatMode(&overflow));
+  EXPECT_EQ(overflow, ACL_RT_OVERFLOW_MODE_INFNAN);
+  std::int32_t reaches = 0;
+  OK(aclrtDeviceCanAccessPeer(&reaches, 0, 1));
+  EXPECT_EQ(reaches, 1);
+}
+
+TEST(AclDevice, IsTheThreadsAndCounted) {
+  const auto current = [] {
+    std::int32_t device = -1;
+    return aclrtGetDevice(&device) == ACL_SUCCESS ? device : -1;
+  };
+  OK(aclrtSetDevice(3));
+  EXPECT_EQ(current(), 3);
+  std::thread([&] {
+    EXPECT_EQ(current(), -1);
+    OK(aclrtSetDevice(3));
+    OK(aclrtSetDevice(4));
+    EXPECT_EQ(current(), 4);
+    OK(aclrtResetDevice(4));
+    EXPECT_EQ(current(), -1);
+    EXPECT_EQ(aclrtResetDevice(4), ACL_ERROR_RT_CONTEXT_NULL);
+    OK(aclrtResetDevice(3));
+  }).join();
+  EXPECT_EQ(current(), 3);  // one of two resets was due to this thread
+  OK(aclrtResetDevice(3));
+  EXPECT_EQ(current(), -1);
+  OK(aclrtSetDevice(3));
+  OK(aclrtSetDevice(3));
+  OK(aclrtResetDeviceForce(3));
+  EXPECT_EQ(current(), -1);
+}
+
+TEST(AclDevice, HasContexts) {
+  OK(aclrtSetDevice(2));
+  aclrtContext standard = nullptr;
+  aclrtContext own = nullptr;
+  aclrtContext current = nullptr;
+  std::int32_t device = -1;
+  OK(aclrtGetCurrentContext(&standard));
+  EXPECT_EQ(aclrtDestroyContext(standard), ACL_ERROR_RT_PARAM_INVALID);
+  OK(aclrtCreateContext(&own, 5));
+  OK(aclrtGetCurrentContext(&current));
+  EXPECT_EQ(current, own);
+  OK(aclrtGetDevice(&device));
+  EXPECT_EQ(device, 5);
+  std::thread([&] {
+    OK(aclrtSetCurrentContext(own));
+    OK(aclrtGetDevice(&device));
+    EXPECT_EQ(device, 5);
+  }).join();
+  OK(aclrtSetCurrentContext(standard));
+  OK(aclrtGetDevice(&device));
+  EXPECT_EQ(device, 2);
+  OK(aclrtSetCurrentContext(own));
+  OK(aclrtDestroyContext(own));
+  EXPECT_EQ(aclrtGetDevice(&device), ACL_ERROR_RT_CONTEXT_NULL);
+  OK(aclrtResetDevice(2));
+  EXPECT_EQ(aclrtSetCurrentContext(standard), ACL_ERROR_RT_INVALID_HANDLE);
+}
+
+TEST(AclDevice, SynchronizesItsStreams) {
+  std::atomic<int> calls{0};
+  Gate gate;
+  aclrtStream mine = nullptr;
+  aclrtStream foreign = nullptr;
+  OK(aclrtSetDevice(7));
+  OK(aclrtCreateStream(&foreign));
+  OK(aclrtSetDevice(6));
+  OK(aclrtCreateStream(&mine));
+  const auto call = [](void* counter) { ++*static_cast<std::atomic<int>*>(counter); };
+  for (int i = 0; i < 100; ++i) OK(aclrtLaunchHostFunc(mine, call, &calls));
+  OK(aclrtLaunchHostFunc(foreign, Gate::pass, &gate));
+  OK(aclrtSynchronizeDevice());  // would hang if it waited for the foreign one
+  EXPECT_EQ(calls, 100);
+  OK(aclrtSetDevice(7));
+  EXPECT_EQ(aclrtSynchronizeDeviceWithTimeout(1), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
+  gate.release();
+  OK(aclrtSynchronizeDeviceWithTimeout(-1));
+  OK(aclrtDestroyStream(mine));
+  OK(aclrtDestroyStream(foreign));
+  for (const int device : {6, 7, 7}) OK(aclrtResetDevice(device));
+}
+
+// ---- Memory ----
+
+TEST(AclMemory, IsAlignedAndUsable) {
+  std::size_t before = 0;
+  std::size_t total = 0;
+  std::size_t now = 0;
+  OK(aclrtSetDevice(0));
+  OK(aclrtGetMemInfo(ACL_HBM_MEM_HUGE, &before, &total));
+  EXPECT_GT(before, 0u);
+  EXPECT_GE(total, before);
+  std::vector<char*> all;
+  for (const std::size_t size : {1, 31, 32, 33, 4096, 5000000}) {
+    for (const auto policy : {ACL_MEM_MALLOC_HUGE_ONLY, ACL_MEM_MALLOC_NORMAL_ONLY}) {
+      void* memory = nullptr;
+      OK(aclrtMalloc(&memory, size, policy));
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0u);
+      std::memset(memory, static_cast<int>(all.size()), (size + 31) / 32 * 32 + 32);
+      all.push_back(static_cast<char*>(memory));
+    }
+  }
+  OK(aclrtGetMemInfo(ACL_HBM_MEM_HUGE, &now, &total));
+  EXPECT_LE(now, before - 2 * 5000000);
+  for (std::size_t i = 0; i < all.size(); ++i) {  // none wrote into another
+    EXPECT_EQ(all[i][0], static_cast<char>(i));
+    OK(aclrtFree(all[i]));
+    EXPECT_EQ(aclrtFree(all[i]), ACL_ERROR_RT_PARAM_INVALID);
+  }
+  OK(aclrtGetMemInfo(ACL_DDR_MEM, &now, &total));
+  EXPECT_EQ(now, before);
+  OK(aclrtGetMemInfo(ACL_HBM_MEM_HUGE1G, &now, &total));
+  EXPECT_EQ(now + total, 0u);
+  OK(aclrtResetDevice(0));
+}
+
+TEST(AclMemory, OfTheHostIsItsOwn) {
+  void* host = nullptr;
+  void* device = nullptr;
+  OK(aclrtMallocHost(&host, 100));
+  OK(aclrtMallocAlign32(&device, 100, ACL_MEM_MALLOC_HUGE_FIRST));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(host) % 64, 0u);
+  EXPECT_EQ(aclrtFree(host), ACL_ERROR_RT_PARAM_INVALID);
+  EXPECT_EQ(aclrtFreeHost(device), ACL_ERROR_RT_PARAM_INVALID);
+  OK(aclrtFree(device));
+  OK(aclrtFreeHost(host));
+  EXPECT_EQ(aclrtFreeHost(host), ACL_ERROR_RT_PARAM_INVALID);
+}
+
+// As hccl_test does it: blocks are mapped behind one another while sizes grow.
+TEST(AclMemory, MapsBlocksBehindOneAnother) {
+  OK(aclrtSetDevice(0));
+  std::size_t before = 0;
+  std::size_t now = 0;
+  std::size_t total = 0;
+  OK(aclrtGetMemInfo(ACL_HBM_MEM, &before, &total));
+  auto prop = device_prop();
+  std::size_t granularity = 0;
+  OK(aclrtMemGetAllocationGranularity(&prop, ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED,
+                                      &granularity));
+  EXPECT_EQ(granularity, kGranule);
+
+  void* reserved = nullptr;
+  OK(aclrtReserveMemAddress(&reserved, 8 * kGranule - 1, 0, nullptr, 1));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(reserved) % kGranule, 0u);
+  auto* const base = static_cast<char*>(reserved);
+  aclrtDrvMemHandle blocks[3] = {};
+  const std::size_t sizes[3] = {kGranule, 3 * kGranule, 2 * kGranule};
+  const std::size_t at[3] = {0, kGranule, 4 * kGranule};
+  for (int i : {0, 2, 1}) {
+    OK(aclrtMallocPhysical(&blocks[i], sizes[i], &prop, 0));
+    OK(aclrtMapMem(base + at[i], sizes[i], 0, blocks[i], 0));
+  }
+  const std::size_t all = 6 * kGranule;
+  std::vector<std::uint32_t> numbers(all / 4);
+  std::iota(numbers.begin(), numbers.end(), 1u);
+  OK(aclrtMemcpy(base, all, numbers.data(), all, ACL_MEMCPY_HOST_TO_DEVICE));
+
+  // What is not possible now.
+  EXPECT_EQ(aclrtReleaseMemAddress(base), ACL_ERROR_RT_PARAM_INVALID);
+  EXPECT_EQ(aclrtReleaseMemAddress(base + kGranule), ACL_ERROR_RT_PARAM_INVALID);
+  EXPECT_EQ(aclrtUnmapMem(base + 2 * kGranule), ACL_ERROR_RT_PARAM_INVALID);
+  struct Bad {
+    char* at;
+    std::size_t size;
+    std::size_t offset;
+    std::uint64_t flags;
+  };
+  for (const Bad& bad :
+       {Bad{base, kGranule, 0, 0}, Bad{base + 3 * kGranule, kGranule, 0, 0},
+        Bad{base + 6 * kGranule, 2 * kGranule, 0, 0}, Bad{base + 6 * kGranule, kGranule, 4096, 0},
+        Bad{base + 6 * kGranule, kGranule, 0, 1}, Bad{base + 6 * kGranule + 1, kGranule, 0, 0},
+        Bad{base + 7 * kGranule + 4096, kGranule, 0, 0}, Bad{base + 8 * kGranule, kGranule, 0, 0},
+        Bad{base - kGranule, kGranule, 0, 0}}) {
+    EXPECT_EQ(aclrtMapMem(bad.at, bad.size, bad.offset, blocks[0], bad.flags),
+              ACL_ERROR_RT_PARAM_INVALID)
+        << bad.at - base << " " << bad.size << " " << bad.offset << " " << bad.flags;
+  }
+
+  // Freed while mapped: it stays until it is unmapped. Mapped elsewhere: it is the same memory.
+  OK(aclrtFreePhysical(blocks[2]));
+  EXPECT_EQ(aclrtFreePhysical(blocks[2]), ACL_ERROR_RT_INVALID_HANDLE);
+  OK(aclrtUnmapMem(base));
+  OK(aclrtMapMem(base + 6 * kGranule, kGranule, 0, blocks[0], 0));
+  std::vector<std::uint32_t> back(all / 4);
+  OK(aclrtMemcpy(back.data(), all, base + kGranule, all, ACL_MEMCPY_DEVICE_TO_HOST));
+  std::rotate(numbers.begin(), numbers.begin() + kGranule / 4, numbers.end());
+  EXPECT_TRUE(back == numbers);
+
+  for (char* each : {base + kGranule, base + 4 * kGranule, base + 6 * kGranule}) {
+    OK(aclrtUnmapMem(each));
+    EXPECT_EQ(aclrtUnmapMem(each), ACL_ERROR_RT_PARAM_INVALID);
+  }
+  OK(aclrtFreePhysical(blocks[0]));
+  OK(aclrtFreePhysical(blocks[1]));
+  OK(aclrtReleaseMemAddress(base));
+  EXPECT_EQ(aclrtReleaseMemAddress(base), ACL_ERROR_RT_PARAM_INVALID);
+  OK(aclrtGetMemInfo(ACL_HBM_MEM, &now, &total));
+  EXPECT_EQ(now, before);
+  OK(aclrtResetDevice(0));
+}
+
+TEST_F(Acl, Copies) {
+  for (int kind = 0; kind <= ACL_MEMCPY_INTER_DEVICE_TO_DEVICE; ++kind) {
+    const auto direction = static_cast<aclrtMemcpyKind>(kind);
+    const std::string text = "direction " + std::to_string(kind);
+    char now[32] = {};
+    char later[32] = {};
+    OK(aclrtMemcpy(now, sizeof now, text.c_str(), text.size() + 1, direction));
+    OK(aclrtMemcpyAsync(later, sizeof later, now, sizeof now, direction, stream_));
+    OK(aclrtMemcpyAsync(now, 4, "left", 4, direction, nullptr));
+    EXPECT_EQ(std::memcmp(now, "left", 4), 0);  // the default stream has done it
+    OK(aclrtSynchronizeStream(stream_));
+  }
+  OK(aclrtMemcpy(this, 0, this, 0, kKind));
+  char part[] = "0123456789";
+  OK(aclrtMemcpy(part + 1, 9, part, 9, kKind));
+  EXPECT_STREQ(part, "0012345678");
+  char grid[9] = {};
+  OK(aclrtMemset(grid, sizeof grid, '.', 8));
+  OK(aclrtMemcpy2d(grid, 4, "abXcdX", 3, 2, 2, kKind));
+  EXPECT_STREQ(grid, "ab..cd..");
+  OK(aclrtMemsetAsync(grid, sizeof grid, '-', 8, stream_));
+  OK(aclrtMemcpy2dAsync(grid + 1, 3, "12", 1, 1, 2, kKind, stream_));
+  OK(aclrtSynchronizeStream(stream_));
+  EXPECT_STREQ(grid, "-1--2---");
+}
+
+}  // namespace
+}  // namespace hccl::testing
