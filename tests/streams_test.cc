@@ -254,9 +254,37 @@ TEST(Streams, AFailureIsTheStreamsAndTheCommunicators) {
     }
     HcclResult error = HCCL_SUCCESS;
     EXPECT_EQ(HcclGetCommAsyncError(world.comm(rank), &error), HCCL_SUCCESS);
-    EXPECT_EQ(error, HCCL_E_PARA);
+    EXPECT_EQ(error, HCCL_E_REMOTE);
     EXPECT_EQ(streams[rank].wait(), ACL_SUCCESS) << "it was told already";
   }
+}
+
+// A peer that does not come: the stream fails when the communicator's time is up, and so does the
+// peer's own call later.
+TEST(Streams, APeerThatDoesNotComeIsAFailureOfTheStream) {
+  HcclRootInfo info;
+  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
+  HcclCommConfig config;
+  HcclCommConfigInit(&config);
+  config.hcclExecTimeOut = 1;
+  HcclComm comms[2] = {};
+  std::thread other([&] {
+    EXPECT_EQ(HcclCommInitRootInfoConfig(2, &info, 1, &config, &comms[1]), HCCL_SUCCESS);
+  });
+  EXPECT_EQ(HcclCommInitRootInfoConfig(2, &info, 0, &config, &comms[0]), HCCL_SUCCESS)
+      << HcclGetLastErrorText();
+  other.join();
+  Stream stream;
+  std::int32_t value = 1;
+  ASSERT_EQ(sum(&value, &value, comms[0], stream), HCCL_SUCCESS);
+  EXPECT_EQ(stream.wait(), ACL_ERROR_RT_TASK_TIMEOUT);
+  const char* const words = aclGetRecentErrMsg();
+  EXPECT_NE(std::string(words == nullptr ? "" : words).find("EI0002"), std::string::npos);
+  HcclResult error = HCCL_SUCCESS;
+  EXPECT_EQ(HcclGetCommAsyncError(comms[0], &error), HCCL_SUCCESS);
+  EXPECT_EQ(error, HCCL_E_REMOTE);
+  EXPECT_NE(HcclBarrier(comms[1], nullptr), HCCL_SUCCESS);
+  for (const HcclComm comm : comms) EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
 }
 
 // What a stream skips after a failure gives its place up: the communicator goes on.
