@@ -180,6 +180,39 @@ TEST_P(EveryAlgorithm, TakesTheStepsAndBytesOfItsCost) {
 INSTANTIATE_TEST_SUITE_P(Table, EveryAlgorithm,
                          ::testing::ValuesIn(algorithms().begin(), algorithms().end()), case_name);
 
+TEST(TwoLevel, IsRightForEveryWayToSpreadRanksOverHosts) {
+  for (int size = 1; size <= 48; ++size) {
+    for (int hosts = 1; hosts <= size; ++hosts) {
+      if (size % hosts != 0) continue;
+      const Status right = check(Op::kAllReduce, size, 0, 1, [&](const Shape& shape) {
+        Shape with_hosts = shape;
+        with_hosts.hosts = hosts;
+        return find(Op::kAllReduce, "two_level")->build(with_hosts);
+      });
+      EXPECT_TRUE(right.ok()) << hosts << " hosts: " << right.message();
+    }
+  }
+}
+
+// What it is for: a host of L ranks sends no more than a host of one rank would.
+TEST(TwoLevel, SendsLittleBetweenHosts) {
+  constexpr int kSize = 12;
+  for (const int hosts : {2, 3, 4, 6}) {
+    const int local = kSize / hosts;
+    double sent = 0;
+    for (int rank = 0; rank < local; ++rank) {
+      const Schedule schedule =
+          find(Op::kAllReduce, "two_level")->build({rank, kSize, 0, 1, hosts});
+      for (const Step& step : schedule.steps) {
+        for (const Send& send : step.sends) {
+          if (send.peer / local != 0) sent += share(send.from.count, schedule);
+        }
+      }
+    }
+    EXPECT_NEAR(sent, 2.0 * (hosts - 1) / hosts, 1e-9);
+  }
+}
+
 TEST(Table, NamesAreUniqueWithinAnOperationAndEveryEntrySaysWhatItDoes) {
   std::map<std::pair<Op, std::string_view>, int> seen;
   for (const Algorithm& algorithm : algorithms()) {

@@ -32,6 +32,15 @@ Uuid identity(const Uuid& parent, std::string_view what) {
   return id;
 }
 
+// The number of hosts if they have equally many ranks, numbered host by host; else 1.
+int even_hosts(const std::vector<int>& hosts) {
+  const auto local = static_cast<std::size_t>(std::count(hosts.begin(), hosts.end(), 0));
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (hosts[rank] != static_cast<int>(rank / local)) return 1;
+  }
+  return hosts.size() % local == 0 ? static_cast<int>(hosts.size() / local) : 1;
+}
+
 std::string_view view(const Uuid& id) {
   return {reinterpret_cast<const char*>(id.data()), id.size()};
 }
@@ -55,6 +64,7 @@ Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
       name_(std::move(name)),
       ranks_(std::move(ranks)),
       hosts_(hosts_of(control_->members(), ranks_)),
+      even_hosts_(even_hosts(hosts_)),
       rank_(rank),
       id_(id),
       config_(config),
@@ -233,7 +243,7 @@ const schedule::Choice& Communicator::choose(const exec::Call& call) {
     // Only direct exchange folds all contributions at once and in rank order, as the host path
     // does.
     const std::string wanted = strict ? "direct" : config_.algorithm_for(schedule::words(call.op));
-    chosen.choice = schedule::select(call.op, size(), bytes, wanted);
+    chosen.choice = schedule::select(call.op, size(), bytes, wanted, even_hosts_);
     if (strict) chosen.choice.reason = "HCCL_DETERMINISTIC is strict";
     chosen.bytes = bytes;
     chosen.strict = strict;

@@ -130,6 +130,7 @@ class Communicator final : public FailureListener {
   std::string name_;
   std::vector<int> ranks_;
   std::vector<int> hosts_;
+  int even_hosts_;  // as schedule::Shape::hosts
   int rank_;
   Uuid id_;
   Config config_;

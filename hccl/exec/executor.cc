@@ -33,13 +33,13 @@ Executor::Executor(transport::Mesh& mesh, std::size_t staging_bytes)
 
 Executor::~Executor() = default;
 
-const Executor::Plan& Executor::plan_for(const schedule::Algorithm& algorithm, int root,
-                                         int depth) {
-  const auto key = std::make_tuple(static_cast<const void*>(&algorithm), root, depth);
+const Executor::Plan& Executor::plan_for(const schedule::Algorithm& algorithm, int root, int depth,
+                                         int hosts) {
+  const auto key = std::make_tuple(static_cast<const void*>(&algorithm), root, depth, hosts);
   if (const auto at = plans_.find(key); at != plans_.end()) return at->second;
   Plan plan;
   for (int rank = 0; rank < mesh_.size(); ++rank) {
-    schedule::Schedule schedule = algorithm.build({rank, mesh_.size(), root, depth});
+    schedule::Schedule schedule = algorithm.build({rank, mesh_.size(), root, depth, hosts});
     plan.most_slots = std::max(plan.most_slots, schedule.scratch_slots);
     if (rank == mesh_.rank()) plan.schedule = std::move(schedule);
   }
@@ -113,7 +113,7 @@ Status Executor::run(const Call& call, const schedule::Choice& choice, std::uint
 
 Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
                            const Limits& limits) {
-  const Plan& plan = plan_for(*choice.algorithm, call.root, choice.depth);
+  const Plan& plan = plan_for(*choice.algorithm, call.root, choice.depth, choice.hosts);
   const schedule::Schedule& steps = plan.schedule;
   const std::uint64_t element = size_of(call.type);
   const auto blocks = static_cast<std::uint64_t>(blocks_of(call.op, mesh_.size()));
@@ -131,8 +131,9 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
   const std::size_t lanes = std::min<std::uint64_t>(lanes_wanted, slices);
 
   const std::uint32_t algorithm =
-      hash(choice.algorithm->name, hash(std::to_string(choice.depth) + "," + std::to_string(lanes) +
-                                        "," + std::to_string(slices)));
+      hash(choice.algorithm->name,
+           hash(std::to_string(choice.depth) + "," + std::to_string(choice.hosts) + "," +
+                std::to_string(lanes) + "," + std::to_string(slices)));
   const Envelope mine = envelope(call, sequence, algorithm);
   if (call.count == 0 && call.op != Op::kBarrier) return run_agreement(0, mine, limits);
 

@@ -59,7 +59,7 @@ class Executor {
     schedule::Schedule schedule;
     int most_slots = 0;
   };
-  const Plan& plan_for(const schedule::Algorithm& algorithm, int root, int depth);
+  const Plan& plan_for(const schedule::Algorithm& algorithm, int root, int depth, int hosts = 1);
   Status run_lanes(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
                    const Limits& limits);
   Status end(Status status);
@@ -67,7 +67,7 @@ class Executor {
 
   transport::Mesh& mesh_;
   std::size_t staging_bytes_;
-  std::map<std::tuple<const void*, int, int>, Plan> plans_;
+  std::map<std::tuple<const void*, int, int, int>, Plan> plans_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Activity*> active_;  // of the run: kept for its memory
   std::unique_ptr<DirectV> direct_;

@@ -39,12 +39,13 @@ const Algorithm* find(Op op, std::string_view name);
 struct Choice {
   const Algorithm* algorithm = nullptr;
   int depth = 1;       ///< Shape::depth
+  int hosts = 1;       ///< Shape::hosts
   int lanes = 1;       ///< slices of the vector that run the schedule side by side
   std::string reason;  ///< for HCCL_LOG=info
 };
 
-/// `bytes` is the size of the vector. `wanted` is the algorithm that HCCL_ALGO asks for ("" =
+/// `bytes` is the size of the vector, `hosts` as in Shape. `wanted` is the algorithm that HCCL_ALGO asks for ("" =
 /// choose); one that does not support the operation or size is replaced, and the reason says so.
-Choice select(Op op, int size, std::size_t bytes, std::string_view wanted);
+Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts = 1);
 
 }  // namespace hccl::schedule

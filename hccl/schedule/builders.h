@@ -34,6 +34,9 @@ Schedule broadcast_direct(const Shape& shape);
 Schedule scatter_direct(const Shape& shape);
 Schedule alltoall_direct(const Shape& shape);
 
+// two_level.cc: between the ranks of a host, and between hosts.
+Schedule allreduce_two_level(const Shape& shape);
+
 // binomial.cc: the number of ranks that have something to say doubles in every step.
 Schedule broadcast_binomial(const Shape& shape);
 Schedule reduce_binomial(const Shape& shape);

@@ -77,9 +77,14 @@ Pick pick_alltoall(int size, std::size_t bytes) {
   return {"pairwise", "one partner at a time for " + ranks(size)};
 }
 
-Pick pick(Op op, int size, std::size_t bytes) {
+Pick pick(Op op, int size, std::size_t bytes, int hosts) {
   switch (op) {
     case Op::kAllReduce:
+      if (hosts > 1 && hosts < size && bytes > kSmallBytes) {
+        return {"two_level", std::to_string(hosts) + " hosts of " + ranks(size / hosts) +
+                                 ": as little as possible between hosts"};
+      }
+      return pick_symmetric(size, bytes);
     case Op::kReduceScatter:
     case Op::kAllGather:
       return pick_symmetric(size, bytes);
@@ -153,7 +158,7 @@ int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes) {
 
 }  // namespace
 
-Choice select(Op op, int size, std::size_t bytes, std::string_view wanted) {
+Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts) {
   if (wanted == "NA" || wanted == "null") wanted = {};
   Choice choice;
   if (!wanted.empty()) {
@@ -174,10 +179,11 @@ Choice select(Op op, int size, std::size_t bytes, std::string_view wanted) {
     }
   }
   if (choice.algorithm == nullptr) {
-    const Pick best = pick(op, size, bytes);
+    const Pick best = pick(op, size, bytes, hosts);
     choice.algorithm = find(op, best.name);
     choice.reason += (choice.reason.empty() ? "" : "; default: ") + best.why;
   }
+  choice.hosts = hosts;
   choice.depth = depth_of(*choice.algorithm, bytes);
   choice.lanes = lanes_of(*choice.algorithm, size, bytes);
   return choice;
