@@ -1,0 +1,1 @@
+hccl_test(heap_test SOURCES heap_test.cc LIBS hccl_memory)

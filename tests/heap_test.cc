@@ -1,0 +1,202 @@
+// The device heap: what it hands out, what it refuses, and that another process sees the same
+// bytes.
+#include "hccl/memory/heap.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "hccl/memory/arena.h"
+
+namespace hccl::memory {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+TEST(Heap, HandsOutMemoryThatNobodyElseHas) {
+  const auto heap = Heap::create(64 * kMiB).value();
+  std::mt19937 random(1);
+  std::map<std::byte*, std::size_t> live;
+  for (int i = 0; i < 3000; ++i) {
+    if (live.size() < 40 && random() % 3 != 0) {
+      const std::size_t bytes = 1 + random() % 300000;
+      const std::size_t alignment = std::size_t{64} << random() % 8;
+      auto* const memory = static_cast<std::byte*>(heap->allocate(bytes, alignment).value());
+      ASSERT_EQ(reinterpret_cast<std::uintptr_t>(memory) % alignment, 0u);
+      std::memset(memory, static_cast<int>(bytes % 251), bytes);
+      ASSERT_TRUE(live.emplace(memory, bytes).second);
+    } else if (!live.empty()) {
+      const auto at = std::next(live.begin(), static_cast<int>(random() % live.size()));
+      const auto value = static_cast<std::byte>(at->second % 251);
+      ASSERT_TRUE(std::all_of(at->first, at->first + at->second,
+                              [value](std::byte each) { return each == value; }));
+      ASSERT_TRUE(heap->free(at->first).ok());
+      live.erase(at);
+    }
+  }
+  for (const auto& [memory, bytes] : live) ASSERT_TRUE(heap->free(memory).ok());
+  EXPECT_EQ(heap->used(), 0u);
+  // Nothing is lost in pieces: the whole can be had again.
+  EXPECT_TRUE(heap->allocate(64 * kMiB).ok());
+}
+
+TEST(Heap, RefusesWhatItCannotGive) {
+  const auto heap = Heap::create(4 * kMiB).value();
+  EXPECT_EQ(heap->allocate(0).status().code(), Code::kPara);
+  EXPECT_EQ(heap->allocate(5 * kMiB).status().code(), Code::kOom);
+  EXPECT_EQ(heap->allocate(~std::size_t{0}).status().code(), Code::kOom);
+  void* const memory = heap->allocate(3 * kMiB).value();
+  const auto full = heap->allocate(2 * kMiB);
+  EXPECT_EQ(full.status().code(), Code::kOom);
+  EXPECT_NE(full.status().message().find("2097152 bytes"), std::string::npos);
+  EXPECT_EQ(heap->free(nullptr).code(), Code::kPara);
+  EXPECT_EQ(heap->free(static_cast<std::byte*>(memory) + 64).code(), Code::kPara);
+  EXPECT_TRUE(heap->free(memory).ok());
+  EXPECT_EQ(heap->free(memory).code(), Code::kPara) << "freed twice";
+  EXPECT_EQ(heap->allocate_pages(1000).status().code(), Code::kPara);
+  EXPECT_EQ(heap->free_pages(0).code(), Code::kPara);
+}
+
+TEST(Heap, LocatesItsOwnMemoryAndNothingElse) {
+  const auto heap = Heap::create(8 * kMiB).value();
+  auto* const memory = static_cast<std::byte*>(heap->allocate(1000).value());
+  const std::uint64_t at = heap->locate(memory, 1000).value();
+  EXPECT_EQ(heap->base() + at, memory);
+  EXPECT_EQ(heap->locate(memory + 10, 20).value(), at + 10);
+  EXPECT_FALSE(heap->locate(memory, 9 * kMiB));
+  EXPECT_FALSE(heap->locate(heap->base() + 8 * kMiB, 1));
+  EXPECT_FALSE(heap->locate(heap->base() - 1, 2));
+  int local = 0;
+  EXPECT_FALSE(heap->locate(&local, sizeof local));
+  EXPECT_FALSE(heap->locate(nullptr, 0));
+}
+
+TEST(Heap, MapsPhysicalBlocksBehindOneAnother) {
+  const auto heap = Heap::create(64 * kMiB).value();
+  auto* const area = static_cast<std::byte*>(
+      ::mmap(nullptr, 16 * kMiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  ASSERT_NE(area, MAP_FAILED);
+  const auto first = heap->allocate_pages(2 * kMiB).value();
+  const auto second = heap->allocate_pages(4 * kMiB).value();
+  ASSERT_TRUE(heap->map(area, 2 * kMiB, first).ok());
+  ASSERT_TRUE(heap->map(area + 2 * kMiB, 4 * kMiB, second).ok());
+  EXPECT_EQ(heap->map(area + kMiB, 2 * kMiB, first).code(), Code::kPara) << "occupied";
+  EXPECT_EQ(heap->map(area + 8 * kMiB + 1, 2 * kMiB, first).code(), Code::kPara) << "no whole page";
+  EXPECT_EQ(heap->map(area + 8 * kMiB, 128 * kMiB, first).code(), Code::kPara) << "past the end";
+  // The same bytes under both addresses.
+  std::memset(area, 7, 6 * kMiB);
+  EXPECT_EQ(heap->base()[first], std::byte{7});
+  EXPECT_EQ(heap->base()[second + 4 * kMiB - 1], std::byte{7});
+  EXPECT_EQ(heap->locate(area + 5, 100).value(), first + 5);
+  // Adjacent in the heap too, so they are one.
+  ASSERT_EQ(second, first + 2 * kMiB);
+  EXPECT_EQ(heap->locate(area, 6 * kMiB).value(), first);
+  EXPECT_FALSE(heap->locate(area, 6 * kMiB + 1));
+  // The other way round in addresses: no longer one piece.
+  ASSERT_TRUE(heap->unmap(area).ok());
+  ASSERT_TRUE(heap->unmap(area + 2 * kMiB).ok());
+  EXPECT_EQ(heap->unmap(area).code(), Code::kPara);
+  EXPECT_FALSE(heap->locate(area, 1));
+  ASSERT_TRUE(heap->map(area, 4 * kMiB, second).ok());
+  ASSERT_TRUE(heap->map(area + 4 * kMiB, 2 * kMiB, first).ok());
+  EXPECT_FALSE(heap->locate(area, 6 * kMiB));
+  EXPECT_EQ(heap->locate(area + 4 * kMiB, kMiB).value(), first);
+  ASSERT_TRUE(heap->unmap(area).ok());
+  ASSERT_TRUE(heap->unmap(area + 4 * kMiB).ok());
+  ASSERT_TRUE(heap->free_pages(first).ok());
+  ASSERT_TRUE(heap->free_pages(second).ok());
+  ::munmap(area, 16 * kMiB);
+}
+
+TEST(Heap, AnotherProcessSeesTheSameBytes) {
+  const auto heap = Heap::create(8 * kMiB).value();
+  auto* const word = static_cast<std::uint64_t*>(heap->allocate(8).value());
+  *word = 1;
+  const std::uint64_t at = heap->locate(word, 8).value();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto view = View::of(Fd(::dup(heap->memfd())));
+    if (!view.ok() || view->size() != heap->reserve()) ::_exit(1);
+    auto* const there = reinterpret_cast<std::uint64_t*>(view->base() + at);
+    if (*there != 1) ::_exit(2);
+    *there = 42;
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(*word, 42u);
+}
+
+TEST(Heap, AViewOfWhatIsNoHeapIsRefused) {
+  const Fd plain(::memfd_create("plain", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(plain.get(), 4096), 0);
+  EXPECT_EQ(View::of(plain).status().code(), Code::kTcpConnect);
+  EXPECT_FALSE(View::of(Fd()).ok());
+}
+
+TEST(Heap, IsSafeFromManyThreads) {
+  const auto heap = Heap::create(64 * kMiB).value();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&heap, t] {
+      for (int i = 0; i < 300; ++i) {
+        auto* const memory = static_cast<std::byte*>(heap->allocate(1000 + 100 * t).value());
+        std::memset(memory, t, 1000);
+        EXPECT_EQ(memory[999], static_cast<std::byte>(t));
+        EXPECT_TRUE(heap->locate(memory, 1000).has_value());
+        EXPECT_TRUE(heap->free(memory).ok());
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(heap->used(), 0u);
+}
+
+// Against a map of every unit.
+TEST(Arena, NeverGivesAUnitTwiceAndLosesNone) {
+  constexpr std::uint64_t kSize = 512;
+  Arena arena(kSize);
+  std::vector<bool> taken(kSize, false);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> live;
+  std::mt19937 random(3);
+  for (int i = 0; i < 20000; ++i) {
+    const std::uint64_t bytes = 1 + random() % 60;
+    const std::uint64_t alignment = std::uint64_t{1} << random() % 5;
+    if (random() % 2 == 0) {
+      const auto at = arena.take(bytes, alignment);
+      // Refused only if no aligned run of free units is that long.
+      if (!at) {
+        for (std::uint64_t start = 0; start + bytes <= kSize; start += alignment) {
+          bool free = true;
+          for (std::uint64_t u = start; u < start + bytes; ++u) free = free && !taken[u];
+          ASSERT_FALSE(free) << "refused although " << start << " is free";
+        }
+        continue;
+      }
+      ASSERT_EQ(*at % alignment, 0u);
+      for (std::uint64_t u = *at; u < *at + bytes; ++u) {
+        ASSERT_FALSE(taken.at(u));
+        taken[u] = true;
+      }
+      live.emplace_back(*at, bytes);
+    } else if (!live.empty()) {
+      std::swap(live[random() % live.size()], live.back());
+      const auto [at, size] = live.back();
+      live.pop_back();
+      for (std::uint64_t u = at; u < at + size; ++u) taken[u] = false;
+      arena.give_back(at, size);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hccl::memory
