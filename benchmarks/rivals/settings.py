@@ -87,6 +87,9 @@ def _open_mpi(library):
             smallest=4 * MIB,
             **only,
         ),
+        Setting(
+            library, "ucx+pages", arguments=UCX, environment=KEEP_PAGES, smallest=4 * MIB, **only
+        ),
         Setting(library, "ob1", "tcp", OMPI_TCP, quick=True),
         Setting(library, "ob1 raben", "tcp", OMPI_TCP + RABENSEIFNER, smallest=64 * KIB, **only),
         Setting(library, "ucx", "tcp", UCX, UCX_TCP, ranks=(2,)),
@@ -151,6 +154,30 @@ def all_settings():
             ranks=(4, 8),
         ),
         Setting("impi", "wait unpinned", environment={**shm, **waits}, ranks=(4, 8), pin=False),
+        *(
+            Setting(
+                "impi",
+                f"{algorithm} wait",
+                environment={**shm, **waits, "I_MPI_ADJUST_ALLREDUCE": str(algorithm)},
+                largest=256 * KIB,
+                kinds=("allreduce",),
+                ranks=(4, 8),
+                quick=algorithm == 10,
+            )
+            for algorithm in (10, 12, 23)  # among shared-memory algorithms the fastest here
+        ),
+        *(
+            Setting(
+                "impi",
+                f"13 {'wait ' if wait else ''}pages",
+                environment={**shm, **wait, **KEEP_PAGES, "I_MPI_ADJUST_ALLREDUCE": "13"},
+                smallest=64 * KIB,
+                kinds=("allreduce",),
+                ranks=ranks,
+                quick=True,
+            )
+            for wait, ranks in (({}, (2,)), (waits, (4, 8)))
+        ),
         Setting("impi", "tcp", "tcp", environment=tcp, ranks=(2,), quick=True),
         Setting("impi", "tcp wait", "tcp", environment={**tcp, **waits}, ranks=(4, 8)),
     ]
@@ -170,6 +197,23 @@ def all_settings():
             "ring",
             environment={**ccl_shm, "CCL_ALLREDUCE": "ring"},
             smallest=64 * KIB,
+            spins=True,
+            **only,
+        ),
+        Setting(
+            "ccl",
+            "nreduce",
+            environment={**ccl_shm, "CCL_ALLREDUCE": "nreduce"},
+            smallest=64 * KIB,
+            quick=True,
+            spins=True,
+            **only,
+        ),
+        Setting(
+            "ccl",
+            "doubling",
+            environment={**ccl_shm, "CCL_ALLREDUCE": "recursive_doubling"},
+            largest=256 * KIB,
             spins=True,
             **only,
         ),
