@@ -49,6 +49,14 @@ TEST(Select, AlwaysFindsSomethingThatCanRunAndSaysWhy) {
   }
 }
 
+TEST(Select, HostsOfSeveralRanksGetTwoLevels) {
+  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 2).algorithm->name, "two_level");
+  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 2).hosts, 2);
+  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 4).algorithm->name, "direct");
+  EXPECT_EQ(select(Op::kAllReduce, 4, 64, "", 2).algorithm->name, "one_shot");
+  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "ring", 2).algorithm->name, "ring");
+}
+
 TEST(Select, DefaultsFollowRanksAndBytes) {
   const auto name = [](Op op, int size, std::size_t bytes) {
     return select(op, size, bytes, "").algorithm->name;
@@ -56,6 +64,7 @@ TEST(Select, DefaultsFollowRanksAndBytes) {
   EXPECT_EQ(name(Op::kAllReduce, 2, 1 << 28), "direct");
   EXPECT_EQ(name(Op::kAllReduce, 8, 1 << 28), "direct");
   EXPECT_EQ(name(Op::kAllReduce, 24, 1024), "direct");
+  EXPECT_EQ(name(Op::kAllReduce, 4, 1024), "one_shot");
   EXPECT_EQ(name(Op::kAllReduce, 12, 1 << 26), "ring");
   EXPECT_EQ(name(Op::kAllReduce, 64, 1 << 18), "halving_doubling");
   EXPECT_EQ(name(Op::kAllReduce, 60, 1 << 18), "bruck");
@@ -96,7 +105,7 @@ TEST(Select, ExplainsReplacements) {
   EXPECT_EQ(select(Op::kAllToAll, 12, 1, "pipeline").algorithm->name, "pairwise");
   EXPECT_EQ(select(Op::kAllReduce, 12, 1, "pipeline").algorithm->name, "ring");
 
-  const Choice unknown = select(Op::kAllReduce, 4, 1024, "what?");
+  const Choice unknown = select(Op::kAllReduce, 4, 1 << 20, "what?");
   EXPECT_EQ(unknown.algorithm->name, "direct");
   EXPECT_EQ(
       unknown.reason,

@@ -62,6 +62,8 @@ Cost whole_vector_reduce(int size, int) {
   return sum(whole_vector_spread(size, 1), {0, 0, 1.0 * ceil_log2(size)});
 }
 
+Cost all_at_once(int size, int) { return size == 1 ? Cost{} : Cost{1, size - 1.0, size - 1.0}; }
+
 Cost chain_spread(int size, int depth) {
   if (size == 1) return {};
   const double steps = size - 2 + depth;
@@ -76,6 +78,9 @@ constexpr std::array kAlgorithms = {
     Algorithm{Op::kAllReduce, "direct", "fullmesh",
               "Every rank folds its chunk of all inputs in rank order and sends the sum to all.",
               allreduce_direct, any_size, one_twice},
+    Algorithm{Op::kAllReduce, "one_shot", "",
+              "Every rank sends its vector to every other and folds all of them in rank order.",
+              allreduce_one_shot, any_size, all_at_once},
     Algorithm{Op::kAllReduce, "two_level", "",
               "Ranks of a host share the summing, then ranks of the same place on all hosts do.",
               allreduce_two_level, any_size, one_twice},

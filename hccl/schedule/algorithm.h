@@ -44,8 +44,9 @@ struct Choice {
   std::string reason;  ///< for HCCL_LOG=info
 };
 
-/// `bytes` is the size of the vector, `hosts` as in Shape. `wanted` is the algorithm that HCCL_ALGO asks for ("" =
-/// choose); one that does not support the operation or size is replaced, and the reason says so.
+/// `bytes` is the size of the vector, `hosts` as in Shape. `wanted` is the algorithm that HCCL_ALGO
+/// asks for ("" = choose); one that does not support the operation or size is replaced, and the
+/// reason says so.
 Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts = 1);
 
 }  // namespace hccl::schedule

@@ -27,6 +27,7 @@ Schedule allreduce_double_tree(const Shape& shape);
 
 // direct.cc: every rank talks to every rank; one step a phase; folds in rank order.
 Schedule allreduce_direct(const Shape& shape);
+Schedule allreduce_one_shot(const Shape& shape);
 Schedule reduce_scatter_direct(const Shape& shape);
 Schedule allgather_direct(const Shape& shape);
 Schedule reduce_direct(const Shape& shape);

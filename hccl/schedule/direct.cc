@@ -67,6 +67,24 @@ Schedule allreduce_direct(const Shape& shape) {
   return schedule;
 }
 
+// For vectors that cost no more than their latency: one phase instead of two.
+Schedule allreduce_one_shot(const Shape& shape) {
+  if (shape.size == 1) return copy_only();
+  Schedule schedule = begin(1, shape.size - 1);
+  Step step = room_for_all(shape);
+  Fold fold{out(0), {}};
+  for (const int peer : others(shape)) {
+    step.sends.push_back(send(peer, in(0)));
+    step.recvs.push_back(recv(peer, scratch(slot_of(peer, shape.rank), 0)));
+  }
+  for (int source = 0; source < shape.size; ++source) {
+    fold.inputs.push_back(source == shape.rank ? in(0) : scratch(slot_of(source, shape.rank), 0));
+  }
+  step.folds.push_back(std::move(fold));
+  schedule.steps.push_back(std::move(step));
+  return schedule;
+}
+
 Schedule reduce_scatter_direct(const Shape& shape) {
   if (shape.size == 1) return copy_only();
   Schedule schedule = begin(shape.size, shape.size - 1);

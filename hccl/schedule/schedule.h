@@ -96,8 +96,8 @@ struct Shape {
   /// Pipeline depth asked for: chunks of the vector for tree and chain; others may ignore it. At
   /// least 1.
   int depth = 1;
-  /// Hosts with equally many ranks each, which are numbered host by host; a divisor of size. 1 where
-  /// that is not so or does not matter.
+  /// Hosts with equally many ranks each, which are numbered host by host; a divisor of size. 1
+  /// where that is not so or does not matter.
   int hosts = 1;
 };
 

@@ -80,6 +80,9 @@ Pick pick_alltoall(int size, std::size_t bytes) {
 Pick pick(Op op, int size, std::size_t bytes, int hosts) {
   switch (op) {
     case Op::kAllReduce:
+      if (size <= kFewRanks && bytes * static_cast<std::size_t>(size) <= kSmallBytes) {
+        return {"one_shot", amount(bytes) + " are little for " + ranks(size) + ": one step"};
+      }
       if (hosts > 1 && hosts < size && bytes > kSmallBytes) {
         return {"two_level", std::to_string(hosts) + " hosts of " + ranks(size / hosts) +
                                  ": as little as possible between hosts"};
