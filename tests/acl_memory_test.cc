@@ -144,19 +144,23 @@ TEST(AclMemory, IsAlignedAndUsable) {
   EXPECT_GT(before, 0u);
   EXPECT_GE(total, before);
   std::vector<char*> all;
+  std::vector<std::size_t> room;
   for (const std::size_t size : {1, 31, 32, 33, 4096, 5000000}) {
     for (const auto policy : {ACL_MEM_MALLOC_HUGE_ONLY, ACL_MEM_MALLOC_NORMAL_ONLY}) {
       void* memory = nullptr;
       OK(aclrtMalloc(&memory, size, policy));
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0u);
-      std::memset(memory, static_cast<int>(all.size()), (size + 31) / 32 * 32 + 32);
       all.push_back(static_cast<char*>(memory));
+      room.push_back((size + 31) / 32 * 32 + 32);
     }
   }
   OK(aclrtGetMemInfo(ACL_HBM_MEM_HUGE, &now, &total));
   EXPECT_LE(now, before - 2 * 5000000);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    std::memset(all[i], 'a' + static_cast<int>(i), room[i]);
   for (std::size_t i = 0; i < all.size(); ++i) {  // none wrote into another
-    EXPECT_EQ(all[i][0], static_cast<char>(i));
+    const char letter = static_cast<char>('a' + i);
+    EXPECT_EQ(std::count(all[i], all[i] + room[i], letter), static_cast<std::ptrdiff_t>(room[i]));
     OK(aclrtFree(all[i]));
     EXPECT_EQ(aclrtFree(all[i]), ACL_ERROR_RT_PARAM_INVALID);
   }

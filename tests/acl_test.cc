@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -136,6 +137,20 @@ TEST_F(Acl, StreamStopsAtAFailureAndLetsOthersGo) {
   OK(aclrtLaunchHostFunc(stream_, add_one, &calls));  // it was told of: the stream goes on
   OK(aclrtSynchronizeStream(stream_));
   EXPECT_EQ(calls, 1);
+}
+
+// A program that ends without having waited for its streams ends at once.
+TEST(AclDeathTest, TheEndOfTheProcessWaitsForNobody) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto end = [] {
+    aclrtStream stream = nullptr;
+    aclrtEvent never = nullptr;
+    const bool made = aclrtCreateStream(&stream) == ACL_SUCCESS &&
+                      aclrtCreateEventWithFlag(&never, ACL_EVENT_SYNC) == ACL_SUCCESS &&
+                      aclrtStreamWaitEvent(stream, never) == ACL_SUCCESS;
+    std::exit(made ? 7 : 1);
+  };
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(7), "");
 }
 
 // ---- Events ----
@@ -339,23 +354,31 @@ TEST(AclThreads, SixteenLiveSideBySide) {
 }
 
 TEST_F(Acl, SixteenThreadsShareAStream) {
+  struct Room {
+    std::atomic<int> calls{0};
+    std::atomic<bool> taken{false};
+    std::atomic<bool> met{false};  // two tasks of the stream at once
+  } room;
+  const aclrtHostFunc enter = [](void* p) {
+    auto* const r = static_cast<Room*>(p);
+    if (r->taken.exchange(true)) r->met = true;
+    std::this_thread::yield();
+    r->taken = false;
+    ++r->calls;
+  };
   std::vector<std::thread> threads;
-  std::atomic<int> calls{0};
-  int plain = 0;  // only tasks of one stream touch it: they must not overlap
   for (int t = 0; t < 16; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 50; ++i) {
-        OK(aclrtLaunchHostFunc(
-            stream_, [](void* p) { ++*static_cast<int*>(p); }, &plain));
-        OK(aclrtLaunchHostFunc(stream_, add_one, &calls));
+        OK(aclrtLaunchHostFunc(stream_, enter, &room));
         if (i % 5 == 0) OK(aclrtSynchronizeStream(stream_));
       }
     });
   }
   for (auto& thread : threads) thread.join();
   OK(aclrtSynchronizeStream(stream_));
-  EXPECT_EQ(calls, 16 * 50);
-  EXPECT_EQ(plain, 16 * 50);
+  EXPECT_EQ(room.calls, 16 * 50);
+  EXPECT_FALSE(room.met);
 }
 
 // One destroys the stream while others still use it: they are done with it, or are told that it is
