@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "acl/acl.h"
+#include "hccl/acl/acl.h"
 
 namespace hccl::api {
 

@@ -29,19 +29,25 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+Status no_memory(std::size_t bytes) {
+  return Status(Code::kOom,
+                "device memory: the machine has no memory for " + std::to_string(bytes) + " bytes");
+}
+
 std::size_t physical_memory() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// Page faults now rather than in the first operation. Advice only: a kernel that does not know it
-// (before 5.14) faults the pages in as they are touched.
-void fault_in(std::byte* at, std::size_t bytes) {
+// Page faults now rather than in the first operation. A kernel that does not know the advice
+// (before 5.14) faults the pages in as they are touched. False: the machine has no more memory.
+bool fault_in(std::byte* at, std::size_t bytes) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(at) / page * page;
   const auto end = round_up(reinterpret_cast<std::uintptr_t>(at) + bytes, page);
   // The address comes from a mapping. NOLINTNEXTLINE(performance-no-int-to-ptr)
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, kPopulateWrite);
+  return ::madvise(reinterpret_cast<void*>(begin), end - begin, kPopulateWrite) == 0 ||
+         errno != ENOMEM;
 }
 
 }  // namespace
@@ -103,7 +109,10 @@ Result<void*> Heap::allocate(std::size_t bytes, std::size_t alignment) {
     live_.emplace(memory, bytes);
     used_ += rounded;
   }
-  fault_in(memory, rounded);
+  if (!fault_in(memory, rounded)) {
+    HCCL_RETURN_IF_ERROR(free(memory));
+    return no_memory(bytes);
+  }
   return static_cast<void*>(memory);
 }
 
@@ -141,7 +150,10 @@ Result<std::uint64_t> Heap::allocate_pages(std::size_t bytes) {
     pages_.emplace(offset, bytes);
     used_ += bytes;
   }
-  fault_in(base_ + offset, bytes);
+  if (!fault_in(base_ + offset, bytes)) {
+    HCCL_RETURN_IF_ERROR(free_pages(offset));
+    return no_memory(bytes);
+  }
   return offset;
 }
 
@@ -173,7 +185,7 @@ Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
              memfd_.get(), static_cast<off_t>(offset)) == MAP_FAILED) {
     return failure("mapping a physical block");
   }
-  fault_in(static_cast<std::byte*>(at), bytes);
+  fault_in(static_cast<std::byte*>(at), bytes);  // the pages are there: only this mapping is new
   mappings_.emplace(address, Mapped{bytes, offset});
   mapped_.store(true, std::memory_order_release);
   return {};
