@@ -12,13 +12,13 @@
 #include <string>
 #include <utility>
 
+#include "hccl/base/pages.h"
 #include "hccl/memory/arena.h"
 
 namespace hccl::memory {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
 
 Status failure(const char* what) {
   const Code code = errno == ENOMEM ? Code::kOom : Code::kSyscall;
@@ -37,17 +37,6 @@ Status no_memory(std::size_t bytes) {
 std::size_t physical_memory() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-}
-
-// Page faults now rather than in the first operation. A kernel that does not know the advice
-// (before 5.14) faults the pages in as they are touched. False: the machine has no more memory.
-bool fault_in(std::byte* at, std::size_t bytes) {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(at) / page * page;
-  const auto end = round_up(reinterpret_cast<std::uintptr_t>(at) + bytes, page);
-  // The address comes from a mapping. NOLINTNEXTLINE(performance-no-int-to-ptr)
-  return ::madvise(reinterpret_cast<void*>(begin), end - begin, kPopulateWrite) == 0 ||
-         errno != ENOMEM;
 }
 
 }  // namespace

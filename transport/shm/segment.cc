@@ -12,13 +12,14 @@
 #include <new>
 #include <string>
 
+#include "hccl/base/pages.h"
+
 namespace hccl::transport::shm {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kMagic = 0x314d48534c434348;  // "HCCLSHM1"
 constexpr std::uint64_t kPopulated = std::uint64_t{32} << 20;
-constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 struct Header {
@@ -36,9 +37,8 @@ Result<std::byte*> map(int memfd, std::uint64_t size) {
   void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
   if (base == MAP_FAILED) return failure("mmap");
   // Page faults now rather than in the first operations; not where the rings of many ranks may
-  // never be used. A kernel that does not know the advice (before 5.14) faults them in as they are
-  // touched.
-  if (size <= kPopulated) ::madvise(base, size, kPopulateWrite);
+  // never be used.
+  if (size <= kPopulated) fault_in(base, size);
   return static_cast<std::byte*>(base);
 }
 

@@ -108,7 +108,7 @@ class HostPath {
   std::unique_ptr<std::byte[]> gathered_;  // short inputs out of the lines, by place
   std::vector<std::byte*> ins_;            // the peers' buffers as they lie here
   std::vector<std::byte*> outs_;
-  std::vector<std::vector<bool>> mapped_in_;  // granules of each peer's heap that are faulted in
+  std::vector<std::vector<bool>> touched_;  // blocks of each peer's heap that are faulted in
 };
 
 }  // namespace hccl::exec::host

@@ -1,0 +1,73 @@
+// The parts of HostPath that its files share: waiting for the others, and taking what they give.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "hccl/exec/host/host_path.h"
+#include "hccl/exec/limits.h"
+#include "hccl/kernels/kernels.h"
+
+namespace hccl::exec::host {
+
+template <class Done>
+Status HostPath::await(const Run& run, int place, Done&& done) {
+  for (int i = 0; i < detail::kFirstSpins; ++i) {
+    if (done(place)) return {};
+    detail::pause();
+  }
+  return await_long(run, place, done);
+}
+
+template <class Done>
+Status HostPath::await_long(const Run& run, int place, Done&& done) {
+  Limits limits;
+  limits.deadline =
+      watch_.timeout.count() == 0 ? Deadline::never() : Deadline::after(watch_.timeout);
+  limits.abort = watch_.abort;
+  limits.policy = watch_.policy;
+  if (watch_.stalled) {
+    limits.stalled = [&](const std::string& what, const std::vector<int>& awaited) {
+      watch_.stalled(run.mine.sequence, what, awaited);
+    };
+  }
+  const auto awaited = [&] {
+    std::vector<int> ranks;
+    for (int who = 0; who < size_; ++who) {
+      if (who != place_ && !done(who)) ranks.push_back(rank_of(who));
+    }
+    return ranks;
+  };
+  return exec::await([&] { return done(place); }, [&] { return words(run.mine); }, awaited, limits,
+                     area_.bell());
+}
+
+// Takes elements [first, first + length) of every block that is for this rank. at(giver) is where
+// element `first` of the giver's block lies; one's own is taken from the caller's input.
+template <class At>
+void HostPath::take(const Run& run, std::uint64_t first, std::uint64_t length, At&& at) {
+  const Exchange& exchange = run.exchange;
+  if (!exchange.takes(place_)) return;
+  auto* const out = static_cast<std::byte*>(run.call.out);
+  const std::byte* const own =
+      static_cast<const std::byte*>(run.call.in) + (exchange.in(place_).at + first) * run.element;
+  if (exchange.folds()) {
+    const std::uint64_t count = exchange.in(place_).count;
+    if (first >= count) return;
+    for (int giver = 0; giver < size_; ++giver) {
+      inputs_[static_cast<std::size_t>(giver)] = giver == place_ ? own : at(giver);
+    }
+    kernels::fold(run.call.type, run.call.reduce, inputs_, out + first * run.element,
+                  std::min(length, count - first));
+    return;
+  }
+  for (int giver = 0; giver < size_; ++giver) {
+    const Block block = exchange.out(giver);
+    if (!exchange.gives(giver) || first >= block.count) continue;
+    const std::byte* const from = giver == place_ ? own : at(giver);
+    std::byte* const to = out + (block.at + first) * run.element;
+    if (to != from) std::memcpy(to, from, std::min(length, block.count - first) * run.element);
+  }
+}
+
+}  // namespace hccl::exec::host

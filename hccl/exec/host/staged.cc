@@ -1,0 +1,147 @@
+// The ways that go through the shared area: lines, ring and stage.
+#include <algorithm>
+#include <cstring>
+
+#include "hccl/exec/host/host_path-inl.h"
+
+namespace hccl::exec::host {
+
+// ---- inputs in the lines of the post ----
+
+Status HostPath::in_lines(const Run& run, std::size_t bytes) {
+  const Exchange& exchange = run.exchange;
+  const std::uint64_t parity = number_ & 1;
+  post(run, run.call.in, exchange.gives(place_) ? bytes : 0);
+  HCCL_RETURN_IF_ERROR(meet(run));
+  if (bytes <= Line::kPayload) {
+    take(run, 0, run.call.count, [&](int giver) {
+      return area_.words(giver).entries[parity].post[0].payload.data() + run.from_start_of_input();
+    });
+    return {};
+  }
+  for (int giver = 0; giver < size_; ++giver) {
+    if (giver == place_ || !exchange.gives(giver) || !exchange.takes(place_)) continue;
+    const Post& post = area_.words(giver).entries[parity].post;
+    std::byte* const to = gathered_.get() + static_cast<std::size_t>(giver) * kPostBytes;
+    std::memcpy(to, post[0].payload.data(), Line::kPayload);
+    for (std::size_t i = 1, at = Line::kPayload; at < bytes; ++i, at += Line::kPayload) {
+      HCCL_RETURN_IF_ERROR(await(run, giver, [&](int who) {
+        const Line& line = area_.words(who).entries[parity].post[i];
+        return (line.word.load(std::memory_order_acquire) ^ number_ << 32) >> 32 == 0;
+      }));
+      std::memcpy(to + at, post[i].payload.data(), std::min(bytes - at, Line::kPayload));
+    }
+  }
+  take(run, 0, run.call.count, [&](int giver) {
+    return gathered_.get() + static_cast<std::size_t>(giver) * kPostBytes +
+           run.from_start_of_input();
+  });
+  return {};
+}
+
+// ---- whole inputs through the ring ----
+
+Status HostPath::through_ring(const Run& run) {
+  const Exchange& exchange = run.exchange;
+  const std::size_t bytes = exchange.input() * run.element;
+  const std::size_t room = (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+  // The place differs from the last operation's, which a peer may still be reading; the one before
+  // that is over. All ranks move on alike.
+  if (ring_at_ + room > Area::kRing) ring_at_ = 0;
+  const std::size_t at = ring_at_;
+  ring_at_ += room;
+  if (exchange.gives(place_)) {
+    std::memcpy(area_.ring(place_) + at, run.call.in, bytes);
+  }
+  post(run, nullptr, 0);
+  HCCL_RETURN_IF_ERROR(meet(run));
+  take(run, 0, run.call.count,
+       [&](int giver) { return area_.ring(giver) + at + run.from_start_of_input(); });
+  return {};
+}
+
+// ---- chunks through the ring ----
+
+void HostPath::fill(const Run& run, std::byte* slot, std::uint64_t first, std::uint64_t length,
+                    std::size_t stride) {
+  const Exchange& exchange = run.exchange;
+  if (!exchange.gives(place_)) return;
+  const auto* const in = static_cast<const std::byte*>(run.call.in);
+  for (int taker = 0; taker < (exchange.block_for_each() ? size_ : 1); ++taker) {
+    if (exchange.block_for_each() && taker == place_) continue;
+    const Block block = exchange.in(taker);
+    if (first >= block.count) continue;
+    std::memcpy(slot + stride * static_cast<std::size_t>(taker),
+                in + (block.at + first) * run.element,
+                std::min(length, block.count - first) * run.element);
+  }
+}
+
+Status HostPath::stage(const Run& run) {
+  const Exchange& exchange = run.exchange;
+  std::uint64_t longest = 0;
+  for (int place = 0; place < size_; ++place) {
+    longest = std::max(longest, notice_of(place).longest);
+  }
+  const bool two_hops = run.call.op == schedule::Op::kAllReduce && size_ > ways_.most_that_fold_all;
+  const auto segments = static_cast<std::size_t>(exchange.block_for_each() ? size_ : 1);
+  const std::size_t stride = std::max(ways_.chunk / segments / kLineBytes * kLineBytes, kLineBytes);
+  const std::uint64_t length = stride / run.element;
+  const std::uint64_t chunks = (longest + length - 1) / length;
+  const std::uint64_t window = Area::kRing / (stride * segments);
+  const auto slot = [&](int place, std::uint64_t chunk) {
+    return area_.ring(place) + chunk % window * (stride * segments);
+  };
+  RankWords& mine = area_.words(place_);
+  const auto mark = [&](std::atomic<std::uint64_t>& counter, std::uint64_t chunk) {
+    counter.store(chunks_ + chunk + 1, std::memory_order_release);
+    area_.bell().ring();
+  };
+  const std::uint64_t lag = two_hops ? 2 : 1;
+  for (std::uint64_t step = 0; step < chunks + lag; ++step) {
+    if (step < chunks) {
+      if (step >= window) {
+        HCCL_RETURN_IF_ERROR(all_at(run, &RankWords::drained, chunks_ + step - window + 1));
+      }
+      fill(run, slot(place_, step), step * length, length, stride);
+      mark(mine.filled, step);
+    }
+    if (two_hops && step >= 1 && step - 1 < chunks) {
+      // Slice `place` of everybody's chunk, folded into one's own: nobody else reads that slice.
+      const std::uint64_t chunk = step - 1;
+      HCCL_RETURN_IF_ERROR(all_at(run, &RankWords::filled, chunks_ + chunk + 1));
+      const Block part = run.slice(place_, std::min(length, run.call.count - chunk * length));
+      for (int place = 0; place < size_; ++place) {
+        inputs_[static_cast<std::size_t>(place)] = slot(place, chunk) + part.at * run.element;
+      }
+      kernels::fold(run.call.type, run.call.reduce, inputs_,
+                    slot(place_, chunk) + part.at * run.element, part.count);
+      mark(mine.folded, chunk);
+    }
+    if (step < lag) continue;
+    const std::uint64_t chunk = step - lag;
+    HCCL_RETURN_IF_ERROR(
+        all_at(run, two_hops ? &RankWords::folded : &RankWords::filled, chunks_ + chunk + 1));
+    if (two_hops) {
+      const std::uint64_t first = chunk * length;
+      for (int place = 0; place < size_; ++place) {
+        const Block part = run.slice(place, std::min(length, run.call.count - first));
+        std::memcpy(static_cast<std::byte*>(run.call.out) + (first + part.at) * run.element,
+                    slot(place, chunk) + part.at * run.element, part.count * run.element);
+      }
+    } else {
+      take(run, chunk * length, length, [&](int giver) {
+        return slot(giver, chunk) +
+               (exchange.block_for_each() ? stride * static_cast<std::size_t>(place_) : 0);
+      });
+    }
+    mark(mine.drained, chunk);
+  }
+  // Nobody reads the rings any more when the next operation writes them.
+  HCCL_RETURN_IF_ERROR(all_at(run, &RankWords::drained, chunks_ + chunks));
+  chunks_ += chunks;
+  ring_at_ = 0;
+  return {};
+}
+
+}  // namespace hccl::exec::host
