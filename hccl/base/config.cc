@@ -80,11 +80,11 @@ Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::st
 }
 
 constexpr std::array kLevels = {"level0", "level1", "level2", "level3"};
-constexpr std::array kAlgorithms = {"NA", "null", "ring",      "H-D_R",    "NHR",      "NHR_V1",
-                                    "NB", "AHC",  "AHC_BROKE", "pipeline", "pairwise", "fullmesh",
+constexpr std::array kAlgorithms = {"NA", "null", "ring", "H-D_R", "NHR", "NHR_V1", "NB", "AHC",
+                                    "AHC_BROKE", "pipeline", "pairwise", "fullmesh",
                                     // This library's own names, beside HCCL's.
-                                    "direct", "halving_doubling", "double_tree", "bruck", "binomial",
-                                    "chain", "dissemination"};
+                                    "direct", "one_shot", "two_level", "halving_doubling",
+                                    "double_tree", "bruck", "binomial", "chain", "dissemination"};
 constexpr std::array kOperations = {"allreduce", "allgather", "reducescatter", "broadcast",
                                     "reduce",    "scatter",   "alltoall",      "gather",
                                     "send",      "receive",   "sendrecv"};

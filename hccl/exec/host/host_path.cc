@@ -54,7 +54,7 @@ Status HostPath::run(const Call& call, const Envelope& envelope) {
   }
   if (!blocks_differ && bytes <= ways_.ring_most) {
     way_ = Way::kRing;
-    return through_ring(run);
+    return through_ring(run, false);
   }
   const Notice mine = notice(run);
   if (call.op == schedule::Op::kAllToAllV) {
@@ -64,6 +64,10 @@ Status HostPath::run(const Call& call, const Envelope& envelope) {
   HCCL_RETURN_IF_ERROR(meet(run));
   HCCL_RETURN_IF_ERROR(check_pairs(run));
   way_ = choose(run);
+  if (way_ == Way::kStage && !blocks_differ && bytes <= ways_.whole_most) {
+    way_ = Way::kRing;
+    return through_ring(run, true);
+  }
   if (way_ == Way::kStage) return stage(run);
   resolve(run);
   if (call.op == schedule::Op::kReduce) return reduce_slices(run);

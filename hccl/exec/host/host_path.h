@@ -67,7 +67,7 @@ class HostPath {
                         std::uint64_t bytes);
 
   Status in_lines(const Run& run, std::size_t bytes);
-  Status through_ring(const Run& run);
+  Status through_ring(const Run& run, bool met);
   Status stage(const Run& run);
   Status pull(const Run& run);
   Status pull_slices(const Run& run);

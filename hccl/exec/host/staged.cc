@@ -41,7 +41,7 @@ Status HostPath::in_lines(const Run& run, std::size_t bytes) {
 
 // ---- whole inputs through the ring ----
 
-Status HostPath::through_ring(const Run& run) {
+Status HostPath::through_ring(const Run& run, bool met) {
   const Exchange& exchange = run.exchange;
   const std::size_t bytes = exchange.input() * run.element;
   const std::size_t room = (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
@@ -53,8 +53,18 @@ Status HostPath::through_ring(const Run& run) {
   if (exchange.gives(place_)) {
     std::memcpy(area_.ring(place_) + at, run.call.in, bytes);
   }
-  post(run, nullptr, 0);
-  HCCL_RETURN_IF_ERROR(meet(run));
+  if (met) {
+    ++chunks_;
+    RankWords& mine = area_.words(place_);
+    mine.folded.store(chunks_, std::memory_order_relaxed);
+    mine.drained.store(chunks_, std::memory_order_relaxed);
+    mine.filled.store(chunks_, std::memory_order_release);
+    area_.bell().ring();
+    HCCL_RETURN_IF_ERROR(all_at(run, &RankWords::filled, chunks_));
+  } else {
+    post(run, nullptr, 0);
+    HCCL_RETURN_IF_ERROR(meet(run));
+  }
   take(run, 0, run.call.count,
        [&](int giver) { return area_.ring(giver) + at + run.from_start_of_input(); });
   return {};

@@ -22,6 +22,7 @@ Ways Ways::for_host(int ranks, bool shared_cores) {
   constexpr std::size_t kKiB = 1024;
   constexpr std::size_t kMiB = 1024 * kKiB;
   Ways ways;
+  ways.whole_most = 64 * kKiB;
   ways.chunk = (shared_cores ? 512 : 128) * kKiB;
   if (shared_cores) {
     // A store into a line that another core holds is cheap when both ranks run on the same core.

@@ -25,6 +25,7 @@ inline constexpr std::size_t kMostInLines = 20 * 56;
 struct Ways {
   std::size_t line_most = kMostInLines;  ///< kLine; at most kMostInLines
   std::size_t ring_most = 0;   ///< kRing whatever memory it is; above, where buffers lie decides
+  std::size_t whole_most = 0;  ///< what would be staged takes kRing after all up to here
   std::size_t stage_most = 0;  ///< allreduce of reachable memory: kStage up to here
   std::size_t pull_most = 0;   ///< allreduce of reachable memory: kPull up to here, then kPush
   std::size_t chunk = 0;       ///< bytes of a rank's ring that one chunk takes
