@@ -33,9 +33,10 @@ if(NOT HCCL_SANITIZE)
 
     # hccl_client_test(NAME RANKS options...)
     function(hccl_client_test name ranks)
+      string(REPLACE ";" " " options "${ARGN}")
       add_test(NAME hccl_client_${name}_${ranks}_test
         COMMAND bash -c "source ${tree}/set_env.sh && exec mpirun --oversubscribe --allow-run-as-root \
-          -np ${ranks} ${client}/hccl_client ${ARGN}")
+          -np ${ranks} ${client}/hccl_client ${options}")
       set_tests_properties(hccl_client_${name}_${ranks}_test PROPERTIES
         FIXTURES_REQUIRED "tree;client" LABELS "unit" TIMEOUT 300)
     endfunction()
