@@ -33,6 +33,7 @@ if(NOT HCCL_SANITIZE)
 
     # hccl_client_test(NAME RANKS options...)
     function(hccl_client_test name ranks)
+      list(JOIN ARGN " " options)
       string(REPLACE ";" " " options "${ARGN}")
       add_test(NAME hccl_client_${name}_${ranks}_test
         COMMAND bash -c "source ${tree}/set_env.sh && exec mpirun --oversubscribe --allow-run-as-root \
