@@ -8,7 +8,8 @@ steps=${*:-release python asan tsan}
 scripts/setup.sh
 
 # The programs whose ranks are threads.
-threads='^(collectives|transport_contract|shm_ring|shm|routed|tcp|mismatch|fusion|api|split)_test$'
+threads=(acl api collectives comm exchange fusion handles heap host_path mismatch operators routed shm shm_ring
+  split streams strict tcp transport_contract)
 
 run_ctest() {
   local preset=$1
@@ -39,9 +40,9 @@ for step in $steps; do
       GTEST_FILTER='*mpi_2*' ASAN_OPTIONS=detect_leaks=0 run_ctest asan -R '^(collectives|transport_contract)_test$'
       ;;
     tsan)
-      configure_and_build tsan
+      configure_and_build tsan "${threads[@]/%/_test}"
       # Ranks as threads; MPI and libfabric know nothing of the thread sanitizer.
-      GTEST_FILTER='-*_mpi_*:*/mpi*:*_ofi_*:*/ofi*' run_ctest tsan -R "$threads"
+      GTEST_FILTER='-*_mpi_*:*/mpi*:*_ofi_*:*/ofi*' run_ctest tsan -R "^($(IFS="|" && echo "${threads[*]}"))_test\$"
       ;;
     *)
       echo "test.sh: unknown step \"$step\": release, python, asan or tsan" >&2

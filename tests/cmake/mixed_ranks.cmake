@@ -9,8 +9,8 @@ if(HCCL_WITH_MPI)
     string(REPLACE "x" ";" numbers ${shape})
     list(GET numbers 0 processes)
     list(GET numbers 1 threads)
-    add_test(NAME mixed_ranks_${shape}_test
+    add_test(NAME mixed_ranks_mpirun_${shape}_test
       COMMAND mpirun --oversubscribe --allow-run-as-root -np ${processes} $<TARGET_FILE:mixed_ranks_test> ${threads})
-    set_tests_properties(mixed_ranks_${shape}_test PROPERTIES TIMEOUT 120 LABELS "mpi" PROCESSORS 2)
+    set_tests_properties(mixed_ranks_mpirun_${shape}_test PROPERTIES TIMEOUT 120 LABELS "mpi" PROCESSORS 2)
   endforeach()
 endif()
