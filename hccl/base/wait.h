@@ -102,8 +102,9 @@ inline void pause() {
 #endif
 }
 void relax(const WaitPolicy& policy);
-// What is just about to happen is waited for without looking at the clock.
-inline constexpr int kFirstSpins = 32;
+/// What is just about to happen is waited for without looking at the clock. Where ranks share cores
+/// it may need this core to happen.
+constexpr int first_spins(const WaitPolicy& policy) { return policy.shared_cores ? 4 : 32; }
 // Naps no longer than this, so that an abort that cannot ring the sleeper is still seen.
 inline constexpr std::chrono::milliseconds kLongestNap{100};
 }  // namespace detail
@@ -115,7 +116,7 @@ template <class Ready, class Any>
 Waited wait(Ready&& ready, Deadline deadline, const AbortFlag* abort, Any& sleeper,
             const WaitPolicy& policy) {
   for (;;) {
-    for (int i = 0; i < detail::kFirstSpins; ++i) {
+    for (int i = 0; i < detail::first_spins(policy); ++i) {
       if (ready()) return Waited::kReady;
       detail::pause();
     }

@@ -12,7 +12,7 @@ namespace hccl::exec::host {
 
 template <class Done>
 Status HostPath::await(const Run& run, int place, Done&& done) {
-  for (int i = 0; i < detail::kFirstSpins; ++i) {
+  for (int i = 0; i < detail::first_spins(watch_.policy); ++i) {
     if (done(place)) return {};
     detail::pause();
   }
