@@ -104,7 +104,7 @@ inline void pause() {
 void relax(const WaitPolicy& policy);
 /// What is just about to happen is waited for without looking at the clock. Where ranks share cores
 /// it may need this core to happen.
-constexpr int first_spins(const WaitPolicy& policy) { return policy.shared_cores ? 4 : 32; }
+constexpr int first_spins(const WaitPolicy& policy) { return policy.shared_cores ? 2 : 32; }
 // Naps no longer than this, so that an abort that cannot ring the sleeper is still seen.
 inline constexpr std::chrono::milliseconds kLongestNap{100};
 }  // namespace detail
