@@ -54,8 +54,22 @@ class Handles {
   /// `argument` names the handle in the texts of errors; `kind` is different for each table.
   Handles(std::string argument, std::uint8_t kind)
       : argument_(std::move(argument)), mark_(kMark | kind) {}
+  /// At the end of the process a thread may still be inside a call, for ever perhaps: what it uses
+  /// is left alone.
   ~Handles() {
-    for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
+    for (auto& each : chunks_) {
+      Slot* const chunk = each.load(std::memory_order_relaxed);
+      if (chunk == nullptr) return;
+      bool in_use = false;
+      for (Slot* slot = chunk; slot != chunk + kChunk; ++slot) {
+        if ((slot->word.load(std::memory_order_acquire) & kUsers) != 0) {
+          in_use = true;
+        } else {
+          slot->object.reset();
+        }
+      }
+      if (!in_use) delete[] chunk;
+    }
   }
   Handles(const Handles&) = delete;
   Handles& operator=(const Handles&) = delete;
