@@ -69,6 +69,8 @@ class QuietBell final {
     if (fence_.load(std::memory_order_relaxed) != 0) {
       std::atomic_thread_fence(std::memory_order_seq_cst);
     }
+    // The sleeper's barrier orders what the processor does; this orders what the compiler does.
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_relaxed) != 0) wake();
   }
   /// Wakes the sleepers for another reason than something stored in the shared memory.
