@@ -63,6 +63,8 @@ Status Executor::drive(std::span<Activity* const> activities,
     return std::vector<int>(peers.begin(), peers.end());
   };
   const auto ready = [&] {
+    // A wait may look again before it returns, and a failed activity is not asked twice.
+    if (!failure.ok()) return true;
     mesh_.progress();
     bool done = true;
     for (Activity* each : activities) {
