@@ -369,15 +369,15 @@ TEST(HostPath, NamesBothCallsOfAMismatchOnAllRanks) {
   }
 }
 
+// All ranks, also the one that has nothing to do with it.
 TEST(HostPath, PairsOfAlltoallvThatDisagreeAreNamed) {
-  Machine machine(2, Ways::for_host(2, true), true);
+  constexpr int kSize = 3;
+  Machine machine(kSize, Ways::for_host(kSize, true), true);
   machine.run([&](int rank, HostPath& path) {
     std::vector<std::uint32_t> in(20);
     std::vector<std::uint32_t> out(20);
-    const std::uint64_t given = 4;
-    const std::uint64_t expected = rank == 1 ? 5 : 4;
-    const Block in_blocks[] = {{0, given}, {given, given}};
-    const Block out_blocks[] = {{0, rank == 0 ? 4 : expected}, {5, 4}};
+    const Block in_blocks[] = {{0, 4}, {4, 4}, {8, 4}};
+    const Block out_blocks[] = {{0, rank == 1 ? 5u : 4u}, {5, 4}, {9, 4}};
     Call call;
     call.op = Op::kAllToAllV;
     call.in = in.data();
@@ -387,11 +387,43 @@ TEST(HostPath, PairsOfAlltoallvThatDisagreeAreNamed) {
     call.out_blocks = out_blocks;
     const Status status = path.run(call, envelope(call, 1, 0));
     EXPECT_EQ(status.code(), Code::kPara);
-    if (rank == 1) {
-      machine.abort(status);
-      EXPECT_NE(status.message().find("rank 0 sends 4 elements to rank 1, which expects 5"),
-                std::string::npos)
-          << status.message();
+    EXPECT_NE(status.message().find("rank 0 sends 4 elements to rank 1, which expects 5"),
+              std::string::npos)
+        << status.message();
+  });
+}
+
+// Whoever fails gives the others time to leave its buffers alone.
+TEST(HostPath, AFailedRankWaitsForWhoStillReadsItsBuffer) {
+  Ways ways;
+  ways.ring_most = 0;
+  Machine machine(2, ways, true);
+  std::atomic<bool> reading{false};
+  constexpr std::uint64_t kCount = std::uint64_t{4} << 20;
+  machine.run([&](int rank, HostPath& path) {
+    void* const device = machine.heap().allocate(2 * kCount * 4).value();
+    auto* const in = static_cast<std::uint32_t*>(device);
+    Call call;
+    call.op = Op::kAllGather;
+    call.in = in;
+    call.out = in + kCount;
+    call.count = kCount / 2;
+    call.type = DataType::kUint32;
+    if (rank == 0) {
+      std::thread killer([&] {
+        while (!reading) std::this_thread::yield();
+        machine.abort(Status(Code::kRemote, "told so"));
+      });
+      reading = true;
+      static_cast<void>(path.run(call, envelope(call, 1, 0)));
+      // Nobody may read this any more.
+      std::memset(in, 0xFF, kCount * 2);
+      killer.join();
+    } else {
+      std::fill(in, in + kCount / 2, 5u);
+      const Status status = path.run(call, envelope(call, 1, 0));
+      for (std::uint64_t i = 0; i < kCount / 2; ++i) ASSERT_NE(in[kCount + i], ~0u);
+      static_cast<void>(status);
     }
   });
 }

@@ -66,6 +66,8 @@ struct alignas(kApart) RankWords {
   std::atomic<std::uint64_t> drained{0};                 ///< taken from all rings
   /// Gates passed so far.
   alignas(kApart) std::atomic<std::uint64_t> gate{0};
+  /// Number of the last operation that it has left, of those that reach into others' buffers.
+  std::atomic<std::uint64_t> left{0};
 };
 
 class Area {
@@ -82,10 +84,12 @@ class Area {
   RankWords& words(int place) const {
     return *reinterpret_cast<RankWords*>(base_ + kApart + of(place) * sizeof(RankWords));
   }
-  /// The blocks of `place` in its input, by the rank they are for.
-  Block* table(int place) const {
-    return reinterpret_cast<Block*>(base_ + tables_at(ranks_)) + of(place) * of(ranks_);
+  /// Of alltoallv: the blocks of `place` in its input, by the rank they are for; and in its output,
+  /// by the rank they come from.
+  Block* gives(int place) const {
+    return reinterpret_cast<Block*>(base_ + tables_at(ranks_)) + 2 * of(place) * of(ranks_);
   }
+  Block* takes(int place) const { return gives(place) + of(ranks_); }
   std::byte* ring(int place) const { return base_ + rings_at(ranks_) + of(place) * kRing; }
 
  private:
@@ -93,7 +97,8 @@ class Area {
   static std::size_t tables_at(int ranks) { return kApart + of(ranks) * sizeof(RankWords); }
   static std::size_t rings_at(int ranks) {
     constexpr std::size_t kPage = 4096;
-    return (tables_at(ranks) + of(ranks) * of(ranks) * sizeof(Block) + kPage - 1) / kPage * kPage;
+    return (tables_at(ranks) + 2 * of(ranks) * of(ranks) * sizeof(Block) + kPage - 1) / kPage *
+           kPage;
   }
 
   std::byte* base_;

@@ -58,21 +58,46 @@ Status HostPath::run(const Call& call, const Envelope& envelope) {
   }
   const Notice mine = notice(run);
   if (call.op == schedule::Op::kAllToAllV) {
-    std::copy(call.in_blocks.begin(), call.in_blocks.end(), area_.table(place_));
+    std::copy(call.in_blocks.begin(), call.in_blocks.end(), area_.gives(place_));
+    std::copy(call.out_blocks.begin(), call.out_blocks.end(), area_.takes(place_));
   }
   post(run, &mine, sizeof mine);
+  // From here on others may reach into this rank's buffers.
+  const Status status = with_notices(run, blocks_differ ? ways_.whole_most + 1 : bytes);
+  area_.words(place_).left.store(number_, std::memory_order_release);
+  area_.bell().ring();
+  if (!status.ok()) retreat();
+  return status;
+}
+
+Status HostPath::with_notices(const Run& run, std::size_t bytes) {
   HCCL_RETURN_IF_ERROR(meet(run));
   HCCL_RETURN_IF_ERROR(check_pairs(run));
   way_ = choose(run);
-  if (way_ == Way::kStage && !blocks_differ && bytes <= ways_.whole_most) {
+  if (way_ == Way::kStage && bytes <= ways_.whole_most) {
     way_ = Way::kRing;
     return through_ring(run, true);
   }
   if (way_ == Way::kStage) return stage(run);
   resolve(run);
-  if (call.op == schedule::Op::kReduce) return reduce_slices(run);
-  if (call.op != schedule::Op::kAllReduce) return pull(run);
+  if (run.call.op == schedule::Op::kReduce) return reduce_slices(run);
+  if (run.call.op != schedule::Op::kAllReduce) return pull(run);
   return way_ == Way::kPull ? pull_slices(run) : push_slices(run);
+}
+
+// The caller will do with its buffers what it likes: the others are given the time of a long copy
+// to find out that this operation has failed. Who is dead, or never came, is not waited for any
+// longer.
+void HostPath::retreat() {
+  constexpr std::chrono::milliseconds kLongestCopy{100};
+  const auto all_left = [&] {
+    for (int place = 0; place < size_; ++place) {
+      if (area_.words(place).left.load(std::memory_order_acquire) < number_) return false;
+    }
+    return true;
+  };
+  static_cast<void>(
+      hccl::wait(all_left, Deadline::after(kLongestCopy), nullptr, area_.bell(), watch_.policy));
 }
 
 // ---- meeting ----
@@ -172,21 +197,24 @@ Way HostPath::choose(const Run& run) {
   return run.call.count * run.element <= ways_.pull_most ? Way::kPull : Way::kPush;
 }
 
-// Of alltoallv only the two ranks of a pair know what they agreed on.
+// In alltoallv each pair of ranks has to agree. All ranks look at all pairs, so that all of them
+// fail, and none touches another's buffer before.
 Status HostPath::check_pairs(const Run& run) const {
   if (run.call.op != schedule::Op::kAllToAllV) return {};
-  for (int place = 0; place < size_; ++place) {
-    const Block given = area_.table(place)[place_];
-    const Block expected = run.exchange.out(place);
-    const std::uint64_t most = notice_of(place).in_bytes / run.element;
-    if (given.count <= most && given.at <= most - given.count && given.count == expected.count) {
-      continue;
+  for (int from = 0; from < size_; ++from) {
+    const std::uint64_t most = notice_of(from).in_bytes / run.element;
+    for (int to = 0; to < size_; ++to) {
+      const Block given = area_.gives(from)[to];
+      const Block expected = area_.takes(to)[from];
+      if (given.count <= most && given.at <= most - given.count && given.count == expected.count) {
+        continue;
+      }
+      return Status(Code::kPara, "EI0005: the ranks' calls differ: in " + words(run.mine) +
+                                     " rank " + std::to_string(rank_of(from)) + " sends " +
+                                     std::to_string(given.count) + " elements to rank " +
+                                     std::to_string(rank_of(to)) + ", which expects " +
+                                     std::to_string(expected.count));
     }
-    return Status(Code::kPara, "EI0005: the ranks' calls differ: in " + words(run.mine) + " rank " +
-                                   std::to_string(rank_of(place)) + " sends " +
-                                   std::to_string(given.count) + " elements to rank " +
-                                   std::to_string(rank_of(place_)) + ", which expects " +
-                                   std::to_string(expected.count));
   }
   return {};
 }

@@ -57,6 +57,8 @@ class HostPath {
   void wake() { area_.bell().wake(); }
 
  private:
+  Status with_notices(const Run& run, std::size_t bytes);
+  void retreat();
   Status meet(const Run& run);
   void post(const Run& run, const void* payload, std::size_t bytes);
   Notice notice(const Run& run) const;
