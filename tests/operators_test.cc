@@ -578,7 +578,7 @@ TEST(Blocks, CountsThatDoNotFitAreAnErrorOfAllRanks) {
 // ---- batches and groups ----
 
 TEST(Batches, OfAllPairsAndOneself) {
-  for (const int size : {1, 2, 3, 4, 8}) {
+  for (const int size : {1, 2, 3, 4, 8, 16}) {
     ApiWorld world(size);
     world.on_all([&](int rank) {
       const auto n = index(size);

@@ -32,6 +32,14 @@ long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
                  nullptr, 0);
 }
 
+/// Sleeps while the word has this value.
+void futex_sleep(std::atomic<std::uint32_t>* word, std::uint32_t value,
+                 std::chrono::nanoseconds at_most) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
+  const timespec timeout{seconds.count(), (at_most - seconds).count()};
+  futex(word, FUTEX_WAIT, value, &timeout);
+}
+
 }  // namespace
 
 void Bell::ring() {
@@ -45,9 +53,7 @@ std::uint32_t Bell::prepare() {
 }
 
 void Bell::sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
-  const timespec timeout{seconds.count(), (at_most - seconds).count()};
-  futex(&rings_, FUTEX_WAIT, ticket, &timeout);
+  futex_sleep(&rings_, ticket, at_most);
 }
 
 void Bell::awake() { sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
@@ -70,9 +76,7 @@ std::uint32_t QuietBell::prepare() {
 }
 
 void QuietBell::sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
-  const timespec timeout{seconds.count(), (at_most - seconds).count()};
-  futex(&rings_, FUTEX_WAIT, ticket, &timeout);
+  futex_sleep(&rings_, ticket, at_most);
 }
 
 void QuietBell::awake() { sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
