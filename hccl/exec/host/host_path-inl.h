@@ -49,13 +49,15 @@ void HostPath::take(const Run& run, std::uint64_t first, std::uint64_t length, A
   const Exchange& exchange = run.exchange;
   if (!exchange.takes(place_)) return;
   auto* const out = static_cast<std::byte*>(run.call.out);
-  const std::byte* const own =
-      static_cast<const std::byte*>(run.call.in) + (exchange.in(place_).at + first) * run.element;
+  const auto own = [&] {  // only a giver has an input
+    return static_cast<const std::byte*>(run.call.in) +
+           (exchange.in(place_).at + first) * run.element;
+  };
   if (exchange.folds()) {
     const std::uint64_t count = exchange.in(place_).count;
     if (first >= count) return;
     for (int giver = 0; giver < size_; ++giver) {
-      inputs_[static_cast<std::size_t>(giver)] = giver == place_ ? own : at(giver);
+      inputs_[static_cast<std::size_t>(giver)] = giver == place_ ? own() : at(giver);
     }
     kernels::fold(run.call.type, run.call.reduce, inputs_, out + first * run.element,
                   std::min(length, count - first));
@@ -64,7 +66,7 @@ void HostPath::take(const Run& run, std::uint64_t first, std::uint64_t length, A
   for (int giver = 0; giver < size_; ++giver) {
     const Block block = exchange.out(giver);
     if (!exchange.gives(giver) || first >= block.count) continue;
-    const std::byte* const from = giver == place_ ? own : at(giver);
+    const std::byte* const from = giver == place_ ? own() : at(giver);
     std::byte* const to = out + (block.at + first) * run.element;
     if (to != from) std::memcpy(to, from, std::min(length, block.count - first) * run.element);
   }
