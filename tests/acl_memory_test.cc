@@ -263,11 +263,13 @@ TEST_F(Acl, Copies) {
     const std::string text = "direction " + std::to_string(kind);
     char now[32] = {};
     char later[32] = {};
+    char at_once[4];
     OK(aclrtMemcpy(now, sizeof now, text.c_str(), text.size() + 1, direction));
     OK(aclrtMemcpyAsync(later, sizeof later, now, sizeof now, direction, stream_));
-    OK(aclrtMemcpyAsync(now, 4, "left", 4, direction, nullptr));
-    EXPECT_EQ(std::memcmp(now, "left", 4), 0);  // the default stream has done it
+    OK(aclrtMemcpyAsync(at_once, 4, "left", 4, direction, nullptr));
+    EXPECT_EQ(std::memcmp(at_once, "left", 4), 0);  // the default stream has done it
     OK(aclrtSynchronizeStream(stream_));
+    EXPECT_EQ(later, text);
   }
   OK(aclrtMemcpy(this, 0, this, 0, kKind));
   char part[] = "0123456789";

@@ -66,7 +66,7 @@ Status HostPath::run(const Call& call, const Envelope& envelope) {
   const Status status = with_notices(run, blocks_differ ? ways_.whole_most + 1 : bytes);
   area_.words(place_).left.store(number_, std::memory_order_release);
   area_.bell().ring();
-  if (!status.ok()) retreat();
+  if (!status.ok()) retreat(status);
   return status;
 }
 
@@ -85,11 +85,15 @@ Status HostPath::with_notices(const Run& run, std::size_t bytes) {
   return way_ == Way::kPull ? pull_slices(run) : push_slices(run);
 }
 
-// The caller will do with its buffers what it likes: the others are given the time of a long copy
-// to find out that this operation has failed. Who is dead, or never came, is not waited for any
-// longer.
-void HostPath::retreat() {
+// The caller will do with its buffers what it likes. Who comes later finds no post here, and waits
+// for the reason; where calls differ the post stays, for all to see. Who is here already is given
+// the time of a long copy to find out that this operation has failed. Who is dead, or never came,
+// is not waited for any longer.
+void HostPath::retreat(const Status& why) {
   constexpr std::chrono::milliseconds kLongestCopy{100};
+  if (why.code() != Code::kPara) {
+    area_.words(place_).entries[number_ & 1].post[0].word.store(0, std::memory_order_release);
+  }
   const auto all_left = [&] {
     for (int place = 0; place < size_; ++place) {
       if (area_.words(place).left.load(std::memory_order_acquire) < number_) return false;

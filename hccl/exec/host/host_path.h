@@ -58,7 +58,7 @@ class HostPath {
 
  private:
   Status with_notices(const Run& run, std::size_t bytes);
-  void retreat();
+  void retreat(const Status& why);
   Status meet(const Run& run);
   void post(const Run& run, const void* payload, std::size_t bytes);
   Notice notice(const Run& run) const;
