@@ -14,7 +14,6 @@
 #include "hccl/base/log.h"
 #include "hccl/base/socket.h"
 #include "transport/shm/shm.h"
-#include "transport/shm/sleeper.h"
 #include "transport/tcp/tcp.h"
 
 namespace hccl::transport {
@@ -61,9 +60,8 @@ class BothSleeper final : public Sleeper {
       : one_(one), other_(other), outer_(std::move(outer)) {}
 
   static int epoll_of(Sleeper& sleeper) {
-    if (auto* plain = dynamic_cast<EpollSleeper*>(&sleeper)) return plain->epoll();
-    if (auto* shm = dynamic_cast<shm::RankSleeper*>(&sleeper)) return shm->epoll();
-    return -1;
+    const auto* polled = dynamic_cast<PolledSleeper*>(&sleeper);
+    return polled == nullptr ? -1 : polled->epoll();
   }
 
   Mesh& one_;

@@ -62,13 +62,19 @@ Result<std::vector<Fd>> recv_fds(int socket, std::size_t count, Deadline deadlin
 /// Blocks until poll(2) reports one of the events. kTimeout, or the reason of the abort flag.
 Status wait_fd(int fd, short events, Deadline deadline, const AbortFlag* abort = nullptr);
 
+/// A sleeper that an event in an epoll set wakes, so that it can be nested in another set.
+class PolledSleeper : public Sleeper {
+ public:
+  virtual int epoll() const = 0;
+};
+
 /// A Sleeper over an epoll set with a wake-up of its own. Register descriptors with epoll(); any
 /// thread may ring(). A readable descriptor that progress() did not drain ends the sleep at once.
-class EpollSleeper final : public Sleeper {
+class EpollSleeper final : public PolledSleeper {
  public:
   static Result<std::unique_ptr<EpollSleeper>> create();
 
-  int epoll() const { return epoll_.get(); }
+  int epoll() const override { return epoll_.get(); }
   /// The wake-up's descriptor: an eventfd that other processes may be handed. Not for epoll by
   /// others.
   int wake_fd() const { return wake_.get(); }

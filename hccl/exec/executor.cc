@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <set>
 
 #include "hccl/exec/direct_v.h"
@@ -20,9 +21,14 @@ constexpr std::uint64_t kLineBytes = 64;
 
 bool one_way(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
 
-// FNV-1a: all ranks must name the algorithm alike.
-std::uint32_t hash(std::string_view text, std::uint32_t h = 2166136261u) {
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
+// FNV-1a: all ranks must name the algorithm, and cut the data, alike.
+std::uint32_t hash(std::string_view name, std::initializer_list<std::uint64_t> numbers) {
+  std::uint32_t h = 2166136261u;
+  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
+  for (const std::uint64_t number : numbers) {
+    h = (h ^ static_cast<std::uint32_t>(number)) * 16777619u;
+    h = (h ^ static_cast<std::uint32_t>(number >> 32)) * 16777619u;
+  }
   return h;
 }
 
@@ -133,9 +139,8 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
   const std::size_t lanes = std::min<std::uint64_t>(lanes_wanted, slices);
 
   const std::uint32_t algorithm =
-      hash(choice.algorithm->name,
-           hash(std::to_string(choice.depth) + "," + std::to_string(choice.hosts) + "," +
-                std::to_string(lanes) + "," + std::to_string(slices)));
+      hash(choice.algorithm->name, {static_cast<std::uint64_t>(choice.depth),
+                                    static_cast<std::uint64_t>(choice.hosts), lanes, slices});
   const Envelope mine = envelope(call, sequence, algorithm);
   if (call.count == 0 && call.op != Op::kBarrier) return run_agreement(0, mine, limits);
 
@@ -174,7 +179,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
 
 Status Executor::run_blocks(const Call& call, std::uint64_t sequence, const Limits& limits) {
   const std::size_t piece = DirectV::piece_bytes(staging_bytes_, mesh_.size());
-  const Envelope mine = envelope(call, sequence, hash("direct", hash(std::to_string(piece))));
+  const Envelope mine = envelope(call, sequence, hash("direct", {piece}));
   if (!direct_) direct_ = std::make_unique<DirectV>(mesh_);
   std::byte* const staging = scratch(DirectV::staging_wanted(call, piece, mesh_.size()));
   direct_->begin(call, mine, staging, piece, barrier_steps());

@@ -12,7 +12,7 @@
 namespace hccl::transport::shm {
 
 /// The mesh's epoll sleeper, and a flag in shared memory that tells the peers when to wake it.
-class RankSleeper final : public Sleeper {
+class RankSleeper final : public PolledSleeper {
  public:
   /// `state` may be null: no peers.
   RankSleeper(EpollSleeper& inner, RankState* state) : inner_(inner), state_(state) {}
@@ -29,8 +29,7 @@ class RankSleeper final : public Sleeper {
     inner_.awake();
   }
 
-  /// To be nested in another epoll set.
-  int epoll() const { return inner_.epoll(); }
+  int epoll() const override { return inner_.epoll(); }
 
  private:
   EpollSleeper& inner_;

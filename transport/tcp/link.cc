@@ -142,7 +142,10 @@ bool Link::read() {
     const std::size_t space =
         std::min(stage_.size() - staged_, straight > 0 ? kHeadersAhead : stage_.size());
     pieces[count++] = {stage_.data() + staged_, space};
-    const ssize_t got = ::readv(fd_.get(), pieces.data(), static_cast<int>(count));
+    // The plain call is the cheaper one.
+    const ssize_t got = count == 1
+                            ? ::recv(fd_.get(), pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT)
+                            : ::readv(fd_.get(), pieces.data(), static_cast<int>(count));
     if (got <= 0) {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <span>
 
 namespace hccl::transport::tcp {
 namespace {
@@ -14,6 +16,27 @@ constexpr std::size_t kFramesPerCall = 32;
 constexpr std::size_t kPayloadAhead = 2 * kFragment;
 // After this much the other links of the mesh get their turn.
 constexpr std::size_t kBytesPerTurn = 4 << 20;
+
+// Less than this is put together by a copy: the plain call is cheaper than one that gathers.
+constexpr std::size_t kLittle = 2048;
+
+ssize_t send(int fd, std::span<iovec> pieces) {
+  std::size_t total = 0;
+  for (const iovec& piece : pieces) total += piece.iov_len;
+  if (total <= kLittle) {
+    std::array<std::byte, kLittle> little;
+    std::size_t at = 0;
+    for (const iovec& piece : pieces) {
+      if (piece.iov_len != 0) std::memcpy(little.data() + at, piece.iov_base, piece.iov_len);
+      at += piece.iov_len;
+    }
+    return ::send(fd, little.data(), total, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
 
 }  // namespace
 
@@ -69,10 +92,7 @@ Outbox::Written Outbox::write(int fd, std::size_t& moved) {
       add(&frames_[i].header, sizeof(FrameHeader));
       add(frames_[i].payload, payload_size(frames_[i]));
     }
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = count;
-    const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = send(fd, std::span(pieces).first(count));
     if (sent < 0) {
       if (errno == EINTR) continue;
       return errno == EAGAIN || errno == EWOULDBLOCK ? Written::kBlocked : Written::kFailed;
