@@ -9,7 +9,7 @@ scripts/setup.sh
 
 # The programs whose ranks are threads.
 threads=(acl api collectives comm exchange fusion handles heap host_path mismatch operators routed shm shm_ring
-  split streams strict tcp transport_contract)
+  split streams strict tcp transport_contract two_level)
 
 run_ctest() {
   local preset=$1

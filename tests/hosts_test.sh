@@ -2,9 +2,12 @@
 # Ranks on several hosts: network namespaces are the hosts, joined by a bridge. Two hosts with two ranks each
 # must route shm inside and tcp between them; four hosts with one rank each must use tcp alone. Needs root
 # (or sudo without a password) for `ip netns`.
-#   hosts_test.sh PROGRAM    PROGRAM joins by launcher and prints "rank R of 4: the ranks add up to 6, ..."
+#   hosts_test.sh PROGRAM PERF
+# PROGRAM joins by launcher and prints "rank R of 4: the ranks add up to 6, ..."; PERF is hccl_perf, which checks
+# allreduces of many sizes over both shapes.
 set -euo pipefail
 program=$1
+perf=$2
 if ((EUID != 0)); then exec sudo -n "$0" "$@"; fi
 
 tag=hccl$$
@@ -28,21 +31,25 @@ for h in 0 1 2 3; do
   ip -n "$host" link set lo up
 done
 
-# run RANKS_PER_HOST TRANSPORT: four ranks; every one must get the sum, over the transport that is expected.
+# start RANKS_PER_HOST COMMAND...: four ranks, and their output.
+start() {
+  local per_host=$1
+  for rank in 0 1 2 3; do
+    HCCL_LOG=info HCCL_CONNECT_TIMEOUT=30 HCCL_EXEC_TIMEOUT=30 \
+      RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % per_host)) LOCAL_WORLD_SIZE=$per_host \
+      MASTER_ADDR=10.211.0.1 MASTER_PORT=29500 TORCHELASTIC_RUN_ID="$tag-$*" \
+      ip netns exec "$tag-$((rank / per_host))" "${@:2}" 2>&1 &
+  done
+  wait
+}
+
+# run RANKS_PER_HOST TRANSPORT: every rank must get the sum, over the transport that is expected.
 run() {
   local per_host=$1 transport=$2 output
-  output=$(
-    for rank in 0 1 2 3; do
-      HCCL_LOG=info HCCL_CONNECT_TIMEOUT=30 HCCL_EXEC_TIMEOUT=30 \
-        RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % per_host)) LOCAL_WORLD_SIZE=$per_host \
-        MASTER_ADDR=10.211.0.1 MASTER_PORT=29500 TORCHELASTIC_RUN_ID="$tag-$per_host" \
-        ip netns exec "$tag-$((rank / per_host))" "$program" 2>&1 &
-    done
-    wait
-  )
+  output=$(start "$per_host" "$program")
   local right routed
   right=$(grep -c 'the ranks add up to 6, there are 4' <<<"$output" || true)
-  routed=$(grep -c "of 4, transport $transport\$" <<<"$output" || true)
+  routed=$(grep -cE "of 4, transport $transport(,|\$)" <<<"$output" || true)
   if ((right != 4 || routed != 4)); then
     echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: $right of 4 sums right, $routed of 4 over $transport"
     echo "$output"
@@ -51,5 +58,22 @@ run() {
   echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: right, over $transport"
 }
 
+# sweep RANKS_PER_HOST ALGORITHM [options]: results of all sizes right, the largest by ALGORITHM.
+sweep() {
+  local per_host=$1 algorithm=$2 output wrong
+  output=$(start "$per_host" "$perf" -b 4 -e 1M -f 8 -n 3 -w 1 "${@:3}")
+  # A row of the table ends with the number of wrong results.
+  wrong=$(awk '/^ *[0-9]+ +[0-9]+ / { rows++; if ($NF != 0) wrong++ } END { print rows + 0 ":" wrong + 0 }' <<<"$output")
+  if [[ $wrong != 7:0 ]] || ! grep -q "allreduce of 1048576 bytes by $algorithm" <<<"$output"; then
+    echo "hosts_test: $((4 / per_host)) hosts, $*: rows and wrong ones $wrong, expected 7:0 and $algorithm"
+    echo "$output"
+    exit 1
+  fi
+  echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: allreduce right at all sizes, by $algorithm"
+}
+
 run 2 auto
 run 1 tcp
+sweep 2 two_level
+sweep 2 two_level --memory heap
+sweep 1 direct

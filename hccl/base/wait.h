@@ -90,6 +90,9 @@ struct WaitPolicy {
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
   /// More ranks than cores: give the core away at once instead of spinning.
   bool shared_cores = false;
+  /// Sleeps no longer than this at a time, so that what cannot ring the sleeper (an abort, other
+  /// work of ready()) is still seen.
+  std::chrono::nanoseconds longest_nap = std::chrono::milliseconds(100);
 };
 
 enum class Waited { kReady, kTimeout, kAborted };
@@ -107,8 +110,6 @@ void relax(const WaitPolicy& policy);
 /// What is just about to happen is waited for without looking at the clock. Where ranks share cores
 /// it may need this core to happen.
 constexpr int first_spins(const WaitPolicy& policy) { return policy.shared_cores ? 2 : 32; }
-// Naps no longer than this, so that an abort that cannot ring the sleeper is still seen.
-inline constexpr std::chrono::milliseconds kLongestNap{100};
 }  // namespace detail
 
 /// Waits until ready() is true. ready() is the progress hook too: it is called again and again,
@@ -134,7 +135,7 @@ Waited wait(Ready&& ready, Deadline deadline, const AbortFlag* abort, Any& sleep
     const std::uint32_t ticket = sleeper.prepare();
     if (!ready() && !(abort != nullptr && abort->raised())) {
       sleeper.sleep(ticket,
-                    std::min<std::chrono::nanoseconds>(deadline.left(), detail::kLongestNap));
+                    std::min<std::chrono::nanoseconds>(deadline.left(), policy.longest_nap));
     }
     sleeper.awake();
   }

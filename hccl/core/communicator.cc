@@ -73,11 +73,16 @@ Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
       heap_(std::move(heap)),
       sends_(ranks_.size()),
       recvs_(ranks_.size()) {
-  // All ranks of a host come to the same number.
+  // All ranks of a host come to the same number; so do those of other hosts on this machine, such
+  // as containers.
+  const auto& members = control_->members();
+  const auto member = [&](int rank) -> const wire::Member& {
+    return members[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(rank)])];
+  };
   std::vector<std::string> cores;
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (hosts_[rank] != hosts_[static_cast<std::size_t>(rank_)]) continue;
-    cores.push_back(control_->members()[static_cast<std::size_t>(ranks_[rank])].cores);
+  for (int rank = 0; rank < size(); ++rank) {
+    if (machine_of(member(rank).host) != machine_of(member(rank_).host)) continue;
+    cores.push_back(member(rank).cores);
   }
   policy_.shared_cores = cores.size() > static_cast<std::size_t>(count_cores(cores));
   policy_.spin = config_.spin.value_or(kSpin);
@@ -158,21 +163,30 @@ Status Communicator::open(Deadline deadline) {
   mesh_ = std::move(*mesh);
   executor_ = std::make_unique<exec::Executor>(
       *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{config_.buffer_mb} << 20));
-  open_host_path();
+  HCCL_RETURN_IF_ERROR(open_host_path(args));
   log_->info("communicator {} ({}): rank {} of {}, transport {}{}", name_, short_name(view(id_)),
              rank_, size(), mesh_->name(),
-             host_path_ == nullptr ? "" : ", collectives in the host's memory");
+             host_path_ == nullptr   ? ""
+             : two_level_ == nullptr ? ", collectives in the host's memory"
+                                     : ", each host's part of collectives in its memory");
   open_mesh_.store(mesh_.get());
   // A failure that was told before the mesh stood.
   if (failed_.raised()) mesh_->abort(failed_.reason());
   return {};
 }
 
-// Where all ranks are on one host and share memory. All of them come to the same conclusion: a mesh
-// opens for all or for none.
-void Communicator::open_host_path() {
+// Where the ranks of a host share memory: on the one host, or on all of them, which takes a word
+// with the others; a mesh opens for all ranks of a host or for none.
+Status Communicator::open_host_path(const transport::OpenArgs& args) {
   const transport::HostMemory* const memory = mesh_->host_memory();
-  if (memory == nullptr || memory->ranks.size() != ranks_.size()) return;
+  const bool alone = memory != nullptr && memory->ranks.size() == ranks_.size();
+  if (even_hosts_ > 1 && even_hosts_ < size()) {
+    HCCL_ASSIGN_OR_RETURN(const std::vector<std::string> shared,
+                          args.exchange(memory == nullptr ? "0" : "1", args.deadline));
+    if (std::find(shared.begin(), shared.end(), "0") != shared.end()) return {};
+  } else if (!alone) {
+    return {};
+  }
   exec::host::Watch watch;
   watch.timeout = config_.exec_timeout;
   watch.abort = &failed_;
@@ -180,14 +194,20 @@ void Communicator::open_host_path() {
   watch.stalled = [this](std::uint64_t sequence, const std::string& call,
                          const std::vector<int>& awaited) { stalled(sequence, call, awaited); };
   host_path_ = std::make_unique<exec::host::HostPath>(
-      *memory, heap_, exec::host::Ways::for_host(size(), policy_.shared_cores), std::move(watch));
+      *memory, heap_,
+      exec::host::Ways::for_host(static_cast<int>(memory->ranks.size()), policy_.shared_cores),
+      std::move(watch));
+  if (!alone) {
+    two_level_ = std::make_unique<exec::TwoLevel>(*mesh_, *host_path_, even_hosts_);
+  }
   for (std::size_t op = 0; op < kOps; ++op) {
     // Whoever asks for an algorithm gets a schedule.
     const std::string wanted =
         config_.algorithm_for(schedule::words(static_cast<schedule::Op>(op)));
-    on_host_[op] = wanted.empty() || wanted == "NA" || wanted == "null";
+    on_host_[op] = alone && (wanted.empty() || wanted == "NA" || wanted == "null");
   }
   open_host_path_.store(host_path_.get());
+  return {};
 }
 
 Communicator::~Communicator() {
@@ -284,7 +304,7 @@ OpQueue::Ticket Communicator::submit(const exec::Call& call, bool deferred,
 Status Communicator::execute(const exec::Call& call) {
   if (failed_.raised()) return refused(exec::envelope(call, sequence_ + 1, 0));
   if (suspended()) return refused_suspended();
-  if (host_path_ != nullptr && on_host_[static_cast<std::size_t>(call.op)]) {
+  if (on_host_[static_cast<std::size_t>(call.op)]) {
     return execute_on_host(call);
   }
   const bool blocks = exec::has_blocks(call.op);
@@ -292,8 +312,14 @@ Status Communicator::execute(const exec::Call& call) {
   const std::uint64_t sequence = ++sequence_;
   const std::uint64_t number = recorder_.begin(exec::envelope(call, sequence, 0),
                                                blocks ? "direct" : choice->algorithm->name);
-  Status status = blocks ? executor_->run_blocks(call, sequence, limits(sequence))
-                         : executor_->run(call, *choice, sequence, limits(sequence));
+  Status status;
+  if (blocks) {
+    status = executor_->run_blocks(call, sequence, limits(sequence));
+  } else if (two_level_ != nullptr && choice->algorithm->name == "two_level") {
+    status = two_level_->run(call, sequence, limits(sequence));
+  } else {
+    status = executor_->run(call, *choice, sequence, limits(sequence));
+  }
   recorder_.end(number, status.code());
   return status.ok() ? status : failed_in(call, sequence, std::move(status));
 }

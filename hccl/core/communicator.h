@@ -16,6 +16,7 @@
 #include "hccl/core/op_queue.h"
 #include "hccl/exec/executor.h"
 #include "hccl/exec/host/host_path.h"
+#include "hccl/exec/two_level.h"
 
 namespace hccl::core {
 
@@ -112,7 +113,7 @@ class Communicator final : public FailureListener {
                const Uuid& id, const Config& config, Logger log,
                std::shared_ptr<memory::Heap> heap);
   Status open(Deadline deadline);
-  void open_host_path();
+  Status open_host_path(const transport::OpenArgs& args);
   Status execute(const exec::Call& call);
   Status execute_on_host(const exec::Call& call);
   Status failed_in(const exec::Call& call, std::uint64_t sequence, Status status);
@@ -146,10 +147,13 @@ class Communicator final : public FailureListener {
   std::atomic<transport::Mesh*> open_mesh_{nullptr};  // mesh_, for the control thread
   std::unique_ptr<exec::Executor> executor_;
   std::shared_ptr<memory::Heap> heap_;
-  std::unique_ptr<exec::host::HostPath> host_path_;  // null unless all ranks share a host's memory
+  /// Between the ranks of this host; null where they do not share memory, or where there are
+  /// several hosts and not all of them have one.
+  std::unique_ptr<exec::host::HostPath> host_path_;
+  std::unique_ptr<exec::TwoLevel> two_level_;  // with several hosts, where host_path_ is
   std::atomic<exec::host::HostPath*> open_host_path_{nullptr};  // the same, for the control thread
-  std::array<bool, kOps> on_host_{};                            // which operations take it
-  std::array<std::atomic<const char*>, kOps> ways_{};           // that they took last
+  std::array<bool, kOps> on_host_{};                   // which operations take host_path_ alone
+  std::array<std::atomic<const char*>, kOps> ways_{};  // that they took last
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sends_;  // point-to-point operations so far, by peer
   std::vector<std::uint64_t> recvs_;

@@ -35,9 +35,15 @@ std::string network_namespace() {
   return std::to_string(info.st_ino);
 }
 
+constexpr std::string_view kNetwork = " net ";
+
 }  // namespace
 
-HostIdentity host_identity() { return boot_id() + " net " + network_namespace(); }
+HostIdentity host_identity() { return boot_id() + std::string(kNetwork) + network_namespace(); }
+
+std::string_view machine_of(const HostIdentity& host) {
+  return std::string_view(host).substr(0, host.rfind(kNetwork));
+}
 
 std::string core_mask() {
   // The kernel's mask may be longer than cpu_set_t: EINVAL asks for more room.

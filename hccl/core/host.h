@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace hccl::core {
 
@@ -10,6 +11,9 @@ namespace hccl::core {
 /// that memory was really handed over decides. At most 128 bytes.
 using HostIdentity = std::string;
 HostIdentity host_identity();
+
+/// The part of it that names the machine, which hosts with a network of their own may share.
+std::string_view machine_of(const HostIdentity& host);
 
 /// The cores that the calling thread may run on, a bit each, the first core's lowest; without the
 /// zeroes at the end. Empty if the system does not say.

@@ -68,6 +68,18 @@ Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algori
   return out;
 }
 
+// FNV-1a.
+std::uint32_t fingerprint(std::string_view algorithm,
+                          std::initializer_list<std::uint64_t> numbers) {
+  std::uint32_t h = 2166136261u;
+  for (const char c : algorithm) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
+  for (const std::uint64_t number : numbers) {
+    h = (h ^ static_cast<std::uint32_t>(number)) * 16777619u;
+    h = (h ^ static_cast<std::uint32_t>(number >> 32)) * 16777619u;
+  }
+  return h;
+}
+
 Envelope pair_envelope(const Call& call, const Envelope& mine, int peer) {
   Envelope out = mine;
   // Counts are checked to be below 2^31.

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "hccl/base/status.h"
 #include "hccl/base/types.h"
@@ -70,6 +72,9 @@ static_assert(sizeof(Envelope) == 32);
 bool reduces(schedule::Op op);
 
 Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algorithm);
+
+/// What Envelope::algorithm says of an algorithm and the numbers by which it cuts the data.
+std::uint32_t fingerprint(std::string_view algorithm, std::initializer_list<std::uint64_t> numbers);
 
 /// What a rank of an alltoallv says to one peer; `mine` is the envelope of its call.
 Envelope pair_envelope(const Call& call, const Envelope& mine, int peer);

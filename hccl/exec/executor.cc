@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <initializer_list>
 #include <set>
 
 #include "hccl/exec/direct_v.h"
@@ -20,17 +19,6 @@ constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
 constexpr std::uint64_t kLineBytes = 64;
 
 bool one_way(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
-
-// FNV-1a: all ranks must name the algorithm, and cut the data, alike.
-std::uint32_t hash(std::string_view name, std::initializer_list<std::uint64_t> numbers) {
-  std::uint32_t h = 2166136261u;
-  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
-  for (const std::uint64_t number : numbers) {
-    h = (h ^ static_cast<std::uint32_t>(number)) * 16777619u;
-    h = (h ^ static_cast<std::uint32_t>(number >> 32)) * 16777619u;
-  }
-  return h;
-}
 
 }  // namespace
 
@@ -138,9 +126,9 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
   slices = std::clamp<std::uint64_t>(slices, 1, std::max<std::uint64_t>(1, call.count));
   const std::size_t lanes = std::min<std::uint64_t>(lanes_wanted, slices);
 
-  const std::uint32_t algorithm =
-      hash(choice.algorithm->name, {static_cast<std::uint64_t>(choice.depth),
-                                    static_cast<std::uint64_t>(choice.hosts), lanes, slices});
+  const std::uint32_t algorithm = fingerprint(
+      choice.algorithm->name, {static_cast<std::uint64_t>(choice.depth),
+                               static_cast<std::uint64_t>(choice.hosts), lanes, slices});
   const Envelope mine = envelope(call, sequence, algorithm);
   if (call.count == 0 && call.op != Op::kBarrier) return run_agreement(0, mine, limits);
 
@@ -179,7 +167,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
 
 Status Executor::run_blocks(const Call& call, std::uint64_t sequence, const Limits& limits) {
   const std::size_t piece = DirectV::piece_bytes(staging_bytes_, mesh_.size());
-  const Envelope mine = envelope(call, sequence, hash("direct", {piece}));
+  const Envelope mine = envelope(call, sequence, fingerprint("direct", {piece}));
   if (!direct_) direct_ = std::make_unique<DirectV>(mesh_);
   std::byte* const staging = scratch(DirectV::staging_wanted(call, piece, mesh_.size()));
   direct_->begin(call, mine, staging, piece, barrier_steps());

@@ -41,5 +41,8 @@ inline constexpr std::size_t kAskWindow = 16;
 inline constexpr std::size_t kReadyCap = 1 << 20;
 /// Payload of one kData frame at most, so that lanes share a link fairly.
 inline constexpr std::size_t kFragment = 256 * 1024;
+/// After about this much in one direction the other direction and the other links get their turn:
+/// what was sent is best received while it is still in a cache.
+inline constexpr std::size_t kBytesPerTurn = 128 * 1024;
 
 }  // namespace hccl::transport::tcp

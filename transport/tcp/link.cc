@@ -13,8 +13,6 @@
 namespace hccl::transport::tcp {
 namespace {
 
-// After this much the other links of the mesh get their turn.
-constexpr std::size_t kBytesPerTurn = 4 << 20;
 // Bytes read beyond the end of a payload.
 constexpr std::size_t kHeadersAhead = 512;
 // Eager room is announced in portions of this size.

@@ -14,8 +14,6 @@ namespace {
 constexpr std::size_t kFramesPerCall = 32;
 // Large messages are cut into frames only this far ahead, so that small ones soon get their turn.
 constexpr std::size_t kPayloadAhead = 2 * kFragment;
-// After this much the other links of the mesh get their turn.
-constexpr std::size_t kBytesPerTurn = 4 << 20;
 
 // Less than this is put together by a copy: the plain call is cheaper than one that gathers.
 constexpr std::size_t kLittle = 2048;

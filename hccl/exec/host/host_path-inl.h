@@ -38,8 +38,18 @@ Status HostPath::await_long(const Run& run, int place, Done&& done) {
     }
     return ranks;
   };
-  return exec::await([&] { return done(place); }, [&] { return words(run.mine); }, awaited, limits,
-                     area_.bell());
+  const auto what = [&] { return words(run.mine); };
+  if (!meanwhile_) {
+    return exec::await([&] { return done(place); }, what, awaited, limits, area_.bell());
+  }
+  limits.policy.longest_nap = std::chrono::milliseconds(1);
+  Status failure;
+  const auto ready = [&] {
+    if (failure.ok()) failure = meanwhile_();
+    return !failure.ok() || done(place);
+  };
+  HCCL_RETURN_IF_ERROR(exec::await(ready, what, awaited, limits, area_.bell()));
+  return failure;
 }
 
 // Takes elements [first, first + length) of every block that is for this rank. at(giver) is where

@@ -51,6 +51,10 @@ class HostPath {
   /// or the reason of the abort. After a failure it is of no more use.
   Status run(const Call& call, const Envelope& envelope);
 
+  /// What a run does while it waits, until this is set anew: it must not block, and its failure
+  /// ends the run. Waits then nap no longer than a millisecond. Empty: nothing.
+  void set_meanwhile(std::function<Status()> meanwhile) { meanwhile_ = std::move(meanwhile); }
+
   /// The way that the last run took.
   Way way() const { return way_; }
   /// Lets a run that sleeps look at the abort flag. Any thread.
@@ -96,6 +100,7 @@ class HostPath {
   Area area_;
   Ways ways_;
   Watch watch_;
+  std::function<Status()> meanwhile_;
   int place_;
   int size_;
   bool one_process_;

@@ -1,0 +1,174 @@
+#include "hccl/exec/two_level.h"
+
+#include <algorithm>
+#include <set>
+
+#include "hccl/exec/layout.h"
+#include "hccl/schedule/algorithm.h"
+
+namespace hccl::exec {
+
+using schedule::Op;
+
+namespace {
+
+constexpr std::uint64_t kLineBytes = 64;
+// A slice is long enough to make its meetings cheap, and there are enough of them to fill the line
+// while the first one is summed and the last one is spread.
+constexpr std::uint64_t kSliceBytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t kFewSlices = 8;
+constexpr std::uint64_t kShortestSlice = std::uint64_t{256} << 10;
+
+}  // namespace
+
+TwoLevel::TwoLevel(transport::Mesh& mesh, host::HostPath& local, int hosts)
+    : mesh_(mesh),
+      local_(local),
+      hosts_(hosts),
+      places_(mesh.size() / hosts),
+      host_(mesh.rank() / places_),
+      place_(mesh.rank() % places_) {
+  for (std::size_t i = 0; i < kLanes; ++i) lanes_.push_back(std::make_unique<Lane>(mesh));
+}
+
+Status TwoLevel::run(const Call& call, std::uint64_t sequence, const Limits& limits) {
+  // What this rank owes to other hosts goes on while it waits for its own.
+  local_.set_meanwhile([this] { return progress(); });
+  Status status = run_slices(call, sequence, limits);
+  local_.set_meanwhile(nullptr);
+  if (!status.ok()) {
+    // Requests may be under way, and they name memory of the caller: take them back.
+    mesh_.abort(status);
+    mesh_.progress();
+  }
+  return status;
+}
+
+Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Limits& limits) {
+  cut(call);
+  plan(longest_ * size_of(call.type));
+  const Envelope mine = envelope(
+      call, sequence, fingerprint(algorithm_, {static_cast<std::uint64_t>(hosts_), slices_}));
+
+  // Between hosts everything happens in place: the sum of a host is in its ranks' outputs.
+  Call between = call;
+  between.in = call.out;
+  const auto slots = static_cast<std::size_t>(schedule_.scratch_slots);
+  const std::size_t room =
+      (longest_ * size_of(call.type) / static_cast<std::uint64_t>(hosts_) + 2 * kLineBytes) /
+      kLineBytes * kLineBytes * slots;
+  if (room * kLanes > scratch_bytes_) {
+    scratch_bytes_ = room * kLanes;
+    scratch_ = std::make_unique<std::byte[]>(scratch_bytes_);
+  }
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    lanes_[i]->begin(static_cast<std::uint32_t>(i), between, mine);
+  }
+
+  for (std::size_t step = 0; step < slices_ + kLanes - 1; ++step) {
+    if (step < slices_) {
+      const Part& part = parts_[step];
+      HCCL_RETURN_IF_ERROR(sum_on_host(call, part, mine));
+      const Block& own = part.blocks[static_cast<std::size_t>(place_)];
+      lanes_[step % kLanes]->add(schedule_,
+                                 Layout(between, host_, hosts_, schedule_.chunks, slots > 0,
+                                        part.slice_at + own.at, own.count),
+                                 scratch_.get() + step % kLanes * room);
+      HCCL_RETURN_IF_ERROR(progress());
+    }
+    if (step + 1 < kLanes) continue;
+    const std::size_t back = step + 1 - kLanes;
+    HCCL_RETURN_IF_ERROR(await_lane(back % kLanes, mine, limits));
+    HCCL_RETURN_IF_ERROR(spread_on_host(call, parts_[back], mine));
+  }
+  return {};
+}
+
+// Slices, and the parts of each, begin at whole cache lines.
+void TwoLevel::cut(const Call& call) {
+  const std::uint64_t element = size_of(call.type);
+  const std::uint64_t line = std::max<std::uint64_t>(1, kLineBytes / element);
+  const std::uint64_t bytes = call.count * element;
+  const std::uint64_t length_bytes = std::clamp(bytes / kFewSlices, kShortestSlice, kSliceBytes);
+  slices_ = std::max<std::uint64_t>(1, bytes / length_bytes);
+  if (parts_.size() < slices_) parts_.resize(slices_);
+  const auto boundary = [line](std::uint64_t count, std::uint64_t part, std::uint64_t parts) {
+    return part == parts ? count : count / line * part / parts * line;
+  };
+  const auto places = static_cast<std::uint64_t>(places_);
+  longest_ = 0;
+  for (std::size_t s = 0; s < slices_; ++s) {
+    Part& part = parts_[s];
+    part.slice_at = boundary(call.count, s, slices_);
+    const std::uint64_t length = boundary(call.count, s + 1, slices_) - part.slice_at;
+    part.blocks.resize(places);
+    for (std::uint64_t p = 0; p < places; ++p) {
+      const std::uint64_t at = boundary(length, p, places);
+      part.blocks[p] = {at, boundary(length, p + 1, places) - at};
+      longest_ = std::max(longest_, part.blocks[p].count);
+    }
+  }
+}
+
+void TwoLevel::plan(std::size_t part_bytes) {
+  const schedule::Choice choice = schedule::select(Op::kAllReduce, hosts_, part_bytes, {}, 1);
+  if (choice.algorithm->name == algorithm_) return;
+  algorithm_ = choice.algorithm->name;
+  schedule_ = choice.algorithm->build({host_, hosts_, 0, 1, 1});
+  for (schedule::Step& step : schedule_.steps) {
+    for (schedule::Send& send : step.sends) send.peer = send.peer * places_ + place_;
+    for (schedule::Recv& recv : step.recvs) recv.peer = recv.peer * places_ + place_;
+  }
+}
+
+Status TwoLevel::sum_on_host(const Call& call, const Part& part, const Envelope& mine) {
+  const std::uint64_t element = size_of(call.type);
+  const Block& own = part.blocks[static_cast<std::size_t>(place_)];
+  Call sum = call;
+  sum.op = Op::kReduceScatterV;
+  sum.in = static_cast<const std::byte*>(call.in) + part.slice_at * element;
+  sum.out = static_cast<std::byte*>(call.out) + (part.slice_at + own.at) * element;
+  sum.count = own.count;
+  sum.in_blocks = part.blocks;
+  return local_.run(sum, mine);
+}
+
+Status TwoLevel::spread_on_host(const Call& call, const Part& part, const Envelope& mine) {
+  const std::uint64_t element = size_of(call.type);
+  const Block& own = part.blocks[static_cast<std::size_t>(place_)];
+  auto* const slice = static_cast<std::byte*>(call.out) + part.slice_at * element;
+  Call spread = call;
+  spread.op = Op::kAllGatherV;
+  spread.in = slice + own.at * element;
+  spread.out = slice;
+  spread.count = own.count;
+  spread.out_blocks = part.blocks;
+  return local_.run(spread, mine);
+}
+
+Status TwoLevel::progress() {
+  mesh_.progress();
+  for (const auto& lane : lanes_) {
+    if (!lane->done()) HCCL_RETURN_IF_ERROR(lane->advance());
+  }
+  return {};
+}
+
+Status TwoLevel::await_lane(std::size_t lane, const Envelope& mine, const Limits& limits) {
+  Status failure;
+  const auto ready = [&] {
+    // A wait may look again before it returns, and a failed lane is not asked twice.
+    if (failure.ok()) failure = progress();
+    return !failure.ok() || lanes_[lane]->done();
+  };
+  const auto awaited = [&] {
+    std::set<int> peers;
+    for (const auto& each : lanes_) each->awaited(peers);
+    return std::vector<int>(peers.begin(), peers.end());
+  };
+  HCCL_RETURN_IF_ERROR(await(
+      ready, [&mine] { return words(mine); }, awaited, limits, mesh_.sleeper()));
+  return failure;
+}
+
+}  // namespace hccl::exec

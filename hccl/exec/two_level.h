@@ -1,0 +1,66 @@
+// Allreduce over several hosts with equally many ranks each. The vector is cut in slices, and every
+// slice in a part for each place on a host. Of each slice the ranks of a host sum their parts by
+// load and store (host/), ranks of one place on all hosts run an allreduce of their part over the
+// transport, and the ranks of a host then give each other their parts. While the parts of some
+// slices travel, the next slice is summed: between hosts nothing waits for what happens on them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "hccl/exec/call.h"
+#include "hccl/exec/host/host_path.h"
+#include "hccl/exec/lane.h"
+#include "hccl/exec/limits.h"
+#include "hccl/schedule/schedule.h"
+#include "transport/transport.h"
+
+namespace hccl::exec {
+
+/// Belongs to one communicator and is used by one thread at a time. Memory for the parts that
+/// travel is allocated at the first run and kept.
+class TwoLevel {
+ public:
+  /// Ranks are numbered host by host; `local` joins those of this rank's host. Both outlive it.
+  TwoLevel(transport::Mesh& mesh, host::HostPath& local, int hosts);
+
+  /// Runs an allreduce to its end. A failure aborts the mesh: it is the last run. kPara: the ranks
+  /// disagree; kRemote: a rank died; kTimeout.
+  Status run(const Call& call, std::uint64_t sequence, const Limits& limits);
+
+ private:
+  /// Slices whose parts may travel at once.
+  static constexpr std::size_t kLanes = 3;
+
+  struct Part {
+    std::uint64_t slice_at;     // elements; of the slice in the vector
+    std::vector<Block> blocks;  // of all places, from the slice's start
+  };
+
+  Status run_slices(const Call& call, std::uint64_t sequence, const Limits& limits);
+  void cut(const Call& call);
+  void plan(std::size_t part_bytes);
+  Status sum_on_host(const Call& call, const Part& part, const Envelope& mine);
+  Status spread_on_host(const Call& call, const Part& part, const Envelope& mine);
+  Status progress();
+  Status await_lane(std::size_t lane, const Envelope& mine, const Limits& limits);
+
+  transport::Mesh& mesh_;
+  host::HostPath& local_;
+  int hosts_;
+  int places_;
+  int host_;
+  int place_;
+  std::vector<Part> parts_;
+  std::size_t slices_ = 0;       // of parts_ in use
+  std::uint64_t longest_ = 0;    // part, in elements
+  std::string_view algorithm_;   // between hosts
+  schedule::Schedule schedule_;  // its steps, with ranks of the communicator as peers
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::unique_ptr<std::byte[]> scratch_;
+  std::size_t scratch_bytes_ = 0;
+};
+
+}  // namespace hccl::exec

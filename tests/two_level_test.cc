@@ -1,0 +1,137 @@
+// Allreduce over several hosts: threads of this process as ranks, told that they are on different
+// hosts, with real shared memory inside a host and real sockets between them.
+#include "hccl/exec/two_level.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "hccl/memory/heap.h"
+#include "tests/support/ranks.h"
+#include "transport/routed.h"
+
+namespace hccl::exec {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::Rank;
+using testing::run_ranks;
+
+/// One rank's mesh, host path and allreduce between hosts, as a communicator sets them up.
+struct Member {
+  Member(Rank& rank, int places, const std::shared_ptr<memory::Heap>& heap) {
+    transport::OpenArgs args = rank.open_args(Deadline::after(seconds(30)));
+    args.hosts.clear();
+    for (int r = 0; r < rank.size(); ++r) args.hosts.push_back(r / places);
+    args.area_bytes = &host::HostPath::area_bytes;
+    args.heap = heap;
+    mesh = transport::open_routed(args).value();
+    host::Watch watch;
+    watch.timeout = seconds(20);
+    watch.abort = &abort;
+    path = std::make_unique<host::HostPath>(*mesh->host_memory(), heap,
+                                            host::Ways::for_host(places, true), std::move(watch));
+    hosts = std::make_unique<TwoLevel>(*mesh, *path, rank.size() / places);
+  }
+  Status run(const Call& call, std::uint64_t sequence) {
+    Limits limits;
+    limits.deadline = Deadline::after(seconds(20));
+    limits.abort = &abort;
+    return hosts->run(call, sequence, limits);
+  }
+
+  AbortFlag abort;
+  std::unique_ptr<transport::Mesh> mesh;
+  std::unique_ptr<host::HostPath> path;
+  std::unique_ptr<TwoLevel> hosts;
+};
+
+std::uint32_t value(int rank, std::uint64_t i, std::uint64_t round) {
+  return static_cast<std::uint32_t>((static_cast<std::uint64_t>(rank) + 3) * (i + 7) +
+                                    round * 1000003);
+}
+
+void allreduces(int hosts, int places) {
+  const auto heap = memory::Heap::create(std::size_t{1} << 30).value();
+  run_ranks(hosts * places, [&](Rank& rank) {
+    Member member(rank, places, heap);
+    std::mt19937_64 random(7);  // the same on all ranks
+    constexpr std::uint64_t kMost = std::uint64_t{3} << 20;
+    auto* const device =
+        static_cast<std::uint32_t*>(heap->allocate(2 * kMost * sizeof(std::uint32_t)).value());
+    std::vector<std::uint32_t> ordinary(2 * kMost);
+    for (std::uint64_t round = 1; round <= 24; ++round) {
+      const std::uint64_t count =
+          1 + random() % (round % 4 == 0 ? kMost : std::uint64_t{1} << (10 + round % 10));
+      const bool in_place = random() % 2 == 0;
+      const bool maximum = random() % 4 == 0;
+      std::uint32_t* const in = random() % 2 == 0 ? device : ordinary.data();
+      std::uint32_t* const out = in_place ? in : in + kMost;
+      for (std::uint64_t i = 0; i < count; ++i) in[i] = value(rank.rank(), i, round);
+      Call call;
+      call.op = schedule::Op::kAllReduce;
+      call.in = in;
+      call.out = out;
+      call.count = count;
+      call.type = DataType::kUint32;
+      call.reduce = maximum ? ReduceOp::kMax : ReduceOp::kSum;
+      const Status status = member.run(call, round);
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (std::uint64_t i = 0; i < count; ++i) {
+        std::uint32_t expected = 0;
+        for (int r = 0; r < rank.size(); ++r) {
+          expected =
+              maximum ? std::max(expected, value(r, i, round)) : expected + value(r, i, round);
+        }
+        ASSERT_EQ(out[i], expected) << "round " << round << ", element " << i << " of " << count;
+      }
+      if (in_place) continue;
+      for (std::uint64_t i = 0; i < count; i += 97) {
+        ASSERT_EQ(in[i], value(rank.rank(), i, round)) << "the input was written";
+      }
+    }
+    rank.barrier();
+  });
+}
+
+TEST(TwoLevel, TwoHostsOfTwo) { allreduces(2, 2); }
+TEST(TwoLevel, ThreeHostsOfTwo) { allreduces(3, 2); }
+TEST(TwoLevel, TwoHostsOfThree) { allreduces(2, 3); }
+
+// Rank 3 asks for another count: everybody is told both calls or that the operation failed, and
+// nobody succeeds.
+TEST(TwoLevel, RanksThatDisagreeAllFail) {
+  const auto heap = memory::Heap::create(std::size_t{256} << 20).value();
+  std::vector<Status> results(4);
+  std::vector<Member*> members(4);
+  run_ranks(4, [&](Rank& rank) {
+    const auto at = static_cast<std::size_t>(rank.rank());
+    Member member(rank, 2, heap);
+    members[at] = &member;
+    rank.barrier();
+    std::vector<std::uint32_t> data(std::size_t{1} << 20, 1);
+    Call call;
+    call.op = schedule::Op::kAllReduce;
+    call.in = call.out = data.data();
+    call.count = data.size() - (rank.rank() == 3 ? 64 : 0);
+    call.type = DataType::kUint32;
+    results[at] = member.run(call, 1);
+    // What a communicator does: the first failure is told to all.
+    for (Member* each : members) {
+      if (each->abort.raise(results[at])) each->path->wake();
+    }
+    rank.barrier();
+  });
+  bool named = false;
+  for (const Status& each : results) {
+    EXPECT_FALSE(each.ok());
+    named = named || each.message().find("count 1048512") != std::string::npos;
+  }
+  EXPECT_TRUE(named) << results[3].message();
+}
+
+}  // namespace
+}  // namespace hccl::exec
