@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <random>
@@ -13,6 +16,7 @@
 #include <string>
 #include <tuple>
 
+#include "hccl/kernels/store_rule.h"
 #include "tests/kernels_oracle.h"
 
 namespace hccl::kernels {
@@ -132,7 +136,8 @@ class FoldTest : public testing::TestWithParam<Case> {
   }
 
   /// Folds the first `count` elements in memory shifted by `shift`, over input `in_place` or not.
-  void check(std::size_t count, std::size_t shift, int in_place) const {
+  void check(std::size_t count, std::size_t shift, int in_place,
+             Store store = Store::kCached) const {
     const auto [type, op, number] = GetParam();
     const std::size_t bytes = count * size_of(type);
     std::vector<Buffer> buffers;
@@ -146,7 +151,7 @@ class FoldTest : public testing::TestWithParam<Case> {
     const Buffer fresh(untouched.data(), bytes, shift);
     std::byte* out =
         in_place == kNewOutput ? fresh.data() : buffers[static_cast<std::size_t>(in_place)].data();
-    fold(type, op, inputs, out, count);
+    fold(type, op, inputs, out, count, store);
     EXPECT_TRUE(std::equal(out, out + bytes, expected_.begin()))
         << "count " << count << ", shift " << shift << ", in place " << in_place
         << ", first difference at byte "
@@ -173,6 +178,12 @@ TEST_P(FoldTest, EqualsTheOracleOnEveryInstructionSet) {
         check(count, shift, 0);
         check(count, shift, number - 1);
       }
+      // Streaming stores need the result aligned, to no more than its element.
+      for (const std::size_t shift :
+           {std::size_t{0}, std::size_t{1}, size_of(std::get<0>(GetParam()))}) {
+        check(count, shift, kNewOutput, Store::kStream);
+      }
+      check(count, 0, 0, Store::kStream);  // slow, but right
     }
   });
 }
@@ -383,6 +394,77 @@ TEST(FoldNumbersTest, OneInputIsCopiedBitForBit) {
   const std::byte* input = reinterpret_cast<const std::byte*>(&same);
   fold(DataType::kFp32, ReduceOp::kMax, {&input, 1}, reinterpret_cast<std::byte*>(&same), 1);
   EXPECT_EQ(same, kMinusNan);
+}
+
+TEST(CopyTest, CopiesAllBytesAndNoMore) {
+  const std::vector<std::byte> data = mixed_numbers(DataType::kUint8, 5000, 7);
+  on_each_instruction_set([&] {
+    for (const Store store : {Store::kCached, Store::kStream}) {
+      for (const std::size_t bytes : {0, 1, 15, 16, 63, 64, 65, 127, 255, 256, 257, 1000, 4099}) {
+        for (const std::size_t shift : {0, 1, 4, 63}) {
+          const Buffer from(data.data(), bytes, 63 - shift);
+          const std::vector<std::byte> untouched(bytes + 64, std::byte{0xA5});
+          const Buffer to(untouched.data(), bytes + 64, shift);
+          copy(from.data(), to.data(), bytes, store);
+          EXPECT_TRUE(std::equal(to.data(), to.data() + bytes, data.begin()))
+              << bytes << " bytes, shift " << shift;
+          EXPECT_TRUE(std::equal(to.data() + bytes, to.data() + bytes + 64, untouched.begin()))
+              << bytes << " bytes, shift " << shift;
+        }
+      }
+      Buffer same(data.data(), 100, 0);
+      copy(same.data(), same.data(), 100, store);
+      EXPECT_TRUE(std::equal(same.data(), same.data() + 100, data.begin()));
+    }
+  });
+}
+
+/// A machine's cache files as Linux shows them, in a folder of its own.
+class CacheFiles {
+ public:
+  CacheFiles() : folder_(testing::TempDir() + "hccl_caches_" + std::to_string(::getpid())) {}
+  ~CacheFiles() { std::filesystem::remove_all(folder_); }
+  void add(int index, const char* level, const char* type, const char* size, const char* map) {
+    const std::string cache = folder_ + "/cpu0/cache/index" + std::to_string(index) + "/";
+    std::filesystem::create_directories(cache);
+    std::ofstream(cache + "level") << level << "\n";
+    std::ofstream(cache + "type") << type << "\n";
+    std::ofstream(cache + "size") << size << "\n";
+    std::ofstream(cache + "shared_cpu_map") << map << "\n";
+  }
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+};
+
+TEST(StoreRuleTest, LeavesEachRankItsShareOfTheLastCache) {
+  CacheFiles files;
+  files.add(0, "1", "Data", "48K", "00000000,00000001");
+  files.add(1, "1", "Instruction", "32K", "00000000,00000001");
+  files.add(2, "2", "Unified", "1024K", "00000000,00000001");
+  std::string all_cores = "ffffffff";
+  for (int i = 1; i < 64; ++i) all_cores += ",ffffffff";
+  files.add(3, "3", "Unified", "32768K", all_cores.c_str());
+  // More cores share it than this machine has: all ranks of the host do.
+  const auto most = [&](int ranks) {
+    return StoreRule::of_this_machine(ranks, files.folder()).cached_most;
+  };
+  EXPECT_EQ(most(1), std::size_t{20} << 20);
+  EXPECT_EQ(most(2), std::size_t{10} << 20);
+  EXPECT_EQ(most(8), std::size_t{5} << 19);
+  const StoreRule rule = StoreRule::of_this_machine(2, files.folder());
+  EXPECT_EQ(rule.store(std::size_t{10} << 20), Store::kCached);
+  EXPECT_EQ(rule.store((std::size_t{10} << 20) + 1), Store::kStream);
+}
+
+TEST(StoreRuleTest, NeverStreamsWhereCachesAreUnknown) {
+  const CacheFiles none;
+  constexpr std::size_t kMuch = std::numeric_limits<std::size_t>::max();
+  EXPECT_EQ(StoreRule::of_this_machine(2, none.folder()).store(kMuch), Store::kCached);
+  CacheFiles odd;
+  odd.add(0, "3", "Unified", "lots", "x");
+  EXPECT_EQ(StoreRule::of_this_machine(2, odd.folder()).store(kMuch), Store::kCached);
 }
 
 TEST(KernelsTest, TypesWithoutAgreedSumsAreNotReducible) {

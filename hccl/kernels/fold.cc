@@ -18,21 +18,28 @@
 HWY_BEFORE_NAMESPACE();
 namespace hccl::kernels::HWY_NAMESPACE {
 
-/// The inputs, from some byte on.
+/// The inputs, from some byte on, and how the result is stored.
 struct Inputs {
   const std::byte* const* from;
   std::size_t number;  // at least two
+  Store store;
 };
 
 /// One Quad of the result, `at` bytes into the data. All inputs are read before `out` is written.
-template <class Type, class Op>
+template <class Type, class Op, Store kStore>
 HWY_INLINE void fold_block(const Inputs& in, std::size_t at, std::byte* out) {
   auto sum = enter<Op>(Type::get(in.from[0] + at));
-  sum = join<Op>(sum, enter<Op>(Type::get(in.from[1] + at)));
-  for (std::size_t i = 2; i < in.number; ++i) {
+  for (std::size_t i = 1; i < in.number; ++i) {
     sum = join<Op>(sum, enter<Op>(Type::get(in.from[i] + at)));
   }
-  Type::put(leave<Op>(sum), out + at);
+  Type::template put<kStore>(leave<Op>(sum), out + at);
+}
+
+/// The same of two inputs, whose addresses stay in registers.
+template <class Type, class Op, Store kStore>
+HWY_INLINE void fold_pair(const std::byte* a, const std::byte* b, std::byte* out) {
+  const auto sum = join<Op>(enter<Op>(Type::get(a)), enter<Op>(Type::get(b)));
+  Type::template put<kStore>(leave<Op>(sum), out);
 }
 
 /// Asks for the cache lines that a pair of blocks at `from` will need two or more pairs later.
@@ -47,7 +54,7 @@ HWY_INLINE void prefetch_ahead(const std::byte* from) {
 /// Two blocks side by side. Widening costs so many instructions a byte that, with three streams or
 /// more, the processor's own prefetch falls behind; longer pieces and a hint make up for it
 /// (measured: up to 1.9 times as fast out of memory). Plain types and pairs are faster without.
-template <class Type, class Op>
+template <class Type, class Op, Store kStore>
 HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out) {
   constexpr std::size_t kBytes = Type::kBytes;
   auto sum = enter<Op>(Type::get(in.from[0] + at));
@@ -58,8 +65,8 @@ HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out
     next = join<Op>(next, enter<Op>(Type::get(in.from[i] + at + kBytes)));
     prefetch_ahead<2 * kBytes>(in.from[i] + at);
   }
-  Type::put(leave<Op>(sum), out + at);
-  Type::put(leave<Op>(next), out + at + kBytes);
+  Type::template put<kStore>(leave<Op>(sum), out + at);
+  Type::template put<kStore>(leave<Op>(next), out + at + kBytes);
 }
 
 /// Fewer bytes than a block: the same arithmetic on padded copies, so that an element's bits do not
@@ -73,26 +80,48 @@ HWY_NOINLINE void fold_rest(const Inputs& in, std::size_t at, std::size_t bytes,
     std::memcpy(padded, in.from[i] + at, bytes);
     sum = join<Op>(sum, enter<Op>(Type::get(padded)));
   }
-  Type::put(leave<Op>(sum), padded);
+  Type::template put<Store::kCached>(leave<Op>(sum), padded);
   std::memcpy(out + at, padded, bytes);
 }
 
-template <class Type, class Op>
-void fold_all(const Inputs& in, std::size_t bytes, std::byte* out) {
-  std::size_t at = 0;
-  if constexpr (Type::kWidens) {
-    if (in.number > 2) {
-      for (; bytes - at >= 2 * Type::kBytes; at += 2 * Type::kBytes) {
-        fold_two_blocks<Type, Op>(in, at, out);
-      }
+/// From byte `at` on, which is aligned if stores stream.
+template <class Type, class Op, Store kStore>
+void fold_blocks(const Inputs& in, std::size_t at, std::size_t bytes, std::byte* out) {
+  if (in.number == 2) {
+    const std::byte* const a = in.from[0];
+    const std::byte* const b = in.from[1];
+    for (; bytes - at >= Type::kBytes; at += Type::kBytes) {
+      fold_pair<Type, Op, kStore>(a + at, b + at, out + at);
+    }
+  } else if constexpr (Type::kWidens) {
+    for (; bytes - at >= 2 * Type::kBytes; at += 2 * Type::kBytes) {
+      fold_two_blocks<Type, Op, kStore>(in, at, out);
     }
   }
   for (; bytes - at >= Type::kBytes; at += Type::kBytes) {
-    fold_block<Type, Op>(in, at, out);
+    fold_block<Type, Op, kStore>(in, at, out);
   }
   if (at < bytes) {
     fold_rest<Type, Op>(in, at, bytes - at, out);
   }
+}
+
+/// Bytes up to the next multiple of `alignment`, a power of two.
+HWY_INLINE std::size_t to_aligned(const std::byte* p, std::size_t alignment) {
+  return (0 - reinterpret_cast<std::uintptr_t>(p)) & (alignment - 1);
+}
+
+template <class Type, class Op>
+void fold_all(const Inputs& in, std::size_t bytes, std::byte* out) {
+  if (in.store == Store::kCached) {
+    return fold_blocks<Type, Op, Store::kCached>(in, 0, bytes, out);
+  }
+  const std::size_t head = std::min(to_aligned(out, Type::kVector), bytes);
+  if (head != 0) {
+    fold_rest<Type, Op>(in, 0, head, out);
+  }
+  fold_blocks<Type, Op, Store::kStream>(in, head, bytes, out);
+  hwy::FlushStream();
 }
 
 /// Sums and products wrap around alike with and without sign, so both share the unsigned code.
@@ -133,8 +162,8 @@ void fold_floats(ReduceOp op, const Inputs& in, std::size_t bytes, std::byte* ou
 }
 
 void fold_vectors(DataType type, ReduceOp op, const std::byte* const* from, std::size_t number,
-                  std::byte* out, std::size_t bytes) {
-  const Inputs in{from, number};
+                  std::byte* out, std::size_t bytes, Store store) {
+  const Inputs in{from, number, store};
   switch (type) {
     case DataType::kInt8:
     case DataType::kUint8:
@@ -167,6 +196,23 @@ void fold_vectors(DataType type, ReduceOp op, const std::byte* const* from, std:
   }
 }
 
+void copy_streaming(const std::byte* from, std::byte* to, std::size_t bytes) {
+  const Tag<std::uint8_t> d;
+  constexpr std::size_t kVector = kVectorBytes<std::uint8_t>;
+  std::size_t at = std::min(to_aligned(to, kVector), bytes);
+  std::memcpy(to, from, at);
+  for (; bytes - at >= 4 * kVector; at += 4 * kVector) {
+    const auto a = load(d, from + at), b = load(d, from + at + kVector);
+    const auto c = load(d, from + at + 2 * kVector), e = load(d, from + at + 3 * kVector);
+    store<Store::kStream>(d, a, to + at);
+    store<Store::kStream>(d, b, to + at + kVector);
+    store<Store::kStream>(d, c, to + at + 2 * kVector);
+    store<Store::kStream>(d, e, to + at + 3 * kVector);
+  }
+  std::memcpy(to + at, from + at, bytes - at);
+  hwy::FlushStream();
+}
+
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace hccl::kernels::HWY_NAMESPACE
@@ -177,6 +223,7 @@ namespace hccl::kernels {
 namespace {
 
 HWY_EXPORT(fold_vectors);
+HWY_EXPORT(copy_streaming);
 HWY_EXPORT(target_name);
 
 __extension__ typedef __int128 Int128;
@@ -216,17 +263,25 @@ bool reducible(DataType type) {
   return type != DataType::kHif8 && type != DataType::kFp8E8M0 && size_of(type) != 0;
 }
 
+void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store store) {
+  if (from == to || bytes == 0) {
+    return;
+  }
+  if (store == Store::kStream) {
+    HWY_DYNAMIC_DISPATCH(copy_streaming)(from, to, bytes);
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+
 void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
-          std::size_t count) {
+          std::size_t count, Store store) {
   const std::size_t bytes = count * size_of(type);
   if (inputs.empty() || bytes == 0) {
     return;
   }
   if (inputs.size() == 1) {
-    if (inputs[0] != out) {
-      std::memcpy(out, inputs[0], bytes);
-    }
-    return;
+    return copy(inputs[0], out, bytes, store);
   }
   if (type == DataType::kInt128) {
     switch (op) {
@@ -241,7 +296,10 @@ void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, 
     }
     return;
   }
-  HWY_DYNAMIC_DISPATCH(fold_vectors)(type, op, inputs.data(), inputs.size(), out, bytes);
+  if (reinterpret_cast<std::uintptr_t>(out) % size_of(type) != 0) {
+    store = Store::kCached;  // no element of the result begins where a vector may
+  }
+  HWY_DYNAMIC_DISPATCH(fold_vectors)(type, op, inputs.data(), inputs.size(), out, bytes, store);
 }
 
 const char* instruction_set() { return HWY_DYNAMIC_DISPATCH(target_name)(); }

@@ -3,11 +3,21 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "hccl/base/types.h"
 
 namespace hccl::kernels {
+
+/// How a result is stored; a hint, results are the same.
+enum class Store : std::uint8_t {
+  kCached,
+  /// Past the caches: right for memory that nobody reads soon, neither before (each line would be
+  /// thrown out of a cache first, which costs a multiple) nor after. See StoreRule. Whoever sees
+  /// what the thread stores afterwards sees the result too, as with kCached.
+  kStream,
+};
 
 /// Whether fold() can reduce this type: all but HiF8 and FP8-E8M0, whose sums have no agreed
 /// meaning.
@@ -22,7 +32,11 @@ bool reducible(DataType type);
 /// A NaN that comes out of two inputs or more is the type's quiet NaN, sign and payload clear, so
 /// that the bits are the same on every instruction set. Safe from any number of threads.
 void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
-          std::size_t count);
+          std::size_t count, Store store = Store::kCached);
+
+/// Copies `bytes` bytes; the ranges are the same or do not overlap. Safe from any number of
+/// threads.
+void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store store);
 
 /// Name of the instruction set chosen at run time ("AVX3", "AVX2", "SSE4", "NEON", "SCALAR", …).
 const char* instruction_set();

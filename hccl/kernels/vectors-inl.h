@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "hccl/kernels/kernels.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace hccl::kernels::HWY_NAMESPACE {
 
@@ -48,7 +50,8 @@ HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
 #endif
 }
 
-template <class D>
+/// kStream: `to` is aligned to the vector.
+template <Store kStore, class D>
 HWY_INLINE void store(D d, hn::Vec<D> v, std::byte* to) {
 #if HWY_TARGET == HWY_SCALAR
   (void)d;
@@ -56,7 +59,11 @@ HWY_INLINE void store(D d, hn::Vec<D> v, std::byte* to) {
   std::memcpy(to, &lane, sizeof(lane));
 #else
   const hn::Repartition<std::uint8_t, D> bytes;
-  hn::StoreU(hn::BitCast(bytes, v), bytes, reinterpret_cast<std::uint8_t*>(to));
+  if constexpr (kStore == Store::kStream) {
+    hn::Stream(hn::BitCast(bytes, v), bytes, reinterpret_cast<std::uint8_t*>(to));
+  } else {
+    hn::StoreU(hn::BitCast(bytes, v), bytes, reinterpret_cast<std::uint8_t*>(to));
+  }
   (void)d;
 #endif
 }
@@ -73,7 +80,16 @@ HWY_INLINE V one_nan(V v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::BitCast(d, hn::Set(Tag<Bits>(), quiet)), v);
 }
 
-// ---- How element types lie in memory: kBytes of memory fill one Quad; kWidens: to fp32. ----
+/// The same for a whole Quad, at less cost while there are none. A sum with a NaN is a NaN; that
+/// infinities may make one of their own does no harm.
+HWY_INLINE Quad<VecOf<float>> one_nan(const Quad<VecOf<float>>& q) {
+  const auto sum = hn::Add(hn::Add(q.a, q.b), hn::Add(q.c, q.d));
+  if (HWY_LIKELY(hn::AllFalse(Tag<float>(), hn::IsNaN(sum)))) return q;
+  return {one_nan(q.a), one_nan(q.b), one_nan(q.c), one_nan(q.d)};
+}
+
+// ---- How element types lie in memory: kBytes of memory fill one Quad, in vectors of kVector;
+// kWidens: to fp32. ----
 
 /// Integers, fp32 and fp64: as they are.
 template <class T>
@@ -87,12 +103,13 @@ struct Plain {
     const Tag<T> d;
     return {load(d, p), load(d, p + kVector), load(d, p + 2 * kVector), load(d, p + 3 * kVector)};
   }
+  template <Store kStore>
   static HWY_INLINE void put(const Quad<V>& q, std::byte* p) {
     const Tag<T> d;
-    store(d, finish(q.a), p);
-    store(d, finish(q.b), p + kVector);
-    store(d, finish(q.c), p + 2 * kVector);
-    store(d, finish(q.d), p + 3 * kVector);
+    store<kStore>(d, finish(q.a), p);
+    store<kStore>(d, finish(q.b), p + kVector);
+    store<kStore>(d, finish(q.c), p + 2 * kVector);
+    store<kStore>(d, finish(q.d), p + 3 * kVector);
   }
 
  private:
@@ -125,20 +142,24 @@ struct Bf16 {
     return {as_float(hn::ShiftLeft<16>(v)), as_float(hn::And(v, high)),
             as_float(hn::ShiftLeft<16>(w)), as_float(hn::And(w, high))};
   }
+  template <Store kStore>
   static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
     const Tag<std::uint32_t> d;
-    const U32 high = word(0xFFFF0000u);
-    store(d, hn::Or(hn::ShiftRight<16>(round(q.a)), hn::And(round(q.b), high)), p);
-    store(d, hn::Or(hn::ShiftRight<16>(round(q.c)), hn::And(round(q.d), high)), p + kVector);
+    const Quad<F32> r = one_nan(q);
+    store<kStore>(d, join_halves(round(r.a), round(r.b)), p);
+    store<kStore>(d, join_halves(round(r.c), round(r.d)), p + kVector);
   }
 
  private:
   /// The upper half is v rounded to nearest even; the lower half is left over. A carry out of the
   /// mantissa raises the exponent, up to infinity, as it should; the quiet NaN does not overflow.
   static HWY_INLINE U32 round(F32 v) {
-    const U32 bits = as_bits(one_nan(v));
+    const U32 bits = as_bits(v);
     const U32 odd = hn::And(hn::ShiftRight<16>(bits), word(1));
-    return hn::Add(bits, hn::Add(odd, word(0x7FFF)));
+    return hn::Add(hn::Add(bits, word(0x7FFF)), odd);
+  }
+  static HWY_INLINE U32 join_halves(U32 first, U32 second) {
+    return hn::OrAnd(hn::ShiftRight<16>(first), second, word(0xFFFF0000u));
   }
 };
 
@@ -204,12 +225,13 @@ struct Fp16 {  // the processor converts
   static HWY_INLINE Quad<F32> get(const std::byte* p) {
     return {widen(p), widen(p + kVector), widen(p + 2 * kVector), widen(p + 3 * kVector)};
   }
+  template <Store kStore>
   static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
     const Half d;
-    store(d, hn::DemoteTo(d, one_nan(q.a)), p);
-    store(d, hn::DemoteTo(d, one_nan(q.b)), p + kVector);
-    store(d, hn::DemoteTo(d, one_nan(q.c)), p + 2 * kVector);
-    store(d, hn::DemoteTo(d, one_nan(q.d)), p + 3 * kVector);
+    store<kStore>(d, hn::DemoteTo(d, one_nan(q.a)), p);
+    store<kStore>(d, hn::DemoteTo(d, one_nan(q.b)), p + kVector);
+    store<kStore>(d, hn::DemoteTo(d, one_nan(q.c)), p + 2 * kVector);
+    store<kStore>(d, hn::DemoteTo(d, one_nan(q.d)), p + 3 * kVector);
   }
 
  private:
@@ -230,10 +252,11 @@ struct Fp16 {  // two elements a word, as bf16
     return {Bits::widen(v), Bits::widen(hn::ShiftRight<16>(v)), Bits::widen(w),
             Bits::widen(hn::ShiftRight<16>(w))};
   }
+  template <Store kStore>
   static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
     const Tag<std::uint32_t> d;
-    store(d, hn::Or(Bits::narrow(q.a), hn::ShiftLeft<16>(Bits::narrow(q.b))), p);
-    store(d, hn::Or(Bits::narrow(q.c), hn::ShiftLeft<16>(Bits::narrow(q.d))), p + kVector);
+    store<kStore>(d, hn::Or(Bits::narrow(q.a), hn::ShiftLeft<16>(Bits::narrow(q.b))), p);
+    store<kStore>(d, hn::Or(Bits::narrow(q.c), hn::ShiftLeft<16>(Bits::narrow(q.d))), p + kVector);
   }
 };
 #endif
@@ -242,17 +265,19 @@ struct Fp16 {  // two elements a word, as bf16
 template <class Bits>
 struct Fp8 {
   static constexpr bool kWidens = true;
-  static constexpr std::size_t kBytes = kVectorBytes<std::uint32_t>;
+  static constexpr std::size_t kVector = kVectorBytes<std::uint32_t>;
+  static constexpr std::size_t kBytes = kVector;
 
   static HWY_INLINE Quad<F32> get(const std::byte* p) {
     const U32 v = load(Tag<std::uint32_t>(), p);
     return {Bits::widen(v), Bits::widen(hn::ShiftRight<8>(v)), Bits::widen(hn::ShiftRight<16>(v)),
             Bits::widen(hn::ShiftRight<24>(v))};
   }
+  template <Store kStore>
   static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
     const U32 ab = hn::Or(Bits::narrow(q.a), hn::ShiftLeft<8>(Bits::narrow(q.b)));
     const U32 cd = hn::Or(Bits::narrow(q.c), hn::ShiftLeft<8>(Bits::narrow(q.d)));
-    store(Tag<std::uint32_t>(), hn::Or(ab, hn::ShiftLeft<16>(cd)), p);
+    store<kStore>(Tag<std::uint32_t>(), hn::Or(ab, hn::ShiftLeft<16>(cd)), p);
   }
 };
 using Fp8E4M3 = Fp8<Small<4, 3, false>>;
