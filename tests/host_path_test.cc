@@ -36,7 +36,8 @@ struct Plan {
 
 class Machine {
  public:
-  Machine(int size, const Ways& ways, bool shared_cores) : size_(size) {
+  Machine(int size, const Ways& ways, bool shared_cores, const kernels::StoreRule& stores = {})
+      : size_(size) {
     heap_ = Heap::create(std::size_t{512} << 20).value();
     area_.resize(HostPath::area_bytes(size) + kPage);
     const auto start = reinterpret_cast<std::uintptr_t>(area_.data());
@@ -54,7 +55,7 @@ class Machine {
       watch.timeout = std::chrono::seconds(20);
       watch.abort = &abort_;
       watch.policy.shared_cores = shared_cores;
-      paths_.push_back(std::make_unique<HostPath>(memory, heap_, ways, std::move(watch)));
+      paths_.push_back(std::make_unique<HostPath>(memory, heap_, ways, stores, std::move(watch)));
     }
   }
 
@@ -274,6 +275,7 @@ struct Setting {
   std::size_t pull_most;
   std::size_t chunk;
   bool shared_cores;
+  bool streams = false;
 };
 
 class EveryWay : public ::testing::TestWithParam<Setting> {};
@@ -286,7 +288,9 @@ TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
   ways.ring_most = setting.ring_most;
   ways.pull_most = setting.pull_most;
   ways.chunk = setting.chunk;
-  Machine machine(setting.size, ways, setting.shared_cores);
+  kernels::StoreRule stores;
+  if (setting.streams) stores.cached_most = 0;
+  Machine machine(setting.size, ways, setting.shared_cores, stores);
   std::atomic<int> failures{0};
   std::array<std::atomic<int>, 5> taken{};
   machine.run([&](int rank, HostPath& path) {
@@ -313,15 +317,18 @@ TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Host, EveryWay,
-                         ::testing::Values(Setting{"two", 2, 1 << 18, 1 << 25, 1 << 17, false},
-                                           Setting{"two_push", 2, 64, 0, 1 << 12, true},
-                                           Setting{"two_small_chunks", 2, 0, 1 << 25, 64, true},
-                                           Setting{"three", 3, 1 << 14, 1 << 25, 1 << 14, true},
-                                           Setting{"four_push", 4, 2048, 0, 1 << 17, true},
-                                           Setting{"five", 5, 4096, 1 << 16, 5000, true},
-                                           Setting{"eight", 8, 2048, 0, 1 << 17, true}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Host, EveryWay,
+    ::testing::Values(Setting{"two", 2, 1 << 18, 1 << 25, 1 << 17, false},
+                      Setting{"two_push", 2, 64, 0, 1 << 12, true},
+                      Setting{"two_small_chunks", 2, 0, 1 << 25, 64, true},
+                      Setting{"two_streaming", 2, 64, 1 << 25, 1 << 17, true, true},
+                      Setting{"three", 3, 1 << 14, 1 << 25, 1 << 14, true},
+                      Setting{"three_streaming", 3, 64, 1 << 16, 5000, true, true},
+                      Setting{"four_push", 4, 2048, 0, 1 << 17, true},
+                      Setting{"five", 5, 4096, 1 << 16, 5000, true},
+                      Setting{"eight", 8, 2048, 0, 1 << 17, true}),
+    [](const auto& info) { return info.param.name; });
 
 // Rank order and one rounding, whatever the way: 1e8 + 1 - 1e8 is 0 or 1 by the order alone.
 TEST(HostPath, FoldsInRankOrderWhateverTheWay) {

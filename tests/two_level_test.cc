@@ -33,7 +33,8 @@ struct Member {
     watch.timeout = seconds(20);
     watch.abort = &abort;
     path = std::make_unique<host::HostPath>(*mesh->host_memory(), heap,
-                                            host::Ways::for_host(places, true), std::move(watch));
+                                            host::Ways::for_host(places, true),
+                                            kernels::StoreRule{}, std::move(watch));
     hosts = std::make_unique<TwoLevel>(*mesh, *path, rank.size() / places);
   }
   Status run(const Call& call, std::uint64_t sequence) {

@@ -196,6 +196,7 @@ Status Communicator::open_host_path(const transport::OpenArgs& args) {
   host_path_ = std::make_unique<exec::host::HostPath>(
       *memory, heap_,
       exec::host::Ways::for_host(static_cast<int>(memory->ranks.size()), policy_.shared_cores),
+      kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
       std::move(watch));
   if (!alone) {
     two_level_ = std::make_unique<exec::TwoLevel>(*mesh_, *host_path_, even_hosts_);

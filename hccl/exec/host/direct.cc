@@ -57,8 +57,9 @@ Status HostPath::reduce_slices(const Run& run) {
   const Block slice = run.slice(place_, run.call.count);
   const std::size_t at = slice.at * run.element;
   for (std::size_t p = 0; p < inputs_.size(); ++p) inputs_[p] = ins_[p] + at;
-  kernels::fold(run.call.type, run.call.reduce, inputs_,
-                outs_[static_cast<std::size_t>(run.call.root)] + at, slice.count);
+  const auto root = static_cast<std::size_t>(run.call.root);
+  kernels::fold(run.call.type, run.call.reduce, inputs_, outs_[root] + at, slice.count,
+                run.store_in(outs_[root], ins_[root]));
   return gate(run);
 }
 
@@ -72,7 +73,9 @@ Status HostPath::pull_slices(const Run& run) {
     const int place = (place_ + i) % size_;
     const Block slice = run.slice(place, run.call.count);
     const std::size_t at = slice.at * run.element;
-    std::memcpy(out + at, outs_[static_cast<std::size_t>(place)] + at, slice.count * run.element);
+    // In place, the others have just read what is overwritten here.
+    kernels::copy(outs_[static_cast<std::size_t>(place)] + at, out + at, slice.count * run.element,
+                  run.store_in(out, static_cast<const std::byte*>(run.call.in)));
   }
   return gate(run);
 }

@@ -69,8 +69,9 @@ void HostPath::take(const Run& run, std::uint64_t first, std::uint64_t length, A
     for (int giver = 0; giver < size_; ++giver) {
       inputs_[static_cast<std::size_t>(giver)] = giver == place_ ? own() : at(giver);
     }
-    kernels::fold(run.call.type, run.call.reduce, inputs_, out + first * run.element,
-                  std::min(length, count - first));
+    std::byte* const to = out + first * run.element;
+    kernels::fold(run.call.type, run.call.reduce, inputs_, to, std::min(length, count - first),
+                  run.store_in(to, own()));
     return;
   }
   for (int giver = 0; giver < size_; ++giver) {
@@ -78,7 +79,7 @@ void HostPath::take(const Run& run, std::uint64_t first, std::uint64_t length, A
     if (!exchange.gives(giver) || first >= block.count) continue;
     const std::byte* const from = giver == place_ ? own() : at(giver);
     std::byte* const to = out + (block.at + first) * run.element;
-    if (to != from) std::memcpy(to, from, std::min(length, block.count - first) * run.element);
+    kernels::copy(from, to, std::min(length, block.count - first) * run.element, run.store);
   }
 }
 

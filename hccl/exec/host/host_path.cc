@@ -24,11 +24,12 @@ std::uint32_t fingerprint(const Envelope& call) {
 }  // namespace
 
 HostPath::HostPath(const transport::HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
-                   const Ways& ways, Watch watch)
+                   const Ways& ways, const kernels::StoreRule& stores, Watch watch)
     : memory_(memory),
       heap_(std::move(heap)),
       area_(memory.area, static_cast<int>(memory.ranks.size())),
       ways_(ways),
+      stores_(stores),
       watch_(std::move(watch)),
       place_(memory.place),
       size_(static_cast<int>(memory.ranks.size())),
@@ -45,7 +46,7 @@ HostPath::HostPath(const transport::HostMemory& memory, std::shared_ptr<const me
 
 Status HostPath::run(const Call& call, const Envelope& envelope) {
   ++number_;
-  const Run run(call, place_, size_, envelope);
+  Run run(call, place_, size_, envelope);
   const bool blocks_differ = !call.in_blocks.empty() || !call.out_blocks.empty();
   const std::size_t bytes = blocks_differ ? 0 : run.exchange.input() * run.element;
   if (!blocks_differ && bytes <= ways_.line_most) {
@@ -62,6 +63,7 @@ Status HostPath::run(const Call& call, const Envelope& envelope) {
     std::copy(call.out_blocks.begin(), call.out_blocks.end(), area_.takes(place_));
   }
   post(run, &mine, sizeof mine);
+  run.store = stores_.store(run.touched());
   // From here on others may reach into this rank's buffers.
   const Status status = with_notices(run, blocks_differ ? ways_.whole_most + 1 : bytes);
   area_.words(place_).left.store(number_, std::memory_order_release);

@@ -20,6 +20,7 @@
 #include "hccl/exec/host/area.h"
 #include "hccl/exec/host/run.h"
 #include "hccl/exec/host/ways.h"
+#include "hccl/kernels/store_rule.h"
 #include "hccl/memory/heap.h"
 #include "transport/host_memory.h"
 
@@ -43,9 +44,10 @@ class HostPath {
  public:
   static std::size_t area_bytes(int ranks) { return Area::bytes(ranks); }
 
-  /// `memory` outlives it. `heap`: this process's device heap, or null.
+  /// `memory` outlives it. `heap`: this process's device heap, or null. `stores` need not be alike
+  /// on all ranks.
   HostPath(const transport::HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
-           const Ways& ways, Watch watch);
+           const Ways& ways, const kernels::StoreRule& stores, Watch watch);
 
   /// Runs a collective to its end; `envelope` is the call's. kPara: the ranks disagree; kTimeout;
   /// or the reason of the abort. After a failure it is of no more use.
@@ -99,6 +101,7 @@ class HostPath {
   std::shared_ptr<const memory::Heap> heap_;
   Area area_;
   Ways ways_;
+  kernels::StoreRule stores_;
   Watch watch_;
   std::function<Status()> meanwhile_;
   int place_;

@@ -7,6 +7,7 @@
 
 #include "hccl/exec/call.h"
 #include "hccl/exec/host/exchange.h"
+#include "hccl/kernels/kernels.h"
 
 namespace hccl::exec::host {
 
@@ -57,12 +58,23 @@ struct Run {
     return end;
   }
 
+  /// Bytes of this rank's buffers: its part of what all of them read and write.
+  std::uint64_t touched() const {
+    return (output_extent() + (call.in == call.out ? 0 : input_extent())) * element;
+  }
+  /// How the result is stored where nobody but this rank reads the buffer that it fills.
+  kernels::Store store_in(const std::byte* out, const std::byte* in) const {
+    return in == out ? kernels::Store::kCached : store;
+  }
+
   const Call& call;
   Exchange exchange;
   Envelope mine;
   std::size_t element;
   int place;
   int size;
+  /// How a result is stored in memory that nobody reads before.
+  kernels::Store store = kernels::Store::kCached;
 };
 
 }  // namespace hccl::exec::host

@@ -108,6 +108,7 @@ Status HostPath::stage(const Run& run) {
     area_.bell().ring();
   };
   const std::uint64_t lag = two_hops ? 2 : 1;
+  const kernels::Store store = run.call.in == run.call.out ? kernels::Store::kCached : run.store;
   for (std::uint64_t step = 0; step < chunks + lag; ++step) {
     if (step < chunks) {
       if (step >= window) {
@@ -136,8 +137,9 @@ Status HostPath::stage(const Run& run) {
       const std::uint64_t first = chunk * length;
       for (int place = 0; place < size_; ++place) {
         const Block part = run.slice(place, std::min(length, run.call.count - first));
-        std::memcpy(static_cast<std::byte*>(run.call.out) + (first + part.at) * run.element,
-                    slot(place, chunk) + part.at * run.element, part.count * run.element);
+        kernels::copy(slot(place, chunk) + part.at * run.element,
+                      static_cast<std::byte*>(run.call.out) + (first + part.at) * run.element,
+                      part.count * run.element, store);
       }
     } else {
       take(run, chunk * length, length, [&](int giver) {
