@@ -5,6 +5,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -115,7 +116,21 @@ void Link::deliver(Request& request, Arrived& message) {
     return;
   }
   if (message.size != 0) std::memcpy(request.data_, message.bytes.get(), message.size);
+  spare_[kind_of(message.size)].push_back(std::move(message.bytes));
   request.finish();
+}
+
+std::size_t Link::kind_of(std::size_t size) {
+  return static_cast<std::size_t>(std::bit_width(std::max<std::size_t>(size, 64) - 1));
+}
+
+std::unique_ptr<std::byte[]> Link::buffer(std::size_t size) {
+  const std::size_t kind = kind_of(size);
+  auto& spare = spare_[kind];
+  if (spare.empty()) return std::make_unique<std::byte[]>(std::size_t{1} << kind);
+  auto bytes = std::move(spare.back());
+  spare.pop_back();
+  return bytes;
 }
 
 void Link::give_back(std::size_t room) {
@@ -255,7 +270,7 @@ bool Link::on_eager(const FrameHeader& header) {
         find(lane.arrived, header.sequence) != lane.arrived.end()) {
       return broken("a message twice");
     }
-    lane.arrived.push_back({header.sequence, size, std::make_unique<std::byte[]>(size)});
+    lane.arrived.push_back({header.sequence, size, buffer(size)});
     payload_.target = lane.arrived.back().bytes.get();
   }
   if (size == 0) end_payload();
@@ -382,7 +397,7 @@ void Link::fail(const Status& status) {
     for (const Arrived& message : lane->arrived) {
       if (message.taker != nullptr) message.taker->finish(status);
     }
-    std::erase_if(lane->arrived, [](const Arrived& message) { return !message.complete; });
+    lane->arrived.erase_if([](const Arrived& message) { return !message.complete; });
   }
 }
 

@@ -5,11 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "hccl/base/fd.h"
+#include "hccl/base/queue.h"
 #include "hccl/base/status.h"
 #include "transport/tcp/frame.h"
 #include "transport/tcp/outbox.h"
@@ -44,35 +45,35 @@ class Link {
  private:
   /// A message that came before its receive.
   struct Arrived {
-    std::uint32_t sequence;
-    std::uint64_t size;
-    std::unique_ptr<std::byte[]> bytes;  ///< null: it waits at the sender (kAsk)
+    std::uint32_t sequence = 0;
+    std::uint64_t size = 0;
+    std::unique_ptr<std::byte[]> bytes;  ///< of buffer(); null: it waits at the sender (kAsk)
     bool complete = false;
     Request* taker = nullptr;  ///< a receive posted while the bytes still come in
   };
   struct Posted {
-    Request* request;
-    std::uint32_t sequence;
-    bool ready_sent;
+    Request* request = nullptr;
+    std::uint32_t sequence = 0;
+    bool ready_sent = false;
   };
   struct Waiting {
-    Request* request;
-    std::uint32_t sequence;
+    Request* request = nullptr;
+    std::uint32_t sequence = 0;
   };
   struct Ready {
-    std::uint32_t sequence;
-    std::uint64_t size;
+    std::uint32_t sequence = 0;
+    std::uint64_t size = 0;
   };
   /// Both directions of one lane.
   struct Lane {
     std::uint32_t next_send = 0;
     std::uint32_t next_recv = 0;
-    std::deque<Posted> posted;    ///< receives without their message
-    std::deque<Arrived> arrived;  ///< messages without their receive
-    std::deque<Waiting> waiting;  ///< sends whose receive is not known to be posted
+    Queue<Posted> posted;         ///< receives without their message
+    Queue<Arrived> arrived;       ///< messages without their receive
+    Queue<Waiting> waiting;       ///< sends whose receive is not known to be posted
     std::size_t asked = 0;        ///< the first so many of `waiting` have sent kAsk
     std::size_t asked_of_us = 0;  ///< kAsk entries in `arrived`
-    std::deque<Ready> ready;      ///< receives of the peer that are posted before our send
+    Queue<Ready> ready;           ///< receives of the peer that are posted before our send
   };
   /// Where the payload that comes in goes.
   struct Payload {
@@ -89,6 +90,9 @@ class Link {
   void ask(Lane& lane, std::uint8_t number);
   void give_back(std::size_t room);
   void deliver(Request& request, Arrived& message);
+  /// Memory for an eager message of this size, from those that deliver() has put back.
+  std::unique_ptr<std::byte[]> buffer(std::size_t size);
+  static std::size_t kind_of(std::size_t size);
 
   /// False when the link died over it.
   bool parse();
@@ -113,6 +117,9 @@ class Link {
   std::size_t owed_ = 0;             ///< what the peer has sent eagerly and we have not given back
   std::size_t to_give_ = 0;          ///< part of owed_ that is free and not announced yet
   Payload payload_;
+  /// Buffers for messages that come before their receive, by the logarithm of their size; no more
+  /// than have been in use at once.
+  std::array<std::vector<std::unique_ptr<std::byte[]>>, 17> spare_;
   std::array<std::byte, 16 * 1024> stage_;  ///< headers and small payloads are read here
   std::size_t staged_ = 0;
 };

@@ -3,8 +3,8 @@
 
 #include <array>
 #include <cstddef>
-#include <deque>
 
+#include "hccl/base/queue.h"
 #include "hccl/base/status.h"
 #include "transport/tcp/frame.h"
 #include "transport/transport.h"
@@ -33,14 +33,14 @@ class Outbox {
 
  private:
   struct Frame {
-    FrameHeader header;
+    FrameHeader header{};
     const std::byte* payload = nullptr;
     Request* request = nullptr;  ///< whose bytes these are
     bool last = false;           ///< the request is done with this frame
   };
   struct Stream {
-    Request* request;
-    std::uint32_t sequence;
+    Request* request = nullptr;
+    std::uint32_t sequence = 0;
   };
   void top_up();
   void consume(std::size_t bytes);
@@ -48,8 +48,8 @@ class Outbox {
     return frame.request == nullptr ? 0 : static_cast<std::size_t>(frame.header.length);
   }
 
-  std::deque<Frame> frames_;
-  std::deque<Stream> streams_;
+  Queue<Frame> frames_;
+  Queue<Stream> streams_;
   std::size_t front_written_ = 0;  ///< bytes of frames_.front(), header included, that are out
   std::size_t payload_queued_ = 0;
 };
