@@ -97,8 +97,14 @@ Options parse(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("-r,--root", o.root, "Root of broadcast, reduce and scatter")
       ->capture_default_str();
-  app.add_flag("--out-of-place", out_of_place,
+  app.add_flag("--out-of-place,!--in-place", out_of_place,
                "Send and receive buffers differ (default: in place)");
+  app.add_option("-m,--memory", o.memory,
+                 "Where buffers lie: private (ordinary memory), heap (aclrtMalloc), window "
+                 "(aclrtMalloc, registered with all ranks)")
+      ->check(CLI::IsMember({"private", "heap", "window"}))
+      ->capture_default_str();
+  app.add_flag("--cold", o.cold, "Empty the caches before each iteration");
   app.add_option("-n,--iterations", o.iterations, "Timed iterations a size")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
@@ -114,6 +120,9 @@ Options parse(int argc, char** argv) {
     app.parse(argc, argv);
     o.min_bytes = parse_size(low);
     o.max_bytes = parse_size(high);
+    if (o.memory == "window" && o.op == "barrier") {
+      throw CLI::ValidationError("a barrier has no buffer to register");
+    }
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("--min is larger than --max");
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : 2);

@@ -17,6 +17,8 @@ struct Options {
   std::string reduce = "sum";
   std::uint32_t root = 0;
   bool in_place = true;
+  std::string memory = "private";  ///< where buffers lie: private, heap (aclrtMalloc) or window
+  bool cold = false;               ///< caches are emptied before each iteration
   int iterations = 50;
   int warmup = 10;
   bool check = true;

@@ -22,24 +22,26 @@ std::string wrong_text(std::int64_t wrong) { return wrong < 0 ? "-" : std::to_st
 }  // namespace
 
 void print_header(const Options& o, int ranks) {
-  std::printf("# hccl_perf: %s, %d ranks%s, %s%s%s, %s, %d iterations after %d, %s\n", o.op.c_str(),
-              ranks, o.threads > 0 ? " (threads)" : "", o.type.c_str(),
+  std::printf("# hccl_perf: %s, %d ranks%s, %s%s%s, %s, %s memory%s, %d iterations after %d, %s\n",
+              o.op.c_str(), ranks, o.threads > 0 ? " (threads)" : "", o.type.c_str(),
               o.op.find("reduce") == std::string::npos ? "" : " ",
               o.op.find("reduce") == std::string::npos ? "" : o.reduce.c_str(),
-              o.in_place ? "in place" : "out of place", o.iterations, o.warmup,
-              o.check ? "every result checked" : "results not checked");
+              o.in_place ? "in place" : "out of place", o.memory.c_str(), o.cold ? ", cold" : "",
+              o.iterations, o.warmup, o.check ? "every result checked" : "results not checked");
   std::printf(
-      "# time: slowest rank of each iteration; algbw = bytes / p50; cpu: of this process, an "
-      "iteration\n");
-  std::printf("%14s %14s %12s %12s %12s %10s %10s %12s %8s\n", "bytes", "count", "p50(us)",
-              "p99(us)", "min(us)", "algbw", "busbw", "cpu(us)", "#wrong");
+      "# time: slowest rank of each iteration; algbw = bytes / p50; cpu: processor seconds a "
+      "second "
+      "of a rank\n# in the operation, the mean of all ranks; wait: the rest, in which it sleeps or "
+      "another has its core\n");
+  std::printf("%14s %14s %12s %12s %12s %10s %10s %6s %6s %8s\n", "bytes", "count", "p50(us)",
+              "p99(us)", "min(us)", "algbw", "busbw", "cpu", "wait", "#wrong");
 }
 
 void print_row(const Row& row) {
-  std::printf("%14llu %14llu %12.2f %12.2f %12.2f %10.3f %10.3f %12.2f %8s\n",
+  std::printf("%14llu %14llu %12.2f %12.2f %12.2f %10.3f %10.3f %6.3f %6.3f %8s\n",
               static_cast<unsigned long long>(row.bytes),
               static_cast<unsigned long long>(row.count), row.p50_us, row.p99_us, row.min_us,
-              row.algbw, row.busbw, row.cpu_us, wrong_text(row.wrong).c_str());
+              row.algbw, row.busbw, row.cpu, row.wait, wrong_text(row.wrong).c_str());
   std::fflush(stdout);
 }
 
@@ -55,31 +57,29 @@ bool write_files(const Options& o, int ranks, const std::vector<Row>& rows) {
                        {"min_us", row.min_us},
                        {"algbw_GBps", row.algbw},
                        {"busbw_GBps", row.busbw},
-                       {"cpu_us", row.cpu_us},
+                       {"cpu", row.cpu},
+                       {"wait", row.wait},
                        {"wrong", row.wrong}});
     }
-    const nlohmann::json document = {{"op", o.op},
-                                     {"ranks", ranks},
-                                     {"threads", o.threads > 0},
-                                     {"type", o.type},
-                                     {"reduce", o.reduce},
-                                     {"in_place", o.in_place},
-                                     {"iterations", o.iterations},
-                                     {"rows", table}};
+    const nlohmann::json document = {
+        {"op", o.op},         {"ranks", ranks},     {"threads", o.threads > 0},
+        {"type", o.type},     {"reduce", o.reduce}, {"in_place", o.in_place},
+        {"memory", o.memory}, {"cold", o.cold},     {"iterations", o.iterations},
+        {"rows", table}};
     written = write(o.json, document.dump(1) + "\n");
   }
   if (!o.csv.empty()) {
     std::string text =
-        "op,ranks,type,reduce,in_place,bytes,count,p50_us,p99_us,min_us,algbw_GBps,busbw_GBps,cpu_"
-        "us,wrong\n";
+        "op,ranks,type,reduce,in_place,memory,cold,bytes,count,p50_us,p99_us,min_us,algbw_GBps,"
+        "busbw_GBps,cpu,wait,wrong\n";
     for (const Row& row : rows) {
       char line[512];
       std::snprintf(line, sizeof line,
-                    "%s,%d,%s,%s,%d,%llu,%llu,%.3f,%.3f,%.3f,%.4f,%.4f,%.3f,%lld\n", o.op.c_str(),
-                    ranks, o.type.c_str(), o.reduce.c_str(), o.in_place ? 1 : 0,
-                    static_cast<unsigned long long>(row.bytes),
+                    "%s,%d,%s,%s,%d,%s,%d,%llu,%llu,%.3f,%.3f,%.3f,%.4f,%.4f,%.4f,%.4f,%lld\n",
+                    o.op.c_str(), ranks, o.type.c_str(), o.reduce.c_str(), o.in_place ? 1 : 0,
+                    o.memory.c_str(), o.cold ? 1 : 0, static_cast<unsigned long long>(row.bytes),
                     static_cast<unsigned long long>(row.count), row.p50_us, row.p99_us, row.min_us,
-                    row.algbw, row.busbw, row.cpu_us, static_cast<long long>(row.wrong));
+                    row.algbw, row.busbw, row.cpu, row.wait, static_cast<long long>(row.wrong));
       text += line;
     }
     written = write(o.csv, text) && written;

@@ -19,7 +19,8 @@ struct Row {
   double min_us = 0;
   double algbw = 0;  ///< GB/s: bytes / p50
   double busbw = 0;
-  double cpu_us = 0;        ///< processor time of all ranks of this process, an iteration
+  double cpu = 0;           ///< processor seconds that a rank burns a second, the mean of all ranks
+  double wait = 0;          ///< the part of its time that a rank sleeps, the mean of all ranks
   std::int64_t wrong = -1;  ///< elements; -1: not checked
 };
 
