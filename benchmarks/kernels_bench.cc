@@ -1,5 +1,6 @@
-// How fast fold() goes, beside the machine's own limits: memcpy, and the plain loop a[i] += b[i].
-// bytes_per_second counts what is read and written; items_per_second counts result elements.
+// How fast fold() and copy() go, beside the machine's own limits: copies and plain loops, with
+// normal and with streaming stores. bytes_per_second counts what is read and written;
+// items_per_second counts result elements.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -8,13 +9,25 @@
 #include <new>
 #include <string>
 #include <vector>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "hccl/kernels/kernels.h"
+
+// The plain loops stand for the machine, so the compiler may use all of it.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define HCCL_FOR_THIS_MACHINE \
+  __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
+#else
+#define HCCL_FOR_THIS_MACHINE
+#endif
 
 namespace hccl::kernels {
 namespace {
 
-constexpr std::int64_t kSizes[] = {16 << 10, 256 << 10, 4 << 20, 64 << 20};
+// One for each cache, and memory.
+constexpr std::int64_t kSizes[] = {8 << 10, 128 << 10, 4 << 20, 64 << 20};
 
 /// Page-aligned, and touched: every 32-bit word a small number in all the types measured here.
 class Block {
@@ -28,6 +41,7 @@ class Block {
   Block& operator=(Block&&) = delete;
   ~Block() { ::operator delete(data_, kPage); }
   [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] float* floats() const { return reinterpret_cast<float*>(data_); }
 
  private:
   static constexpr std::align_val_t kPage{4096};
@@ -40,76 +54,119 @@ void count_bytes(benchmark::State& state, std::size_t streams, std::size_t bytes
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(elements));
 }
 
+// ---- the machine ----
+
+HCCL_FOR_THIS_MACHINE void add_to(float* __restrict a, const float* __restrict b, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) a[i] += b[i];
+}
+
+HCCL_FOR_THIS_MACHINE void add(float* __restrict c, const float* __restrict a,
+                               const float* __restrict b, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) c[i] = a[i] + b[i];
+}
+
+#if defined(__SSE2__)
+void add_streaming(float* c, const float* a, const float* b, std::size_t n) {
+  for (std::size_t i = 0; i < n; i += 4) {
+    _mm_stream_ps(c + i, _mm_add_ps(_mm_load_ps(a + i), _mm_load_ps(b + i)));
+  }
+  _mm_sfence();
+}
+
+void copy_streaming(float* c, const float* a, std::size_t n) {
+  for (std::size_t i = 0; i < n; i += 4) _mm_stream_ps(c + i, _mm_load_ps(a + i));
+  _mm_sfence();
+}
+#endif
+
+/// body(out, a, b, floats) moves `streams` arrays.
+template <class Body>
+void machine(benchmark::State& state, std::size_t streams, const Body& body) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  const Block out(bytes), a(bytes), b(bytes);
+  for (auto _ : state) {
+    body(out.floats(), a.floats(), b.floats(), bytes / sizeof(float));
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state, streams, bytes, bytes / sizeof(float));
+}
+
+// ---- ours ----
+
 void fold_into(benchmark::State& state, DataType type, ReduceOp op, std::size_t number,
-               bool in_place) {
+               bool in_place, Store store) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   std::vector<Block> blocks;
   std::vector<const std::byte*> inputs;
-  for (std::size_t i = 0; i < number + 1; ++i) {
-    blocks.emplace_back(bytes);
-    inputs.push_back(blocks.back().data());
-  }
-  inputs.pop_back();
+  for (std::size_t i = 0; i < number + (in_place ? 0 : 1); ++i) blocks.emplace_back(bytes);
+  for (std::size_t i = 0; i < number; ++i) inputs.push_back(blocks[i].data());
   std::byte* out = blocks[in_place ? 0 : number].data();
   const std::size_t count = bytes / size_of(type);
   for (auto _ : state) {
-    fold(type, op, inputs, out, count);
+    fold(type, op, inputs, out, count, store);
     benchmark::ClobberMemory();
   }
   count_bytes(state, number + 1, bytes, count);
 }
 
-void copy(benchmark::State& state) {
-  const auto bytes = static_cast<std::size_t>(state.range(0));
-  const Block from(bytes), to(bytes);
-  for (auto _ : state) {
-    std::memcpy(to.data(), from.data(), bytes);
-    benchmark::ClobberMemory();
-  }
-  count_bytes(state, 2, bytes, bytes / sizeof(float));
-}
-
-void plain_loop(benchmark::State& state) {
-  const auto bytes = static_cast<std::size_t>(state.range(0));
-  const Block left(bytes), right(bytes);
-  auto* a = reinterpret_cast<float*>(left.data());
-  const auto* b = reinterpret_cast<const float*>(right.data());
-  for (auto _ : state) {
-    for (std::size_t i = 0; i < bytes / sizeof(float); ++i) {
-      a[i] += b[i];
-    }
-    benchmark::ClobberMemory();
-  }
-  count_bytes(state, 3, bytes, bytes / sizeof(float));
-}
-
 template <class Body>
-void add(const std::string& name, const Body& body) {
+void add_bench(const std::string& name, const Body& body) {
   auto* bench = benchmark::RegisterBenchmark(name.c_str(), body);
-  for (const std::int64_t size : kSizes) {
-    bench->Arg(size);
-  }
+  for (const std::int64_t size : kSizes) bench->Arg(size);
 }
 
-void add_fold(DataType type, ReduceOp op, std::size_t number, bool in_place) {
-  add(std::string(words(type)) + "_" + std::string(words(op)) + "_of_" + std::to_string(number) +
-          (in_place ? "_in_place" : ""),
-      [=](benchmark::State& state) { fold_into(state, type, op, number, in_place); });
+void add_machine() {
+  add_bench("machine_copy", [](benchmark::State& state) {
+    machine(state, 2, [](float* out, const float* a, const float*, std::size_t n) {
+      std::memcpy(out, a, n * sizeof(float));
+    });
+  });
+  add_bench("machine_a+=b", [](benchmark::State& state) {
+    machine(state, 3, [](float*, float* a, const float* b, std::size_t n) { add_to(a, b, n); });
+  });
+  add_bench("machine_c=a+b", [](benchmark::State& state) { machine(state, 3, add); });
+#if defined(__SSE2__)
+  add_bench("machine_copy_streaming", [](benchmark::State& state) {
+    machine(state, 2, [](float* out, const float* a, const float*, std::size_t n) {
+      copy_streaming(out, a, n);
+    });
+  });
+  add_bench("machine_c=a+b_streaming",
+            [](benchmark::State& state) { machine(state, 3, add_streaming); });
+#endif
 }
 
-void add_all() {
-  add("memcpy", copy);
-  add("plain_loop_fp32", plain_loop);
-  for (const DataType type :
-       {DataType::kFp32, DataType::kBfp16, DataType::kFp16, DataType::kInt32}) {
-    add_fold(type, ReduceOp::kSum, 2, true);
-    for (const std::size_t number : {2, 4, 8}) {
-      add_fold(type, ReduceOp::kSum, number, false);
-    }
+void add_fold(DataType type, ReduceOp op, std::size_t number, bool in_place,
+              Store store = Store::kCached) {
+  add_bench(std::string(words(type)) + "_" + std::string(words(op)) + "_of_" +
+                std::to_string(number) + (in_place ? "_in_place" : "") +
+                (store == Store::kStream ? "_streaming" : ""),
+            [=](benchmark::State& state) { fold_into(state, type, op, number, in_place, store); });
+}
+
+void add_ours() {
+  for (const Store store : {Store::kCached, Store::kStream}) {
+    add_bench(store == Store::kStream ? "copy_streaming" : "copy",
+              [store](benchmark::State& state) {
+                machine(state, 2, [store](float* out, const float* a, const float*, std::size_t n) {
+                  copy(reinterpret_cast<const std::byte*>(a), reinterpret_cast<std::byte*>(out),
+                       n * sizeof(float), store);
+                });
+              });
   }
-  add_fold(DataType::kFp32, ReduceOp::kMax, 2, true);
-  for (const DataType type : {DataType::kFp8E4M3, DataType::kFp8E5M2, DataType::kInt128}) {
-    add_fold(type, ReduceOp::kSum, 2, true);
+  constexpr DataType kTypes[] = {DataType::kFp32,    DataType::kBfp16, DataType::kFp16,
+                                 DataType::kFp64,    DataType::kInt8,  DataType::kInt16,
+                                 DataType::kInt32,   DataType::kInt64, DataType::kFp8E4M3,
+                                 DataType::kFp8E5M2, DataType::kInt128};
+  for (const DataType type : kTypes) add_fold(type, ReduceOp::kSum, 2, true);
+  for (const DataType type : {DataType::kFp32, DataType::kBfp16, DataType::kFp16}) {
+    for (const std::size_t number : {2, 3, 4, 6, 8}) add_fold(type, ReduceOp::kSum, number, false);
+    add_fold(type, ReduceOp::kSum, 2, false, Store::kStream);
+    add_fold(type, ReduceOp::kSum, 4, false, Store::kStream);
+  }
+  for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kProd}) {
+    add_fold(DataType::kFp32, op, 2, true);
+    add_fold(DataType::kInt64, op, 2, true);
   }
 }
 
@@ -122,7 +179,8 @@ int main(int argc, char** argv) {
     return 1;
   }
   benchmark::AddCustomContext("instruction_set", hccl::kernels::instruction_set());
-  hccl::kernels::add_all();
+  hccl::kernels::add_machine();
+  hccl::kernels::add_ours();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;
