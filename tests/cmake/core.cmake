@@ -3,6 +3,7 @@ add_library(hccl_test_world OBJECT support/world.cc)
 hccl_warnings(hccl_test_world)
 target_link_libraries(hccl_test_world PUBLIC hccl_core hccl_kernels GTest::gtest)
 hccl_test(strict_test SOURCES strict_test.cc LIBS hccl_test_world)
+hccl_test(queue_test SOURCES queue_test.cc LIBS hccl_base)
 if(NOT HCCL_SANITIZE)  # it replaces malloc, as sanitizers do
   hccl_test(staging_test SOURCES staging_test.cc LIBS hccl_test_world)
 endif()

@@ -10,6 +10,14 @@ if(TARGET hccl_perf)
       && python3 -c \"import json; d = json.load(open('perf.json')); assert d['ranks'] == 2 and all(r['wrong'] == 0 for r in d['rows']), d\" \
       && test $(wc -l < perf.csv) -eq 6 && ! $<TARGET_FILE:hccl_perf> --threads 2 --max 1K --json /nonexistent/x.json \
       && ! $<TARGET_FILE:hccl_perf> --op nothing && ! $<TARGET_FILE:hccl_perf> --max 12Q")
+  foreach(memory heap window)
+    add_test(NAME hccl_perf_${memory}_test
+      COMMAND sh -c "$<TARGET_FILE:hccl_perf> --threads 2 --min 64 --max 1M --factor 128 --memory ${memory} --cold -n 3 -w 1 --json perf_${memory}.json \
+        && python3 -c \"import json; d = json.load(open('perf_${memory}.json')); \
+assert d['memory'] == '${memory}' and d['cold'] and all(r['wrong'] == 0 and r['cpu'] >= 0 and 0 <= r['wait'] <= 1 for r in d['rows']), d\"")
+    set_tests_properties(hccl_perf_${memory}_test PROPERTIES TIMEOUT 120)
+  endforeach()
+  add_test(NAME hccl_perf_memory_test COMMAND sh -c "! $<TARGET_FILE:hccl_perf> --threads 2 --memory nowhere")
   if(HCCL_WITH_MPI)
     add_test(NAME hccl_perf_mpirun_test
       COMMAND mpirun --oversubscribe --allow-run-as-root -np 4 $<TARGET_FILE:hccl_perf> --max 1M --iterations 5)
