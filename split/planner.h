@@ -50,6 +50,17 @@ class TableCost {
   std::vector<Point> points_;
 };
 
+/// How fast compute and communication run while both do, as fractions of their speed alone; above 0
+/// and at most 1.
+struct Contention {
+  double compute = 1;
+  double communication = 1;
+  bool none() const { return compute == 1 && communication == 1; }
+  /// If not, everything that overlaps ends later than one behind the other: one segment is optimal.
+  bool overlap_pays() const { return compute + communication > 1; }
+  bool operator==(const Contention&) const = default;
+};
+
 /// What is to be planned. The spans are only read during the call.
 struct Problem {
   std::span<const std::uint64_t> bytes;  ///< of each gradient, in the order they are reduced
@@ -58,6 +69,11 @@ struct Problem {
   /// Of all plans that end within (1 + slack) * the best end, the one with the fewest segments is
   /// taken: fewer segments use less CPU.
   double slack = 0.005;
+  /// With contention, `ready` is when the gradients would be ready if nothing were sent meanwhile.
+  Contention contention{};
+  /// When compute ends if nothing is sent meanwhile; before the last ready time (0): then. Matters
+  /// with contention only.
+  double compute_end = 0;
 };
 
 struct Plan {
@@ -72,16 +88,36 @@ struct Plan {
   double gap() const { return lower_bound > 0 ? std::max(0.0, end / lower_bound - 1) : 0; }
 };
 
-/// The exact optimum in O(max_segments * gradients). kPara: no gradients, lists of different
-/// lengths, a ready time or a cost that is negative or not finite (the text names it), or no
-/// segments allowed.
+/// The exact optimum in O(max_segments * gradients); with contention, exact too, in O(max_segments
+/// * gradients^2). kPara: no gradients, lists of different lengths, a ready time or a cost that is
+/// negative or not finite (the text names it), contention that is no fraction, or no segments
+/// allowed.
 Result<Plan> plan_segments(const Problem& problem, const AffineCost& cost);
 
 /// The exact optimum for any cost that does not fall with the size, in O(max_segments *
-/// gradients^2) at worst. kPara as above. The lower bound holds for plans of at most max_segments.
+/// gradients^2) at worst; with contention a plan that is good but not proven: `best_end` is then
+/// its end. kPara as above. The lower bound holds for plans of at most max_segments.
 Result<Plan> plan_segments(const Problem& problem, const TableCost& cost);
 
-/// When the last segment ends, under the model above. kPara as above, and as segments_by_index.
+/// What the model says of a plan. Seconds from the start of the iteration.
+struct Prediction {
+  struct Times {
+    double start = 0;
+    double end = 0;
+  };
+  std::vector<Times> segments;
+  std::vector<double> ready;  ///< of each gradient, slowed down by contention
+  double compute_end = 0;     ///< the same of compute
+  double end = 0;             ///< of the last segment
+};
+
+/// kPara as above (max_segments and slack are not looked at), and as segments_by_index.
+Result<Prediction> predict(const Problem& problem, std::span<const std::uint32_t> last_indices,
+                           const AffineCost& cost);
+Result<Prediction> predict(const Problem& problem, std::span<const std::uint32_t> last_indices,
+                           const TableCost& cost);
+
+/// When the last segment ends, without contention. As predict().
 Result<double> predicted_end(std::span<const std::uint64_t> bytes, std::span<const double> ready,
                              std::span<const std::uint32_t> last_indices, const AffineCost& cost);
 Result<double> predicted_end(std::span<const std::uint64_t> bytes, std::span<const double> ready,

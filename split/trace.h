@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,8 +37,11 @@ struct TraceSegment {
   std::string algorithm;  ///< name of the schedule that ran
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  std::int64_t wait_for_peer_ns =
-      0;  ///< the part of end - start that was spent waiting for other ranks
+  /// The part of end - start that was spent waiting for other ranks: what this rank took longer
+  /// than the last one to arrive, whose time is the pure cost. Known once the ranks' traces have
+  /// been merged, which the engine does while it records for the planner; else 0.
+  std::int64_t wait_for_peer_ns = 0;
+  std::int64_t cpu_ns = 0;  ///< of the thread that ran it; 0 unless recorded for the planner
   bool operator==(const TraceSegment&) const = default;
 };
 
@@ -47,6 +51,16 @@ struct TraceIteration {
       marks;  ///< fp_start, bp_end, iteration_end; the segments' points are not kept twice
   std::vector<TraceGradient> gradients;
   std::vector<TraceSegment> segments;
+  /// Where the iteration begins: fp_start, or, if that was not marked, where the one before ended.
+  std::int64_t begin_ns = 0;
+  /// Where backward ends: bp_end, or, if that was not marked, where the program began to wait.
+  std::int64_t compute_end_ns = 0;
+  bool overlapped = true;  ///< segments ran beside backward; else all ran behind it
+  /// Of the automatic plan in force, 0 where there is none; and what it promised: the end of the
+  /// last segment and the lower bound, from the begin.
+  std::uint32_t plan_version = 0;
+  std::int64_t predicted_end_ns = 0;
+  std::int64_t lower_bound_ns = 0;
   bool operator==(const TraceIteration&) const = default;
 };
 
@@ -83,10 +97,26 @@ std::string to_json(const Trace& trace);
 Result<Trace> from_binary(std::string_view bytes);
 Result<Trace> from_json(std::string_view text);
 
-/// Writes the trace to a file, replacing it: a name that ends in .json gets Chrome's format, .csv
-/// the table, any other the binary message. Blocks on the disk. kOpenFileFailure, naming the path
-/// and the reason, when it cannot be written whole (no such folder, no permission, disk full); the
-/// file may then be incomplete.
+/// The trace in a file that holds the message, binary or JSON. kOpenFileFailure, kPara,
+/// kNotSupport, all naming the path; kPara says so if the file is one of the two forms that are
+/// only written.
+Result<Trace> read_trace(const std::string& path);
+
+/// kPara, naming the iteration and what is wrong: gradients that are not 0, 1, 2 ...; segments that
+/// do not cover them, or whose bytes are not the sum of theirs; times that go backwards; iterations
+/// of different gradients.
+Status check_trace(const Trace& trace);
+
+/// One trace out of those of all ranks, in any order: for each iteration that all have, times from
+/// its begin, gradients ready when the last rank has them, and each segment with its pure cost: the
+/// shortest time any rank took for it, from the latest start. kPara, naming the ranks: a rank twice
+/// or missing, other gradients or segments, no common iteration; or as check_trace.
+Result<Trace> merge_ranks(std::span<const Trace> ranks);
+
+/// Writes the trace to a file, replacing it: a name that ends in .pb.json gets the message in JSON,
+/// any other .json Chrome's format, .csv the table, any other the binary message. Blocks on the
+/// disk. kOpenFileFailure, naming the path and the reason, when it cannot be written whole (no such
+/// folder, no permission, disk full); the file may then be incomplete.
 Status write_trace(const Trace& trace, const std::string& path);
 
 }  // namespace hccl::split

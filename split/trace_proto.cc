@@ -70,7 +70,14 @@ proto::Trace to_message(const Trace& trace) {
       item->set_start_ns(segment.start_ns);
       item->set_end_ns(segment.end_ns);
       item->set_wait_for_peer_ns(segment.wait_for_peer_ns);
+      item->set_cpu_ns(segment.cpu_ns);
     }
+    out->set_begin_ns(iteration.begin_ns);
+    out->set_compute_end_ns(iteration.compute_end_ns);
+    out->set_behind_backward(!iteration.overlapped);
+    out->set_plan_version(iteration.plan_version);
+    out->set_predicted_end_ns(iteration.predicted_end_ns);
+    out->set_lower_bound_ns(iteration.lower_bound_ns);
   }
   return message;
 }
@@ -91,7 +98,14 @@ Result<Trace> from_message(const proto::Trace& message) {
       iteration.gradients.push_back({item.index(), item.name(), item.bytes(), item.ready_ns()});
     for (const auto& item : in.segments())
       iteration.segments.push_back({item.first(), item.last(), item.bytes(), item.algorithm(),
-                                    item.start_ns(), item.end_ns(), item.wait_for_peer_ns()});
+                                    item.start_ns(), item.end_ns(), item.wait_for_peer_ns(),
+                                    item.cpu_ns()});
+    iteration.begin_ns = in.begin_ns();
+    iteration.compute_end_ns = in.compute_end_ns();
+    iteration.overlapped = !in.behind_backward();
+    iteration.plan_version = in.plan_version();
+    iteration.predicted_end_ns = in.predicted_end_ns();
+    iteration.lower_bound_ns = in.lower_bound_ns();
     trace.iterations.push_back(std::move(iteration));
   }
   return trace;

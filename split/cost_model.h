@@ -1,0 +1,72 @@
+// What an allreduce costs by its size, learnt from measurements: a line (start + per_byte * n) and
+// a table of the sizes where the line does not fit. Begins with the times of a short probe, goes on
+// with those of training. Pure: who measures is elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "hccl/base/status.h"
+#include "split/planner.h"
+
+namespace hccl::split {
+
+/// The pure cost of one allreduce: the shortest time that any rank took for it.
+struct CostSample {
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+  bool operator==(const CostSample&) const = default;
+};
+
+/// Used by one thread at a time.
+class CostModel {
+ public:
+  /// Begins with these samples, outliers among them allowed. kPara, naming the sample: there is
+  /// none, or a time that is not above 0 or not finite.
+  static Result<CostModel> create(std::span<const CostSample> samples);
+
+  /// Learns from one more: recursive least squares of the relative error, in which old samples
+  /// fade, and one that is further off than 3 times the usual is pulled in to that. kPara as above.
+  Status add(const CostSample& sample);
+
+  /// The line; never negative.
+  const AffineCost& affine() const { return line_; }
+  /// Times by size that never fall: near each size that was measured what was measured there,
+  /// elsewhere the line.
+  TableCost table() const;
+  /// How far the samples usually are from the line, as a fraction of their times.
+  double misfit() const;
+  /// The line fits well enough to be planned with (misfit at most 10 %).
+  bool is_affine() const { return misfit() <= kGoodFit; }
+  std::size_t samples() const { return samples_; }
+
+  static constexpr double kGoodFit = 0.1;
+
+ private:
+  // What was measured of sizes within a factor of two of each other; sums fade like old samples.
+  struct SizeClass {
+    double weight = 0;
+    double bytes = 0;  // weighted sums
+    double seconds = 0;
+  };
+
+  CostModel() = default;
+  void fit(std::span<const CostSample> samples);
+  void learn(double bytes, double seconds);
+  void clamp();
+
+  AffineCost line_;
+  // theta = (start, per_unit) and its covariance (symmetric), bytes in units of kUnit.
+  double theta_[2] = {0, 0};
+  double covariance_[3] = {0, 0, 0};
+  AffineCost prior_;
+  std::deque<double> errors_;  // relative, of the last samples
+  std::map<int, SizeClass> classes_;
+  std::size_t samples_ = 0;
+};
+
+}  // namespace hccl::split
