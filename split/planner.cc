@@ -6,50 +6,12 @@
 #include <string>
 #include <utility>
 
+#include "split/planner_model.h"
+
 namespace hccl::split {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-bool is_time(double value) { return std::isfinite(value) && value >= 0; }
-
-/// The problem in the form the recurrences use.
-struct Model {
-  std::vector<std::uint64_t> sum;  // sum[e]: bytes of the first e gradients
-  std::vector<double> ready;  // ready[e]: when the first e gradients are all ready; ready[0] = 0
-  std::size_t size() const { return sum.size() - 1; }
-};
-
-Result<Model> make_model(std::span<const std::uint64_t> bytes, std::span<const double> ready) {
-  if (bytes.empty()) return Status(Code::kPara, "no gradients: there is nothing to plan");
-  if (bytes.size() > std::numeric_limits<std::uint32_t>::max())
-    return Status(Code::kPara, "more than 2^32-1 gradients");
-  if (bytes.size() != ready.size())
-    return Status(Code::kPara, std::to_string(bytes.size()) + " gradient sizes, but " +
-                                   std::to_string(ready.size()) + " ready times");
-  Model model{{0}, {0}};
-  model.sum.reserve(bytes.size() + 1);
-  model.ready.reserve(bytes.size() + 1);
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (!is_time(ready[i]))
-      return Status(Code::kPara, "ready[" + std::to_string(i) + "] is " + std::to_string(ready[i]) +
-                                     ": it must be a time that is not negative");
-    if (bytes[i] > std::numeric_limits<std::uint64_t>::max() - model.sum.back())
-      return Status(Code::kPara, "gradient sizes[" + std::to_string(i) +
-                                     "]: the sum of the bytes exceeds 64 bits");
-    model.sum.push_back(model.sum.back() + bytes[i]);
-    model.ready.push_back(std::max(model.ready.back(), ready[i]));
-  }
-  return model;
-}
-
-Status check(const AffineCost& cost) {
-  if (is_time(cost.start) && is_time(cost.per_byte)) return {};
-  return Status(Code::kPara, "cost model: start " + std::to_string(cost.start) +
-                                 " s and per_byte " + std::to_string(cost.per_byte) +
-                                 " s must not be negative");
-}
-Status check(const TableCost&) { return {}; }  // checked when it was made
 
 /// end[k][e]: earliest end of the first e gradients in at most k segments, one row at a time.
 /// begin[k][e]: where the last of these segments begins; kSame: k segments are no better than k
@@ -62,9 +24,10 @@ class Table {
       : size_(size), end_(size + 1, kNever), before_(size + 1, kNever) {
     end_[0] = 0;
   }
-  /// Goes on to plans of one segment more.
-  void next_row() {
+  /// Goes on to plans of one segment more; `exactly`: plans of fewer no longer count.
+  void next_row(bool exactly = false) {
     before_ = end_;
+    if (exactly) std::fill(end_.begin(), end_.end(), kNever);
     changed_ = false;
     begin_.insert(begin_.end(), size_ + 1, kSame);
   }
@@ -150,12 +113,16 @@ void fill_row(const Model& model, const TableCost& cost, Table& table,
 }
 
 /// The bytes of the gradients i.. cannot start before gradient i is ready, and cost at least
-/// `least`.
+/// `least`, slowed down by at least what is left of compute then. Where overlap does not pay,
+/// nothing beats one behind the other.
 template <class Least>
 double bound(const Model& model, const Least& least) {
+  if (!model.contention.overlap_pays()) return model.ready.back() + least(model.sum.back());
   double result = 0;
-  for (std::size_t i = 0; i < model.size(); ++i)
-    result = std::max(result, model.ready[i + 1] + least(model.sum.back() - model.sum[i]));
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    const double work = least(model.sum.back() - model.sum[i]);
+    result = std::max(result, run_beside(model, model.ready[i + 1], 0, work).end);
+  }
   return result;
 }
 
@@ -177,6 +144,45 @@ double lower_bound(const Model& model, const TableCost& cost, std::size_t max_se
   });
 }
 
+/// The recurrence without contention, at most k segments: fills `ends` and the table.
+template <class Cost>
+void plan_alone(const Model& model, const Cost& cost, std::size_t rows, Table& table,
+                std::vector<double>& ends) {
+  std::vector<std::uint32_t> window;
+  for (std::size_t k = 0; k < rows && table.changed(); ++k) {
+    table.next_row();
+    fill_row(model, cost, table, window);
+    ends.push_back(table.result());
+  }
+}
+
+/// With contention, the state after the first e gradients in exactly k segments is when they end
+/// and how much time compute has lost until then. While compute runs, the loss follows from k and e
+/// alone if the cost is affine (all that was sent ran beside it); once it has ended, no more is
+/// lost. So an early end is never worse than a late one, and this is exact. For other costs the
+/// loss depends on the path, and that of the earliest end is taken.
+template <class Cost>
+void plan_beside(const Model& model, const Cost& cost, std::size_t rows, Table& table,
+                 std::vector<double>& ends) {
+  std::vector<double> lost(model.size() + 1, 0), lost_before;
+  for (std::size_t k = 0; k < rows; ++k) {
+    table.next_row(true);
+    lost_before = lost;
+    for (std::size_t e = k + 1; e <= model.size(); ++e) {
+      for (std::size_t b = e; b-- > k;) {
+        if (table.before(b) >= table.end(e)) continue;
+        const Run run =
+            run_beside(model, std::max(table.before(b), model.ready[e] + lost_before[b]),
+                       lost_before[b], cost(model.sum[e] - model.sum[b]));
+        if (run.end >= table.end(e)) continue;
+        table.offer(e, b, run.end);
+        lost[e] = run.lost;
+      }
+    }
+    ends.push_back(table.result());
+  }
+}
+
 template <class Cost>
 Result<Plan> plan_with(const Problem& problem, const Cost& cost) {
   HCCL_RETURN_IF_ERROR(check(cost));
@@ -184,83 +190,91 @@ Result<Plan> plan_with(const Problem& problem, const Cost& cost) {
   if (!is_time(problem.slack))
     return Status(Code::kPara,
                   "slack is " + std::to_string(problem.slack) + ": it must not be negative");
-  HCCL_ASSIGN_OR_RETURN(const Model model, make_model(problem.bytes, problem.ready));
+  HCCL_ASSIGN_OR_RETURN(const Model model, make_model(problem));
 
-  const std::size_t rows = std::min<std::size_t>(problem.max_segments, model.size());
+  const bool pays = problem.contention.overlap_pays();
+  const std::size_t rows = pays ? std::min<std::size_t>(problem.max_segments, model.size()) : 1;
   Table table(model.size());
-  std::vector<std::uint32_t> window;
-  std::vector<double> ends;  // ends[k]: the best end with at most k + 1 segments
-  for (std::size_t k = 0; k < rows && table.changed(); ++k) {
-    table.next_row();
-    fill_row(model, cost, table, window);
-    ends.push_back(table.result());
-  }
+  std::vector<double> ends;  // ends[k]: the best end with k + 1 segments, or at most so many
+  (problem.contention.none() ? plan_alone<Cost> : plan_beside<Cost>)(model, cost, rows, table,
+                                                                     ends);
   Plan plan;
-  plan.best_end = ends.back();
+  plan.best_end = *std::min_element(ends.begin(), ends.end());
   if (!std::isfinite(plan.best_end))
     return Status(Code::kPara, "the predicted times exceed the range of a double");
-  constexpr double kRounding = 1e-12;  // one more segment must gain more than the sums' rounding
-  const double enough = (1 + problem.slack + kRounding) * plan.best_end;
+  // One more segment must gain more than the sums' rounding; with contention they are longer.
+  const double rounding = problem.contention.none() ? 1e-12 : 1e-10;
+  const double enough = (1 + problem.slack + rounding) * plan.best_end;
   const auto chosen =
       std::find_if(ends.begin(), ends.end(), [&](double end) { return end <= enough; });
   plan.end = *chosen;
   plan.last_indices = table.trace_back(static_cast<std::size_t>(chosen - ends.begin()) + 1);
-  plan.lower_bound = lower_bound(model, cost, rows);
+  plan.lower_bound =
+      lower_bound(model, cost, std::min<std::size_t>(problem.max_segments, model.size()));
   return plan;
+}
+
+template <class Cost>
+Result<Prediction> predict_with(const Problem& problem, std::span<const std::uint32_t> last_indices,
+                                const Cost& cost) {
+  HCCL_RETURN_IF_ERROR(check(cost));
+  HCCL_ASSIGN_OR_RETURN(const Model model, make_model(problem));
+  HCCL_ASSIGN_OR_RETURN(const Segments segments, segments_by_index(problem.bytes, last_indices));
+  Prediction out;
+  // Where compute changes its speed: how far it is, and when.
+  std::vector<std::pair<double, double>> bends;
+  double lost = 0;
+  std::size_t begin = 0;
+  for (const std::uint32_t last : segments) {
+    const std::size_t e = last + std::size_t{1};
+    const double start = std::max(out.end, model.ready[e] + lost);
+    const Run run = run_beside(model, start, lost, cost(model.sum[e] - model.sum[begin]));
+    bends.emplace_back(start - lost, start);
+    bends.emplace_back(run.apart - run.lost, run.apart);
+    out.segments.push_back({start, run.end});
+    out.end = run.end;
+    lost = run.lost;
+    begin = e;
+  }
+  const auto when = [&](double work) {
+    double from = 0, at = 0;  // full speed up to the first bend
+    for (const auto& [done, time] : bends) {
+      if (done >= work) {
+        return done > from ? at + (time - at) * (work - from) / (done - from) : at;
+      }
+      from = done;
+      at = time;
+    }
+    return at + (work - from);
+  };
+  for (const double ready : problem.ready) out.ready.push_back(when(ready));
+  out.compute_end = when(model.ready.back());
+  return out;
 }
 
 template <class Cost>
 Result<double> end_with(std::span<const std::uint64_t> bytes, std::span<const double> ready,
                         std::span<const std::uint32_t> last_indices, const Cost& cost) {
-  HCCL_RETURN_IF_ERROR(check(cost));
-  HCCL_ASSIGN_OR_RETURN(const Model model, make_model(bytes, ready));
-  HCCL_ASSIGN_OR_RETURN(const Segments segments, segments_by_index(bytes, last_indices));
-  double end = 0;
-  std::size_t begin = 0;
-  for (const std::uint32_t last : segments) {
-    end = end_of(model, cost, end, begin, last + std::size_t{1});
-    begin = last + std::size_t{1};
-  }
-  return end;
+  HCCL_ASSIGN_OR_RETURN(const auto prediction, predict_with({bytes, ready}, last_indices, cost));
+  return prediction.end;
 }
 
 }  // namespace
-
-Result<TableCost> TableCost::create(std::vector<Point> points) {
-  if (points.empty()) return Status(Code::kPara, "cost table: no points");
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const Point before = i == 0 ? Point{0, 0} : points[i - 1];
-    const std::string name = "cost table: point " + std::to_string(i) + " (" +
-                             std::to_string(points[i].bytes) + " bytes, " +
-                             std::to_string(points[i].seconds) + " s) ";
-    if (points[i].bytes <= before.bytes)
-      return Status(Code::kPara, name + "must have more bytes than the one before it, or than 0");
-    if (!is_time(points[i].seconds) || points[i].seconds < before.seconds)
-      return Status(Code::kPara, name + "must take at least as long as the one before it, or 0 s");
-  }
-  return TableCost(std::move(points));
-}
-
-double TableCost::operator()(std::uint64_t bytes) const {
-  const Point& first = points_.front();
-  if (bytes <= first.bytes) return first.seconds;
-  const auto n = static_cast<double>(bytes);
-  if (points_.size() == 1) return first.seconds / static_cast<double>(first.bytes) * n;
-  auto right =
-      std::lower_bound(points_.begin(), points_.end(), bytes,
-                       [](const Point& point, std::uint64_t b) { return point.bytes < b; });
-  if (right == points_.end()) --right;
-  const Point& left = *std::prev(right);
-  const double slope =
-      (right->seconds - left.seconds) / static_cast<double>(right->bytes - left.bytes);
-  return left.seconds + slope * (n - static_cast<double>(left.bytes));
-}
 
 Result<Plan> plan_segments(const Problem& problem, const AffineCost& cost) {
   return plan_with(problem, cost);
 }
 Result<Plan> plan_segments(const Problem& problem, const TableCost& cost) {
   return plan_with(problem, cost);
+}
+
+Result<Prediction> predict(const Problem& problem, std::span<const std::uint32_t> last_indices,
+                           const AffineCost& cost) {
+  return predict_with(problem, last_indices, cost);
+}
+Result<Prediction> predict(const Problem& problem, std::span<const std::uint32_t> last_indices,
+                           const TableCost& cost) {
+  return predict_with(problem, last_indices, cost);
 }
 
 Result<double> predicted_end(std::span<const std::uint64_t> bytes, std::span<const double> ready,

@@ -56,7 +56,8 @@ struct Contention {
   double compute = 1;
   double communication = 1;
   bool none() const { return compute == 1 && communication == 1; }
-  /// If not, everything that overlaps ends later than one behind the other: one segment is optimal.
+  /// If not, all that overlaps ends later than one behind the other: one segment is planned, which
+  /// is optimal if the cost is affine.
   bool overlap_pays() const { return compute + communication > 1; }
   bool operator==(const Contention&) const = default;
 };
@@ -69,11 +70,9 @@ struct Problem {
   /// Of all plans that end within (1 + slack) * the best end, the one with the fewest segments is
   /// taken: fewer segments use less CPU.
   double slack = 0.005;
-  /// With contention, `ready` is when the gradients would be ready if nothing were sent meanwhile.
+  /// With contention, `ready` is when the gradients would be ready if nothing were sent meanwhile,
+  /// and compute ends with the last of them.
   Contention contention{};
-  /// When compute ends if nothing is sent meanwhile; before the last ready time (0): then. Matters
-  /// with contention only.
-  double compute_end = 0;
 };
 
 struct Plan {
@@ -107,7 +106,7 @@ struct Prediction {
   };
   std::vector<Times> segments;
   std::vector<double> ready;  ///< of each gradient, slowed down by contention
-  double compute_end = 0;     ///< the same of compute
+  double compute_end = 0;     ///< when the last of them is
   double end = 0;             ///< of the last segment
 };
 

@@ -142,6 +142,124 @@ TEST(Planner, EqualsBruteForceForTabulatedCosts) {
   }
 }
 
+// ---- compute and communication slow each other down ----
+
+Contention random_contention(std::mt19937_64& random) {
+  std::uniform_real_distribution<double> speed(0.15, 1);
+  Contention contention{speed(random), speed(random)};
+  if (random() % 6 == 0) contention.compute = 1;
+  if (random() % 6 == 0) contention.communication = 1;
+  if (random() % 6 == 0) contention = {0.5, 0.75};  // ties
+  return contention;
+}
+
+/// From event to event: a gradient is ready, a segment or compute ends. Knows no closed form.
+template <class Cost>
+double simulate_beside(const Instance& instance, std::uint32_t cuts, const Cost& cost,
+                       const Contention& contention) {
+  const double compute_end = *std::max_element(instance.ready.begin(), instance.ready.end());
+  double now = 0, progress = 0, all_ready = 0;
+  std::uint64_t pending = 0;
+  for (std::size_t i = 0; i < instance.bytes.size(); ++i) {
+    pending += instance.bytes[i];
+    all_ready = std::max(all_ready, instance.ready[i]);
+    if ((cuts >> i & 1) == 0 && i + 1 < instance.bytes.size()) continue;
+    if (progress < all_ready) {  // the wire is idle
+      now += all_ready - progress;
+      progress = all_ready;
+    }
+    double work = cost(pending);
+    pending = 0;
+    const auto [compute, communication] = contention;
+    const double to_compute_end = (compute_end - progress) / compute;
+    if (work / communication <= to_compute_end) {
+      now += work / communication;
+      progress += work / communication * compute;
+    } else {
+      now += to_compute_end;
+      progress = compute_end;
+      work -= to_compute_end * communication;
+      now += work;
+    }
+  }
+  return now;
+}
+
+TEST(Planner, EqualsBruteForceWithContention) {
+  std::mt19937_64 random(7);
+  int paid = 0;
+  for (int round = 0; round < 10000; ++round) {
+    SCOPED_TRACE(round);
+    const Instance instance = random_instance(random, 9);
+    const AffineCost cost = random_affine(random, instance);
+    const Contention contention = random_contention(random);
+    const double slack = round % 2 == 0 ? 0 : 0.05;
+    const Problem problem{instance.bytes, instance.ready, instance.max_segments, slack, contention};
+    const Plan plan = plan_segments(problem, cost).value();
+    std::vector<double> best(instance.bytes.size() + 1, std::numeric_limits<double>::infinity());
+    for (std::uint32_t cuts = 0; cuts < (1u << (instance.bytes.size() - 1)); ++cuts) {
+      const auto segments = static_cast<std::size_t>(std::popcount(cuts)) + 1;
+      if (segments <= instance.max_segments)
+        best[segments] =
+            std::min(best[segments], simulate_beside(instance, cuts, cost, contention));
+    }
+    const double end = *std::min_element(best.begin(), best.end());
+    const double rounding = 1e-11 * (end + 1e-9);
+    ASSERT_NEAR(plan.best_end, end, rounding);
+    std::size_t fewest = 1;
+    while (best[fewest] > (1 + slack + 1e-10) * end) ++fewest;
+    ASSERT_EQ(plan.last_indices.size(), fewest);
+    ASSERT_NEAR(simulate_beside(instance, as_cuts(plan.last_indices), cost, contention), plan.end,
+                rounding);
+    ASSERT_NEAR(predict(problem, plan.last_indices, cost)->end, plan.end, rounding);
+    ASSERT_LE(plan.lower_bound, end + rounding);
+    if (!contention.overlap_pays()) {
+      ASSERT_EQ(plan.last_indices.size(), 1u);
+    }
+    paid += plan.last_indices.size() > 1;
+  }
+  EXPECT_GT(paid, 1000) << "too few instances in which there was something to decide";
+}
+
+TEST(Planner, ATableWithContentionEndsWhenItSays) {
+  std::mt19937_64 random(8);
+  double excess = 0;
+  for (int round = 0; round < 2000; ++round) {
+    SCOPED_TRACE(round);
+    const Instance instance = random_instance(random, 9);
+    const TableCost cost = random_table(random, instance);
+    const Contention contention = random_contention(random);
+    const Problem problem{instance.bytes, instance.ready, instance.max_segments, 0, contention};
+    const Plan plan = plan_segments(problem, cost).value();
+    double best = std::numeric_limits<double>::infinity();
+    for (std::uint32_t cuts = 0; cuts < (1u << (instance.bytes.size() - 1)); ++cuts) {
+      if (static_cast<std::uint32_t>(std::popcount(cuts)) < instance.max_segments)
+        best = std::min(best, simulate_beside(instance, cuts, cost, contention));
+    }
+    const double rounding = 1e-11 * (best + 1e-9);
+    ASSERT_NEAR(simulate_beside(instance, as_cuts(plan.last_indices), cost, contention), plan.end,
+                rounding);
+    ASSERT_LE(plan.lower_bound, best + rounding);
+    if (best > 0 && contention.overlap_pays()) excess = std::max(excess, plan.end / best - 1);
+  }
+  EXPECT_LT(excess, 0.1) << "not exact, but never far off";
+}
+
+TEST(Planner, APredictionTellsWhenGradientsAreReady) {
+  const std::vector<std::uint64_t> bytes = {10, 10};
+  const std::vector<double> ready = {1, 3};
+  // The first segment takes 2 s alone; it runs from 1 s on, at half speed while compute needs 2 s
+  // more at 80 %: from 1 s to 3.5 s it does 1.25 s of work, and the rest of 0.75 s alone.
+  const Problem problem{bytes, ready, 8, 0, {0.8, 0.5}};
+  const Prediction told = predict(problem, Segments{0, 1}, AffineCost{0, 0.2}).value();
+  EXPECT_DOUBLE_EQ(told.ready[0], 1);
+  EXPECT_DOUBLE_EQ(told.ready[1], 3.5);
+  EXPECT_DOUBLE_EQ(told.segments[0].start, 1);
+  EXPECT_DOUBLE_EQ(told.segments[0].end, 4.25);
+  EXPECT_DOUBLE_EQ(told.segments[1].end, 6.25);
+  EXPECT_DOUBLE_EQ(told.end, 6.25);
+}
+
 TEST(Planner, BothAlgorithmsAgreeOnLargerInstances) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 300; ++round) {
@@ -244,6 +362,8 @@ TEST(Planner, RefusesWithTheNameOfTheCulprit) {
   refused(plan_segments({bytes, ready}, AffineCost{-1, 1}), "start -1");
   refused(plan_segments({bytes, ready}, AffineCost{1, nan}), "per_byte nan");
   refused(plan_segments({bytes, ready}, AffineCost{1, 1e308}), "range");
+  refused(plan_segments({bytes, ready, 8, 0, {0, 1}}, cost), "contention");
+  refused(plan_segments({bytes, ready, 8, 0, {1, 1.5}}, cost), "contention");
   refused(predicted_end(bytes, ready, Segments{1}, cost), "must be 2");
   refused(TableCost::create({}), "no points");
   refused(TableCost::create({{0, 1}}), "point 0");
