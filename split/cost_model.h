@@ -38,7 +38,8 @@ class CostModel {
   /// Times by size that never fall: near each size that was measured what was measured there,
   /// elsewhere the line.
   TableCost table() const;
-  /// How far the samples usually are from the line, as a fraction of their times.
+  /// How far the sizes that were measured are from the line, on average, as a fraction of their
+  /// times.
   double misfit() const;
   /// The line fits well enough to be planned with (misfit at most 10 %).
   bool is_affine() const { return misfit() <= kGoodFit; }
@@ -47,23 +48,29 @@ class CostModel {
   static constexpr double kGoodFit = 0.1;
 
  private:
-  // What was measured of sizes within a factor of two of each other; sums fade like old samples.
+  // What was measured of sizes within a factor of two of each other: weighted means, in which old
+  // samples fade.
   struct SizeClass {
     double weight = 0;
-    double bytes = 0;  // weighted sums
+    double bytes = 0;
     double seconds = 0;
+  };
+  // Least squares of rows (1, bytes)/time: sums of products, so that samples are added and fade.
+  struct Normal {
+    double xx[3] = {0, 0, 0};  // symmetric: [0][0], [0][1], [1][1]
+    double xy[2] = {0, 0};
+    void add(double bytes, double reference, double seconds, double weight);
+    void fade(double factor);
   };
 
   CostModel() = default;
-  void fit(std::span<const CostSample> samples);
-  void learn(double bytes, double seconds);
-  void clamp();
+  static AffineCost solve(const Normal& sums);
+  double usual_error() const;
 
   AffineCost line_;
-  // theta = (start, per_unit) and its covariance (symmetric), bytes in units of kUnit.
-  double theta_[2] = {0, 0};
-  double covariance_[3] = {0, 0, 0};
-  AffineCost prior_;
+  Normal sums_;
+  Normal prior_;  // the first samples: they stay, with the weight of one, and hold what no new
+                  // sample says
   std::deque<double> errors_;  // relative, of the last samples
   std::map<int, SizeClass> classes_;
   std::size_t samples_ = 0;

@@ -33,23 +33,25 @@ struct Profile {
   double measured_end = 0;                     ///< of the last segment
   double iteration_end = 0;                    ///< its mark; 0 if there is none
   std::vector<CostSample> samples;             ///< pure costs of segments that ran beside nothing
-  std::vector<CostSample> overlapped_samples;  ///< of those that ran wholly beside backward
+  std::vector<CostSample> overlapped_samples;  ///< of those that began beside backward
   /// Measured; nothing if the traces do not show it (too little overlap, or no iteration without).
   std::optional<Contention> contention;
 };
 
-/// One trace a rank, or one that merge_ranks() made. The first iteration is left out if there are
-/// more: it is no example. kPara as merge_ranks, and if there is no iteration with a time in it.
+/// The traces of all ranks, or one that stands for all of them (see merge_ranks). The first
+/// iteration is left out if there are more: it is no example. kPara as merge_ranks, and if there is
+/// no iteration with a time in it.
 Result<Profile> profile(std::span<const Trace> ranks);
 
 /// The cost model of a profile's samples; those beside backward are used, brought to full speed, if
 /// there are no others. kPara: no samples.
 Result<CostModel> cost_model(const Profile& profile);
 
-/// Beside each other: how much of the time `busy` (seconds that segments ran beside compute) was
-/// lost. Nothing if busy is less than a twentieth of the compute time: too little to tell.
-/// pure, measured: seconds that the overlapped segments take alone, and took.
+/// What compute and communication lose to each other. compute_alone, compute_overlapped: how long
+/// compute takes without and with segments beside it. busy: how long segments ran beside it; work:
+/// how long that part of them takes alone. Seconds. Nothing if busy is less than a twentieth of
+/// compute: too little to tell.
 std::optional<Contention> contention_of(double compute_alone, double compute_overlapped,
-                                        double busy, double pure, double measured);
+                                        double busy, double work);
 
 }  // namespace hccl::split

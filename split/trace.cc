@@ -13,6 +13,9 @@
 namespace hccl::split {
 namespace {
 
+constexpr std::size_t kLargestFile = std::size_t{1} << 31;  // Protobuf's own limit
+constexpr const char* kReadable = "write it to a name like trace.pb or trace.pb.json";
+
 /// A field of a CSV row; quoted when it must be.
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
@@ -35,6 +38,7 @@ struct Row {
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
   std::optional<std::int64_t> wait_ns{};
+  std::optional<std::int64_t> cpu_ns{};
 };
 
 template <class T>
@@ -46,7 +50,8 @@ std::string line(const Trace& trace, const TraceIteration& iteration, const Row&
   return std::to_string(trace.rank) + ',' + std::to_string(iteration.number) + ',' + row.kind +
          ',' + quoted(row.name) + ',' + text_of(row.first) + ',' + text_of(row.last) + ',' +
          text_of(row.bytes) + ',' + quoted(row.algorithm) + ',' + std::to_string(row.start_ns) +
-         ',' + std::to_string(row.end_ns) + ',' + text_of(row.wait_ns) + '\n';
+         ',' + std::to_string(row.end_ns) + ',' + text_of(row.wait_ns) + ',' + text_of(row.cpu_ns) +
+         '\n';
 }
 
 Status cannot_write(const std::string& path, int error) {
@@ -98,7 +103,8 @@ std::string timeline_text(const TraceIteration& iteration) {
 
 std::string csv(const Trace& trace) {
   std::string text =
-      "rank,iteration,kind,name,first,last,bytes,algorithm,start_ns,end_ns,wait_for_peer_ns\n";
+      "rank,iteration,kind,name,first,last,bytes,algorithm,start_ns,end_ns,wait_for_peer_ns,"
+      "cpu_ns\n";
   for (const auto& iteration : trace.iterations) {
     for (const auto& point : points(iteration)) {
       Row row{"point", point.name};
@@ -115,13 +121,50 @@ std::string csv(const Trace& trace) {
       text += line(trace, iteration,
                    {"segment", "allreduce" + std::to_string(k + 1), segment.first, segment.last,
                     segment.bytes, segment.algorithm, segment.start_ns, segment.end_ns,
-                    segment.wait_for_peer_ns});
+                    segment.wait_for_peer_ns, segment.cpu_ns});
     }
   }
   return text;
 }
 
+Result<Trace> read_trace(const std::string& path) {
+  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto cannot_read = [&](int error) {
+    return Status(Code::kOpenFileFailure,
+                  "cannot read trace " + path + ": " + std::generic_category().message(error));
+  };
+  if (!file.valid()) return cannot_read(errno);
+  std::string content;
+  std::string block(std::size_t{1} << 16, '\0');
+  for (;;) {
+    const ssize_t got = ::read(file.get(), block.data(), block.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return cannot_read(errno);
+    if (got == 0) break;
+    content.append(block, 0, static_cast<std::size_t>(got));
+    if (content.size() > kLargestFile)
+      return Status(Code::kPara, path + ": more than 2 GiB are no trace");
+  }
+  if (content.empty()) return Status(Code::kPara, path + ": not a trace: the file is empty");
+  if (content.starts_with("rank,iteration,"))
+    return Status(Code::kPara,
+                  path + " is a trace as a table, which is only written: " + kReadable);
+  const std::size_t first = content.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && content[first] == '{') {
+    if (content.find("\"traceEvents\"") != std::string::npos)
+      return Status(Code::kPara,
+                    path + " is a trace in Chrome's form, which is only written: " + kReadable);
+    auto trace = from_json(content);
+    if (!trace.ok()) return trace.status().with_context(path);
+    return trace;
+  }
+  auto trace = from_binary(content);
+  if (!trace.ok()) return trace.status().with_context(path);
+  return trace;
+}
+
 Status write_trace(const Trace& trace, const std::string& path) {
+  if (path.ends_with(".pb.json")) return write_file(path, to_json(trace));
   if (path.ends_with(".json")) return write_file(path, chrome_json(trace));
   if (path.ends_with(".csv")) return write_file(path, csv(trace));
   return write_file(path, to_binary(trace));

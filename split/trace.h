@@ -107,10 +107,11 @@ Result<Trace> read_trace(const std::string& path);
 /// of different gradients.
 Status check_trace(const Trace& trace);
 
-/// One trace out of those of all ranks, in any order: for each iteration that all have, times from
-/// its begin, gradients ready when the last rank has them, and each segment with its pure cost: the
-/// shortest time any rank took for it, from the latest start. kPara, naming the ranks: a rank twice
-/// or missing, other gradients or segments, no common iteration; or as check_trace.
+/// One trace out of those of all ranks, in any order, or out of that of one rank, which then stands
+/// for all: for each iteration that all have, times from its begin, gradients ready when the last
+/// rank has them, and each segment with its pure cost: the shortest time any rank took for it, from
+/// the latest start. kPara, naming the ranks: a rank twice or missing, other gradients or segments,
+/// no common iteration; or as check_trace.
 Result<Trace> merge_ranks(std::span<const Trace> ranks);
 
 /// Writes the trace to a file, replacing it: a name that ends in .pb.json gets the message in JSON,

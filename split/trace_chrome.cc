@@ -42,7 +42,8 @@ const TracePoint* find(const TraceIteration& iteration, std::string_view name) {
 }
 
 void append(Json& events, std::uint32_t rank, const TraceIteration& iteration) {
-  const Json which = {{"iteration", iteration.number}};
+  Json which = {{"iteration", iteration.number}};
+  if (iteration.plan_version != 0) which["plan"] = iteration.plan_version;
   const TracePoint* begin = find(iteration, "fp_start");
   const TracePoint* end = find(iteration, "bp_end");
   if (begin != nullptr && end != nullptr)
@@ -58,7 +59,8 @@ void append(Json& events, std::uint32_t rank, const TraceIteration& iteration) {
                                {"gradients", {segment.first, segment.last}},
                                {"bytes", segment.bytes},
                                {"algorithm", segment.algorithm},
-                               {"wait_for_peer_us", us(segment.wait_for_peer_ns)}}));
+                               {"wait_for_peer_us", us(segment.wait_for_peer_ns)},
+                               {"cpu_us", us(segment.cpu_ns)}}));
   }
   for (const auto& gradient : iteration.gradients) {
     const std::string name =

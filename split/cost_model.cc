@@ -1,0 +1,192 @@
+#include "split/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace hccl::split {
+namespace {
+
+constexpr double kForget = 0.98;
+constexpr double kUnit = 1e6;  // bytes are counted in this, so that both unknowns are of like size
+constexpr double kLeastTime = 1e-9;
+constexpr double kClip = 3;           // times the usual error
+constexpr double kLeastError = 0.01;  // clocks and caches alone make so much
+constexpr std::size_t kErrors = 64;
+constexpr int kRounds = 20;
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Status check(const CostSample& sample, std::size_t i) {
+  if (std::isfinite(sample.seconds) && sample.seconds > 0) return {};
+  return Status(Code::kPara, "cost sample " + std::to_string(i) + " (" +
+                                 std::to_string(sample.bytes) + " bytes) takes " +
+                                 std::to_string(sample.seconds) + " s: it must be above 0");
+}
+
+int size_class(double bytes) { return bytes < 1 ? -1 : std::ilogb(bytes); }
+
+}  // namespace
+
+void CostModel::Normal::add(double bytes, double reference, double seconds, double weight) {
+  const double one = 1 / reference, size = bytes / kUnit / reference, time = seconds / reference;
+  xx[0] += weight * one * one;
+  xx[1] += weight * one * size;
+  xx[2] += weight * size * size;
+  xy[0] += weight * one * time;
+  xy[1] += weight * size * time;
+}
+
+void CostModel::Normal::fade(double factor) {
+  for (double& each : xx) each *= factor;
+  for (double& each : xy) each *= factor;
+}
+
+// The line that fits best, of those that are nowhere negative.
+AffineCost CostModel::solve(const Normal& sums) {
+  const auto& [xx, xy] = sums;
+  const AffineCost only_start{xx[0] > 0 ? xy[0] / xx[0] : 0, 0};
+  if (xx[2] <= 0) return only_start;  // nothing but empty vectors
+  const AffineCost only_bytes{0, xy[1] / xx[2] / kUnit};
+  const double determinant = xx[0] * xx[2] - xx[1] * xx[1];
+  if (determinant <= 1e-9 * xx[0] * xx[2]) return only_bytes;  // one size: no telling
+  const double start = (xy[0] * xx[2] - xy[1] * xx[1]) / determinant;
+  const double per_unit = (xy[1] * xx[0] - xy[0] * xx[1]) / determinant;
+  if (start < 0) return only_bytes;
+  if (per_unit < 0) return only_start;
+  return {start, per_unit / kUnit};
+}
+
+Result<CostModel> CostModel::create(std::span<const CostSample> samples) {
+  if (samples.empty()) return Status(Code::kPara, "no cost samples");
+  for (std::size_t i = 0; i < samples.size(); ++i) HCCL_RETURN_IF_ERROR(check(samples[i], i));
+  CostModel model;
+  // Least absolute relative errors, by least squares that weigh again and again: an outlier counts
+  // once, and not squared.
+  std::vector<double> weights(samples.size(), 1);
+  for (int round = 0; round < kRounds; ++round) {
+    model.sums_ = Normal();
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      model.sums_.add(static_cast<double>(samples[i].bytes), samples[i].seconds, samples[i].seconds,
+                      weights[i]);
+    }
+    model.line_ = solve(model.sums_);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const double error = model.line_(samples[i].bytes) / samples[i].seconds - 1;
+      weights[i] = 1 / std::max(std::abs(error), kLeastError);
+    }
+  }
+  double total = 0;
+  for (const double weight : weights) total += weight;
+  model.sums_.fade(static_cast<double>(samples.size()) / total);  // the weight of its samples
+  model.prior_ = model.sums_;
+  model.prior_.fade(1 / static_cast<double>(samples.size()));
+  std::map<int, std::vector<CostSample>> classes;
+  for (const CostSample& sample : samples) {
+    const auto bytes = static_cast<double>(sample.bytes);
+    model.errors_.push_back(sample.seconds / std::max(model.line_(sample.bytes), kLeastTime) - 1);
+    if (model.errors_.size() > kErrors) model.errors_.pop_front();
+    classes[size_class(bytes)].push_back(sample);
+  }
+  for (const auto& [key, members] : classes) {
+    std::vector<double> seconds;
+    double bytes = 0;
+    for (const CostSample& each : members) {
+      seconds.push_back(each.seconds);
+      bytes += static_cast<double>(each.bytes) / static_cast<double>(members.size());
+    }
+    model.classes_[key] = {static_cast<double>(members.size()), bytes, median(std::move(seconds))};
+  }
+  model.samples_ = samples.size();
+  return model;
+}
+
+double CostModel::usual_error() const {
+  std::vector<double> sizes;
+  for (const double error : errors_) sizes.push_back(std::abs(error));
+  return std::max(kLeastError, median(std::move(sizes)));
+}
+
+Status CostModel::add(const CostSample& sample) {
+  HCCL_RETURN_IF_ERROR(check(sample, samples_));
+  const auto bytes = static_cast<double>(sample.bytes);
+  const double expected = std::max(line_(sample.bytes), kLeastTime);
+  const double error = sample.seconds / expected - 1;
+  const double most = kClip * usual_error();
+  // If all of a sudden every sample is far off, the usual error grows with them, and they count.
+  const double seconds = expected * (1 + std::clamp(error, -std::min(most, 1.0), most));
+  errors_.push_back(error);
+  if (errors_.size() > kErrors) errors_.pop_front();
+  sums_.fade(kForget);
+  sums_.add(bytes, expected, std::max(seconds, kLeastTime), 1);
+  Normal all = sums_;
+  for (int i = 0; i < 3; ++i) all.xx[i] += prior_.xx[i];
+  for (int i = 0; i < 2; ++i) all.xy[i] += prior_.xy[i];
+  line_ = solve(all);
+  SizeClass& known = classes_[size_class(bytes)];
+  // Its own neighbours are a better judge than the line where the line does not fit.
+  const double limit = known.weight > 0 ? known.seconds * (1 + most) : sample.seconds;
+  known.weight = kForget * known.weight + 1;
+  known.bytes += (bytes - known.bytes) / known.weight;
+  known.seconds += (std::min(sample.seconds, limit) - known.seconds) / known.weight;
+  ++samples_;
+  return {};
+}
+
+double CostModel::misfit() const {
+  double sum = 0;
+  for (const auto& [key, known] : classes_) {
+    const double line = line_.start + line_.per_byte * known.bytes;
+    sum += std::abs(line / known.seconds - 1);
+  }
+  return sum / static_cast<double>(classes_.size());
+}
+
+TableCost CostModel::table() const {
+  struct Step {
+    double weight, bytes, seconds;
+    std::size_t points;
+  };
+  // Isotonic regression: neighbours that fall are drawn together to their mean.
+  std::vector<Step> steps;
+  std::vector<double> bytes;
+  for (const auto& [key, known] : classes_) {
+    if (key < 0) continue;
+    bytes.push_back(known.bytes);
+    steps.push_back({known.weight, known.bytes, known.seconds, 1});
+    while (steps.size() > 1 && steps[steps.size() - 2].seconds > steps.back().seconds) {
+      const Step right = steps.back();
+      steps.pop_back();
+      Step& left = steps.back();
+      left.seconds = (left.weight * left.seconds + right.weight * right.seconds) /
+                     (left.weight + right.weight);
+      left.weight += right.weight;
+      left.points += right.points;
+    }
+  }
+  std::vector<TableCost::Point> points;
+  std::size_t at = 0;
+  for (const Step& step : steps) {
+    for (std::size_t i = 0; i < step.points; ++i, ++at) {
+      points.push_back({static_cast<std::uint64_t>(bytes[at]), step.seconds});
+    }
+  }
+  // Outside of what was measured, the line.
+  if (points.empty()) points.push_back({1, line_(1)});
+  if (points.front().bytes > 1 && line_(1) < points.front().seconds) {
+    points.insert(points.begin(), {1, line_(1)});
+  }
+  const TableCost::Point last = points.back();
+  if (last.bytes < std::uint64_t{1} << 60) {
+    points.push_back(
+        {4 * last.bytes, last.seconds + 3 * line_.per_byte * static_cast<double>(last.bytes)});
+  }
+  return TableCost::create(std::move(points)).value();
+}
+
+}  // namespace hccl::split

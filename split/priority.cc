@@ -1,0 +1,120 @@
+#include "split/priority.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include "split/planner_model.h"
+
+namespace hccl::split {
+namespace {
+
+constexpr std::uint64_t kMostMessages = 100000;
+
+Status check_due(const PriorityProblem& problem) {
+  if (problem.due.size() != problem.bytes.size())
+    return Status(Code::kPara, std::to_string(problem.bytes.size()) + " gradient sizes, but " +
+                                   std::to_string(problem.due.size()) + " due times");
+  for (std::size_t i = 0; i < problem.due.size(); ++i) {
+    if (!is_time(problem.due[i]))
+      return Status(Code::kPara, "due[" + std::to_string(i) + "] is " +
+                                     std::to_string(problem.due[i]) +
+                                     ": it must be a time that is not negative");
+    if (i > 0 && problem.due[i] > problem.due[i - 1])
+      return Status(Code::kPara, "due[" + std::to_string(i) +
+                                     "] is behind the one before it: forward needs last what "
+                                     "backward makes first");
+  }
+  return {};
+}
+
+double lateness(const PriorityProblem& problem, std::span<const double> done) {
+  double late = 0;
+  for (std::size_t i = 0; i < done.size(); ++i) late = std::max(late, done[i] - problem.due[i]);
+  return late;
+}
+
+PriorityPlan send(const PriorityProblem& problem, const AffineCost& cost, std::uint64_t chunk) {
+  PriorityPlan plan;
+  plan.chunk_bytes = chunk;
+  plan.done.assign(problem.bytes.size(), 0);
+  std::vector<std::uint32_t> order(problem.bytes.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return problem.ready[a] < problem.ready[b];
+  });
+  // What is ready and not sent, the newest gradient at the end; usually it only grows there.
+  std::vector<Piece> waiting;
+  std::size_t next = 0;
+  double now = 0;
+  for (;;) {
+    for (; next < order.size() && (waiting.empty() || problem.ready[order[next]] <= now); ++next) {
+      const std::uint32_t gradient = order[next];
+      now = std::max(now, problem.ready[gradient]);
+      plan.done[gradient] = problem.ready[gradient];
+      if (problem.bytes[gradient] == 0) continue;
+      const auto at = std::upper_bound(
+          waiting.begin(), waiting.end(), gradient,
+          [](std::uint32_t index, const Piece& piece) { return index < piece.gradient; });
+      waiting.insert(at, {gradient, 0, problem.bytes[gradient]});
+    }
+    if (waiting.empty()) break;
+    Message message;
+    message.start = now;
+    std::uint64_t room = chunk;
+    while (room > 0 && !waiting.empty()) {
+      Piece& newest = waiting.back();
+      const std::uint64_t bytes = std::min(room, newest.bytes);
+      message.pieces.push_back({newest.gradient, newest.offset, bytes});
+      newest.offset += bytes;
+      newest.bytes -= bytes;
+      room -= bytes;
+      if (newest.bytes == 0) waiting.pop_back();
+    }
+    message.end = now = now + cost(chunk - room);
+    for (const Piece& piece : message.pieces) plan.done[piece.gradient] = now;
+    plan.messages.push_back(std::move(message));
+  }
+  plan.late = lateness(problem, plan.done);
+  return plan;
+}
+
+}  // namespace
+
+Result<PriorityPlan> plan_newest_first(const PriorityProblem& problem, const AffineCost& cost) {
+  HCCL_RETURN_IF_ERROR(check(cost));
+  HCCL_ASSIGN_OR_RETURN(const Model model, make_model({problem.bytes, problem.ready}));
+  HCCL_RETURN_IF_ERROR(check_due(problem));
+  const std::uint64_t total = std::max<std::uint64_t>(model.sum.back(), 1);
+  const std::uint64_t least = total / kMostMessages + 1;
+  if (problem.chunk_bytes != 0) {
+    if (problem.chunk_bytes < least) {
+      return Status(Code::kPara, "chunk_bytes is " + std::to_string(problem.chunk_bytes) +
+                                     ": that makes more than " + std::to_string(kMostMessages) +
+                                     " messages");
+    }
+    return send(problem, cost, problem.chunk_bytes);
+  }
+  // From all at once downwards, while it may help: where starts cost more than bytes, it does not.
+  PriorityPlan best = send(problem, cost, total);
+  for (std::uint64_t chunk = total / 2; chunk >= std::max(least, total / 4096); chunk /= 2) {
+    PriorityPlan plan = send(problem, cost, chunk);
+    if (plan.late < best.late) best = std::move(plan);
+    if (cost.start > cost.per_byte * static_cast<double>(chunk)) break;
+  }
+  return best;
+}
+
+Result<double> late_in_order(const PriorityProblem& problem,
+                             std::span<const std::uint32_t> last_indices, const AffineCost& cost) {
+  HCCL_RETURN_IF_ERROR(check_due(problem));
+  HCCL_ASSIGN_OR_RETURN(const Prediction told,
+                        predict({problem.bytes, problem.ready}, last_indices, cost));
+  std::vector<double> done;
+  for (std::size_t k = 0; k < last_indices.size(); ++k)
+    done.resize(last_indices[k] + std::size_t{1}, told.segments[k].end);
+  return lateness(problem, done);
+}
+
+}  // namespace hccl::split

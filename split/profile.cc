@@ -1,0 +1,142 @@
+#include "split/profile.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+
+namespace hccl::split {
+namespace {
+
+constexpr double kLeastOverlap = 0.05;  // of compute
+constexpr double kSlowest = 0.05;
+
+double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
+
+using Iterations = std::vector<const TraceIteration*>;
+
+/// The median over some iterations of what `get` says of each; 0 of none.
+template <class Get>
+double median(const Iterations& iterations, const Get& get) {
+  if (iterations.empty()) return 0;
+  std::vector<double> values;
+  for (const TraceIteration* each : iterations) values.push_back(get(*each));
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double compute_end(const TraceIteration& iteration) { return seconds(iteration.compute_end_ns); }
+
+double beside(const TraceIteration& iteration, const TraceSegment& segment) {
+  return seconds(std::max<std::int64_t>(
+      0, std::min(segment.end_ns, iteration.compute_end_ns) - segment.start_ns));
+}
+
+void take_samples(const Iterations& iterations, Profile& out) {
+  for (const TraceIteration* each : iterations) {
+    for (const auto& segment : each->segments) {
+      const CostSample sample{segment.bytes, seconds(segment.end_ns - segment.start_ns)};
+      if (sample.seconds <= 0) continue;
+      const bool behind = segment.start_ns >= each->compute_end_ns;
+      (behind ? out.samples : out.overlapped_samples).push_back(sample);
+    }
+  }
+}
+
+std::optional<Contention> contention(const Profile& profile, const Iterations& overlapped,
+                                     double compute_alone) {
+  if (profile.samples.empty() || overlapped.empty() || compute_alone <= 0) return std::nullopt;
+  const auto model = CostModel::create(profile.samples);
+  if (!model.ok()) return std::nullopt;
+  const auto busy = [](const TraceIteration& each) {
+    double sum = 0;
+    for (const auto& segment : each.segments) sum += beside(each, segment);
+    return sum;
+  };
+  const auto work = [&](const TraceIteration& each) {
+    double sum = 0;
+    for (const auto& segment : each.segments) {
+      const double part = beside(each, segment);
+      const double behind = seconds(segment.end_ns - segment.start_ns) - part;
+      if (part > 0) sum += std::max(0.0, model.value().affine()(segment.bytes) - behind);
+    }
+    return sum;
+  };
+  return contention_of(compute_alone, median(overlapped, compute_end), median(overlapped, busy),
+                       median(overlapped, work));
+}
+
+}  // namespace
+
+std::optional<Contention> contention_of(double compute_alone, double compute_overlapped,
+                                        double busy, double work) {
+  if (!(busy > 0) || busy < kLeastOverlap * compute_alone) return std::nullopt;
+  return Contention{std::clamp(1 - (compute_overlapped - compute_alone) / busy, kSlowest, 1.0),
+                    std::clamp(work / busy, kSlowest, 1.0)};
+}
+
+Result<Profile> profile(std::span<const Trace> ranks) {
+  HCCL_ASSIGN_OR_RETURN(Trace trace, merge_ranks(ranks));
+  if (trace.iterations.size() > 1) trace.iterations.erase(trace.iterations.begin());
+  Profile out;
+  out.rank_size = trace.rank_size;
+  out.iterations = trace.iterations.size();
+  const TraceIteration& last = trace.iterations.back();
+  for (const auto& gradient : last.gradients) {
+    out.names.push_back(gradient.name);
+    out.bytes.push_back(gradient.bytes);
+  }
+  for (const auto& segment : last.segments) out.last_indices.push_back(segment.last);
+  Iterations all, alone, overlapped, like_last;
+  for (const TraceIteration& each : trace.iterations) {
+    all.push_back(&each);
+    (each.overlapped ? overlapped : alone).push_back(&each);
+    Segments indices;
+    for (const auto& segment : each.segments) indices.push_back(segment.last);
+    if (indices == out.last_indices) like_last.push_back(&each);
+  }
+  const Iterations& undisturbed = alone.empty() ? all : alone;
+  for (std::size_t i = 0; i < out.bytes.size(); ++i) {
+    out.ready.push_back(median(undisturbed, [i](const TraceIteration& each) {
+      return seconds(each.gradients[i].ready_ns);
+    }));
+  }
+  out.compute_end = median(undisturbed, compute_end);
+  // How the segments go beside backward, if any iteration with these did.
+  Iterations typical;
+  std::copy_if(like_last.begin(), like_last.end(), std::back_inserter(typical),
+               [](const TraceIteration* each) { return each->overlapped; });
+  if (typical.empty()) typical = like_last;
+  for (std::size_t k = 0; k < out.last_indices.size(); ++k) {
+    const double start =
+        median(typical, [k](const auto& each) { return seconds(each.segments[k].start_ns); });
+    const double end =
+        median(typical, [k](const auto& each) { return seconds(each.segments[k].end_ns); });
+    out.segments.push_back({start, end});
+  }
+  out.measured_compute_end = median(typical, compute_end);
+  out.measured_end = out.segments.empty() ? 0 : out.segments.back().end;
+  out.iteration_end = median(typical, [](const auto& each) {
+    for (const auto& mark : each.marks)
+      if (mark.name == "iteration_end") return seconds(mark.time_ns);
+    return 0.0;
+  });
+  if (out.compute_end <= 0 && out.measured_end <= 0)
+    return Status(Code::kPara, "the trace has no times");
+  take_samples(all, out);
+  if (!alone.empty()) out.contention = contention(out, overlapped, out.compute_end);
+  return out;
+}
+
+Result<CostModel> cost_model(const Profile& profile) {
+  if (!profile.samples.empty()) return CostModel::create(profile.samples);
+  std::vector<CostSample> samples = profile.overlapped_samples;
+  const double speed = profile.contention ? profile.contention->communication : 1;
+  for (CostSample& each : samples) each.seconds *= speed;
+  if (samples.empty()) {
+    return Status(Code::kPara, "the trace has no segment with a time: nothing to tell costs from");
+  }
+  return CostModel::create(samples);
+}
+
+}  // namespace hccl::split
