@@ -1,0 +1,188 @@
+#include "split/plan_tool/advice.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "split/plan_tool/words.h"
+
+namespace hccl::split::plan_tool {
+namespace {
+
+std::uint64_t bytes_of(const Profile& profile, std::uint32_t first, std::uint32_t last) {
+  return std::accumulate(profile.bytes.begin() + first, profile.bytes.begin() + last + 1,
+                         std::uint64_t{0});
+}
+
+/// "12 ms before backward ends" or "12 ms after backward".
+std::string beside_backward(double time, double compute_end) {
+  return time <= compute_end ? ms(compute_end - time) + " before backward ends"
+                             : ms(time - compute_end) + " after backward has ended";
+}
+
+/// The first cut that two plans do not have in common.
+std::size_t first_difference(const Segments& a, const Segments& b) {
+  std::size_t k = 0;
+  while (k < a.size() && k < b.size() && a[k] == b[k]) ++k;
+  return k;
+}
+
+/// Today's cuts lie in the wrong places: the best plan of as many segments is better.
+Advice misplaced(const Analysis& analysis) {
+  const Segments& now = analysis.today.last_indices;
+  const Segments& then = analysis.best_of_todays_count.last_indices;
+  const double gain = analysis.today.prediction.end - analysis.best_of_todays_count.prediction.end;
+  if (then.size() < now.size()) {
+    return {Scene::kFewer, "fewer segments",
+            format("%zu segments instead of %zu end %s earlier: each allreduce has a start of %s, "
+                   "and the bytes it lets go earlier do not make up for it.",
+                   then.size(), now.size(), ms(gain).c_str(), ms(analysis.line.start).c_str())};
+  }
+  const std::size_t k = first_difference(now, then);
+  const Prediction::Times& times = analysis.today.prediction.segments[k];
+  const std::uint32_t first = k == 0 ? 0 : now[k - 1] + 1;
+  const std::string bytes = megabytes(bytes_of(analysis.profile, first, now[k]));
+  const double compute_end = analysis.today.compute_end;
+  const std::string instead =
+      format("Cut after %s instead of %s: the last allreduce ends %s earlier.",
+             gradient_text(analysis.profile, then[k]).c_str(),
+             gradient_text(analysis.profile, now[k]).c_str(), ms(gain).c_str());
+  if (now[k] < then[k]) {
+    const std::uint64_t rest =
+        bytes_of(analysis.profile, now[k] + 1,
+                 static_cast<std::uint32_t>(analysis.profile.bytes.size() - 1));
+    return {Scene::kTooEarly, format("AR%zu too early", k + 1),
+            format("AR%zu takes only %s and is through at %s, %s; %s are left to what comes behind "
+                   "it. %s",
+                   k + 1, bytes.c_str(), ms(times.end).c_str(),
+                   beside_backward(times.end, compute_end).c_str(), megabytes(rest).c_str(),
+                   instead.c_str())};
+  }
+  return {Scene::kTooLate, format("AR%zu too late", k + 1),
+          format("AR%zu waits until %s for the last of its %s, and keeps the wire until %s, %s. %s",
+                 k + 1, ms(times.start).c_str(), bytes.c_str(), ms(times.end).c_str(),
+                 beside_backward(times.end, compute_end).c_str(), instead.c_str())};
+}
+
+Advice more(const Analysis& analysis) {
+  const double gain = analysis.best_of_todays_count.prediction.end - analysis.best.prediction.end;
+  const std::size_t now = analysis.today.last_indices.size();
+  return {Scene::kAddSegments, "add segments",
+          format("%s cannot do better than %s however %s; %zu segments end at %s, %s earlier.",
+                 now == 1 ? "One segment" : format("%zu segments", now).c_str(),
+                 ms(analysis.best_of_todays_count.prediction.end).c_str(),
+                 now == 1 ? "large its start" : "they are cut", analysis.best.last_indices.size(),
+                 ms(analysis.best.prediction.end).c_str(), ms(gain).c_str())};
+}
+
+/// What becomes of the end if the plan had this cut elsewhere.
+Result<std::string> effect(const Analysis& analysis, const Segments& changed) {
+  HCCL_ASSIGN_OR_RETURN(const double end, end_of(analysis, changed));
+  const double by = end - analysis.best.prediction.end;
+  const std::string text = ms(std::abs(by));
+  if (text == "0.000 ms") return std::string("no later");
+  return text + (by > 0 ? " later" : " earlier");
+}
+
+Result<std::string> margins(const Analysis& analysis, std::size_t k) {
+  const Segments& plan = analysis.best.last_indices;
+  std::string text;
+  const auto add = [&](const char* what, const Segments& changed) -> Status {
+    HCCL_ASSIGN_OR_RETURN(const std::string by, effect(analysis, changed));
+    text += (text.empty() ? "" : ", ") + std::string(what) + by;
+    return {};
+  };
+  Segments changed = plan;
+  changed.erase(changed.begin() + static_cast<std::ptrdiff_t>(k));
+  HCCL_RETURN_IF_ERROR(add("Without this cut the end is ", changed));
+  if (plan[k] > (k == 0 ? 0 : plan[k - 1] + 1)) {
+    changed = plan;
+    --changed[k];
+    HCCL_RETURN_IF_ERROR(add("one gradient earlier ", changed));
+  }
+  if (plan[k] + 1 < plan[k + 1]) {
+    changed = plan;
+    ++changed[k];
+    HCCL_RETURN_IF_ERROR(add("one gradient later ", changed));
+  }
+  return text + ".";
+}
+
+}  // namespace
+
+std::string gradient_text(const Profile& profile, std::uint32_t index) {
+  const std::string& name = profile.names[index];
+  return "gradient " + std::to_string(index) + (name.empty() ? "" : " (" + name + ")");
+}
+
+Result<std::vector<Advice>> diagnose(const Analysis& analysis, double slack) {
+  std::vector<Advice> found;
+  const double best = analysis.best.prediction.end;
+  const double today = analysis.today.prediction.end;
+  const double same_count = analysis.best_of_todays_count.prediction.end;
+  const double counts = slack * best;  // less is not worth a word
+  const std::optional<Contention>& contention = analysis.profile.contention;
+  if (contention && !contention->overlap_pays()) {
+    found.push_back(
+        {Scene::kFewer, "overlap does not pay",
+         format("While both run, compute keeps %s of its speed and communication %s: "
+                "together no more than one alone. One segment behind backward is best.",
+                percent(contention->compute).c_str(), percent(contention->communication).c_str())});
+  }
+  if (today - same_count > counts) found.push_back(misplaced(analysis));
+  if (same_count - best > counts) found.push_back(more(analysis));
+  if (!found.empty()) return found;
+  if (analysis.best.last_indices.size() < analysis.today.last_indices.size()) {
+    found.push_back({Scene::kFewer, "fewer segments do",
+                     format("%zu segments end within %s of the best, with less work than %zu.",
+                            analysis.best.last_indices.size(), percent(slack).c_str(),
+                            analysis.today.last_indices.size())});
+  } else {
+    found.push_back({Scene::kGood, "nothing to gain",
+                     format("Today's plan ends within %s of the best.", percent(slack).c_str())});
+  }
+  return found;
+}
+
+Result<std::vector<Cut>> explain_cuts(const Analysis& analysis) {
+  const View& best = analysis.best;
+  std::vector<Cut> cuts;
+  std::uint32_t first = 0;
+  for (std::size_t k = 0; k + 1 < best.last_indices.size(); ++k) {
+    const std::uint32_t after = best.last_indices[k];
+    const double end = best.prediction.segments[k].end;
+    const double ready = best.prediction.ready[best.last_indices[k + 1]];
+    const std::string bytes = megabytes(bytes_of(analysis.profile, first, after));
+    std::string text =
+        end <= ready
+            ? format(
+                  "AR%zu sends %s while backward still computes AR%zu, which finds the wire "
+                  "free since %s.",
+                  k + 1, bytes.c_str(), k + 2, ms(ready - end).c_str())
+            : format(
+                  "AR%zu sends %s, and AR%zu follows at once: it was ready %s before, so the "
+                  "wire never rests.",
+                  k + 1, bytes.c_str(), k + 2, ms(end - ready).c_str());
+    HCCL_ASSIGN_OR_RETURN(const std::string if_moved, margins(analysis, k));
+    cuts.push_back({after, analysis.profile.names[after], text + " " + if_moved});
+    first = after + 1;
+  }
+  return cuts;
+}
+
+std::string python_lines(const Analysis& analysis) {
+  std::string list;
+  for (const std::uint32_t last : analysis.best.last_indices)
+    list += (list.empty() ? "" : ", ") + std::to_string(last);
+  std::string call = "set_split_strategy_by_idx([" + list + "]";
+  if (!analysis.group.empty() && analysis.group != "hccl_world_group") {
+    std::string quoted;
+    for (const char c : analysis.group) {
+      if (c == '"' || c == '\\') quoted += '\\';
+      quoted += c;
+    }
+    call += ", group=\"" + quoted + "\"";
+  }
+  return "from hccl.split.api import set_split_strategy_by_idx\n" + call + ")\n";
+}
+
+}  // namespace hccl::split::plan_tool

@@ -1,0 +1,187 @@
+#include "split/plan_tool/analysis.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <utility>
+
+namespace hccl::split::plan_tool {
+namespace {
+
+constexpr double kGbit = 1e9 / 8;  // bytes per second
+constexpr double kUsualGbits[] = {1, 10, 25, 100};
+constexpr std::uint32_t kUsualRanks[] = {2, 4, 8, 16, 32, 64};
+
+Problem problem_of(const Profile& profile, const Options& options) {
+  Problem problem{profile.bytes, profile.ready};
+  problem.max_segments = options.max_segments;
+  problem.slack = options.slack;
+  if (profile.contention) problem.contention = *profile.contention;
+  return problem;
+}
+
+Result<Prediction> predict_with(const Problem& problem, std::span<const std::uint32_t> plan,
+                                const Cost& cost) {
+  return std::visit([&](const auto& c) { return predict(problem, plan, c); }, cost);
+}
+
+/// A problem, and how long backward goes on when its last gradient is ready.
+struct World {
+  Problem problem;
+  double rest = 0;
+};
+
+World world_of(const Profile& profile, const Options& options) {
+  World world{problem_of(profile, options)};
+  const double last = *std::max_element(profile.ready.begin(), profile.ready.end());
+  world.rest = std::max(0.0, profile.compute_end - last);
+  return world;
+}
+
+Result<View> view_of(const World& world, Segments plan, double lower_bound, const Cost& cost) {
+  View view;
+  HCCL_ASSIGN_OR_RETURN(view.prediction, predict_with(world.problem, plan, cost));
+  view.last_indices = std::move(plan);
+  view.compute_end = view.prediction.compute_end + world.rest;
+  view.lower_bound = lower_bound;
+  return view;
+}
+
+Result<View> best_view(const World& world, const Cost& cost) {
+  HCCL_ASSIGN_OR_RETURN(
+      Plan plan, std::visit([&](const auto& c) { return plan_segments(world.problem, c); }, cost));
+  return view_of(world, std::move(plan.last_indices), plan.lower_bound, cost);
+}
+
+Result<Scenario> scenario(std::string label, const World& world, const Segments& today,
+                          const Cost& cost) {
+  Scenario row;
+  row.label = std::move(label);
+  HCCL_ASSIGN_OR_RETURN(row.best, best_view(world, cost));
+  HCCL_ASSIGN_OR_RETURN(row.today, view_of(world, today, row.best.lower_bound, cost));
+  return row;
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6g", value);
+  return text;
+}
+
+/// As cost_model(), but if all samples beside nothing are of about one size, which says nothing of
+/// start and bytes apart, those beside backward count, too.
+Result<CostModel> learn(const Profile& profile) {
+  const auto& alone = profile.samples;
+  const auto [least, most] = std::minmax_element(
+      alone.begin(), alone.end(),
+      [](const CostSample& a, const CostSample& b) { return a.bytes < b.bytes; });
+  if (alone.empty() || most->bytes / 2 >= least->bytes) return cost_model(profile);
+  std::vector<CostSample> all = alone;
+  const double speed = profile.contention ? profile.contention->communication : 1;
+  for (const CostSample& sample : profile.overlapped_samples)
+    all.push_back({sample.bytes, sample.seconds * speed});
+  return CostModel::create(all);
+}
+
+/// What the trace and the options say of the cost, for `ranks` ranks.
+Status find_cost(const Options& options, Analysis& out) {
+  const std::uint32_t traced = out.profile.rank_size;
+  const Result<CostModel> learnt = learn(out.profile);
+  const bool all_given = options.start && options.bytes_per_second;
+  if (!all_given && (!learnt.ok() || traced < 2)) {
+    return Status(Code::kPara, traced < 2
+                                   ? "the trace is of one rank, which sends nothing: say what an "
+                                     "allreduce costs with --start and --bandwidth, and --ranks"
+                                   : "the trace does not show what an allreduce costs (" +
+                                         learnt.status().message() +
+                                         "): say it with --start and "
+                                         "--bandwidth");
+  }
+  if (all_given && std::max(out.ranks, traced) < 2)
+    return Status(Code::kPara, "one rank sends nothing: say for how many to plan with --ranks");
+  AffineCost line;
+  if (learnt.ok() && traced >= 2) {
+    line = learnt->affine();
+    out.misfit = learnt->misfit();
+    if (out.ranks != traced) line = at_ranks(line, traced, out.ranks);
+  }
+  if (options.start) line.start = *options.start;
+  if (options.bytes_per_second) line.per_byte = share(out.ranks) / *options.bytes_per_second;
+  out.cost_given = options.start || options.bytes_per_second;
+  out.line = line;
+  out.cost = line;
+  if (!out.cost_given && out.ranks == traced && !learnt->is_affine()) out.cost = learnt->table();
+  return {};
+}
+
+Status add_what_if(const Options& options, const World& world, Analysis& out) {
+  const Segments& today = out.today.last_indices;
+  for (std::uint32_t k = 1;
+       k <= std::min<std::size_t>(options.max_segments, world.problem.bytes.size()); ++k) {
+    if (k > 16 && k != options.max_segments && !std::has_single_bit(k)) continue;  // a short table
+    World limited = world;
+    limited.problem.max_segments = k;
+    HCCL_ASSIGN_OR_RETURN(Scenario row, scenario(std::to_string(k), limited, today, out.cost));
+    out.by_segments.push_back(std::move(row));
+  }
+  std::vector<std::uint32_t> counts(std::begin(kUsualRanks), std::end(kUsualRanks));
+  counts.push_back(out.ranks);
+  counts.insert(counts.end(), options.what_if_ranks.begin(), options.what_if_ranks.end());
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  for (const std::uint32_t ranks : counts) {
+    const Cost cost = ranks == out.ranks ? out.cost : at_ranks(out.line, out.ranks, ranks);
+    HCCL_ASSIGN_OR_RETURN(Scenario row, scenario(std::to_string(ranks), world, today, cost));
+    out.by_ranks.push_back(std::move(row));
+  }
+  const auto add_link = [&](std::string label, const Link& link) -> Status {
+    const AffineCost cost{link.start, share(out.ranks) / link.bytes_per_second};
+    HCCL_ASSIGN_OR_RETURN(Scenario row, scenario(std::move(label), world, today, cost));
+    out.by_links.push_back(std::move(row));
+    return {};
+  };
+  for (const double gbit : kUsualGbits)
+    HCCL_RETURN_IF_ERROR(add_link(number(gbit) + " Gbit/s", Link{out.line.start, gbit * kGbit}));
+  for (const Link& link : options.what_if_links)
+    HCCL_RETURN_IF_ERROR(add_link(number(link.bytes_per_second / kGbit) + " Gbit/s, start " +
+                                      number(link.start * 1e6) + " us",
+                                  link));
+  return {};
+}
+
+}  // namespace
+
+double share(std::uint32_t ranks) { return 2.0 * (ranks - 1.0) / ranks; }
+
+AffineCost at_ranks(const AffineCost& cost, std::uint32_t from, std::uint32_t to) {
+  const auto hops = [](std::uint32_t ranks) { return 2.0 * std::bit_width(ranks - 1); };
+  return {cost.start * hops(to) / hops(from), cost.per_byte * share(to) / share(from)};
+}
+
+Result<Analysis> analyse(std::span<const Trace> traces, const Options& options) {
+  Analysis out;
+  out.group = traces.empty() ? "" : traces.front().group;
+  HCCL_ASSIGN_OR_RETURN(out.profile, profile(traces));
+  out.ranks = options.ranks.value_or(out.profile.rank_size);
+  out.max_segments = options.max_segments;
+  HCCL_RETURN_IF_ERROR(find_cost(options, out));
+
+  const World world = world_of(out.profile, options);
+  HCCL_ASSIGN_OR_RETURN(Scenario base, scenario("", world, out.profile.last_indices, out.cost));
+  out.today = std::move(base.today);
+  out.best = std::move(base.best);
+  World same_count = world;
+  same_count.problem.max_segments = static_cast<std::uint32_t>(out.today.last_indices.size());
+  HCCL_ASSIGN_OR_RETURN(out.best_of_todays_count, best_view(same_count, out.cost));
+  HCCL_RETURN_IF_ERROR(add_what_if(options, world, out));
+  return out;
+}
+
+Result<double> end_of(const Analysis& analysis, std::span<const std::uint32_t> last_indices) {
+  HCCL_ASSIGN_OR_RETURN(
+      const Prediction prediction,
+      predict_with(problem_of(analysis.profile, Options{}), last_indices, analysis.cost));
+  return prediction.end;
+}
+
+}  // namespace hccl::split::plan_tool

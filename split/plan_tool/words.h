@@ -1,0 +1,16 @@
+// Numbers as hccl-plan writes them, in the terminal and on the page.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hccl::split::plan_tool {
+
+std::string ms(double seconds);          ///< "12.345 ms"
+std::string megabytes(std::uint64_t n);  ///< "12.35 MB" (a million bytes)
+std::string percent(double fraction);    ///< "12.3 %"
+
+/// As std::snprintf, into a string.
+[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
+
+}  // namespace hccl::split::plan_tool
