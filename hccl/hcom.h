@@ -114,10 +114,17 @@ HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum,
 /** Cuts the group's gradients at these percentages of their bytes (sum 100 within 1e-3). Beats a
  * setting by index. A second call replaces the first. */
 HcclResult HcomSetGradFusionBySize(const char* group, uint32_t segmentNum, const float* sizeList);
+/** Where the group has no setting by index or by size, its gradients are cut by a plan that is
+ * computed from what training measures (see hccl_fusion.h), for all ranks at once. All ranks set it.
+ * HCCL_SPLIT=auto does so for every group. An addition to HCCL's interface. */
+HcclResult HcomSetGradFusionAuto(const char* group);
 /** The last gradient index of each segment. *segmentIdxPtr is allocated by new uint32_t[]: give it
  * back with HcomFreeSplitStrategy (or delete[]). *configured is false when the user's strategy was
  * used and true when the default ratio was. HCCL_E_PTR any null pointer; HCCL_E_PARA no gradients,
- * or a strategy that does not fit them. */
+ * or a strategy that does not fit them. Local, but for an automatic plan of a group that exists: then
+ * every rank of the group calls it with its times of the same gradients, and the exact plan for these
+ * is computed from feature->gradient_time and a measurement of at most about 50 ms; *configured is
+ * false. */
 HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* feature,
                                 uint32_t** segmentIdxPtr, uint32_t* len, bool* configured,
                                 GradSplitForceMode force HCCL_DEFAULT(FORCE_NONE),

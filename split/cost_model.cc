@@ -12,8 +12,10 @@ constexpr double kUnit = 1e6;  // bytes are counted in this, so that both unknow
 constexpr double kLeastTime = 1e-9;
 constexpr double kClip = 3;           // times the usual error
 constexpr double kLeastError = 0.01;  // clocks and caches alone make so much
-constexpr std::size_t kErrors = 64;
+constexpr std::size_t kErrors = 16;
 constexpr int kRounds = 20;
+constexpr double kPriorWeight = 3;  // of all first samples together
+constexpr double kLeastLevel = 1e-6;
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -47,6 +49,16 @@ void CostModel::Normal::fade(double factor) {
   for (double& each : xy) each *= factor;
 }
 
+void CostModel::Normal::stretch(double factor) {
+  for (double& each : xx) each /= factor * factor;
+  for (double& each : xy) each /= factor;
+}
+
+void CostModel::Normal::add(const Normal& other) {
+  for (int i = 0; i < 3; ++i) xx[i] += other.xx[i];
+  for (int i = 0; i < 2; ++i) xy[i] += other.xy[i];
+}
+
 // The line that fits best, of those that are nowhere negative.
 AffineCost CostModel::solve(const Normal& sums) {
   const auto& [xx, xy] = sums;
@@ -70,12 +82,12 @@ Result<CostModel> CostModel::create(std::span<const CostSample> samples) {
   // once, and not squared.
   std::vector<double> weights(samples.size(), 1);
   for (int round = 0; round < kRounds; ++round) {
-    model.sums_ = Normal();
+    model.prior_ = Normal();
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      model.sums_.add(static_cast<double>(samples[i].bytes), samples[i].seconds, samples[i].seconds,
-                      weights[i]);
+      model.prior_.add(static_cast<double>(samples[i].bytes), samples[i].seconds,
+                       samples[i].seconds, weights[i]);
     }
-    model.line_ = solve(model.sums_);
+    model.line_ = solve(model.prior_);
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const double error = model.line_(samples[i].bytes) / samples[i].seconds - 1;
       weights[i] = 1 / std::max(std::abs(error), kLeastError);
@@ -83,9 +95,8 @@ Result<CostModel> CostModel::create(std::span<const CostSample> samples) {
   }
   double total = 0;
   for (const double weight : weights) total += weight;
-  model.sums_.fade(static_cast<double>(samples.size()) / total);  // the weight of its samples
-  model.prior_ = model.sums_;
-  model.prior_.fade(1 / static_cast<double>(samples.size()));
+  model.prior_.fade(kPriorWeight / total);
+  model.prior_line_ = model.line_;
   std::map<int, std::vector<CostSample>> classes;
   for (const CostSample& sample : samples) {
     const auto bytes = static_cast<double>(sample.bytes);
@@ -124,9 +135,11 @@ Status CostModel::add(const CostSample& sample) {
   if (errors_.size() > kErrors) errors_.pop_front();
   sums_.fade(kForget);
   sums_.add(bytes, expected, std::max(seconds, kLeastTime), 1);
-  Normal all = sums_;
-  for (int i = 0; i < 3; ++i) all.xx[i] += prior_.xx[i];
-  for (int i = 0; i < 2; ++i) all.xy[i] += prior_.xy[i];
+  level_weight_ = kForget * level_weight_ + 1;
+  level_ += (seconds / std::max(prior_line_(sample.bytes), kLeastTime) - level_) / level_weight_;
+  Normal all = prior_;
+  all.stretch(std::max(level_, kLeastLevel));
+  all.add(sums_);
   line_ = solve(all);
   SizeClass& known = classes_[size_class(bytes)];
   // Its own neighbours are a better judge than the line where the line does not fit.

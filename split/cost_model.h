@@ -61,6 +61,9 @@ class CostModel {
     double xy[2] = {0, 0};
     void add(double bytes, double reference, double seconds, double weight);
     void fade(double factor);
+    /// As if all times had been so many times as long.
+    void stretch(double factor);
+    void add(const Normal& other);
   };
 
   CostModel() = default;
@@ -68,9 +71,13 @@ class CostModel {
   double usual_error() const;
 
   AffineCost line_;
-  Normal sums_;
-  Normal prior_;  // the first samples: they stay, with the weight of one, and hold what no new
-                  // sample says
+  Normal sums_;  // of the samples since the first ones
+  // The first samples stay, with the weight of a few: they hold what no new sample says. Their
+  // level follows that of the new ones, so that they only tell the shape.
+  Normal prior_;
+  AffineCost prior_line_;
+  double level_ = 1;
+  double level_weight_ = 1;
   std::deque<double> errors_;  // relative, of the last samples
   std::map<int, SizeClass> classes_;
   std::size_t samples_ = 0;

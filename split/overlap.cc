@@ -3,19 +3,32 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <new>
+
+#include "split/agreement.h"
 
 namespace hccl::split {
 namespace {
 
 constexpr std::size_t kNamesInText = 8;
 constexpr std::size_t kTraceBytes = std::size_t{16} << 20;  // for the times of past iterations
+// One iteration in so many runs without overlap, to see how fast compute is alone.
+constexpr std::uint64_t kAloneEvery = 200;
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
+
+std::int64_t thread_cpu_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::int64_t{1000000000} * time.tv_sec + time.tv_nsec;
+}
+
+std::int64_t nanoseconds(double seconds) { return static_cast<std::int64_t>(1e9 * seconds); }
 
 // Ranks with other gradients or segments must not reduce: the plan's fingerprint travels with each
 // call.
@@ -32,41 +45,65 @@ std::uint32_t fingerprint(const std::vector<Overlap::Gradient>& gradients,
 }  // namespace
 
 Overlap::Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<Gradient> gradients,
-                 DataType type, ReduceOp op, Segments segments, bool parallel)
+                 DataType type, ReduceOp op, bool parallel, Plan plan)
     : communicator_(std::move(communicator)),
       gradients_(std::move(gradients)),
       type_(type),
       op_(op),
-      last_indices_(std::move(segments)),
       parallel_(parallel),
-      plan_(fingerprint(gradients_, last_indices_)),
+      plan_(plan),
       segment_of_(gradients_.size()),
       offset_(gradients_.size()),
-      is_ready_(gradients_.size()) {}
+      is_ready_(gradients_.size()) {
+  if (communicator_->size() > 1) return;
+  // Nothing is sent: there is nothing to measure, and nothing to run beside backward.
+  plan_ = Plan::kFixed;
+  parallel_ = false;
+  met_ = true;
+}
 
 Result<std::unique_ptr<Overlap>> Overlap::create(std::shared_ptr<core::Communicator> communicator,
                                                  std::vector<Gradient> gradients, DataType type,
-                                                 ReduceOp op, Segments segments, bool parallel) {
-  std::vector<std::uint64_t> bytes;
-  for (const auto& gradient : gradients) bytes.push_back(gradient.count * size_of(type));
-  HCCL_RETURN_IF_ERROR(segments_by_index(bytes, segments).status());
+                                                 ReduceOp op, Segments segments, bool parallel,
+                                                 Plan plan) {
+  std::unique_ptr<Overlap> made(
+      new Overlap(std::move(communicator), std::move(gradients), type, op, parallel, plan));
+  HCCL_RETURN_IF_ERROR(segments_by_index(made->gradient_bytes(), segments).status());
+  const auto& log = made->communicator_->log();
   if (segments.size() > kDocumentedSegments) {
-    communicator->log()->warn("{} segments; HCCL documents at most {}", segments.size(),
-                              kDocumentedSegments);
+    log->warn("{} segments; HCCL documents at most {}", segments.size(), kDocumentedSegments);
   }
-  communicator->log()->info("gradient segment result: {}", segments_text(segments));
-  std::unique_ptr<Overlap> made(new Overlap(std::move(communicator), std::move(gradients), type, op,
-                                            std::move(segments), parallel));
-  HCCL_RETURN_IF_ERROR(made->lay_out());
+  log->info("gradient segment result: {}", segments_text(segments));
+  HCCL_RETURN_IF_ERROR(made->lay_out(std::move(segments)));
   made->begin_iteration();
   return made;
 }
 
-Status Overlap::lay_out() {
+std::vector<std::uint64_t> Overlap::gradient_bytes() const {
+  std::vector<std::uint64_t> bytes;
+  bytes.reserve(gradients_.size());
+  for (const auto& gradient : gradients_) bytes.push_back(gradient.count * size_of(type_));
+  return bytes;
+}
+
+// Whether any segment can be reduced in place.
+bool Overlap::contiguous() const {
+  const std::byte* next = nullptr;
+  for (const auto& gradient : gradients_) {
+    if (gradient.count == 0) continue;
+    if (next != nullptr && gradient.data != next) return false;
+    next = gradient.data + gradient.count * size_of(type_);
+  }
+  return true;
+}
+
+Status Overlap::lay_out(Segments segments) {
   const std::size_t element = size_of(type_);
+  auto layout = std::make_shared<Layout>();
+  segments_.clear();
   std::uint64_t buffer_elements = 0;
   std::uint32_t first = 0;
-  for (const std::uint32_t last : last_indices_) {
+  for (const std::uint32_t last : segments) {
     Segment segment;
     segment.first = first;
     segment.last = last;
@@ -80,14 +117,26 @@ Status Overlap::lay_out() {
       segment.count += gradients_[i].count;
     }
     if (segment.copied) buffer_elements += segment.count;
+    layout->bytes.push_back(segment.count * element);
     segments_.push_back(std::move(segment));
     first = last + 1;
   }
-  if (buffer_elements == 0) return {};
-  buffer_.reset(new (std::nothrow) std::byte[buffer_elements * element]);
-  if (!buffer_) {
-    return Status(Code::kOom, "the fusion buffer of " + std::to_string(buffer_elements * element) +
-                                  " bytes cannot be allocated");
+  fingerprint_ = fingerprint(gradients_, segments);
+  layout->last_indices = std::move(segments);
+  layout_ = std::move(layout);
+  // Segments to come may copy what these do not; to run out of memory then would be too late.
+  if (plan_ == Plan::kAuto && !contiguous()) {
+    buffer_elements = 0;
+    for (const auto& gradient : gradients_) buffer_elements += gradient.count;
+  }
+  if (buffer_elements > buffer_elements_) {
+    buffer_.reset(new (std::nothrow) std::byte[buffer_elements * element]);
+    if (!buffer_) {
+      return Status(Code::kOom, "the fusion buffer of " +
+                                    std::to_string(buffer_elements * element) +
+                                    " bytes cannot be allocated");
+    }
+    buffer_elements_ = buffer_elements;
   }
   std::byte* next = buffer_.get();
   for (Segment& segment : segments_) {
@@ -99,6 +148,7 @@ Status Overlap::lay_out() {
 }
 
 Overlap::~Overlap() {
+  if (!met_ && due_ > 0 && !over_ && meet().ok()) start_due();
   for (std::size_t s = 0; s < started_; ++s) {
     if (segments_[s].ticket) static_cast<void>(communicator_->wait(segments_[s].ticket));
   }
@@ -110,24 +160,36 @@ void Overlap::begin_iteration() {
     segment.missing = segment.last - segment.first + 1;
     segment.ticket.reset();
   }
-  started_ = 0;
+  due_ = started_ = 0;
   over_ = false;
   const std::uint64_t number = now_.number + 1;
-  now_ = Times();
+  const bool measured =
+      next_window_ != 0 && (alternate_ ? number % 2 == 0 : number % kAloneEvery == 0);
+  now_.begin = now_.wait_end != 0 ? now_.wait_end : now_ns();
   now_.number = number;
+  now_.overlapped = parallel_ && overlap_ && met_ && !measured;
+  now_.fp_start = now_.bp_end = now_.wait_begin = now_.wait_end = now_.iteration_end = 0;
   now_.ready.assign(gradients_.size(), 0);
-  now_.start.assign(segments_.size(), 0);
-  now_.end.assign(segments_.size(), 0);
+  for (auto* each : {&now_.start, &now_.end, &now_.cpu, &now_.wait_for_peer})
+    each->assign(segments_.size(), 0);
+  now_.algorithm.resize(segments_.size());
+  now_.layout = layout_;
 }
 
 void Overlap::begin_if_over() {
   if (!over_) return;
   const std::size_t bytes =
-      sizeof(Times) + (gradients_.size() + 2 * segments_.size()) * sizeof(std::int64_t);
+      sizeof(Times) + (gradients_.size() + 8 * segments_.size()) * sizeof(std::int64_t);
+  const std::int64_t wait_end = now_.wait_end;
+  const std::uint64_t number = now_.number;
   past_.push_back(std::move(now_));
-  if (past_.size() >= std::clamp<std::size_t>(kTraceBytes / bytes, 2, kTraced)) past_.pop_front();
   now_ = Times();
-  now_.number = past_.back().number;
+  if (past_.size() >= std::clamp<std::size_t>(kTraceBytes / bytes, 2, kTraced)) {
+    now_ = std::move(past_.front());  // for its memory
+    past_.pop_front();
+  }
+  now_.wait_end = wait_end;
+  now_.number = number;
   begin_iteration();
 }
 
@@ -150,7 +212,8 @@ Status Overlap::ready(std::uint32_t index) {
   if (own.copied) gather(gradients_[index], own.data + offset_[index] * size_of(type_));
   now_.ready[index] = now_ns();
   --own.missing;
-  while (started_ < segments_.size() && segments_[started_].missing == 0) start(started_++);
+  while (due_ < segments_.size() && segments_[due_].missing == 0) ++due_;
+  if (met_) start_due();
   return {};
 }
 
@@ -167,6 +230,10 @@ void Overlap::scatter(const Segment& segment) const {
   }
 }
 
+void Overlap::start_due() {
+  while (started_ < due_) start(started_++);
+}
+
 void Overlap::start(std::size_t index) {
   Segment& segment = segments_[index];
   exec::Call call;
@@ -175,18 +242,26 @@ void Overlap::start(std::size_t index) {
   call.count = segment.count;
   call.type = type_;
   call.reduce = op_;
-  call.plan = plan_;
+  call.plan = fingerprint_;
   segment.ticket = communicator_->submit(
-      call, !parallel_, [this, index] { now_.start[index] = now_ns(); },
+      call, !now_.overlapped,
+      [this, index] {
+        if (next_window_ != 0) now_.cpu[index] = thread_cpu_ns();
+        now_.start[index] = now_ns();
+      },
       [this, index] {
         if (segments_[index].copied) scatter(segments_[index]);
         now_.end[index] = now_ns();
+        if (next_window_ != 0) now_.cpu[index] = thread_cpu_ns() - now_.cpu[index];
+        now_.algorithm[index] = communicator_->algorithm(schedule::Op::kAllReduce);
       });
 }
 
 Status Overlap::wait() {
   begin_if_over();
-  if (started_ < segments_.size()) {
+  if (now_.wait_begin == 0) now_.wait_begin = now_ns();
+  if (due_ < segments_.size()) {
+    now_.wait_begin = 0;
     std::string missing;
     std::size_t number = 0;
     for (std::uint32_t i = 0; i < gradients_.size(); ++i) {
@@ -196,25 +271,185 @@ Status Overlap::wait() {
     if (number > kNamesInText) missing += ", … (" + std::to_string(number) + " in all)";
     return Status(Code::kPara, "gradients never marked ready in this iteration: " + missing);
   }
+  if (!met_) HCCL_RETURN_IF_ERROR(meet());
+  start_due();
   Status first_failure;
   for (Segment& segment : segments_) {
     const Status status = communicator_->wait(segment.ticket);
     if (first_failure.ok()) first_failure = status;
   }
+  now_.wait_end = now_ns();
   over_ = true;
+  if (first_failure.ok() && now_.number == next_window_) first_failure = end_window();
   return first_failure;
 }
 
 void Overlap::mark(Point point) {
   if (point != Point::kIterationEnd) begin_if_over();
-  (point == Point::kFpStart ? now_.fp_start
-   : point == Point::kBpEnd ? now_.bp_end
-                            : now_.iteration_end) = now_ns();
+  const std::int64_t now = now_ns();
+  switch (point) {
+    case Point::kFpStart:
+      now_.fp_start = now_.begin = now;
+      return;
+    case Point::kBpEnd:
+      now_.bp_end = now;
+      return;
+    case Point::kIterationEnd:
+      now_.iteration_end = now;
+      return;
+  }
 }
+
+// ---- the automatic plan ----
+
+// Before anything is sent: whether all ranks are about to reduce the same, and what that costs.
+Status Overlap::meet() {
+  HCCL_RETURN_IF_ERROR(refusal_);
+  std::vector<std::uint64_t> counts;
+  std::vector<std::string> names;
+  for (const auto& gradient : gradients_) {
+    counts.push_back(gradient.count);
+    names.push_back(gradient.name);
+  }
+  refusal_ = agree(*communicator_, {counts, names, type_, op_, layout_->last_indices,
+                                    static_cast<int>(plan_) * 2 + (parallel_ ? 1 : 0)});
+  HCCL_RETURN_IF_ERROR(refusal_);
+  if (plan_ != Plan::kFixed) {
+    std::uint64_t total = 0;
+    for (const auto bytes : layout_->bytes) total += bytes;
+    HCCL_ASSIGN_OR_RETURN(const auto samples, probe(*communicator_, total));
+    HCCL_ASSIGN_OR_RETURN(CostModel model, CostModel::create(samples));
+    communicator_->log()->info(
+        "gradient plan: an allreduce costs {:.1f} us and 1 s for {:.3f} GB (line is {:.0f} % off)",
+        1e6 * model.affine().start, 1e-9 / model.affine().per_byte, 100 * model.misfit());
+    if (communicator_->rank() == 0) {
+      tuner_ = std::make_unique<Tuner>(gradient_bytes(), layout_->last_indices, std::move(model),
+                                       parallel_, plan_ == Plan::kTraced);
+    }
+    next_window_ = Tuner::kWindow;
+  }
+  met_ = true;
+  return {};
+}
+
+// The iterations of the window that ends now; the first one of all is no example.
+std::vector<Overlap::Times*> Overlap::window() {
+  std::vector<Times*> found = {&now_};
+  for (auto at = past_.rbegin(); at != past_.rend(); ++at) {
+    if (at->number <= window_begin_ || at->number + Tuner::kWindow <= now_.number) break;
+    found.push_back(&*at);
+  }
+  return found;
+}
+
+namespace {
+
+template <class Item, class Get>
+double median_seconds(const std::vector<Item*>& items, const Get& get) {
+  std::vector<std::int64_t> values;
+  values.reserve(items.size());
+  for (const Item* each : items) values.push_back(get(*each));
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return 1e-9 * static_cast<double>(*middle);
+}
+
+}  // namespace
+
+// One message: the medians of both kinds of iterations, negative because the latest rank counts,
+// and the time of every segment, of which the shortest does.
+Status Overlap::end_window() {
+  const std::vector<Times*> all = window();
+  std::vector<Times*> kinds[2];
+  for (Times* each : all) kinds[each->overlapped ? 1 : 0].push_back(each);
+  const std::size_t gradients = gradients_.size(), segments = segments_.size();
+  std::vector<double> message;
+  for (const auto& kind : kinds) {
+    if (kind.empty()) continue;
+    const auto put = [&](const auto& get) {
+      message.push_back(-median_seconds(kind, [&](const Times& t) { return get(t) - t.begin; }));
+    };
+    for (std::size_t i = 0; i < gradients; ++i) put([i](const Times& t) { return t.ready[i]; });
+    put([](const Times& t) { return t.compute_end(); });
+    put([](const Times& t) { return t.wait_end; });
+    for (std::size_t s = 0; s < segments; ++s) put([s](const Times& t) { return t.start[s]; });
+  }
+  for (const Times* each : all) {
+    for (std::size_t s = 0; s < segments; ++s)
+      message.push_back(1e-9 * static_cast<double>(each->end[s] - each->start[s]));
+  }
+  HCCL_RETURN_IF_ERROR(minimum(*communicator_, message));
+
+  Window window;
+  window.last_iteration = now_.number;
+  auto next = message.begin();
+  for (int k = 0; k < 2; ++k) {
+    if (kinds[k].empty()) continue;
+    Window::Kind& kind = k == 0 ? window.alone : window.overlapped;
+    const auto take = [&] { return std::max(0.0, -*next++); };
+    for (std::size_t i = 0; i < gradients; ++i) kind.ready.push_back(take());
+    kind.compute_end = take();
+    kind.end = take();
+    for (std::size_t s = 0; s < segments; ++s) kind.start.push_back(take());
+  }
+  for (Times* each : all) {
+    for (std::size_t s = 0; s < segments; ++s) {
+      const std::int64_t took = each->end[s] - each->start[s];
+      each->wait_for_peer[s] = std::clamp<std::int64_t>(took - nanoseconds(*next++), 0, took);
+    }
+  }
+  for (int k = 0; k < 2; ++k) {
+    if (kinds[k].empty()) continue;
+    Window::Kind& kind = k == 0 ? window.alone : window.overlapped;
+    for (std::size_t s = 0; s < segments; ++s) {
+      kind.seconds.push_back(median_seconds(
+          kinds[k], [s](const Times& t) { return t.end[s] - t.start[s] - t.wait_for_peer[s]; }));
+    }
+  }
+  Decision decision;
+  if (tuner_) decision = tuner_->observe(window);
+  HCCL_RETURN_IF_ERROR(tell(*communicator_, decision, gradients));
+  log(decision);
+  overlap_ = decision.overlap;
+  alternate_ = decision.alternate;
+  next_window_ = decision.next_window;
+  if (decision.changed) {
+    window_begin_ = now_.number;
+    HCCL_RETURN_IF_ERROR(lay_out(std::move(decision.last_indices)));
+  } else {
+    layout_ = std::make_shared<Layout>(*layout_);
+  }
+  layout_->version = decision.version;
+  layout_->predicted_end = nanoseconds(decision.predicted_end);
+  layout_->lower_bound = nanoseconds(decision.lower_bound);
+  return {};
+}
+
+void Overlap::log(const Decision& decision) const {
+  const auto& log = communicator_->log();
+  if (decision.changed) {
+    log->info("gradient plan {} from iteration {} on: {}{}", decision.version, now_.number + 1,
+              segments_text(decision.last_indices), decision.overlap ? "" : ", behind backward");
+  }
+  if (!tuner_ || decision.why.empty()) return;
+  if (tuner_->contention()) {
+    log->info("gradient plan: while both run, compute is at {:.0f} % and communication at {:.0f} %",
+              100 * tuner_->contention()->compute, 100 * tuner_->contention()->communication);
+  }
+  log->info("gradient plan: {}", decision.why);
+}
+
+// ---- traces ----
 
 TraceIteration Overlap::iteration(const Times& times) const {
   TraceIteration out;
   out.number = times.number;
+  out.begin_ns = times.begin;
+  out.compute_end_ns = times.compute_end();
+  out.overlapped = times.overlapped;
+  out.plan_version = times.layout->version;
+  out.predicted_end_ns = times.layout->predicted_end;
+  out.lower_bound_ns = times.layout->lower_bound;
   if (times.fp_start != 0) out.marks.push_back({"fp_start", times.fp_start});
   if (times.bp_end != 0) out.marks.push_back({"bp_end", times.bp_end});
   if (times.iteration_end != 0) out.marks.push_back({"iteration_end", times.iteration_end});
@@ -222,10 +457,12 @@ TraceIteration Overlap::iteration(const Times& times) const {
   for (std::uint32_t i = 0; i < gradients_.size(); ++i) {
     out.gradients.push_back({i, gradients_[i].name, gradients_[i].count * element, times.ready[i]});
   }
-  const std::string algorithm = communicator_->algorithm(schedule::Op::kAllReduce);
-  for (std::size_t s = 0; s < segments_.size(); ++s) {
-    out.segments.push_back({segments_[s].first, segments_[s].last, segments_[s].count * element,
-                            algorithm, times.start[s], times.end[s], 0});
+  std::uint32_t first = 0;
+  for (std::size_t s = 0; s < times.layout->last_indices.size(); ++s) {
+    const std::uint32_t last = times.layout->last_indices[s];
+    out.segments.push_back({first, last, times.layout->bytes[s], times.algorithm[s], times.start[s],
+                            times.end[s], times.wait_for_peer[s], times.cpu[s]});
+    first = last + 1;
   }
   return out;
 }

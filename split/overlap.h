@@ -1,18 +1,19 @@
 // The fusion engine: takes gradients one by one as backward completes them, and reduces each
-// segment as soon as its last gradient is ready and all earlier segments have started.
+// segment as soon as its last gradient is ready and all earlier segments have started. With an
+// automatic plan it measures while training runs, and changes its segments on all ranks at once.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "hccl/core/communicator.h"
 #include "split/strategy.h"
 #include "split/trace.h"
+#include "split/tuner.h"
 
 namespace hccl::split {
 
@@ -26,13 +27,20 @@ class Overlap {
     std::uint64_t count = 0;  ///< elements
   };
   enum class Point { kFpStart, kBpEnd, kIterationEnd };
+  enum class Plan {
+    kFixed,   ///< the segments stay
+    kTraced,  ///< they stay, and iterations are measured over all ranks
+    kAuto,    ///< they are measured, and changed for better ones
+  };
 
   /// `segments` must fit the gradients (strategy.h makes such lists). parallel: segments run on the
   /// communicator's worker while the caller computes; otherwise inside wait(). Allocates the fusion
-  /// buffer, if any segment needs one, once. kPara, kOom.
+  /// buffer, if any segment needs one, once. The same on all ranks, which is checked in the first
+  /// wait(). kPara, kOom.
   static Result<std::unique_ptr<Overlap>> create(std::shared_ptr<core::Communicator> communicator,
                                                  std::vector<Gradient> gradients, DataType type,
-                                                 ReduceOp op, Segments segments, bool parallel);
+                                                 ReduceOp op, Segments segments, bool parallel,
+                                                 Plan plan = Plan::kFixed);
   /// Finishes the segments whose gradients are all ready, together with the other ranks.
   ~Overlap();
   Overlap(const Overlap&) = delete;
@@ -41,11 +49,13 @@ class Overlap {
   /// kPara, naming the gradient: no such index, or marked twice in this iteration.
   Status ready(std::uint32_t index);
   /// Returns when every segment is reduced; the next iteration begins. kPara names gradients that
-  /// were never marked; then nothing has changed, and they can still be marked.
+  /// were never marked; then nothing has changed, and they can still be marked. The first time,
+  /// kPara also if the ranks differ in their gradients or segments: nothing has been sent then.
   Status wait();
   void mark(Point point);
 
-  const Segments& segments() const { return last_indices_; }
+  /// Those of the iteration at hand; an automatic plan changes them between iterations.
+  const Segments& segments() const { return layout_->last_indices; }
   /// The time line of the last iteration that was waited for; empty before the first.
   std::string timeline() const;
   /// The last iterations: kTraced, or as many as fit in 16 MiB.
@@ -63,44 +73,81 @@ class Overlap {
     std::uint32_t missing = 0;  // gradients not ready yet in this iteration
     core::OpQueue::Ticket ticket;
   };
+  // What the iterations with one plan have in common.
+  struct Layout {
+    Segments last_indices;
+    std::vector<std::uint64_t> bytes;  // of each segment
+    std::uint32_t version = 0;
+    std::int64_t predicted_end = 0;
+    std::int64_t lower_bound = 0;
+  };
   // Times of one iteration; 0 = did not happen.
   struct Times {
     std::uint64_t number = 0;
+    bool overlapped = false;
+    std::int64_t begin = 0;
     std::int64_t fp_start = 0;
     std::int64_t bp_end = 0;
+    std::int64_t wait_begin = 0;
+    std::int64_t wait_end = 0;
     std::int64_t iteration_end = 0;
     std::vector<std::int64_t> ready;
     std::vector<std::int64_t> start;
     std::vector<std::int64_t> end;
+    std::vector<std::int64_t> cpu;
+    std::vector<std::int64_t> wait_for_peer;
+    std::vector<std::string> algorithm;
+    std::shared_ptr<const Layout> layout;
+    std::int64_t compute_end() const { return bp_end != 0 ? bp_end : wait_begin; }
   };
 
   Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<Gradient> gradients,
-          DataType type, ReduceOp op, Segments segments, bool parallel);
-  Status lay_out();
+          DataType type, ReduceOp op, bool parallel, Plan plan);
+  Status lay_out(Segments segments);
   void begin_iteration();
   void begin_if_over();
+  void start_due();
   void start(std::size_t segment);
   void gather(const Gradient& gradient, std::byte* slot) const;
   void scatter(const Segment& segment) const;
   std::string name(std::uint32_t index) const;
   TraceIteration iteration(const Times& times) const;
+  std::vector<std::uint64_t> gradient_bytes() const;
+  bool contiguous() const;
+
+  Status meet();
+  Status end_window();
+  std::vector<Times*> window();
+  void log(const Decision& decision) const;
 
   std::shared_ptr<core::Communicator> communicator_;
   std::vector<Gradient> gradients_;
   DataType type_;
   ReduceOp op_;
-  Segments last_indices_;
   bool parallel_;
-  std::uint32_t plan_;
+  Plan plan_;
+  std::uint32_t fingerprint_ = 0;
+  std::shared_ptr<Layout> layout_;
   std::vector<Segment> segments_;
   std::vector<std::uint32_t> segment_of_;  // by gradient
   std::vector<std::uint64_t> offset_;      // elements from the segment's start, by gradient
   std::unique_ptr<std::byte[]> buffer_;    // fusion buffer of the segments that are copied
+  std::uint64_t buffer_elements_ = 0;
   std::vector<char> is_ready_;
+  std::size_t due_ = 0;      // segments whose gradients, and those of all before, are ready
   std::size_t started_ = 0;  // segments, in order
   bool over_ = false;        // waited for: the next call begins an iteration
+  bool met_ = false;         // the ranks have agreed on the gradients
+  Status refusal_;           // that they have not
   Times now_;
   std::deque<Times> past_;
+
+  // Of plans that are measured.
+  std::unique_ptr<Tuner> tuner_;  // rank 0's
+  bool overlap_ = true;
+  bool alternate_ = true;
+  std::uint64_t window_begin_ = 1;  // the iterations after this one are in the next window
+  std::uint64_t next_window_ = 0;   // the iteration that ends it; 0: nothing is measured
 };
 
 }  // namespace hccl::split

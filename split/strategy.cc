@@ -266,6 +266,17 @@ Result<Resolved> StrategyTable::resolve(std::string_view group,
   return resolved;
 }
 
+void StrategyTable::set_auto(std::string_view group) {
+  const std::lock_guard lock(mutex_);
+  entry(group).automatic = true;
+}
+
+bool StrategyTable::is_auto(std::string_view group) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = settings_.find(group);
+  return found != settings_.end() && found->second.automatic;
+}
+
 void StrategyTable::clear(std::string_view group) {
   const std::lock_guard lock(mutex_);
   if (const auto found = settings_.find(group); found != settings_.end()) settings_.erase(found);

@@ -67,7 +67,7 @@ enum class Force {
 };
 
 struct Resolved {
-  enum class Source { kDefault, kIndex, kSize };
+  enum class Source { kDefault, kIndex, kSize, kAuto };
   Segments last_indices;
   Source source = Source::kDefault;
   /// The group has a setting by index too, and the one by size was used: worth a line in the log.
@@ -83,6 +83,10 @@ class StrategyTable {
   Status set_by_index(std::string_view group, std::span<const std::uint32_t> last_indices);
   /// kPara as check_percentages; then the earlier setting stays. A second call replaces the first.
   Status set_by_size(std::string_view group, std::span<const float> percentages);
+
+  /// Where the group has no setting by index or size, an automatic plan takes the default's place.
+  void set_auto(std::string_view group);
+  bool is_auto(std::string_view group) const;
 
   /// The segments for these gradients of the group. A setting by index that does not fit the
   /// gradients is kPara even if one by size is set (as in HCCL), unless force is kSize.
@@ -100,6 +104,7 @@ class StrategyTable {
   struct Setting {
     std::vector<std::uint32_t> last_indices;  // empty: not set
     std::vector<float> percentages;           // empty: not set
+    bool automatic = false;
   };
   Setting& entry(std::string_view group);  // mutex_ held
 

@@ -32,20 +32,36 @@ namespace {
 
 auto find(HcclFusion fusion) { return State::get().fusions().get(fusion); }
 
-Result<hccl::split::Segments> choose_segments(const HcclFusionOptions& options,
-                                              const std::vector<std::uint64_t>& bytes) {
+struct Chosen {
+  hccl::split::Segments segments;
+  Overlap::Plan plan = Overlap::Plan::kFixed;
+};
+
+Result<Chosen> choose_segments(const HcclFusionOptions& options,
+                               const std::vector<std::uint64_t>& bytes) {
   if (options.lastIndices != nullptr && options.percentages != nullptr) {
     return Status(Code::kPara, "options has both lastIndices and percentages");
   }
+  HCCL_ASSIGN_OR_RETURN(const auto config, State::get().config());
+  Chosen chosen;
+  if (config.split == hccl::Split::kTrace) chosen.plan = Overlap::Plan::kTraced;
   if (options.lastIndices != nullptr) {
-    return hccl::split::segments_by_index(bytes, {options.lastIndices, options.segmentNum});
+    HCCL_ASSIGN_OR_RETURN(chosen.segments, hccl::split::segments_by_index(
+                                               bytes, {options.lastIndices, options.segmentNum}));
+    return chosen;
   }
   if (options.percentages != nullptr) {
-    return hccl::split::segments_by_size(bytes, {options.percentages, options.segmentNum});
+    HCCL_ASSIGN_OR_RETURN(chosen.segments, hccl::split::segments_by_size(
+                                               bytes, {options.percentages, options.segmentNum}));
+    return chosen;
   }
   HCCL_ASSIGN_OR_RETURN(const std::string group, api::group_name(options.group));
-  HCCL_ASSIGN_OR_RETURN(auto resolved, State::get().groups().strategies().resolve(group, bytes));
-  return std::move(resolved.last_indices);
+  auto& strategies = State::get().groups().strategies();
+  HCCL_ASSIGN_OR_RETURN(auto resolved, strategies.resolve(group, bytes));
+  if (resolved.is_default() && (config.split == hccl::Split::kAuto || strategies.is_auto(group)))
+    chosen.plan = Overlap::Plan::kAuto;
+  chosen.segments = std::move(resolved.last_indices);
+  return chosen;
 }
 
 }  // namespace
@@ -77,11 +93,11 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
           {each.name == nullptr ? "" : each.name, static_cast<std::byte*>(each.data), each.count});
       bytes.push_back(each.count * hccl::size_of(type));
     }
-    HCCL_ASSIGN_OR_RETURN(auto segments, choose_segments(chosen, bytes));
+    HCCL_ASSIGN_OR_RETURN(auto cut, choose_segments(chosen, bytes));
     auto made = std::make_shared<api::Fusion>();
     HCCL_ASSIGN_OR_RETURN(made->overlap,
                           Overlap::create(std::move(communicator), std::move(list), type, op,
-                                          std::move(segments), chosen.hcomParallel != 0));
+                                          std::move(cut.segments), chosen.hcomParallel != 0, cut.plan));
     *fusion = State::get().fusions().add(std::move(made));
     return {};
   });

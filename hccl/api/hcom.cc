@@ -12,6 +12,7 @@
 #include "hccl/api/launch.h"
 #include "hccl/api/operations.h"
 #include "hccl/api/state.h"
+#include "split/agreement.h"
 
 namespace api = hccl::api;
 using api::guard;
@@ -50,6 +51,22 @@ Status adopt(Result<api::CommunicatorPtr> made) {
     (*made)->leave();
   }
   return adopted;
+}
+
+// When each gradient is ready, in seconds, from the microseconds since the one before it.
+Result<std::vector<double>> ready_times(const model_feature& feature) {
+  std::vector<double> ready;
+  double time = 0;
+  for (uint32_t i = 0; i < feature.gradient_num; ++i) {
+    const float gap = feature.gradient_time[i];
+    if (!(gap >= 0) || !std::isfinite(gap)) {
+      return Status(Code::kPara,
+                    "gradient_time[" + std::to_string(i) + "] is " + std::to_string(gap));
+    }
+    time += 1e-6 * static_cast<double>(gap);
+    ready.push_back(time);
+  }
+  return ready;
 }
 
 Status not_initialized_yet() {
@@ -337,6 +354,14 @@ HcclResult HcomSetGradFusionBySize(const char* group, uint32_t segmentNum, const
   });
 }
 
+HcclResult HcomSetGradFusionAuto(const char* group) {
+  return guard("HcomSetGradFusionAuto", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const std::string name, api::group_name(group));
+    State::get().groups().strategies().set_auto(name);
+    return {};
+  });
+}
+
 HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* feature,
                                 uint32_t** segmentIdxPtr, uint32_t* len, bool* configured,
                                 GradSplitForceMode force, OriginalGraphShapeType shapeType) {
@@ -371,10 +396,21 @@ HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* f
       buffer = std::uint64_t{config.buffer_mb} << 20;
     }
     HCCL_ASSIGN_OR_RETURN(
-        const auto resolved,
+        auto resolved,
         State::get().groups().strategies().resolve(
             name, bytes,
             force == FORCE_SIZE ? hccl::split::Force::kSize : hccl::split::Force::kNone, buffer));
+    const bool known = shapeType == KNOWN_SHAPE;
+    if (resolved.is_default() && known && State::get().groups().contains(name)) {
+      HCCL_ASSIGN_OR_RETURN(const auto config, State::get().config());
+      if (config.split == hccl::Split::kAuto || State::get().groups().strategies().is_auto(name)) {
+        HCCL_ASSIGN_OR_RETURN(auto ready, ready_times(*feature));
+        HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().groups().get(name));
+        HCCL_ASSIGN_OR_RETURN(resolved.last_indices, hccl::split::plan_together(
+                                                         *communicator, bytes, std::move(ready)));
+        resolved.source = hccl::split::Resolved::Source::kAuto;
+      }
+    }
     auto list = std::make_unique<uint32_t[]>(resolved.last_indices.size());
     std::copy(resolved.last_indices.begin(), resolved.last_indices.end(), list.get());
     *len = static_cast<uint32_t>(resolved.last_indices.size());

@@ -268,6 +268,14 @@ Result<Config> Config::read(const GetEnv& getenv) {
                            : word == "true" ? Deterministic::kOn
                                             : Deterministic::kOff;
   }
+  if (auto v = get("HCCL_SPLIT"); v && !v->empty()) {
+    if (*v != "default" && *v != "auto" && *v != "trace") {
+      return invalid("HCCL_SPLIT", *v, "default, auto or trace");
+    }
+    config.split = *v == "auto"    ? Split::kAuto
+                   : *v == "trace" ? Split::kTrace
+                                   : Split::kDefault;
+  }
   HCCL_RETURN_IF_ERROR(read_network(get, config));
   HCCL_RETURN_IF_ERROR(read_timers(get, config));
   if (auto v = get("HCCL_LOG")) {
@@ -308,7 +316,8 @@ std::string Config::algorithm_for(std::string_view operation) const {
 
 std::string Config::agreement() const {
   return "transport=" + transport + " algo=" + algo + " buffsize=" + std::to_string(buffer_mb) +
-         " deterministic=" + std::to_string(static_cast<int>(deterministic));
+         " deterministic=" + std::to_string(static_cast<int>(deterministic)) +
+         " split=" + std::to_string(static_cast<int>(split));
 }
 
 }  // namespace hccl

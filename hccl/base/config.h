@@ -14,6 +14,7 @@
 namespace hccl {
 
 enum class Deterministic : std::uint8_t { kOff, kOn, kStrict };
+enum class Split : std::uint8_t { kDefault, kTrace, kAuto };
 
 /// What the acl runtime reads when it is first used, before and without any communicator.
 struct DeviceConfig {
@@ -47,6 +48,10 @@ struct Config {
   std::uint32_t buffer_mb = 200;
   /// HCCL_DETERMINISTIC: false, true or strict (any case); default false.
   Deterministic deterministic = Deterministic::kOff;
+  /// HCCL_SPLIT: how gradients are cut into segments where the program has not said it: default
+  /// (96.54 % and 3.46 %), auto (measured while training runs, then the best plan), or trace (the
+  /// default, measured over all ranks); default: default. What a program sets always wins.
+  Split split = Split::kDefault;
   /// HCCL_IF_IP: the local address to bind to, "ip" or "ip%interface"; must exist on that
   /// interface, or on any. CM_WORKER_IP goes before it. Here in two parts.
   std::string if_ip;

@@ -48,6 +48,8 @@ void bind_groups(nb::module_& module) {
     check(HcomSetGradFusionByIndex(group.c_str(), static_cast<std::uint32_t>(last_indices.size()),
                                    last_indices.data()));
   });
+  module.def("set_split_auto",
+             [](const std::string& group) { check(HcomSetGradFusionAuto(group.c_str())); });
   module.def("set_split_by_size", [](const std::string& group, const std::vector<float>& sizes) {
     check(HcomSetGradFusionBySize(group.c_str(), static_cast<std::uint32_t>(sizes.size()),
                                   sizes.data()));

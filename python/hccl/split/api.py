@@ -45,8 +45,15 @@ def set_split_strategy_by_size(dataSizeList, group=_hccl.WORLD):
     _call(_hccl.set_split_by_size, group, [float(size) for size in dataSizeList])
 
 
-def _call(function, group, values):
+def set_split_strategy_auto(group=_hccl.WORLD):
+    """Cuts by a plan that is computed from what training measures, for all ranks at once, where
+    the group has no setting by index or size. All ranks set it."""
+    check_group(group)
+    _call(_hccl.set_split_auto, group)
+
+
+def _call(function, group, *values):
     try:
-        function(group, values)
+        function(group, *values)
     except HcclError as error:
         raise ValueError(f"set split strategy error:{group}, ret[{error.code}]: {error}") from None

@@ -1,0 +1,203 @@
+#include "split/agreement.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <new>
+
+#include "split/planner.h"
+
+namespace hccl::split {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kProbeSeconds = 0.04;  // leaves some for what the estimate misses
+constexpr std::uint64_t kProbeSizes[] = {4096, 65536, 1 << 20, 16 << 20};
+constexpr std::size_t kProbeRuns = 3;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// The least and the most over all ranks of each value.
+Status range(core::Communicator& communicator, std::span<const double> values,
+             std::vector<double>& least, std::vector<double>& most) {
+  std::vector<double> both(values.begin(), values.end());
+  for (const double value : values) both.push_back(-value);
+  HCCL_RETURN_IF_ERROR(minimum(communicator, both));
+  const auto middle = both.begin() + static_cast<std::ptrdiff_t>(values.size());
+  least.assign(both.begin(), middle);
+  most.clear();
+  for (auto at = middle; at != both.end(); ++at) most.push_back(-*at);
+  return {};
+}
+
+std::string text(double value) { return std::to_string(static_cast<std::uint64_t>(value)); }
+
+Status differ(const std::string& what, double mine, double least, double most) {
+  return Status(Code::kPara, "the ranks differ in " + what + ": " + text(mine) + " here, " +
+                                 text(least) + " to " + text(most) + " among all of them");
+}
+
+}  // namespace
+
+Status minimum(core::Communicator& communicator, std::span<double> values) {
+  if (communicator.size() == 1) return {};
+  exec::Call call;
+  call.op = schedule::Op::kAllReduce;
+  call.in = call.out = values.data();
+  call.count = values.size();
+  call.type = DataType::kFp64;
+  call.reduce = ReduceOp::kMin;
+  return communicator.run(call);
+}
+
+Status agree(core::Communicator& communicator, const GradientList& mine) {
+  if (communicator.size() == 1) return {};
+  const double head[] = {static_cast<double>(mine.counts.size()), static_cast<double>(mine.type),
+                         static_cast<double>(mine.op), static_cast<double>(mine.mode)};
+  constexpr const char* kWhat[] = {"the number of gradients", "the gradients' data type (number)",
+                                   "the reduction (number)",
+                                   "whether the plan is automatic (0 no, 1 traced, 2 yes)"};
+  std::vector<double> least, most;
+  HCCL_RETURN_IF_ERROR(range(communicator, head, least, most));
+  for (std::size_t i = 0; i < std::size(head); ++i)
+    if (least[i] != most[i]) return differ(kWhat[i], head[i], least[i], most[i]);
+
+  // Elements, and whether a segment ends here.
+  std::vector<double> list;
+  std::size_t segment = 0;
+  for (std::size_t i = 0; i < mine.counts.size(); ++i) {
+    const bool ends = segment < mine.last_indices.size() && mine.last_indices[segment] == i;
+    if (ends) ++segment;
+    list.push_back(2 * static_cast<double>(mine.counts[i]) + (ends ? 1 : 0));
+  }
+  HCCL_RETURN_IF_ERROR(range(communicator, list, least, most));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (least[i] == most[i]) continue;
+    const std::string name =
+        "gradient " + std::to_string(i) + (mine.names[i].empty() ? "" : " (" + mine.names[i] + ")");
+    const double low = std::floor(least[i] / 2), high = std::floor(most[i] / 2);
+    if (low != high) return differ("the elements of " + name, std::floor(list[i] / 2), low, high);
+    return Status(Code::kPara, "the ranks differ in their segments: one ends with " + name +
+                                   " on some ranks, but not on others; here: " +
+                                   segments_text(mine.last_indices));
+  }
+  return {};
+}
+
+Result<std::vector<CostSample>> probe(core::Communicator& communicator, std::uint64_t bytes) {
+  std::vector<CostSample> samples;
+  if (communicator.size() == 1) return samples;
+  const std::uint64_t largest = *std::max_element(std::begin(kProbeSizes), std::end(kProbeSizes));
+  const std::uint64_t most = std::clamp<std::uint64_t>(bytes, kProbeSizes[0], largest);
+  const std::unique_ptr<float[]> buffer(new (std::nothrow) float[most / sizeof(float)]());
+  // A rank without memory must not leave the others waiting.
+  double have = buffer ? 1 : 0;
+  HCCL_RETURN_IF_ERROR(minimum(communicator, {&have, 1}));
+  if (have == 0) return Status(Code::kOom, "no memory to measure what an allreduce costs");
+  double spent = 0;
+  for (const std::uint64_t wanted : kProbeSizes) {
+    const std::uint64_t size = std::min(wanted, most);
+    if (!samples.empty() && size == samples.back().bytes) break;
+    exec::Call call;
+    call.op = schedule::Op::kAllReduce;
+    call.in = call.out = buffer.get();
+    call.count = size / sizeof(float);
+    const auto begin = Clock::now();
+    double took[kProbeRuns + 2] = {};              // the runs, and minus what all of it took
+    HCCL_RETURN_IF_ERROR(communicator.run(call));  // the first of a size is no example
+    for (std::size_t run = 0; run < kProbeRuns; ++run) {
+      const auto start = Clock::now();
+      HCCL_RETURN_IF_ERROR(communicator.run(call));
+      took[run] = seconds_since(start);
+    }
+    took[kProbeRuns] = -seconds_since(begin);
+    HCCL_RETURN_IF_ERROR(minimum(communicator, {took, kProbeRuns + 1}));
+    for (std::size_t run = 0; run < kProbeRuns; ++run)
+      samples.push_back({call.count * sizeof(float), std::max(took[run], 1e-9)});
+    spent -= took[kProbeRuns];
+    // All ranks know the same numbers, and so come to the same end. The next size takes at most as
+    // much longer as it is larger.
+    const double next = -took[kProbeRuns] * static_cast<double>(std::min(16 * size, most)) /
+                        static_cast<double>(size);
+    if (spent + next > kProbeSeconds) break;
+  }
+  return samples;
+}
+
+Status tell(core::Communicator& communicator, Decision& decision, std::size_t gradients) {
+  if (communicator.size() == 1) return {};
+  constexpr std::size_t kHead = 8;
+  double message[kHead + kDocumentedSegments] = {};
+  if (communicator.rank() == 0) {
+    const double head[kHead] = {
+        static_cast<double>(decision.version), static_cast<double>(decision.changed),
+        static_cast<double>(decision.overlap), static_cast<double>(decision.alternate),
+        static_cast<double>(decision.next_window), decision.predicted_end, decision.lower_bound,
+        // What is not changed need not be told, however long it may be.
+        decision.changed ? static_cast<double>(decision.last_indices.size()) : 0};
+    std::copy(std::begin(head), std::end(head), message);
+    if (decision.changed)
+      std::copy(decision.last_indices.begin(), decision.last_indices.end(), message + kHead);
+  }
+  exec::Call call;
+  call.op = schedule::Op::kBroadcast;
+  call.in = call.out = message;
+  call.count = std::size(message);
+  call.type = DataType::kFp64;
+  HCCL_RETURN_IF_ERROR(communicator.run(call));
+  decision.version = static_cast<std::uint32_t>(message[0]);
+  decision.changed = message[1] != 0;
+  decision.overlap = message[2] != 0;
+  decision.alternate = message[3] != 0;
+  decision.next_window = static_cast<std::uint64_t>(message[4]);
+  decision.predicted_end = message[5];
+  decision.lower_bound = message[6];
+  if (!decision.changed) return {};
+  const std::size_t segments = std::min(static_cast<std::size_t>(message[7]), kDocumentedSegments);
+  decision.last_indices.clear();
+  for (std::size_t k = 0; k < segments; ++k)
+    decision.last_indices.push_back(static_cast<std::uint32_t>(message[kHead + k]));
+  HCCL_RETURN_IF_ERROR(check_last_indices(decision.last_indices));
+  if (decision.last_indices.back() + std::size_t{1} == gradients) return {};
+  return Status(Code::kPara, "plan " + std::to_string(decision.version) +
+                                 " is of another model: " + segments_text(decision.last_indices) +
+                                 ", but there are " + std::to_string(gradients) + " gradients");
+}
+
+Result<Segments> plan_together(core::Communicator& communicator,
+                               std::span<const std::uint64_t> bytes, std::vector<double> ready) {
+  const std::vector<std::string> names(bytes.size());
+  HCCL_RETURN_IF_ERROR(agree(communicator, {bytes, names}));
+  for (double& each : ready) each = -each;
+  HCCL_RETURN_IF_ERROR(minimum(communicator, ready));
+  for (double& each : ready) each = -each;
+  std::uint64_t total = 0;
+  for (const auto each : bytes) total += each;
+  HCCL_ASSIGN_OR_RETURN(const auto samples, probe(communicator, total));
+  Decision decision;
+  decision.changed = true;
+  Status failure;
+  if (samples.empty()) {  // one rank
+    decision.last_indices = {static_cast<std::uint32_t>(bytes.size() - 1)};
+  } else if (communicator.rank() == 0) {
+    HCCL_ASSIGN_OR_RETURN(const CostModel model, CostModel::create(samples));
+    auto plan = model.is_affine() ? plan_segments({bytes, ready}, model.affine())
+                                  : plan_segments({bytes, ready}, model.table());
+    if (plan.ok()) {
+      communicator.log()->info("gradient plan: {}", words(*plan, 0));
+      decision.last_indices = std::move(plan->last_indices);
+    } else {
+      failure = plan.status();
+      decision.last_indices = {static_cast<std::uint32_t>(bytes.size() - 1)};
+    }
+  }
+  HCCL_RETURN_IF_ERROR(tell(communicator, decision, bytes.size()));
+  HCCL_RETURN_IF_ERROR(failure);
+  return decision.last_indices;
+}
+
+}  // namespace hccl::split

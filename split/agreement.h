@@ -1,0 +1,47 @@
+// What the ranks of a communicator tell each other about gradients: whether they have the same
+// ones, what an allreduce costs, what they measured, and which plan comes next. All collective:
+// every rank calls them in the same order.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hccl/core/communicator.h"
+#include "split/cost_model.h"
+#include "split/strategy.h"
+#include "split/tuner.h"
+
+namespace hccl::split {
+
+/// One rank's list of gradients. The spans are only read during the call.
+struct GradientList {
+  std::span<const std::uint64_t> counts;
+  std::span<const std::string> names;
+  DataType type = DataType::kFp32;
+  ReduceOp op = ReduceOp::kSum;
+  std::span<const std::uint32_t> last_indices = {};
+  int mode = 0;  ///< must be equal, too
+};
+
+/// kPara on all ranks, naming the first gradient that differs, or what else does. Two small
+/// messages.
+Status agree(core::Communicator& communicator, const GradientList& mine);
+
+/// Values become their minimum over all ranks.
+Status minimum(core::Communicator& communicator, std::span<double> values);
+
+/// Allreduces of some sizes up to about `bytes`, for at most about 50 ms: the pure costs, equal on
+/// all ranks. kOom.
+Result<std::vector<CostSample>> probe(core::Communicator& communicator, std::uint64_t bytes);
+
+/// Rank 0's decision on all ranks, but for its `why`. kPara: it does not fit `gradients` gradients.
+Status tell(core::Communicator& communicator, Decision& decision, std::size_t gradients);
+
+/// Segments for gradients of these sizes that are ready at these times (seconds; the slowest rank
+/// counts) if segments run beside backward: probed, planned and agreed. Logged at info.
+Result<Segments> plan_together(core::Communicator& communicator,
+                               std::span<const std::uint64_t> bytes, std::vector<double> ready);
+
+}  // namespace hccl::split

@@ -1,0 +1,306 @@
+#include "split/tuner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "split/profile.h"
+
+namespace hccl::split {
+namespace {
+
+constexpr double kNew = 0.5;        // weight of a new window beside what was known
+constexpr double kNearlyAll = 0.9;  // a segment that is so far behind backward runs alone
+constexpr double kDrift = 0.2;      // of what was expected
+constexpr double kHardly = 0.01;    // of the iteration: too little to matter
+constexpr std::size_t kTriedPlans = 8;
+constexpr std::uint64_t kStale = 1000;  // iterations after which what was measured counts no more
+constexpr std::uint64_t kMostCalm = 16;
+// The search with contention, or with a table, takes time with the square of the gradients.
+constexpr std::size_t kMostUnits = 256;
+
+std::string ms(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f ms", 1e3 * seconds);
+  return text;
+}
+
+std::string percent(double fraction) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * fraction);
+  return text;
+}
+
+/// Neighbouring gradients drawn together, so that there are few enough: each unit holds about the
+/// same share of bytes and of time.
+struct Units {
+  std::vector<std::uint64_t> bytes;
+  std::vector<double> ready;
+  std::vector<std::uint32_t> last;  // gradient of each unit
+};
+
+Units draw_together(const Problem& problem) {
+  Units units;
+  double total = 0, span = 0;
+  for (const auto each : problem.bytes) total += static_cast<double>(each);
+  for (const double each : problem.ready) span = std::max(span, each);
+  const double share = 2.0 / static_cast<double>(kMostUnits);
+  double bytes = 0, until = 0, begun = 0;
+  for (std::size_t i = 0; i < problem.bytes.size(); ++i) {
+    const auto size = static_cast<double>(problem.bytes[i]);
+    until = std::max(until, problem.ready[i]);
+    const bool full =
+        !units.last.empty() && (bytes + size > share * total || until - begun > share * span);
+    if (units.last.empty() || full) {
+      units.bytes.push_back(0);
+      units.ready.push_back(0);
+      units.last.push_back(0);
+      bytes = 0;
+      begun = until;
+    }
+    bytes += size;
+    units.bytes.back() += problem.bytes[i];
+    units.ready.back() = until;
+    units.last.back() = static_cast<std::uint32_t>(i);
+  }
+  return units;
+}
+
+}  // namespace
+
+std::string words(const Plan& plan, double instead_of) {
+  std::string text = segments_text(plan.last_indices) + "; predicted end " + ms(plan.end);
+  if (instead_of > 0) {
+    text += " instead of " + ms(instead_of) + " (" + percent(plan.end / instead_of - 1) + ")";
+  }
+  return text + ", lower bound " + ms(plan.lower_bound) + " (gap " + percent(plan.gap()) + ")";
+}
+
+Tuner::Tuner(std::vector<std::uint64_t> bytes, Segments first, CostModel model, bool can_overlap,
+             bool keep)
+    : bytes_(std::move(bytes)),
+      model_(std::move(model)),
+      can_overlap_(can_overlap),
+      keep_(keep),
+      now_(std::move(first)),
+      overlap_now_(can_overlap) {}
+
+void Tuner::learn_costs(const Window::Kind& kind) {
+  std::uint32_t first = 0;
+  for (std::size_t k = 0; k < kind.seconds.size() && k < now_.size(); ++k) {
+    std::uint64_t bytes = 0;
+    for (; first <= now_[k]; ++first) bytes += bytes_[first];
+    const double seconds = kind.seconds[k];
+    const double behind = kind.start[k] + seconds - kind.compute_end;
+    if (seconds > 0 && behind >= kNearlyAll * seconds)
+      static_cast<void>(model_.add({bytes, seconds}));
+  }
+}
+
+void Tuner::learn(const Window& window) {
+  learn_costs(window.alone);
+  learn_costs(window.overlapped);
+  if (!window.alone.empty()) {
+    if (ready_.empty()) {
+      ready_ = window.alone.ready;
+      compute_end_ = window.alone.compute_end;
+    }
+    for (std::size_t i = 0; i < ready_.size(); ++i)
+      ready_[i] += kNew * (window.alone.ready[i] - ready_[i]);
+    compute_end_ += kNew * (window.alone.compute_end - compute_end_);
+    if (!overlap_now_ || version_ == 0)
+      remember(now_, false, window.alone.end, window.last_iteration);
+  }
+  const Window::Kind& beside = window.overlapped;
+  if (beside.empty()) return;
+  remember(now_, true, beside.end, window.last_iteration);
+  if (ready_.empty()) {
+    ready_ = beside.ready;
+    compute_end_ = beside.compute_end;
+  }
+  // Only windows that have both tell what one costs the other.
+  if (window.alone.empty()) return;
+  double busy = 0, work = 0;
+  for (std::size_t k = 0; k < beside.seconds.size(); ++k) {
+    const double end = beside.start[k] + beside.seconds[k];
+    const double part = std::max(0.0, std::min(end, beside.compute_end) - beside.start[k]);
+    if (part == 0) continue;
+    busy += part;
+    work += std::max(0.0, window.alone.seconds[k] - (beside.seconds[k] - part));
+  }
+  const auto measured = contention_of(window.alone.compute_end, beside.compute_end, busy, work);
+  if (!measured) return;
+  if (!contention_) {
+    contention_ = measured;
+  } else {
+    contention_->compute += kNew * (measured->compute - contention_->compute);
+    contention_->communication += kNew * (measured->communication - contention_->communication);
+  }
+}
+
+void Tuner::remember(const Segments& last_indices, bool overlap, double end,
+                     std::uint64_t iteration) {
+  std::erase_if(tried_, [&](const Tried& each) { return each.iteration + kStale < iteration; });
+  for (Tried& each : tried_) {
+    if (each.last_indices != last_indices || each.overlap != overlap) continue;
+    each.end += kNew * (end - each.end);
+    each.iteration = iteration;
+    return;
+  }
+  tried_.push_back({last_indices, overlap, end, iteration});
+  if (tried_.size() > kTriedPlans) tried_.pop_front();
+}
+
+const Tuner::Tried* Tuner::tried(const Segments& last_indices, bool overlap) const {
+  for (const Tried& each : tried_)
+    if (each.last_indices == last_indices && each.overlap == overlap) return &each;
+  return nullptr;
+}
+
+Result<Plan> Tuner::plan(const Problem& problem) const {
+  const bool affine = model_.is_affine();
+  if (problem.bytes.size() <= kMostUnits || (affine && problem.contention.none())) {
+    return affine ? plan_segments(problem, model_.affine())
+                  : plan_segments(problem, model_.table());
+  }
+  const Units units = draw_together(problem);
+  Problem smaller = problem;
+  smaller.bytes = units.bytes;
+  smaller.ready = units.ready;
+  auto plan =
+      affine ? plan_segments(smaller, model_.affine()) : plan_segments(smaller, model_.table());
+  if (plan.ok())
+    for (std::uint32_t& last : plan->last_indices) last = units.last[last];
+  return plan;
+}
+
+Result<Prediction> Tuner::predicted(const Problem& problem) const {
+  return model_.is_affine() ? predict(problem, now_, model_.affine())
+                            : predict(problem, now_, model_.table());
+}
+
+std::uint64_t Tuner::next_window(const Window& window, std::uint64_t windows) const {
+  return window.last_iteration + kWindow * windows;
+}
+
+Decision Tuner::stay(const Window& window) {
+  Decision decision;
+  decision.version = version_;
+  decision.last_indices = now_;
+  decision.overlap = overlap_now_;
+  decision.predicted_end = predicted_end_;
+  decision.lower_bound = lower_bound_;
+  decision.next_window =
+      next_window(window, in_a_row_ > 0 ? 1 : std::clamp<std::uint64_t>(calm_, 1, kMostCalm));
+  return decision;
+}
+
+Decision Tuner::change(Plan plan, bool overlap, const Window& window, std::string why) {
+  now_ = std::move(plan.last_indices);
+  overlap_now_ = overlap;
+  predicted_end_ = plan.end;
+  lower_bound_ = plan.lower_bound;
+  ++version_;
+  in_a_row_ = 0;
+  calm_ = 0;
+  Decision decision = stay(window);
+  decision.changed = true;
+  decision.alternate = provisional_;
+  decision.why = std::move(why);
+  return decision;
+}
+
+// Whether compute or a segment is no longer what it was: then both must be measured apart again.
+bool Tuner::drifted(const Window& window, const Prediction& told) const {
+  const Window::Kind& beside = window.overlapped;
+  if (!window.alone.empty() || beside.empty()) return false;
+  const auto far = [&](double measured, double expected) {
+    return std::abs(measured - expected) > kDrift * expected + kHardly * told.end;
+  };
+  if (far(beside.compute_end, told.compute_end)) return true;
+  for (std::size_t k = 0; k < beside.seconds.size() && k < told.segments.size(); ++k)
+    if (far(beside.seconds[k], told.segments[k].end - told.segments[k].start)) return true;
+  return false;
+}
+
+Decision Tuner::observe(const Window& window) {
+  learn(window);
+  if (ready_.empty()) return stay(window);
+  const Contention contention = contention_.value_or(Contention{});
+  // Where nothing can run beside backward, every gradient is ready when it ends.
+  std::vector<double> ready = ready_;
+  if (!can_overlap_) std::fill(ready.begin(), ready.end(), compute_end_);
+  Problem problem{bytes_, ready, static_cast<std::uint32_t>(kDocumentedSegments), 0.005,
+                  contention};
+  auto found = plan(problem);
+  if (!found.ok()) {
+    Decision decision = stay(window);
+    decision.why = found.status().message();
+    return decision;
+  }
+  Plan best = std::move(found).value();
+  const Prediction told = predicted(problem).value();  // as plan() has found nothing wrong
+  const double today = told.end;
+  // Until contention is measured, some overlap is needed to measure it.
+  const bool was_provisional = provisional_;
+  provisional_ = can_overlap_ && !contention_ && ++attempts_ <= kTimesInARow;
+  const bool overlap = can_overlap_ && contention.overlap_pays() && best.last_indices.size() > 1;
+  std::string why = words(best, today);
+  if (!overlap) {
+    why = (!can_overlap_ ? "nothing runs beside backward (hcom_parallel is off)"
+           : !contention.overlap_pays()
+               ? "overlap does not pay here (while both run, compute is at " +
+                     percent(contention.compute) + " and communication at " +
+                     percent(contention.communication) + " of its speed)"
+               : "one segment is best") +
+          std::string(": ") + why;
+  }
+  if (keep_) {
+    predicted_end_ = today;
+    lower_bound_ = best.lower_bound;
+    ++calm_;
+    Decision decision = stay(window);
+    decision.why = "the best plan would be " + why;
+    return decision;
+  }
+  const bool same = best.last_indices == now_ && overlap == overlap_now_;
+  if (version_ == 0 && same) {  // the first plan is the best one: from now on it is ours
+    return change(std::move(best), overlap, window, "the first segments stay: " + why);
+  }
+  const Tried* const before = tried(best.last_indices, overlap);
+  const Tried* const current = tried(now_, overlap_now_);
+  double gain = today > 0 ? 1 - best.end / today : 0;
+  // What has been measured counts, and not what is predicted for it.
+  if (before != nullptr && current != nullptr) gain = 1 - before->end / current->end;
+  if (version_ == 0 || (was_provisional && !provisional_)) {
+    if (!same && (version_ == 0 || gain > 0))
+      return change(std::move(best), overlap, window, std::move(why));
+  }
+  // A plan that has turned out slower than one before it goes.
+  const Tried* fastest = current;
+  for (const Tried& each : tried_)
+    if (fastest != nullptr && each.end < fastest->end) fastest = &each;
+  const bool regret = fastest != current && fastest->end < current->end * (1 - 2 * kGain);
+  if (regret || (!same && gain > kGain)) {
+    calm_ = 0;
+    if (++in_a_row_ >= kTimesInARow) {
+      if (!regret || (!same && before == nullptr && gain > kGain))
+        return change(std::move(best), overlap, window, std::move(why));
+      Plan back{fastest->last_indices, fastest->end, fastest->end, best.lower_bound};
+      return change(back, fastest->overlap, window,
+                    "back to what was measured to be faster: " + words(back, current->end));
+    }
+  } else {
+    in_a_row_ = 0;
+    ++calm_;
+  }
+  predicted_end_ = today;
+  lower_bound_ = best.lower_bound;
+  Decision decision = stay(window);
+  decision.alternate = provisional_ || drifted(window, told);
+  if (decision.alternate) decision.next_window = next_window(window, 1);
+  return decision;
+}
+
+}  // namespace hccl::split

@@ -1,0 +1,222 @@
+// The automatic plan in simulated trainings whose truth is known: it finds the best segments from
+// what is measured, and leaves them alone while nothing changes.
+#include "split/tuner.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace hccl::split {
+namespace {
+
+// Ten layers of 10 MB, one every 10 ms.
+const std::vector<std::uint64_t> kBytes(10, 10000000);
+const Segments kFirst = {8, 9};
+
+struct World {
+  AffineCost cost{100e-6, 0.5e-9};
+  Contention contention{1, 1};
+  double layer = 10e-3;
+  double noise = 0;
+
+  std::vector<double> ready() const {
+    std::vector<double> times;
+    for (std::size_t i = 0; i < kBytes.size(); ++i)
+      times.push_back(layer * static_cast<double>(i + 1));
+    return times;
+  }
+  Problem problem(const std::vector<double>& ready) const {
+    return {kBytes, ready, 8, 0.005, contention};
+  }
+  double end(const Segments& segments) const {
+    const auto times = ready();
+    return predict(problem(times), segments, cost)->end;
+  }
+};
+
+Window::Kind overlapped(const World& world, const Segments& segments, double factor) {
+  const auto ready = world.ready();
+  const Prediction told = predict(world.problem(ready), segments, world.cost).value();
+  Window::Kind kind;
+  for (const double each : told.ready) kind.ready.push_back(each * factor);
+  kind.compute_end = told.compute_end * factor;
+  kind.end = told.end * factor;
+  for (const auto& each : told.segments) {
+    kind.start.push_back(each.start * factor);
+    kind.seconds.push_back((each.end - each.start) * factor);
+  }
+  return kind;
+}
+
+Window::Kind alone(const World& world, const Segments& segments, double factor) {
+  Window::Kind kind;
+  for (const double each : world.ready()) kind.ready.push_back(each * factor);
+  kind.compute_end = kind.end = kind.ready.back();
+  std::uint32_t first = 0;
+  for (const std::uint32_t last : segments) {
+    std::uint64_t bytes = 0;
+    for (; first <= last; ++first) bytes += kBytes[first];
+    kind.start.push_back(kind.end);
+    kind.seconds.push_back(world.cost(bytes) * factor);
+    kind.end += kind.seconds.back();
+  }
+  return kind;
+}
+
+class Training {
+ public:
+  explicit Training(const World& world, bool can_overlap = true, bool keep = false)
+      : world(world),
+        can_overlap_(can_overlap),
+        tuner_(kBytes, kFirst, probe(world.cost), can_overlap, keep) {
+    state_.last_indices = kFirst;
+    state_.alternate = true;
+    state_.overlap = can_overlap;
+    state_.next_window = Tuner::kWindow;
+  }
+
+  Decision window() {
+    Window window;
+    window.last_iteration = state_.next_window;
+    std::normal_distribution<double> noise(1, world.noise);
+    const double factor = world.noise > 0 ? noise(random_) : 1;
+    const bool beside = can_overlap_ && state_.overlap;
+    if (beside) window.overlapped = overlapped(world, state_.last_indices, factor);
+    if (!beside || state_.alternate) window.alone = alone(world, state_.last_indices, factor);
+    state_ = tuner_.observe(window);
+    changes_ += state_.changed;
+    return state_;
+  }
+  const Decision& state() const { return state_; }
+  int changes() const { return changes_; }
+  const Tuner& tuner() const { return tuner_; }
+
+  World world;
+
+ private:
+  static CostModel probe(const AffineCost& cost) {
+    std::vector<CostSample> samples;
+    for (const std::uint64_t n : {4096u, 65536u, 1u << 20, 16u << 20})
+      samples.push_back({n, cost(n)});
+    return CostModel::create(samples).value();
+  }
+  bool can_overlap_;
+  Tuner tuner_;
+  Decision state_;
+  int changes_ = 0;
+  std::mt19937 random_{1};
+};
+
+void expect_best(const Training& training) {
+  const auto ready = training.world.ready();
+  const Plan best = plan_segments(training.world.problem(ready), training.world.cost).value();
+  EXPECT_LT(training.world.end(training.state().last_indices), 1.012 * best.best_end)
+      << segments_text(training.state().last_indices) << " but the best are "
+      << segments_text(best.last_indices);
+}
+
+TEST(Tuner, SwitchesToTheBestPlanAfterOneWindowAndStays) {
+  Training training{World{}};
+  const Decision first = training.window();
+  EXPECT_TRUE(first.changed);
+  EXPECT_EQ(first.version, 1u);
+  EXPECT_NEAR(first.predicted_end, training.world.end(first.last_indices), 1e-6);
+  EXPECT_LE(first.lower_bound, first.predicted_end);
+  EXPECT_NE(first.why.find("instead of"), std::string::npos) << first.why;
+  expect_best(training);
+  for (int i = 0; i < 40; ++i) EXPECT_FALSE(training.window().changed);
+  EXPECT_GE(training.state().next_window, 300u) << "what is calm is looked at less often";
+}
+
+TEST(Tuner, MeasuresContentionAndPlansWithIt) {
+  World world;
+  world.contention = {0.8, 0.6};
+  Training training{world};
+  for (int i = 0; i < 4; ++i) training.window();
+  ASSERT_TRUE(training.tuner().contention().has_value());
+  EXPECT_NEAR(training.tuner().contention()->compute, 0.8, 0.05);
+  EXPECT_NEAR(training.tuner().contention()->communication, 0.6, 0.05);
+  expect_best(training);
+}
+
+TEST(Tuner, SaysSoWhereOverlapDoesNotPayAndTakesOneSegment) {
+  World world;
+  world.contention = {0.4, 0.5};
+  Training training{world};
+  std::string why;
+  for (int i = 0; i < 6; ++i) why += training.window().why;
+  EXPECT_EQ(training.state().last_indices, (Segments{9}));
+  EXPECT_FALSE(training.state().overlap);
+  EXPECT_NE(why.find("overlap does not pay"), std::string::npos) << why;
+  const int changes = training.changes();
+  for (int i = 0; i < 20; ++i) training.window();
+  EXPECT_EQ(training.changes(), changes);
+}
+
+TEST(Tuner, OneSegmentWhereNothingRunsBesideBackward) {
+  Training training{World{}, false};
+  const Decision first = training.window();
+  EXPECT_EQ(first.last_indices, (Segments{9}));
+  EXPECT_NE(first.why.find("hcom_parallel is off"), std::string::npos) << first.why;
+}
+
+TEST(Tuner, PlansAgainOnlyAfterThreeWindowsInARow) {
+  Training training{World{}};
+  training.window();
+  training.window();
+  const Segments before = training.state().last_indices;
+  training.world.cost = {5e-3, 3e-9};  // another job takes most of the link
+  int windows = 0;
+  while (!training.window().changed) ASSERT_LT(++windows, 30);
+  EXPECT_GE(windows, 2);
+  EXPECT_NE(training.state().last_indices, before);
+  for (int i = 0; i < 30; ++i) training.window();
+  expect_best(training);
+}
+
+TEST(Tuner, NoiseChangesNothingForLong) {
+  World world;
+  world.noise = 0.05;
+  world.contention = {0.9, 0.8};
+  Training training{world};
+  for (int i = 0; i < 300; ++i) training.window();
+  EXPECT_LE(training.changes(), 4);
+  expect_best(training);
+}
+
+TEST(Tuner, OnlyMeasuresIfItIsToldTo) {
+  Training training{World{}, true, true};
+  const Decision first = training.window();
+  EXPECT_FALSE(first.changed);
+  EXPECT_EQ(first.last_indices, kFirst);
+  EXPECT_NE(first.why.find("the best plan would be"), std::string::npos);
+  EXPECT_NEAR(first.predicted_end, training.world.end(kFirst), 1e-4);
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(training.window().changed);
+}
+
+TEST(Tuner, ThousandsOfGradientsArePlannedQuickly) {
+  const std::vector<std::uint64_t> bytes(20000, 5000);
+  std::vector<CostSample> samples;
+  for (const std::uint64_t n : {4096u, 65536u, 1u << 20, 16u << 20})
+    samples.push_back({n, 1e-4 + 0.5e-9 * static_cast<double>(n)});
+  Tuner tuner(bytes, {19000, 19999}, CostModel::create(samples).value(), true, false);
+  Window window;
+  window.last_iteration = 10;
+  for (auto* kind : {&window.alone, &window.overlapped}) {
+    for (int i = 0; i < 20000; ++i) kind->ready.push_back(5e-6 * i);
+    kind->compute_end = kind == &window.alone ? 0.1 : 0.11;
+    kind->start = {0.095, 0.15};
+    kind->seconds = {0.05, 0.003};
+    kind->end = 0.16;
+  }
+  window.overlapped.start = {0.05, 0.11};
+  const Decision decision = tuner.observe(window);
+  EXPECT_TRUE(decision.changed);
+  EXPECT_TRUE(tuner.contention().has_value());
+  EXPECT_EQ(decision.last_indices.back(), 19999u);
+  EXPECT_LT(decision.predicted_end / decision.lower_bound, 1.2);
+}
+
+}  // namespace
+}  // namespace hccl::split
