@@ -137,6 +137,14 @@ TEST(Config, Deterministic) {
   refuses("HCCL_DETERMINISTIC", {"", "1", "0", "yes", "true ", "strictly"});
 }
 
+TEST(Config, SplitStrategy) {
+  EXPECT_EQ(good({}).split, Split::kDefault);
+  EXPECT_EQ(good({{"HCCL_SPLIT", "default"}}).split, Split::kDefault);
+  EXPECT_EQ(good({{"HCCL_SPLIT", "auto"}}).split, Split::kAuto);
+  EXPECT_EQ(good({{"HCCL_SPLIT", "trace"}}).split, Split::kTrace);
+  refuses("HCCL_SPLIT", {"Auto", "yes", "1", "auto "});
+}
+
 TEST(Config, LocalAddress) {
   EXPECT_EQ(good({{"HCCL_IF_IP", "10.0.0.1"}}).if_ip, "10.0.0.1");
   EXPECT_EQ(good({{"HCCL_IF_IP", "fd00::1"}}).if_ip, "fd00::1");
@@ -289,7 +297,8 @@ TEST(Config, AgreementTellsWhatMustBeEqual) {
   const Variables different[] = {{{"HCCL_TRANSPORT", "tcp"}},
                                  {{"HCCL_ALGO", "level1:ring"}},
                                  {{"HCCL_BUFFSIZE", "100"}},
-                                 {{"HCCL_DETERMINISTIC", "strict"}}};
+                                 {{"HCCL_DETERMINISTIC", "strict"}},
+                                 {{"HCCL_SPLIT", "auto"}}};
   for (const Variables& v : different) EXPECT_NE(good(v).agreement(), usual);
   for (const Variables& v : {Variables{{"HCCL_IF_IP", "10.0.0.1"}}, Variables{{"HCCL_LOG", "off"}},
                              Variables{{"HCCL_SOCKET_IFNAME", "eth"}}}) {

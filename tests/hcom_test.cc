@@ -768,5 +768,39 @@ TEST(Hcom, WrongArgumentsOfStrategies) {
   });
 }
 
+// ---- the automatic plan ----
+
+TEST(Hcom, AnAutomaticPlanUsesTheTimesThatCallersPass) {
+  torchrun(2, [](int rank) {
+    OK(HcomInitByLauncher());
+    OK(HcomSetGradFusionAuto(nullptr));
+    // Sixteen gradients of 64 KB at once, and another one 10 s later on the slower rank: it must
+    // not hold the others up.
+    std::vector<float> bytes(17, 65536.0F), times(17, 0.0F);
+    times[16] = rank == 0 ? 10e6F : 0.0F;
+    const model_feature feature = {"model", 17, bytes.data(), times.data()};
+    std::uint32_t* list = nullptr;
+    std::uint32_t length = 0;
+    bool configured = true;
+    OK(HcomGetSplitStrategy(nullptr, &feature, &list, &length, &configured));
+    EXPECT_EQ(Indices(list, list + length), (Indices{15, 16}));
+    EXPECT_FALSE(configured);
+    HcomFreeSplitStrategy(list);
+    times[3] = -1;
+    SAYS(HcomGetSplitStrategy(nullptr, &feature, &list, &length, &configured), HCCL_E_PARA,
+         "gradient_time[3]");
+    // Without a group of that name there is nobody to measure with: HCCL's default.
+    OK(HcomSetGradFusionAuto("nobody"));
+    EXPECT_EQ(strategy("nobody", &configured), (Indices{153, 159}));
+    EXPECT_TRUE(configured);
+    // What the program sets wins.
+    const Indices own = {20, 159};
+    OK(HcomSetGradFusionByIndex(nullptr, 2, own.data()));
+    EXPECT_EQ(strategy(nullptr, &configured), own);
+    EXPECT_EQ(rank_sum(nullptr, rank), 1);
+    OK(HcomDestroy());
+  });
+}
+
 }  // namespace
 }  // namespace hccl::testing

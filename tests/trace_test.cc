@@ -33,8 +33,14 @@ Trace example() {
     iteration.gradients = {{0, "fc/bias, \"last\"", 4000, at(100000)},
                            {1, "fc/kernel", 8192000, at(200000)},
                            {2, "", 9408, at(600000)}};
-    iteration.segments = {{0, 1, 8196000, "ring", at(200500), at(599000), 1500},
+    iteration.segments = {{0, 1, 8196000, "ring", at(200500), at(599000), 1500, 77},
                           {2, 2, 9408, "mesh", at(600000), at(701000), 0}};
+    iteration.begin_ns = at(0);
+    iteration.compute_end_ns = at(600000);
+    iteration.overlapped = number == 7;
+    iteration.plan_version = 4;
+    iteration.predicted_end_ns = 700000;
+    iteration.lower_bound_ns = 650000;
     trace.iterations.push_back(iteration);
   }
   return trace;
@@ -106,6 +112,8 @@ TEST(Chrome, HasTheEventsThatViewersNeed) {
   EXPECT_EQ(segment.at("args").at("algorithm"), "ring");
   EXPECT_EQ(segment.at("args").at("gradients"), nlohmann::json({0, 1}));
   EXPECT_DOUBLE_EQ(segment.at("args").at("wait_for_peer_us"), 1.5);
+  EXPECT_DOUBLE_EQ(segment.at("args").at("cpu_us"), 0.077);
+  EXPECT_EQ(first.at("forward and backward").at("args").at("plan"), 4);
   EXPECT_EQ(first.count("fp_start"), 1u);
   EXPECT_EQ(first.count("iteration_end"), 1u);
   EXPECT_EQ(first.count("fc/kernel"), 1u);
@@ -124,11 +132,13 @@ TEST(Csv, HasARowForEverything) {
   for (std::string row; std::getline(lines, row);) rows.push_back(row);
   ASSERT_EQ(rows.size(), 1u + 2 * (7 + 3 + 2));
   EXPECT_EQ(rows[0],
-            "rank,iteration,kind,name,first,last,bytes,algorithm,start_ns,end_ns,wait_for_peer_ns");
-  EXPECT_EQ(rows[1], "3,7,point,fp_start,,,,,5000007000123,5000007000123,");
+            "rank,iteration,kind,name,first,last,bytes,algorithm,start_ns,end_ns,wait_for_peer_ns,"
+            "cpu_ns");
+  EXPECT_EQ(rows[1], "3,7,point,fp_start,,,,,5000007000123,5000007000123,,");
   EXPECT_EQ(rows[8],
-            "3,7,gradient,\"fc/bias, \"\"last\"\"\",0,0,4000,,5000007100123,5000007100123,");
-  EXPECT_EQ(rows[11], "3,7,segment,allreduce1,0,1,8196000,ring,5000007200623,5000007599123,1500");
+            "3,7,gradient,\"fc/bias, \"\"last\"\"\",0,0,4000,,5000007100123,5000007100123,,");
+  EXPECT_EQ(rows[11],
+            "3,7,segment,allreduce1,0,1,8196000,ring,5000007200623,5000007599123,1500,77");
 }
 
 TEST(Protobuf, BinaryAndJsonComeBackTheSame) {
@@ -186,6 +196,48 @@ TEST(WriteTrace, TheSuffixPicksTheForm) {
   // A shorter trace over a longer one leaves nothing of it.
   ASSERT_TRUE(write_trace({}, folder / "t.csv").ok());
   EXPECT_EQ(content(folder / "t.csv"), csv({}));
+}
+
+TEST(ReadTrace, ReadsBothFormsOfTheMessage) {
+  const Folder folder;
+  for (const std::string name : {"t.pb", "t.pb.json", "t"}) {
+    ASSERT_TRUE(write_trace(example(), folder / name).ok());
+    const auto back = read_trace(folder / name);
+    ASSERT_TRUE(back.ok()) << back.status().message();
+    EXPECT_EQ(back.value(), example());
+  }
+  EXPECT_EQ(content(folder / "t.pb.json").front(), '{');
+}
+
+TEST(ReadTrace, SaysWhatAFileIsInstead) {
+  const Folder folder;
+  const auto refused = [&](const std::string& name, Code code, const std::string& words) {
+    const auto trace = read_trace(folder / name);
+    ASSERT_FALSE(trace.ok()) << name;
+    EXPECT_EQ(trace.status().code(), code);
+    EXPECT_NE(trace.status().message().find(words), std::string::npos) << trace.status().message();
+    EXPECT_NE(trace.status().message().find(folder / name), std::string::npos);
+  };
+  refused("missing", Code::kOpenFileFailure, "No such file");
+  ASSERT_TRUE(write_trace(example(), folder / "t.json").ok());
+  refused("t.json", Code::kPara, "Chrome's form");
+  ASSERT_TRUE(write_trace(example(), folder / "t.csv").ok());
+  refused("t.csv", Code::kPara, "a table");
+  const auto put = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder / name, std::ios::binary) << text;
+  };
+  put("empty", "");
+  refused("empty", Code::kPara, "empty");
+  put("picture", "\x89PNG\r\n");
+  refused("picture", Code::kPara, "not a trace");
+  put("cut", to_json(example()).substr(0, 300));
+  refused("cut", Code::kPara, "not a trace");
+  put("typo", R"({"version": 1, "iterations": [{"number": "x"}]})");
+  refused("typo", Code::kPara, "number");
+  Trace newer = example();
+  newer.version = 99;
+  put("newer", to_binary(newer));
+  refused("newer", Code::kNotSupport, "version 99");
 }
 
 void expect_cannot_write(const std::string& path, const std::string& reason) {

@@ -24,6 +24,7 @@ GROUP_FUNCTIONS = [
     lambda group: manage.get_group_rank_from_world_rank(0, group),
     lambda group: split.set_split_strategy_by_idx([0], group),
     lambda group: split.set_split_strategy_by_size([100], group),
+    lambda group: split.set_split_strategy_auto(group),
 ]
 
 

@@ -35,6 +35,13 @@ assert segments([1] * 3, group="another") == [1, 2]
 with pytest.raises(hccl.HcclError, match="2"):
     segments([1] * 5, group="another")  # does not end with the last gradient
 
+api.set_split_strategy_auto("automatic")  # until something is measured, HCCL's default
+assert segments([1] * 160, group="automatic") == [153, 159]
+api.set_split_strategy_auto("another")
+assert segments([1] * 3, group="another") == [1, 2]  # what was set wins
+with pytest.raises(ValueError):
+    api.set_split_strategy_auto("é" * 100)
+
 comm.destroy()  # forgets the settings
 with hccl.init() as comm:
     assert segments([1] * 160) == [153, 159]

@@ -1,0 +1,286 @@
+// The automatic plan through the public interface: all ranks change their segments in the same
+// iteration, sums stay exact, what the program set wins, and ranks that differ hear of it.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "hccl/hccl_fusion.h"
+#include "hccl/hcom.h"
+#include "split/profile.h"
+#include "split/trace.h"
+#include "tests/support/api_world.h"
+
+namespace hccl::testing {
+namespace {
+
+using Indices = std::vector<std::uint32_t>;
+using Clock = std::chrono::steady_clock;
+
+#define OK(call) ASSERT_EQ((call), HCCL_SUCCESS) << HcclGetLastErrorText()
+
+constexpr const char* kGroup = "automatic";
+constexpr int kIterations = 45;
+constexpr std::size_t kGradients = 12;
+constexpr std::size_t kElements = 20000;
+
+class Model {
+ public:
+  explicit Model(bool contiguous,
+                 std::vector<std::size_t> sizes = std::vector<std::size_t>(kGradients, kElements))
+      : memory_(sizes.size()), sizes_(std::move(sizes)) {
+    std::size_t total = 0;
+    for (const auto size : sizes_) total += size;
+    memory_[0].resize(total);
+    float* next = memory_[0].data();
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      if (!contiguous && i > 0) memory_[i].resize(sizes_[i]);
+      names_.push_back("layer" + std::to_string(i));
+      data_.push_back(contiguous || i == 0 ? next : memory_[i].data());
+      next += sizes_[i];
+    }
+    for (std::size_t i = 0; i < sizes_.size(); ++i)
+      list_.push_back({names_[i].c_str(), data_[i], sizes_[i]});
+  }
+
+  HcclResult create(HcclComm comm, const HcclFusionOptions& options, HcclFusion* fusion) const {
+    return HcclFusionCreate(comm, list_.data(), static_cast<std::uint32_t>(list_.size()), &options,
+                            fusion);
+  }
+  /// One iteration: `compute` between gradients.
+  void iterate(HcclFusion fusion, int rank, int iteration, std::chrono::microseconds compute) {
+    OK(HcclFusionMark(fusion, HCCL_FUSION_FP_START));
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      for (const auto until = Clock::now() + compute; Clock::now() < until;) {
+      }
+      for (std::size_t e = 0; e < sizes_[i]; ++e) data_[i][e] = value(rank, iteration, i, e);
+      OK(HcclFusionReady(fusion, static_cast<std::uint32_t>(i)));
+    }
+    OK(HcclFusionMark(fusion, HCCL_FUSION_BP_END));
+    OK(HcclFusionWait(fusion));
+    OK(HcclFusionMark(fusion, HCCL_FUSION_ITERATION_END));
+  }
+  void expect_sums(int ranks, int iteration) const {
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      for (std::size_t e = 0; e < sizes_[i]; ++e) {
+        float sum = 0;
+        for (int rank = 0; rank < ranks; ++rank) sum += value(rank, iteration, i, e);
+        ASSERT_EQ(data_[i][e], sum) << "gradient " << i << " element " << e;
+      }
+    }
+  }
+
+ private:
+  static float value(int rank, int iteration, std::size_t i, std::size_t e) {
+    return static_cast<float>((rank + 1) * (iteration + static_cast<int>(i * 3 + e % 97)));
+  }
+  std::vector<std::vector<float>> memory_;
+  std::vector<std::size_t> sizes_;
+  std::vector<std::string> names_;
+  std::vector<float*> data_;
+  std::vector<HcclFusionGradient> list_;
+};
+
+Indices segments_of(HcclFusion fusion) {
+  std::uint32_t number = 0;
+  EXPECT_EQ(HcclFusionGetSegments(fusion, nullptr, &number), HCCL_SUCCESS);
+  Indices list(number);
+  EXPECT_EQ(HcclFusionGetSegments(fusion, list.data(), &number), HCCL_SUCCESS);
+  return list;
+}
+
+HcclFusionOptions automatic(bool parallel) {
+  HcclFusionOptions options{};
+  options.dataType = HCCL_DATA_TYPE_FP32;
+  options.hcomParallel = parallel;
+  options.group = kGroup;
+  return options;
+}
+
+class FusionAuto : public ::testing::Test {
+ protected:
+  void SetUp() override { OK(HcomSetGradFusionAuto(kGroup)); }
+  void TearDown() override { HcomDestroy(); }  // forgets what was set
+};
+
+TEST_F(FusionAuto, AllRanksChangeTheirSegmentsInTheSameIterationAndSumsStayExact) {
+  constexpr int kRanks = 3;
+  for (const bool contiguous : {true, false}) {
+    ApiWorld world(kRanks);
+    std::vector<std::vector<Indices>> seen(kRanks);
+    world.on_all([&](int rank) {
+      Model model(contiguous);
+      HcclFusion fusion = nullptr;
+      OK(model.create(world.comm(rank), automatic(true), &fusion));
+      for (int iteration = 1; iteration <= kIterations; ++iteration) {
+        seen[static_cast<std::size_t>(rank)].push_back(segments_of(fusion));
+        model.iterate(fusion, rank, iteration, std::chrono::microseconds(50));
+        model.expect_sums(kRanks, iteration);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+      OK(HcclFusionDestroy(fusion));
+    });
+    EXPECT_EQ(seen[0], seen[1]);
+    EXPECT_EQ(seen[0], seen[2]);
+    for (std::size_t i = 0; i < 10; ++i)
+      EXPECT_EQ(seen[0][i], (Indices{10, 11})) << "HCCL's default comes first";
+    world.expect_usable();
+  }
+}
+
+TEST_F(FusionAuto, OneSegmentIsEnoughWhereNothingOverlaps) {
+  ApiWorld world(2);
+  world.on_all([&](int rank) {
+    Model model(true);
+    HcclFusion fusion = nullptr;
+    OK(model.create(world.comm(rank), automatic(false), &fusion));
+    for (int iteration = 1; iteration <= 11; ++iteration) {
+      model.iterate(fusion, rank, iteration, std::chrono::microseconds(10));
+      model.expect_sums(2, iteration);
+    }
+    EXPECT_EQ(segments_of(fusion), (Indices{kGradients - 1}));
+    OK(HcclFusionDestroy(fusion));
+  });
+}
+
+TEST_F(FusionAuto, WhatTheProgramSetWins) {
+  ApiWorld world(2);
+  const Indices own = {1, 2, 11};
+  const float shares[] = {50, 50};
+  world.on_all([&](int rank) {
+    Model model(true);
+    HcclFusionOptions listed = automatic(true);
+    listed.lastIndices = own.data();
+    listed.segmentNum = 3;
+    HcclFusion fusion = nullptr;
+    OK(model.create(world.comm(rank), listed, &fusion));
+    for (int iteration = 1; iteration <= 25; ++iteration) {
+      model.iterate(fusion, rank, iteration, std::chrono::microseconds(10));
+      ASSERT_EQ(segments_of(fusion), own);
+    }
+    OK(HcclFusionDestroy(fusion));
+  });
+  OK(HcomSetGradFusionBySize(kGroup, 2, shares));
+  world.on_all([&](int rank) {
+    Model model(true);
+    HcclFusion fusion = nullptr;
+    OK(model.create(world.comm(rank), automatic(true), &fusion));
+    for (int iteration = 1; iteration <= 25; ++iteration)
+      model.iterate(fusion, rank, iteration, std::chrono::microseconds(10));
+    EXPECT_EQ(segments_of(fusion), (Indices{5, 11}));
+    OK(HcclFusionDestroy(fusion));
+  });
+}
+
+TEST_F(FusionAuto, RanksThatDifferAreToldWhereBeforeAnythingIsSent) {
+  struct Difference {
+    std::vector<std::size_t> sizes[2];
+    bool automatic[2];
+    const char* words;
+  };
+  const std::vector<Difference> differences = {
+      {{{4, 4, 4}, {4, 4, 4, 4}}, {true, true}, "the number of gradients"},
+      {{{4, 4, 4}, {4, 5, 3}}, {true, true}, "the elements of gradient 1 (layer1)"},
+      {{{4, 4, 4}, {4, 4, 4}}, {true, false}, "whether the plan is automatic"},
+  };
+  for (const auto& difference : differences) {
+    ApiWorld world(2);
+    world.on_all([&](int rank) {
+      Model model(true, difference.sizes[rank]);
+      HcclFusionOptions options = automatic(true);
+      if (!difference.automatic[rank]) options.group = "another";
+      HcclFusion fusion = nullptr;
+      OK(model.create(world.comm(rank), options, &fusion));
+      for (std::uint32_t i = 0; i < difference.sizes[rank].size(); ++i)
+        OK(HcclFusionReady(fusion, i));
+      for (int again = 0; again < 2; ++again) {
+        EXPECT_EQ(HcclFusionWait(fusion), HCCL_E_PARA);
+        EXPECT_NE(std::string(HcclGetLastErrorText()).find(difference.words), std::string::npos)
+            << HcclGetLastErrorText();
+      }
+      OK(HcclFusionDestroy(fusion));
+    });
+    world.expect_usable();  // nothing has been sent that the others did not expect
+  }
+}
+
+TEST_F(FusionAuto, ItsTracesTellWhatThePlannerNeeds) {
+  char folder[] = "/tmp/hccl_fusion_auto_test_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const auto path = [&](int rank) {
+    return std::string(folder) + "/" + std::to_string(rank) + ".pb";
+  };
+  ApiWorld world(2);
+  world.on_all([&](int rank) {
+    Model model(true);
+    HcclFusion fusion = nullptr;
+    OK(model.create(world.comm(rank), automatic(true), &fusion));
+    for (int iteration = 1; iteration <= 20; ++iteration) {
+      // Rank 1 is late.
+      model.iterate(fusion, rank, iteration, std::chrono::microseconds(rank == 0 ? 50 : 150));
+    }
+    OK(HcclFusionTraceWrite(fusion, path(rank).c_str()));
+    OK(HcclFusionDestroy(fusion));
+  });
+  std::vector<split::Trace> traces;
+  for (int rank = 0; rank < 2; ++rank) traces.push_back(split::read_trace(path(rank)).value());
+  std::filesystem::remove_all(folder);
+  for (const auto& trace : traces) ASSERT_EQ(trace.iterations.size(), 20u);
+  EXPECT_FALSE(traces[0].iterations[3].overlapped)
+      << "every second one of the first is measured alone";
+  EXPECT_TRUE(traces[0].iterations[4].overlapped);
+  EXPECT_EQ(traces[0].iterations[9].plan_version, 0u);
+  EXPECT_GT(traces[0].iterations[10].plan_version, 0u);
+  EXPECT_GT(traces[0].iterations[10].predicted_end_ns, 0);
+  std::int64_t waited[2] = {};
+  for (std::size_t i = 1; i < 10; ++i) {
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      for (const auto& segment : traces[rank].iterations[i].segments) {
+        waited[rank] += segment.wait_for_peer_ns;
+        EXPECT_GT(segment.cpu_ns, 0);
+        EXPECT_FALSE(segment.algorithm.empty());
+      }
+    }
+  }
+  EXPECT_GT(waited[0], 4 * waited[1]) << "rank 0 waits for rank 1";
+  const auto told = split::profile(traces);
+  ASSERT_TRUE(told.ok()) << told.status().message();
+  EXPECT_GT(told.value().ready[11], 12 * 150e-6);
+}
+
+TEST_F(FusionAuto, TheEngineCostsNextToNothingWhereNothingIsSent) {
+  ApiWorld world(1);
+  Model model(false, std::vector<std::size_t>(161, 16));
+  for (const bool parallel : {false, true}) {
+    HcclFusion fusion = nullptr;
+    OK(model.create(world.comm(0), automatic(parallel), &fusion));
+    double best = 1;
+    for (int round = 0; round < 50; ++round) {
+      constexpr int kTimes = 20;
+      const auto begin = Clock::now();
+      for (int iteration = 0; iteration < kTimes; ++iteration) {
+        HcclFusionMark(fusion, HCCL_FUSION_FP_START);
+        for (std::uint32_t i = 0; i < 161; ++i) HcclFusionReady(fusion, i);
+        HcclFusionMark(fusion, HCCL_FUSION_BP_END);
+        HcclFusionWait(fusion);
+        HcclFusionMark(fusion, HCCL_FUSION_ITERATION_END);
+      }
+      best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count() / kTimes);
+    }
+    RecordProperty(parallel ? "parallel_us" : "serial_us", std::to_string(1e6 * best));
+    std::printf("%s: %.2f us an iteration\n", parallel ? "parallel" : "serial", 1e6 * best);
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    EXPECT_LT(best, 20e-6);
+#endif
+    OK(HcclFusionDestroy(fusion));
+  }
+}
+
+}  // namespace
+}  // namespace hccl::testing
