@@ -80,9 +80,23 @@ void planner_table(benchmark::State& state) {
   state.counters["gap_percent"] = 100 * gap;
 }
 
+/// Compute at 90 %, communication at 80 % of their speed while both run.
+void planner_contention(benchmark::State& state) {
+  const Network net = network(state);
+  const AffineCost cost = cost_for(net);
+  double gap = 0;
+  for (auto _ : state) {
+    auto plan = hccl::split::plan_segments({net.bytes, net.ready, 8, 0.005, {0.9, 0.8}}, cost);
+    benchmark::DoNotOptimize(plan);
+    gap = plan->gap();
+  }
+  state.counters["gap_percent"] = 100 * gap;
+}
+
 BENCHMARK(by_size)->Arg(161)->Arg(1000)->Arg(10000);
 BENCHMARK(default_rule)->Arg(161)->Arg(1000)->Arg(10000);
 BENCHMARK(planner_affine)->Arg(161)->Arg(1000)->Arg(10000)->Unit(benchmark::kMicrosecond);
 BENCHMARK(planner_table)->Arg(161)->Arg(1000)->Arg(10000)->Unit(benchmark::kMicrosecond);
+BENCHMARK(planner_contention)->Arg(161)->Arg(1000)->Unit(benchmark::kMicrosecond);
 
 }  // namespace

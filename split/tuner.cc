@@ -214,7 +214,9 @@ Decision Tuner::change(Plan plan, bool overlap, const Window& window, std::strin
 // Whether compute or a segment is no longer what it was: then both must be measured apart again.
 bool Tuner::drifted(const Window& window, const Prediction& told) const {
   const Window::Kind& beside = window.overlapped;
-  if (!window.alone.empty() || beside.empty()) return false;
+  // Half of the change is in compute_end_ already.
+  if (beside.empty()) return std::abs(window.alone.compute_end / compute_end_ - 1) > kDrift / 2;
+  if (!window.alone.empty()) return false;
   const auto far = [&](double measured, double expected) {
     return std::abs(measured - expected) > kDrift * expected + kHardly * told.end;
   };
@@ -242,6 +244,12 @@ Decision Tuner::observe(const Window& window) {
   Plan best = std::move(found).value();
   const Prediction told = predicted(problem).value();  // as plan() has found nothing wrong
   const double today = told.end;
+  const bool drift = drifted(window, told);
+  if (drift) {  // what other plans took before is no measure any more
+    std::erase_if(tried_, [&](const Tried& each) {
+      return each.last_indices != now_ || each.overlap != overlap_now_;
+    });
+  }
   // Until contention is measured, some overlap is needed to measure it.
   const bool was_provisional = provisional_;
   provisional_ = can_overlap_ && !contention_ && ++attempts_ <= kTimesInARow;
@@ -281,7 +289,7 @@ Decision Tuner::observe(const Window& window) {
   const Tried* fastest = current;
   for (const Tried& each : tried_)
     if (fastest != nullptr && each.end < fastest->end) fastest = &each;
-  const bool regret = fastest != current && fastest->end < current->end * (1 - 2 * kGain);
+  const bool regret = fastest != current && fastest->end < current->end * (1 - kGain);
   if (regret || (!same && gain > kGain)) {
     calm_ = 0;
     if (++in_a_row_ >= kTimesInARow) {
@@ -298,7 +306,7 @@ Decision Tuner::observe(const Window& window) {
   predicted_end_ = today;
   lower_bound_ = best.lower_bound;
   Decision decision = stay(window);
-  decision.alternate = provisional_ || drifted(window, told);
+  decision.alternate = provisional_ || drift;
   if (decision.alternate) decision.next_window = next_window(window, 1);
   return decision;
 }
