@@ -57,10 +57,12 @@ Status minimum(core::Communicator& communicator, std::span<double> values) {
 Status agree(core::Communicator& communicator, const GradientList& mine) {
   if (communicator.size() == 1) return {};
   const double head[] = {static_cast<double>(mine.counts.size()), static_cast<double>(mine.type),
-                         static_cast<double>(mine.op), static_cast<double>(mine.mode)};
+                         static_cast<double>(mine.op), static_cast<double>(mine.mode),
+                         static_cast<double>(mine.parallel)};
   constexpr const char* kWhat[] = {"the number of gradients", "the gradients' data type (number)",
                                    "the reduction (number)",
-                                   "whether the plan is automatic (0 no, 1 traced, 2 yes)"};
+                                   "whether the plan is automatic (0 no, 1 traced, 2 yes)",
+                                   "hcom_parallel, of an automatic plan"};
   std::vector<double> least, most;
   HCCL_RETURN_IF_ERROR(range(communicator, head, least, most));
   for (std::size_t i = 0; i < std::size(head); ++i)

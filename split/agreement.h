@@ -22,7 +22,8 @@ struct GradientList {
   DataType type = DataType::kFp32;
   ReduceOp op = ReduceOp::kSum;
   std::span<const std::uint32_t> last_indices = {};
-  int mode = 0;  ///< must be equal, too
+  int mode = 0;           ///< must be equal, too: Overlap::Plan
+  bool parallel = false;  ///< and this, where it matters
 };
 
 /// kPara on all ranks, naming the first gradient that differs, or what else does. Two small

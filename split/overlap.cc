@@ -312,7 +312,7 @@ Status Overlap::meet() {
     names.push_back(gradient.name);
   }
   refusal_ = agree(*communicator_, {counts, names, type_, op_, layout_->last_indices,
-                                    static_cast<int>(plan_) * 2 + (parallel_ ? 1 : 0)});
+                                    static_cast<int>(plan_), plan_ != Plan::kFixed && parallel_});
   HCCL_RETURN_IF_ERROR(refusal_);
   if (plan_ != Plan::kFixed) {
     std::uint64_t total = 0;

@@ -5,9 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
+#include "split/overlap.h"
+#include "split/profile.h"
 #include "support/world.h"
 
 namespace hccl::split {
@@ -118,6 +122,63 @@ TEST(Agreement, TheFirstDifferenceIsNamedOnAllRanks) {
     EXPECT_NE(status.message().find("data type"), std::string::npos) << status.message();
     EXPECT_TRUE(agree(communicator, {same, names, DataType::kFp32, ReduceOp::kSum, segments}).ok());
   });
+}
+
+// Rank 1 computes three times as long: rank 0 waits, and the traces tell.
+TEST(Overlap, TracesOfAnAutomaticPlanTellWhatThePlannerNeeds) {
+  testing::World world(2, quiet());
+  std::vector<Trace> traces(2);
+  world.run([&](Communicator& communicator) {
+    const auto compute = std::chrono::microseconds(communicator.rank() == 0 ? 50 : 150);
+    std::vector<float> memory(12 * 20000);
+    std::vector<Overlap::Gradient> gradients;
+    for (std::size_t i = 0; i < 12; ++i) {
+      gradients.push_back({"layer" + std::to_string(i),
+                           reinterpret_cast<std::byte*>(memory.data() + i * 20000), 20000});
+    }
+    // The communicator is the world's.
+    const std::shared_ptr<Communicator> shared(std::shared_ptr<Communicator>(), &communicator);
+    auto engine = Overlap::create(shared, gradients, DataType::kFp32, ReduceOp::kSum, {10, 11},
+                                  true, Overlap::Plan::kAuto);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    for (int iteration = 0; iteration < 20; ++iteration) {
+      (*engine)->mark(Overlap::Point::kFpStart);
+      for (std::uint32_t i = 0; i < 12; ++i) {
+        for (const auto until = std::chrono::steady_clock::now() + compute;
+             std::chrono::steady_clock::now() < until;) {
+        }
+        ASSERT_TRUE((*engine)->ready(i).ok());
+      }
+      const Status done = (*engine)->wait();
+      ASSERT_TRUE(done.ok()) << done.message();
+    }
+    traces[static_cast<std::size_t>(communicator.rank())] = (*engine)->trace();
+  });
+  for (const Trace& trace : traces) {
+    ASSERT_EQ(trace.iterations.size(), 20u);
+    EXPECT_TRUE(check_trace(trace).ok()) << check_trace(trace).message();
+    EXPECT_FALSE(trace.iterations[3].overlapped) << "every second one of the first is alone";
+    EXPECT_TRUE(trace.iterations[4].overlapped);
+    EXPECT_EQ(trace.iterations[9].plan_version, 0u);
+    EXPECT_GT(trace.iterations[10].plan_version, 0u);
+    EXPECT_GT(trace.iterations[10].predicted_end_ns, 0);
+    EXPECT_GT(trace.iterations[10].lower_bound_ns, 0);
+  }
+  std::int64_t waited[2] = {};
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    for (std::size_t i = 1; i < 10; ++i) {
+      for (const auto& segment : traces[rank].iterations[i].segments) {
+        waited[rank] += segment.wait_for_peer_ns;
+        EXPECT_GT(segment.cpu_ns, 0);
+        EXPECT_FALSE(segment.algorithm.empty());
+      }
+    }
+  }
+  EXPECT_GT(waited[0], 2 * waited[1]) << "rank 0 waits for rank 1";
+  const auto told = profile(traces);
+  ASSERT_TRUE(told.ok()) << told.status().message();
+  EXPECT_GT(told.value().ready[11], 12 * 150e-6);
+  EXPECT_TRUE(cost_model(told.value()).ok());
 }
 
 }  // namespace

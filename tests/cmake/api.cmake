@@ -2,7 +2,7 @@
 # between the rooms.
 hccl_test(api_test SOURCES api_test.cc LIBS hccl)
 hccl_test(fusion_test SOURCES fusion_test.cc LIBS hccl)
-hccl_test(fusion_auto_test SOURCES fusion_auto_test.cc LIBS hccl hccl_split)
+hccl_test(fusion_auto_test SOURCES fusion_auto_test.cc LIBS hccl)
 hccl_test(hcom_test SOURCES hcom_test.cc LIBS hccl)
 # These tests make communicators fail on purpose; nobody needs to read about it.
 set_tests_properties(api_test fusion_test fusion_auto_test hcom_test PROPERTIES
