@@ -233,8 +233,8 @@ Decision Tuner::observe(const Window& window) {
   // Where nothing can run beside backward, every gradient is ready when it ends.
   std::vector<double> ready = ready_;
   if (!can_overlap_) std::fill(ready.begin(), ready.end(), compute_end_);
-  Problem problem{bytes_, ready, static_cast<std::uint32_t>(kDocumentedSegments), 0.005,
-                  contention};
+  const std::size_t most = can_overlap_ ? kDocumentedSegments : 1;
+  const Problem problem{bytes_, ready, static_cast<std::uint32_t>(most), 0.005, contention};
   auto found = plan(problem);
   if (!found.ok()) {
     Decision decision = stay(window);

