@@ -1,3 +1,10 @@
 add_executable(planner_bench planner_bench.cc)
 hccl_warnings(planner_bench)
 target_link_libraries(planner_bench PRIVATE hccl_split benchmark::benchmark benchmark::benchmark_main)
+# Real networks, replayed with several strategies; split/run.py starts its ranks.
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+add_executable(split_replay split/replay.cc split/model.cc split/strategies.cc split/world.cc)
+hccl_warnings(split_replay)
+target_include_directories(split_replay PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(split_replay PRIVATE hccl::hccl hccl_split CLI11::CLI11 nlohmann_json::nlohmann_json)

@@ -1,0 +1,373 @@
+// Replays the training of a real network: computes for as long as it does, and reduces its
+// gradients, with each of several strategies in turn. One rank; run.py starts them all. Rank 0
+// prints the figures as JSON.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "benchmarks/split/model.h"
+#include "benchmarks/split/strategies.h"
+#include "benchmarks/split/world.h"
+#include "split/cost_model.h"
+#include "split/planner.h"
+
+namespace split_bench {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kMega = 1 << 20;
+constexpr double kHorovodCycle = 1e-3;
+
+struct Options {
+  std::string model;
+  double scale = 1;
+  double share = 1;
+  int iterations = 10;
+  int warmup = 2;
+  int learning = 60;  // most iterations before the automatic plan is measured
+  std::string trace;
+};
+
+/// One way to train. Without a fusion object: computes only.
+struct Strategy {
+  std::string name;
+  HcclFusion fusion = nullptr;
+  std::optional<double> predicted_end{};
+  std::optional<double> lower_bound{};
+  std::vector<double> times{};    // of this rank, in seconds; each iteration
+  std::vector<double> compute{};  // the part of it until backward ended
+};
+
+class Replay {
+ public:
+  Replay(const World& world, const Model& model, double share)
+      : world_(world), model_(model), computer_(share), begin_(model.gradients.size()) {
+    std::uint64_t total = 0;
+    for (std::size_t i = 0; i < model.gradients.size(); ++i) {
+      begin_[i] = total;
+      total += model.gradients[i].elements;
+    }
+    elements_ = total;
+    // Device memory, as programs for HCCL use: ranks of one host reach it where it lies.
+    void* memory = nullptr;
+    if (aclrtMalloc(&memory, total * sizeof(float), ACL_MEM_MALLOC_HUGE_FIRST) != ACL_SUCCESS)
+      throw std::runtime_error("aclrtMalloc failed");
+    data_ = static_cast<float*>(memory);
+    std::fill(data_, data_ + total, 0.0f);
+  }
+  ~Replay() { aclrtFree(data_); }
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+
+  std::uint64_t elements() const { return elements_; }
+
+  HcclFusion fusion(const HcclFusionOptions& options) {
+    std::vector<HcclFusionGradient> gradients;
+    for (std::size_t i = 0; i < begin_.size(); ++i)
+      gradients.push_back(
+          {model_.gradients[i].name.c_str(), data_ + begin_[i], model_.gradients[i].elements});
+    HcclFusion made = nullptr;
+    check(HcclFusionCreate(world_.comm(), gradients.data(),
+                           static_cast<std::uint32_t>(gradients.size()), &options, &made),
+          "HcclFusionCreate");
+    return made;
+  }
+
+  /// One iteration of all ranks, which begin together.
+  void iterate(Strategy& strategy) {
+    HcclFusion const fusion = strategy.fusion;
+    world_.barrier();
+    const double start = now();
+    if (fusion != nullptr) check(HcclFusionMark(fusion, HCCL_FUSION_FP_START), "HcclFusionMark");
+    computer_.begin();
+    for (std::size_t i = 0; i < begin_.size(); ++i) {
+      const auto& gradient = model_.gradients[i];
+      computer_.until(gradient.ready);
+      // What backward writes; without it the sums would grow from iteration to iteration.
+      std::fill_n(data_ + begin_[i], gradient.elements, value(i, world_.rank()));
+      if (fusion != nullptr)
+        check(HcclFusionReady(fusion, static_cast<std::uint32_t>(i)), "HcclFusionReady");
+    }
+    computer_.until(model_.step);
+    strategy.compute.push_back(now() - start);
+    if (fusion != nullptr) {
+      check(HcclFusionMark(fusion, HCCL_FUSION_BP_END), "HcclFusionMark");
+      check(HcclFusionWait(fusion), "HcclFusionWait");
+    }
+    strategy.times.push_back(now() - start);
+    if (fusion != nullptr) {
+      check(HcclFusionMark(fusion, HCCL_FUSION_ITERATION_END), "HcclFusionMark");
+      check_sums(strategy.name);
+    }
+  }
+
+  /// What an allreduce of this training costs, from a few sizes up to all of it.
+  std::vector<hccl::split::CostSample> probe() {
+    std::vector<hccl::split::CostSample> samples;
+    constexpr int kTimes = 3;
+    for (std::uint64_t n = 4096; n < elements_; n *= 8) samples.push_back({n * sizeof(float), 0});
+    samples.push_back({elements_ * sizeof(float), 0});
+    for (auto& sample : samples) {
+      std::vector<double> times;
+      for (int k = 0; k <= kTimes; ++k) {
+        world_.barrier();
+        const double start = now();
+        check(HcclAllReduce(data_, data_, sample.bytes / sizeof(float), HCCL_DATA_TYPE_FP32,
+                            HCCL_REDUCE_MAX, world_.comm(), nullptr),
+              "HcclAllReduce");
+        if (k > 0) times.push_back(now() - start);
+      }
+      std::sort(times.begin(), times.end());
+      sample.seconds = world_.reduce({times[times.size() / 2]}, HCCL_REDUCE_MAX)[0];
+    }
+    return samples;
+  }
+
+ private:
+  static float value(std::size_t gradient, std::uint32_t rank) {
+    return static_cast<float>(gradient % 100 + rank);  // sums of which are exact
+  }
+
+  void check_sums(const std::string& name) const {
+    const double p = world_.size();
+    for (std::size_t i = 0; i < begin_.size(); ++i) {
+      const auto expected = static_cast<float>(p * static_cast<double>(i % 100) + p * (p - 1) / 2);
+      const std::uint64_t last = begin_[i] + model_.gradients[i].elements - 1;
+      if (data_[begin_[i]] != expected || data_[last] != expected)
+        throw std::runtime_error(name + ": wrong sum in gradient " + std::to_string(i));
+    }
+  }
+
+  const World& world_;
+  const Model& model_;
+  Computer computer_;
+  std::vector<std::uint64_t> begin_;
+  std::uint64_t elements_ = 0;
+  float* data_ = nullptr;
+};
+
+/// The strategies, and what is predicted of them. All ranks must call it.
+class Bench {
+ public:
+  Bench(const World& world, const Model& model, const Options& options)
+      : world_(world), options_(options), replay_(world, model, options.share) {
+    for (const auto& gradient : model.gradients) {
+      bytes_.push_back(gradient.bytes());
+      ready_.push_back(gradient.ready);
+    }
+    const auto samples = replay_.probe();
+    auto fitted = hccl::split::CostModel::create(samples);
+    if (!fitted.ok()) throw std::runtime_error("probe: " + fitted.status().message());
+    cost_ = fitted->affine();
+    if (!fitted->is_affine()) table_ = fitted->table();
+    for (const auto& sample : samples) probe_.push_back({sample.bytes, sample.seconds});
+  }
+  ~Bench() {
+    for (auto& strategy : strategies_)
+      if (strategy.fusion != nullptr) HcclFusionDestroy(strategy.fusion);
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  void make_strategies() {
+    const auto scaled = [&](double megabytes) {
+      return static_cast<std::uint64_t>(megabytes * kMega / options_.scale);
+    };
+    const auto last = static_cast<std::uint32_t>(bytes_.size() - 1);
+    strategies_.push_back({"compute only"});
+    add("serial", {last}, false);
+    add_default();
+    add("PyTorch DDP (1 MB, 25 MB)", ddp_buckets(bytes_, scaled(1), scaled(25)), true);
+    add("Horovod (64 MB buckets)", full_buckets(bytes_, scaled(64)), true);
+    add("Horovod (64 MB, 1 ms cycles)",
+        world_.from_root(horovod_cycles(
+            bytes_, ready_, [this](std::uint64_t n) { return table_ ? (*table_)(n) : cost_(n); },
+            scaled(64), kHorovodCycle)),
+        true);
+    add("one allreduce a gradient", one_each(bytes_.size()), true);
+    add("ours, predicted", world_.from_root(plan().last_indices), true);
+    HcclFusionOptions nothing_said = empty_options();
+    nothing_said.hcomParallel = 1;
+    strategies_.push_back({"ours, measured", replay_.fusion(nothing_said)});
+  }
+
+  void run() {
+    Strategy& automatic = strategies_.back();
+    for (int k = 0; k < options_.learning; ++k) replay_.iterate(automatic);
+    for (int k = 0; k < options_.warmup; ++k) round();
+    for (Strategy& strategy : strategies_) {
+      strategy.times.clear();
+      strategy.compute.clear();
+    }
+    for (int k = 0; k < options_.iterations; ++k) round();
+    if (!options_.trace.empty()) read_promise(automatic);
+  }
+
+  /// Medians over the iterations of the slowest rank's times. All ranks must call it.
+  ordered_json result(const Model& model) {
+    ordered_json rows = ordered_json::array();
+    double compute = 0;
+    for (Strategy& strategy : strategies_) {
+      auto slowest = world_.reduce(strategy.times, HCCL_REDUCE_MAX);
+      std::sort(slowest.begin(), slowest.end());
+      auto until_backward = world_.reduce(strategy.compute, HCCL_REDUCE_MAX);
+      std::sort(until_backward.begin(), until_backward.end());
+      const double time = slowest[slowest.size() / 2];
+      if (strategy.fusion == nullptr) compute = time;
+      ordered_json row{{"strategy", strategy.name},
+                       {"iteration_ms", 1e3 * time},
+                       {"least_ms", 1e3 * slowest.front()},
+                       {"most_ms", 1e3 * slowest.back()},
+                       {"compute_ms", 1e3 * until_backward[until_backward.size() / 2]},
+                       {"exposed_ms", 1e3 * (time - compute)}};
+      if (strategy.predicted_end) row["predicted_ms"] = 1e3 * *strategy.predicted_end;
+      if (strategy.lower_bound) row["lower_bound_ms"] = 1e3 * *strategy.lower_bound;
+      if (strategy.fusion != nullptr) row["last_indices"] = segments(strategy.fusion);
+      rows.push_back(std::move(row));
+    }
+    return {{"model", model.name},
+            {"ranks", world_.size()},
+            {"scale", options_.scale},
+            {"gradients", bytes_.size()},
+            {"bytes", replay_.elements() * sizeof(float)},
+            {"iterations", options_.iterations},
+            {"start_us", cost_.start * 1e6},
+            {"gbyte_per_s", 1e-9 / cost_.per_byte},
+            {"probe", probe_},
+            {"strategies", std::move(rows)}};
+  }
+
+ private:
+  static HcclFusionOptions empty_options() {
+    HcclFusionOptions options = {};
+    options.dataType = HCCL_DATA_TYPE_FP32;
+    options.op = HCCL_REDUCE_SUM;
+    return options;
+  }
+
+  void add(const std::string& name, const std::vector<std::uint32_t>& plan, bool parallel) {
+    HcclFusionOptions options = empty_options();
+    options.hcomParallel = parallel ? 1 : 0;
+    options.lastIndices = plan.data();
+    options.segmentNum = static_cast<std::uint32_t>(plan.size());
+    Strategy strategy{name, replay_.fusion(options)};
+    predict(strategy, plan, parallel);
+    strategies_.push_back(std::move(strategy));
+  }
+
+  void add_default() {
+    const float percentages[] = {96.54f, 3.46f};
+    HcclFusionOptions options = empty_options();
+    options.hcomParallel = 1;
+    options.percentages = percentages;
+    options.segmentNum = 2;
+    Strategy strategy{"HCCL default (96.54 %)", replay_.fusion(options)};
+    predict(strategy, segments(strategy.fusion), true);
+    strategies_.push_back(std::move(strategy));
+  }
+
+  hccl::split::Plan plan() const {
+    const hccl::split::Problem problem{bytes_, ready_};
+    const auto plan = table_ ? plan_segments(problem, *table_) : plan_segments(problem, cost_);
+    if (!plan.ok()) throw std::runtime_error("plan: " + plan.status().message());
+    return *plan;
+  }
+
+  void predict(Strategy& strategy, const std::vector<std::uint32_t>& last_indices,
+               bool parallel) const {
+    std::vector<double> ready = ready_;
+    if (!parallel) ready.assign(ready.size(), ready_.back());
+    const auto end = table_ ? predicted_end(bytes_, ready, last_indices, *table_)
+                            : predicted_end(bytes_, ready, last_indices, cost_);
+    if (!end.ok()) throw std::runtime_error(strategy.name + ": " + end.status().message());
+    strategy.predicted_end = *end;
+    strategy.lower_bound = plan().lower_bound;
+  }
+
+  static std::vector<std::uint32_t> segments(HcclFusion fusion) {
+    std::vector<std::uint32_t> last_indices(100'000);
+    auto count = static_cast<std::uint32_t>(last_indices.size());
+    check(HcclFusionGetSegments(fusion, last_indices.data(), &count), "HcclFusionGetSegments");
+    last_indices.resize(count);
+    return last_indices;
+  }
+
+  void round() {
+    for (Strategy& strategy : strategies_) replay_.iterate(strategy);
+  }
+
+  /// What the automatic plan promised stands in its trace.
+  void read_promise(Strategy& strategy) const {
+    const std::string path = options_.trace + "." + std::to_string(world_.rank()) + ".pb.json";
+    check(HcclFusionTraceWrite(strategy.fusion, path.c_str()), "HcclFusionTraceWrite");
+    std::ifstream file(path);
+    const auto trace = nlohmann::json::parse(file);
+    if (!trace.contains("iterations") || trace["iterations"].empty()) return;
+    const auto& last = trace["iterations"].back();
+    if (last.value("plan_version", 0) == 0) return;
+    // Protobuf writes 64-bit numbers as texts.
+    const auto seconds = [&](const char* key) {
+      return 1e-9 * std::stod(last.at(key).get<std::string>());
+    };
+    strategy.predicted_end = seconds("predicted_end_ns");
+    strategy.lower_bound = seconds("lower_bound_ns");
+  }
+
+  const World& world_;
+  Options options_;
+  Replay replay_;
+  std::vector<std::uint64_t> bytes_;
+  std::vector<double> ready_;
+  hccl::split::AffineCost cost_;
+  std::optional<hccl::split::TableCost> table_;  // if the line does not fit
+  std::vector<std::pair<std::uint64_t, double>> probe_;
+  std::vector<Strategy> strategies_;
+};
+
+int run(int argc, char** argv) {
+  Options options;
+  CLI::App app{
+      "Replays the training of a real network with several strategies (one rank; see run.py)."};
+  app.add_option("--model", options.model, "models/*.json")->required();
+  app.add_option("--scale", options.scale, "Divide the gradients by this")
+      ->check(CLI::Range(1.0, 1e6));
+  app.add_option("--share", options.share, "Of a core that each rank has while all compute")
+      ->check(CLI::Range(0.001, 1.0));
+  app.add_option("-n,--iterations", options.iterations, "Of each strategy")
+      ->check(CLI::Range(1, 10000));
+  app.add_option("-w,--warmup", options.warmup, "Before them")->check(CLI::Range(0, 10000));
+  app.add_option("--learning", options.learning,
+                 "Iterations that the automatic plan may learn from")
+      ->check(CLI::Range(0, 100000));
+  app.add_option("--trace", options.trace,
+                 "Keep the automatic plan's traces as this + .RANK.pb.json");
+  CLI11_PARSE(app, argc, argv);
+
+  const Model model = load_model(options.model, options.scale);
+  const World world;
+  ordered_json result;
+  {
+    Bench bench(world, model, options);
+    bench.make_strategies();
+    bench.run();
+    result = bench.result(model);
+  }
+  if (world.rank() == 0) std::cout << result.dump() << std::endl;
+  return 0;
+}
+
+}  // namespace
+}  // namespace split_bench
+
+int main(int argc, char** argv) {
+  try {
+    return split_bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "split_replay: " << error.what() << '\n';
+    return 1;
+  }
+}

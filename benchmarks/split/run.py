@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""run.py [options]: what gradient fusion is worth for real networks, by strategy, with real allreduces.
+
+Each rank is a process. In the limited cases each has a host of its own: a network namespace, joined to the others by
+a bridge, whose line is limited in both directions by tbf (needs root for `ip netns` and `tc`). In the unlimited case
+all are on this host. Prints a table, and writes all figures as JSON."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+MODELS = ("resnet50", "bert_base", "vgg16", "gpt2_small", "mobilenet_v1")
+UNLIMITED = "unlimited"
+OURS = "ours, measured"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--models", default=",".join(MODELS), help="default: %(default)s")
+    parser.add_argument("--ranks", default="2,4", help="default: %(default)s")
+    parser.add_argument("--networks", default=f"1,10,{UNLIMITED}",
+                        help="Gbit/s of each rank's line, or unlimited; default: %(default)s")
+    parser.add_argument("--scale", type=float, default=10,
+                        help="divide the gradients and the rate of the line by this, so that few cores can send as "
+                             "many cores would; times stay what they are; not applied to unlimited; default: %(default)s")
+    parser.add_argument("--iterations", type=int, default=10, help="of each strategy; default: %(default)s")
+    parser.add_argument("--learning", type=int, default=60,
+                        help="iterations before the automatic plan counts; default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="ResNet-50 and BERT-base, 2 ranks, 10 Gbit/s, 5 iterations")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
+    parser.add_argument("--out", default=os.path.join(ROOT, "build", "split.json"), help="default: %(default)s")
+    parser.add_argument("--report", metavar="JSON", help="only print the table of an earlier run")
+    given = parser.parse_args()
+    if given.quick:
+        given.models, given.ranks, given.networks, given.iterations = "resnet50,bert_base", "2", "10", 5
+    return given
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"run.py: {' '.join(command)}: {done.stderr.strip()}")
+
+
+class Hosts:
+    """Network namespaces as hosts on one bridge; each line carries `gbit` Gbit/s in each direction."""
+
+    def __init__(self, count, gbit):
+        self.tag = f"hs{os.getpid() % 100000}"
+        self.count = count
+        self.gbit = gbit
+        self.made = []
+
+    def __enter__(self):
+        try:
+            self.make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def make(self):
+        bridge = self.tag + "b"
+        run("ip", "link", "add", bridge, "type", "bridge")
+        self.made.append(("link", bridge))
+        run("ip", "link", "set", bridge, "up")
+        for host in range(self.count):
+            name, outside = self.name(host), f"{self.tag}v{host}"
+            run("ip", "netns", "add", name)
+            self.made.append(("netns", name))
+            run("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", name)
+            self.made.append(("link", outside))
+            run("ip", "link", "set", outside, "master", bridge, "up")
+            run("ip", "-n", name, "addr", "add", f"10.213.0.{host + 1}/24", "dev", "eth0")
+            run("ip", "-n", name, "link", "set", "eth0", "up")
+            run("ip", "-n", name, "link", "set", "lo", "up")
+            # The burst is what may go at once: little, or short messages would not see the limit. The queue is long:
+            # nothing is lost.
+            burst = max(131072, int(self.gbit * 1e9 / 8 * 0.2e-3))
+            limit = ["tbf", "rate", f"{self.gbit * 1000:.3f}mbit", "burst", str(burst), "limit", "33554432"]
+            run("tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", *limit)
+            run("tc", "qdisc", "add", "dev", outside, "root", *limit)
+
+    def name(self, host):
+        return f"{self.tag}-{host}"
+
+    def __exit__(self, *_):
+        for kind, name in reversed(self.made):
+            subprocess.run(["ip", kind, "del", name], capture_output=True, check=False)
+
+
+def replay(given, model, ranks, prefix, address):
+    """Starts all ranks; prefix(rank) is what their command begins with. The figures of rank 0."""
+    program = os.path.join(given.build, "benchmarks", "split_replay")
+    processes = []
+    one_host = address == "127.0.0.1"
+    scale = 1 if one_host else given.scale
+    for rank in range(ranks):
+        environment = dict(
+            os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank if one_host else 0),
+            LOCAL_WORLD_SIZE=str(ranks if one_host else 1), MASTER_ADDR=address,
+            MASTER_PORT="29517", TORCHELASTIC_RUN_ID=f"split{os.getpid()}", HCCL_SPLIT="auto",
+            HCCL_CONNECT_TIMEOUT="60", HCCL_EXEC_TIMEOUT="300")
+        command = [*prefix(rank), program, "--model", os.path.join(HERE, "models", model + ".json"), "--scale", str(scale),
+                   "--share", str(min(1, (os.cpu_count() or 1) / ranks)),
+                   "--iterations", str(given.iterations), "--learning", str(given.learning),
+                   "--trace", os.path.join(given.build, "split_trace")]
+        processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    answers = [process.communicate() for process in processes]
+    failed = [f"rank {rank}: {error.strip()}" for rank, (process, (_, error)) in enumerate(zip(processes, answers))
+              if process.returncode]
+    if failed:
+        sys.exit(f"run.py: {model} on {ranks} ranks failed:\n" + "\n".join(failed))
+    return json.loads(answers[0][0])
+
+
+def one_case(given, model, ranks, network):
+    if network == UNLIMITED:
+        result = replay(given, model, ranks, lambda rank: [], "127.0.0.1")
+    else:
+        with Hosts(ranks, float(network) / given.scale) as hosts:
+            result = replay(given, model, ranks, lambda rank: ["ip", "netns", "exec", hosts.name(rank)], "10.213.0.1")
+    result["network"] = network
+    return result
+
+
+def table(case):
+    limited = case["network"] != UNLIMITED
+    line = f"{case['network']} Gbit/s" if limited else "one host"
+    yield (f"### {case['model']}, {case['ranks']} ranks, {line}\n\n"
+           f"{case['bytes'] * case['scale'] / 1e6:.0f} MB of gradients, scale {case['scale']:g}; an allreduce measured "
+           f"{case['start_us']:.0f} us and {case['gbyte_per_s'] * case['scale']:.3f} GB/s\n")
+    yield "| strategy | segments | iteration ms | exposed ms | predicted ms | off | over the lower bound |"
+    yield "|---|---|---|---|---|---|---|"
+    least = min(s["exposed_ms"] for s in case["strategies"] if "last_indices" in s)
+    for s in case["strategies"]:
+        end, predicted, bound = s["iteration_ms"], s.get("predicted_ms"), s.get("lower_bound_ms")
+        best = "**" if s["exposed_ms"] == least and "last_indices" in s else ""
+        yield (f"| {s['strategy']} | {len(s['last_indices']) if 'last_indices' in s else ''} | {end:.1f} | "
+               f"{best}{s['exposed_ms']:.1f}{best} | " + (f"{predicted:.1f} | {abs(end / predicted - 1):.1%} | "
+               if predicted else "| | ") + (f"{end / bound - 1:.1%} |" if bound else "|"))
+    yield ""
+
+
+def main():
+    given = arguments()
+    if given.report:
+        with open(given.report, encoding="utf-8") as file:
+            for case in json.load(file)["cases"]:
+                print("\n".join(table(case)))
+        return
+    networks = given.networks.split(",")
+    if os.geteuid() and networks != [UNLIMITED]:
+        os.execvp("sudo", ["sudo", "-n", sys.executable, *sys.argv])
+    cases = []
+    for model in given.models.split(","):
+        for ranks in map(int, given.ranks.split(",")):
+            for network in networks:
+                cases.append(one_case(given, model, ranks, network))
+                print("\n".join(table(cases[-1])), flush=True)
+                with open(given.out, "w", encoding="utf-8") as file:
+                    json.dump({"cores": os.cpu_count(), "cases": cases}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

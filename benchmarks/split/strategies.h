@@ -1,0 +1,28 @@
+// How others cut the same gradients: the last gradient of each segment.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace split_bench {
+
+/// PyTorch's DistributedDataParallel: a bucket is full once it has reached its cap, which is
+/// `first_cap` for the first bucket and `cap` for the others.
+std::vector<std::uint32_t> ddp_buckets(std::span<const std::uint64_t> bytes,
+                                       std::uint64_t first_cap, std::uint64_t cap);
+
+/// Buckets that no further gradient fits into without exceeding `cap`.
+std::vector<std::uint32_t> full_buckets(std::span<const std::uint64_t> bytes, std::uint64_t cap);
+
+/// Horovod's loop: once a cycle, and not while an allreduce runs, all gradients that are ready go
+/// together, `cap` bytes at a time.
+std::vector<std::uint32_t> horovod_cycles(std::span<const std::uint64_t> bytes,
+                                          std::span<const double> ready,
+                                          const std::function<double(std::uint64_t)>& cost,
+                                          std::uint64_t cap, double cycle);
+
+std::vector<std::uint32_t> one_each(std::size_t gradients);
+
+}  // namespace split_bench

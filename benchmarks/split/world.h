@@ -1,0 +1,58 @@
+// This rank, its communicator, and what it computes: a loop that keeps the core busy.
+#pragma once
+
+#include <acl/acl_rt.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "hccl/hccl.h"
+#include "hccl/hccl_comm.h"
+#include "hccl/hccl_fusion.h"
+
+namespace split_bench {
+
+/// Throws what the library says of a failure.
+void check(HcclResult result, const char* call);
+
+double now();  ///< seconds
+
+class World {
+ public:
+  World();  ///< joins as the launcher's environment says
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  HcclComm comm() const { return comm_; }
+  std::uint32_t rank() const { return rank_; }
+  std::uint32_t size() const { return size_; }
+  void barrier() const { check(HcclBarrier(comm_, nullptr), "HcclBarrier"); }
+  std::vector<double> reduce(std::vector<double> values, HcclReduceOp op) const;
+  /// Everybody gets what rank 0 has.
+  std::vector<std::uint32_t> from_root(std::vector<std::uint32_t> values) const;
+
+ private:
+  HcclComm comm_ = nullptr;
+  std::uint32_t rank_ = 0;
+  std::uint32_t size_ = 0;
+};
+
+/// Keeps a core busy for given times, without touching memory. Counted in the thread's CPU time: a
+/// thread beside it that takes the core makes it later, but not a core that runs now faster, now
+/// slower.
+class Computer {
+ public:
+  /// share: of a core that a rank has while all compute, at most 1; times come true with it.
+  explicit Computer(double share) : share_(share) {}
+  void begin();                ///< of an iteration
+  void until(double seconds);  ///< from the begin, if the core is this thread's
+
+ private:
+  double share_;
+  double begun_ = 0;  // CPU time
+};
+
+}  // namespace split_bench
