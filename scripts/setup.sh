@@ -12,6 +12,8 @@ packages=(
   libgtest-dev libbenchmark-dev libcli11-dev         # tests, benchmarks, command lines
   iproute2 python3 python3-dev python3-venv          # test hosts, Python
 )
+# A browser for the test of hccl-plan's page.
+if grep -qs '^ID=ubuntu' /etc/os-release; then packages+=(firefox); else packages+=(firefox-esr); fi
 
 missing=()
 for package in "${packages[@]}"; do
