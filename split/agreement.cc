@@ -100,32 +100,40 @@ Result<std::vector<CostSample>> probe(core::Communicator& communicator, std::uin
   double have = buffer ? 1 : 0;
   HCCL_RETURN_IF_ERROR(minimum(communicator, {&have, 1}));
   if (have == 0) return Status(Code::kOom, "no memory to measure what an allreduce costs");
-  double spent = 0;
+  // All ranks know the same numbers, and so come to the same end.
+  double spent = 0, slope = 0, before = 0;
   for (const std::uint64_t wanted : kProbeSizes) {
     const std::uint64_t size = std::min(wanted, most);
-    if (!samples.empty() && size == samples.back().bytes) break;
+    const std::uint64_t last = samples.empty() ? 0 : samples.back().bytes;
+    if (size <= last) break;
+    const double expected = before + slope * static_cast<double>(size - last);
+    std::size_t runs = kProbeRuns + 1;
+    if (spent + static_cast<double>(runs) * expected > kProbeSeconds) {
+      // One size alone would tell nothing.
+      if (spent + expected > kProbeSeconds && samples.front().bytes != last) break;
+      runs = 1;
+    }
     exec::Call call;
     call.op = schedule::Op::kAllReduce;
     call.in = call.out = buffer.get();
     call.count = size / sizeof(float);
+    double took[kProbeRuns + 2] = {};  // the runs, and minus what all of them took
     const auto begin = Clock::now();
-    double took[kProbeRuns + 2] = {};              // the runs, and minus what all of it took
-    HCCL_RETURN_IF_ERROR(communicator.run(call));  // the first of a size is no example
-    for (std::size_t run = 0; run < kProbeRuns; ++run) {
+    for (std::size_t run = 0; run < runs; ++run) {
       const auto start = Clock::now();
       HCCL_RETURN_IF_ERROR(communicator.run(call));
-      took[run] = seconds_since(start);
+      took[run] = std::max(seconds_since(start), 1e-9);
     }
-    took[kProbeRuns] = -seconds_since(begin);
-    HCCL_RETURN_IF_ERROR(minimum(communicator, {took, kProbeRuns + 1}));
-    for (std::size_t run = 0; run < kProbeRuns; ++run)
-      samples.push_back({call.count * sizeof(float), std::max(took[run], 1e-9)});
-    spent -= took[kProbeRuns];
-    // All ranks know the same numbers, and so come to the same end. The next size takes at most as
-    // much longer as it is larger.
-    const double next = -took[kProbeRuns] * static_cast<double>(std::min(16 * size, most)) /
-                        static_cast<double>(size);
-    if (spent + next > kProbeSeconds) break;
+    took[runs] = -seconds_since(begin);
+    HCCL_RETURN_IF_ERROR(minimum(communicator, {took, runs + 1}));
+    // The first of several is no example.
+    const std::size_t first = runs > 1 ? 1 : 0;
+    for (std::size_t run = first; run < runs; ++run)
+      samples.push_back({call.count * sizeof(float), took[run]});
+    spent -= took[runs];
+    const double least = *std::min_element(took + first, took + runs);
+    slope = last == 0 ? 0 : std::max(0.0, least - before) / static_cast<double>(size - last);
+    before = least;
   }
   return samples;
 }

@@ -149,6 +149,7 @@ Status Overlap::lay_out(Segments segments) {
 
 Overlap::~Overlap() {
   if (!met_ && due_ > 0 && !over_ && meet().ok()) start_due();
+  give_up_place();
   for (std::size_t s = 0; s < started_; ++s) {
     if (segments_[s].ticket) static_cast<void>(communicator_->wait(segments_[s].ticket));
   }
@@ -213,7 +214,11 @@ Status Overlap::ready(std::uint32_t index) {
   now_.ready[index] = now_ns();
   --own.missing;
   while (due_ < segments_.size() && segments_[due_].missing == 0) ++due_;
-  if (met_) start_due();
+  if (met_) {
+    start_due();
+  } else if (due_ > 0 && place_ == nullptr) {
+    place_ = communicator_->reserve();
+  }
   return {};
 }
 
@@ -302,8 +307,15 @@ void Overlap::mark(Point point) {
 
 // ---- the automatic plan ----
 
+void Overlap::give_up_place() {
+  if (place_ == nullptr) return;
+  communicator_->cancel(place_);
+  place_.reset();
+}
+
 // Before anything is sent: whether all ranks are about to reduce the same, and what that costs.
 Status Overlap::meet() {
+  give_up_place();
   HCCL_RETURN_IF_ERROR(refusal_);
   std::vector<std::uint64_t> counts;
   std::vector<std::string> names;

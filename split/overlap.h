@@ -116,6 +116,7 @@ class Overlap {
   bool contiguous() const;
 
   Status meet();
+  void give_up_place();
   Status end_window();
   std::vector<Times*> window();
   void log(const Decision& decision) const;
@@ -139,6 +140,8 @@ class Overlap {
   bool over_ = false;        // waited for: the next call begins an iteration
   bool met_ = false;         // the ranks have agreed on the gradients
   Status refusal_;           // that they have not
+  // Until they have: nothing else may run in between, and the communicator is in use.
+  core::OpQueue::Ticket place_;
   Times now_;
   std::deque<Times> past_;
 
