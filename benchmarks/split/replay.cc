@@ -21,6 +21,8 @@ using nlohmann::ordered_json;
 
 constexpr double kMega = 1 << 20;
 constexpr double kHorovodCycle = 1e-3;
+constexpr std::uint32_t kFew = hccl::split::kDocumentedSegments;
+constexpr std::uint32_t kMany = 32;
 
 struct Options {
   std::string model;
@@ -189,7 +191,8 @@ class Bench {
             scaled(64), kHorovodCycle)),
         true);
     add("one allreduce a gradient", one_each(bytes_.size()), true);
-    add("ours, predicted", world_.from_root(plan().last_indices), true);
+    add("ours, predicted", world_.from_root(plan(kFew).last_indices), true);
+    add("ours, predicted, up to 32", world_.from_root(plan(kMany).last_indices), true);
     HcclFusionOptions nothing_said = empty_options();
     nothing_said.hcomParallel = 1;
     strategies_.push_back({"ours, measured", replay_.fusion(nothing_said)});
@@ -270,8 +273,9 @@ class Bench {
     strategies_.push_back(std::move(strategy));
   }
 
-  hccl::split::Plan plan() const {
-    const hccl::split::Problem problem{bytes_, ready_};
+  hccl::split::Plan plan(std::uint32_t most) const {
+    hccl::split::Problem problem{bytes_, ready_};
+    problem.max_segments = most;
     const auto plan = table_ ? plan_segments(problem, *table_) : plan_segments(problem, cost_);
     if (!plan.ok()) throw std::runtime_error("plan: " + plan.status().message());
     return *plan;
@@ -285,7 +289,7 @@ class Bench {
                             : predicted_end(bytes_, ready, last_indices, cost_);
     if (!end.ok()) throw std::runtime_error(strategy.name + ": " + end.status().message());
     strategy.predicted_end = *end;
-    strategy.lower_bound = plan().lower_bound;
+    strategy.lower_bound = plan(kMany).lower_bound;
   }
 
   static std::vector<std::uint32_t> segments(HcclFusion fusion) {

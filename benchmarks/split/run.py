@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 MODELS = ("resnet50", "bert_base", "vgg16", "gpt2_small", "mobilenet_v1")
 UNLIMITED = "unlimited"
-OURS = "ours, measured"
+MTU = 9000
 
 
 def arguments():
@@ -78,10 +78,12 @@ class Hosts:
             run("ip", "-n", name, "addr", "add", f"10.213.0.{host + 1}/24", "dev", "eth0")
             run("ip", "-n", name, "link", "set", "eth0", "up")
             run("ip", "-n", name, "link", "set", "lo", "up")
-            # The burst is what may go at once: little, or short messages would not see the limit. The queue is long:
-            # nothing is lost.
-            burst = max(131072, int(self.gbit * 1e9 / 8 * 0.2e-3))
+            # The burst is what may go at once: two packets, or short messages would not see the limit. The queue is
+            # long: nothing is lost.
+            burst = max(2 * MTU + 64, int(self.gbit * 1e9 / 8 * 50e-6))
             limit = ["tbf", "rate", f"{self.gbit * 1000:.3f}mbit", "burst", str(burst), "limit", "33554432"]
+            run("ip", "-n", name, "link", "set", "eth0", "mtu", str(MTU))
+            run("ip", "link", "set", outside, "mtu", str(MTU))
             run("tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", *limit)
             run("tc", "qdisc", "add", "dev", outside, "root", *limit)
 
