@@ -14,6 +14,7 @@ constexpr double kClip = 3;           // times the usual error
 constexpr double kLeastError = 0.01;  // clocks and caches alone make so much
 constexpr std::size_t kErrors = 16;
 constexpr int kRounds = 20;
+constexpr std::size_t kTrusted = 3;
 constexpr double kPriorWeight = 3;  // of all first samples together
 constexpr double kLeastLevel = 1e-6;
 
@@ -70,7 +71,8 @@ AffineCost CostModel::solve(const Normal& sums) {
   const double start = (xy[0] * xx[2] - xy[1] * xx[1]) / determinant;
   const double per_unit = (xy[1] * xx[0] - xy[0] * xx[1]) / determinant;
   if (start < 0) return only_bytes;
-  if (per_unit < 0) return only_start;
+  // Bytes cost something, whatever noise hides: they get half of it.
+  if (per_unit < 0) return {only_start.start / 2, only_bytes.per_byte / 2};
   return {start, per_unit / kUnit};
 }
 
@@ -123,18 +125,21 @@ double CostModel::usual_error() const {
   return std::max(kLeastError, median(std::move(sizes)));
 }
 
-Status CostModel::add(const CostSample& sample) {
+Status CostModel::add(const CostSample& sample, std::size_t runs) {
   HCCL_RETURN_IF_ERROR(check(sample, samples_));
   const auto bytes = static_cast<double>(sample.bytes);
   const double expected = std::max(line_(sample.bytes), kLeastTime);
   const double error = sample.seconds / expected - 1;
-  const double most = kClip * usual_error();
+  const bool trusted = runs >= kTrusted;
+  const double most = trusted ? std::abs(error) : kClip * usual_error();
   // If all of a sudden every sample is far off, the usual error grows with them, and they count.
   const double seconds = expected * (1 + std::clamp(error, -std::min(most, 1.0), most));
   errors_.push_back(error);
   if (errors_.size() > kErrors) errors_.pop_front();
   sums_.fade(kForget);
-  sums_.add(bytes, expected, std::max(seconds, kLeastTime), 1);
+  // Where the line was far too low, its time must not be the measure of the error.
+  const double reference = trusted ? std::max(seconds, kLeastTime) : expected;
+  sums_.add(bytes, reference, std::max(seconds, kLeastTime), 1);
   level_weight_ = kForget * level_weight_ + 1;
   level_ += (seconds / std::max(prior_line_(sample.bytes), kLeastTime) - level_) / level_weight_;
   Normal all = prior_;

@@ -31,7 +31,8 @@ class CostModel {
 
   /// Learns from one more: recursive least squares of the relative error, in which old samples
   /// fade, and one that is further off than 3 times the usual is pulled in to that. kPara as above.
-  Status add(const CostSample& sample);
+  /// `runs`: the sample is the median of so many; of 3 or more it is taken as it is.
+  Status add(const CostSample& sample, std::size_t runs = 1);
 
   /// The line; never negative.
   const AffineCost& affine() const { return line_; }

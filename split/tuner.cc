@@ -94,7 +94,7 @@ void Tuner::learn_costs(const Window::Kind& kind) {
     const double seconds = kind.seconds[k];
     const double behind = kind.start[k] + seconds - kind.compute_end;
     if (seconds > 0 && behind >= kNearlyAll * seconds)
-      static_cast<void>(model_.add({bytes, seconds}));
+      static_cast<void>(model_.add({bytes, seconds}, kWindow / 2));
   }
 }
 

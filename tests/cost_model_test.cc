@@ -80,6 +80,19 @@ TEST(CostModel, FollowsALinkThatChanges) {
     EXPECT_NEAR(model.table()(bytes), slower(bytes), 0.3 * slower(bytes));
 }
 
+TEST(CostModel, AProbeThatWasDisturbedIsSoonForgotten) {
+  // The larger message happened to be the quicker one.
+  CostModel model =
+      CostModel::create(std::vector<CostSample>{{4096, 5e-4}, {65536, 4.2e-4}}).value();
+  EXPECT_GT(model.affine().per_byte, 0);
+  for (int i = 0; i < 3; ++i) {
+    for (const std::uint64_t bytes : {16u << 20, 1u << 20})
+      ASSERT_TRUE(model.add({bytes, kTruth(bytes)}, 5).ok());
+  }
+  for (const std::uint64_t bytes : {16u << 20, 4u << 20, 1u << 20})
+    EXPECT_NEAR(model.affine()(bytes), kTruth(bytes), 0.15 * kTruth(bytes));
+}
+
 TEST(CostModel, OneSizeOverAndOverLeavesTheRestAsItWas) {
   Clock clock(2);
   CostModel model = CostModel::create(probe(clock, kTruth)).value();
