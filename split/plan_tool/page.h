@@ -1,9 +1,9 @@
-// Made from split/plan_tool/page.html: the page, and where in it the analysis goes.
+// The page, and where in it the analysis goes.
 #pragma once
 
 namespace hccl::split::plan_tool {
 
 inline constexpr char kPlaceOfData[] = "{\"place\":\"of data\"}";
-inline constexpr char kPage[] = R"hccl_page(@page@)hccl_page";
+extern const char kPage[];  ///< page.html, which the build puts into the program
 
 }  // namespace hccl::split::plan_tool
