@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -152,6 +153,14 @@ double folded_weight(const Schedule& schedule, const Step& step) {
   return share(folded, schedule);
 }
 
+// Pieces for one peer count as one message.
+double messages_weight(const Schedule&, const Step& step) {
+  std::set<int> to, from;
+  for (const Send& send : step.sends) to.insert(send.peer);
+  for (const Recv& recv : step.recvs) from.insert(recv.peer);
+  return static_cast<double>(std::max(to.size(), from.size()));
+}
+
 TEST_P(EveryAlgorithm, TakesTheStepsAndBytesOfItsCost) {
   const Algorithm& algorithm = GetParam();
   for (const int size : {1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 16, 24, 31, 32, 33}) {
@@ -169,10 +178,13 @@ TEST_P(EveryAlgorithm, TakesTheStepsAndBytesOfItsCost) {
         EXPECT_GE(path(bytes_weight) * margin, cost.bytes) << where;
         EXPECT_LE(path(folded_weight), cost.folded * (size < 4 ? 1.5 : 1.0)) << where;
         EXPECT_GE(path(folded_weight) * margin, cost.folded) << where;
+        EXPECT_LE(path(messages_weight), cost.messages) << where;
+        EXPECT_GE(path(messages_weight) * margin, cost.messages) << where;
         continue;
       }
       EXPECT_NEAR(path(bytes_weight), cost.bytes, 1e-9) << where;
       EXPECT_NEAR(path(folded_weight), cost.folded, 1e-9) << where;
+      EXPECT_DOUBLE_EQ(path(messages_weight), cost.messages) << where;
     }
   }
 }

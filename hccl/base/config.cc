@@ -285,6 +285,10 @@ Result<Config> Config::read(const GetEnv& getenv) {
     config.log_level = *v;
   }
   if (auto v = get("HCCL_FLIGHT_RECORDER_DIR")) config.flight_recorder_dir = *v;
+  if (auto v = get("HCCL_TUNE_FILE")) {
+    if (v->size() > 4095) return invalid("HCCL_TUNE_FILE", *v, "a path of at most 4095 bytes");
+    config.tune_file = *v;
+  }
   if (auto v = get("HCCL_PLUGIN_PATH"); v && !v->empty()) {
     if (v->front() != '/') return invalid("HCCL_PLUGIN_PATH", *v, "an absolute directory");
     config.plugin_path = *v;

@@ -21,8 +21,9 @@ struct DeviceConfig {
   /// As Config::read.
   static Result<DeviceConfig> read(const std::function<const char*(const char*)>& getenv);
 
-  /// HCCL_DEVICE_COUNT: how many devices a process may choose from, 1..65536; default: the larger of
-  /// 16 and the number of cores, so that each of several ranks of a host can have one of its own.
+  /// HCCL_DEVICE_COUNT: how many devices a process may choose from, 1..65536; default: the larger
+  /// of 16 and the number of cores, so that each of several ranks of a host can have one of its
+  /// own.
   std::uint32_t count = 0;
   /// HCCL_DEVICE_MEMORY: MB of device memory that a process may have, 1..67108864; default, 0: as
   /// much as the machine has. Takes up no memory before it is used.
@@ -75,6 +76,10 @@ struct Config {
   /// HCCL_FLIGHT_RECORDER_DIR: where the flight recorder is dumped on failure; default: the
   /// directory of temporary files. "off" writes none.
   std::string flight_recorder_dir;
+  /// HCCL_TUNE_FILE: where measured costs are read from and kept, JSON if the name ends in .json;
+  /// rank 0's counts, for all ranks. Default, empty: nothing is measured and built-in numbers
+  /// choose.
+  std::string tune_file;
   /// HCCL_PLUGIN_PATH: absolute directory of transport plugins; default: beside libhccl.so.
   std::string plugin_path;
   /// HCCL_OFI_PROVIDER: libfabric provider; default: the best reliable-datagram one ("tcp;ofi_rxm"

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -118,6 +119,7 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
   std::shared_ptr<Communicator> made(new Communicator(control_, std::move(name),
                                                       std::move(world_ranks), rank,
                                                       identity(id_, what), config, log_, heap_));
+  made->tuner_ = tuner_;
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
@@ -136,19 +138,27 @@ Status Communicator::open(Deadline deadline) {
   args.config = &config_;
   args.heap = heap_;
   args.area_bytes = &exec::host::HostPath::area_bytes;
-  // Who does not come is known here; a transport's own exchanges would go on without them.
+  // Who does not come is known here; a transport's own exchanges would go on without them. Rank 0
+  // of the world adds its tuning.
   if (size() > 1) {
+    std::string mine = config_.agreement() + '\0';
+    if (tuner_ == nullptr && rank_ == 0) mine += Tuner::offer(config_, log_);
     const auto met = control_->exchange(id_, static_cast<std::uint32_t>(size()),
-                                        static_cast<std::uint32_t>(rank_), config_.agreement(),
-                                        deadline, failed_);
+                                        static_cast<std::uint32_t>(rank_), mine, deadline, failed_);
     if (!met.ok()) return met.status().with_context(name_);
     for (std::size_t i = 0; i < met.value().size(); ++i) {
-      if (met.value()[i] == config_.agreement()) continue;
+      const std::string its = met.value()[i].substr(0, met.value()[i].find('\0'));
+      if (its == config_.agreement()) continue;
       return Status(Code::kPara, name_ + ": the configurations differ: rank " +
                                      std::to_string(rank_) + " has " + config_.agreement() +
-                                     ", rank " + std::to_string(i) + " has " + met.value()[i]);
+                                     ", rank " + std::to_string(i) + " has " + its);
+    }
+    if (tuner_ == nullptr) {
+      const std::string& root = met.value().front();
+      HCCL_ASSIGN_OR_RETURN(tuner_, Tuner::accept(root.substr(config_.agreement().size() + 1)));
     }
   }
+  if (tuner_ == nullptr) tuner_ = std::make_shared<Tuner>();
   int exchanges = 0;
   args.exchange = [&](const std::string& mine, Deadline until) {
     return control_->exchange(identity(id_, "exchange " + std::to_string(exchanges++)),
@@ -172,7 +182,7 @@ Status Communicator::open(Deadline deadline) {
   open_mesh_.store(mesh_.get());
   // A failure that was told before the mesh stood.
   if (failed_.raised()) mesh_->abort(failed_.reason());
-  return {};
+  return tune(args.exchange, deadline);
 }
 
 // Where the ranks of a host share memory: on the one host, or on all of them, which takes a word
@@ -258,29 +268,41 @@ const schedule::Choice& Communicator::choose(const exec::Call& call) {
   const std::uint64_t bytes =
       call.op == schedule::Op::kBarrier ? 0 : call.count * size_of(call.type) * blocks;
   const bool strict = deterministic() == Deterministic::kStrict && exec::reduces(call.op);
-  Chosen& chosen = chosen_[static_cast<std::size_t>(call.op)];
-  if (chosen.bytes != bytes || chosen.strict != strict) {
-    const std::lock_guard lock(chosen_mutex_);
-    // Only direct exchange folds all contributions at once and in rank order, as the host path
-    // does.
-    const std::string wanted = strict ? "direct" : config_.algorithm_for(schedule::words(call.op));
-    chosen.choice = schedule::select(call.op, size(), bytes, wanted, even_hosts_);
-    if (strict) chosen.choice.reason = "HCCL_DETERMINISTIC is strict";
-    chosen.bytes = bytes;
-    chosen.strict = strict;
-    log_->info("{} of {} bytes by {} (depth {}, lanes {}): {}", schedule::words(call.op), bytes,
-               chosen.choice.algorithm->name, chosen.choice.depth, chosen.choice.lanes,
-               chosen.choice.reason);
+  const auto op = static_cast<std::size_t>(call.op);
+  // The product's upper bits spread sizes that are multiples of one another.
+  Chosen& chosen = chosen_[op][(bytes * 0x9E3779B97F4A7C15u) >> 61 & (kRemembered - 1)];
+  const bool known = chosen.bytes == bytes && chosen.strict == strict;
+  if (known && last_choice_[op] == &chosen.choice) return chosen.choice;
+  const std::lock_guard lock(chosen_mutex_);
+  last_choice_[op] = &chosen.choice;
+  if (known) return chosen.choice;
+  // Only direct exchange folds all contributions at once and in rank order, as the host path does.
+  const std::string wanted = strict ? "direct" : config_.algorithm_for(schedule::words(call.op));
+  chosen.choice = schedule::select(call.op, size(), bytes, wanted, even_hosts_,
+                                   tuned_.messages ? &*tuned_.messages : nullptr);
+  if (strict) chosen.choice.reason = "HCCL_DETERMINISTIC is strict";
+  chosen.bytes = bytes;
+  chosen.strict = strict;
+  const schedule::Choice& choice = chosen.choice;
+  const auto mark =
+      static_cast<std::uint32_t>(choice.algorithm - schedule::algorithms().data() + 1) |
+      static_cast<std::uint32_t>(choice.depth) << 8 |
+      static_cast<std::uint32_t>(choice.lanes) << 24;
+  std::uint32_t& told = told_[op][static_cast<std::size_t>(std::bit_width(bytes))];
+  if (told != mark) {
+    told = mark;
+    log_->info("{} of {} bytes by {} (depth {}, lanes {}): {}; {}", schedule::words(call.op), bytes,
+               choice.algorithm->name, choice.depth, choice.lanes, choice.reason, tuned_.source);
   }
-  return chosen.choice;
+  return choice;
 }
 
 std::string Communicator::algorithm(schedule::Op op) const {
   if (const char* const way = ways_[static_cast<std::size_t>(op)].load()) return way;
   if (exec::has_blocks(op)) return "direct";
   const std::lock_guard lock(chosen_mutex_);
-  const Chosen& chosen = chosen_[static_cast<std::size_t>(op)];
-  return chosen.choice.algorithm == nullptr ? "" : std::string(chosen.choice.algorithm->name);
+  const schedule::Choice* const last = last_choice_[static_cast<std::size_t>(op)];
+  return last == nullptr ? "" : std::string(last->algorithm->name);
 }
 
 Status Communicator::run(const exec::Call& call) {
@@ -333,10 +355,8 @@ Status Communicator::execute_on_host(const exec::Call& call) {
   const char* const way = exec::host::words(host_path_->way());
   recorder_.end(number, status.code(), way);
   std::atomic<const char*>& last = ways_[static_cast<std::size_t>(call.op)];
-  if (last.load(std::memory_order_relaxed) != way) {
-    last.store(way, std::memory_order_relaxed);
-    log_->info("{} by {}", exec::words(envelope), way);
-  }
+  if (last.load(std::memory_order_relaxed) != way) last.store(way, std::memory_order_relaxed);
+  if (log_->should_log(spdlog::level::info)) tell_way(call, way);
   return status.ok() ? status : failed_in(call, sequence, std::move(status));
 }
 

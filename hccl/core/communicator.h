@@ -14,6 +14,7 @@
 #include "hccl/core/control.h"
 #include "hccl/core/flight_recorder.h"
 #include "hccl/core/op_queue.h"
+#include "hccl/core/tuner.h"
 #include "hccl/exec/executor.h"
 #include "hccl/exec/host/host_path.h"
 #include "hccl/exec/two_level.h"
@@ -114,6 +115,7 @@ class Communicator final : public FailureListener {
                std::shared_ptr<memory::Heap> heap);
   Status open(Deadline deadline);
   Status open_host_path(const transport::OpenArgs& args);
+  Status tune(const transport::Exchange& exchange, Deadline deadline);
   Status execute(const exec::Call& call);
   Status execute_on_host(const exec::Call& call);
   Status failed_in(const exec::Call& call, std::uint64_t sequence, Status status);
@@ -126,6 +128,7 @@ class Communicator final : public FailureListener {
   exec::Limits limits(std::uint64_t sequence);
   void stalled(std::uint64_t sequence, const std::string& call, std::vector<int> awaited);
   const schedule::Choice& choose(const exec::Call& call);
+  void tell_way(const exec::Call& call, const char* way);
 
   std::shared_ptr<Control> control_;
   std::string name_;
@@ -147,6 +150,8 @@ class Communicator final : public FailureListener {
   std::atomic<transport::Mesh*> open_mesh_{nullptr};  // mesh_, for the control thread
   std::unique_ptr<exec::Executor> executor_;
   std::shared_ptr<memory::Heap> heap_;
+  std::shared_ptr<Tuner> tuner_;  // the world's; null before the world is open
+  Tuner::Use tuned_;
   /// Between the ranks of this host; null where they do not share memory, or where there are
   /// several hosts and not all of them have one.
   std::unique_ptr<exec::host::HostPath> host_path_;
@@ -163,7 +168,12 @@ class Communicator final : public FailureListener {
     bool strict = false;
     schedule::Choice choice;
   };
-  std::array<Chosen, kOps> chosen_;
+  // A few sizes of each operation, so that those that take turns are not chosen for again.
+  static constexpr std::size_t kRemembered = 8;
+  std::array<std::array<Chosen, kRemembered>, kOps> chosen_;
+  std::array<const schedule::Choice*, kOps> last_choice_{};
+  // What HCCL_LOG=info was told last of each operation and power of two of bytes.
+  std::array<std::array<std::uint32_t, 65>, kOps> told_{};
   mutable std::mutex chosen_mutex_;
   OpQueue queue_;  // last: its thread ends first
 };

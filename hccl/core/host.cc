@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
+#include <fstream>
+#include <thread>
 #include <vector>
 
 #include "hccl/base/fd.h"
@@ -60,6 +63,25 @@ std::string core_mask() {
     return mask;
   }
   return {};
+}
+
+std::string cpu_model() {
+  std::string model;
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; model.empty() && std::getline(info, line);) {
+    // x86-64 has a name; Arm has the number of the part.
+    for (const char* field : {"model name", "CPU part"}) {
+      if (!line.starts_with(field)) continue;
+      const auto start = line.find_first_not_of(" \t", line.find(':') + 1);
+      if (start != std::string::npos) model = line.substr(start, 96);
+    }
+  }
+  struct utsname system = {};
+  if (model.empty()) model = ::uname(&system) == 0 ? system.machine : "unknown";
+  for (char& letter : model) {
+    if (letter < ' ' || letter > '~') letter = '?';
+  }
+  return model + " with " + std::to_string(std::thread::hardware_concurrency()) + " cores";
 }
 
 int count_cores(std::span<const std::string> masks) {

@@ -19,6 +19,10 @@ std::string_view machine_of(const HostIdentity& host);
 /// zeroes at the end. Empty if the system does not say.
 std::string core_mask();
 
+/// The processor's model and the number of cores: "AMD EPYC 9654 with 192 cores". Plain ASCII, at
+/// most 128 bytes.
+std::string cpu_model();
+
 /// How many cores are in at least one of these masks.
 int count_cores(std::span<const std::string> masks);
 

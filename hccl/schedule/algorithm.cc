@@ -19,19 +19,28 @@ std::string powers_of_two(int size) {
 // vector.
 double all_but_one(int size) { return static_cast<double>(size - 1) / size; }
 
-Cost ring_reduce(int size, int) { return {size - 1.0, all_but_one(size), all_but_one(size)}; }
-Cost ring_spread(int size, int) { return {size - 1.0, all_but_one(size), 0}; }
-Cost log_reduce(int size, int) {
-  return {1.0 * ceil_log2(size), all_but_one(size), all_but_one(size)};
+Cost sum(Cost a, Cost b) {
+  return {a.steps + b.steps, a.bytes + b.bytes, a.folded + b.folded, a.messages + b.messages};
 }
-Cost log_spread(int size, int) { return {1.0 * ceil_log2(size), all_but_one(size), 0}; }
-Cost one_reduce(int size, int) {
-  return {size > 1 ? 1.0 : 0, all_but_one(size), all_but_one(size)};
-}
-Cost one_spread(int size, int) { return {size > 1 ? 1.0 : 0, all_but_one(size), 0}; }
-Cost messages_only(int size, int) { return {1.0 * ceil_log2(size), 0, 0}; }
 
-Cost sum(Cost a, Cost b) { return {a.steps + b.steps, a.bytes + b.bytes, a.folded + b.folded}; }
+// One message a step.
+Cost one_by_one(double steps, double bytes, double folded) { return {steps, bytes, folded, steps}; }
+// One step, a message for each of the others.
+Cost all_together(int size, double bytes, double folded) {
+  return size == 1 ? Cost{} : Cost{1, bytes, folded, size - 1.0};
+}
+
+Cost ring_reduce(int size, int) {
+  return one_by_one(size - 1.0, all_but_one(size), all_but_one(size));
+}
+Cost ring_spread(int size, int) { return one_by_one(size - 1.0, all_but_one(size), 0); }
+Cost log_reduce(int size, int) {
+  return one_by_one(ceil_log2(size), all_but_one(size), all_but_one(size));
+}
+Cost log_spread(int size, int) { return one_by_one(ceil_log2(size), all_but_one(size), 0); }
+Cost one_reduce(int size, int) { return all_together(size, all_but_one(size), all_but_one(size)); }
+Cost one_spread(int size, int) { return all_together(size, all_but_one(size), 0); }
+Cost messages_only(int size, int) { return one_by_one(ceil_log2(size), 0, 0); }
 
 Cost ring_twice(int size, int) { return sum(ring_reduce(size, 1), ring_spread(size, 1)); }
 Cost log_twice(int size, int) { return sum(log_reduce(size, 1), log_spread(size, 1)); }
@@ -43,7 +52,7 @@ Cost one_spread_twice(int size, int) { return sum(one_spread(size, 1), one_sprea
 Cost halving_doubling(int size, int) {
   const int core = floor_power_of_two(size);
   const Cost inner = log_twice(core, 1);
-  return core == size ? inner : sum(inner, {2, 2, 1});
+  return core == size ? inner : sum(inner, one_by_one(2, 2, 1));
 }
 
 // The first chunk's way up and down the tree, then one tick for each chunk behind it. An inner node
@@ -52,26 +61,25 @@ Cost halving_doubling(int size, int) {
 Cost double_tree(int size, int depth) {
   if (size == 1) return {};
   const double height = tree_height(size), followers = depth - 1;
-  return {followers + 2 * height, 2 * (followers + height) / depth, (followers + height) / depth};
+  return {followers + 2 * height, 2 * (followers + height) / depth, (followers + height) / depth,
+          4 * (followers + height)};
 }
 
-Cost whole_vector_spread(int size, int) {
-  return {1.0 * ceil_log2(size), 1.0 * ceil_log2(size), 0};
-}
+Cost whole_vector_spread(int size, int) { return one_by_one(ceil_log2(size), ceil_log2(size), 0); }
 Cost whole_vector_reduce(int size, int) {
-  return sum(whole_vector_spread(size, 1), {0, 0, 1.0 * ceil_log2(size)});
+  return one_by_one(ceil_log2(size), ceil_log2(size), ceil_log2(size));
 }
 
-Cost all_at_once(int size, int) { return size == 1 ? Cost{} : Cost{1, size - 1.0, size - 1.0}; }
+Cost all_at_once(int size, int) { return all_together(size, size - 1.0, size - 1.0); }
 
 Cost chain_spread(int size, int depth) {
   if (size == 1) return {};
   const double steps = size - 2 + depth;
-  return {steps, steps / depth, 0};
+  return one_by_one(steps, steps / depth, 0);
 }
 Cost chain_reduce(int size, int depth) {
   const Cost moves = chain_spread(size, depth);
-  return {moves.steps, moves.bytes, moves.bytes};
+  return one_by_one(moves.steps, moves.bytes, moves.bytes);
 }
 
 constexpr std::array kAlgorithms = {

@@ -10,14 +10,18 @@
 
 namespace hccl::schedule {
 
+struct MessageCosts;
+
 std::string_view words(Op op);  ///< "allreduce", "reduce_scatter", …
 
-/// Cost of one rank on the critical path, in the alpha-beta-gamma model: steps * alpha +
-/// bytes * n * beta + folded * n * gamma, n = bytes of the vector.
+/// Cost of one rank on the critical path; bytes of the vector count as 1. MessageCosts turn it into
+/// time.
 struct Cost {
   double steps = 0;
   double bytes = 0;
   double folded = 0;
+  /// To or from peers, whichever are more. Those of one step are concurrent.
+  double messages = 0;
 };
 
 struct Algorithm {
@@ -46,7 +50,8 @@ struct Choice {
 
 /// `bytes` is the size of the vector, `hosts` as in Shape. `wanted` is the algorithm that HCCL_ALGO
 /// asks for ("" = choose); one that does not support the operation or size is replaced, and the
-/// reason says so.
-Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts = 1);
+/// reason says so. `costs`, the same on all ranks, decides by predicted time; null: fixed rules do.
+Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts = 1,
+              const MessageCosts* costs = nullptr);
 
 }  // namespace hccl::schedule

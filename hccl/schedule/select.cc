@@ -1,10 +1,14 @@
-// What runs by default. Only the operation, the number of ranks, the bytes and the wish decide, so
-// all ranks decide alike without a word.
+// What runs. Only the operation, the number of ranks, the bytes, the wish and a table that all
+// ranks share decide, so all ranks decide alike without a word. Fixed rules decide where nothing
+// was measured; with measured costs the least predicted time does, unless the rules' choice is as
+// good.
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <string>
 
 #include "hccl/schedule/algorithm.h"
+#include "hccl/schedule/message_costs.h"
 #include "hccl/schedule/ranks.h"
 
 namespace hccl::schedule {
@@ -27,6 +31,12 @@ constexpr int kMaxDepth = 64;
 /// A lane of its own needs this much to do.
 constexpr std::size_t kLaneBytes = 256 * kKiB;
 constexpr int kMaxLanes = 4;
+/// Measured costs are noisy. More lanes or pieces must be this much better than fewer …
+constexpr double kWorthCutting = 0.95;
+/// … and another algorithm this much better than the one that the rules name.
+constexpr double kWorthLeavingRules = 0.9;
+/// The inputs that one_shot collects on every rank are to stay this short in all.
+constexpr std::size_t kOneShotBytes = std::size_t{1} << 20;
 
 struct Pick {
   std::string_view name;
@@ -152,16 +162,84 @@ int depth_of(const Algorithm& algorithm, std::size_t bytes) {
 
 // Lanes overlap one slice's waiting and folding with another one's messages. A single step of
 // messages has nothing to overlap, and a pipeline overlaps already.
-int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes) {
+bool takes_lanes(const Algorithm& algorithm, int size) {
   const bool pipelined = algorithm.name == "chain" || algorithm.name == "double_tree";
   const bool alone = size == 1 || algorithm.op == Op::kBarrier;
   const bool one_step = algorithm.cost(size, 1).steps <= 1 && algorithm.cost(size, 1).folded == 0;
-  return pipelined || alone || one_step ? 1 : clamped(bytes / kLaneBytes, kMaxLanes);
+  return !pipelined && !alone && !one_step;
+}
+
+int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes) {
+  return takes_lanes(algorithm, size) ? clamped(bytes / kLaneBytes, kMaxLanes) : 1;
+}
+
+// ---- by measured costs ----
+
+struct Plan {
+  const Algorithm* algorithm = nullptr;
+  int depth = 1;
+  int lanes = 1;
+  double ns = 0;
+};
+
+// The best depth and lanes of one algorithm; what cuts less stays unless more is worth it.
+Plan best_plan(const Algorithm& algorithm, int size, std::size_t bytes, const MessageCosts& costs) {
+  Plan best{&algorithm, 1, 1, predict_ns(algorithm, size, bytes, 1, 1, costs)};
+  const auto consider = [&](int depth, int lanes) {
+    const double ns = predict_ns(algorithm, size, bytes, depth, lanes, costs);
+    if (ns < best.ns * kWorthCutting) best = {&algorithm, depth, lanes, ns};
+  };
+  if (depth_of(algorithm, kMaxDepth * 2 * kPieceBytes) > 1) {
+    for (int depth = 2; depth <= kMaxDepth; depth *= 2) consider(depth, 1);
+  }
+  if (takes_lanes(algorithm, size)) {
+    for (const MessageCosts::Lanes& each : costs.lanes) consider(1, each.lanes);
+  }
+  return best;
+}
+
+// Hosts are for the rules: the costs do not tell links of a host from those between hosts.
+bool may_be_taken(const Algorithm& algorithm, int size, std::size_t bytes) {
+  if (!algorithm.refuse(size).empty() || algorithm.name == "two_level") return false;
+  return algorithm.name != "one_shot" || bytes * static_cast<std::size_t>(size) <= kOneShotBytes;
+}
+
+std::string microseconds(double ns) {
+  char text[32];
+  std::snprintf(text, sizeof text, ns < 1e4 ? "%.1f us" : "%.0f us", ns / 1e3);
+  return text;
+}
+
+Plan pick_measured(const Algorithm& by_rules, int size, std::size_t bytes,
+                   const MessageCosts& costs, std::string& why) {
+  const Plan ruled = best_plan(by_rules, size, bytes, costs);
+  Plan best = ruled;
+  Plan other;  // the best but for the rules' one
+  if (by_rules.name != "two_level") {
+    for (const Algorithm& algorithm : algorithms()) {
+      if (algorithm.op != by_rules.op || &algorithm == &by_rules) continue;
+      if (!may_be_taken(algorithm, size, bytes)) continue;
+      const Plan plan = best_plan(algorithm, size, bytes, costs);
+      if (other.algorithm == nullptr || plan.ns < other.ns) other = plan;
+    }
+  }
+  why = "predicted " + microseconds(ruled.ns);
+  if (other.algorithm == nullptr) {
+    why += ", nothing else is compared";
+  } else if (other.ns < ruled.ns * kWorthLeavingRules) {
+    best = other;
+    why = "predicted " + microseconds(other.ns) + ", " + std::string(by_rules.name) + " " +
+          microseconds(ruled.ns);
+  } else {
+    why += ", next best " + std::string(other.algorithm->name) + " " + microseconds(other.ns);
+  }
+  return best;
 }
 
 }  // namespace
 
-Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts) {
+Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts,
+              const MessageCosts* costs) {
   if (wanted == "NA" || wanted == "null") wanted = {};
   Choice choice;
   if (!wanted.empty()) {
@@ -181,14 +259,28 @@ Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int h
       }
     }
   }
-  if (choice.algorithm == nullptr) {
-    const Pick best = pick(op, size, bytes, hosts);
-    choice.algorithm = find(op, best.name);
-    choice.reason += (choice.reason.empty() ? "" : "; default: ") + best.why;
-  }
   choice.hosts = hosts;
-  choice.depth = depth_of(*choice.algorithm, bytes);
-  choice.lanes = lanes_of(*choice.algorithm, size, bytes);
+  const bool asked = choice.algorithm != nullptr;
+  Pick rules;
+  if (!asked) {
+    rules = pick(op, size, bytes, hosts);
+    choice.algorithm = find(op, rules.name);
+  }
+  // One rank moves nothing, and a barrier has one algorithm.
+  if (costs == nullptr || size == 1 || op == Op::kBarrier) {
+    if (!asked) choice.reason += (choice.reason.empty() ? "" : "; default: ") + rules.why;
+    choice.depth = depth_of(*choice.algorithm, bytes);
+    choice.lanes = lanes_of(*choice.algorithm, size, bytes);
+    return choice;
+  }
+  std::string why;
+  const Plan plan = asked ? best_plan(*choice.algorithm, size, bytes, *costs)
+                          : pick_measured(*choice.algorithm, size, bytes, *costs, why);
+  if (asked) why = "predicted " + microseconds(plan.ns);
+  choice.algorithm = plan.algorithm;
+  choice.depth = plan.depth;
+  choice.lanes = plan.lanes;
+  choice.reason += (choice.reason.empty() ? "" : "; ") + why;
   return choice;
 }
 

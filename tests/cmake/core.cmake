@@ -2,6 +2,8 @@
 add_library(hccl_test_world OBJECT support/world.cc)
 hccl_warnings(hccl_test_world)
 target_link_libraries(hccl_test_world PUBLIC hccl_core hccl_kernels GTest::gtest)
+hccl_test(tuning_test SOURCES tuning_test.cc tuning_world_test.cc LIBS hccl_test_world)
+target_compile_definitions(tuning_test PRIVATE HCCL_TEST_VERSION="${PROJECT_VERSION}")
 hccl_test(strict_test SOURCES strict_test.cc LIBS hccl_test_world)
 hccl_test(queue_test SOURCES queue_test.cc LIBS hccl_base)
 if(NOT HCCL_SANITIZE)  # it replaces malloc, as sanitizers do

@@ -64,14 +64,19 @@ std::vector<int> World::sizes() {
 #endif
 }
 
-World::World(int size, const Config& config) {
+World::World(int size, const Config& config)
+    : World(std::vector<Config>(static_cast<std::size_t>(size), config)) {}
+
+World::World(const std::vector<Config>& configs) {
+  const int size = static_cast<int>(configs.size());
   core::RootInfo info;
   std::array<char, core::RootInfo::kBytes> bytes{};
   if (root_here()) {
     EXPECT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
     EXPECT_TRUE(random_bytes(info.id.data(), info.id.size()).ok());
     info.address = "127.0.0.1";
-    auto hub = core::Hub::start(info, config, make_logger(config.log_level, "hub"));
+    auto hub =
+        core::Hub::start(info, configs.front(), make_logger(configs.front().log_level, "hub"));
     EXPECT_TRUE(hub.ok()) << hub.status().message();
     if (hub.ok()) hub_ = std::move(*hub);
     info.encode(bytes);
@@ -86,6 +91,7 @@ World::World(int size, const Config& config) {
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < here.size(); ++i) {
     threads.emplace_back([&, i] {
+      const Config& config = configs[static_cast<std::size_t>(here[i])];
       const Logger log = make_logger(config.log_level, "rank " + std::to_string(here[i]));
       auto control = core::Control::join(*decoded, size, here[i], config, log);
       EXPECT_TRUE(control.ok()) << control.status().message();

@@ -16,6 +16,8 @@ class World {
  public:
   /// Joins `size` ranks. Fails the running test, and is not ok(), if one cannot join.
   World(int size, const Config& config);
+  /// Each rank with a configuration of its own, by rank.
+  explicit World(const std::vector<Config>& configs);
   ~World();
 
   bool ok() const;

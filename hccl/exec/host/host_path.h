@@ -59,6 +59,9 @@ class HostPath {
 
   /// The way that the last run took.
   Way way() const { return way_; }
+  const Ways& ways() const { return ways_; }
+  /// For the runs from now on; all ranks set the same between the same runs.
+  void set_ways(const Ways& ways) { ways_ = ways; }
   /// Lets a run that sleeps look at the abort flag. Any thread.
   void wake() { area_.bell().wake(); }
 

@@ -1,5 +1,7 @@
 #include "hccl/exec/host/ways.h"
 
+#include <algorithm>
+
 namespace hccl::exec::host {
 
 const char* words(Way way) {
@@ -16,6 +18,39 @@ const char* words(Way way) {
       return "push";
   }
   return "unknown way";
+}
+
+std::string Ways::why(Way way, std::size_t bytes) const {
+  const std::string size = std::to_string(bytes) + " bytes";
+  switch (way) {
+    case Way::kLine:
+      return size + ", lines take up to " + std::to_string(line_most);
+    case Way::kRing:
+      return size + ", a ring takes inputs whole up to " +
+             std::to_string(std::max(ring_most, whole_most));
+    case Way::kStage:
+      return size + " in chunks of " + std::to_string(chunk);
+    case Way::kPull:
+      return size + " that others reach";
+    case Way::kPush:
+      return size + " that others reach, pulled up to " + std::to_string(pull_most);
+  }
+  return size;
+}
+
+Status Ways::check() const {
+  const auto within = [](const char* name, std::size_t value, std::size_t low, std::size_t high) {
+    if (value >= low && value <= high) return Status();
+    return Status(Code::kPara, std::string("host path: ") + name + " is " + std::to_string(value) +
+                                   ", expected " + std::to_string(low) + " to " +
+                                   std::to_string(high));
+  };
+  HCCL_RETURN_IF_ERROR(within("line_most", line_most, 0, kMostInLines));
+  HCCL_RETURN_IF_ERROR(within("ring_most", ring_most, 0, kMostInRing));
+  HCCL_RETURN_IF_ERROR(within("whole_most", whole_most, 0, kMostInRing));
+  HCCL_RETURN_IF_ERROR(within("chunk", chunk, kLeastChunk, kMostInRing));
+  if (most_that_fold_all < 0) return Status(Code::kPara, "host path: most_that_fold_all is < 0");
+  return {};
 }
 
 Ways Ways::for_host(int ranks, bool shared_cores) {

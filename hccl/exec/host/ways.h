@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
+#include "hccl/base/status.h"
 #include "hccl/schedule/schedule.h"
 
 namespace hccl::exec::host {
@@ -32,6 +34,18 @@ struct Ways {
   /// Allreduce in chunks: each rank folds a slice and copies the others, rather than all of it,
   /// when there are more ranks than this.
   int most_that_fold_all = 2;
+
+  bool operator==(const Ways&) const = default;
+
+  /// What fits into a ring (Area::kRing): inputs of two runs beside a third, and the chunks that
+  /// two hops need.
+  static constexpr std::size_t kMostInRing = std::size_t{512} << 10;
+  static constexpr std::size_t kLeastChunk = std::size_t{4} << 10;
+  /// kPara: more than lines or rings hold. Numbers that come from a file are checked before use.
+  Status check() const;
+
+  /// Why a run over an input of so many bytes took this way, in words.
+  std::string why(Way way, std::size_t bytes) const;
 
   /// Defaults for this many ranks on one host. shared_cores: there are fewer cores than ranks.
   static Ways for_host(int ranks, bool shared_cores);

@@ -1,0 +1,58 @@
+// Where a communicator's choices come from: measuring at its start, and telling what was taken.
+#include <bit>
+#include <map>
+#include <string_view>
+
+#include "hccl/core/communicator.h"
+#include "hccl/core/host.h"
+#include "hccl/exec/host/exchange.h"
+
+namespace hccl::core {
+
+// Only the world measures. Its groups take what is known: a measurement is collective, and groups
+// are made while others compute.
+Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline) {
+  bool shared_cores = false;
+  std::map<int, std::vector<std::string>> cores;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    cores[hosts_[rank]].push_back(
+        control_->members()[static_cast<std::size_t>(ranks_[rank])].cores);
+  }
+  for (const auto& [host, masks] : cores) {
+    if (masks.size() > static_cast<std::size_t>(count_cores(masks))) shared_cores = true;
+  }
+  const TuningKey key = tuner_->key(hosts_, mesh_->name(), shared_cores);
+  if (size() > 1 && is_world() && tuner_->wants(key)) {
+    const auto failed = [this](const Status& why) {
+      return why.with_context(name_ + ": measuring for HCCL_TUNE_FILE");
+    };
+    const auto measured =
+        tuner_->measure(key, size(), *executor_, host_path_.get(), heap_.get(), limits(0));
+    if (!measured.ok()) return failed(fail(measured.status()));
+    // All ranks have agreed on the numbers; what rank 0 keeps is nevertheless what counts.
+    const auto told = exchange(rank_ == 0 ? Tuner::encode(*measured) : "", deadline);
+    if (!told.ok()) return failed(told.status());
+    const auto entry = Tuner::decode(told.value().front());
+    if (!entry.ok()) return failed(entry.status());
+    tuner_->add(*entry, rank_ == 0, log_);
+  }
+  tuned_ = tuner_->use(key);
+  if (host_path_ != nullptr && tuned_.ways) host_path_->set_ways(*tuned_.ways);
+  return {};
+}
+
+void Communicator::tell_way(const exec::Call& call, const char* way) {
+  const bool blocks = exec::has_blocks(call.op);
+  const std::uint64_t bytes =
+      blocks ? 0 : exec::host::Exchange(call, rank_, size()).input() * size_of(call.type);
+  const auto mark = static_cast<std::uint32_t>(std::hash<std::string_view>()(way) | 1);
+  const auto op = static_cast<std::size_t>(call.op);
+  std::uint32_t& told = told_[op][static_cast<std::size_t>(std::bit_width(bytes))];
+  if (told == mark) return;
+  told = mark;
+  log_->info("{} by {} in the host's memory: {}; {}",
+             exec::words(exec::envelope(call, sequence_, 0)), way,
+             host_path_->ways().why(host_path_->way(), bytes), tuned_.source);
+}
+
+}  // namespace hccl::core

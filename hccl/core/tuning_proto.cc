@@ -1,0 +1,195 @@
+// The tuning as a Protobuf message: binary and JSON, both ways.
+#include <google/protobuf/util/json_util.h>
+
+#include <array>
+#include <limits>
+
+#include "hccl/core/tuning.h"
+#include "hccl/core/tuning.pb.h"
+
+namespace hccl::core {
+namespace {
+
+using exec::host::Way;
+using exec::host::Ways;
+using exec::host::WaySample;
+using schedule::MessageCosts;
+
+constexpr std::size_t kLongestText = 256;
+constexpr int kMostSamples = 1024;
+constexpr std::uint32_t kMostRanks = 1u << 20;
+
+Status wrong(const std::string& what) { return Status(Code::kPara, "not a tuning: " + what); }
+
+void put(const TuningKey& key, proto::Key& out) {
+  out.set_library(key.library);
+  out.set_cpu(key.cpu);
+  out.set_transport(key.transport);
+  out.set_hosts(key.hosts);
+  out.set_ranks_per_host(key.ranks_per_host);
+  out.set_shared_cores(key.shared_cores);
+}
+
+void put(const MessageCosts& costs, proto::Messages& out) {
+  for (const auto& step : costs.steps) {
+    auto* item = out.add_steps();
+    item->set_bytes(step.bytes);
+    item->set_step_ns(step.step_ns);
+    item->set_more_ns(step.more_ns);
+  }
+  out.set_fold_ns_per_mib(costs.fold_ns_per_mib);
+  for (const auto& lanes : costs.lanes) {
+    auto* item = out.add_lanes();
+    item->set_lanes(static_cast<std::uint32_t>(lanes.lanes));
+    item->set_saved_percent(lanes.saved_percent);
+  }
+}
+
+void put(const Ways& ways, const std::vector<WaySample>& samples, proto::HostPath& out) {
+  out.set_line_most(ways.line_most);
+  out.set_ring_most(ways.ring_most);
+  out.set_whole_most(ways.whole_most);
+  out.set_stage_most(ways.stage_most);
+  out.set_pull_most(ways.pull_most);
+  out.set_chunk(ways.chunk);
+  out.set_most_that_fold_all(static_cast<std::uint32_t>(ways.most_that_fold_all));
+  for (const auto& sample : samples) {
+    auto* item = out.add_samples();
+    item->set_way(words(sample.way));
+    item->set_reachable(sample.reachable);
+    item->set_bytes(sample.bytes);
+    item->set_chunk(sample.chunk);
+    item->set_ns(sample.ns);
+  }
+}
+
+proto::Tuning to_message(const Tuning& tuning) {
+  proto::Tuning message;
+  message.set_version(Tuning::kVersion);
+  for (const TuningEntry& entry : tuning.entries) {
+    auto* out = message.add_entries();
+    put(entry.key, *out->mutable_key());
+    if (entry.messages) put(*entry.messages, *out->mutable_messages());
+    if (entry.ways) put(*entry.ways, entry.samples, *out->mutable_host_path());
+  }
+  return message;
+}
+
+Result<TuningKey> key_from(const proto::Key& in) {
+  TuningKey key{in.library(),        in.cpu(),         in.transport(), in.hosts(),
+                in.ranks_per_host(), in.shared_cores()};
+  for (const std::string* text : {&key.library, &key.cpu, &key.transport}) {
+    if (text->empty() || text->size() > kLongestText) {
+      return wrong("library, cpu and transport of a key have 1 to 256 bytes");
+    }
+  }
+  for (const std::uint32_t number : {key.hosts, key.ranks_per_host}) {
+    if (number == 0 || number > kMostRanks) return wrong("a key names 1 to 2^20 hosts and ranks");
+  }
+  return key;
+}
+
+Result<MessageCosts> costs_from(const proto::Messages& in) {
+  MessageCosts costs;
+  for (const auto& step : in.steps()) {
+    costs.steps.push_back({step.bytes(), step.step_ns(), step.more_ns()});
+  }
+  costs.fold_ns_per_mib = in.fold_ns_per_mib();
+  for (const auto& lanes : in.lanes()) {
+    // Too many show in check().
+    const auto number = std::min<std::uint32_t>(lanes.lanes(), MessageCosts::kMostLanes + 1);
+    costs.lanes.push_back({static_cast<int>(number), lanes.saved_percent()});
+  }
+  HCCL_RETURN_IF_ERROR(costs.check());
+  return costs;
+}
+
+Result<std::vector<WaySample>> samples_from(const proto::HostPath& in) {
+  constexpr std::array kWays = {Way::kLine, Way::kRing, Way::kStage, Way::kPull, Way::kPush};
+  if (in.samples_size() > kMostSamples) return wrong("more than 1024 samples of the host path");
+  std::vector<WaySample> samples;
+  for (const auto& item : in.samples()) {
+    const auto way = std::find_if(kWays.begin(), kWays.end(),
+                                  [&](Way each) { return item.way() == words(each); });
+    if (way == kWays.end()) continue;  // a newer library's
+    samples.push_back({*way, item.reachable(), item.bytes(), item.chunk(), item.ns()});
+  }
+  return samples;
+}
+
+Result<Ways> ways_from(const proto::HostPath& in) {
+  Ways ways;
+  ways.line_most = in.line_most();
+  ways.ring_most = in.ring_most();
+  ways.whole_most = in.whole_most();
+  ways.stage_most = in.stage_most();
+  ways.pull_most = in.pull_most();
+  ways.chunk = in.chunk();
+  if (in.most_that_fold_all() > kMostRanks) return wrong("most_that_fold_all is beyond 2^20");
+  ways.most_that_fold_all = static_cast<int>(in.most_that_fold_all());
+  HCCL_RETURN_IF_ERROR(ways.check());
+  return ways;
+}
+
+Result<Tuning> from_message(const proto::Tuning& message) {
+  if (message.version() == 0) return wrong("it has no version");
+  if (message.version() > Tuning::kVersion) {
+    return Status(Code::kNotSupport, "tuning version " + std::to_string(message.version()) +
+                                         " is newer than " + std::to_string(Tuning::kVersion) +
+                                         ", the newest one this library reads: update it");
+  }
+  if (static_cast<std::size_t>(message.entries_size()) > Tuning::kMostEntries) {
+    return wrong("more than 256 entries");
+  }
+  Tuning tuning;
+  for (const auto& in : message.entries()) {
+    TuningEntry entry;
+    HCCL_ASSIGN_OR_RETURN(entry.key, key_from(in.key()));
+    if (in.has_messages()) {
+      HCCL_ASSIGN_OR_RETURN(entry.messages, costs_from(in.messages()));
+    }
+    if (in.has_host_path()) {
+      HCCL_ASSIGN_OR_RETURN(entry.ways, ways_from(in.host_path()));
+      HCCL_ASSIGN_OR_RETURN(entry.samples, samples_from(in.host_path()));
+    }
+    tuning.entries.push_back(std::move(entry));
+  }
+  return tuning;
+}
+
+}  // namespace
+
+std::string to_binary(const Tuning& tuning) { return to_message(tuning).SerializeAsString(); }
+
+std::string to_json(const Tuning& tuning) {
+  std::string text;
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  // Cannot fail: all texts are ASCII and all numbers plain.
+  (void)google::protobuf::util::MessageToJsonString(to_message(tuning), &text, options);
+  return text;
+}
+
+Result<Tuning> tuning_from_binary(std::string_view bytes) {
+  proto::Tuning message;
+  if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) ||
+      !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return wrong(std::to_string(bytes.size()) +
+                 " bytes that are no message hccl.core.proto.Tuning");
+  }
+  return from_message(message);
+}
+
+Result<Tuning> tuning_from_json(std::string_view text) {
+  proto::Tuning message;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;  // fields are only ever added
+  const auto status = google::protobuf::util::JsonStringToMessage(
+      google::protobuf::StringPiece(text.data(), text.size()), &message, options);
+  if (!status.ok()) return wrong(status.ToString());
+  return from_message(message);
+}
+
+}  // namespace hccl::core

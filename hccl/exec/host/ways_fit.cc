@@ -1,0 +1,159 @@
+#include "hccl/exec/host/ways_fit.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace hccl::exec::host {
+namespace {
+
+/// Another number than the default must gain so much (as a logarithm, over all samples) …
+constexpr double kWorthLeavingDefault = 0.1;
+/// … and another chunk so much of the time.
+constexpr double kWorthAnotherChunk = 0.95;
+
+using Case = std::pair<bool, std::uint64_t>;  // reachable, bytes
+
+// What the ways cost beyond the best one, in each case that was measured; as logarithms.
+class Regret {
+ public:
+  Regret(std::span<const WaySample> samples, std::size_t chunk) {
+    std::map<Case, std::map<Way, double>> cases;
+    // Staging with another chunk tells something only where this one was not measured.
+    for (const bool other_chunk : {false, true}) {
+      for (const WaySample& each : samples) {
+        if ((each.way == Way::kStage && each.chunk != chunk) != other_chunk) continue;
+        const double time = std::log(static_cast<double>(std::max<std::uint64_t>(1, each.ns)));
+        cases[{each.reachable, each.bytes}].emplace(each.way, time);
+      }
+    }
+    for (const auto& [at, times] : cases) {
+      const double best = std::min_element(times.begin(), times.end(), [](auto& a, auto& b) {
+                            return a.second < b.second;
+                          })->second;
+      // A way that was not measured here is no improvement on what was.
+      Row row{at, {}};
+      row.beyond.fill(kUnknown);
+      for (const auto& [way, time] : times) row.beyond[static_cast<std::size_t>(way)] = time - best;
+      rows_.push_back(row);
+    }
+  }
+
+  std::set<std::uint64_t> sizes() const {
+    std::set<std::uint64_t> sizes;
+    for (const Row& row : rows_) sizes.insert(row.at.second);
+    return sizes;
+  }
+
+  double of(const Ways& ways) const {
+    double sum = 0;
+    for (const Row& row : rows_) {
+      sum += row.beyond[static_cast<std::size_t>(way_of(ways, row.at.first, row.at.second))];
+    }
+    return sum;
+  }
+
+ private:
+  static constexpr double kUnknown = 10;
+  struct Row {
+    Case at;
+    std::array<double, 5> beyond;
+  };
+  std::vector<Row> rows_;
+};
+
+// Between two sizes that were measured the way may change in the middle.
+std::vector<std::size_t> limits(const std::set<std::uint64_t>& sizes, std::size_t usual,
+                                std::size_t most) {
+  std::set<std::size_t> values = {usual, 0};
+  for (auto at = sizes.begin(); at != sizes.end(); ++at) {
+    const auto next = std::next(at);
+    const double middle = next == sizes.end()
+                              ? 2.0 * static_cast<double>(*at)
+                              : std::sqrt(static_cast<double>(*at) * static_cast<double>(*next));
+    values.insert(std::min(most, static_cast<std::size_t>(middle)));
+  }
+  return {values.begin(), values.end()};
+}
+
+std::size_t best_chunk(std::size_t usual, std::span<const WaySample> samples) {
+  // Each chunk's times in the cases where all of them were measured.
+  std::map<Case, std::map<std::uint64_t, double>> cases;
+  std::set<std::uint64_t> chunks;
+  for (const WaySample& each : samples) {
+    if (each.way != Way::kStage) continue;
+    cases[{each.reachable, each.bytes}][each.chunk] = static_cast<double>(each.ns);
+    chunks.insert(each.chunk);
+  }
+  std::map<std::uint64_t, double> sums;
+  int common = 0;
+  for (const auto& [at, times] : cases) {
+    if (times.size() != chunks.size()) continue;
+    ++common;
+    for (const auto& [chunk, ns] : times) sums[chunk] += std::log(std::max(1.0, ns));
+  }
+  const auto usual_sum = sums.find(usual);
+  if (usual_sum == sums.end()) return usual;
+  const auto best = std::min_element(
+      sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return best->second < usual_sum->second + common * std::log(kWorthAnotherChunk) ? best->first
+                                                                                  : usual;
+}
+
+}  // namespace
+
+Way way_of(const Ways& ways, bool reachable, std::uint64_t bytes) {
+  if (bytes <= ways.line_most) return Way::kLine;
+  if (bytes <= ways.ring_most) return Way::kRing;
+  if (!reachable || bytes <= ways.stage_most) {
+    return bytes <= ways.whole_most ? Way::kRing : Way::kStage;
+  }
+  return bytes <= ways.pull_most ? Way::kPull : Way::kPush;
+}
+
+Ways fit(const Ways& defaults, std::span<const WaySample> samples) {
+  Ways ways = defaults;
+  if (samples.empty()) return ways;
+  ways.chunk = best_chunk(defaults.chunk, samples);
+  const Regret regret(samples, ways.chunk);
+  const std::set<std::uint64_t> sizes = regret.sizes();
+  // Everything is tried: some ten thousand combinations of a few numbers each.
+  struct Number {
+    std::size_t Ways::*member;
+    std::vector<std::size_t> values;
+  };
+  constexpr std::size_t kAny = std::size_t{1} << 40;
+  const std::array<Number, 5> numbers = {
+      Number{&Ways::line_most, limits(sizes, defaults.line_most, kMostInLines)},
+      Number{&Ways::ring_most, limits(sizes, defaults.ring_most, Ways::kMostInRing)},
+      Number{&Ways::whole_most, limits(sizes, defaults.whole_most, Ways::kMostInRing)},
+      Number{&Ways::stage_most, limits(sizes, defaults.stage_most, kAny)},
+      Number{&Ways::pull_most, limits(sizes, defaults.pull_most, kAny)}};
+  Ways best = ways;
+  double least = regret.of(ways);
+  const auto try_all = [&](auto&& self, std::size_t number, double changes) -> void {
+    if (number == numbers.size()) {
+      const double here = changes + regret.of(ways);
+      if (here < least - 1e-9) {
+        least = here;
+        best = ways;
+      }
+      return;
+    }
+    const Number& each = numbers[number];
+    for (const std::size_t value : each.values) {
+      ways.*each.member = value;
+      const bool usual = value == defaults.*each.member;
+      self(self, number + 1, changes + (usual ? 0 : kWorthLeavingDefault));
+    }
+    ways.*each.member = defaults.*each.member;
+  };
+  try_all(try_all, 0, 0);
+  return best;
+}
+
+}  // namespace hccl::exec::host

@@ -1,0 +1,250 @@
+// Measuring: the ranks measure the same, whatever their clocks say, and stop when the time is up.
+// The clocks are made up, so that nothing here depends on the machine.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <mutex>
+#include <thread>
+
+#include "hccl/exec/host/ways_probe.h"
+#include "hccl/exec/trials.h"
+
+namespace hccl::exec {
+namespace {
+
+using Clock = Trials::Clock;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// Ranks that are threads, with a clock each: it moves when its rank works, by as much as it is
+// told.
+class Ranks {
+ public:
+  explicit Ranks(int size) : size_(size), barrier_(size), times_(static_cast<std::size_t>(size)) {}
+
+  /// body(rank, clock, ranks) on a thread a rank.
+  template <class Body>
+  void run(Body body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size_; ++rank) {
+      threads.emplace_back([&, rank] {
+        auto& time = times_[static_cast<std::size_t>(rank)];
+        body(rank, time,
+             Trials::Ranks{[&] {
+                             barrier_.arrive_and_wait();
+                             return Status();
+                           },
+                           [&](std::span<double> numbers) {
+                             largest(numbers);
+                             return Status();
+                           },
+                           [&] { return Clock::time_point(time); }});
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+
+ private:
+  void largest(std::span<double> numbers) {
+    {
+      const std::lock_guard lock(mutex_);
+      merged_.resize(std::max(merged_.size(), numbers.size()), 0);
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        merged_[i] = std::max(merged_[i], numbers[i]);
+      }
+    }
+    barrier_.arrive_and_wait();
+    std::copy_n(merged_.begin(), numbers.size(), numbers.begin());
+    barrier_.arrive_and_wait();
+    merged_.clear();
+    barrier_.arrive_and_wait();
+  }
+
+  int size_;
+  std::barrier<> barrier_;
+  std::vector<nanoseconds> times_;
+  std::mutex mutex_;
+  std::vector<double> merged_;
+};
+
+TEST(Trials, GivesTheMedianRoundOfTheSlowestRank) {
+  Ranks ranks(3);
+  ranks.run([](int rank, nanoseconds& time, Trials::Ranks how) {
+    Trials trials(milliseconds(1000), std::move(how));
+    int round = 0;
+    const auto result = trials.time(
+        0, [] {},
+        [&] {
+          // The first one is warming up; one of the others is disturbed.
+          const int ms = round == 0 ? 3 : round == 2 ? 50 : 1;
+          time += milliseconds(ms) + nanoseconds(rank);
+          ++round;
+          return Status();
+        });
+    ASSERT_TRUE(result.ok() && result->has_value());
+    EXPECT_EQ(**result, 1e6 + 2);
+    EXPECT_GE(round, 4);
+  });
+}
+
+TEST(Trials, StopsForAllWhenOneRankIsLate) {
+  Ranks ranks(4);
+  std::array<int, 4> runs{};
+  ranks.run([&](int rank, nanoseconds& time, Trials::Ranks how) {
+    Trials trials(milliseconds(100), std::move(how));
+    int& mine = runs[static_cast<std::size_t>(rank)];
+    for (int trial = 0; trial < 1000; ++trial) {
+      const auto result = trials.time(
+          1e6, [] {},
+          [&] {
+            ++mine;
+            if (rank == 2) time += milliseconds(7);  // the others' clocks stand still
+            return Status();
+          });
+      ASSERT_TRUE(result.ok());
+      if (!result->has_value()) break;
+      EXPECT_EQ(**result, 7e6);
+    }
+    // Past the budget by what was under way at most.
+    EXPECT_GE(trials.spent(), 50e6);
+    EXPECT_LE(trials.spent(), 120e6);
+  });
+  for (const int each : runs) EXPECT_EQ(each, runs[0]);
+  EXPECT_LE(runs[0], 17);
+}
+
+TEST(Trials, LeavesOutWhatIsExpectedNotToFit) {
+  Ranks ranks(2);
+  ranks.run([](int, nanoseconds&, Trials::Ranks how) {
+    Trials trials(milliseconds(100), std::move(how));
+    bool called = false;
+    const auto result = trials.time(
+        60e6, [&] { called = true; },
+        [&] {
+          called = true;
+          return Status();
+        });
+    ASSERT_TRUE(result.ok());
+    EXPECT_FALSE(result->has_value());
+    EXPECT_FALSE(called);
+  });
+}
+
+TEST(Trials, AFailureEndsThem) {
+  Ranks ranks(2);
+  ranks.run([](int, nanoseconds&, Trials::Ranks how) {
+    Trials trials(milliseconds(100), std::move(how));
+    const auto result = trials.time(
+        0, [] {}, [] { return Status(Code::kRemote, "gone"); });
+    EXPECT_EQ(result.status().code(), Code::kRemote);
+  });
+}
+
+// ---- the host path ----
+
+class Machine {
+ public:
+  Machine(int size, bool heap) : size_(size) {
+    if (heap) heap_ = memory::Heap::create(std::size_t{512} << 20).value();
+    area_.resize(host::HostPath::area_bytes(size) + host::kPage);
+    const auto start = reinterpret_cast<std::uintptr_t>(area_.data());
+    auto* const base =
+        area_.data() + ((start + host::kPage - 1) / host::kPage * host::kPage - start);
+    memories_.resize(static_cast<std::size_t>(size));
+    for (int place = 0; place < size; ++place) {
+      auto& memory = memories_[static_cast<std::size_t>(place)];
+      memory.place = place;
+      memory.area = {base, host::HostPath::area_bytes(size)};
+      for (int rank = 0; rank < size; ++rank) {
+        memory.ranks.push_back(rank);
+        memory.peers.push_back(
+            {heap ? heap_->base() : nullptr, heap ? heap_->reserve() : 0, false});
+      }
+      host::Watch watch;
+      watch.timeout = std::chrono::seconds(20);
+      watch.abort = &abort_;
+      watch.policy.shared_cores = true;
+      paths_.push_back(std::make_unique<host::HostPath>(
+          memory, heap_, host::Ways::for_host(size, true), std::move(watch)));
+    }
+  }
+
+  template <class Body>
+  void run(Body body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size_; ++rank) {
+      threads.emplace_back(
+          [&, rank] { body(rank, *paths_[static_cast<std::size_t>(rank)], heap_.get()); });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+
+ private:
+  int size_;
+  std::shared_ptr<memory::Heap> heap_;
+  std::vector<std::byte> area_;
+  std::vector<transport::HostMemory> memories_;
+  AbortFlag abort_;
+  std::vector<std::unique_ptr<host::HostPath>> paths_;
+};
+
+// A clock that ticks a little with each look, unlike any other.
+std::function<Clock::time_point()> ticking(int rank, nanoseconds tick) {
+  auto time = std::make_shared<nanoseconds>(0);
+  return [=] {
+    *time += tick * (1 + rank);
+    return Clock::time_point(*time);
+  };
+}
+
+TEST(WaysProbe, AllRanksGetTheSameSamplesOfEveryWay) {
+  for (const bool heap : {true, false}) {
+    constexpr int kSize = 3;
+    Machine machine(kSize, heap);
+    std::array<std::vector<host::WaySample>, kSize> samples;
+    machine.run([&](int rank, host::HostPath& path, memory::Heap* own) {
+      const host::Ways defaults = path.ways();
+      auto measured =
+          measure_ways(path, own, defaults, milliseconds(600), ticking(rank, nanoseconds(100)));
+      ASSERT_TRUE(measured.ok()) << measured.status().message();
+      samples[static_cast<std::size_t>(rank)] = std::move(*measured);
+      EXPECT_EQ(path.ways(), defaults);
+    });
+    EXPECT_EQ(samples[1], samples[0]);
+    EXPECT_EQ(samples[2], samples[0]);
+    std::set<std::pair<host::Way, bool>> seen;
+    for (const auto& each : samples[0]) {
+      seen.emplace(each.way, each.reachable);
+      EXPECT_GT(each.ns, 0u);
+    }
+    using host::Way;
+    for (const Way way : {Way::kLine, Way::kRing, Way::kStage}) {
+      EXPECT_TRUE(seen.contains({way, false})) << words(way);
+    }
+    // Without device memory nobody can pull or push, and nobody says so.
+    EXPECT_EQ(seen.contains({Way::kPull, true}), heap);
+    EXPECT_EQ(seen.contains({Way::kPush, true}), heap);
+  }
+}
+
+TEST(WaysProbe, EndsSoonAfterItsBudget) {
+  Machine machine(2, true);
+  std::array<nanoseconds, 2> ends{};
+  machine.run([&](int rank, host::HostPath& path, memory::Heap* own) {
+    auto time = std::make_shared<nanoseconds>(0);
+    // Every look at the clock takes 5 ms: the machine is very slow.
+    const auto now = [=] { return Clock::time_point(*time += milliseconds(5)); };
+    const auto measured = measure_ways(path, own, path.ways(), milliseconds(600), now);
+    ASSERT_TRUE(measured.ok());
+    EXPECT_FALSE(measured->empty());
+    ends[static_cast<std::size_t>(rank)] = *time;
+    // What little was measured gives numbers that can be used.
+    EXPECT_TRUE(fit(path.ways(), *measured).check().ok());
+  });
+  for (const nanoseconds end : ends) EXPECT_LE(end, milliseconds(900));
+}
+
+}  // namespace
+}  // namespace hccl::exec
