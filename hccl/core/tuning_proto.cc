@@ -1,4 +1,5 @@
 // The tuning as a Protobuf message: binary and JSON, both ways.
+#include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/util/json_util.h>
 
 #include <array>
@@ -174,6 +175,8 @@ std::string to_json(const Tuning& tuning) {
 
 Result<Tuning> tuning_from_binary(std::string_view bytes) {
   proto::Tuning message;
+  // What is wrong with the bytes is for the caller to tell.
+  const google::protobuf::LogSilencer silence;
   if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) ||
       !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return wrong(std::to_string(bytes.size()) +

@@ -61,8 +61,10 @@ Cost halving_doubling(int size, int) {
 Cost double_tree(int size, int depth) {
   if (size == 1) return {};
   const double height = tree_height(size), followers = depth - 1;
-  return {followers + 2 * height, 2 * (followers + height) / depth, (followers + height) / depth,
-          4 * (followers + height)};
+  const double steps = followers + 2 * height;
+  // Two ranks have one message each in either direction.
+  return {steps, 2 * (followers + height) / depth, (followers + height) / depth,
+          size == 2 ? steps : 4 * (followers + height)};
 }
 
 Cost whole_vector_spread(int size, int) { return one_by_one(ceil_log2(size), ceil_log2(size), 0); }
