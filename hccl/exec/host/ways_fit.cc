@@ -11,6 +11,9 @@
 namespace hccl::exec::host {
 namespace {
 
+/// What it costs a whole input to go through the ring only after the ranks have met (as a
+/// logarithm): samples are of rings that begin at once.
+constexpr double kMeetingFirst = 0.15;
 /// Another number than the default must gain so much (as a logarithm, over all samples) …
 constexpr double kWorthLeavingDefault = 0.1;
 /// … and another chunk so much of the time.
@@ -31,7 +34,16 @@ class Regret {
         cases[{each.reachable, each.bytes}].emplace(each.way, time);
       }
     }
+    std::map<bool, std::set<Way>> compared;
     for (const auto& [at, times] : cases) {
+      // Where time ran out between the ways, there is no comparison.
+      std::set<Way>& those = compared[at.first];
+      if (std::any_of(those.begin(), those.end(), [&](Way way) { return !times.contains(way); })) {
+        continue;
+      }
+      for (const Way way : {Way::kStage, Way::kPull, Way::kPush}) {
+        if (times.contains(way)) those.insert(way);
+      }
       const double best = std::min_element(times.begin(), times.end(), [](auto& a, auto& b) {
                             return a.second < b.second;
                           })->second;
@@ -52,7 +64,10 @@ class Regret {
   double of(const Ways& ways) const {
     double sum = 0;
     for (const Row& row : rows_) {
-      sum += row.beyond[static_cast<std::size_t>(way_of(ways, row.at.first, row.at.second))];
+      const auto [reachable, bytes] = row.at;
+      const Way way = way_of(ways, reachable, bytes);
+      sum += row.beyond[static_cast<std::size_t>(way)];
+      if (way == Way::kRing && bytes > ways.ring_most) sum += kMeetingFirst;
     }
     return sum;
   }
