@@ -55,6 +55,7 @@ TEST(Config, Defaults) {
   EXPECT_EQ(c.log_level, "warn");
   EXPECT_EQ(c.flight_recorder_dir, "");
   EXPECT_EQ(c.plugin_path, "");
+  EXPECT_EQ(c.tune_file, "");
   EXPECT_EQ(c.ofi_provider, "");
   EXPECT_FALSE(c.spin.has_value());
   EXPECT_EQ(c.peer_timeout.count(), 30);
@@ -206,6 +207,8 @@ TEST(Config, Diagnosis) {
   refuses("HCCL_LOG", {"", "WARN", "warning", "3", "critical"});
   EXPECT_EQ(good({{"HCCL_FLIGHT_RECORDER_DIR", "off"}}).flight_recorder_dir, "off");
   EXPECT_EQ(good({{"HCCL_FLIGHT_RECORDER_DIR", "/var/log"}}).flight_recorder_dir, "/var/log");
+  EXPECT_EQ(good({{"HCCL_TUNE_FILE", "costs.json"}}).tune_file, "costs.json");
+  refuses("HCCL_TUNE_FILE", {std::string(5000, 'x')});
 }
 
 TEST(Config, Plugins) {
