@@ -356,7 +356,7 @@ Status Communicator::execute_on_host(const exec::Call& call) {
   recorder_.end(number, status.code(), way);
   std::atomic<const char*>& last = ways_[static_cast<std::size_t>(call.op)];
   if (last.load(std::memory_order_relaxed) != way) last.store(way, std::memory_order_relaxed);
-  if (log_->should_log(spdlog::level::info)) tell_way(call, way);
+  if (status.ok() && log_->should_log(spdlog::level::info)) tell_way(call, way);
   return status.ok() ? status : failed_in(call, sequence, std::move(status));
 }
 
