@@ -58,7 +58,10 @@ class Ranks {
     barrier_.arrive_and_wait();
     std::copy_n(merged_.begin(), numbers.size(), numbers.begin());
     barrier_.arrive_and_wait();
-    merged_.clear();
+    {
+      const std::lock_guard lock(mutex_);
+      merged_.clear();
+    }
     barrier_.arrive_and_wait();
   }
 
