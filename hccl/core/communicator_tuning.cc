@@ -13,12 +13,12 @@ namespace hccl::core {
 // are made while others compute.
 Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline) {
   bool shared_cores = false;
-  std::map<int, std::vector<std::string>> cores;
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    cores[hosts_[rank]].push_back(
-        control_->members()[static_cast<std::size_t>(ranks_[rank])].cores);
+  std::map<std::string_view, std::vector<std::string>> cores;  // by machine
+  for (const int rank : ranks_) {
+    const wire::Member& member = control_->members()[static_cast<std::size_t>(rank)];
+    cores[machine_of(member.host)].push_back(member.cores);
   }
-  for (const auto& [host, masks] : cores) {
+  for (const auto& [machine, masks] : cores) {
     if (masks.size() > static_cast<std::size_t>(count_cores(masks))) shared_cores = true;
   }
   const TuningKey key = tuner_->key(hosts_, mesh_->name(), shared_cores);
@@ -26,8 +26,8 @@ Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline
     const auto failed = [this](const Status& why) {
       return why.with_context(name_ + ": measuring for HCCL_TUNE_FILE");
     };
-    const auto measured =
-        tuner_->measure(key, size(), *executor_, host_path_.get(), heap_.get(), limits(0));
+    exec::host::HostPath* const alone = two_level_ == nullptr ? host_path_.get() : nullptr;
+    const auto measured = tuner_->measure(key, size(), *executor_, alone, heap_.get(), limits(0));
     if (!measured.ok()) return failed(fail(measured.status()));
     // All ranks have agreed on the numbers; what rank 0 keeps is nevertheless what counts.
     const auto told = exchange(rank_ == 0 ? Tuner::encode(*measured) : "", deadline);
@@ -37,7 +37,8 @@ Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline
     tuner_->add(*entry, rank_ == 0, log_);
   }
   tuned_ = tuner_->use(key);
-  if (host_path_ != nullptr && tuned_.ways) host_path_->set_ways(*tuned_.ways);
+  if (host_path_ != nullptr && two_level_ == nullptr && tuned_.ways)
+    host_path_->set_ways(*tuned_.ways);
   return {};
 }
 

@@ -21,7 +21,7 @@ struct TuningKey {
   std::string transport;  ///< Mesh::name()
   std::uint32_t hosts = 1;
   std::uint32_t ranks_per_host = 1;  ///< of the host with the most
-  bool shared_cores = false;         ///< some host has fewer cores than ranks
+  bool shared_cores = false;         ///< some machine has fewer cores than ranks
   bool operator==(const TuningKey&) const = default;
 };
 /// "tcp, 2 hosts with 4 ranks each, AMD EPYC with 2 cores, hccl 0.1.0".
