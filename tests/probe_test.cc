@@ -170,7 +170,8 @@ class Machine {
       watch.abort = &abort_;
       watch.policy.shared_cores = true;
       paths_.push_back(std::make_unique<host::HostPath>(
-          memory, heap_, host::Ways::for_host(size, true), std::move(watch)));
+          memory, heap_, host::Ways::for_host(size, true),
+          kernels::StoreRule::of_this_machine(size), std::move(watch)));
     }
   }
 
