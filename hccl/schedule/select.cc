@@ -31,7 +31,7 @@ constexpr int kMaxDepth = 64;
 /// A lane of its own needs this much to do.
 constexpr std::size_t kLaneBytes = 256 * kKiB;
 constexpr int kMaxLanes = 4;
-/// Measured costs are noisy. More lanes or pieces must be this much better than fewer …
+/// Measured costs are noisy. Other pieces or lanes than the rules' must be this much better …
 constexpr double kWorthCutting = 0.95;
 /// … and another algorithm this much better than the one that the rules name.
 constexpr double kWorthLeavingRules = 0.9;
@@ -182,17 +182,19 @@ struct Plan {
   double ns = 0;
 };
 
-// The best depth and lanes of one algorithm; what cuts less stays unless more is worth it.
+// The best depth and lanes of one algorithm; those of the rules unless others are worth it.
 Plan best_plan(const Algorithm& algorithm, int size, std::size_t bytes, const MessageCosts& costs) {
-  Plan best{&algorithm, 1, 1, predict_ns(algorithm, size, bytes, 1, 1, costs)};
+  Plan best{&algorithm, depth_of(algorithm, bytes), lanes_of(algorithm, size, bytes), 0};
+  best.ns = predict_ns(algorithm, size, bytes, best.depth, best.lanes, costs);
   const auto consider = [&](int depth, int lanes) {
     const double ns = predict_ns(algorithm, size, bytes, depth, lanes, costs);
     if (ns < best.ns * kWorthCutting) best = {&algorithm, depth, lanes, ns};
   };
   if (depth_of(algorithm, kMaxDepth * 2 * kPieceBytes) > 1) {
-    for (int depth = 2; depth <= kMaxDepth; depth *= 2) consider(depth, 1);
+    for (int depth = 1; depth <= kMaxDepth; depth *= 2) consider(depth, 1);
   }
   if (takes_lanes(algorithm, size)) {
+    consider(1, 1);
     for (const MessageCosts::Lanes& each : costs.lanes) consider(1, each.lanes);
   }
   return best;
