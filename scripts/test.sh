@@ -8,8 +8,8 @@ steps=${*:-release python asan tsan}
 scripts/setup.sh
 
 # The programs whose ranks are threads.
-threads=(acl api collectives comm exchange fusion handles heap host_path mismatch operators routed shm shm_ring
-  split streams strict tcp transport_contract two_level)
+threads=(acl agreement api collectives comm exchange fusion fusion_auto handles heap host_path mismatch
+  operators probe routed shm shm_ring split streams strict tcp transport_contract tuning two_level)
 
 run_ctest() {
   local preset=$1

@@ -131,9 +131,7 @@ def check_include(root, path, room, quoted):
     beside = os.path.normpath(os.path.join(folder, quoted))
     if os.path.exists(os.path.join(root, beside)):
         target = beside
-    elif quoted.endswith((".pb.h", "plan_tool/page.h")) and room == "split":  # made by the build
-        return
-    elif quoted.endswith(".pb.h") and room == "hccl/core":
+    elif quoted.endswith(".pb.h") and room in ("split", "hccl/core"):  # made by the build
         return
     elif os.path.exists(os.path.join(root, quoted)):
         target = quoted

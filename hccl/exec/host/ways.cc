@@ -55,18 +55,18 @@ Status Ways::check() const {
 
 Ways Ways::for_host(int ranks, bool shared_cores) {
   constexpr std::size_t kKiB = 1024;
-  constexpr std::size_t kMiB = 1024 * kKiB;
   Ways ways;
-  ways.whole_most = 64 * kKiB;
-  ways.chunk = (shared_cores ? 512 : 128) * kKiB;
+  // Of reachable memory, what is too long for the ring is pushed: a line then crosses between the
+  // cores once to be folded, and its result stays where it was made until somebody wants it.
   if (shared_cores) {
     // A store into a line that another core holds is cheap when both ranks run on the same core.
     ways.ring_most = 2 * kKiB;
-    ways.pull_most = 0;
+    ways.whole_most = 64 * kKiB;
+    ways.chunk = 512 * kKiB;
   } else {
-    ways.ring_most = ranks == 2 ? 256 * kKiB : 64 * kKiB / static_cast<std::size_t>(ranks);
-    ways.stage_most = kMiB;
-    ways.pull_most = 32 * kMiB;
+    ways.ring_most = 64 * kKiB / static_cast<std::size_t>(ranks);
+    ways.whole_most = ranks == 2 ? 256 * kKiB : 64 * kKiB;
+    ways.chunk = 128 * kKiB;
   }
   return ways;
 }
