@@ -69,7 +69,7 @@ TEST(Agreement, APlanIsMadeOfTheSlowestRanksTimesAndIsTheSameOnAll) {
       const bool slow = communicator.rank() == size - 1;
       const std::vector<std::uint64_t> bytes(10, 1 << 20);
       std::vector<double> ready;
-      for (int i = 0; i < 10; ++i) ready.push_back(slow ? (i < 9 ? 0.001 * i : 0.1) : 0);
+      for (int i = 0; i < 10; ++i) ready.push_back(slow ? (i < 9 ? 0.001 * i : 0.02) : 0);
       auto plan = plan_together(communicator, bytes, ready);
       ASSERT_TRUE(plan.ok()) << plan.status().message();
       plans[static_cast<std::size_t>(communicator.rank())] = std::move(plan).value();
