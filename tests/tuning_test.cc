@@ -34,6 +34,7 @@ TuningEntry host(const TuningKey& key) {
   TuningEntry entry;
   entry.key = key;
   entry.ways = exec::host::Ways::for_host(2, false);
+  entry.ways->ring_most = 262144;
   entry.ways->pull_most = 12345678;
   entry.samples = {{exec::host::Way::kStage, true, 65536, 131072, 999}};
   return entry;
