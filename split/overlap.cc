@@ -101,6 +101,7 @@ Status Overlap::lay_out(Segments segments) {
   const std::size_t element = size_of(type_);
   auto layout = std::make_shared<Layout>();
   segments_.clear();
+  due_ = started_ = 0;
   std::uint64_t buffer_elements = 0;
   std::uint32_t first = 0;
   for (const std::uint32_t last : segments) {
