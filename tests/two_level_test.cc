@@ -101,6 +101,8 @@ void allreduces(int hosts, int places) {
 TEST(TwoLevel, TwoHostsOfTwo) { allreduces(2, 2); }
 TEST(TwoLevel, ThreeHostsOfTwo) { allreduces(3, 2); }
 TEST(TwoLevel, TwoHostsOfThree) { allreduces(2, 3); }
+// Short parts travel whole, in one step: a slot holds all of a part then.
+TEST(TwoLevel, SixHostsOfTwo) { allreduces(6, 2); }
 
 // Rank 3 asks for another count: everybody is told both calls or that the operation failed, and
 // nobody succeeds.

@@ -54,9 +54,9 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Limi
   Call between = call;
   between.in = call.out;
   const auto slots = static_cast<std::size_t>(schedule_.scratch_slots);
-  const std::size_t room =
-      (longest_ * size_of(call.type) / static_cast<std::uint64_t>(hosts_) + 2 * kLineBytes) /
-      kLineBytes * kLineBytes * slots;
+  const auto chunks = static_cast<std::uint64_t>(std::max(1, schedule_.chunks));
+  const std::uint64_t slot_bytes = (longest_ + chunks - 1) / chunks * size_of(call.type);
+  const std::size_t room = (slot_bytes * slots + kLineBytes - 1) / kLineBytes * kLineBytes;
   if (room * kLanes > scratch_bytes_) {
     scratch_bytes_ = room * kLanes;
     scratch_ = std::make_unique<std::byte[]>(scratch_bytes_);
