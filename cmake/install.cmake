@@ -5,6 +5,8 @@
 #   lib64                               libhccl again, when <libdir> has another name
 #   set_env.sh                          the environment of a shell
 include(CMakePackageConfigHelpers)
+# A component of its own: who wants the library alone, as the Python package does, need not have built the programs.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME library)
 
 install(FILES hccl.h hccl_comm.h hccl_fusion.h hccl_types.h hcom.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hccl)

@@ -22,7 +22,7 @@ fi
 # Without debug information, which is nine tenths of it.
 prefix=$PWD/$build-install
 rm -rf "$prefix"
-"$cmake" --install "$build" --prefix "$prefix" --strip --component Unspecified >/dev/null
+"$cmake" --install "$build" --prefix "$prefix" --strip --component library >/dev/null
 CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
   --force-reinstall --config-settings=cmake.define.hccl_ROOT="$prefix" .
 contents >"$stamp"

@@ -5,4 +5,4 @@ add_executable(hccl_perf perf/buffers.cc perf/hccl_perf.cc perf/operation.cc per
 hccl_warnings(hccl_perf)
 target_link_libraries(hccl_perf PRIVATE hccl::hccl CLI11::CLI11 nlohmann_json::nlohmann_json Threads::Threads)
 set_target_properties(hccl_perf PROPERTIES INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-install(TARGETS hccl_perf COMPONENT tools)
+install(TARGETS hccl_perf)
