@@ -78,8 +78,7 @@ TEST(Tuning, WhatIsNotATableIsRefused) {
   EXPECT_EQ(code("\"bytes\": \"64\"", "\"bytes\": \"99999999\""), Code::kPara);
   EXPECT_EQ(code("\"lanes\": 4", "\"lanes\": 4000000000"), Code::kPara);
   EXPECT_EQ(code("\"saved_percent\": 12", "\"saved_percent\": 1200"), Code::kPara);
-  // What would write beyond lines and rings.
-  EXPECT_EQ(code("\"line_most\": \"1120\"", "\"line_most\": \"112000\""), Code::kPara);
+  // What would write beyond rings.
   EXPECT_EQ(code("\"ring_most\": \"262144\"", "\"ring_most\": \"26214400\""), Code::kPara);
   EXPECT_EQ(code("\"chunk\": \"131072\"", "\"chunk\": \"0\""), Code::kPara);
   // Fields of a later library do no harm.

@@ -20,7 +20,6 @@ constexpr std::uint64_t kSizes[] = {256,        1 * kKiB,    4 * kKiB,    16 * k
                                     256 * kKiB, 1024 * kKiB, 4096 * kKiB, 16384 * kKiB};
 
 bool can_be(Way way, bool reachable, std::uint64_t bytes) {
-  if (way == Way::kLine) return bytes <= kMostInLines;
   if (way == Way::kRing) return bytes <= Ways::kMostInRing;
   return way == Way::kStage || reachable;
 }
@@ -30,7 +29,7 @@ std::vector<WaySample> samples_of(Time&& time, std::size_t chunk) {
   std::vector<WaySample> samples;
   for (const bool reachable : {false, true}) {
     for (const std::uint64_t bytes : kSizes) {
-      for (const Way way : {Way::kLine, Way::kRing, Way::kStage, Way::kPull, Way::kPush}) {
+      for (const Way way : {Way::kRing, Way::kStage, Way::kPull, Way::kPush}) {
         if (!can_be(way, reachable, bytes)) continue;
         samples.push_back({way, reachable, bytes, way == Way::kStage ? chunk : 0,
                            static_cast<std::uint64_t>(time(way, reachable, bytes))});
@@ -82,12 +81,10 @@ TEST(WaysFit, IsAsGoodAsBruteForceButForTheHysteresis) {
       }
       return some;
     };
-    for (const std::size_t line : up_to(kMostInLines)) {
       for (const std::size_t ring : up_to(Ways::kMostInRing)) {
         for (const std::size_t whole : up_to(Ways::kMostInRing)) {
           for (const std::size_t stage : limits) {
             for (const std::size_t pull : limits) {
-              ways.line_most = line;
               ways.ring_most = ring;
               ways.whole_most = whole;
               ways.stage_most = stage;
@@ -97,9 +94,8 @@ TEST(WaysFit, IsAsGoodAsBruteForceButForTheHysteresis) {
           }
         }
       }
-    }
-    // Five numbers, a tenth each.
-    EXPECT_LE(regret(fitted, samples), best + 0.5 + 1e-9) << "round " << round;
+    // Four numbers, a tenth each.
+    EXPECT_LE(regret(fitted, samples), best + 0.4 + 1e-9) << "round " << round;
     EXPECT_LE(regret(fitted, samples), regret(defaults, samples) + 1e-9) << "round " << round;
   }
 }
@@ -182,7 +178,6 @@ TEST(Ways, WhatRingsAndLinesDoNotHoldIsRefused) {
     bad.*member = value;
     return bad.check().code() == Code::kPara;
   };
-  EXPECT_TRUE(refused(&Ways::line_most, kMostInLines + 1));
   EXPECT_TRUE(refused(&Ways::ring_most, Area::kRing));
   EXPECT_TRUE(refused(&Ways::whole_most, Area::kRing));
   EXPECT_TRUE(refused(&Ways::chunk, 0));

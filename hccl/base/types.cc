@@ -2,17 +2,6 @@
 
 namespace hccl {
 
-std::size_t size_of(DataType type) {
-  switch (type) {
-#define HCCL_TYPE(name, number, bytes, word) \
-  case DataType::name:                       \
-    return bytes;
-    HCCL_DATA_TYPES(HCCL_TYPE)
-#undef HCCL_TYPE
-  }
-  return 0;
-}
-
 std::string_view words(DataType type) {
   switch (type) {
 #define HCCL_TYPE(name, number, bytes, word) \
@@ -35,27 +24,11 @@ std::string_view words(ReduceOp op) {
   return "unknown";
 }
 
-std::optional<DataType> data_type(int number) {
-#define HCCL_TYPE(name, value, bytes, word) \
-  if (number == (value)) return DataType::name;
-  HCCL_DATA_TYPES(HCCL_TYPE)
-#undef HCCL_TYPE
-  return std::nullopt;
-}
-
 std::optional<DataType> data_type(std::string_view text) {
 #define HCCL_TYPE(name, value, bytes, word) \
   if (text == (word)) return DataType::name;
   HCCL_DATA_TYPES(HCCL_TYPE)
 #undef HCCL_TYPE
-  return std::nullopt;
-}
-
-std::optional<ReduceOp> reduce_op(int number) {
-#define HCCL_OP(name, value, word) \
-  if (number == (value)) return ReduceOp::name;
-  HCCL_REDUCE_OPS(HCCL_OP)
-#undef HCCL_OP
   return std::nullopt;
 }
 

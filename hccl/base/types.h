@@ -46,13 +46,35 @@ enum class ReduceOp : std::uint8_t {
 #undef HCCL_OP
 };
 
-std::size_t size_of(DataType type);
+/// Bytes of an element; 0 for what is no type.
+constexpr std::size_t size_of(DataType type) {
+  switch (type) {
+#define HCCL_TYPE(name, number, bytes, word) \
+  case DataType::name:                       \
+    return bytes;
+    HCCL_DATA_TYPES(HCCL_TYPE)
+#undef HCCL_TYPE
+  }
+  return 0;
+}
 std::string_view words(DataType type);
 std::string_view words(ReduceOp op);
 /// The type or operation with this HCCL number or word; nothing if there is none.
-std::optional<DataType> data_type(int number);
+constexpr std::optional<DataType> data_type(int number) {
+#define HCCL_TYPE(name, value, bytes, word) \
+  if (number == (value)) return DataType::name;
+  HCCL_DATA_TYPES(HCCL_TYPE)
+#undef HCCL_TYPE
+  return std::nullopt;
+}
 std::optional<DataType> data_type(std::string_view word);
-std::optional<ReduceOp> reduce_op(int number);
+constexpr std::optional<ReduceOp> reduce_op(int number) {
+#define HCCL_OP(name, value, word) \
+  if (number == (value)) return ReduceOp::name;
+  HCCL_REDUCE_OPS(HCCL_OP)
+#undef HCCL_OP
+  return std::nullopt;
+}
 std::optional<ReduceOp> reduce_op(std::string_view word);
 
 }  // namespace hccl

@@ -350,8 +350,9 @@ Status Communicator::execute(const exec::Call& call) {
 Status Communicator::execute_on_host(const exec::Call& call) {
   const std::uint64_t sequence = ++sequence_;
   const exec::Envelope envelope = exec::envelope(call, sequence, 0);
+  const exec::host::Run run = host_path_->enter(call, envelope);
   const std::uint64_t number = recorder_.begin(envelope, "host");
-  Status status = host_path_->run(call, envelope);
+  Status status = host_path_->finish(run);
   const char* const way = exec::host::words(host_path_->way());
   recorder_.end(number, status.code(), way);
   std::atomic<const char*>& last = ways_[static_cast<std::size_t>(call.op)];

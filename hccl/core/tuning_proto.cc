@@ -47,7 +47,6 @@ void put(const MessageCosts& costs, proto::Messages& out) {
 }
 
 void put(const Ways& ways, const std::vector<WaySample>& samples, proto::HostPath& out) {
-  out.set_line_most(ways.line_most);
   out.set_ring_most(ways.ring_most);
   out.set_whole_most(ways.whole_most);
   out.set_stage_most(ways.stage_most);
@@ -120,7 +119,6 @@ Result<std::vector<WaySample>> samples_from(const proto::HostPath& in) {
 
 Result<Ways> ways_from(const proto::HostPath& in) {
   Ways ways;
-  ways.line_most = in.line_most();
   ways.ring_most = in.ring_most();
   ways.whole_most = in.whole_most();
   ways.stage_most = in.stage_most();

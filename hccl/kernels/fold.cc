@@ -69,19 +69,19 @@ HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out
   Type::template put<kStore>(leave<Op>(next), out + at + kBytes);
 }
 
-/// Fewer bytes than a block: the same arithmetic on padded copies, so that an element's bits do not
+/// Fewer bytes than a block, vector by vector: the same arithmetic, so that an element's bits do not
 /// depend on where it lies.
 template <class Type, class Op>
 HWY_NOINLINE void fold_rest(const Inputs& in, std::size_t at, std::size_t bytes, std::byte* out) {
-  std::byte padded[Type::kBytes] = {};
-  std::memcpy(padded, in.from[0] + at, bytes);
-  auto sum = enter<Op>(Type::get(padded));
-  for (std::size_t i = 1; i < in.number; ++i) {
-    std::memcpy(padded, in.from[i] + at, bytes);
-    sum = join<Op>(sum, enter<Op>(Type::get(padded)));
+  for (const std::size_t end = at + bytes; at < end; at += Type::kVector) {
+    const std::size_t some = std::min(Type::kVector, end - at);
+    using From = Short<const std::byte>;
+    auto sum = enter<Op>(Type::get(From{in.from[0] + at, some}));
+    for (std::size_t i = 1; i < in.number; ++i) {
+      sum = join<Op>(sum, enter<Op>(Type::get(From{in.from[i] + at, some})));
+    }
+    Type::template put<Store::kCached>(leave<Op>(sum), Short<std::byte>{out + at, some});
   }
-  Type::template put<Store::kCached>(leave<Op>(sum), padded);
-  std::memcpy(out + at, padded, bytes);
 }
 
 /// From byte `at` on, which is aligned if stores stream.
@@ -258,10 +258,6 @@ void fold_int128(std::span<const std::byte* const> inputs, std::byte* out, std::
 }
 
 }  // namespace
-
-bool reducible(DataType type) {
-  return type != DataType::kHif8 && type != DataType::kFp8E8M0 && size_of(type) != 0;
-}
 
 void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store store) {
   if (from == to || bytes == 0) {

@@ -21,7 +21,9 @@ enum class Store : std::uint8_t {
 
 /// Whether fold() can reduce this type: all but HiF8 and FP8-E8M0, whose sums have no agreed
 /// meaning.
-bool reducible(DataType type);
+constexpr bool reducible(DataType type) {
+  return type != DataType::kHif8 && type != DataType::kFp8E8M0 && size_of(type) != 0;
+}
 
 /// out[i] = inputs[0][i] op inputs[1][i] op …, folded left to right, for i in [0, count).
 /// `type` must be reducible. Any input may be `out` itself; otherwise the ranges must not overlap.

@@ -50,6 +50,36 @@ HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
 #endif
 }
 
+/// Data that ends within the first of the vectors that it is meant to fill. The others are zero, and
+/// are not stored; the arithmetic on them is left out by the compiler.
+struct Beyond {
+  Beyond operator+(std::size_t) const { return {}; }
+};
+template <class Byte>
+struct Short {
+  Byte* at;
+  std::size_t bytes;
+  Beyond operator+(std::size_t) const { return {}; }
+};
+
+// Masked where the processor does it: a copy on the stack would be read before it is there.
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, Short<const std::byte> from) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  const hn::Repartition<std::uint8_t, D> bytes;
+  return hn::BitCast(d, hn::MaskedLoad(hn::FirstN(bytes, from.bytes), bytes,
+                                       reinterpret_cast<const std::uint8_t*>(from.at)));
+#else
+  std::byte padded[sizeof(hn::TFromD<D>) * hn::MaxLanes(D())] = {};
+  std::memcpy(padded, from.at, from.bytes);
+  return load(d, padded);
+#endif
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, Beyond) {
+  return hn::Zero(d);
+}
+
 /// kStream: `to` is aligned to the vector.
 template <Store kStore, class D>
 HWY_INLINE void store(D d, hn::Vec<D> v, std::byte* to) {
@@ -67,6 +97,22 @@ HWY_INLINE void store(D d, hn::Vec<D> v, std::byte* to) {
   (void)d;
 #endif
 }
+
+template <Store kStore, class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, Short<std::byte> to) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  const hn::Repartition<std::uint8_t, D> bytes;
+  hn::BlendedStore(hn::BitCast(bytes, v), hn::FirstN(bytes, to.bytes), bytes,
+                   reinterpret_cast<std::uint8_t*>(to.at));
+  (void)d;
+#else
+  std::byte padded[sizeof(hn::TFromD<D>) * hn::MaxLanes(D())];
+  store<Store::kCached>(d, v, padded);
+  std::memcpy(to.at, padded, to.bytes);
+#endif
+}
+template <Store kStore, class D>
+HWY_INLINE void store(D, hn::Vec<D>, Beyond) {}
 
 /// Instruction sets disagree on the sign and payload of a NaN they make or pick, so every NaN
 /// leaves a fold as the type's quiet NaN with sign and payload clear.
@@ -89,7 +135,7 @@ HWY_INLINE Quad<VecOf<float>> one_nan(const Quad<VecOf<float>>& q) {
 }
 
 // ---- How element types lie in memory: kBytes of memory fill one Quad, in vectors of kVector;
-// kWidens: to fp32. ----
+// kWidens: to fp32. From and To are pointers to kBytes, or Short. ----
 
 /// Integers, fp32 and fp64: as they are.
 template <class T>
@@ -99,12 +145,13 @@ struct Plain {
   static constexpr std::size_t kVector = kVectorBytes<T>;
   static constexpr std::size_t kBytes = 4 * kVector;
 
-  static HWY_INLINE Quad<V> get(const std::byte* p) {
+  template <class From>
+  static HWY_INLINE Quad<V> get(From p) {
     const Tag<T> d;
     return {load(d, p), load(d, p + kVector), load(d, p + 2 * kVector), load(d, p + 3 * kVector)};
   }
-  template <Store kStore>
-  static HWY_INLINE void put(const Quad<V>& q, std::byte* p) {
+  template <Store kStore, class To>
+  static HWY_INLINE void put(const Quad<V>& q, To p) {
     const Tag<T> d;
     store<kStore>(d, finish(q.a), p);
     store<kStore>(d, finish(q.b), p + kVector);
@@ -136,14 +183,15 @@ struct Bf16 {
   static constexpr std::size_t kVector = kVectorBytes<std::uint32_t>;
   static constexpr std::size_t kBytes = 2 * kVector;
 
-  static HWY_INLINE Quad<F32> get(const std::byte* p) {
+  template <class From>
+  static HWY_INLINE Quad<F32> get(From p) {
     const Tag<std::uint32_t> d;
     const U32 v = load(d, p), w = load(d, p + kVector), high = word(0xFFFF0000u);
     return {as_float(hn::ShiftLeft<16>(v)), as_float(hn::And(v, high)),
             as_float(hn::ShiftLeft<16>(w)), as_float(hn::And(w, high))};
   }
-  template <Store kStore>
-  static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
+  template <Store kStore, class To>
+  static HWY_INLINE void put(const Quad<F32>& q, To p) {
     const Tag<std::uint32_t> d;
     const Quad<F32> r = one_nan(q);
     store<kStore>(d, join_halves(round(r.a), round(r.b)), p);
@@ -222,11 +270,12 @@ struct Fp16 {  // the processor converts
   static constexpr std::size_t kVector = kVectorBytes<float> / 2;
   static constexpr std::size_t kBytes = 4 * kVector;
 
-  static HWY_INLINE Quad<F32> get(const std::byte* p) {
+  template <class From>
+  static HWY_INLINE Quad<F32> get(From p) {
     return {widen(p), widen(p + kVector), widen(p + 2 * kVector), widen(p + 3 * kVector)};
   }
-  template <Store kStore>
-  static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
+  template <Store kStore, class To>
+  static HWY_INLINE void put(const Quad<F32>& q, To p) {
     const Half d;
     store<kStore>(d, hn::DemoteTo(d, one_nan(q.a)), p);
     store<kStore>(d, hn::DemoteTo(d, one_nan(q.b)), p + kVector);
@@ -235,7 +284,8 @@ struct Fp16 {  // the processor converts
   }
 
  private:
-  static HWY_INLINE F32 widen(const std::byte* p) {
+  template <class From>
+  static HWY_INLINE F32 widen(From p) {
     return hn::PromoteTo(Tag<float>(), load(Half(), p));
   }
 };
@@ -246,14 +296,15 @@ struct Fp16 {  // two elements a word, as bf16
   static constexpr std::size_t kVector = kVectorBytes<std::uint32_t>;
   static constexpr std::size_t kBytes = 2 * kVector;
 
-  static HWY_INLINE Quad<F32> get(const std::byte* p) {
+  template <class From>
+  static HWY_INLINE Quad<F32> get(From p) {
     const Tag<std::uint32_t> d;
     const U32 v = load(d, p), w = load(d, p + kVector);
     return {Bits::widen(v), Bits::widen(hn::ShiftRight<16>(v)), Bits::widen(w),
             Bits::widen(hn::ShiftRight<16>(w))};
   }
-  template <Store kStore>
-  static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
+  template <Store kStore, class To>
+  static HWY_INLINE void put(const Quad<F32>& q, To p) {
     const Tag<std::uint32_t> d;
     store<kStore>(d, hn::Or(Bits::narrow(q.a), hn::ShiftLeft<16>(Bits::narrow(q.b))), p);
     store<kStore>(d, hn::Or(Bits::narrow(q.c), hn::ShiftLeft<16>(Bits::narrow(q.d))), p + kVector);
@@ -268,13 +319,14 @@ struct Fp8 {
   static constexpr std::size_t kVector = kVectorBytes<std::uint32_t>;
   static constexpr std::size_t kBytes = kVector;
 
-  static HWY_INLINE Quad<F32> get(const std::byte* p) {
+  template <class From>
+  static HWY_INLINE Quad<F32> get(From p) {
     const U32 v = load(Tag<std::uint32_t>(), p);
     return {Bits::widen(v), Bits::widen(hn::ShiftRight<8>(v)), Bits::widen(hn::ShiftRight<16>(v)),
             Bits::widen(hn::ShiftRight<24>(v))};
   }
-  template <Store kStore>
-  static HWY_INLINE void put(const Quad<F32>& q, std::byte* p) {
+  template <Store kStore, class To>
+  static HWY_INLINE void put(const Quad<F32>& q, To p) {
     const U32 ab = hn::Or(Bits::narrow(q.a), hn::ShiftLeft<8>(Bits::narrow(q.b)));
     const U32 cd = hn::Or(Bits::narrow(q.c), hn::ShiftLeft<8>(Bits::narrow(q.d)));
     store<kStore>(Tag<std::uint32_t>(), hn::Or(ab, hn::ShiftLeft<16>(cd)), p);

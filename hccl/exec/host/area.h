@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <tuple>
 
 #include "hccl/base/wait.h"
 #include "hccl/exec/call.h"
@@ -25,20 +24,17 @@ namespace hccl::exec::host {
 // Two lines: processors fetch them in pairs.
 inline constexpr std::size_t kApart = 128;
 
-/// A cache line, so that what it holds arrives in one piece. `word` is stored last.
+/// A cache line, so that what it holds arrives in one piece. `word` is stored last. The payload
+/// begins the line: who loads all of it in one vector must not touch the next line.
 struct alignas(64) Line {
   static constexpr std::size_t kPayload = 56;
-  /// Number of the operation on this host (its low 32 bits), above the fingerprint of the call in
-  /// the first line of a post.
-  std::atomic<std::uint64_t> word{0};
   std::array<std::byte, kPayload> payload{};
+  /// Number of the operation on this host (its low 32 bits), above the fingerprint of the call.
+  std::atomic<std::uint64_t> word{0};
 };
 static_assert(sizeof(Line) == 64);
 
-/// What a rank says when it enters an operation: the input itself if it is short, else a Notice.
-using Post = std::array<Line, 20>;
-inline constexpr std::size_t kPostBytes = kMostInLines;
-static_assert(kPostBytes == std::tuple_size_v<Post> * Line::kPayload);
+static_assert(kMostInLine == Line::kPayload);
 
 /// Where a rank's buffers are.
 struct Notice {
@@ -56,10 +52,12 @@ static_assert(sizeof(Notice) <= Line::kPayload);
 struct alignas(kApart) RankWords {
   // Two of each: a rank may be one operation ahead of another.
   struct alignas(kApart) Entry {
-    Post post;
-    Envelope call;  ///< read only where fingerprints differ
+    /// What the rank says when it enters an operation: its input if that is short, else a Notice.
+    Line post;
   };
   std::array<Entry, 2> entries;
+  /// Read only where fingerprints differ, and so apart from what peers watch.
+  alignas(kApart) std::array<Envelope, 2> calls;
   // Chunks so far, over all operations.
   alignas(kApart) std::atomic<std::uint64_t> filled{0};  ///< put into the ring
   std::atomic<std::uint64_t> folded{0};                  ///< own slice folded in the ring

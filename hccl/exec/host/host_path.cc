@@ -7,21 +7,6 @@
 #include "hccl/exec/host/host_path-inl.h"
 
 namespace hccl::exec::host {
-namespace {
-
-std::uint32_t fingerprint(const Envelope& call) {
-  std::uint64_t words[4];
-  static_assert(sizeof words == sizeof call);
-  std::memcpy(words, &call, sizeof words);
-  std::uint64_t h = 0x9E3779B97F4A7C15u;
-  for (const std::uint64_t word : words) {
-    h = (h ^ word) * 0xD6E8FEB86659FD93u;
-    h ^= h >> 32;
-  }
-  return static_cast<std::uint32_t>(h);
-}
-
-}  // namespace
 
 HostPath::HostPath(const transport::HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
                    const Ways& ways, const kernels::StoreRule& stores, Watch watch)
@@ -36,7 +21,6 @@ HostPath::HostPath(const transport::HostMemory& memory, std::shared_ptr<const me
       one_process_(std::all_of(memory.peers.begin(), memory.peers.end(),
                                [](const auto& peer) { return peer.same_process; })),
       inputs_(memory.ranks.size()),
-      gathered_(std::make_unique<std::byte[]>(memory.ranks.size() * kPostBytes)),
       ins_(memory.ranks.size()),
       outs_(memory.ranks.size()),
       touched_(memory.ranks.size()) {
@@ -44,41 +28,52 @@ HostPath::HostPath(const transport::HostMemory& memory, std::shared_ptr<const me
   fault_in(area_.ring(place_), Area::kRing);
 }
 
-Status HostPath::run(const Call& call, const Envelope& envelope) {
+Run HostPath::enter(const Call& call, const Envelope& envelope) {
   ++number_;
   Run run(call, place_, size_, envelope);
   const bool blocks_differ = !call.in_blocks.empty() || !call.out_blocks.empty();
-  const std::size_t bytes = blocks_differ ? 0 : run.exchange.input() * run.element;
-  if (!blocks_differ && bytes <= ways_.line_most) {
+  run.bytes = blocks_differ ? Run::kDiffer : run.exchange.input() * run.element;
+  if (run.bytes <= kMostInLine) {
     way_ = Way::kLine;
-    return in_lines(run, bytes);
-  }
-  if (!blocks_differ && bytes <= ways_.ring_most) {
+    post(run, call.in, run.exchange.gives(place_) ? run.bytes : 0);
+  } else if (run.bytes <= ways_.ring_most) {
     way_ = Way::kRing;
-    return through_ring(run, false);
+    run.in_ring = put_in_ring(run);
+    post(run, nullptr, 0);
+  } else {
+    way_ = Way::kStage;  // where nothing else pays: finish() knows more
+    const Notice mine = notice(run);
+    if (call.op == schedule::Op::kAllToAllV) {
+      std::copy(call.in_blocks.begin(), call.in_blocks.end(), area_.gives(place_));
+      std::copy(call.out_blocks.begin(), call.out_blocks.end(), area_.takes(place_));
+    }
+    run.store = stores_.store(run.touched());
+    post(run, &mine, sizeof mine);
   }
-  const Notice mine = notice(run);
-  if (call.op == schedule::Op::kAllToAllV) {
-    std::copy(call.in_blocks.begin(), call.in_blocks.end(), area_.gives(place_));
-    std::copy(call.out_blocks.begin(), call.out_blocks.end(), area_.takes(place_));
+  return run;
+}
+
+Status HostPath::finish(const Run& run) {
+  if (way_ == Way::kLine) return in_line(run);
+  if (way_ == Way::kRing) {
+    HCCL_RETURN_IF_ERROR(meet(run));
+    return from_ring(run, run.in_ring);
   }
-  post(run, &mine, sizeof mine);
-  run.store = stores_.store(run.touched());
   // From here on others may reach into this rank's buffers.
-  const Status status = with_notices(run, blocks_differ ? ways_.whole_most + 1 : bytes);
+  const Status status = with_notices(run);
   area_.words(place_).left.store(number_, std::memory_order_release);
   area_.bell().ring();
   if (!status.ok()) retreat(status);
   return status;
 }
 
-Status HostPath::with_notices(const Run& run, std::size_t bytes) {
+Status HostPath::with_notices(const Run& run) {
   HCCL_RETURN_IF_ERROR(meet(run));
   HCCL_RETURN_IF_ERROR(check_pairs(run));
   way_ = choose(run);
-  if (way_ == Way::kStage && bytes <= ways_.whole_most) {
+  if (way_ == Way::kStage && run.bytes <= ways_.whole_most) {
     way_ = Way::kRing;
-    return through_ring(run, true);
+    return through_ring(run);
   }
   if (way_ == Way::kStage) return stage(run);
   resolve(run);
@@ -94,7 +89,7 @@ Status HostPath::with_notices(const Run& run, std::size_t bytes) {
 void HostPath::retreat(const Status& why) {
   constexpr std::chrono::milliseconds kLongestCopy{100};
   if (why.code() != Code::kPara) {
-    area_.words(place_).entries[number_ & 1].post[0].word.store(0, std::memory_order_release);
+    area_.words(place_).entries[number_ & 1].post.word.store(0, std::memory_order_release);
   }
   const auto all_left = [&] {
     for (int place = 0; place < size_; ++place) {
@@ -108,33 +103,30 @@ void HostPath::retreat(const Status& why) {
 
 // ---- meeting ----
 
+// At most a line's payload.
 void HostPath::post(const Run& run, const void* payload, std::size_t bytes) {
-  RankWords::Entry& entry = area_.words(place_).entries[number_ & 1];
-  entry.call = run.mine;
-  const auto* const from = static_cast<const std::byte*>(payload);
-  const std::size_t first = std::min(bytes, Line::kPayload);
-  if (first != 0) std::memcpy(entry.post[0].payload.data(), from, first);
-  entry.post[0].word.store(number_ << 32 | fingerprint(run.mine), std::memory_order_release);
-  for (std::size_t i = 1, at = Line::kPayload; at < bytes; ++i, at += Line::kPayload) {
-    std::memcpy(entry.post[i].payload.data(), from + at, std::min(bytes - at, Line::kPayload));
-    entry.post[i].word.store(number_ << 32, std::memory_order_release);
-  }
+  RankWords& words = area_.words(place_);
+  const std::uint64_t parity = number_ & 1;
+  words.calls[parity] = run.mine;
+  Line& line = words.entries[parity].post;
+  if (bytes != 0) std::memcpy(line.payload.data(), payload, bytes);
+  line.word.store(number_ << 32 | run.fingerprint, std::memory_order_release);
   area_.bell().ring();
 }
 
 Status HostPath::meet(const Run& run) {
   const std::uint64_t parity = number_ & 1;
-  const std::uint64_t expected = number_ << 32 | fingerprint(run.mine);
+  const std::uint64_t expected = number_ << 32 | run.fingerprint;
   for (int place = 0; place < size_; ++place) {
     if (place == place_) continue;
-    const RankWords::Entry& entry = area_.words(place).entries[parity];
     std::uint64_t word = 0;
     const auto posted = [&](int who) {
-      word = area_.words(who).entries[parity].post[0].word.load(std::memory_order_acquire);
+      word = area_.words(who).entries[parity].post.word.load(std::memory_order_acquire);
       return (word ^ expected) >> 32 == 0;
     };
     HCCL_RETURN_IF_ERROR(await(run, place, posted));
-    if (word != expected) return mismatch(rank_of(place_), run.mine, rank_of(place), entry.call);
+    if (word != expected) return mismatch(rank_of(place_), run.mine, rank_of(place),
+                                          area_.words(place).calls[parity]);
   }
   return {};
 }
@@ -174,7 +166,7 @@ Notice HostPath::notice(const Run& run) const {
 
 Notice HostPath::notice_of(int place) const {
   Notice notice;
-  std::memcpy(&notice, area_.words(place).entries[number_ & 1].post[0].payload.data(),
+  std::memcpy(&notice, area_.words(place).entries[number_ & 1].post.payload.data(),
               sizeof notice);
   return notice;
 }

@@ -2,7 +2,7 @@
 // (ways.h), contributions are folded in rank order, so the bits of a result depend on the inputs
 // alone.
 //
-// An operation begins with a Post of every rank. Each rank waits for all of them: it then knows
+// An operation begins with a post of every rank. Each rank waits for all of them: it then knows
 // that everybody is in the same call, that everybody has left the call before the last one, and
 // where the others' buffers are.
 #pragma once
@@ -51,7 +51,14 @@ class HostPath {
 
   /// Runs a collective to its end; `envelope` is the call's. kPara: the ranks disagree; kTimeout;
   /// or the reason of the abort. After a failure it is of no more use.
-  Status run(const Call& call, const Envelope& envelope);
+  Status run(const Call& call, const Envelope& envelope) {
+    const Run run = enter(call, envelope);
+    return finish(run);
+  }
+  /// The same in two steps, for who has something to do while the others learn that this rank has
+  /// come. `call` outlives the second step.
+  Run enter(const Call& call, const Envelope& envelope);
+  Status finish(const Run& run);
 
   /// What a run does while it waits, until this is set anew: it must not block, and its failure
   /// ends the run. Waits then nap no longer than a millisecond. Empty: nothing.
@@ -66,7 +73,7 @@ class HostPath {
   void wake() { area_.bell().wake(); }
 
  private:
-  Status with_notices(const Run& run, std::size_t bytes);
+  Status with_notices(const Run& run);
   void retreat(const Status& why);
   Status meet(const Run& run);
   void post(const Run& run, const void* payload, std::size_t bytes);
@@ -77,8 +84,10 @@ class HostPath {
   std::byte* peer_bytes(int place, std::uint64_t address, std::uint64_t heap_at,
                         std::uint64_t bytes);
 
-  Status in_lines(const Run& run, std::size_t bytes);
-  Status through_ring(const Run& run, bool met);
+  Status in_line(const Run& run);
+  std::size_t put_in_ring(const Run& run);
+  Status from_ring(const Run& run, std::size_t at);
+  Status through_ring(const Run& run);
   Status stage(const Run& run);
   Status pull(const Run& run);
   Status pull_slices(const Run& run);
@@ -118,7 +127,6 @@ class HostPath {
   std::size_t ring_at_ = 0;  // where in the rings the next whole input goes
 
   std::vector<const std::byte*> inputs_;   // of a fold, by place
-  std::unique_ptr<std::byte[]> gathered_;  // short inputs out of the lines, by place
   std::vector<std::byte*> ins_;            // the peers' buffers as they lie here
   std::vector<std::byte*> outs_;
   std::vector<std::vector<bool>> touched_;  // blocks of each peer's heap that are faulted in

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "hccl/exec/call.h"
 #include "hccl/exec/host/exchange.h"
@@ -19,6 +20,7 @@ struct Run {
       : call(the_call),
         exchange(call, its_place, ranks),
         mine(envelope),
+        fingerprint(digest(envelope)),
         element(size_of(call.type)),
         place(its_place),
         size(ranks) {}
@@ -67,10 +69,28 @@ struct Run {
     return in == out ? kernels::Store::kCached : store;
   }
 
+  /// What ranks compare. The products do not wait for one another: every operation begins with this.
+  static std::uint32_t digest(const Envelope& envelope) {
+    // Field by field: a wide load of what was just stored in pieces would wait for all of them.
+    const std::uint64_t kind = std::uint64_t{envelope.op} << 24 | std::uint64_t{envelope.type} << 16 |
+                               std::uint64_t{envelope.reduce} << 8 | envelope.version;
+    const std::uint64_t who = std::uint64_t{envelope.root} << 32 | envelope.plan;
+    const std::uint64_t how = std::uint64_t{envelope.algorithm} << 32 | kind;
+    std::uint64_t h = envelope.sequence * 0x9E3779B97F4A7C15u;
+    h += (envelope.count ^ envelope.count >> 32) * 0xD6E8FEB86659FD93u;
+    h ^= (who ^ who >> 32) * 0xA0761D6478BD642Fu;
+    h += (how ^ how >> 32) * 0xE7037ED1A0B428DBu;
+    return static_cast<std::uint32_t>(h >> 32);
+  }
+
   const Call& call;
   Exchange exchange;
   Envelope mine;
+  std::uint32_t fingerprint;
   std::size_t element;
+  static constexpr std::uint64_t kDiffer = ~std::uint64_t{0};
+  std::uint64_t bytes = 0;  ///< of the input; kDiffer: ranks' blocks may differ
+  std::size_t in_ring = 0;  ///< where it lies in the ring
   int place;
   int size;
   /// How a result is stored in memory that nobody reads before.

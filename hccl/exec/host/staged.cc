@@ -1,4 +1,4 @@
-// The ways that go through the shared area: lines, ring and stage.
+// The ways that go through the shared area: line, ring and stage.
 #include <algorithm>
 #include <cstring>
 
@@ -6,68 +6,48 @@
 
 namespace hccl::exec::host {
 
-// ---- inputs in the lines of the post ----
+// ---- inputs in the line of the post ----
 
-Status HostPath::in_lines(const Run& run, std::size_t bytes) {
-  const Exchange& exchange = run.exchange;
+Status HostPath::in_line(const Run& run) {
   const std::uint64_t parity = number_ & 1;
-  post(run, run.call.in, exchange.gives(place_) ? bytes : 0);
   HCCL_RETURN_IF_ERROR(meet(run));
-  if (bytes <= Line::kPayload) {
-    take(run, 0, run.call.count, [&](int giver) {
-      return area_.words(giver).entries[parity].post[0].payload.data() + run.from_start_of_input();
-    });
-    return {};
-  }
-  for (int giver = 0; giver < size_; ++giver) {
-    if (giver == place_ || !exchange.gives(giver) || !exchange.takes(place_)) continue;
-    const Post& post = area_.words(giver).entries[parity].post;
-    std::byte* const to = gathered_.get() + static_cast<std::size_t>(giver) * kPostBytes;
-    std::memcpy(to, post[0].payload.data(), Line::kPayload);
-    for (std::size_t i = 1, at = Line::kPayload; at < bytes; ++i, at += Line::kPayload) {
-      HCCL_RETURN_IF_ERROR(await(run, giver, [&](int who) {
-        const Line& line = area_.words(who).entries[parity].post[i];
-        return (line.word.load(std::memory_order_acquire) ^ number_ << 32) >> 32 == 0;
-      }));
-      std::memcpy(to + at, post[i].payload.data(), std::min(bytes - at, Line::kPayload));
-    }
-  }
   take(run, 0, run.call.count, [&](int giver) {
-    return gathered_.get() + static_cast<std::size_t>(giver) * kPostBytes +
-           run.from_start_of_input();
+    return area_.words(giver).entries[parity].post.payload.data() + run.from_start_of_input();
   });
   return {};
 }
 
 // ---- whole inputs through the ring ----
 
-Status HostPath::through_ring(const Run& run, bool met) {
-  const Exchange& exchange = run.exchange;
-  const std::size_t bytes = exchange.input() * run.element;
+// Gives the place in everybody's ring. It differs from the last operation's, which a peer may still
+// be reading; the one before that is over. All ranks move on alike.
+std::size_t HostPath::put_in_ring(const Run& run) {
+  const std::size_t bytes = run.exchange.input() * run.element;
   const std::size_t room = (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
-  // The place differs from the last operation's, which a peer may still be reading; the one before
-  // that is over. All ranks move on alike.
   if (ring_at_ + room > Area::kRing) ring_at_ = 0;
   const std::size_t at = ring_at_;
   ring_at_ += room;
-  if (exchange.gives(place_)) {
-    std::memcpy(area_.ring(place_) + at, run.call.in, bytes);
-  }
-  if (met) {
-    ++chunks_;
-    RankWords& mine = area_.words(place_);
-    mine.folded.store(chunks_, std::memory_order_relaxed);
-    mine.drained.store(chunks_, std::memory_order_relaxed);
-    mine.filled.store(chunks_, std::memory_order_release);
-    area_.bell().ring();
-    HCCL_RETURN_IF_ERROR(all_at(run, &RankWords::filled, chunks_));
-  } else {
-    post(run, nullptr, 0);
-    HCCL_RETURN_IF_ERROR(meet(run));
-  }
+  if (run.exchange.gives(place_)) std::memcpy(area_.ring(place_) + at, run.call.in, bytes);
+  return at;
+}
+
+Status HostPath::from_ring(const Run& run, std::size_t at) {
   take(run, 0, run.call.count,
        [&](int giver) { return area_.ring(giver) + at + run.from_start_of_input(); });
   return {};
+}
+
+// After the ranks have met.
+Status HostPath::through_ring(const Run& run) {
+  const std::size_t at = put_in_ring(run);
+  ++chunks_;
+  RankWords& mine = area_.words(place_);
+  mine.folded.store(chunks_, std::memory_order_relaxed);
+  mine.drained.store(chunks_, std::memory_order_relaxed);
+  mine.filled.store(chunks_, std::memory_order_release);
+  area_.bell().ring();
+  HCCL_RETURN_IF_ERROR(all_at(run, &RankWords::filled, chunks_));
+  return from_ring(run, at);
 }
 
 // ---- chunks through the ring ----

@@ -24,7 +24,7 @@ std::string Ways::why(Way way, std::size_t bytes) const {
   const std::string size = std::to_string(bytes) + " bytes";
   switch (way) {
     case Way::kLine:
-      return size + ", lines take up to " + std::to_string(line_most);
+      return size + ", a line takes up to " + std::to_string(kMostInLine);
     case Way::kRing:
       return size + ", a ring takes inputs whole up to " +
              std::to_string(std::max(ring_most, whole_most));
@@ -45,7 +45,6 @@ Status Ways::check() const {
                                    ", expected " + std::to_string(low) + " to " +
                                    std::to_string(high));
   };
-  HCCL_RETURN_IF_ERROR(within("line_most", line_most, 0, kMostInLines));
   HCCL_RETURN_IF_ERROR(within("ring_most", ring_most, 0, kMostInRing));
   HCCL_RETURN_IF_ERROR(within("whole_most", whole_most, 0, kMostInRing));
   HCCL_RETURN_IF_ERROR(within("chunk", chunk, kLeastChunk, kMostInRing));

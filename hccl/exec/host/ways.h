@@ -11,7 +11,7 @@
 namespace hccl::exec::host {
 
 enum class Way : std::uint8_t {
-  kLine,   ///< the input travels in the cache lines that announce the operation
+  kLine,   ///< the input travels in the cache line that announces the operation
   kRing,   ///< each rank copies its input into its ring, then every rank takes what it needs: one
            ///< hop
   kStage,  ///< the same in chunks, copying and taking at once
@@ -21,11 +21,11 @@ enum class Way : std::uint8_t {
 };
 const char* words(Way way);
 
-inline constexpr std::size_t kMostInLines = 20 * 56;
+/// A rank's input of up to so many bytes takes kLine.
+inline constexpr std::size_t kMostInLine = 56;
 
-/// Up to how many bytes of a rank's input which way is best. All ranks must have the same numbers.
+/// Up to how many bytes of a rank's input which of the other ways is best. All ranks must have the same numbers.
 struct Ways {
-  std::size_t line_most = kMostInLines;  ///< kLine; at most kMostInLines
   std::size_t ring_most = 0;   ///< kRing whatever memory it is; above, where buffers lie decides
   std::size_t whole_most = 0;  ///< what would be staged takes kRing after all up to here
   std::size_t stage_most = 0;  ///< allreduce of reachable memory: kStage up to here

@@ -122,7 +122,7 @@ std::size_t best_chunk(std::size_t usual, std::span<const WaySample> samples) {
 }  // namespace
 
 Way way_of(const Ways& ways, bool reachable, std::uint64_t bytes) {
-  if (bytes <= ways.line_most) return Way::kLine;
+  if (bytes <= kMostInLine) return Way::kLine;
   if (bytes <= ways.ring_most) return Way::kRing;
   if (!reachable || bytes <= ways.stage_most) {
     return bytes <= ways.whole_most ? Way::kRing : Way::kStage;
@@ -142,8 +142,7 @@ Ways fit(const Ways& defaults, std::span<const WaySample> samples) {
     std::vector<std::size_t> values;
   };
   constexpr std::size_t kAny = std::size_t{1} << 40;
-  const std::array<Number, 5> numbers = {
-      Number{&Ways::line_most, limits(sizes, defaults.line_most, kMostInLines)},
+  const std::array<Number, 4> numbers = {
       Number{&Ways::ring_most, limits(sizes, defaults.ring_most, Ways::kMostInRing)},
       Number{&Ways::whole_most, limits(sizes, defaults.whole_most, Ways::kMostInRing)},
       Number{&Ways::stage_most, limits(sizes, defaults.stage_most, kAny)},

@@ -11,10 +11,9 @@ namespace hccl::exec::host {
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;
-constexpr std::array<std::uint64_t, 10> kSizes = {64,          256,         1 * kKiB,   4 * kKiB,
-                                                  16 * kKiB,   64 * kKiB,   256 * kKiB, 1024 * kKiB,
-                                                  4096 * kKiB, 16384 * kKiB};
-constexpr std::array kWays = {Way::kLine, Way::kRing, Way::kStage, Way::kPull, Way::kPush};
+constexpr std::array<std::uint64_t, 8> kSizes = {1 * kKiB,   4 * kKiB,    16 * kKiB,   64 * kKiB,
+                                                 256 * kKiB, 1024 * kKiB, 4096 * kKiB, 16384 * kKiB};
+constexpr std::array kWays = {Way::kRing, Way::kStage, Way::kPull, Way::kPush};
 constexpr std::array<std::size_t, 3> kChunks = {64 * kKiB, 128 * kKiB, 512 * kKiB};
 /// Chunks are compared on inputs of several of them, but not on the longest.
 constexpr std::uint64_t kChunksFrom = 1024 * kKiB;
@@ -26,7 +25,6 @@ constexpr std::uint64_t kMostPrivate = 4096 * kKiB;
 // The numbers that lead an allreduce of any size into this way.
 Ways only(Way way, Ways ways) {
   constexpr std::size_t kAny = ~std::size_t{0};
-  ways.line_most = way == Way::kLine ? kMostInLines : 0;
   ways.ring_most = way == Way::kRing ? Ways::kMostInRing : 0;
   ways.whole_most = 0;
   ways.stage_most = way == Way::kStage ? kAny : 0;
@@ -109,7 +107,6 @@ class Probe {
 
   Status measure(bool reachable, Vector& vector, std::uint64_t bytes) {
     for (const Way way : kWays) {
-      if (way == Way::kLine && bytes > kMostInLines) continue;
       if (way == Way::kRing && bytes > Ways::kMostInRing) continue;
       if (way > Way::kStage && !reachable) continue;
       // Far from where these could be best.
