@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -394,6 +395,44 @@ TEST(FoldNumbersTest, OneInputIsCopiedBitForBit) {
   const std::byte* input = reinterpret_cast<const std::byte*>(&same);
   fold(DataType::kFp32, ReduceOp::kMax, {&input, 1}, reinterpret_cast<std::byte*>(&same), 1);
   EXPECT_EQ(same, kMinusNan);
+}
+
+// Masked loads and stores are not seen by sanitizers; a page that cannot be touched sees them.
+TEST(FoldNumbersTest, NothingBehindTheEndIsTouched) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  constexpr std::size_t kBuffers = 4;  // three inputs and the result
+  auto* const memory = static_cast<std::byte*>(::mmap(
+      nullptr, 2 * kBuffers * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(memory, MAP_FAILED);
+  std::vector<std::byte*> ends;
+  for (std::size_t i = 0; i < kBuffers; ++i) {
+    ends.push_back(memory + (2 * i + 1) * page);
+    ASSERT_EQ(::mprotect(ends.back(), page, PROT_NONE), 0);
+  }
+  on_each_instruction_set([&] {
+    for (const DataType type : kReducible) {
+      const std::size_t size = size_of(type);
+      for (std::size_t count = 1; count * size <= 600; ++count) {
+        const std::size_t bytes = count * size;
+        std::vector<const std::byte*> near_end, elsewhere;
+        std::vector<std::vector<std::byte>> inputs;
+        for (std::size_t i = 0; i < 3; ++i) inputs.push_back(mixed_numbers(type, count, i));
+        for (std::size_t i = 0; i < 3; ++i) {
+          std::memcpy(ends[i] - bytes, inputs[i].data(), bytes);
+          near_end.push_back(ends[i] - bytes);
+          elsewhere.push_back(inputs[i].data());
+        }
+        std::vector<std::byte> expected(bytes);
+        fold(type, ReduceOp::kMax, elsewhere, expected.data(), count);
+        std::byte* const out = ends[3] - bytes;
+        out[-1] = std::byte{0x5A};
+        fold(type, ReduceOp::kMax, near_end, out, count);
+        ASSERT_EQ(std::memcmp(out, expected.data(), bytes), 0) << words(type) << " x " << count;
+        ASSERT_EQ(out[-1], std::byte{0x5A}) << words(type) << " x " << count;
+      }
+    }
+  });
+  ::munmap(memory, 2 * kBuffers * page);
 }
 
 TEST(CopyTest, CopiesAllBytesAndNoMore) {

@@ -81,19 +81,19 @@ TEST(WaysFit, IsAsGoodAsBruteForceButForTheHysteresis) {
       }
       return some;
     };
-      for (const std::size_t ring : up_to(Ways::kMostInRing)) {
-        for (const std::size_t whole : up_to(Ways::kMostInRing)) {
-          for (const std::size_t stage : limits) {
-            for (const std::size_t pull : limits) {
-              ways.ring_most = ring;
-              ways.whole_most = whole;
-              ways.stage_most = stage;
-              ways.pull_most = pull;
-              best = std::min(best, regret(ways, samples));
-            }
+    for (const std::size_t ring : up_to(Ways::kMostInRing)) {
+      for (const std::size_t whole : up_to(Ways::kMostInRing)) {
+        for (const std::size_t stage : limits) {
+          for (const std::size_t pull : limits) {
+            ways.ring_most = ring;
+            ways.whole_most = whole;
+            ways.stage_most = stage;
+            ways.pull_most = pull;
+            best = std::min(best, regret(ways, samples));
           }
         }
       }
+    }
     // Four numbers, a tenth each.
     EXPECT_LE(regret(fitted, samples), best + 0.4 + 1e-9) << "round " << round;
     EXPECT_LE(regret(fitted, samples), regret(defaults, samples) + 1e-9) << "round " << round;

@@ -69,8 +69,8 @@ HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out
   Type::template put<kStore>(leave<Op>(next), out + at + kBytes);
 }
 
-/// Fewer bytes than a block, vector by vector: the same arithmetic, so that an element's bits do not
-/// depend on where it lies.
+/// Fewer bytes than a block, vector by vector: the same arithmetic, so that an element's bits do
+/// not depend on where it lies.
 template <class Type, class Op>
 HWY_NOINLINE void fold_rest(const Inputs& in, std::size_t at, std::size_t bytes, std::byte* out) {
   for (const std::size_t end = at + bytes; at < end; at += Type::kVector) {

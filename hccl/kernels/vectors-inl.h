@@ -50,8 +50,8 @@ HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
 #endif
 }
 
-/// Data that ends within the first of the vectors that it is meant to fill. The others are zero, and
-/// are not stored; the arithmetic on them is left out by the compiler.
+/// Data that ends within the first of the vectors that it is meant to fill. The others are zero,
+/// and are not stored; the arithmetic on them is left out by the compiler.
 struct Beyond {
   Beyond operator+(std::size_t) const { return {}; }
 };

@@ -125,8 +125,8 @@ Status HostPath::meet(const Run& run) {
       return (word ^ expected) >> 32 == 0;
     };
     HCCL_RETURN_IF_ERROR(await(run, place, posted));
-    if (word != expected) return mismatch(rank_of(place_), run.mine, rank_of(place),
-                                          area_.words(place).calls[parity]);
+    if (word != expected)
+      return mismatch(rank_of(place_), run.mine, rank_of(place), area_.words(place).calls[parity]);
   }
   return {};
 }
@@ -166,8 +166,7 @@ Notice HostPath::notice(const Run& run) const {
 
 Notice HostPath::notice_of(int place) const {
   Notice notice;
-  std::memcpy(&notice, area_.words(place).entries[number_ & 1].post.payload.data(),
-              sizeof notice);
+  std::memcpy(&notice, area_.words(place).entries[number_ & 1].post.payload.data(), sizeof notice);
   return notice;
 }
 

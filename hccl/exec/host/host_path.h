@@ -126,8 +126,8 @@ class HostPath {
   std::uint64_t gates_ = 0;
   std::size_t ring_at_ = 0;  // where in the rings the next whole input goes
 
-  std::vector<const std::byte*> inputs_;   // of a fold, by place
-  std::vector<std::byte*> ins_;            // the peers' buffers as they lie here
+  std::vector<const std::byte*> inputs_;  // of a fold, by place
+  std::vector<std::byte*> ins_;           // the peers' buffers as they lie here
   std::vector<std::byte*> outs_;
   std::vector<std::vector<bool>> touched_;  // blocks of each peer's heap that are faulted in
 };

@@ -69,10 +69,12 @@ struct Run {
     return in == out ? kernels::Store::kCached : store;
   }
 
-  /// What ranks compare. The products do not wait for one another: every operation begins with this.
+  /// What ranks compare. The products do not wait for one another: every operation begins with
+  /// this.
   static std::uint32_t digest(const Envelope& envelope) {
     // Field by field: a wide load of what was just stored in pieces would wait for all of them.
-    const std::uint64_t kind = std::uint64_t{envelope.op} << 24 | std::uint64_t{envelope.type} << 16 |
+    const std::uint64_t kind = std::uint64_t{envelope.op} << 24 |
+                               std::uint64_t{envelope.type} << 16 |
                                std::uint64_t{envelope.reduce} << 8 | envelope.version;
     const std::uint64_t who = std::uint64_t{envelope.root} << 32 | envelope.plan;
     const std::uint64_t how = std::uint64_t{envelope.algorithm} << 32 | kind;

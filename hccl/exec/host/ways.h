@@ -24,7 +24,8 @@ const char* words(Way way);
 /// A rank's input of up to so many bytes takes kLine.
 inline constexpr std::size_t kMostInLine = 56;
 
-/// Up to how many bytes of a rank's input which of the other ways is best. All ranks must have the same numbers.
+/// Up to how many bytes of a rank's input which of the other ways is best. All ranks must have the
+/// same numbers.
 struct Ways {
   std::size_t ring_most = 0;   ///< kRing whatever memory it is; above, where buffers lie decides
   std::size_t whole_most = 0;  ///< what would be staged takes kRing after all up to here

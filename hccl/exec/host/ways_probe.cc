@@ -11,8 +11,8 @@ namespace hccl::exec::host {
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;
-constexpr std::array<std::uint64_t, 8> kSizes = {1 * kKiB,   4 * kKiB,    16 * kKiB,   64 * kKiB,
-                                                 256 * kKiB, 1024 * kKiB, 4096 * kKiB, 16384 * kKiB};
+constexpr std::array<std::uint64_t, 8> kSizes = {
+    1 * kKiB, 4 * kKiB, 16 * kKiB, 64 * kKiB, 256 * kKiB, 1024 * kKiB, 4096 * kKiB, 16384 * kKiB};
 constexpr std::array kWays = {Way::kRing, Way::kStage, Way::kPull, Way::kPush};
 constexpr std::array<std::size_t, 3> kChunks = {64 * kKiB, 128 * kKiB, 512 * kKiB};
 /// Chunks are compared on inputs of several of them, but not on the longest.
