@@ -2,6 +2,7 @@
 // kind is over, and less than 8 MiB a rank, however many ranks there are. Every allocation of the
 // program goes through this file.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -177,27 +178,47 @@ std::size_t resident() {
 
 class Resident : public ::testing::TestWithParam<Setting> {};
 
-TEST_P(Resident, StagingStaysUnderEightMebibytesARank) {
-  constexpr std::size_t kMost = 700000;
-  const int ranks = GetParam().ranks;
-  std::vector<Buffers> buffers;
-  for (int r = 0; r < ranks; ++r) {
-    buffers.emplace_back(ranks, kMost);
-    buffers.back().blocks.resize(static_cast<std::size_t>(ranks));
-  }
-  const std::size_t before = resident();
-  World world(ranks, config_of(GetParam().transport));
-  ASSERT_TRUE(world.ok());
-  const std::size_t joined = resident();
+/// Every operation on all ranks of the world, with vectors of some lengths up to `most`.
+void take_part_in_all(World& world, std::size_t most, std::vector<Buffers>& buffers) {
   world.run([&](Communicator& c) {
     for (const Op op : kOps) {
-      for (const std::size_t elements : {std::size_t{1000}, std::size_t{50000}, kMost}) {
+      for (const std::size_t elements : {std::size_t{1000}, std::size_t{50000}, most}) {
         const Status status =
             take_part(c, op, elements, buffers[static_cast<std::size_t>(c.rank())]);
         ASSERT_TRUE(status.ok()) << status.message();
       }
     }
   });
+}
+
+std::vector<Buffers> buffers_for(int ranks, std::size_t most) {
+  std::vector<Buffers> buffers;
+  for (int r = 0; r < ranks; ++r) {
+    buffers.emplace_back(ranks, most);
+    buffers.back().blocks.resize(static_cast<std::size_t>(ranks));
+  }
+  return buffers;
+}
+
+TEST_P(Resident, StagingStaysUnderEightMebibytesARank) {
+  const int ranks = GetParam().ranks;
+  // Few ranks: long enough to fill whatever there is to be filled.
+  const std::size_t most = ranks <= 8 ? 5'000'000 : 700'000;
+  {
+    // What the libraries' own code and data take once is not staging.
+    std::vector<Buffers> first = buffers_for(2, 50000);
+    World world(2, config_of(GetParam().transport));
+    ASSERT_TRUE(world.ok());
+    take_part_in_all(world, 50000, first);
+  }
+  std::vector<Buffers> buffers = buffers_for(ranks, most);
+  // Nor may what it gave back hide what the ranks take now.
+  ::malloc_trim(0);
+  const std::size_t before = resident();
+  World world(ranks, config_of(GetParam().transport));
+  ASSERT_TRUE(world.ok());
+  const std::size_t joined = resident();
+  take_part_in_all(world, most, buffers);
   const std::size_t used = (resident() - before) / static_cast<std::size_t>(ranks);
   std::printf("%d ranks over %s: %zu KiB a rank, %zu of them from joining\n", ranks,
               GetParam().transport, used >> 10,
@@ -209,7 +230,7 @@ INSTANTIATE_TEST_SUITE_P(
     Everywhere, Resident,
     ::testing::Values(Setting{"host_of_two", "auto", 2}, Setting{"host_of_eight", "auto", 8},
                       Setting{"host_of_many", "auto", 64}, Setting{"tcp_of_two", "tcp", 2},
-                      Setting{"tcp_of_eight", "tcp", 8}, Setting{"tcp_of_many", "tcp", 32}),
+                      Setting{"tcp_of_eight", "tcp", 8}, Setting{"tcp_of_many", "tcp", 64}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -305,6 +306,56 @@ TEST(TcpLink, HoldsBackWhatNobodyReceives) {
       for (std::size_t i = 0; i < kMessages; ++i) (*mesh)->recv(requests[i], 0, i % 8, bytes[i]);
     }
     EXPECT_TRUE(wait_all(**mesh, all).ok());
+    rank.barrier();
+    (*mesh)->abort(Status(Code::kSuspending, "end of the test"));
+    (*mesh)->progress();
+  });
+}
+
+// Rank 0 receives nothing, and all others send: what it holds for them does not grow with their
+// number.
+TEST(TcpLink, HoldsBackWhatManySendTogether) {
+  constexpr int kRanks = 14;
+  constexpr std::size_t kSize = 10'000;
+  std::atomic<std::size_t> sent{0};
+  run_ranks(kRanks, [&](Rank& rank) {
+    auto mesh = open_tcp(rank.open_args(soon()));
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    constexpr std::size_t kMessages = 60;
+    std::vector<Bytes> bytes(kMessages * kRanks);
+    std::vector<Request> requests(kMessages * kRanks);
+    std::vector<Request*> all;
+    if (rank.rank() != 0) {
+      for (std::size_t i = 0; i < kMessages; ++i) {
+        bytes[i] = pattern(kSize, static_cast<std::uint64_t>(rank.rank()) + i);
+        all.push_back(&requests[i]);
+        (*mesh)->send(requests[i], 0, i % 8, bytes[i]);
+      }
+    }
+    Request never;
+    Bytes in(1);
+    (*mesh)->recv(never, (rank.rank() + 1) % kRanks, 200, in);
+    EXPECT_EQ(wait_one(**mesh, never, 500ms).code(), Code::kTimeout);
+    for (const Request* request : all) sent += request->done() ? kSize : 0;
+    rank.barrier();
+    if (rank.rank() == 0) {
+      EXPECT_LE(sent, tcp::kEagerTotal);
+      EXPECT_GT(sent, tcp::kEagerTotal / 4);
+      for (std::size_t peer = 1; peer < kRanks; ++peer) {
+        for (std::size_t i = 0; i < kMessages; ++i) {
+          const std::size_t at = peer * kMessages + i;
+          bytes[at].resize(kSize);
+          all.push_back(&requests[at]);
+          (*mesh)->recv(requests[at], static_cast<int>(peer), i % 8, bytes[at]);
+        }
+      }
+    }
+    EXPECT_TRUE(wait_all(**mesh, all).ok());
+    for (std::size_t peer = 1; rank.rank() == 0 && peer < kRanks; ++peer) {
+      for (std::size_t i = 0; i < kMessages; ++i) {
+        ASSERT_EQ(bytes[peer * kMessages + i], pattern(kSize, peer + i));
+      }
+    }
     rank.barrier();
     (*mesh)->abort(Status(Code::kSuspending, "end of the test"));
     (*mesh)->progress();

@@ -22,7 +22,7 @@ namespace {
 // ranks costs it all.
 constexpr std::chrono::seconds kVerdictTime{2};
 constexpr std::chrono::seconds kLeaveTime{1};
-constexpr std::size_t kStagingBytes = std::size_t{8} << 20;
+constexpr std::size_t kStagingBytes = std::size_t{4} << 20;
 constexpr std::chrono::microseconds kSpin{50};
 
 Uuid identity(const Uuid& parent, std::string_view what) {

@@ -27,22 +27,18 @@ Executor::Executor(transport::Mesh& mesh, std::size_t staging_bytes)
 
 Executor::~Executor() = default;
 
-const Executor::Plan& Executor::plan_for(const schedule::Algorithm& algorithm, int root, int depth,
-                                         int hosts) {
+const Plan& Executor::plan_for(const schedule::Algorithm& algorithm, int root, int depth,
+                               int hosts) {
   const auto key = std::make_tuple(static_cast<const void*>(&algorithm), root, depth, hosts);
   if (const auto at = plans_.find(key); at != plans_.end()) return at->second;
-  Plan plan;
-  for (int rank = 0; rank < mesh_.size(); ++rank) {
-    schedule::Schedule schedule = algorithm.build({rank, mesh_.size(), root, depth, hosts});
-    plan.most_slots = std::max(plan.most_slots, schedule.scratch_slots);
-    if (rank == mesh_.rank()) plan.schedule = std::move(schedule);
-  }
+  Plan plan = make_plan(algorithm, {mesh_.rank(), mesh_.size(), root, depth, hosts});
   return plans_.emplace(key, std::move(plan)).first->second;
 }
 
 std::byte* Executor::scratch(std::size_t bytes) {
   if (bytes > scratch_bytes_) {
-    scratch_ = std::make_unique<std::byte[]>(bytes);
+    scratch_.reset();
+    scratch_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
     scratch_bytes_ = bytes;
   }
   return scratch_.get();
@@ -115,14 +111,20 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
   const auto blocks = static_cast<std::uint64_t>(blocks_of(call.op, mesh_.size()));
   const std::uint64_t block_bytes = call.count * element;
 
-  // A slice's slots must fit into the staging memory of its lane on every rank; all ranks cut
-  // alike.
+  // What is received to be folded, and a slice's slots, must fit into the staging memory of its
+  // lane on every rank; all ranks cut alike.
   const auto lanes_wanted = static_cast<std::uint64_t>(std::max(1, choice.lanes));
-  const std::uint64_t per_lane = std::max<std::uint64_t>(staging_bytes_ / lanes_wanted, 4096);
+  const std::size_t message =
+      Flow::message_within(staging_bytes_ / 2, plan.most_reducing * lanes_wanted);
+  const std::size_t folded = plan.most_reducing * Flow::kWindow * message;
+  const std::uint64_t for_slots =
+      staging_bytes_ / lanes_wanted - std::min(staging_bytes_ / lanes_wanted, folded);
+  const std::uint64_t per_lane = std::max<std::uint64_t>(for_slots, 4096);
   const std::uint64_t slot_bytes = block_bytes * blocks /
                                    static_cast<std::uint64_t>(std::max(1, steps.chunks)) *
                                    static_cast<std::uint64_t>(plan.most_slots);
   std::uint64_t slices = std::max(lanes_wanted, (slot_bytes + per_lane - 1) / per_lane);
+  slices = (slices + lanes_wanted - 1) / lanes_wanted * lanes_wanted;  // equally many a lane
   slices = std::clamp<std::uint64_t>(slices, 1, std::max<std::uint64_t>(1, call.count));
   const std::size_t lanes = std::min<std::uint64_t>(lanes_wanted, slices);
 
@@ -134,9 +136,6 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
 
   const bool agree = one_way(call.op) && mesh_.size() > 1;
   while (lanes_.size() < lanes + (agree ? 1 : 0)) lanes_.push_back(std::make_unique<Lane>(mesh_));
-  for (std::size_t i = 0; i < lanes; ++i)
-    lanes_[i]->begin(static_cast<std::uint32_t>(i), call, mine);
-
   const auto slots = static_cast<std::size_t>(steps.scratch_slots);
   std::size_t stride = 0;
   for (std::uint64_t s = 0; s < slices; ++s) {
@@ -146,7 +145,11 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
     stride =
         std::max(stride, (layout.longest() * slots + kLineBytes - 1) / kLineBytes * kLineBytes);
   }
-  std::byte* const staging = scratch(stride * lanes);
+  std::byte* const staging = scratch((stride + folded) * lanes);
+  for (std::size_t i = 0; i < lanes; ++i) {
+    lanes_[i]->begin(static_cast<std::uint32_t>(i), call, mine, message,
+                     staging + stride * lanes + folded * i);
+  }
   for (std::uint64_t s = 0; s < slices; ++s) {
     const std::uint64_t first = call.count * s / slices;
     const std::size_t lane = s % lanes;

@@ -16,6 +16,7 @@
 #include "hccl/exec/activity.h"
 #include "hccl/exec/call.h"
 #include "hccl/exec/limits.h"
+#include "hccl/exec/plan.h"
 #include "hccl/exec/transfer.h"
 #include "hccl/schedule/algorithm.h"
 #include "transport/transport.h"
@@ -26,8 +27,8 @@ class DirectV;
 class Lane;
 
 /// Belongs to one communicator and is used by one thread at a time. Staging memory is allocated at
-/// the first operation of its kind and kept: at most `staging_bytes` for slots of schedules, and a
-/// few messages a lane.
+/// the first operation of its kind and kept: at most `staging_bytes`, for slots of schedules and
+/// for what is received to be folded.
 class Executor {
  public:
   Executor(transport::Mesh& mesh, std::size_t staging_bytes);
@@ -54,11 +55,6 @@ class Executor {
                const Limits& limits);
   Status drive_lanes(std::size_t lanes, const Envelope& mine, const Limits& limits);
   const schedule::Schedule& barrier_steps();
-  /// A schedule of this rank, and the most scratch slots that any rank's needs.
-  struct Plan {
-    schedule::Schedule schedule;
-    int most_slots = 0;
-  };
   const Plan& plan_for(const schedule::Algorithm& algorithm, int root, int depth, int hosts = 1);
   Status run_lanes(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
                    const Limits& limits);

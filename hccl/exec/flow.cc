@@ -6,20 +6,30 @@
 
 namespace hccl::exec {
 
-void Flow::begin(Direction direction, int peer, std::uint32_t lane, DataType type, ReduceOp op) {
+std::size_t Flow::message_within(std::size_t bytes, std::size_t receives) {
+  // Powers of two, so that no element is cut.
+  constexpr std::size_t kShortest = 4096;
+  std::size_t message = kMessage;
+  while (message > kShortest && message * kWindow * receives > bytes) message /= 2;
+  return message;
+}
+
+void Flow::begin(Direction direction, int peer, std::uint32_t lane, DataType type, ReduceOp op,
+                 std::size_t message, std::byte* staging) {
   direction_ = direction;
   peer_ = peer;
   lane_ = lane;
   type_ = type;
   op_ = op;
+  message_ = message;
+  staging_ = staging;
   pieces_.clear();
   posted_ = finished_ = 0;
 }
 
 void Flow::add(Piece piece) {
-  // kMessage is a multiple of every element size, so no element is cut.
   while (piece.bytes > 0) {
-    const std::size_t take = std::min(piece.bytes, kMessage);
+    const std::size_t take = std::min(piece.bytes, message_);
     pieces_.push_back({piece.data, piece.with, take});
     piece.data += take;
     if (piece.with != nullptr) piece.with += take;
@@ -27,36 +37,35 @@ void Flow::add(Piece piece) {
   }
 }
 
-Flow::Slot& Flow::slot(std::size_t index) {
+transport::Request& Flow::request(std::size_t index) {
   index %= kWindow;
-  while (slots_.size() <= index) slots_.push_back(std::make_unique<Slot>());
-  return *slots_[index];
+  while (requests_.size() <= index) requests_.push_back(std::make_unique<transport::Request>());
+  return *requests_[index];
 }
 
 Status Flow::advance(transport::Mesh& mesh) {
   for (;;) {
     while (finished_ < posted_) {
-      Slot& s = slot(finished_);
-      if (!s.request.done()) break;
-      if (!s.request.status().ok()) return s.request.status();
+      const transport::Request& done = request(finished_);
+      if (!done.done()) break;
+      if (!done.status().ok()) return done.status();
       const Piece& piece = pieces_[finished_];
       if (piece.with != nullptr) {
-        const std::byte* inputs[] = {piece.with, s.staging.get()};
+        const std::byte* inputs[] = {piece.with, staging(finished_)};
         kernels::fold(type_, op_, inputs, piece.data, piece.bytes / size_of(type_));
       }
       ++finished_;
     }
     if (posted_ == pieces_.size() || posted_ - finished_ == kWindow) return {};
     const Piece& piece = pieces_[posted_];
-    Slot& s = slot(posted_);
-    ++posted_;
+    std::byte* const room = staging(posted_);
+    transport::Request& next = request(posted_++);
     if (direction_ == Direction::kSend) {
-      mesh.send(s.request, peer_, lane_, {piece.data, piece.bytes});
+      mesh.send(next, peer_, lane_, {piece.data, piece.bytes});
     } else if (piece.with == nullptr) {
-      mesh.recv(s.request, peer_, lane_, {piece.data, piece.bytes});
+      mesh.recv(next, peer_, lane_, {piece.data, piece.bytes});
     } else {
-      if (!s.staging) s.staging = std::make_unique<std::byte[]>(kMessage);
-      mesh.recv(s.request, peer_, lane_, {s.staging.get(), piece.bytes});
+      mesh.recv(next, peer_, lane_, {room, piece.bytes});
     }
   }
 }

@@ -25,14 +25,20 @@ class Flow {
  public:
   enum class Direction { kSend, kRecv };
 
-  /// Bytes of one message at most; the same on both sides. Also the unit in which receives are
-  /// folded.
+  /// Bytes of one message at most, if begin() is not told otherwise.
   static constexpr std::size_t kMessage = std::size_t{512} << 10;
   /// Messages of one transfer under way at once.
   static constexpr std::size_t kWindow = 4;
 
+  /// Bytes of a message, such that so many reducing receives at once wait in `bytes` of staging
+  /// memory (but for less than makes sense); kMessage if there are none.
+  static std::size_t message_within(std::size_t bytes, std::size_t receives);
+
   /// Starts over for a new transfer; keeps its memory. Add pieces, then advance() until done().
-  void begin(Direction direction, int peer, std::uint32_t lane, DataType type, ReduceOp op);
+  /// `message` is the most bytes of one message, the same on both sides, and the unit in which
+  /// receives are folded. A reducing receive waits in `staging`, kWindow messages long.
+  void begin(Direction direction, int peer, std::uint32_t lane, DataType type, ReduceOp op,
+             std::size_t message = kMessage, std::byte* staging = nullptr);
   void add(Piece piece);
   /// Posts and completes what it can. A failure is final; requests may still be under way then.
   Status advance(transport::Mesh& mesh);
@@ -41,19 +47,18 @@ class Flow {
   bool done() const { return posted_ == pieces_.size() && finished_ == posted_; }
 
  private:
-  struct Slot {
-    transport::Request request;
-    std::unique_ptr<std::byte[]> staging;  // of reducing receives; allocated once
-  };
-  Slot& slot(std::size_t index);
+  transport::Request& request(std::size_t index);
+  std::byte* staging(std::size_t index) const { return staging_ + index % kWindow * message_; }
 
   Direction direction_ = Direction::kSend;
   int peer_ = 0;
   std::uint32_t lane_ = 0;
   DataType type_ = DataType::kInt8;
   ReduceOp op_ = ReduceOp::kSum;
+  std::size_t message_ = kMessage;
+  std::byte* staging_ = nullptr;
   std::vector<Piece> pieces_;
-  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::unique_ptr<transport::Request>> requests_;
   std::size_t posted_ = 0;
   std::size_t finished_ = 0;
 };

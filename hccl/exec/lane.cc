@@ -8,10 +8,13 @@ namespace hccl::exec {
 
 Lane::Lane(transport::Mesh& mesh) : mesh_(mesh) {}
 
-void Lane::begin(std::uint32_t number, const Call& call, const Envelope& mine) {
+void Lane::begin(std::uint32_t number, const Call& call, const Envelope& mine, std::size_t message,
+                 std::byte* staging) {
   number_ = number;
   call_ = call;
   mine_ = mine;
+  message_ = message;
+  staging_ = staging;
   slices_.clear();
   slice_ = step_ = 0;
   started_ = false;
@@ -61,7 +64,7 @@ void Lane::start(const schedule::Send& send) {
     mesh_.send(opening.send, send.peer, number_, std::as_bytes(std::span(&opening.sent, 1)));
   }
   Flow& flow = next_flow();
-  flow.begin(Flow::Direction::kSend, send.peer, number_, call_.type, call_.reduce);
+  flow.begin(Flow::Direction::kSend, send.peer, number_, call_.type, call_.reduce, message_);
   const Layout& layout = slices_[slice_].layout;
   const int run = layout.run(send.from.count);
   for (int c = 0; c < send.from.count; c += run) {
@@ -79,7 +82,9 @@ void Lane::start(const schedule::Recv& recv) {
                std::as_writable_bytes(std::span(&opening.received, 1)));
   }
   Flow& flow = next_flow();
-  flow.begin(Flow::Direction::kRecv, recv.peer, number_, call_.type, call_.reduce);
+  flow.begin(Flow::Direction::kRecv, recv.peer, number_, call_.type, call_.reduce, message_,
+             staging_ + staging_used_);
+  if (recv.reduce_with) staging_used_ += Flow::kWindow * message_;
   const Layout& layout = slices_[slice_].layout;
   const int run = layout.run(recv.into.count);
   for (int c = 0; c < recv.into.count; c += run) {
@@ -118,7 +123,7 @@ void Lane::fold(const schedule::Fold& fold) {
 
 void Lane::start_step() {
   const schedule::Step& step = slices_[slice_].schedule->steps[step_];
-  flows_used_ = 0;
+  flows_used_ = staging_used_ = 0;
   // Receives first, so that what arrives at once finds its place.
   for (const auto& recv : step.recvs) start(recv);
   for (const auto& send : step.sends) start(send);

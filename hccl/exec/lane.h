@@ -17,7 +17,10 @@ class Lane final : public Activity {
   explicit Lane(transport::Mesh& mesh);
 
   /// Prepares for a run on transport lane `number`; slices are then added. Keeps its memory.
-  void begin(std::uint32_t number, const Call& call, const Envelope& mine);
+  /// `message` and `staging` are those of its flows (flow.h): kWindow messages long for each of a
+  /// step's reducing receives.
+  void begin(std::uint32_t number, const Call& call, const Envelope& mine,
+             std::size_t message = Flow::kMessage, std::byte* staging = nullptr);
   /// `schedule` must outlive the run; `scratch` holds its slots, each layout.longest() bytes.
   void add(const schedule::Schedule& schedule, const Layout& layout, std::byte* scratch);
   Status advance() override;
@@ -54,6 +57,9 @@ class Lane final : public Activity {
   std::uint32_t number_ = 0;
   Call call_;
   Envelope mine_;
+  std::size_t message_ = Flow::kMessage;
+  std::byte* staging_ = nullptr;
+  std::size_t staging_used_ = 0;  // by the receives of the step
   std::vector<Slice> slices_;
   std::size_t slice_ = 0;
   std::size_t step_ = 0;

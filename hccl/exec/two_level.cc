@@ -18,6 +18,8 @@ constexpr std::uint64_t kLineBytes = 64;
 constexpr std::uint64_t kSliceBytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t kFewSlices = 8;
 constexpr std::uint64_t kShortestSlice = std::uint64_t{256} << 10;
+// What parts wait in to be folded, on all lanes together.
+constexpr std::size_t kFoldedBytes = std::size_t{2} << 20;
 
 }  // namespace
 
@@ -53,16 +55,21 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Limi
   // Between hosts everything happens in place: the sum of a host is in its ranks' outputs.
   Call between = call;
   between.in = call.out;
-  const auto slots = static_cast<std::size_t>(schedule_.scratch_slots);
-  const auto chunks = static_cast<std::uint64_t>(std::max(1, schedule_.chunks));
+  const schedule::Schedule& steps = plan_.schedule;
+  const auto slots = static_cast<std::size_t>(steps.scratch_slots);
+  const auto chunks = static_cast<std::uint64_t>(std::max(1, steps.chunks));
   const std::uint64_t slot_bytes = (longest_ + chunks - 1) / chunks * size_of(call.type);
-  const std::size_t room = (slot_bytes * slots + kLineBytes - 1) / kLineBytes * kLineBytes;
+  const std::size_t slots_end = (slot_bytes * slots + kLineBytes - 1) / kLineBytes * kLineBytes;
+  const std::size_t message = Flow::message_within(kFoldedBytes, plan_.most_reducing * kLanes);
+  const std::size_t room = slots_end + plan_.most_reducing * Flow::kWindow * message;
   if (room * kLanes > scratch_bytes_) {
     scratch_bytes_ = room * kLanes;
-    scratch_ = std::make_unique<std::byte[]>(scratch_bytes_);
+    scratch_.reset();
+    scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch_bytes_);
   }
   for (std::size_t i = 0; i < kLanes; ++i) {
-    lanes_[i]->begin(static_cast<std::uint32_t>(i), between, mine);
+    lanes_[i]->begin(static_cast<std::uint32_t>(i), between, mine, message,
+                     scratch_.get() + i * room + slots_end);
   }
 
   for (std::size_t step = 0; step < slices_ + kLanes - 1; ++step) {
@@ -70,8 +77,8 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Limi
       const Part& part = parts_[step];
       HCCL_RETURN_IF_ERROR(sum_on_host(call, part, mine));
       const Block& own = part.blocks[static_cast<std::size_t>(place_)];
-      lanes_[step % kLanes]->add(schedule_,
-                                 Layout(between, host_, hosts_, schedule_.chunks, slots > 0,
+      lanes_[step % kLanes]->add(steps,
+                                 Layout(between, host_, hosts_, steps.chunks, plan_.most_slots > 0,
                                         part.slice_at + own.at, own.count),
                                  scratch_.get() + step % kLanes * room);
       HCCL_RETURN_IF_ERROR(progress());
@@ -114,8 +121,8 @@ void TwoLevel::plan(std::size_t part_bytes) {
   const schedule::Choice choice = schedule::select(Op::kAllReduce, hosts_, part_bytes, {}, 1);
   if (choice.algorithm->name == algorithm_) return;
   algorithm_ = choice.algorithm->name;
-  schedule_ = choice.algorithm->build({host_, hosts_, 0, 1, 1});
-  for (schedule::Step& step : schedule_.steps) {
+  plan_ = make_plan(*choice.algorithm, {host_, hosts_, 0, 1, 1});
+  for (schedule::Step& step : plan_.schedule.steps) {
     for (schedule::Send& send : step.sends) send.peer = send.peer * places_ + place_;
     for (schedule::Recv& recv : step.recvs) recv.peer = recv.peer * places_ + place_;
   }

@@ -14,6 +14,7 @@
 #include "hccl/exec/host/host_path.h"
 #include "hccl/exec/lane.h"
 #include "hccl/exec/limits.h"
+#include "hccl/exec/plan.h"
 #include "hccl/schedule/schedule.h"
 #include "transport/transport.h"
 
@@ -54,10 +55,10 @@ class TwoLevel {
   int host_;
   int place_;
   std::vector<Part> parts_;
-  std::size_t slices_ = 0;       // of parts_ in use
-  std::uint64_t longest_ = 0;    // part, in elements
-  std::string_view algorithm_;   // between hosts
-  schedule::Schedule schedule_;  // its steps, with ranks of the communicator as peers
+  std::size_t slices_ = 0;      // of parts_ in use
+  std::uint64_t longest_ = 0;   // part, in elements
+  std::string_view algorithm_;  // between hosts
+  Plan plan_;                   // its steps, with ranks of the communicator as peers
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<std::byte[]> scratch_;
   std::size_t scratch_bytes_ = 0;

@@ -2,6 +2,7 @@
 // README.md for how they play together.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -35,6 +36,20 @@ inline constexpr std::size_t kEagerLimit = 64 * 1024;
 /// size and kEagerCost; without room a small message goes the way of large ones.
 inline constexpr std::size_t kEagerWindow = 512 * 1024;
 inline constexpr std::size_t kEagerCost = 64;
+/// What all peers together may have sent a rank eagerly: with many of them, each has a share.
+inline constexpr std::size_t kEagerTotal = 2 * 1024 * 1024;
+inline constexpr std::size_t kLeastEagerWindow = 8 * 1024;
+
+/// The two limits of every link of a mesh with so many ranks; both ends come to the same.
+struct Eager {
+  std::size_t window = kEagerWindow;
+  std::size_t limit = kEagerLimit;
+};
+constexpr Eager eager_among(std::size_t ranks) {
+  const std::size_t share = kEagerTotal / std::max<std::size_t>(1, ranks - 1);
+  const std::size_t window = std::clamp(share, kLeastEagerWindow, kEagerWindow);
+  return {window, std::min(kEagerLimit, window / 2)};
+}
 /// Unanswered kAsk frames a lane; further messages of the lane ask later.
 inline constexpr std::size_t kAskWindow = 16;
 /// Receives a lane may have declared ready before the sender has posted their sends.

@@ -5,7 +5,6 @@
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -16,8 +15,6 @@ namespace {
 
 // Bytes read beyond the end of a payload.
 constexpr std::size_t kHeadersAhead = 512;
-// Eager room is announced in portions of this size.
-constexpr std::size_t kCreditStep = kEagerWindow / 4;
 
 /// Position in a lane's queue; sequences are ascending there and the match is nearly always the
 /// first.
@@ -55,7 +52,7 @@ void Link::send(Request& request, std::uint32_t number, std::span<const std::byt
 
   if (known && posted == bytes.size()) {
     outbox_.stream(request, sequence);
-  } else if (bytes.size() <= kEagerLimit && bytes.size() + kEagerCost <= room_) {
+  } else if (bytes.size() <= share_.eager.limit && bytes.size() + kEagerCost <= room_) {
     room_ -= bytes.size() + kEagerCost;
     outbox_.put({FrameType::kEager, tag, 0, sequence, bytes.size()}, request);
   } else if (known) {
@@ -83,7 +80,7 @@ void Link::recv(Request& request, std::uint32_t number, std::span<std::byte> byt
   const auto message = find(lane.arrived, sequence);
   if (message == lane.arrived.end()) {
     if (!alive()) return request.finish(dead_);
-    const bool announce = bytes.size() > kEagerLimit;
+    const bool announce = bytes.size() > share_.eager.limit;
     lane.posted.push_back({&request, sequence, announce});
     if (announce) put(FrameType::kReady, tag, sequence, bytes.size());
     return;
@@ -116,32 +113,28 @@ void Link::deliver(Request& request, Arrived& message) {
     return;
   }
   if (message.size != 0) std::memcpy(request.data_, message.bytes.get(), message.size);
-  spare_[kind_of(message.size)].push_back(std::move(message.bytes));
+  share_.early.give_back(std::move(message.bytes), message.size);
   request.finish();
 }
 
-std::size_t Link::kind_of(std::size_t size) {
-  return static_cast<std::size_t>(std::bit_width(std::max<std::size_t>(size, 64) - 1));
-}
-
-std::unique_ptr<std::byte[]> Link::buffer(std::size_t size) {
-  const std::size_t kind = kind_of(size);
-  auto& spare = spare_[kind];
-  if (spare.empty()) return std::make_unique<std::byte[]>(std::size_t{1} << kind);
-  auto bytes = std::move(spare.back());
-  spare.pop_back();
-  return bytes;
-}
-
+// Room is announced in portions of a quarter of the window.
 void Link::give_back(std::size_t room) {
   to_give_ += room;
-  if (to_give_ < kCreditStep || !alive()) return;
+  if (to_give_ < share_.eager.window / 4 || !alive()) return;
   owed_ -= to_give_;
   put(FrameType::kCredit, 0, 0, to_give_);
   to_give_ = 0;
 }
 
 bool Link::read() {
+  std::memcpy(share_.stage.data(), rest_.data(), staged_);
+  const bool moved = read_turn();
+  std::memcpy(rest_.data(), share_.stage.data(), staged_);
+  return moved;
+}
+
+bool Link::read_turn() {
+  std::array<std::byte, sizeof share_.stage>& stage = share_.stage;
   std::size_t turn = 0;
   while (alive() && turn < kBytesPerTurn) {
     std::array<iovec, 2> pieces;
@@ -153,8 +146,8 @@ bool Link::read() {
     }
     // Behind a payload only the next headers are wanted: the payload after it goes straight, too.
     const std::size_t space =
-        std::min(stage_.size() - staged_, straight > 0 ? kHeadersAhead : stage_.size());
-    pieces[count++] = {stage_.data() + staged_, space};
+        std::min(stage.size() - staged_, straight > 0 ? kHeadersAhead : stage.size());
+    pieces[count++] = {stage.data() + staged_, space};
     // The plain call is the cheaper one.
     const ssize_t got = count == 1
                             ? ::recv(fd_.get(), pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT)
@@ -177,24 +170,25 @@ bool Link::read() {
 }
 
 bool Link::parse() {
+  std::byte* const stage = share_.stage.data();
   std::size_t at = 0;
   while (at < staged_ || payload_.left == 0) {
     const std::size_t rest = staged_ - at;
     if (payload_.left > 0) {
       const std::size_t part = std::min(rest, payload_.left);
-      if (payload_.target != nullptr) std::memcpy(payload_.target, stage_.data() + at, part);
+      if (payload_.target != nullptr) std::memcpy(payload_.target, stage + at, part);
       take(part);
       at += part;
       continue;
     }
     FrameHeader header;
     if (rest < sizeof header) break;
-    std::memcpy(&header, stage_.data() + at, sizeof header);
+    std::memcpy(&header, stage + at, sizeof header);
     at += sizeof header;
     if (!on_frame(header)) return false;
   }
   staged_ -= at;
-  if (staged_ > 0 && at > 0) std::memmove(stage_.data(), stage_.data() + at, staged_);
+  if (staged_ > 0 && at > 0) std::memmove(stage, stage + at, staged_);
   return true;
 }
 
@@ -237,7 +231,8 @@ bool Link::on_frame(const FrameHeader& header) {
     case FrameType::kData:
       return on_data(header);
     case FrameType::kCredit:
-      if (header.length > kEagerWindow - room_) return broken("more eager room than it took");
+      if (header.length > share_.eager.window - room_)
+        return broken("more eager room than it took");
       room_ += header.length;
       return true;
   }
@@ -245,9 +240,10 @@ bool Link::on_frame(const FrameHeader& header) {
 }
 
 bool Link::on_eager(const FrameHeader& header) {
-  if (header.length > kEagerLimit) return broken("an eager message that is too long");
+  if (header.length > share_.eager.limit) return broken("an eager message that is too long");
   const std::size_t size = header.length;
-  if (size + kEagerCost > kEagerWindow - owed_) return broken("more eager messages than allowed");
+  if (size + kEagerCost > share_.eager.window - owed_)
+    return broken("more eager messages than allowed");
   owed_ += size + kEagerCost;
   Lane& lane = this->lane(header.lane);
   payload_ = {size, nullptr, nullptr, true, header.lane, header.sequence};
@@ -270,7 +266,7 @@ bool Link::on_eager(const FrameHeader& header) {
         find(lane.arrived, header.sequence) != lane.arrived.end()) {
       return broken("a message twice");
     }
-    lane.arrived.push_back({header.sequence, size, buffer(size)});
+    lane.arrived.push_back({header.sequence, size, share_.early.take(size)});
     payload_.target = lane.arrived.back().bytes.get();
   }
   if (size == 0) end_payload();
@@ -379,7 +375,7 @@ void Link::fail(const Status& status) {
   dead_ = status;
   // A forked child may hold the socket, too: closing alone would neither end the events nor tell
   // the peer.
-  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd_.get(), nullptr);
+  ::epoll_ctl(share_.epoll, EPOLL_CTL_DEL, fd_.get(), nullptr);
   ::shutdown(fd_.get(), SHUT_RDWR);
   fd_.reset();
   outbox_.fail(status);

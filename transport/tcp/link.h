@@ -12,20 +12,32 @@
 #include "hccl/base/fd.h"
 #include "hccl/base/queue.h"
 #include "hccl/base/status.h"
+#include "transport/tcp/early.h"
 #include "transport/tcp/frame.h"
 #include "transport/tcp/outbox.h"
 #include "transport/transport.h"
 
 namespace hccl::transport::tcp {
 
+/// What the links of one mesh share. Used by the thread of the mesh only.
+struct LinkShare {
+  LinkShare(std::size_t ranks, int set)
+      : eager(eager_among(ranks)), early(kEagerTotal), epoll(set) {}
+
+  const Eager eager;
+  EarlyBuffers early;
+  int epoll;  ///< the set that the mesh watches sockets with; fail() takes them out of it
+  std::array<std::byte, 16 * 1024> stage;  ///< headers and small payloads are read here
+};
+
 /// Used by the thread of the mesh only. A link is alive until its peer closes, the connection
 /// breaks or fail() is called; then its requests have failed and its socket is closed. Whole
 /// messages that arrived before are still given to receives that are posted later.
 class Link {
  public:
-  /// `epoll` is the set that the mesh watches the socket with; fail() takes the socket out of it.
-  Link(int rank, int peer, Fd fd, int epoll)
-      : rank_(rank), peer_(peer), fd_(std::move(fd)), epoll_(epoll) {}
+  /// `share` outlives the link.
+  Link(int rank, int peer, Fd fd, LinkShare& share)
+      : rank_(rank), peer_(peer), fd_(std::move(fd)), share_(share), room_(share.eager.window) {}
 
   int fd() const { return fd_.get(); }
   bool alive() const { return fd_.valid(); }
@@ -47,7 +59,7 @@ class Link {
   struct Arrived {
     std::uint32_t sequence = 0;
     std::uint64_t size = 0;
-    std::unique_ptr<std::byte[]> bytes;  ///< of buffer(); null: it waits at the sender (kAsk)
+    std::unique_ptr<std::byte[]> bytes;  ///< of EarlyBuffers; null: it waits at the sender (kAsk)
     bool complete = false;
     Request* taker = nullptr;  ///< a receive posted while the bytes still come in
   };
@@ -90,10 +102,8 @@ class Link {
   void ask(Lane& lane, std::uint8_t number);
   void give_back(std::size_t room);
   void deliver(Request& request, Arrived& message);
-  /// Memory for an eager message of this size, from those that deliver() has put back.
-  std::unique_ptr<std::byte[]> buffer(std::size_t size);
-  static std::size_t kind_of(std::size_t size);
 
+  bool read_turn();
   /// False when the link died over it.
   bool parse();
   bool on_frame(const FrameHeader& header);
@@ -109,19 +119,16 @@ class Link {
   int rank_;
   int peer_;
   Fd fd_;
-  int epoll_;
+  LinkShare& share_;
   Status dead_;
   std::array<std::unique_ptr<Lane>, Mesh::kLanes> lanes_;
   Outbox outbox_;
-  std::size_t room_ = kEagerWindow;  ///< what we may still send eagerly
-  std::size_t owed_ = 0;             ///< what the peer has sent eagerly and we have not given back
-  std::size_t to_give_ = 0;          ///< part of owed_ that is free and not announced yet
+  std::size_t room_;         ///< what we may still send eagerly
+  std::size_t owed_ = 0;     ///< what the peer has sent eagerly and we have not given back
+  std::size_t to_give_ = 0;  ///< part of owed_ that is free and not announced yet
   Payload payload_;
-  /// Buffers for messages that come before their receive, by the logarithm of their size; no more
-  /// than have been in use at once.
-  std::array<std::vector<std::unique_ptr<std::byte[]>>, 17> spare_;
-  std::array<std::byte, 16 * 1024> stage_;  ///< headers and small payloads are read here
-  std::size_t staged_ = 0;
+  std::size_t staged_ = 0;  ///< bytes in the stage while this link reads, in rest_ between
+  std::array<std::byte, sizeof(FrameHeader)> rest_;  ///< part of a header that has begun to come
 };
 
 }  // namespace hccl::transport::tcp

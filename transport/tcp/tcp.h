@@ -1,4 +1,4 @@
-// The tcp transport: sockets between all ranks, one epoll set a mesh, no threads.
+// The tcp transport: sockets between all ranks, no threads.
 #pragma once
 
 #include <memory>

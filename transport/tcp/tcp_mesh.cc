@@ -44,12 +44,13 @@ class TcpMesh final : public Mesh {
       : rank_(rank),
         epoll_(std::move(sleeper)),
         sleeper_(*this),
+        share_(sockets.size(), epoll_->epoll()),
         slots_(sockets.size()),
         few_(sockets.size() <= kFewLinks) {
     for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
       if (!sockets[peer].valid()) continue;
-      slots_[peer].link = std::make_unique<Link>(rank, static_cast<int>(peer),
-                                                 std::move(sockets[peer]), epoll_->epoll());
+      slots_[peer].link =
+          std::make_unique<Link>(rank, static_cast<int>(peer), std::move(sockets[peer]), share_);
       enlarge_buffers(slots_[peer].link->fd());
       if (!few_) watch(peer, EPOLL_CTL_ADD);
     }
@@ -256,6 +257,7 @@ class TcpMesh final : public Mesh {
   LinkSleeper sleeper_;
   AbortFlag abort_;
   bool failed_ = false;
+  LinkShare share_;
   std::vector<Slot> slots_;
   bool few_;
   std::vector<std::size_t> dirty_;

@@ -1,0 +1,19 @@
+// A schedule as this rank runs it, with what all ranks must know of each other's.
+#pragma once
+
+#include <cstddef>
+
+#include "hccl/schedule/algorithm.h"
+
+namespace hccl::exec {
+
+/// The schedule of one rank, and the most that any rank's needs, so that all cut alike.
+struct Plan {
+  schedule::Schedule schedule;
+  int most_slots = 0;             ///< scratch slots
+  std::size_t most_reducing = 0;  ///< reducing receives of one step
+};
+
+Plan make_plan(const schedule::Algorithm& algorithm, const schedule::Shape& shape);
+
+}  // namespace hccl::exec
