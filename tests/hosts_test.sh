@@ -12,9 +12,11 @@ if ((EUID != 0)); then exec sudo -n "$0" "$@"; fi
 
 tag=hccl$$
 hosts=()
+table=$(mktemp -d)
 cleanup() {
   for host in "${hosts[@]}"; do ip netns del "$host" 2>/dev/null || true; done
   ip link del "$tag-b" 2>/dev/null || true
+  rm -rf "$table"
 }
 trap cleanup EXIT
 
@@ -77,3 +79,13 @@ run 1 tcp
 sweep 2 two_level
 sweep 2 two_level --memory heap
 sweep 1 direct
+
+# With a file for measured costs, they choose between hosts, too, and all ranks say the same.
+tuned=$(HCCL_TUNE_FILE=$table/costs.json start 2 "$perf" -b 1M -e 1M -n 2 -w 1)
+words=$(grep -oE 'allreduce of 1048576 bytes between hosts by .*' <<<"$tuned" | sort | uniq -c)
+if [[ $(wc -l <<<"$words") != 1 || ! $words =~ ^\ *4\ .*predicted.*\(measured\ now\)$ ]]; then
+  echo "hosts_test: measured costs did not choose between hosts on four ranks alike:"
+  echo "$tuned"
+  exit 1
+fi
+echo "hosts_test: measured costs choose between hosts"

@@ -4,8 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <random>
+#include <set>
+#include <string_view>
 #include <vector>
 
 #include "hccl/memory/heap.h"
@@ -103,6 +108,52 @@ TEST(TwoLevel, ThreeHostsOfTwo) { allreduces(3, 2); }
 TEST(TwoLevel, TwoHostsOfThree) { allreduces(2, 3); }
 // Short parts travel whole, in one step: a slot holds all of a part then.
 TEST(TwoLevel, SixHostsOfTwo) { allreduces(6, 2); }
+
+/// A step takes `step_ns` at least, and each further message of it `more_ns`.
+schedule::MessageCosts costs(std::uint64_t step_ns, std::uint64_t more_ns) {
+  schedule::MessageCosts costs;
+  costs.steps = {{64, step_ns, more_ns}, {4 << 20, step_ns + 1'500'000, more_ns}};
+  return costs;
+}
+
+// Where messages of one step hinder each other, ranks talk to few others; where they do not, to
+// all.
+TEST(TwoLevel, MeasuredCostsChooseBetweenHosts) {
+  constexpr int kHosts = 6, kPlaces = 2;
+  constexpr std::uint64_t kCount = 50'000;
+  const auto heap = memory::Heap::create(std::size_t{256} << 20).value();
+  std::mutex mutex;
+  std::array<std::set<std::string_view>, 3> taken;
+  run_ranks(kHosts * kPlaces, [&](Rank& rank) {
+    Member member(rank, kPlaces, heap);
+    std::vector<std::uint32_t> data(kCount);
+    const std::optional<schedule::MessageCosts> tables[] = {
+        costs(20'000, 200'000), costs(2'000'000, 0), {}};
+    for (std::uint64_t round = 0; round < 6; ++round) {
+      member.hosts->set_costs(tables[round % 3]);
+      EXPECT_EQ(member.hosts->between(), nullptr);
+      for (std::uint64_t i = 0; i < kCount; ++i) data[i] = value(rank.rank(), i, round);
+      Call call;
+      call.op = schedule::Op::kAllReduce;
+      call.in = call.out = data.data();
+      call.count = kCount;
+      call.type = DataType::kUint32;
+      const Status status = member.run(call, round + 1);
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (std::uint64_t i = 0; i < kCount; ++i) {
+        std::uint32_t expected = 0;
+        for (int r = 0; r < rank.size(); ++r) expected += value(r, i, round);
+        ASSERT_EQ(data[i], expected) << "round " << round << ", element " << i;
+      }
+      const std::lock_guard lock(mutex);
+      taken[round % 3].insert(member.hosts->between()->algorithm->name);
+    }
+    rank.barrier();
+  });
+  EXPECT_EQ(taken[0], std::set<std::string_view>{"bruck"});
+  EXPECT_EQ(taken[1], std::set<std::string_view>{"one_shot"});
+  EXPECT_EQ(taken[2], std::set<std::string_view>{"direct"});
+}
 
 // Rank 3 asks for another count: everybody is told both calls or that the operation failed, and
 // nobody succeeds.

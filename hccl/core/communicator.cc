@@ -340,6 +340,7 @@ Status Communicator::execute(const exec::Call& call) {
     status = executor_->run_blocks(call, sequence, limits(sequence));
   } else if (two_level_ != nullptr && choice->algorithm->name == "two_level") {
     status = two_level_->run(call, sequence, limits(sequence));
+    if (status.ok() && log_->should_log(spdlog::level::info)) tell_between(call);
   } else {
     status = executor_->run(call, *choice, sequence, limits(sequence));
   }

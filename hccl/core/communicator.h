@@ -129,6 +129,7 @@ class Communicator final : public FailureListener {
   void stalled(std::uint64_t sequence, const std::string& call, std::vector<int> awaited);
   const schedule::Choice& choose(const exec::Call& call);
   void tell_way(const exec::Call& call, const char* way);
+  void tell_between(const exec::Call& call);
 
   std::shared_ptr<Control> control_;
   std::string name_;
@@ -174,6 +175,7 @@ class Communicator final : public FailureListener {
   std::array<const schedule::Choice*, kOps> last_choice_{};
   // What HCCL_LOG=info was told last of each operation and power of two of bytes.
   std::array<std::array<std::uint32_t, 65>, kOps> told_{};
+  std::array<std::uint32_t, 65> told_between_{};
   mutable std::mutex chosen_mutex_;
   OpQueue queue_;  // last: its thread ends first
 };

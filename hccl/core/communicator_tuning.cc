@@ -39,6 +39,7 @@ Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline
   tuned_ = tuner_->use(key);
   if (host_path_ != nullptr && two_level_ == nullptr && tuned_.ways)
     host_path_->set_ways(*tuned_.ways);
+  if (two_level_ != nullptr) two_level_->set_costs(tuned_.messages);
   return {};
 }
 
@@ -54,6 +55,19 @@ void Communicator::tell_way(const exec::Call& call, const char* way) {
   log_->info("{} by {} in the host's memory: {}; {}",
              exec::words(exec::envelope(call, sequence_, 0)), way,
              host_path_->ways().why(host_path_->way(), bytes), tuned_.source);
+}
+
+void Communicator::tell_between(const exec::Call& call) {
+  const schedule::Choice& between = *two_level_->between();
+  const std::uint64_t bytes = call.count * size_of(call.type);
+  const auto mark =
+      static_cast<std::uint32_t>(between.algorithm - schedule::algorithms().data() + 1) |
+      static_cast<std::uint32_t>(between.depth) << 8;
+  std::uint32_t& told = told_between_[static_cast<std::size_t>(std::bit_width(bytes))];
+  if (told == mark) return;
+  told = mark;
+  log_->info("{} of {} bytes between hosts by {} (depth {}): {}; {}", schedule::words(call.op),
+             bytes, between.algorithm->name, between.depth, between.reason, tuned_.source);
 }
 
 }  // namespace hccl::core

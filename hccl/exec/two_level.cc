@@ -4,7 +4,6 @@
 #include <set>
 
 #include "hccl/exec/layout.h"
-#include "hccl/schedule/algorithm.h"
 
 namespace hccl::exec {
 
@@ -48,20 +47,23 @@ Status TwoLevel::run(const Call& call, std::uint64_t sequence, const Limits& lim
 
 Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Limits& limits) {
   cut(call);
-  plan(longest_ * size_of(call.type));
-  const Envelope mine = envelope(
-      call, sequence, fingerprint(algorithm_, {static_cast<std::uint64_t>(hosts_), slices_}));
+  chosen_ = &choose(longest_ * size_of(call.type));
+  const Plan& plan = *chosen_->plan;
+  const Envelope mine = envelope(call, sequence,
+                                 fingerprint(chosen_->choice.algorithm->name,
+                                             {static_cast<std::uint64_t>(chosen_->choice.depth),
+                                              static_cast<std::uint64_t>(hosts_), slices_}));
 
   // Between hosts everything happens in place: the sum of a host is in its ranks' outputs.
   Call between = call;
   between.in = call.out;
-  const schedule::Schedule& steps = plan_.schedule;
+  const schedule::Schedule& steps = plan.schedule;
   const auto slots = static_cast<std::size_t>(steps.scratch_slots);
   const auto chunks = static_cast<std::uint64_t>(std::max(1, steps.chunks));
   const std::uint64_t slot_bytes = (longest_ + chunks - 1) / chunks * size_of(call.type);
   const std::size_t slots_end = (slot_bytes * slots + kLineBytes - 1) / kLineBytes * kLineBytes;
-  const std::size_t message = Flow::message_within(kFoldedBytes, plan_.most_reducing * kLanes);
-  const std::size_t room = slots_end + plan_.most_reducing * Flow::kWindow * message;
+  const std::size_t message = Flow::message_within(kFoldedBytes, plan.most_reducing * kLanes);
+  const std::size_t room = slots_end + plan.most_reducing * Flow::kWindow * message;
   if (room * kLanes > scratch_bytes_) {
     scratch_bytes_ = room * kLanes;
     scratch_.reset();
@@ -78,7 +80,7 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Limi
       HCCL_RETURN_IF_ERROR(sum_on_host(call, part, mine));
       const Block& own = part.blocks[static_cast<std::size_t>(place_)];
       lanes_[step % kLanes]->add(steps,
-                                 Layout(between, host_, hosts_, steps.chunks, plan_.most_slots > 0,
+                                 Layout(between, host_, hosts_, steps.chunks, plan.most_slots > 0,
                                         part.slice_at + own.at, own.count),
                                  scratch_.get() + step % kLanes * room);
       HCCL_RETURN_IF_ERROR(progress());
@@ -117,15 +119,34 @@ void TwoLevel::cut(const Call& call) {
   }
 }
 
-void TwoLevel::plan(std::size_t part_bytes) {
-  const schedule::Choice choice = schedule::select(Op::kAllReduce, hosts_, part_bytes, {}, 1);
-  if (choice.algorithm->name == algorithm_) return;
-  algorithm_ = choice.algorithm->name;
-  plan_ = make_plan(*choice.algorithm, {host_, hosts_, 0, 1, 1});
-  for (schedule::Step& step : plan_.schedule.steps) {
+void TwoLevel::set_costs(std::optional<schedule::MessageCosts> costs) {
+  costs_ = std::move(costs);
+  // A lane is a slice here, whatever lanes would save elsewhere.
+  if (costs_) costs_->lanes.clear();
+  remembered_.fill({});
+  chosen_ = nullptr;
+}
+
+const TwoLevel::Chosen& TwoLevel::choose(std::size_t part_bytes) {
+  // The product's upper bits spread sizes that are multiples of one another.
+  Chosen& chosen = remembered_[(part_bytes * 0x9E3779B97F4A7C15u) >> 61 & (kRemembered - 1)];
+  if (chosen.plan != nullptr && chosen.part_bytes == part_bytes) return chosen;
+  chosen.part_bytes = part_bytes;
+  chosen.choice =
+      schedule::select(Op::kAllReduce, hosts_, part_bytes, {}, 1, costs_ ? &*costs_ : nullptr);
+  chosen.plan = &plan_for(chosen.choice);
+  return chosen;
+}
+
+const Plan& TwoLevel::plan_for(const schedule::Choice& choice) {
+  const auto key = std::make_pair(choice.algorithm, choice.depth);
+  if (const auto at = plans_.find(key); at != plans_.end()) return at->second;
+  Plan plan = make_plan(*choice.algorithm, {host_, hosts_, 0, choice.depth, 1});
+  for (schedule::Step& step : plan.schedule.steps) {
     for (schedule::Send& send : step.sends) send.peer = send.peer * places_ + place_;
     for (schedule::Recv& recv : step.recvs) recv.peer = recv.peer * places_ + place_;
   }
+  return plans_.emplace(key, std::move(plan)).first->second;
 }
 
 Status TwoLevel::sum_on_host(const Call& call, const Part& part, const Envelope& mine) {

@@ -5,9 +5,12 @@
 // slices travel, the next slice is summed: between hosts nothing waits for what happens on them.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <string_view>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "hccl/exec/call.h"
@@ -15,7 +18,8 @@
 #include "hccl/exec/lane.h"
 #include "hccl/exec/limits.h"
 #include "hccl/exec/plan.h"
-#include "hccl/schedule/schedule.h"
+#include "hccl/schedule/algorithm.h"
+#include "hccl/schedule/message_costs.h"
 #include "transport/transport.h"
 
 namespace hccl::exec {
@@ -31,18 +35,35 @@ class TwoLevel {
   /// disagree; kRemote: a rank died; kTimeout.
   Status run(const Call& call, std::uint64_t sequence, const Limits& limits);
 
+  /// From now on these decide what runs between hosts, as they were measured among all ranks of the
+  /// communicator; without any, fixed rules do. The same on all ranks, between the same runs.
+  void set_costs(std::optional<schedule::MessageCosts> costs);
+  /// What ran between hosts last, and why; null before the first run.
+  const schedule::Choice* between() const {
+    return chosen_ == nullptr ? nullptr : &chosen_->choice;
+  }
+
  private:
   /// Slices whose parts may travel at once.
   static constexpr std::size_t kLanes = 3;
+
+  /// A few lengths of parts, so that those that take turns are not chosen for again.
+  static constexpr std::size_t kRemembered = 8;
 
   struct Part {
     std::uint64_t slice_at;     // elements; of the slice in the vector
     std::vector<Block> blocks;  // of all places, from the slice's start
   };
+  struct Chosen {
+    std::size_t part_bytes = 0;
+    schedule::Choice choice;
+    const Plan* plan = nullptr;  // with ranks of the communicator as peers; null: nothing chosen
+  };
 
   Status run_slices(const Call& call, std::uint64_t sequence, const Limits& limits);
   void cut(const Call& call);
-  void plan(std::size_t part_bytes);
+  const Chosen& choose(std::size_t part_bytes);
+  const Plan& plan_for(const schedule::Choice& choice);
   Status sum_on_host(const Call& call, const Part& part, const Envelope& mine);
   Status spread_on_host(const Call& call, const Part& part, const Envelope& mine);
   Status progress();
@@ -55,10 +76,12 @@ class TwoLevel {
   int host_;
   int place_;
   std::vector<Part> parts_;
-  std::size_t slices_ = 0;      // of parts_ in use
-  std::uint64_t longest_ = 0;   // part, in elements
-  std::string_view algorithm_;  // between hosts
-  Plan plan_;                   // its steps, with ranks of the communicator as peers
+  std::size_t slices_ = 0;     // of parts_ in use
+  std::uint64_t longest_ = 0;  // part, in elements
+  std::optional<schedule::MessageCosts> costs_;
+  std::map<std::pair<const schedule::Algorithm*, int>, Plan> plans_;  // by depth
+  std::array<Chosen, kRemembered> remembered_;
+  const Chosen* chosen_ = nullptr;  // for the last run
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<std::byte[]> scratch_;
   std::size_t scratch_bytes_ = 0;
