@@ -1,26 +1,17 @@
+// How a communicator comes to be, and how it ends.
 #include "hccl/core/communicator.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <bit>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 
 #include "hccl/base/auth.h"
 #include "hccl/core/host.h"
-#include "hccl/exec/layout.h"
 #include "transport/registry.h"
 
 namespace hccl::core {
 namespace {
 
-// A peer's closed connection may be the echo of another rank's death or mistake, and who was
-// missing at a timeout one rank alone does not know: the hub, which sees all of them, gets this
-// long to say. It usually takes a millisecond; only a connection that broke between two living
-// ranks costs it all.
-constexpr std::chrono::seconds kVerdictTime{2};
 constexpr std::chrono::seconds kLeaveTime{1};
 constexpr std::size_t kStagingBytes = std::size_t{4} << 20;
 constexpr std::chrono::microseconds kSpin{50};
@@ -124,6 +115,8 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
   return made;
 }
 
+std::string Communicator::short_id() const { return short_name(view(id_)); }
+
 bool Communicator::is_world() const { return id_ == identity(control_->info().id, "world"); }
 
 Status Communicator::open(Deadline deadline) {
@@ -174,8 +167,8 @@ Status Communicator::open(Deadline deadline) {
   executor_ = std::make_unique<exec::Executor>(
       *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{config_.buffer_mb} << 20));
   HCCL_RETURN_IF_ERROR(open_host_path(args));
-  log_->info("communicator {} ({}): rank {} of {}, transport {}{}", name_, short_name(view(id_)),
-             rank_, size(), mesh_->name(),
+  log_->info("communicator {} ({}): rank {} of {}, transport {}{}", name_, short_id(), rank_,
+             size(), mesh_->name(),
              host_path_ == nullptr   ? ""
              : two_level_ == nullptr ? ", collectives in the host's memory"
                                      : ", each host's part of collectives in its memory");
@@ -228,231 +221,6 @@ Communicator::~Communicator() {
 
 void Communicator::leave() {
   control_->leave(failed_.raised() ? std::chrono::nanoseconds(0) : kLeaveTime);
-}
-
-void Communicator::on_failure(const Uuid& scope, const Status& why) {
-  if (scope != Uuid{} && scope != id_) return;
-  if (scope == Uuid{} && why.culprit() >= 0 &&
-      std::find(ranks_.begin(), ranks_.end(), why.culprit()) == ranks_.end()) {
-    return;
-  }
-  if (!failed_.raise(why)) return;
-  verdict_.ring();
-  if (transport::Mesh* mesh = open_mesh_.load()) mesh->abort(why);
-  if (exec::host::HostPath* host = open_host_path_.load()) host->wake();
-}
-
-exec::Limits Communicator::limits(std::uint64_t sequence) {
-  exec::Limits limits;
-  limits.deadline =
-      config_.exec_timeout.count() == 0 ? Deadline::never() : Deadline::after(config_.exec_timeout);
-  limits.abort = &failed_;
-  limits.policy = policy_;
-  if (size() > 1) {
-    limits.stalled = [this, sequence](const std::string& call, const std::vector<int>& awaited) {
-      stalled(sequence, call, awaited);
-    };
-  }
-  return limits;
-}
-
-void Communicator::stalled(std::uint64_t sequence, const std::string& call,
-                           std::vector<int> awaited) {
-  log_->debug("{}: waiting in {}", name_, call);
-  for (int& peer : awaited) peer = ranks_[static_cast<std::size_t>(peer)];
-  control_->stalled(id_, sequence, call, awaited);
-}
-
-const schedule::Choice& Communicator::choose(const exec::Call& call) {
-  const auto blocks = static_cast<std::uint64_t>(exec::blocks_of(call.op, size()));
-  const std::uint64_t bytes =
-      call.op == schedule::Op::kBarrier ? 0 : call.count * size_of(call.type) * blocks;
-  const bool strict = deterministic() == Deterministic::kStrict && exec::reduces(call.op);
-  const auto op = static_cast<std::size_t>(call.op);
-  // The product's upper bits spread sizes that are multiples of one another.
-  Chosen& chosen = chosen_[op][(bytes * 0x9E3779B97F4A7C15u) >> 61 & (kRemembered - 1)];
-  const bool known = chosen.bytes == bytes && chosen.strict == strict;
-  if (known && last_choice_[op] == &chosen.choice) return chosen.choice;
-  const std::lock_guard lock(chosen_mutex_);
-  last_choice_[op] = &chosen.choice;
-  if (known) return chosen.choice;
-  // Only direct exchange folds all contributions at once and in rank order, as the host path does.
-  const std::string wanted = strict ? "direct" : config_.algorithm_for(schedule::words(call.op));
-  chosen.choice = schedule::select(call.op, size(), bytes, wanted, even_hosts_,
-                                   tuned_.messages ? &*tuned_.messages : nullptr);
-  if (strict) chosen.choice.reason = "HCCL_DETERMINISTIC is strict";
-  chosen.bytes = bytes;
-  chosen.strict = strict;
-  const schedule::Choice& choice = chosen.choice;
-  const auto mark =
-      static_cast<std::uint32_t>(choice.algorithm - schedule::algorithms().data() + 1) |
-      static_cast<std::uint32_t>(choice.depth) << 8 |
-      static_cast<std::uint32_t>(choice.lanes) << 24;
-  std::uint32_t& told = told_[op][static_cast<std::size_t>(std::bit_width(bytes))];
-  if (told != mark) {
-    told = mark;
-    log_->info("{} of {} bytes by {} (depth {}, lanes {}): {}; {}", schedule::words(call.op), bytes,
-               choice.algorithm->name, choice.depth, choice.lanes, choice.reason, tuned_.source);
-  }
-  return choice;
-}
-
-std::string Communicator::algorithm(schedule::Op op) const {
-  if (const char* const way = ways_[static_cast<std::size_t>(op)].load()) return way;
-  if (exec::has_blocks(op)) return "direct";
-  const std::lock_guard lock(chosen_mutex_);
-  const schedule::Choice* const last = last_choice_[static_cast<std::size_t>(op)];
-  return last == nullptr ? "" : std::string(last->algorithm->name);
-}
-
-Status Communicator::run(const exec::Call& call) {
-  return queue_.run([this, &call] { return execute(call); });
-}
-
-Status Communicator::run(const exec::Call& call, const OpQueue::Ticket& place) {
-  return queue_.run(place, [this, &call] { return execute(call); });
-}
-
-OpQueue::Ticket Communicator::submit(const exec::Call& call, bool deferred,
-                                     std::function<void()> before, std::function<void()> after) {
-  auto work = [this, call, before = std::move(before), after = std::move(after)] {
-    before();
-    Status status = execute(call);
-    if (status.ok()) after();
-    return status;
-  };
-  return deferred ? queue_.defer(std::move(work)) : queue_.submit(std::move(work));
-}
-
-Status Communicator::execute(const exec::Call& call) {
-  if (failed_.raised()) return refused(exec::envelope(call, sequence_ + 1, 0));
-  if (suspended()) return refused_suspended();
-  if (on_host_[static_cast<std::size_t>(call.op)]) {
-    return execute_on_host(call);
-  }
-  const bool blocks = exec::has_blocks(call.op);
-  const schedule::Choice* const choice = blocks ? nullptr : &choose(call);
-  const std::uint64_t sequence = ++sequence_;
-  const std::uint64_t number = recorder_.begin(exec::envelope(call, sequence, 0),
-                                               blocks ? "direct" : choice->algorithm->name);
-  Status status;
-  if (blocks) {
-    status = executor_->run_blocks(call, sequence, limits(sequence));
-  } else if (two_level_ != nullptr && choice->algorithm->name == "two_level") {
-    status = two_level_->run(call, sequence, limits(sequence));
-    if (status.ok() && log_->should_log(spdlog::level::info)) tell_between(call);
-  } else {
-    status = executor_->run(call, *choice, sequence, limits(sequence));
-  }
-  recorder_.end(number, status.code());
-  return status.ok() ? status : failed_in(call, sequence, std::move(status));
-}
-
-Status Communicator::execute_on_host(const exec::Call& call) {
-  const std::uint64_t sequence = ++sequence_;
-  const exec::Envelope envelope = exec::envelope(call, sequence, 0);
-  const exec::host::Run run = host_path_->enter(call, envelope);
-  const std::uint64_t number = recorder_.begin(envelope, "host");
-  Status status = host_path_->finish(run);
-  const char* const way = exec::host::words(host_path_->way());
-  recorder_.end(number, status.code(), way);
-  std::atomic<const char*>& last = ways_[static_cast<std::size_t>(call.op)];
-  if (last.load(std::memory_order_relaxed) != way) last.store(way, std::memory_order_relaxed);
-  if (status.ok() && log_->should_log(spdlog::level::info)) tell_way(call, way);
-  return status.ok() ? status : failed_in(call, sequence, std::move(status));
-}
-
-Status Communicator::failed_in(const exec::Call& call, std::uint64_t sequence, Status status) {
-  status = fail(std::move(status));
-  // The other texts name the operation already.
-  if (status.code() != Code::kRemote) return status;
-  return status.with_context(exec::words(exec::envelope(call, sequence, 0)));
-}
-
-Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
-  if (transfers.empty()) return {};
-  if (suspended() && !failed_.raised()) return refused_suspended();
-  for (exec::Transfer& each : transfers) {
-    each.sequence = ++(each.sending ? sends_ : recvs_)[static_cast<std::size_t>(each.peer)];
-  }
-  if (failed_.raised()) return refused(exec::envelope(transfers.front()));
-  // Of a batch, the first one is recorded.
-  const std::uint64_t number =
-      recorder_.begin(exec::envelope(transfers.front()),
-                      transfers.size() == 1 ? "point to point" : "point to point, batch");
-  exec::Limits bounds = limits(transfers.front().sequence);
-  bounds.stalled = nullptr;
-  Status status = executor_->exchange(transfers, bounds);
-  recorder_.end(number, status.code());
-  return status.ok() ? status : fail(std::move(status));
-}
-
-Status Communicator::send(int peer, const void* data, std::uint64_t count, DataType type) {
-  // Only read.
-  exec::Transfer transfer{true, peer, const_cast<void*>(data), count, type, 0};
-  return exchange({&transfer, 1});
-}
-
-Status Communicator::recv(int peer, void* data, std::uint64_t count, DataType type) {
-  exec::Transfer transfer{false, peer, data, count, type, 0};
-  return exchange({&transfer, 1});
-}
-
-Status Communicator::exchange(std::span<exec::Transfer> transfers) {
-  return queue_.run([this, transfers] { return run_transfers(transfers); });
-}
-
-Status Communicator::exchange(std::span<exec::Transfer> transfers, const OpQueue::Ticket& place) {
-  return queue_.run(place, [this, transfers] { return run_transfers(transfers); });
-}
-
-void Communicator::await_verdict(int suspect) {
-  static_cast<void>(hccl::wait([&] { return suspect >= 0 && control_->has_left(suspect); },
-                               Deadline::after(kVerdictTime), &failed_, verdict_,
-                               WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
-}
-
-Status Communicator::fail(Status why) {
-  if (!failed_.raised()) {
-    // World ranks travel; the text keeps the numbers of this communicator, so it names it.
-    const int culprit = why.culprit() >= 0 ? ranks_[static_cast<std::size_t>(why.culprit())] : -1;
-    why = Status(why.code(), name_ + ": " + why.message(), culprit);
-    if (why.code() == Code::kRemote) await_verdict(culprit);
-    if (why.code() == Code::kTimeout) {
-      control_->report(id_, why);
-      await_verdict(-1);
-    }
-    if (failed_.raise(why)) control_->report(id_, why);
-  }
-  record_end();
-  return failed_.reason();
-}
-
-// A call that came after the failure: the first one shows what the rank wanted next.
-Status Communicator::refused(const exec::Envelope& call) {
-  if (!recorded_) {
-    recorder_.end(recorder_.begin(call, "not begun"), failed_.reason().code());
-    record_end();
-  }
-  return failed_.reason();
-}
-
-Status Communicator::refused_suspended() const {
-  return Status(Code::kSuspending, name_ + " is suspended: resume it, then repeat the operation");
-}
-
-void Communicator::record_end() {
-  if (recorded_) return;
-  recorded_ = true;
-  const Status reason = failed_.reason();
-  log_->error("{}: {}", name_, reason.message());
-  if (config_.flight_recorder_dir == "off") return;
-  const std::string directory =
-      config_.flight_recorder_dir.empty() ? "/tmp" : config_.flight_recorder_dir;
-  const std::string path = directory + "/hccl-flight-" + short_name(view(id_)) + "-rank" +
-                           std::to_string(rank_) + "-" + std::to_string(::getpid()) + ".json";
-  const Status written = recorder_.dump(path, name_, rank_, size(), reason);
-  log_->error("{}: last operations: {}", name_, written.ok() ? path : written.message());
 }
 
 }  // namespace hccl::core

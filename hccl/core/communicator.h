@@ -113,6 +113,7 @@ class Communicator final : public FailureListener {
   Communicator(std::shared_ptr<Control> control, std::string name, std::vector<int> ranks, int rank,
                const Uuid& id, const Config& config, Logger log,
                std::shared_ptr<memory::Heap> heap);
+  std::string short_id() const;  // for logs and files
   Status open(Deadline deadline);
   Status open_host_path(const transport::OpenArgs& args);
   Status tune(const transport::Exchange& exchange, Deadline deadline);

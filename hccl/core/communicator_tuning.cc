@@ -1,11 +1,9 @@
-// Where a communicator's choices come from: measuring at its start, and telling what was taken.
-#include <bit>
+// What a communicator's choices come from: costs that were measured, now or before.
 #include <map>
 #include <string_view>
 
 #include "hccl/core/communicator.h"
 #include "hccl/core/host.h"
-#include "hccl/exec/host/exchange.h"
 
 namespace hccl::core {
 
@@ -41,33 +39,6 @@ Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline
     host_path_->set_ways(*tuned_.ways);
   if (two_level_ != nullptr) two_level_->set_costs(tuned_.messages);
   return {};
-}
-
-void Communicator::tell_way(const exec::Call& call, const char* way) {
-  const bool blocks = exec::has_blocks(call.op);
-  const std::uint64_t bytes =
-      blocks ? 0 : exec::host::Exchange(call, rank_, size()).input() * size_of(call.type);
-  const auto mark = static_cast<std::uint32_t>(std::hash<std::string_view>()(way) | 1);
-  const auto op = static_cast<std::size_t>(call.op);
-  std::uint32_t& told = told_[op][static_cast<std::size_t>(std::bit_width(bytes))];
-  if (told == mark) return;
-  told = mark;
-  log_->info("{} by {} in the host's memory: {}; {}",
-             exec::words(exec::envelope(call, sequence_, 0)), way,
-             host_path_->ways().why(host_path_->way(), bytes), tuned_.source);
-}
-
-void Communicator::tell_between(const exec::Call& call) {
-  const schedule::Choice& between = *two_level_->between();
-  const std::uint64_t bytes = call.count * size_of(call.type);
-  const auto mark =
-      static_cast<std::uint32_t>(between.algorithm - schedule::algorithms().data() + 1) |
-      static_cast<std::uint32_t>(between.depth) << 8;
-  std::uint32_t& told = told_between_[static_cast<std::size_t>(std::bit_width(bytes))];
-  if (told == mark) return;
-  told = mark;
-  log_->info("{} of {} bytes between hosts by {} (depth {}): {}; {}", schedule::words(call.op),
-             bytes, between.algorithm->name, between.depth, between.reason, tuned_.source);
 }
 
 }  // namespace hccl::core

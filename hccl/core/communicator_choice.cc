@@ -1,0 +1,80 @@
+// How a communicator chooses what to run, and what HCCL_LOG=info says of it.
+#include <bit>
+#include <string_view>
+
+#include "hccl/core/communicator.h"
+#include "hccl/exec/host/exchange.h"
+#include "hccl/exec/layout.h"
+
+namespace hccl::core {
+
+const schedule::Choice& Communicator::choose(const exec::Call& call) {
+  const auto blocks = static_cast<std::uint64_t>(exec::blocks_of(call.op, size()));
+  const std::uint64_t bytes =
+      call.op == schedule::Op::kBarrier ? 0 : call.count * size_of(call.type) * blocks;
+  const bool strict = deterministic() == Deterministic::kStrict && exec::reduces(call.op);
+  const auto op = static_cast<std::size_t>(call.op);
+  // The product's upper bits spread sizes that are multiples of one another.
+  Chosen& chosen = chosen_[op][(bytes * 0x9E3779B97F4A7C15u) >> 61 & (kRemembered - 1)];
+  const bool known = chosen.bytes == bytes && chosen.strict == strict;
+  if (known && last_choice_[op] == &chosen.choice) return chosen.choice;
+  const std::lock_guard lock(chosen_mutex_);
+  last_choice_[op] = &chosen.choice;
+  if (known) return chosen.choice;
+  // Only direct exchange folds all contributions at once and in rank order, as the host path does.
+  const std::string wanted = strict ? "direct" : config_.algorithm_for(schedule::words(call.op));
+  chosen.choice = schedule::select(call.op, size(), bytes, wanted, even_hosts_,
+                                   tuned_.messages ? &*tuned_.messages : nullptr);
+  if (strict) chosen.choice.reason = "HCCL_DETERMINISTIC is strict";
+  chosen.bytes = bytes;
+  chosen.strict = strict;
+  const schedule::Choice& choice = chosen.choice;
+  const auto mark =
+      static_cast<std::uint32_t>(choice.algorithm - schedule::algorithms().data() + 1) |
+      static_cast<std::uint32_t>(choice.depth) << 8 |
+      static_cast<std::uint32_t>(choice.lanes) << 24;
+  std::uint32_t& told = told_[op][static_cast<std::size_t>(std::bit_width(bytes))];
+  if (told != mark) {
+    told = mark;
+    log_->info("{} of {} bytes by {} (depth {}, lanes {}): {}; {}", schedule::words(call.op), bytes,
+               choice.algorithm->name, choice.depth, choice.lanes, choice.reason, tuned_.source);
+  }
+  return choice;
+}
+
+std::string Communicator::algorithm(schedule::Op op) const {
+  if (const char* const way = ways_[static_cast<std::size_t>(op)].load()) return way;
+  if (exec::has_blocks(op)) return "direct";
+  const std::lock_guard lock(chosen_mutex_);
+  const schedule::Choice* const last = last_choice_[static_cast<std::size_t>(op)];
+  return last == nullptr ? "" : std::string(last->algorithm->name);
+}
+
+void Communicator::tell_way(const exec::Call& call, const char* way) {
+  const bool blocks = exec::has_blocks(call.op);
+  const std::uint64_t bytes =
+      blocks ? 0 : exec::host::Exchange(call, rank_, size()).input() * size_of(call.type);
+  const auto mark = static_cast<std::uint32_t>(std::hash<std::string_view>()(way) | 1);
+  const auto op = static_cast<std::size_t>(call.op);
+  std::uint32_t& told = told_[op][static_cast<std::size_t>(std::bit_width(bytes))];
+  if (told == mark) return;
+  told = mark;
+  log_->info("{} by {} in the host's memory: {}; {}",
+             exec::words(exec::envelope(call, sequence_, 0)), way,
+             host_path_->ways().why(host_path_->way(), bytes), tuned_.source);
+}
+
+void Communicator::tell_between(const exec::Call& call) {
+  const schedule::Choice& between = *two_level_->between();
+  const std::uint64_t bytes = call.count * size_of(call.type);
+  const auto mark =
+      static_cast<std::uint32_t>(between.algorithm - schedule::algorithms().data() + 1) |
+      static_cast<std::uint32_t>(between.depth) << 8;
+  std::uint32_t& told = told_between_[static_cast<std::size_t>(std::bit_width(bytes))];
+  if (told == mark) return;
+  told = mark;
+  log_->info("{} of {} bytes between hosts by {} (depth {}): {}; {}", schedule::words(call.op),
+             bytes, between.algorithm->name, between.depth, between.reason, tuned_.source);
+}
+
+}  // namespace hccl::core

@@ -1,0 +1,122 @@
+// How a communicator runs operations: in their order, on the host path, over several hosts, or as
+// messages.
+#include "hccl/core/communicator.h"
+
+namespace hccl::core {
+
+Status Communicator::run(const exec::Call& call) {
+  return queue_.run([this, &call] { return execute(call); });
+}
+
+Status Communicator::run(const exec::Call& call, const OpQueue::Ticket& place) {
+  return queue_.run(place, [this, &call] { return execute(call); });
+}
+
+OpQueue::Ticket Communicator::submit(const exec::Call& call, bool deferred,
+                                     std::function<void()> before, std::function<void()> after) {
+  auto work = [this, call, before = std::move(before), after = std::move(after)] {
+    before();
+    Status status = execute(call);
+    if (status.ok()) after();
+    return status;
+  };
+  return deferred ? queue_.defer(std::move(work)) : queue_.submit(std::move(work));
+}
+
+Status Communicator::execute(const exec::Call& call) {
+  if (failed_.raised()) return refused(exec::envelope(call, sequence_ + 1, 0));
+  if (suspended()) return refused_suspended();
+  if (on_host_[static_cast<std::size_t>(call.op)]) {
+    return execute_on_host(call);
+  }
+  const bool blocks = exec::has_blocks(call.op);
+  const schedule::Choice* const choice = blocks ? nullptr : &choose(call);
+  const std::uint64_t sequence = ++sequence_;
+  const std::uint64_t number = recorder_.begin(exec::envelope(call, sequence, 0),
+                                               blocks ? "direct" : choice->algorithm->name);
+  Status status;
+  if (blocks) {
+    status = executor_->run_blocks(call, sequence, limits(sequence));
+  } else if (two_level_ != nullptr && choice->algorithm->name == "two_level") {
+    status = two_level_->run(call, sequence, limits(sequence));
+    if (status.ok() && log_->should_log(spdlog::level::info)) tell_between(call);
+  } else {
+    status = executor_->run(call, *choice, sequence, limits(sequence));
+  }
+  recorder_.end(number, status.code());
+  return status.ok() ? status : failed_in(call, sequence, std::move(status));
+}
+
+Status Communicator::execute_on_host(const exec::Call& call) {
+  const std::uint64_t sequence = ++sequence_;
+  const exec::Envelope envelope = exec::envelope(call, sequence, 0);
+  const exec::host::Run run = host_path_->enter(call, envelope);
+  const std::uint64_t number = recorder_.begin(envelope, "host");
+  Status status = host_path_->finish(run);
+  const char* const way = exec::host::words(host_path_->way());
+  recorder_.end(number, status.code(), way);
+  std::atomic<const char*>& last = ways_[static_cast<std::size_t>(call.op)];
+  if (last.load(std::memory_order_relaxed) != way) last.store(way, std::memory_order_relaxed);
+  if (status.ok() && log_->should_log(spdlog::level::info)) tell_way(call, way);
+  return status.ok() ? status : failed_in(call, sequence, std::move(status));
+}
+
+Status Communicator::send(int peer, const void* data, std::uint64_t count, DataType type) {
+  // Only read.
+  exec::Transfer transfer{true, peer, const_cast<void*>(data), count, type, 0};
+  return exchange({&transfer, 1});
+}
+
+Status Communicator::recv(int peer, void* data, std::uint64_t count, DataType type) {
+  exec::Transfer transfer{false, peer, data, count, type, 0};
+  return exchange({&transfer, 1});
+}
+
+Status Communicator::exchange(std::span<exec::Transfer> transfers) {
+  return queue_.run([this, transfers] { return run_transfers(transfers); });
+}
+
+Status Communicator::exchange(std::span<exec::Transfer> transfers, const OpQueue::Ticket& place) {
+  return queue_.run(place, [this, transfers] { return run_transfers(transfers); });
+}
+
+Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
+  if (transfers.empty()) return {};
+  if (suspended() && !failed_.raised()) return refused_suspended();
+  for (exec::Transfer& each : transfers) {
+    each.sequence = ++(each.sending ? sends_ : recvs_)[static_cast<std::size_t>(each.peer)];
+  }
+  if (failed_.raised()) return refused(exec::envelope(transfers.front()));
+  // Of a batch, the first one is recorded.
+  const std::uint64_t number =
+      recorder_.begin(exec::envelope(transfers.front()),
+                      transfers.size() == 1 ? "point to point" : "point to point, batch");
+  exec::Limits bounds = limits(transfers.front().sequence);
+  bounds.stalled = nullptr;
+  Status status = executor_->exchange(transfers, bounds);
+  recorder_.end(number, status.code());
+  return status.ok() ? status : fail(std::move(status));
+}
+
+exec::Limits Communicator::limits(std::uint64_t sequence) {
+  exec::Limits limits;
+  limits.deadline =
+      config_.exec_timeout.count() == 0 ? Deadline::never() : Deadline::after(config_.exec_timeout);
+  limits.abort = &failed_;
+  limits.policy = policy_;
+  if (size() > 1) {
+    limits.stalled = [this, sequence](const std::string& call, const std::vector<int>& awaited) {
+      stalled(sequence, call, awaited);
+    };
+  }
+  return limits;
+}
+
+void Communicator::stalled(std::uint64_t sequence, const std::string& call,
+                           std::vector<int> awaited) {
+  log_->debug("{}: waiting in {}", name_, call);
+  for (int& peer : awaited) peer = ranks_[static_cast<std::size_t>(peer)];
+  control_->stalled(id_, sequence, call, awaited);
+}
+
+}  // namespace hccl::core
