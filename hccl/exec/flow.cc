@@ -15,14 +15,14 @@ std::size_t Flow::message_within(std::size_t bytes, std::size_t receives) {
 }
 
 void Flow::begin(Direction direction, int peer, std::uint32_t lane, DataType type, ReduceOp op,
-                 std::size_t message, std::byte* staging) {
+                 std::size_t message) {
   direction_ = direction;
   peer_ = peer;
   lane_ = lane;
   type_ = type;
   op_ = op;
   message_ = message;
-  staging_ = staging;
+  staging_ = nullptr;
   pieces_.clear();
   posted_ = finished_ = 0;
 }
@@ -58,14 +58,14 @@ Status Flow::advance(transport::Mesh& mesh) {
     }
     if (posted_ == pieces_.size() || posted_ - finished_ == kWindow) return {};
     const Piece& piece = pieces_[posted_];
-    std::byte* const room = staging(posted_);
-    transport::Request& next = request(posted_++);
+    const std::size_t at = posted_++;
+    transport::Request& next = request(at);
     if (direction_ == Direction::kSend) {
       mesh.send(next, peer_, lane_, {piece.data, piece.bytes});
     } else if (piece.with == nullptr) {
       mesh.recv(next, peer_, lane_, {piece.data, piece.bytes});
     } else {
-      mesh.recv(next, peer_, lane_, {room, piece.bytes});
+      mesh.recv(next, peer_, lane_, {staging(at), piece.bytes});
     }
   }
 }

@@ -1,5 +1,5 @@
-// One transfer of a step in motion: cut into messages, several under way at once; a reducing
-// receive folds each message as it arrives.
+// What goes one way between two ranks in a step, in motion: cut into messages, several under way at
+// once; a reducing receive folds each message as it arrives.
 #pragma once
 
 #include <cstddef>
@@ -36,9 +36,14 @@ class Flow {
 
   /// Starts over for a new transfer; keeps its memory. Add pieces, then advance() until done().
   /// `message` is the most bytes of one message, the same on both sides, and the unit in which
-  /// receives are folded. A reducing receive waits in `staging`, kWindow messages long.
+  /// receives are folded.
   void begin(Direction direction, int peer, std::uint32_t lane, DataType type, ReduceOp op,
-             std::size_t message = kMessage, std::byte* staging = nullptr);
+             std::size_t message = kMessage);
+  Direction direction() const { return direction_; }
+  int peer() const { return peer_; }
+  /// Where messages that are folded wait, kWindow of them. Before the first such piece.
+  void set_staging(std::byte* staging) { staging_ = staging; }
+  bool has_staging() const { return staging_ != nullptr; }
   void add(Piece piece);
   /// Posts and completes what it can. A failure is final; requests may still be under way then.
   Status advance(transport::Mesh& mesh);

@@ -36,9 +36,16 @@ Lane::Hello& Lane::hello(int peer) {
   return fresh;
 }
 
-Flow& Lane::next_flow() {
+// One for all that a step moves this way: messages match in the order in which they are posted, and
+// two flows would post theirs in whatever order they get on.
+Flow& Lane::flow(Flow::Direction direction, int peer) {
+  for (std::size_t i = 0; i < flows_used_; ++i) {
+    if (flows_[i]->peer() == peer && flows_[i]->direction() == direction) return *flows_[i];
+  }
   if (flows_used_ == flows_.size()) flows_.push_back(std::make_unique<Flow>());
-  return *flows_[flows_used_++];
+  Flow& fresh = *flows_[flows_used_++];
+  fresh.begin(direction, peer, number_, call_.type, call_.reduce, message_);
+  return fresh;
 }
 
 std::byte* Lane::address(const schedule::Slice& where, int chunk) {
@@ -63,13 +70,12 @@ void Lane::start(const schedule::Send& send) {
     ++hellos_pending_;
     mesh_.send(opening.send, send.peer, number_, std::as_bytes(std::span(&opening.sent, 1)));
   }
-  Flow& flow = next_flow();
-  flow.begin(Flow::Direction::kSend, send.peer, number_, call_.type, call_.reduce, message_);
+  Flow& out = flow(Flow::Direction::kSend, send.peer);
   const Layout& layout = slices_[slice_].layout;
   const int run = layout.run(send.from.count);
   for (int c = 0; c < send.from.count; c += run) {
     const int chunk = send.from.chunk + c;
-    flow.add({address(send.from, chunk), nullptr, layout.bytes(chunk, run)});
+    out.add({address(send.from, chunk), nullptr, layout.bytes(chunk, run)});
   }
 }
 
@@ -81,17 +87,18 @@ void Lane::start(const schedule::Recv& recv) {
     mesh_.recv(opening.recv, recv.peer, number_,
                std::as_writable_bytes(std::span(&opening.received, 1)));
   }
-  Flow& flow = next_flow();
-  flow.begin(Flow::Direction::kRecv, recv.peer, number_, call_.type, call_.reduce, message_,
-             staging_ + staging_used_);
-  if (recv.reduce_with) staging_used_ += Flow::kWindow * message_;
+  Flow& into = flow(Flow::Direction::kRecv, recv.peer);
+  if (recv.reduce_with && !into.has_staging()) {
+    into.set_staging(staging_ + staging_used_);
+    staging_used_ += Flow::kWindow * message_;
+  }
   const Layout& layout = slices_[slice_].layout;
   const int run = layout.run(recv.into.count);
   for (int c = 0; c < recv.into.count; c += run) {
     const int chunk = recv.into.chunk + c;
     const std::byte* with =
         recv.reduce_with ? address(*recv.reduce_with, recv.reduce_with->chunk + c) : nullptr;
-    flow.add({address(recv.into, chunk), with, layout.bytes(chunk, run)});
+    into.add({address(recv.into, chunk), with, layout.bytes(chunk, run)});
   }
 }
 

@@ -50,7 +50,7 @@ class Lane final : public Activity {
   void fold(const schedule::Fold& fold);
   Status check_hellos();
   Hello& hello(int peer);
-  Flow& next_flow();
+  Flow& flow(Flow::Direction direction, int peer);
   std::byte* address(const schedule::Slice& slice, int chunk);
 
   transport::Mesh& mesh_;
