@@ -126,7 +126,7 @@ class Communicator final : public FailureListener {
   Status refused_suspended() const;
   void record_end();
   void await_verdict(int suspect);
-  exec::Limits limits(std::uint64_t sequence);
+  exec::Limits limits(std::uint64_t sequence, bool beside);
   void stalled(std::uint64_t sequence, const std::string& call, std::vector<int> awaited);
   const schedule::Choice& choose(const exec::Call& call);
   void tell_way(const exec::Call& call, const char* way);
@@ -142,6 +142,7 @@ class Communicator final : public FailureListener {
   Config config_;
   Logger log_;
   WaitPolicy policy_;
+  WaitPolicy beside_;  // of the worker, while the caller computes
   AbortFlag failed_;
   std::atomic<bool> suspended_{false};
   std::atomic<Deterministic> deterministic_;

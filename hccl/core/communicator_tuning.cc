@@ -25,7 +25,7 @@ Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline
       return why.with_context(name_ + ": measuring for HCCL_TUNE_FILE");
     };
     exec::host::HostPath* const alone = two_level_ == nullptr ? host_path_.get() : nullptr;
-    const auto measured = tuner_->measure(key, size(), *executor_, alone, heap_.get(), limits(0));
+    const auto measured = tuner_->measure(key, size(), *executor_, alone, heap_.get(), limits(0, false));
     if (!measured.ok()) return failed(fail(measured.status()));
     // All ranks have agreed on the numbers; what rank 0 keeps is nevertheless what counts.
     const auto told = exchange(rank_ == 0 ? Tuner::encode(*measured) : "", deadline);

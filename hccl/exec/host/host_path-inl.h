@@ -25,7 +25,7 @@ Status HostPath::await_long(const Run& run, int place, Done&& done) {
   limits.deadline =
       watch_.timeout.count() == 0 ? Deadline::never() : Deadline::after(watch_.timeout);
   limits.abort = watch_.abort;
-  limits.policy = watch_.policy;
+  limits.policy = run.call.beside ? watch_.beside : watch_.policy;
   if (watch_.stalled) {
     limits.stalled = [&](const std::string& what, const std::vector<int>& awaited) {
       watch_.stalled(run.mine.sequence, what, awaited);

@@ -31,6 +31,7 @@ struct Watch {
   std::chrono::nanoseconds timeout{0};  ///< for all ranks to make their next move; 0: for ever
   const AbortFlag* abort = nullptr;
   WaitPolicy policy;
+  WaitPolicy beside;  ///< of calls that run beside the caller's computing
   /// Called while a run waits, about once a second and before a deadline passes, with the number
   /// and the words of its call and the ranks that have not come; may be empty.
   std::function<void(std::uint64_t sequence, const std::string& what,
