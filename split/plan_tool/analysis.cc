@@ -151,6 +151,21 @@ Status add_what_if(const Options& options, const World& world, Analysis& out) {
 
 }  // namespace
 
+std::vector<SegmentView> segments_of(const Profile& profile, const View& view) {
+  std::vector<SegmentView> out;
+  std::uint32_t first = 0;
+  for (std::size_t k = 0; k < view.last_indices.size(); ++k) {
+    SegmentView segment{first, view.last_indices[k], 0, 0, view.prediction.segments[k]};
+    for (std::uint32_t i = first; i <= segment.last; ++i) {
+      segment.bytes += profile.bytes[i];
+      segment.ready = std::max(segment.ready, view.prediction.ready[i]);
+    }
+    out.push_back(segment);
+    first = segment.last + 1;
+  }
+  return out;
+}
+
 double share(std::uint32_t ranks) { return 2.0 * (ranks - 1.0) / ranks; }
 
 AffineCost at_ranks(const AffineCost& cost, std::uint32_t from, std::uint32_t to) {

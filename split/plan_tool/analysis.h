@@ -46,6 +46,16 @@ struct View {
   double gap() const { return lower_bound > 0 ? prediction.end / lower_bound - 1 : 0; }
 };
 
+/// One segment of a view.
+struct SegmentView {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+  std::uint64_t bytes = 0;
+  double ready = 0;  ///< when its last gradient is
+  Prediction::Times times;
+};
+std::vector<SegmentView> segments_of(const Profile& profile, const View& view);
+
 /// One row of what-if: today's plan and the best one in another world.
 struct Scenario {
   std::string label;

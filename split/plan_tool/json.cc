@@ -10,23 +10,13 @@ using nlohmann::ordered_json;
 
 ordered_json plan(const Profile& profile, const View& view) {
   ordered_json segments = ordered_json::array();
-  std::uint32_t first = 0;
-  for (std::size_t k = 0; k < view.last_indices.size(); ++k) {
-    const std::uint32_t last = view.last_indices[k];
-    std::uint64_t bytes = 0;
-    double ready = 0;
-    for (std::uint32_t i = first; i <= last; ++i) {
-      bytes += profile.bytes[i];
-      ready = std::max(ready, view.prediction.ready[i]);
-    }
-    segments.push_back({{"first", first},
-                        {"last", last},
-                        {"bytes", bytes},
-                        {"ready", ready},
-                        {"start", view.prediction.segments[k].start},
-                        {"end", view.prediction.segments[k].end}});
-    first = last + 1;
-  }
+  for (const SegmentView& segment : segments_of(profile, view))
+    segments.push_back({{"first", segment.first},
+                        {"last", segment.last},
+                        {"bytes", segment.bytes},
+                        {"ready", segment.ready},
+                        {"start", segment.times.start},
+                        {"end", segment.times.end}});
   return {
       {"last_indices", view.last_indices}, {"end", view.prediction.end},      {"tail", view.tail()},
       {"compute_end", view.compute_end},   {"lower_bound", view.lower_bound}, {"gap", view.gap()},

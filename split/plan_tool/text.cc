@@ -44,20 +44,12 @@ std::string plan_row(const char* name, const View& view) {
 std::string segments(const Profile& profile, const View& view) {
   std::string out =
       format("  %-5s%-14s%12s%16s%16s%16s\n", "", "gradients", "bytes", "ready", "start", "end");
-  std::uint32_t first = 0;
-  for (std::size_t k = 0; k < view.last_indices.size(); ++k) {
-    const std::uint32_t last = view.last_indices[k];
-    std::uint64_t bytes = 0;
-    double ready = 0;
-    for (std::uint32_t i = first; i <= last; ++i) {
-      bytes += profile.bytes[i];
-      ready = std::max(ready, view.prediction.ready[i]);
-    }
-    const Prediction::Times& times = view.prediction.segments[k];
-    out += format("  AR%-3zu%-14s%12s%16s%16s%16s\n", k + 1, format("[%u,%u]", first, last).c_str(),
-                  megabytes(bytes).c_str(), ms(ready).c_str(), ms(times.start).c_str(),
-                  ms(times.end).c_str());
-    first = last + 1;
+  std::size_t number = 0;
+  for (const SegmentView& segment : segments_of(profile, view)) {
+    out += format("  AR%-3zu%-14s%12s%16s%16s%16s\n", ++number,
+                  format("[%u,%u]", segment.first, segment.last).c_str(),
+                  megabytes(segment.bytes).c_str(), ms(segment.ready).c_str(),
+                  ms(segment.times.start).c_str(), ms(segment.times.end).c_str());
   }
   return out;
 }
