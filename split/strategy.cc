@@ -164,6 +164,9 @@ Result<Segments> segments_by_index(std::span<const std::uint64_t> bytes,
   if (bytes.empty()) return Status(Code::kPara, "no gradients: there is nothing to cut");
   const std::string expected = "the last index must be " + std::to_string(bytes.size() - 1) + " (" +
                                std::to_string(bytes.size()) + " gradients)";
+  if (last_indices.size() > bytes.size())
+    return Status(Code::kPara, "segment index list has " + std::to_string(last_indices.size()) +
+                                   " segments, more than there are gradients; " + expected);
   if (Status status = check_last_indices(last_indices); !status.ok())
     return Status(status.code(), status.message() + "; " + expected);
   if (last_indices.back() != bytes.size() - 1)

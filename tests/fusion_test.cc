@@ -296,6 +296,7 @@ TEST(Fusion, CreateRefusesWhatDoesNotFit) {
   SAYS(create(cut(serial(), {0, 1})), HCCL_E_PARA, "2");  // the last gradient's index
   SAYS(create(cut(serial(), {0, 3})), HCCL_E_PARA, "3");
   SAYS(create(cut(serial(), {1, 1, 2})), HCCL_E_PARA, "ascend");
+  SAYS(create(cut(serial(), {0, 1, 2, 3})), HCCL_E_PARA, "more than there are gradients");
   options = cut(serial(), {2});
   options.segmentNum = 0;
   SAYS(create(options), HCCL_E_PARA, "");

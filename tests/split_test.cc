@@ -319,6 +319,8 @@ TEST(Refused, NamesTheArgumentAndWhatIsExpected) {
                  {"segment index list[1] is 100", "must be 159", "160 gradients"});
   expect_refused(segments_by_index(five, Segments{1, 5}),
                  {"segment index list[1] is 5", "must be 4"});
+  expect_refused(segments_by_index(five, Segments{0, 1, 2, 3, 4, 5}),
+                 {"6 segments", "more than there are gradients", "5 gradients"});
   expect_refused(segments_by_index({}, Segments{0}), {"no gradients"});
 
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
