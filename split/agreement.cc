@@ -141,7 +141,7 @@ Result<std::vector<CostSample>> probe(core::Communicator& communicator, std::uin
 Status tell(core::Communicator& communicator, Decision& decision, std::size_t gradients) {
   if (communicator.size() == 1) return {};
   constexpr std::size_t kHead = 8;
-  double message[kHead + kDocumentedSegments] = {};
+  double message[kHead + kMostSegments] = {};
   if (communicator.rank() == 0) {
     const double head[kHead] = {
         static_cast<double>(decision.version), static_cast<double>(decision.changed),
@@ -151,7 +151,8 @@ Status tell(core::Communicator& communicator, Decision& decision, std::size_t gr
         decision.changed ? static_cast<double>(decision.last_indices.size()) : 0};
     std::copy(std::begin(head), std::end(head), message);
     if (decision.changed)
-      std::copy(decision.last_indices.begin(), decision.last_indices.end(), message + kHead);
+      std::copy_n(decision.last_indices.begin(),
+                  std::min(decision.last_indices.size(), kMostSegments), message + kHead);
   }
   exec::Call call;
   call.op = schedule::Op::kBroadcast;
@@ -167,7 +168,7 @@ Status tell(core::Communicator& communicator, Decision& decision, std::size_t gr
   decision.predicted_end = message[5];
   decision.lower_bound = message[6];
   if (!decision.changed) return {};
-  const std::size_t segments = std::min(static_cast<std::size_t>(message[7]), kDocumentedSegments);
+  const std::size_t segments = std::min(static_cast<std::size_t>(message[7]), kMostSegments);
   decision.last_indices.clear();
   for (std::size_t k = 0; k < segments; ++k)
     decision.last_indices.push_back(static_cast<std::uint32_t>(message[kHead + k]));

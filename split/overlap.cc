@@ -13,8 +13,6 @@ namespace {
 
 constexpr std::size_t kNamesInText = 8;
 constexpr std::size_t kTraceBytes = std::size_t{16} << 20;  // for the times of past iterations
-// One iteration in so many runs without overlap, to see how fast compute is alone.
-constexpr std::uint64_t kAloneEvery = 200;
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -165,11 +163,9 @@ void Overlap::begin_iteration() {
   due_ = started_ = 0;
   over_ = false;
   const std::uint64_t number = now_.number + 1;
-  const bool measured =
-      next_window_ != 0 && (alternate_ ? number % 2 == 0 : number % kAloneEvery == 0);
   now_.begin = now_.wait_end != 0 ? now_.wait_end : now_ns();
   now_.number = number;
-  now_.overlapped = parallel_ && overlap_ && met_ && !measured;
+  now_.overlapped = parallel_ && met_ && (!automatic_ || automatic_->overlaps(number));
   now_.fp_start = now_.bp_end = now_.wait_begin = now_.wait_end = now_.iteration_end = 0;
   now_.ready.assign(gradients_.size(), 0);
   for (auto* each : {&now_.start, &now_.end, &now_.cpu, &now_.wait_for_peer})
@@ -249,16 +245,17 @@ void Overlap::start(std::size_t index) {
   call.type = type_;
   call.reduce = op_;
   call.plan = fingerprint_;
+  call.beside = now_.overlapped;
   segment.ticket = communicator_->submit(
       call, !now_.overlapped,
       [this, index] {
-        if (next_window_ != 0) now_.cpu[index] = thread_cpu_ns();
+        if (automatic_) now_.cpu[index] = thread_cpu_ns();
         now_.start[index] = now_ns();
       },
       [this, index] {
         if (segments_[index].copied) scatter(segments_[index]);
         now_.end[index] = now_ns();
-        if (next_window_ != 0) now_.cpu[index] = thread_cpu_ns() - now_.cpu[index];
+        if (automatic_) now_.cpu[index] = thread_cpu_ns() - now_.cpu[index];
         now_.algorithm[index] = communicator_->algorithm(schedule::Op::kAllReduce);
       });
 }
@@ -286,7 +283,8 @@ Status Overlap::wait() {
   }
   now_.wait_end = now_ns();
   over_ = true;
-  if (first_failure.ok() && now_.number == next_window_) first_failure = end_window();
+  if (first_failure.ok() && automatic_ && automatic_->ends_window(now_.number))
+    first_failure = end_window();
   return first_failure;
 }
 
@@ -305,8 +303,6 @@ void Overlap::mark(Point point) {
       return;
   }
 }
-
-// ---- the automatic plan ----
 
 void Overlap::give_up_place() {
   if (place_ == nullptr) return;
@@ -328,106 +324,17 @@ Status Overlap::meet() {
                                     static_cast<int>(plan_), plan_ != Plan::kFixed && parallel_});
   HCCL_RETURN_IF_ERROR(refusal_);
   if (plan_ != Plan::kFixed) {
-    std::uint64_t total = 0;
-    for (const auto bytes : layout_->bytes) total += bytes;
-    HCCL_ASSIGN_OR_RETURN(const auto samples, probe(*communicator_, total));
-    HCCL_ASSIGN_OR_RETURN(CostModel model, CostModel::create(samples));
-    communicator_->log()->info(
-        "gradient plan: an allreduce costs {:.1f} us and 1 s for {:.3f} GB (line is {:.0f} % off)",
-        1e6 * model.affine().start, 1e-9 / model.affine().per_byte, 100 * model.misfit());
-    if (communicator_->rank() == 0) {
-      tuner_ = std::make_unique<Tuner>(gradient_bytes(), layout_->last_indices, std::move(model),
-                                       parallel_, plan_ == Plan::kTraced);
-    }
-    next_window_ = Tuner::kWindow;
+    HCCL_ASSIGN_OR_RETURN(
+        automatic_, AutomaticPlan::create(communicator_, gradient_bytes(), layout_->last_indices,
+                                          parallel_, plan_ == Plan::kTraced));
   }
   met_ = true;
   return {};
 }
 
-// The iterations of the window that ends now; the first one of all is no example.
-std::vector<Overlap::Times*> Overlap::window() {
-  std::vector<Times*> found = {&now_};
-  for (auto at = past_.rbegin(); at != past_.rend(); ++at) {
-    if (at->number <= window_begin_ || at->number + Tuner::kWindow <= now_.number) break;
-    found.push_back(&*at);
-  }
-  return found;
-}
-
-namespace {
-
-template <class Item, class Get>
-double median_seconds(const std::vector<Item*>& items, const Get& get) {
-  std::vector<std::int64_t> values;
-  values.reserve(items.size());
-  for (const Item* each : items) values.push_back(get(*each));
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return 1e-9 * static_cast<double>(*middle);
-}
-
-}  // namespace
-
-// One message: the medians of both kinds of iterations, negative because the latest rank counts,
-// and the time of every segment, of which the shortest does.
 Status Overlap::end_window() {
-  const std::vector<Times*> all = window();
-  std::vector<Times*> kinds[2];
-  for (Times* each : all) kinds[each->overlapped ? 1 : 0].push_back(each);
-  const std::size_t gradients = gradients_.size(), segments = segments_.size();
-  std::vector<double> message;
-  for (const auto& kind : kinds) {
-    if (kind.empty()) continue;
-    const auto put = [&](const auto& get) {
-      message.push_back(-median_seconds(kind, [&](const Times& t) { return get(t) - t.begin; }));
-    };
-    for (std::size_t i = 0; i < gradients; ++i) put([i](const Times& t) { return t.ready[i]; });
-    put([](const Times& t) { return t.compute_end(); });
-    put([](const Times& t) { return t.wait_end; });
-    for (std::size_t s = 0; s < segments; ++s) put([s](const Times& t) { return t.start[s]; });
-  }
-  for (const Times* each : all) {
-    for (std::size_t s = 0; s < segments; ++s)
-      message.push_back(1e-9 * static_cast<double>(each->end[s] - each->start[s]));
-  }
-  HCCL_RETURN_IF_ERROR(minimum(*communicator_, message));
-
-  Window window;
-  window.last_iteration = now_.number;
-  auto next = message.begin();
-  for (int k = 0; k < 2; ++k) {
-    if (kinds[k].empty()) continue;
-    Window::Kind& kind = k == 0 ? window.alone : window.overlapped;
-    const auto take = [&] { return std::max(0.0, -*next++); };
-    for (std::size_t i = 0; i < gradients; ++i) kind.ready.push_back(take());
-    kind.compute_end = take();
-    kind.end = take();
-    for (std::size_t s = 0; s < segments; ++s) kind.start.push_back(take());
-  }
-  for (Times* each : all) {
-    for (std::size_t s = 0; s < segments; ++s) {
-      const std::int64_t took = each->end[s] - each->start[s];
-      each->wait_for_peer[s] = std::clamp<std::int64_t>(took - nanoseconds(*next++), 0, took);
-    }
-  }
-  for (int k = 0; k < 2; ++k) {
-    if (kinds[k].empty()) continue;
-    Window::Kind& kind = k == 0 ? window.alone : window.overlapped;
-    for (std::size_t s = 0; s < segments; ++s) {
-      kind.seconds.push_back(median_seconds(
-          kinds[k], [s](const Times& t) { return t.end[s] - t.start[s] - t.wait_for_peer[s]; }));
-    }
-  }
-  Decision decision;
-  if (tuner_) decision = tuner_->observe(window);
-  HCCL_RETURN_IF_ERROR(tell(*communicator_, decision, gradients));
-  log(decision);
-  overlap_ = decision.overlap;
-  alternate_ = decision.alternate;
-  next_window_ = decision.next_window;
+  HCCL_ASSIGN_OR_RETURN(Decision decision, automatic_->end_window(now_, past_));
   if (decision.changed) {
-    window_begin_ = now_.number;
     HCCL_RETURN_IF_ERROR(lay_out(std::move(decision.last_indices)));
   } else {
     layout_ = std::make_shared<Layout>(*layout_);
@@ -436,20 +343,6 @@ Status Overlap::end_window() {
   layout_->predicted_end = nanoseconds(decision.predicted_end);
   layout_->lower_bound = nanoseconds(decision.lower_bound);
   return {};
-}
-
-void Overlap::log(const Decision& decision) const {
-  const auto& log = communicator_->log();
-  if (decision.changed) {
-    log->info("gradient plan {} from iteration {} on: {}{}", decision.version, now_.number + 1,
-              segments_text(decision.last_indices), decision.overlap ? "" : ", behind backward");
-  }
-  if (!tuner_ || decision.why.empty()) return;
-  if (tuner_->contention()) {
-    log->info("gradient plan: while both run, compute is at {:.0f} % and communication at {:.0f} %",
-              100 * tuner_->contention()->compute, 100 * tuner_->contention()->communication);
-  }
-  log->info("gradient plan: {}", decision.why);
 }
 
 // ---- traces ----

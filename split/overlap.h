@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "hccl/core/communicator.h"
+#include "split/automatic_plan.h"
+#include "split/iteration.h"
 #include "split/strategy.h"
 #include "split/trace.h"
-#include "split/tuner.h"
 
 namespace hccl::split {
 
@@ -73,33 +74,6 @@ class Overlap {
     std::uint32_t missing = 0;  // gradients not ready yet in this iteration
     core::OpQueue::Ticket ticket;
   };
-  // What the iterations with one plan have in common.
-  struct Layout {
-    Segments last_indices;
-    std::vector<std::uint64_t> bytes;  // of each segment
-    std::uint32_t version = 0;
-    std::int64_t predicted_end = 0;
-    std::int64_t lower_bound = 0;
-  };
-  // Times of one iteration; 0 = did not happen.
-  struct Times {
-    std::uint64_t number = 0;
-    bool overlapped = false;
-    std::int64_t begin = 0;
-    std::int64_t fp_start = 0;
-    std::int64_t bp_end = 0;
-    std::int64_t wait_begin = 0;
-    std::int64_t wait_end = 0;
-    std::int64_t iteration_end = 0;
-    std::vector<std::int64_t> ready;
-    std::vector<std::int64_t> start;
-    std::vector<std::int64_t> end;
-    std::vector<std::int64_t> cpu;
-    std::vector<std::int64_t> wait_for_peer;
-    std::vector<std::string> algorithm;
-    std::shared_ptr<const Layout> layout;
-    std::int64_t compute_end() const { return bp_end != 0 ? bp_end : wait_begin; }
-  };
 
   Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<Gradient> gradients,
           DataType type, ReduceOp op, bool parallel, Plan plan);
@@ -118,8 +92,6 @@ class Overlap {
   Status meet();
   void give_up_place();
   Status end_window();
-  std::vector<Times*> window();
-  void log(const Decision& decision) const;
 
   std::shared_ptr<core::Communicator> communicator_;
   std::vector<Gradient> gradients_;
@@ -144,13 +116,7 @@ class Overlap {
   core::OpQueue::Ticket place_;
   Times now_;
   std::deque<Times> past_;
-
-  // Of plans that are measured.
-  std::unique_ptr<Tuner> tuner_;  // rank 0's
-  bool overlap_ = true;
-  bool alternate_ = true;
-  std::uint64_t window_begin_ = 1;  // the iterations after this one are in the next window
-  std::uint64_t next_window_ = 0;   // the iteration that ends it; 0: nothing is measured
+  std::unique_ptr<AutomaticPlan> automatic_;  // of plans that are measured; made in meet()
 };
 
 }  // namespace hccl::split

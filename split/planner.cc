@@ -112,18 +112,22 @@ void fill_row(const Model& model, const TableCost& cost, Table& table,
   }
 }
 
-/// The bytes of the gradients i.. cannot start before gradient i is ready, and cost at least
-/// `least`, slowed down by at least what is left of compute then. Where overlap does not pay,
-/// nothing beats one behind the other.
+/// Of the time that both run, `gain` is what overlap saves: end >= compute + work - gain * overlap.
+/// The bytes of the gradients i.. cannot start before gradient i is ready, so that what they take
+/// beyond the rest of compute is not overlapped; `least` is the least that bytes cost. README.md
+/// has the derivation. Where overlap does not pay, nothing beats one behind the other.
 template <class Least>
 double bound(const Model& model, const Least& least) {
-  if (!model.contention.overlap_pays()) return model.ready.back() + least(model.sum.back());
-  double result = 0;
+  const Contention& speed = model.contention;
+  const double compute = model.ready.back(), all = least(model.sum.back());
+  if (!speed.overlap_pays()) return compute + all;
+  double late = 0;
   for (std::size_t i = 0; i < model.size(); ++i) {
-    const double work = least(model.sum.back() - model.sum[i]);
-    result = std::max(result, run_beside(model, model.ready[i + 1], 0, work).end);
+    const double rest = (compute - model.ready[i + 1]) * speed.communication / speed.compute;
+    late = std::max(late, least(model.sum.back() - model.sum[i]) - rest);
   }
-  return result;
+  const double gain = speed.compute + speed.communication - 1;
+  return compute + ((1 - speed.compute) * all + gain * late) / speed.communication;
 }
 
 double lower_bound(const Model& model, const AffineCost& cost, std::size_t /*max_segments*/) {

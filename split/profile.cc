@@ -1,14 +1,13 @@
 #include "split/profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <string>
+#include <utility>
 
 namespace hccl::split {
 namespace {
-
-constexpr double kLeastOverlap = 0.05;  // of compute
-constexpr double kSlowest = 0.05;
 
 double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 
@@ -43,8 +42,8 @@ void take_samples(const Iterations& iterations, Profile& out) {
   }
 }
 
-std::optional<Contention> contention(const Profile& profile, const Iterations& overlapped,
-                                     double compute_alone) {
+std::optional<Contention> contention(const Profile& profile, const Iterations& alone,
+                                     const Iterations& overlapped, double compute_alone) {
   if (profile.samples.empty() || overlapped.empty() || compute_alone <= 0) return std::nullopt;
   const auto model = CostModel::create(profile.samples);
   if (!model.ok()) return std::nullopt;
@@ -62,18 +61,24 @@ std::optional<Contention> contention(const Profile& profile, const Iterations& o
     }
     return sum;
   };
-  return contention_of(compute_alone, median(overlapped, compute_end), median(overlapped, busy),
-                       median(overlapped, work));
+  const auto errors = [](const Iterations& iterations, const auto& get) {
+    std::vector<double> values;
+    for (const TraceIteration* each : iterations) values.push_back(get(*each));
+    return error_of_median(std::move(values));
+  };
+  ApartAndBeside measured;
+  measured.compute_alone = compute_alone;
+  measured.compute_beside = median(overlapped, compute_end);
+  measured.compute_error = std::hypot(errors(alone, compute_end), errors(overlapped, compute_end));
+  measured.busy = median(overlapped, busy);
+  measured.work = median(overlapped, work);
+  measured.work_error = errors(overlapped, busy);
+  ContentionEstimate estimate;
+  estimate.add(measured);
+  return estimate.contention();
 }
 
 }  // namespace
-
-std::optional<Contention> contention_of(double compute_alone, double compute_overlapped,
-                                        double busy, double work) {
-  if (!(busy > 0) || busy < kLeastOverlap * compute_alone) return std::nullopt;
-  return Contention{std::clamp(1 - (compute_overlapped - compute_alone) / busy, kSlowest, 1.0),
-                    std::clamp(work / busy, kSlowest, 1.0)};
-}
 
 Result<Profile> profile(std::span<const Trace> ranks) {
   HCCL_ASSIGN_OR_RETURN(Trace trace, merge_ranks(ranks));
@@ -124,7 +129,7 @@ Result<Profile> profile(std::span<const Trace> ranks) {
   if (out.compute_end <= 0 && out.measured_end <= 0)
     return Status(Code::kPara, "the trace has no times");
   take_samples(all, out);
-  if (!alone.empty()) out.contention = contention(out, overlapped, out.compute_end);
+  if (!alone.empty()) out.contention = contention(out, alone, overlapped, out.compute_end);
   return out;
 }
 

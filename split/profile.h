@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hccl/base/status.h"
+#include "split/contention.h"
 #include "split/cost_model.h"
 #include "split/planner.h"
 #include "split/strategy.h"
@@ -46,12 +47,5 @@ Result<Profile> profile(std::span<const Trace> ranks);
 /// The cost model of a profile's samples; those beside backward are used, brought to full speed, if
 /// there are no others. kPara: no samples.
 Result<CostModel> cost_model(const Profile& profile);
-
-/// What compute and communication lose to each other. compute_alone, compute_overlapped: how long
-/// compute takes without and with segments beside it. busy: how long segments ran beside it; work:
-/// how long that part of them takes alone. Seconds. Nothing if busy is less than a twentieth of
-/// compute: too little to tell.
-std::optional<Contention> contention_of(double compute_alone, double compute_overlapped,
-                                        double busy, double work);
 
 }  // namespace hccl::split

@@ -21,6 +21,8 @@ namespace hccl::split {
 
 /// HCCL documents this many segments. More work too; callers may warn.
 inline constexpr std::size_t kDocumentedSegments = 8;
+/// The most that the automatic plan takes, which nobody has to write down.
+inline constexpr std::size_t kMostSegments = 64;
 /// The default strategy: shares of the bytes in the first and the second segment, in percent.
 inline constexpr double kDefaultFirstPercent = 96.54;
 inline constexpr double kDefaultSecondPercent = 3.46;

@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "split/profile.h"
-
 namespace hccl::split {
 namespace {
 
@@ -14,6 +12,11 @@ constexpr double kNew = 0.5;        // weight of a new window beside what was kn
 constexpr double kNearlyAll = 0.9;  // a segment that is so far behind backward runs alone
 constexpr double kDrift = 0.2;      // of what was expected
 constexpr double kHardly = 0.01;    // of the iteration: too little to matter
+constexpr double kNothing = 0.001;  // of the end: what more segments must gain to be looked for
+// What is exposed is a small part of the iteration, so fewer segments may cost little of that.
+constexpr double kSlack = 0.001;
+constexpr int kDriftsInARow = 2;
+constexpr std::uint64_t kLongestPause = 3200;  // iterations between probes
 constexpr std::size_t kTriedPlans = 8;
 constexpr std::uint64_t kStale = 1000;  // iterations after which what was measured counts no more
 constexpr std::uint64_t kMostCalm = 16;
@@ -120,23 +123,23 @@ void Tuner::learn(const Window& window) {
     compute_end_ = beside.compute_end;
   }
   // Only windows that have both tell what one costs the other.
-  if (window.alone.empty()) return;
-  double busy = 0, work = 0;
+  if (!window.alone.empty()) learn_contention(window.alone, beside);
+}
+
+void Tuner::learn_contention(const Window::Kind& alone, const Window::Kind& beside) {
+  ApartAndBeside measured;
+  measured.compute_alone = alone.compute_end;
+  measured.compute_beside = beside.compute_end;
+  measured.compute_error = std::hypot(alone.compute_error, beside.compute_error);
+  measured.work_error = std::hypot(alone.seconds_error, beside.seconds_error);
   for (std::size_t k = 0; k < beside.seconds.size(); ++k) {
     const double end = beside.start[k] + beside.seconds[k];
     const double part = std::max(0.0, std::min(end, beside.compute_end) - beside.start[k]);
     if (part == 0) continue;
-    busy += part;
-    work += std::max(0.0, window.alone.seconds[k] - (beside.seconds[k] - part));
+    measured.busy += part;
+    measured.work += std::max(0.0, alone.seconds[k] - (beside.seconds[k] - part));
   }
-  const auto measured = contention_of(window.alone.compute_end, beside.compute_end, busy, work);
-  if (!measured) return;
-  if (!contention_) {
-    contention_ = measured;
-  } else {
-    contention_->compute += kNew * (measured->compute - contention_->compute);
-    contention_->communication += kNew * (measured->communication - contention_->communication);
-  }
+  contention_.add(measured);
 }
 
 void Tuner::remember(const Segments& last_indices, bool overlap, double end,
@@ -158,7 +161,7 @@ const Tuner::Tried* Tuner::tried(const Segments& last_indices, bool overlap) con
   return nullptr;
 }
 
-Result<Plan> Tuner::plan(const Problem& problem) const {
+Result<Plan> Tuner::plan_at_most(const Problem& problem) const {
   const bool affine = model_.is_affine();
   if (problem.bytes.size() <= kMostUnits || (affine && problem.contention.none())) {
     return affine ? plan_segments(problem, model_.affine())
@@ -173,6 +176,24 @@ Result<Plan> Tuner::plan(const Problem& problem) const {
   if (plan.ok())
     for (std::uint32_t& last : plan->last_indices) last = units.last[last];
   return plan;
+}
+
+// More and more segments, while they gain anything: most networks need few, and the search takes
+// time with their number.
+Result<Plan> Tuner::plan(const Problem& problem) const {
+  Problem some = problem;
+  some.max_segments =
+      static_cast<std::uint32_t>(std::min<std::size_t>(problem.max_segments, kDocumentedSegments));
+  auto found = plan_at_most(some);
+  while (found.ok() && some.max_segments < problem.max_segments) {
+    some.max_segments = std::min(2 * some.max_segments, problem.max_segments);
+    auto more = plan_at_most(some);
+    if (!more.ok()) return more;
+    const bool enough = more->best_end > (1 - kNothing) * found->best_end;
+    found = std::move(more);
+    if (enough) break;
+  }
+  return found;
 }
 
 Result<Prediction> Tuner::predicted(const Problem& problem) const {
@@ -226,15 +247,46 @@ bool Tuner::drifted(const Window& window, const Prediction& told) const {
   return false;
 }
 
+// Where nothing overlaps, nobody sees what overlap would cost today. So now and then a window runs
+// the plan that would be best if it cost nothing.
+std::optional<Decision> Tuner::probe(const Window& window, const Problem& problem) {
+  if (overlap_now_ || !can_overlap_ || window.last_iteration < probe_at_) return std::nullopt;
+  Problem free = problem;
+  free.contention = {};
+  auto found = plan(free);
+  if (!found.ok() || found->last_indices.size() < 2) return std::nullopt;
+  home_ = Plan{now_, predicted_end_, predicted_end_, lower_bound_};
+  provisional_ = true;
+  return change(std::move(found).value(), true, window,
+                "for one window, to measure what overlap costs");
+}
+
+// After that window: back, unless what was tried is faster, or another plan with overlap would be.
+std::optional<Decision> Tuner::end_probe(const Window& window, bool overlap) {
+  const Plan home = *std::exchange(home_, std::nullopt);
+  provisional_ = false;
+  const Tried* const before = tried(home.last_indices, false);
+  const Tried* const current = tried(now_, true);
+  const bool faster =
+      before != nullptr && current != nullptr && current->end < before->end * (1 - kGain);
+  if (overlap && faster) {
+    probe_pause_ = kProbeAfter;
+    return std::nullopt;
+  }
+  probe_pause_ = std::min(2 * probe_pause_, kLongestPause);
+  probe_at_ = window.last_iteration + probe_pause_;
+  return change(home, false, window, "overlap still does not pay");
+}
+
 Decision Tuner::observe(const Window& window) {
   learn(window);
   if (ready_.empty()) return stay(window);
-  const Contention contention = contention_.value_or(Contention{});
+  const Contention contention = contention_.contention().value_or(Contention{});
   // Where nothing can run beside backward, every gradient is ready when it ends.
   std::vector<double> ready = ready_;
   if (!can_overlap_) std::fill(ready.begin(), ready.end(), compute_end_);
-  const std::size_t most = can_overlap_ ? kDocumentedSegments : 1;
-  const Problem problem{bytes_, ready, static_cast<std::uint32_t>(most), 0.005, contention};
+  const std::size_t most = can_overlap_ ? kMostSegments : 1;
+  const Problem problem{bytes_, ready, static_cast<std::uint32_t>(most), kSlack, contention};
   auto found = plan(problem);
   if (!found.ok()) {
     Decision decision = stay(window);
@@ -244,15 +296,13 @@ Decision Tuner::observe(const Window& window) {
   Plan best = std::move(found).value();
   const Prediction told = predicted(problem).value();  // as plan() has found nothing wrong
   const double today = told.end;
-  const bool drift = drifted(window, told);
+  drifts_ = drifted(window, told) ? drifts_ + 1 : 0;
+  const bool drift = drifts_ >= kDriftsInARow;
   if (drift) {  // what other plans took before is no measure any more
     std::erase_if(tried_, [&](const Tried& each) {
       return each.last_indices != now_ || each.overlap != overlap_now_;
     });
   }
-  // Until contention is measured, some overlap is needed to measure it.
-  const bool was_provisional = provisional_;
-  provisional_ = can_overlap_ && !contention_ && ++attempts_ <= kTimesInARow;
   const bool overlap = can_overlap_ && contention.overlap_pays() && best.last_indices.size() > 1;
   std::string why = words(best, today);
   if (!overlap) {
@@ -272,6 +322,12 @@ Decision Tuner::observe(const Window& window) {
     decision.why = "the best plan would be " + why;
     return decision;
   }
+  if (home_) {
+    if (auto decision = end_probe(window, overlap)) return *std::move(decision);
+  }
+  // Until contention is measured, some overlap is needed to measure it.
+  const bool was_provisional = provisional_;
+  provisional_ = can_overlap_ && !contention_.is_settled() && ++attempts_ <= kTimesInARow;
   const bool same = best.last_indices == now_ && overlap == overlap_now_;
   if (version_ == 0 && same) {  // the first plan is the best one: from now on it is ours
     return change(std::move(best), overlap, window, "the first segments stay: " + why);
@@ -303,6 +359,7 @@ Decision Tuner::observe(const Window& window) {
     in_a_row_ = 0;
     ++calm_;
   }
+  if (auto decision = probe(window, problem)) return *std::move(decision);
   predicted_end_ = today;
   lower_bound_ = best.lower_bound;
   Decision decision = stay(window);

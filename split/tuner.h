@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "split/contention.h"
 #include "split/cost_model.h"
 #include "split/planner.h"
 #include "split/strategy.h"
@@ -24,6 +25,8 @@ struct Window {
     double end = 0;               ///< when the program had all gradients
     std::vector<double> start;    ///< of each segment
     std::vector<double> seconds;  ///< pure cost of each segment
+    double compute_error = 0;     ///< standard error of compute_end
+    double seconds_error = 0;     ///< and of the sum of `seconds`
     bool empty() const { return ready.empty(); }
   };
   std::uint64_t last_iteration = 0;
@@ -49,6 +52,9 @@ class Tuner {
   static constexpr std::uint64_t kWindow = 10;  ///< iterations
   static constexpr double kGain = 0.01;         ///< below this, a change is not worth it
   static constexpr int kTimesInARow = 3;
+  /// Where nothing overlaps, what overlap would lose is measured again after so many iterations,
+  /// and then ever less often.
+  static constexpr std::uint64_t kProbeAfter = 200;
 
   /// bytes: of each gradient. first: the plan in force before the first decision. can_overlap:
   /// false if segments only ever run behind backward. keep: never change the plan, only measure.
@@ -59,7 +65,8 @@ class Tuner {
   Decision observe(const Window& window);
 
   const CostModel& model() const { return model_; }
-  const std::optional<Contention>& contention() const { return contention_; }
+  /// As far as it is measured.
+  std::optional<Contention> contention() const { return contention_.contention(); }
 
  private:
   struct Tried {
@@ -71,10 +78,14 @@ class Tuner {
 
   void learn(const Window& window);
   void learn_costs(const Window::Kind& kind);
+  void learn_contention(const Window::Kind& alone, const Window::Kind& beside);
   void remember(const Segments& last_indices, bool overlap, double end, std::uint64_t iteration);
   const Tried* tried(const Segments& last_indices, bool overlap) const;
   bool drifted(const Window& window, const Prediction& told) const;
+  Result<Plan> plan_at_most(const Problem& problem) const;
   Decision stay(const Window& window);
+  std::optional<Decision> probe(const Window& window, const Problem& problem);
+  std::optional<Decision> end_probe(const Window& window, bool overlap);
   Decision change(Plan plan, bool overlap, const Window& window, std::string why);
   Result<Plan> plan(const Problem& problem) const;
   Result<Prediction> predicted(const Problem& problem) const;
@@ -91,10 +102,15 @@ class Tuner {
   double lower_bound_ = 0;
   std::vector<double> ready_;  // with nothing beside it
   double compute_end_ = 0;
-  std::optional<Contention> contention_;
-  bool provisional_ = true;  // the plan in force rests on contention that was not measured
-  int attempts_ = 0;         // windows that tried to measure it
+  ContentionEstimate contention_;
+  bool provisional_ = true;  // the plan in force rests on contention that was not measured well
+  // While a plan that overlaps is tried: the one that is left for it.
+  std::optional<Plan> home_;
+  std::uint64_t probe_at_ = kProbeAfter;  // iteration
+  std::uint64_t probe_pause_ = kProbeAfter;
+  int attempts_ = 0;  // windows that tried to measure it
   int in_a_row_ = 0;
+  int drifts_ = 0;          // windows in a row
   std::uint64_t calm_ = 0;  // windows since something last seemed worth a change
   std::deque<Tried> tried_;
 };

@@ -69,7 +69,7 @@ def room_of(path):
     """The room of a file, by its path from the root; None where there are no walls."""
     if path in PUBLIC:
         return "public headers"
-    if re.fullmatch(r"split/(overlap|agreement)\.(h|cc)", path):
+    if re.fullmatch(r"split/(overlap|agreement|automatic_plan)\.(h|cc)", path):
         return "split/overlap"
     if re.fullmatch(r"transport/[^/]+\.h", path):
         return TRANSPORT

@@ -150,8 +150,78 @@ TEST(Tuner, SaysSoWhereOverlapDoesNotPayAndTakesOneSegment) {
   EXPECT_FALSE(training.state().overlap);
   EXPECT_NE(why.find("overlap does not pay"), std::string::npos) << why;
   const int changes = training.changes();
-  for (int i = 0; i < 20; ++i) training.window();
+  while (training.state().next_window < Tuner::kProbeAfter) training.window();
   EXPECT_EQ(training.changes(), changes);
+}
+
+TEST(Tuner, WhereNothingOverlapsItLooksAgainNowAndThen) {
+  World world;
+  world.contention = {0.4, 0.5};
+  Training training{world};
+  for (int i = 0; i < 6; ++i) training.window();
+  ASSERT_FALSE(training.state().overlap);
+  std::uint64_t overlapped = 0, begin = 0;
+  for (std::uint64_t last = 0; last < 20000; last = training.state().next_window) {
+    if (training.state().overlap) overlapped += training.state().next_window - begin;
+    begin = training.state().next_window;
+    training.window();
+  }
+  EXPECT_GT(overlapped, 10u) << "one look may have been a bad one";
+  EXPECT_LT(overlapped, 200u) << "it is slower: 1 % of the iterations at most";
+  EXPECT_EQ(training.state().last_indices, (Segments{9}));
+
+  training.world.contention = {1, 1};  // cores become free
+  for (int i = 0; i < 100; ++i) training.window();
+  EXPECT_TRUE(training.state().overlap);
+  expect_best(training);
+}
+
+// Compute takes longer beside segments in this window, but not by more than noise makes it.
+TEST(Tuner, WhatNoiseCanExplainIsNoContention) {
+  const World world;
+  for (const double error : {0.0, 30e-3}) {
+    std::vector<CostSample> samples;
+    for (const std::uint64_t n : {4096u, 65536u, 1u << 20, 16u << 20})
+      samples.push_back({n, world.cost(n)});
+    Tuner tuner(kBytes, {4, 9}, CostModel::create(samples).value(), true, false);
+    Window window;
+    window.last_iteration = 10;
+    window.alone = alone(world, {4, 9}, 1);
+    window.overlapped = overlapped(world, {4, 9}, 1);
+    window.overlapped.compute_end += 20e-3;
+    window.overlapped.compute_error = error;
+    const Decision decision = tuner.observe(window);
+    ASSERT_TRUE(tuner.contention().has_value());
+    if (error == 0) {
+      EXPECT_LT(tuner.contention()->compute, 0.6);
+    } else {
+      EXPECT_EQ(tuner.contention()->compute, 1);
+      EXPECT_TRUE(decision.alternate) << "what is not sure is measured again";
+      EXPECT_GT(decision.last_indices.size(), 1u);
+    }
+  }
+}
+
+TEST(Tuner, TakesAsManySegmentsAsPay) {
+  // Bytes come evenly, and the line is exactly fast enough: each cut more saves a part of the tail.
+  const std::vector<std::uint64_t> bytes(400, 1000000);
+  std::vector<CostSample> samples;
+  for (const std::uint64_t n : {4096u, 65536u, 1u << 20, 16u << 20})
+    samples.push_back({n, 1e-6 + 1e-9 * static_cast<double>(n)});
+  const CostModel model = CostModel::create(samples).value();
+  Tuner tuner(bytes, {399}, model, true, false);
+  Window window;
+  window.last_iteration = 10;
+  for (int i = 0; i < 400; ++i) window.alone.ready.push_back(1e-3 * (i + 1));
+  window.alone.compute_end = 0.4;
+  window.alone.start = {0.4};
+  window.alone.seconds = {0.4};
+  window.alone.end = 0.8;
+  const Decision decision = tuner.observe(window);
+  EXPECT_GT(decision.last_indices.size(), kDocumentedSegments);
+  EXPECT_LE(decision.last_indices.size(), kMostSegments);
+  const auto best = plan_segments({bytes, window.alone.ready, kMostSegments}, model.affine());
+  EXPECT_LT(decision.predicted_end, 1.006 * best->best_end);
 }
 
 TEST(Tuner, OneSegmentWhereNothingRunsBesideBackward) {

@@ -1,0 +1,53 @@
+// What compute and communication lose to each other while both run, from measurements that are
+// never quite alike: what noise could explain is not taken for a loss. Pure.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "split/planner.h"
+
+namespace hccl::split {
+
+/// How long things take in iterations without segments beside compute, and in those with. Seconds;
+/// medians, and their standard errors.
+struct ApartAndBeside {
+  double compute_alone = 0;
+  double compute_beside = 0;
+  double compute_error = 0;  ///< of the difference of both
+  double busy = 0;           ///< how long segments ran beside compute
+  double work = 0;           ///< how long that part of them takes alone
+  double work_error = 0;     ///< of work - busy
+};
+
+/// What is lost, noise and all. Nothing if busy is less than a twentieth of compute: too little to
+/// tell.
+std::optional<Contention> contention_of(const ApartAndBeside& measured);
+
+/// The standard error of the median of these values, from their median deviation, so that an
+/// outlier does not count; of fewer than three, their range. 0 of one.
+double error_of_median(std::vector<double> values);
+
+/// What several measurements say together; the older, the less.
+class ContentionEstimate {
+ public:
+  void add(const ApartAndBeside& measured);
+  /// Nothing before the first measurement. A loss that is not at least twice its error counts as
+  /// none: full speed.
+  std::optional<Contention> contention() const;
+  /// Measured well enough to rely on, whatever it says.
+  bool is_settled() const;
+
+ private:
+  struct Fraction {
+    double value = 1;
+    double variance = 0;
+    void add(double next, double error, bool first);
+    double significant() const;
+  };
+  bool measured_ = false;
+  Fraction compute_;
+  Fraction communication_;
+};
+
+}  // namespace hccl::split
