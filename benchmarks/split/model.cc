@@ -8,19 +8,19 @@
 
 namespace split_bench {
 
-Model load_model(const std::string& path, double scale) {
+Model load_model(const std::string& path, double scale, double shrink) {
   std::ifstream file(path);
   if (!file) throw std::runtime_error("cannot read " + path);
   Model model;
   try {
     const auto data = nlohmann::json::parse(file);
     model.name = data.at("model");
-    model.step = data.at("step_ms").get<double>() / 1e3;
+    model.step = data.at("step_ms").get<double>() / 1e3 / shrink;
     for (const auto& item : data.at("gradients")) {
-      const double elements = item.at("elements").get<double>() / scale;
+      const double elements = item.at("elements").get<double>() / scale / shrink;
       model.gradients.push_back({item.at("name"),
                                  static_cast<std::uint64_t>(std::max(1.0, std::round(elements))),
-                                 item.at("ready_ms").get<double>() / 1e3});
+                                 item.at("ready_ms").get<double>() / 1e3 / shrink});
     }
   } catch (const nlohmann::json::exception& error) {
     throw std::runtime_error(path + " is no model: " + error.what());

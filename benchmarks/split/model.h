@@ -19,8 +19,9 @@ struct Model {
   std::vector<Gradient> gradients;
 };
 
-/// The gradients divided by `scale`, but at least one element each; the times stay. Throws
-/// std::runtime_error, naming the file, for one that is no model.
-Model load_model(const std::string& path, double scale);
+/// The gradients divided by `scale`, but at least one element each; the times stay. `shrink`
+/// divides gradients and times. Throws std::runtime_error, naming the file, for one that is no
+/// model.
+Model load_model(const std::string& path, double scale, double shrink);
 
 }  // namespace split_bench

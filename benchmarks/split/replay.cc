@@ -23,11 +23,17 @@ constexpr double kMega = 1 << 20;
 constexpr double kHorovodCycle = 1e-3;
 constexpr std::uint32_t kFew = hccl::split::kDocumentedSegments;
 constexpr std::uint32_t kMany = 32;
+// Where time is short: two windows of the automatic plan, and so many rounds, there are anyway.
+constexpr int kLeastLearning = 21;
+constexpr double kLearningShare = 0.35;
+constexpr int kLeastRounds = 3;
 
 struct Options {
   std::string model;
   double scale = 1;
+  double shrink = 1;
   double share = 1;
+  double seconds = 0;  // after which no further round begins; 0: none
   int iterations = 10;
   int warmup = 2;
   int learning = 60;  // most iterations before the automatic plan is measured
@@ -177,7 +183,7 @@ class Bench {
 
   void make_strategies() {
     const auto scaled = [&](double megabytes) {
-      return static_cast<std::uint64_t>(megabytes * kMega / options_.scale);
+      return static_cast<std::uint64_t>(megabytes * kMega / options_.scale / options_.shrink);
     };
     const auto last = static_cast<std::uint32_t>(bytes_.size() - 1);
     strategies_.push_back({"compute only"});
@@ -200,13 +206,20 @@ class Bench {
 
   void run() {
     Strategy& automatic = strategies_.back();
-    for (int k = 0; k < options_.learning; ++k) replay_.iterate(automatic);
+    for (int k = 0; k < options_.learning; ++k) {
+      if (k > kLeastLearning && spent(kLearningShare)) break;
+      replay_.iterate(automatic);
+    }
     for (int k = 0; k < options_.warmup; ++k) round();
     for (Strategy& strategy : strategies_) {
       strategy.times.clear();
       strategy.compute.clear();
     }
-    for (int k = 0; k < options_.iterations; ++k) round();
+    for (int k = 0; k < options_.iterations; ++k) {
+      if (k >= kLeastRounds && spent(1)) break;
+      round();
+      ++rounds_;
+    }
     if (!options_.trace.empty()) read_promise(automatic);
   }
 
@@ -237,7 +250,9 @@ class Bench {
             {"scale", options_.scale},
             {"gradients", bytes_.size()},
             {"bytes", replay_.elements() * sizeof(float)},
-            {"iterations", options_.iterations},
+            {"shrink", options_.shrink},
+            {"step_ms", 1e3 * model.step},
+            {"iterations", rounds_},
             {"start_us", cost_.start * 1e6},
             {"gbyte_per_s", 1e-9 / cost_.per_byte},
             {"probe", probe_},
@@ -300,6 +315,13 @@ class Bench {
     return last_indices;
   }
 
+  /// Whether this share of the time has passed, on rank 0's clock.
+  bool spent(double share) const {
+    if (options_.seconds <= 0) return false;
+    const double late = now() - begun_ > share * options_.seconds ? 1 : 0;
+    return world_.reduce({world_.rank() == 0 ? late : 0}, HCCL_REDUCE_MAX)[0] != 0;
+  }
+
   void round() {
     for (Strategy& strategy : strategies_) replay_.iterate(strategy);
   }
@@ -330,6 +352,8 @@ class Bench {
   std::optional<hccl::split::TableCost> table_;  // if the line does not fit
   std::vector<std::pair<std::uint64_t, double>> probe_;
   std::vector<Strategy> strategies_;
+  double begun_ = now();
+  int rounds_ = 0;
 };
 
 int run(int argc, char** argv) {
@@ -339,6 +363,11 @@ int run(int argc, char** argv) {
   app.add_option("--model", options.model, "models/*.json")->required();
   app.add_option("--scale", options.scale, "Divide the gradients by this")
       ->check(CLI::Range(1.0, 1e6));
+  app.add_option("--shrink", options.shrink, "Divide gradients and times by this")
+      ->check(CLI::Range(1.0, 1e6));
+  app.add_option("--seconds", options.seconds,
+                 "Begin no further round after so long, 0: never mind")
+      ->check(CLI::Range(0.0, 1e6));
   app.add_option("--share", options.share, "Of a core that each rank has while all compute")
       ->check(CLI::Range(0.001, 1.0));
   app.add_option("-n,--iterations", options.iterations, "Of each strategy")
@@ -351,7 +380,7 @@ int run(int argc, char** argv) {
                  "Keep the automatic plan's traces as this + .RANK.pb.json");
   CLI11_PARSE(app, argc, argv);
 
-  const Model model = load_model(options.model, options.scale);
+  const Model model = load_model(options.model, options.scale, options.shrink);
   const World world;
   ordered_json result;
   {

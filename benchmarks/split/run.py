@@ -8,14 +8,20 @@ all are on this host. Prints a table, and writes all figures as JSON."""
 import argparse
 import json
 import os
+import platform
 import subprocess
 import sys
+import time
+
+import report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 MODELS = ("resnet50", "bert_base", "vgg16", "gpt2_small", "mobilenet_v1")
-UNLIMITED = "unlimited"
+UNLIMITED = report.UNLIMITED
 MTU = 9000
+LONGEST_ITERATION = 0.8  # seconds; longer ones are shrunk, times and gradients alike
+RESULTS = os.path.join(ROOT, "benchmarks", "results")
 
 
 def arguments():
@@ -27,16 +33,22 @@ def arguments():
     parser.add_argument("--scale", type=float, default=10,
                         help="divide the gradients and the rate of the line by this, so that few cores can send as "
                              "many cores would; times stay what they are; not applied to unlimited; default: %(default)s")
-    parser.add_argument("--iterations", type=int, default=10, help="of each strategy; default: %(default)s")
+    parser.add_argument("--iterations", type=int, default=10, help="of each strategy, at most; default: %(default)s")
+    parser.add_argument("--seconds", type=float, default=40,
+                        help="of each case, after which no further iterations begin; default: %(default)s")
     parser.add_argument("--learning", type=int, default=60,
                         help="iterations before the automatic plan counts; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="ResNet-50 and BERT-base, 2 ranks, 10 Gbit/s, 5 iterations")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "split.json"), help="default: %(default)s")
-    parser.add_argument("--report", metavar="JSON", help="only print the table of an earlier run")
+    parser.add_argument("--results", action="store_true",
+                        help="write benchmarks/results/split.json and split.md instead of --out")
+    parser.add_argument("--report", metavar="JSON", help="only print the tables and bars of an earlier run")
     given = parser.parse_args()
     if given.quick:
-        given.models, given.ranks, given.networks, given.iterations = "resnet50,bert_base", "2", "10", 5
+        given.models, given.ranks, given.networks = "resnet50,bert_base", "2", "10"
+    if given.results:
+        given.out = os.path.join(RESULTS, "split.json")
     return given
 
 
@@ -78,9 +90,10 @@ class Hosts:
             run("ip", "-n", name, "addr", "add", f"10.213.0.{host + 1}/24", "dev", "eth0")
             run("ip", "-n", name, "link", "set", "eth0", "up")
             run("ip", "-n", name, "link", "set", "lo", "up")
-            # The burst is what may go at once: two packets, or short messages would not see the limit. The queue is
-            # long: nothing is lost.
-            burst = max(2 * MTU + 64, int(self.gbit * 1e9 / 8 * 50e-6))
+            # The burst is what may go at once: the 64 KB that the kernel hands to a line in one piece, which cards
+            # send as packets on their own. With less, tbf takes them apart, at the cost of a core. The queue is long:
+            # nothing is lost.
+            burst = max(70000, int(self.gbit * 1e9 / 8 * 50e-6))
             limit = ["tbf", "rate", f"{self.gbit * 1000:.3f}mbit", "burst", str(burst), "limit", "33554432"]
             run("ip", "-n", name, "link", "set", "eth0", "mtu", str(MTU))
             run("ip", "link", "set", outside, "mtu", str(MTU))
@@ -95,20 +108,21 @@ class Hosts:
             subprocess.run(["ip", kind, "del", name], capture_output=True, check=False)
 
 
-def replay(given, model, ranks, prefix, address):
+def replay(given, model, ranks, prefix, address, shrink=1.0):
     """Starts all ranks; prefix(rank) is what their command begins with. The figures of rank 0."""
     program = os.path.join(given.build, "benchmarks", "split_replay")
     processes = []
     one_host = address == "127.0.0.1"
     scale = 1 if one_host else given.scale
+    path = os.path.join(HERE, "models", model + ".json")
     for rank in range(ranks):
         environment = dict(
             os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank if one_host else 0),
             LOCAL_WORLD_SIZE=str(ranks if one_host else 1), MASTER_ADDR=address,
             MASTER_PORT="29517", TORCHELASTIC_RUN_ID=f"split{os.getpid()}", HCCL_SPLIT="auto",
             HCCL_CONNECT_TIMEOUT="60", HCCL_EXEC_TIMEOUT="300")
-        command = [*prefix(rank), program, "--model", os.path.join(HERE, "models", model + ".json"), "--scale", str(scale),
-                   "--share", str(min(1, (os.cpu_count() or 1) / ranks)),
+        command = [*prefix(rank), program, "--model", path, "--scale", str(scale),
+                   "--shrink", f"{shrink:.2f}", "--seconds", str(given.seconds), "--share", str(min(1, (os.cpu_count() or 1) / ranks)),
                    "--iterations", str(given.iterations), "--learning", str(given.learning),
                    "--trace", os.path.join(given.build, "split_trace")]
         processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
@@ -120,52 +134,65 @@ def replay(given, model, ranks, prefix, address):
     return json.loads(answers[0][0])
 
 
+def shrink_for(model, ranks, gbit):
+    """So that the longest iteration, which is without overlap, takes no longer than it may."""
+    with open(os.path.join(HERE, "models", model + ".json"), encoding="utf-8") as file:
+        data = json.load(file)
+    size = 4 * sum(gradient["elements"] for gradient in data["gradients"])
+    seconds = data["step_ms"] / 1e3 + size * 2 * (ranks - 1) / ranks * 8 / (gbit * 1e9)
+    return max(1.0, seconds / LONGEST_ITERATION)
+
+
+def machine():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return {"cpu": names[0] if names else platform.machine(), "cores": os.cpu_count(),
+            "memory_gb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9,
+            "kernel": platform.release(), "load": os.getloadavg()[0]}
+
+
 def one_case(given, model, ranks, network):
     if network == UNLIMITED:
         result = replay(given, model, ranks, lambda rank: [], "127.0.0.1")
     else:
         with Hosts(ranks, float(network) / given.scale) as hosts:
-            result = replay(given, model, ranks, lambda rank: ["ip", "netns", "exec", hosts.name(rank)], "10.213.0.1")
+            result = replay(given, model, ranks, lambda rank: ["ip", "netns", "exec", hosts.name(rank)], "10.213.0.1",
+                            shrink_for(model, ranks, float(network)))
     result["network"] = network
+    result["cores"] = os.cpu_count()
     return result
 
 
-def table(case):
-    limited = case["network"] != UNLIMITED
-    line = f"{case['network']} Gbit/s" if limited else "one host"
-    yield (f"### {case['model']}, {case['ranks']} ranks, {line}\n\n"
-           f"{case['bytes'] * case['scale'] / 1e6:.0f} MB of gradients, scale {case['scale']:g}; an allreduce measured "
-           f"{case['start_us']:.0f} us and {case['gbyte_per_s'] * case['scale']:.3f} GB/s\n")
-    yield "| strategy | segments | iteration ms | exposed ms | predicted ms | off | over the lower bound |"
-    yield "|---|---|---|---|---|---|---|"
-    least = min(s["exposed_ms"] for s in case["strategies"] if "last_indices" in s)
-    for s in case["strategies"]:
-        end, predicted, bound = s["iteration_ms"], s.get("predicted_ms"), s.get("lower_bound_ms")
-        best = "**" if s["exposed_ms"] == least and "last_indices" in s else ""
-        yield (f"| {s['strategy']} | {len(s['last_indices']) if 'last_indices' in s else ''} | {end:.1f} | "
-               f"{best}{s['exposed_ms']:.1f}{best} | " + (f"{predicted:.1f} | {abs(end / predicted - 1):.1%} | "
-               if predicted else "| | ") + (f"{end / bound - 1:.1%} |" if bound else "|"))
-    yield ""
+def write(given, results):
+    os.makedirs(os.path.dirname(os.path.abspath(given.out)), exist_ok=True)
+    with open(given.out, "w", encoding="utf-8") as file:
+        json.dump(results, file, indent=1)
+    if given.results:
+        with open(os.path.join(RESULTS, "split.md"), "w", encoding="utf-8") as file:
+            file.write("\n".join(report.page(results)))
 
 
 def main():
     given = arguments()
     if given.report:
         with open(given.report, encoding="utf-8") as file:
-            for case in json.load(file)["cases"]:
-                print("\n".join(table(case)))
+            print("\n".join(report.page(json.load(file))))
         return
     networks = given.networks.split(",")
     if os.geteuid() and networks != [UNLIMITED]:
         os.execvp("sudo", ["sudo", "-n", sys.executable, *sys.argv])
-    cases = []
-    for model in given.models.split(","):
-        for ranks in map(int, given.ranks.split(",")):
-            for network in networks:
-                cases.append(one_case(given, model, ranks, network))
-                print("\n".join(table(cases[-1])), flush=True)
-                with open(given.out, "w", encoding="utf-8") as file:
-                    json.dump({"cores": os.cpu_count(), "cases": cases}, file, indent=1)
+    cases = [(model, ranks, network) for model in given.models.split(",") for ranks in map(int, given.ranks.split(","))
+             for network in networks]
+    command = " ".join(["benchmarks/split/run.py", *sys.argv[1:]])
+    results = {"command": command, "machine": machine(), "cases": []}
+    begin = time.monotonic()
+    for number, (model, ranks, network) in enumerate(cases, 1):
+        result = one_case(given, model, ranks, network)
+        results["cases"].append(result)
+        print("\n".join(report.table(result)), flush=True)
+        print(f"run.py: {number} of {len(cases)} cases after {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+        write(given, results)
+    print("\n".join(report.bars(results["cases"])))
 
 
 if __name__ == "__main__":
