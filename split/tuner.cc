@@ -247,35 +247,50 @@ bool Tuner::drifted(const Window& window, const Prediction& told) const {
   return false;
 }
 
-// Where nothing overlaps, nobody sees what overlap would cost today. So now and then a window runs
-// the plan that would be best if it cost nothing.
+// The plan that would be best if overlap cost nothing is tried for one window. Where plans overlap,
+// once, because it is the model's rival, and what is measured counts. Where none does, now and
+// then, because nobody sees there what overlap would cost today.
 std::optional<Decision> Tuner::probe(const Window& window, const Problem& problem) {
-  if (overlap_now_ || !can_overlap_ || window.last_iteration < probe_at_) return std::nullopt;
+  if (!can_overlap_ || version_ == 0) return std::nullopt;
+  const bool due = overlap_now_ ? !rivals_tried_ && !provisional_ && tried(now_, true) != nullptr
+                                : window.last_iteration >= probe_at_;
+  if (!due) return std::nullopt;
+  rivals_tried_ = true;
   Problem free = problem;
   free.contention = {};
   auto found = plan(free);
   if (!found.ok() || found->last_indices.size() < 2) return std::nullopt;
-  home_ = Plan{now_, predicted_end_, predicted_end_, lower_bound_};
-  provisional_ = true;
+  if (found->last_indices == now_ && overlap_now_) return std::nullopt;
+  home_ = Home{{now_, predicted_end_, predicted_end_, lower_bound_}, overlap_now_};
+  provisional_ = !overlap_now_;
+  const Segments& segments = found->last_indices;
+  const auto told = model_.is_affine() ? predict(problem, segments, model_.affine())
+                                       : predict(problem, segments, model_.table());
+  found->end = told.ok() ? told->end : found->end;
+  found->lower_bound = lower_bound_;
   return change(std::move(found).value(), true, window,
-                "for one window, to measure what overlap costs");
+                home_->overlap ? "for one window, as it may be faster than predicted"
+                               : "for one window, to measure what overlap costs");
 }
 
-// After that window: back, unless what was tried is faster, or another plan with overlap would be.
+// After that window: back, unless what was tried is faster.
 std::optional<Decision> Tuner::end_probe(const Window& window, bool overlap) {
-  const Plan home = *std::exchange(home_, std::nullopt);
+  const Home home = *std::exchange(home_, std::nullopt);
   provisional_ = false;
-  const Tried* const before = tried(home.last_indices, false);
+  const Tried* const before = tried(home.plan.last_indices, home.overlap);
   const Tried* const current = tried(now_, true);
-  const bool faster =
-      before != nullptr && current != nullptr && current->end < before->end * (1 - kGain);
-  if (overlap && faster) {
+  const double gain = home.overlap ? kGain / 4 : kGain;
+  if ((overlap || home.overlap) && before != nullptr && current != nullptr &&
+      current->end < before->end * (1 - gain)) {
     probe_pause_ = kProbeAfter;
     return std::nullopt;
   }
-  probe_pause_ = std::min(2 * probe_pause_, kLongestPause);
-  probe_at_ = window.last_iteration + probe_pause_;
-  return change(home, false, window, "overlap still does not pay");
+  if (!home.overlap) {
+    probe_pause_ = std::min(2 * probe_pause_, kLongestPause);
+    probe_at_ = window.last_iteration + probe_pause_;
+  }
+  return change(home.plan, home.overlap, window,
+                home.overlap ? "back: what was tried is no faster" : "overlap still does not pay");
 }
 
 Decision Tuner::observe(const Window& window) {

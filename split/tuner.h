@@ -104,8 +104,13 @@ class Tuner {
   double compute_end_ = 0;
   ContentionEstimate contention_;
   bool provisional_ = true;  // the plan in force rests on contention that was not measured well
-  // While a plan that overlaps is tried: the one that is left for it.
-  std::optional<Plan> home_;
+  // While another plan is tried for one window: the one that was left for it.
+  struct Home {
+    Plan plan;
+    bool overlap = false;
+  };
+  std::optional<Home> home_;
+  bool rivals_tried_ = false;
   std::uint64_t probe_at_ = kProbeAfter;  // iteration
   std::uint64_t probe_pause_ = kProbeAfter;
   int attempts_ = 0;  // windows that tried to measure it

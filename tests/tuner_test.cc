@@ -19,6 +19,7 @@ struct World {
   Contention contention{1, 1};
   double layer = 10e-3;
   double noise = 0;
+  Segments late{};  // these end later than any model says
 
   std::vector<double> ready() const {
     std::vector<double> times;
@@ -41,7 +42,7 @@ Window::Kind overlapped(const World& world, const Segments& segments, double fac
   Window::Kind kind;
   for (const double each : told.ready) kind.ready.push_back(each * factor);
   kind.compute_end = told.compute_end * factor;
-  kind.end = told.end * factor;
+  kind.end = told.end * factor * (segments == world.late ? 1.05 : 1);
   for (const auto& each : told.segments) {
     kind.start.push_back(each.start * factor);
     kind.seconds.push_back((each.end - each.start) * factor);
@@ -152,6 +153,32 @@ TEST(Tuner, SaysSoWhereOverlapDoesNotPayAndTakesOneSegment) {
   const int changes = training.changes();
   while (training.state().next_window < Tuner::kProbeAfter) training.window();
   EXPECT_EQ(training.changes(), changes);
+}
+
+// What the model says of contention may be wrong: the plan without it is measured, too, once.
+TEST(Tuner, TheFasterOfTwoRivalsStays) {
+  World world;
+  world.contention = {0.6, 0.9};
+  Segments best;
+  for (const bool late : {false, true}) {
+    if (late) world.late = best;
+    Training training{world};
+    std::vector<Segments> seen;
+    for (int i = 0; i < 30; ++i) {
+      training.window();
+      if (training.state().changed) seen.push_back(training.state().last_indices);
+    }
+    const Segments last = training.state().last_indices;
+    EXPECT_TRUE(training.state().overlap);
+    if (!late) {
+      best = last;
+      expect_best(training);
+      EXPECT_GT(seen.size(), 2u) << "a rival, and back";
+    } else {
+      EXPECT_NE(last, best);
+    }
+    EXPECT_LE(seen.size(), 4u);
+  }
 }
 
 TEST(Tuner, WhereNothingOverlapsItLooksAgainNowAndThen) {
