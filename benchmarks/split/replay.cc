@@ -23,8 +23,8 @@ constexpr double kMega = 1 << 20;
 constexpr double kHorovodCycle = 1e-3;
 constexpr std::uint32_t kFew = hccl::split::kDocumentedSegments;
 constexpr std::uint32_t kMany = 32;
-// Where time is short: two windows of the automatic plan, and so many rounds, there are anyway.
-constexpr int kLeastLearning = 21;
+// Where time is short: three windows of the automatic plan, and so many rounds, there are anyway.
+constexpr int kLeastLearning = 31;
 constexpr double kLearningShare = 0.35;
 constexpr int kLeastRounds = 3;
 
