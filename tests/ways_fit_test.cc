@@ -105,7 +105,7 @@ TEST(WaysFit, KnownMachinesGetTheirKnownWays) {
   // Pull is best from 4 KiB to 1 MiB, push beyond; private memory is staged beyond 16 KiB.
   const auto samples = samples_of(
       [](Way way, bool reachable, std::uint64_t bytes) {
-        const Way best = bytes <= kKiB          ? Way::kLine
+        const Way best = bytes <= kKiB          ? Way::kRing
                          : !reachable           ? (bytes <= 16 * kKiB ? Way::kRing : Way::kStage)
                          : bytes <= 1024 * kKiB ? Way::kPull
                                                 : Way::kPush;
@@ -113,7 +113,8 @@ TEST(WaysFit, KnownMachinesGetTheirKnownWays) {
       },
       defaults.chunk);
   const Ways ways = fit(defaults, samples);
-  EXPECT_EQ(way_of(ways, true, 512), Way::kLine);
+  EXPECT_EQ(way_of(ways, true, kMostInLine), Way::kLine);
+  EXPECT_EQ(way_of(ways, true, 512), Way::kRing);
   EXPECT_EQ(way_of(ways, true, 100 * kKiB), Way::kPull);
   EXPECT_EQ(way_of(ways, true, 600 * kKiB), Way::kPull);
   EXPECT_EQ(way_of(ways, true, 3000 * kKiB), Way::kPush);
