@@ -59,7 +59,10 @@ Ways Ways::for_host(int ranks, bool shared_cores) {
   // cores once to be folded, and its result stays where it was made until somebody wants it.
   if (shared_cores) {
     // A store into a line that another core holds is cheap when both ranks run on the same core.
-    ways.ring_most = 2 * kKiB;
+    // A second meeting costs each rank a turn of all that share its core, folding all of the inputs
+    // costs the square of the ranks (measured with 4, 8 and 16 ranks on 2 cores).
+    const auto square = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
+    ways.ring_most = ranks <= 4 ? 4 * kKiB : std::clamp(4096 * kKiB / square, 2 * kKiB, 16 * kKiB);
     ways.whole_most = 64 * kKiB;
     ways.chunk = 512 * kKiB;
   } else {
