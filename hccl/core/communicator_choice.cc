@@ -1,12 +1,28 @@
 // How a communicator chooses what to run, and what HCCL_LOG=info says of it.
+#include <array>
 #include <bit>
 #include <string_view>
+#include <utility>
 
 #include "hccl/core/communicator.h"
 #include "hccl/exec/host/exchange.h"
 #include "hccl/exec/layout.h"
 
 namespace hccl::core {
+namespace {
+
+std::uint32_t mark_of(const schedule::Choice& choice) {
+  return static_cast<std::uint32_t>(choice.algorithm - schedule::algorithms().data() + 1) |
+         static_cast<std::uint32_t>(choice.depth) << 8 |
+         static_cast<std::uint32_t>(choice.lanes) << 24;
+}
+
+// Whether this is other than what was told last of sizes like this one; from now on it is told.
+bool is_news(std::array<std::uint32_t, 65>& told, std::uint64_t bytes, std::uint32_t mark) {
+  return std::exchange(told[static_cast<std::size_t>(std::bit_width(bytes))], mark) != mark;
+}
+
+}  // namespace
 
 const schedule::Choice& Communicator::choose(const exec::Call& call) {
   const auto blocks = static_cast<std::uint64_t>(exec::blocks_of(call.op, size()));
@@ -29,13 +45,7 @@ const schedule::Choice& Communicator::choose(const exec::Call& call) {
   chosen.bytes = bytes;
   chosen.strict = strict;
   const schedule::Choice& choice = chosen.choice;
-  const auto mark =
-      static_cast<std::uint32_t>(choice.algorithm - schedule::algorithms().data() + 1) |
-      static_cast<std::uint32_t>(choice.depth) << 8 |
-      static_cast<std::uint32_t>(choice.lanes) << 24;
-  std::uint32_t& told = told_[op][static_cast<std::size_t>(std::bit_width(bytes))];
-  if (told != mark) {
-    told = mark;
+  if (is_news(told_[op], bytes, mark_of(choice))) {
     log_->info("{} of {} bytes by {} (depth {}, lanes {}): {}; {}", schedule::words(call.op), bytes,
                choice.algorithm->name, choice.depth, choice.lanes, choice.reason, tuned_.source);
   }
@@ -55,10 +65,7 @@ void Communicator::tell_way(const exec::Call& call, const char* way) {
   const std::uint64_t bytes =
       blocks ? 0 : exec::host::Exchange(call, rank_, size()).input() * size_of(call.type);
   const auto mark = static_cast<std::uint32_t>(std::hash<std::string_view>()(way) | 1);
-  const auto op = static_cast<std::size_t>(call.op);
-  std::uint32_t& told = told_[op][static_cast<std::size_t>(std::bit_width(bytes))];
-  if (told == mark) return;
-  told = mark;
+  if (!is_news(told_[static_cast<std::size_t>(call.op)], bytes, mark)) return;
   log_->info("{} by {} in the host's memory: {}; {}",
              exec::words(exec::envelope(call, sequence_, 0)), way,
              host_path_->ways().why(host_path_->way(), bytes), tuned_.source);
@@ -67,12 +74,7 @@ void Communicator::tell_way(const exec::Call& call, const char* way) {
 void Communicator::tell_between(const exec::Call& call) {
   const schedule::Choice& between = *two_level_->between();
   const std::uint64_t bytes = call.count * size_of(call.type);
-  const auto mark =
-      static_cast<std::uint32_t>(between.algorithm - schedule::algorithms().data() + 1) |
-      static_cast<std::uint32_t>(between.depth) << 8;
-  std::uint32_t& told = told_between_[static_cast<std::size_t>(std::bit_width(bytes))];
-  if (told == mark) return;
-  told = mark;
+  if (!is_news(told_between_, bytes, mark_of(between))) return;
   log_->info("{} of {} bytes between hosts by {} (depth {}): {}; {}", schedule::words(call.op),
              bytes, between.algorithm->name, between.depth, between.reason, tuned_.source);
 }
