@@ -137,9 +137,9 @@ TEST(SelectByCosts, KnownNetworksGetTheirKnownBest) {
   // Messages that cost the same one after another or at once: as few as possible, and whoever
   // talks to all loses.
   const MessageCosts busy = network(10, 0.001, 10);
-  EXPECT_EQ(name(Op::kAllReduce, 8, 1024, busy), "halving_doubling");
+  EXPECT_EQ(name(Op::kAllReduce, 8, 1024, busy), "recursive_doubling");
   EXPECT_EQ(name(Op::kAllGather, 6, 1024, busy), "bruck");
-  EXPECT_EQ(select(Op::kAllReduce, 8, 1 << 14, "").algorithm->name, "direct");
+  EXPECT_EQ(select(Op::kAllReduce, 8, 1 << 14, "", 8).algorithm->name, "direct");
 }
 
 TEST(SelectByCosts, LanesFollowTheMeasurement) {
@@ -182,7 +182,7 @@ TEST(SelectByCosts, NoiseDoesNotLeaveTheRules) {
     MessageCosts costs = network(1, 1, 1);
     costs.steps.back().more_ns =
         costs.steps.back().step_ns * static_cast<std::uint64_t>(100 + percent) / 100;
-    EXPECT_EQ(select(Op::kAllReduce, 8, 1 << 26, "", 1, &costs).algorithm->name, "direct")
+    EXPECT_EQ(select(Op::kAllReduce, 8, 1 << 26, "", 8, &costs).algorithm->name, "direct")
         << percent;
   }
 }

@@ -62,9 +62,10 @@ TEST(Select, DefaultsFollowRanksAndBytes) {
     return select(op, size, bytes, "").algorithm->name;
   };
   EXPECT_EQ(name(Op::kAllReduce, 2, 1 << 28), "direct");
-  EXPECT_EQ(name(Op::kAllReduce, 8, 1 << 28), "direct");
-  EXPECT_EQ(name(Op::kAllReduce, 24, 1024), "direct");
-  EXPECT_EQ(name(Op::kAllReduce, 4, 1024), "one_shot");
+  EXPECT_EQ(name(Op::kAllReduce, 8, 1 << 28), "halving_doubling");
+  EXPECT_EQ(name(Op::kAllReduce, 6, 1 << 28), "direct");
+  EXPECT_EQ(name(Op::kAllReduce, 24, 1024), "recursive_doubling");
+  EXPECT_EQ(name(Op::kAllReduce, 4, 1024), "recursive_doubling");
   EXPECT_EQ(name(Op::kAllReduce, 12, 1 << 26), "ring");
   EXPECT_EQ(name(Op::kAllReduce, 64, 1 << 18), "halving_doubling");
   EXPECT_EQ(name(Op::kAllReduce, 60, 1 << 18), "bruck");
@@ -73,6 +74,22 @@ TEST(Select, DefaultsFollowRanksAndBytes) {
   EXPECT_EQ(name(Op::kReduce, 16, 1 << 26), "chain");
   EXPECT_EQ(name(Op::kAllToAll, 64, 1 << 20), "pairwise");
   EXPECT_EQ(name(Op::kBarrier, 64, 0), "dissemination");
+}
+
+// On one host all messages cost the same processors; between hosts it is the steps that cost.
+TEST(Select, RanksOfOneHostSendFewMessages) {
+  const auto name = [](int size, std::size_t bytes, int hosts) {
+    return select(Op::kAllReduce, size, bytes, "", hosts).algorithm->name;
+  };
+  EXPECT_EQ(name(2, 1 << 20, 1), "recursive_doubling");
+  EXPECT_EQ(name(2, 1 << 20, 2), "recursive_doubling");
+  EXPECT_EQ(name(2, 4 << 20, 2), "direct");
+  EXPECT_EQ(name(4, 1024, 1), "recursive_doubling");
+  EXPECT_EQ(name(4, 1024, 4), "one_shot");
+  EXPECT_EQ(name(4, 1 << 20, 1), "direct");
+  EXPECT_EQ(name(8, 1 << 20, 1), "halving_doubling");
+  EXPECT_EQ(name(8, 1 << 20, 8), "direct");
+  EXPECT_EQ(name(24, 1024, 24), "direct");
 }
 
 TEST(Select, LanesAndPiecesKeepEnoughToDo) {

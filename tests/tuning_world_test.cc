@@ -132,7 +132,7 @@ TEST_F(TuneFile, WithoutItNothingIsMeasured) {
 TEST_F(TuneFile, TheTableDecides) {
   const std::string file = path("table");
   for (const auto& [more_ns, expected] :
-       {std::pair(100'000, "halving_doubling"), std::pair(10, "one_shot")}) {
+       {std::pair(100'000, "recursive_doubling"), std::pair(10, "one_shot")}) {
     ASSERT_TRUE(core::keep_tuning(file, costs(4, more_ns)).ok());
     std::set<std::string> taken;
     const std::string log = sum(each(4, config_for("tcp", file)), 16, &taken);
@@ -149,12 +149,12 @@ TEST_F(TuneFile, OfRankZeroCountsForAll) {
   std::ofstream(path("c")) << "no table";
   for (const auto& [files, expected] :
        {std::pair(std::vector<std::string>{path("a"), path("b"), path("c"), ""},
-                  std::set<std::string>{"halving_doubling"}),
+                  std::set<std::string>{"recursive_doubling"}),
         std::pair(std::vector<std::string>{path("b"), path("a"), "", path("c")},
                   std::set<std::string>{"one_shot"}),
         // Rank 0 names none: the rules.
-        std::pair(std::vector<std::string>{"", path("a"), path("a"), path("a")},
-                  std::set<std::string>{"one_shot"})}) {
+        std::pair(std::vector<std::string>{"", path("b"), path("b"), path("b")},
+                  std::set<std::string>{"recursive_doubling"})}) {
     std::vector<Config> configs;
     for (const std::string& file : files) configs.push_back(config_for("tcp", file));
     std::set<std::string> taken;
@@ -193,7 +193,7 @@ TEST_F(TuneFile, HcclAlgoGoesBefore) {
 
 TEST_F(TuneFile, GroupsTakeTheNearestAndMeasureNothing) {
   const std::string file = path("table");
-  ASSERT_TRUE(core::keep_tuning(file, costs(6, 100'000)).ok());
+  ASSERT_TRUE(core::keep_tuning(file, costs(6, 10)).ok());
   ::testing::internal::CaptureStderr();
   {
     World world(6, config_for("tcp", file));
@@ -208,7 +208,7 @@ TEST_F(TuneFile, GroupsTakeTheNearestAndMeasureNothing) {
                              ReduceOp::kSum, 0, 0})
                       .ok());
       EXPECT_EQ(data[0], 4);
-      EXPECT_EQ((*group)->algorithm(Op::kAllReduce), "halving_doubling");
+      EXPECT_EQ((*group)->algorithm(Op::kAllReduce), "one_shot");
     });
   }
   const std::string log = ::testing::internal::GetCapturedStderr();

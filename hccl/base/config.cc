@@ -84,7 +84,8 @@ constexpr std::array kAlgorithms = {"NA", "null", "ring", "H-D_R", "NHR", "NHR_V
                                     "AHC_BROKE", "pipeline", "pairwise", "fullmesh",
                                     // This library's own names, beside HCCL's.
                                     "direct", "one_shot", "two_level", "halving_doubling",
-                                    "double_tree", "bruck", "binomial", "chain", "dissemination"};
+                                    "double_tree", "recursive_doubling", "bruck", "binomial",
+                                    "chain", "dissemination"};
 constexpr std::array kOperations = {"allreduce", "allgather", "reducescatter", "broadcast",
                                     "reduce",    "scatter",   "alltoall",      "gather",
                                     "send",      "receive",   "sendrecv"};
@@ -272,9 +273,7 @@ Result<Config> Config::read(const GetEnv& getenv) {
     if (*v != "default" && *v != "auto" && *v != "trace") {
       return invalid("HCCL_SPLIT", *v, "default, auto or trace");
     }
-    config.split = *v == "auto"    ? Split::kAuto
-                   : *v == "trace" ? Split::kTrace
-                                   : Split::kDefault;
+    config.split = *v == "auto" ? Split::kAuto : *v == "trace" ? Split::kTrace : Split::kDefault;
   }
   HCCL_RETURN_IF_ERROR(read_network(get, config));
   HCCL_RETURN_IF_ERROR(read_timers(get, config));

@@ -52,18 +52,23 @@ Status Executor::drive(std::span<Activity* const> activities,
     for (const Activity* each : activities) each->awaited(peers);
     return std::vector<int>(peers.begin(), peers.end());
   };
-  const auto ready = [&] {
-    // A wait may look again before it returns, and a failed activity is not asked twice.
-    if (!failure.ok()) return true;
-    mesh_.progress();
+  const auto advance = [&] {
     bool done = true;
     for (Activity* each : activities) {
       if (each->done()) continue;
       failure = each->advance();
-      if (!failure.ok()) break;
+      if (!failure.ok()) return true;
       done = done && each->done();
     }
-    return done || !failure.ok();
+    return done;
+  };
+  // What there is to send is posted before the links are looked at.
+  if (advance()) return failure;
+  const auto ready = [&] {
+    // A wait may look again before it returns, and a failed activity is not asked twice.
+    if (!failure.ok()) return true;
+    mesh_.progress();
+    return advance();
   };
   HCCL_RETURN_IF_ERROR(await(ready, what, awaited, limits, mesh_.sleeper()));
   return failure;

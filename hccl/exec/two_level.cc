@@ -133,7 +133,7 @@ const TwoLevel::Chosen& TwoLevel::choose(std::size_t part_bytes) {
   if (chosen.plan != nullptr && chosen.part_bytes == part_bytes) return chosen;
   chosen.part_bytes = part_bytes;
   chosen.choice =
-      schedule::select(Op::kAllReduce, hosts_, part_bytes, {}, 1, costs_ ? &*costs_ : nullptr);
+      schedule::select(Op::kAllReduce, hosts_, part_bytes, {}, hosts_, costs_ ? &*costs_ : nullptr);
   chosen.plan = &plan_for(chosen.choice);
   return chosen;
 }

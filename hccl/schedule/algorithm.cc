@@ -55,6 +55,14 @@ Cost halving_doubling(int size, int) {
   return core == size ? inner : sum(inner, one_by_one(2, 2, 1));
 }
 
+// The whole vector in every step; ranks beyond a power of two as above.
+Cost recursive_doubling(int size, int) {
+  const int core = floor_power_of_two(size);
+  const double steps = ceil_log2(core);
+  const Cost inner = one_by_one(steps, steps, steps);
+  return core == size ? inner : sum(inner, one_by_one(2, 2, 1));
+}
+
 // The first chunk's way up and down the tree, then one tick for each chunk behind it. An inner node
 // handles two chunks (of 1 / (2 depth)) a tick on the way up, two on the way down. A close upper
 // bound.
@@ -100,6 +108,9 @@ constexpr std::array kAlgorithms = {
     Algorithm{Op::kAllReduce, "halving_doubling", "H-D_R",
               "Partners at halving distances sum halves, then spread them at doubling distances.",
               allreduce_halving_doubling, any_size, halving_doubling},
+    Algorithm{Op::kAllReduce, "recursive_doubling", "",
+              "Partners at doubling distances exchange all that they have, and both sum it.",
+              allreduce_recursive_doubling, any_size, recursive_doubling},
     Algorithm{Op::kAllReduce, "bruck", "NB",
               "As halving-doubling, but on a circle, so that any number of ranks works alike.",
               allreduce_bruck, any_size, log_twice},

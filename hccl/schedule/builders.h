@@ -17,6 +17,9 @@ Schedule allreduce_halving_doubling(const Shape& shape);
 Schedule reduce_scatter_halving_doubling(const Shape& shape);
 Schedule allgather_halving_doubling(const Shape& shape);
 
+// recursive_doubling.cc: the whole vector at distance 1, 2, 4, …; any size.
+Schedule allreduce_recursive_doubling(const Shape& shape);
+
 // bruck.cc: ceil(log2 size) steps a phase for any number of ranks.
 Schedule allreduce_bruck(const Shape& shape);
 Schedule reduce_scatter_bruck(const Shape& shape);

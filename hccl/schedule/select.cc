@@ -21,6 +21,14 @@ constexpr std::size_t kSmallBytes = 16 * kKiB;
 constexpr int kFewRanks = 8;
 /// Ranks that may all talk to each other when messages are small.
 constexpr int kManyRanks = 32;
+/// Two ranks exchange all that they have up to here: half of the steps that cutting takes, for as
+/// many bytes. Beyond, what is collected for the fold no longer stays in a cache.
+constexpr std::size_t kPairBytes = std::size_t{1} << 20;
+/// The vectors of all ranks of one host together: up to here the fewest messages win, though they
+/// carry more, because the same processors pay for all of them.
+constexpr std::size_t kFewMessagesBytes = std::size_t{1} << 20;
+/// Ranks of one host that may all talk to each other when vectors are larger than that.
+constexpr int kFewOnHost = 4;
 /// A ring's 2 (n - 1) steps are worth it from this chunk on; below, a few long steps win.
 constexpr std::size_t kRingChunkBytes = 64 * kKiB;
 /// A broadcast or reduction to a root is cut into pieces beyond this vector …
@@ -87,17 +95,30 @@ Pick pick_alltoall(int size, std::size_t bytes) {
   return {"pairwise", "one partner at a time for " + ranks(size)};
 }
 
+Pick pick_allreduce(int size, std::size_t bytes, int hosts) {
+  const std::size_t all_bytes = bytes * static_cast<std::size_t>(size);
+  if (size == 2 && bytes <= kPairBytes) return {"recursive_doubling", "a pair: one exchange"};
+  if (hosts == 1 && all_bytes <= kFewMessagesBytes) {
+    return {"recursive_doubling", amount(bytes) + " are little for " + ranks(size) +
+                                      " of a host: fewest messages"};
+  }
+  if (size <= kFewRanks && all_bytes <= kSmallBytes) {
+    return {"one_shot", amount(bytes) + " are little for " + ranks(size) + ": one step"};
+  }
+  if (hosts > 1 && hosts < size && bytes > kSmallBytes) {
+    return {"two_level", std::to_string(hosts) + " hosts of " + ranks(size / hosts) +
+                             ": as little as possible between hosts"};
+  }
+  if (hosts == 1 && size > kFewOnHost && size <= kFewRanks && is_power_of_two(size)) {
+    return {"halving_doubling", ranks(size) + " share a host: few messages"};
+  }
+  return pick_symmetric(size, bytes);
+}
+
 Pick pick(Op op, int size, std::size_t bytes, int hosts) {
   switch (op) {
     case Op::kAllReduce:
-      if (size <= kFewRanks && bytes * static_cast<std::size_t>(size) <= kSmallBytes) {
-        return {"one_shot", amount(bytes) + " are little for " + ranks(size) + ": one step"};
-      }
-      if (hosts > 1 && hosts < size && bytes > kSmallBytes) {
-        return {"two_level", std::to_string(hosts) + " hosts of " + ranks(size / hosts) +
-                                 ": as little as possible between hosts"};
-      }
-      return pick_symmetric(size, bytes);
+      return pick_allreduce(size, bytes, hosts);
     case Op::kReduceScatter:
     case Op::kAllGather:
       return pick_symmetric(size, bytes);

@@ -31,8 +31,18 @@ bool before(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>
 
 Link::Lane& Link::lane(std::uint32_t number) {
   std::unique_ptr<Lane>& slot = lanes_[number];
-  if (slot == nullptr) slot = std::make_unique<Lane>();
+  if (slot == nullptr) {
+    slot = std::make_unique<Lane>();
+    used_.push_back(slot.get());
+  }
   return *slot;
+}
+
+bool Link::expects() const {
+  if (payload_.left > 0 || staged_ > 0) return true;
+  return std::any_of(used_.begin(), used_.end(), [](const Lane* lane) {
+    return !lane->posted.empty() || !lane->waiting.empty();
+  });
 }
 
 void Link::put(FrameType type, std::uint8_t lane, std::uint32_t sequence, std::uint64_t length) {

@@ -47,6 +47,9 @@ class Link {
   void recv(Request& request, std::uint32_t lane, std::span<std::byte> bytes);
 
   bool has_output() const { return alive() && !outbox_.empty(); }
+  /// Whether something that comes in would be of use now: a request waits for it, or it has begun to
+  /// come. The rest may stay in the socket for a while.
+  bool expects() const;
   /// Reads what is there, or writes what waits, without blocking. True if bytes moved or the link
   /// died.
   bool read();
@@ -122,6 +125,7 @@ class Link {
   LinkShare& share_;
   Status dead_;
   std::array<std::unique_ptr<Lane>, Mesh::kLanes> lanes_;
+  std::vector<const Lane*> used_;  ///< those of lanes_ that exist
   Outbox outbox_;
   std::size_t room_;         ///< what we may still send eagerly
   std::size_t owed_ = 0;     ///< what the peer has sent eagerly and we have not given back
