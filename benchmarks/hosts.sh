@@ -33,11 +33,19 @@ case $rate in
   *) echo "hosts.sh: rate $rate: say it in mbit or gbit" >&2; exit 2 ;;
 esac
 
-echo "# two hosts with two ranks each, $rate between them; bound = bytes / line rate; $(nproc) cores for all four ranks"
+# Each host has half of the processors, as two machines would.
+cores=$(nproc)
+cores_of() {
+  local half=$((cores / 2))
+  if ((half == 0)); then echo 0; else echo "$(($1 * half))-$(($1 * half + half - 1))"; fi
+}
+
+echo "# two hosts with two ranks each, $rate between them; bound = bytes / line rate; $cores cores for all four ranks"
 for rank in 1 2 3 0; do
   run=(env HCCL_CONNECT_TIMEOUT=30 HCCL_EXEC_TIMEOUT=60 RANK=$rank WORLD_SIZE=4
     LOCAL_RANK=$((rank % 2)) LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.212.0.1 MASTER_PORT=29500
-    TORCHELASTIC_RUN_ID="$tag" ip netns exec "$tag-$((rank / 2))" "$program" "${options[@]}")
+    TORCHELASTIC_RUN_ID="$tag" ip netns exec "$tag-$((rank / 2))"
+    taskset -c "$(cores_of $((rank / 2)))" "$program" "${options[@]}")
   if ((rank != 0)); then
     "${run[@]}" >/dev/null &
   else

@@ -3,13 +3,18 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <atomic>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "hccl/base/auth.h"
@@ -276,6 +281,40 @@ TEST(TcpJoin, ARankThatCannotListenFailsAllAtOnce) {
     EXPECT_LT(Deadline::Clock::now() - start, 5s);
     rank.barrier();
   });
+}
+
+/// What the connected TCP sockets of this process use.
+std::multiset<std::string> congestion_controls() {
+  std::multiset<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    sockaddr_in peer{};
+    socklen_t peer_size = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0) continue;
+    std::array<char, 32> name{};
+    socklen_t size = name.size();
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) == 0) {
+      names.insert(name.data());
+    }
+  }
+  return names;
+}
+
+TEST(TcpLink, OnlyHostsApartPaceWhatTheySend) {
+  std::string systems;
+  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> systems;
+  for (const int other_host : {0, 1}) {
+    run_ranks(2, [&](Rank& rank) {
+      OpenArgs args = rank.open_args(soon());
+      args.hosts = {0, other_host};
+      const auto mesh = open_tcp(args);
+      ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+      rank.barrier();
+      const std::string expected = other_host == 0 ? "reno" : systems;
+      EXPECT_EQ(congestion_controls(), (std::multiset<std::string>{expected, expected}));
+      rank.barrier();
+    });
+  }
 }
 
 TEST(TcpLink, HoldsBackWhatNobodyReceives) {

@@ -86,7 +86,7 @@ class QuietBell final {
 };
 
 struct WaitPolicy {
-  /// How long to spin before sleeping; about what a wake-up costs.
+  /// How long to spin before sleeping; about what a wake-up costs. Zero: sleep at once.
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
   /// More ranks than cores: give the core away at once instead of spinning.
   bool shared_cores = false;
@@ -109,7 +109,10 @@ inline void pause() {
 void relax(const WaitPolicy& policy);
 /// What is just about to happen is waited for without looking at the clock. Where ranks share cores
 /// it may need this core to happen.
-constexpr int first_spins(const WaitPolicy& policy) { return policy.shared_cores ? 2 : 32; }
+constexpr int first_spins(const WaitPolicy& policy) {
+  if (policy.spin <= policy.spin.zero()) return 1;
+  return policy.shared_cores ? 2 : 32;
+}
 }  // namespace detail
 
 /// Waits until ready() is true. ready() is the progress hook too: it is called again and again,
@@ -123,14 +126,17 @@ Waited wait(Ready&& ready, Deadline deadline, const AbortFlag* abort, Any& sleep
       if (ready()) return Waited::kReady;
       detail::pause();
     }
-    const Deadline spin_end = Deadline::after(policy.spin).sooner(deadline);
-    do {
-      for (int i = 0; i < 32; ++i) {
-        if (ready()) return Waited::kReady;
-        if (abort != nullptr && abort->raised()) return Waited::kAborted;
-        detail::relax(policy);
-      }
-    } while (!spin_end.expired());
+    if (policy.spin > policy.spin.zero()) {
+      const Deadline spin_end = Deadline::after(policy.spin).sooner(deadline);
+      do {
+        for (int i = 0; i < 32; ++i) {
+          if (ready()) return Waited::kReady;
+          if (abort != nullptr && abort->raised()) return Waited::kAborted;
+          detail::relax(policy);
+        }
+      } while (!spin_end.expired());
+    }
+    if (abort != nullptr && abort->raised()) return Waited::kAborted;
     if (deadline.expired()) return ready() ? Waited::kReady : Waited::kTimeout;
     const std::uint32_t ticket = sleeper.prepare();
     if (!ready() && !(abort != nullptr && abort->raised())) {

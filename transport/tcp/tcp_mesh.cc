@@ -1,4 +1,6 @@
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -38,9 +40,19 @@ void enlarge_buffers(int fd) {
   }
 }
 
+/// Within a host no line is shared and nothing is lost, and a congestion control that paces (BBR)
+/// would hold the bursts of a collective to the mean rate that it has seen. Between hosts the
+/// system's choice stays.
+void do_not_pace(int fd) {
+  constexpr std::string_view kAlwaysThere = "reno";
+  ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kAlwaysThere.data(), kAlwaysThere.size());
+}
+
 class TcpMesh final : public Mesh {
  public:
-  TcpMesh(int rank, std::vector<Fd> sockets, std::unique_ptr<EpollSleeper> sleeper)
+  /// `hosts` as in OpenArgs; none: one host.
+  TcpMesh(int rank, std::vector<Fd> sockets, std::unique_ptr<EpollSleeper> sleeper,
+          const std::vector<int>& hosts)
       : rank_(rank),
         epoll_(std::move(sleeper)),
         sleeper_(*this),
@@ -52,6 +64,8 @@ class TcpMesh final : public Mesh {
       slots_[peer].link =
           std::make_unique<Link>(rank, static_cast<int>(peer), std::move(sockets[peer]), share_);
       enlarge_buffers(slots_[peer].link->fd());
+      const bool near = hosts.empty() || hosts[peer] == hosts[static_cast<std::size_t>(rank)];
+      if (near) do_not_pace(slots_[peer].link->fd());
       if (!few_) watch(peer, EPOLL_CTL_ADD);
     }
   }
@@ -301,7 +315,7 @@ Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
   }
   HCCL_ASSIGN_OR_RETURN(std::vector<Fd> sockets, join(join_args, std::move(*listener), **sleeper));
   return std::unique_ptr<Mesh>(
-      std::make_unique<TcpMesh>(args.rank, std::move(sockets), std::move(*sleeper)));
+      std::make_unique<TcpMesh>(args.rank, std::move(sockets), std::move(*sleeper), args.hosts));
 }
 
 }  // namespace
