@@ -247,50 +247,79 @@ bool Tuner::drifted(const Window& window, const Prediction& told) const {
   return false;
 }
 
-// The plan that would be best if overlap cost nothing is tried for one window. Where plans overlap,
-// once, because it is the model's rival, and what is measured counts. Where none does, now and
-// then, because nobody sees there what overlap would cost today.
+// Plans that may be faster than predicted, the next one at the back: the best one if overlap cost
+// nothing and, where plans overlap though it costs something, its like with few segments and the
+// best one with half as many as now.
+std::vector<Plan> Tuner::rivals(const Problem& problem) const {
+  std::vector<Plan> found;
+  const auto add = [&](const Contention& contention, std::size_t most) {
+    Problem other = problem;
+    other.contention = contention;
+    other.max_segments =
+        static_cast<std::uint32_t>(std::min<std::size_t>(most, problem.max_segments));
+    auto rival = plan(other);
+    if (!rival.ok() || rival->last_indices.size() < 2) return;
+    const Segments& segments = rival->last_indices;
+    const bool known = std::any_of(found.begin(), found.end(),
+                                   [&](const Plan& each) { return each.last_indices == segments; });
+    if (known || (segments == now_ && overlap_now_)) return;
+    const auto told = model_.is_affine() ? predict(problem, segments, model_.affine())
+                                         : predict(problem, segments, model_.table());
+    if (told.ok()) rival->end = told->end;
+    rival->lower_bound = lower_bound_;
+    found.push_back(std::move(rival).value());
+  };
+  if (overlap_now_ && !problem.contention.none()) {
+    add(problem.contention, std::max<std::size_t>(2, now_.size() / 2));
+    add({}, kDocumentedSegments);
+  }
+  add({}, problem.max_segments);
+  return found;
+}
+
+// Where plans overlap, rivals are tried once, because the model is not the world, and what is
+// measured counts. Where none does, now and then, because nobody sees there what overlap would cost
+// today.
 std::optional<Decision> Tuner::probe(const Window& window, const Problem& problem) {
   if (!can_overlap_ || version_ == 0) return std::nullopt;
   const bool due = overlap_now_ ? !rivals_tried_ && !provisional_ && tried(now_, true) != nullptr
                                 : window.last_iteration >= probe_at_;
   if (!due) return std::nullopt;
   rivals_tried_ = true;
-  Problem free = problem;
-  free.contention = {};
-  auto found = plan(free);
-  if (!found.ok() || found->last_indices.size() < 2) return std::nullopt;
-  if (found->last_indices == now_ && overlap_now_) return std::nullopt;
+  rivals_ = rivals(problem);
+  if (rivals_.empty()) return std::nullopt;
   home_ = Home{{now_, predicted_end_, predicted_end_, lower_bound_}, overlap_now_};
   provisional_ = !overlap_now_;
-  const Segments& segments = found->last_indices;
-  const auto told = model_.is_affine() ? predict(problem, segments, model_.affine())
-                                       : predict(problem, segments, model_.table());
-  found->end = told.ok() ? told->end : found->end;
-  found->lower_bound = lower_bound_;
-  return change(std::move(found).value(), true, window,
+  return try_next(window);
+}
+
+Decision Tuner::try_next(const Window& window) {
+  Plan next = std::move(rivals_.back());
+  rivals_.pop_back();
+  return change(std::move(next), true, window,
                 home_->overlap ? "for one window, as it may be faster than predicted"
                                : "for one window, to measure what overlap costs");
 }
 
-// After that window: back, unless what was tried is faster.
+// After such a window: the next rival, or to the fastest of all.
 std::optional<Decision> Tuner::end_probe(const Window& window, bool overlap) {
-  const Home home = *std::exchange(home_, std::nullopt);
-  provisional_ = false;
-  const Tried* const before = tried(home.plan.last_indices, home.overlap);
+  const Tried* const before = tried(home_->plan.last_indices, home_->overlap);
   const Tried* const current = tried(now_, true);
-  const double gain = home.overlap ? kGain / 4 : kGain;
-  if ((overlap || home.overlap) && before != nullptr && current != nullptr &&
-      current->end < before->end * (1 - gain)) {
-    probe_pause_ = kProbeAfter;
-    return std::nullopt;
-  }
+  const double gain = home_->overlap ? kGain / 4 : kGain;
+  const bool faster = (overlap || home_->overlap) && before != nullptr && current != nullptr &&
+                      current->end < before->end * (1 - gain);
+  if (faster) home_ = Home{{now_, predicted_end_, predicted_end_, lower_bound_}, true};
+  if (!rivals_.empty()) return try_next(window);
+  provisional_ = false;
+  const Home home = *std::exchange(home_, std::nullopt);
+  if (home.overlap) probe_pause_ = kProbeAfter;
+  if (faster) return std::nullopt;
   if (!home.overlap) {
     probe_pause_ = std::min(2 * probe_pause_, kLongestPause);
     probe_at_ = window.last_iteration + probe_pause_;
   }
   return change(home.plan, home.overlap, window,
-                home.overlap ? "back: what was tried is no faster" : "overlap still does not pay");
+                home.overlap ? "to the fastest of those tried" : "overlap still does not pay");
 }
 
 Decision Tuner::observe(const Window& window) {

@@ -84,7 +84,9 @@ class Tuner {
   bool drifted(const Window& window, const Prediction& told) const;
   Result<Plan> plan_at_most(const Problem& problem) const;
   Decision stay(const Window& window);
+  std::vector<Plan> rivals(const Problem& problem) const;
   std::optional<Decision> probe(const Window& window, const Problem& problem);
+  Decision try_next(const Window& window);
   std::optional<Decision> end_probe(const Window& window, bool overlap);
   Decision change(Plan plan, bool overlap, const Window& window, std::string why);
   Result<Plan> plan(const Problem& problem) const;
@@ -104,12 +106,13 @@ class Tuner {
   double compute_end_ = 0;
   ContentionEstimate contention_;
   bool provisional_ = true;  // the plan in force rests on contention that was not measured well
-  // While another plan is tried for one window: the one that was left for it.
+  // While other plans are tried, each for one window: the fastest so far, where it ends.
   struct Home {
     Plan plan;
     bool overlap = false;
   };
   std::optional<Home> home_;
+  std::vector<Plan> rivals_;  // still to be tried, the next one at the back
   bool rivals_tried_ = false;
   std::uint64_t probe_at_ = kProbeAfter;  // iteration
   std::uint64_t probe_pause_ = kProbeAfter;

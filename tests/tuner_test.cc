@@ -156,7 +156,7 @@ TEST(Tuner, SaysSoWhereOverlapDoesNotPayAndTakesOneSegment) {
 }
 
 // What the model says of contention may be wrong: the plan without it is measured, too, once.
-TEST(Tuner, TheFasterOfTwoRivalsStays) {
+TEST(Tuner, TheFastestOfItsRivalsStays) {
   World world;
   world.contention = {0.6, 0.9};
   Segments best;
@@ -173,11 +173,15 @@ TEST(Tuner, TheFasterOfTwoRivalsStays) {
     if (!late) {
       best = last;
       expect_best(training);
-      EXPECT_GT(seen.size(), 2u) << "a rival, and back";
+      EXPECT_GT(seen.size(), 2u) << "rivals, and back";
+      // The best without contention, its like with few segments, and half as many as now.
+      EXPECT_TRUE(std::any_of(seen.begin(), seen.end(), [&](const Segments& each) {
+        return each.size() < best.size();
+      }));
     } else {
       EXPECT_NE(last, best);
     }
-    EXPECT_LE(seen.size(), 4u);
+    EXPECT_LE(seen.size(), 6u);
   }
 }
 

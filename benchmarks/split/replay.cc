@@ -23,10 +23,8 @@ constexpr double kMega = 1 << 20;
 constexpr double kHorovodCycle = 1e-3;
 constexpr std::uint32_t kFew = hccl::split::kDocumentedSegments;
 constexpr std::uint32_t kMany = 32;
-// Where time is short: three windows of the automatic plan, and so many rounds, there are anyway.
-constexpr int kLeastLearning = 31;
-constexpr double kLearningShare = 0.35;
-constexpr int kLeastRounds = 3;
+// So many rounds there are anyway, however short time is.
+constexpr int kLeastRounds = 5;
 
 struct Options {
   std::string model;
@@ -36,7 +34,7 @@ struct Options {
   double seconds = 0;  // after which no further round begins; 0: none
   int iterations = 10;
   int warmup = 2;
-  int learning = 60;  // most iterations before the automatic plan is measured
+  int learning = 80;  // iterations before the automatic plan is measured: until it has settled
   std::string trace;
 };
 
@@ -206,17 +204,14 @@ class Bench {
 
   void run() {
     Strategy& automatic = strategies_.back();
-    for (int k = 0; k < options_.learning; ++k) {
-      if (k > kLeastLearning && spent(kLearningShare)) break;
-      replay_.iterate(automatic);
-    }
+    for (int k = 0; k < options_.learning; ++k) replay_.iterate(automatic);
     for (int k = 0; k < options_.warmup; ++k) round();
     for (Strategy& strategy : strategies_) {
       strategy.times.clear();
       strategy.compute.clear();
     }
     for (int k = 0; k < options_.iterations; ++k) {
-      if (k >= kLeastRounds && spent(1)) break;
+      if (k >= kLeastRounds && spent()) break;
       round();
       ++rounds_;
     }
@@ -315,10 +310,10 @@ class Bench {
     return last_indices;
   }
 
-  /// Whether this share of the time has passed, on rank 0's clock.
-  bool spent(double share) const {
+  /// Whether the time has passed, on rank 0's clock.
+  bool spent() const {
     if (options_.seconds <= 0) return false;
-    const double late = now() - begun_ > share * options_.seconds ? 1 : 0;
+    const double late = now() - begun_ > options_.seconds ? 1 : 0;
     return world_.reduce({world_.rank() == 0 ? late : 0}, HCCL_REDUCE_MAX)[0] != 0;
   }
 

@@ -20,7 +20,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 MODELS = ("resnet50", "bert_base", "vgg16", "gpt2_small", "mobilenet_v1")
 UNLIMITED = report.UNLIMITED
 MTU = 9000
-LONGEST_ITERATION = 0.8  # seconds; longer ones are shrunk, times and gradients alike
+LONGEST_ITERATION = 0.4  # seconds; longer ones are shrunk, times and gradients alike
 RESULTS = os.path.join(ROOT, "benchmarks", "results")
 
 
@@ -34,9 +34,9 @@ def arguments():
                         help="divide the gradients and the rate of the line by this, so that few cores can send as "
                              "many cores would; times stay what they are; not applied to unlimited; default: %(default)s")
     parser.add_argument("--iterations", type=int, default=10, help="of each strategy, at most; default: %(default)s")
-    parser.add_argument("--seconds", type=float, default=40,
+    parser.add_argument("--seconds", type=float, default=45,
                         help="of each case, after which no further iterations begin; default: %(default)s")
-    parser.add_argument("--learning", type=int, default=60,
+    parser.add_argument("--learning", type=int, default=80,
                         help="iterations before the automatic plan counts; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="ResNet-50 and BERT-base, 2 ranks, 10 Gbit/s, 5 iterations")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
