@@ -83,13 +83,7 @@ void QuietBell::awake() { sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
 
 namespace detail {
 
-void relax(const WaitPolicy& policy) {
-  if (policy.shared_cores) {
-    sched_yield();
-    return;
-  }
-  pause();
-}
+void yield() { sched_yield(); }
 
 }  // namespace detail
 }  // namespace hccl

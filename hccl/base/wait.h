@@ -106,12 +106,24 @@ inline void pause() {
   asm volatile("yield");
 #endif
 }
-void relax(const WaitPolicy& policy);
-/// What is just about to happen is waited for without looking at the clock. Where ranks share cores
-/// it may need this core to happen.
-constexpr int first_spins(const WaitPolicy& policy) {
-  if (policy.spin <= policy.spin.zero()) return 1;
-  return policy.shared_cores ? 2 : 32;
+void yield();
+/// Between two looks while it spins. Where ranks share cores, what is waited for may need this one.
+inline void relax(const WaitPolicy& policy) {
+  if (policy.shared_cores) {
+    yield();
+  } else {
+    pause();
+  }
+}
+/// What is just about to happen is waited for without looking at the clock. Whether it has.
+template <class Ready>
+bool at_once(Ready&& ready, const WaitPolicy& policy) {
+  const int looks = policy.spin <= policy.spin.zero() ? 1 : policy.shared_cores ? 8 : 32;
+  for (int i = 0;;) {
+    if (ready()) return true;
+    if (++i == looks) return false;
+    relax(policy);
+  }
 }
 }  // namespace detail
 
@@ -122,10 +134,7 @@ template <class Ready, class Any>
 Waited wait(Ready&& ready, Deadline deadline, const AbortFlag* abort, Any& sleeper,
             const WaitPolicy& policy) {
   for (;;) {
-    for (int i = 0; i < detail::first_spins(policy); ++i) {
-      if (ready()) return Waited::kReady;
-      detail::pause();
-    }
+    if (detail::at_once(ready, policy)) return Waited::kReady;
     if (policy.spin > policy.spin.zero()) {
       const Deadline spin_end = Deadline::after(policy.spin).sooner(deadline);
       do {

@@ -28,10 +28,7 @@ template <class Ready, class What, class Awaited, class AnySleeper>
 Status await(Ready&& ready, What&& what, Awaited&& awaited, const Limits& limits,
              AnySleeper& sleeper) {
   // Most of what is waited for is here at once, or nearly: before the clock is looked at.
-  for (int i = 0; i < detail::first_spins(limits.policy); ++i) {
-    if (ready()) return {};
-    detail::pause();
-  }
+  if (detail::at_once(ready, limits.policy)) return {};
   using Clock = Deadline::Clock;
   // Some reports fit in before even a short deadline, so that it can be told who did not come.
   const auto pause = std::clamp<std::chrono::nanoseconds>(

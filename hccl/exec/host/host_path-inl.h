@@ -12,10 +12,8 @@ namespace hccl::exec::host {
 
 template <class Done>
 Status HostPath::await(const Run& run, int place, Done&& done) {
-  for (int i = 0; i < detail::first_spins(watch_.policy); ++i) {
-    if (done(place)) return {};
-    detail::pause();
-  }
+  const WaitPolicy& policy = run.call.beside ? watch_.beside : watch_.policy;
+  if (detail::at_once([&] { return done(place); }, policy)) return {};
   return await_long(run, place, done);
 }
 
