@@ -66,6 +66,8 @@ struct alignas(kApart) RankWords {
   alignas(kApart) std::atomic<std::uint64_t> gate{0};
   /// Number of the last operation that it has left, of those that reach into others' buffers.
   std::atomic<std::uint64_t> left{0};
+  /// The core that it runs on, where ranks share cores; stored when it is another one than before.
+  alignas(kApart) std::atomic<int> core{0};
 };
 
 class Area {

@@ -10,9 +10,42 @@
 
 namespace hccl::exec::host {
 
+// About as long as giving the core away and getting it back takes.
+inline constexpr int kLooksElsewhere = 64;
+
+inline bool HostPath::shares_core(int place) const {
+  return area_.words(place).core.load(std::memory_order_relaxed) == core_;
+}
+
+// Awaits all other places: first those that need this core to get on.
+template <class Await>
+Status HostPath::each_other(Await&& await) {
+  int here = 0;  // on this core, but for this rank
+  const auto some = [&](bool shared, bool all) -> Status {
+    for (int place = 0; place < size_; ++place) {
+      if (place == place_ || (!all && shares_core(place) != shared)) continue;
+      here += shared;
+      HCCL_RETURN_IF_ERROR(await(place));
+    }
+    return {};
+  };
+  if (!watch_.policy.shared_cores) return some(false, true);
+  HCCL_RETURN_IF_ERROR(some(true, false));
+  look_elsewhere_ = here <= 1;
+  return some(false, false);
+}
+
 template <class Done>
 Status HostPath::await(const Run& run, int place, Done&& done) {
   const WaitPolicy& policy = run.call.beside ? watch_.beside : watch_.policy;
+  if (policy.shared_cores && look_elsewhere_ && !shares_core(place)) {
+    // Who runs on another core may come sooner than this core is given away and back; among many
+    // ranks it hardly runs just now.
+    for (int i = 0; i < kLooksElsewhere; ++i) {
+      if (done(place)) return {};
+      detail::pause();
+    }
+  }
   if (detail::at_once([&] { return done(place); }, policy)) return {};
   return await_long(run, place, done);
 }

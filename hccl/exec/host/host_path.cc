@@ -1,5 +1,7 @@
 #include "hccl/exec/host/host_path.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -106,6 +108,10 @@ void HostPath::retreat(const Status& why) {
 // At most a line's payload.
 void HostPath::post(const Run& run, const void* payload, std::size_t bytes) {
   RankWords& words = area_.words(place_);
+  if (watch_.policy.shared_cores) {
+    const int core = ::sched_getcpu();
+    if (core != core_) words.core.store(core_ = core, std::memory_order_relaxed);
+  }
   const std::uint64_t parity = number_ & 1;
   words.calls[parity] = run.mine;
   Line& line = words.entries[parity].post;
@@ -117,8 +123,7 @@ void HostPath::post(const Run& run, const void* payload, std::size_t bytes) {
 Status HostPath::meet(const Run& run) {
   const std::uint64_t parity = number_ & 1;
   const std::uint64_t expected = number_ << 32 | run.fingerprint;
-  for (int place = 0; place < size_; ++place) {
-    if (place == place_) continue;
+  return each_other([&](int place) -> Status {
     std::uint64_t word = 0;
     const auto posted = [&](int who) {
       word = area_.words(who).entries[parity].post.word.load(std::memory_order_acquire);
@@ -127,8 +132,8 @@ Status HostPath::meet(const Run& run) {
     HCCL_RETURN_IF_ERROR(await(run, place, posted));
     if (word != expected)
       return mismatch(rank_of(place_), run.mine, rank_of(place), area_.words(place).calls[parity]);
-  }
-  return {};
+    return {};
+  });
 }
 
 Status HostPath::gate(const Run& run) {
@@ -139,13 +144,11 @@ Status HostPath::gate(const Run& run) {
 
 Status HostPath::all_at(const Run& run, std::atomic<std::uint64_t> RankWords::*counter,
                         std::uint64_t value) {
-  for (int place = 0; place < size_; ++place) {
-    if (place == place_) continue;
-    HCCL_RETURN_IF_ERROR(await(run, place, [&](int who) {
+  return each_other([&](int place) {
+    return await(run, place, [&](int who) {
       return (area_.words(who).*counter).load(std::memory_order_acquire) >= value;
-    }));
-  }
-  return {};
+    });
+  });
 }
 
 // ---- where buffers lie ----

@@ -106,6 +106,9 @@ class HostPath {
   Status await(const Run& run, int place, Done&& done);
   template <class Done>
   Status await_long(const Run& run, int place, Done&& done);
+  template <class Await>
+  Status each_other(Await&& await);
+  bool shares_core(int place) const;
   Status all_at(const Run& run, std::atomic<std::uint64_t> RankWords::*counter,
                 std::uint64_t value);
   Status gate(const Run& run);
@@ -119,6 +122,8 @@ class HostPath {
   std::function<Status()> meanwhile_;
   int place_;
   int size_;
+  int core_ = 0;                 // as in RankWords
+  bool look_elsewhere_ = false;  // at ranks on other cores, before this core is given away
   bool one_process_;
   Way way_ = Way::kLine;
 
