@@ -58,6 +58,8 @@ struct alignas(kApart) RankWords {
   std::array<Entry, 2> entries;
   /// Read only where fingerprints differ, and so apart from what peers watch.
   alignas(kApart) std::array<Envelope, 2> calls;
+  /// The core that it runs on, where ranks share cores; stored when it is another one than before.
+  std::atomic<int> core{0};
   // Chunks so far, over all operations.
   alignas(kApart) std::atomic<std::uint64_t> filled{0};  ///< put into the ring
   std::atomic<std::uint64_t> folded{0};                  ///< own slice folded in the ring
@@ -66,8 +68,6 @@ struct alignas(kApart) RankWords {
   alignas(kApart) std::atomic<std::uint64_t> gate{0};
   /// Number of the last operation that it has left, of those that reach into others' buffers.
   std::atomic<std::uint64_t> left{0};
-  /// The core that it runs on, where ranks share cores; stored when it is another one than before.
-  alignas(kApart) std::atomic<int> core{0};
 };
 
 class Area {

@@ -17,28 +17,38 @@ inline bool HostPath::shares_core(int place) const {
   return area_.words(place).core.load(std::memory_order_relaxed) == core_;
 }
 
-// Awaits all other places: first those that need this core to get on.
+// Awaits all other places.
 template <class Await>
 Status HostPath::each_other(Await&& await) {
-  int here = 0;  // on this core, but for this rank
-  const auto some = [&](bool shared, bool all) -> Status {
+  if (watch_.policy.shared_cores) return each_other_sharing(await);
+  for (int place = 0; place < size_; ++place) {
+    if (place != place_) HCCL_RETURN_IF_ERROR(await(place));
+  }
+  return {};
+}
+
+// First those that need this core to get on. Which these are is looked at once, as a rank may move
+// meanwhile, and none must be left out.
+template <class Await>
+[[gnu::noinline]] Status HostPath::each_other_sharing(Await&& await) {
+  near_.clear();
+  for (int place = 0; place < size_; ++place) {
+    near_.push_back(place != place_ && shares_core(place));
+  }
+  look_elsewhere_ = std::count(near_.begin(), near_.end(), true) <= 1;
+  for (const bool near : {true, false}) {
     for (int place = 0; place < size_; ++place) {
-      if (place == place_ || (!all && shares_core(place) != shared)) continue;
-      here += shared;
+      if (place == place_ || near_[static_cast<std::size_t>(place)] != near) continue;
       HCCL_RETURN_IF_ERROR(await(place));
     }
-    return {};
-  };
-  if (!watch_.policy.shared_cores) return some(false, true);
-  HCCL_RETURN_IF_ERROR(some(true, false));
-  look_elsewhere_ = here <= 1;
-  return some(false, false);
+  }
+  return {};
 }
 
 template <class Done>
-Status HostPath::await(const Run& run, int place, Done&& done) {
+[[gnu::always_inline]] inline Status HostPath::await(const Run& run, int place, Done&& done) {
   const WaitPolicy& policy = run.call.beside ? watch_.beside : watch_.policy;
-  if (policy.shared_cores && look_elsewhere_ && !shares_core(place)) {
+  if (policy.shared_cores && look_elsewhere_ && !near_[static_cast<std::size_t>(place)]) {
     // Who runs on another core may come sooner than this core is given away and back; among many
     // ranks it hardly runs just now.
     for (int i = 0; i < kLooksElsewhere; ++i) {
@@ -51,7 +61,7 @@ Status HostPath::await(const Run& run, int place, Done&& done) {
 }
 
 template <class Done>
-Status HostPath::await_long(const Run& run, int place, Done&& done) {
+[[gnu::noinline]] Status HostPath::await_long(const Run& run, int place, Done&& done) {
   Limits limits;
   limits.deadline =
       watch_.timeout.count() == 0 ? Deadline::never() : Deadline::after(watch_.timeout);

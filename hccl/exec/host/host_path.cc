@@ -123,7 +123,7 @@ void HostPath::post(const Run& run, const void* payload, std::size_t bytes) {
 Status HostPath::meet(const Run& run) {
   const std::uint64_t parity = number_ & 1;
   const std::uint64_t expected = number_ << 32 | run.fingerprint;
-  return each_other([&](int place) -> Status {
+  return each_other([&](int place) __attribute__((always_inline))->Status {
     std::uint64_t word = 0;
     const auto posted = [&](int who) {
       word = area_.words(who).entries[parity].post.word.load(std::memory_order_acquire);
@@ -144,7 +144,7 @@ Status HostPath::gate(const Run& run) {
 
 Status HostPath::all_at(const Run& run, std::atomic<std::uint64_t> RankWords::*counter,
                         std::uint64_t value) {
-  return each_other([&](int place) {
+  return each_other([&](int place) __attribute__((always_inline)) {
     return await(run, place, [&](int who) {
       return (area_.words(who).*counter).load(std::memory_order_acquire) >= value;
     });

@@ -108,6 +108,8 @@ class HostPath {
   Status await_long(const Run& run, int place, Done&& done);
   template <class Await>
   Status each_other(Await&& await);
+  template <class Await>
+  Status each_other_sharing(Await&& await);
   bool shares_core(int place) const;
   Status all_at(const Run& run, std::atomic<std::uint64_t> RankWords::*counter,
                 std::uint64_t value);
@@ -123,7 +125,8 @@ class HostPath {
   int place_;
   int size_;
   int core_ = 0;                 // as in RankWords
-  bool look_elsewhere_ = false;  // at ranks on other cores, before this core is given away
+  std::vector<char> near_;       // the places on this rank's core, when last looked at
+  bool look_elsewhere_ = false;  // at the others, before this core is given away
   bool one_process_;
   Way way_ = Way::kLine;
 
