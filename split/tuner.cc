@@ -196,9 +196,9 @@ Result<Plan> Tuner::plan(const Problem& problem) const {
   return found;
 }
 
-Result<Prediction> Tuner::predicted(const Problem& problem) const {
-  return model_.is_affine() ? predict(problem, now_, model_.affine())
-                            : predict(problem, now_, model_.table());
+Result<Prediction> Tuner::predicted(const Problem& problem, const Segments& segments) const {
+  return model_.is_affine() ? predict(problem, segments, model_.affine())
+                            : predict(problem, segments, model_.table());
 }
 
 std::uint64_t Tuner::next_window(const Window& window, std::uint64_t windows) const {
@@ -263,8 +263,7 @@ std::vector<Plan> Tuner::rivals(const Problem& problem) const {
     const bool known = std::any_of(found.begin(), found.end(),
                                    [&](const Plan& each) { return each.last_indices == segments; });
     if (known || (segments == now_ && overlap_now_)) return;
-    const auto told = model_.is_affine() ? predict(problem, segments, model_.affine())
-                                         : predict(problem, segments, model_.table());
+    const auto told = predicted(problem, segments);
     if (told.ok()) rival->end = told->end;
     rival->lower_bound = lower_bound_;
     found.push_back(std::move(rival).value());
@@ -338,7 +337,7 @@ Decision Tuner::observe(const Window& window) {
     return decision;
   }
   Plan best = std::move(found).value();
-  const Prediction told = predicted(problem).value();  // as plan() has found nothing wrong
+  const Prediction told = predicted(problem, now_).value();  // as plan() has found nothing wrong
   const double today = told.end;
   drifts_ = drifted(window, told) ? drifts_ + 1 : 0;
   const bool drift = drifts_ >= kDriftsInARow;

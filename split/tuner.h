@@ -90,7 +90,7 @@ class Tuner {
   std::optional<Decision> end_probe(const Window& window, bool overlap);
   Decision change(Plan plan, bool overlap, const Window& window, std::string why);
   Result<Plan> plan(const Problem& problem) const;
-  Result<Prediction> predicted(const Problem& problem) const;
+  Result<Prediction> predicted(const Problem& problem, const Segments& segments) const;
   std::uint64_t next_window(const Window& window, std::uint64_t windows) const;
 
   std::vector<std::uint64_t> bytes_;
