@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "split/agreement.h"
+#include "split/statistics.h"
 
 namespace hccl::split {
 namespace {
@@ -32,17 +33,15 @@ Iterations iterations_of(Times& now, std::deque<Times>& past, std::uint64_t begi
 
 template <class Get>
 double median_of(const std::vector<const Times*>& items, const Get& get) {
-  std::vector<std::int64_t> values;
+  std::vector<double> values;
   values.reserve(items.size());
-  for (const Times* each : items) values.push_back(get(*each));
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return seconds(*middle);
+  for (const Times* each : items) values.push_back(seconds(get(*each)));
+  return median(std::move(values));
 }
 
-/// This rank's part of the one message: the medians of each kind, and when compute ended in each
-/// iteration, negative because the latest rank counts; and the time of every segment, of which the
-/// shortest does.
+/// This rank's part of the one message. Negative is that of which the latest rank counts: the
+/// medians of each kind, and what each iteration says for itself. Last the time of every segment,
+/// of which the shortest counts.
 std::vector<double> message_of(const Iterations& window, std::size_t gradients,
                                std::size_t segments) {
   std::vector<double> message;
@@ -53,9 +52,13 @@ std::vector<double> message_of(const Iterations& window, std::size_t gradients,
     };
     for (std::size_t i = 0; i < gradients; ++i) put([i](const Times& t) { return t.ready[i]; });
     put([](const Times& t) { return t.compute_end(); });
-    put([](const Times& t) { return t.wait_end; });
-    for (std::size_t s = 0; s < segments; ++s) put([s](const Times& t) { return t.start[s]; });
-    for (const Times* each : kind) message.push_back(-seconds(each->compute_end() - each->begin));
+    for (const Times* each : kind) {
+      const auto put_one = [&](std::int64_t t) { message.push_back(-seconds(t - each->begin)); };
+      put_one(each->compute_end());
+      put_one(each->wait_end);
+      for (std::size_t s = 0; s < segments; ++s) put_one(each->start[s]);
+      for (std::size_t s = 0; s < segments; ++s) put_one(each->end[s]);
+    }
   }
   for (const Times* each : window.all) {
     for (std::size_t s = 0; s < segments; ++s)
@@ -64,44 +67,44 @@ std::vector<double> message_of(const Iterations& window, std::size_t gradients,
   return message;
 }
 
-/// The same of all ranks, in the tuner's terms.
+/// The same of all ranks, in the tuner's terms. A segment takes from when the last rank begins it
+/// until the last one has it: so those that run one behind the other add up to what passes.
 Window read(const std::vector<double>& message, const Iterations& window, std::size_t gradients,
             std::size_t segments) {
   Window out;
   auto next = message.begin();
+  const auto take = [&] { return std::max(0.0, -*next++); };
   for (int k = 0; k < 2; ++k) {
-    const auto& iterations = window.kinds[k];
-    if (iterations.empty()) continue;
+    const std::size_t count = window.kinds[k].size();
+    if (count == 0) continue;
     Window::Kind& kind = k == 0 ? out.alone : out.overlapped;
-    const auto take = [&] { return std::max(0.0, -*next++); };
     for (std::size_t i = 0; i < gradients; ++i) kind.ready.push_back(take());
     kind.compute_end = take();
-    kind.end = take();
-    for (std::size_t s = 0; s < segments; ++s) kind.start.push_back(take());
-    std::vector<double> ends;
-    for (std::size_t i = 0; i < iterations.size(); ++i) ends.push_back(take());
-    kind.compute_error = error_of_median(std::move(ends));
+    std::vector<double> compute_ends, ends, sums(count, 0);
+    std::vector<std::vector<double>> starts(segments), took(segments);
+    for (std::size_t i = 0; i < count; ++i) {
+      compute_ends.push_back(take());
+      ends.push_back(take());
+      for (std::size_t s = 0; s < segments; ++s) starts[s].push_back(take());
+      for (std::size_t s = 0; s < segments; ++s) {
+        took[s].push_back(take() - starts[s].back());
+        sums[i] += took[s].back();
+      }
+    }
+    kind.compute_error = error_of_median(std::move(compute_ends));
+    kind.end = median(std::move(ends));
+    kind.seconds_error = error_of_median(std::move(sums));
+    for (std::size_t s = 0; s < segments; ++s) {
+      kind.start.push_back(median(std::move(starts[s])));
+      kind.seconds.push_back(median(std::move(took[s])));
+    }
   }
   for (Times* each : window.all) {
     for (std::size_t s = 0; s < segments; ++s) {
-      const std::int64_t took = each->end[s] - each->start[s];
+      const std::int64_t passed = each->end[s] - each->start[s];
       const auto pure = static_cast<std::int64_t>(1e9 * *next++);
-      each->wait_for_peer[s] = std::clamp<std::int64_t>(took - pure, 0, took);
+      each->wait_for_peer[s] = std::clamp<std::int64_t>(passed - pure, 0, passed);
     }
-  }
-  for (int k = 0; k < 2; ++k) {
-    const auto& iterations = window.kinds[k];
-    if (iterations.empty()) continue;
-    Window::Kind& kind = k == 0 ? out.alone : out.overlapped;
-    const auto pure = [](const Times& t, std::size_t s) {
-      return t.end[s] - t.start[s] - t.wait_for_peer[s];
-    };
-    for (std::size_t s = 0; s < segments; ++s)
-      kind.seconds.push_back(median_of(iterations, [&](const Times& t) { return pure(t, s); }));
-    std::vector<double> sums(iterations.size(), 0);
-    for (std::size_t i = 0; i < iterations.size(); ++i)
-      for (std::size_t s = 0; s < segments; ++s) sums[i] += seconds(pure(*iterations[i], s));
-    kind.seconds_error = error_of_median(std::move(sums));
   }
   return out;
 }

@@ -13,12 +13,8 @@ constexpr double kSurprise = 4;     // times the error: the world has changed
 constexpr double kFade = 1.5;       // of the variance of what is known, at each new measurement
 constexpr double kLeastError = 0.01;
 constexpr double kSettled = 0.1;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+constexpr std::size_t kLeastSegments = 8;
+constexpr double kAlike = 1e-4;
 
 }  // namespace
 
@@ -30,14 +26,31 @@ std::optional<Contention> contention_of(const ApartAndBeside& measured) {
                     std::clamp(measured.work / busy, kSlowest, 1.0)};
 }
 
-double error_of_median(std::vector<double> values) {
-  if (values.size() < 2) return 0;
-  if (values.size() < 3) return std::abs(values[0] - values[1]);
-  const double middle = median(values);
-  for (double& each : values) each = std::abs(each - middle);
-  const double deviation = 1.4826 * median(values);  // as that of a normal distribution
-  const auto n = static_cast<double>(values.size());
-  return 1.2533 * deviation / std::sqrt(n - 1);
+std::optional<double> delay_beside(std::span<const double> alone, std::span<const double> beside) {
+  const std::size_t count = std::min(alone.size(), beside.size());
+  if (count < kLeastSegments) return std::nullopt;
+  const auto n = static_cast<double>(count);
+  double x = 0, y = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    x += alone[i] / n;
+    y += (beside[i] - alone[i]) / n;
+  }
+  double xx = 0, xy = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    xx += (alone[i] - x) * (alone[i] - x);
+    xy += (alone[i] - x) * (beside[i] - alone[i] - y);
+  }
+  const bool alike = xx <= kAlike * n * x * x;  // of one size: a line says nothing
+  const double slope = alike ? 0 : std::max(0.0, xy / xx);
+  const double delay = y - slope * x;
+  double rest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double error = beside[i] - alone[i] - delay - slope * alone[i];
+    rest += error * error;
+  }
+  const double spread = slope > 0 ? x * x / xx : 0;
+  const double error = std::sqrt(rest / (n - 2) * (1 / n + spread));
+  return delay > kSignificant * error ? delay : 0;
 }
 
 void ContentionEstimate::Fraction::add(double next, double error, bool first) {

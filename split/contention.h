@@ -3,7 +3,7 @@
 #pragma once
 
 #include <optional>
-#include <vector>
+#include <span>
 
 #include "split/planner.h"
 
@@ -24,9 +24,11 @@ struct ApartAndBeside {
 /// tell.
 std::optional<Contention> contention_of(const ApartAndBeside& measured);
 
-/// The standard error of the median of these values, from their median deviation, so that an
-/// outlier does not count; of fewer than three, their range. 0 of one.
-double error_of_median(std::vector<double> values);
+/// How much longer the start of a segment takes beside compute, whatever its size: it waits for a
+/// core that compute has. Seconds of the same segments, apart and beside each other; the line
+/// through what they lose, over what they take, tells. 0 if noise explains it; nothing if there are
+/// fewer than 8, which cannot tell.
+std::optional<double> delay_beside(std::span<const double> alone, std::span<const double> beside);
 
 /// What several measurements say together; the older, the less.
 class ContentionEstimate {

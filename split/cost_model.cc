@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string>
 
+#include "split/statistics.h"
+
 namespace hccl::split {
 namespace {
 
@@ -17,13 +19,6 @@ constexpr int kRounds = 20;
 constexpr std::size_t kTrusted = 3;
 constexpr double kPriorWeight = 3;  // of all first samples together
 constexpr double kLeastLevel = 1e-6;
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 Status check(const CostSample& sample, std::size_t i) {
   if (std::isfinite(sample.seconds) && sample.seconds > 0) return {};
@@ -113,7 +108,7 @@ Result<CostModel> CostModel::create(std::span<const CostSample> samples) {
       seconds.push_back(each.seconds);
       bytes += static_cast<double>(each.bytes) / static_cast<double>(members.size());
     }
-    model.classes_[key] = {static_cast<double>(members.size()), bytes, median(std::move(seconds))};
+    model.probed_[key] = {static_cast<double>(members.size()), bytes, median(std::move(seconds))};
   }
   model.samples_ = samples.size();
   return model;
@@ -146,9 +141,9 @@ Status CostModel::add(const CostSample& sample, std::size_t runs) {
   all.stretch(std::max(level_, kLeastLevel));
   all.add(sums_);
   line_ = solve(all);
-  SizeClass& known = classes_[size_class(bytes)];
+  SizeClass& known = learnt_[size_class(bytes)];
   // Its own neighbours are a better judge than the line where the line does not fit.
-  const double limit = known.weight > 0 ? known.seconds * (1 + most) : sample.seconds;
+  const double limit = !trusted && known.weight > 0 ? known.seconds * (1 + most) : sample.seconds;
   known.weight = kForget * known.weight + 1;
   known.bytes += (bytes - known.bytes) / known.weight;
   known.seconds += (std::min(sample.seconds, limit) - known.seconds) / known.weight;
@@ -156,16 +151,42 @@ Status CostModel::add(const CostSample& sample, std::size_t runs) {
   return {};
 }
 
-double CostModel::misfit() const {
-  double sum = 0;
-  for (const auto& [key, known] : classes_) {
-    const double line = line_.start + line_.per_byte * known.bytes;
-    sum += std::abs(line / known.seconds - 1);
+// A short probe may flatter: a network lets the first bytes after a pause pass at once. What
+// training measures of one size tells by how much, of its neighbours, too.
+CostModel::Classes CostModel::known() const {
+  Classes classes = learnt_;
+  if (learnt_.empty()) return probed_;
+  const TableCost probed = table_of(probed_, prior_line_);
+  for (auto [key, each] : probed_) {
+    const auto above = learnt_.lower_bound(key);
+    const bool from_below =
+        above == learnt_.end() ||
+        (above != learnt_.begin() && key - std::prev(above)->first <= above->first - key);
+    const SizeClass& nearest = from_below ? std::prev(above)->second : above->second;
+    const double told = probed(static_cast<std::uint64_t>(nearest.bytes));
+    each.seconds *= nearest.seconds / std::max(told, kLeastTime);
+    classes.emplace(key, each);
   }
-  return sum / static_cast<double>(classes_.size());
+  return classes;
 }
 
-TableCost CostModel::table() const {
+bool CostModel::has_learnt(std::uint64_t bytes) const {
+  return learnt_.count(size_class(static_cast<double>(bytes))) > 0;
+}
+
+double CostModel::misfit() const {
+  double sum = 0;
+  const Classes classes = known();
+  for (const auto& [key, each] : classes) {
+    const double line = line_.start + line_.per_byte * each.bytes;
+    sum += std::abs(line / each.seconds - 1);
+  }
+  return sum / static_cast<double>(classes.size());
+}
+
+TableCost CostModel::table() const { return table_of(known(), line_); }
+
+TableCost CostModel::table_of(const Classes& classes, const AffineCost& line) {
   struct Step {
     double weight, bytes, seconds;
     std::size_t points;
@@ -173,7 +194,7 @@ TableCost CostModel::table() const {
   // Isotonic regression: neighbours that fall are drawn together to their mean.
   std::vector<Step> steps;
   std::vector<double> bytes;
-  for (const auto& [key, known] : classes_) {
+  for (const auto& [key, known] : classes) {
     if (key < 0) continue;
     bytes.push_back(known.bytes);
     steps.push_back({known.weight, known.bytes, known.seconds, 1});
@@ -195,14 +216,14 @@ TableCost CostModel::table() const {
     }
   }
   // Outside of what was measured, the line.
-  if (points.empty()) points.push_back({1, line_(1)});
-  if (points.front().bytes > 1 && line_(1) < points.front().seconds) {
-    points.insert(points.begin(), {1, line_(1)});
+  if (points.empty()) points.push_back({1, line(1)});
+  if (points.front().bytes > 1 && line(1) < points.front().seconds) {
+    points.insert(points.begin(), {1, line(1)});
   }
   const TableCost::Point last = points.back();
   if (last.bytes < std::uint64_t{1} << 60) {
     points.push_back(
-        {4 * last.bytes, last.seconds + 3 * line_.per_byte * static_cast<double>(last.bytes)});
+        {4 * last.bytes, last.seconds + 3 * line.per_byte * static_cast<double>(last.bytes)});
   }
   return TableCost::create(std::move(points)).value();
 }

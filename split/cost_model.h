@@ -37,7 +37,8 @@ class CostModel {
   /// The line; never negative.
   const AffineCost& affine() const { return line_; }
   /// Times by size that never fall: near each size that was measured what was measured there,
-  /// elsewhere the line.
+  /// elsewhere the line. What the first samples say of a size counts until it is measured again,
+  /// stretched by as much as the nearest size that was.
   TableCost table() const;
   /// How far the sizes that were measured are from the line, on average, as a fraction of their
   /// times.
@@ -45,6 +46,8 @@ class CostModel {
   /// The line fits well enough to be planned with (misfit at most 10 %).
   bool is_affine() const { return misfit() <= kGoodFit; }
   std::size_t samples() const { return samples_; }
+  /// Whether a size within a factor of two has been measured since the first samples.
+  bool has_learnt(std::uint64_t bytes) const;
 
   static constexpr double kGoodFit = 0.1;
 
@@ -67,9 +70,13 @@ class CostModel {
     void add(const Normal& other);
   };
 
+  using Classes = std::map<int, SizeClass>;
+
   CostModel() = default;
   static AffineCost solve(const Normal& sums);
+  static TableCost table_of(const Classes& classes, const AffineCost& line);
   double usual_error() const;
+  Classes known() const;
 
   AffineCost line_;
   Normal sums_;  // of the samples since the first ones
@@ -80,7 +87,9 @@ class CostModel {
   double level_ = 1;
   double level_weight_ = 1;
   std::deque<double> errors_;  // relative, of the last samples
-  std::map<int, SizeClass> classes_;
+  // Of the first samples, and of those since.
+  Classes probed_;
+  Classes learnt_;
   std::size_t samples_ = 0;
 };
 

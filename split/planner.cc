@@ -114,37 +114,99 @@ void fill_row(const Model& model, const TableCost& cost, Table& table,
 
 /// Of the time that both run, `gain` is what overlap saves: end >= compute + work - gain * overlap.
 /// The bytes of the gradients i.. cannot start before gradient i is ready, so that what they take
-/// beyond the rest of compute is not overlapped; `least` is the least that bytes cost. README.md
+/// beyond the rest of compute is not overlapped; `least(i)` is the least that they cost. README.md
 /// has the derivation. Where overlap does not pay, nothing beats one behind the other.
 template <class Least>
 double bound(const Model& model, const Least& least) {
   const Contention& speed = model.contention;
-  const double compute = model.ready.back(), all = least(model.sum.back());
+  const double compute = model.ready.back(), all = least(0);
   if (!speed.overlap_pays()) return compute + all;
   double late = 0;
   for (std::size_t i = 0; i < model.size(); ++i) {
     const double rest = (compute - model.ready[i + 1]) * speed.communication / speed.compute;
-    late = std::max(late, least(model.sum.back() - model.sum[i]) - rest);
+    late = std::max(late, least(i) - rest);
   }
   const double gain = speed.compute + speed.communication - 1;
   return compute + ((1 - speed.compute) * all + gain * late) / speed.communication;
 }
 
 double lower_bound(const Model& model, const AffineCost& cost, std::size_t /*max_segments*/) {
-  return bound(model, cost);
+  return bound(model, [&](std::size_t i) { return cost(model.sum.back() - model.sum[i]); });
 }
 
-/// n bytes in at most K segments: one of them has n / K, and none is cheaper a byte than the
-/// cheapest size.
+/// What bytes cost at least in several segments, by a table: the lower convex hull of the costs of
+/// 0 bytes (nothing) to all of them, below which no segment is.
+class Hull {
+ public:
+  Hull(const TableCost& cost, std::uint64_t most) : cost_(cost) {
+    for (const auto& point : cost.points())
+      if (point.bytes < most) add(point.bytes);
+    add(most);
+  }
+
+  /// In at most so many segments; fewer are like some of no bytes, at no cost.
+  double least(double bytes, std::size_t segments) const {
+    if (segments == 0) return bytes > 0 ? std::numeric_limits<double>::infinity() : 0;
+    const double each = bytes / static_cast<double>(segments);
+    auto right = std::lower_bound(corners_.begin() + 1, corners_.end(), each,
+                                  [](const Corner& corner, double b) { return corner.bytes < b; });
+    if (right == corners_.end()) --right;
+    const Corner& left = *std::prev(right);
+    const double slope = (right->seconds - left.seconds) / (right->bytes - left.bytes);
+    return static_cast<double>(segments) * (left.seconds + slope * (each - left.bytes));
+  }
+
+  /// One of them has at least `largest` bytes. What that one and the others take together bends
+  /// only where one of both does.
+  double least(std::uint64_t bytes, std::uint64_t largest, std::size_t segments) const {
+    if (largest <= bytes / segments) return least(static_cast<double>(bytes), segments);
+    const auto with = [&](std::uint64_t size) {
+      return cost_(size) + least(static_cast<double>(bytes - size), segments - 1);
+    };
+    double found = std::min(with(largest), with(bytes));
+    const auto try_size = [&](std::uint64_t size) {
+      if (size > largest && size < bytes) found = std::min(found, with(size));
+    };
+    for (const auto& point : cost_.points()) try_size(point.bytes);
+    for (const Corner& corner : corners_) {
+      const double others = corner.bytes * static_cast<double>(segments - 1);
+      if (others >= static_cast<double>(bytes)) continue;
+      const std::uint64_t size = bytes - static_cast<std::uint64_t>(others);
+      try_size(size);
+      try_size(size - 1);
+    }
+    return found;
+  }
+
+ private:
+  struct Corner {
+    double bytes = 0;
+    double seconds = 0;
+  };
+
+  void add(std::uint64_t bytes) {
+    const Corner next{static_cast<double>(bytes), cost_(bytes)};
+    const auto above = [&](const Corner& left, const Corner& middle) {
+      return (middle.seconds - left.seconds) * (next.bytes - left.bytes) >=
+             (next.seconds - left.seconds) * (middle.bytes - left.bytes);
+    };
+    while (corners_.size() > 1 && above(corners_[corners_.size() - 2], corners_.back()))
+      corners_.pop_back();
+    corners_.push_back(next);
+  }
+
+  const TableCost& cost_;
+  std::vector<Corner> corners_{{0, 0}};
+};
+
 double lower_bound(const Model& model, const TableCost& cost, std::size_t max_segments) {
-  const std::uint64_t total = std::max<std::uint64_t>(model.sum.back(), 1);
-  const auto rate = [&](std::uint64_t bytes) { return cost(bytes) / static_cast<double>(bytes); };
-  double least_rate = rate(total);
-  for (const auto& point : cost.points())  // between two points the rate is monotone
-    if (point.bytes < total) least_rate = std::min(least_rate, rate(point.bytes));
-  return bound(model, [&](std::uint64_t bytes) {
-    const std::uint64_t part = bytes / max_segments + (bytes % max_segments != 0 ? 1 : 0);
-    return std::max(cost(part), least_rate * static_cast<double>(bytes));
+  const Hull hull(cost, std::max<std::uint64_t>(model.sum.back(), 1));
+  std::vector<std::uint64_t> largest(model.size() + 1, 0);  // of the gradients i..
+  for (std::size_t i = model.size(); i-- > 0;)
+    largest[i] = std::max(largest[i + 1], model.sum[i + 1] - model.sum[i]);
+  return bound(model, [&](std::size_t i) {
+    const std::size_t segments = std::min(max_segments, model.size() - i);
+    return hull.least(model.sum.back() - model.sum[i], largest[i], segments);
   });
 }
 

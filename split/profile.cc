@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "split/statistics.h"
+
 namespace hccl::split {
 namespace {
 
@@ -15,13 +17,10 @@ using Iterations = std::vector<const TraceIteration*>;
 
 /// The median over some iterations of what `get` says of each; 0 of none.
 template <class Get>
-double median(const Iterations& iterations, const Get& get) {
-  if (iterations.empty()) return 0;
+double median_of(const Iterations& iterations, const Get& get) {
   std::vector<double> values;
   for (const TraceIteration* each : iterations) values.push_back(get(*each));
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return median(std::move(values));
 }
 
 double compute_end(const TraceIteration& iteration) { return seconds(iteration.compute_end_ns); }
@@ -68,10 +67,10 @@ std::optional<Contention> contention(const Profile& profile, const Iterations& a
   };
   ApartAndBeside measured;
   measured.compute_alone = compute_alone;
-  measured.compute_beside = median(overlapped, compute_end);
+  measured.compute_beside = median_of(overlapped, compute_end);
   measured.compute_error = std::hypot(errors(alone, compute_end), errors(overlapped, compute_end));
-  measured.busy = median(overlapped, busy);
-  measured.work = median(overlapped, work);
+  measured.busy = median_of(overlapped, busy);
+  measured.work = median_of(overlapped, work);
   measured.work_error = errors(overlapped, busy);
   ContentionEstimate estimate;
   estimate.add(measured);
@@ -102,11 +101,11 @@ Result<Profile> profile(std::span<const Trace> ranks) {
   }
   const Iterations& undisturbed = alone.empty() ? all : alone;
   for (std::size_t i = 0; i < out.bytes.size(); ++i) {
-    out.ready.push_back(median(undisturbed, [i](const TraceIteration& each) {
+    out.ready.push_back(median_of(undisturbed, [i](const TraceIteration& each) {
       return seconds(each.gradients[i].ready_ns);
     }));
   }
-  out.compute_end = median(undisturbed, compute_end);
+  out.compute_end = median_of(undisturbed, compute_end);
   // How the segments go beside backward, if any iteration with these did.
   Iterations typical;
   std::copy_if(like_last.begin(), like_last.end(), std::back_inserter(typical),
@@ -114,14 +113,14 @@ Result<Profile> profile(std::span<const Trace> ranks) {
   if (typical.empty()) typical = like_last;
   for (std::size_t k = 0; k < out.last_indices.size(); ++k) {
     const double start =
-        median(typical, [k](const auto& each) { return seconds(each.segments[k].start_ns); });
+        median_of(typical, [k](const auto& each) { return seconds(each.segments[k].start_ns); });
     const double end =
-        median(typical, [k](const auto& each) { return seconds(each.segments[k].end_ns); });
+        median_of(typical, [k](const auto& each) { return seconds(each.segments[k].end_ns); });
     out.segments.push_back({start, end});
   }
-  out.measured_compute_end = median(typical, compute_end);
+  out.measured_compute_end = median_of(typical, compute_end);
   out.measured_end = out.segments.empty() ? 0 : out.segments.back().end;
-  out.iteration_end = median(typical, [](const auto& each) {
+  out.iteration_end = median_of(typical, [](const auto& each) {
     for (const auto& mark : each.marks)
       if (mark.name == "iteration_end") return seconds(mark.time_ns);
     return 0.0;

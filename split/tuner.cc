@@ -16,6 +16,7 @@ constexpr double kNothing = 0.001;  // of the end: what more segments must gain 
 // What is exposed is a small part of the iteration, so fewer segments may cost little of that.
 constexpr double kSlack = 0.001;
 constexpr int kDriftsInARow = 2;
+constexpr int kAttempts = 6;                   // windows for what is not measured yet
 constexpr std::uint64_t kLongestPause = 3200;  // iterations between probes
 constexpr std::size_t kTriedPlans = 8;
 constexpr std::uint64_t kStale = 1000;  // iterations after which what was measured counts no more
@@ -101,6 +102,17 @@ void Tuner::learn_costs(const Window::Kind& kind) {
   }
 }
 
+// Whether segments of about the sizes of those in force have been measured.
+bool Tuner::knows_costs() const {
+  std::uint32_t first = 0;
+  for (const std::uint32_t last : now_) {
+    std::uint64_t bytes = 0;
+    for (; first <= last; ++first) bytes += bytes_[first];
+    if (!model_.has_learnt(bytes)) return false;
+  }
+  return true;
+}
+
 void Tuner::learn(const Window& window) {
   learn_costs(window.alone);
   learn_costs(window.overlapped);
@@ -132,12 +144,21 @@ void Tuner::learn_contention(const Window::Kind& alone, const Window::Kind& besi
   measured.compute_beside = beside.compute_end;
   measured.compute_error = std::hypot(alone.compute_error, beside.compute_error);
   measured.work_error = std::hypot(alone.seconds_error, beside.seconds_error);
+  std::vector<double> apart, together;  // of those that ran wholly beside compute
+  for (std::size_t k = 0; k < beside.seconds.size(); ++k) {
+    if (beside.start[k] + beside.seconds[k] > beside.compute_end) continue;
+    apart.push_back(alone.seconds[k]);
+    together.push_back(beside.seconds[k]);
+  }
+  if (const auto delay = delay_beside(apart, together))
+    delay_ = delay_ ? *delay_ + kNew * (*delay - *delay_) : *delay;
   for (std::size_t k = 0; k < beside.seconds.size(); ++k) {
     const double end = beside.start[k] + beside.seconds[k];
     const double part = std::max(0.0, std::min(end, beside.compute_end) - beside.start[k]);
     if (part == 0) continue;
     measured.busy += part;
-    measured.work += std::max(0.0, alone.seconds[k] - (beside.seconds[k] - part));
+    measured.work +=
+        std::max(0.0, alone.seconds[k] + delay_.value_or(0) - (beside.seconds[k] - part));
   }
   contention_.add(measured);
 }
@@ -161,18 +182,28 @@ const Tuner::Tried* Tuner::tried(const Segments& last_indices, bool overlap) con
   return nullptr;
 }
 
+// What an allreduce costs beside compute, as a start: nearly all segments run there.
+AffineCost Tuner::line() const {
+  AffineCost line = model_.affine();
+  line.start += delay_.value_or(0);
+  return line;
+}
+
+TableCost Tuner::table() const {
+  std::vector<TableCost::Point> points = model_.table().points();
+  for (auto& point : points) point.seconds += delay_.value_or(0);
+  return TableCost::create(std::move(points)).value();
+}
+
 Result<Plan> Tuner::plan_at_most(const Problem& problem) const {
   const bool affine = model_.is_affine();
-  if (problem.bytes.size() <= kMostUnits || (affine && problem.contention.none())) {
-    return affine ? plan_segments(problem, model_.affine())
-                  : plan_segments(problem, model_.table());
-  }
+  if (problem.bytes.size() <= kMostUnits || (affine && problem.contention.none()))
+    return affine ? plan_segments(problem, line()) : plan_segments(problem, table());
   const Units units = draw_together(problem);
   Problem smaller = problem;
   smaller.bytes = units.bytes;
   smaller.ready = units.ready;
-  auto plan =
-      affine ? plan_segments(smaller, model_.affine()) : plan_segments(smaller, model_.table());
+  auto plan = affine ? plan_segments(smaller, line()) : plan_segments(smaller, table());
   if (plan.ok())
     for (std::uint32_t& last : plan->last_indices) last = units.last[last];
   return plan;
@@ -197,8 +228,8 @@ Result<Plan> Tuner::plan(const Problem& problem) const {
 }
 
 Result<Prediction> Tuner::predicted(const Problem& problem, const Segments& segments) const {
-  return model_.is_affine() ? predict(problem, segments, model_.affine())
-                            : predict(problem, segments, model_.table());
+  return model_.is_affine() ? predict(problem, segments, line())
+                            : predict(problem, segments, table());
 }
 
 std::uint64_t Tuner::next_window(const Window& window, std::uint64_t windows) const {
@@ -220,6 +251,7 @@ Decision Tuner::stay(const Window& window) {
 Decision Tuner::change(Plan plan, bool overlap, const Window& window, std::string why) {
   now_ = std::move(plan.last_indices);
   overlap_now_ = overlap;
+  if (can_overlap_ && !knows_costs() && ++attempts_ <= kAttempts) provisional_ = true;
   predicted_end_ = plan.end;
   lower_bound_ = plan.lower_bound;
   ++version_;
@@ -295,9 +327,11 @@ std::optional<Decision> Tuner::probe(const Window& window, const Problem& proble
 Decision Tuner::try_next(const Window& window) {
   Plan next = std::move(rivals_.back());
   rivals_.pop_back();
-  return change(std::move(next), true, window,
-                home_->overlap ? "for one window, as it may be faster than predicted"
-                               : "for one window, to measure what overlap costs");
+  Decision decision = change(std::move(next), true, window,
+                             home_->overlap ? "for one window, as it may be faster than predicted"
+                                            : "for one window, to measure what overlap costs");
+  decision.alternate = true;  // other segments tell more about costs and contention
+  return decision;
 }
 
 // After such a window: the next rival, or to the fastest of all.
@@ -370,7 +404,7 @@ Decision Tuner::observe(const Window& window) {
   }
   // Until contention is measured, some overlap is needed to measure it.
   const bool was_provisional = provisional_;
-  provisional_ = can_overlap_ && !contention_.is_settled() && ++attempts_ <= kTimesInARow;
+  provisional_ = can_overlap_ && !contention_.is_settled() && ++attempts_ <= kAttempts;
   const bool same = best.last_indices == now_ && overlap == overlap_now_;
   if (version_ == 0 && same) {  // the first plan is the best one: from now on it is ours
     return change(std::move(best), overlap, window, "the first segments stay: " + why);

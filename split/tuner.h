@@ -24,7 +24,7 @@ struct Window {
     double compute_end = 0;
     double end = 0;               ///< when the program had all gradients
     std::vector<double> start;    ///< of each segment
-    std::vector<double> seconds;  ///< pure cost of each segment
+    std::vector<double> seconds;  ///< of each segment: from the last rank's start to the last end
     double compute_error = 0;     ///< standard error of compute_end
     double seconds_error = 0;     ///< and of the sum of `seconds`
     bool empty() const { return ready.empty(); }
@@ -76,12 +76,15 @@ class Tuner {
     std::uint64_t iteration = 0;
   };
 
+  bool knows_costs() const;
   void learn(const Window& window);
   void learn_costs(const Window::Kind& kind);
   void learn_contention(const Window::Kind& alone, const Window::Kind& beside);
   void remember(const Segments& last_indices, bool overlap, double end, std::uint64_t iteration);
   const Tried* tried(const Segments& last_indices, bool overlap) const;
   bool drifted(const Window& window, const Prediction& told) const;
+  AffineCost line() const;
+  TableCost table() const;
   Result<Plan> plan_at_most(const Problem& problem) const;
   Decision stay(const Window& window);
   std::vector<Plan> rivals(const Problem& problem) const;
@@ -105,7 +108,8 @@ class Tuner {
   std::vector<double> ready_;  // with nothing beside it
   double compute_end_ = 0;
   ContentionEstimate contention_;
-  bool provisional_ = true;  // the plan in force rests on contention that was not measured well
+  std::optional<double> delay_;  // of each segment's start beside compute
+  bool provisional_ = true;      // the plan in force rests on what was not measured well
   // While other plans are tried, each for one window: the fastest so far, where it ends.
   struct Home {
     Plan plan;
@@ -116,7 +120,7 @@ class Tuner {
   bool rivals_tried_ = false;
   std::uint64_t probe_at_ = kProbeAfter;  // iteration
   std::uint64_t probe_pause_ = kProbeAfter;
-  int attempts_ = 0;  // windows that tried to measure it
+  int attempts_ = 0;  // windows that measure what the plan rests on
   int in_a_row_ = 0;
   int drifts_ = 0;          // windows in a row
   std::uint64_t calm_ = 0;  // windows since something last seemed worth a change

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "split/statistics.h"
+
 namespace hccl::split {
 namespace {
 
@@ -91,6 +93,24 @@ TEST(ContentionEstimate, AChangedWorldReplacesWhatWasKnown) {
   for (int i = 0; i < 10; ++i) estimate.add(measured(0.4, 0.5, 0.01));
   estimate.add(measured(1, 1, 0.01));
   EXPECT_TRUE(estimate.contention()->none());
+}
+
+TEST(Contention, ADelayOfEachStartIsToldFromALossOfSpeed) {
+  std::mt19937 random(5);
+  std::normal_distribution<double> noise(0, 0.1e-3);
+  std::vector<double> alone, delayed, slower, both;
+  for (int i = 0; i < 40; ++i) {
+    alone.push_back(1e-3 * (1 + i % 8));
+    delayed.push_back(alone.back() + 0.6e-3 + noise(random));
+    slower.push_back(alone.back() / 0.8 + noise(random));
+    both.push_back(alone.back() / 0.8 + 0.6e-3 + noise(random));
+  }
+  EXPECT_NEAR(delay_beside(alone, delayed).value(), 0.6e-3, 0.1e-3);
+  EXPECT_LT(delay_beside(alone, slower).value(), 0.1e-3);
+  EXPECT_NEAR(delay_beside(alone, both).value(), 0.6e-3, 0.15e-3);
+  const std::vector<double> alike(10, 1e-3), late(10, 1.5e-3);  // of one size: it may as well be
+  EXPECT_NEAR(delay_beside(alike, late).value(), 0.5e-3, 1e-9);
+  EXPECT_FALSE(delay_beside(std::span(alone).first(5), std::span(delayed).first(5)).has_value());
 }
 
 }  // namespace

@@ -115,6 +115,25 @@ TEST(CostModel, ATableWhereTheLineDoesNotFit) {
     EXPECT_NEAR(model.table()(each.bytes), truth(each.bytes), 0.01 * truth(each.bytes));
 }
 
+TEST(CostModel, AProbeThatFlattersIsStretchedByWhatTrainingMeasures) {
+  // The first bytes after a pause pass at once: each size of the probe seems twice as fast as it
+  // is.
+  std::vector<CostSample> flattering;
+  for (const std::uint64_t bytes : {1u << 16, 1u << 20, 1u << 24})
+    flattering.push_back({bytes, 0.5e-8 * static_cast<double>(bytes)});
+  CostModel model = CostModel::create(flattering).value();
+  EXPECT_NEAR(model.table()(1 << 20), 0.5e-8 * (1 << 20), 1e-9);
+  constexpr std::uint64_t kMuch = 20'000'000;
+  ASSERT_TRUE(model.add({kMuch, 1e-8 * kMuch}, 5).ok());
+  // One size is measured; the others are like it.
+  EXPECT_NEAR(model.table()(1 << 20), 1e-8 * (1 << 20), 0.01e-8 * (1 << 20));
+  // What is measured of a size is believed at once, and so is its neighbour then.
+  ASSERT_TRUE(model.add({1 << 20, 1.5e-8 * (1 << 20)}, 5).ok());
+  EXPECT_NEAR(model.table()(1 << 20), 1.5e-8 * (1 << 20), 0.01e-8 * (1 << 20));
+  EXPECT_NEAR(model.table()(1 << 16), 1.5e-8 * (1 << 16), 0.01e-8 * (1 << 16));
+  EXPECT_NEAR(model.table()(kMuch), 1e-8 * kMuch, 0.01e-8 * kMuch);
+}
+
 TEST(CostModel, NeverNegativeNorFalling) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 2000; ++round) {

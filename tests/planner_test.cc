@@ -299,6 +299,26 @@ TEST(Planner, BoundIsReachedWhereItCanBe) {
   EXPECT_DOUBLE_EQ(table.lower_bound, table.end);
 }
 
+TEST(Planner, ACheapSizeDoesNotWeakenTheBoundBeyondTheSegmentsThereAre) {
+  // Segments of 1 byte cost a tenth a byte, but 4 of them do not carry 4000 bytes.
+  const std::vector<std::uint64_t> bytes(4000, 1);
+  const std::vector<double> at_once(4000, 1);
+  const TableCost cost = TableCost::create({{1, 0.001}, {1000, 10}, {4000, 40}}).value();
+  const Plan plan = plan_segments({bytes, at_once, 4}, cost).value();
+  EXPECT_LE(plan.best_end, 1 + 40);
+  EXPECT_LT(plan.best_end / plan.lower_bound - 1, 0.001);
+}
+
+TEST(Planner, TheBoundKnowsThatAGradientIsNotTakenApart) {
+  // Small segments are cheaper a byte, but nine tenths of the bytes are one gradient.
+  const std::vector<std::uint64_t> bytes = {50, 900, 50};
+  const std::vector<double> at_once = {1, 1, 1};
+  const TableCost cost = TableCost::create({{50, 5}, {100, 10}, {1000, 150}}).value();
+  const Plan plan = plan_segments({bytes, at_once, 8, 0}, cost).value();
+  EXPECT_DOUBLE_EQ(plan.best_end, 1 + cost(900) + 2 * cost(50));
+  EXPECT_DOUBLE_EQ(plan.lower_bound, plan.best_end);
+}
+
 TEST(Planner, NeverLosesToTheFixedRules) {
   std::mt19937_64 random(5);
   for (int round = 0; round < 1000; ++round) {

@@ -175,9 +175,8 @@ TEST(Tuner, TheFastestOfItsRivalsStays) {
       expect_best(training);
       EXPECT_GT(seen.size(), 2u) << "rivals, and back";
       // The best without contention, its like with few segments, and half as many as now.
-      EXPECT_TRUE(std::any_of(seen.begin(), seen.end(), [&](const Segments& each) {
-        return each.size() < best.size();
-      }));
+      EXPECT_TRUE(std::any_of(seen.begin(), seen.end(),
+                              [&](const Segments& each) { return each.size() < best.size(); }));
     } else {
       EXPECT_NE(last, best);
     }
@@ -253,6 +252,42 @@ TEST(Tuner, TakesAsManySegmentsAsPay) {
   EXPECT_LE(decision.last_indices.size(), kMostSegments);
   const auto best = plan_segments({bytes, window.alone.ready, kMostSegments}, model.affine());
   EXPECT_LT(decision.predicted_end, 1.006 * best->best_end);
+}
+
+// Each of 40 segments begins late beside compute, as its thread waits for a core, and takes no
+// longer then: fewer segments are better than the costs alone say.
+TEST(Tuner, ADelayOfEachSegmentIsCounted) {
+  const std::vector<std::uint64_t> bytes(400, 1000000);
+  const AffineCost cost{1e-6, 0.9e-9};
+  std::vector<CostSample> samples;
+  for (const std::uint64_t n : {4096u, 65536u, 1u << 20, 16u << 20})
+    samples.push_back({n, cost(n)});
+  Segments first;
+  for (std::uint32_t last = 9; last < 400; last += 10) first.push_back(last);
+  for (const double delay : {0.0, 2e-3}) {
+    const AffineCost beside{cost.start + delay, cost.per_byte};
+    Tuner tuner(bytes, first, CostModel::create(samples).value(), true, false);
+    Window window;
+    window.last_iteration = 10;
+    for (int i = 0; i < 400; ++i) window.alone.ready.push_back(1e-3 * (i + 1));
+    window.alone.compute_end = window.alone.end = 0.4;
+    window.overlapped = window.alone;
+    for (const std::uint32_t last : first) {
+      window.alone.start.push_back(window.alone.end);
+      window.alone.seconds.push_back(cost(10'000'000));
+      window.alone.end += window.alone.seconds.back();
+      window.overlapped.start.push_back(
+          std::max(window.alone.ready[last], last == 9 ? 0 : window.overlapped.end));
+      window.overlapped.seconds.push_back(beside(10'000'000));
+      window.overlapped.end = window.overlapped.start.back() + beside(10'000'000);
+    }
+    const Decision decision = tuner.observe(window);
+    const auto best =
+        plan_segments({bytes, window.alone.ready, kMostSegments, 0}, beside)->best_end;
+    const double end = predict({bytes, window.alone.ready}, decision.last_indices, beside)->end;
+    EXPECT_LT(end, 1.01 * best) << "delay " << delay;
+    EXPECT_NEAR(decision.predicted_end, end, 0.01 * end) << "delay " << delay;
+  }
 }
 
 TEST(Tuner, OneSegmentWhereNothingRunsBesideBackward) {
