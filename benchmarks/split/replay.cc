@@ -7,6 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 
 #include "benchmarks/split/model.h"
 #include "benchmarks/split/strategies.h"
@@ -235,6 +236,7 @@ class Bench {
                        {"most_ms", 1e3 * slowest.back()},
                        {"compute_ms", 1e3 * until_backward[until_backward.size() / 2]},
                        {"exposed_ms", 1e3 * (time - compute)}};
+      for (const double each : slowest) row["each_ms"].push_back(1e3 * each);
       if (strategy.predicted_end) row["predicted_ms"] = 1e3 * *strategy.predicted_end;
       if (strategy.lower_bound) row["lower_bound_ms"] = 1e3 * *strategy.lower_bound;
       if (strategy.fusion != nullptr) row["last_indices"] = segments(strategy.fusion);
@@ -317,8 +319,13 @@ class Bench {
     return world_.reduce({world_.rank() == 0 ? late : 0}, HCCL_REDUCE_MAX)[0] != 0;
   }
 
+  /// One iteration of each, in another order each time, the same on all ranks: connections remember
+  /// what the one before sent.
   void round() {
-    for (Strategy& strategy : strategies_) replay_.iterate(strategy);
+    std::vector<Strategy*> order;
+    for (Strategy& strategy : strategies_) order.push_back(&strategy);
+    std::shuffle(order.begin(), order.end(), shuffle_);
+    for (Strategy* strategy : order) replay_.iterate(*strategy);
   }
 
   /// What the automatic plan promised stands in its trace.
@@ -347,6 +354,7 @@ class Bench {
   std::optional<hccl::split::TableCost> table_;  // if the line does not fit
   std::vector<std::pair<std::uint64_t, double>> probe_;
   std::vector<Strategy> strategies_;
+  std::mt19937 shuffle_{1};
   double begun_ = now();
   int rounds_ = 0;
 };

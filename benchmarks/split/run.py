@@ -90,6 +90,8 @@ class Hosts:
             run("ip", "-n", name, "addr", "add", f"10.213.0.{host + 1}/24", "dev", "eth0")
             run("ip", "-n", name, "link", "set", "eth0", "up")
             run("ip", "-n", name, "link", "set", "lo", "up")
+            # Linux's default, whatever this host is set to.
+            run("ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=cubic")
             # The burst is what may go at once: the 64 KB that the kernel hands to a line in one piece, which cards
             # send as packets on their own. With less, tbf takes them apart, at the cost of a core. The queue is long:
             # nothing is lost.
@@ -121,7 +123,9 @@ def replay(given, model, ranks, prefix, address, shrink=1.0):
             LOCAL_WORLD_SIZE=str(ranks if one_host else 1), MASTER_ADDR=address,
             MASTER_PORT="29517", TORCHELASTIC_RUN_ID=f"split{os.getpid()}", HCCL_SPLIT="auto",
             HCCL_CONNECT_TIMEOUT="60", HCCL_EXEC_TIMEOUT="300")
-        command = [*prefix(rank), program, "--model", path, "--scale", str(scale),
+        # A core for each rank, as mpirun binds them; with more ranks than cores, the same number on each.
+        core = str(rank % (os.cpu_count() or 1))
+        command = [*prefix(rank), "taskset", "--cpu-list", core, program, "--model", path, "--scale", str(scale),
                    "--shrink", f"{shrink:.2f}", "--seconds", str(given.seconds), "--share", str(min(1, (os.cpu_count() or 1) / ranks)),
                    "--iterations", str(given.iterations), "--learning", str(given.learning),
                    "--trace", os.path.join(given.build, "split_trace")]
