@@ -152,19 +152,24 @@ Status CostModel::add(const CostSample& sample, std::size_t runs) {
 }
 
 // A short probe may flatter: a network lets the first bytes after a pause pass at once. What
-// training measures of one size tells by how much, of its neighbours, too.
+// training measures of one size tells by how much, of its neighbours, too; of a size beyond those
+// probed only if not even bytes at the rate of the last one explain it.
 CostModel::Classes CostModel::known() const {
-  Classes classes = learnt_;
   if (learnt_.empty()) return probed_;
+  Classes classes = learnt_;
   const TableCost probed = table_of(probed_, prior_line_);
+  const SizeClass& last = probed_.rbegin()->second;
+  const auto stretch = [&](const SizeClass& each) {
+    if (each.bytes <= last.bytes)
+      return each.seconds / std::max(probed(static_cast<std::uint64_t>(each.bytes)), kLeastTime);
+    return std::max(1.0, each.seconds / (last.seconds / last.bytes * each.bytes));
+  };
   for (auto [key, each] : probed_) {
     const auto above = learnt_.lower_bound(key);
     const bool from_below =
         above == learnt_.end() ||
         (above != learnt_.begin() && key - std::prev(above)->first <= above->first - key);
-    const SizeClass& nearest = from_below ? std::prev(above)->second : above->second;
-    const double told = probed(static_cast<std::uint64_t>(nearest.bytes));
-    each.seconds *= nearest.seconds / std::max(told, kLeastTime);
+    each.seconds *= stretch(from_below ? std::prev(above)->second : above->second);
     classes.emplace(key, each);
   }
   return classes;

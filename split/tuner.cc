@@ -232,6 +232,22 @@ Result<Prediction> Tuner::predicted(const Problem& problem, const Segments& segm
                             : predict(problem, segments, table());
 }
 
+// What a plan will take that was never tried: as predicted, and as much more as the one of those
+// tried took whose segments are most alike in number.
+double Tuner::expected(const Problem& problem, const Plan& plan, bool overlap) const {
+  const auto segments = static_cast<double>(plan.last_indices.size());
+  const Tried* like = nullptr;
+  const auto distance = [&](const Tried& each) {
+    return std::abs(std::log(static_cast<double>(each.last_indices.size()) / segments));
+  };
+  for (const Tried& each : tried_)
+    if (each.overlap == overlap && (like == nullptr || distance(each) <= distance(*like)))
+      like = &each;
+  if (like == nullptr) return plan.end;
+  const auto told = predicted(problem, like->last_indices);
+  return told.ok() ? plan.end + std::max(0.0, like->end - told->end) : plan.end;
+}
+
 std::uint64_t Tuner::next_window(const Window& window, std::uint64_t windows) const {
   return window.last_iteration + kWindow * windows;
 }
@@ -411,9 +427,10 @@ Decision Tuner::observe(const Window& window) {
   }
   const Tried* const before = tried(best.last_indices, overlap);
   const Tried* const current = tried(now_, overlap_now_);
-  double gain = today > 0 ? 1 - best.end / today : 0;
   // What has been measured counts, and not what is predicted for it.
-  if (before != nullptr && current != nullptr) gain = 1 - before->end / current->end;
+  double gain = today > 0 ? 1 - best.end / today : 0;
+  if (current != nullptr)
+    gain = 1 - (before != nullptr ? before->end : expected(problem, best, overlap)) / current->end;
   if (version_ == 0 || (was_provisional && !provisional_)) {
     if (!same && (version_ == 0 || gain > 0))
       return change(std::move(best), overlap, window, std::move(why));

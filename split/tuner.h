@@ -94,6 +94,7 @@ class Tuner {
   Decision change(Plan plan, bool overlap, const Window& window, std::string why);
   Result<Plan> plan(const Problem& problem) const;
   Result<Prediction> predicted(const Problem& problem, const Segments& segments) const;
+  double expected(const Problem& problem, const Plan& plan, bool overlap) const;
   std::uint64_t next_window(const Window& window, std::uint64_t windows) const;
 
   std::vector<std::uint64_t> bytes_;

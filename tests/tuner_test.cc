@@ -307,7 +307,7 @@ TEST(Tuner, PlansAgainOnlyAfterThreeWindowsInARow) {
   while (!training.window().changed) ASSERT_LT(++windows, 30);
   EXPECT_GE(windows, 2);
   EXPECT_NE(training.state().last_indices, before);
-  for (int i = 0; i < 30; ++i) training.window();
+  for (int i = 0; i < 60; ++i) training.window();
   expect_best(training);
 }
 

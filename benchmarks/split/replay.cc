@@ -35,7 +35,7 @@ struct Options {
   double seconds = 0;  // after which no further round begins; 0: none
   int iterations = 10;
   int warmup = 2;
-  int learning = 80;  // iterations before the automatic plan is measured: until it has settled
+  int learning = 120;  // iterations before the automatic plan is measured: until it has settled
   std::string trace;
 };
 

@@ -34,15 +34,16 @@ def arguments():
                         help="divide the gradients and the rate of the line by this, so that few cores can send as "
                              "many cores would; times stay what they are; not applied to unlimited; default: %(default)s")
     parser.add_argument("--iterations", type=int, default=10, help="of each strategy, at most; default: %(default)s")
-    parser.add_argument("--seconds", type=float, default=45,
+    parser.add_argument("--seconds", type=float, default=70,
                         help="of each case, after which no further iterations begin; default: %(default)s")
-    parser.add_argument("--learning", type=int, default=80,
+    parser.add_argument("--learning", type=int, default=120,
                         help="iterations before the automatic plan counts; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="ResNet-50 and BERT-base, 2 ranks, 10 Gbit/s, 5 iterations")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "split.json"), help="default: %(default)s")
     parser.add_argument("--results", action="store_true",
                         help="write benchmarks/results/split.json and split.md instead of --out")
+    parser.add_argument("--add", action="store_true", help="keep the cases of an earlier run that are not measured again")
     parser.add_argument("--report", metavar="JSON", help="only print the tables and bars of an earlier run")
     given = parser.parse_args()
     if given.quick:
@@ -189,9 +190,16 @@ def main():
              for network in networks]
     command = " ".join(["benchmarks/split/run.py", *sys.argv[1:]])
     results = {"command": command, "machine": machine(), "cases": []}
+    if given.add and os.path.exists(given.out):
+        with open(given.out, encoding="utf-8") as file:
+            earlier = json.load(file)
+        results["command"] = earlier["command"] + " and " + command
+        results["cases"] = earlier["cases"]
     begin = time.monotonic()
     for number, (model, ranks, network) in enumerate(cases, 1):
         result = one_case(given, model, ranks, network)
+        which = ("model", "ranks", "network")
+        results["cases"] = [case for case in results["cases"] if any(case[key] != result[key] for key in which)]
         results["cases"].append(result)
         print("\n".join(report.table(result)), flush=True)
         print(f"run.py: {number} of {len(cases)} cases after {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
