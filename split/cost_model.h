@@ -15,7 +15,7 @@
 
 namespace hccl::split {
 
-/// The pure cost of one allreduce: the shortest time that any rank took for it.
+/// What one allreduce took, without waiting for a rank that came late.
 struct CostSample {
   std::uint64_t bytes = 0;
   double seconds = 0;
@@ -46,7 +46,8 @@ class CostModel {
   /// The line fits well enough to be planned with (misfit at most 10 %).
   bool is_affine() const { return misfit() <= kGoodFit; }
   std::size_t samples() const { return samples_; }
-  /// Whether a size within a factor of two has been measured since the first samples.
+  /// Whether a size of the same class (between two powers of two) has been measured since the first
+  /// samples.
   bool has_learnt(std::uint64_t bytes) const;
 
   static constexpr double kGoodFit = 0.1;

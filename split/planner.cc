@@ -159,7 +159,7 @@ class Hull {
   /// One of them has at least `largest` bytes. What that one and the others take together bends
   /// only where one of both does.
   double least(std::uint64_t bytes, std::uint64_t largest, std::size_t segments) const {
-    if (largest <= bytes / segments) return least(static_cast<double>(bytes), segments);
+    largest = std::max(largest, bytes / segments + (bytes % segments != 0 ? 1 : 0));
     const auto with = [&](std::uint64_t size) {
       return cost_(size) + least(static_cast<double>(bytes - size), segments - 1);
     };
@@ -295,7 +295,7 @@ Result<Prediction> predict_with(const Problem& problem, std::span<const std::uin
     const std::size_t e = last + std::size_t{1};
     const double start = std::max(out.end, model.ready[e] + lost);
     const Run run = run_beside(model, start, lost, cost(model.sum[e] - model.sum[begin]));
-    bends.emplace_back(start - lost, start);
+    bends.emplace_back(run.begin - lost, run.begin);
     bends.emplace_back(run.apart - run.lost, run.apart);
     out.segments.push_back({start, run.end});
     out.end = run.end;

@@ -9,10 +9,15 @@ namespace {
 
 Status check(const Contention& contention) {
   const auto fraction = [](double value) { return value > 0 && value <= 1; };
-  if (fraction(contention.compute) && fraction(contention.communication)) return {};
-  return Status(Code::kPara, "contention: compute " + std::to_string(contention.compute) +
-                                 " and communication " + std::to_string(contention.communication) +
-                                 " must be above 0 and at most 1");
+  if (!fraction(contention.compute) || !fraction(contention.communication))
+    return Status(Code::kPara, "contention: compute " + std::to_string(contention.compute) +
+                                   " and communication " +
+                                   std::to_string(contention.communication) +
+                                   " must be above 0 and at most 1");
+  if (!is_time(contention.delay))
+    return Status(Code::kPara, "contention: delay " + std::to_string(contention.delay) +
+                                   " s must not be negative");
+  return {};
 }
 
 }  // namespace

@@ -15,11 +15,13 @@ constexpr double kHardly = 0.01;    // of the iteration: too little to matter
 constexpr double kNothing = 0.001;  // of the end: what more segments must gain to be looked for
 // What is exposed is a small part of the iteration, so fewer segments may cost little of that.
 constexpr double kSlack = 0.001;
+constexpr std::size_t kFew = 3;  // iterations: the median of fewer is no judge
 constexpr int kDriftsInARow = 2;
 constexpr int kAttempts = 6;                   // windows for what is not measured yet
 constexpr std::uint64_t kLongestPause = 3200;  // iterations between probes
 constexpr std::size_t kTriedPlans = 8;
 constexpr std::uint64_t kStale = 1000;  // iterations after which what was measured counts no more
+constexpr std::uint64_t kLately = 200;  // iterations
 constexpr std::uint64_t kMostCalm = 16;
 // The search with contention, or with a table, takes time with the square of the gradients.
 constexpr std::size_t kMostUnits = 256;
@@ -90,6 +92,12 @@ Tuner::Tuner(std::vector<std::uint64_t> bytes, Segments first, CostModel model, 
       now_(std::move(first)),
       overlap_now_(can_overlap) {}
 
+std::optional<Contention> Tuner::contention() const {
+  auto contention = contention_.contention();
+  if (contention) contention->delay = delay_.value_or(0);
+  return contention;
+}
+
 void Tuner::learn_costs(const Window::Kind& kind) {
   std::uint32_t first = 0;
   for (std::size_t k = 0; k < kind.seconds.size() && k < now_.size(); ++k) {
@@ -98,7 +106,7 @@ void Tuner::learn_costs(const Window::Kind& kind) {
     const double seconds = kind.seconds[k];
     const double behind = kind.start[k] + seconds - kind.compute_end;
     if (seconds > 0 && behind >= kNearlyAll * seconds)
-      static_cast<void>(model_.add({bytes, seconds}, kWindow / 2));
+      static_cast<void>(model_.add({bytes, seconds}, kind.iterations));
   }
 }
 
@@ -114,6 +122,7 @@ bool Tuner::knows_costs() const {
 }
 
 void Tuner::learn(const Window& window) {
+  iteration_ = window.last_iteration;
   learn_costs(window.alone);
   learn_costs(window.overlapped);
   if (!window.alone.empty()) {
@@ -121,9 +130,11 @@ void Tuner::learn(const Window& window) {
       ready_ = window.alone.ready;
       compute_end_ = window.alone.compute_end;
     }
+    // A single iteration says little.
+    const double weight = window.alone.iterations < kFew ? kNew / 5 : kNew;
     for (std::size_t i = 0; i < ready_.size(); ++i)
-      ready_[i] += kNew * (window.alone.ready[i] - ready_[i]);
-    compute_end_ += kNew * (window.alone.compute_end - compute_end_);
+      ready_[i] += weight * (window.alone.ready[i] - ready_[i]);
+    compute_end_ += weight * (window.alone.compute_end - compute_end_);
     if (!overlap_now_ || version_ == 0)
       remember(now_, false, window.alone.end, window.last_iteration);
   }
@@ -135,7 +146,8 @@ void Tuner::learn(const Window& window) {
     compute_end_ = beside.compute_end;
   }
   // Only windows that have both tell what one costs the other.
-  if (!window.alone.empty()) learn_contention(window.alone, beside);
+  if (!window.alone.empty() && std::min(window.alone.iterations, beside.iterations) >= kFew)
+    learn_contention(window.alone, beside);
 }
 
 void Tuner::learn_contention(const Window::Kind& alone, const Window::Kind& beside) {
@@ -155,10 +167,10 @@ void Tuner::learn_contention(const Window::Kind& alone, const Window::Kind& besi
   for (std::size_t k = 0; k < beside.seconds.size(); ++k) {
     const double end = beside.start[k] + beside.seconds[k];
     const double part = std::max(0.0, std::min(end, beside.compute_end) - beside.start[k]);
-    if (part == 0) continue;
-    measured.busy += part;
-    measured.work +=
-        std::max(0.0, alone.seconds[k] + delay_.value_or(0) - (beside.seconds[k] - part));
+    const double busy = part - delay_.value_or(0);
+    if (busy <= 0) continue;
+    measured.busy += busy;
+    measured.work += std::max(0.0, alone.seconds[k] - (beside.seconds[k] - part));
   }
   contention_.add(measured);
 }
@@ -182,28 +194,17 @@ const Tuner::Tried* Tuner::tried(const Segments& last_indices, bool overlap) con
   return nullptr;
 }
 
-// What an allreduce costs beside compute, as a start: nearly all segments run there.
-AffineCost Tuner::line() const {
-  AffineCost line = model_.affine();
-  line.start += delay_.value_or(0);
-  return line;
-}
-
-TableCost Tuner::table() const {
-  std::vector<TableCost::Point> points = model_.table().points();
-  for (auto& point : points) point.seconds += delay_.value_or(0);
-  return TableCost::create(std::move(points)).value();
-}
-
 Result<Plan> Tuner::plan_at_most(const Problem& problem) const {
   const bool affine = model_.is_affine();
   if (problem.bytes.size() <= kMostUnits || (affine && problem.contention.none()))
-    return affine ? plan_segments(problem, line()) : plan_segments(problem, table());
+    return affine ? plan_segments(problem, model_.affine())
+                  : plan_segments(problem, model_.table());
   const Units units = draw_together(problem);
   Problem smaller = problem;
   smaller.bytes = units.bytes;
   smaller.ready = units.ready;
-  auto plan = affine ? plan_segments(smaller, line()) : plan_segments(smaller, table());
+  auto plan =
+      affine ? plan_segments(smaller, model_.affine()) : plan_segments(smaller, model_.table());
   if (plan.ok())
     for (std::uint32_t& last : plan->last_indices) last = units.last[last];
   return plan;
@@ -228,24 +229,28 @@ Result<Plan> Tuner::plan(const Problem& problem) const {
 }
 
 Result<Prediction> Tuner::predicted(const Problem& problem, const Segments& segments) const {
-  return model_.is_affine() ? predict(problem, segments, line())
-                            : predict(problem, segments, table());
+  return model_.is_affine() ? predict(problem, segments, model_.affine())
+                            : predict(problem, segments, model_.table());
 }
 
-// What a plan will take that was never tried: as predicted, and as much more as the one of those
-// tried took whose segments are most alike in number.
+// What a plan will take that was never tried: as predicted, and as much more or less as the one of
+// those tried lately took whose segments are most alike in number.
 double Tuner::expected(const Problem& problem, const Plan& plan, bool overlap) const {
   const auto segments = static_cast<double>(plan.last_indices.size());
   const Tried* like = nullptr;
   const auto distance = [&](const Tried& each) {
     return std::abs(std::log(static_cast<double>(each.last_indices.size()) / segments));
   };
-  for (const Tried& each : tried_)
-    if (each.overlap == overlap && (like == nullptr || distance(each) <= distance(*like)))
-      like = &each;
+  for (const Tried& each : tried_) {
+    if (each.overlap != overlap || each.iteration + kLately < iteration_) continue;
+    if (like == nullptr || distance(each) <= distance(*like)) like = &each;
+  }
   if (like == nullptr) return plan.end;
-  const auto told = predicted(problem, like->last_indices);
-  return told.ok() ? plan.end + std::max(0.0, like->end - told->end) : plan.end;
+  Problem then = problem;  // behind backward all gradients are ready
+  const std::vector<double> ended(problem.ready.size(), compute_end_);
+  if (!overlap) then.ready = ended;
+  const auto told = predicted(then, like->last_indices);
+  return told.ok() ? plan.end + like->end - told->end : plan.end;
 }
 
 std::uint64_t Tuner::next_window(const Window& window, std::uint64_t windows) const {
@@ -267,7 +272,8 @@ Decision Tuner::stay(const Window& window) {
 Decision Tuner::change(Plan plan, bool overlap, const Window& window, std::string why) {
   now_ = std::move(plan.last_indices);
   overlap_now_ = overlap;
-  if (can_overlap_ && !knows_costs() && ++attempts_ <= kAttempts) provisional_ = true;
+  if (can_overlap_ && !provisional_ && !home_ && !knows_costs() && ++attempts_ <= kAttempts)
+    provisional_ = true;
   predicted_end_ = plan.end;
   lower_bound_ = plan.lower_bound;
   ++version_;
@@ -374,7 +380,7 @@ std::optional<Decision> Tuner::end_probe(const Window& window, bool overlap) {
 Decision Tuner::observe(const Window& window) {
   learn(window);
   if (ready_.empty()) return stay(window);
-  const Contention contention = contention_.contention().value_or(Contention{});
+  const Contention contention = this->contention().value_or(Contention{});
   // Where nothing can run beside backward, every gradient is ready when it ends.
   std::vector<double> ready = ready_;
   if (!can_overlap_) std::fill(ready.begin(), ready.end(), compute_end_);
@@ -392,6 +398,7 @@ Decision Tuner::observe(const Window& window) {
   drifts_ = drifted(window, told) ? drifts_ + 1 : 0;
   const bool drift = drifts_ >= kDriftsInARow;
   if (drift) {  // what other plans took before is no measure any more
+    delay_.reset();
     std::erase_if(tried_, [&](const Tried& each) {
       return each.last_indices != now_ || each.overlap != overlap_now_;
     });

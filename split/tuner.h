@@ -25,6 +25,7 @@ struct Window {
     double end = 0;               ///< when the program had all gradients
     std::vector<double> start;    ///< of each segment
     std::vector<double> seconds;  ///< of each segment: from the last rank's start to the last end
+    std::size_t iterations = 5;   ///< that the medians are of
     double compute_error = 0;     ///< standard error of compute_end
     double seconds_error = 0;     ///< and of the sum of `seconds`
     bool empty() const { return ready.empty(); }
@@ -66,7 +67,7 @@ class Tuner {
 
   const CostModel& model() const { return model_; }
   /// As far as it is measured.
-  std::optional<Contention> contention() const { return contention_.contention(); }
+  std::optional<Contention> contention() const;
 
  private:
   struct Tried {
@@ -83,8 +84,6 @@ class Tuner {
   void remember(const Segments& last_indices, bool overlap, double end, std::uint64_t iteration);
   const Tried* tried(const Segments& last_indices, bool overlap) const;
   bool drifted(const Window& window, const Prediction& told) const;
-  AffineCost line() const;
-  TableCost table() const;
   Result<Plan> plan_at_most(const Problem& problem) const;
   Decision stay(const Window& window);
   std::vector<Plan> rivals(const Problem& problem) const;
@@ -126,6 +125,7 @@ class Tuner {
   int drifts_ = 0;          // windows in a row
   std::uint64_t calm_ = 0;  // windows since something last seemed worth a change
   std::deque<Tried> tried_;
+  std::uint64_t iteration_ = 0;  // the last one seen
 };
 
 /// "4 segments, [0,9] [10,42] ...": the end predicted, the bound, and the gap.

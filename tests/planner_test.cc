@@ -150,6 +150,9 @@ Contention random_contention(std::mt19937_64& random) {
   if (random() % 6 == 0) contention.compute = 1;
   if (random() % 6 == 0) contention.communication = 1;
   if (random() % 6 == 0) contention = {0.5, 0.75};  // ties
+  if (random() % 2 == 0)
+    contention.delay =
+        random() % 4 == 0 ? 1 : std::uniform_real_distribution<double>(0, 2e-3)(random);
   return contention;
 }
 
@@ -170,7 +173,10 @@ double simulate_beside(const Instance& instance, std::uint32_t cuts, const Cost&
     }
     double work = cost(pending);
     pending = 0;
-    const auto [compute, communication] = contention;
+    const auto [compute, communication, delay] = contention;
+    const double wait = std::min(delay, compute_end - progress);  // for a core
+    now += wait;
+    progress += wait;
     const double to_compute_end = (compute_end - progress) / compute;
     if (work / communication <= to_compute_end) {
       now += work / communication;
@@ -307,6 +313,15 @@ TEST(Planner, ACheapSizeDoesNotWeakenTheBoundBeyondTheSegmentsThereAre) {
   const Plan plan = plan_segments({bytes, at_once, 4}, cost).value();
   EXPECT_LE(plan.best_end, 1 + 40);
   EXPECT_LT(plan.best_end / plan.lower_bound - 1, 0.001);
+}
+
+TEST(Planner, TheBoundCountsTheStartOfTheLastSegment) {
+  const std::vector<std::uint64_t> bytes = {900, 100};
+  const std::vector<double> ready = {0, 10};
+  const TableCost cost = TableCost::create({{1, 1.0}, {1000, 1.1}}).value();
+  const Plan plan = plan_segments({bytes, ready, 8, 0}, cost).value();
+  EXPECT_DOUBLE_EQ(plan.best_end, 10 + cost(100));
+  EXPECT_DOUBLE_EQ(plan.lower_bound, plan.best_end);
 }
 
 TEST(Planner, TheBoundKnowsThatAGradientIsNotTakenApart) {

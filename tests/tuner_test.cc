@@ -262,31 +262,35 @@ TEST(Tuner, ADelayOfEachSegmentIsCounted) {
   std::vector<CostSample> samples;
   for (const std::uint64_t n : {4096u, 65536u, 1u << 20, 16u << 20})
     samples.push_back({n, cost(n)});
-  Segments first;
-  for (std::uint32_t last = 9; last < 400; last += 10) first.push_back(last);
+  Segments first;  // of 10 and 5 gradients in turn, so that they differ in size
+  for (std::uint32_t last = 9; last < 399; last += first.size() % 2 == 0 ? 10 : 5)
+    first.push_back(last);
+  if (first.back() != 399) first.push_back(399);
   for (const double delay : {0.0, 2e-3}) {
-    const AffineCost beside{cost.start + delay, cost.per_byte};
     Tuner tuner(bytes, first, CostModel::create(samples).value(), true, false);
     Window window;
     window.last_iteration = 10;
     for (int i = 0; i < 400; ++i) window.alone.ready.push_back(1e-3 * (i + 1));
     window.alone.compute_end = window.alone.end = 0.4;
     window.overlapped = window.alone;
-    for (const std::uint32_t last : first) {
+    const Problem problem{bytes, window.alone.ready, kMostSegments, 0, {1, 1, delay}};
+    const Prediction told = predict(problem, first, cost).value();
+    std::uint32_t begin = 0;
+    for (std::size_t k = 0; k < first.size(); ++k) {
       window.alone.start.push_back(window.alone.end);
-      window.alone.seconds.push_back(cost(10'000'000));
+      window.alone.seconds.push_back(cost(1000000 * (first[k] + 1 - begin)));
       window.alone.end += window.alone.seconds.back();
-      window.overlapped.start.push_back(
-          std::max(window.alone.ready[last], last == 9 ? 0 : window.overlapped.end));
-      window.overlapped.seconds.push_back(beside(10'000'000));
-      window.overlapped.end = window.overlapped.start.back() + beside(10'000'000);
+      window.overlapped.start.push_back(told.segments[k].start);
+      window.overlapped.seconds.push_back(told.segments[k].end - told.segments[k].start);
+      begin = first[k] + 1;
     }
+    window.overlapped.end = told.end;
     const Decision decision = tuner.observe(window);
-    const auto best =
-        plan_segments({bytes, window.alone.ready, kMostSegments, 0}, beside)->best_end;
-    const double end = predict({bytes, window.alone.ready}, decision.last_indices, beside)->end;
+    const double best = plan_segments(problem, cost)->best_end;
+    const double end = predict(problem, decision.last_indices, cost)->end;
     EXPECT_LT(end, 1.01 * best) << "delay " << delay;
     EXPECT_NEAR(decision.predicted_end, end, 0.01 * end) << "delay " << delay;
+    EXPECT_NEAR(tuner.contention()->delay, delay, 0.1e-3);
   }
 }
 
@@ -307,6 +311,7 @@ TEST(Tuner, PlansAgainOnlyAfterThreeWindowsInARow) {
   while (!training.window().changed) ASSERT_LT(++windows, 30);
   EXPECT_GE(windows, 2);
   EXPECT_NE(training.state().last_indices, before);
+  // What was measured before is forgotten, so that a plan may be tried in vain on the way.
   for (int i = 0; i < 60; ++i) training.window();
   expect_best(training);
 }

@@ -125,7 +125,8 @@ def replay(given, model, ranks, prefix, address, shrink=1.0):
             MASTER_PORT="29517", TORCHELASTIC_RUN_ID=f"split{os.getpid()}", HCCL_SPLIT="auto",
             HCCL_CONNECT_TIMEOUT="60", HCCL_EXEC_TIMEOUT="300")
         # A core for each rank, as mpirun binds them; with more ranks than cores, the same number on each.
-        core = str(rank % (os.cpu_count() or 1))
+        cores = sorted(os.sched_getaffinity(0))
+        core = str(cores[rank % len(cores)])
         command = [*prefix(rank), "taskset", "--cpu-list", core, program, "--model", path, "--scale", str(scale),
                    "--shrink", f"{shrink:.2f}", "--seconds", str(given.seconds), "--share", str(min(1, (os.cpu_count() or 1) / ranks)),
                    "--iterations", str(given.iterations), "--learning", str(given.learning),

@@ -185,4 +185,16 @@ std::string python_lines(const Analysis& analysis) {
   return "from hccl.split.api import set_split_strategy_by_idx\n" + call + ")\n";
 }
 
+std::string newest_first_text(const Analysis& analysis) {
+  if (!analysis.newest_first) return "";
+  const NewestFirst& mode = *analysis.newest_first;
+  const std::string text = format(
+      "if the optimizer updated each segment on its own (no norm over all gradients), the next "
+      "forward would wait %s for its weights with the best plan",
+      ms(mode.in_order).c_str());
+  if (mode.late >= mode.in_order) return text + "; newest first would gain nothing";
+  return text + format(", and %s with the newest gradients first, in %zu messages of at most %s",
+                       ms(mode.late).c_str(), mode.messages, megabytes(mode.chunk_bytes).c_str());
+}
+
 }  // namespace hccl::split::plan_tool

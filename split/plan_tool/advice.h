@@ -38,6 +38,9 @@ Result<std::vector<Cut>> explain_cuts(const Analysis& analysis);
 /// Of each of the best plan's: "from hccl.split.api import ..." and the call, in two lines.
 std::string python_lines(const Analysis& analysis);
 
+/// What newest first would be worth, in a sentence; empty if nothing is known.
+std::string newest_first_text(const Analysis& analysis);
+
 /// "gradient 12 (fc.weight)".
 std::string gradient_text(const Profile& profile, std::uint32_t index);
 

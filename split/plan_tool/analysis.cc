@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "split/priority.h"
+
 namespace hccl::split::plan_tool {
 namespace {
 
@@ -149,6 +151,26 @@ Status add_what_if(const Options& options, const World& world, Analysis& out) {
   return {};
 }
 
+Status add_newest_first(Analysis& out) {
+  if (out.profile.contention && !out.profile.contention->overlap_pays()) return {};
+  std::vector<double> ready = out.profile.ready;
+  for (std::size_t i = 1; i < ready.size(); ++i) ready[i] = std::max(ready[i], ready[i - 1]);
+  const double end = std::max(out.profile.compute_end, ready.back());
+  const double forward = ready.front(), backward = end - forward;
+  if (!(forward > 0) || !(backward > 0)) return {};
+  std::vector<double> due;
+  for (const double each : ready) due.push_back(end + forward * (end - each) / backward);
+  const PriorityProblem problem{out.profile.bytes, out.profile.ready, due};
+  NewestFirst found;
+  HCCL_ASSIGN_OR_RETURN(found.in_order, late_in_order(problem, out.best.last_indices, out.line));
+  HCCL_ASSIGN_OR_RETURN(const PriorityPlan plan, plan_newest_first(problem, out.line));
+  found.late = plan.late;
+  found.chunk_bytes = plan.chunk_bytes;
+  found.messages = plan.messages.size();
+  out.newest_first = found;
+  return {};
+}
+
 }  // namespace
 
 std::vector<SegmentView> segments_of(const Profile& profile, const View& view) {
@@ -189,6 +211,7 @@ Result<Analysis> analyse(std::span<const Trace> traces, const Options& options) 
   same_count.problem.max_segments = static_cast<std::uint32_t>(out.today.last_indices.size());
   HCCL_ASSIGN_OR_RETURN(out.best_of_todays_count, best_view(same_count, out.cost));
   HCCL_RETURN_IF_ERROR(add_what_if(options, world, out));
+  HCCL_RETURN_IF_ERROR(add_newest_first(out));
   return out;
 }
 

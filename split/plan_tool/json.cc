@@ -74,6 +74,13 @@ ordered_json to_json(const Report& report) {
   if (profile.contention)
     contention = {{"compute", profile.contention->compute},
                   {"communication", profile.contention->communication}};
+  ordered_json newest_first;
+  if (a.newest_first)
+    newest_first = {{"in_order", a.newest_first->in_order},
+                    {"late", a.newest_first->late},
+                    {"chunk_bytes", a.newest_first->chunk_bytes},
+                    {"messages", a.newest_first->messages},
+                    {"text", newest_first_text(a)}};
   return {{"files", report.files},
           {"group", a.group},
           {"traced_ranks", profile.rank_size},
@@ -93,7 +100,8 @@ ordered_json to_json(const Report& report) {
           {"what_if",
            {{"segments", rows(profile, a.by_segments)},
             {"ranks", rows(profile, a.by_ranks)},
-            {"links", rows(profile, a.by_links)}}},
+            {"links", rows(profile, a.by_links)},
+            {"newest_first", std::move(newest_first)}}},
           {"gradients", gradients(profile)}};
 }
 

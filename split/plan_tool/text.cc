@@ -97,6 +97,7 @@ std::string text(const Report& report) {
   out += rows("segments at most", a.by_segments) + "\n";
   out += rows("ranks", a.by_ranks) + "\n";
   out += rows("line of each rank", a.by_links);
+  if (a.newest_first) out += "\n  " + newest_first_text(a) + "\n";
   return out;
 }
 

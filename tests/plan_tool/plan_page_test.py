@@ -64,6 +64,12 @@ class Page(unittest.TestCase):
             self.assertEqual(len(rows), len(data["what_if"][section]))
             for cells in rows:
                 self.assertRegex(terminal, " +".join(re.escape(cell) for cell in cells))
+        if data["what_if"]["newest_first"]:
+            said = self.text("#newest-first").removeprefix("And ").removesuffix(".")
+            self.assertIn(said, terminal)
+            self.assertIn("for its weights", said)
+        else:
+            self.assertEqual(self.text("#newest-first"), "")
         for dt, dd in self.browser.run("return Array.from(document.querySelectorAll('dt'), (d) => [d.textContent, d.nextSibling.textContent])"):
             self.assertIn(dd, terminal)
             self.assertIn(dt.lower().removeprefix("cut after "), terminal.lower())

@@ -140,6 +140,38 @@ class PlanTool(unittest.TestCase):
         eight = self.plan(files, "--start", 300, "--bandwidth", 10, "--ranks", 8, "--slack", 0)[1]
         self.assertAlmostEqual(eight["best"]["end"], optimum(model, 8, 300e-6, share(8) / rate), delta=1e-7)
 
+    def test_newest_first(self):
+        model = traces.load_model("bert_base")
+        text, data = self.plan(self.traces_of(model, [60, 120, 205]), "--start", START * 1e6, "--bandwidth", 0.7 * 8)
+        ready = list(itertools.accumulate(model["ready"], max))
+        end = max(model["end"], ready[-1])
+        due = [end + ready[0] * (end - each) / (end - ready[0]) for each in ready]
+        in_order = max(last_end - due[last] for _, last, _, _, last_end in
+                       traces.segments(model, data["best"]["last_indices"], START, PER_BYTE))
+        said = data["what_if"]["newest_first"]
+        self.assertAlmostEqual(said["in_order"], in_order, delta=1e-6)
+        # The same with lists: of all that is ready, the newest bytes go, at most a chunk at a time.
+        left, now, late, messages = list(model["bytes"]), 0.0, 0.0, 0
+        while any(left):
+            here = [i for i, size in enumerate(left) if size and ready[i] <= now + 1e-12]
+            if not here:
+                now = min(ready[i] for i, size in enumerate(left) if size)
+                continue
+            room, done = said["chunk_bytes"], []
+            for i in reversed(here):
+                part = min(room, left[i])
+                left[i] -= part
+                room -= part
+                done += [i] if part and not left[i] else []
+            now += START + PER_BYTE * (said["chunk_bytes"] - room)
+            messages += 1
+            late = max([late, *(now - due[i] for i in done)])
+        self.assertAlmostEqual(said["late"], late, delta=1e-5)
+        self.assertEqual(said["messages"], messages)
+        self.assertLess(late, 0.8 * in_order)
+        self.assertIn(f"wait {ms(said['in_order'])} for its weights", text)
+        self.assertIn(f"{ms(said['late'])} with the newest gradients first", text)
+
     def test_bad_input_is_named(self):
         model = traces.load_model("vgg16")
         good = traces.trace(model, [10, 31], START, PER_BYTE, ranks=2)

@@ -1,0 +1,109 @@
+#include "split/window_message.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "split/statistics.h"
+
+namespace hccl::split {
+namespace {
+
+double seconds(std::int64_t nanoseconds) { return 1e-9 * static_cast<double>(nanoseconds); }
+
+template <class Get>
+double median_of(const std::vector<const Times*>& items, const Get& get) {
+  std::vector<double> values;
+  values.reserve(items.size());
+  for (const Times* each : items) values.push_back(seconds(get(*each)));
+  return median(std::move(values));
+}
+
+}  // namespace
+
+Iterations iterations_of(Times& now, std::deque<Times>& past, std::uint64_t begin) {
+  Iterations found;
+  found.all.push_back(&now);
+  for (auto at = past.rbegin(); at != past.rend(); ++at) {
+    if (at->number <= begin || at->number + Tuner::kWindow <= now.number) break;
+    found.all.push_back(&*at);
+  }
+  for (const Times* each : found.all) found.kinds[each->overlapped ? 1 : 0].push_back(each);
+  return found;
+}
+
+// Negative is that of which the latest rank counts: times from the begin of the iteration. But
+// ranks need not begin together; what they share is the end of the last segment. So when a segment
+// begins and ends is told backwards from there, too: the shortest time back to it is that of the
+// last rank.
+std::vector<double> message_of(const Iterations& window, std::size_t gradients,
+                               std::size_t segments) {
+  std::vector<double> message;
+  for (const auto& kind : window.kinds) {
+    if (kind.empty()) continue;
+    const auto put = [&](const auto& get) {
+      message.push_back(-median_of(kind, [&](const Times& t) { return get(t) - t.begin; }));
+    };
+    for (std::size_t i = 0; i < gradients; ++i) put([i](const Times& t) { return t.ready[i]; });
+    put([](const Times& t) { return t.compute_end(); });
+    for (const Times* each : kind) {
+      const auto late = [&](std::int64_t t) { message.push_back(-seconds(t - each->begin)); };
+      const auto back = [&](std::int64_t t) { message.push_back(seconds(each->end.back() - t)); };
+      late(each->compute_end());
+      late(each->wait_end);
+      for (std::size_t s = 0; s < segments; ++s) late(each->start[s]);
+      for (std::size_t s = 0; s < segments; ++s) back(each->start[s]);
+      for (std::size_t s = 0; s < segments; ++s) back(each->end[s]);
+    }
+  }
+  for (const Times* each : window.all) {
+    for (std::size_t s = 0; s < segments; ++s)
+      message.push_back(seconds(each->end[s] - each->start[s]));
+  }
+  return message;
+}
+
+// A segment takes from when the last rank begins it until the last one has it: so those that run
+// one behind the other add up to what passes.
+Window window_of(const std::vector<double>& message, const Iterations& window,
+                 std::size_t gradients, std::size_t segments) {
+  Window out;
+  auto next = message.begin();
+  const auto late = [&] { return std::max(0.0, -*next++); };
+  for (int k = 0; k < 2; ++k) {
+    const std::size_t count = window.kinds[k].size();
+    if (count == 0) continue;
+    Window::Kind& kind = k == 0 ? out.alone : out.overlapped;
+    kind.iterations = count;
+    for (std::size_t i = 0; i < gradients; ++i) kind.ready.push_back(late());
+    kind.compute_end = late();
+    std::vector<double> compute_ends, ends, sums(count, 0);
+    std::vector<std::vector<double>> starts(segments), took(segments);
+    for (std::size_t i = 0; i < count; ++i) {
+      compute_ends.push_back(late());
+      ends.push_back(late());
+      for (std::size_t s = 0; s < segments; ++s) starts[s].push_back(late());
+      for (std::size_t s = 0; s < segments; ++s) took[s].push_back(*next++);
+      for (std::size_t s = 0; s < segments; ++s) {
+        took[s].back() = std::max(0.0, took[s].back() - *next++);
+        sums[i] += took[s].back();
+      }
+    }
+    kind.compute_error = error_of_median(std::move(compute_ends));
+    kind.end = median(std::move(ends));
+    kind.seconds_error = error_of_median(std::move(sums));
+    for (std::size_t s = 0; s < segments; ++s) {
+      kind.start.push_back(median(std::move(starts[s])));
+      kind.seconds.push_back(median(std::move(took[s])));
+    }
+  }
+  for (Times* each : window.all) {
+    for (std::size_t s = 0; s < segments; ++s) {
+      const std::int64_t passed = each->end[s] - each->start[s];
+      const auto pure = static_cast<std::int64_t>(1e9 * *next++);
+      each->wait_for_peer[s] = std::clamp<std::int64_t>(passed - pure, 0, passed);
+    }
+  }
+  return out;
+}
+
+}  // namespace hccl::split
