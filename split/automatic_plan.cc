@@ -63,9 +63,8 @@ void AutomaticPlan::log(const Decision& decision, std::uint64_t iteration) const
   const Contention contention = tuner_->contention().value_or(Contention{});
   if (!contention.none()) {
     log->info(
-        "gradient plan: while both run, compute is at {:.0f} % and communication at {:.0f} %, and "
-        "a "
-        "segment begins {:.0f} us late",
+        "gradient plan: while both run, compute is at {:.0f} % and communication at {:.0f} %; "
+        "segments begin {:.0f} us late",
         100 * contention.compute, 100 * contention.communication, 1e6 * contention.delay);
   }
   log->info("gradient plan: {}", decision.why);

@@ -15,7 +15,7 @@ struct ApartAndBeside {
   double compute_alone = 0;
   double compute_beside = 0;
   double compute_error = 0;  ///< of the difference of both
-  double busy = 0;           ///< how long segments ran beside compute
+  double busy = 0;           ///< how long segments ran beside compute, without delays
   double work = 0;           ///< how long that part of them takes alone
   double work_error = 0;     ///< of work - busy
 };

@@ -118,17 +118,16 @@ def replay(given, model, ranks, prefix, address, shrink=1.0):
     one_host = address == "127.0.0.1"
     scale = 1 if one_host else given.scale
     path = os.path.join(HERE, "models", model + ".json")
+    # A core for each rank, as mpirun binds them; with more ranks than cores, as many on each.
+    cores = sorted(os.sched_getaffinity(0))
     for rank in range(ranks):
         environment = dict(
             os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank if one_host else 0),
             LOCAL_WORLD_SIZE=str(ranks if one_host else 1), MASTER_ADDR=address,
             MASTER_PORT="29517", TORCHELASTIC_RUN_ID=f"split{os.getpid()}", HCCL_SPLIT="auto",
             HCCL_CONNECT_TIMEOUT="60", HCCL_EXEC_TIMEOUT="300")
-        # A core for each rank, as mpirun binds them; with more ranks than cores, the same number on each.
-        cores = sorted(os.sched_getaffinity(0))
-        core = str(cores[rank % len(cores)])
-        command = [*prefix(rank), "taskset", "--cpu-list", core, program, "--model", path, "--scale", str(scale),
-                   "--shrink", f"{shrink:.2f}", "--seconds", str(given.seconds), "--share", str(min(1, (os.cpu_count() or 1) / ranks)),
+        command = [*prefix(rank), "taskset", "--cpu-list", str(cores[rank % len(cores)]), program, "--model", path, "--scale", str(scale),
+                   "--shrink", f"{shrink:.2f}", "--seconds", str(given.seconds), "--share", str(min(1, len(cores) / ranks)),
                    "--iterations", str(given.iterations), "--learning", str(given.learning),
                    "--trace", os.path.join(given.build, "split_trace")]
         processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
@@ -165,7 +164,7 @@ def one_case(given, model, ranks, network):
             result = replay(given, model, ranks, lambda rank: ["ip", "netns", "exec", hosts.name(rank)], "10.213.0.1",
                             shrink_for(model, ranks, float(network)))
     result["network"] = network
-    result["cores"] = os.cpu_count()
+    result["cores"] = len(os.sched_getaffinity(0))
     return result
 
 
