@@ -93,10 +93,12 @@ TEST(Select, RanksOfOneHostSendFewMessages) {
 }
 
 TEST(Select, LanesAndPiecesKeepEnoughToDo) {
-  EXPECT_EQ(select(Op::kAllReduce, 12, 4096, "ring").lanes, 1);
-  EXPECT_EQ(select(Op::kAllReduce, 12, 512 << 10, "ring").lanes, 2);
-  EXPECT_EQ(select(Op::kAllReduce, 12, 1 << 28, "ring").lanes, 4);
+  EXPECT_EQ(select(Op::kAllReduce, 12, 4096, "ring", 12).lanes, 1);
+  EXPECT_EQ(select(Op::kAllReduce, 12, 2 << 20, "ring", 12).lanes, 2);
+  EXPECT_EQ(select(Op::kAllReduce, 12, 1 << 28, "ring", 12).lanes, 4);
   EXPECT_EQ(select(Op::kAllReduce, 1, 1 << 28, "ring").lanes, 1);
+  // The processors of one host do not wait for each other's lines.
+  EXPECT_EQ(select(Op::kAllReduce, 12, 1 << 28, "ring", 1).lanes, 1);
   EXPECT_EQ(select(Op::kBroadcast, 12, 1 << 20, "pipeline").depth, 4);
   EXPECT_EQ(select(Op::kBroadcast, 12, 1 << 30, "pipeline").depth, 64);
   EXPECT_EQ(select(Op::kBroadcast, 12, 0, "pipeline").depth, 1);

@@ -24,13 +24,15 @@ Uuid identity(const Uuid& parent, std::string_view what) {
   return id;
 }
 
-// The number of hosts if they have equally many ranks, numbered host by host; else 1.
+// The number of hosts if they have equally many ranks, numbered host by host; else each rank counts
+// as a host.
 int even_hosts(const std::vector<int>& hosts) {
   const auto local = static_cast<std::size_t>(std::count(hosts.begin(), hosts.end(), 0));
+  const auto each = static_cast<int>(hosts.size());
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-    if (hosts[rank] != static_cast<int>(rank / local)) return 1;
+    if (hosts[rank] != static_cast<int>(rank / local)) return each;
   }
-  return hosts.size() % local == 0 ? static_cast<int>(hosts.size() / local) : 1;
+  return hosts.size() % local == 0 ? static_cast<int>(hosts.size() / local) : each;
 }
 
 std::string_view view(const Uuid& id) {

@@ -37,7 +37,7 @@ constexpr std::size_t kWholeVectorBytes = 64 * kKiB;
 constexpr std::size_t kPieceBytes = 256 * kKiB;
 constexpr int kMaxDepth = 64;
 /// A lane of its own needs this much to do.
-constexpr std::size_t kLaneBytes = 256 * kKiB;
+constexpr std::size_t kLaneBytes = std::size_t{1} << 20;
 constexpr int kMaxLanes = 4;
 /// Measured costs are noisy. Other pieces or lanes than the rules' must be this much better …
 constexpr double kWorthCutting = 0.95;
@@ -182,7 +182,8 @@ int depth_of(const Algorithm& algorithm, std::size_t bytes) {
 }
 
 // Lanes overlap one slice's waiting and folding with another one's messages. A single step of
-// messages has nothing to overlap, and a pipeline overlaps already.
+// messages has nothing to overlap, a pipeline overlaps already, and on one host nothing is waited
+// for but the processors, which more messages keep busy.
 bool takes_lanes(const Algorithm& algorithm, int size) {
   const bool pipelined = algorithm.name == "chain" || algorithm.name == "double_tree";
   const bool alone = size == 1 || algorithm.op == Op::kBarrier;
@@ -190,8 +191,8 @@ bool takes_lanes(const Algorithm& algorithm, int size) {
   return !pipelined && !alone && !one_step;
 }
 
-int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes) {
-  return takes_lanes(algorithm, size) ? clamped(bytes / kLaneBytes, kMaxLanes) : 1;
+int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes, int hosts) {
+  return hosts > 1 && takes_lanes(algorithm, size) ? clamped(bytes / kLaneBytes, kMaxLanes) : 1;
 }
 
 // ---- by measured costs ----
@@ -204,8 +205,9 @@ struct Plan {
 };
 
 // The best depth and lanes of one algorithm; those of the rules unless others are worth it.
-Plan best_plan(const Algorithm& algorithm, int size, std::size_t bytes, const MessageCosts& costs) {
-  Plan best{&algorithm, depth_of(algorithm, bytes), lanes_of(algorithm, size, bytes), 0};
+Plan best_plan(const Algorithm& algorithm, int size, std::size_t bytes, int hosts,
+               const MessageCosts& costs) {
+  Plan best{&algorithm, depth_of(algorithm, bytes), lanes_of(algorithm, size, bytes, hosts), 0};
   best.ns = predict_ns(algorithm, size, bytes, best.depth, best.lanes, costs);
   const auto consider = [&](int depth, int lanes) {
     const double ns = predict_ns(algorithm, size, bytes, depth, lanes, costs);
@@ -233,16 +235,16 @@ std::string microseconds(double ns) {
   return text;
 }
 
-Plan pick_measured(const Algorithm& by_rules, int size, std::size_t bytes,
+Plan pick_measured(const Algorithm& by_rules, int size, std::size_t bytes, int hosts,
                    const MessageCosts& costs, std::string& why) {
-  const Plan ruled = best_plan(by_rules, size, bytes, costs);
+  const Plan ruled = best_plan(by_rules, size, bytes, hosts, costs);
   Plan best = ruled;
   Plan other;  // the best but for the rules' one
   if (by_rules.name != "two_level") {
     for (const Algorithm& algorithm : algorithms()) {
       if (algorithm.op != by_rules.op || &algorithm == &by_rules) continue;
       if (!may_be_taken(algorithm, size, bytes)) continue;
-      const Plan plan = best_plan(algorithm, size, bytes, costs);
+      const Plan plan = best_plan(algorithm, size, bytes, hosts, costs);
       if (other.algorithm == nullptr || plan.ns < other.ns) other = plan;
     }
   }
@@ -293,12 +295,12 @@ Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int h
   if (costs == nullptr || size == 1 || op == Op::kBarrier) {
     if (!asked) choice.reason += (choice.reason.empty() ? "" : "; default: ") + rules.why;
     choice.depth = depth_of(*choice.algorithm, bytes);
-    choice.lanes = lanes_of(*choice.algorithm, size, bytes);
+    choice.lanes = lanes_of(*choice.algorithm, size, bytes, hosts);
     return choice;
   }
   std::string why;
-  const Plan plan = asked ? best_plan(*choice.algorithm, size, bytes, *costs)
-                          : pick_measured(*choice.algorithm, size, bytes, *costs, why);
+  const Plan plan = asked ? best_plan(*choice.algorithm, size, bytes, hosts, *costs)
+                          : pick_measured(*choice.algorithm, size, bytes, hosts, *costs, why);
   if (asked) why = "predicted " + microseconds(plan.ns);
   choice.algorithm = plan.algorithm;
   choice.depth = plan.depth;

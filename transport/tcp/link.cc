@@ -39,7 +39,7 @@ Link::Lane& Link::lane(std::uint32_t number) {
 }
 
 bool Link::expects() const {
-  if (payload_.left > 0 || staged_ > 0) return true;
+  if (payload_.left > 0 || header_bytes_ > 0) return true;
   return std::any_of(used_.begin(), used_.end(), [](const Lane* lane) {
     return !lane->posted.empty() || !lane->waiting.empty();
   });
@@ -127,41 +127,33 @@ void Link::deliver(Request& request, Arrived& message) {
   request.finish();
 }
 
-// Room is announced in portions of a quarter of the window.
+// Room is announced with the next frames that go there anyhow, and for itself once it is half of
+// the window.
 void Link::give_back(std::size_t room) {
   to_give_ += room;
-  if (to_give_ < share_.eager.window / 4 || !alive()) return;
+  if (to_give_ >= share_.eager.window / 2 && alive()) announce_room();
+}
+
+void Link::announce_room() {
   owed_ -= to_give_;
   put(FrameType::kCredit, 0, 0, to_give_);
   to_give_ = 0;
 }
 
 bool Link::read() {
-  std::memcpy(share_.stage.data(), rest_.data(), staged_);
-  const bool moved = read_turn();
-  std::memcpy(rest_.data(), share_.stage.data(), staged_);
-  return moved;
-}
-
-bool Link::read_turn() {
   std::array<std::byte, sizeof share_.stage>& stage = share_.stage;
   std::size_t turn = 0;
   while (alive() && turn < kBytesPerTurn) {
-    std::array<iovec, 2> pieces;
-    std::size_t count = 0;
-    std::size_t straight = 0;  // bytes that go where they belong without a copy
-    if (payload_.left > 0 && payload_.target != nullptr) {
-      straight = payload_.left;
-      pieces[count++] = {payload_.target, straight};
-    }
-    // Behind a payload only the next headers are wanted: the payload after it goes straight, too.
-    const std::size_t space =
-        std::min(stage.size() - staged_, straight > 0 ? kHeadersAhead : stage.size());
-    pieces[count++] = {stage.data() + staged_, space};
+    // A payload that has begun goes straight where it belongs. Behind it only the next headers are
+    // wanted: the payload after it goes straight, too.
+    const bool straight = payload_.left > 0 && payload_.target != nullptr;
+    std::array<iovec, 2> pieces{};
+    if (straight) pieces[0] = {payload_.target, payload_.left};
+    pieces[1] = {stage.data(), straight ? kHeadersAhead : stage.size()};
     // The plain call is the cheaper one.
-    const ssize_t got = count == 1
-                            ? ::recv(fd_.get(), pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT)
-                            : ::readv(fd_.get(), pieces.data(), static_cast<int>(count));
+    const ssize_t got =
+        straight ? ::readv(fd_.get(), pieces.data(), static_cast<int>(pieces.size()))
+                 : ::recv(fd_.get(), pieces[1].iov_base, pieces[1].iov_len, MSG_DONTWAIT);
     if (got <= 0) {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
@@ -170,35 +162,33 @@ bool Link::read_turn() {
     }
     const auto bytes = static_cast<std::size_t>(got);
     turn += bytes;
-    const std::size_t direct = std::min(bytes, straight);
+    const std::size_t direct = std::min(bytes, pieces[0].iov_len);
     if (direct > 0) take(direct);
-    staged_ += bytes - direct;
-    if (!parse()) return true;
-    if (bytes < straight + space) break;  // the socket is empty
+    if (!parse({stage.data(), bytes - direct})) return true;
+    if (bytes < pieces[0].iov_len + pieces[1].iov_len) break;  // the socket is empty
   }
   return turn > 0;
 }
 
-bool Link::parse() {
-  std::byte* const stage = share_.stage.data();
-  std::size_t at = 0;
-  while (at < staged_ || payload_.left == 0) {
-    const std::size_t rest = staged_ - at;
+bool Link::parse(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
     if (payload_.left > 0) {
-      const std::size_t part = std::min(rest, payload_.left);
-      if (payload_.target != nullptr) std::memcpy(payload_.target, stage + at, part);
+      const std::size_t part = std::min(bytes.size(), payload_.left);
+      if (payload_.target != nullptr) std::memcpy(payload_.target, bytes.data(), part);
+      bytes = bytes.subspan(part);
       take(part);
-      at += part;
       continue;
     }
+    const std::size_t part = std::min(bytes.size(), header_.size() - header_bytes_);
+    std::memcpy(header_.data() + header_bytes_, bytes.data(), part);
+    bytes = bytes.subspan(part);
+    header_bytes_ += part;
+    if (header_bytes_ < header_.size()) break;
+    header_bytes_ = 0;
     FrameHeader header;
-    if (rest < sizeof header) break;
-    std::memcpy(&header, stage + at, sizeof header);
-    at += sizeof header;
+    std::memcpy(&header, header_.data(), sizeof header);
     if (!on_frame(header)) return false;
   }
-  staged_ -= at;
-  if (staged_ > 0 && at > 0) std::memmove(stage, stage + at, staged_);
   return true;
 }
 
@@ -353,6 +343,7 @@ bool Link::on_data(const FrameHeader& header) {
 
 bool Link::write() {
   if (!alive()) return false;
+  if (to_give_ >= share_.eager.window / 8 && !outbox_.empty()) announce_room();
   std::size_t moved = 0;
   if (outbox_.write(fd_.get(), moved) == Outbox::Written::kFailed) {
     // The peer has gone; what it had sent before still counts, and reading finds the end.
@@ -391,7 +382,7 @@ void Link::fail(const Status& status) {
   outbox_.fail(status);
   if (payload_.request != nullptr && !payload_.request->done()) payload_.request->finish(status);
   payload_ = {};
-  staged_ = 0;
+  header_bytes_ = 0;
   for (const auto& lane : lanes_) {
     if (lane == nullptr) continue;
     for (const Waiting& waiting : lane->waiting) waiting.request->finish(status);

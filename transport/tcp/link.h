@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,8 +48,8 @@ class Link {
   void recv(Request& request, std::uint32_t lane, std::span<std::byte> bytes);
 
   bool has_output() const { return alive() && !outbox_.empty(); }
-  /// Whether something that comes in would be of use now: a request waits for it, or it has begun to
-  /// come. The rest may stay in the socket for a while.
+  /// Whether something that comes in would be of use now: a request waits for it, or it has begun
+  /// to come. The rest may stay in the socket for a while.
   bool expects() const;
   /// Reads what is there, or writes what waits, without blocking. True if bytes moved or the link
   /// died.
@@ -104,11 +105,11 @@ class Link {
   void put(FrameType type, std::uint8_t lane, std::uint32_t sequence, std::uint64_t length);
   void ask(Lane& lane, std::uint8_t number);
   void give_back(std::size_t room);
+  void announce_room();
   void deliver(Request& request, Arrived& message);
 
-  bool read_turn();
-  /// False when the link died over it.
-  bool parse();
+  /// Takes what was read. False when the link died over it.
+  bool parse(std::span<const std::byte> bytes);
   bool on_frame(const FrameHeader& header);
   bool on_eager(const FrameHeader& header);
   bool on_ask(const FrameHeader& header);
@@ -131,8 +132,8 @@ class Link {
   std::size_t owed_ = 0;     ///< what the peer has sent eagerly and we have not given back
   std::size_t to_give_ = 0;  ///< part of owed_ that is free and not announced yet
   Payload payload_;
-  std::size_t staged_ = 0;  ///< bytes in the stage while this link reads, in rest_ between
-  std::array<std::byte, sizeof(FrameHeader)> rest_;  ///< part of a header that has begun to come
+  std::array<std::byte, sizeof(FrameHeader)> header_;  ///< of the frame that comes in next
+  std::size_t header_bytes_ = 0;                       ///< so many have come; never all
 };
 
 }  // namespace hccl::transport::tcp
