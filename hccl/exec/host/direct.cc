@@ -63,6 +63,26 @@ Status HostPath::reduce_slices(const Run& run) {
   return gate(run);
 }
 
+// The root has a core, too: it stores its slice into every output, and the others copy the rest.
+Status HostPath::broadcast_slices(const Run& run) {
+  const Block pushed = run.slice(run.call.root, run.call.count);
+  const std::size_t begin = pushed.at * run.element;
+  const std::size_t end = begin + pushed.count * run.element;
+  const std::size_t bytes = run.call.count * run.element;
+  const std::byte* const in = ins_[static_cast<std::size_t>(run.call.root)];
+  const auto copy = [&](std::byte* out, std::size_t from, std::size_t to) {
+    kernels::copy(in + from, out + from, to - from, run.store);
+  };
+  auto* const mine = static_cast<std::byte*>(run.call.out);
+  if (place_ == run.call.root) {
+    for (std::byte* const out : outs_) copy(out, begin, end);
+    if (mine == in) return gate(run);
+  }
+  copy(mine, 0, begin);
+  copy(mine, end, bytes);
+  return gate(run);
+}
+
 Status HostPath::pull_slices(const Run& run) {
   const Block mine = run.slice(place_, run.call.count);
   auto* const out = static_cast<std::byte*>(run.call.out);

@@ -80,6 +80,7 @@ Status HostPath::with_notices(const Run& run) {
   if (way_ == Way::kStage) return stage(run);
   resolve(run);
   if (run.call.op == schedule::Op::kReduce) return reduce_slices(run);
+  if (run.call.op == schedule::Op::kBroadcast && way_ == Way::kPush) return broadcast_slices(run);
   if (run.call.op != schedule::Op::kAllReduce) return pull(run);
   return way_ == Way::kPull ? pull_slices(run) : push_slices(run);
 }
@@ -192,6 +193,7 @@ Way HostPath::choose(const Run& run) {
   using schedule::Op;
   const bool writes_others = run.call.op == Op::kAllReduce || run.call.op == Op::kReduce;
   if (!ins || (writes_others && !outs)) return Way::kStage;
+  if (run.call.op == Op::kBroadcast && outs) return Way::kPush;
   if (run.call.op != Op::kAllReduce) return Way::kPull;
   if (run.call.count * run.element <= ways_.stage_most) return Way::kStage;
   return run.call.count * run.element <= ways_.pull_most ? Way::kPull : Way::kPush;

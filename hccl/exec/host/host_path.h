@@ -91,6 +91,7 @@ class HostPath {
   Status through_ring(const Run& run);
   Status stage(const Run& run);
   Status pull(const Run& run);
+  Status broadcast_slices(const Run& run);
   Status pull_slices(const Run& run);
   Status push_slices(const Run& run);
   Status reduce_slices(const Run& run);

@@ -31,9 +31,8 @@ std::string Ways::why(Way way, std::size_t bytes) const {
     case Way::kStage:
       return size + " in chunks of " + std::to_string(chunk);
     case Way::kPull:
-      return size + " that others reach";
     case Way::kPush:
-      return size + " that others reach, pulled up to " + std::to_string(pull_most);
+      return size + " that others reach";
   }
   return size;
 }

@@ -17,7 +17,8 @@ enum class Way : std::uint8_t {
   kStage,  ///< the same in chunks, copying and taking at once
   kPull,  ///< each rank takes straight from the others' inputs (of allreduce: folds its slice, then
           ///< copies the other slices from the others' outputs)
-  kPush,  ///< each rank folds its slice and stores it into every output
+  kPush,  ///< each rank folds its slice and stores it into every output (of broadcast: the root
+          ///< stores its slice, the others copy the rest)
 };
 const char* words(Way way);
 
