@@ -78,7 +78,7 @@ run 2 auto
 run 1 tcp
 sweep 2 two_level
 sweep 2 two_level --memory heap
-sweep 1 direct
+sweep 1 halving_doubling
 
 # With a file for measured costs, they choose between hosts, too, and all ranks say the same.
 tuned=$(HCCL_TUNE_FILE=$table/costs.json start 2 "$perf" -b 1M -e 1M -n 2 -w 1)

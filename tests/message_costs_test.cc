@@ -182,7 +182,7 @@ TEST(SelectByCosts, NoiseDoesNotLeaveTheRules) {
     MessageCosts costs = network(1, 1, 1);
     costs.steps.back().more_ns =
         costs.steps.back().step_ns * static_cast<std::uint64_t>(100 + percent) / 100;
-    EXPECT_EQ(select(Op::kAllReduce, 8, 1 << 26, "", 8, &costs).algorithm->name, "direct")
+    EXPECT_EQ(select(Op::kAllReduce, 6, 1 << 26, "", 6, &costs).algorithm->name, "direct")
         << percent;
   }
 }

@@ -52,7 +52,7 @@ TEST(Select, AlwaysFindsSomethingThatCanRunAndSaysWhy) {
 TEST(Select, HostsOfSeveralRanksGetTwoLevels) {
   EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 2).algorithm->name, "two_level");
   EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 2).hosts, 2);
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 4).algorithm->name, "direct");
+  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 4).algorithm->name, "halving_doubling");
   EXPECT_EQ(select(Op::kAllReduce, 4, 64, "", 2).algorithm->name, "one_shot");
   EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "ring", 2).algorithm->name, "ring");
 }
@@ -88,17 +88,28 @@ TEST(Select, RanksOfOneHostSendFewMessages) {
   EXPECT_EQ(name(4, 1024, 4), "one_shot");
   EXPECT_EQ(name(4, 1 << 20, 1), "direct");
   EXPECT_EQ(name(8, 1 << 20, 1), "halving_doubling");
-  EXPECT_EQ(name(8, 1 << 20, 8), "direct");
+  EXPECT_EQ(name(8, 1 << 18, 8), "direct");
   EXPECT_EQ(name(24, 1024, 24), "direct");
 }
 
+TEST(Select, HostsDoNotSendToOneAllAtOnce) {
+  const auto name = [](int size, std::size_t bytes) {
+    return select(Op::kAllReduce, size, bytes, "", size).algorithm->name;
+  };
+  EXPECT_EQ(name(2, 16 << 20), "direct");
+  EXPECT_EQ(name(4, 128 << 10), "direct");
+  EXPECT_EQ(name(4, 256 << 10), "halving_doubling");
+  EXPECT_EQ(name(8, 64 << 20), "halving_doubling");
+  EXPECT_EQ(name(6, 64 << 20), "direct");
+}
+
 TEST(Select, LanesAndPiecesKeepEnoughToDo) {
-  EXPECT_EQ(select(Op::kAllReduce, 12, 4096, "ring", 12).lanes, 1);
-  EXPECT_EQ(select(Op::kAllReduce, 12, 2 << 20, "ring", 12).lanes, 2);
-  EXPECT_EQ(select(Op::kAllReduce, 12, 1 << 28, "ring", 12).lanes, 4);
+  EXPECT_EQ(select(Op::kAllReduce, 2, 4096, "ring", 2).lanes, 1);
+  EXPECT_EQ(select(Op::kAllReduce, 2, 2 << 20, "ring", 2).lanes, 2);
+  EXPECT_EQ(select(Op::kAllReduce, 2, 1 << 28, "ring", 2).lanes, 4);
   EXPECT_EQ(select(Op::kAllReduce, 1, 1 << 28, "ring").lanes, 1);
-  // The processors of one host do not wait for each other's lines.
-  EXPECT_EQ(select(Op::kAllReduce, 12, 1 << 28, "ring", 1).lanes, 1);
+  EXPECT_EQ(select(Op::kAllReduce, 2, 1 << 28, "ring", 1).lanes, 1);
+  EXPECT_EQ(select(Op::kAllReduce, 12, 1 << 28, "ring", 12).lanes, 1);
   EXPECT_EQ(select(Op::kBroadcast, 12, 1 << 20, "pipeline").depth, 4);
   EXPECT_EQ(select(Op::kBroadcast, 12, 1 << 30, "pipeline").depth, 64);
   EXPECT_EQ(select(Op::kBroadcast, 12, 0, "pipeline").depth, 1);

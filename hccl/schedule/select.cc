@@ -99,8 +99,8 @@ Pick pick_allreduce(int size, std::size_t bytes, int hosts) {
   const std::size_t all_bytes = bytes * static_cast<std::size_t>(size);
   if (size == 2 && bytes <= kPairBytes) return {"recursive_doubling", "a pair: one exchange"};
   if (hosts == 1 && all_bytes <= kFewMessagesBytes) {
-    return {"recursive_doubling", amount(bytes) + " are little for " + ranks(size) +
-                                      " of a host: fewest messages"};
+    return {"recursive_doubling",
+            amount(bytes) + " are little for " + ranks(size) + " of a host: fewest messages"};
   }
   if (size <= kFewRanks && all_bytes <= kSmallBytes) {
     return {"one_shot", amount(bytes) + " are little for " + ranks(size) + ": one step"};
@@ -111,6 +111,12 @@ Pick pick_allreduce(int size, std::size_t bytes, int hosts) {
   }
   if (hosts == 1 && size > kFewOnHost && size <= kFewRanks && is_power_of_two(size)) {
     return {"halving_doubling", ranks(size) + " share a host: few messages"};
+  }
+  if (hosts > 2 && size <= kFewRanks && is_power_of_two(size) &&
+      bytes / static_cast<std::size_t>(size) >= kRingChunkBytes) {
+    // Senders that share a receiver's line make it lose a fifth.
+    return {"halving_doubling", amount(bytes) + " are much for " + ranks(size) +
+                                    ": one sender at a time for each line"};
   }
   return pick_symmetric(size, bytes);
 }
@@ -182,8 +188,7 @@ int depth_of(const Algorithm& algorithm, std::size_t bytes) {
 }
 
 // Lanes overlap one slice's waiting and folding with another one's messages. A single step of
-// messages has nothing to overlap, a pipeline overlaps already, and on one host nothing is waited
-// for but the processors, which more messages keep busy.
+// messages has nothing to overlap, and a pipeline overlaps already.
 bool takes_lanes(const Algorithm& algorithm, int size) {
   const bool pipelined = algorithm.name == "chain" || algorithm.name == "double_tree";
   const bool alone = size == 1 || algorithm.op == Op::kBarrier;
@@ -191,8 +196,10 @@ bool takes_lanes(const Algorithm& algorithm, int size) {
   return !pipelined && !alone && !one_step;
 }
 
+// Measured to pay between two hosts only. Within one, nothing is waited for but the processors,
+// which more messages keep busy; between more of them, lanes mix the senders on each line.
 int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes, int hosts) {
-  return hosts > 1 && takes_lanes(algorithm, size) ? clamped(bytes / kLaneBytes, kMaxLanes) : 1;
+  return hosts == 2 && takes_lanes(algorithm, size) ? clamped(bytes / kLaneBytes, kMaxLanes) : 1;
 }
 
 // ---- by measured costs ----
