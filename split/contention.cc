@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace hccl::split {
 namespace {
@@ -15,6 +16,8 @@ constexpr double kLeastError = 0.01;
 constexpr double kSettled = 0.1;
 constexpr std::size_t kLeastSegments = 8;
 constexpr double kAlike = 1e-4;
+constexpr double kWholly = 1 - 1e-9;
+constexpr double kNewDelay = 0.5;  // weight of a new measurement beside what was known
 
 }  // namespace
 
@@ -77,9 +80,28 @@ void ContentionEstimate::add(const ApartAndBeside& measured) {
   measured_ = true;
 }
 
+void ContentionEstimate::add(ApartAndBeside measured,
+                             std::span<const SegmentApartAndBeside> segments) {
+  std::vector<double> apart, together;  // of those that ran wholly beside compute
+  for (const auto& each : segments) {
+    if (each.overlap < kWholly * each.beside) continue;
+    apart.push_back(each.alone);
+    together.push_back(each.beside);
+  }
+  if (const auto delay = delay_beside(apart, together))
+    delay_ = delay_ ? *delay_ + kNewDelay * (*delay - *delay_) : *delay;
+  for (const auto& each : segments) {
+    const double busy = each.overlap - delay_.value_or(0);
+    if (busy <= 0) continue;
+    measured.busy += busy;
+    measured.work += std::max(0.0, each.alone - (each.beside - each.overlap));
+  }
+  add(measured);
+}
+
 std::optional<Contention> ContentionEstimate::contention() const {
   if (!measured_) return std::nullopt;
-  return Contention{compute_.significant(), communication_.significant()};
+  return Contention{compute_.significant(), communication_.significant(), delay_.value_or(0)};
 }
 
 bool ContentionEstimate::is_settled() const {

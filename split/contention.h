@@ -20,6 +20,13 @@ struct ApartAndBeside {
   double work_error = 0;     ///< of work - busy
 };
 
+/// One segment of both kinds of iterations. Seconds.
+struct SegmentApartAndBeside {
+  double alone = 0;    ///< it takes without compute
+  double beside = 0;   ///< it takes in an iteration with segments beside compute
+  double overlap = 0;  ///< of that, while compute ran
+};
+
 /// What is lost, noise and all. Nothing if busy is less than a twentieth of compute: too little to
 /// tell.
 std::optional<Contention> contention_of(const ApartAndBeside& measured);
@@ -34,6 +41,10 @@ std::optional<double> delay_beside(std::span<const double> alone, std::span<cons
 class ContentionEstimate {
  public:
   void add(const ApartAndBeside& measured);
+  /// The same, of these segments: busy and work are theirs, and they tell the delay.
+  void add(ApartAndBeside measured, std::span<const SegmentApartAndBeside> segments);
+  /// Segments may begin in time again.
+  void forget_delay() { delay_.reset(); }
   /// Nothing before the first measurement. A loss that is not at least twice its error counts as
   /// none: full speed.
   std::optional<Contention> contention() const;
@@ -50,6 +61,7 @@ class ContentionEstimate {
   bool measured_ = false;
   Fraction compute_;
   Fraction communication_;
+  std::optional<double> delay_;
 };
 
 }  // namespace hccl::split

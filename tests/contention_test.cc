@@ -95,6 +95,26 @@ TEST(ContentionEstimate, AChangedWorldReplacesWhatWasKnown) {
   EXPECT_TRUE(estimate.contention()->none());
 }
 
+TEST(ContentionEstimate, SegmentsTellLossAndDelayApart) {
+  ApartAndBeside times;
+  times.compute_alone = times.compute_beside = 0.2;
+  times.compute_error = times.work_error = 1e-4;
+  std::vector<SegmentApartAndBeside> segments;
+  for (int i = 0; i < 16; ++i) {
+    const double alone = 1e-3 * (1 + i % 8);
+    segments.push_back({alone, alone / 0.8 + 0.6e-3, alone / 0.8 + 0.6e-3});
+  }
+  // Half of the last one runs behind compute, at full speed.
+  segments.push_back({8e-3, 0.6e-3 + 5e-3 + 4e-3, 0.6e-3 + 5e-3});
+  ContentionEstimate estimate;
+  estimate.add(times, segments);
+  EXPECT_NEAR(estimate.contention()->communication, 0.8, 1e-6);
+  EXPECT_NEAR(estimate.contention()->delay, 0.6e-3, 1e-9);
+  EXPECT_EQ(estimate.contention()->compute, 1);
+  estimate.forget_delay();
+  EXPECT_EQ(estimate.contention()->delay, 0);
+}
+
 TEST(Contention, ADelayOfEachStartIsToldFromALossOfSpeed) {
   std::mt19937 random(5);
   std::normal_distribution<double> noise(0, 0.1e-3);

@@ -19,7 +19,9 @@ struct World {
   Contention contention{1, 1};
   double layer = 10e-3;
   double noise = 0;
-  Segments late{};  // these end later than any model says
+  Segments late{};   // these end later than any model says
+  Segments quick{};  // and these at quick_end, but for the first time that they are measured
+  double quick_first = 0, quick_end = 0;
 
   std::vector<double> ready() const {
     std::vector<double> times;
@@ -84,6 +86,8 @@ class Training {
     const double factor = world.noise > 0 ? noise(random_) : 1;
     const bool beside = can_overlap_ && state_.overlap;
     if (beside) window.overlapped = overlapped(world, state_.last_indices, factor);
+    if (beside && state_.last_indices == world.quick)
+      window.overlapped.end = quick_seen_++ == 0 ? world.quick_first : world.quick_end;
     if (!beside || state_.alternate) window.alone = alone(world, state_.last_indices, factor);
     state_ = tuner_.observe(window);
     changes_ += state_.changed;
@@ -106,6 +110,7 @@ class Training {
   Tuner tuner_;
   Decision state_;
   int changes_ = 0;
+  int quick_seen_ = 0;
   std::mt19937 random_{1};
 };
 
@@ -135,9 +140,9 @@ TEST(Tuner, MeasuresContentionAndPlansWithIt) {
   world.contention = {0.8, 0.6};
   Training training{world};
   for (int i = 0; i < 4; ++i) training.window();
-  ASSERT_TRUE(training.tuner().contention().has_value());
-  EXPECT_NEAR(training.tuner().contention()->compute, 0.8, 0.05);
-  EXPECT_NEAR(training.tuner().contention()->communication, 0.6, 0.05);
+  ASSERT_TRUE(training.tuner().model().contention().contention().has_value());
+  EXPECT_NEAR(training.tuner().model().contention().contention()->compute, 0.8, 0.05);
+  EXPECT_NEAR(training.tuner().model().contention().contention()->communication, 0.6, 0.05);
   expect_best(training);
 }
 
@@ -180,8 +185,32 @@ TEST(Tuner, TheFastestOfItsRivalsStays) {
     } else {
       EXPECT_NE(last, best);
     }
-    EXPECT_LE(seen.size(), 6u);
+    EXPECT_LE(seen.size(), 8u);
   }
+}
+
+// One unlucky window does not decide between plans that are nearly alike.
+TEST(Tuner, TwoThatAreNearlyAlikeGetASecondLook) {
+  World world;
+  world.contention = {0.6, 0.9};
+  const auto in_force = [&] {
+    Training training{world};
+    std::vector<Segments> plans;
+    for (int i = 0; i < 30; ++i) {
+      training.window();
+      if (training.state().changed) plans.push_back(training.state().last_indices);
+    }
+    return plans;
+  };
+  const auto plans = in_force();
+  const Segments best = plans.back();
+  const auto rival = std::find_if(plans.rbegin(), plans.rend(),
+                                  [&](const Segments& each) { return each != best; });
+  ASSERT_NE(rival, plans.rend());
+  world.quick = *rival;
+  world.quick_first = 1.01 * world.end(best);
+  world.quick_end = 0.97 * world.end(best);
+  EXPECT_EQ(in_force().back(), *rival);
 }
 
 TEST(Tuner, WhereNothingOverlapsItLooksAgainNowAndThen) {
@@ -221,11 +250,11 @@ TEST(Tuner, WhatNoiseCanExplainIsNoContention) {
     window.overlapped.compute_end += 20e-3;
     window.overlapped.compute_error = error;
     const Decision decision = tuner.observe(window);
-    ASSERT_TRUE(tuner.contention().has_value());
+    ASSERT_TRUE(tuner.model().contention().contention().has_value());
     if (error == 0) {
-      EXPECT_LT(tuner.contention()->compute, 0.6);
+      EXPECT_LT(tuner.model().contention().contention()->compute, 0.6);
     } else {
-      EXPECT_EQ(tuner.contention()->compute, 1);
+      EXPECT_EQ(tuner.model().contention().contention()->compute, 1);
       EXPECT_TRUE(decision.alternate) << "what is not sure is measured again";
       EXPECT_GT(decision.last_indices.size(), 1u);
     }
@@ -290,7 +319,7 @@ TEST(Tuner, ADelayOfEachSegmentIsCounted) {
     const double end = predict(problem, decision.last_indices, cost)->end;
     EXPECT_LT(end, 1.01 * best) << "delay " << delay;
     EXPECT_NEAR(decision.predicted_end, end, 0.01 * end) << "delay " << delay;
-    EXPECT_NEAR(tuner.contention()->delay, delay, 0.1e-3);
+    EXPECT_NEAR(tuner.model().contention().contention()->delay, delay, 0.1e-3);
   }
 }
 
@@ -354,7 +383,7 @@ TEST(Tuner, ThousandsOfGradientsArePlannedQuickly) {
   window.overlapped.start = {0.05, 0.11};
   const Decision decision = tuner.observe(window);
   EXPECT_TRUE(decision.changed);
-  EXPECT_TRUE(tuner.contention().has_value());
+  EXPECT_TRUE(tuner.model().contention().contention().has_value());
   EXPECT_EQ(decision.last_indices.back(), 19999u);
   EXPECT_LT(decision.predicted_end / decision.lower_bound, 1.2);
 }

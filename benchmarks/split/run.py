@@ -36,7 +36,7 @@ def arguments():
     parser.add_argument("--iterations", type=int, default=10, help="of each strategy, at most; default: %(default)s")
     parser.add_argument("--seconds", type=float, default=70,
                         help="of each case, after which no further iterations begin; default: %(default)s")
-    parser.add_argument("--learning", type=int, default=120,
+    parser.add_argument("--learning", type=int, default=150,
                         help="iterations before the automatic plan counts; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="ResNet-50 and BERT-base, 2 ranks, 10 Gbit/s, 5 iterations")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
