@@ -60,7 +60,7 @@ void AutomaticPlan::log(const Decision& decision, std::uint64_t iteration) const
               segments_text(decision.last_indices), decision.overlap ? "" : ", behind backward");
   }
   if (!tuner_ || decision.why.empty()) return;
-  const Contention contention = tuner_->contention().value_or(Contention{});
+  const Contention contention = tuner_->model().contention().value_or(Contention{});
   if (!contention.none()) {
     log->info(
         "gradient plan: while both run, compute is at {:.0f} % and communication at {:.0f} %; "

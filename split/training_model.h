@@ -48,7 +48,9 @@ class TrainingModel {
   const std::vector<double>& ready() const { return ready_; }
   double compute_end() const { return compute_end_; }
   const CostModel& costs() const { return costs_; }
-  const ContentionEstimate& contention() const { return contention_; }
+  /// As far as it is measured, and whether well enough to rely on.
+  std::optional<Contention> contention() const { return contention_.contention(); }
+  bool contention_is_settled() const { return contention_.is_settled(); }
 
   /// What was measured of a cut lately, and the fastest of all; null if there is nothing.
   const Tried* tried(const Cut& cut) const;

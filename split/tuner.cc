@@ -183,7 +183,7 @@ std::optional<Decision> Tuner::end_probe(const Window& window, bool overlap) {
 Decision Tuner::observe(const Window& window) {
   model_.learn(window, now_, version_ == 0);
   if (!model_.knows_times()) return stay(window);
-  const Contention contention = model_.contention().contention().value_or(Contention{});
+  const Contention contention = model_.contention().value_or(Contention{});
   // Where nothing can run beside backward, every gradient is ready when it ends.
   std::vector<double> ready = model_.ready();
   if (!can_overlap_) std::fill(ready.begin(), ready.end(), model_.compute_end());
@@ -227,7 +227,7 @@ Decision Tuner::observe(const Window& window) {
   }
   // Until contention is measured, some overlap is needed to measure it.
   const bool was_provisional = provisional_;
-  provisional_ = can_overlap_ && !model_.contention().is_settled() && ++attempts_ <= kAttempts;
+  provisional_ = can_overlap_ && !model_.contention_is_settled() && ++attempts_ <= kAttempts;
   const bool same = now_ == Cut{best.last_indices, overlap};
   if (version_ == 0 && same) {  // the first plan is the best one: from now on it is ours
     return change(std::move(best), overlap, window, "the first segments stay: " + why);

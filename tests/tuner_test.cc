@@ -140,9 +140,9 @@ TEST(Tuner, MeasuresContentionAndPlansWithIt) {
   world.contention = {0.8, 0.6};
   Training training{world};
   for (int i = 0; i < 4; ++i) training.window();
-  ASSERT_TRUE(training.tuner().model().contention().contention().has_value());
-  EXPECT_NEAR(training.tuner().model().contention().contention()->compute, 0.8, 0.05);
-  EXPECT_NEAR(training.tuner().model().contention().contention()->communication, 0.6, 0.05);
+  ASSERT_TRUE(training.tuner().model().contention().has_value());
+  EXPECT_NEAR(training.tuner().model().contention()->compute, 0.8, 0.05);
+  EXPECT_NEAR(training.tuner().model().contention()->communication, 0.6, 0.05);
   expect_best(training);
 }
 
@@ -250,11 +250,11 @@ TEST(Tuner, WhatNoiseCanExplainIsNoContention) {
     window.overlapped.compute_end += 20e-3;
     window.overlapped.compute_error = error;
     const Decision decision = tuner.observe(window);
-    ASSERT_TRUE(tuner.model().contention().contention().has_value());
+    ASSERT_TRUE(tuner.model().contention().has_value());
     if (error == 0) {
-      EXPECT_LT(tuner.model().contention().contention()->compute, 0.6);
+      EXPECT_LT(tuner.model().contention()->compute, 0.6);
     } else {
-      EXPECT_EQ(tuner.model().contention().contention()->compute, 1);
+      EXPECT_EQ(tuner.model().contention()->compute, 1);
       EXPECT_TRUE(decision.alternate) << "what is not sure is measured again";
       EXPECT_GT(decision.last_indices.size(), 1u);
     }
@@ -319,7 +319,7 @@ TEST(Tuner, ADelayOfEachSegmentIsCounted) {
     const double end = predict(problem, decision.last_indices, cost)->end;
     EXPECT_LT(end, 1.01 * best) << "delay " << delay;
     EXPECT_NEAR(decision.predicted_end, end, 0.01 * end) << "delay " << delay;
-    EXPECT_NEAR(tuner.model().contention().contention()->delay, delay, 0.1e-3);
+    EXPECT_NEAR(tuner.model().contention()->delay, delay, 0.1e-3);
   }
 }
 
@@ -383,7 +383,7 @@ TEST(Tuner, ThousandsOfGradientsArePlannedQuickly) {
   window.overlapped.start = {0.05, 0.11};
   const Decision decision = tuner.observe(window);
   EXPECT_TRUE(decision.changed);
-  EXPECT_TRUE(tuner.model().contention().contention().has_value());
+  EXPECT_TRUE(tuner.model().contention().has_value());
   EXPECT_EQ(decision.last_indices.back(), 19999u);
   EXPECT_LT(decision.predicted_end / decision.lower_bound, 1.2);
 }
