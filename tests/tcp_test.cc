@@ -317,6 +317,61 @@ TEST(TcpLink, OnlyHostsApartPaceWhatTheySend) {
   }
 }
 
+// Between prepare() and sleep() a rank looks once more, and may post what comes next.
+TEST(TcpLink, WhatIsPostedOnTheWayToSleepIsSent) {
+  run_ranks(2, [](Rank& rank) {
+    auto mesh = open_tcp(rank.open_args(soon()));
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    Bytes bytes(100);
+    Request request;
+    if (rank.rank() == 1) {
+      (*mesh)->recv(request, 0, 0, bytes);
+      EXPECT_TRUE(wait_one(**mesh, request, 3s).ok());
+      rank.barrier();
+      return;
+    }
+    Sleeper& sleeper = (*mesh)->sleeper();
+    const auto ticket = sleeper.prepare();
+    (*mesh)->send(request, 1, 0, bytes);
+    rank.barrier();
+    sleeper.sleep(ticket, 0s);
+    sleeper.awake();
+    EXPECT_TRUE(wait_one(**mesh, request, 3s).ok());
+  });
+}
+
+TEST(TcpLink, WhatBlocksOnTheWayToSleepWakes) {
+  run_ranks(2, [](Rank& rank) {
+    auto mesh = open_tcp(rank.open_args(soon()));
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    Bytes bytes(std::size_t{8} << 20);
+    Request request;
+    if (rank.rank() == 1) {
+      (*mesh)->recv(request, 0, 0, bytes);
+      (*mesh)->progress();  // says that it is ready, and reads nothing
+      rank.barrier();
+      rank.barrier();
+      EXPECT_TRUE(wait_one(**mesh, request, 10s).ok());
+      rank.barrier();
+      return;
+    }
+    (*mesh)->send(request, 1, 0, bytes);
+    rank.barrier();
+    Sleeper& sleeper = (*mesh)->sleeper();
+    const auto ticket = sleeper.prepare();
+    // Begins to stream; the socket has room for more than a turn's bytes.
+    while (!(*mesh)->progress()) {
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    sleeper.sleep(ticket, 10s);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+    sleeper.awake();
+    rank.barrier();
+    EXPECT_TRUE(wait_one(**mesh, request, 10s).ok());
+    rank.barrier();
+  });
+}
+
 TEST(TcpLink, HoldsBackWhatNobodyReceives) {
   run_ranks(2, [](Rank& rank) {
     auto mesh = open_tcp(rank.open_args(soon()));

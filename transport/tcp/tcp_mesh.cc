@@ -125,6 +125,7 @@ class TcpMesh final : public Mesh {
     int epoll() const override { return mesh_.epoll_->epoll(); }
     std::uint32_t prepare() override {
       if (mesh_.few_) mesh_.watch_all(EPOLL_CTL_ADD);
+      mesh_.going_to_sleep_ = true;
       return mesh_.epoll_->prepare();
     }
     void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) override {
@@ -132,6 +133,7 @@ class TcpMesh final : public Mesh {
     }
     void awake() override {
       mesh_.epoll_->awake();
+      mesh_.going_to_sleep_ = false;
       if (mesh_.few_) mesh_.watch_all(EPOLL_CTL_DEL);
     }
 
@@ -195,6 +197,10 @@ class TcpMesh final : public Mesh {
   void posted(std::size_t peer) {
     Slot& slot = slots_[peer];
     if (slot.dirty || slot.blocked || !slot.link->has_output()) return;
+    if (going_to_sleep_) {
+      write(peer);
+      return;
+    }
     slot.dirty = true;
     dirty_.push_back(peer);
   }
@@ -213,7 +219,8 @@ class TcpMesh final : public Mesh {
     Slot& slot = slots_[peer];
     const bool moved = slot.link->write();
     slot.blocked = slot.link->has_output();
-    if (!few_ && slot.blocked != slot.watches_write && slot.link->alive()) {
+    const bool watched = !few_ || going_to_sleep_;
+    if (watched && slot.blocked != slot.watches_write && slot.link->alive()) {
       watch(peer, EPOLL_CTL_MOD);
     }
     return moved;
@@ -278,6 +285,7 @@ class TcpMesh final : public Mesh {
   LinkShare share_;
   std::vector<Slot> slots_;
   bool few_;
+  bool going_to_sleep_ = false;  // the last progress() may be over: posts are written at once
   unsigned looks_ = 0;
   std::vector<std::size_t> dirty_;
   SelfLink self_;
