@@ -41,6 +41,36 @@ Status differ(const std::string& what, double mine, double least, double most) {
                                  text(least) + " to " + text(most) + " among all of them");
 }
 
+// Runs of one size, one behind the other, the least over all ranks of each: without waiting for a
+// rank that came late.
+struct Timed {
+  std::uint64_t bytes = 0;
+  std::vector<double> runs;  // seconds
+  double total = 0;          // of the slowest rank
+
+  double least() const { return *std::min_element(runs.begin(), runs.end()); }
+};
+
+Result<Timed> time_runs(core::Communicator& communicator, std::span<float> buffer,
+                        std::uint64_t bytes, std::size_t runs) {
+  exec::Call call;
+  call.op = schedule::Op::kAllReduce;
+  call.in = call.out = buffer.data();
+  call.count = bytes / sizeof(float);
+  std::vector<double> took;
+  const auto begin = Clock::now();
+  for (std::size_t run = 0; run < runs; ++run) {
+    const auto start = Clock::now();
+    HCCL_RETURN_IF_ERROR(communicator.run(call));
+    took.push_back(std::max(seconds_since(start), 1e-9));
+  }
+  took.push_back(-seconds_since(begin));
+  HCCL_RETURN_IF_ERROR(minimum(communicator, took));
+  const double total = -took.back();
+  took.pop_back();
+  return Timed{call.count * sizeof(float), std::move(took), total};
+}
+
 }  // namespace
 
 Status minimum(core::Communicator& communicator, std::span<double> values) {
@@ -94,47 +124,45 @@ Result<std::vector<CostSample>> probe(core::Communicator& communicator, std::uin
   std::vector<CostSample> samples;
   if (communicator.size() == 1) return samples;
   const std::uint64_t largest = *std::max_element(std::begin(kProbeSizes), std::end(kProbeSizes));
-  const std::uint64_t most = std::clamp<std::uint64_t>(bytes, kProbeSizes[0], largest);
+  const std::uint64_t most =
+      std::clamp<std::uint64_t>(bytes, kProbeSizes[0], largest) / sizeof(float) * sizeof(float);
   const std::unique_ptr<float[]> buffer(new (std::nothrow) float[most / sizeof(float)]());
   // A rank without memory must not leave the others waiting.
   double have = buffer ? 1 : 0;
   HCCL_RETURN_IF_ERROR(minimum(communicator, {&have, 1}));
   if (have == 0) return Status(Code::kOom, "no memory to measure what an allreduce costs");
-  // All ranks know the same numbers, and so come to the same end.
-  double spent = 0, slope = 0, before = 0;
+  const std::span<float> all(buffer.get(), most / sizeof(float));
+  // Upwards, to learn which sizes the time allows. All ranks know the same numbers, and so come to
+  // the same end.
+  std::vector<Timed> measured;
+  double spent = 0, again = 0, slope = 0;
   for (const std::uint64_t wanted : kProbeSizes) {
     const std::uint64_t size = std::min(wanted, most);
-    const std::uint64_t last = samples.empty() ? 0 : samples.back().bytes;
+    const std::uint64_t last = measured.empty() ? 0 : measured.back().bytes;
+    const double before = measured.empty() ? 0 : measured.back().least();
     if (size <= last) break;
     const double expected = before + slope * static_cast<double>(size - last);
-    std::size_t runs = kProbeRuns + 1;
-    if (spent + static_cast<double>(runs) * expected > kProbeSeconds) {
+    again += kProbeRuns * before;
+    std::size_t runs = kProbeRuns + 1;  // the first of several is no example
+    if (spent + again + static_cast<double>(runs) * expected > kProbeSeconds) {
       // One size alone would tell nothing.
-      if (spent + expected > kProbeSeconds && samples.front().bytes != last) break;
+      if (spent + again + expected > kProbeSeconds && measured.size() > 1) break;
       runs = 1;
     }
-    exec::Call call;
-    call.op = schedule::Op::kAllReduce;
-    call.in = call.out = buffer.get();
-    call.count = size / sizeof(float);
-    double took[kProbeRuns + 2] = {};  // the runs, and minus what all of them took
-    const auto begin = Clock::now();
-    for (std::size_t run = 0; run < runs; ++run) {
-      const auto start = Clock::now();
-      HCCL_RETURN_IF_ERROR(communicator.run(call));
-      took[run] = std::max(seconds_since(start), 1e-9);
-    }
-    took[runs] = -seconds_since(begin);
-    HCCL_RETURN_IF_ERROR(minimum(communicator, {took, runs + 1}));
-    // The first of several is no example.
-    const std::size_t first = runs > 1 ? 1 : 0;
-    for (std::size_t run = first; run < runs; ++run)
-      samples.push_back({call.count * sizeof(float), took[run]});
-    spent -= took[runs];
-    const double least = *std::min_element(took + first, took + runs);
-    slope = last == 0 ? 0 : std::max(0.0, least - before) / static_cast<double>(size - last);
-    before = least;
+    HCCL_ASSIGN_OR_RETURN(Timed timed, time_runs(communicator, all, size, runs));
+    spent += timed.total;
+    if (runs > 1) timed.runs.erase(timed.runs.begin());
+    slope =
+        last == 0 ? 0 : std::max(0.0, timed.least() - before) / static_cast<double>(size - last);
+    measured.push_back(std::move(timed));
   }
+  // Downwards, what counts of all but the largest: networks let the first bytes after a pause pass
+  // at once, and now these are used up.
+  for (std::size_t i = measured.size() - 1; i-- > 0;) {
+    HCCL_ASSIGN_OR_RETURN(measured[i], time_runs(communicator, all, measured[i].bytes, kProbeRuns));
+  }
+  for (const Timed& timed : measured)
+    for (const double seconds : timed.runs) samples.push_back({timed.bytes, seconds});
   return samples;
 }
 

@@ -112,13 +112,15 @@ class Replay {
     }
   }
 
-  /// What an allreduce of this training costs, from a few sizes up to all of it.
+  /// What an allreduce of this training costs, from a few sizes up to all of it. The largest is
+  /// timed first: then what the network lets pass at once is used up.
   std::vector<hccl::split::CostSample> probe() {
     std::vector<hccl::split::CostSample> samples;
     constexpr int kTimes = 3;
     for (std::uint64_t n = 4096; n < elements_; n *= 8) samples.push_back({n * sizeof(float), 0});
     samples.push_back({elements_ * sizeof(float), 0});
-    for (auto& sample : samples) {
+    for (auto each = samples.rbegin(); each != samples.rend(); ++each) {
+      auto& sample = *each;
       std::vector<double> times;
       for (int k = 0; k <= kTimes; ++k) {
         world_.barrier();

@@ -77,7 +77,11 @@ HWY_INLINE hn::Vec<D> load(D d, Short<const std::byte> from) {
 }
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, Beyond) {
+#if HWY_TARGET == HWY_SCALAR
   return hn::Zero(d);
+#else  // as bytes: not every target makes a zero of every type
+  return hn::BitCast(d, hn::Zero(hn::Repartition<std::uint8_t, D>()));
+#endif
 }
 
 /// kStream: `to` is aligned to the vector.

@@ -57,6 +57,8 @@ def test_ctrl_c(what, how):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Where a shell runs tests in the background, they and their children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert process.stdout.readline() == "waiting\n"
