@@ -43,14 +43,14 @@ class CostModel {
   /// How far the sizes that were measured are from the line, on average, as a fraction of their
   /// times.
   double misfit() const;
-  /// The line fits well enough to be planned with (misfit at most 10 %).
+  /// The line fits well enough to be planned with (misfit at most 4 %).
   bool is_affine() const { return misfit() <= kGoodFit; }
   std::size_t samples() const { return samples_; }
   /// Whether a size of the same class (between two powers of two) has been measured since the first
   /// samples.
   bool has_learnt(std::uint64_t bytes) const;
 
-  static constexpr double kGoodFit = 0.1;
+  static constexpr double kGoodFit = 0.04;
 
  private:
   // What was measured of sizes within a factor of two of each other: weighted means, in which old

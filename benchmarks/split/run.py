@@ -147,6 +147,7 @@ def replay(given, model, ranks, prefix, address, shrink=1.0):
               if process.returncode]
     if failed:
         sys.exit(f"run.py: {model} on {ranks} ranks failed:\n" + "\n".join(failed))
+    sys.stderr.write(answers[0][1])  # of rank 0: HCCL_LOG=info tells the plans
     return json.loads(answers[0][0])
 
 
