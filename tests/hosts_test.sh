@@ -2,12 +2,13 @@
 # Ranks on several hosts: network namespaces are the hosts, joined by a bridge. Two hosts with two ranks each
 # must route shm inside and tcp between them; four hosts with one rank each must use tcp alone. Needs root
 # (or sudo without a password) for `ip netns`.
-#   hosts_test.sh PROGRAM PERF
+#   hosts_test.sh PROGRAM PERF TRAIN
 # PROGRAM joins by launcher and prints "rank R of 4: the ranks add up to 6, ..."; PERF is hccl_perf, which checks
-# allreduces of many sizes over both shapes.
+# allreduces of many sizes over both shapes; TRAIN is train_digits, whose gradients are planned on a slow line.
 set -euo pipefail
 program=$1
 perf=$2
+train=$3
 if ((EUID != 0)); then exec sudo -n "$0" "$@"; fi
 
 tag=hccl$$
@@ -89,3 +90,17 @@ if [[ $(wc -l <<<"$words") != 1 || ! $words =~ ^\ *4\ .*predicted.*\(measured\ n
   exit 1
 fi
 echo "hosts_test: measured costs choose between hosts"
+
+# A line of 100 Mbit/s that lets the first 70 KB pass at once. Four ranks send 1.5 times their gradients, so that
+# 1 s is worth 0.0083 GB, and the automatic plan's probe must not take the first ones for all.
+for h in 0 1 2 3; do
+  tc -n "$tag-$h" qdisc add dev eth0 root tbf rate 100mbit burst 70000 limit 33554432
+done
+planned=$(HCCL_SPLIT=auto start 1 "$train" --hcom-parallel --epochs 1)
+probed=$(grep -oE 'rank 0: gradient plan: an allreduce costs .*' <<<"$planned" || true)
+if [[ ! $probed =~ \ 1\ s\ for\ 0\.0(07|08|09|10)\ GB ]]; then
+  echo "hosts_test: on a line of 100 Mbit/s, expected a probe of about 0.008 GB in 1 s: $probed"
+  echo "$planned"
+  exit 1
+fi
+echo "hosts_test: the automatic plan sees what a slow line costs: ${probed#*plan: }"
