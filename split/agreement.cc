@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 #include <new>
+#include <numeric>
 
 #include "split/planner.h"
 
@@ -19,6 +20,17 @@ constexpr std::size_t kProbeRuns = 3;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+Status reduce(core::Communicator& communicator, std::span<double> values, ReduceOp op) {
+  if (communicator.size() == 1) return {};
+  exec::Call call;
+  call.op = schedule::Op::kAllReduce;
+  call.in = call.out = values.data();
+  call.count = values.size();
+  call.type = DataType::kFp64;
+  call.reduce = op;
+  return communicator.run(call);
 }
 
 // The least and the most over all ranks of each value.
@@ -41,14 +53,18 @@ Status differ(const std::string& what, double mine, double least, double most) {
                                  text(least) + " to " + text(most) + " among all of them");
 }
 
-// Runs of one size, one behind the other, the least over all ranks of each: without waiting for a
-// rank that came late.
+// Runs of one size, one behind the other. Each takes what it takes on the average of all ranks: one
+// that ends late begins the next one late, and finds all others' data there.
 struct Timed {
   std::uint64_t bytes = 0;
   std::vector<double> runs;  // seconds
-  double total = 0;          // of the slowest rank
 
   double least() const { return *std::min_element(runs.begin(), runs.end()); }
+  double total() const { return std::accumulate(runs.begin(), runs.end(), 0.0); }
+  /// The first of several is no example: ranks come to it at different times.
+  void drop_first() {
+    if (runs.size() > 1) runs.erase(runs.begin());
+  }
 };
 
 Result<Timed> time_runs(core::Communicator& communicator, std::span<float> buffer,
@@ -58,30 +74,19 @@ Result<Timed> time_runs(core::Communicator& communicator, std::span<float> buffe
   call.in = call.out = buffer.data();
   call.count = bytes / sizeof(float);
   std::vector<double> took;
-  const auto begin = Clock::now();
   for (std::size_t run = 0; run < runs; ++run) {
     const auto start = Clock::now();
     HCCL_RETURN_IF_ERROR(communicator.run(call));
-    took.push_back(std::max(seconds_since(start), 1e-9));
+    took.push_back(std::max(seconds_since(start), 1e-9) / communicator.size());
   }
-  took.push_back(-seconds_since(begin));
-  HCCL_RETURN_IF_ERROR(minimum(communicator, took));
-  const double total = -took.back();
-  took.pop_back();
-  return Timed{call.count * sizeof(float), std::move(took), total};
+  HCCL_RETURN_IF_ERROR(reduce(communicator, took, ReduceOp::kSum));
+  return Timed{call.count * sizeof(float), std::move(took)};
 }
 
 }  // namespace
 
 Status minimum(core::Communicator& communicator, std::span<double> values) {
-  if (communicator.size() == 1) return {};
-  exec::Call call;
-  call.op = schedule::Op::kAllReduce;
-  call.in = call.out = values.data();
-  call.count = values.size();
-  call.type = DataType::kFp64;
-  call.reduce = ReduceOp::kMin;
-  return communicator.run(call);
+  return reduce(communicator, values, ReduceOp::kMin);
 }
 
 Status agree(core::Communicator& communicator, const GradientList& mine) {
@@ -142,16 +147,16 @@ Result<std::vector<CostSample>> probe(core::Communicator& communicator, std::uin
     const double before = measured.empty() ? 0 : measured.back().least();
     if (size <= last) break;
     const double expected = before + slope * static_cast<double>(size - last);
-    again += kProbeRuns * before;
-    std::size_t runs = kProbeRuns + 1;  // the first of several is no example
+    again += (kProbeRuns + 1) * before;
+    std::size_t runs = kProbeRuns + 1;
     if (spent + again + static_cast<double>(runs) * expected > kProbeSeconds) {
       // One size alone would tell nothing.
       if (spent + again + expected > kProbeSeconds && measured.size() > 1) break;
       runs = 1;
     }
     HCCL_ASSIGN_OR_RETURN(Timed timed, time_runs(communicator, all, size, runs));
-    spent += timed.total;
-    if (runs > 1) timed.runs.erase(timed.runs.begin());
+    spent += timed.total();
+    timed.drop_first();
     slope =
         last == 0 ? 0 : std::max(0.0, timed.least() - before) / static_cast<double>(size - last);
     measured.push_back(std::move(timed));
@@ -159,7 +164,9 @@ Result<std::vector<CostSample>> probe(core::Communicator& communicator, std::uin
   // Downwards, what counts of all but the largest: networks let the first bytes after a pause pass
   // at once, and now these are used up.
   for (std::size_t i = measured.size() - 1; i-- > 0;) {
-    HCCL_ASSIGN_OR_RETURN(measured[i], time_runs(communicator, all, measured[i].bytes, kProbeRuns));
+    HCCL_ASSIGN_OR_RETURN(measured[i],
+                          time_runs(communicator, all, measured[i].bytes, kProbeRuns + 1));
+    measured[i].drop_first();
   }
   for (const Timed& timed : measured)
     for (const double seconds : timed.runs) samples.push_back({timed.bytes, seconds});

@@ -75,18 +75,29 @@ Result<CostModel> CostModel::create(std::span<const CostSample> samples) {
   if (samples.empty()) return Status(Code::kPara, "no cost samples");
   for (std::size_t i = 0; i < samples.size(); ++i) HCCL_RETURN_IF_ERROR(check(samples[i], i));
   CostModel model;
+  std::map<int, std::vector<double>> times;
+  for (const CostSample& each : samples)
+    times[size_class(static_cast<double>(each.bytes))].push_back(each.seconds);
+  // What is usual for the size, and not the sample itself, is the measure of its error: one that is
+  // too low by far would be relatively further off than any that is too high.
+  std::map<int, double> usual;
+  for (auto& [key, seconds] : times) usual[key] = median(std::move(seconds));
+  const auto reference = [&](const CostSample& each) {
+    return usual.at(size_class(static_cast<double>(each.bytes)));
+  };
   // Least absolute relative errors, by least squares that weigh again and again: an outlier counts
   // once, and not squared.
   std::vector<double> weights(samples.size(), 1);
   for (int round = 0; round < kRounds; ++round) {
     model.prior_ = Normal();
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      model.prior_.add(static_cast<double>(samples[i].bytes), samples[i].seconds,
+      model.prior_.add(static_cast<double>(samples[i].bytes), reference(samples[i]),
                        samples[i].seconds, weights[i]);
     }
     model.line_ = solve(model.prior_);
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      const double error = model.line_(samples[i].bytes) / samples[i].seconds - 1;
+      const double error =
+          (model.line_(samples[i].bytes) - samples[i].seconds) / reference(samples[i]);
       weights[i] = 1 / std::max(std::abs(error), kLeastError);
     }
   }
@@ -94,21 +105,14 @@ Result<CostModel> CostModel::create(std::span<const CostSample> samples) {
   for (const double weight : weights) total += weight;
   model.prior_.fade(kPriorWeight / total);
   model.prior_line_ = model.line_;
-  std::map<int, std::vector<CostSample>> classes;
   for (const CostSample& sample : samples) {
     const auto bytes = static_cast<double>(sample.bytes);
     model.errors_.push_back(sample.seconds / std::max(model.line_(sample.bytes), kLeastTime) - 1);
     if (model.errors_.size() > kErrors) model.errors_.pop_front();
-    classes[size_class(bytes)].push_back(sample);
-  }
-  for (const auto& [key, members] : classes) {
-    std::vector<double> seconds;
-    double bytes = 0;
-    for (const CostSample& each : members) {
-      seconds.push_back(each.seconds);
-      bytes += static_cast<double>(each.bytes) / static_cast<double>(members.size());
-    }
-    model.probed_[key] = {static_cast<double>(members.size()), bytes, median(std::move(seconds))};
+    SizeClass& known = model.probed_[size_class(bytes)];
+    known.weight += 1;
+    known.bytes += (bytes - known.bytes) / known.weight;
+    known.seconds = reference(sample);
   }
   model.samples_ = samples.size();
   return model;
