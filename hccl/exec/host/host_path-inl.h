@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hccl/base/cache_hints.h"
 #include "hccl/exec/host/host_path.h"
 #include "hccl/exec/limits.h"
 #include "hccl/kernels/kernels.h"
@@ -12,6 +13,11 @@ namespace hccl::exec::host {
 
 // About as long as giving the core away and getting it back takes.
 inline constexpr int kLooksElsewhere = 64;
+// Inputs in the ring up to here are handed to the cache of their readers (cache_hints.h): 1 KiB
+// among two ranks 0.75 -> 0.56 us where a line takes 140 ns from one core to the other, broadcast
+// 0.95 -> 0.42. Of 16 KiB it gains little, of chunks of 128 KiB it loses half; nor does it pay
+// where readers share the writer's core.
+inline constexpr std::size_t kHinted = 8 * 1024;
 
 inline bool HostPath::shares_core(int place) const {
   return area_.words(place).core.load(std::memory_order_relaxed) == core_;

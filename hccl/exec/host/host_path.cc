@@ -42,6 +42,7 @@ Run HostPath::enter(const Call& call, const Envelope& envelope) {
     way_ = Way::kRing;
     run.in_ring = put_in_ring(run);
     post(run, nullptr, 0);
+    if (!watch_.policy.shared_cores) hand_over_ring(run);
   } else {
     way_ = Way::kStage;  // where nothing else pays: finish() knows more
     const Notice mine = notice(run);
@@ -59,7 +60,11 @@ Status HostPath::finish(const Run& run) {
   if (way_ == Way::kLine) return in_line(run);
   if (way_ == Way::kRing) {
     HCCL_RETURN_IF_ERROR(meet(run));
-    return from_ring(run, run.in_ring);
+    from_ring(run, run.in_ring);
+    // The next run is likely to be like this one, though perhaps of another root.
+    if (!watch_.policy.shared_cores)
+      will_write(area_.ring(place_) + next_in_ring(run.bytes), std::min(run.bytes, kHinted));
+    return {};
   }
   // From here on others may reach into this rank's buffers.
   const Status status = with_notices(run);

@@ -86,8 +86,10 @@ class HostPath {
                         std::uint64_t bytes);
 
   Status in_line(const Run& run);
+  std::size_t next_in_ring(std::size_t bytes) const;
   std::size_t put_in_ring(const Run& run);
-  Status from_ring(const Run& run, std::size_t at);
+  void hand_over_ring(const Run& run) const;
+  void from_ring(const Run& run, std::size_t at);
   Status through_ring(const Run& run);
   Status stage(const Run& run);
   Status pull(const Run& run);

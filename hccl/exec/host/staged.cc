@@ -19,22 +19,34 @@ Status HostPath::in_line(const Run& run) {
 
 // ---- whole inputs through the ring ----
 
-// Gives the place in everybody's ring. It differs from the last operation's, which a peer may still
-// be reading; the one before that is over. All ranks move on alike.
+// The place of the next input in everybody's ring. It differs from the last operation's, which a
+// peer may still be reading; the one before that is over. All ranks move on alike.
+std::size_t HostPath::next_in_ring(std::size_t bytes) const {
+  return ring_at_ + bytes > Area::kRing ? 0 : ring_at_;
+}
+
 std::size_t HostPath::put_in_ring(const Run& run) {
   const std::size_t bytes = run.exchange.input() * run.element;
-  const std::size_t room = (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
-  if (ring_at_ + room > Area::kRing) ring_at_ = 0;
-  const std::size_t at = ring_at_;
-  ring_at_ += room;
+  const std::size_t at = next_in_ring(bytes);
+  ring_at_ = at + (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
   if (run.exchange.gives(place_)) std::memcpy(area_.ring(place_) + at, run.call.in, bytes);
   return at;
 }
 
-Status HostPath::from_ring(const Run& run, std::size_t at) {
+// What the others read of it; nobody reads one's own block.
+void HostPath::hand_over_ring(const Run& run) const {
+  if (!run.exchange.gives(place_) || run.bytes > kHinted) return;
+  const std::byte* const ring = area_.ring(place_) + run.in_ring;
+  if (!run.exchange.block_for_each()) return hand_over(ring, run.bytes);
+  const Block own = run.exchange.in(place_);
+  const std::size_t behind = (own.at + own.count) * run.element;
+  hand_over(ring, own.at * run.element);
+  hand_over(ring + behind, run.bytes - behind);
+}
+
+void HostPath::from_ring(const Run& run, std::size_t at) {
   take(run, 0, run.call.count,
        [&](int giver) { return area_.ring(giver) + at + run.from_start_of_input(); });
-  return {};
 }
 
 // After the ranks have met.
@@ -47,7 +59,8 @@ Status HostPath::through_ring(const Run& run) {
   mine.filled.store(chunks_, std::memory_order_release);
   area_.bell().ring();
   HCCL_RETURN_IF_ERROR(all_at(run, &RankWords::filled, chunks_));
-  return from_ring(run, at);
+  from_ring(run, at);
+  return {};
 }
 
 // ---- chunks through the ring ----
