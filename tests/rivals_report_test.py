@@ -175,9 +175,12 @@ class Ratios(unittest.TestCase):
 
 class States(unittest.TestCase):
     def test_groups(self):
-        self.assertEqual(states.groups([61, 0, 250, 58, 270, 20]), [20, 58, 250])
-        self.assertEqual(states.state_of(80, [20, 58, 250]), 58)
-        self.assertEqual(states.state_of(100, [20, 58, 250]), states.UNKNOWN)
+        seen = {20: 20, 58: 61, 250: 270}
+        self.assertEqual(states.groups([61, 0, 250, 58, 270, 20]), seen)
+        self.assertEqual(states.state_of(60, seen), 58)
+        self.assertEqual(states.state_of(100, seen), states.UNKNOWN)
+        # One state that is noisy: its lowest values do not cut it in two.
+        self.assertEqual(states.groups([90, *range(120, 180)]), {90: 90, 120: 179})
         self.assertTrue(states.changed([60, 250]))
         self.assertFalse(states.changed([60, 0, 80]))
 
