@@ -11,7 +11,8 @@ namespace {
 
 // What is exposed is a small part of the iteration, so fewer segments may cost little of that.
 constexpr double kSlack = 0.001;
-constexpr double kNearlyAlike = 0.02;  // of what a window measures: noise may decide
+constexpr double kNearlyAlike = 0.03;  // of what a window measures: noise may decide
+constexpr int kLooks = 3;              // windows for each of those
 constexpr int kDriftsInARow = 2;
 constexpr int kAttempts = 6;                   // windows for what is not measured yet
 constexpr std::uint64_t kLongestPause = 3200;  // iterations between probes
@@ -122,56 +123,63 @@ std::optional<Decision> Tuner::probe(const Window& window, const Problem& proble
   home_ = Home{{now_.last_indices, predicted_end_, predicted_end_, lower_bound_}, now_.overlap};
   provisional_ = !now_.overlap;
   contenders_ = rivals_;
-  contenders_.push_back(home_->plan);
-  second_look_ = !home_->overlap;
+  if (home_->overlap) contenders_.push_back(home_->plan);
+  looks_ = home_->overlap ? 1 : kLooks;
   return try_next(window);
 }
 
-// The fastest of those tried and the next one, if one window each may not have told them apart.
+// All that one look may not have told apart from the fastest, and that one; or none.
 std::vector<Plan> Tuner::nearly_alike() const {
-  const Plan& fastest = home_->plan;
-  const Plan* next = nullptr;
-  double end = (1 + kNearlyAlike) * model_.tried({fastest.last_indices, true})->end;
+  const Tried* const fastest = model_.tried({home_->plan.last_indices, true});
+  if (fastest == nullptr) return {};
+  std::vector<Plan> alike;
   for (const Plan& each : contenders_) {
     const Tried* const measured = model_.tried({each.last_indices, true});
-    if (measured == nullptr || each.last_indices == fastest.last_indices || measured->end > end)
-      continue;
-    next = &each;
-    end = measured->end;
+    if (measured != nullptr && measured->end <= (1 + kNearlyAlike) * fastest->end)
+      alike.push_back(each);
   }
-  if (next == nullptr) return {};
-  return {*next, fastest};
+  if (alike.size() < 2) return {};
+  return alike;
 }
 
 Decision Tuner::try_next(const Window& window) {
   Plan next = std::move(rivals_.back());
   rivals_.pop_back();
-  const bool again = home_->overlap && second_look_;
+  const bool again = home_->overlap && looks_ > 1;
   Decision decision = change(std::move(next), true, window,
-                             again            ? "for another window, as two plans are nearly alike"
+                             again            ? "for another window, as some plans are nearly alike"
                              : home_->overlap ? "for one window, as it may be faster than predicted"
                                               : "for one window, to measure what overlap costs");
   decision.alternate = !again;  // other segments tell more about costs and contention
   return decision;
 }
 
+// The fastest of all that were tried, as measured.
+void Tuner::find_home() {
+  const Tried* fastest = model_.tried({home_->plan.last_indices, home_->overlap});
+  if (fastest == nullptr) return;
+  const double gain = home_->overlap ? kGain / 4 : kGain;
+  double end = fastest->end * (1 - gain);
+  for (const Plan& each : contenders_) {
+    const Tried* const measured = model_.tried({each.last_indices, true});
+    if (measured == nullptr || measured->end >= end) continue;
+    home_ = Home{each, true};
+    end = measured->end;
+  }
+}
+
 // After such a window: the next rival, or to the fastest of all.
 std::optional<Decision> Tuner::end_probe(const Window& window, bool overlap) {
-  const Tried* const before = model_.tried({home_->plan.last_indices, home_->overlap});
-  const Tried* const current = model_.tried({now_.last_indices, true});
-  const double gain = home_->overlap ? kGain / 4 : kGain;
-  const bool faster = (overlap || home_->overlap) && before != nullptr && current != nullptr &&
-                      current->end < before->end * (1 - gain);
-  if (faster) home_ = Home{{now_.last_indices, predicted_end_, predicted_end_, lower_bound_}, true};
-  if (rivals_.empty() && !second_look_ && before != nullptr) {
-    second_look_ = true;
+  if (overlap || home_->overlap) find_home();
+  if (rivals_.empty() && looks_ < kLooks) {
+    ++looks_;
     rivals_ = nearly_alike();
   }
   if (!rivals_.empty()) return try_next(window);
   provisional_ = false;
   const Home home = *std::exchange(home_, std::nullopt);
   if (home.overlap) probe_pause_ = kProbeAfter;
-  if (faster) return std::nullopt;
+  if (now_ == Cut{home.plan.last_indices, home.overlap}) return std::nullopt;
   if (!home.overlap) {
     probe_pause_ = std::min(2 * probe_pause_, kLongestPause);
     probe_at_ = window.last_iteration + probe_pause_;

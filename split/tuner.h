@@ -56,6 +56,7 @@ class Tuner {
   std::optional<Decision> probe(const Window& window, const Problem& problem);
   Decision try_next(const Window& window);
   std::vector<Plan> nearly_alike() const;
+  void find_home();
   std::optional<Decision> end_probe(const Window& window, bool overlap);
   Decision change(Plan plan, bool overlap, const Window& window, std::string why);
   std::uint64_t next_window(const Window& window, std::uint64_t windows) const;
@@ -75,9 +76,9 @@ class Tuner {
   };
   std::optional<Home> home_;
   std::vector<Plan> rivals_;      // still to be tried, the next one at the back
-  std::vector<Plan> contenders_;  // all of them, and the plan before
+  std::vector<Plan> contenders_;  // all of them, and the plan before if it overlaps
   bool rivals_tried_ = false;
-  bool second_look_ = false;
+  int looks_ = 0;  // windows that each of them may have had
   std::uint64_t probe_at_ = kProbeAfter;  // iteration
   std::uint64_t probe_pause_ = kProbeAfter;
   int attempts_ = 0;  // windows that measure what the plan rests on

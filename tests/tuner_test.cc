@@ -189,8 +189,9 @@ TEST(Tuner, TheFastestOfItsRivalsStays) {
   }
 }
 
-// One unlucky window does not decide between plans that are nearly alike.
-TEST(Tuner, TwoThatAreNearlyAlikeGetASecondLook) {
+// One unlucky window does not decide between plans that are nearly alike, be it that two more must
+// outweigh it.
+TEST(Tuner, ThoseThatAreNearlyAlikeGetASecondLookAndAThird) {
   World world;
   world.contention = {0.6, 0.9};
   const auto in_force = [&] {
@@ -208,9 +209,11 @@ TEST(Tuner, TwoThatAreNearlyAlikeGetASecondLook) {
                                   [&](const Segments& each) { return each != best; });
   ASSERT_NE(rival, plans.rend());
   world.quick = *rival;
-  world.quick_first = 1.01 * world.end(best);
-  world.quick_end = 0.97 * world.end(best);
-  EXPECT_EQ(in_force().back(), *rival);
+  world.quick_end = 0.975 * world.end(best);
+  for (const double first : {1.01, 1.025}) {
+    world.quick_first = first * world.end(best);
+    EXPECT_EQ(in_force().back(), *rival) << first;
+  }
 }
 
 TEST(Tuner, WhereNothingOverlapsItLooksAgainNowAndThen) {

@@ -35,9 +35,9 @@ def arguments():
                         help="divide the gradients and the rate of the line by this, so that few cores can send as "
                              "many cores would; times stay what they are; not applied to unlimited; default: %(default)s")
     parser.add_argument("--iterations", type=int, default=10, help="of each strategy, at most; default: %(default)s")
-    parser.add_argument("--seconds", type=float, default=70,
+    parser.add_argument("--seconds", type=float, default=110,
                         help="of each case, after which no further iterations begin; default: %(default)s")
-    parser.add_argument("--learning", type=int, default=150,
+    parser.add_argument("--learning", type=int, default=200,
                         help="iterations before the automatic plan counts; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="ResNet-50 and BERT-base, 2 ranks, 10 Gbit/s, 5 iterations")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
