@@ -86,7 +86,9 @@ TEST(Select, RanksOfOneHostSendFewMessages) {
   EXPECT_EQ(name(2, 4 << 20, 2), "direct");
   EXPECT_EQ(name(4, 1024, 1), "recursive_doubling");
   EXPECT_EQ(name(4, 1024, 4), "one_shot");
-  EXPECT_EQ(name(4, 1 << 20, 1), "direct");
+  EXPECT_EQ(name(4, 1 << 18, 1), "halving_doubling");
+  EXPECT_EQ(name(4, 4 << 20, 1), "halving_doubling");
+  EXPECT_EQ(name(4, 8 << 20, 1), "direct");
   EXPECT_EQ(name(8, 1 << 20, 1), "halving_doubling");
   EXPECT_EQ(name(8, 1 << 18, 8), "direct");
   EXPECT_EQ(name(24, 1024, 24), "direct");
@@ -135,7 +137,7 @@ TEST(Select, ExplainsReplacements) {
   EXPECT_EQ(select(Op::kAllToAll, 12, 1, "pipeline").algorithm->name, "pairwise");
   EXPECT_EQ(select(Op::kAllReduce, 12, 1, "pipeline").algorithm->name, "ring");
 
-  const Choice unknown = select(Op::kAllReduce, 4, 1 << 20, "what?");
+  const Choice unknown = select(Op::kAllReduce, 4, 8 << 20, "what?");
   EXPECT_EQ(unknown.algorithm->name, "direct");
   EXPECT_EQ(
       unknown.reason,
