@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "hccl/base/cache_hints.h"
 #include "hccl/exec/direct_v.h"
 #include "hccl/exec/lane.h"
 #include "hccl/exec/layout.h"
@@ -16,7 +17,6 @@ namespace {
 
 // The transport lane on which ranks agree beside the data.
 constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
-constexpr std::uint64_t kLineBytes = 64;
 
 bool one_way(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
 
@@ -148,7 +148,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
     const Layout layout(call, mesh_.rank(), mesh_.size(), steps.chunks, plan.most_slots > 0, first,
                         call.count * (s + 1) / slices - first);
     stride =
-        std::max(stride, (layout.longest() * slots + kLineBytes - 1) / kLineBytes * kLineBytes);
+        std::max(stride, (layout.longest() * slots + kCacheLine - 1) / kCacheLine * kCacheLine);
   }
   std::byte* const staging = scratch((stride + folded) * lanes);
   for (std::size_t i = 0; i < lanes; ++i) {

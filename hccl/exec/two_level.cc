@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "hccl/base/cache_hints.h"
 #include "hccl/exec/layout.h"
 
 namespace hccl::exec {
@@ -11,7 +12,6 @@ using schedule::Op;
 
 namespace {
 
-constexpr std::uint64_t kLineBytes = 64;
 // A slice is long enough to make its meetings cheap, and there are enough of them to fill the line
 // while the first one is summed and the last one is spread.
 constexpr std::uint64_t kSliceBytes = std::uint64_t{2} << 20;
@@ -61,7 +61,7 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Limi
   const auto slots = static_cast<std::size_t>(steps.scratch_slots);
   const auto chunks = static_cast<std::uint64_t>(std::max(1, steps.chunks));
   const std::uint64_t slot_bytes = (longest_ + chunks - 1) / chunks * size_of(call.type);
-  const std::size_t slots_end = (slot_bytes * slots + kLineBytes - 1) / kLineBytes * kLineBytes;
+  const std::size_t slots_end = (slot_bytes * slots + kCacheLine - 1) / kCacheLine * kCacheLine;
   const std::size_t message = Flow::message_within(kFoldedBytes, plan.most_reducing * kLanes);
   const std::size_t room = slots_end + plan.most_reducing * Flow::kWindow * message;
   if (room * kLanes > scratch_bytes_) {
@@ -96,7 +96,7 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Limi
 // Slices, and the parts of each, begin at whole cache lines.
 void TwoLevel::cut(const Call& call) {
   const std::uint64_t element = size_of(call.type);
-  const std::uint64_t line = std::max<std::uint64_t>(1, kLineBytes / element);
+  const std::uint64_t line = std::max<std::uint64_t>(1, kCacheLine / element);
   const std::uint64_t bytes = call.count * element;
   const std::uint64_t length_bytes = std::clamp(bytes / kFewSlices, kShortestSlice, kSliceBytes);
   slices_ = std::max<std::uint64_t>(1, bytes / length_bytes);

@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <cstring>
 
+#include "hccl/base/cache_hints.h"
 #include "hccl/exec/call.h"
 #include "hccl/exec/host/exchange.h"
 #include "hccl/kernels/kernels.h"
 
 namespace hccl::exec::host {
 
-inline constexpr std::size_t kLineBytes = 64;
 inline constexpr std::size_t kPage = 4096;
 
 struct Run {
@@ -33,7 +33,7 @@ struct Run {
 
   /// The part of `count` elements that is this rank's to fold: whole cache lines, but for the last.
   Block slice(int of, std::uint64_t count) const {
-    const std::uint64_t line = std::max<std::uint64_t>(1, kLineBytes / element);
+    const std::uint64_t line = std::max<std::uint64_t>(1, kCacheLine / element);
     const auto ranks = static_cast<std::uint64_t>(size);
     const auto boundary = [&](std::uint64_t part) {
       return part == ranks ? count : count / line * part / ranks * line;

@@ -28,7 +28,7 @@ std::size_t HostPath::next_in_ring(std::size_t bytes) const {
 std::size_t HostPath::put_in_ring(const Run& run) {
   const std::size_t bytes = run.exchange.input() * run.element;
   const std::size_t at = next_in_ring(bytes);
-  ring_at_ = at + (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+  ring_at_ = at + (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
   if (run.exchange.gives(place_)) std::memcpy(area_.ring(place_) + at, run.call.in, bytes);
   return at;
 }
@@ -88,7 +88,7 @@ Status HostPath::stage(const Run& run) {
   }
   const bool two_hops = run.call.op == schedule::Op::kAllReduce && size_ > ways_.most_that_fold_all;
   const auto segments = static_cast<std::size_t>(exchange.block_for_each() ? size_ : 1);
-  const std::size_t stride = std::max(ways_.chunk / segments / kLineBytes * kLineBytes, kLineBytes);
+  const std::size_t stride = std::max(ways_.chunk / segments / kCacheLine * kCacheLine, kCacheLine);
   const std::uint64_t length = stride / run.element;
   const std::uint64_t chunks = (longest + length - 1) / length;
   const std::uint64_t window = Area::kRing / (stride * segments);
