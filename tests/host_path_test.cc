@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -34,9 +35,16 @@ struct Plan {
   std::vector<std::vector<std::uint64_t>> lengths;  // [from][to], of the V operations
 };
 
+Watch patient() {
+  Watch watch;
+  watch.timeout = std::chrono::seconds(20);
+  return watch;
+}
+
 class Machine {
  public:
-  Machine(int size, const Ways& ways, bool shared_cores, const kernels::StoreRule& stores = {})
+  Machine(int size, const Ways& ways, bool shared_cores, const kernels::StoreRule& stores = {},
+          Watch watch = patient())
       : size_(size) {
     heap_ = Heap::create(std::size_t{512} << 20).value();
     area_.resize(HostPath::area_bytes(size) + kPage);
@@ -51,11 +59,9 @@ class Machine {
         memory.ranks.push_back(rank);
         memory.peers.push_back({heap_->base(), heap_->reserve(), false});
       }
-      Watch watch;
-      watch.timeout = std::chrono::seconds(20);
       watch.abort = &abort_;
       watch.policy.shared_cores = shared_cores;
-      paths_.push_back(std::make_unique<HostPath>(memory, heap_, ways, stores, std::move(watch)));
+      paths_.push_back(std::make_unique<HostPath>(memory, heap_, ways, stores, watch));
     }
   }
 
@@ -276,6 +282,7 @@ struct Setting {
   std::size_t chunk;
   bool shared_cores;
   bool streams = false;
+  std::size_t chain_from = 0;
 };
 
 class EveryWay : public ::testing::TestWithParam<Setting> {};
@@ -288,11 +295,12 @@ TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
   ways.ring_most = setting.ring_most;
   ways.pull_most = setting.pull_most;
   ways.chunk = setting.chunk;
+  ways.chain_from = setting.chain_from;
   kernels::StoreRule stores;
   if (setting.streams) stores.cached_most = 0;
   Machine machine(setting.size, ways, setting.shared_cores, stores);
   std::atomic<int> failures{0};
-  std::array<std::atomic<int>, 5> taken{};
+  std::array<std::atomic<int>, kWays> taken{};
   machine.run([&](int rank, HostPath& path) {
     std::mt19937_64 random(42);
     Buffers buffers(machine.heap(), kMost + 1000);
@@ -315,6 +323,9 @@ TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
   if (setting.pull_most < 1000) {
     EXPECT_GT(taken[static_cast<std::size_t>(Way::kPush)], 0);
   }
+  if (setting.chain_from != 0) {
+    EXPECT_GT(taken[static_cast<std::size_t>(Way::kChain)], 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -327,20 +338,25 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"three_streaming", 3, 64, 1 << 16, 5000, true, true},
                       Setting{"four_push", 4, 2048, 0, 1 << 17, true},
                       Setting{"five", 5, 4096, 1 << 16, 5000, true},
-                      Setting{"eight", 8, 2048, 0, 1 << 17, true}),
+                      Setting{"eight", 8, 2048, 0, 1 << 17, true},
+                      Setting{"two_chain", 2, 64, 0, 1 << 17, false, false, 1},
+                      Setting{"three_chain", 3, 1 << 14, 0, 5000, true, true, 1 << 16},
+                      Setting{"eight_chain", 8, 2048, 0, 1 << 17, true, false, 4096}),
     [](const auto& info) { return info.param.name; });
 
 // Rank order and one rounding, whatever the way: 1e8 + 1 - 1e8 is 0 or 1 by the order alone.
 TEST(HostPath, FoldsInRankOrderWhateverTheWay) {
   struct Case {
     std::size_t ring_most;
+    std::size_t chain_from;
     std::size_t pull_most;
     bool heap;
   };
-  for (const Case& each :
-       {Case{1 << 20, 0, false}, Case{0, 0, false}, Case{0, 1 << 25, true}, Case{0, 0, true}}) {
+  for (const Case& each : {Case{1 << 20, 0, 0, false}, Case{0, 0, 0, false}, Case{0, 1, 0, false},
+                           Case{0, 0, 1 << 25, true}, Case{0, 0, 0, true}}) {
     Ways ways;
     ways.ring_most = each.ring_most;
+    ways.chain_from = each.chain_from;
     ways.pull_most = each.pull_most;
     ways.chunk = 1 << 12;
     Machine machine(3, ways, true);
@@ -366,6 +382,56 @@ TEST(HostPath, FoldsInRankOrderWhateverTheWay) {
         ASSERT_TRUE(machine.heap().free(device).ok());
       }
     });
+  }
+}
+
+// 16-bit floats are rounded once, after all have been added, by every way: 1 + 3 * 2^-9 is halfway
+// between two bf16 above 1 + 2^-7, each 2^-9 alone is lost.
+TEST(HostPath, RoundsOnceWhateverTheWay) {
+  Ways ways;
+  ways.chain_from = 1;
+  ways.chunk = 1 << 12;
+  Machine machine(5, ways, true);
+  machine.run([&](int rank, HostPath& path) {
+    std::vector<std::uint16_t> data(100000, rank == 0 ? 0x3F80 : 0x3B00);  // 1, 2^-9
+    Call call;
+    call.op = Op::kAllReduce;
+    call.in = call.out = data.data();
+    call.count = data.size();
+    call.type = DataType::kBfp16;
+    ASSERT_TRUE(path.run(call, envelope(call, 1, 0)).ok());
+    for (const std::uint16_t value : data) ASSERT_EQ(value, 0x3F81);  // 1 + 2^-7
+  });
+}
+
+// Turns stop at the rank that does not take its own, and it alone is named.
+TEST(HostPath, WhoDoesNotTakeItsTurnIsNamed) {
+  constexpr int kSize = 4;
+  for (int absent = 0; absent < kSize; ++absent) {
+    Ways ways;
+    ways.chain_from = 1;
+    std::mutex mutex;
+    std::vector<std::vector<int>> named;
+    Watch watch;
+    watch.timeout = std::chrono::milliseconds(600);
+    watch.stalled = [&](std::uint64_t, const std::string&, const std::vector<int>& awaited) {
+      const std::lock_guard lock(mutex);
+      named.push_back(awaited);
+    };
+    Machine machine(kSize, ways, true, {}, watch);
+    machine.run([&](int rank, HostPath& path) {
+      std::vector<float> data(1 << 20);
+      Call call;
+      call.op = Op::kAllReduce;
+      call.in = call.out = data.data();
+      call.count = data.size();
+      call.type = DataType::kFp32;
+      const auto entered = path.enter(call, envelope(call, 1, 0));
+      if (rank == absent) return;
+      EXPECT_EQ(path.finish(entered).code(), Code::kTimeout);
+    });
+    ASSERT_FALSE(named.empty());
+    for (const auto& awaited : named) EXPECT_EQ(awaited, std::vector<int>{absent});
   }
 }
 

@@ -224,7 +224,7 @@ TEST(WaysProbe, AllRanksGetTheSameSamplesOfEveryWay) {
       EXPECT_GT(each.ns, 0u);
     }
     using host::Way;
-    for (const Way way : {Way::kRing, Way::kStage}) {
+    for (const Way way : {Way::kRing, Way::kStage, Way::kChain}) {
       EXPECT_TRUE(seen.contains({way, false})) << words(way);
     }
     // Without device memory nobody can pull or push, and nobody says so.

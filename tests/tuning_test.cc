@@ -36,6 +36,7 @@ TuningEntry host(const TuningKey& key) {
   entry.ways = exec::host::Ways::for_host(2, false);
   entry.ways->ring_most = 262144;
   entry.ways->pull_most = 12345678;
+  entry.ways->chain_from = 54321;
   entry.samples = {{exec::host::Way::kStage, true, 65536, 131072, 999}};
   return entry;
 }

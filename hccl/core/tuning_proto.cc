@@ -49,6 +49,7 @@ void put(const MessageCosts& costs, proto::Messages& out) {
 void put(const Ways& ways, const std::vector<WaySample>& samples, proto::HostPath& out) {
   out.set_ring_most(ways.ring_most);
   out.set_whole_most(ways.whole_most);
+  out.set_chain_from(ways.chain_from);
   out.set_stage_most(ways.stage_most);
   out.set_pull_most(ways.pull_most);
   out.set_chunk(ways.chunk);
@@ -105,7 +106,8 @@ Result<MessageCosts> costs_from(const proto::Messages& in) {
 }
 
 Result<std::vector<WaySample>> samples_from(const proto::HostPath& in) {
-  constexpr std::array kWays = {Way::kLine, Way::kRing, Way::kStage, Way::kPull, Way::kPush};
+  constexpr std::array kWays = {Way::kLine,  Way::kRing, Way::kStage,
+                                Way::kChain, Way::kPull, Way::kPush};
   if (in.samples_size() > kMostSamples) return wrong("more than 1024 samples of the host path");
   std::vector<WaySample> samples;
   for (const auto& item : in.samples()) {
@@ -121,6 +123,7 @@ Result<Ways> ways_from(const proto::HostPath& in) {
   Ways ways;
   ways.ring_most = in.ring_most();
   ways.whole_most = in.whole_most();
+  ways.chain_from = in.chain_from();
   ways.stage_most = in.stage_most();
   ways.pull_most = in.pull_most();
   ways.chunk = in.chunk();

@@ -25,11 +25,17 @@ constexpr bool reducible(DataType type) {
   return type != DataType::kHif8 && type != DataType::kFp8E8M0 && size_of(type) != 0;
 }
 
+/// Whether fold() accumulates in a wider type and rounds once, at the end.
+constexpr bool rounds_at_end(DataType type) {
+  return type == DataType::kFp16 || type == DataType::kBfp16 || type == DataType::kFp8E4M3 ||
+         type == DataType::kFp8E5M2;
+}
+
 /// out[i] = inputs[0][i] op inputs[1][i] op …, folded left to right, for i in [0, count).
 /// `type` must be reducible. Any input may be `out` itself; otherwise the ranges must not overlap.
 /// No alignment is needed. No inputs: nothing happens. One input is a copy.
 /// fp16, bf16 and the 8-bit floats accumulate in fp32 and round once (nearest even) at the end of
-/// the fold. Integers wrap around as unsigned C arithmetic does.
+/// the fold (rounds_at_end). Integers wrap around as unsigned C arithmetic does.
 /// Max and min of floats: a NaN in any input gives a NaN; max(-0, +0) is +0, min is -0.
 /// A NaN that comes out of two inputs or more is the type's quiet NaN, sign and payload clear, so
 /// that the bits are the same on every instruction set. Safe from any number of threads.

@@ -51,8 +51,10 @@ template <class Await>
   return {};
 }
 
-template <class Done>
-[[gnu::always_inline]] inline Status HostPath::await(const Run& run, int place, Done&& done) {
+// done(place): what is waited for. late(who): who is to be named if it does not come.
+template <class Done, class Late>
+[[gnu::always_inline]] inline Status HostPath::await(const Run& run, int place, Done&& done,
+                                                     Late&& late) {
   const WaitPolicy& policy = run.call.beside ? watch_.beside : watch_.policy;
   if (policy.shared_cores && look_elsewhere_ && !near_[static_cast<std::size_t>(place)]) {
     // Who runs on another core may come sooner than this core is given away and back; among many
@@ -63,11 +65,11 @@ template <class Done>
     }
   }
   if (detail::at_once([&] { return done(place); }, policy)) return {};
-  return await_long(run, place, done);
+  return await_long(run, place, done, late);
 }
 
-template <class Done>
-[[gnu::noinline]] Status HostPath::await_long(const Run& run, int place, Done&& done) {
+template <class Done, class Late>
+[[gnu::noinline]] Status HostPath::await_long(const Run& run, int place, Done&& done, Late&& late) {
   Limits limits;
   limits.deadline =
       watch_.timeout.count() == 0 ? Deadline::never() : Deadline::after(watch_.timeout);
@@ -81,7 +83,7 @@ template <class Done>
   const auto awaited = [&] {
     std::vector<int> ranks;
     for (int who = 0; who < size_; ++who) {
-      if (who != place_ && !done(who)) ranks.push_back(rank_of(who));
+      if (who != place_ && late(who)) ranks.push_back(rank_of(who));
     }
     return ranks;
   };

@@ -82,6 +82,7 @@ Status HostPath::with_notices(const Run& run) {
     way_ = Way::kRing;
     return through_ring(run);
   }
+  if (way_ == Way::kChain) return chain(run);
   if (way_ == Way::kStage) return stage(run);
   resolve(run);
   if (run.call.op == schedule::Op::kReduce) return reduce_slices(run);
@@ -197,7 +198,7 @@ Way HostPath::choose(const Run& run) {
   }
   using schedule::Op;
   const bool writes_others = run.call.op == Op::kAllReduce || run.call.op == Op::kReduce;
-  if (!ins || (writes_others && !outs)) return Way::kStage;
+  if (!ins || (writes_others && !outs)) return chains(run) ? Way::kChain : Way::kStage;
   if (run.call.op == Op::kBroadcast && outs) return Way::kPush;
   if (run.call.op != Op::kAllReduce) return Way::kPull;
   if (run.call.count * run.element <= ways_.stage_most) return Way::kStage;

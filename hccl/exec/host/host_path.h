@@ -92,6 +92,11 @@ class HostPath {
   void from_ring(const Run& run, std::size_t at);
   Status through_ring(const Run& run);
   Status stage(const Run& run);
+  bool chains(const Run& run) const;
+  std::size_t chain_chunk(const Run& run) const;
+  std::uint64_t chain_lag() const;
+  void take_turn(const Run& run, std::byte* slot, std::uint64_t first, std::uint64_t count);
+  Status chain(const Run& run);
   Status pull(const Run& run);
   Status broadcast_slices(const Run& run);
   Status pull_slices(const Run& run);
@@ -106,9 +111,13 @@ class HostPath {
             std::size_t stride);
   int rank_of(int place) const { return memory_.ranks[static_cast<std::size_t>(place)]; }
   template <class Done>
-  Status await(const Run& run, int place, Done&& done);
-  template <class Done>
-  Status await_long(const Run& run, int place, Done&& done);
+  Status await(const Run& run, int place, Done&& done) {
+    return await(run, place, done, [&](int who) { return !done(who); });
+  }
+  template <class Done, class Late>
+  Status await(const Run& run, int place, Done&& done, Late&& late);
+  template <class Done, class Late>
+  Status await_long(const Run& run, int place, Done&& done, Late&& late);
   template <class Await>
   Status each_other(Await&& await);
   template <class Await>

@@ -12,6 +12,8 @@ const char* words(Way way) {
       return "ring";
     case Way::kStage:
       return "stage";
+    case Way::kChain:
+      return "chain";
     case Way::kPull:
       return "pull";
     case Way::kPush:
@@ -30,6 +32,8 @@ std::string Ways::why(Way way, std::size_t bytes) const {
              std::to_string(std::max(ring_most, whole_most));
     case Way::kStage:
       return size + " in chunks of " + std::to_string(chunk);
+    case Way::kChain:
+      return size + ", ranks take turns from " + std::to_string(chain_from);
     case Way::kPull:
     case Way::kPush:
       return size + " that others reach";
@@ -63,6 +67,7 @@ Ways Ways::for_host(int ranks, bool shared_cores) {
     const auto square = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
     ways.ring_most = ranks <= 4 ? 4 * kKiB : std::clamp(4096 * kKiB / square, 2 * kKiB, 16 * kKiB);
     ways.whole_most = 64 * kKiB;
+    ways.chain_from = 64 * kKiB + 1;
     ways.chunk = 512 * kKiB;
   } else {
     ways.ring_most = 64 * kKiB / static_cast<std::size_t>(ranks);

@@ -41,7 +41,7 @@ class Regret {
       if (std::any_of(those.begin(), those.end(), [&](Way way) { return !times.contains(way); })) {
         continue;
       }
-      for (const Way way : {Way::kStage, Way::kPull, Way::kPush}) {
+      for (const Way way : {Way::kStage, Way::kChain, Way::kPull, Way::kPush}) {
         if (times.contains(way)) those.insert(way);
       }
       const double best = std::min_element(times.begin(), times.end(), [](auto& a, auto& b) {
@@ -76,7 +76,7 @@ class Regret {
   static constexpr double kUnknown = 10;
   struct Row {
     Case at;
-    std::array<double, 5> beyond;
+    std::array<double, kWays> beyond;
   };
   std::vector<Row> rows_;
 };
@@ -125,7 +125,9 @@ Way way_of(const Ways& ways, bool reachable, std::uint64_t bytes) {
   if (bytes <= kMostInLine) return Way::kLine;
   if (bytes <= ways.ring_most) return Way::kRing;
   if (!reachable || bytes <= ways.stage_most) {
-    return bytes <= ways.whole_most ? Way::kRing : Way::kStage;
+    if (bytes <= ways.whole_most) return Way::kRing;
+    const bool chained = !reachable && ways.chain_from != 0 && bytes >= ways.chain_from;
+    return chained ? Way::kChain : Way::kStage;
   }
   return bytes <= ways.pull_most ? Way::kPull : Way::kPush;
 }
@@ -142,9 +144,10 @@ Ways fit(const Ways& defaults, std::span<const WaySample> samples) {
     std::vector<std::size_t> values;
   };
   constexpr std::size_t kAny = std::size_t{1} << 40;
-  const std::array<Number, 4> numbers = {
+  const std::array<Number, 5> numbers = {
       Number{&Ways::ring_most, limits(sizes, defaults.ring_most, Ways::kMostInRing)},
       Number{&Ways::whole_most, limits(sizes, defaults.whole_most, Ways::kMostInRing)},
+      Number{&Ways::chain_from, limits(sizes, defaults.chain_from, kAny)},
       Number{&Ways::stage_most, limits(sizes, defaults.stage_most, kAny)},
       Number{&Ways::pull_most, limits(sizes, defaults.pull_most, kAny)}};
   Ways best = ways;

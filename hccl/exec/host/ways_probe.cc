@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::array<std::uint64_t, 8> kSizes = {
     1 * kKiB, 4 * kKiB, 16 * kKiB, 64 * kKiB, 256 * kKiB, 1024 * kKiB, 4096 * kKiB, 16384 * kKiB};
-constexpr std::array kWays = {Way::kRing, Way::kStage, Way::kPull, Way::kPush};
+constexpr std::array kWays = {Way::kRing, Way::kStage, Way::kChain, Way::kPull, Way::kPush};
 constexpr std::array<std::size_t, 3> kChunks = {64 * kKiB, 128 * kKiB, 512 * kKiB};
 /// Chunks are compared on inputs of several of them, but not on the longest.
 constexpr std::uint64_t kChunksFrom = 1024 * kKiB;
@@ -27,6 +27,7 @@ Ways only(Way way, Ways ways) {
   constexpr std::size_t kAny = ~std::size_t{0};
   ways.ring_most = way == Way::kRing ? Ways::kMostInRing : 0;
   ways.whole_most = 0;
+  ways.chain_from = way == Way::kChain ? 1 : 0;
   ways.stage_most = way == Way::kStage ? kAny : 0;
   ways.pull_most = way == Way::kPull ? kAny : 0;
   return ways;
@@ -108,7 +109,8 @@ class Probe {
   Status measure(bool reachable, Vector& vector, std::uint64_t bytes) {
     for (const Way way : kWays) {
       if (way == Way::kRing && bytes > Ways::kMostInRing) continue;
-      if (way > Way::kStage && !reachable) continue;
+      if ((way == Way::kPull || way == Way::kPush) && !reachable) continue;
+      if (way == Way::kChain && reachable) continue;
       // Far from where these could be best.
       if (way >= Way::kStage && bytes <= kKiB) continue;
       if (way != Way::kStage) {
