@@ -75,6 +75,10 @@ class Area {
   /// A ring of about twice the second-level cache: in a much smaller one every line that is written
   /// is still held by the reader's cache.
   static constexpr std::size_t kRing = std::size_t{2} << 20;
+  /// The part of it that chunks go through, and not a whole input that follows them. A rank leaves
+  /// when it has its result, though others may still read from its slots: what else is written there
+  /// is written after the posts of the next operation.
+  static constexpr std::size_t kSlots = kRing - Ways::kMostInRing;
 
   static std::size_t bytes(int ranks) { return rings_at(ranks) + of(ranks) * kRing; }
 
@@ -91,6 +95,7 @@ class Area {
   }
   Block* takes(int place) const { return gives(place) + of(ranks_); }
   std::byte* ring(int place) const { return base_ + rings_at(ranks_) + of(place) * kRing; }
+  std::byte* slots(int place) const { return ring(place) + (kRing - kSlots); }
 
  private:
   static std::size_t of(int number) { return static_cast<std::size_t>(number); }

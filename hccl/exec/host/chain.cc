@@ -6,11 +6,6 @@
 
 namespace hccl::exec::host {
 
-// Who has the result leaves, though others may still copy it from the ring. Where whole inputs go
-// next nothing of it lies; all else waits for the others' posts first.
-static constexpr std::size_t kSlotsAt = Ways::kMostInRing;
-static constexpr std::size_t kSlots = Area::kRing - kSlotsAt;
-
 // Turns are taken in rank order: the bits are those of a fold of all inputs at once. Of types that
 // such a fold rounds only at its end they would not be.
 bool HostPath::chains(const Run& run) const {
@@ -26,7 +21,7 @@ std::size_t HostPath::chain_chunk(const Run& run) const {
   constexpr std::size_t kChunk = std::size_t{64} << 10;
   constexpr std::size_t kShort = 4 * kChunk;  // two chunks rather than many turns
   const std::size_t chunk = run.bytes <= kShort ? (run.bytes + 1) / 2 : kChunk;
-  const std::size_t most = kSlots / static_cast<std::size_t>(size_ + 2);
+  const std::size_t most = Area::kSlots / static_cast<std::size_t>(size_ + 2);
   return (std::min(chunk, most) + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
@@ -69,7 +64,7 @@ Status HostPath::chain(const Run& run) {
   const std::uint64_t length = chain_chunk(run) / run.element;
   const std::size_t stride = length * run.element;
   const std::uint64_t chunks = (run.call.count + length - 1) / length;
-  const std::uint64_t window = kSlots / stride;
+  const std::uint64_t window = Area::kSlots / stride;
   const std::uint64_t end = chunks_ + chunks;
   const std::uint64_t lag = chain_lag();
   const int last = size_ - 1;
@@ -99,7 +94,7 @@ Status HostPath::chain(const Run& run) {
   look_elsewhere_ = false;  // other cores have several chunks to work at first
   for (std::uint64_t step = 0; step < chunks + lag; ++step) {
     const auto slot = [&](std::uint64_t chunk) {
-      return area_.ring(0) + kSlotsAt + chunk % window * stride;
+      return area_.slots(0) + chunk % window * stride;
     };
     const auto count = [&](std::uint64_t chunk) {
       return std::min(length, run.call.count - chunk * length);

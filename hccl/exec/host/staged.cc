@@ -91,9 +91,9 @@ Status HostPath::stage(const Run& run) {
   const std::size_t stride = std::max(ways_.chunk / segments / kCacheLine * kCacheLine, kCacheLine);
   const std::uint64_t length = stride / run.element;
   const std::uint64_t chunks = (longest + length - 1) / length;
-  const std::uint64_t window = Area::kRing / (stride * segments);
+  const std::uint64_t window = Area::kSlots / (stride * segments);
   const auto slot = [&](int place, std::uint64_t chunk) {
-    return area_.ring(place) + chunk % window * (stride * segments);
+    return area_.slots(place) + chunk % window * (stride * segments);
   };
   RankWords& mine = area_.words(place_);
   const auto mark = [&](std::atomic<std::uint64_t>& counter, std::uint64_t chunk) {
@@ -142,8 +142,6 @@ Status HostPath::stage(const Run& run) {
     }
     mark(mine.drained, chunk);
   }
-  // Nobody reads the rings any more when the next operation writes them.
-  HCCL_RETURN_IF_ERROR(all_at(run, &RankWords::drained, chunks_ + chunks));
   chunks_ += chunks;
   ring_at_ = 0;
   return {};

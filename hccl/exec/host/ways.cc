@@ -66,8 +66,8 @@ Ways Ways::for_host(int ranks, bool shared_cores) {
     // costs the square of the ranks (measured with 4, 8 and 16 ranks on 2 cores).
     const auto square = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
     ways.ring_most = ranks <= 4 ? 4 * kKiB : std::clamp(4096 * kKiB / square, 2 * kKiB, 16 * kKiB);
-    ways.whole_most = 64 * kKiB;
-    ways.chain_from = 64 * kKiB + 1;
+    ways.whole_most = ranks <= 4 ? 64 * kKiB : 16 * kKiB;
+    ways.chain_from = 128 * kKiB + 1;
     ways.chunk = 512 * kKiB;
   } else {
     ways.ring_most = 64 * kKiB / static_cast<std::size_t>(ranks);
