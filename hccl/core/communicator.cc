@@ -80,6 +80,7 @@ Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
   }
   const auto there = static_cast<std::size_t>(count_cores(cores));
   policy_.shared_cores = cores.size() > there;
+  if (policy_.shared_cores && cores.size() == ranks_.size()) order_ = cores_in_turn(cores);
   policy_.spin = config_.spin.value_or(kSpin);
   // A worker that spins takes the core from the caller who computes, unless it has one of its own.
   beside_ = policy_;
@@ -171,7 +172,7 @@ Status Communicator::open(Deadline deadline) {
   }
   mesh_ = std::move(*mesh);
   executor_ = std::make_unique<exec::Executor>(
-      *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{config_.buffer_mb} << 20));
+      *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{config_.buffer_mb} << 20), order_);
   HCCL_RETURN_IF_ERROR(open_host_path(args));
   log_->info("communicator {} ({}): rank {} of {}, transport {}{}", name_, short_id(), rank_,
              size(), mesh_->name(),

@@ -142,7 +142,8 @@ class Communicator final : public FailureListener {
   Config config_;
   Logger log_;
   WaitPolicy policy_;
-  WaitPolicy beside_;  // of the worker, while the caller computes
+  WaitPolicy beside_;       // of the worker, while the caller computes
+  std::vector<int> order_;  // of ranks that share cores, as cores_in_turn
   AbortFlag failed_;
   std::atomic<bool> suspended_{false};
   std::atomic<Deterministic> deterministic_;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 #include <fstream>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -82,6 +83,22 @@ std::string cpu_model() {
     if (letter < ' ' || letter > '~') letter = '?';
   }
   return model + " with " + std::to_string(std::thread::hardware_concurrency()) + " cores";
+}
+
+std::vector<int> cores_in_turn(std::span<const std::string> masks) {
+  std::map<std::string, std::vector<int>> groups;
+  for (std::size_t i = 0; i < masks.size(); ++i) groups[masks[i]].push_back(static_cast<int>(i));
+  if (groups.size() == 1 || groups.size() == masks.size()) return {};
+  int alone = 0;
+  for (const auto& [mask, members] : groups) alone += count_cores(std::span(&mask, 1));
+  if (alone != count_cores(masks)) return {};
+  std::vector<int> order;
+  for (std::size_t turn = 0; order.size() < masks.size(); ++turn) {
+    for (const auto& [mask, members] : groups) {
+      if (turn < members.size()) order.push_back(members[turn]);
+    }
+  }
+  return order;
 }
 
 int count_cores(std::span<const std::string> masks) {

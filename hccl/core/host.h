@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hccl::core {
 
@@ -22,6 +23,11 @@ std::string core_mask();
 /// The processor's model and the number of cores: "AMD EPYC 9654 with 192 cores". Plain ASCII, at
 /// most 128 bytes.
 std::string cpu_model();
+
+/// The masks' numbers, in an order in which neighbours run on different cores: one of each group of
+/// equal masks, then the next of each. Empty where there is nothing to gain: no two masks are equal,
+/// all are, or different ones have a core in common.
+std::vector<int> cores_in_turn(std::span<const std::string> masks);
 
 /// How many cores are in at least one of these masks.
 int count_cores(std::span<const std::string> masks);

@@ -22,8 +22,8 @@ bool one_way(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == 
 
 }  // namespace
 
-Executor::Executor(transport::Mesh& mesh, std::size_t staging_bytes)
-    : mesh_(mesh), staging_bytes_(staging_bytes), batch_(mesh) {}
+Executor::Executor(transport::Mesh& mesh, std::size_t staging_bytes, std::vector<int> order)
+    : mesh_(mesh), staging_bytes_(staging_bytes), order_(std::move(order)), batch_(mesh) {}
 
 Executor::~Executor() = default;
 
@@ -31,7 +31,7 @@ const Plan& Executor::plan_for(const schedule::Algorithm& algorithm, int root, i
                                int hosts) {
   const auto key = std::make_tuple(static_cast<const void*>(&algorithm), root, depth, hosts);
   if (const auto at = plans_.find(key); at != plans_.end()) return at->second;
-  Plan plan = make_plan(algorithm, {mesh_.rank(), mesh_.size(), root, depth, hosts});
+  Plan plan = make_plan(algorithm, {mesh_.rank(), mesh_.size(), root, depth, hosts}, order_);
   return plans_.emplace(key, std::move(plan)).first->second;
 }
 

@@ -31,7 +31,8 @@ class Lane;
 /// for what is received to be folded.
 class Executor {
  public:
-  Executor(transport::Mesh& mesh, std::size_t staging_bytes);
+  /// `order`: as in make_plan, the same on all ranks.
+  Executor(transport::Mesh& mesh, std::size_t staging_bytes, std::vector<int> order);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -63,6 +64,7 @@ class Executor {
 
   transport::Mesh& mesh_;
   std::size_t staging_bytes_;
+  std::vector<int> order_;
   std::map<std::tuple<const void*, int, int, int>, Plan> plans_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Activity*> active_;  // of the run: kept for its memory

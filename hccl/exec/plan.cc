@@ -9,9 +9,13 @@ bool reduces(const schedule::Recv& recv) { return recv.reduce_with.has_value(); 
 
 }  // namespace
 
-Plan make_plan(const schedule::Algorithm& algorithm, const schedule::Shape& shape) {
+Plan make_plan(const schedule::Algorithm& algorithm, const schedule::Shape& shape,
+               std::span<const int> order) {
   Plan plan;
   schedule::Shape other = shape;
+  if (!algorithm.any_order) order = {};
+  const auto place = std::find(order.begin(), order.end(), shape.rank) - order.begin();
+  const int own = order.empty() ? shape.rank : static_cast<int>(place);
   for (other.rank = 0; other.rank < shape.size; ++other.rank) {
     schedule::Schedule schedule = algorithm.build(other);
     plan.most_slots = std::max(plan.most_slots, schedule.scratch_slots);
@@ -19,7 +23,13 @@ Plan make_plan(const schedule::Algorithm& algorithm, const schedule::Shape& shap
       const auto reducing = std::count_if(step.recvs.begin(), step.recvs.end(), reduces);
       plan.most_reducing = std::max(plan.most_reducing, static_cast<std::size_t>(reducing));
     }
-    if (other.rank == shape.rank) plan.schedule = std::move(schedule);
+    if (other.rank == own) plan.schedule = std::move(schedule);
+  }
+  if (order.empty()) return plan;
+  const auto at = [&](int peer) { return order[static_cast<std::size_t>(peer)]; };
+  for (schedule::Step& step : plan.schedule.steps) {
+    for (schedule::Send& send : step.sends) send.peer = at(send.peer);
+    for (schedule::Recv& recv : step.recvs) recv.peer = at(recv.peer);
   }
   return plan;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "hccl/schedule/algorithm.h"
 
@@ -14,6 +15,9 @@ struct Plan {
   std::size_t most_reducing = 0;  ///< reducing receives of one step
 };
 
-Plan make_plan(const schedule::Algorithm& algorithm, const schedule::Shape& shape);
+/// `order`: the rank at each place of the schedule, where the algorithm takes any_order; empty: in
+/// rank order.
+Plan make_plan(const schedule::Algorithm& algorithm, const schedule::Shape& shape,
+               std::span<const int> order = {});
 
 }  // namespace hccl::exec

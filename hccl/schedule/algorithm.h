@@ -33,6 +33,8 @@ struct Algorithm {
   /// Why it cannot run for this many ranks, or an empty text if it can.
   std::string (*refuse)(int size);
   Cost (*cost)(int size, int depth);
+  /// Ranks may take each other's places: the result is the same but for the order of the sum.
+  bool any_order = false;
 };
 
 std::span<const Algorithm> algorithms();
