@@ -205,6 +205,24 @@ TEST(Host, IdentityAndCores) {
   ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
 }
 
+TEST(Cores, AreTakenInTurn) {
+  const std::string first = "\x01";
+  const std::string second = "\x02";
+  const std::string third = "\x04";
+  using Masks = std::vector<std::string>;
+  using Order = std::vector<int>;
+  EXPECT_EQ(cores_in_turn(Masks{first, second, second, first}), (Order{0, 1, 3, 2}));
+  EXPECT_EQ(cores_in_turn(Masks{first, first, second, second}), (Order{0, 2, 1, 3}));
+  EXPECT_EQ(cores_in_turn(Masks{second, second, first, second}), (Order{2, 0, 1, 3}));
+  EXPECT_EQ(cores_in_turn(Masks{first, third, second, third, first}), (Order{0, 2, 1, 4, 3}));
+  // Nothing is known of who runs where, or there is nothing to gain.
+  EXPECT_EQ(cores_in_turn(Masks{first, second}), Order());
+  EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", "\x03"}), Order());
+  EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", second}), Order());
+  EXPECT_EQ(cores_in_turn(Masks{"", ""}), Order());
+  EXPECT_EQ(cores_in_turn(Masks{}), Order());
+}
+
 class SecretFile : public ::testing::Test {
  protected:
   SecretFile() {

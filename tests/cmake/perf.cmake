@@ -21,6 +21,13 @@ assert d['memory'] == '${memory}' and d['cold'] and all(r['wrong'] == 0 and r['c
   if(HCCL_WITH_MPI)
     add_test(NAME hccl_perf_mpirun_test
       COMMAND mpirun --oversubscribe --allow-run-as-root -np 4 $<TARGET_FILE:hccl_perf> --max 1M --iterations 5)
+    # Each two ranks on a core of their own: messages go in another order of ranks, and private memory in turns.
+    foreach(transport tcp shm)
+      add_test(NAME hccl_perf_mpirun_${transport}_pinned_test
+        COMMAND mpirun --oversubscribe --allow-run-as-root --bind-to none -np 5 sh -c
+          "exec taskset -c $((OMPI_COMM_WORLD_RANK / 2 % $(nproc))) $<TARGET_FILE:hccl_perf> --max 4M --iterations 5")
+      set_tests_properties(hccl_perf_mpirun_${transport}_pinned_test PROPERTIES TIMEOUT 120 ENVIRONMENT HCCL_TRANSPORT=${transport})
+    endforeach()
     set_tests_properties(hccl_perf_mpirun_test PROPERTIES TIMEOUT 120)
   endif()
 endif()
