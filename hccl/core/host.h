@@ -25,8 +25,8 @@ std::string core_mask();
 std::string cpu_model();
 
 /// The masks' numbers, in an order in which neighbours run on different cores: one of each group of
-/// equal masks, then the next of each. Empty where there is nothing to gain: no two masks are equal,
-/// all are, or different ones have a core in common.
+/// equal masks, then the next of each. Empty where there is nothing to gain: no two masks are
+/// equal, all are, or different ones have a core in common.
 std::vector<int> cores_in_turn(std::span<const std::string> masks);
 
 /// How many cores are in at least one of these masks.

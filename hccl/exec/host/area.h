@@ -76,8 +76,8 @@ class Area {
   /// is still held by the reader's cache.
   static constexpr std::size_t kRing = std::size_t{2} << 20;
   /// The part of it that chunks go through, and not a whole input that follows them. A rank leaves
-  /// when it has its result, though others may still read from its slots: what else is written there
-  /// is written after the posts of the next operation.
+  /// when it has its result, though others may still read from its slots: what else is written
+  /// there is written after the posts of the next operation.
   static constexpr std::size_t kSlots = kRing - Ways::kMostInRing;
 
   static std::size_t bytes(int ranks) { return rings_at(ranks) + of(ranks) * kRing; }

@@ -93,21 +93,20 @@ Status HostPath::chain(const Run& run) {
   auto* const out = static_cast<std::byte*>(run.call.out);
   look_elsewhere_ = false;  // other cores have several chunks to work at first
   for (std::uint64_t step = 0; step < chunks + lag; ++step) {
-    const auto slot = [&](std::uint64_t chunk) {
-      return area_.slots(0) + chunk % window * stride;
-    };
+    const auto slot = [&](std::uint64_t chunk) { return area_.slots(0) + chunk % window * stride; };
     const auto count = [&](std::uint64_t chunk) {
       return std::min(length, run.call.count - chunk * length);
     };
     if (step < chunks) {
       if (place_ != 0) {
         const std::uint64_t turn = chunks_ + step + 1;
-        HCCL_RETURN_IF_ERROR(
-            await(run, place_ - 1, [&](int who) { return filled(who) >= turn; }, late));
+        HCCL_RETURN_IF_ERROR(await(
+            run, place_ - 1, [&](int who) { return filled(who) >= turn; }, late));
       } else if (step >= window) {
         const std::uint64_t free = chunks_ + step - window + 1;
         HCCL_RETURN_IF_ERROR(each_other([&](int place) {
-          return await(run, place, [&](int who) { return drained(who) >= free; }, late);
+          return await(
+              run, place, [&](int who) { return drained(who) >= free; }, late);
         }));
       }
       take_turn(run, slot(step), step * length, count(step));
@@ -117,7 +116,8 @@ Status HostPath::chain(const Run& run) {
     if (!takes || step < lag) continue;
     const std::uint64_t chunk = step - lag;
     const std::uint64_t done = chunks_ + chunk + 1;
-    HCCL_RETURN_IF_ERROR(await(run, last, [&](int who) { return filled(who) >= done; }, late));
+    HCCL_RETURN_IF_ERROR(await(
+        run, last, [&](int who) { return filled(who) >= done; }, late));
     kernels::copy(slot(chunk), out + chunk * stride, count(chunk) * run.element,
                   run.store_in(out, in));
     mark(mine.drained, chunk);

@@ -88,7 +88,8 @@ Status HostPath::stage(const Run& run) {
   }
   const bool two_hops = run.call.op == schedule::Op::kAllReduce && size_ > ways_.most_that_fold_all;
   const auto segments = static_cast<std::size_t>(exchange.block_for_each() ? size_ : 1);
-  // What the root alone puts into its ring the others wait for: 4 ranks on 2 cores, 1 MiB 225 -> 200 us.
+  // What the root alone puts into its ring the others wait for: 4 ranks on 2 cores, 1 MiB 225 ->
+  // 200 us.
   constexpr std::size_t kRootChunk = std::size_t{128} << 10;
   const bool from_root = !exchange.gives(run.call.root == 0 ? size_ - 1 : 0);
   const std::size_t chunk_bytes = from_root ? std::min(ways_.chunk, kRootChunk) : ways_.chunk;

@@ -15,8 +15,8 @@ enum class Way : std::uint8_t {
   kRing,   ///< each rank copies its input into its ring, then every rank takes what it needs: one
            ///< hop
   kStage,  ///< the same in chunks, copying and taking at once
-  kChain,  ///< allreduce and reduce: the ranks take turns to fold their inputs into the same chunk of
-           ///< one ring, then copy it
+  kChain,  ///< allreduce and reduce: the ranks take turns to fold their inputs into the same chunk
+           ///< of one ring, then copy it
   kPull,  ///< each rank takes straight from the others' inputs (of allreduce: folds its slice, then
           ///< copies the other slices from the others' outputs)
   kPush,  ///< each rank folds its slice and stores it into every output (of broadcast: the root
@@ -33,7 +33,8 @@ inline constexpr std::size_t kMostInLine = 56;
 struct Ways {
   std::size_t ring_most = 0;   ///< kRing whatever memory it is; above, where buffers lie decides
   std::size_t whole_most = 0;  ///< what would be staged takes kRing after all up to here
-  std::size_t chain_from = 0;  ///< of memory that others do not reach: kChain from here on; 0: never
+  std::size_t chain_from =
+      0;  ///< of memory that others do not reach: kChain from here on; 0: never
   std::size_t stage_most = 0;  ///< allreduce of reachable memory: kStage up to here
   std::size_t pull_most = 0;   ///< allreduce of reachable memory: kPull up to here, then kPush
   std::size_t chunk = 0;       ///< bytes of a rank's ring that one chunk of kStage takes
