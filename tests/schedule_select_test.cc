@@ -105,6 +105,13 @@ TEST(Select, HostsDoNotSendToOneAllAtOnce) {
   EXPECT_EQ(name(6, 64 << 20), "direct");
 }
 
+TEST(Select, HalvesOfFewRanksOfAHostFitIntoASocket) {
+  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 1).slice, 512u << 10);
+  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 4).slice, 0u);
+  EXPECT_EQ(select(Op::kAllReduce, 8, 1 << 20, "", 1).slice, 0u);
+  EXPECT_EQ(select(Op::kAllReduce, 4, 8 << 20, "", 1).slice, 0u);
+}
+
 TEST(Select, LanesAndPiecesKeepEnoughToDo) {
   EXPECT_EQ(select(Op::kAllReduce, 2, 4096, "ring", 2).lanes, 1);
   EXPECT_EQ(select(Op::kAllReduce, 2, 2 << 20, "ring", 2).lanes, 2);

@@ -129,6 +129,10 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
                                    static_cast<std::uint64_t>(std::max(1, steps.chunks)) *
                                    static_cast<std::uint64_t>(plan.most_slots);
   std::uint64_t slices = std::max(lanes_wanted, (slot_bytes + per_lane - 1) / per_lane);
+  if (choice.slice != 0) {
+    slices =
+        std::max<std::uint64_t>(slices, (block_bytes * blocks + choice.slice - 1) / choice.slice);
+  }
   slices = (slices + lanes_wanted - 1) / lanes_wanted * lanes_wanted;  // equally many a lane
   slices = std::clamp<std::uint64_t>(slices, 1, std::max<std::uint64_t>(1, call.count));
   const std::size_t lanes = std::min<std::uint64_t>(lanes_wanted, slices);

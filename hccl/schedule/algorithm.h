@@ -47,6 +47,8 @@ struct Choice {
   int depth = 1;       ///< Shape::depth
   int hosts = 1;       ///< Shape::hosts
   int lanes = 1;       ///< slices of the vector that run the schedule side by side
+  /// Most bytes of a slice; 0: as many as the staging memory allows.
+  std::size_t slice = 0;
   std::string reason;  ///< for HCCL_LOG=info
 };
 
