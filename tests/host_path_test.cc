@@ -404,6 +404,38 @@ TEST(HostPath, RoundsOnceWhateverTheWay) {
   });
 }
 
+// More chunks than the ring holds, and more ranks than chunks of the usual length; the next
+// operation begins while others still copy the last.
+TEST(HostPath, TurnsGoRoundTheRing) {
+  for (const int size : {2, 5, 40}) {
+    Ways ways;
+    ways.ring_most = 1 << 18;
+    ways.chain_from = 1;
+    Machine machine(size, ways, true);
+    machine.run([&](int rank, HostPath& path) {
+      constexpr std::uint64_t kLong = 1 << 20;
+      std::vector<std::uint32_t> data(kLong);
+      std::uint64_t number = 0;
+      for (const std::uint64_t count : {kLong, kLong - 77, std::uint64_t{50000}, kLong}) {
+        ++number;
+        for (std::uint64_t i = 0; i < count; ++i) data[i] = element(number, rank, i);
+        Call call;
+        call.op = Op::kAllReduce;
+        call.in = call.out = data.data();
+        call.count = count;
+        call.type = DataType::kUint32;
+        ASSERT_TRUE(path.run(call, envelope(call, number, 0)).ok());
+        EXPECT_EQ(path.way(), count == 50000 ? Way::kRing : Way::kChain);
+        for (std::uint64_t i = 0; i < count; i += 61) {
+          std::uint32_t sum = 0;
+          for (int r = 0; r < size; ++r) sum += element(number, r, i);
+          ASSERT_EQ(data[i], sum) << "element " << i << " of operation " << number;
+        }
+      }
+    });
+  }
+}
+
 // Turns stop at the rank that does not take its own, and it alone is named.
 TEST(HostPath, WhoDoesNotTakeItsTurnIsNamed) {
   constexpr int kSize = 4;

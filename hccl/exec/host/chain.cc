@@ -6,11 +6,14 @@
 
 namespace hccl::exec::host {
 
+// The ring holds a chunk for each rank and one more, each of a length that is worth a turn.
+static constexpr int kMostInChain = static_cast<int>(Area::kSlots / Ways::kLeastChunk) - 2;
+
 // Turns are taken in rank order: the bits are those of a fold of all inputs at once. Of types that
 // such a fold rounds only at its end they would not be.
 bool HostPath::chains(const Run& run) const {
   using schedule::Op;
-  return size_ > 1 && ways_.chain_from != 0 &&
+  return size_ > 1 && size_ <= kMostInChain && ways_.chain_from != 0 &&
          run.bytes >= std::max(ways_.chain_from, ways_.whole_most + 1) &&
          (run.call.op == Op::kAllReduce || run.call.op == Op::kReduce) &&
          !kernels::rounds_at_end(run.call.type);
@@ -20,9 +23,9 @@ bool HostPath::chains(const Run& run) const {
 std::size_t HostPath::chain_chunk(const Run& run) const {
   constexpr std::size_t kChunk = std::size_t{64} << 10;
   constexpr std::size_t kShort = 4 * kChunk;  // two chunks rather than many turns
-  const std::size_t chunk = run.bytes <= kShort ? (run.bytes + 1) / 2 : kChunk;
-  const std::size_t most = Area::kSlots / static_cast<std::size_t>(size_ + 2);
-  return (std::min(chunk, most) + kCacheLine - 1) / kCacheLine * kCacheLine;
+  const std::size_t half = (run.bytes / 2 + kCacheLine) / kCacheLine * kCacheLine;
+  const std::size_t most = Area::kSlots / static_cast<std::size_t>(size_ + 1);
+  return std::min(run.bytes <= kShort ? half : kChunk, most / kCacheLine * kCacheLine);
 }
 
 // Chunks that this rank folds before it takes the first result: as many as are under way behind it,
