@@ -107,10 +107,10 @@ Status HostPath::chain(const Run& run) {
             run, place_ - 1, [&](int who) { return filled(who) >= turn; }, late));
       } else if (step >= window) {
         const std::uint64_t free = chunks_ + step - window + 1;
-        HCCL_RETURN_IF_ERROR(each_other([&](int place) {
-          return await(
-              run, place, [&](int who) { return drained(who) >= free; }, late);
-        }));
+        for (int place = 1; place < size_; ++place) {
+          HCCL_RETURN_IF_ERROR(await(
+              run, place, [&](int who) { return drained(who) >= free; }, late));
+        }
       }
       take_turn(run, slot(step), step * length, count(step));
       mark(mine.filled, step);

@@ -22,6 +22,7 @@ class Exchange {
   bool takes(int rank) const {
     return call_.op != schedule::Op::kBarrier && (!to_root_ || rank == root_);
   }
+  bool from_root() const { return from_root_; }
   /// The input has a block for each rank; otherwise one for all of them.
   bool block_for_each() const { return block_for_each_; }
 

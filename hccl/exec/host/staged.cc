@@ -91,8 +91,8 @@ Status HostPath::stage(const Run& run) {
   // What the root alone puts into its ring the others wait for: 4 ranks on 2 cores, 1 MiB 225 ->
   // 200 us.
   constexpr std::size_t kRootChunk = std::size_t{128} << 10;
-  const bool from_root = !exchange.gives(run.call.root == 0 ? size_ - 1 : 0);
-  const std::size_t chunk_bytes = from_root ? std::min(ways_.chunk, kRootChunk) : ways_.chunk;
+  const std::size_t chunk_bytes =
+      exchange.from_root() ? std::min(ways_.chunk, kRootChunk) : ways_.chunk;
   const std::size_t stride = std::max(chunk_bytes / segments / kCacheLine * kCacheLine, kCacheLine);
   const std::uint64_t length = stride / run.element;
   const std::uint64_t chunks = (longest + length - 1) / length;
