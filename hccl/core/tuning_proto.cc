@@ -106,14 +106,14 @@ Result<MessageCosts> costs_from(const proto::Messages& in) {
 }
 
 Result<std::vector<WaySample>> samples_from(const proto::HostPath& in) {
-  constexpr std::array kWays = {Way::kLine,  Way::kRing, Way::kStage,
-                                Way::kChain, Way::kPull, Way::kPush};
+  std::array<Way, exec::host::kWays> ways{};
+  for (std::size_t i = 0; i < ways.size(); ++i) ways[i] = static_cast<Way>(i);
   if (in.samples_size() > kMostSamples) return wrong("more than 1024 samples of the host path");
   std::vector<WaySample> samples;
   for (const auto& item : in.samples()) {
-    const auto way = std::find_if(kWays.begin(), kWays.end(),
-                                  [&](Way each) { return item.way() == words(each); });
-    if (way == kWays.end()) continue;  // a newer library's
+    const auto way =
+        std::find_if(ways.begin(), ways.end(), [&](Way each) { return item.way() == words(each); });
+    if (way == ways.end()) continue;  // a newer library's
     samples.push_back({*way, item.reachable(), item.bytes(), item.chunk(), item.ns()});
   }
   return samples;

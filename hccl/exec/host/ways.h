@@ -33,8 +33,7 @@ inline constexpr std::size_t kMostInLine = 56;
 struct Ways {
   std::size_t ring_most = 0;   ///< kRing whatever memory it is; above, where buffers lie decides
   std::size_t whole_most = 0;  ///< what would be staged takes kRing after all up to here
-  std::size_t chain_from =
-      0;  ///< of memory that others do not reach: kChain from here on; 0: never
+  std::size_t chain_from = 0;  ///< of memory that others do not reach: kChain from here; 0: never
   std::size_t stage_most = 0;  ///< allreduce of reachable memory: kStage up to here
   std::size_t pull_most = 0;   ///< allreduce of reachable memory: kPull up to here, then kPush
   std::size_t chunk = 0;       ///< bytes of a rank's ring that one chunk of kStage takes

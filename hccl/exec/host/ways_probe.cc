@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::array<std::uint64_t, 8> kSizes = {
     1 * kKiB, 4 * kKiB, 16 * kKiB, 64 * kKiB, 256 * kKiB, 1024 * kKiB, 4096 * kKiB, 16384 * kKiB};
-constexpr std::array kWays = {Way::kRing, Way::kStage, Way::kChain, Way::kPull, Way::kPush};
+constexpr std::array kCompared = {Way::kRing, Way::kStage, Way::kChain, Way::kPull, Way::kPush};
 constexpr std::array<std::size_t, 3> kChunks = {64 * kKiB, 128 * kKiB, 512 * kKiB};
 /// Chunks are compared on inputs of several of them, but not on the longest.
 constexpr std::uint64_t kChunksFrom = 1024 * kKiB;
@@ -107,7 +107,7 @@ class Probe {
   }
 
   Status measure(bool reachable, Vector& vector, std::uint64_t bytes) {
-    for (const Way way : kWays) {
+    for (const Way way : kCompared) {
       if (way == Way::kRing && bytes > Ways::kMostInRing) continue;
       if ((way == Way::kPull || way == Way::kPush) && !reachable) continue;
       if (way == Way::kChain && reachable) continue;
