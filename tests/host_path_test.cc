@@ -4,7 +4,11 @@
 #include "hccl/exec/host/host_path.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <mutex>
 #include <random>
@@ -57,7 +61,7 @@ class Machine {
       memory.area = {base, HostPath::area_bytes(size)};
       for (int rank = 0; rank < size; ++rank) {
         memory.ranks.push_back(rank);
-        memory.peers.push_back({heap_->base(), heap_->reserve(), false});
+        memory.peers.push_back({heap_->base(), heap_->reserve(), false, ::getpid()});
       }
       watch.abort = &abort_;
       watch.policy.shared_cores = shared_cores;
@@ -76,6 +80,10 @@ class Machine {
   }
 
   memory::Heap& heap() { return *heap_; }
+  /// All ranks take the rank at this place to be this process.
+  void set_process(int place, pid_t process) {
+    for (auto& memory : memories_) memory.peers[static_cast<std::size_t>(place)].process = process;
+  }
   /// What a communicator does once it is told of a failure.
   void abort(const Status& why) { abort_.raise(why); }
 
@@ -283,6 +291,7 @@ struct Setting {
   bool shared_cores;
   bool streams = false;
   std::size_t chain_from = 0;
+  std::size_t cma_from = 0;
 };
 
 class EveryWay : public ::testing::TestWithParam<Setting> {};
@@ -296,6 +305,8 @@ TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
   ways.pull_most = setting.pull_most;
   ways.chunk = setting.chunk;
   ways.chain_from = setting.chain_from;
+  ways.cma_moves_from = ways.cma_folds_from = setting.cma_from;
+  ways.cma_most = 1 << 20;
   kernels::StoreRule stores;
   if (setting.streams) stores.cached_most = 0;
   Machine machine(setting.size, ways, setting.shared_cores, stores);
@@ -304,6 +315,9 @@ TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
   machine.run([&](int rank, HostPath& path) {
     std::mt19937_64 random(42);
     Buffers buffers(machine.heap(), kMost + 1000);
+    const auto attached = path.attach();
+    ASSERT_TRUE(attached.ok()) << attached.status().message();
+    ASSERT_TRUE(*attached);
     for (std::uint64_t number = 1; number <= kOperations && failures == 0; ++number) {
       const Plan plan = random_plan(random, setting.size, kMost);
       const auto result = take_part(path, plan, number, rank, setting.size, buffers);
@@ -315,7 +329,7 @@ TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
     }
   });
   EXPECT_GT(taken[static_cast<std::size_t>(Way::kLine)], 0);
-  EXPECT_GT(taken[static_cast<std::size_t>(Way::kStage)], 0);
+  EXPECT_GT(taken[static_cast<std::size_t>(setting.cma_from != 0 ? Way::kCma : Way::kStage)], 0);
   EXPECT_GT(taken[static_cast<std::size_t>(Way::kPull)], 0);
   if (setting.ring_most > 100) {
     EXPECT_GT(taken[static_cast<std::size_t>(Way::kRing)], 0);
@@ -341,7 +355,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"eight", 8, 2048, 0, 1 << 17, true},
                       Setting{"two_chain", 2, 64, 0, 1 << 17, false, false, 1},
                       Setting{"three_chain", 3, 1 << 14, 0, 5000, true, true, 1 << 16},
-                      Setting{"eight_chain", 8, 2048, 0, 1 << 17, true, false, 4096}),
+                      Setting{"eight_chain", 8, 2048, 0, 1 << 17, true, false, 4096},
+                      Setting{"two_cma", 2, 64, 0, 1 << 17, false, false, 0, 1},
+                      Setting{"five_cma", 5, 4096, 1 << 16, 5000, true, true, 0, 1 << 12},
+                      Setting{"eight_cma", 8, 64, 0, 1 << 17, false, false, 0, 1}),
     [](const auto& info) { return info.param.name; });
 
 // Rank order and one rounding, whatever the way: 1e8 + 1 - 1e8 is 0 or 1 by the order alone.
@@ -349,18 +366,23 @@ TEST(HostPath, FoldsInRankOrderWhateverTheWay) {
   struct Case {
     std::size_t ring_most;
     std::size_t chain_from;
+    std::size_t cma_from;
     std::size_t pull_most;
     bool heap;
   };
-  for (const Case& each : {Case{1 << 20, 0, 0, false}, Case{0, 0, 0, false}, Case{0, 1, 0, false},
-                           Case{0, 0, 1 << 25, true}, Case{0, 0, 0, true}}) {
+  for (const Case& each :
+       {Case{1 << 20, 0, 0, 0, false}, Case{0, 0, 0, 0, false}, Case{0, 1, 0, 0, false},
+        Case{0, 0, 1, 0, false}, Case{0, 0, 0, 1 << 25, true}, Case{0, 0, 0, 0, true}}) {
     Ways ways;
     ways.ring_most = each.ring_most;
     ways.chain_from = each.chain_from;
+    ways.cma_folds_from = each.cma_from;
+    ways.cma_most = 1 << 20;
     ways.pull_most = each.pull_most;
     ways.chunk = 1 << 12;
     Machine machine(3, ways, true);
     machine.run([&](int rank, HostPath& path) {
+      ASSERT_TRUE(path.attach().ok());
       constexpr std::uint64_t kCount = 10000;
       std::vector<float> mine(kCount);
       auto* data = mine.data();
@@ -388,20 +410,28 @@ TEST(HostPath, FoldsInRankOrderWhateverTheWay) {
 // 16-bit floats are rounded once, after all have been added, by every way: 1 + 3 * 2^-9 is halfway
 // between two bf16 above 1 + 2^-7, each 2^-9 alone is lost.
 TEST(HostPath, RoundsOnceWhateverTheWay) {
-  Ways ways;
-  ways.chain_from = 1;
-  ways.chunk = 1 << 12;
-  Machine machine(5, ways, true);
-  machine.run([&](int rank, HostPath& path) {
-    std::vector<std::uint16_t> data(100000, rank == 0 ? 0x3F80 : 0x3B00);  // 1, 2^-9
-    Call call;
-    call.op = Op::kAllReduce;
-    call.in = call.out = data.data();
-    call.count = data.size();
-    call.type = DataType::kBfp16;
-    ASSERT_TRUE(path.run(call, envelope(call, 1, 0)).ok());
-    for (const std::uint16_t value : data) ASSERT_EQ(value, 0x3F81);  // 1 + 2^-7
-  });
+  for (const bool cma : {false, true}) {
+    Ways ways;
+    ways.chain_from = 1;
+    ways.cma_folds_from = 1;
+    ways.cma_most = 1 << 20;
+    ways.chunk = 1 << 12;
+    Machine machine(5, ways, true);
+    machine.run([&](int rank, HostPath& path) {
+      if (cma) {
+        ASSERT_TRUE(path.attach().ok());
+      }
+      std::vector<std::uint16_t> data(100000, rank == 0 ? 0x3F80 : 0x3B00);  // 1, 2^-9
+      Call call;
+      call.op = Op::kAllReduce;
+      call.in = call.out = data.data();
+      call.count = data.size();
+      call.type = DataType::kBfp16;
+      ASSERT_TRUE(path.run(call, envelope(call, 1, 0)).ok());
+      EXPECT_EQ(path.way(), cma ? Way::kCma : Way::kStage);
+      for (const std::uint16_t value : data) ASSERT_EQ(value, 0x3F81);  // 1 + 2^-7
+    });
+  }
 }
 
 // More chunks than the ring holds, and more ranks than chunks of the usual length; the next
@@ -465,6 +495,112 @@ TEST(HostPath, WhoDoesNotTakeItsTurnIsNamed) {
     ASSERT_FALSE(named.empty());
     for (const auto& awaited : named) EXPECT_EQ(awaited, std::vector<int>{absent});
   }
+}
+
+/// A process of its own that does nothing; its end is not waited for.
+class Child {
+ public:
+  Child() : process_(::fork()) {
+    if (process_ == 0) {
+      for (;;) ::pause();
+    }
+  }
+  ~Child() { end(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  pid_t process() const { return process_; }
+  void end() {
+    if (process_ <= 0) return;
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+    process_ = 0;
+  }
+
+ private:
+  pid_t process_;
+};
+
+Ways cma_always() {
+  Ways ways;
+  ways.chunk = 1 << 17;
+  ways.cma_moves_from = ways.cma_folds_from = 1;
+  ways.cma_most = 1 << 25;
+  return ways;
+}
+
+Call allreduce_of(std::vector<std::uint32_t>& data) {
+  Call call;
+  call.op = Op::kAllReduce;
+  call.in = call.out = data.data();
+  call.count = data.size();
+  call.type = DataType::kUint32;
+  return call;
+}
+
+// Another process behind the number (as in containers with numbers of their own), or none that the
+// kernel lets this one copy from: all ranks go on without.
+TEST(HostPath, RanksThatCannotBeReachedByTheKernelAreNot) {
+  Child stranger;
+  ASSERT_GT(stranger.process(), 0);
+  for (const pid_t process : {stranger.process(), pid_t{0}, pid_t{-1}}) {
+    Machine machine(3, cma_always(), true);
+    machine.set_process(1, process);
+    machine.run([&](int rank, HostPath& path) {
+      const auto attached = path.attach();
+      ASSERT_TRUE(attached.ok()) << attached.status().message();
+      EXPECT_FALSE(*attached);
+      std::vector<std::uint32_t> data(50000, static_cast<std::uint32_t>(rank));
+      const Call call = allreduce_of(data);
+      ASSERT_TRUE(path.run(call, envelope(call, 1, 0)).ok());
+      EXPECT_EQ(path.way(), Way::kStage);
+      for (const std::uint32_t value : data) ASSERT_EQ(value, 3U);
+    });
+  }
+}
+
+// A process that ends in the operation is not blamed on a buffer: whoever watches the ranks has the
+// word, and if nobody does, it is the one that is waited for.
+TEST(HostPath, AnEndedProcessIsWaitedForByName) {
+  Child child;
+  const pid_t process = child.process();
+  child.end();
+  Watch watch;
+  watch.timeout = std::chrono::milliseconds(300);
+  Machine machine(2, cma_always(), true, {}, watch);
+  machine.set_process(1, process);
+  machine.run([&](int rank, HostPath& path) {
+    path.set_attached(true);
+    std::vector<std::uint32_t> data(50000, 1);
+    const Call call = allreduce_of(data);
+    const Status status = path.run(call, envelope(call, 1, 0));
+    EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
+    if (rank == 0) {
+      EXPECT_NE(status.message().find("from rank 1"), std::string::npos) << status.message();
+    }
+  });
+}
+
+// Whose buffer is no memory is told by all that have to do with it.
+TEST(HostPath, WhoseBufferIsNoMemoryIsNamed) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  void* const sealed = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(sealed, MAP_FAILED);
+  Watch watch;
+  watch.timeout = std::chrono::milliseconds(300);
+  Machine machine(2, cma_always(), false, {}, watch);
+  machine.run([&](int rank, HostPath& path) {
+    ASSERT_TRUE(*path.attach());
+    std::vector<std::byte> data(kBytes);
+    Call call;
+    call.op = Op::kBroadcast;
+    call.in = call.out = rank == 1 ? sealed : data.data();
+    call.count = kBytes;
+    call.type = DataType::kInt8;
+    const Status status = path.run(call, envelope(call, 1, 0));
+    EXPECT_EQ(status.code(), Code::kPara) << status.message();
+    EXPECT_EQ(status.culprit(), 1) << status.message();
+  });
+  ::munmap(sealed, kBytes);
 }
 
 TEST(HostPath, NamesBothCallsOfAMismatchOnAllRanks) {

@@ -1,6 +1,7 @@
 // Measuring: the ranks measure the same, whatever their clocks say, and stop when the time is up.
 // The clocks are made up, so that nothing here depends on the machine.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -8,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "hccl/exec/host/cma_probe.h"
 #include "hccl/exec/host/ways_probe.h"
 #include "hccl/exec/trials.h"
 
@@ -163,7 +165,7 @@ class Machine {
       for (int rank = 0; rank < size; ++rank) {
         memory.ranks.push_back(rank);
         memory.peers.push_back(
-            {heap ? heap_->base() : nullptr, heap ? heap_->reserve() : 0, false});
+            {heap ? heap_->base() : nullptr, heap ? heap_->reserve() : 0, false, ::getpid()});
       }
       host::Watch watch;
       watch.timeout = std::chrono::seconds(20);
@@ -210,6 +212,7 @@ TEST(WaysProbe, AllRanksGetTheSameSamplesOfEveryWay) {
     std::array<std::vector<host::WaySample>, kSize> samples;
     machine.run([&](int rank, host::HostPath& path, memory::Heap* own) {
       const host::Ways defaults = path.ways();
+      ASSERT_TRUE(*path.attach());
       auto measured =
           measure_ways(path, own, defaults, milliseconds(600), ticking(rank, nanoseconds(100)));
       ASSERT_TRUE(measured.ok()) << measured.status().message();
@@ -224,12 +227,38 @@ TEST(WaysProbe, AllRanksGetTheSameSamplesOfEveryWay) {
       EXPECT_GT(each.ns, 0u);
     }
     using host::Way;
-    for (const Way way : {Way::kRing, Way::kStage, Way::kChain}) {
+    for (const Way way : {Way::kRing, Way::kStage, Way::kChain, Way::kCma}) {
       EXPECT_TRUE(seen.contains({way, false})) << words(way);
     }
     // Without device memory nobody can pull or push, and nobody says so.
     EXPECT_EQ(seen.contains({Way::kPull, true}), heap);
     EXPECT_EQ(seen.contains({Way::kPush, true}), heap);
+  }
+}
+
+// The kernel's copies are taken where they are quicker, and nowhere else.
+TEST(CmaProbe, TellsAllRanksWhetherItPays) {
+  for (const bool quicker : {true, false}) {
+    constexpr int kSize = 3;
+    Machine machine(kSize, false);
+    machine.run([&](int rank, host::HostPath& path, memory::Heap*) {
+      host::Ways ways = path.ways();
+      ways.cma_folds_from = 1;
+      path.set_ways(ways);
+      auto time = std::make_shared<nanoseconds>(0);
+      const auto now = [=, &path] {
+        const bool cma = path.way() == host::Way::kCma;
+        return Clock::time_point(*time += nanoseconds(cma == quicker ? 100 : 1000 + rank));
+      };
+      const auto gains = measure_cma(path, now);
+      ASSERT_TRUE(gains.ok()) << gains.status().message();
+      EXPECT_TRUE(gains->attached);
+      EXPECT_EQ(gains->moves, quicker);
+      EXPECT_EQ(gains->folds, quicker);
+      EXPECT_EQ(path.ways().cma_moves_from != 0, quicker);
+      EXPECT_EQ(path.ways().cma_folds_from != 0, quicker);
+      EXPECT_EQ(path.ways().ring_most, ways.ring_most);
+    });
   }
 }
 

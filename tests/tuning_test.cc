@@ -37,6 +37,9 @@ TuningEntry host(const TuningKey& key) {
   entry.ways->ring_most = 262144;
   entry.ways->pull_most = 12345678;
   entry.ways->chain_from = 54321;
+  entry.ways->cma_moves_from = 4321;
+  entry.ways->cma_folds_from = 5432;
+  entry.ways->cma_most = 6543;
   entry.samples = {{exec::host::Way::kStage, true, 65536, 131072, 999}};
   return entry;
 }

@@ -21,7 +21,7 @@ constexpr std::uint64_t kSizes[] = {256,        1 * kKiB,    4 * kKiB,    16 * k
 
 bool can_be(Way way, bool reachable, std::uint64_t bytes) {
   if (way == Way::kRing) return bytes <= Ways::kMostInRing;
-  if (way == Way::kChain) return !reachable;
+  if (way == Way::kChain || way == Way::kCma) return !reachable;
   return way == Way::kStage || reachable;
 }
 
@@ -30,7 +30,8 @@ std::vector<WaySample> samples_of(Time&& time, std::size_t chunk) {
   std::vector<WaySample> samples;
   for (const bool reachable : {false, true}) {
     for (const std::uint64_t bytes : kSizes) {
-      for (const Way way : {Way::kRing, Way::kStage, Way::kChain, Way::kPull, Way::kPush}) {
+      for (const Way way :
+           {Way::kRing, Way::kStage, Way::kChain, Way::kCma, Way::kPull, Way::kPush}) {
         if (!can_be(way, reachable, bytes)) continue;
         samples.push_back({way, reachable, bytes, way == Way::kStage ? chunk : 0,
                            static_cast<std::uint64_t>(time(way, reachable, bytes))});
@@ -78,6 +79,8 @@ TEST(WaysFit, IsAsGoodAsBruteForceButForTheHysteresis) {
     ASSERT_TRUE(fitted.check().ok()) << fitted.check().message();
     double best = INFINITY;
     Ways ways = defaults;
+    const auto private_samples = only(false, samples);
+    const auto reachable_samples = only(true, samples);
     std::vector<std::size_t> limits = {0};
     for (const std::uint64_t size : kSizes) limits.push_back(size);
     const auto up_to = [&](std::size_t most) {
@@ -94,21 +97,28 @@ TEST(WaysFit, IsAsGoodAsBruteForceButForTheHysteresis) {
         double best_private = INFINITY;
         for (const std::size_t limit : limits) {
           ways.chain_from = limit == 0 ? 0 : limit + 1;
-          best_private = std::min(best_private, regret(ways, only(false, samples)));
+          for (const std::size_t from : limits) {
+            for (const std::size_t most : limits) {
+              if (from > most) continue;
+              ways.cma_folds_from = from == 0 ? 0 : from + 1;
+              ways.cma_most = most;
+              best_private = std::min(best_private, regret(ways, private_samples));
+            }
+          }
         }
         double best_reachable = INFINITY;
         for (const std::size_t stage : limits) {
           for (const std::size_t pull : limits) {
             ways.stage_most = stage;
             ways.pull_most = pull;
-            best_reachable = std::min(best_reachable, regret(ways, only(true, samples)));
+            best_reachable = std::min(best_reachable, regret(ways, reachable_samples));
           }
         }
         best = std::min(best, best_private + best_reachable);
       }
     }
-    // Five numbers, a tenth each.
-    EXPECT_LE(regret(fitted, samples), best + 0.5 + 1e-9) << "round " << round;
+    // Seven numbers, a tenth each.
+    EXPECT_LE(regret(fitted, samples), best + 0.7 + 1e-9) << "round " << round;
     EXPECT_LE(regret(fitted, samples), regret(defaults, samples) + 1e-9) << "round " << round;
   }
 }
@@ -138,7 +148,8 @@ TEST(WaysFit, KnownMachinesGetTheirKnownWays) {
 
 TEST(WaysFit, RanksTakeTurnsWhereThatIsQuicker) {
   for (const std::uint64_t from : {256 * kKiB, 4096 * kKiB}) {
-    const Ways defaults = Ways::for_host(4, false);
+    Ways defaults = Ways::for_host(4, false);
+    defaults.cma_folds_from = 0;
     ASSERT_EQ(way_of(defaults, false, 16384 * kKiB), Way::kStage);
     const auto samples = samples_of(
         [&](Way way, bool, std::uint64_t bytes) {
@@ -159,7 +170,30 @@ TEST(WaysFit, RanksTakeTurnsWhereThatIsQuicker) {
         return static_cast<double>(bytes) * (way == Way::kChain ? 30 : 20);
       },
       defaults.chunk);
-  EXPECT_EQ(way_of(fit(defaults, samples), false, 16384 * kKiB), Way::kStage);
+  EXPECT_NE(way_of(fit(defaults, samples), false, 16384 * kKiB), Way::kChain);
+}
+
+TEST(WaysFit, TheKernelCopiesWhereThatIsQuicker) {
+  for (const bool shared : {false, true}) {
+    const Ways defaults = Ways::for_host(2, shared);
+    const auto samples = samples_of(
+        [&](Way way, bool, std::uint64_t bytes) {
+          const bool quicker = bytes >= 256 * kKiB && bytes <= 1024 * kKiB;
+          return static_cast<double>(bytes) * (way == Way::kCma ? (quicker ? 10 : 40) : 20);
+        },
+        defaults.chunk);
+    const Ways ways = fit(defaults, samples);
+    for (const std::uint64_t bytes : kSizes) {
+      const bool quicker = bytes >= 256 * kKiB && bytes <= 1024 * kKiB;
+      EXPECT_EQ(way_of(ways, false, bytes) == Way::kCma, quicker) << bytes;
+    }
+    // And not where they may not.
+    std::vector<WaySample> others = samples;
+    std::erase_if(others, [](const WaySample& each) { return each.way == Way::kCma; });
+    for (const std::uint64_t bytes : kSizes) {
+      EXPECT_NE(way_of(fit(defaults, others), false, bytes), Way::kCma) << bytes;
+    }
+  }
 }
 
 TEST(WaysFit, WhatIsAsGoodStaysAsItWas) {

@@ -2,6 +2,8 @@
 // offers it beside its messages.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -16,6 +18,9 @@ struct HostMemory {
     std::size_t heap_bytes = 0;
     /// A thread of this very process: its addresses are good here.
     bool same_process = false;
+    /// Its process as this one sees it, for the kernel's copies (hccl/base/process_memory.h); 0:
+    /// unknown. Whether it is the right one, and may be copied from, only an attempt tells.
+    pid_t process = 0;
   };
 
   std::vector<int> ranks;  ///< of the mesh, ascending; a rank's place is its index here

@@ -118,6 +118,7 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
                                                       std::move(world_ranks), rank,
                                                       identity(id_, what), config, log_, heap_));
   made->tuner_ = tuner_;
+  made->cma_ = cma_;
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
@@ -209,6 +210,21 @@ Status Communicator::open_host_path(const transport::OpenArgs& args) {
       exec::host::Ways::for_host(static_cast<int>(memory->ranks.size()), policy_.shared_cores),
       kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
       std::move(watch));
+  // Groups take what the world has measured: they are made while others compute.
+  if (!cma_ && host_path_->ranks() > 1) {
+    const auto gains = exec::host::measure_cma(*host_path_);
+    if (!gains.ok()) return fail(gains.status());
+    cma_ = *gains;
+    log_->info("communicator {}: the kernel's copies between these ranks' memory {}", name_,
+               !cma_->attached ? "are not allowed, or not needed"
+               : cma_->moves   ? cma_->folds ? "pay" : "pay where nothing is folded"
+               : cma_->folds   ? "pay where data is folded"
+                               : "do not pay");
+  }
+  if (cma_) {
+    host_path_->set_attached(cma_->attached);
+    host_path_->set_ways(cma_->of(host_path_->ways()));
+  }
   if (!alone) {
     two_level_ = std::make_unique<exec::TwoLevel>(*mesh_, *host_path_, even_hosts_);
   }

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "hccl/core/op_queue.h"
 #include "hccl/core/tuner.h"
 #include "hccl/exec/executor.h"
+#include "hccl/exec/host/cma_probe.h"
 #include "hccl/exec/host/host_path.h"
 #include "hccl/exec/two_level.h"
 
@@ -158,6 +160,7 @@ class Communicator final : public FailureListener {
   Tuner::Use tuned_;
   /// Between the ranks of this host; null where they do not share memory, or where there are
   /// several hosts and not all of them have one.
+  std::optional<exec::host::CmaGains> cma_;  // the world's, or of who first had a host path
   std::unique_ptr<exec::host::HostPath> host_path_;
   std::unique_ptr<exec::TwoLevel> two_level_;  // with several hosts, where host_path_ is
   std::atomic<exec::host::HostPath*> open_host_path_{nullptr};  // the same, for the control thread

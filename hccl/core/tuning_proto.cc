@@ -50,6 +50,9 @@ void put(const Ways& ways, const std::vector<WaySample>& samples, proto::HostPat
   out.set_ring_most(ways.ring_most);
   out.set_whole_most(ways.whole_most);
   out.set_chain_from(ways.chain_from);
+  out.set_cma_moves_from(ways.cma_moves_from);
+  out.set_cma_folds_from(ways.cma_folds_from);
+  out.set_cma_most(ways.cma_most);
   out.set_stage_most(ways.stage_most);
   out.set_pull_most(ways.pull_most);
   out.set_chunk(ways.chunk);
@@ -124,6 +127,9 @@ Result<Ways> ways_from(const proto::HostPath& in) {
   ways.ring_most = in.ring_most();
   ways.whole_most = in.whole_most();
   ways.chain_from = in.chain_from();
+  ways.cma_moves_from = in.cma_moves_from();
+  ways.cma_folds_from = in.cma_folds_from();
+  ways.cma_most = in.cma_most();
   ways.stage_most = in.stage_most();
   ways.pull_most = in.pull_most();
   ways.chunk = in.chunk();

@@ -173,6 +173,7 @@ Result<Reach> reach_of(const OpenArgs& args, const std::vector<int>& members,
     HostMemory::Peer peer;
     const Fd& fd = segment->heap_fds[place];
     peer.same_process = args.rank == members[place] || (mine != 0 && segment->pids[place] == mine);
+    peer.process = segment->pids[place];
     if (peer.same_process && args.heap != nullptr) {
       peer.heap = args.heap->base();
       peer.heap_bytes = args.heap->reserve();

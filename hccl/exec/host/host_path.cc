@@ -82,6 +82,7 @@ Status HostPath::with_notices(const Run& run) {
     way_ = Way::kRing;
     return through_ring(run);
   }
+  if (way_ == Way::kCma) return cma(run);
   if (way_ == Way::kChain) return chain(run);
   if (way_ == Way::kStage) return stage(run);
   resolve(run);
@@ -191,14 +192,19 @@ Way HostPath::choose(const Run& run) {
   const Exchange& exchange = run.exchange;
   bool ins = true;
   bool outs = true;
+  std::uint64_t largest = 0;
   for (int place = 0; place < size_; ++place) {
     const Notice notice = notice_of(place);
+    largest = std::max({largest, notice.in_bytes, notice.out_bytes});
     if (exchange.gives(place)) ins = ins && reachable(place, notice.in_heap, notice.in_bytes);
     if (exchange.takes(place)) outs = outs && reachable(place, notice.out_heap, notice.out_bytes);
   }
   using schedule::Op;
   const bool writes_others = run.call.op == Op::kAllReduce || run.call.op == Op::kReduce;
-  if (!ins || (writes_others && !outs)) return chains(run) ? Way::kChain : Way::kStage;
+  if (!ins || (writes_others && !outs)) {
+    if (takes_cma(run, largest)) return Way::kCma;
+    return chains(run) ? Way::kChain : Way::kStage;
+  }
   if (run.call.op == Op::kBroadcast && outs) return Way::kPush;
   if (run.call.op != Op::kAllReduce) return Way::kPull;
   if (run.call.count * run.element <= ways_.stage_most) return Way::kStage;

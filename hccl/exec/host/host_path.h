@@ -65,6 +65,15 @@ class HostPath {
   /// ends the run. Waits then nap no longer than a millisecond. Empty: nothing.
   void set_meanwhile(std::function<Status()> meanwhile) { meanwhile_ = std::move(meanwhile); }
 
+  /// Finds out whether the ranks may copy from and to each other's memory by way of the kernel:
+  /// before that, and where they may not, no run takes Way::kCma. Collective: all ranks call it
+  /// between the same runs, and are told the same. For ranks of one process it is false: they
+  /// reach everything anyway.
+  Result<bool> attach();
+  /// As attach() told before, of these ranks or more of the same host.
+  void set_attached(bool attached) { attached_ = attached; }
+
+  int ranks() const { return size_; }
   /// The way that the last run took.
   Way way() const { return way_; }
   const Ways& ways() const { return ways_; }
@@ -97,6 +106,16 @@ class HostPath {
   std::uint64_t chain_lag() const;
   void take_turn(const Run& run, std::byte* slot, std::uint64_t first, std::uint64_t count);
   Status chain(const Run& run);
+  bool takes_cma(const Run& run, std::uint64_t largest) const;
+  Status cma(const Run& run);
+  Status cma_moves(const Run& run);
+  Status cma_broadcast(const Run& run);
+  Status cma_folds(const Run& run);
+  Status await_end(const Run& run, int place);
+  Status fetch(const Run& run, int place, std::uint64_t from, std::byte* to, std::size_t bytes);
+  Status store(const Run& run, int place, std::uint64_t to, const std::byte* from,
+               std::size_t bytes);
+  Status not_copied(const Run& run, int place, int error, bool mine) const;
   Status pull(const Run& run);
   Status broadcast_slices(const Run& run);
   Status pull_slices(const Run& run);
@@ -140,6 +159,7 @@ class HostPath {
   std::vector<char> near_;       // the places on this rank's core, when last looked at
   bool look_elsewhere_ = false;  // at the others, before this core is given away
   bool one_process_;
+  bool attached_ = false;
   Way way_ = Way::kLine;
 
   std::uint64_t number_ = 0;  // of the operation

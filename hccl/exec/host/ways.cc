@@ -14,6 +14,8 @@ const char* words(Way way) {
       return "stage";
     case Way::kChain:
       return "chain";
+    case Way::kCma:
+      return "cma";
     case Way::kPull:
       return "pull";
     case Way::kPush:
@@ -34,6 +36,8 @@ std::string Ways::why(Way way, std::size_t bytes) const {
       return size + " in chunks of " + std::to_string(chunk);
     case Way::kChain:
       return size + ", ranks take turns from " + std::to_string(chain_from);
+    case Way::kCma:
+      return size + ", the kernel copies up to " + std::to_string(cma_most);
     case Way::kPull:
     case Way::kPush:
       return size + " that others reach";
@@ -68,10 +72,15 @@ Ways Ways::for_host(int ranks, bool shared_cores) {
     ways.ring_most = ranks <= 4 ? 4 * kKiB : std::clamp(4096 * kKiB / square, 2 * kKiB, 16 * kKiB);
     ways.whole_most = ranks <= 4 ? 64 * kKiB : 16 * kKiB;
     ways.chain_from = 128 * kKiB + 1;
+    ways.cma_moves_from = 128 * kKiB;  // what folds is chained in the same time or less
+    ways.cma_most = 16 * 1024 * kKiB;
     ways.chunk = 512 * kKiB;
   } else {
     ways.ring_most = 64 * kKiB / static_cast<std::size_t>(ranks);
     ways.whole_most = ranks == 2 ? 256 * kKiB : 64 * kKiB;
+    ways.cma_moves_from = 64 * kKiB;
+    ways.cma_folds_from = 128 * kKiB;
+    ways.cma_most = 32 * 1024 * kKiB;
     ways.chunk = 128 * kKiB;
   }
   return ways;

@@ -17,12 +17,14 @@ enum class Way : std::uint8_t {
   kStage,  ///< the same in chunks, copying and taking at once
   kChain,  ///< allreduce and reduce: the ranks take turns to fold their inputs into the same chunk
            ///< of one ring, then copy it
+  kCma,  ///< the kernel copies between the ranks' buffers, into others' memory where it can: a rank
+         ///< stores what it has into their outputs, of allreduce and reduce its folded slice
   kPull,  ///< each rank takes straight from the others' inputs (of allreduce: folds its slice, then
           ///< copies the other slices from the others' outputs)
   kPush,  ///< each rank folds its slice and stores it into every output (of broadcast: the root
           ///< stores its slice, the others copy the rest)
 };
-inline constexpr std::size_t kWays = 6;
+inline constexpr std::size_t kWays = 7;
 const char* words(Way way);
 
 /// A rank's input of up to so many bytes takes kLine.
@@ -34,6 +36,11 @@ struct Ways {
   std::size_t ring_most = 0;   ///< kRing whatever memory it is; above, where buffers lie decides
   std::size_t whole_most = 0;  ///< what would be staged takes kRing after all up to here
   std::size_t chain_from = 0;  ///< of memory that others do not reach: kChain from here; 0: never
+  /// Of the same memory, if the ranks may copy so: kCma from here, in bytes of the longest buffer;
+  /// of what folds nothing, and of what folds. 0: never.
+  std::size_t cma_moves_from = 0;
+  std::size_t cma_folds_from = 0;
+  std::size_t cma_most = 0;    ///< … up to here
   std::size_t stage_most = 0;  ///< allreduce of reachable memory: kStage up to here
   std::size_t pull_most = 0;   ///< allreduce of reachable memory: kPull up to here, then kPush
   std::size_t chunk = 0;       ///< bytes of a rank's ring that one chunk of kStage takes
@@ -47,6 +54,11 @@ struct Ways {
   /// two hops need.
   static constexpr std::size_t kMostInRing = std::size_t{512} << 10;
   static constexpr std::size_t kLeastChunk = std::size_t{4} << 10;
+  /// Of memory that others do not reach: whether kCma is worth it.
+  bool takes_cma(bool folds, std::size_t bytes) const {
+    const std::size_t from = folds ? cma_folds_from : cma_moves_from;
+    return from != 0 && bytes >= from && bytes <= cma_most;
+  }
   /// kPara: more than lines or rings hold. Numbers that come from a file are checked before use.
   Status check() const;
 

@@ -41,7 +41,7 @@ class Regret {
       if (std::any_of(those.begin(), those.end(), [&](Way way) { return !times.contains(way); })) {
         continue;
       }
-      for (const Way way : {Way::kStage, Way::kChain, Way::kPull, Way::kPush}) {
+      for (const Way way : {Way::kStage, Way::kChain, Way::kCma, Way::kPull, Way::kPush}) {
         if (times.contains(way)) those.insert(way);
       }
       const double best = std::min_element(times.begin(), times.end(), [](auto& a, auto& b) {
@@ -61,10 +61,12 @@ class Regret {
     return sizes;
   }
 
-  double of(const Ways& ways) const {
+  // Over the cases of memory that others reach, or of that which they do not.
+  double of(const Ways& ways, bool reachable) const {
     double sum = 0;
     for (const Row& row : rows_) {
-      const auto [reachable, bytes] = row.at;
+      if (row.at.first != reachable) continue;
+      const std::uint64_t bytes = row.at.second;
       const Way way = way_of(ways, reachable, bytes);
       sum += row.beyond[static_cast<std::size_t>(way)];
       if (way == Way::kRing && bytes > ways.ring_most) sum += kMeetingFirst;
@@ -93,6 +95,41 @@ std::vector<std::size_t> limits(const std::set<std::uint64_t>& sizes, std::size_
     values.insert(std::min(most, static_cast<std::size_t>(middle)));
   }
   return {values.begin(), values.end()};
+}
+
+struct Number {
+  std::size_t Ways::*member;
+  std::vector<std::size_t> values;
+};
+struct Found {
+  Ways ways;
+  double cost;
+};
+
+// The best of all combinations of these numbers. cost(ways) may settle others on the way. A number
+// that differs from what it was must be worth it.
+template <class Cost>
+Found search(const Ways& usual, std::span<const Number> numbers, Cost&& cost) {
+  Ways ways = usual;
+  Found best = {usual, 0};
+  best.cost = cost(best.ways);
+  const auto try_all = [&](auto&& self, std::size_t number, double changes) -> void {
+    if (number == numbers.size()) {
+      Ways these = ways;
+      const double here = changes + cost(these);
+      if (here < best.cost - 1e-9) best = {these, here};
+      return;
+    }
+    const Number& each = numbers[number];
+    for (const std::size_t value : each.values) {
+      ways.*each.member = value;
+      const bool same = value == usual.*each.member;
+      self(self, number + 1, changes + (same ? 0 : kWorthLeavingDefault));
+    }
+    ways.*each.member = usual.*each.member;
+  };
+  try_all(try_all, 0, 0);
+  return best;
 }
 
 std::size_t best_chunk(std::size_t usual, std::span<const WaySample> samples) {
@@ -124,6 +161,7 @@ std::size_t best_chunk(std::size_t usual, std::span<const WaySample> samples) {
 Way way_of(const Ways& ways, bool reachable, std::uint64_t bytes) {
   if (bytes <= kMostInLine) return Way::kLine;
   if (bytes <= ways.ring_most) return Way::kRing;
+  if (!reachable && ways.takes_cma(true, bytes)) return Way::kCma;
   if (!reachable || bytes <= ways.stage_most) {
     if (bytes <= ways.whole_most) return Way::kRing;
     const bool chained = !reachable && ways.chain_from != 0 && bytes >= ways.chain_from;
@@ -138,39 +176,34 @@ Ways fit(const Ways& defaults, std::span<const WaySample> samples) {
   ways.chunk = best_chunk(defaults.chunk, samples);
   const Regret regret(samples, ways.chunk);
   const std::set<std::uint64_t> sizes = regret.sizes();
-  // Everything is tried: some ten thousand combinations of a few numbers each.
-  struct Number {
-    std::size_t Ways::*member;
-    std::vector<std::size_t> values;
-  };
   constexpr std::size_t kAny = std::size_t{1} << 40;
-  const std::array<Number, 5> numbers = {
-      Number{&Ways::ring_most, limits(sizes, defaults.ring_most, Ways::kMostInRing)},
-      Number{&Ways::whole_most, limits(sizes, defaults.whole_most, Ways::kMostInRing)},
-      Number{&Ways::chain_from, limits(sizes, defaults.chain_from, kAny)},
-      Number{&Ways::stage_most, limits(sizes, defaults.stage_most, kAny)},
-      Number{&Ways::pull_most, limits(sizes, defaults.pull_most, kAny)}};
-  Ways best = ways;
-  double least = regret.of(ways);
-  const auto try_all = [&](auto&& self, std::size_t number, double changes) -> void {
-    if (number == numbers.size()) {
-      const double here = changes + regret.of(ways);
-      if (here < least - 1e-9) {
-        least = here;
-        best = ways;
-      }
-      return;
-    }
-    const Number& each = numbers[number];
-    for (const std::size_t value : each.values) {
-      ways.*each.member = value;
-      const bool usual = value == defaults.*each.member;
-      self(self, number + 1, changes + (usual ? 0 : kWorthLeavingDefault));
-    }
-    ways.*each.member = defaults.*each.member;
+  const auto number = [&](std::size_t Ways::*member, std::size_t most) {
+    return Number{member, limits(sizes, defaults.*member, most)};
   };
-  try_all(try_all, 0, 0);
-  return best;
+  const std::array all_memory = {number(&Ways::ring_most, Ways::kMostInRing),
+                                 number(&Ways::whole_most, Ways::kMostInRing)};
+  const std::array private_memory = {number(&Ways::chain_from, kAny),
+                                     number(&Ways::cma_folds_from, kAny),
+                                     number(&Ways::cma_most, kAny)};
+  const std::array reachable_memory = {number(&Ways::stage_most, kAny),
+                                       number(&Ways::pull_most, kAny)};
+  // Everything is tried: some hundred thousand combinations, as what holds for one kind of memory
+  // does not matter to the other.
+  return search(ways, all_memory,
+                [&](Ways& these) {
+                  double cost = 0;
+                  for (const bool reachable : {false, true}) {
+                    const std::span<const Number> numbers =
+                        reachable ? std::span<const Number>(reachable_memory) : private_memory;
+                    const Found found = search(these, numbers, [&](const Ways& those) {
+                      return regret.of(those, reachable);
+                    });
+                    these = found.ways;
+                    cost += found.cost;
+                  }
+                  return cost;
+                })
+      .ways;
 }
 
 }  // namespace hccl::exec::host

@@ -13,7 +13,8 @@ namespace {
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::array<std::uint64_t, 8> kSizes = {
     1 * kKiB, 4 * kKiB, 16 * kKiB, 64 * kKiB, 256 * kKiB, 1024 * kKiB, 4096 * kKiB, 16384 * kKiB};
-constexpr std::array kCompared = {Way::kRing, Way::kStage, Way::kChain, Way::kPull, Way::kPush};
+constexpr std::array kCompared = {Way::kRing, Way::kStage, Way::kChain,
+                                  Way::kCma,  Way::kPull,  Way::kPush};
 constexpr std::array<std::size_t, 3> kChunks = {64 * kKiB, 128 * kKiB, 512 * kKiB};
 /// Chunks are compared on inputs of several of them, but not on the longest.
 constexpr std::uint64_t kChunksFrom = 1024 * kKiB;
@@ -28,6 +29,8 @@ Ways only(Way way, Ways ways) {
   ways.ring_most = way == Way::kRing ? Ways::kMostInRing : 0;
   ways.whole_most = 0;
   ways.chain_from = way == Way::kChain ? 1 : 0;
+  ways.cma_folds_from = way == Way::kCma ? 1 : 0;
+  ways.cma_most = kAny;
   ways.stage_most = way == Way::kStage ? kAny : 0;
   ways.pull_most = way == Way::kPull ? kAny : 0;
   return ways;
@@ -110,7 +113,7 @@ class Probe {
     for (const Way way : kCompared) {
       if (way == Way::kRing && bytes > Ways::kMostInRing) continue;
       if ((way == Way::kPull || way == Way::kPush) && !reachable) continue;
-      if (way == Way::kChain && reachable) continue;
+      if ((way == Way::kChain || way == Way::kCma) && reachable) continue;
       // Far from where these could be best.
       if (way >= Way::kStage && bytes <= kKiB) continue;
       if (way != Way::kStage) {
