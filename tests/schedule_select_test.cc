@@ -94,6 +94,25 @@ TEST(Select, RanksOfOneHostSendFewMessages) {
   EXPECT_EQ(name(24, 1024, 24), "direct");
 }
 
+// Where ranks share cores, as few as can be: one rank of each pair speaks for both.
+TEST(Select, RanksThatShareCoresSpeakInPairs) {
+  const auto choice = [](int size, std::size_t bytes, int hosts, std::string_view wanted = "") {
+    return select(Op::kAllReduce, size, bytes, wanted, hosts, nullptr, true);
+  };
+  for (const std::size_t bytes : {8u, 64u << 10, 1u << 20, 64u << 20}) {
+    EXPECT_EQ(choice(4, bytes, 1).algorithm->name, "paired_doubling") << bytes;
+    EXPECT_EQ(choice(4, bytes, 1).slice, 256u << 10) << bytes;
+  }
+  EXPECT_EQ(choice(8, 64 << 10, 1).algorithm->name, "paired_doubling");
+  EXPECT_EQ(choice(8, 128 << 10, 1).algorithm->name, "halving_doubling");
+  EXPECT_EQ(choice(2, 8, 1).algorithm->name, "recursive_doubling");
+  EXPECT_EQ(choice(6, 8, 1).algorithm->name, "recursive_doubling");
+  EXPECT_EQ(choice(4, 8, 4).algorithm->name, "one_shot");
+  EXPECT_EQ(choice(4, 8, 1, "ring").algorithm->name, "ring");
+  EXPECT_EQ(choice(4, 8, 1, "recursive_doubling").algorithm->name, "recursive_doubling");
+  EXPECT_NE(choice(4, 8, 1).reason.find("cores are shared"), std::string::npos);
+}
+
 TEST(Select, HostsDoNotSendToOneAllAtOnce) {
   const auto name = [](int size, std::size_t bytes) {
     return select(Op::kAllReduce, size, bytes, "", size).algorithm->name;

@@ -84,8 +84,8 @@ constexpr std::array kAlgorithms = {"NA", "null", "ring", "H-D_R", "NHR", "NHR_V
                                     "AHC_BROKE", "pipeline", "pairwise", "fullmesh",
                                     // This library's own names, beside HCCL's.
                                     "direct", "one_shot", "two_level", "halving_doubling",
-                                    "double_tree", "recursive_doubling", "bruck", "binomial",
-                                    "chain", "dissemination"};
+                                    "double_tree", "recursive_doubling", "paired_doubling", "bruck",
+                                    "binomial", "chain", "dissemination"};
 constexpr std::array kOperations = {"allreduce", "allgather", "reducescatter", "broadcast",
                                     "reduce",    "scatter",   "alltoall",      "gather",
                                     "send",      "receive",   "sendrecv"};

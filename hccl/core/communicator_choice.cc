@@ -40,7 +40,8 @@ const schedule::Choice& Communicator::choose(const exec::Call& call) {
   // Only direct exchange folds all contributions at once and in rank order, as the host path does.
   const std::string wanted = strict ? "direct" : config_.algorithm_for(schedule::words(call.op));
   chosen.choice = schedule::select(call.op, size(), bytes, wanted, even_hosts_,
-                                   tuned_.messages ? &*tuned_.messages : nullptr);
+                                   tuned_.messages ? &*tuned_.messages : nullptr,
+                                   policy_.shared_cores);
   if (strict) chosen.choice.reason = "HCCL_DETERMINISTIC is strict";
   chosen.bytes = bytes;
   chosen.strict = strict;

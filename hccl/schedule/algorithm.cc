@@ -63,6 +63,13 @@ Cost recursive_doubling(int size, int) {
   return core == size ? inner : sum(inner, one_by_one(2, 2, 1));
 }
 
+// A worker's; the other one of its pair has two messages.
+Cost paired_doubling(int size, int) {
+  if (size == 1) return {};
+  const double steps = ceil_log2(size / 2);
+  return sum(one_by_one(steps, steps, steps), one_by_one(2, 2, 1));
+}
+
 // The first chunk's way up and down the tree, then one tick for each chunk behind it. An inner node
 // handles two chunks (of 1 / (2 depth)) a tick on the way up, two on the way down. A close upper
 // bound.
@@ -111,6 +118,9 @@ constexpr std::array kAlgorithms = {
     Algorithm{Op::kAllReduce, "recursive_doubling", "",
               "Partners at doubling distances exchange all that they have, and both sum it.",
               allreduce_recursive_doubling, any_size, recursive_doubling, true},
+    Algorithm{Op::kAllReduce, "paired_doubling", "",
+              "One rank of each pair sums for both, with the other pairs' at doubling distances.",
+              allreduce_paired_doubling, powers_of_two, paired_doubling, true},
     Algorithm{Op::kAllReduce, "bruck", "NB",
               "As halving-doubling, but on a circle, so that any number of ranks works alike.",
               allreduce_bruck, any_size, log_twice},

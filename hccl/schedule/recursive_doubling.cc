@@ -1,17 +1,21 @@
 // Recursive doubling among P = 2^k ranks: partners at distance 1, 2, …, P/2 exchange all that they
 // have and both fold it, the lower ranks' sum first, so that all ranks make the same sum in the
 // same order. Each rank sends k messages in all, where everybody to everybody takes n - 1: it is
-// what messages cost the processor that counts here, not how far they travel. Ranks beyond a power
-// of two lend their vector to a neighbour first and get the result from it at the end.
+// what messages cost the processor that counts here, not how far they travel.
+//
+// Some ranks lend their vector to another first and get the result from it at the end: those beyond
+// a power of two; or, in pairs, every second one. That takes two steps more and fewer messages, 6
+// instead of 8 among 4 ranks: where ranks share cores, each message costs a turn.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"
 
 namespace hccl::schedule {
+namespace {
 
-Schedule allreduce_recursive_doubling(const Shape& shape) {
-  if (shape.size == 1) return copy_only();
-  const CorePlace place = core_place(shape.rank, shape.size);
+// worker(index): the rank that is number `index` among those that work.
+template <class Worker>
+Schedule doubling(const CorePlace& place, Worker&& worker) {
   if (place.idle) {
     Schedule schedule = begin(1);
     schedule.steps.push_back(step({send(place.partner, in(0))}, {}));
@@ -27,11 +31,29 @@ Schedule allreduce_recursive_doubling(const Shape& shape) {
     const int partner = place.index ^ distance;
     const Fold fold =
         partner > place.index ? Fold{out(0), {mine, theirs}} : Fold{out(0), {theirs, mine}};
-    const int peer = core_rank(partner, shape.size);
+    const int peer = worker(partner);
     schedule.steps.push_back(step({send(peer, mine)}, {recv(peer, theirs)}, {fold}));
   }
   if (pair) schedule.steps.push_back(step({send(place.partner, out(0))}, {}));
   return schedule;
+}
+
+}  // namespace
+
+Schedule allreduce_recursive_doubling(const Shape& shape) {
+  if (shape.size == 1) return copy_only();
+  return doubling(core_place(shape.rank, shape.size),
+                  [&](int index) { return core_rank(index, shape.size); });
+}
+
+// The lower half of the ranks work, each for the one as far above.
+Schedule allreduce_paired_doubling(const Shape& shape) {
+  if (shape.size == 1) return copy_only();
+  const int half = shape.size / 2;
+  const bool idle = shape.rank >= half;
+  const int index = idle ? shape.rank - half : shape.rank;
+  const CorePlace place = {half, index, idle, idle ? index : index + half};
+  return doubling(place, [](int number) { return number; });
 }
 
 }  // namespace hccl::schedule

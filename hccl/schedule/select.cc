@@ -44,6 +44,10 @@ constexpr std::size_t kLaneBytes = std::size_t{1} << 20;
 constexpr int kMaxLanes = 4;
 /// Of a vector that ranks of one host halve, so much runs at a time.
 constexpr std::size_t kHalvedBytes = 512 * kKiB;
+/// The same of what one rank of a pair lends the other, and the vectors of more ranks than few, all
+/// together, up to which pairs win.
+constexpr std::size_t kLentBytes = 256 * kKiB;
+constexpr std::size_t kPairsBytes = 512 * kKiB;
 /// Measured costs are noisy. Other pieces or lanes than the rules' must be this much better …
 constexpr double kWorthCutting = 0.95;
 /// … and another algorithm this much better than the one that the rules name.
@@ -100,7 +104,7 @@ Pick pick_alltoall(int size, std::size_t bytes) {
   return {"pairwise", "one partner at a time for " + ranks(size)};
 }
 
-Pick pick_allreduce(int size, std::size_t bytes, int hosts) {
+Pick pick_allreduce(int size, std::size_t bytes, int hosts, bool shared_cores) {
   const std::size_t all_bytes = bytes * static_cast<std::size_t>(size);
   if (size == 2 && bytes <= kPairBytes) return {"recursive_doubling", "a pair: one exchange"};
   if (hosts == 1 && all_bytes <= kFewMessagesBytes) {
@@ -115,7 +119,7 @@ Pick pick_allreduce(int size, std::size_t bytes, int hosts) {
                              ": as little as possible between hosts"};
   }
   if (hosts == 1 && size > 2 && size <= kFewRanks && is_power_of_two(size) &&
-      (size > kFewOnHost || bytes <= kAllOnHostBytes)) {
+      (size > kFewOnHost || shared_cores || bytes <= kAllOnHostBytes)) {
     return {"halving_doubling", ranks(size) + " share a host: few messages"};
   }
   if (hosts > 2 && size <= kFewRanks && is_power_of_two(size) &&
@@ -127,10 +131,10 @@ Pick pick_allreduce(int size, std::size_t bytes, int hosts) {
   return pick_symmetric(size, bytes);
 }
 
-Pick pick(Op op, int size, std::size_t bytes, int hosts) {
+Pick pick(Op op, int size, std::size_t bytes, int hosts, bool shared_cores) {
   switch (op) {
     case Op::kAllReduce:
-      return pick_allreduce(size, bytes, hosts);
+      return pick_allreduce(size, bytes, hosts, shared_cores);
     case Op::kReduceScatter:
     case Op::kAllGather:
       return pick_symmetric(size, bytes);
@@ -212,8 +216,19 @@ int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes, int hosts)
 // one turn. 4 ranks on 2 processors: 512 KiB 320 us, 1 MiB 820 at once and 700 in two. 8 ranks
 // lose.
 std::size_t slice_of(const Algorithm& algorithm, int size, int hosts) {
+  if (algorithm.name == "paired_doubling") return kLentBytes;
   const bool few = hosts == 1 && size <= kFewOnHost;
   return few && algorithm.name == "halving_doubling" ? kHalvedBytes : 0;
+}
+
+// Where ranks share cores, each message costs a turn: what counts is how many there are in all, of
+// which costs and steps, those of the busiest rank, know nothing. 4 ranks on 2 processors, against
+// doubling and halving: 8 B 21 to 30 -> 19 us, 64 KiB 70 -> 54, 256 KiB 178 -> 161; 8 ranks 64 KiB
+// 236 -> 163, 128 KiB and more lose.
+bool pairs_pay(const Algorithm& algorithm, int size, std::size_t bytes) {
+  return (algorithm.name == "recursive_doubling" || algorithm.name == "halving_doubling") &&
+         algorithm.op == Op::kAllReduce && size >= 4 && is_power_of_two(size) &&
+         (size <= kFewOnHost || bytes * static_cast<std::size_t>(size) <= kPairsBytes);
 }
 
 // ---- by measured costs ----
@@ -285,7 +300,7 @@ Plan pick_measured(const Algorithm& by_rules, int size, std::size_t bytes, int h
 }  // namespace
 
 Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts,
-              const MessageCosts* costs) {
+              const MessageCosts* costs, bool shared_cores) {
   if (wanted == "NA" || wanted == "null") wanted = {};
   Choice choice;
   if (!wanted.empty()) {
@@ -309,12 +324,20 @@ Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int h
   const bool asked = choice.algorithm != nullptr;
   Pick rules;
   if (!asked) {
-    rules = pick(op, size, bytes, hosts);
+    rules = pick(op, size, bytes, hosts, shared_cores);
     choice.algorithm = find(op, rules.name);
   }
+  // The last word on what runs.
+  const auto settle = [&] {
+    if (!asked && hosts == 1 && shared_cores && pairs_pay(*choice.algorithm, size, bytes)) {
+      choice.algorithm = find(op, "paired_doubling");
+      choice.reason += "; cores are shared: in pairs";
+    }
+  };
   // One rank moves nothing, and a barrier has one algorithm.
   if (costs == nullptr || size == 1 || op == Op::kBarrier) {
     if (!asked) choice.reason += (choice.reason.empty() ? "" : "; default: ") + rules.why;
+    settle();
     choice.depth = depth_of(*choice.algorithm, bytes);
     choice.lanes = lanes_of(*choice.algorithm, size, bytes, hosts);
     choice.slice = slice_of(*choice.algorithm, size, hosts);
@@ -327,8 +350,9 @@ Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int h
   choice.algorithm = plan.algorithm;
   choice.depth = plan.depth;
   choice.lanes = plan.lanes;
-  choice.slice = slice_of(*choice.algorithm, size, hosts);
   choice.reason += (choice.reason.empty() ? "" : "; ") + why;
+  settle();
+  choice.slice = slice_of(*choice.algorithm, size, hosts);
   return choice;
 }
 
