@@ -81,7 +81,8 @@ TEST(Select, RanksOfOneHostSendFewMessages) {
   const auto name = [](int size, std::size_t bytes, int hosts) {
     return select(Op::kAllReduce, size, bytes, "", hosts).algorithm->name;
   };
-  EXPECT_EQ(name(2, 1 << 20, 1), "recursive_doubling");
+  EXPECT_EQ(name(2, 512 << 10, 1), "recursive_doubling");
+  EXPECT_EQ(name(2, 1 << 20, 1), "direct");
   EXPECT_EQ(name(2, 1 << 20, 2), "recursive_doubling");
   EXPECT_EQ(name(2, 4 << 20, 2), "direct");
   EXPECT_EQ(name(4, 1024, 1), "recursive_doubling");
@@ -125,6 +126,8 @@ TEST(Select, HostsDoNotSendToOneAllAtOnce) {
 }
 
 TEST(Select, HalvesOfFewRanksOfAHostFitIntoASocket) {
+  EXPECT_EQ(select(Op::kAllReduce, 2, 4 << 20, "", 1).slice, 1u << 20);
+  EXPECT_EQ(select(Op::kAllReduce, 2, 4 << 20, "", 2).slice, 0u);
   EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 1).slice, 512u << 10);
   EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 4).slice, 0u);
   EXPECT_EQ(select(Op::kAllReduce, 8, 1 << 20, "", 1).slice, 0u);
