@@ -7,6 +7,8 @@
  *   2. from 64 KiB on, meets the other ranks at a barrier in shared memory that belongs to no
  * library, so that nobody's time holds somebody else's rewriting;
  *   3. reads the clock, runs the operation, reads the clock; the clock's own cost is taken off;
+ * from 64 KiB on, meets the others again, for the same reason: who is done first would rewrite its
+ * buffer while others that share its processor are not done;
  *   4. checks a few elements of the result. All elements are checked before and after the loop.
  * An iteration's time is that of its slowest rank; a size's figure is the mean of the middle half
  * of its iterations ("us"; the median and others are printed too). The root of broadcasts moves on
