@@ -44,13 +44,20 @@ exec::Call allreduce(const std::vector<float>& in, std::vector<float>& out) {
   return call;
 }
 
-// Long and short allreduces and a broadcast, in turn, with their results checked.
+// Long and short allreduces, a broadcast and an alltoall, in turn, with their results checked.
 class Work {
  public:
   Work(core::Communicator& world) : world_(world) {}  // NOLINT(google-explicit-constructor)
 
   Status next() {
-    const int turn = turn_++ % 3;
+    const int turn = turn_++ % 4;
+    if (turn == 3) {
+      exec::Call call = allreduce(long_in_, long_out_);
+      call.op = schedule::Op::kAllToAll;
+      call.count = long_in_.size() / static_cast<std::size_t>(world_.size());
+      const Status status = world_.run(call);
+      return status.ok() ? checked(long_out_, 1) : status;
+    }
     if (turn == 2) {
       exec::Call call;
       call.op = schedule::Op::kBroadcast;

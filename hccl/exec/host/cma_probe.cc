@@ -15,7 +15,7 @@ constexpr std::size_t kFolded = std::size_t{1} << 20;
 /// As in ways_fit.cc: what is a little faster in a few rounds may be noise.
 constexpr double kWorthIt = 0.95;
 /// A trial takes a part of it, see Trials.
-constexpr std::chrono::milliseconds kBudget{50};
+constexpr std::chrono::milliseconds kBudget{150};
 
 class Probe {
  public:

@@ -150,6 +150,7 @@ class Probe {
     const auto row = [&] {
       for (std::uint64_t i = 0; i < times; ++i) {
         if (i != 0) {
+          HCCL_RETURN_IF_ERROR(meet());
           write();
           HCCL_RETURN_IF_ERROR(meet());
         }
