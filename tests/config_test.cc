@@ -121,6 +121,14 @@ TEST(Config, Timeouts) {
   refuses("HCCL_SPIN_US", {"", "1000001", "-1", "1us"});
 }
 
+TEST(Config, KernelCopies) {
+  EXPECT_TRUE(good({}).cma);
+  EXPECT_TRUE(good({{"HCCL_CMA", "auto"}}).cma);
+  EXPECT_FALSE(good({{"HCCL_CMA", "off"}}).cma);
+  EXPECT_NE(good({{"HCCL_CMA", "off"}}).agreement(), good({}).agreement());
+  refuses("HCCL_CMA", {"on", "0", "OFF"});
+}
+
 TEST(Config, BufferSize) {
   EXPECT_EQ(good({{"HCCL_BUFFSIZE", "1"}}).buffer_mb, 1u);
   EXPECT_EQ(good({{"HCCL_BUFFSIZE", "1048576"}}).buffer_mb, 1048576u);

@@ -306,7 +306,7 @@ TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
   ways.chunk = setting.chunk;
   ways.chain_from = setting.chain_from;
   ways.cma_moves_from = ways.cma_folds_from = setting.cma_from;
-  ways.cma_most = 1 << 20;
+  ways.cma_moves_most = ways.cma_folds_most = 1 << 20;
   kernels::StoreRule stores;
   if (setting.streams) stores.cached_most = 0;
   Machine machine(setting.size, ways, setting.shared_cores, stores);
@@ -377,7 +377,7 @@ TEST(HostPath, FoldsInRankOrderWhateverTheWay) {
     ways.ring_most = each.ring_most;
     ways.chain_from = each.chain_from;
     ways.cma_folds_from = each.cma_from;
-    ways.cma_most = 1 << 20;
+    ways.cma_folds_most = 1 << 20;
     ways.pull_most = each.pull_most;
     ways.chunk = 1 << 12;
     Machine machine(3, ways, true);
@@ -414,7 +414,7 @@ TEST(HostPath, RoundsOnceWhateverTheWay) {
     Ways ways;
     ways.chain_from = 1;
     ways.cma_folds_from = 1;
-    ways.cma_most = 1 << 20;
+    ways.cma_folds_most = 1 << 20;
     ways.chunk = 1 << 12;
     Machine machine(5, ways, true);
     machine.run([&](int rank, HostPath& path) {
@@ -524,7 +524,7 @@ Ways cma_always() {
   Ways ways;
   ways.chunk = 1 << 17;
   ways.cma_moves_from = ways.cma_folds_from = 1;
-  ways.cma_most = 1 << 25;
+  ways.cma_moves_most = ways.cma_folds_most = 1 << 25;
   return ways;
 }
 
@@ -576,6 +576,62 @@ TEST(HostPath, AnEndedProcessIsWaitedForByName) {
     EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
     if (rank == 0) {
       EXPECT_NE(status.message().find("from rank 1"), std::string::npos) << status.message();
+    }
+  });
+}
+
+// A rank that copies for long sees that the operation has failed before it is at its end: by then
+// the others have their buffers back.
+TEST(HostPath, CopiesEndSoonAfterAFailure) {
+  Machine machine(2, cma_always(), false);
+  std::atomic<bool> told{false};
+  machine.run([&](int rank, HostPath& path) {
+    ASSERT_TRUE(*path.attach());
+    std::vector<std::uint32_t> in(std::size_t{4} << 20, rank == 1 ? 7 : 0);
+    std::vector<std::uint32_t> out(std::size_t{4} << 20, 0);
+    Call call;
+    call.op = Op::kAllToAll;
+    call.in = in.data();
+    call.out = out.data();
+    call.count = in.size() / 2;
+    call.type = DataType::kUint32;
+    const auto entered = path.enter(call, envelope(call, 1, 0));
+    if (rank == 0) {
+      // It has posted, and is told while rank 1 is about to copy.
+      machine.abort(Status(Code::kRemote, "rank 9 died", 9));
+      told = true;
+      const Status status = path.finish(entered);
+      EXPECT_EQ(status.code(), Code::kRemote) << status.message();
+      EXPECT_EQ(std::count(out.begin(), out.end(), 7U), 0) << "rank 1 copied what nobody wants";
+      return;
+    }
+    while (!told) std::this_thread::yield();
+    EXPECT_EQ(path.finish(entered).code(), Code::kRemote);
+  });
+}
+
+// No blocks at all, then some: the ranks' tables of one operation are not those of the next.
+TEST(HostPath, AnAlltoallvOfNothingEndsForAllBeforeTheNext) {
+  constexpr int kSize = 4;
+  Ways ways;
+  ways.chunk = 1 << 12;
+  Machine machine(kSize, ways, true);
+  machine.run([&](int rank, HostPath& path) {
+    std::vector<std::uint32_t> in(64, static_cast<std::uint32_t>(rank));
+    std::vector<std::uint32_t> out(64);
+    for (std::uint64_t number = 1; number <= 400; ++number) {
+      const std::uint64_t each = number % 2;
+      std::vector<Block> blocks;
+      for (std::uint64_t r = 0; r < kSize; ++r) blocks.push_back({16 * r, 16 * each});
+      Call call;
+      call.op = Op::kAllToAllV;
+      call.in = in.data();
+      call.out = out.data();
+      call.type = DataType::kUint32;
+      call.in_blocks = call.out_blocks = blocks;
+      const Status status = path.run(call, envelope(call, number, 0));
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (std::uint64_t i = 0; i < 64 * each; ++i) ASSERT_EQ(out[i], i / 16);
     }
   });
 }

@@ -38,8 +38,9 @@ TuningEntry host(const TuningKey& key) {
   entry.ways->pull_most = 12345678;
   entry.ways->chain_from = 54321;
   entry.ways->cma_moves_from = 4321;
-  entry.ways->cma_folds_from = 5432;
-  entry.ways->cma_most = 6543;
+  entry.ways->cma_moves_most = 5432;
+  entry.ways->cma_folds_from = 6543;
+  entry.ways->cma_folds_most = 7654;
   entry.samples = {{exec::host::Way::kStage, true, 65536, 131072, 999}};
   return entry;
 }
@@ -129,6 +130,10 @@ TEST(Tuning, FindsItsKeyAndTheNearest) {
     EXPECT_EQ(tuning.find(other), nullptr);
     EXPECT_EQ(tuning.nearest(other), nullptr);
   }
+  TuningKey other = key(4);
+  other.cma = true;
+  EXPECT_EQ(tuning.find(other), nullptr);
+  EXPECT_EQ(tuning.nearest(other)->key, key(4));
   // A key has one entry, the newest.
   tuning.put(messages(key(4), 2000));
   EXPECT_EQ(tuning.entries.size(), 4u);

@@ -1,7 +1,6 @@
 // HCCL_TUNE_FILE as its users see it: measured once, kept, used again, and the same on all ranks
 // whatever files they can see.
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -29,14 +28,6 @@ Config config_for(const std::string& transport, const std::string& file) {
   config.tune_file = file;
   config.log_level = "info";
   return config;
-}
-
-/// The allreduce of few messages for so many ranks of this machine.
-std::string few_messages(int size) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  EXPECT_EQ(::sched_getaffinity(0, sizeof cores, &cores), 0);
-  return CPU_COUNT(&cores) < size ? "paired_doubling" : "recursive_doubling";
 }
 
 class TuneFile : public ::testing::Test {
@@ -87,6 +78,10 @@ class TuneFile : public ::testing::Test {
     entry.messages.emplace();
     entry.messages->steps = {{64, 10'000, more_ns}, {4 << 20, 2'000'000, more_ns + 1'000'000}};
     return entry;
+  }
+  /// The allreduce of few messages for so many ranks of this machine.
+  static std::string few_messages(int size) {
+    return shared(size) ? "paired_doubling" : "recursive_doubling";
   }
   static bool shared(int size) {
     const std::vector<std::string> masks(1, core::core_mask());

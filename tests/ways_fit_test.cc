@@ -101,7 +101,7 @@ TEST(WaysFit, IsAsGoodAsBruteForceButForTheHysteresis) {
             for (const std::size_t most : limits) {
               if (from > most) continue;
               ways.cma_folds_from = from == 0 ? 0 : from + 1;
-              ways.cma_most = most;
+              ways.cma_folds_most = most;
               best_private = std::min(best_private, regret(ways, private_samples));
             }
           }

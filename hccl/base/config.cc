@@ -275,6 +275,10 @@ Result<Config> Config::read(const GetEnv& getenv) {
     }
     config.split = *v == "auto" ? Split::kAuto : *v == "trace" ? Split::kTrace : Split::kDefault;
   }
+  if (auto v = get("HCCL_CMA"); v && !v->empty()) {
+    if (*v != "auto" && *v != "off") return invalid("HCCL_CMA", *v, "auto or off");
+    config.cma = *v == "auto";
+  }
   HCCL_RETURN_IF_ERROR(read_network(get, config));
   HCCL_RETURN_IF_ERROR(read_timers(get, config));
   if (auto v = get("HCCL_LOG")) {
@@ -320,7 +324,7 @@ std::string Config::algorithm_for(std::string_view operation) const {
 std::string Config::agreement() const {
   return "transport=" + transport + " algo=" + algo + " buffsize=" + std::to_string(buffer_mb) +
          " deterministic=" + std::to_string(static_cast<int>(deterministic)) +
-         " split=" + std::to_string(static_cast<int>(split));
+         " split=" + std::to_string(static_cast<int>(split)) + " cma=" + (cma ? "auto" : "off");
 }
 
 }  // namespace hccl

@@ -85,6 +85,9 @@ struct Config {
   /// HCCL_OFI_PROVIDER: libfabric provider; default: the best reliable-datagram one ("tcp;ofi_rxm"
   /// here).
   std::string ofi_provider;
+  /// HCCL_CMA: whether the kernel may copy between the memory of ranks of a host (cross memory
+  /// attach): auto, the default, where it is allowed and pays; off.
+  bool cma = true;
   /// HCCL_SPIN_US: microseconds to spin before sleeping; default: chosen from cores and ranks.
   std::optional<std::chrono::microseconds> spin;
   /// HCCL_PEER_TIMEOUT: seconds without a sign of life after which a rank counts as dead; 1..,

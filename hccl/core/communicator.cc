@@ -210,16 +210,19 @@ Status Communicator::open_host_path(const transport::OpenArgs& args) {
       exec::host::Ways::for_host(static_cast<int>(memory->ranks.size()), policy_.shared_cores),
       kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
       std::move(watch));
-  // Groups take what the world has measured: they are made while others compute.
-  if (!cma_ && host_path_->ranks() > 1) {
+  // Groups take what the world has measured, as they are made while others compute; unless it has
+  // no host path.
+  if (!cma_ && config_.cma && host_path_->ranks() > 1) {
     const auto gains = exec::host::measure_cma(*host_path_);
     if (!gains.ok()) return fail(gains.status());
     cma_ = *gains;
+    const bool moves = cma_->moves.value_or(false), folds = cma_->folds.value_or(false);
     log_->info("communicator {}: the kernel's copies between these ranks' memory {}", name_,
-               !cma_->attached ? "are not allowed, or not needed"
-               : cma_->moves   ? cma_->folds ? "pay" : "pay where nothing is folded"
-               : cma_->folds   ? "pay where data is folded"
-                               : "do not pay");
+               !cma_->attached  ? "are not allowed, or not needed"
+               : moves && folds ? "pay"
+               : moves          ? "pay where nothing is folded"
+               : folds          ? "pay where data is folded"
+                                : "do not pay");
   }
   if (cma_) {
     host_path_->set_attached(cma_->attached);

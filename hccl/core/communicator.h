@@ -158,9 +158,9 @@ class Communicator final : public FailureListener {
   std::shared_ptr<memory::Heap> heap_;
   std::shared_ptr<Tuner> tuner_;  // the world's; null before the world is open
   Tuner::Use tuned_;
+  std::optional<exec::host::CmaGains> cma_;  // of the first that had a host path, mostly the world
   /// Between the ranks of this host; null where they do not share memory, or where there are
   /// several hosts and not all of them have one.
-  std::optional<exec::host::CmaGains> cma_;  // the world's, or of who first had a host path
   std::unique_ptr<exec::host::HostPath> host_path_;
   std::unique_ptr<exec::TwoLevel> two_level_;  // with several hosts, where host_path_ is
   std::atomic<exec::host::HostPath*> open_host_path_{nullptr};  // the same, for the control thread

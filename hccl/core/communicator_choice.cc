@@ -39,9 +39,9 @@ const schedule::Choice& Communicator::choose(const exec::Call& call) {
   if (known) return chosen.choice;
   // Only direct exchange folds all contributions at once and in rank order, as the host path does.
   const std::string wanted = strict ? "direct" : config_.algorithm_for(schedule::words(call.op));
-  chosen.choice = schedule::select(call.op, size(), bytes, wanted, even_hosts_,
-                                   tuned_.messages ? &*tuned_.messages : nullptr,
-                                   policy_.shared_cores);
+  chosen.choice =
+      schedule::select(call.op, size(), bytes, wanted, even_hosts_,
+                       tuned_.messages ? &*tuned_.messages : nullptr, policy_.shared_cores);
   if (strict) chosen.choice.reason = "HCCL_DETERMINISTIC is strict";
   chosen.bytes = bytes;
   chosen.strict = strict;

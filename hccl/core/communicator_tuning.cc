@@ -7,8 +7,8 @@
 
 namespace hccl::core {
 
-// Only the world measures. Its groups take what is known: a measurement is collective, and groups
-// are made while others compute.
+// Only the world measures for HCCL_TUNE_FILE. Its groups take what is known: a measurement is
+// collective, and groups are made while others compute.
 Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline) {
   bool shared_cores = false;
   std::map<std::string_view, std::vector<std::string>> cores;  // by machine
@@ -19,13 +19,16 @@ Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline
   for (const auto& [machine, masks] : cores) {
     if (masks.size() > static_cast<std::size_t>(count_cores(masks))) shared_cores = true;
   }
-  const TuningKey key = tuner_->key(hosts_, mesh_->name(), shared_cores);
+  // On one host all ranks know the same of it.
+  const bool cma = host_path_ != nullptr && two_level_ == nullptr && cma_ && cma_->attached;
+  const TuningKey key = tuner_->key(hosts_, mesh_->name(), shared_cores, cma);
   if (size() > 1 && is_world() && tuner_->wants(key)) {
     const auto failed = [this](const Status& why) {
       return why.with_context(name_ + ": measuring for HCCL_TUNE_FILE");
     };
     exec::host::HostPath* const alone = two_level_ == nullptr ? host_path_.get() : nullptr;
-    const auto measured = tuner_->measure(key, size(), *executor_, alone, heap_.get(), limits(0, false));
+    const auto measured =
+        tuner_->measure(key, size(), *executor_, alone, heap_.get(), limits(0, false));
     if (!measured.ok()) return failed(fail(measured.status()));
     // All ranks have agreed on the numbers; what rank 0 keeps is nevertheless what counts.
     const auto told = exchange(rank_ == 0 ? Tuner::encode(*measured) : "", deadline);

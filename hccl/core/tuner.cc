@@ -65,13 +65,13 @@ Result<std::shared_ptr<Tuner>> Tuner::accept(std::string_view offer) {
   return tuner;
 }
 
-TuningKey Tuner::key(const std::vector<int>& hosts, std::string_view transport,
-                     bool shared_cores) const {
+TuningKey Tuner::key(const std::vector<int>& hosts, std::string_view transport, bool shared_cores,
+                     bool cma) const {
   std::map<int, std::uint32_t> ranks;
   for (const int host : hosts) ++ranks[host];
   TuningKey key{
       HCCL_VERSION_TEXT, cpu_, std::string(transport), static_cast<std::uint32_t>(ranks.size()), 0,
-      shared_cores};
+      shared_cores,      cma};
   for (const auto& [host, number] : ranks)
     key.ranks_per_host = std::max(key.ranks_per_host, number);
   return key;

@@ -28,7 +28,8 @@ class Tuner {
   static Result<std::shared_ptr<Tuner>> accept(std::string_view offer);
 
   /// What measurements on these ranks would hold for. `hosts`: of each rank.
-  TuningKey key(const std::vector<int>& hosts, std::string_view transport, bool shared_cores) const;
+  TuningKey key(const std::vector<int>& hosts, std::string_view transport, bool shared_cores,
+                bool cma) const;
 
   /// Whether a file is named, can be used, and has nothing for this key.
   bool wants(const TuningKey& key) const { return keeps_ && tuning_.find(key) == nullptr; }

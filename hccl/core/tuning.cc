@@ -19,7 +19,8 @@ double apart(std::uint32_t a, std::uint32_t b) {
 std::string words(const TuningKey& key) {
   return key.transport + ", " + counted(key.hosts, "host") + " with " +
          counted(key.ranks_per_host, "rank") + (key.hosts == 1 ? "" : " each") +
-         (key.shared_cores ? " that share cores" : "") + ", " + key.cpu + ", hccl " + key.library;
+         (key.shared_cores ? " that share cores" : "") + (key.cma ? ", the kernel may copy" : "") +
+         ", " + key.cpu + ", hccl " + key.library;
 }
 
 const TuningEntry* Tuning::find(const TuningKey& key) const {

@@ -22,6 +22,7 @@ struct TuningKey {
   std::uint32_t hosts = 1;
   std::uint32_t ranks_per_host = 1;  ///< of the host with the most
   bool shared_cores = false;         ///< some machine has fewer cores than ranks
+  bool cma = false;  ///< one host, whose ranks may copy by way of the kernel (HostPath::attach)
   bool operator==(const TuningKey&) const = default;
 };
 /// "tcp, 2 hosts with 4 ranks each, AMD EPYC with 2 cores, hccl 0.1.0".

@@ -29,6 +29,7 @@ void put(const TuningKey& key, proto::Key& out) {
   out.set_hosts(key.hosts);
   out.set_ranks_per_host(key.ranks_per_host);
   out.set_shared_cores(key.shared_cores);
+  out.set_cma(key.cma);
 }
 
 void put(const MessageCosts& costs, proto::Messages& out) {
@@ -51,8 +52,9 @@ void put(const Ways& ways, const std::vector<WaySample>& samples, proto::HostPat
   out.set_whole_most(ways.whole_most);
   out.set_chain_from(ways.chain_from);
   out.set_cma_moves_from(ways.cma_moves_from);
+  out.set_cma_moves_most(ways.cma_moves_most);
   out.set_cma_folds_from(ways.cma_folds_from);
-  out.set_cma_most(ways.cma_most);
+  out.set_cma_folds_most(ways.cma_folds_most);
   out.set_stage_most(ways.stage_most);
   out.set_pull_most(ways.pull_most);
   out.set_chunk(ways.chunk);
@@ -80,8 +82,8 @@ proto::Tuning to_message(const Tuning& tuning) {
 }
 
 Result<TuningKey> key_from(const proto::Key& in) {
-  TuningKey key{in.library(),        in.cpu(),         in.transport(), in.hosts(),
-                in.ranks_per_host(), in.shared_cores()};
+  TuningKey key{in.library(),        in.cpu(),          in.transport(), in.hosts(),
+                in.ranks_per_host(), in.shared_cores(), in.cma()};
   for (const std::string* text : {&key.library, &key.cpu, &key.transport}) {
     if (text->empty() || text->size() > kLongestText) {
       return wrong("library, cpu and transport of a key have 1 to 256 bytes");
@@ -128,8 +130,9 @@ Result<Ways> ways_from(const proto::HostPath& in) {
   ways.whole_most = in.whole_most();
   ways.chain_from = in.chain_from();
   ways.cma_moves_from = in.cma_moves_from();
+  ways.cma_moves_most = in.cma_moves_most();
   ways.cma_folds_from = in.cma_folds_from();
-  ways.cma_most = in.cma_most();
+  ways.cma_folds_most = in.cma_folds_most();
   ways.stage_most = in.stage_most();
   ways.pull_most = in.pull_most();
   ways.chunk = in.chunk();

@@ -41,7 +41,7 @@ std::span<const Algorithm> algorithms();
 /// By our name or HCCL's word; null if the operation has no such algorithm.
 const Algorithm* find(Op op, std::string_view name);
 
-/// What to run, decided from sizes and ranks alone, so that all ranks agree by construction.
+/// What to run, decided from what all ranks know, so that they agree by construction.
 struct Choice {
   const Algorithm* algorithm = nullptr;
   int depth = 1;       ///< Shape::depth

@@ -1,7 +1,7 @@
-// What runs. Only the operation, the number of ranks, the bytes, the wish and a table that all
-// ranks share decide, so all ranks decide alike without a word. Fixed rules decide where nothing
-// was measured; with measured costs the least predicted time does, unless the rules' choice is as
-// good.
+// What runs. Only what all ranks know decides, the operation, the numbers of ranks, hosts and
+// bytes, whether cores are shared, the wish and a table, so all ranks decide alike without a word.
+// Fixed rules decide where nothing was measured; with measured costs the least predicted time does,
+// unless the rules' choice is as good.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -22,8 +22,8 @@ constexpr int kFewRanks = 8;
 /// Ranks that may all talk to each other when messages are small.
 constexpr int kManyRanks = 32;
 /// Two ranks exchange all that they have up to here: half of the steps that cutting takes, for as
-/// many bytes. Beyond, what is collected for the fold no longer stays in a cache; between hosts that
-/// is worth a latency.
+/// many bytes. Beyond, what is collected for the fold no longer stays in a cache; between hosts
+/// that is worth a latency.
 constexpr std::size_t kPairBytes = 512 * kKiB;
 constexpr std::size_t kDistantPairBytes = std::size_t{1} << 20;
 /// The vectors of all ranks of one host together: up to here the fewest messages win, though they
@@ -110,7 +110,8 @@ Pick pick_alltoall(int size, std::size_t bytes) {
 
 Pick pick_allreduce(int size, std::size_t bytes, int hosts, bool shared_cores) {
   const std::size_t all_bytes = bytes * static_cast<std::size_t>(size);
-  if (size == 2 && bytes <= (hosts == 1 ? kPairBytes : kDistantPairBytes)) return {"recursive_doubling", "a pair: one exchange"};
+  if (size == 2 && bytes <= (hosts == 1 ? kPairBytes : kDistantPairBytes))
+    return {"recursive_doubling", "a pair: one exchange"};
   if (hosts == 1 && all_bytes <= kFewMessagesBytes) {
     return {"recursive_doubling",
             amount(bytes) + " are little for " + ranks(size) + " of a host: fewest messages"};
@@ -216,9 +217,9 @@ int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes, int hosts)
   return hosts == 2 && takes_lanes(algorithm, size) ? clamped(bytes / kLaneBytes, kMaxLanes) : 1;
 }
 
-// Partners that swap halves take turns on a core that they share; a half that fits into a socket is
-// one turn. 4 ranks on 2 processors: 512 KiB 320 us, 1 MiB 820 at once and 700 in two. 8 ranks
-// lose.
+// What fits into a socket is one turn of those who take turns on a core, and what is in flight
+// stays in the caches. 4 ranks on 2 processors, halving_doubling: 512 KiB 320 us, 1 MiB 820 at once
+// and 700 in two. 8 ranks lose.
 std::size_t slice_of(const Algorithm& algorithm, int size, int hosts) {
   if (algorithm.name == "paired_doubling") return kLentBytes;
   if (hosts != 1) return 0;
@@ -336,15 +337,17 @@ Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int h
   const auto settle = [&] {
     if (!asked && hosts == 1 && shared_cores && pairs_pay(*choice.algorithm, size, bytes)) {
       choice.algorithm = find(op, "paired_doubling");
+      choice.depth = depth_of(*choice.algorithm, bytes);
+      choice.lanes = lanes_of(*choice.algorithm, size, bytes, hosts);
       choice.reason += "; cores are shared: in pairs";
     }
   };
   // One rank moves nothing, and a barrier has one algorithm.
   if (costs == nullptr || size == 1 || op == Op::kBarrier) {
     if (!asked) choice.reason += (choice.reason.empty() ? "" : "; default: ") + rules.why;
-    settle();
     choice.depth = depth_of(*choice.algorithm, bytes);
     choice.lanes = lanes_of(*choice.algorithm, size, bytes, hosts);
+    settle();
     choice.slice = slice_of(*choice.algorithm, size, hosts);
     return choice;
   }

@@ -13,22 +13,25 @@ namespace hccl::exec::host {
 
 using schedule::Op;
 
-// Each rank shows the others a number of its own and where it lies; who finds another number there,
-// or nothing, has the wrong process before it or may not look at it.
+// Each rank shows the others a number of its own, where it lies, and where they may write theirs.
+// Who reads another number there, or finds another one written, has the wrong process before it or
+// may not reach into it.
 Result<bool> HostPath::attach() {
   if (one_process_) return false;
   struct Shown {
-    std::uint64_t at = 0;
     std::uint64_t number = 0;
+    std::uint64_t at = 0;     // where the number lies
+    std::uint64_t marks = 0;  // one for each rank of the host
   };
+  std::vector<std::uint64_t> marks(memory_.ranks.size());
   Shown mine;
   mine.at = reinterpret_cast<std::uintptr_t>(&mine.number);
+  mine.marks = reinterpret_cast<std::uintptr_t>(marks.data());
   mine.number =
       static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) *
           0x9E3779B97F4A7C15u +
       mine.at + static_cast<std::uint64_t>(place_);
-  std::vector<Shown> shown(memory_.ranks.size());
-  const auto run_of = [&](Op op, const void* in, void* out, std::uint64_t count, DataType type) {
+  const auto meet_in = [&](Op op, const void* in, void* out, std::uint64_t count, DataType type) {
     Call call;
     call.op = op;
     call.in = in;
@@ -38,19 +41,30 @@ Result<bool> HostPath::attach() {
     call.reduce = ReduceOp::kMin;
     return run(call, envelope(call, 0, 0));
   };
-  HCCL_RETURN_IF_ERROR(run_of(Op::kAllGather, &mine, shown.data(), 2, DataType::kUint64));
   std::int32_t all = 1;
-  for (int place = 0; place < size_; ++place) {
-    const auto& peer = memory_.peers[static_cast<std::size_t>(place)];
-    const Shown& its = shown[static_cast<std::size_t>(place)];
-    if (peer.same_process) continue;
+  const auto min_of_all = [&] { return meet_in(Op::kAllReduce, &all, &all, 1, DataType::kInt32); };
+  std::vector<Shown> shown(memory_.ranks.size());
+  constexpr std::uint64_t kWords = sizeof(Shown) / sizeof(std::uint64_t);
+  HCCL_RETURN_IF_ERROR(meet_in(Op::kAllGather, &mine, shown.data(), kWords, DataType::kUint64));
+  const auto other_process = [&](std::size_t place) { return !memory_.peers[place].same_process; };
+  for (std::size_t place = 0; place < shown.size(); ++place) {
+    if (!other_process(place)) continue;
+    const pid_t process = memory_.peers[place].process;
+    const Shown& its = shown[place];
+    const std::uint64_t mark = its.marks + static_cast<std::uint64_t>(place_) * sizeof mine.number;
     std::uint64_t number = 0;
-    if (peer.process <= 0 || copy_from_process(peer.process, its.at, &number, sizeof number) != 0 ||
-        number != its.number) {
+    // Nothing is written before the number has shown that this is the right process.
+    if (process <= 0 || copy_from_process(process, its.at, &number, sizeof number) != 0 ||
+        number != its.number ||
+        copy_to_process(process, mark, &mine.number, sizeof mine.number) != 0) {
       all = 0;
     }
   }
-  HCCL_RETURN_IF_ERROR(run_of(Op::kAllReduce, &all, &all, 1, DataType::kInt32));
+  HCCL_RETURN_IF_ERROR(min_of_all());
+  for (std::size_t place = 0; place < shown.size(); ++place) {
+    if (other_process(place) && marks[place] != shown[place].number) all = 0;
+  }
+  HCCL_RETURN_IF_ERROR(min_of_all());
   attached_ = all != 0;
   return attached_;
 }
@@ -167,46 +181,71 @@ Status HostPath::cma_folds(const Run& run) {
 
 Status HostPath::fetch(const Run& run, int place, std::uint64_t from, std::byte* to,
                        std::size_t bytes) {
-  const auto& peer = memory_.peers[static_cast<std::size_t>(place)];
-  if (peer.same_process) {
+  return by_pieces(run, place, bytes, [&](const auto& peer, std::size_t at, std::size_t length) {
+    if (!peer.same_process) return copy_from_process(peer.process, from + at, to + at, length);
     // A thread of this process said so. NOLINTNEXTLINE(performance-no-int-to-ptr)
-    std::memcpy(to, reinterpret_cast<const std::byte*>(from), bytes);
-    return {};
-  }
-  const int error = copy_from_process(peer.process, from, to, bytes);
-  if (error == 0) return {};
-  if (error == ESRCH) return await_end(run, place);
-  return not_copied(run, place, error, error == EFAULT && !accessible(to, bytes, true));
+    std::memcpy(to + at, reinterpret_cast<const std::byte*>(from + at), length);
+    return 0;
+  });
 }
 
 Status HostPath::store(const Run& run, int place, std::uint64_t to, const std::byte* from,
                        std::size_t bytes) {
-  const auto& peer = memory_.peers[static_cast<std::size_t>(place)];
-  if (peer.same_process) {
+  return by_pieces(run, place, bytes, [&](const auto& peer, std::size_t at, std::size_t length) {
+    if (!peer.same_process) return copy_to_process(peer.process, to + at, from + at, length);
     // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    std::memcpy(reinterpret_cast<std::byte*>(to), from, bytes);
-    return {};
+    std::memcpy(reinterpret_cast<std::byte*>(to + at), from + at, length);
+    return 0;
+  });
+}
+
+// copy(peer, at, length) gives 0 or an errno. Between pieces it is seen whether this operation has
+// failed: the others have buffers of their own again soon (retreat).
+template <class Copy>
+Status HostPath::by_pieces(const Run& run, int place, std::size_t bytes, Copy&& copy) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  const auto& peer = memory_.peers[static_cast<std::size_t>(place)];
+  for (std::size_t at = 0; at < bytes; at += kPiece) {
+    if (watch_.abort != nullptr && watch_.abort->raised()) return watch_.abort->reason();
+    const int error = copy(peer, at, std::min(kPiece, bytes - at));
+    if (error != 0) return not_copied(run, place, error);
   }
-  const int error = copy_to_process(peer.process, to, from, bytes);
-  if (error == 0) return {};
-  if (error == ESRCH) return await_end(run, place);
-  return not_copied(run, place, error, error == EFAULT && !accessible(from, bytes, false));
+  return {};
 }
 
-// The process has ended: who watches the ranks will say so, and why.
-Status HostPath::await_end(const Run& run, int place) {
-  return await(
-      run, place, [](int) { return false; }, [&](int who) { return who == place; });
-}
-
-// mine: it was this rank's buffer.
-Status HostPath::not_copied(const Run& run, int place, int error, bool mine) const {
-  const int rank = rank_of(mine ? place_ : place);
-  const std::string why =
-      error == EFAULT ? "has no memory there, or not of the kind that the call needs"
-                      : std::string("does not let the kernel copy it: ") + std::strerror(error);
-  return Status(error == EFAULT ? Code::kPara : Code::kSyscall,
-                words(run.mine) + ": a buffer of rank " + std::to_string(rank) + ": it " + why,
+Status HostPath::not_copied(const Run& run, int place, int error) {
+  // The process has ended: who watches the ranks will say so, and why.
+  if (error == ESRCH) {
+    return await(
+        run, place, [](int) { return false; }, [&](int who) { return who == place; });
+  }
+  // A rank that was told of a failure first has its memory back, and may have given it away.
+  constexpr std::chrono::milliseconds kNews{100};
+  if (hccl::wait([] { return false; }, Deadline::after(kNews), watch_.abort, area_.bell(),
+                 watch_.policy) == Waited::kAborted) {
+    return watch_.abort->reason();
+  }
+  if (error != EFAULT) {
+    const bool refused = error == EPERM || error == EACCES;
+    const int rank = rank_of(refused ? place : place_);
+    return Status(Code::kSyscall,
+                  words(run.mine) + ": rank " + std::to_string(rank_of(place_)) +
+                      " cannot copy between its memory and that of rank " +
+                      std::to_string(rank_of(place)) + ": " + std::strerror(error),
+                  rank);
+  }
+  const Notice mine = notice_of(place_);
+  // NOLINTBEGIN(performance-no-int-to-ptr)
+  const bool whole = (!run.exchange.gives(place_) ||
+                      accessible(reinterpret_cast<const void*>(mine.in), mine.in_bytes, false)) &&
+                     (!run.exchange.takes(place_) ||
+                      accessible(reinterpret_cast<const void*>(mine.out), mine.out_bytes, true));
+  // NOLINTEND(performance-no-int-to-ptr)
+  const int rank = rank_of(whole ? place : place_);
+  return Status(Code::kPara,
+                words(run.mine) + ": a buffer of rank " + std::to_string(rank) +
+                    " is not in its memory, or in memory of a kind that the kernel does not copy "
+                    "(HCCL_CMA=off does without)",
                 rank);
 }
 

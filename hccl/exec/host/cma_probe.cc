@@ -52,7 +52,7 @@ class Probe {
   Result<std::optional<double>> time(schedule::Op op, bool copies) {
     Ways ways = ways_;
     ways.cma_moves_from = ways.cma_folds_from = copies ? 1 : 0;
-    ways.cma_most = kFolded;
+    ways.cma_moves_most = ways.cma_folds_most = kFolded;
     path_.set_ways(ways);
     const bool moves = op == schedule::Op::kAllToAll;
     Call call;
@@ -76,8 +76,8 @@ class Probe {
 }  // namespace
 
 Ways CmaGains::of(Ways ways) const {
-  if (!moves) ways.cma_moves_from = 0;
-  if (!folds) ways.cma_folds_from = 0;
+  if (!moves.value_or(true)) ways.cma_moves_from = 0;
+  if (!folds.value_or(moves.value_or(true))) ways.cma_folds_from = 0;
   return ways;
 }
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 
 #include "hccl/exec/host/host_path.h"
 #include "hccl/exec/trials.h"
@@ -12,10 +13,13 @@ namespace hccl::exec::host {
 /// What is known of Way::kCma among the ranks of a host; of some of them, too.
 struct CmaGains {
   bool attached = false;  ///< the ranks may copy from and to each other's memory
-  bool moves = false;     ///< it is faster than what the other ways make of an alltoall …
-  bool folds = false;     ///< … and of an allreduce, in memory that others do not reach
+  /// Whether it is faster than what the other ways make of an alltoall, and of an allreduce, in
+  /// memory that others do not reach; nothing where their ways would not take it anyway.
+  std::optional<bool> moves;
+  std::optional<bool> folds;
 
-  /// The same ways, without kCma where it does not pay.
+  /// The same ways, without kCma where it does not pay; of what folds, if that was not tried, where
+  /// nothing else does either.
   Ways of(Ways ways) const;
 };
 

@@ -111,11 +111,12 @@ class HostPath {
   Status cma_moves(const Run& run);
   Status cma_broadcast(const Run& run);
   Status cma_folds(const Run& run);
-  Status await_end(const Run& run, int place);
   Status fetch(const Run& run, int place, std::uint64_t from, std::byte* to, std::size_t bytes);
   Status store(const Run& run, int place, std::uint64_t to, const std::byte* from,
                std::size_t bytes);
-  Status not_copied(const Run& run, int place, int error, bool mine) const;
+  template <class Copy>
+  Status by_pieces(const Run& run, int place, std::size_t bytes, Copy&& copy);
+  Status not_copied(const Run& run, int place, int error);
   Status pull(const Run& run);
   Status broadcast_slices(const Run& run);
   Status pull_slices(const Run& run);

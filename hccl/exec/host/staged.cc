@@ -96,6 +96,8 @@ Status HostPath::stage(const Run& run) {
   const std::size_t stride = std::max(chunk_bytes / segments / kCacheLine * kCacheLine, kCacheLine);
   const std::uint64_t length = stride / run.element;
   const std::uint64_t chunks = (longest + length - 1) / length;
+  // Nobody has anything: the ranks still leave together, as block tables are written anew.
+  if (chunks == 0) return gate(run);
   const std::uint64_t window = Area::kSlots / (stride * segments);
   const auto slot = [&](int place, std::uint64_t chunk) {
     return area_.slots(place) + chunk % window * (stride * segments);

@@ -37,7 +37,7 @@ std::string Ways::why(Way way, std::size_t bytes) const {
     case Way::kChain:
       return size + ", ranks take turns from " + std::to_string(chain_from);
     case Way::kCma:
-      return size + ", the kernel copies up to " + std::to_string(cma_most);
+      return size + ", the kernel copies";
     case Way::kPull:
     case Way::kPush:
       return size + " that others reach";
@@ -61,6 +61,9 @@ Status Ways::check() const {
 
 Ways Ways::for_host(int ranks, bool shared_cores) {
   constexpr std::size_t kKiB = 1024;
+  // Of one system call.
+  constexpr std::size_t kShortestCopy = 16 * kKiB;
+  const auto number = static_cast<std::size_t>(ranks);
   Ways ways;
   // Of reachable memory, what is too long for the ring is pushed: a line then crosses between the
   // cores once to be folded, and its result stays where it was made until somebody wants it.
@@ -68,19 +71,20 @@ Ways Ways::for_host(int ranks, bool shared_cores) {
     // A store into a line that another core holds is cheap when both ranks run on the same core.
     // A second meeting costs each rank a turn of all that share its core, folding all of the inputs
     // costs the square of the ranks (measured with 4, 8 and 16 ranks on 2 cores).
-    const auto square = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
+    const std::size_t square = number * number;
     ways.ring_most = ranks <= 4 ? 4 * kKiB : std::clamp(4096 * kKiB / square, 2 * kKiB, 16 * kKiB);
     ways.whole_most = ranks <= 4 ? 64 * kKiB : 16 * kKiB;
     ways.chain_from = 128 * kKiB + 1;
-    ways.cma_moves_from = 128 * kKiB;  // what folds is chained in the same time or less
-    ways.cma_most = 16 * 1024 * kKiB;
+    // What folds is chained in the same time or less.
+    ways.cma_moves_from = std::max(128 * kKiB, number * kShortestCopy);
+    ways.cma_moves_most = 16 * 1024 * kKiB;
     ways.chunk = 512 * kKiB;
   } else {
-    ways.ring_most = 64 * kKiB / static_cast<std::size_t>(ranks);
+    ways.ring_most = 64 * kKiB / number;
     ways.whole_most = ranks == 2 ? 256 * kKiB : 64 * kKiB;
-    ways.cma_moves_from = 64 * kKiB;
-    ways.cma_folds_from = 128 * kKiB;
-    ways.cma_most = 32 * 1024 * kKiB;
+    ways.cma_moves_from = std::max(64 * kKiB, number * kShortestCopy);
+    ways.cma_folds_from = std::max(128 * kKiB, number * kShortestCopy);
+    ways.cma_moves_most = ways.cma_folds_most = 32 * 1024 * kKiB;
     ways.chunk = 128 * kKiB;
   }
   return ways;

@@ -36,11 +36,12 @@ struct Ways {
   std::size_t ring_most = 0;   ///< kRing whatever memory it is; above, where buffers lie decides
   std::size_t whole_most = 0;  ///< what would be staged takes kRing after all up to here
   std::size_t chain_from = 0;  ///< of memory that others do not reach: kChain from here; 0: never
-  /// Of the same memory, if the ranks may copy so: kCma from here, in bytes of the longest buffer;
-  /// of what folds nothing, and of what folds. 0: never.
+  /// Of the same memory, if the ranks may copy so: kCma from here to there, in bytes of the longest
+  /// buffer; of what folds nothing, and of what folds. From 0: never.
   std::size_t cma_moves_from = 0;
+  std::size_t cma_moves_most = 0;
   std::size_t cma_folds_from = 0;
-  std::size_t cma_most = 0;    ///< … up to here
+  std::size_t cma_folds_most = 0;
   std::size_t stage_most = 0;  ///< allreduce of reachable memory: kStage up to here
   std::size_t pull_most = 0;   ///< allreduce of reachable memory: kPull up to here, then kPush
   std::size_t chunk = 0;       ///< bytes of a rank's ring that one chunk of kStage takes
@@ -57,7 +58,7 @@ struct Ways {
   /// Of memory that others do not reach: whether kCma is worth it.
   bool takes_cma(bool folds, std::size_t bytes) const {
     const std::size_t from = folds ? cma_folds_from : cma_moves_from;
-    return from != 0 && bytes >= from && bytes <= cma_most;
+    return from != 0 && bytes >= from && bytes <= (folds ? cma_folds_most : cma_moves_most);
   }
   /// kPara: more than lines or rings hold. Numbers that come from a file are checked before use.
   Status check() const;

@@ -184,7 +184,7 @@ Ways fit(const Ways& defaults, std::span<const WaySample> samples) {
                                  number(&Ways::whole_most, Ways::kMostInRing)};
   const std::array private_memory = {number(&Ways::chain_from, kAny),
                                      number(&Ways::cma_folds_from, kAny),
-                                     number(&Ways::cma_most, kAny)};
+                                     number(&Ways::cma_folds_most, kAny)};
   const std::array reachable_memory = {number(&Ways::stage_most, kAny),
                                        number(&Ways::pull_most, kAny)};
   // Everything is tried: some hundred thousand combinations, as what holds for one kind of memory

@@ -30,7 +30,7 @@ Ways only(Way way, Ways ways) {
   ways.whole_most = 0;
   ways.chain_from = way == Way::kChain ? 1 : 0;
   ways.cma_folds_from = way == Way::kCma ? 1 : 0;
-  ways.cma_most = kAny;
+  ways.cma_folds_most = kAny;
   ways.stage_most = way == Way::kStage ? kAny : 0;
   ways.pull_most = way == Way::kPull ? kAny : 0;
   return ways;
