@@ -42,10 +42,10 @@ HWY_INLINE void fold_pair(const std::byte* a, const std::byte* b, std::byte* out
   Type::template put<kStore>(leave<Op>(sum), out);
 }
 
-/// Asks for the cache lines that a pair of blocks at `from` will need two or more pairs later.
-template <std::size_t kBytes>
+/// Asks for the cache lines of a block that will be needed kAhead bytes later.
+template <std::size_t kBytes, std::size_t kAhead>
 HWY_INLINE void prefetch_ahead(const std::byte* from) {
-  constexpr std::size_t kLine = 64, kAhead = 512;
+  constexpr std::size_t kLine = 64;
   for (std::size_t i = 0; i < kBytes; i += kLine) {
     hwy::Prefetch(from + kAhead + i);
   }
@@ -53,17 +53,18 @@ HWY_INLINE void prefetch_ahead(const std::byte* from) {
 
 /// Two blocks side by side. Widening costs so many instructions a byte that, with three streams or
 /// more, the processor's own prefetch falls behind; longer pieces and a hint make up for it
-/// (measured: up to 1.9 times as fast out of memory). Plain types and pairs are faster without.
+/// (measured: up to 1.9 times as fast out of memory). Plain types are faster without, pairs without
+/// the longer pieces.
 template <class Type, class Op, Store kStore>
 HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out) {
   constexpr std::size_t kBytes = Type::kBytes;
   auto sum = enter<Op>(Type::get(in.from[0] + at));
   auto next = enter<Op>(Type::get(in.from[0] + at + kBytes));
-  prefetch_ahead<2 * kBytes>(in.from[0] + at);
+  prefetch_ahead<2 * kBytes, 512>(in.from[0] + at);
   for (std::size_t i = 1; i < in.number; ++i) {
     sum = join<Op>(sum, enter<Op>(Type::get(in.from[i] + at)));
     next = join<Op>(next, enter<Op>(Type::get(in.from[i] + at + kBytes)));
-    prefetch_ahead<2 * kBytes>(in.from[i] + at);
+    prefetch_ahead<2 * kBytes, 512>(in.from[i] + at);
   }
   Type::template put<kStore>(leave<Op>(sum), out + at);
   Type::template put<kStore>(leave<Op>(next), out + at + kBytes);
@@ -91,6 +92,10 @@ void fold_blocks(const Inputs& in, std::size_t at, std::size_t bytes, std::byte*
     const std::byte* const a = in.from[0];
     const std::byte* const b = in.from[1];
     for (; bytes - at >= Type::kBytes; at += Type::kBytes) {
+      if constexpr (Type::kWidens) {  // 64 MiB of bf16 in place: 11 -> 5 to 9 ms; none lose
+        prefetch_ahead<Type::kBytes, 2048>(a + at);
+        prefetch_ahead<Type::kBytes, 2048>(b + at);
+      }
       fold_pair<Type, Op, kStore>(a + at, b + at, out + at);
     }
   } else if constexpr (Type::kWidens) {
