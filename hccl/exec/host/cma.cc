@@ -87,27 +87,23 @@ Status HostPath::cma(const Run& run) {
 // work: there each rank fetches its own.
 Status HostPath::cma_moves(const Run& run) {
   const Exchange& exchange = run.exchange;
-  const auto* const in = static_cast<const std::byte*>(run.call.in);
-  auto* const out = static_cast<std::byte*>(run.call.out);
-  if (exchange.gives(place_)) {
-    const Block mine = exchange.in(place_);
-    kernels::copy(in + mine.at * run.element, out + exchange.out(place_).at * run.element,
-                  mine.count * run.element, kernels::Store::kCached);
+  if (!exchange.from_root()) {
+    HCCL_RETURN_IF_ERROR(
+        give_blocks(run, [&](int place, std::size_t at, const std::byte* from, std::size_t bytes) {
+          return store(run, place, notice_of(place).out + at, from, bytes);
+        }));
+    return gate(run);
   }
-  for (int i = 1; i < size_; ++i) {
-    const int place = (place_ + i) % size_;
-    if (exchange.from_root()) {
-      if (!exchange.gives(place)) continue;
-      const Block block = exchange.in_of(place);
-      HCCL_RETURN_IF_ERROR(fetch(run, place, notice_of(place).in + block.at * run.element, out,
-                                 block.count * run.element));
-      continue;
-    }
-    const Block block = exchange.in(place);
-    const std::uint64_t there =
-        run.call.op == Op::kAllToAllV ? area_.takes(place)[place_].at : exchange.out(place_).at;
-    HCCL_RETURN_IF_ERROR(store(run, place, notice_of(place).out + there * run.element,
-                               in + block.at * run.element, block.count * run.element));
+  const int root = run.call.root;
+  auto* const out = static_cast<std::byte*>(run.call.out);
+  if (place_ == root) {
+    const Block own = exchange.in(place_);
+    const auto* const in = static_cast<const std::byte*>(run.call.in);
+    kernels::copy(in + own.at * run.element, out, own.count * run.element, kernels::Store::kCached);
+  } else {
+    const Block block = exchange.in_of(root);
+    HCCL_RETURN_IF_ERROR(fetch(run, root, notice_of(root).in + block.at * run.element, out,
+                               block.count * run.element));
   }
   return gate(run);
 }

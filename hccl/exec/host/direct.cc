@@ -53,6 +53,15 @@ Status HostPath::pull(const Run& run) {
   return gate(run);
 }
 
+Status HostPath::push_blocks(const Run& run) {
+  HCCL_RETURN_IF_ERROR(
+      give_blocks(run, [&](int place, std::size_t at, const std::byte* from, std::size_t bytes) {
+        kernels::copy(from, outs_[static_cast<std::size_t>(place)] + at, bytes, run.store);
+        return Status();
+      }));
+  return gate(run);
+}
+
 Status HostPath::reduce_slices(const Run& run) {
   const Block slice = run.slice(place_, run.call.count);
   const std::size_t at = slice.at * run.element;

@@ -132,4 +132,25 @@ void HostPath::take(const Run& run, std::uint64_t first, std::uint64_t length, A
   }
 }
 
+// Of operations in which every rank gives blocks and nobody folds: put(place, at, from, bytes) for
+// the block of each other place, which belongs `at` bytes into its output; and one's own.
+template <class Put>
+Status HostPath::give_blocks(const Run& run, Put&& put) {
+  const Exchange& exchange = run.exchange;
+  const auto* const in = static_cast<const std::byte*>(run.call.in);
+  auto* const out = static_cast<std::byte*>(run.call.out);
+  const Block own = exchange.in(place_);
+  kernels::copy(in + own.at * run.element, out + exchange.out(place_).at * run.element,
+                own.count * run.element, run.store_in(out, in));
+  for (int i = 1; i < size_; ++i) {
+    const int place = (place_ + i) % size_;
+    const Block block = exchange.in(place);
+    const std::uint64_t at = run.call.op == schedule::Op::kAllToAllV ? area_.takes(place)[place_].at
+                                                                     : exchange.out(place_).at;
+    HCCL_RETURN_IF_ERROR(
+        put(place, at * run.element, in + block.at * run.element, block.count * run.element));
+  }
+  return {};
+}
+
 }  // namespace hccl::exec::host

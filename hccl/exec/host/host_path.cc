@@ -87,7 +87,9 @@ Status HostPath::with_notices(const Run& run) {
   if (way_ == Way::kStage) return stage(run);
   resolve(run);
   if (run.call.op == schedule::Op::kReduce) return reduce_slices(run);
-  if (run.call.op == schedule::Op::kBroadcast && way_ == Way::kPush) return broadcast_slices(run);
+  if (run.call.op != schedule::Op::kAllReduce && way_ == Way::kPush) {
+    return run.exchange.from_root() ? broadcast_slices(run) : push_blocks(run);
+  }
   if (run.call.op != schedule::Op::kAllReduce) return pull(run);
   return way_ == Way::kPull ? pull_slices(run) : push_slices(run);
 }
@@ -205,7 +207,8 @@ Way HostPath::choose(const Run& run) {
     if (takes_cma(run, largest)) return Way::kCma;
     return chains(run) ? Way::kChain : Way::kStage;
   }
-  if (run.call.op == Op::kBroadcast && outs) return Way::kPush;
+  const bool moves = !exchange.folds() && run.call.op != Op::kScatter;
+  if (moves && outs) return Way::kPush;
   if (run.call.op != Op::kAllReduce) return Way::kPull;
   if (run.call.count * run.element <= ways_.stage_most) return Way::kStage;
   return run.call.count * run.element <= ways_.pull_most ? Way::kPull : Way::kPush;
@@ -220,7 +223,9 @@ Status HostPath::check_pairs(const Run& run) const {
     for (int to = 0; to < size_; ++to) {
       const Block given = area_.gives(from)[to];
       const Block expected = area_.takes(to)[from];
-      if (given.count <= most && given.at <= most - given.count && given.count == expected.count) {
+      const std::uint64_t room = notice_of(to).out_bytes / run.element;
+      if (given.count <= most && given.at <= most - given.count && given.count == expected.count &&
+          expected.count <= room && expected.at <= room - expected.count) {
         continue;
       }
       return Status(Code::kPara, "EI0005: the ranks' calls differ: in " + words(run.mine) +

@@ -118,6 +118,7 @@ class HostPath {
   Status by_pieces(const Run& run, int place, std::size_t bytes, Copy&& copy);
   Status not_copied(const Run& run, int place, int error);
   Status pull(const Run& run);
+  Status push_blocks(const Run& run);
   Status broadcast_slices(const Run& run);
   Status pull_slices(const Run& run);
   Status push_slices(const Run& run);
@@ -125,6 +126,8 @@ class HostPath {
   void resolve(const Run& run);
   Status check_pairs(const Run& run) const;
 
+  template <class Put>
+  Status give_blocks(const Run& run, Put&& put);
   template <class At>
   void take(const Run& run, std::uint64_t first, std::uint64_t length, At&& at);
   void fill(const Run& run, std::byte* slot, std::uint64_t first, std::uint64_t length,

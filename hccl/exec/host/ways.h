@@ -22,7 +22,7 @@ enum class Way : std::uint8_t {
   kPull,  ///< each rank takes straight from the others' inputs (of allreduce: folds its slice, then
           ///< copies the other slices from the others' outputs)
   kPush,  ///< each rank folds its slice and stores it into every output (of broadcast: the root
-          ///< stores its slice, the others copy the rest)
+          ///< stores its slice, the others copy the rest; of others: each stores its blocks)
 };
 inline constexpr std::size_t kWays = 7;
 const char* words(Way way);
