@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "hccl/exec/host/probe_runs.h"
+
 namespace hccl::exec::host {
 namespace {
 
@@ -23,9 +25,8 @@ class Probe {
       : path_(path),
         ranks_(static_cast<std::size_t>(ranks)),
         ways_(path.ways()),
-        trials_(kBudget,
-                {[this] { return run(Call()); },  // a barrier
-                 [this](std::span<double> numbers) { return largest(numbers); }, std::move(now)}) {}
+        runs_(path, ways_),
+        trials_(kBudget, runs_.ranks(std::move(now))) {}
 
   Result<bool> pays(schedule::Op op, std::size_t bytes) {
     in_.assign(bytes, std::byte{0});
@@ -37,17 +38,6 @@ class Probe {
   }
 
  private:
-  Status run(const Call& call) { return path_.run(call, envelope(call, ++sequence_, 0)); }
-  Status largest(std::span<double> numbers) {
-    Call call;
-    call.op = schedule::Op::kAllReduce;
-    call.in = numbers.data();
-    call.out = numbers.data();
-    call.count = numbers.size();
-    call.type = DataType::kFp64;
-    call.reduce = ReduceOp::kMax;
-    return run(call);
-  }
   // Nothing where time has run out.
   Result<std::optional<double>> time(schedule::Op op, bool copies) {
     Ways ways = ways_;
@@ -61,14 +51,14 @@ class Probe {
     call.out = moves ? out_.data() : in_.data();
     call.count = in_.size() / size_of(call.type) / (moves ? ranks_ : 1);
     const auto write = [&] { std::fill(in_.begin(), in_.end(), std::byte{1}); };
-    return trials_.time(0, write, [&] { return run(call); });
+    return trials_.time(0, write, [&] { return runs_.run(call); });
   }
 
   HostPath& path_;
   std::size_t ranks_;
   Ways ways_;
+  ProbeRuns runs_;
   Trials trials_;
-  std::uint64_t sequence_ = 0;
   std::vector<std::byte> in_;
   std::vector<std::byte> out_;
 };

@@ -59,6 +59,7 @@ Block Exchange::out(int rank) const {
 }
 
 std::uint64_t Exchange::input() const {
+  if (call_.op == Op::kBarrier) return 0;
   if (!block_for_each_) return call_.count;
   std::uint64_t sum = 0;
   for (int rank = 0; rank < size_; ++rank) sum += in(rank).count;

@@ -207,8 +207,7 @@ Way HostPath::choose(const Run& run) {
     if (takes_cma(run, largest)) return Way::kCma;
     return chains(run) ? Way::kChain : Way::kStage;
   }
-  const bool moves =
-      !exchange.folds() && run.call.op != Op::kScatter && run.call.op != Op::kBarrier;
+  const bool moves = !exchange.folds() && run.call.op != Op::kScatter;
   if (moves && outs) return Way::kPush;
   if (run.call.op != Op::kAllReduce) return Way::kPull;
   if (run.call.count * run.element <= ways_.stage_most) return Way::kStage;

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "hccl/exec/host/probe_runs.h"
+
 namespace hccl::exec::host {
 namespace {
 
@@ -73,9 +75,8 @@ class Probe {
       : path_(path),
         heap_(heap),
         defaults_(defaults),
-        trials_(budget,
-                {[this] { return meet(); },
-                 [this](std::span<double> numbers) { return largest(numbers); }, std::move(now)}) {}
+        runs_(path, defaults),
+        trials_(budget, runs_.ranks(std::move(now))) {}
 
   Result<std::vector<WaySample>> measure() {
     for (const std::uint64_t bytes : kSizes) {
@@ -90,25 +91,6 @@ class Probe {
   }
 
  private:
-  Status run(const Call& call) { return path_.run(call, envelope(call, ++sequence_, 0)); }
-  Status meet() {
-    return run(Call());  // a barrier
-  }
-  Status largest(std::span<double> numbers) {
-    Call call;
-    call.op = schedule::Op::kAllReduce;
-    call.in = numbers.data();
-    call.out = numbers.data();
-    call.count = numbers.size();
-    call.type = DataType::kFp64;
-    call.reduce = ReduceOp::kMax;
-    const Ways before = path_.ways();
-    path_.set_ways(defaults_);
-    HCCL_RETURN_IF_ERROR(run(call));
-    path_.set_ways(before);
-    return {};
-  }
-
   Status measure(bool reachable, Vector& vector, std::uint64_t bytes) {
     for (const Way way : kCompared) {
       if (way == Way::kRing && bytes > Ways::kMostInRing) continue;
@@ -150,11 +132,11 @@ class Probe {
     const auto row = [&] {
       for (std::uint64_t i = 0; i < times; ++i) {
         if (i != 0) {
-          HCCL_RETURN_IF_ERROR(meet());
+          HCCL_RETURN_IF_ERROR(runs_.meet());
           write();
-          HCCL_RETURN_IF_ERROR(meet());
+          HCCL_RETURN_IF_ERROR(runs_.meet());
         }
-        HCCL_RETURN_IF_ERROR(run(call));
+        HCCL_RETURN_IF_ERROR(runs_.run(call));
       }
       taken_ = path_.way();
       return Status();
@@ -178,8 +160,8 @@ class Probe {
   HostPath& path_;
   memory::Heap* heap_;
   Ways defaults_;
+  ProbeRuns runs_;
   Trials trials_;
-  std::uint64_t sequence_ = 0;
   Way taken_ = Way::kLine;
   std::map<std::tuple<bool, Way, std::size_t>, Last> last_;
   std::vector<WaySample> samples_;
