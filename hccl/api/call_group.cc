@@ -31,9 +31,10 @@ class Place {
   core::OpQueue::Ticket ticket_;
 };
 
-// What HcclGroupStart and HcclGroupEnd of one thread enclose.
+// What HcclGroupStart and HcclGroupEnd of one thread enclose. The depth is apart, as every
+// operation looks at it.
+constinit thread_local int depth = 0;
 struct CallGroup {
-  int depth = 0;
   std::vector<Job> jobs;
   Status refused;
 };
@@ -109,10 +110,10 @@ Status launch(std::vector<Job> jobs) {
 
 Status end_group() {
   CallGroup& open = group();
-  if (open.depth == 0) {
+  if (depth == 0) {
     return Status(Code::kNotSupport, "no group is open: HcclGroupStart comes first");
   }
-  if (--open.depth > 0) return {};
+  if (--depth > 0) return {};
   std::vector<Job> jobs = std::exchange(open.jobs, {});
   const Status refused = std::exchange(open.refused, Status());
   if (!refused.ok()) return refused.with_context("nothing of the group was run");
@@ -131,7 +132,7 @@ Status Job::run(const core::OpQueue::Ticket& place) {
   return comm->run(call, place);
 }
 
-bool in_call_group() { return group().depth != 0; }
+bool in_call_group() { return depth != 0; }
 
 Status collect(Job job) {
   CallGroup& open = group();
@@ -153,9 +154,9 @@ Status collect(Job job) {
   return {};
 }
 
-void refuse_call_group(const Status& why) {
+void refuse_call_group(const Status& why, const char* function) {
   CallGroup& open = group();
-  if (open.depth != 0 && open.refused.ok()) open.refused = why;
+  if (depth != 0 && open.refused.ok()) open.refused = why.with_context(function);
 }
 
 Status enqueue(Job job) {
@@ -172,7 +173,7 @@ extern "C" {
 
 HcclResult HcclGroupStart(void) {
   return hccl::api::guard("HcclGroupStart", [] {
-    ++hccl::api::group().depth;
+    ++hccl::api::depth;
     return hccl::Status();
   });
 }

@@ -31,8 +31,8 @@ bool in_call_group();
 /// Adds a call to the calling thread's open group. kPara: calls of another kind are in it, or a
 /// send or receive on another stream than those before it on this communicator.
 Status collect(Job job);
-/// A call inside the open group was refused: the group will not run, and ends with this status.
-void refuse_call_group(const Status& why);
+/// A call was refused: the group that it is in, if it is in one, will not run, and ends with this.
+[[gnu::cold]] void refuse_call_group(const Status& why, const char* function);
 
 /// Puts the job in line in its stream, and takes its place in the communicator's order now.
 Status enqueue(Job job);

@@ -1,10 +1,12 @@
-// Argument checks shared by the operations: each gives HCCL's code and names the argument.
+// Argument checks shared by the operations: each gives HCCL's code and names the argument. Every
+// operation passes several of them, so the comparisons are inline and the words are not.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <string>
 
+#include "hccl/api/guard.h"
 #include "hccl/base/status.h"
 #include "hccl/base/types.h"
 #include "hccl/hccl_types.h"
@@ -15,32 +17,35 @@ namespace hccl::api {
 
 inline constexpr std::uint64_t kMaxCount = 0x7FFFFFFF;
 
+namespace refusals {
+[[gnu::cold]] Status unknown_type(HcclDataType type, const char* argument);
+[[gnu::cold]] Status unknown_op(HcclReduceOp op);
+[[gnu::cold]] Status irreducible(DataType type);
+[[gnu::cold]] Status too_many(std::uint64_t count, const char* argument);
+[[gnu::cold]] Status no_such_rank(std::uint32_t rank, int size, const char* argument);
+}  // namespace refusals
+
 inline Result<DataType> check_type(HcclDataType type, const char* argument = "dataType") {
   if (const auto known = data_type(static_cast<int>(type))) return *known;
-  return Status(Code::kNotSupport, std::string(argument) + " " +
-                                       std::to_string(static_cast<int>(type)) + " is unknown");
+  return refusals::unknown_type(type, argument);
 }
 
 inline Result<ReduceOp> check_reduce(HcclReduceOp op, DataType type) {
   const auto known = reduce_op(static_cast<int>(op));
-  if (!known)
-    return Status(Code::kNotSupport, "op " + std::to_string(static_cast<int>(op)) + " is unknown");
-  if (!kernels::reducible(type)) {
-    return Status(Code::kNotSupport, "dataType " + std::string(words(type)) + " cannot be reduced");
-  }
+  if (!known) return refusals::unknown_op(op);
+  if (!kernels::reducible(type)) return refusals::irreducible(type);
   return *known;
 }
 
 inline Status check_count(std::uint64_t count, const char* argument) {
   if (count <= kMaxCount) return {};
-  return Status(Code::kPara, std::string(argument) + " is " + std::to_string(count) +
-                                 ", more than " + std::to_string(kMaxCount));
+  return refusals::too_many(count, argument);
 }
 
 /// Buffers are needed only where there is something in them.
 inline Status need(const void* buffer, std::uint64_t count, const char* argument) {
   if (buffer != nullptr || count == 0) return {};
-  return Status(Code::kPtr, std::string(argument) + " is null");
+  return null_pointer(argument);
 }
 
 /// The name of a group; null means the world.
@@ -53,8 +58,7 @@ inline Result<std::string> group_name(const char* group) {
 
 inline Status check_rank(std::uint32_t rank, int size, const char* argument) {
   if (rank < static_cast<std::uint32_t>(size)) return {};
-  return Status(Code::kPara, std::string(argument) + " is " + std::to_string(rank) +
-                                 ", the communicator has " + std::to_string(size) + " ranks");
+  return refusals::no_such_rank(rank, size, argument);
 }
 
 }  // namespace hccl::api

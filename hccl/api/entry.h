@@ -11,10 +11,10 @@ namespace hccl::api {
 /// guard() for a call that may stand between HcclGroupStart and HcclGroupEnd: if it is refused, the
 /// group will not run.
 template <class Body>
-HcclResult enter(const char* function, Body&& body) noexcept {
+[[gnu::always_inline]] inline HcclResult enter(const char* function, Body&& body) noexcept {
   return guard(function, [&]() -> Status {
     Status status = body();
-    if (!status.ok() && in_call_group()) refuse_call_group(status.with_context(function));
+    if (!status.ok()) refuse_call_group(status, function);
     return status;
   });
 }
@@ -27,14 +27,21 @@ requires(!std::is_pointer_v<Number>) void put(std::string& text, Number number) 
 }
 }  // namespace detail
 
-/// "Entry-HcclAllReduce: 0x7f..., 0x7f..., 1024, 4, 0, 0x0" at level trace; one comparison if off.
+/// "Entry-HcclAllReduce: 0x7f..., 0x7f..., 1024, 4, 0, 0x0" at level trace.
 template <class... Arguments>
-void log_entry(const core::Communicator& communicator, const char* function,
-               Arguments... arguments) {
-  if (!communicator.log()->should_log(spdlog::level::trace)) return;
+[[gnu::cold]] void trace_entry(const core::Communicator& communicator, const char* function,
+                               Arguments... arguments) {
   std::string text;
   ((text += text.empty() ? "" : ", ", detail::put(text, arguments)), ...);
   communicator.log()->trace("Entry-{}: {}: {}", function, communicator.name(), text);
+}
+/// One comparison if that level is off.
+template <class... Arguments>
+void log_entry(const core::Communicator& communicator, const char* function,
+               Arguments... arguments) {
+  if (communicator.log()->should_log(spdlog::level::trace)) {
+    trace_entry(communicator, function, arguments...);
+  }
 }
 
 }  // namespace hccl::api

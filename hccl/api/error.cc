@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
+#include <new>
+#include <string>
 
 #include "hccl/api/guard.h"
 #include "hccl/hccl_comm.h"
@@ -22,6 +25,29 @@ void set_last_error(std::string_view text) noexcept {
   const std::size_t length = std::min(text.size(), kept.size() - 1);
   std::memcpy(kept.data(), text.data(), length);
   kept[length] = '\0';
+}
+
+HcclResult keep(const Status& failure, const char* function) {
+  set_last_error(failure.with_context(function).message());
+  return static_cast<HcclResult>(failure.code());
+}
+
+HcclResult keep_exception() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    set_last_error("out of memory");
+    return HCCL_E_OOM;
+  } catch (const std::exception& e) {
+    set_last_error(e.what());
+  } catch (...) {
+    set_last_error("unknown exception");
+  }
+  return HCCL_E_INTERNAL;
+}
+
+Status null_pointer(const char* argument) {
+  return Status(Code::kPtr, std::string(argument) + " is null");
 }
 
 }  // namespace hccl::api

@@ -2,9 +2,6 @@
 // and any exception, into an HcclResult and keeps the text for HcclGetLastErrorText.
 #pragma once
 
-#include <exception>
-#include <new>
-#include <string>
 #include <string_view>
 
 #include "hccl/base/status.h"
@@ -15,28 +12,22 @@ namespace hccl::api {
 /// Keeps the text of the calling thread's last failure.
 void set_last_error(std::string_view text) noexcept;
 
+/// Keeps the text of a failure of `function`; gives its code.
+[[gnu::cold]] HcclResult keep(const Status& failure, const char* function);
+/// The same of the exception that is being handled.
+[[gnu::cold]] HcclResult keep_exception() noexcept;
+
 template <class Body>
-HcclResult guard(const char* function, Body&& body) noexcept {
+[[gnu::always_inline]] inline HcclResult guard(const char* function, Body&& body) noexcept {
   try {
     const Status status = body();
-    if (status.ok()) return HCCL_SUCCESS;
-    set_last_error(status.with_context(function).message());
-    return static_cast<HcclResult>(status.code());
-  } catch (const std::bad_alloc&) {
-    set_last_error("out of memory");
-    return HCCL_E_OOM;
-  } catch (const std::exception& e) {
-    set_last_error(e.what());
-    return HCCL_E_INTERNAL;
+    return status.ok() ? HCCL_SUCCESS : keep(status, function);
   } catch (...) {
-    set_last_error("unknown exception");
-    return HCCL_E_INTERNAL;
+    return keep_exception();
   }
 }
 
-inline Status null_pointer(const char* argument) {
-  return Status(Code::kPtr, std::string(argument) + " is null");
-}
+[[gnu::cold]] Status null_pointer(const char* argument);
 
 #define HCCL_CHECK_PTR(argument) \
   if ((argument) == nullptr) return ::hccl::api::null_pointer(#argument)

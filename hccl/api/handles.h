@@ -193,7 +193,7 @@ class Handles {
   Status in_use() const {
     return Status(Code::kAgain, argument_ + " is in use, please try again later");
   }
-  Status unknown(const void* handle) const {
+  [[gnu::cold]] Status unknown(const void* handle) const {
     if (handle == nullptr) return Status(Code::kPtr, argument_ + " is null");
     return Status(Code::kPara, argument_ + " is no handle, or was destroyed already");
   }

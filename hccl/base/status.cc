@@ -14,9 +14,13 @@ std::string_view words(Code code) {
 }
 
 Status::Status(Code code, std::string message, int culprit)
-    : detail_(code == Code::kSuccess
-                  ? nullptr
-                  : std::make_shared<const Detail>(Detail{code, std::move(message), culprit})) {}
+    : detail_(code == Code::kSuccess ? nullptr : new Detail{code, std::move(message), culprit}) {}
+
+void Status::share() const noexcept { detail_->owners.fetch_add(1, std::memory_order_relaxed); }
+
+void Status::drop() noexcept {
+  if (detail_->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete detail_;
+}
 
 const std::string& Status::message() const {
   static const std::string none;

@@ -1,7 +1,7 @@
 // Status and Result: how every room below the C API reports failure. No exceptions cross a room.
 #pragma once
 
-#include <memory>
+#include <atomic>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,6 +54,17 @@ class [[nodiscard]] Status {
 
   Status() = default;
   Status(Code code, std::string message, int culprit = kNobody);
+  Status(const Status& other) noexcept : detail_(other.detail_) {
+    if (detail_ != nullptr) share();
+  }
+  Status(Status&& other) noexcept : detail_(std::exchange(other.detail_, nullptr)) {}
+  Status& operator=(Status other) noexcept {
+    std::swap(detail_, other.detail_);
+    return *this;
+  }
+  ~Status() {
+    if (detail_ != nullptr) drop();
+  }
 
   bool ok() const { return detail_ == nullptr; }
   Code code() const { return detail_ ? detail_->code : Code::kSuccess; }
@@ -64,12 +75,17 @@ class [[nodiscard]] Status {
   Status with_context(std::string_view context) const;
 
  private:
+  // One word, as every operation passes dozens of them: success costs a comparison with null.
   struct Detail {
     Code code;
     std::string message;
     int culprit;
+    mutable std::atomic<int> owners{1};
   };
-  std::shared_ptr<const Detail> detail_;
+  [[gnu::cold]] void share() const noexcept;
+  [[gnu::cold]] void drop() noexcept;
+
+  const Detail* detail_ = nullptr;
 };
 
 /// A value or the Status that explains why there is none.

@@ -131,7 +131,7 @@ class Communicator final : public FailureListener {
   exec::Limits limits(std::uint64_t sequence, bool beside);
   void stalled(std::uint64_t sequence, const std::string& call, std::vector<int> awaited);
   const schedule::Choice& choose(const exec::Call& call);
-  void tell_way(const exec::Call& call, const char* way);
+  void tell_way(const exec::Call& call, std::string_view way);
   void tell_between(const exec::Call& call);
 
   std::shared_ptr<Control> control_;

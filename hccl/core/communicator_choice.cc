@@ -61,7 +61,7 @@ std::string Communicator::algorithm(schedule::Op op) const {
   return last == nullptr ? "" : std::string(last->algorithm->name);
 }
 
-void Communicator::tell_way(const exec::Call& call, const char* way) {
+void Communicator::tell_way(const exec::Call& call, std::string_view way) {
   const bool blocks = exec::has_blocks(call.op);
   const std::uint64_t bytes =
       blocks ? 0 : exec::host::Exchange(call, rank_, size()).input() * size_of(call.type);

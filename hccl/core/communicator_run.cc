@@ -53,10 +53,12 @@ Status Communicator::execute_on_host(const exec::Call& call) {
   const exec::host::Run run = host_path_->enter(call, envelope);
   const std::uint64_t number = recorder_.begin(envelope, "host");
   Status status = host_path_->finish(run);
-  const char* const way = exec::host::words(host_path_->way());
+  const std::string_view way = exec::host::words(host_path_->way());
   recorder_.end(number, status.code(), way);
   std::atomic<const char*>& last = ways_[static_cast<std::size_t>(call.op)];
-  if (last.load(std::memory_order_relaxed) != way) last.store(way, std::memory_order_relaxed);
+  if (last.load(std::memory_order_relaxed) != way.data()) {
+    last.store(way.data(), std::memory_order_relaxed);
+  }
   if (status.ok() && log_->should_log(spdlog::level::info)) tell_way(call, way);
   return status.ok() ? status : failed_in(call, sequence, std::move(status));
 }

@@ -61,7 +61,7 @@ void put(const Ways& ways, const std::vector<WaySample>& samples, proto::HostPat
   out.set_most_that_fold_all(static_cast<std::uint32_t>(ways.most_that_fold_all));
   for (const auto& sample : samples) {
     auto* item = out.add_samples();
-    item->set_way(words(sample.way));
+    item->set_way(std::string(words(sample.way)));
     item->set_reachable(sample.reachable);
     item->set_bytes(sample.bytes);
     item->set_chunk(sample.chunk);

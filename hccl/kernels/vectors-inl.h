@@ -70,6 +70,13 @@ HWY_INLINE hn::Vec<D> load(D d, Short<const std::byte> from) {
   return hn::BitCast(d, hn::MaskedLoad(hn::FirstN(bytes, from.bytes), bytes,
                                        reinterpret_cast<const std::uint8_t*>(from.at)));
 #else
+#if HWY_TARGET == HWY_AVX2
+  if (from.bytes % sizeof(std::uint32_t) == 0) {
+    const hn::Repartition<std::uint32_t, D> words;
+    return hn::BitCast(d, hn::MaskedLoad(hn::FirstN(words, from.bytes / sizeof(std::uint32_t)),
+                                         words, reinterpret_cast<const std::uint32_t*>(from.at)));
+  }
+#endif
   std::byte padded[sizeof(hn::TFromD<D>) * hn::MaxLanes(D())] = {};
   std::memcpy(padded, from.at, from.bytes);
   return load(d, padded);

@@ -4,43 +4,6 @@ namespace hccl::exec::host {
 
 using schedule::Op;
 
-Exchange::Exchange(const Call& call, int rank, int size)
-    : call_(call), rank_(rank), size_(size), root_(call.root), longest_(call.count) {
-  switch (call.op) {
-    case Op::kAllReduce:
-      folds_ = true;
-      break;
-    case Op::kReduce:
-      folds_ = to_root_ = true;
-      break;
-    case Op::kReduceScatter:
-    case Op::kReduceScatterV:
-      folds_ = block_for_each_ = true;
-      break;
-    case Op::kBroadcast:
-      from_root_ = true;
-      break;
-    case Op::kScatter:
-      from_root_ = block_for_each_ = true;
-      break;
-    case Op::kAllToAll:
-    case Op::kAllToAllV:
-      block_for_each_ = true;
-      break;
-    case Op::kAllGather:
-    case Op::kAllGatherV:
-    case Op::kBarrier:
-      break;
-  }
-  for (const Block& block : call.in_blocks) longest_ = std::max(longest_, block.count);
-  for (const Block& block : call.out_blocks) longest_ = std::max(longest_, block.count);
-}
-
-Block Exchange::in(int rank) const {
-  if (!call_.in_blocks.empty()) return call_.in_blocks[static_cast<std::size_t>(rank)];
-  return {block_for_each_ ? static_cast<std::uint64_t>(rank) * call_.count : 0, call_.count};
-}
-
 Block Exchange::in_of(int giver) const {
   // An allgather's ranks may give blocks of different lengths; each begins its input.
   if (call_.op == Op::kAllGatherV) return {0, out(giver).count};

@@ -13,7 +13,38 @@ namespace hccl::exec::host {
 class Exchange {
  public:
   /// `rank` of `size` ranks, all of this host.
-  Exchange(const Call& call, int rank, int size);
+  Exchange(const Call& call, int rank, int size)
+      : call_(call), rank_(rank), size_(size), root_(call.root), longest_(call.count) {
+    using schedule::Op;
+    switch (call.op) {
+      case Op::kAllReduce:
+        folds_ = true;
+        break;
+      case Op::kReduce:
+        folds_ = to_root_ = true;
+        break;
+      case Op::kReduceScatter:
+      case Op::kReduceScatterV:
+        folds_ = block_for_each_ = true;
+        break;
+      case Op::kBroadcast:
+        from_root_ = true;
+        break;
+      case Op::kScatter:
+        from_root_ = block_for_each_ = true;
+        break;
+      case Op::kAllToAll:
+      case Op::kAllToAllV:
+        block_for_each_ = true;
+        break;
+      case Op::kAllGather:
+      case Op::kAllGatherV:
+      case Op::kBarrier:
+        break;
+    }
+    for (const Block& block : call.in_blocks) longest_ = std::max(longest_, block.count);
+    for (const Block& block : call.out_blocks) longest_ = std::max(longest_, block.count);
+  }
 
   bool folds() const { return folds_; }
   bool gives(int rank) const {
@@ -27,7 +58,10 @@ class Exchange {
   bool block_for_each() const { return block_for_each_; }
 
   /// Where in this rank's input the block for `rank` lies.
-  Block in(int rank) const;
+  Block in(int rank) const {
+    if (!call_.in_blocks.empty()) return call_.in_blocks[static_cast<std::size_t>(rank)];
+    return {block_for_each_ ? static_cast<std::uint64_t>(rank) * call_.count : 0, call_.count};
+  }
   /// Where in the input of rank `giver` the block for this rank lies. Not for alltoallv, where only
   /// the giver knows.
   Block in_of(int giver) const;

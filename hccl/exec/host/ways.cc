@@ -4,26 +4,6 @@
 
 namespace hccl::exec::host {
 
-const char* words(Way way) {
-  switch (way) {
-    case Way::kLine:
-      return "line";
-    case Way::kRing:
-      return "ring";
-    case Way::kStage:
-      return "stage";
-    case Way::kChain:
-      return "chain";
-    case Way::kCma:
-      return "cma";
-    case Way::kPull:
-      return "pull";
-    case Way::kPush:
-      return "push";
-  }
-  return "unknown way";
-}
-
 std::string Ways::why(Way way, std::size_t bytes) const {
   const std::string size = std::to_string(bytes) + " bytes";
   switch (way) {

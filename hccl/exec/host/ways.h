@@ -1,9 +1,11 @@
 // The ways to run a collective between the ranks of one host, and which of them pays when.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "hccl/base/status.h"
 #include "hccl/schedule/schedule.h"
@@ -25,7 +27,10 @@ enum class Way : std::uint8_t {
           ///< stores its slice, the others copy the rest; of others: each stores its blocks)
 };
 inline constexpr std::size_t kWays = 7;
-const char* words(Way way);
+/// Each ends with a zero byte, as all literals.
+inline constexpr std::array<std::string_view, kWays> kWayWords = {"line", "ring", "stage", "chain",
+                                                                  "cma",  "pull", "push"};
+constexpr std::string_view words(Way way) { return kWayWords[static_cast<std::size_t>(way)]; }
 
 /// A rank's input of up to so many bytes takes kLine.
 inline constexpr std::size_t kMostInLine = 56;
