@@ -8,7 +8,7 @@ steps=${*:-release python asan tsan}
 scripts/setup.sh
 
 # The programs whose ranks are threads.
-threads=(acl agreement api collectives comm exchange fusion fusion_auto handles heap host_path mismatch
+threads=(acl agreement api collectives comm exchange fusion fusion_auto handles heap host_path host_path_failure mismatch
   operators probe routed shm shm_ring split streams strict tcp transport_contract tuning two_level)
 
 run_ctest() {

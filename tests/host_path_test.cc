@@ -4,22 +4,21 @@
 #include "hccl/exec/host/host_path.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
-#include <cstring>
-#include <mutex>
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <random>
-#include <thread>
+#include <vector>
 
 #include "hccl/schedule/algorithm.h"
+#include "tests/support/host_ranks.h"
 
 namespace hccl::exec::host {
 namespace {
 
 using schedule::Op;
+using testing::HostRanks;
 
 /// Element i of the input of `rank` in operation `number`.
 std::uint32_t element(std::uint64_t number, int rank, std::uint64_t i) {
@@ -38,75 +37,6 @@ struct Plan {
   bool odd_one = false;                             // but for rank 0's
   std::vector<std::vector<std::uint64_t>> lengths;  // [from][to], of the V operations
 };
-
-Watch patient() {
-  Watch watch;
-  watch.timeout = std::chrono::seconds(20);
-  return watch;
-}
-
-class Machine {
- public:
-  Machine(int size, const Ways& ways, bool shared_cores, const kernels::StoreRule& stores = {},
-          Watch watch = patient())
-      : size_(size) {
-    heap_ = Heap::create(std::size_t{512} << 20).value();
-    area_.resize(HostPath::area_bytes(size) + kPage);
-    const auto start = reinterpret_cast<std::uintptr_t>(area_.data());
-    auto* const base = area_.data() + ((start + kPage - 1) / kPage * kPage - start);
-    memories_.resize(static_cast<std::size_t>(size));
-    for (int place = 0; place < size; ++place) {
-      auto& memory = memories_[static_cast<std::size_t>(place)];
-      memory.place = place;
-      memory.area = {base, HostPath::area_bytes(size)};
-      for (int rank = 0; rank < size; ++rank) {
-        memory.ranks.push_back(rank);
-        memory.peers.push_back({heap_->base(), heap_->reserve(), false, ::getpid()});
-      }
-      watch.abort = &abort_;
-      watch.policy.shared_cores = shared_cores;
-      paths_.push_back(std::make_unique<HostPath>(memory, heap_, ways, stores, watch));
-    }
-  }
-
-  /// body(rank, path) on a thread a rank.
-  template <class Body>
-  void run(Body body) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < size_; ++rank) {
-      threads.emplace_back([&, rank] { body(rank, *paths_[static_cast<std::size_t>(rank)]); });
-    }
-    for (auto& thread : threads) thread.join();
-  }
-
-  memory::Heap& heap() { return *heap_; }
-  /// All ranks take the rank at this place to be this process.
-  void set_process(int place, pid_t process) {
-    for (auto& memory : memories_) memory.peers[static_cast<std::size_t>(place)].process = process;
-  }
-  /// What a communicator does once it is told of a failure.
-  void abort(const Status& why) { abort_.raise(why); }
-
- private:
-  using Heap = memory::Heap;
-  int size_;
-  std::shared_ptr<Heap> heap_;
-  std::vector<std::byte> area_;
-  std::vector<transport::HostMemory> memories_;
-  AbortFlag abort_;
-  std::vector<std::unique_ptr<HostPath>> paths_;
-};
-
-/// An allgather of `count` elements in all, whose output lies behind its input's room.
-Call gather(std::uint32_t* in, std::uint64_t count) {
-  Call call;
-  call.op = Op::kAllGather;
-  call.in = in;
-  call.out = in + count;
-  call.count = count / 2;
-  call.type = DataType::kUint32;
-  return call;
-}
 
 /// One rank's buffers, in device memory and out of it.
 class Buffers {
@@ -309,12 +239,12 @@ TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
   ways.cma_moves_most = ways.cma_folds_most = 1 << 20;
   kernels::StoreRule stores;
   if (setting.streams) stores.cached_most = 0;
-  Machine machine(setting.size, ways, setting.shared_cores, stores);
+  HostRanks host(setting.size, ways, setting.shared_cores, stores);
   std::atomic<int> failures{0};
   std::array<std::atomic<int>, kWays> taken{};
-  machine.run([&](int rank, HostPath& path) {
+  host.run([&](int rank, HostPath& path) {
     std::mt19937_64 random(42);
-    Buffers buffers(machine.heap(), kMost + 1000);
+    Buffers buffers(*host.heap(), kMost + 1000);
     const auto attached = path.attach();
     ASSERT_TRUE(attached.ok()) << attached.status().message();
     ASSERT_TRUE(*attached);
@@ -380,15 +310,15 @@ TEST(HostPath, FoldsInRankOrderWhateverTheWay) {
     ways.cma_folds_most = 1 << 20;
     ways.pull_most = each.pull_most;
     ways.chunk = 1 << 12;
-    Machine machine(3, ways, true);
-    machine.run([&](int rank, HostPath& path) {
+    HostRanks host(3, ways, true);
+    host.run([&](int rank, HostPath& path) {
       ASSERT_TRUE(path.attach().ok());
       constexpr std::uint64_t kCount = 10000;
       std::vector<float> mine(kCount);
       auto* data = mine.data();
       void* device = nullptr;
       if (each.heap) {
-        device = machine.heap().allocate(kCount * sizeof(float)).value();
+        device = host.heap()->allocate(kCount * sizeof(float)).value();
         data = static_cast<float*>(device);
       }
       const float value[] = {1e8F, -1e8F, 1.0F};
@@ -401,7 +331,7 @@ TEST(HostPath, FoldsInRankOrderWhateverTheWay) {
       ASSERT_TRUE(path.run(call, envelope(call, 1, 0)).ok());
       for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], 1.0F) << i;
       if (device != nullptr) {
-        ASSERT_TRUE(machine.heap().free(device).ok());
+        ASSERT_TRUE(host.heap()->free(device).ok());
       }
     });
   }
@@ -416,8 +346,8 @@ TEST(HostPath, RoundsOnceWhateverTheWay) {
     ways.cma_folds_from = 1;
     ways.cma_folds_most = 1 << 20;
     ways.chunk = 1 << 12;
-    Machine machine(5, ways, true);
-    machine.run([&](int rank, HostPath& path) {
+    HostRanks host(5, ways, true);
+    host.run([&](int rank, HostPath& path) {
       if (cma) {
         ASSERT_TRUE(path.attach().ok());
       }
@@ -441,8 +371,8 @@ TEST(HostPath, TurnsGoRoundTheRing) {
     Ways ways;
     ways.ring_most = 1 << 18;
     ways.chain_from = 1;
-    Machine machine(size, ways, true);
-    machine.run([&](int rank, HostPath& path) {
+    HostRanks host(size, ways, true);
+    host.run([&](int rank, HostPath& path) {
       constexpr std::uint64_t kLong = 1 << 20;
       std::vector<std::uint32_t> data(kLong);
       std::uint64_t number = 0;
@@ -466,157 +396,13 @@ TEST(HostPath, TurnsGoRoundTheRing) {
   }
 }
 
-// Turns stop at the rank that does not take its own, and it alone is named.
-TEST(HostPath, WhoDoesNotTakeItsTurnIsNamed) {
-  constexpr int kSize = 4;
-  for (int absent = 0; absent < kSize; ++absent) {
-    Ways ways;
-    ways.chain_from = 1;
-    std::mutex mutex;
-    std::vector<std::vector<int>> named;
-    Watch watch;
-    watch.timeout = std::chrono::milliseconds(600);
-    watch.stalled = [&](std::uint64_t, const std::string&, const std::vector<int>& awaited) {
-      const std::lock_guard lock(mutex);
-      named.push_back(awaited);
-    };
-    Machine machine(kSize, ways, true, {}, watch);
-    machine.run([&](int rank, HostPath& path) {
-      std::vector<float> data(1 << 20);
-      Call call;
-      call.op = Op::kAllReduce;
-      call.in = call.out = data.data();
-      call.count = data.size();
-      call.type = DataType::kFp32;
-      const auto entered = path.enter(call, envelope(call, 1, 0));
-      if (rank == absent) return;
-      EXPECT_EQ(path.finish(entered).code(), Code::kTimeout);
-    });
-    ASSERT_FALSE(named.empty());
-    for (const auto& awaited : named) EXPECT_EQ(awaited, std::vector<int>{absent});
-  }
-}
-
-/// A process of its own that does nothing; its end is not waited for.
-class Child {
- public:
-  Child() : process_(::fork()) {
-    if (process_ == 0) {
-      for (;;) ::pause();
-    }
-  }
-  ~Child() { end(); }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  pid_t process() const { return process_; }
-  void end() {
-    if (process_ <= 0) return;
-    ::kill(process_, SIGKILL);
-    ::waitpid(process_, nullptr, 0);
-    process_ = 0;
-  }
-
- private:
-  pid_t process_;
-};
-
-Ways cma_always() {
-  Ways ways;
-  ways.chunk = 1 << 17;
-  ways.cma_moves_from = ways.cma_folds_from = 1;
-  ways.cma_moves_most = ways.cma_folds_most = 1 << 25;
-  return ways;
-}
-
-Call allreduce_of(std::vector<std::uint32_t>& data) {
-  Call call;
-  call.op = Op::kAllReduce;
-  call.in = call.out = data.data();
-  call.count = data.size();
-  call.type = DataType::kUint32;
-  return call;
-}
-
-// Another process behind the number (as in containers with numbers of their own), or none that the
-// kernel lets this one copy from: all ranks go on without.
-TEST(HostPath, RanksThatCannotBeReachedByTheKernelAreNot) {
-  Child stranger;
-  ASSERT_GT(stranger.process(), 0);
-  for (const pid_t process : {stranger.process(), pid_t{0}, pid_t{-1}}) {
-    Machine machine(3, cma_always(), true);
-    machine.set_process(1, process);
-    machine.run([&](int rank, HostPath& path) {
-      const auto attached = path.attach();
-      ASSERT_TRUE(attached.ok()) << attached.status().message();
-      EXPECT_FALSE(*attached);
-      std::vector<std::uint32_t> data(50000, static_cast<std::uint32_t>(rank));
-      const Call call = allreduce_of(data);
-      ASSERT_TRUE(path.run(call, envelope(call, 1, 0)).ok());
-      EXPECT_EQ(path.way(), Way::kStage);
-      for (const std::uint32_t value : data) ASSERT_EQ(value, 3U);
-    });
-  }
-}
-
-// A process that ends in the operation is not blamed on a buffer: whoever watches the ranks has the
-// word, and if nobody does, it is the one that is waited for.
-TEST(HostPath, AnEndedProcessIsWaitedForByName) {
-  Child child;
-  const pid_t process = child.process();
-  child.end();
-  Watch watch;
-  watch.timeout = std::chrono::milliseconds(300);
-  Machine machine(2, cma_always(), true, {}, watch);
-  machine.set_process(1, process);
-  machine.run([&](int rank, HostPath& path) {
-    path.set_attached(true);
-    std::vector<std::uint32_t> data(50000, 1);
-    const Call call = allreduce_of(data);
-    const Status status = path.run(call, envelope(call, 1, 0));
-    EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
-    if (rank == 0) {
-      EXPECT_NE(status.message().find("from rank 1"), std::string::npos) << status.message();
-    }
-  });
-}
-
-// A rank that copies for long sees that the operation has failed before it is at its end: by then
-// the others have their buffers back.
-TEST(HostPath, CopiesEndSoonAfterAFailure) {
-  Machine machine(2, cma_always(), false);
-  std::atomic<bool> told{false};
-  machine.run([&](int rank, HostPath& path) {
-    ASSERT_TRUE(*path.attach());
-    std::vector<std::uint32_t> in(std::size_t{4} << 20, rank == 1 ? 7 : 0);
-    std::vector<std::uint32_t> out(std::size_t{4} << 20, 0);
-    Call call;
-    call.op = Op::kAllToAll;
-    call.in = in.data();
-    call.out = out.data();
-    call.count = in.size() / 2;
-    call.type = DataType::kUint32;
-    const auto entered = path.enter(call, envelope(call, 1, 0));
-    if (rank == 0) {
-      // It has posted, and is told while rank 1 is about to copy.
-      machine.abort(Status(Code::kRemote, "rank 9 died", 9));
-      told = true;
-      const Status status = path.finish(entered);
-      EXPECT_EQ(status.code(), Code::kRemote) << status.message();
-      EXPECT_EQ(std::count(out.begin(), out.end(), 7U), 0) << "rank 1 copied what nobody wants";
-      return;
-    }
-    while (!told) std::this_thread::yield();
-    EXPECT_EQ(path.finish(entered).code(), Code::kRemote);
-  });
-}
-
 // No blocks at all, then some: the ranks' tables of one operation are not those of the next.
 TEST(HostPath, AnAlltoallvOfNothingEndsForAllBeforeTheNext) {
   constexpr int kSize = 4;
   Ways ways;
   ways.chunk = 1 << 12;
-  Machine machine(kSize, ways, true);
-  machine.run([&](int rank, HostPath& path) {
+  HostRanks host(kSize, ways, true);
+  host.run([&](int rank, HostPath& path) {
     std::vector<std::uint32_t> in(64, static_cast<std::uint32_t>(rank));
     std::vector<std::uint32_t> out(64);
     for (std::uint64_t number = 1; number <= 400; ++number) {
@@ -632,121 +418,6 @@ TEST(HostPath, AnAlltoallvOfNothingEndsForAllBeforeTheNext) {
       const Status status = path.run(call, envelope(call, number, 0));
       ASSERT_TRUE(status.ok()) << status.message();
       for (std::uint64_t i = 0; i < 64 * each; ++i) ASSERT_EQ(out[i], i / 16);
-    }
-  });
-}
-
-// Whose buffer is no memory is told by all that have to do with it.
-TEST(HostPath, WhoseBufferIsNoMemoryIsNamed) {
-  constexpr std::size_t kBytes = std::size_t{1} << 20;
-  void* const sealed = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(sealed, MAP_FAILED);
-  Watch watch;
-  watch.timeout = std::chrono::milliseconds(300);
-  Machine machine(2, cma_always(), false, {}, watch);
-  machine.run([&](int rank, HostPath& path) {
-    ASSERT_TRUE(*path.attach());
-    std::vector<std::byte> data(kBytes);
-    Call call;
-    call.op = Op::kBroadcast;
-    call.in = call.out = rank == 1 ? sealed : data.data();
-    call.count = kBytes;
-    call.type = DataType::kInt8;
-    const Status status = path.run(call, envelope(call, 1, 0));
-    EXPECT_EQ(status.code(), Code::kPara) << status.message();
-    EXPECT_EQ(status.culprit(), 1) << status.message();
-  });
-  ::munmap(sealed, kBytes);
-}
-
-TEST(HostPath, NamesBothCallsOfAMismatchOnAllRanks) {
-  for (const std::uint64_t count : {2u, 1000u, 100000u}) {
-    Machine machine(3, Ways::for_host(3, true), true);
-    machine.run([&](int rank, HostPath& path) {
-      std::vector<std::uint32_t> data(100001);
-      Call call;
-      call.op = Op::kAllReduce;
-      call.in = call.out = data.data();
-      call.count = count + (rank == 1 ? 1 : 0);
-      call.type = DataType::kUint32;
-      const Status status = path.run(call, envelope(call, 1, 0));
-      EXPECT_EQ(status.code(), Code::kPara);
-      EXPECT_NE(status.message().find("count " + std::to_string(count)), std::string::npos);
-      EXPECT_NE(status.message().find("count " + std::to_string(count + 1)), std::string::npos);
-    });
-  }
-}
-
-// All ranks, also the one that has nothing to do with it.
-TEST(HostPath, PairsOfAlltoallvThatDisagreeAreNamed) {
-  constexpr int kSize = 3;
-  Machine machine(kSize, Ways::for_host(kSize, true), true);
-  machine.run([&](int rank, HostPath& path) {
-    std::vector<std::uint32_t> in(20);
-    std::vector<std::uint32_t> out(20);
-    const Block in_blocks[] = {{0, 4}, {4, 4}, {8, 4}};
-    const Block out_blocks[] = {{0, rank == 1 ? 5u : 4u}, {5, 4}, {9, 4}};
-    Call call;
-    call.op = Op::kAllToAllV;
-    call.in = in.data();
-    call.out = out.data();
-    call.type = DataType::kUint32;
-    call.in_blocks = in_blocks;
-    call.out_blocks = out_blocks;
-    const Status status = path.run(call, envelope(call, 1, 0));
-    EXPECT_EQ(status.code(), Code::kPara);
-    EXPECT_NE(status.message().find("rank 0 sends 4 elements to rank 1, which expects 5"),
-              std::string::npos)
-        << status.message();
-  });
-}
-
-// Whoever fails gives the others time to leave its buffers alone.
-TEST(HostPath, AFailedRankWaitsForWhoStillReadsItsBuffer) {
-  Ways ways;
-  ways.ring_most = 0;
-  Machine machine(2, ways, true);
-  std::atomic<bool> reading{false};
-  constexpr std::uint64_t kCount = std::uint64_t{1} << 20;
-  machine.run([&](int rank, HostPath& path) {
-    auto* const in = static_cast<std::uint32_t*>(machine.heap().allocate(2 * kCount * 4).value());
-    const Call call = gather(in, kCount);
-    std::fill(in, in + kCount / 2, 5u);
-    if (rank == 0) {
-      std::thread killer([&] {
-        while (!reading) std::this_thread::yield();
-        machine.abort(Status(Code::kRemote, "told so"));
-      });
-      static_cast<void>(path.run(call, envelope(call, 1, 0)));
-      // Nobody may read this any more.
-      std::memset(in, 0xFF, kCount * 2);
-      killer.join();
-    } else {
-      reading = true;
-      static_cast<void>(path.run(call, envelope(call, 1, 0)));
-      for (std::uint64_t i = 0; i < kCount / 2; ++i) ASSERT_NE(in[kCount + i], ~0u);
-    }
-  });
-}
-
-TEST(HostPath, AFailedRanksBufferIsNotReadByWhoComesLater) {
-  Ways ways;
-  ways.ring_most = 0;
-  Machine machine(2, ways, true);
-  std::atomic<bool> gone{false};
-  constexpr std::uint64_t kCount = std::uint64_t{1} << 20;
-  machine.run([&](int rank, HostPath& path) {
-    auto* const in = static_cast<std::uint32_t*>(machine.heap().allocate(2 * kCount * 4).value());
-    const Call call = gather(in, kCount);
-    if (rank == 0) {
-      machine.abort(Status(Code::kRemote, "told so"));
-      EXPECT_EQ(path.run(call, envelope(call, 1, 0)).code(), Code::kRemote);
-      std::memset(in, 0xFF, kCount * 2);
-      gone = true;
-    } else {
-      while (!gone) std::this_thread::yield();
-      EXPECT_EQ(path.run(call, envelope(call, 1, 0)).code(), Code::kRemote);
-      for (std::uint64_t i = 0; i < kCount / 2; ++i) ASSERT_NE(in[kCount + i], ~0u);
     }
   });
 }

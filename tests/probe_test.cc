@@ -1,7 +1,6 @@
 // Measuring: the ranks measure the same, whatever their clocks say, and stop when the time is up.
 // The clocks are made up, so that nothing here depends on the machine.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -12,6 +11,7 @@
 #include "hccl/exec/host/cma_probe.h"
 #include "hccl/exec/host/ways_probe.h"
 #include "hccl/exec/trials.h"
+#include "tests/support/host_ranks.h"
 
 namespace hccl::exec {
 namespace {
@@ -19,6 +19,7 @@ namespace {
 using Clock = Trials::Clock;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
+using testing::HostRanks;
 
 // Ranks that are threads, with a clock each: it moves when its rank works, by as much as it is
 // told.
@@ -149,52 +150,14 @@ TEST(Trials, AFailureEndsThem) {
 
 // ---- the host path ----
 
-class Machine {
- public:
-  Machine(int size, bool heap) : size_(size) {
-    if (heap) heap_ = memory::Heap::create(std::size_t{512} << 20).value();
-    area_.resize(host::HostPath::area_bytes(size) + host::kPage);
-    const auto start = reinterpret_cast<std::uintptr_t>(area_.data());
-    auto* const base =
-        area_.data() + ((start + host::kPage - 1) / host::kPage * host::kPage - start);
-    memories_.resize(static_cast<std::size_t>(size));
-    for (int place = 0; place < size; ++place) {
-      auto& memory = memories_[static_cast<std::size_t>(place)];
-      memory.place = place;
-      memory.area = {base, host::HostPath::area_bytes(size)};
-      for (int rank = 0; rank < size; ++rank) {
-        memory.ranks.push_back(rank);
-        memory.peers.push_back(
-            {heap ? heap_->base() : nullptr, heap ? heap_->reserve() : 0, false, ::getpid()});
-      }
-      host::Watch watch;
-      watch.timeout = std::chrono::seconds(20);
-      watch.abort = &abort_;
-      watch.policy.shared_cores = true;
-      paths_.push_back(std::make_unique<host::HostPath>(
-          memory, heap_, host::Ways::for_host(size, true),
-          kernels::StoreRule::of_this_machine(size), std::move(watch)));
-    }
-  }
-
-  template <class Body>
-  void run(Body body) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < size_; ++rank) {
-      threads.emplace_back(
-          [&, rank] { body(rank, *paths_[static_cast<std::size_t>(rank)], heap_.get()); });
-    }
-    for (auto& thread : threads) thread.join();
-  }
-
- private:
-  int size_;
-  std::shared_ptr<memory::Heap> heap_;
-  std::vector<std::byte> area_;
-  std::vector<transport::HostMemory> memories_;
-  AbortFlag abort_;
-  std::vector<std::unique_ptr<host::HostPath>> paths_;
-};
+HostRanks with_defaults(int size, bool device_memory) {
+  return {size,
+          host::Ways::for_host(size, true),
+          true,
+          kernels::StoreRule::of_this_machine(size),
+          testing::patient(),
+          device_memory};
+}
 
 // A clock that ticks a little with each look, unlike any other.
 std::function<Clock::time_point()> ticking(int rank, nanoseconds tick) {
@@ -208,13 +171,13 @@ std::function<Clock::time_point()> ticking(int rank, nanoseconds tick) {
 TEST(WaysProbe, AllRanksGetTheSameSamplesOfEveryWay) {
   for (const bool heap : {true, false}) {
     constexpr int kSize = 3;
-    Machine machine(kSize, heap);
+    HostRanks ranks = with_defaults(kSize, heap);
     std::array<std::vector<host::WaySample>, kSize> samples;
-    machine.run([&](int rank, host::HostPath& path, memory::Heap* own) {
+    ranks.run([&](int rank, host::HostPath& path) {
       const host::Ways defaults = path.ways();
       ASSERT_TRUE(*path.attach());
-      auto measured =
-          measure_ways(path, own, defaults, milliseconds(600), ticking(rank, nanoseconds(100)));
+      auto measured = measure_ways(path, ranks.heap(), defaults, milliseconds(600),
+                                   ticking(rank, nanoseconds(100)));
       ASSERT_TRUE(measured.ok()) << measured.status().message();
       samples[static_cast<std::size_t>(rank)] = std::move(*measured);
       EXPECT_EQ(path.ways(), defaults);
@@ -240,8 +203,8 @@ TEST(WaysProbe, AllRanksGetTheSameSamplesOfEveryWay) {
 TEST(CmaProbe, TellsAllRanksWhetherItPays) {
   for (const bool quicker : {true, false}) {
     constexpr int kSize = 3;
-    Machine machine(kSize, false);
-    machine.run([&](int rank, host::HostPath& path, memory::Heap*) {
+    HostRanks ranks = with_defaults(kSize, false);
+    ranks.run([&](int rank, host::HostPath& path) {
       host::Ways ways = path.ways();
       ways.cma_folds_from = 1;
       path.set_ways(ways);
@@ -263,13 +226,13 @@ TEST(CmaProbe, TellsAllRanksWhetherItPays) {
 }
 
 TEST(WaysProbe, EndsSoonAfterItsBudget) {
-  Machine machine(2, true);
+  HostRanks ranks = with_defaults(2, true);
   std::array<nanoseconds, 2> ends{};
-  machine.run([&](int rank, host::HostPath& path, memory::Heap* own) {
+  ranks.run([&](int rank, host::HostPath& path) {
     auto time = std::make_shared<nanoseconds>(0);
     // Every look at the clock takes 5 ms: the machine is very slow.
     const auto now = [=] { return Clock::time_point(*time += milliseconds(5)); };
-    const auto measured = measure_ways(path, own, path.ways(), milliseconds(600), now);
+    const auto measured = measure_ways(path, ranks.heap(), path.ways(), milliseconds(600), now);
     ASSERT_TRUE(measured.ok());
     EXPECT_FALSE(measured->empty());
     ends[static_cast<std::size_t>(rank)] = *time;

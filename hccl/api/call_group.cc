@@ -155,8 +155,9 @@ Status collect(Job job) {
 }
 
 void refuse_call_group(const Status& why, const char* function) {
+  if (depth == 0) return;
   CallGroup& open = group();
-  if (depth != 0 && open.refused.ok()) open.refused = why.with_context(function);
+  if (open.refused.ok()) open.refused = why.with_context(function);
 }
 
 Status enqueue(Job job) {

@@ -1,5 +1,6 @@
 // One process, all ranks: HcclCommInitAll.
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <thread>
 #include <vector>

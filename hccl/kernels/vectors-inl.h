@@ -37,7 +37,7 @@ struct Quad {
   V a, b, c, d;
 };
 
-// Memory is touched as bytes only, so that no pointer is ever formed to a misaligned element.
+// Memory is touched as bytes only, so that no pointer is ever followed to a misaligned element.
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
 #if HWY_TARGET == HWY_SCALAR

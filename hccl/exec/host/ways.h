@@ -30,6 +30,7 @@ inline constexpr std::size_t kWays = 7;
 /// Each ends with a zero byte, as all literals.
 inline constexpr std::array<std::string_view, kWays> kWayWords = {"line", "ring", "stage", "chain",
                                                                   "cma",  "pull", "push"};
+static_assert(!kWayWords.back().empty());
 constexpr std::string_view words(Way way) { return kWayWords[static_cast<std::size_t>(way)]; }
 
 /// A rank's input of up to so many bytes takes kLine.
