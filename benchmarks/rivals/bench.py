@@ -225,7 +225,7 @@ def main():
     results = {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
         "machine": machine.describe(),
-        "rounds": a.rounds,
+        "rounds": 0,
         "seconds": a.seconds,
         "quick": a.quick,
         "realtime": a.realtime,
@@ -263,27 +263,35 @@ def main():
             filter(None, [results["add_GBps"], probe.add_bandwidth()]), default=None
         )
 
-    measure_add()
-    for turn in range(a.rounds):
-        for number, entry in enumerate(order, 1):
-            if turn == 0 or not hopeless(runs, *entry[:2]):
-                run(f"round {turn + 1}/{a.rounds}, {number}/{len(order)}", *entry)
+    def measure():
         measure_add()
-        write(a, results, chosen)  # after each round: what is there is not lost
-    # What a state of the machine lacks is made up for while the machine is in it, for a time.
-    took = time.monotonic() - began
-    end = time.monotonic() + (min(30, took) if a.quick else took / 3)
-    while time.monotonic() < end:
-        wanted = lacking(runs, order)
-        now = state_of(probe(), groups(value for record in runs for value in record["probe_ns"]))
-        if not wanted:
-            break
-        if now in wanted:
-            run(f"making up, {sum(map(len, wanted.values()))} left", *wanted[now][0])
-        else:
-            time.sleep(1)
-    print("\n" + write(a, results, chosen))
-    print(f"bench: written to {a.out}: ratios.md, ratios.svg, raw.json")
+        for turn in range(a.rounds):
+            results["rounds"] = turn + 1
+            for number, entry in enumerate(order, 1):
+                if turn == 0 or not hopeless(runs, *entry[:2]):
+                    run(f"round {turn + 1}/{a.rounds}, {number}/{len(order)}", *entry)
+            measure_add()
+            write(a, results, chosen)
+        # What a state of the machine lacks is made up for while the machine is in it, for a time.
+        took = time.monotonic() - began
+        end = time.monotonic() + (min(30, took) if a.quick else took / 3)
+        while time.monotonic() < end:
+            wanted = lacking(runs, order)
+            seen = groups(value for record in runs for value in record["probe_ns"])
+            now = state_of(probe(), seen)
+            if not wanted:
+                break
+            if now in wanted:
+                run(f"making up, {sum(map(len, wanted.values()))} left", *wanted[now][0])
+            else:
+                time.sleep(1)
+
+    try:
+        measure()
+    finally:  # who interrupts it has what was timed until then
+        if runs:
+            print("\n" + write(a, results, chosen))
+            print(f"bench: written to {a.out}: ratios.md, ratios.svg, raw.json")
     return 0
 
 
