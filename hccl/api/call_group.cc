@@ -31,9 +31,11 @@ class Place {
   core::OpQueue::Ticket ticket_;
 };
 
-// What HcclGroupStart and HcclGroupEnd of one thread enclose. The depth is apart, as every
-// operation looks at it.
+// How many HcclGroupStart of this thread have no HcclGroupEnd yet. Apart from what they enclose, as
+// every operation looks at it.
 constinit thread_local int depth = 0;
+
+// What they enclose.
 struct CallGroup {
   std::vector<Job> jobs;
   Status refused;

@@ -1,4 +1,7 @@
+// The words of refused arguments.
 #include "hccl/api/checks.h"
+
+#include <string>
 
 namespace hccl::api::refusals {
 
