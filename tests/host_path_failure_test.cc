@@ -79,7 +79,10 @@ Call gather(std::uint32_t* in, std::uint64_t count) {
 // Turns stop at the rank that does not take its own, and it alone is named.
 TEST(HostPathFailure, WhoDoesNotTakeItsTurnIsNamed) {
   constexpr int kSize = 4;
-  for (int absent = 0; absent < kSize; ++absent) {
+  using Groups = std::vector<std::vector<int>>;
+  for (int each = 0; each < 2 * kSize; ++each) {
+    const int absent = each % kSize;
+    const Groups groups = each < kSize ? Groups{} : Groups{{0, 2}, {1, 3}};
     Ways ways;
     ways.chain_from = 1;
     std::mutex mutex;
@@ -92,6 +95,7 @@ TEST(HostPathFailure, WhoDoesNotTakeItsTurnIsNamed) {
     };
     HostRanks host(kSize, ways, true, {}, watch);
     host.run([&](int rank, HostPath& path) {
+      path.set_core_groups(groups);
       std::vector<float> data(1 << 20);
       Call call;
       call.op = Op::kAllReduce;

@@ -222,7 +222,17 @@ struct Setting {
   bool streams = false;
   std::size_t chain_from = 0;
   std::size_t cma_from = 0;
+  int cores = 0;  // that the ranks are bound to in turn; 0: to none
 };
+
+/// The places on each of so many cores.
+std::vector<std::vector<int>> in_turn(int size, int cores) {
+  std::vector<std::vector<int>> groups(static_cast<std::size_t>(cores));
+  for (int place = 0; cores != 0 && place < size; ++place) {
+    groups[static_cast<std::size_t>(place % cores)].push_back(place);
+  }
+  return groups;
+}
 
 class EveryWay : public ::testing::TestWithParam<Setting> {};
 
@@ -248,6 +258,9 @@ TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
     const auto attached = path.attach();
     ASSERT_TRUE(attached.ok()) << attached.status().message();
     ASSERT_TRUE(*attached);
+    ASSERT_TRUE(path.map_rings().ok());
+    path.set_core_groups(in_turn(setting.size, setting.cores));
+    if (setting.streams) path.set_ring_store(kernels::Store::kStream);
     for (std::uint64_t number = 1; number <= kOperations && failures == 0; ++number) {
       const Plan plan = random_plan(random, setting.size, kMost);
       const auto result = take_part(path, plan, number, rank, setting.size, buffers);
@@ -286,12 +299,16 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"two_chain", 2, 64, 0, 1 << 17, false, false, 1},
                       Setting{"three_chain", 3, 1 << 14, 0, 5000, true, true, 1 << 16},
                       Setting{"eight_chain", 8, 2048, 0, 1 << 17, true, false, 4096},
+                      Setting{"three_chain_on_two", 3, 64, 0, 5000, true, true, 64, 0, 2},
+                      Setting{"four_chain_on_two", 4, 64, 0, 5000, true, false, 4096, 0, 2},
+                      Setting{"eight_chain_on_three", 8, 64, 0, 5000, true, false, 64, 0, 3},
                       Setting{"two_cma", 2, 64, 0, 1 << 17, false, false, 0, 1},
                       Setting{"five_cma", 5, 4096, 1 << 16, 5000, true, true, 0, 1 << 12},
                       Setting{"eight_cma", 8, 64, 0, 1 << 17, false, false, 0, 1}),
     [](const auto& info) { return info.param.name; });
 
-// Rank order and one rounding, whatever the way: 1e8 + 1 - 1e8 is 0 or 1 by the order alone.
+// Rank order and one rounding, whatever the way: 1e8 + 1 - 1e8 is 0 or 1 by the order alone. Of
+// ranks that are bound to cores a chain keeps it where it is asked to.
 TEST(HostPath, FoldsInRankOrderWhateverTheWay) {
   struct Case {
     std::size_t ring_most;
@@ -299,10 +316,13 @@ TEST(HostPath, FoldsInRankOrderWhateverTheWay) {
     std::size_t cma_from;
     std::size_t pull_most;
     bool heap;
+    int cores = 0;
+    bool strict = false;
   };
   for (const Case& each :
        {Case{1 << 20, 0, 0, 0, false}, Case{0, 0, 0, 0, false}, Case{0, 1, 0, 0, false},
-        Case{0, 0, 1, 0, false}, Case{0, 0, 0, 1 << 25, true}, Case{0, 0, 0, 0, true}}) {
+        Case{0, 0, 1, 0, false}, Case{0, 0, 0, 1 << 25, true}, Case{0, 0, 0, 0, true},
+        Case{0, 1, 0, 0, false, 2, true}, Case{0, 1, 0, 0, false, 2, false}}) {
     Ways ways;
     ways.ring_most = each.ring_most;
     ways.chain_from = each.chain_from;
@@ -313,6 +333,7 @@ TEST(HostPath, FoldsInRankOrderWhateverTheWay) {
     HostRanks host(3, ways, true);
     host.run([&](int rank, HostPath& path) {
       ASSERT_TRUE(path.attach().ok());
+      path.set_core_groups(in_turn(3, each.cores));
       constexpr std::uint64_t kCount = 10000;
       std::vector<float> mine(kCount);
       auto* data = mine.data();
@@ -328,8 +349,14 @@ TEST(HostPath, FoldsInRankOrderWhateverTheWay) {
       call.in = call.out = data;
       call.count = kCount;
       call.type = DataType::kFp32;
-      ASSERT_TRUE(path.run(call, envelope(call, 1, 0)).ok());
-      for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], 1.0F) << i;
+      ASSERT_TRUE(path.run(call, envelope(call, 1, each.strict ? kInRankOrder : 0)).ok());
+      // Else on core after core, from either one: 1e8 + 1 - 1e8, and -1e8 + 1e8 + 1.
+      const bool in_order = each.cores == 0 || each.strict;
+      for (std::uint64_t i = 0; i < kCount && in_order; ++i) ASSERT_EQ(data[i], 1.0F) << i;
+      if (!in_order) {
+        EXPECT_EQ(data[0], 0.0F);
+        EXPECT_EQ(data[kCount - 1], 1.0F);
+      }
       if (device != nullptr) {
         ASSERT_TRUE(host.heap()->free(device).ok());
       }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -439,7 +440,8 @@ TEST(CopyTest, CopiesAllBytesAndNoMore) {
   const std::vector<std::byte> data = mixed_numbers(DataType::kUint8, 5000, 7);
   on_each_instruction_set([&] {
     for (const Store store : {Store::kCached, Store::kStream}) {
-      for (const std::size_t bytes : {0, 1, 15, 16, 63, 64, 65, 127, 255, 256, 257, 1000, 4099}) {
+      for (const std::size_t bytes :
+           {0, 1, 15, 16, 63, 64, 65, 127, 255, 256, 257, 1000, 2047, 2048, 2049, 4099}) {
         for (const std::size_t shift : {0, 1, 4, 63}) {
           const Buffer from(data.data(), bytes, 63 - shift);
           const std::vector<std::byte> untouched(bytes + 64, std::byte{0xA5});
@@ -449,6 +451,20 @@ TEST(CopyTest, CopiesAllBytesAndNoMore) {
               << bytes << " bytes, shift " << shift;
           EXPECT_TRUE(std::equal(to.data() + bytes, to.data() + bytes + 64, untouched.begin()))
               << bytes << " bytes, shift " << shift;
+        }
+      }
+      // Wherever the two lie in their pages.
+      constexpr std::size_t kPage = 4096;
+      alignas(kPage) static std::array<std::byte, 3 * kPage> from, to;
+      std::copy(data.begin(), data.end(), from.begin());
+      for (const std::size_t behind : {0, 1, 16, 63, 64, 4033, 4095}) {
+        for (const std::size_t bytes : {2047, 2048, 2049, 4999}) {
+          to.fill(std::byte{0xA5});
+          copy(from.data(), to.data() + behind, bytes, store);
+          EXPECT_TRUE(std::equal(to.data() + behind, to.data() + behind + bytes, data.begin()))
+              << bytes << " bytes, " << behind << " behind";
+          EXPECT_EQ(std::count(to.begin(), to.begin() + behind, std::byte{0xA5}), behind);
+          EXPECT_EQ(to[behind + bytes], std::byte{0xA5});
         }
       }
       Buffer same(data.data(), 100, 0);

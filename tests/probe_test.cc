@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "hccl/exec/host/cma_probe.h"
+#include "hccl/exec/host/opening_probe.h"
 #include "hccl/exec/host/ways_probe.h"
 #include "hccl/exec/trials.h"
 #include "tests/support/host_ranks.h"
@@ -200,7 +200,7 @@ TEST(WaysProbe, AllRanksGetTheSameSamplesOfEveryWay) {
 }
 
 // The kernel's copies are taken where they are quicker, and nowhere else.
-TEST(CmaProbe, TellsAllRanksWhetherItPays) {
+TEST(OpeningProbe, TellsAllRanksWhetherCopiesPay) {
   for (const bool quicker : {true, false}) {
     constexpr int kSize = 3;
     HostRanks ranks = with_defaults(kSize, false);
@@ -213,14 +213,34 @@ TEST(CmaProbe, TellsAllRanksWhetherItPays) {
         const bool cma = path.way() == host::Way::kCma;
         return Clock::time_point(*time += nanoseconds(cma == quicker ? 100 : 1000 + rank));
       };
-      const auto gains = measure_cma(path, now);
-      ASSERT_TRUE(gains.ok()) << gains.status().message();
-      EXPECT_TRUE(gains->attached);
-      EXPECT_EQ(gains->moves, quicker);
-      EXPECT_EQ(gains->folds, quicker);
+      const auto found = probe_opening(path, true, now);
+      ASSERT_TRUE(found.ok()) << found.status().message();
+      EXPECT_TRUE(found->attached);
+      EXPECT_EQ(found->cma_moves, quicker);
+      EXPECT_EQ(found->cma_folds, quicker);
       EXPECT_EQ(path.ways().cma_moves_from != 0, quicker);
       EXPECT_EQ(path.ways().cma_folds_from != 0, quicker);
       EXPECT_EQ(path.ways().ring_most, ways.ring_most);
+    });
+  }
+}
+
+// So are stores past the caches.
+TEST(OpeningProbe, TellsAllRanksHowToWriteRings) {
+  using kernels::Store;
+  for (const bool quicker : {true, false}) {
+    HostRanks ranks = with_defaults(3, false);
+    ranks.run([&](int rank, host::HostPath& path) {
+      auto time = std::make_shared<nanoseconds>(0);
+      const auto now = [=, &path] {
+        const bool past = path.ring_store() == Store::kStream;
+        return Clock::time_point(*time += nanoseconds(past == quicker ? 100 : 1000 + rank));
+      };
+      const auto found = probe_opening(path, false, now);
+      ASSERT_TRUE(found.ok()) << found.status().message();
+      EXPECT_FALSE(found->attached);
+      EXPECT_EQ(found->ring_store, quicker ? Store::kStream : Store::kCached);
+      EXPECT_EQ(path.ring_store(), found->ring_store);
     });
   }
 }

@@ -80,7 +80,10 @@ Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
   }
   const auto there = static_cast<std::size_t>(count_cores(cores));
   policy_.shared_cores = cores.size() > there;
-  if (policy_.shared_cores && cores.size() == ranks_.size()) order_ = cores_in_turn(cores);
+  if (policy_.shared_cores && cores.size() == ranks_.size()) {
+    order_ = cores_in_turn(cores);
+    core_groups_ = core_by_core(cores);
+  }
   policy_.spin = config_.spin.value_or(kSpin);
   // A worker that spins takes the core from the caller who computes, unless it has one of its own.
   beside_ = policy_;
@@ -118,7 +121,7 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
                                                       std::move(world_ranks), rank,
                                                       identity(id_, what), config, log_, heap_));
   made->tuner_ = tuner_;
-  made->cma_ = cma_;
+  made->opening_ = opening_;
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
@@ -210,23 +213,28 @@ Status Communicator::open_host_path(const transport::OpenArgs& args) {
       exec::host::Ways::for_host(static_cast<int>(memory->ranks.size()), policy_.shared_cores),
       kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
       std::move(watch));
-  // Groups take what the world has measured, as they are made while others compute; unless it has
-  // no host path.
-  if (!cma_ && config_.cma && host_path_->ranks() > 1) {
-    const auto gains = exec::host::measure_cma(*host_path_);
-    if (!gains.ok()) return fail(gains.status());
-    cma_ = *gains;
-    const bool moves = cma_->moves.value_or(false), folds = cma_->folds.value_or(false);
-    log_->info("communicator {}: the kernel's copies between these ranks' memory {}", name_,
-               !cma_->attached  ? "are not allowed, or not needed"
-               : moves && folds ? "pay"
-               : moves          ? "pay where nothing is folded"
-               : folds          ? "pay where data is folded"
-                                : "do not pay");
+  if (alone) host_path_->set_core_groups(core_groups_);
+  if (host_path_->ranks() > 1) {
+    if (Status mapped = host_path_->map_rings(); !mapped.ok()) return fail(std::move(mapped));
   }
-  if (cma_) {
-    host_path_->set_attached(cma_->attached);
-    host_path_->set_ways(cma_->of(host_path_->ways()));
+  // Groups take what the world has found out, as they are made while others compute; unless it has
+  // no host path.
+  if (opening_) {
+    opening_->apply(*host_path_);
+  } else if (host_path_->ranks() > 1) {
+    const auto found = exec::host::probe_opening(*host_path_, config_.cma);
+    if (!found.ok()) return fail(found.status());
+    opening_ = *found;
+    const bool moves = found->cma_moves.value_or(false), folds = found->cma_folds.value_or(false);
+    log_->info(
+        "communicator {}: rings are written {} the caches; the kernel's copies between "
+        "these ranks' memory {}",
+        name_, found->ring_store == kernels::Store::kStream ? "past" : "in",
+        !found->attached ? "are not allowed, or not needed"
+        : moves && folds ? "pay"
+        : moves          ? "pay where nothing is folded"
+        : folds          ? "pay where data is folded"
+                         : "do not pay");
   }
   if (!alone) {
     two_level_ = std::make_unique<exec::TwoLevel>(*mesh_, *host_path_, even_hosts_);

@@ -17,8 +17,8 @@
 #include "hccl/core/op_queue.h"
 #include "hccl/core/tuner.h"
 #include "hccl/exec/executor.h"
-#include "hccl/exec/host/cma_probe.h"
 #include "hccl/exec/host/host_path.h"
+#include "hccl/exec/host/opening_probe.h"
 #include "hccl/exec/two_level.h"
 
 namespace hccl::core {
@@ -144,8 +144,9 @@ class Communicator final : public FailureListener {
   Config config_;
   Logger log_;
   WaitPolicy policy_;
-  WaitPolicy beside_;       // of the worker, while the caller computes
-  std::vector<int> order_;  // of ranks that share cores, as cores_in_turn
+  WaitPolicy beside_;                          // of the worker, while the caller computes
+  std::vector<int> order_;                     // of ranks that share cores, as cores_in_turn
+  std::vector<std::vector<int>> core_groups_;  // the same, as core_by_core
   AbortFlag failed_;
   std::atomic<bool> suspended_{false};
   std::atomic<Deterministic> deterministic_;
@@ -158,7 +159,8 @@ class Communicator final : public FailureListener {
   std::shared_ptr<memory::Heap> heap_;
   std::shared_ptr<Tuner> tuner_;  // the world's; null before the world is open
   Tuner::Use tuned_;
-  std::optional<exec::host::CmaGains> cma_;  // of the first that had a host path, mostly the world
+  std::optional<exec::host::Opening>
+      opening_;  // of the first that had a host path, mostly the world
   /// Between the ranks of this host; null where they do not share memory, or where there are
   /// several hosts and not all of them have one.
   std::unique_ptr<exec::host::HostPath> host_path_;

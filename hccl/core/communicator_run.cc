@@ -49,7 +49,9 @@ Status Communicator::execute(const exec::Call& call) {
 
 Status Communicator::execute_on_host(const exec::Call& call) {
   const std::uint64_t sequence = ++sequence_;
-  const exec::Envelope envelope = exec::envelope(call, sequence, 0);
+  const bool strict = deterministic() == Deterministic::kStrict && exec::reduces(call.op);
+  const exec::Envelope envelope =
+      exec::envelope(call, sequence, strict ? exec::host::kInRankOrder : 0);
   const exec::host::Run run = host_path_->enter(call, envelope);
   const std::uint64_t number = recorder_.begin(envelope, "host");
   Status status = host_path_->finish(run);

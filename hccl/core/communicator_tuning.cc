@@ -20,7 +20,7 @@ Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline
     if (masks.size() > static_cast<std::size_t>(count_cores(masks))) shared_cores = true;
   }
   // On one host all ranks know the same of it.
-  const bool cma = host_path_ != nullptr && two_level_ == nullptr && cma_ && cma_->attached;
+  const bool cma = host_path_ != nullptr && two_level_ == nullptr && opening_ && opening_->attached;
   const TuningKey key = tuner_->key(hosts_, mesh_->name(), shared_cores, cma);
   if (size() > 1 && is_world() && tuner_->wants(key)) {
     const auto failed = [this](const Status& why) {

@@ -39,6 +39,17 @@ std::string network_namespace() {
   return std::to_string(info.st_ino);
 }
 
+// By mask; nothing where there is nothing to gain, as cores_in_turn() has it.
+std::map<std::string, std::vector<int>> groups_by_core(std::span<const std::string> masks) {
+  std::map<std::string, std::vector<int>> groups;
+  for (std::size_t i = 0; i < masks.size(); ++i) groups[masks[i]].push_back(static_cast<int>(i));
+  if (groups.size() == 1 || groups.size() == masks.size()) return {};
+  int alone = 0;
+  for (const auto& [mask, members] : groups) alone += count_cores(std::span(&mask, 1));
+  if (alone != count_cores(masks)) return {};
+  return groups;
+}
+
 constexpr std::string_view kNetwork = " net ";
 
 }  // namespace
@@ -86,19 +97,20 @@ std::string cpu_model() {
 }
 
 std::vector<int> cores_in_turn(std::span<const std::string> masks) {
-  std::map<std::string, std::vector<int>> groups;
-  for (std::size_t i = 0; i < masks.size(); ++i) groups[masks[i]].push_back(static_cast<int>(i));
-  if (groups.size() == 1 || groups.size() == masks.size()) return {};
-  int alone = 0;
-  for (const auto& [mask, members] : groups) alone += count_cores(std::span(&mask, 1));
-  if (alone != count_cores(masks)) return {};
+  const auto groups = groups_by_core(masks);
   std::vector<int> order;
-  for (std::size_t turn = 0; order.size() < masks.size(); ++turn) {
+  for (std::size_t turn = 0; !groups.empty() && order.size() < masks.size(); ++turn) {
     for (const auto& [mask, members] : groups) {
       if (turn < members.size()) order.push_back(members[turn]);
     }
   }
   return order;
+}
+
+std::vector<std::vector<int>> core_by_core(std::span<const std::string> masks) {
+  std::vector<std::vector<int>> groups;
+  for (const auto& [mask, members] : groups_by_core(masks)) groups.push_back(members);
+  return groups;
 }
 
 int count_cores(std::span<const std::string> masks) {

@@ -124,7 +124,9 @@ Status mismatch(int mine, const Envelope& my_call, int peer, const Envelope& pee
   std::string why;
   const bool same_words = words(my_call) == words(peer_call);
   if (same_words && my_call.algorithm != peer_call.algorithm) {
-    why = "; they chose different algorithms: set HCCL_ALGO alike on all ranks";
+    why =
+        "; they chose different algorithms: set HCCL_ALGO and HCCL_DETERMINISTIC alike on all "
+        "ranks";
   } else if (my_call.sequence != peer_call.sequence) {
     why = "; the operations are not in the same order on all ranks";
   } else if (is(my_call.op, Op::kAllToAllV) && is(peer_call.op, Op::kAllToAllV)) {

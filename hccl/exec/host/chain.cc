@@ -9,8 +9,8 @@ namespace hccl::exec::host {
 // The ring holds a chunk for each rank and one more, each of a length that is worth a turn.
 static constexpr int kMostInChain = static_cast<int>(Area::kSlots / Ways::kLeastChunk) - 2;
 
-// Turns are taken in rank order: the bits are those of a fold of all inputs at once. Of types that
-// such a fold rounds only at its end they would not be.
+// The bits are those of a fold of all inputs at once, in the order of the turns. Of types that such
+// a fold rounds only at its end they would not be.
 bool HostPath::chains(const Run& run) const {
   using schedule::Op;
   return size_ > 1 && size_ <= kMostInChain && ways_.chain_from != 0 &&
@@ -28,104 +28,131 @@ std::size_t HostPath::chain_chunk(const Run& run) const {
   return std::min(run.bytes <= kShort ? half : kChunk, most / kCacheLine * kCacheLine);
 }
 
-// Chunks that this rank folds before it takes the first result: as many as are under way behind it,
-// if every core that the chain comes to works at one.
-std::uint64_t HostPath::chain_lag() const {
-  const auto core = [&](int place) {
-    return area_.words(place).core.load(std::memory_order_relaxed);
+// Rounds that this rank folds before it takes the results of the first. Of several chains: those
+// that are under way. Of one: as many as are under way behind this rank, if every core that the
+// chain comes to works at one.
+std::uint64_t HostPath::chain_lag(const Chains& chains) const {
+  if (chains.number() > 1) return chains.number();
+  const auto core = [&](std::size_t turn) {
+    return area_.words(chains.turns()[turn]).core.load(std::memory_order_relaxed);
   };
-  std::uint64_t lag = place_ + 1 < size_ ? 1 : 0;
-  for (int place = place_; place + 1 < size_; ++place) {
-    if (!watch_.policy.shared_cores || core(place) != core(place + 1)) ++lag;
+  const std::size_t mine = chains.turn_of(place_), end = chains.turns().size();
+  std::uint64_t lag = mine + 1 < end ? 1 : 0;
+  for (std::size_t turn = mine; turn + 1 < end; ++turn) {
+    if (!watch_.policy.shared_cores || core(turn) != core(turn + 1)) ++lag;
   }
   return lag;
 }
 
-void HostPath::take_turn(const Run& run, std::byte* slot, std::uint64_t first,
-                         std::uint64_t count) {
-  const auto* const in = static_cast<const std::byte*>(run.call.in) + first * run.element;
-  if (place_ == 0) return kernels::copy(in, slot, count * run.element, kernels::Store::kCached);
+// first, last: of the chain.
+void HostPath::take_turn(const Run& run, bool first, bool last, std::byte* slot, Block part) {
+  const auto* const in = static_cast<const std::byte*>(run.call.in) + part.at * run.element;
+  if (first) return kernels::copy(in, slot, part.count * run.element, kernels::Store::kCached);
   const auto fold = [&](std::uint64_t from, std::uint64_t length) {
-    std::byte* const part = slot + from * run.element;
-    const std::array<const std::byte*, 2> inputs = {part, in + from * run.element};
-    kernels::fold(run.call.type, run.call.reduce, inputs, part, length);
+    std::byte* const to = slot + from * run.element;
+    const std::array<const std::byte*, 2> inputs = {to, in + from * run.element};
+    kernels::fold(run.call.type, run.call.reduce, inputs, to, length);
   };
-  if (place_ + 1 < size_ || !run.exchange.takes(place_)) return fold(0, count);
+  if (!last || !run.exchange.takes(place_)) return fold(0, part.count);
   // The last one has the result in its first-level cache.
   constexpr std::size_t kPiece = 8192;
-  auto* const out = static_cast<std::byte*>(run.call.out) + first * run.element;
+  auto* const out = static_cast<std::byte*>(run.call.out) + part.at * run.element;
   const std::uint64_t length = kPiece / run.element;
-  for (std::uint64_t from = 0; from < count; from += length) {
-    const std::uint64_t part = std::min(length, count - from);
-    fold(from, part);
-    kernels::copy(slot + from * run.element, out + from * run.element, part * run.element,
+  for (std::uint64_t from = 0; from < part.count; from += length) {
+    const std::uint64_t count = std::min(length, part.count - from);
+    fold(from, count);
+    kernels::copy(slot + from * run.element, out + from * run.element, count * run.element,
                   run.store_in(out, in));
   }
 }
 
+// In step t a rank takes its turn in round t of the chain that begins with its group, in round t-1
+// of the one that is at its group next, and so on; `filled` counts these turns. Then it takes the
+// results of a round.
 Status HostPath::chain(const Run& run) {
+  const Chains& chains = run.mine.algorithm == kInRankOrder ? in_rank_order_ : by_core_;
+  const std::uint64_t stages = chains.number();
+  const std::size_t turn = chains.turn_of(place_), group = chains.group_of(turn);
   const std::uint64_t length = chain_chunk(run) / run.element;
   const std::size_t stride = length * run.element;
   const std::uint64_t chunks = (run.call.count + length - 1) / length;
+  const std::uint64_t rounds = (chunks + stages - 1) / stages;
   const std::uint64_t window = Area::kSlots / stride;
-  const std::uint64_t end = chunks_ + chunks;
-  const std::uint64_t lag = chain_lag();
-  const int last = size_ - 1;
-  const bool takes = run.exchange.takes(place_) && place_ != last;  // what others folded last
+  const std::uint64_t lag = chain_lag(chains);
+  const std::uint64_t last_turn = chunks_ + (rounds + stages - 1) * stages;
   const auto filled = [&](int place) -> std::uint64_t {
     return area_.words(place).filled.load(std::memory_order_acquire);
   };
   const auto drained = [&](int place) -> std::uint64_t {
     return area_.words(place).drained.load(std::memory_order_acquire);
   };
+  // What `filled` is after the turn in this round, in the chain in which the group is at `stage`.
+  const auto turns_by = [&](std::uint64_t round, std::uint64_t stage) {
+    return chunks_ + (round + stage) * stages + stage + 1;
+  };
   // Who could move on and does not: the first of those whose turn came last, or who has not taken
   // what all have folded.
   const auto late = [&](int who) {
-    int first = 0;
-    for (int place = 1; place < size_; ++place) {
-      if (filled(place) < filled(first)) first = place;
-    }
-    return filled(first) < end ? who == first : drained(who) < end;
+    const int next = *std::min_element(chains.turns().begin(), chains.turns().end(),
+                                       [&](int a, int b) { return filled(a) < filled(b); });
+    return filled(next) < last_turn ? who == next : drained(who) < chunks_ + rounds;
   };
-  const auto mark = [&](std::atomic<std::uint64_t>& counter, std::uint64_t chunk) {
-    counter.store(chunks_ + chunk + 1, std::memory_order_release);
+  const auto mark = [&](std::atomic<std::uint64_t>& counter, std::uint64_t value) {
+    counter.store(value, std::memory_order_release);
     area_.bell().ring();
+  };
+  const auto slot = [&](std::size_t chain, std::uint64_t round) {
+    return area_.slots(chains.first(chain)) + round % window * stride;
+  };
+  const auto part = [&](std::size_t chain, std::uint64_t round) -> Block {
+    const std::uint64_t at = (round * stages + chain) * length;
+    return {at, at < run.call.count ? std::min(length, run.call.count - at) : 0};
   };
   RankWords& mine = area_.words(place_);
   const auto* const in = static_cast<const std::byte*>(run.call.in);
   auto* const out = static_cast<std::byte*>(run.call.out);
   look_elsewhere_ = false;  // other cores have several chunks to work at first
-  for (std::uint64_t step = 0; step < chunks + lag; ++step) {
-    const auto slot = [&](std::uint64_t chunk) { return area_.slots(0) + chunk % window * stride; };
-    const auto count = [&](std::uint64_t chunk) {
-      return std::min(length, run.call.count - chunk * length);
-    };
-    if (step < chunks) {
-      if (place_ != 0) {
-        const std::uint64_t turn = chunks_ + step + 1;
-        HCCL_RETURN_IF_ERROR(await(
-            run, place_ - 1, [&](int who) { return filled(who) >= turn; }, late));
-      } else if (step >= window) {
-        const std::uint64_t free = chunks_ + step - window + 1;
-        for (int place = 1; place < size_; ++place) {
+  for (std::uint64_t step = 0; step < rounds + lag; ++step) {
+    for (std::uint64_t stage = 0; stage < stages && step < rounds + stages - 1; ++stage) {
+      const std::uint64_t round = step - stage;
+      const std::size_t chain = chains.chain_at(group, stage);
+      if (step >= stage && round < rounds && part(chain, round).count != 0) {
+        const bool first = place_ == chains.first(chain);
+        if (!first) {
+          // Who is before this one is in the same group, or ends the one before it.
+          const int before = chains.before(turn);
+          const std::uint64_t due =
+              turns_by(round, chains.group_of(chains.turn_of(before)) == group ? stage : stage - 1);
           HCCL_RETURN_IF_ERROR(await(
-              run, place, [&](int who) { return drained(who) >= free; }, late));
+              run, before, [&](int who) { return filled(who) >= due; }, late));
+        } else if (round >= window) {
+          const std::uint64_t free = chunks_ + round - window + 1;
+          for (const int place : chains.turns()) {
+            if (place == place_) continue;
+            HCCL_RETURN_IF_ERROR(await(
+                run, place, [&](int who) { return drained(who) >= free; }, late));
+          }
         }
+        take_turn(run, first, place_ == chains.last(chain), slot(chain, round), part(chain, round));
       }
-      take_turn(run, slot(step), step * length, count(step));
-      mark(mine.filled, step);
-      if (!takes) mark(mine.drained, step);
+      mark(mine.filled, chunks_ + step * stages + stage + 1);
     }
-    if (!takes || step < lag) continue;
-    const std::uint64_t chunk = step - lag;
-    const std::uint64_t done = chunks_ + chunk + 1;
-    HCCL_RETURN_IF_ERROR(await(
-        run, last, [&](int who) { return filled(who) >= done; }, late));
-    kernels::copy(slot(chunk), out + chunk * stride, count(chunk) * run.element,
-                  run.store_in(out, in));
-    mark(mine.drained, chunk);
+    if (step < lag) continue;
+    const std::uint64_t round = step - lag;
+    for (std::size_t i = 0; i < stages && run.exchange.takes(place_); ++i) {
+      const std::size_t chain = chains.chain_at(group, stages - 1 - i);  // one's own last
+      const int last = chains.last(chain);
+      const Block block = part(chain, round);
+      if (last == place_ || block.count == 0) continue;
+      const std::uint64_t due = turns_by(round, stages - 1);
+      HCCL_RETURN_IF_ERROR(await(
+          run, last, [&](int who) { return filled(who) >= due; }, late));
+      kernels::copy(slot(chain, round), out + block.at * run.element, block.count * run.element,
+                    run.store_in(out, in));
+    }
+    mark(mine.drained, chunks_ + round + 1);
   }
-  chunks_ = end;
+  chunks_ = last_turn;
   ring_at_ = 0;
   return {};
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 
 #include "hccl/base/process_memory.h"
 #include "hccl/exec/host/host_path-inl.h"
@@ -180,7 +179,8 @@ Status HostPath::fetch(const Run& run, int place, std::uint64_t from, std::byte*
   return by_pieces(run, place, bytes, [&](const auto& peer, std::size_t at, std::size_t length) {
     if (!peer.same_process) return copy_from_process(peer.process, from + at, to + at, length);
     // A thread of this process said so. NOLINTNEXTLINE(performance-no-int-to-ptr)
-    std::memcpy(to + at, reinterpret_cast<const std::byte*>(from + at), length);
+    kernels::copy(reinterpret_cast<const std::byte*>(from + at), to + at, length,
+                  kernels::Store::kCached);
     return 0;
   });
 }
@@ -190,7 +190,8 @@ Status HostPath::store(const Run& run, int place, std::uint64_t to, const std::b
   return by_pieces(run, place, bytes, [&](const auto& peer, std::size_t at, std::size_t length) {
     if (!peer.same_process) return copy_to_process(peer.process, to + at, from + at, length);
     // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    std::memcpy(reinterpret_cast<std::byte*>(to + at), from + at, length);
+    kernels::copy(from + at, reinterpret_cast<std::byte*>(to + at), length,
+                  kernels::Store::kCached);
     return 0;
   });
 }

@@ -1,6 +1,5 @@
 // The ways that go straight from buffer to buffer: pull and push.
 #include <algorithm>
-#include <cstring>
 
 #include "hccl/base/pages.h"
 #include "hccl/exec/host/host_path-inl.h"
@@ -121,7 +120,8 @@ Status HostPath::push_slices(const Run& run) {
     for (std::size_t p = 0; p < inputs_.size(); ++p) inputs_[p] = ins_[p] + at;
     kernels::fold(run.call.type, run.call.reduce, inputs_, outs_[own] + at, count);
     for (std::size_t p = 0; p < outs_.size(); ++p) {
-      if (p != own) std::memcpy(outs_[p] + at, outs_[own] + at, count * run.element);
+      if (p == own) continue;
+      kernels::copy(outs_[own] + at, outs_[p] + at, count * run.element, kernels::Store::kCached);
     }
   }
   return gate(run);

@@ -22,12 +22,28 @@ HostPath::HostPath(const transport::HostMemory& memory, std::shared_ptr<const me
       size_(static_cast<int>(memory.ranks.size())),
       one_process_(std::all_of(memory.peers.begin(), memory.peers.end(),
                                [](const auto& peer) { return peer.same_process; })),
+      in_rank_order_(size_),
+      by_core_(in_rank_order_),
       inputs_(memory.ranks.size()),
       ins_(memory.ranks.size()),
       outs_(memory.ranks.size()),
       touched_(memory.ranks.size()) {
   area_.bell().join();
   fault_in(area_.ring(place_), Area::kRing);
+}
+
+// Each rank has faulted in its own ring, on the memory next to it, before it comes here.
+Status HostPath::map_rings() {
+  const Call barrier;
+  HCCL_RETURN_IF_ERROR(run(barrier, envelope(barrier, 0, 0)));
+  for (int place = 0; place < size_; ++place) {
+    if (place != place_) fault_in(area_.ring(place), Area::kRing);
+  }
+  return {};
+}
+
+void HostPath::set_core_groups(const std::vector<std::vector<int>>& groups) {
+  by_core_ = groups.empty() ? in_rank_order_ : Chains(groups);
 }
 
 Run HostPath::enter(const Call& call, const Envelope& envelope) {

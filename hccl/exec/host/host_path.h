@@ -1,6 +1,6 @@
 // Collectives between the ranks of one host, by load and store: no messages. Whatever the way
 // (ways.h), contributions are folded in rank order, so the bits of a result depend on the inputs
-// alone.
+// alone; but for Way::kChain, which may have an order of its own (chains.h).
 //
 // An operation begins with a post of every rank. Each rank waits for all of them: it then knows
 // that everybody is in the same call, that everybody has left the call before the last one, and
@@ -18,6 +18,7 @@
 #include "hccl/base/wait.h"
 #include "hccl/exec/call.h"
 #include "hccl/exec/host/area.h"
+#include "hccl/exec/host/chains.h"
 #include "hccl/exec/host/run.h"
 #include "hccl/exec/host/ways.h"
 #include "hccl/kernels/store_rule.h"
@@ -65,6 +66,9 @@ class HostPath {
   /// ends the run. Waits then nap no longer than a millisecond. Empty: nothing.
   void set_meanwhile(std::function<Status()> meanwhile) { meanwhile_ = std::move(meanwhile); }
 
+  /// Maps the others' rings, so that no operation meets pages that it is the first to touch.
+  /// Collective, once all ranks have their paths.
+  Status map_rings();
   /// Finds out whether the ranks may copy from and to each other's memory by way of the kernel:
   /// before that, and where they may not, no run takes Way::kCma. Collective: all ranks call it
   /// between the same runs, and are told the same. For ranks of one process it is false: they
@@ -79,6 +83,13 @@ class HostPath {
   const Ways& ways() const { return ways_; }
   /// For the runs from now on; all ranks set the same between the same runs.
   void set_ways(const Ways& ways) { ways_ = ways; }
+  /// The places that share a core, core by core: kChain folds in such an order, unless the call's
+  /// envelope asks for kInRankOrder. All places, once each; or nothing, for rank order. The same on
+  /// all ranks.
+  void set_core_groups(const std::vector<std::vector<int>>& groups);
+  /// How data is stored into a ring from which others read it; need not be alike on all ranks.
+  void set_ring_store(kernels::Store store) { ring_store_ = store; }
+  kernels::Store ring_store() const { return ring_store_; }
   /// Lets a run that sleeps look at the abort flag. Any thread.
   void wake() { area_.bell().wake(); }
 
@@ -103,8 +114,8 @@ class HostPath {
   Status stage(const Run& run);
   bool chains(const Run& run) const;
   std::size_t chain_chunk(const Run& run) const;
-  std::uint64_t chain_lag() const;
-  void take_turn(const Run& run, std::byte* slot, std::uint64_t first, std::uint64_t count);
+  std::uint64_t chain_lag(const Chains& chains) const;
+  void take_turn(const Run& run, bool first, bool last, std::byte* slot, Block part);
   Status chain(const Run& run);
   bool takes_cma(const Run& run, std::uint64_t largest) const;
   Status cma(const Run& run);
@@ -170,6 +181,10 @@ class HostPath {
   std::uint64_t chunks_ = 0;  // through the rings so far
   std::uint64_t gates_ = 0;
   std::size_t ring_at_ = 0;  // where in the rings the next whole input goes
+
+  Chains in_rank_order_;
+  Chains by_core_;
+  kernels::Store ring_store_ = kernels::Store::kCached;
 
   std::vector<const std::byte*> inputs_;  // of a fold, by place
   std::vector<std::byte*> ins_;           // the peers' buffers as they lie here

@@ -14,6 +14,8 @@
 namespace hccl::exec::host {
 
 inline constexpr std::size_t kPage = 4096;
+/// As Envelope::algorithm: folds keep the order of the ranks, whatever the way.
+inline constexpr std::uint32_t kInRankOrder = 1;
 
 struct Run {
   Run(const Call& the_call, int its_place, int ranks, const Envelope& envelope)

@@ -19,6 +19,10 @@ Status HostPath::in_line(const Run& run) {
 
 // ---- whole inputs through the ring ----
 
+// Shorter inputs are not put past the caches: between far cores 2 KiB 0.93 -> 1.1 us, 4 KiB 1.6 ->
+// 1.4, 16 KiB 4.2 -> 2.7.
+static constexpr std::size_t kStreamed = 4096;
+
 // The place of the next input in everybody's ring. It differs from the last operation's, which a
 // peer may still be reading; the one before that is over. All ranks move on alike.
 std::size_t HostPath::next_in_ring(std::size_t bytes) const {
@@ -29,7 +33,10 @@ std::size_t HostPath::put_in_ring(const Run& run) {
   const std::size_t bytes = run.exchange.input() * run.element;
   const std::size_t at = next_in_ring(bytes);
   ring_at_ = at + (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-  if (run.exchange.gives(place_)) std::memcpy(area_.ring(place_) + at, run.call.in, bytes);
+  if (run.exchange.gives(place_)) {
+    kernels::copy(static_cast<const std::byte*>(run.call.in), area_.ring(place_) + at, bytes,
+                  bytes >= kStreamed ? ring_store_ : kernels::Store::kCached);
+  }
   return at;
 }
 
@@ -74,9 +81,9 @@ void HostPath::fill(const Run& run, std::byte* slot, std::uint64_t first, std::u
     if (exchange.block_for_each() && taker == place_) continue;
     const Block block = exchange.in(taker);
     if (first >= block.count) continue;
-    std::memcpy(slot + stride * static_cast<std::size_t>(taker),
-                in + (block.at + first) * run.element,
-                std::min(length, block.count - first) * run.element);
+    kernels::copy(in + (block.at + first) * run.element,
+                  slot + stride * static_cast<std::size_t>(taker),
+                  std::min(length, block.count - first) * run.element, ring_store_);
   }
 }
 
@@ -126,7 +133,7 @@ Status HostPath::stage(const Run& run) {
         inputs_[static_cast<std::size_t>(place)] = slot(place, chunk) + part.at * run.element;
       }
       kernels::fold(run.call.type, run.call.reduce, inputs_,
-                    slot(place_, chunk) + part.at * run.element, part.count);
+                    slot(place_, chunk) + part.at * run.element, part.count, ring_store_);
       mark(mine.folded, chunk);
     }
     if (step < lag) continue;

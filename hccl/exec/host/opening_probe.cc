@@ -1,0 +1,126 @@
+#include "hccl/exec/host/opening_probe.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "hccl/exec/host/probe_runs.h"
+
+namespace hccl::exec::host {
+namespace {
+
+/// Of one rank's input: what goes through the rings whatever the number of ranks.
+constexpr std::size_t kInRings = std::size_t{64} << 10;
+/// Where kCma begins to matter. An allreduce gains less than an alltoall, and later.
+constexpr std::size_t kMoved = std::size_t{256} << 10;
+constexpr std::size_t kFolded = std::size_t{1} << 20;
+/// As in ways_fit.cc: what is a little faster in a few rounds may be noise.
+constexpr double kWorthIt = 0.95;
+/// Where cores share a cache it takes twice the time, where they do not, half.
+constexpr double kWorthStreaming = 0.85;
+/// A trial takes a part of it, see Trials.
+constexpr std::chrono::milliseconds kBudget{150};
+
+class Probe {
+ public:
+  Probe(HostPath& path, std::function<Trials::Clock::time_point()> now)
+      : path_(path),
+        ranks_(static_cast<std::size_t>(path.ranks())),
+        ways_(path.ways()),
+        runs_(path, ways_),
+        trials_(kBudget, runs_.ranks(std::move(now))) {}
+
+  // Rings that nobody has written yet are slower than what they are compared with.
+  Status warm_up() {
+    constexpr std::size_t kRuns = 2 * Area::kRing / kMoved;
+    const Call call = prepare(schedule::Op::kAllToAll, kMoved, false);
+    for (std::size_t i = 0; i < kRuns; ++i) HCCL_RETURN_IF_ERROR(runs_.run(call));
+    path_.set_ways(ways_);
+    return {};
+  }
+
+  Result<bool> streams() {
+    const auto with = [this](kernels::Store store) {
+      path_.set_ring_store(store);
+      return time(schedule::Op::kAllReduce, kInRings, false);
+    };
+    HCCL_ASSIGN_OR_RETURN(const auto cached, with(kernels::Store::kCached));
+    HCCL_ASSIGN_OR_RETURN(const auto past, with(kernels::Store::kStream));
+    return cached && past && *past < kWorthStreaming * *cached;
+  }
+
+  Result<bool> copies_pay(schedule::Op op, std::size_t bytes) {
+    HCCL_ASSIGN_OR_RETURN(const auto others, time(op, bytes, false));
+    HCCL_ASSIGN_OR_RETURN(const auto copies, time(op, bytes, true));
+    return others && copies && *copies < kWorthIt * *others;
+  }
+
+ private:
+  Call prepare(schedule::Op op, std::size_t bytes, bool copies) {
+    const bool moves = op == schedule::Op::kAllToAll;
+    in_.assign(bytes, std::byte{0});
+    out_.assign(moves ? bytes : 0, std::byte{0});
+    Ways ways = ways_;
+    ways.cma_moves_from = ways.cma_folds_from = copies ? 1 : 0;
+    ways.cma_moves_most = ways.cma_folds_most = kFolded;
+    path_.set_ways(ways);
+    Call call;
+    call.op = op;
+    call.in = in_.data();
+    call.out = moves ? out_.data() : in_.data();
+    call.count = in_.size() / size_of(call.type) / (moves ? ranks_ : 1);
+    return call;
+  }
+  // Nothing where time has run out.
+  Result<std::optional<double>> time(schedule::Op op, std::size_t bytes, bool copies) {
+    const Call call = prepare(op, bytes, copies);
+    const auto write = [&] { std::fill(in_.begin(), in_.end(), std::byte{1}); };
+    auto taken = trials_.time(0, write, [&] { return runs_.run(call); });
+    path_.set_ways(ways_);
+    return taken;
+  }
+
+  HostPath& path_;
+  std::size_t ranks_;
+  Ways ways_;
+  ProbeRuns runs_;
+  Trials trials_;
+  std::vector<std::byte> in_;
+  std::vector<std::byte> out_;
+};
+
+}  // namespace
+
+void Opening::apply(HostPath& path) const {
+  path.set_ring_store(ring_store);
+  path.set_attached(attached);
+  Ways ways = path.ways();
+  if (!cma_moves.value_or(true)) ways.cma_moves_from = 0;
+  // What folds, if that was not tried, where nothing else does either.
+  if (!cma_folds.value_or(cma_moves.value_or(true))) ways.cma_folds_from = 0;
+  path.set_ways(ways);
+}
+
+Result<Opening> probe_opening(HostPath& path, bool cma,
+                              std::function<Trials::Clock::time_point()> now) {
+  Opening found;
+  Probe probe(path, std::move(now));
+  HCCL_RETURN_IF_ERROR(probe.warm_up());
+  HCCL_ASSIGN_OR_RETURN(const bool streams, probe.streams());
+  if (streams) found.ring_store = kernels::Store::kStream;
+  path.set_ring_store(found.ring_store);
+  if (cma) {
+    HCCL_ASSIGN_OR_RETURN(found.attached, path.attach());
+  }
+  if (found.attached && path.ways().cma_moves_from != 0) {
+    HCCL_ASSIGN_OR_RETURN(found.cma_moves, probe.copies_pay(schedule::Op::kAllToAll, kMoved));
+  }
+  if (found.attached && path.ways().cma_folds_from != 0) {
+    HCCL_ASSIGN_OR_RETURN(found.cma_folds, probe.copies_pay(schedule::Op::kAllReduce, kFolded));
+  }
+  found.apply(path);
+  return found;
+}
+
+}  // namespace hccl::exec::host
