@@ -210,7 +210,8 @@ Status Communicator::open_host_path(const transport::OpenArgs& args) {
                          const std::vector<int>& awaited) { stalled(sequence, call, awaited); };
   host_path_ = std::make_unique<exec::host::HostPath>(
       *memory, heap_,
-      exec::host::Ways::for_host(static_cast<int>(memory->ranks.size()), policy_.shared_cores),
+      exec::host::Ways::for_host(static_cast<int>(memory->ranks.size()), policy_.shared_cores,
+                                 alone && !core_groups_.empty()),
       kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
       std::move(watch));
   if (alone) host_path_->set_core_groups(core_groups_);

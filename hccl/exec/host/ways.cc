@@ -39,7 +39,7 @@ Status Ways::check() const {
   return {};
 }
 
-Ways Ways::for_host(int ranks, bool shared_cores) {
+Ways Ways::for_host(int ranks, bool shared_cores, bool bound) {
   constexpr std::size_t kKiB = 1024;
   // Of one system call.
   constexpr std::size_t kShortestCopy = 16 * kKiB;
@@ -55,6 +55,10 @@ Ways Ways::for_host(int ranks, bool shared_cores) {
     ways.ring_most = ranks <= 4 ? 4 * kKiB : std::clamp(4096 * kKiB / square, 2 * kKiB, 16 * kKiB);
     ways.whole_most = ranks <= 4 ? 64 * kKiB : 16 * kKiB;
     ways.chain_from = 128 * kKiB + 1;
+    if (bound && ranks <= 4) {  // 64 KiB 26 -> 23 us, 128 KiB 38 -> 30; 8 ranks would lose
+      ways.whole_most = 32 * kKiB;
+      ways.chain_from = 32 * kKiB + 1;
+    }
     // What folds is chained in the same time or less.
     ways.cma_moves_from = std::max(128 * kKiB, number * kShortestCopy);
     ways.cma_moves_most = 16 * 1024 * kKiB;

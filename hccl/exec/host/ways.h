@@ -72,8 +72,9 @@ struct Ways {
   /// Why a run over an input of so many bytes took this way, in words.
   std::string why(Way way, std::size_t bytes) const;
 
-  /// Defaults for this many ranks on one host. shared_cores: there are fewer cores than ranks.
-  static Ways for_host(int ranks, bool shared_cores);
+  /// Defaults for this many ranks on one host. shared_cores: there are fewer cores than ranks;
+  /// bound: each rank stays on its own (HostPath::set_core_groups).
+  static Ways for_host(int ranks, bool shared_cores, bool bound = false);
 };
 
 }  // namespace hccl::exec::host
