@@ -17,6 +17,11 @@ inline void hand_over([[maybe_unused]] const std::byte* at, [[maybe_unused]] std
 #endif
 }
 
+/// This core reads these bytes soon.
+inline void will_read(const std::byte* at, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(at + i);
+}
+
 /// This core writes these bytes soon: it takes the lines from whoever holds them, ahead of time.
 inline void will_write(std::byte* at, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += kCacheLine) {

@@ -75,6 +75,7 @@ Run HostPath::enter(const Call& call, const Envelope& envelope) {
 Status HostPath::finish(const Run& run) {
   if (way_ == Way::kLine) return in_line(run);
   if (way_ == Way::kRing) {
+    if (!watch_.policy.shared_cores) ask_for_ring(run);
     HCCL_RETURN_IF_ERROR(meet(run));
     from_ring(run, run.in_ring);
     // The next run is likely to be like this one, though perhaps of another root.

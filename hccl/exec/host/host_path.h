@@ -109,6 +109,7 @@ class HostPath {
   std::size_t next_in_ring(std::size_t bytes) const;
   std::size_t put_in_ring(const Run& run);
   void hand_over_ring(const Run& run) const;
+  void ask_for_ring(const Run& run) const;
   void from_ring(const Run& run, std::size_t at);
   Status through_ring(const Run& run);
   Status stage(const Run& run);

@@ -51,6 +51,18 @@ void HostPath::hand_over_ring(const Run& run) const {
   hand_over(ring + behind, run.bytes - behind);
 }
 
+// What this rank takes, before it looks whether it is there: then the lines of a short input come
+// together with that of its post rather than after it.
+void HostPath::ask_for_ring(const Run& run) const {
+  constexpr std::size_t kAsked = 256;  // 64 B among two ranks 0.23 -> 0.20 us; 1 KiB would lose
+  if (run.bytes > kAsked) return;
+  for (int giver = 0; giver < size_; ++giver) {
+    if (giver == place_ || !run.exchange.gives(giver)) continue;
+    will_read(area_.ring(giver) + run.in_ring + run.from_start_of_input(),
+              run.call.count * run.element);
+  }
+}
+
 void HostPath::from_ring(const Run& run, std::size_t at) {
   take(run, 0, run.call.count,
        [&](int giver) { return area_.ring(giver) + at + run.from_start_of_input(); });
