@@ -101,5 +101,19 @@ TEST(Strict, ARingWithoutItGivesOtherBits) {
   });
 }
 
+// Ranks that fold in different orders would be given different sums.
+TEST(Strict, OnOneRankAloneIsRefused) {
+  World world(2, Config());
+  ASSERT_TRUE(world.ok());
+  world.run([](Communicator& c) {
+    if (c.rank() == 1) c.set_deterministic(Deterministic::kStrict);
+    std::vector<float> data(1000, 1.0F);
+    const Status status = c.run({Op::kAllReduce, data.data(), data.data(), data.size(),
+                                 DataType::kFp32, ReduceOp::kSum, 0, 0});
+    EXPECT_EQ(status.code(), Code::kPara);
+    EXPECT_NE(status.message().find("HCCL_DETERMINISTIC"), std::string::npos) << status.message();
+  });
+}
+
 }  // namespace
 }  // namespace hccl::testing
