@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -389,6 +390,54 @@ TEST(HostPath, RoundsOnceWhateverTheWay) {
       for (const std::uint16_t value : data) ASSERT_EQ(value, 0x3F81);  // 1 + 2^-7
     });
   }
+}
+
+// Copies of the kernel that would be slow take a detour, of several pieces.
+TEST(HostPath, TheKernelCopiesWhereverBuffersLieInTheirPages) {
+  Ways ways;
+  ways.cma_moves_from = 1;
+  ways.cma_moves_most = std::size_t{1} << 30;
+  HostRanks host(2, ways, true);
+  host.run([&](int rank, HostPath& path) {
+    ASSERT_TRUE(path.attach().ok());
+    constexpr std::uint64_t kBlock = (1 << 17) + 1024;  // elements: whole pages, and not of pieces
+    constexpr std::size_t kPage = 4096, kWord = sizeof(std::uint32_t);
+    const auto pages = [](std::vector<std::uint32_t>& memory) {
+      void* begin = memory.data();
+      std::size_t room = memory.size() * kWord;
+      return static_cast<std::uint32_t*>(
+          std::align(kPage, 2 * kBlock * kWord + kPage, begin, room));
+    };
+    std::vector<std::uint32_t> in_memory(2 * kBlock + 2 * kPage), out_memory(in_memory.size());
+    std::uint64_t number = 0;
+    for (const Op op : {Op::kAllToAll, Op::kScatter}) {  // the giver copies, the taker does
+      for (const std::size_t in_at : {0, 4, 1020}) {
+        for (const std::size_t out_at : {0, 1, 4, 15, 16, 20, 1023}) {
+          ++number;
+          std::uint32_t* const in = pages(in_memory) + in_at;
+          std::uint32_t* const out = pages(out_memory) + out_at;
+          for (std::uint64_t i = 0; i < 2 * kBlock; ++i) in[i] = element(number, rank, i);
+          Call call;
+          call.op = op;
+          call.in = in;
+          call.out = out;
+          call.count = kBlock;
+          call.type = DataType::kUint32;
+          ASSERT_TRUE(path.run(call, envelope(call, number, 0)).ok());
+          ASSERT_EQ(path.way(), Way::kCma);
+          const auto me = static_cast<std::uint64_t>(rank);
+          for (int from = 0; from < (op == Op::kScatter ? 1 : 2); ++from) {
+            for (std::uint64_t i = 0; i < kBlock; ++i) {
+              ASSERT_EQ(out[static_cast<std::uint64_t>(from) * kBlock + i],
+                        element(number, from, me * kBlock + i))
+                  << schedule::words(op) << " from " << from << ", element " << i << ", in at "
+                  << in_at << ", out at " << out_at;
+            }
+          }
+        }
+      }
+    }
+  });
 }
 
 // More chunks than the ring holds, and more ranks than chunks of the usual length; the next

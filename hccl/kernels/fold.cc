@@ -272,15 +272,8 @@ void fold_int128(std::span<const std::byte* const> inputs, std::byte* out, std::
   }
 }
 
-// The C library's memcpy repeats one instruction (rep movsb) from some KiB up. Processors of AMD
-// then copy 2 GB/s rather than 40 where the destination lies in its page a little behind where the
-// source lies in its own, as does what is allocated (16 bytes into a page) behind what is mapped.
+// From about here up the C library's memcpy repeats one instruction.
 constexpr std::size_t kRepeated = 2048;
-bool just_behind(const std::byte* from, const std::byte* to) {
-  constexpr std::size_t kPage = 4096, kLittle = 64;
-  return ((reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) &
-          (kPage - 1)) < kLittle;
-}
 
 }  // namespace
 
@@ -290,7 +283,8 @@ void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store store) 
   }
   if (store == Store::kStream) {
     HWY_DYNAMIC_DISPATCH(copy_streaming)(from, to, bytes);
-  } else if (bytes >= kRepeated && just_behind(from, to)) {
+  } else if (bytes >= kRepeated && repeats_slowly(reinterpret_cast<std::uintptr_t>(from),
+                                                  reinterpret_cast<std::uintptr_t>(to))) {
     HWY_DYNAMIC_DISPATCH(copy_cached)(from, to, bytes);
   } else {
     std::memcpy(to, from, bytes);

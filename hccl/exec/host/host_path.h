@@ -127,7 +127,7 @@ class HostPath {
   Status store(const Run& run, int place, std::uint64_t to, const std::byte* from,
                std::size_t bytes);
   template <class Copy>
-  Status by_pieces(const Run& run, int place, std::size_t bytes, Copy&& copy);
+  Status by_pieces(const Run& run, int place, std::size_t bytes, std::size_t piece, Copy&& copy);
   Status not_copied(const Run& run, int place, int error);
   Status pull(const Run& run);
   Status push_blocks(const Run& run);

@@ -12,15 +12,19 @@ namespace {
 
 /// Of one rank's input: what goes through the rings whatever the number of ranks.
 constexpr std::size_t kInRings = std::size_t{64} << 10;
-/// Where kCma begins to matter. An allreduce gains less than an alltoall, and later.
-constexpr std::size_t kMoved = std::size_t{256} << 10;
-constexpr std::size_t kFolded = std::size_t{1} << 20;
+/// Fills the rings and goes on, as whatever is long does: in the first ring full, what is staged
+/// looks slower than it is.
+constexpr std::size_t kLong = std::size_t{1} << 20;
 /// As in ways_fit.cc: what is a little faster in a few rounds may be noise.
 constexpr double kWorthIt = 0.95;
 /// Where cores share a cache it takes twice the time, where they do not, half.
 constexpr double kWorthStreaming = 0.85;
 /// A trial takes a part of it, see Trials.
 constexpr std::chrono::milliseconds kBudget{150};
+/// Two things are tried in turn, as what else the machine does comes and goes: so often, unless
+/// that takes longer than it is worth.
+constexpr int kTurns = 3;
+constexpr double kLongEnoughNs = 20e6;
 
 class Probe {
  public:
@@ -33,8 +37,8 @@ class Probe {
 
   // Rings that nobody has written yet are slower than what they are compared with.
   Status warm_up() {
-    constexpr std::size_t kRuns = 2 * Area::kRing / kMoved;
-    const Call call = prepare(schedule::Op::kAllToAll, kMoved, false);
+    constexpr std::size_t kRuns = 2 * Area::kRing / kLong;
+    const Call call = prepare(schedule::Op::kAllToAll, kLong, false);
     for (std::size_t i = 0; i < kRuns; ++i) HCCL_RETURN_IF_ERROR(runs_.run(call));
     path_.set_ways(ways_);
     return {};
@@ -45,15 +49,14 @@ class Probe {
       path_.set_ring_store(store);
       return time(schedule::Op::kAllReduce, kInRings, false);
     };
-    HCCL_ASSIGN_OR_RETURN(const auto cached, with(kernels::Store::kCached));
-    HCCL_ASSIGN_OR_RETURN(const auto past, with(kernels::Store::kStream));
-    return cached && past && *past < kWorthStreaming * *cached;
+    return pays(
+        kWorthStreaming, [&] { return with(kernels::Store::kCached); },
+        [&] { return with(kernels::Store::kStream); });
   }
 
-  Result<bool> copies_pay(schedule::Op op, std::size_t bytes) {
-    HCCL_ASSIGN_OR_RETURN(const auto others, time(op, bytes, false));
-    HCCL_ASSIGN_OR_RETURN(const auto copies, time(op, bytes, true));
-    return others && copies && *copies < kWorthIt * *others;
+  Result<bool> copies_pay(schedule::Op op) {
+    return pays(
+        kWorthIt, [&] { return time(op, kLong, false); }, [&] { return time(op, kLong, true); });
   }
 
  private:
@@ -63,7 +66,7 @@ class Probe {
     out_.assign(moves ? bytes : 0, std::byte{0});
     Ways ways = ways_;
     ways.cma_moves_from = ways.cma_folds_from = copies ? 1 : 0;
-    ways.cma_moves_most = ways.cma_folds_most = kFolded;
+    ways.cma_moves_most = ways.cma_folds_most = kLong;
     path_.set_ways(ways);
     Call call;
     call.op = op;
@@ -72,8 +75,25 @@ class Probe {
     call.count = in_.size() / size_of(call.type) / (moves ? ranks_ : 1);
     return call;
   }
-  // Nothing where time has run out.
-  Result<std::optional<double>> time(schedule::Op op, std::size_t bytes, bool copies) {
+  using Time = std::optional<double>;  // nothing where time has run out
+
+  // Whether the best time of `new_way` is at most `worth` of the best of `old_way`.
+  template <class Old, class New>
+  Result<bool> pays(double worth, Old&& old_way, New&& new_way) {
+    const double begin = trials_.spent();
+    Time best_old, best_new;
+    const auto keep = [](Time& best, const Time& time) {
+      if (time) best = std::min(*time, best.value_or(*time));
+    };
+    for (int turn = 0; turn < kTurns && trials_.spent() - begin < kLongEnoughNs; ++turn) {
+      HCCL_ASSIGN_OR_RETURN(const Time before, old_way());
+      HCCL_ASSIGN_OR_RETURN(const Time after, new_way());
+      keep(best_old, before);
+      keep(best_new, after);
+    }
+    return best_old && best_new && *best_new < worth * *best_old;
+  }
+  Result<Time> time(schedule::Op op, std::size_t bytes, bool copies) {
     const Call call = prepare(op, bytes, copies);
     const auto write = [&] { std::fill(in_.begin(), in_.end(), std::byte{1}); };
     auto taken = trials_.time(0, write, [&] { return runs_.run(call); });
@@ -114,10 +134,10 @@ Result<Opening> probe_opening(HostPath& path, bool cma,
     HCCL_ASSIGN_OR_RETURN(found.attached, path.attach());
   }
   if (found.attached && path.ways().cma_moves_from != 0) {
-    HCCL_ASSIGN_OR_RETURN(found.cma_moves, probe.copies_pay(schedule::Op::kAllToAll, kMoved));
+    HCCL_ASSIGN_OR_RETURN(found.cma_moves, probe.copies_pay(schedule::Op::kAllToAll));
   }
   if (found.attached && path.ways().cma_folds_from != 0) {
-    HCCL_ASSIGN_OR_RETURN(found.cma_folds, probe.copies_pay(schedule::Op::kAllReduce, kFolded));
+    HCCL_ASSIGN_OR_RETURN(found.cma_folds, probe.copies_pay(schedule::Op::kAllReduce));
   }
   found.apply(path);
   return found;
