@@ -1,7 +1,10 @@
 // fold(): compiled once for every instruction set Highway knows here, chosen at run time.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "hccl/kernels/kernels.h"
 
@@ -272,6 +275,24 @@ void fold_int128(std::span<const std::byte* const> inputs, std::byte* out, std::
   }
 }
 
+// Sums so short that finding and filling vectors takes longer than adding.
+constexpr std::size_t kShort = 64;
+template <class T>
+void sum_short(std::span<const std::byte* const> inputs, std::byte* out, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += sizeof(T)) {
+    T sum, next;
+    std::memcpy(&sum, inputs[0] + at, sizeof sum);
+    for (const std::byte* input : inputs.subspan(1)) {
+      std::memcpy(&next, input + at, sizeof next);
+      sum += next;
+    }
+    if constexpr (std::is_floating_point_v<T>) {
+      if (std::isnan(sum)) sum = std::numeric_limits<T>::quiet_NaN();  // as of vectors
+    }
+    std::memcpy(out + at, &sum, sizeof sum);
+  }
+}
+
 // From about here up the C library's memcpy repeats one instruction.
 constexpr std::size_t kRepeated = 2048;
 
@@ -299,6 +320,22 @@ void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, 
   }
   if (inputs.size() == 1) {
     return copy(inputs[0], out, bytes, store);
+  }
+  if (bytes <= kShort && op == ReduceOp::kSum) {
+    switch (type) {
+      case DataType::kFp32:
+        return sum_short<float>(inputs, out, bytes);
+      case DataType::kFp64:
+        return sum_short<double>(inputs, out, bytes);
+      case DataType::kInt32:
+      case DataType::kUint32:
+        return sum_short<std::uint32_t>(inputs, out, bytes);
+      case DataType::kInt64:
+      case DataType::kUint64:
+        return sum_short<std::uint64_t>(inputs, out, bytes);
+      default:
+        break;
+    }
   }
   if (type == DataType::kInt128) {
     switch (op) {
