@@ -88,21 +88,19 @@ class Handles {
   }
 
   /// kPtr: null. kPara: not a handle of this table, or not any more.
-  Result<Use> get(const void* handle) const {
+  [[gnu::always_inline]] Result<Use> get(const void* handle) const {
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
-    Slot* const slot = find(number);
-    if (slot == nullptr) return unknown(handle);
-    const std::uint64_t alive = life_of(number) << kLifeShift;
-    for (;;) {
+    if (Slot* const slot = find(number); slot != nullptr) {
+      const std::uint64_t alive = life_of(number) << kLifeShift;
       // A dead handle usually ends here, and does not disturb those who use the slot now.
-      std::uint64_t word = slot->word.load(std::memory_order_relaxed);
-      if ((word & kLifeMask) != alive) return unknown(handle);
-      word = slot->word.fetch_add(1, std::memory_order_acquire);
-      if ((word & (kLifeMask | kClosing)) == alive) return Use(slot);
-      slot->word.fetch_sub(1, std::memory_order_relaxed);
-      if ((word & kLifeMask) != alive) return unknown(handle);
-      const std::lock_guard lock(mutex_);  // until take() has decided
+      if ((slot->word.load(std::memory_order_relaxed) & kLifeMask) == alive) {
+        const std::uint64_t word = slot->word.fetch_add(1, std::memory_order_acquire);
+        if ((word & (kLifeMask | kClosing)) == alive) return Use(slot);
+        slot->word.fetch_sub(1, std::memory_order_relaxed);
+        if ((word & kLifeMask) == alive) return get_decided(handle);
+      }
     }
+    return unknown(handle);
   }
 
   /// As get(), to keep.
@@ -192,6 +190,11 @@ class Handles {
 
   Status in_use() const {
     return Status(Code::kAgain, argument_ + " is in use, please try again later");
+  }
+  // After take() has decided.
+  [[gnu::cold]] Result<Use> get_decided(const void* handle) const {
+    { const std::lock_guard lock(mutex_); }
+    return get(handle);
   }
   [[gnu::cold]] Status unknown(const void* handle) const {
     if (handle == nullptr) return Status(Code::kPtr, argument_ + " is null");

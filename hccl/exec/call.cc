@@ -9,14 +9,6 @@ namespace {
 
 using schedule::Op;
 
-bool reduces(std::uint8_t op) { return exec::reduces(static_cast<Op>(op)); }
-
-bool rooted(std::uint8_t op) {
-  return op == static_cast<std::uint8_t>(Op::kBroadcast) ||
-         op == static_cast<std::uint8_t>(Op::kReduce) ||
-         op == static_cast<std::uint8_t>(Op::kScatter);
-}
-
 std::string name(std::uint8_t op) {
   if (op == Envelope::kSend) return "send";
   if (op == Envelope::kRecv) return "recv";
@@ -39,33 +31,12 @@ std::uint32_t hash(std::span<const Block> blocks) {
 
 }  // namespace
 
-bool reduces(Op op) {
-  return op == Op::kAllReduce || op == Op::kReduceScatter || op == Op::kReduce ||
-         op == Op::kReduceScatterV;
-}
-
-Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algorithm) {
-  Envelope out;
-  out.sequence = sequence;
-  out.op = static_cast<std::uint8_t>(call.op);
-  out.algorithm = algorithm;
-  out.plan = call.plan;
-  if (call.op == Op::kBarrier) return out;
-  out.count = call.count;
-  if (has_blocks(call.op)) {
-    // What ranks rightly pass differently is not in it: see pair_envelope.
-    out.count = 0;
-    if (call.op != Op::kAllToAllV) {
-      const auto blocks = call.op == Op::kAllGatherV ? call.out_blocks : call.in_blocks;
-      for (const Block& block : blocks) out.count += block.count;
-      out.root = hash(blocks);
-    }
-  }
-  out.type = static_cast<std::uint8_t>(call.type);
-  // What an operation ignores must not make ranks differ.
-  if (reduces(out.op)) out.reduce = static_cast<std::uint8_t>(call.reduce);
-  if (rooted(out.op)) out.root = static_cast<std::uint32_t>(call.root);
-  return out;
+// What ranks rightly pass differently is not in it: see pair_envelope.
+void enclose_blocks(const Call& call, Envelope& envelope) {
+  if (call.op == Op::kAllToAllV) return;
+  const auto blocks = call.op == Op::kAllGatherV ? call.out_blocks : call.in_blocks;
+  for (const Block& block : blocks) envelope.count += block.count;
+  envelope.root = hash(blocks);
 }
 
 // FNV-1a.
@@ -111,11 +82,11 @@ std::string words(const Envelope& e) {
     text += std::to_string(e.count) + " for and " + std::to_string(e.root) + " from the other, ";
   }
   text += std::string(type ? words(*type) : std::string_view("unknown type"));
-  if (reduces(e.op)) {
+  if (reduces(static_cast<Op>(e.op))) {
     const auto op = reduce_op(static_cast<int>(e.reduce));
     text += ", " + std::string(op ? words(*op) : std::string_view("unknown reduction"));
   }
-  if (rooted(e.op)) text += ", root " + std::to_string(e.root);
+  if (rooted(static_cast<Op>(e.op))) text += ", root " + std::to_string(e.root);
   if (e.plan != 0) text += ", gradient plan " + std::to_string(e.plan);
   return text + ")";
 }

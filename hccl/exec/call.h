@@ -70,10 +70,39 @@ struct Envelope {
 };
 static_assert(sizeof(Envelope) == 32);
 
-/// Whether the operation folds what the ranks give.
-bool reduces(schedule::Op op);
+/// What the envelope of a call says of blocks.
+void enclose_blocks(const Call& call, Envelope& envelope);
 
-Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algorithm);
+/// Whether the operation folds what the ranks give.
+constexpr bool reduces(schedule::Op op) {
+  return op == schedule::Op::kAllReduce || op == schedule::Op::kReduceScatter ||
+         op == schedule::Op::kReduce || op == schedule::Op::kReduceScatterV;
+}
+/// Whether one rank has all that is given, or gets it.
+constexpr bool rooted(schedule::Op op) {
+  return op == schedule::Op::kBroadcast || op == schedule::Op::kReduce ||
+         op == schedule::Op::kScatter;
+}
+
+/// Inline, as every operation begins with one.
+inline Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algorithm) {
+  // What an operation ignores must not make ranks differ.
+  Envelope out;
+  out.sequence = sequence;
+  out.op = static_cast<std::uint8_t>(call.op);
+  out.algorithm = algorithm;
+  out.plan = call.plan;
+  if (call.op == schedule::Op::kBarrier) return out;
+  out.type = static_cast<std::uint8_t>(call.type);
+  if (reduces(call.op)) out.reduce = static_cast<std::uint8_t>(call.reduce);
+  if (has_blocks(call.op)) {
+    enclose_blocks(call, out);
+    return out;
+  }
+  out.count = call.count;
+  if (rooted(call.op)) out.root = static_cast<std::uint32_t>(call.root);
+  return out;
+}
 
 /// What Envelope::algorithm says of an algorithm and the numbers by which it cuts the data.
 std::uint32_t fingerprint(std::string_view algorithm, std::initializer_list<std::uint64_t> numbers);

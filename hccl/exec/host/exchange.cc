@@ -7,7 +7,7 @@ using schedule::Op;
 Block Exchange::in_of(int giver) const {
   // An allgather's ranks may give blocks of different lengths; each begins its input.
   if (call_.op == Op::kAllGatherV) return {0, out(giver).count};
-  return in(block_for_each_ ? rank_ : giver);
+  return in(kind_.block_for_each ? rank_ : giver);
 }
 
 Block Exchange::out(int rank) const {
@@ -19,14 +19,6 @@ Block Exchange::out(int rank) const {
     default:
       return {0, call_.count};
   }
-}
-
-std::uint64_t Exchange::input() const {
-  if (call_.op == Op::kBarrier) return 0;
-  if (!block_for_each_) return call_.count;
-  std::uint64_t sum = 0;
-  for (int rank = 0; rank < size_; ++rank) sum += in(rank).count;
-  return sum;
 }
 
 }  // namespace hccl::exec::host

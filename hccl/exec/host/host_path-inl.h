@@ -108,18 +108,18 @@ void HostPath::take(const Run& run, std::uint64_t first, std::uint64_t length, A
   const Exchange& exchange = run.exchange;
   if (!exchange.takes(place_)) return;
   auto* const out = static_cast<std::byte*>(run.call.out);
+  const Block mine = exchange.in(place_);
   const auto own = [&] {  // only a giver has an input
-    return static_cast<const std::byte*>(run.call.in) +
-           (exchange.in(place_).at + first) * run.element;
+    return static_cast<const std::byte*>(run.call.in) + (mine.at + first) * run.element;
   };
   if (exchange.folds()) {
-    const std::uint64_t count = exchange.in(place_).count;
-    if (first >= count) return;
+    if (first >= mine.count) return;
+    const std::byte** const inputs = inputs_.data();
     for (int giver = 0; giver < size_; ++giver) {
-      inputs_[static_cast<std::size_t>(giver)] = giver == place_ ? own() : at(giver);
+      inputs[giver] = giver == place_ ? own() : at(giver);
     }
     std::byte* const to = out + first * run.element;
-    kernels::fold(run.call.type, run.call.reduce, inputs_, to, std::min(length, count - first),
+    kernels::fold(run.call.type, run.call.reduce, inputs_, to, std::min(length, mine.count - first),
                   run.store_in(to, own()));
     return;
   }

@@ -150,6 +150,11 @@ void HostPath::post(const Run& run, const void* payload, std::size_t bytes) {
 Status HostPath::meet(const Run& run) {
   const std::uint64_t parity = number_ & 1;
   const std::uint64_t expected = number_ << 32 | run.fingerprint;
+  bool all = true;  // have come already: in whatever order
+  for (int place = 0; place < size_; ++place) {
+    all &= area_.words(place).entries[parity].post.word.load(std::memory_order_acquire) == expected;
+  }
+  if (all) return {};
   return each_other([&](int place) __attribute__((always_inline))->Status {
     std::uint64_t word = 0;
     const auto posted = [&](int who) {
