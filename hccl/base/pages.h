@@ -1,4 +1,4 @@
-// Page faults, all at once and before they hurt.
+// Pages: mapped for a while, faulted in all at once and before it hurts.
 #pragma once
 
 #include <sys/mman.h>
@@ -7,8 +7,39 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+
+#include "hccl/base/status.h"
 
 namespace hccl {
+
+/// Memory of zeros that is the system's again when this ends, whatever an allocator would keep.
+class Pages {
+ public:
+  /// kOom.
+  static Result<Pages> map(std::size_t bytes) {
+    void* const at =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return Status(Code::kOom, "no memory for a mapping");
+    return Pages(static_cast<std::byte*>(at), bytes);
+  }
+  Pages(Pages&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Pages& operator=(Pages&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Pages() {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+  }
+  std::byte* data() const { return data_; }
+
+ private:
+  Pages(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
+  std::byte* data_;
+  std::size_t bytes_;
+};
 
 /// Faults in the writable pages that hold these bytes of a mapping. A kernel that does not know the
 /// advice (before 5.14) faults them in as they are touched. False: the machine has no more memory.

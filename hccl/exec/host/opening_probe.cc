@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
-#include <vector>
 
+#include "hccl/base/pages.h"
 #include "hccl/exec/host/probe_runs.h"
 
 namespace hccl::exec::host {
@@ -31,12 +31,14 @@ constexpr double kLongEnoughNs = 20e6;
 
 class Probe {
  public:
-  Probe(HostPath& path, std::function<Trials::Clock::time_point()> now)
+  /// buffers: an input and an output of kLong.
+  Probe(HostPath& path, Pages buffers, std::function<Trials::Clock::time_point()> now)
       : path_(path),
         ranks_(static_cast<std::size_t>(path.ranks())),
         ways_(path.ways()),
         runs_(path, ways_),
-        trials_(kBudget, runs_.ranks(std::move(now))) {}
+        trials_(kBudget, runs_.ranks(std::move(now))),
+        buffers_(std::move(buffers)) {}
 
   // Rings that nobody has written yet are slower than what they are compared with.
   Status warm_up() {
@@ -65,17 +67,15 @@ class Probe {
  private:
   Call prepare(schedule::Op op, std::size_t bytes, bool copies) {
     const bool moves = op == schedule::Op::kAllToAll;
-    in_.assign(bytes, std::byte{0});
-    out_.assign(moves ? bytes : 0, std::byte{0});
     Ways ways = ways_;
     ways.cma_moves_from = ways.cma_folds_from = copies ? 1 : 0;
     ways.cma_moves_most = ways.cma_folds_most = kLong;
     path_.set_ways(ways);
     Call call;
     call.op = op;
-    call.in = in_.data();
-    call.out = moves ? out_.data() : in_.data();
-    call.count = in_.size() / size_of(call.type) / (moves ? ranks_ : 1);
+    call.in = buffers_.data();
+    call.out = buffers_.data() + (moves ? kLong : 0);
+    call.count = bytes / size_of(call.type) / (moves ? ranks_ : 1);
     return call;
   }
   using Time = std::optional<double>;  // nothing where time has run out
@@ -98,7 +98,7 @@ class Probe {
   }
   Result<Time> time(schedule::Op op, std::size_t bytes, bool copies) {
     const Call call = prepare(op, bytes, copies);
-    const auto write = [&] { std::fill(in_.begin(), in_.end(), std::byte{1}); };
+    const auto write = [&] { std::fill_n(buffers_.data(), bytes, std::byte{1}); };
     auto taken = trials_.time(0, write, [&] { return runs_.run(call); });
     path_.set_ways(ways_);
     return taken;
@@ -109,8 +109,7 @@ class Probe {
   Ways ways_;
   ProbeRuns runs_;
   Trials trials_;
-  std::vector<std::byte> in_;
-  std::vector<std::byte> out_;
+  Pages buffers_;
 };
 
 }  // namespace
@@ -128,7 +127,8 @@ void Opening::apply(HostPath& path) const {
 Result<Opening> probe_opening(HostPath& path, bool cma,
                               std::function<Trials::Clock::time_point()> now) {
   Opening found;
-  Probe probe(path, std::move(now));
+  HCCL_ASSIGN_OR_RETURN(Pages buffers, Pages::map(2 * kLong));
+  Probe probe(path, std::move(buffers), std::move(now));
   HCCL_RETURN_IF_ERROR(probe.warm_up());
   HCCL_ASSIGN_OR_RETURN(const bool streams, probe.streams());
   if (streams) found.ring_store = kernels::Store::kStream;
