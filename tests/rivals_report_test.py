@@ -207,6 +207,34 @@ class States(unittest.TestCase):
         )
         self.assertEqual(r.best.library, "ompi4")
 
+    def test_what_was_probed_around_a_size_counts_more_than_around_the_run(self):
+        far = run("hccl", "private", {64 * KIB: 9.0, MIB: 90.0}, probe=(60, 60))
+        far["figures"][0]["probe_ns"] = [260, 250]  # there and back between the run's probes
+        far["figures"][1]["probe_ns"] = [60, 255]
+        rivals = run("ompi4", "ucx", {64 * KIB: 6.0, MIB: 100.0}, probe=(60, 260))
+        rivals["figures"][0]["probe_ns"] = [61, 60]
+        rivals["figures"][1]["probe_ns"] = [60, 60]
+        near = run("hccl", "private", {64 * KIB: 4.0, MIB: 50.0}, probe=(60, 60))
+        r = row(PRIVATE_64K, far, rivals, near)
+        self.assertEqual((r.state, r.other), (60, {}))
+        self.assertAlmostEqual(r.ratio, 1.5)
+        r = row(Case(2, "shm", "private", "allreduce", MIB, 1.5), far, rivals, near)
+        self.assertAlmostEqual(r.ratio, 2.0)
+
+    def test_sizes_are_made_up_for_one_by_one(self):
+        field = Field(2, "shm", "allreduce")
+        ours, fast = Setting("hccl", "private"), Setting("impi", "default")
+        order = [(field, s, ["allreduce"], [64 * KIB, MIB], "fp32") for s in (ours, fast)]
+        runs = [run(s.library, s.name, {64 * KIB: 5.0, MIB: 50.0}) for s in (ours, fast)]
+        runs[0]["figures"][1]["probe_ns"] = [250, 250]
+        self.assertEqual(
+            {
+                state: [(e[1], e[3]) for e in entries]
+                for state, entries in bench.lacking(runs, order).items()
+            },
+            {60: [(ours, [MIB])], 250: [(fast, [MIB])]},
+        )
+
     def test_a_machine_of_one_processor_has_one_state(self):
         r = row(
             PRIVATE_64K,

@@ -16,7 +16,7 @@ import machine
 import report
 from runner import Runner
 from settings import LIBRARIES, all_settings, limit_settings, our_settings
-from states import groups, state_of, states_of_runs
+from states import figures_in_states, state_of, states_seen
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HOPELESS = 1.6  # a setting this much behind the best rival at every size is not run in later rounds
@@ -109,14 +109,14 @@ def plan(a, chosen, state):
 
 def times_in_states(runs, field):
     """{(op, bytes, state): {(library, setting): [us, ...]}} of one field."""
-    states = states_of_runs(runs)
     found = {}
-    for i, run in enumerate(runs):
-        if run["field"] == field.name and i in states and run["outcome"] != "wrong results":
-            for f in run["figures"]:
-                found.setdefault((f["op"], f["bytes"], states[i]), {}).setdefault(
-                    (run["library"], run["setting"]), []
-                ).append(f["us"])
+    for run, f, state in figures_in_states(
+        [run for run in runs if run["field"] == field.name]
+    ):
+        if run["outcome"] != "wrong results":
+            found.setdefault((f["op"], f["bytes"], state), {}).setdefault(
+                (run["library"], run["setting"]), []
+            ).append(f["us"])
     return found
 
 
@@ -139,28 +139,28 @@ def hopeless(runs, field, setting):
 
 def lacking(runs, order):
     """{state: [entry of the order, ...]}: what was not timed in a state in which others of its
-    field were."""
-    states = states_of_runs(runs)
+    field were, with the sizes that this holds for."""
+    seen = {}  # {(field, type, state): {(library, setting): sizes}}
+    for run, f, state in figures_in_states(runs):
+        seen.setdefault((run["field"], f["type"], state), {}).setdefault(
+            (run["library"], run["setting"]), set()
+        ).add(f["bytes"])
     wanted = {}
-    for entry in order:
-        field, setting, _, _, kind = entry
-        mine = [i for i, run in enumerate(runs) if run["field"] == field.name and i in states]
-        own = {
-            states[i]
-            for i in mine
-            if (runs[i]["library"], runs[i]["setting"]) == (setting.library, setting.name)
-            and any(f["type"] == kind for f in runs[i]["figures"])
-        }
+    for field, setting, ops, sizes, kind in order:
+        name = (setting.library, setting.name)
         failed = any(
             run["field"] == field.name
-            and (run["library"], run["setting"]) == (setting.library, setting.name)
+            and (run["library"], run["setting"]) == name
             and not run["figures"]
             for run in runs
         )
         if failed or hopeless(runs, field, setting):
             continue
-        for state in {states[i] for i in mine} - own:
-            wanted.setdefault(state, []).append(entry)
+        for (where, type_, state), by_setting in seen.items():
+            others = set().union(*by_setting.values()) - by_setting.get(name, set())
+            missing = [size for size in sizes if size in others]
+            if (where, type_) == (field.name, kind) and missing:
+                wanted.setdefault(state, []).append((field, setting, ops, missing, kind))
     return wanted
 
 
@@ -244,7 +244,9 @@ def main():
         record = runner.run(setting, field, ops, sizes, a.seconds, 12 if a.quick else 90, kind)
         runs.append(record)
         times = " ".join(
-            f"{c.size_text(f['bytes'])}:{report.time_text(f['us'])}" for f in record["figures"]
+            f"{c.size_text(f['bytes'])}:{report.time_text(f['us'])}"
+            + (f"/{max(f['probe_ns']):.0f}" if "probe_ns" in f else "")
+            for f in record["figures"]
         )
         words = [
             f"[{head}, {time.monotonic() - began:.0f} s]",
@@ -277,8 +279,7 @@ def main():
         end = time.monotonic() + (min(30, took) if a.quick else took / 3)
         while time.monotonic() < end:
             wanted = lacking(runs, order)
-            seen = groups(value for record in runs for value in record["probe_ns"])
-            now = state_of(probe(), seen)
+            now = state_of(probe(), states_seen(runs))
             if not wanted:
                 break
             if now in wanted:

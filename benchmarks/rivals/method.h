@@ -10,6 +10,9 @@
  * from 64 KiB on, meets the others again, for the same reason: who is done first would rewrite its
  * buffer while others that share its processor are not done;
  *   4. checks a few elements of the result. All elements are checked before and after the loop.
+ * Before and after all that, ranks with a processor each measure how long a cache line takes from
+ * one to the other, which says in which state the machine is; a size during which that changed is
+ * timed again, at most three times in all.
  * An iteration's time is that of its slowest rank; a size's figure is the mean of the middle half
  * of its iterations ("us"; the median and others are printed too). The root of broadcasts moves on
  * by one each iteration, so that no rank can run ahead.

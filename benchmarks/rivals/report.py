@@ -1,11 +1,12 @@
 """From raw results to ratios and their table. Pure: no machine, no files."""
 
+import collections
 import statistics
 from dataclasses import dataclass, replace
 
 import cases as c
 from settings import LIBRARIES
-from states import groups, states_of_runs
+from states import figures_in_states
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,14 @@ class Bound:
 
 def collect(results):
     """{(ranks, transport, op, type, bytes): {state: [Figure, ...]}}, one figure a setting. Wrong
-    results never count, nor do runs during which the machine's state changed."""
-    states = states_of_runs(results["runs"])
+    results never count, nor does what was timed while the machine's state changed."""
     samples = {}
-    for i, run in enumerate(results["runs"]):
-        if run["outcome"] == "wrong results" or i not in states:
+    for run, f, state in figures_in_states(results["runs"]):
+        if run["outcome"] == "wrong results":
             continue
-        for f in run["figures"]:
-            key = (run["ranks"], run["transport"], f["op"], f["type"], f["bytes"])
-            by_setting = samples.setdefault(key, {}).setdefault(states[i], {})
-            by_setting.setdefault((run["library"], run["setting"]), []).append(f["us"])
+        key = (run["ranks"], run["transport"], f["op"], f["type"], f["bytes"])
+        by_setting = samples.setdefault(key, {}).setdefault(state, {})
+        by_setting.setdefault((run["library"], run["setting"]), []).append(f["us"])
     return {
         key: {
             state: [
@@ -230,6 +229,7 @@ def markdown(results, cases, only=None):
     shown = [library for library in LIBRARIES if any(library in row.by_library for row in all_rows)]
     versions = {run["library"]: run["version"] for run in results["runs"] if run["version"]}
     machine = results["machine"]
+    states = collections.Counter(state for _, _, state in figures_in_states(results["runs"]))
     lines = [
         "# Ours against the rivals",
         "",
@@ -239,8 +239,8 @@ def markdown(results, cases, only=None):
         f"Rounds: {results['rounds']}. States of the machine seen (a cache line from one processor to another): "
         + (
             ", ".join(
-                f"{state:.0f} ns"
-                for state in groups(v for r in results["runs"] for v in r["probe_ns"])
+                f"{state:.0f} ns with {number} figures"
+                for state, number in sorted(states.items())
             )
             or "none"
         )

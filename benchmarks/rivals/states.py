@@ -27,14 +27,26 @@ def state_of(value, states):
     return next((least for least, most in states.items() if least <= value <= most), UNKNOWN)
 
 
-def states_of_runs(runs):
-    """{index of run: state}; runs whose probes before and after differ are left out."""
-    known = groups(value for run in runs for value in run["probe_ns"])
-    found = {}
-    for i, run in enumerate(runs):
-        states = {state_of(value, known) for value in run["probe_ns"]}
-        if len(states) == 1:
-            found[i] = states.pop()
+def probes(run, figure):
+    """What was probed nearest to a figure: around its size, or, where ranks share processors and
+    cannot do so themselves, around its run."""
+    return figure.get("probe_ns") or run["probe_ns"]
+
+
+def states_seen(runs):
+    """The states that these runs' figures were timed in, as groups() gives them."""
+    return groups(value for run in runs for f in run["figures"] for value in probes(run, f))
+
+
+def figures_in_states(runs):
+    """[(run, figure, state)]; figures around which two states were seen are left out."""
+    known = states_seen(runs)
+    found = []
+    for run in runs:
+        for figure in run["figures"]:
+            states = {state_of(value, known) for value in probes(run, figure)}
+            if len(states) == 1:
+                found.append((run, figure, states.pop()))
     return found
 
 
