@@ -177,8 +177,8 @@ class States(unittest.TestCase):
     def test_groups(self):
         seen = {20: 20, 58: 61, 250: 270}
         self.assertEqual(states.groups([61, 0, 250, 58, 270, 20]), seen)
-        self.assertEqual(states.state_of(60, seen), 58)
-        self.assertEqual(states.state_of(100, seen), states.UNKNOWN)
+        self.assertEqual(states.group_of(60, seen), 58)
+        self.assertEqual(states.group_of(100, seen), states.UNKNOWN)
         # One state that is noisy: its lowest values do not cut it in two.
         self.assertEqual(states.groups([90, *range(120, 180)]), {90: 90, 120: 179})
         self.assertTrue(states.changed([60, 250]))
@@ -194,9 +194,9 @@ class States(unittest.TestCase):
             run("ompi4", "ucx", {64 * KIB: 27.0}, probe=far),
             run("impi", "x", {64 * KIB: 18.0}, probe=far),
         )
-        self.assertEqual(r.state, 260)  # more rivals were timed there
+        self.assertEqual(r.state.line, 260)  # more rivals were timed there
         self.assertAlmostEqual(r.ratio, 2.0)
-        self.assertEqual({state: round(value, 3) for state, value in r.other.items()}, {60: 1.2})
+        self.assertEqual({state.line: round(value, 3) for state, value in r.other.items()}, {60: 1.2})
 
     def test_a_run_that_saw_two_states_never_counts(self):
         r = row(
@@ -209,24 +209,43 @@ class States(unittest.TestCase):
 
     def test_what_was_probed_around_a_size_counts_more_than_around_the_run(self):
         far = run("hccl", "private", {64 * KIB: 9.0, MIB: 90.0}, probe=(60, 60))
-        far["figures"][0]["probe_ns"] = [260, 250]  # there and back between the run's probes
-        far["figures"][1]["probe_ns"] = [60, 255]
+        far["figures"][0]["line_ns"] = [260, 250]  # there and back between the run's probes
+        far["figures"][1]["line_ns"] = [60, 255]
         rivals = run("ompi4", "ucx", {64 * KIB: 6.0, MIB: 100.0}, probe=(60, 260))
-        rivals["figures"][0]["probe_ns"] = [61, 60]
-        rivals["figures"][1]["probe_ns"] = [60, 60]
+        rivals["figures"][0]["line_ns"] = [61, 60]
+        rivals["figures"][1]["line_ns"] = [60, 60]
         near = run("hccl", "private", {64 * KIB: 4.0, MIB: 50.0}, probe=(60, 60))
         r = row(PRIVATE_64K, far, rivals, near)
-        self.assertEqual((r.state, r.other), (60, {}))
+        self.assertEqual((r.state, r.other), (states.State(60), {}))
         self.assertAlmostEqual(r.ratio, 1.5)
         r = row(Case(2, "shm", "private", "allreduce", MIB, 1.5), far, rivals, near)
         self.assertAlmostEqual(r.ratio, 2.0)
+
+    def test_disturbed_figures_count_only_where_there_are_no_others(self):
+        ours, rival = (
+            run(library, setting, {64 * KIB: 9.0})
+            for library, setting in (("hccl", "private"), ("impi", "x"))
+        )
+        calm = run("hccl", "private", {64 * KIB: 5.0})
+        for record in (ours, rival):
+            record["figures"][0]["core_ns"] = [1400, 1390]
+        calm["figures"][0]["core_ns"] = [700, 710]
+        r = row(PRIVATE_64K, ours, rival, calm)
+        self.assertEqual((str(r.state), r.ratio), ("60 disturbed", 1.0))
+        other = run("ompi4", "ucx", {64 * KIB: 10.0})
+        other["figures"][0]["core_ns"] = [700, 1400]  # came while it was timed
+        self.assertEqual(row(PRIVATE_64K, ours, rival, calm, other).ratio, 1.0)
+        other["figures"][0]["core_ns"] = [700, 720]
+        r = row(PRIVATE_64K, ours, rival, calm, other)
+        self.assertEqual((str(r.state), r.ratio), ("60", 2.0))
+        self.assertEqual([str(state) for state in r.other], ["60 disturbed"])
 
     def test_sizes_are_made_up_for_one_by_one(self):
         field = Field(2, "shm", "allreduce")
         ours, fast = Setting("hccl", "private"), Setting("impi", "default")
         order = [(field, s, ["allreduce"], [64 * KIB, MIB], "fp32") for s in (ours, fast)]
         runs = [run(s.library, s.name, {64 * KIB: 5.0, MIB: 50.0}) for s in (ours, fast)]
-        runs[0]["figures"][1]["probe_ns"] = [250, 250]
+        runs[0]["figures"][1]["line_ns"] = [250, 250]
         self.assertEqual(
             {
                 state: [(e[1], e[3]) for e in entries]

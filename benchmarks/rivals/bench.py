@@ -16,7 +16,7 @@ import machine
 import report
 from runner import Runner
 from settings import LIBRARIES, all_settings, limit_settings, our_settings
-from states import figures_in_states, state_of, states_seen
+from states import figures_in_states, group_of, lines_seen
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HOPELESS = 1.6  # a setting this much behind the best rival at every size is not run in later rounds
@@ -138,13 +138,14 @@ def hopeless(runs, field, setting):
 
 
 def lacking(runs, order):
-    """{state: [entry of the order, ...]}: what was not timed in a state in which others of its
-    field were, with the sizes that this holds for."""
+    """{line of a state: [entry of the order, ...]}: what was not timed in an undisturbed state in
+    which others of its field were, with the sizes that this holds for."""
     seen = {}  # {(field, type, state): {(library, setting): sizes}}
     for run, f, state in figures_in_states(runs):
-        seen.setdefault((run["field"], f["type"], state), {}).setdefault(
-            (run["library"], run["setting"]), set()
-        ).add(f["bytes"])
+        if not state.disturbed:
+            seen.setdefault((run["field"], f["type"], state.line), {}).setdefault(
+                (run["library"], run["setting"]), set()
+            ).add(f["bytes"])
     wanted = {}
     for field, setting, ops, sizes, kind in order:
         name = (setting.library, setting.name)
@@ -156,11 +157,11 @@ def lacking(runs, order):
         )
         if failed or hopeless(runs, field, setting):
             continue
-        for (where, type_, state), by_setting in seen.items():
+        for (where, type_, line), by_setting in seen.items():
             others = set().union(*by_setting.values()) - by_setting.get(name, set())
             missing = [size for size in sizes if size in others]
             if (where, type_) == (field.name, kind) and missing:
-                wanted.setdefault(state, []).append((field, setting, ops, missing, kind))
+                wanted.setdefault(line, []).append((field, setting, ops, missing, kind))
     return wanted
 
 
@@ -245,7 +246,7 @@ def main():
         runs.append(record)
         times = " ".join(
             f"{c.size_text(f['bytes'])}:{report.time_text(f['us'])}"
-            + (f"/{max(f['probe_ns']):.0f}" if "probe_ns" in f else "")
+            + "".join(f"/{max(f[name]):.0f}" for name in ("line_ns", "core_ns") if name in f)
             for f in record["figures"]
         )
         words = [
@@ -279,7 +280,7 @@ def main():
         end = time.monotonic() + (min(30, took) if a.quick else took / 3)
         while time.monotonic() < end:
             wanted = lacking(runs, order)
-            now = state_of(probe(), states_seen(runs))
+            now = group_of(probe(), lines_seen(runs))
             if not wanted:
                 break
             if now in wanted:

@@ -1,6 +1,5 @@
-/* The machine itself.  "probe": nanoseconds that a cache line needs from one processor to another,
- * the median of many short windows (about 20 ms in all): virtual processors move, and this tells
- * how far apart they are now.  "add": GB/s that all processors together read and write in c = a + b
+/* The machine itself.  "probe": nanoseconds that a cache line needs from one processor to another
+ * (probe.h).  "add": GB/s that all processors together read and write in c = a + b
  * on arrays that fit in no cache, with normal and with streaming stores; the better of the two is
  * the last word of the line. */
 #define _GNU_SOURCE
@@ -13,6 +12,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#include "probe.h"
 
 static int processors[CPU_SETSIZE], count;
 
@@ -43,25 +44,12 @@ static int ascending(const void* a, const void* b) {
 
 /* ---- probe ---- */
 
-enum { kWindows = 41, kTurns = 400 };
-static struct {
-  int ping;
-  char pad0[252];
-  int pong;
-  char pad1[252];
-} line __attribute__((aligned(256)));
-
-static void await(const int* flag, int wanted) {
-  for (unsigned spins = 0; __atomic_load_n(flag, __ATOMIC_ACQUIRE) != wanted; ++spins)
-    if (spins > 1000000) sched_yield(); /* the partner may have lost its processor */
-}
+static struct probe_line line __attribute__((aligned(256)));
+enum { kWindows = 160 };
 
 static void* answer(void* unused) {
   pin(1);
-  for (int i = 1; i <= kWindows * kTurns; ++i) {
-    await(&line.ping, i);
-    __atomic_store_n(&line.pong, i, __ATOMIC_RELEASE);
-  }
+  probe_line_ns(&line, 1, kWindows);
   return unused;
 }
 
@@ -71,20 +59,10 @@ static int probe(void) {
     return 0;
   }
   pthread_t partner;
-  double windows[kWindows];
   pin(0);
   if (pthread_create(&partner, NULL, answer, NULL) != 0) return 1;
-  for (int w = 0, i = 0; w < kWindows; ++w) {
-    const double start = now();
-    for (int turn = 0; turn < kTurns; ++turn) {
-      __atomic_store_n(&line.ping, ++i, __ATOMIC_RELEASE);
-      await(&line.pong, i);
-    }
-    windows[w] = (now() - start) / kTurns / 2 * 1e9;
-  }
+  printf("%.0f\n", probe_line_ns(&line, 0, kWindows));
   pthread_join(partner, NULL);
-  qsort(windows, kWindows, sizeof *windows, ascending);
-  printf("%.0f\n", windows[kWindows / 2]);
   return 0;
 }
 

@@ -14,15 +14,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "probe.h"
 #include "values.h"
 
 enum {
   kMaxIterations = 20000,
   kFewest = 5,
   kMail = 3072,
-  kProbeWindows = 15,
-  kProbeTurns = 100,
-  kProbeAttempts = 3,
+  kLineWindows = 15,
+  kAttempts = 3, /* for one size, while the machine changes */
+  kNaps = 100,   /* in all, while somebody else is on a core */
+  kNapUs = 25000,
   kBarrierFrom = 64 << 10 /* bytes from which rewriting takes longer than a barrier */
 };
 
@@ -37,12 +39,10 @@ struct page {
   char pad2[124];
   int mail_ready;
   char pad3[124];
-  int ping;
-  char pad4[252];
-  int pong;
-  char pad5[252];
+  struct probe_line line;
   int again;
   long iterations;
+  double core_ns[BENCH_MAX_RANKS];
   long wrong[BENCH_MAX_RANKS];
   char mail[kMail];
   double times[BENCH_MAX_RANKS][kMaxIterations];
@@ -52,6 +52,8 @@ static struct page* page;
 static int rank, ranks;
 static int crowded; /* more ranks than processors: waiting ranks give way at once */
 static double clock_cost_us;
+static double free_core_ns; /* the least that was ever seen */
+static int naps;
 
 static void fail(const char* what) {
   fprintf(stderr, "bench: rank %d: %s\n", rank, what);
@@ -126,6 +128,57 @@ static void pin(void) {
   }
 }
 
+/* ---- the state of the machine ---- */
+
+struct state {
+  double line_ns, core_ns; /* 0: not known */
+};
+
+/* Collective. Where ranks share processors, nobody can say how far two of them are apart. */
+static struct state probe(void) {
+  struct state found = {0, 0};
+  barrier();
+  if (!crowded && ranks > 1 && rank < 2)
+    found.line_ns = probe_line_ns(&page->line, rank, kLineWindows);
+  barrier();
+  page->core_ns[rank] = probe_core_ns();
+  barrier();
+  for (int r = 0; r < ranks; ++r)
+    if (page->core_ns[r] > found.core_ns) found.core_ns = page->core_ns[r];
+  return found;
+}
+
+/* As states.py has them. */
+static int moved(struct state a, struct state b) {
+  const double factor = 1.7;
+  return a.line_ns > factor * b.line_ns || b.line_ns > factor * a.line_ns;
+}
+
+static int disturbed(struct state now) {
+  const double factor = 1.3;
+  return now.core_ns > factor * free_core_ns;
+}
+
+/* Rank 0's word, for all. */
+static int agree(int yes) {
+  if (rank == 0) page->again = yes;
+  barrier();
+  const int agreed = page->again;
+  barrier();
+  return agreed;
+}
+
+/* Waits for somebody else to leave the cores, though not for ever. */
+static struct state wait_for_cores(void) {
+  for (;;) {
+    const struct state now = probe();
+    if (free_core_ns == 0 || now.core_ns < free_core_ns) free_core_ns = now.core_ns;
+    if (!agree(disturbed(now) && naps < kNaps)) return now;
+    ++naps;
+    usleep(kNapUs);
+  }
+}
+
 /* ---- timing ---- */
 
 static double now_us(void) {
@@ -137,38 +190,6 @@ static double now_us(void) {
 static int ascending(const void* a, const void* b) {
   const double x = *(const double*)a, y = *(const double*)b;
   return x < y ? -1 : x > y;
-}
-
-static void await(const int* word, int wanted) {
-  for (unsigned turn = 0; __atomic_load_n(word, __ATOMIC_ACQUIRE) != wanted; ++turn)
-    if (turn > 100000) sched_yield(); /* the partner may have lost its processor */
-}
-
-/* The state of the machine, told to rank 0: nanoseconds that a cache line takes from its processor
- * to rank 1's, the median of short windows. Nothing (0) where ranks share processors. */
-static double probe_ns(void) {
-  if (crowded || ranks < 2) return 0;
-  double windows[kProbeWindows];
-  barrier();
-  const int first = __atomic_load_n(&page->pong, __ATOMIC_RELAXED);
-  barrier();
-  for (int w = 0, i = first; w < kProbeWindows && rank < 2; ++w) {
-    const double start = now_us();
-    for (int turn = 0; turn < kProbeTurns; ++turn) {
-      ++i;
-      if (rank == 0) {
-        __atomic_store_n(&page->ping, i, __ATOMIC_RELEASE);
-        await(&page->pong, i);
-      } else {
-        await(&page->ping, i);
-        __atomic_store_n(&page->pong, i, __ATOMIC_RELEASE);
-      }
-    }
-    windows[w] = (now_us() - start) / kProbeTurns / 2 * 1e3;
-  }
-  barrier();
-  qsort(windows, kProbeWindows, sizeof *windows, ascending);
-  return windows[kProbeWindows / 2];
 }
 
 static double measure_clock(void) {
@@ -238,7 +259,7 @@ static long agree_on_iterations(struct task* t, double seconds) {
 }
 
 static void print_figures(const char* op, const char* type, size_t bytes, long iterations,
-                          double before_ns, double after_ns) {
+                          struct state before, struct state after) {
   double* slowest = page->times[0];
   long wrong = 0;
   for (int r = 0; r < ranks; ++r) {
@@ -257,15 +278,10 @@ static void print_figures(const char* op, const char* type, size_t bytes, long i
       "\"us\": %.4f, \"median_us\": %.4f, \"p10_us\": %.4f, \"p90_us\": %.4f, \"min_us\": %.4f, ",
       op, type, bytes, ranks, iterations, middle, slowest[iterations / 2], slowest[iterations / 10],
       slowest[iterations * 9 / 10], slowest[0]);
-  if (before_ns > 0) printf("\"probe_ns\": [%.1f, %.1f], ", before_ns, after_ns);
+  if (before.line_ns > 0) printf("\"line_ns\": [%.1f, %.1f], ", before.line_ns, after.line_ns);
+  printf("\"core_ns\": [%.0f, %.0f], ", before.core_ns, after.core_ns);
   printf("\"wrong\": %ld}\n", wrong);
   fflush(stdout);
-}
-
-/* As states.py says; there the driver tells the states of all figures apart. */
-static int changed(double before_ns, double after_ns) {
-  const double factor = 1.7;
-  return before_ns > factor * after_ns || after_ns > factor * before_ns;
 }
 
 static long time_size(struct task* t, const char* op, const char* type, double seconds) {
@@ -274,22 +290,20 @@ static long time_size(struct task* t, const char* op, const char* type, double s
     fail("preparing failed");
   iterate_and_check_all(t);
   long iterations;
-  double before_ns, after_ns;
+  struct state before, after;
   for (int attempt = 1;; ++attempt) {
-    before_ns = probe_ns();
+    before = wait_for_cores();
     iterations = agree_on_iterations(t, seconds / 4); /* warm up: a quarter, not counted */
     for (long i = 0; i < iterations; ++i) iterate(t);
     iterations = agree_on_iterations(t, seconds);
     for (long i = 0; i < iterations; ++i) page->times[rank][i] = iterate(t);
-    after_ns = probe_ns();
-    if (rank == 0) page->again = attempt < kProbeAttempts && changed(before_ns, after_ns);
-    barrier();
-    if (!page->again) break;
+    after = probe();
+    if (!agree(attempt < kAttempts && (moved(before, after) || disturbed(after)))) break;
   }
   iterate_and_check_all(t);
   page->wrong[rank] = t->wrong;
   barrier();
-  if (rank == 0) print_figures(op, type, t->bytes, iterations, before_ns, after_ns);
+  if (rank == 0) print_figures(op, type, t->bytes, iterations, before, after);
   barrier();
   return t->wrong;
 }
@@ -370,6 +384,8 @@ int bench_main(int argc, char** argv, const struct bench_library* given) {
       o.chunk = parse_size(text);
     else if (strcmp(name, "--seconds") == 0)
       o.seconds = parse_seconds(text);
+    else if (strcmp(name, "--core") == 0)
+      free_core_ns = parse_seconds(text);
     else if (strcmp(name, "--limit") == 0)
       o.limit = (unsigned)parse_seconds(text);
     else {

@@ -10,9 +10,9 @@
  * from 64 KiB on, meets the others again, for the same reason: who is done first would rewrite its
  * buffer while others that share its processor are not done;
  *   4. checks a few elements of the result. All elements are checked before and after the loop.
- * Before and after all that, ranks with a processor each measure how long a cache line takes from
- * one to the other, which says in which state the machine is; a size during which that changed is
- * timed again, at most three times in all.
+ * Before and after all that, the ranks probe the state of the machine (probe.h). While somebody
+ * else's work holds up a core they wait, for some seconds in all; a size during which the state
+ * changed is timed again, at most three times in all.
  * An iteration's time is that of its slowest rank; a size's figure is the mean of the middle half
  * of its iterations ("us"; the median and others are printed too). The root of broadcasts moves on
  * by one each iteration, so that no rank can run ahead.
@@ -70,8 +70,9 @@ struct bench_library {
 };
 
 /** --page FILE [--ops LIST] [--sizes LIST] [--type fp32|fp16|bf16] [--memory M] [--chunk BYTES]
- * [--seconds S] [--limit S] [--pin]. Rank 0 prints lines "BENCH {json}": the library, then one a
- * size. Returns what main returns: 0, 1 a failure, 2 bad arguments, 3 wrong results. */
+ * [--seconds S] [--limit S] [--core NS] [--pin]. --core: the least that probe_core_ns ever gave
+ * here. Rank 0 prints lines "BENCH {json}": the library, then one a size. Returns what main
+ * returns: 0, 1 a failure, 2 bad arguments, 3 wrong results. */
 int bench_main(int argc, char** argv, const struct bench_library* library);
 
 /** Rank 0 leaves bytes (at most 3072) for the others; the others wait for them. For use in open. */

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import cases as c
 from settings import LIBRARIES
-from states import figures_in_states
+from states import State, figures_in_states
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Row:
     ours: Figure = None
     by_library: dict = None  # library: its best Figure
     best: Figure = None
-    state: float = 0.0  # of the machine, ns; all figures of a row are of one state
+    state: State = State()  # all figures of a row are of one
     other: dict = None  # {other state: ratio there}
     missing: str = ""  # why there is no ratio
 
@@ -86,9 +86,10 @@ def rows(results, cases):
 def _row(case, by_state):
     found = sorted(
         ((_row_in(case, state, figures), figures) for state, figures in by_state.items()),
-        # The state that tells most: with a ratio, then with most settings and rounds.
+        # The state that tells most: with a ratio, undisturbed, with most settings and rounds.
         key=lambda pair: (
             pair[0].ratio is not None,
+            not pair[0].state.disturbed,
             len(pair[1]),
             sum(figure.rounds for figure in pair[1]),
         ),
@@ -236,10 +237,10 @@ def markdown(results, cases, only=None):
         f"{results['date']}; {machine['processor']}, {machine['processors']} processors, "
         f"{machine['memory']}, Linux {machine['kernel']}, {machine['system']}; {machine['compiler']}; "
         f"revision {machine['revision']}.",
-        f"Rounds: {results['rounds']}. States of the machine seen (a cache line from one processor to another): "
+        f"Rounds: {results['rounds']}. States of the machine seen (nanoseconds that a cache line needs from one processor to another; disturbed: with another's work on half of a core): "
         + (
             ", ".join(
-                f"{state:.0f} ns with {number} figures"
+                f"{state}: {number} figures"
                 for state, number in sorted(states.items())
             )
             or "none"
@@ -334,7 +335,7 @@ def _line(row, shown):
         ratio += (
             " ("
             + ", ".join(
-                f"{state:.0f} ns: {value:.2f}" for state, value in sorted(row.other.items())
+                f"{state}: {value:.2f}" for state, value in sorted(row.other.items())
             )
             + ")"
         )
@@ -343,5 +344,5 @@ def _line(row, shown):
         f"| {c.size_text(row.case.bytes)} | {cell(row.ours)} | "
         + " | ".join(by)
         + f" | {best} | {ratio} | {row.case.required:g} | {mark(row.met)} | {spread} "
-        f"| {row.state:.0f} |"
+        f"| {row.state} |"
     )

@@ -1,10 +1,24 @@
 """The states of the machine. Virtual processors move, and a cache line then needs 60 ns from one
-to the other, or 260, for seconds or minutes. Figures of different states cannot be compared. A
-state is a group of probe values in which none is more than FACTOR times another; within one, some
-machines' values are 104 to 175 ns from one second to the next."""
+to the other, or 260, for seconds or minutes; and for as long another's thread may run on the other
+half of a core. Figures of different states cannot be compared.
+
+What lines need is told apart by groups of probe values in which none is more than FACTOR times
+another; within one, some machines' values are 104 to 175 ns from one second to the next. A core is
+disturbed that needs BUSY times as long as the fastest."""
+
+from typing import NamedTuple
 
 FACTOR = 1.7
+BUSY = 1.3
 UNKNOWN = 0.0
+
+
+class State(NamedTuple):
+    line: float = UNKNOWN  # least ns of the group
+    disturbed: bool = False
+
+    def __str__(self):
+        return f"{self.line:.0f}" + (" disturbed" if self.disturbed else "")
 
 
 def groups(values):
@@ -22,31 +36,37 @@ def groups(values):
     return dict(sorted(found.items()))
 
 
-def state_of(value, states):
+def group_of(value, known):
     """Which of them a value belongs to; UNKNOWN for none."""
-    return next((least for least, most in states.items() if least <= value <= most), UNKNOWN)
+    return next((least for least, most in known.items() if least <= value <= most), UNKNOWN)
 
 
-def probes(run, figure):
-    """What was probed nearest to a figure: around its size, or, where ranks share processors and
-    cannot do so themselves, around its run."""
-    return figure.get("probe_ns") or run["probe_ns"]
+def lines(run, figure):
+    """What lines needed around a figure, as its ranks found; or, where they share processors and
+    cannot tell, as the driver found around their run."""
+    return figure.get("line_ns") or run["probe_ns"]
 
 
-def states_seen(runs):
-    """The states that these runs' figures were timed in, as groups() gives them."""
-    return groups(value for run in runs for f in run["figures"] for value in probes(run, f))
+def lines_seen(runs):
+    """The groups of all figures' lines."""
+    return groups(value for run in runs for f in run["figures"] for value in lines(run, f))
+
+
+def least_core(runs):
+    """The fastest core; UNKNOWN if no figure tells."""
+    return min((ns for run in runs for f in run["figures"] for ns in f.get("core_ns", [])), default=UNKNOWN)
 
 
 def figures_in_states(runs):
-    """[(run, figure, state)]; figures around which two states were seen are left out."""
-    known = states_seen(runs)
+    """[(run, figure, State)]; figures around which two states were seen are left out."""
+    known, least = lines_seen(runs), least_core(runs)
     found = []
     for run in runs:
         for figure in run["figures"]:
-            states = {state_of(value, known) for value in probes(run, figure)}
-            if len(states) == 1:
-                found.append((run, figure, states.pop()))
+            near = {group_of(value, known) for value in lines(run, figure)}
+            busy = {ns > BUSY * least for ns in figure.get("core_ns", [])} or {False}
+            if len(near) == len(busy) == 1:
+                found.append((run, figure, State(near.pop(), busy.pop())))
     return found
 
 
