@@ -472,6 +472,42 @@ TEST(HostPath, TurnsGoRoundTheRing) {
   }
 }
 
+// One rank of a core folds, the others copy its result: of this operation, wherever the rings are,
+// and not overwritten by the next. Among operations that do so and others that do not.
+TEST(HostPath, RanksThatShareACoreShareResults) {
+  constexpr int kSize = 6;
+  Ways ways;
+  ways.ring_most = 1 << 17;
+  ways.chunk = 1 << 12;
+  HostRanks host(kSize, ways, true);
+  host.run([&](int rank, HostPath& path) {
+    std::mt19937_64 random(7);
+    std::vector<std::uint32_t> in(1 << 15);
+    std::vector<std::uint32_t> out(in.size());
+    for (std::uint64_t number = 1; number <= 600; ++number) {
+      const std::uint64_t count = 1 + random() % (std::uint64_t{1} << random() % 16);
+      const bool in_place = random() % 2 == 0;
+      const bool everybody = random() % 8 != 0;
+      for (std::uint64_t i = 0; i < count; ++i) in[i] = element(number, rank, i);
+      Call call;
+      call.op = everybody ? Op::kAllReduce : Op::kReduce;
+      call.in = in.data();
+      call.out = in_place ? in.data() : out.data();
+      call.count = count;
+      call.type = DataType::kUint32;
+      const Status status = path.run(call, envelope(call, number, 0));
+      ASSERT_TRUE(status.ok()) << status.message();
+      if (!everybody && rank != 0) continue;
+      for (std::uint64_t i = 0; i < count; ++i) {
+        std::uint32_t sum = 0;
+        for (int r = 0; r < kSize; ++r) sum += element(number, r, i);
+        ASSERT_EQ(static_cast<const std::uint32_t*>(call.out)[i], sum)
+            << "element " << i << " of operation " << number;
+      }
+    }
+  });
+}
+
 // No blocks at all, then some: the ranks' tables of one operation are not those of the next.
 TEST(HostPath, AnAlltoallvOfNothingEndsForAllBeforeTheNext) {
   constexpr int kSize = 4;

@@ -111,6 +111,8 @@ class HostPath {
   void hand_over_ring(const Run& run) const;
   void ask_for_ring(const Run& run) const;
   void from_ring(const Run& run, std::size_t at);
+  bool folds_for_core(const Run& run) const;
+  void fold_for_core(const Run& run, std::size_t at);
   Status through_ring(const Run& run);
   Status stage(const Run& run);
   bool chains(const Run& run) const;

@@ -25,6 +25,21 @@ Status HostPath::in_line(const Run& run) {
 // 1.4, 16 KiB 4.2 -> 2.7.
 static constexpr std::size_t kStreamed = 4096;
 
+// Where ranks share cores, an allreduce's result of such a length is folded by whichever rank of a
+// core comes first, and copied by the others. Shorter ones are folded as fast as copied.
+static constexpr std::size_t kFoldedForCore = 1024;
+static constexpr std::size_t kMostFoldedForCore = std::size_t{64} << 10;
+
+static constexpr std::size_t in_lines(std::size_t bytes) {
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
+
+// The same on all ranks: behind such an input there is room for the result.
+bool HostPath::folds_for_core(const Run& run) const {
+  return watch_.policy.shared_cores && run.call.op == Op::kAllReduce &&
+         run.bytes >= kFoldedForCore && run.bytes <= kMostFoldedForCore;
+}
+
 // The place of the next input in everybody's ring. It differs from the last operation's, which a
 // peer may still be reading; the one before that is over. All ranks move on alike.
 std::size_t HostPath::next_in_ring(std::size_t bytes) const {
@@ -33,8 +48,9 @@ std::size_t HostPath::next_in_ring(std::size_t bytes) const {
 
 std::size_t HostPath::put_in_ring(const Run& run) {
   const std::size_t bytes = run.exchange.input() * run.element;
-  const std::size_t at = next_in_ring(bytes);
-  ring_at_ = at + (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+  const std::size_t room = in_lines(bytes) * (folds_for_core(run) ? 2 : 1);
+  const std::size_t at = next_in_ring(room);
+  ring_at_ = at + room;
   if (run.exchange.gives(place_)) {
     kernels::copy(static_cast<const std::byte*>(run.call.in), area_.ring(place_) + at, bytes,
                   bytes >= kStreamed ? ring_store_ : kernels::Store::kCached);
@@ -65,7 +81,31 @@ void HostPath::ask_for_ring(const Run& run) const {
   }
 }
 
+// Nobody waits for another rank's result: it is there already, or a rank folds for itself.
+void HostPath::fold_for_core(const Run& run, std::size_t at) {
+  const std::size_t behind = at + in_lines(run.bytes);
+  auto* const out = static_cast<std::byte*>(run.call.out);
+  bool alone = true;
+  for (int place = 0; place < size_; ++place) {
+    if (place == place_ || !shares_core(place)) continue;
+    alone = false;
+    if (area_.words(place).folded_for_all.load(std::memory_order_acquire) != number_) continue;
+    kernels::copy(area_.ring(place) + behind, out, run.bytes, kernels::Store::kCached);
+    return;
+  }
+  for (int giver = 0; giver < size_; ++giver) {
+    inputs_[static_cast<std::size_t>(giver)] =
+        giver == place_ ? static_cast<const std::byte*>(run.call.in) : area_.ring(giver) + at;
+  }
+  std::byte* const result = alone ? out : area_.ring(place_) + behind;
+  kernels::fold(run.call.type, run.call.reduce, inputs_, result, run.call.count);
+  if (alone) return;
+  area_.words(place_).folded_for_all.store(number_, std::memory_order_release);
+  kernels::copy(result, out, run.bytes, kernels::Store::kCached);
+}
+
 void HostPath::from_ring(const Run& run, std::size_t at) {
+  if (folds_for_core(run)) return fold_for_core(run, at);
   const std::size_t from = at + run.from_start_of_input();
   take(run, 0, run.call.count, [&](int giver) { return area_.ring(giver) + from; });
 }

@@ -49,11 +49,11 @@ Ways Ways::for_host(int ranks, bool shared_cores, bool bound) {
   // cores once to be folded, and its result stays where it was made until somebody wants it.
   if (shared_cores) {
     // A store into a line that another core holds is cheap when both ranks run on the same core.
-    // A second meeting costs each rank a turn of all that share its core, folding all of the inputs
-    // costs the square of the ranks (measured with 4, 8 and 16 ranks on 2 cores).
+    // A second meeting costs each rank a turn of all that share its core; one rank of a core folds
+    // all of the inputs, and the others copy what it has (measured with 4 to 16 ranks on 2 cores).
     const std::size_t square = number * number;
     ways.ring_most = ranks <= 4 ? 4 * kKiB : std::clamp(4096 * kKiB / square, 2 * kKiB, 16 * kKiB);
-    ways.whole_most = ranks <= 4 ? 64 * kKiB : 16 * kKiB;
+    ways.whole_most = ranks <= 8 ? 64 * kKiB : 32 * kKiB;
     ways.chain_from = 128 * kKiB + 1;
     if (bound && ranks <= 4) {  // 64 KiB 26 -> 23 us, 128 KiB 38 -> 30; 8 ranks would lose
       ways.whole_most = 32 * kKiB;
