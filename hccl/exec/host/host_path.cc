@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "hccl/base/pages.h"
+#include "hccl/base/ticks.h"
 #include "hccl/exec/host/host_path-inl.h"
 
 namespace hccl::exec::host {
@@ -56,6 +57,7 @@ Run HostPath::enter(const Call& call, const Envelope& envelope) {
     post(run, call.in, run.exchange.gives(place_) ? run.bytes : 0);
   } else if (run.bytes <= ways_.ring_most) {
     way_ = Way::kRing;
+    in_ring_ = ring_store_.kept();
     run.in_ring = put_in_ring(run);
     post(run, nullptr, 0);
     if (!watch_.policy.shared_cores) hand_over_ring(run);
@@ -91,17 +93,31 @@ Status HostPath::finish(const Run& run) {
   return status;
 }
 
+// After the ranks have met, so that the time is not that of who came late.
+template <class Body>
+Status HostPath::try_ring_store(const Run& run, Body&& body) {
+  if (watch_.policy.shared_cores) {
+    in_ring_ = ring_store_.kept();
+    return body();
+  }
+  in_ring_ = ring_store_.next();
+  const std::uint64_t begin = ticks();
+  HCCL_RETURN_IF_ERROR(body());
+  ring_store_.took({run.call.op, run.exchange.input() * run.element}, ticks() - begin);
+  return {};
+}
+
 Status HostPath::with_notices(const Run& run) {
   HCCL_RETURN_IF_ERROR(meet(run));
   HCCL_RETURN_IF_ERROR(check_pairs(run));
   way_ = choose(run);
   if (way_ == Way::kStage && run.bytes <= ways_.whole_most) {
     way_ = Way::kRing;
-    return through_ring(run);
+    return try_ring_store(run, [&] { return through_ring(run); });
   }
   if (way_ == Way::kCma) return cma(run);
   if (way_ == Way::kChain) return chain(run);
-  if (way_ == Way::kStage) return stage(run);
+  if (way_ == Way::kStage) return try_ring_store(run, [&] { return stage(run); });
   resolve(run);
   if (run.call.op == schedule::Op::kReduce) return reduce_slices(run);
   if (run.call.op != schedule::Op::kAllReduce && way_ == Way::kPush) {

@@ -19,6 +19,7 @@
 #include "hccl/exec/call.h"
 #include "hccl/exec/host/area.h"
 #include "hccl/exec/host/chains.h"
+#include "hccl/exec/host/ring_store.h"
 #include "hccl/exec/host/run.h"
 #include "hccl/exec/host/ways.h"
 #include "hccl/kernels/store_rule.h"
@@ -87,9 +88,10 @@ class HostPath {
   /// envelope asks for kInRankOrder. All places, once each; or nothing, for rank order. The same on
   /// all ranks.
   void set_core_groups(const std::vector<std::vector<int>>& groups);
-  /// How data is stored into a ring from which others read it; need not be alike on all ranks.
-  void set_ring_store(kernels::Store store) { ring_store_ = store; }
-  kernels::Store ring_store() const { return ring_store_; }
+  /// How data is stored into a ring from which others read it; need not be alike on all ranks. Of
+  /// ranks with a core each it is tried anew now and then.
+  void set_ring_store(kernels::Store store) { ring_store_.keep(store); }
+  kernels::Store ring_store() const { return ring_store_.kept(); }
   /// Lets a run that sleeps look at the abort flag. Any thread.
   void wake() { area_.bell().wake(); }
 
@@ -115,6 +117,8 @@ class HostPath {
   void fold_for_core(const Run& run, std::size_t at);
   Status through_ring(const Run& run);
   Status stage(const Run& run);
+  template <class Body>
+  Status try_ring_store(const Run& run, Body&& body);
   bool chains(const Run& run) const;
   std::size_t chain_chunk(const Run& run) const;
   std::uint64_t chain_lag(const Chains& chains) const;
@@ -187,7 +191,8 @@ class HostPath {
 
   Chains in_rank_order_;
   Chains by_core_;
-  kernels::Store ring_store_ = kernels::Store::kCached;
+  RingStore ring_store_{Area::kRing};
+  kernels::Store in_ring_ = kernels::Store::kCached;  // of this run
 
   std::vector<const std::byte*> inputs_;  // of a fold, by place
   std::vector<std::byte*> ins_;           // the peers' buffers as they lie here

@@ -53,7 +53,7 @@ std::size_t HostPath::put_in_ring(const Run& run) {
   ring_at_ = at + room;
   if (run.exchange.gives(place_)) {
     kernels::copy(static_cast<const std::byte*>(run.call.in), area_.ring(place_) + at, bytes,
-                  bytes >= kStreamed ? ring_store_ : kernels::Store::kCached);
+                  bytes >= kStreamed ? in_ring_ : kernels::Store::kCached);
   }
   return at;
 }
@@ -137,7 +137,7 @@ void HostPath::fill(const Run& run, std::byte* slot, std::uint64_t first, std::u
     if (first >= block.count) continue;
     kernels::copy(in + (block.at + first) * run.element,
                   slot + stride * static_cast<std::size_t>(taker),
-                  std::min(length, block.count - first) * run.element, ring_store_);
+                  std::min(length, block.count - first) * run.element, in_ring_);
   }
 }
 
@@ -196,7 +196,7 @@ Status HostPath::stage(const Run& run) {
         inputs_[static_cast<std::size_t>(place)] = slot(place, chunk) + part.at * run.element;
       }
       kernels::fold(run.call.type, run.call.reduce, inputs_,
-                    slot(place_, chunk) + part.at * run.element, part.count, ring_store_);
+                    slot(place_, chunk) + part.at * run.element, part.count, in_ring_);
       mark(mine.folded, chunk);
     }
     if (step < lag) continue;

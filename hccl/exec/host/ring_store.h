@@ -1,0 +1,101 @@
+// How data is stored into a rank's ring: in the caches or past them. Which is faster depends on how
+// far the readers' cores are (opening_probe.h), and that may change while a program runs: where
+// ranks are not bound, or a machine's processors move. So the other one is tried now and then.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hccl/kernels/kernels.h"
+#include "hccl/schedule/schedule.h"
+
+namespace hccl::exec::host {
+
+/// Belongs to one rank; need not be alike on all of them, though what they try they try together,
+/// as they count the same runs.
+class RingStore {
+ public:
+  /// What is compared: runs of one kind only.
+  struct Kind {
+    schedule::Op op;
+    std::uint64_t bytes;
+    bool operator==(const Kind&) const = default;
+  };
+  /// ring: its bytes. It has been written twice before anything in it is like the other store.
+  explicit RingStore(std::uint64_t ring) : ring_(ring) {}
+
+  kernels::Store kept() const { return kept_; }
+  void keep(kernels::Store store) {
+    kept_ = store;
+    enter(Phase::kRest);
+  }
+
+  /// For the next run.
+  kernels::Store next() const {
+    return phase_ == Phase::kRest || phase_ == Phase::kKept ? kept_ : other();
+  }
+  /// That run put so many bytes into the ring, and took so long once all ranks were there.
+  void took(Kind kind, std::uint64_t ticks) {
+    ++runs_;
+    bytes_ += kind.bytes;
+    switch (phase_) {
+      case Phase::kRest:
+        if (runs_ >= kRestRuns && bytes_ >= kRestRings * ring_) {
+          kind_ = kind;
+          enter(Phase::kKept);
+        }
+        return;
+      case Phase::kWarm:
+        if (bytes_ >= 2 * ring_) enter(Phase::kOther);
+        return;
+      case Phase::kKept:
+      case Phase::kOther:
+        break;
+    }
+    if (kind == kind_) {
+      best_ = timed_ == 0 ? ticks : std::min(best_, ticks);
+      ++timed_;
+    }
+    if (timed_ < kTimed) {
+      if (runs_ >= kPatience) enter(Phase::kRest);  // this kind comes no more
+      return;
+    }
+    if (phase_ == Phase::kKept) {
+      best_kept_ = best_;
+      enter(Phase::kWarm);
+    } else {
+      if (static_cast<double>(best_) < kWorth * static_cast<double>(best_kept_)) kept_ = other();
+      enter(Phase::kRest);
+    }
+  }
+
+ private:
+  /// kRest, kKept: the kept one is used, and in the latter timed; kWarm, kOther: the other one.
+  enum class Phase : std::uint8_t { kRest, kKept, kWarm, kOther };
+  // The wrong one takes twice the time: then trying it costs a fiftieth.
+  static constexpr std::uint64_t kRestRuns = 256;
+  static constexpr std::uint64_t kRestRings = 128;
+  static constexpr std::uint64_t kTimed = 3;
+  static constexpr std::uint64_t kPatience = 64;
+  static constexpr double kWorth = 0.85;
+
+  kernels::Store other() const {
+    return kept_ == kernels::Store::kCached ? kernels::Store::kStream : kernels::Store::kCached;
+  }
+  void enter(Phase phase) {
+    phase_ = phase;
+    runs_ = bytes_ = timed_ = 0;
+  }
+
+  std::uint64_t ring_;
+  kernels::Store kept_ = kernels::Store::kCached;
+  Phase phase_ = Phase::kRest;
+  Kind kind_{};
+  std::uint64_t runs_ = 0;  // of this phase
+  std::uint64_t bytes_ = 0;
+  std::uint64_t timed_ = 0;
+  std::uint64_t best_ = 0;
+  std::uint64_t best_kept_ = 0;
+};
+
+}  // namespace hccl::exec::host
