@@ -73,7 +73,12 @@ TEST(RingStore, ComparesRunsOfOneKindByTheirBest) {
   for (int run = 0; run < 20000; ++run) {
     const bool odd = run % 3 == 1;
     const std::uint64_t noise = run % 2 == 0 ? 900 : 0;
-    rings.took(odd ? RingStore::Kind{Op::kBroadcast, 8} : kShort, odd ? 1 : 100 + noise);
+    if (odd) {
+      rings.took({Op::kBroadcast, 8 + static_cast<std::uint64_t>(run)},
+                 rings.next() == Store::kStream ? 1 : 1000);
+    } else {
+      rings.took(kShort, 100 + noise);
+    }
     ASSERT_EQ(rings.kept(), Store::kCached) << run;
   }
   // And where that kind comes no more, another takes its place.
