@@ -85,7 +85,7 @@ TEST(Tuning, WhatIsNotATableIsRefused) {
   EXPECT_EQ(code("\"saved_percent\": 12", "\"saved_percent\": 1200"), Code::kPara);
   // What would write beyond rings.
   EXPECT_EQ(code("\"ring_most\": \"262144\"", "\"ring_most\": \"26214400\""), Code::kPara);
-  EXPECT_EQ(code("\"chunk\": \"131072\"", "\"chunk\": \"0\""), Code::kPara);
+  EXPECT_EQ(code("\"chunk\": \"262144\"", "\"chunk\": \"0\""), Code::kPara);
   // Fields of a later library do no harm.
   EXPECT_EQ(code("\"version\": 1", "\"version\": 1, \"later\": 5"), Code::kSuccess);
   EXPECT_EQ(code("\"stage\"", "\"a way to come\""), Code::kSuccess);

@@ -230,7 +230,8 @@ TEST(WaysFit, WhereTimeRanOutNothingIsConcluded) {
 }
 
 TEST(WaysFit, TheQuickestChunkIsTakenIfItIsClearlyQuicker) {
-  const Ways defaults = Ways::for_host(2, false);  // chunks of 128 KiB
+  Ways defaults = Ways::for_host(2, false);
+  defaults.chunk = 128 * kKiB;
   std::vector<WaySample> samples;
   for (const std::uint64_t bytes : {1024 * kKiB, 4096 * kKiB}) {
     samples.push_back({Way::kStage, false, bytes, 128 * kKiB, bytes});
