@@ -43,6 +43,7 @@ struct page {
   int again;
   long iterations;
   double core_ns[BENCH_MAX_RANKS];
+  int processors[BENCH_MAX_RANKS];
   long wrong[BENCH_MAX_RANKS];
   char mail[kMail];
   double times[BENCH_MAX_RANKS][kMaxIterations];
@@ -134,12 +135,15 @@ struct state {
   double line_ns, core_ns; /* 0: not known */
 };
 
-/* Collective. Where ranks share processors, nobody can say how far two of them are apart. */
+/* Collective. Lines go between rank 0 and the first rank on another processor, if there is one. */
 static struct state probe(void) {
   struct state found = {0, 0};
+  page->processors[rank] = sched_getcpu();
   barrier();
-  if (!crowded && ranks > 1 && rank < 2)
-    found.line_ns = probe_line_ns(&page->line, rank, kLineWindows);
+  int other = 1;
+  while (other < ranks && page->processors[other] == page->processors[0]) ++other;
+  if (other < ranks && (rank == 0 || rank == other))
+    found.line_ns = probe_line_ns(&page->line, rank != 0, kLineWindows);
   barrier();
   page->core_ns[rank] = probe_core_ns();
   barrier();

@@ -42,8 +42,8 @@ def group_of(value, known):
 
 
 def lines(run, figure):
-    """What lines needed around a figure, as its ranks found; or, where they share processors and
-    cannot tell, as the driver found around their run."""
+    """What lines needed around a figure, as its ranks found; or, where they were all on one
+    processor, as the driver found around their run."""
     return figure.get("line_ns") or run["probe_ns"]
 
 
