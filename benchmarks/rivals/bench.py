@@ -110,9 +110,7 @@ def plan(a, chosen, state):
 def times_in_states(runs, field):
     """{(op, bytes, state): {(library, setting): [us, ...]}} of one field."""
     found = {}
-    for run, f, state in figures_in_states(
-        [run for run in runs if run["field"] == field.name]
-    ):
+    for run, f, state in figures_in_states([run for run in runs if run["field"] == field.name]):
         if run["outcome"] != "wrong results":
             found.setdefault((f["op"], f["bytes"], state), {}).setdefault(
                 (run["library"], run["setting"]), []

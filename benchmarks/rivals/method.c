@@ -23,7 +23,7 @@ enum {
   kMail = 3072,
   kLineWindows = 15,
   kAttempts = 3, /* for one size, while the machine changes */
-  kNaps = 100,   /* in all, while somebody else is on a core */
+  kPatience = 8, /* times the time of a size, in all, while somebody else is on a core */
   kNapUs = 25000,
   kBarrierFrom = 64 << 10 /* bytes from which rewriting takes longer than a barrier */
 };
@@ -54,7 +54,7 @@ static int rank, ranks;
 static int crowded; /* more ranks than processors: waiting ranks give way at once */
 static double clock_cost_us;
 static double free_core_ns; /* the least that was ever seen */
-static int naps;
+static double patience_us;
 
 static void fail(const char* what) {
   fprintf(stderr, "bench: rank %d: %s\n", rank, what);
@@ -177,8 +177,8 @@ static struct state wait_for_cores(void) {
   for (;;) {
     const struct state now = probe();
     if (free_core_ns == 0 || now.core_ns < free_core_ns) free_core_ns = now.core_ns;
-    if (!agree(disturbed(now) && naps < kNaps)) return now;
-    ++naps;
+    if (!agree(disturbed(now) && patience_us > 0)) return now;
+    patience_us -= kNapUs;
     usleep(kNapUs);
   }
 }
@@ -410,6 +410,7 @@ int bench_main(int argc, char** argv, const struct bench_library* given) {
   /* A rank never outlives its launcher or its time. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(o.limit);
+  patience_us = kPatience * o.seconds * 1e6;
   library = given;
   open_page(o.page);
   cpu_set_t processors;

@@ -11,11 +11,11 @@
  * buffer while others that share its processor are not done;
  *   4. checks a few elements of the result. All elements are checked before and after the loop.
  * Before and after all that, the ranks probe the state of the machine (probe.h). While somebody
- * else's work holds up a core they wait, for some seconds in all; a size during which the state
- * changed is timed again, at most three times in all.
- * An iteration's time is that of its slowest rank; a size's figure is the mean of the middle half
- * of its iterations ("us"; the median and others are printed too). The root of broadcasts moves on
- * by one each iteration, so that no rank can run ahead.
+ * else's work holds up a core they wait, for eight times --seconds in all; a size during which the
+ * state changed is timed again, at most three times in all. An iteration's time is that of its
+ * slowest rank; a size's figure is the mean of the middle half of its iterations ("us"; the median
+ * and others are printed too). The root of broadcasts moves on by one each iteration, so that no
+ * rank can run ahead.
  *
  * Processes: one a rank, on one host. They share a page file that the driver makes (--page), which
  * carries times, barriers and a little mail (for libraries that need an address to meet at). */

@@ -54,7 +54,9 @@ def lines_seen(runs):
 
 def least_core(runs):
     """The fastest core; UNKNOWN if no figure tells."""
-    return min((ns for run in runs for f in run["figures"] for ns in f.get("core_ns", [])), default=UNKNOWN)
+    return min(
+        (ns for run in runs for f in run["figures"] for ns in f.get("core_ns", [])), default=UNKNOWN
+    )
 
 
 def figures_in_states(runs):

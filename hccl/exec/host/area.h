@@ -68,8 +68,9 @@ struct alignas(kApart) RankWords {
   alignas(kApart) std::atomic<std::uint64_t> gate{0};
   /// Number of the last operation that it has left, of those that reach into others' buffers.
   std::atomic<std::uint64_t> left{0};
-  /// Number of the last operation whose result lies in its ring, behind its input.
-  std::atomic<std::uint64_t> folded_for_all{0};
+  /// Number of the last operation whose result lies in its ring, behind its input, for the ranks
+  /// on its core.
+  std::atomic<std::uint64_t> folded_for_core{0};
 };
 
 class Area {

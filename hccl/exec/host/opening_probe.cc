@@ -20,8 +20,6 @@ constexpr double kWorthIt = 0.95;
 /// An alltoall through rings gets faster for its first hundred times (1 MiB 95 -> 50 us), one by
 /// the kernel does not (80 -> 65). Where that pays, it takes half the time.
 constexpr double kWorthMoving = 0.75;
-/// Where cores share a cache it takes twice the time, where they do not, half.
-constexpr double kWorthStreaming = 0.85;
 /// A trial takes a part of it, see Trials.
 constexpr std::chrono::milliseconds kBudget{150};
 /// Two things are tried in turn, as what else the machine does comes and goes: so often, unless
@@ -55,7 +53,7 @@ class Probe {
       return time(schedule::Op::kAllReduce, kInRings, false);
     };
     return pays(
-        kWorthStreaming, [&] { return with(kernels::Store::kCached); },
+        RingStore::kWorth, [&] { return with(kernels::Store::kCached); },
         [&] { return with(kernels::Store::kStream); });
   }
 

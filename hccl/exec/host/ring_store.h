@@ -11,8 +11,8 @@
 
 namespace hccl::exec::host {
 
-/// Belongs to one rank; need not be alike on all of them, though what they try they try together,
-/// as they count the same runs.
+/// Belongs to one rank; need not be alike on all of them. Where all give alike they count the same
+/// runs, and try together.
 class RingStore {
  public:
   /// What is compared: runs of one kind only.
@@ -23,6 +23,10 @@ class RingStore {
   };
   /// ring: its bytes. It has been written twice before anything in it is like the other store.
   explicit RingStore(std::uint64_t ring) : ring_(ring) {}
+
+  /// What takes at most this part of the time is faster. Where cores share a cache, storing past
+  /// it takes twice the time, where they do not, half.
+  static constexpr double kWorth = 0.85;
 
   kernels::Store kept() const { return kept_; }
   void keep(kernels::Store store) {
@@ -77,7 +81,6 @@ class RingStore {
   static constexpr std::uint64_t kRestRings = 128;
   static constexpr std::uint64_t kTimed = 3;
   static constexpr std::uint64_t kPatience = 64;
-  static constexpr double kWorth = 0.85;
 
   kernels::Store other() const {
     return kept_ == kernels::Store::kCached ? kernels::Store::kStream : kernels::Store::kCached;

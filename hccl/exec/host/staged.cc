@@ -89,7 +89,7 @@ void HostPath::fold_for_core(const Run& run, std::size_t at) {
   for (int place = 0; place < size_; ++place) {
     if (place == place_ || !shares_core(place)) continue;
     alone = false;
-    if (area_.words(place).folded_for_all.load(std::memory_order_acquire) != number_) continue;
+    if (area_.words(place).folded_for_core.load(std::memory_order_acquire) != number_) continue;
     kernels::copy(area_.ring(place) + behind, out, run.bytes, kernels::Store::kCached);
     return;
   }
@@ -100,7 +100,7 @@ void HostPath::fold_for_core(const Run& run, std::size_t at) {
   std::byte* const result = alone ? out : area_.ring(place_) + behind;
   kernels::fold(run.call.type, run.call.reduce, inputs_, result, run.call.count);
   if (alone) return;
-  area_.words(place_).folded_for_all.store(number_, std::memory_order_release);
+  area_.words(place_).folded_for_core.store(number_, std::memory_order_release);
   kernels::copy(result, out, run.bytes, kernels::Store::kCached);
 }
 

@@ -51,6 +51,7 @@ Ways Ways::for_host(int ranks, bool shared_cores, bool bound) {
     // A store into a line that another core holds is cheap when both ranks run on the same core.
     // A second meeting costs each rank a turn of all that share its core; one rank of a core folds
     // all of the inputs, and the others copy what it has (measured with 4 to 16 ranks on 2 cores).
+    // Of more than 16 the square stands for what each paid when it folded for itself.
     const std::size_t square = number * number;
     ways.ring_most = ranks <= 4 ? 4 * kKiB : std::clamp(4096 * kKiB / square, 2 * kKiB, 16 * kKiB);
     ways.whole_most = ranks <= 8 ? 64 * kKiB : 32 * kKiB;
