@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "hccl/base/pages.h"
-#include "hccl/base/ticks.h"
 #include "hccl/exec/host/host_path-inl.h"
 
 namespace hccl::exec::host {
@@ -57,7 +56,7 @@ Run HostPath::enter(const Call& call, const Envelope& envelope) {
     post(run, call.in, run.exchange.gives(place_) ? run.bytes : 0);
   } else if (run.bytes <= ways_.ring_most) {
     way_ = Way::kRing;
-    in_ring_ = ring_store_.kept();
+    begin_rings(run);
     run.in_ring = put_in_ring(run);
     post(run, nullptr, 0);
     if (!watch_.policy.shared_cores) hand_over_ring(run);
@@ -77,12 +76,11 @@ Run HostPath::enter(const Call& call, const Envelope& envelope) {
 Status HostPath::finish(const Run& run) {
   if (way_ == Way::kLine) return in_line(run);
   if (way_ == Way::kRing) {
-    if (!watch_.policy.shared_cores) ask_for_ring(run);
+    if (!watch_.policy.shared_cores) ask_before_meeting(run);
     HCCL_RETURN_IF_ERROR(meet(run));
     from_ring(run, run.in_ring);
-    // The next run is likely to be like this one, though perhaps of another root.
-    if (!watch_.policy.shared_cores)
-      will_write(area_.ring(place_) + next_in_ring(run.bytes), std::min(run.bytes, kHinted));
+    end_rings(run);
+    if (!watch_.policy.shared_cores) ask_after_run(run);
     return {};
   }
   // From here on others may reach into this rank's buffers.
@@ -93,31 +91,13 @@ Status HostPath::finish(const Run& run) {
   return status;
 }
 
-// After the ranks have met, so that the time is not that of who came late.
-template <class Body>
-Status HostPath::try_ring_store(const Run& run, Body&& body) {
-  if (watch_.policy.shared_cores) {
-    in_ring_ = ring_store_.kept();
-    return body();
-  }
-  in_ring_ = ring_store_.next();
-  const std::uint64_t begin = ticks();
-  HCCL_RETURN_IF_ERROR(body());
-  ring_store_.took({run.call.op, run.exchange.input() * run.element}, ticks() - begin);
-  return {};
-}
-
 Status HostPath::with_notices(const Run& run) {
   HCCL_RETURN_IF_ERROR(meet(run));
   HCCL_RETURN_IF_ERROR(check_pairs(run));
   way_ = choose(run);
-  if (way_ == Way::kStage && run.bytes <= ways_.whole_most) {
-    way_ = Way::kRing;
-    return try_ring_store(run, [&] { return through_ring(run); });
-  }
   if (way_ == Way::kCma) return cma(run);
   if (way_ == Way::kChain) return chain(run);
-  if (way_ == Way::kStage) return try_ring_store(run, [&] { return stage(run); });
+  if (way_ == Way::kStage) return through_rings(run);
   resolve(run);
   if (run.call.op == schedule::Op::kReduce) return reduce_slices(run);
   if (run.call.op != schedule::Op::kAllReduce && way_ == Way::kPush) {

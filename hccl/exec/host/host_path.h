@@ -88,8 +88,8 @@ class HostPath {
   /// envelope asks for kInRankOrder. All places, once each; or nothing, for rank order. The same on
   /// all ranks.
   void set_core_groups(const std::vector<std::vector<int>>& groups);
-  /// How data is stored into a ring from which others read it; need not be alike on all ranks. Of
-  /// ranks with a core each it is tried anew now and then.
+  /// How data is stored into a ring from which others read it, until the other way is found to be
+  /// faster; need not be alike on all ranks.
   void set_ring_store(kernels::Store store) { ring_store_.keep(store); }
   kernels::Store ring_store() const { return ring_store_.kept(); }
   /// Lets a run that sleeps look at the abort flag. Any thread.
@@ -111,14 +111,20 @@ class HostPath {
   std::size_t next_in_ring(std::size_t bytes) const;
   std::size_t put_in_ring(const Run& run);
   void hand_over_ring(const Run& run) const;
-  void ask_for_ring(const Run& run) const;
+  void ask_before_meeting(const Run& run) const;
+  void ask_after_run(const Run& run) const;
+  void ask_for_next(const Run& run) const;
   void from_ring(const Run& run, std::size_t at);
   bool folds_for_core(const Run& run) const;
   void fold_for_core(const Run& run, std::size_t at);
-  Status through_ring(const Run& run);
+  Status through_rings(const Run& run);
+  Status whole(const Run& run);
   Status stage(const Run& run);
-  template <class Body>
-  Status try_ring_store(const Run& run, Body&& body);
+  bool tries_ring_store(const Run& run) const;
+  void begin_rings(const Run& run);
+  void end_rings(const Run& run);
+  template <class Work>
+  void at_rings(Work&& work);
   bool chains(const Run& run) const;
   std::size_t chain_chunk(const Run& run) const;
   std::uint64_t chain_lag(const Chains& chains) const;
@@ -192,6 +198,7 @@ class HostPath {
   Chains in_rank_order_;
   Chains by_core_;
   RingStore ring_store_{Area::kRing};
+  std::uint64_t at_rings_ = 0;                        // ticks of this run, if the store is on trial
   kernels::Store in_ring_ = kernels::Store::kCached;  // of this run
 
   std::vector<const std::byte*> inputs_;  // of a fold, by place

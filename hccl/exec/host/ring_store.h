@@ -38,23 +38,31 @@ class RingStore {
   kernels::Store next() const {
     return phase_ == Phase::kRest || phase_ == Phase::kKept ? kept_ : other();
   }
-  /// That run put so many bytes into the ring, and took so long once all ranks were there.
+  /// Whether the time of that run counts.
+  bool timed() const { return phase_ == Phase::kKept || phase_ == Phase::kOther; }
+  /// That run put so many bytes into the ring, and took so long for it and for reading the others'.
   void took(Kind kind, std::uint64_t ticks) {
+    if (phase_ != Phase::kRest) return tried(kind, ticks);
+    bytes_ += std::min(kind.bytes, ring_ / 2);
+    if (bytes_ < kRestRings * ring_) return;
+    kind_ = kind;
+    enter(Phase::kKept);
+  }
+
+ private:
+  /// kRest, kKept: the kept one is used, and in the latter timed; kWarm, kOther: the other one.
+  enum class Phase : std::uint8_t { kRest, kKept, kWarm, kOther };
+  // At least 256 runs. The wrong one takes twice the time: then trying it costs a fiftieth.
+  static constexpr std::uint64_t kRestRings = 128;
+  static constexpr std::uint64_t kTimed = 3;
+  static constexpr std::uint64_t kPatience = 64;
+
+  [[gnu::noinline]] void tried(Kind kind, std::uint64_t ticks) {
     ++runs_;
     bytes_ += kind.bytes;
-    switch (phase_) {
-      case Phase::kRest:
-        if (runs_ >= kRestRuns && bytes_ >= kRestRings * ring_) {
-          kind_ = kind;
-          enter(Phase::kKept);
-        }
-        return;
-      case Phase::kWarm:
-        if (bytes_ >= 2 * ring_) enter(Phase::kOther);
-        return;
-      case Phase::kKept:
-      case Phase::kOther:
-        break;
+    if (phase_ == Phase::kWarm) {
+      if (bytes_ >= 2 * ring_) enter(Phase::kOther);
+      return;
     }
     if (kind == kind_) {
       best_ = timed_ == 0 ? ticks : std::min(best_, ticks);
@@ -72,15 +80,6 @@ class RingStore {
       enter(Phase::kRest);
     }
   }
-
- private:
-  /// kRest, kKept: the kept one is used, and in the latter timed; kWarm, kOther: the other one.
-  enum class Phase : std::uint8_t { kRest, kKept, kWarm, kOther };
-  // The wrong one takes twice the time: then trying it costs a fiftieth.
-  static constexpr std::uint64_t kRestRuns = 256;
-  static constexpr std::uint64_t kRestRings = 128;
-  static constexpr std::uint64_t kTimed = 3;
-  static constexpr std::uint64_t kPatience = 64;
 
   kernels::Store other() const {
     return kept_ == kernels::Store::kCached ? kernels::Store::kStream : kernels::Store::kCached;
