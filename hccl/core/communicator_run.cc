@@ -56,7 +56,7 @@ Status Communicator::execute_on_host(const exec::Call& call) {
   const std::uint64_t number = recorder_.begin(envelope, "host");
   Status status = host_path_->finish(run);
   const std::string_view way = exec::host::words(host_path_->way());
-  recorder_.end(number, status.code(), way);
+  recorder_.end(number, status.code(), way, host_path_->brief(run));
   std::atomic<const char*>& last = ways_[static_cast<std::size_t>(call.op)];
   if (last.load(std::memory_order_relaxed) != way.data()) {
     last.store(way.data(), std::memory_order_relaxed);

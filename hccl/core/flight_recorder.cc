@@ -31,7 +31,7 @@ Status FlightRecorder::dump(const std::string& path, const std::string& communic
   for (std::uint64_t i = begun_ > kOps ? begun_ - kOps : 0; i < begun_; ++i) {
     const Record& record = records_[i % kOps];
     nlohmann::json op = {{"call", exec::words(record.call)},
-                         {"algorithm", std::string(record.algorithm)},
+                         {"algorithm", std::string(record.algorithm, record.algorithm_size)},
                          {"start_us", microseconds(record.start)}};
     if (record.ended) {
       op["end_us"] = microseconds(record.end);

@@ -70,6 +70,7 @@ template <class Done, class Late>
 
 template <class Done, class Late>
 [[gnu::noinline]] Status HostPath::await_long(const Run& run, int place, Done&& done, Late&& late) {
+  waited_ = true;
   Limits limits;
   limits.deadline =
       watch_.timeout.count() == 0 ? Deadline::never() : Deadline::after(watch_.timeout);

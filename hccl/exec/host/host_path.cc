@@ -48,6 +48,7 @@ void HostPath::set_core_groups(const std::vector<std::vector<int>>& groups) {
 
 Run HostPath::enter(const Call& call, const Envelope& envelope) {
   ++number_;
+  waited_ = false;
   Run run(call, place_, size_, envelope);
   const bool blocks_differ = !call.in_blocks.empty() || !call.out_blocks.empty();
   run.bytes = blocks_differ ? Run::kDiffer : run.exchange.input() * run.element;
@@ -146,6 +147,7 @@ void HostPath::post(const Run& run, const void* payload, std::size_t bytes) {
 Status HostPath::meet(const Run& run) {
   const std::uint64_t parity = number_ & 1;
   const std::uint64_t expected = number_ << 32 | run.fingerprint;
+  const bool asks = asks_for_inputs(run);
   bool all = true;  // have come already: in whatever order
   for (int place = 0; place < size_; ++place) {
     all &= area_.words(place).entries[parity].post.word.load(std::memory_order_acquire) == expected;
@@ -154,6 +156,7 @@ Status HostPath::meet(const Run& run) {
   return each_other([&](int place) __attribute__((always_inline))->Status {
     std::uint64_t word = 0;
     const auto posted = [&](int who) {
+      if (asks) ask_for_input(run, who);
       word = area_.words(who).entries[parity].post.word.load(std::memory_order_acquire);
       return (word ^ expected) >> 32 == 0;
     };

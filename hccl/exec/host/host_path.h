@@ -81,6 +81,9 @@ class HostPath {
   int ranks() const { return size_; }
   /// The way that the last run took.
   Way way() const { return way_; }
+  /// Whether the run that has just ended took a few microseconds at most: its input was short and
+  /// the others were there.
+  bool brief(const Run& run) const { return run.bytes <= kBrief && !waited_; }
   const Ways& ways() const { return ways_; }
   /// For the runs from now on; all ranks set the same between the same runs.
   void set_ways(const Ways& ways) { ways_ = ways; }
@@ -96,6 +99,8 @@ class HostPath {
   void wake() { area_.bell().wake(); }
 
  private:
+  static constexpr std::size_t kBrief = 1024;
+
   Status with_notices(const Run& run);
   void retreat(const Status& why);
   Status meet(const Run& run);
@@ -111,6 +116,8 @@ class HostPath {
   std::size_t next_in_ring(std::size_t bytes) const;
   std::size_t put_in_ring(const Run& run);
   void hand_over_ring(const Run& run) const;
+  bool asks_for_inputs(const Run& run) const;
+  void ask_for_input(const Run& run, int giver) const;
   void ask_before_meeting(const Run& run) const;
   void ask_after_run(const Run& run) const;
   void ask_for_next(const Run& run) const;
@@ -189,6 +196,7 @@ class HostPath {
   bool one_process_;
   bool attached_ = false;
   Way way_ = Way::kLine;
+  bool waited_ = false;  // in the last run, and for longer than a few looks
 
   std::uint64_t number_ = 0;  // of the operation
   std::uint64_t chunks_ = 0;  // through the rings so far
