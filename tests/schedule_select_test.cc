@@ -102,7 +102,7 @@ TEST(Select, RanksThatShareCoresSpeakInPairs) {
   };
   for (const std::size_t bytes : {8u, 64u << 10, 1u << 20, 64u << 20}) {
     EXPECT_EQ(choice(4, bytes, 1).algorithm->name, "paired_doubling") << bytes;
-    EXPECT_EQ(choice(4, bytes, 1).slice, 256u << 10) << bytes;
+    EXPECT_EQ(choice(4, bytes, 1).slice, 1u << 20) << bytes;
   }
   EXPECT_EQ(choice(8, 64 << 10, 1).algorithm->name, "paired_doubling");
   EXPECT_EQ(choice(8, 128 << 10, 1).algorithm->name, "halving_doubling");
