@@ -8,9 +8,6 @@
 #include "hccl/hccl_comm.h"
 
 namespace hccl::api {
-
-constinit thread_local int call_group_depth = 0;
-
 namespace {
 
 // A place in a communicator's order; given up if nobody has run at it.
@@ -33,6 +30,10 @@ class Place {
   CommunicatorPtr comm_;
   core::OpQueue::Ticket ticket_;
 };
+
+// How many HcclGroupStart of this thread have no HcclGroupEnd yet. Apart from what they enclose, as
+// every operation looks at it.
+constinit thread_local int depth = 0;
 
 // What they enclose.
 struct CallGroup {
@@ -111,10 +112,10 @@ Status launch(std::vector<Job> jobs) {
 
 Status end_group() {
   CallGroup& open = group();
-  if (call_group_depth == 0) {
+  if (depth == 0) {
     return Status(Code::kNotSupport, "no group is open: HcclGroupStart comes first");
   }
-  if (--call_group_depth > 0) return {};
+  if (--depth > 0) return {};
   std::vector<Job> jobs = std::exchange(open.jobs, {});
   const Status refused = std::exchange(open.refused, Status());
   if (!refused.ok()) return refused.with_context("nothing of the group was run");
@@ -132,6 +133,8 @@ Status Job::run(const core::OpQueue::Ticket& place) {
   call.out_blocks = out_blocks;
   return comm->run(call, place);
 }
+
+bool in_call_group() { return depth != 0; }
 
 Status collect(Job job) {
   CallGroup& open = group();
@@ -154,7 +157,7 @@ Status collect(Job job) {
 }
 
 void refuse_call_group(const Status& why, const char* function) {
-  if (call_group_depth == 0) return;
+  if (depth == 0) return;
   CallGroup& open = group();
   if (open.refused.ok()) open.refused = why.with_context(function);
 }
@@ -173,7 +176,7 @@ extern "C" {
 
 HcclResult HcclGroupStart(void) {
   return hccl::api::guard("HcclGroupStart", [] {
-    ++hccl::api::call_group_depth;
+    ++hccl::api::depth;
     return hccl::Status();
   });
 }

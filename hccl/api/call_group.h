@@ -25,13 +25,8 @@ struct Job {
   Status run(const core::OpQueue::Ticket& place);
 };
 
-/// How many HcclGroupStart of the calling thread have no HcclGroupEnd yet. Every operation looks at
-/// it, without a call of the loader: a word that small has room even where programs load this
-/// library late.
-[[gnu::tls_model("initial-exec")]] extern constinit thread_local int call_group_depth;
-
 /// Whether the calling thread has a group of calls open.
-inline bool in_call_group() { return call_group_depth != 0; }
+bool in_call_group();
 
 /// Adds a call to the calling thread's open group. kPara: calls of another kind are in it, or a
 /// send or receive on another stream than those before it on this communicator.
