@@ -80,7 +80,7 @@ Status HostPath::finish(const Run& run) {
     if (!watch_.policy.shared_cores) ask_before_meeting(run);
     HCCL_RETURN_IF_ERROR(meet(run));
     from_ring(run, run.in_ring);
-    end_rings(run);
+    end_rings(run, run.bytes);
     if (!watch_.policy.shared_cores) ask_after_run(run);
     return {};
   }
@@ -96,9 +96,13 @@ Status HostPath::with_notices(const Run& run) {
   HCCL_RETURN_IF_ERROR(meet(run));
   HCCL_RETURN_IF_ERROR(check_pairs(run));
   way_ = choose(run);
+  if (way_ == Way::kStage && run.bytes <= ways_.whole_most) {
+    way_ = Way::kRing;
+    return through_ring(run);
+  }
+  if (way_ == Way::kStage) return stage(run);
   if (way_ == Way::kCma) return cma(run);
   if (way_ == Way::kChain) return chain(run);
-  if (way_ == Way::kStage) return through_rings(run);
   resolve(run);
   if (run.call.op == schedule::Op::kReduce) return reduce_slices(run);
   if (run.call.op != schedule::Op::kAllReduce && way_ == Way::kPush) {

@@ -124,12 +124,11 @@ class HostPath {
   void from_ring(const Run& run, std::size_t at);
   bool folds_for_core(const Run& run) const;
   void fold_for_core(const Run& run, std::size_t at);
-  Status through_rings(const Run& run);
-  Status whole(const Run& run);
+  Status through_ring(const Run& run);
   Status stage(const Run& run);
   bool tries_ring_store(const Run& run) const;
   void begin_rings(const Run& run);
-  void end_rings(const Run& run);
+  void end_rings(const Run& run, std::uint64_t bytes);
   template <class Work>
   void at_rings(Work&& work);
   bool chains(const Run& run) const;

@@ -1,6 +1,7 @@
 // The ways that go through the shared area: line, ring and stage.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "hccl/base/ticks.h"
 #include "hccl/exec/host/host_path-inl.h"
@@ -36,9 +37,9 @@ void HostPath::begin_rings(const Run& run) {
   at_rings_ = 0;
 }
 
-void HostPath::end_rings(const Run& run) {
-  if (!tries_ring_store(run)) return;
-  ring_store_.took({run.call.op, run.exchange.input() * run.element}, at_rings_);
+// bytes: as long as a rank's input may be that went through its ring since begin_rings().
+void HostPath::end_rings(const Run& run, std::uint64_t bytes) {
+  if (tries_ring_store(run)) ring_store_.took({run.call.op, bytes}, at_rings_);
 }
 
 // What is stored into rings, and read from them: without the waiting, which is others' time.
@@ -48,19 +49,6 @@ void HostPath::at_rings(Work&& work) {
   const std::uint64_t begin = ticks();
   work();
   at_rings_ += ticks() - begin;
-}
-
-// After the ranks have met.
-Status HostPath::through_rings(const Run& run) {
-  begin_rings(run);
-  if (run.bytes <= ways_.whole_most) {
-    way_ = Way::kRing;
-    HCCL_RETURN_IF_ERROR(whole(run));
-  } else {
-    HCCL_RETURN_IF_ERROR(stage(run));
-  }
-  end_rings(run);
-  return {};
 }
 
 // ---- whole inputs through the ring ----
@@ -179,7 +167,9 @@ void HostPath::from_ring(const Run& run, std::size_t at) {
       [&] { take(run, 0, run.call.count, [&](int giver) { return area_.ring(giver) + from; }); });
 }
 
-Status HostPath::whole(const Run& run) {
+// After the ranks have met.
+Status HostPath::through_ring(const Run& run) {
+  begin_rings(run);
   const std::size_t at = put_in_ring(run);
   ++chunks_;
   RankWords& mine = area_.words(place_);
@@ -189,6 +179,7 @@ Status HostPath::whole(const Run& run) {
   area_.bell().ring();
   HCCL_RETURN_IF_ERROR(all_at(run, &RankWords::filled, chunks_));
   from_ring(run, at);
+  end_rings(run, run.bytes);
   return {};
 }
 
@@ -249,6 +240,9 @@ Status HostPath::stage(const Run& run) {
   };
   const std::uint64_t lag = two_hops ? 2 : 1;
   const kernels::Store store = run.call.in == run.call.out ? kernels::Store::kCached : run.store;
+  // A long run is tried ring by ring.
+  std::uint64_t in_rings = 0;
+  begin_rings(run);
   for (std::uint64_t step = 0; step < chunks + lag; ++step) {
     if (step < chunks) {
       if (step >= window) {
@@ -294,6 +288,11 @@ Status HostPath::stage(const Run& run) {
       });
     }
     mark(mine.drained, chunk);
+    in_rings += stride * segments;
+    if (in_rings >= Area::kRing || chunk + 1 == chunks) {
+      end_rings(run, std::exchange(in_rings, 0));
+      begin_rings(run);
+    }
   }
   chunks_ += chunks;
   ring_at_ = 0;
