@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "hccl/schedule/algorithm.h"
@@ -532,6 +534,40 @@ TEST(HostPath, AnAlltoallvOfNothingEndsForAllBeforeTheNext) {
       for (std::uint64_t i = 0; i < 64 * each; ++i) ASSERT_EQ(out[i], i / 16);
     }
   });
+}
+
+// What is called brief is recorded without a look at the clock.
+TEST(HostPath, IsBriefOnlyIfNobodyCameLate) {
+  for (const bool shared_cores : {false, true}) {
+    Ways ways;
+    ways.ring_most = 1 << 17;
+    HostRanks host(2, ways, shared_cores);
+    int brief = 0;
+    host.run([&](int rank, HostPath& path) {
+      std::vector<float> data(1 << 14);
+      const auto is_brief = [&](std::uint64_t number, std::uint64_t count, bool late) {
+        if (late && rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        Call call;
+        call.op = Op::kAllReduce;
+        call.in = call.out = data.data();
+        call.count = count;
+        const host::Run run = path.enter(call, envelope(call, number, 0));
+        EXPECT_TRUE(path.finish(run).ok());
+        return path.brief(run);
+      };
+      std::uint64_t number = 0;
+      for (const std::uint64_t count : {1u, 64u, 1u << 14}) {
+        const bool late = is_brief(++number, count, true);
+        EXPECT_FALSE(late && rank == 0) << count;
+      }
+      EXPECT_FALSE(is_brief(++number, 1 << 14, false));
+      for (int i = 0; i < 2000; ++i) {
+        const bool one = is_brief(++number, 1, false);
+        if (rank == 0) brief += one ? 1 : 0;
+      }
+    });
+    EXPECT_EQ(brief > 0, !shared_cores);
+  }
 }
 
 }  // namespace

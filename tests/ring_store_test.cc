@@ -14,7 +14,7 @@ using schedule::Op;
 
 constexpr std::uint64_t kRing = std::uint64_t{2} << 20;
 constexpr RingStore::Kind kShort{Op::kAllReduce, std::uint64_t{64} << 10};
-constexpr RingStore::Kind kLong{Op::kAllReduce, std::uint64_t{64} << 20};
+constexpr RingStore::Kind kLong{Op::kAllReduce, kRing};
 
 /// Runs whose time does not count are not timed.
 void took(RingStore& rings, RingStore::Kind kind, std::uint64_t ticks) {
@@ -80,7 +80,7 @@ TEST(RingStore, ComparesRunsOfOneKindByTheirBest) {
     const std::uint64_t noise = run % 2 == 0 ? 900 : 0;
     if (odd) {
       took(rings, {Op::kBroadcast, 8 + static_cast<std::uint64_t>(run)},
-          rings.next() == Store::kStream ? 1 : 1000);
+           rings.next() == Store::kStream ? 1 : 1000);
     } else {
       took(rings, kShort, 100 + noise);
     }

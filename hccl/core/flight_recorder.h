@@ -37,8 +37,9 @@ class FlightRecorder {
     record.ended = true;
     record.result = result;
   }
-  /// For operations that find out on their way how they run. `brief`: it took less than what
-  /// another look at the clock (10 ns) is worth, and ended when it began.
+  /// For operations that find out on their way how they run. `brief`: it took a few
+  /// microseconds at most, which another look at the clock (10 ns) is not worth; its end is noted
+  /// as its beginning.
   void end(std::uint64_t number, Code result, std::string_view algorithm, bool brief) {
     Record& record = records_[number % kOps];
     if (!brief) record.end = ticks();

@@ -49,7 +49,8 @@ constexpr std::size_t kHalvedBytes = 512 * kKiB;
 /// The same of what two ranks swap halves of: 4 MiB 1.02 -> 0.98 ms, 16 MiB 4.35 -> 3.98.
 constexpr std::size_t kSwappedBytes = std::size_t{1} << 20;
 /// The same of what one rank of a pair lends the other: with a second-level cache of 512 KiB in
-/// slices of 256 KiB 1 MiB takes 1.14 ms, in one 0.82; 16 MiB 20 ms, 15.8 in slices of 1 MiB or more.
+/// slices of 256 KiB 1 MiB takes 1.14 ms, in one 0.82; 16 MiB 20 ms, 15.8 in slices of 1 MiB or
+/// more.
 constexpr std::size_t kLentBytes = std::size_t{1} << 20;
 /// The vectors of more ranks than few, all together, up to which pairs win.
 constexpr std::size_t kPairsBytes = 512 * kKiB;

@@ -57,7 +57,7 @@ Run HostPath::enter(const Call& call, const Envelope& envelope) {
     post(run, call.in, run.exchange.gives(place_) ? run.bytes : 0);
   } else if (run.bytes <= ways_.ring_most) {
     way_ = Way::kRing;
-    begin_rings(run);
+    begin_ring_trial(run);
     run.in_ring = put_in_ring(run);
     post(run, nullptr, 0);
     if (!watch_.policy.shared_cores) hand_over_ring(run);
@@ -80,7 +80,7 @@ Status HostPath::finish(const Run& run) {
     if (!watch_.policy.shared_cores) ask_before_meeting(run);
     HCCL_RETURN_IF_ERROR(meet(run));
     from_ring(run, run.in_ring);
-    end_rings(run, run.bytes);
+    end_ring_trial(run, run.bytes);
     if (!watch_.policy.shared_cores) ask_after_run(run);
     return {};
   }

@@ -82,8 +82,10 @@ class HostPath {
   /// The way that the last run took.
   Way way() const { return way_; }
   /// Whether the run that has just ended took a few microseconds at most: its input was short and
-  /// the others were there.
-  bool brief(const Run& run) const { return run.bytes <= kBrief && !waited_; }
+  /// the others were there. Never where cores are shared: whoever gets the core keeps it for long.
+  bool brief(const Run& run) const {
+    return run.bytes <= kBrief && !waited_ && !watch_.policy.shared_cores;
+  }
   const Ways& ways() const { return ways_; }
   /// For the runs from now on; all ranks set the same between the same runs.
   void set_ways(const Ways& ways) { ways_ = ways; }
@@ -127,10 +129,10 @@ class HostPath {
   Status through_ring(const Run& run);
   Status stage(const Run& run);
   bool tries_ring_store(const Run& run) const;
-  void begin_rings(const Run& run);
-  void end_rings(const Run& run, std::uint64_t bytes);
+  void begin_ring_trial(const Run& run);
+  void end_ring_trial(const Run& run, std::uint64_t bytes);
   template <class Work>
-  void at_rings(Work&& work);
+  void timed_at_rings(Work&& work);
   bool chains(const Run& run) const;
   std::size_t chain_chunk(const Run& run) const;
   std::uint64_t chain_lag(const Chains& chains) const;
@@ -205,7 +207,7 @@ class HostPath {
   Chains in_rank_order_;
   Chains by_core_;
   RingStore ring_store_{Area::kRing};
-  std::uint64_t at_rings_ = 0;                        // ticks of this run, if the store is on trial
+  std::uint64_t ring_ticks_ = 0;                      // ticks of this run, if the store is on trial
   kernels::Store in_ring_ = kernels::Store::kCached;  // of this run
 
   std::vector<const std::byte*> inputs_;  // of a fold, by place

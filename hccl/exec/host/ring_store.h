@@ -15,7 +15,8 @@ namespace hccl::exec::host {
 /// runs, and try together.
 class RingStore {
  public:
-  /// What is compared: runs of one kind only.
+  /// What is compared: runs of one kind only. A long one counts as several, each about as long as
+  /// a ring.
   struct Kind {
     schedule::Op op;
     std::uint64_t bytes;

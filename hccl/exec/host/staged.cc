@@ -32,23 +32,23 @@ bool HostPath::tries_ring_store(const Run& run) const {
   return run.bytes >= kStreamed && !folds_for_core(run);
 }
 
-void HostPath::begin_rings(const Run& run) {
+void HostPath::begin_ring_trial(const Run& run) {
   in_ring_ = tries_ring_store(run) ? ring_store_.next() : ring_store_.kept();
-  at_rings_ = 0;
+  ring_ticks_ = 0;
 }
 
-// bytes: as long as a rank's input may be that went through its ring since begin_rings().
-void HostPath::end_rings(const Run& run, std::uint64_t bytes) {
-  if (tries_ring_store(run)) ring_store_.took({run.call.op, bytes}, at_rings_);
+// bytes: as long as a rank's input may be that went through its ring since begin_ring_trial().
+void HostPath::end_ring_trial(const Run& run, std::uint64_t bytes) {
+  if (tries_ring_store(run)) ring_store_.took({run.call.op, bytes}, ring_ticks_);
 }
 
 // What is stored into rings, and read from them: without the waiting, which is others' time.
 template <class Work>
-void HostPath::at_rings(Work&& work) {
+void HostPath::timed_at_rings(Work&& work) {
   if (!ring_store_.timed()) return work();
   const std::uint64_t begin = ticks();
   work();
-  at_rings_ += ticks() - begin;
+  ring_ticks_ += ticks() - begin;
 }
 
 // ---- whole inputs through the ring ----
@@ -85,7 +85,7 @@ std::size_t HostPath::put_in_ring(const Run& run) {
   const std::size_t at = next_in_ring(room);
   ring_at_ = at + room;
   if (run.exchange.gives(place_)) {
-    at_rings([&] {
+    timed_at_rings([&] {
       kernels::copy(static_cast<const std::byte*>(run.call.in), area_.ring(place_) + at, bytes,
                     bytes >= kStreamed ? in_ring_ : kernels::Store::kCached);
     });
@@ -116,20 +116,19 @@ void HostPath::ask_for_input(const Run& run, int giver) const {
             run.call.count * run.element);
 }
 
-// Of a longer input from a root there is time to ask for the lines of the next run: broadcast of
-// 8 KiB, a line in 60 ns, 0.86 -> 0.66 us, of 64 B in 200 ns 0.48 -> 0.57.
+// While a longer input from a root is awaited there is time to ask for the lines of the next run:
+// broadcast of 8 KiB, a line in 60 ns, 0.86 -> 0.66 us, but of 64 B in 200 ns 0.48 -> 0.57.
+static bool asks_early(const Run& run) { return run.exchange.from_root() && run.bytes > kAsked; }
+
 void HostPath::ask_before_meeting(const Run& run) const {
-  if (run.bytes > kAsked) {
-    if (run.exchange.from_root()) ask_for_next(run);
-    return;
-  }
-  for (int giver = 0; giver < size_; ++giver) {
+  if (asks_early(run)) ask_for_next(run);
+  for (int giver = 0; asks_for_inputs(run) && giver < size_; ++giver) {
     if (giver != place_) ask_for_input(run, giver);
   }
 }
 
 void HostPath::ask_after_run(const Run& run) const {
-  if (run.bytes <= kAsked || !run.exchange.from_root()) ask_for_next(run);
+  if (!asks_early(run)) ask_for_next(run);
 }
 
 // The next run is likely to be like this one, though perhaps of another root.
@@ -163,13 +162,13 @@ void HostPath::fold_for_core(const Run& run, std::size_t at) {
 void HostPath::from_ring(const Run& run, std::size_t at) {
   if (folds_for_core(run)) return fold_for_core(run, at);
   const std::size_t from = at + run.from_start_of_input();
-  at_rings(
+  timed_at_rings(
       [&] { take(run, 0, run.call.count, [&](int giver) { return area_.ring(giver) + from; }); });
 }
 
 // After the ranks have met.
 Status HostPath::through_ring(const Run& run) {
-  begin_rings(run);
+  begin_ring_trial(run);
   const std::size_t at = put_in_ring(run);
   ++chunks_;
   RankWords& mine = area_.words(place_);
@@ -179,7 +178,7 @@ Status HostPath::through_ring(const Run& run) {
   area_.bell().ring();
   HCCL_RETURN_IF_ERROR(all_at(run, &RankWords::filled, chunks_));
   from_ring(run, at);
-  end_rings(run, run.bytes);
+  end_ring_trial(run, run.bytes);
   return {};
 }
 
@@ -190,7 +189,7 @@ void HostPath::fill(const Run& run, std::byte* slot, std::uint64_t first, std::u
   const Exchange& exchange = run.exchange;
   if (!exchange.gives(place_)) return;
   const auto* const in = static_cast<const std::byte*>(run.call.in);
-  at_rings([&] {
+  timed_at_rings([&] {
     for (int taker = 0; taker < (exchange.block_for_each() ? size_ : 1); ++taker) {
       if (exchange.block_for_each() && taker == place_) continue;
       const Block block = exchange.in(taker);
@@ -241,8 +240,8 @@ Status HostPath::stage(const Run& run) {
   const std::uint64_t lag = two_hops ? 2 : 1;
   const kernels::Store store = run.call.in == run.call.out ? kernels::Store::kCached : run.store;
   // A long run is tried ring by ring.
-  std::uint64_t in_rings = 0;
-  begin_rings(run);
+  std::uint64_t tried = 0;
+  begin_ring_trial(run);
   for (std::uint64_t step = 0; step < chunks + lag; ++step) {
     if (step < chunks) {
       if (step >= window) {
@@ -259,7 +258,7 @@ Status HostPath::stage(const Run& run) {
       for (int place = 0; place < size_; ++place) {
         inputs_[static_cast<std::size_t>(place)] = slot(place, chunk) + part.at * run.element;
       }
-      at_rings([&] {
+      timed_at_rings([&] {
         kernels::fold(run.call.type, run.call.reduce, inputs_,
                       slot(place_, chunk) + part.at * run.element, part.count, in_ring_);
       });
@@ -271,7 +270,7 @@ Status HostPath::stage(const Run& run) {
         all_at(run, two_hops ? &RankWords::folded : &RankWords::filled, chunks_ + chunk + 1));
     if (two_hops) {
       const std::uint64_t first = chunk * length;
-      at_rings([&] {
+      timed_at_rings([&] {
         for (int place = 0; place < size_; ++place) {
           const Block part = run.slice(place, std::min(length, run.call.count - first));
           kernels::copy(slot(place, chunk) + part.at * run.element,
@@ -280,7 +279,7 @@ Status HostPath::stage(const Run& run) {
         }
       });
     } else {
-      at_rings([&] {
+      timed_at_rings([&] {
         take(run, chunk * length, length, [&](int giver) {
           return slot(giver, chunk) +
                  (exchange.block_for_each() ? stride * static_cast<std::size_t>(place_) : 0);
@@ -288,10 +287,10 @@ Status HostPath::stage(const Run& run) {
       });
     }
     mark(mine.drained, chunk);
-    in_rings += stride * segments;
-    if (in_rings >= Area::kRing || chunk + 1 == chunks) {
-      end_rings(run, std::exchange(in_rings, 0));
-      begin_rings(run);
+    tried += stride * segments;
+    if (tried >= Area::kRing || chunk + 1 == chunks) {
+      end_ring_trial(run, std::exchange(tried, 0));
+      begin_ring_trial(run);
     }
   }
   chunks_ += chunks;
