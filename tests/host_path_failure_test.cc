@@ -65,6 +65,8 @@ Call allreduce_of(std::vector<std::uint32_t>& data) {
   return call;
 }
 
+using Groups = std::vector<std::vector<int>>;
+
 /// An allgather of `count` elements in all, whose output lies behind its input's room.
 Call gather(std::uint32_t* in, std::uint64_t count) {
   Call call;
@@ -76,10 +78,42 @@ Call gather(std::uint32_t* in, std::uint64_t count) {
   return call;
 }
 
+// Whoever does not come is named, and nobody else: neither a rank on its core, which cannot tell
+// other cores without it, nor who is on another one.
+TEST(HostPathFailure, WhoDoesNotComeIsNamed) {
+  constexpr int kSize = 4;
+  for (const Groups& groups : {Groups{}, Groups{{0, 2}, {1, 3}}, Groups{{0, 1, 3}, {2}}}) {
+    for (int each = 0; each < 2 * kSize; ++each) {
+      const int absent = each % kSize;
+      const std::size_t count = each < kSize ? 2 : 1000;
+      std::mutex mutex;
+      std::vector<std::vector<int>> named;
+      Watch watch;
+      watch.timeout = std::chrono::milliseconds(150);
+      watch.stalled = [&](std::uint64_t, const std::string&, const std::vector<int>& awaited) {
+        const std::lock_guard lock(mutex);
+        named.push_back(awaited);
+      };
+      HostRanks host(kSize, Ways::for_host(kSize, true), true, {}, watch);
+      host.run([&](int rank, HostPath& path) {
+        path.set_core_groups(groups);
+        if (rank == absent) return;
+        std::vector<std::uint32_t> data(count);
+        const Call call = allreduce_of(data);
+        const Status status = path.run(call, envelope(call, 1, 0));
+        EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
+        EXPECT_TRUE(status.message().ends_with("from rank " + std::to_string(absent)))
+            << status.message();
+      });
+      ASSERT_FALSE(named.empty());
+      for (const auto& awaited : named) EXPECT_EQ(awaited, std::vector<int>{absent});
+    }
+  }
+}
+
 // Turns stop at the rank that does not take its own, and it alone is named.
 TEST(HostPathFailure, WhoDoesNotTakeItsTurnIsNamed) {
   constexpr int kSize = 4;
-  using Groups = std::vector<std::vector<int>>;
   for (int each = 0; each < 2 * kSize; ++each) {
     const int absent = each % kSize;
     const Groups groups = each < kSize ? Groups{} : Groups{{0, 2}, {1, 3}};
@@ -208,20 +242,22 @@ TEST(HostPathFailure, WhoseBufferIsNoMemoryIsNamed) {
 }
 
 TEST(HostPathFailure, NamesBothCallsOfAMismatchOnAllRanks) {
-  for (const std::uint64_t count : {2u, 1000u, 100000u}) {
-    HostRanks host(3, Ways::for_host(3, true), true);
-    host.run([&](int rank, HostPath& path) {
-      std::vector<std::uint32_t> data(100001);
-      Call call;
-      call.op = Op::kAllReduce;
-      call.in = call.out = data.data();
-      call.count = count + (rank == 1 ? 1 : 0);
-      call.type = DataType::kUint32;
-      const Status status = path.run(call, envelope(call, 1, 0));
-      EXPECT_EQ(status.code(), Code::kPara);
-      EXPECT_NE(status.message().find("count " + std::to_string(count)), std::string::npos);
-      EXPECT_NE(status.message().find("count " + std::to_string(count + 1)), std::string::npos);
-    });
+  for (const Groups& groups : {Groups{}, Groups{{0, 2}, {1}}, Groups{{0, 1}, {2}}}) {
+    for (const std::uint64_t count : {2u, 14u, 1000u, 100000u}) {
+      HostRanks host(3, Ways::for_host(3, true), true);
+      host.run([&](int rank, HostPath& path) {
+        path.set_core_groups(groups);
+        std::vector<std::uint32_t> data(100001);
+        Call call = allreduce_of(data);
+        call.count = count + (rank == 1 ? 1 : 0);
+        const Status status = path.run(call, envelope(call, 1, 0));
+        EXPECT_EQ(status.code(), Code::kPara);
+        const std::string& text = status.message();
+        EXPECT_NE(text.find("count " + std::to_string(count) + ","), std::string::npos) << text;
+        EXPECT_NE(text.find("count " + std::to_string(count + 1) + ","), std::string::npos) << text;
+        EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+      });
+    }
   }
 }
 
@@ -277,26 +313,40 @@ TEST(HostPathFailure, AFailedRankWaitsForWhoStillReadsItsBuffer) {
   });
 }
 
-TEST(HostPathFailure, AFailedRanksBufferIsNotReadByWhoComesLater) {
-  Ways ways;
-  ways.ring_most = 0;
-  HostRanks host(2, ways, true);
-  std::atomic<bool> gone{false};
+// Neither by a rank on the same core, nor by one on another, whoever would have told it.
+TEST(HostPathFailure, AFailedRanksBuffersAreLeftAloneByWhoComesLater) {
+  constexpr int kSize = 3;
   constexpr std::uint64_t kCount = std::uint64_t{1} << 20;
-  host.run([&](int rank, HostPath& path) {
-    auto* const in = static_cast<std::uint32_t*>(host.heap()->allocate(2 * kCount * 4).value());
-    const Call call = gather(in, kCount);
-    if (rank == 0) {
-      host.abort(Status(Code::kRemote, "told so"));
-      EXPECT_EQ(path.run(call, envelope(call, 1, 0)).code(), Code::kRemote);
-      std::memset(in, 0xFF, kCount * 2);
-      gone = true;
-    } else {
-      while (!gone) std::this_thread::yield();
-      EXPECT_EQ(path.run(call, envelope(call, 1, 0)).code(), Code::kRemote);
-      for (std::uint64_t i = 0; i < kCount / 2; ++i) ASSERT_NE(in[kCount + i], ~0u);
-    }
-  });
+  for (const Groups& groups : {Groups{}, Groups{{0, 1}, {2}}, Groups{{0}, {1, 2}}}) {
+    Ways ways;
+    ways.ring_most = 0;
+    HostRanks host(kSize, ways, true);
+    std::atomic<bool> gone{false};
+    std::atomic<int> late{0};
+    std::atomic<int> done{0};
+    host.run([&](int rank, HostPath& path) {
+      path.set_core_groups(groups);
+      auto* const in = static_cast<std::uint32_t*>(host.heap()->allocate(4 * kCount * 4).value());
+      std::fill(in, in + 4 * kCount, 5u);
+      const Call call = gather(in, kCount);
+      if (rank == 0) {
+        host.abort(Status(Code::kRemote, "told so"));
+        EXPECT_EQ(path.run(call, envelope(call, 1, 0)).code(), Code::kRemote);
+        std::fill(in, in + 4 * kCount, ~0u);
+        gone = true;
+        while (done != kSize - 1) std::this_thread::yield();
+        EXPECT_EQ(std::count(in, in + 4 * kCount, ~0u), 4 * kCount);
+      } else {
+        while (!gone) std::this_thread::yield();
+        const auto entered = path.enter(call, envelope(call, 1, 0));
+        ++late;
+        while (late != kSize - 1) std::this_thread::yield();  // so that only rank 0 is awaited
+        EXPECT_EQ(path.finish(entered).code(), Code::kRemote);
+        EXPECT_EQ(std::count(in, in + 4 * kCount, ~0u), 0);
+        ++done;
+      }
+    });
+  }
 }
 
 }  // namespace

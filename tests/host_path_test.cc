@@ -274,7 +274,7 @@ TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
       ++taken[static_cast<std::size_t>(path.way())];
     }
   });
-  EXPECT_GT(taken[static_cast<std::size_t>(Way::kLine)], 0);
+  EXPECT_GT(taken[static_cast<std::size_t>(Way::kPost)], 0);
   EXPECT_GT(taken[static_cast<std::size_t>(setting.cma_from != 0 ? Way::kCma : Way::kStage)], 0);
   EXPECT_GT(taken[static_cast<std::size_t>(Way::kPull)], 0);
   if (setting.ring_most > 100) {
@@ -305,6 +305,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"three_chain_on_two", 3, 64, 0, 5000, true, true, 64, 0, 2},
                       Setting{"four_chain_on_two", 4, 64, 0, 5000, true, false, 4096, 0, 2},
                       Setting{"eight_chain_on_three", 8, 64, 0, 5000, true, false, 64, 0, 3},
+                      Setting{"five_on_two", 5, 8192, 1 << 16, 5000, true, false, 0, 0, 2},
+                      Setting{"eight_on_three", 8, 2048, 0, 1 << 17, true, true, 0, 0, 3},
                       Setting{"two_cma", 2, 64, 0, 1 << 17, false, false, 0, 1},
                       Setting{"five_cma", 5, 4096, 1 << 16, 5000, true, true, 0, 1 << 12},
                       Setting{"eight_cma", 8, 64, 0, 1 << 17, false, false, 0, 1}),

@@ -136,7 +136,7 @@ TEST(WaysFit, KnownMachinesGetTheirKnownWays) {
       },
       defaults.chunk);
   const Ways ways = fit(defaults, samples);
-  EXPECT_EQ(way_of(ways, true, kMostInLine), Way::kLine);
+  EXPECT_EQ(way_of(ways, true, kMostInLine), Way::kPost);
   EXPECT_EQ(way_of(ways, true, 512), Way::kRing);
   EXPECT_EQ(way_of(ways, true, 100 * kKiB), Way::kPull);
   EXPECT_EQ(way_of(ways, true, 600 * kKiB), Way::kPull);

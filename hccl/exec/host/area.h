@@ -3,9 +3,9 @@
 //
 //   [ bell | one RankWords a rank | block tables of alltoallv | page | one ring a rank ]
 //
-// Every word has one writer, the rank it belongs to, and cache lines are not shared between
-// writers. It begins as zeroes. What a peer wrote is checked before it is used as an address or a
-// length.
+// Every word has one writer, the rank it belongs to (but for what a core's ranks have together),
+// and cache lines are not shared between writers. It begins as zeroes. What a peer wrote is checked
+// before it is used as an address or a length.
 #pragma once
 
 #include <array>
@@ -36,6 +36,17 @@ static_assert(sizeof(Line) == 64);
 
 static_assert(kMostInLine == Line::kPayload);
 
+/// What is said in one piece: in a line, or behind it what does not fit.
+struct alignas(kApart) Post {
+  static constexpr std::size_t kMost = 4096;
+  Line line;
+  alignas(64) std::array<std::byte, kMost> behind{};
+
+  std::byte* payload(std::size_t bytes) {
+    return bytes <= Line::kPayload ? line.payload.data() : behind.data();
+  }
+};
+
 /// Where a rank's buffers are.
 struct Notice {
   static constexpr std::uint64_t kPrivate = ~std::uint64_t{0};
@@ -51,11 +62,8 @@ static_assert(sizeof(Notice) <= Line::kPayload);
 
 struct alignas(kApart) RankWords {
   // Two of each: a rank may be one operation ahead of another.
-  struct alignas(kApart) Entry {
-    /// What the rank says when it enters an operation: its input if that is short, else a Notice.
-    Line post;
-  };
-  std::array<Entry, 2> entries;
+  /// What the rank says when it enters an operation: its input if that is short, else a Notice.
+  std::array<Post, 2> posts;
   /// Read only where fingerprints differ, and so apart from what peers watch.
   alignas(kApart) std::array<Envelope, 2> calls;
   /// The core that it runs on, where ranks share cores; stored when it is another one than before.
@@ -71,6 +79,13 @@ struct alignas(kApart) RankWords {
   /// Number of the last operation whose result lies in its ring, behind its input, for the ranks
   /// on its core.
   std::atomic<std::uint64_t> folded_for_core{0};
+  // Where ranks are bound to cores that they share, the first rank's of a core are for all of them,
+  // and whichever of them comes last writes there.
+  /// What all ranks of the core have posted, for other cores: their inputs one behind the other.
+  std::array<Post, 2> told;
+  /// Number of the last operation of which other cores have been told, or are being told, or never
+  /// will be. Who changes it has to tell.
+  alignas(kApart) std::atomic<std::uint64_t> claimed{0};
 };
 
 class Area {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "hccl/base/cache_hints.h"
@@ -11,6 +12,8 @@
 
 namespace hccl::exec::host {
 
+// What a rank that fails gives the others to leave its memory.
+inline constexpr std::chrono::milliseconds kLongestCopy{100};
 // About as long as giving the core away and getting it back takes.
 inline constexpr int kLooksElsewhere = 64;
 // Inputs in the ring up to here are handed to the cache of their readers (cache_hints.h): 1 KiB
@@ -20,6 +23,7 @@ inline constexpr int kLooksElsewhere = 64;
 inline constexpr std::size_t kHinted = 8 * 1024;
 
 inline bool HostPath::shares_core(int place) const {
+  if (cores_.bound()) return cores_.on_mine(place);
   return area_.words(place).core.load(std::memory_order_relaxed) == core_;
 }
 
@@ -33,20 +37,13 @@ Status HostPath::each_other(Await&& await) {
   return {};
 }
 
-// First those that need this core to get on. Which these are is looked at once, as a rank may move
-// meanwhile, and none must be left out.
+// First those that need this core to get on.
 template <class Await>
 [[gnu::noinline]] Status HostPath::each_other_sharing(Await&& await) {
-  near_.clear();
-  for (int place = 0; place < size_; ++place) {
-    near_.push_back(place != place_ && shares_core(place));
-  }
-  look_elsewhere_ = std::count(near_.begin(), near_.end(), true) <= 1;
-  for (const bool near : {true, false}) {
-    for (int place = 0; place < size_; ++place) {
-      if (place == place_ || near_[static_cast<std::size_t>(place)] != near) continue;
-      HCCL_RETURN_IF_ERROR(await(place));
-    }
+  if (!cores_.bound()) look_for_mates();
+  for (std::size_t i = 0; i < others_.size(); ++i) {
+    look_elsewhere_ = i >= mates_ && mates_ <= 1;
+    HCCL_RETURN_IF_ERROR(await(others_[i]));
   }
   return {};
 }
@@ -56,7 +53,7 @@ template <class Done, class Late>
 [[gnu::always_inline]] inline Status HostPath::await(const Run& run, int place, Done&& done,
                                                      Late&& late) {
   const WaitPolicy& policy = run.call.beside ? watch_.beside : watch_.policy;
-  if (policy.shared_cores && look_elsewhere_ && !near_[static_cast<std::size_t>(place)]) {
+  if (look_elsewhere_) {
     // Who runs on another core may come sooner than this core is given away and back; among many
     // ranks it hardly runs just now.
     for (int i = 0; i < kLooksElsewhere; ++i) {
@@ -86,6 +83,7 @@ template <class Done, class Late>
     for (int who = 0; who < size_; ++who) {
       if (who != place_ && late(who)) ranks.push_back(rank_of(who));
     }
+    if (ranks.empty()) ranks.push_back(rank_of(place));
     return ranks;
   };
   const auto what = [&] { return words(run.mine); };

@@ -28,6 +28,7 @@ HostPath::HostPath(const transport::HostMemory& memory, std::shared_ptr<const me
       ins_(memory.ranks.size()),
       outs_(memory.ranks.size()),
       touched_(memory.ranks.size()) {
+  set_core_groups({});
   area_.bell().join();
   fault_in(area_.ring(place_), Area::kRing);
 }
@@ -44,6 +45,21 @@ Status HostPath::map_rings() {
 
 void HostPath::set_core_groups(const std::vector<std::vector<int>>& groups) {
   by_core_ = groups.empty() ? in_rank_order_ : Chains(groups);
+  cores_ = Cores();
+  posted_most_ = kMostInLine;
+  if (watch_.policy.shared_cores && groups.size() > 1) {
+    cores_ = Cores(groups, place_);
+    posted_most_ = Post::kMost / cores_.most();
+  }
+  if (posted_most_ < kMostInLine) {  // a crowd
+    cores_ = Cores();
+    posted_most_ = kMostInLine;
+  }
+  others_.clear();
+  for (int place = 0; place < size_; ++place) {
+    if (place != place_) others_.push_back(place);
+  }
+  look_for_mates();
 }
 
 Run HostPath::enter(const Call& call, const Envelope& envelope) {
@@ -52,8 +68,8 @@ Run HostPath::enter(const Call& call, const Envelope& envelope) {
   Run run(call, place_, size_, envelope);
   const bool blocks_differ = !call.in_blocks.empty() || !call.out_blocks.empty();
   run.bytes = blocks_differ ? Run::kDiffer : run.exchange.input() * run.element;
-  if (run.bytes <= kMostInLine) {
-    way_ = Way::kLine;
+  if (run.bytes <= posted_most_) {
+    way_ = Way::kPost;
     post(run, call.in, run.exchange.gives(place_) ? run.bytes : 0);
   } else if (run.bytes <= ways_.ring_most) {
     way_ = Way::kRing;
@@ -75,7 +91,7 @@ Run HostPath::enter(const Call& call, const Envelope& envelope) {
 }
 
 Status HostPath::finish(const Run& run) {
-  if (way_ == Way::kLine) return in_line(run);
+  if (way_ == Way::kPost) return in_post(run);
   if (way_ == Way::kRing) {
     if (!watch_.policy.shared_cores) ask_before_meeting(run);
     HCCL_RETURN_IF_ERROR(meet(run));
@@ -117,10 +133,7 @@ Status HostPath::with_notices(const Run& run) {
 // the time of a long copy to find out that this operation has failed. Who is dead, or never came,
 // is not waited for any longer.
 void HostPath::retreat(const Status& why) {
-  constexpr std::chrono::milliseconds kLongestCopy{100};
-  if (why.code() != Code::kPara) {
-    area_.words(place_).entries[number_ & 1].post.word.store(0, std::memory_order_release);
-  }
+  if (why.code() != Code::kPara) withdraw_post();
   const auto all_left = [&] {
     for (int place = 0; place < size_; ++place) {
       if (area_.words(place).left.load(std::memory_order_acquire) < number_) return false;
@@ -129,61 +142,6 @@ void HostPath::retreat(const Status& why) {
   };
   static_cast<void>(
       hccl::wait(all_left, Deadline::after(kLongestCopy), nullptr, area_.bell(), watch_.policy));
-}
-
-// ---- meeting ----
-
-// At most a line's payload.
-void HostPath::post(const Run& run, const void* payload, std::size_t bytes) {
-  RankWords& words = area_.words(place_);
-  if (watch_.policy.shared_cores) {
-    const int core = ::sched_getcpu();
-    if (core != core_) words.core.store(core_ = core, std::memory_order_relaxed);
-  }
-  const std::uint64_t parity = number_ & 1;
-  words.calls[parity] = run.mine;
-  Line& line = words.entries[parity].post;
-  if (bytes != 0) std::memcpy(line.payload.data(), payload, bytes);
-  line.word.store(number_ << 32 | run.fingerprint, std::memory_order_release);
-  area_.bell().ring();
-}
-
-Status HostPath::meet(const Run& run) {
-  const std::uint64_t parity = number_ & 1;
-  const std::uint64_t expected = number_ << 32 | run.fingerprint;
-  const bool asks = asks_for_inputs(run);
-  bool all = true;  // have come already: in whatever order
-  for (int place = 0; place < size_; ++place) {
-    all &= area_.words(place).entries[parity].post.word.load(std::memory_order_acquire) == expected;
-  }
-  if (all) return {};
-  return each_other([&](int place) __attribute__((always_inline))->Status {
-    std::uint64_t word = 0;
-    const auto posted = [&](int who) {
-      if (asks) ask_for_input(run, who);
-      word = area_.words(who).entries[parity].post.word.load(std::memory_order_acquire);
-      return (word ^ expected) >> 32 == 0;
-    };
-    HCCL_RETURN_IF_ERROR(await(run, place, posted));
-    if (word != expected)
-      return mismatch(rank_of(place_), run.mine, rank_of(place), area_.words(place).calls[parity]);
-    return {};
-  });
-}
-
-Status HostPath::gate(const Run& run) {
-  area_.words(place_).gate.store(++gates_, std::memory_order_release);
-  area_.bell().ring();
-  return all_at(run, &RankWords::gate, gates_);
-}
-
-Status HostPath::all_at(const Run& run, std::atomic<std::uint64_t> RankWords::*counter,
-                        std::uint64_t value) {
-  return each_other([&](int place) __attribute__((always_inline)) {
-    return await(run, place, [&](int who) {
-      return (area_.words(who).*counter).load(std::memory_order_acquire) >= value;
-    });
-  });
 }
 
 // ---- where buffers lie ----
@@ -204,7 +162,7 @@ Notice HostPath::notice(const Run& run) const {
 
 Notice HostPath::notice_of(int place) const {
   Notice notice;
-  std::memcpy(&notice, area_.words(place).entries[number_ & 1].post.payload.data(), sizeof notice);
+  std::memcpy(&notice, post_of(place).line.payload.data(), sizeof notice);
   return notice;
 }
 

@@ -19,6 +19,7 @@
 #include "hccl/exec/call.h"
 #include "hccl/exec/host/area.h"
 #include "hccl/exec/host/chains.h"
+#include "hccl/exec/host/cores.h"
 #include "hccl/exec/host/ring_store.h"
 #include "hccl/exec/host/run.h"
 #include "hccl/exec/host/ways.h"
@@ -89,9 +90,10 @@ class HostPath {
   const Ways& ways() const { return ways_; }
   /// For the runs from now on; all ranks set the same between the same runs.
   void set_ways(const Ways& ways) { ways_ = ways; }
-  /// The places that share a core, core by core: kChain folds in such an order, unless the call's
-  /// envelope asks for kInRankOrder. All places, once each; or nothing, for rank order. The same on
-  /// all ranks.
+  /// The places that share a core, to which they are bound, core by core: kChain folds in such an
+  /// order, unless the call's envelope asks for kInRankOrder, and one rank of a core tells other
+  /// cores of its posts. All places, once each; or nothing, for rank order. The same on all ranks,
+  /// between the same runs.
   void set_core_groups(const std::vector<std::vector<int>>& groups);
   /// How data is stored into a ring from which others read it, until the other way is found to be
   /// faster; need not be alike on all ranks.
@@ -105,8 +107,17 @@ class HostPath {
 
   Status with_notices(const Run& run);
   void retreat(const Status& why);
-  Status meet(const Run& run);
   void post(const Run& run, const void* payload, std::size_t bytes);
+  void withdraw_post();
+  Status meet(const Run& run);
+  Status meet_by_cores(const Run& run);
+  Status differing(const Run& run) const;
+  bool claim_to_tell();
+  void tell(const Run& run, std::uint64_t word);
+  Post& post_of(int place) const { return area_.words(place).posts[number_ & 1]; }
+  Post& told_by(int place) const;
+  std::size_t asked_of_told(const Run& run) const;
+  const std::byte* input_of(const Run& run, int giver) const;
   Notice notice(const Run& run) const;
   Notice notice_of(int place) const;
   Way choose(const Run& run);
@@ -114,7 +125,7 @@ class HostPath {
   std::byte* peer_bytes(int place, std::uint64_t address, std::uint64_t heap_at,
                         std::uint64_t bytes);
 
-  Status in_line(const Run& run);
+  Status in_post(const Run& run);
   std::size_t next_in_ring(std::size_t bytes) const;
   std::size_t put_in_ring(const Run& run);
   void hand_over_ring(const Run& run) const;
@@ -178,6 +189,7 @@ class HostPath {
   template <class Await>
   Status each_other_sharing(Await&& await);
   bool shares_core(int place) const;
+  void look_for_mates();
   Status all_at(const Run& run, std::atomic<std::uint64_t> RankWords::*counter,
                 std::uint64_t value);
   Status gate(const Run& run);
@@ -191,12 +203,15 @@ class HostPath {
   std::function<Status()> meanwhile_;
   int place_;
   int size_;
-  int core_ = 0;                 // as in RankWords
-  std::vector<char> near_;       // the places on this rank's core, when last looked at
-  bool look_elsewhere_ = false;  // at the others, before this core is given away
+  Cores cores_;
+  std::size_t posted_most_ = kMostInLine;  // bytes of an input that travels with the post
+  int core_ = 0;                           // as in RankWords
+  std::vector<int> others_;  // the other places; where cores are shared, those of this one first
+  std::size_t mates_ = 0;    // how many these are
+  bool look_elsewhere_ = false;  // at what is awaited, before this core is given away
   bool one_process_;
   bool attached_ = false;
-  Way way_ = Way::kLine;
+  Way way_ = Way::kPost;
   bool waited_ = false;  // in the last run, and for longer than a few looks
 
   std::uint64_t number_ = 0;  // of the operation

@@ -10,14 +10,12 @@ namespace hccl::exec::host {
 
 using schedule::Op;
 
-// ---- inputs in the line of the post ----
+// ---- inputs with the post ----
 
-Status HostPath::in_line(const Run& run) {
-  const std::uint64_t parity = number_ & 1;
+Status HostPath::in_post(const Run& run) {
   HCCL_RETURN_IF_ERROR(meet(run));
   const std::size_t from = run.from_start_of_input();
-  take(run, 0, run.call.count,
-       [&](int giver) { return area_.words(giver).entries[parity].post.payload.data() + from; });
+  take(run, 0, run.call.count, [&](int giver) { return input_of(run, giver) + from; });
   return {};
 }
 

@@ -7,8 +7,8 @@ namespace hccl::exec::host {
 std::string Ways::why(Way way, std::size_t bytes) const {
   const std::string size = std::to_string(bytes) + " bytes";
   switch (way) {
-    case Way::kLine:
-      return size + ", a line takes up to " + std::to_string(kMostInLine);
+    case Way::kPost:
+      return size + ", short enough to travel with the call";
     case Way::kRing:
       return size + ", a ring takes inputs whole up to " +
              std::to_string(std::max(ring_most, whole_most));

@@ -13,7 +13,7 @@
 namespace hccl::exec::host {
 
 enum class Way : std::uint8_t {
-  kLine,   ///< the input travels in the cache line that announces the operation
+  kPost,   ///< the input travels with the rank's post, which announces the operation
   kRing,   ///< each rank copies its input into its ring, then every rank takes what it needs: one
            ///< hop
   kStage,  ///< the same in chunks, copying and taking at once
@@ -28,12 +28,13 @@ enum class Way : std::uint8_t {
 };
 inline constexpr std::size_t kWays = 7;
 /// Each ends with a zero byte, as all literals.
-inline constexpr std::array<std::string_view, kWays> kWayWords = {"line", "ring", "stage", "chain",
+inline constexpr std::array<std::string_view, kWays> kWayWords = {"post", "ring", "stage", "chain",
                                                                   "cma",  "pull", "push"};
 static_assert(!kWayWords.back().empty());
 constexpr std::string_view words(Way way) { return kWayWords[static_cast<std::size_t>(way)]; }
 
-/// A rank's input of up to so many bytes takes kLine.
+/// A rank's input of up to so many bytes takes kPost; where ranks are bound to cores that they
+/// share, even more (Post::kMost).
 inline constexpr std::size_t kMostInLine = 56;
 
 /// Up to how many bytes of a rank's input which of the other ways is best. All ranks must have the

@@ -159,7 +159,7 @@ std::size_t best_chunk(std::size_t usual, std::span<const WaySample> samples) {
 }  // namespace
 
 Way way_of(const Ways& ways, bool reachable, std::uint64_t bytes) {
-  if (bytes <= kMostInLine) return Way::kLine;
+  if (bytes <= kMostInLine) return Way::kPost;
   if (bytes <= ways.ring_most) return Way::kRing;
   if (!reachable && ways.takes_cma(true, bytes)) return Way::kCma;
   if (!reachable || bytes <= ways.stage_most) {

@@ -10,7 +10,7 @@ namespace hccl::exec::host {
 
 /// An allreduce that took one way.
 struct WaySample {
-  Way way = Way::kLine;
+  Way way = Way::kPost;
   bool reachable = false;   ///< by the other ranks where it lies, as device memory is
   std::uint64_t bytes = 0;  ///< of a rank's input
   std::uint64_t chunk = 0;  ///< Ways::chunk; it matters to kStage alone

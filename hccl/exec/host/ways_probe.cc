@@ -162,7 +162,7 @@ class Probe {
   Ways defaults_;
   ProbeRuns runs_;
   Trials trials_;
-  Way taken_ = Way::kLine;
+  Way taken_ = Way::kPost;
   std::map<std::tuple<bool, Way, std::size_t>, Last> last_;
   std::vector<WaySample> samples_;
 };
