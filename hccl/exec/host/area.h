@@ -38,7 +38,7 @@ static_assert(kMostInLine == Line::kPayload);
 
 /// What is said in one piece: in a line, or behind it what does not fit.
 struct alignas(kApart) Post {
-  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMost = 8192;
   Line line;
   alignas(64) std::array<std::byte, kMost> behind{};
 
