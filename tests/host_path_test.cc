@@ -265,6 +265,7 @@ TEST_P(EveryWay, RandomOperationsGiveWhatTheyShould) {
     path.set_core_groups(in_turn(setting.size, setting.cores));
     if (setting.streams) path.set_ring_store(kernels::Store::kStream);
     for (std::uint64_t number = 1; number <= kOperations && failures == 0; ++number) {
+      if (number == kOperations * 2 / 3) path.set_core_groups({});
       const Plan plan = random_plan(random, setting.size, kMost);
       const auto result = take_part(path, plan, number, rank, setting.size, buffers);
       if (!result) {
@@ -311,6 +312,30 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"five_cma", 5, 4096, 1 << 16, 5000, true, true, 0, 1 << 12},
                       Setting{"eight_cma", 8, 64, 0, 1 << 17, false, false, 0, 1}),
     [](const auto& info) { return info.param.name; });
+
+// Of ranks that are bound to cores they share. What does not fit takes another way.
+TEST(HostPath, ShortInputsTravelWithThePost) {
+  constexpr int kSize = 5;
+  HostRanks host(kSize, Ways::for_host(kSize, true), true);
+  host.run([&](int rank, HostPath& path) {
+    path.set_core_groups(in_turn(kSize, 2));
+    const std::size_t most = path.posted_most();
+    EXPECT_EQ(most, Post::kMost / 3);
+    std::uint64_t sequence = 0;
+    for (const std::size_t bytes :
+         {most / 4 * 4, most / 4 * 4 + 4, std::size_t{56}, std::size_t{60}}) {
+      std::vector<std::uint32_t> data(bytes / 4, static_cast<std::uint32_t>(rank + 1));
+      Call call;
+      call.op = Op::kAllReduce;
+      call.in = call.out = data.data();
+      call.count = data.size();
+      call.type = DataType::kUint32;
+      ASSERT_TRUE(path.run(call, envelope(call, ++sequence, 0)).ok());
+      EXPECT_EQ(path.way(), bytes <= most ? Way::kPost : Way::kRing);
+      EXPECT_EQ(std::count(data.begin(), data.end(), 15u), static_cast<long>(data.size()));
+    }
+  });
+}
 
 // Rank order and one rounding, whatever the way: 1e8 + 1 - 1e8 is 0 or 1 by the order alone. Of
 // ranks that are bound to cores a chain keeps it where it is asked to.

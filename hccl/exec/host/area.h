@@ -31,6 +31,8 @@ struct alignas(64) Line {
   std::array<std::byte, kPayload> payload{};
   /// Number of the operation on this host (its low 32 bits), above the fingerprint of the call.
   std::atomic<std::uint64_t> word{0};
+  /// As the word: it was said, and does not hold any more. Operations are numbered from 1.
+  static constexpr std::uint64_t kWithdrawn = 1;
 };
 static_assert(sizeof(Line) == 64);
 
@@ -66,7 +68,8 @@ struct alignas(kApart) RankWords {
   std::array<Post, 2> posts;
   /// Read only where fingerprints differ, and so apart from what peers watch.
   alignas(kApart) std::array<Envelope, 2> calls;
-  /// The core that it runs on, where ranks share cores; stored when it is another one than before.
+  /// The core that it runs on, where ranks share cores and are not bound to them; stored when it is
+  /// another one than before.
   std::atomic<int> core{0};
   // Chunks so far, over all operations.
   alignas(kApart) std::atomic<std::uint64_t> filled{0};  ///< put into the ring
@@ -83,8 +86,8 @@ struct alignas(kApart) RankWords {
   // and whichever of them comes last writes there.
   /// What all ranks of the core have posted, for other cores: their inputs one behind the other.
   std::array<Post, 2> told;
-  /// Number of the last operation of which other cores have been told, or are being told, or never
-  /// will be. Who changes it has to tell.
+  /// Number of the last operation of which other cores have been told or are being told. Who
+  /// changes it has to tell.
   alignas(kApart) std::atomic<std::uint64_t> claimed{0};
 };
 

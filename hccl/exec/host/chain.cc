@@ -34,7 +34,9 @@ std::size_t HostPath::chain_chunk(const Run& run) const {
 std::uint64_t HostPath::chain_lag(const Chains& chains) const {
   if (chains.number() > 1) return chains.number();
   const auto core = [&](std::size_t turn) {
-    return area_.words(chains.turns()[turn]).core.load(std::memory_order_relaxed);
+    const int place = chains.turns()[turn];
+    return cores_.bound() ? cores_.first(place)
+                          : area_.words(place).core.load(std::memory_order_relaxed);
   };
   const std::size_t mine = chains.turn_of(place_), end = chains.turns().size();
   std::uint64_t lag = mine + 1 < end ? 1 : 0;

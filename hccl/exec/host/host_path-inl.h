@@ -83,7 +83,6 @@ template <class Done, class Late>
     for (int who = 0; who < size_; ++who) {
       if (who != place_ && late(who)) ranks.push_back(rank_of(who));
     }
-    if (ranks.empty()) ranks.push_back(rank_of(place));
     return ranks;
   };
   const auto what = [&] { return words(run.mine); };

@@ -30,15 +30,18 @@ HostPath::HostPath(const transport::HostMemory& memory, std::shared_ptr<const me
       touched_(memory.ranks.size()) {
   set_core_groups({});
   area_.bell().join();
+  fault_in(&area_.words(place_), sizeof(RankWords));
   fault_in(area_.ring(place_), Area::kRing);
 }
 
-// Each rank has faulted in its own ring, on the memory next to it, before it comes here.
+// Each rank has faulted in what is its own, on the memory next to it, before it comes here.
 Status HostPath::map_rings() {
   const Call barrier;
   HCCL_RETURN_IF_ERROR(run(barrier, envelope(barrier, 0, 0)));
   for (int place = 0; place < size_; ++place) {
-    if (place != place_) fault_in(area_.ring(place), Area::kRing);
+    if (place == place_) continue;
+    fault_in(&area_.words(place), sizeof(RankWords));
+    fault_in(area_.ring(place), Area::kRing);
   }
   return {};
 }
@@ -48,12 +51,12 @@ void HostPath::set_core_groups(const std::vector<std::vector<int>>& groups) {
   cores_ = Cores();
   posted_most_ = kMostInLine;
   if (watch_.policy.shared_cores && groups.size() > 1) {
-    cores_ = Cores(groups, place_);
-    posted_most_ = Post::kMost / cores_.most();
-  }
-  if (posted_most_ < kMostInLine) {  // a crowd
-    cores_ = Cores();
-    posted_most_ = kMostInLine;
+    const Cores bound(groups, place_);
+    // In a crowd a core's posts do not fit.
+    if (const std::size_t most = Post::kMost / bound.most(); most >= kMostInLine) {
+      cores_ = bound;
+      posted_most_ = most;
+    }
   }
   others_.clear();
   for (int place = 0; place < size_; ++place) {

@@ -68,8 +68,8 @@ class HostPath {
   /// ends the run. Waits then nap no longer than a millisecond. Empty: nothing.
   void set_meanwhile(std::function<Status()> meanwhile) { meanwhile_ = std::move(meanwhile); }
 
-  /// Maps the others' rings, so that no operation meets pages that it is the first to touch.
-  /// Collective, once all ranks have their paths.
+  /// Maps the others' posts and rings, so that no operation meets pages that it is the first to
+  /// touch. Collective, once all ranks have their paths.
   Status map_rings();
   /// Finds out whether the ranks may copy from and to each other's memory by way of the kernel:
   /// before that, and where they may not, no run takes Way::kCma. Collective: all ranks call it
@@ -80,6 +80,8 @@ class HostPath {
   void set_attached(bool attached) { attached_ = attached; }
 
   int ranks() const { return size_; }
+  /// Bytes of an input up to which it travels with the post, whatever the ways.
+  std::size_t posted_most() const { return posted_most_; }
   /// The way that the last run took.
   Way way() const { return way_; }
   /// Whether the run that has just ended took a few microseconds at most: its input was short and
@@ -111,12 +113,13 @@ class HostPath {
   void withdraw_post();
   Status meet(const Run& run);
   Status meet_by_cores(const Run& run);
-  Status differing(const Run& run) const;
-  bool claim_to_tell();
-  void tell(const Run& run, std::uint64_t word);
+  Status differing(const Run& run);
+  bool late(int place, std::uint64_t expected) const;
+  void tell(const Run& run, bool alike);
   Post& post_of(int place) const { return area_.words(place).posts[number_ & 1]; }
   Post& told_by(int place) const;
-  std::size_t asked_of_told(const Run& run) const;
+  std::size_t asked_of_told(const Run& run, int place) const;
+  bool core_gives(const Run& run, int place) const;
   const std::byte* input_of(const Run& run, int giver) const;
   Notice notice(const Run& run) const;
   Notice notice_of(int place) const;

@@ -8,7 +8,7 @@
 
 namespace hccl::exec::host {
 
-// At most a line's payload.
+// An input of up to posted_most_ bytes, or a Notice.
 void HostPath::post(const Run& run, const void* payload, std::size_t bytes) {
   RankWords& words = area_.words(place_);
   if (watch_.policy.shared_cores && !cores_.bound()) {
@@ -23,14 +23,19 @@ void HostPath::post(const Run& run, const void* payload, std::size_t bytes) {
   area_.bell().ring();
 }
 
-// Whether a rank has come, whatever its call.
+// Whether a word is of this operation, whatever the call.
 static bool same_number(std::uint64_t word, std::uint64_t expected) {
   return (word ^ expected) >> 32 == 0;
 }
 
+// Who has not come. Who came and withdrew its post is not waited for, but for the reason.
+bool HostPath::late(int place, std::uint64_t expected) const {
+  const std::uint64_t word = post_of(place).line.word.load(std::memory_order_acquire);
+  return !same_number(word, expected) && word != Line::kWithdrawn;
+}
+
 Status HostPath::meet(const Run& run) {
   if (cores_.bound()) return meet_by_cores(run);
-  const std::uint64_t parity = number_ & 1;
   const std::uint64_t expected = number_ << 32 | run.fingerprint;
   const bool asks = asks_for_inputs(run);
   bool all = true;  // have come already: in whatever order
@@ -45,10 +50,8 @@ Status HostPath::meet(const Run& run) {
       word = post_of(who).line.word.load(std::memory_order_acquire);
       return same_number(word, expected);
     };
-    HCCL_RETURN_IF_ERROR(await(run, place, posted));
-    if (word != expected)
-      return mismatch(rank_of(place_), run.mine, rank_of(place), area_.words(place).calls[parity]);
-    return {};
+    HCCL_RETURN_IF_ERROR(await(run, place, posted, [&](int who) { return late(who, expected); }));
+    return word == expected ? Status() : differing(run);
   });
 }
 
@@ -65,55 +68,62 @@ void HostPath::look_for_mates() {
 // gives the core away while its lines are on their way from there.
 Status HostPath::meet_by_cores(const Run& run) {
   const std::uint64_t expected = number_ << 32 | run.fingerprint;
-  const auto late = [&](int who) {
-    return !same_number(post_of(who).line.word.load(std::memory_order_acquire), expected);
-  };
+  const auto not_there = [&](int who) { return late(who, expected); };
+  std::uint64_t word = 0;
   look_elsewhere_ = false;
   for (std::size_t i = 0; i < mates_; ++i) {
-    HCCL_RETURN_IF_ERROR(await(run, others_[i], [&](int who) { return !late(who); }));
-    if (post_of(others_[i]).line.word.load(std::memory_order_relaxed) == expected) continue;
-    tell(run, expected ^ 1);  // that not all calls are alike
+    const Line& post = post_of(others_[i]).line;
+    const auto posted = [&](int) {
+      word = post.word.load(std::memory_order_acquire);
+      return same_number(word, expected);
+    };
+    HCCL_RETURN_IF_ERROR(await(run, others_[i], posted, not_there));
+    if (word == expected) continue;
+    tell(run, false);
     return differing(run);
   }
-  tell(run, expected);
+  tell(run, true);
   look_elsewhere_ = mates_ <= 1;
   for (const int first : cores_.other_firsts()) {
     const Post& told = told_by(first);
-    const std::size_t asked = asked_of_told(run);
+    const std::size_t asked = asked_of_told(run, first);
     const auto has_told = [&](int) {
       will_read(told.behind.data(), asked);
-      return same_number(told.line.word.load(std::memory_order_acquire), expected);
+      word = told.line.word.load(std::memory_order_acquire);
+      return same_number(word, expected);
     };
-    HCCL_RETURN_IF_ERROR(await(run, first, has_told, late));
-    if (told.line.word.load(std::memory_order_relaxed) != expected) return differing(run);
+    HCCL_RETURN_IF_ERROR(await(run, first, has_told, not_there));
+    if (word != expected) return differing(run);
   }
   return {};
 }
 
-// Who has come with another call.
-Status HostPath::differing(const Run& run) const {
+// Who has come with another call; who has left since is not among them, and has told why.
+Status HostPath::differing(const Run& run) {
   const std::uint64_t expected = number_ << 32 | run.fingerprint;
-  int place = 0;
-  for (; place < size_ - 1; ++place) {
+  for (int place = 0; place < size_; ++place) {
     const std::uint64_t word = post_of(place).line.word.load(std::memory_order_acquire);
-    if (word != expected && same_number(word, expected)) break;
+    if (word == expected || !same_number(word, expected)) continue;
+    return mismatch(rank_of(place_), run.mine, rank_of(place),
+                    area_.words(place).calls[number_ & 1]);
   }
-  return mismatch(rank_of(place_), run.mine, rank_of(place), area_.words(place).calls[number_ & 1]);
+  return await(
+      run, place_, [](int) { return false; }, [&](int who) { return late(who, expected); });
 }
 
 // Up to here lines that follow the first one are asked for together with it. 4 ranks on 2 cores, a
 // line in 240 ns: 256 B 5.8 -> 5.2 us, 64 B 5.7 -> 5.3; in 60 ns, level. From 2 KiB on it loses.
 static constexpr std::size_t kAskedOfTold = 512;
 
-std::size_t HostPath::asked_of_told(const Run& run) const {
-  const std::size_t bytes = way_ == Way::kPost ? run.bytes * cores_.most() : 0;
+// Of what the core of this place tells.
+std::size_t HostPath::asked_of_told(const Run& run, int place) const {
+  if (way_ != Way::kPost || !core_gives(run, place)) return 0;
+  const std::size_t bytes = run.bytes * cores_.most();
   return bytes > Line::kPayload && bytes <= kAskedOfTold ? bytes : 0;
 }
 
-bool HostPath::claim_to_tell() {
-  std::atomic<std::uint64_t>& claimed = area_.words(cores_.first(place_)).claimed;
-  return claimed.load(std::memory_order_relaxed) != number_ &&
-         claimed.exchange(number_, std::memory_order_acq_rel) != number_;
+bool HostPath::core_gives(const Run& run, int place) const {
+  return !run.exchange.from_root() || cores_.first(place) == cores_.first(run.call.root);
 }
 
 Post& HostPath::told_by(int place) const {
@@ -127,13 +137,19 @@ const std::byte* HostPath::input_of(const Run& run, int giver) const {
   return told_by(giver).payload(run.bytes * cores_.most()) + run.bytes * cores_.index(giver);
 }
 
-void HostPath::tell(const Run& run, std::uint64_t word) {
-  if (!claim_to_tell()) return;
+// alike: all ranks of this core have come with the same call.
+void HostPath::tell(const Run& run, bool alike) {
+  std::atomic<std::uint64_t>& claimed = area_.words(cores_.first(place_)).claimed;
+  if (claimed.load(std::memory_order_relaxed) == number_ ||
+      claimed.exchange(number_, std::memory_order_acq_rel) == number_) {
+    return;
+  }
   Post& told = told_by(place_);
-  if (way_ == Way::kPost && run.bytes != 0) {
+  std::uint64_t before = told.line.word.load(std::memory_order_relaxed);
+  if (before == Line::kWithdrawn) return;
+  if (alike && way_ == Way::kPost && core_gives(run, place_)) {
     std::byte* const inputs = told.payload(run.bytes * cores_.most());
-    // All lines at once.
-    if (const std::size_t asked = asked_of_told(run); asked != 0) {
+    if (const std::size_t asked = asked_of_told(run, place_); asked != 0) {  // all lines at once
       will_write(told.line.payload.data(), kCacheLine);
       will_write(told.behind.data(), asked);
     }
@@ -143,25 +159,19 @@ void HostPath::tell(const Run& run, std::uint64_t word) {
                   run.bytes);
     }
   }
-  told.line.word.store(word, std::memory_order_release);
+  const std::uint64_t word = number_ << 32 | (run.fingerprint ^ (alike ? 0 : 1));
+  // Unless a rank of this core has withdrawn its post meanwhile.
+  told.line.word.compare_exchange_strong(before, word, std::memory_order_release,
+                                         std::memory_order_relaxed);
   area_.bell().ring();
 }
 
-// Who comes later finds no post here.
+// Who comes later finds no post here, nor is told of it.
 void HostPath::withdraw_post() {
   if (cores_.bound()) {
-    std::atomic<std::uint64_t>& word = told_by(place_).line.word;
-    // Another rank of this core may be about to tell.
-    const auto told = [&] {
-      return same_number(word.load(std::memory_order_acquire), number_ << 32);
-    };
-    if (!claim_to_tell()) {
-      static_cast<void>(
-          hccl::wait(told, Deadline::after(kLongestCopy), nullptr, area_.bell(), watch_.policy));
-    }
-    word.store(0, std::memory_order_release);
+    told_by(place_).line.word.store(Line::kWithdrawn, std::memory_order_release);
   }
-  post_of(place_).line.word.store(0, std::memory_order_release);
+  post_of(place_).line.word.store(Line::kWithdrawn, std::memory_order_release);
 }
 
 // ---- in the middle ----

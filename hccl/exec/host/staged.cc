@@ -1,4 +1,4 @@
-// The ways that go through the shared area: line, ring and stage.
+// The ways that go through the shared area: post, ring and stage.
 #include <algorithm>
 #include <cstring>
 #include <utility>

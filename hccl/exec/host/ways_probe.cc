@@ -80,6 +80,7 @@ class Probe {
 
   Result<std::vector<WaySample>> measure() {
     for (const std::uint64_t bytes : kSizes) {
+      if (bytes <= path_.posted_most()) continue;
       Vector device(heap_, bytes);
       HCCL_RETURN_IF_ERROR(measure(true, device, bytes));
       if (bytes > kMostPrivate) continue;
