@@ -24,8 +24,8 @@ double seconds_since(Clock::time_point begin) {
 
 Status reduce(core::Communicator& communicator, std::span<double> values, ReduceOp op) {
   if (communicator.size() == 1) return {};
-  exec::Call call;
-  call.op = schedule::Op::kAllReduce;
+  Call call;
+  call.op = Op::kAllReduce;
   call.in = call.out = values.data();
   call.count = values.size();
   call.type = DataType::kFp64;
@@ -69,8 +69,8 @@ struct Timed {
 
 Result<Timed> time_runs(core::Communicator& communicator, std::span<float> buffer,
                         std::uint64_t bytes, std::size_t runs) {
-  exec::Call call;
-  call.op = schedule::Op::kAllReduce;
+  Call call;
+  call.op = Op::kAllReduce;
   call.in = call.out = buffer.data();
   call.count = bytes / sizeof(float);
   std::vector<double> took;
@@ -189,8 +189,8 @@ Status tell(core::Communicator& communicator, Decision& decision, std::size_t gr
       std::copy_n(decision.last_indices.begin(),
                   std::min(decision.last_indices.size(), kMostSegments), message + kHead);
   }
-  exec::Call call;
-  call.op = schedule::Op::kBroadcast;
+  Call call;
+  call.op = Op::kBroadcast;
   call.in = call.out = message;
   call.count = std::size(message);
   call.type = DataType::kFp64;

@@ -238,8 +238,8 @@ void Overlap::start_due() {
 
 void Overlap::start(std::size_t index) {
   Segment& segment = segments_[index];
-  exec::Call call;
-  call.op = schedule::Op::kAllReduce;
+  Call call;
+  call.op = Op::kAllReduce;
   call.in = call.out = segment.data;
   call.count = segment.count;
   call.type = type_;
@@ -256,7 +256,7 @@ void Overlap::start(std::size_t index) {
         if (segments_[index].copied) scatter(segments_[index]);
         now_.end[index] = now_ns();
         if (automatic_) now_.cpu[index] = thread_cpu_ns() - now_.cpu[index];
-        now_.algorithm[index] = communicator_->algorithm(schedule::Op::kAllReduce);
+        now_.algorithm[index] = communicator_->algorithm(Op::kAllReduce);
       });
 }
 

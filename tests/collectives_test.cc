@@ -20,8 +20,6 @@ namespace hccl::testing {
 namespace {
 
 using core::Communicator;
-using exec::Call;
-using schedule::Op;
 
 std::vector<std::string> transports() {
   std::vector<std::string> names{"auto"};
@@ -223,12 +221,12 @@ struct Parameters {
 };
 
 void PrintTo(const Parameters& p, std::ostream* out) {
-  *out << schedule::words(p.op) << " by " << p.algorithm;
+  *out << hccl::words(p.op) << " by " << p.algorithm;
 }
 
 std::string readable(const ::testing::TestParamInfo<Parameters>& info) {
   const auto& p = info.param;
-  return std::string(schedule::words(p.op)) + "_by_" + p.algorithm + "_over_" + p.transport + "_" +
+  return std::string(hccl::words(p.op)) + "_by_" + p.algorithm + "_over_" + p.transport + "_" +
          std::to_string(p.size) + "_ranks";
 }
 
@@ -318,12 +316,12 @@ std::vector<TypeParameters> all_types() {
 }
 
 void PrintTo(const TypeParameters& p, std::ostream* out) {
-  *out << schedule::words(p.op) << " of " << words(p.type);
+  *out << hccl::words(p.op) << " of " << words(p.type);
 }
 
 std::string readable_type(const ::testing::TestParamInfo<TypeParameters>& info) {
   const auto& p = info.param;
-  return std::string(schedule::words(p.op)) + "_" + std::string(words(p.type)) + "_" +
+  return std::string(hccl::words(p.op)) + "_" + std::string(words(p.type)) + "_" +
          std::string(words(p.reduce)) + "_over_" + p.transport;
 }
 

@@ -19,10 +19,7 @@ namespace hccl::testing {
 namespace {
 
 using core::Communicator;
-using exec::Block;
-using exec::Call;
 using exec::Transfer;
-using schedule::Op;
 
 using Blocks = std::vector<Block>;
 using Bytes = std::vector<std::byte>;

@@ -35,9 +35,9 @@ Config config_for(const std::string& transport, const std::string& directory) {
   return config;
 }
 
-exec::Call allreduce(const std::vector<float>& in, std::vector<float>& out) {
-  exec::Call call;
-  call.op = schedule::Op::kAllReduce;
+Call allreduce(const std::vector<float>& in, std::vector<float>& out) {
+  Call call;
+  call.op = Op::kAllReduce;
   call.in = in.data();
   call.out = out.data();
   call.count = in.size();
@@ -52,15 +52,15 @@ class Work {
   Status next() {
     const int turn = turn_++ % 4;
     if (turn == 3) {
-      exec::Call call = allreduce(long_in_, long_out_);
-      call.op = schedule::Op::kAllToAll;
+      Call call = allreduce(long_in_, long_out_);
+      call.op = Op::kAllToAll;
       call.count = long_in_.size() / static_cast<std::size_t>(world_.size());
       const Status status = world_.run(call);
       return status.ok() ? checked(long_out_, 1) : status;
     }
     if (turn == 2) {
-      exec::Call call;
-      call.op = schedule::Op::kBroadcast;
+      Call call;
+      call.op = Op::kBroadcast;
       call.count = broadcast_.size();
       call.root = turn_ % world_.size();
       call.in = call.out = broadcast_.data();

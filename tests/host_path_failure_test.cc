@@ -22,7 +22,6 @@
 namespace hccl::exec::host {
 namespace {
 
-using schedule::Op;
 using testing::HostRanks;
 
 /// A process of its own that does nothing; its end is not waited for.

@@ -20,7 +20,6 @@
 namespace hccl::exec::host {
 namespace {
 
-using schedule::Op;
 using testing::HostRanks;
 
 /// Element i of the input of `rank` in operation `number`.
@@ -132,7 +131,7 @@ bool folds(Op op) {
   const auto check = [&](std::uint64_t at, std::uint32_t expected) {
     if (out[at] == expected) return ::testing::AssertionResult(true);
     return ::testing::AssertionFailure()
-           << "operation " << number << " (" << schedule::words(plan.op) << ", " << plan.count
+           << "operation " << number << " (" << hccl::words(plan.op) << ", " << plan.count
            << " elements, " << words(path.way()) << ") gave rank " << rank << " " << out[at]
            << " for " << expected << " at " << at;
   };
@@ -459,7 +458,7 @@ TEST(HostPath, TheKernelCopiesWhereverBuffersLieInTheirPages) {
             for (std::uint64_t i = 0; i < kBlock; ++i) {
               ASSERT_EQ(out[static_cast<std::uint64_t>(from) * kBlock + i],
                         element(number, from, me * kBlock + i))
-                  << schedule::words(op) << " from " << from << ", element " << i << ", in at "
+                  << hccl::words(op) << " from " << from << ", element " << i << ", in at "
                   << in_at << ", out at " << out_at;
             }
           }

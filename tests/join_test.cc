@@ -35,9 +35,9 @@ bool has(const Status& status, const std::string& words) {
   return status.message().find(words) != std::string::npos;
 }
 
-exec::Call sum(std::vector<float>& data) {
-  exec::Call call;
-  call.op = schedule::Op::kAllReduce;
+Call sum(std::vector<float>& data) {
+  Call call;
+  call.op = Op::kAllReduce;
   call.in = call.out = data.data();
   call.count = data.size();
   return call;

@@ -7,13 +7,12 @@
 #include <iostream>
 #include <optional>
 
-#include "hccl/exec/call.h"
+#include "hccl/base/call.h"
 #include "tests/support/world.h"
 
 namespace hccl::testing {
 namespace {
 
-using schedule::Op;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kCount = 60;
@@ -39,18 +38,13 @@ constexpr Agreed kAllGather{"allgather", Op::kAllGather, ""};
 constexpr Agreed kAllToAll{"alltoall", Op::kAllToAll, ""};
 constexpr Agreed kScatter{"scatter", Op::kScatter, ""};
 
-bool reduces(Op op) {
-  return op == Op::kAllReduce || op == Op::kReduce || op == Op::kReduceScatter;
-}
-bool rooted(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
-
 // What the odd rank does: its calls instead of the agreed one. Empty where it would be the same.
 struct Deviation {
   const char* name;
-  std::vector<exec::Call> (*calls)(exec::Call agreed);
+  std::vector<Call> (*calls)(Call agreed);
 };
 
-std::vector<exec::Call> other_operation(exec::Call call, Op op) {
+std::vector<Call> other_operation(Call call, Op op) {
   if (call.op == op) return {};
   call.op = op;
   return {call};
@@ -58,54 +52,54 @@ std::vector<exec::Call> other_operation(exec::Call call, Op op) {
 
 const Deviation kDeviations[] = {
     {"count",
-     [](exec::Call call) {
+     [](Call call) {
        call.count += 2;
        return std::vector{call};
      }},
     {"much_larger_count",
-     [](exec::Call call) {
+     [](Call call) {
        call.count *= 2000;
        return std::vector{call};
      }},
     {"count_0",
-     [](exec::Call call) {
+     [](Call call) {
        call.count = 0;
        return std::vector{call};
      }},
     {"type_of_the_same_size",
-     [](exec::Call call) {
+     [](Call call) {
        call.type = DataType::kInt32;
        return std::vector{call};
      }},
     {"type_of_another_size",
-     [](exec::Call call) {
+     [](Call call) {
        call.type = DataType::kFp16;
        return std::vector{call};
      }},
     {"reduction",
-     [](exec::Call call) {
-       if (!reduces(call.op)) return std::vector<exec::Call>();
+     [](Call call) {
+       if (!reduces(call.op)) return std::vector<Call>();
        call.reduce = ReduceOp::kMax;
        return std::vector{call};
      }},
     {"root",
-     [](exec::Call call) {
-       if (!rooted(call.op)) return std::vector<exec::Call>();
+     [](Call call) {
+       if (!rooted(call.op)) return std::vector<Call>();
        call.root = 1 - call.root;
        return std::vector{call};
      }},
-    {"allreduce_instead", [](exec::Call call) { return other_operation(call, Op::kAllReduce); }},
-    {"broadcast_instead", [](exec::Call call) { return other_operation(call, Op::kBroadcast); }},
-    {"barrier_instead", [](exec::Call call) { return other_operation(call, Op::kBarrier); }},
-    {"allgather_instead", [](exec::Call call) { return other_operation(call, Op::kAllGather); }},
+    {"allreduce_instead", [](Call call) { return other_operation(call, Op::kAllReduce); }},
+    {"broadcast_instead", [](Call call) { return other_operation(call, Op::kBroadcast); }},
+    {"barrier_instead", [](Call call) { return other_operation(call, Op::kBarrier); }},
+    {"allgather_instead", [](Call call) { return other_operation(call, Op::kAllGather); }},
     {"plan",
-     [](exec::Call call) {
+     [](Call call) {
        call.plan = 4711;
        return std::vector{call};
      }},
     {"another_operation_first",
-     [](exec::Call call) {
-       exec::Call first = call;
+     [](Call call) {
+       Call first = call;
        first.op = call.op == Op::kAllGather ? Op::kAllReduce : Op::kAllGather;
        return std::vector{first, call};
      }},
@@ -148,10 +142,10 @@ TEST_P(Mismatch, IsAParameterErrorOnAllRanks) {
   int turn = 0;
   for (const Deviation& deviation : kDeviations) {
     const int odd = turn++ % size;  // each place gets its share
-    exec::Call common;
+    Call common;
     common.op = agreed.op;
     common.count = kCount;
-    const std::vector<exec::Call> odd_calls = deviation.calls(common);
+    const std::vector<Call> odd_calls = deviation.calls(common);
     if (odd_calls.empty()) continue;
     SCOPED_TRACE(std::string(deviation.name) + " on rank " + std::to_string(odd));
     World world(size, config_for(transport, agreed.algorithm));
@@ -161,21 +155,21 @@ TEST_P(Mismatch, IsAParameterErrorOnAllRanks) {
       Seen& mine = seen[static_cast<std::size_t>(communicator.rank())];
       Buffers buffers(size);
       const auto begun = Deadline::Clock::now();
-      for (exec::Call call :
-           communicator.rank() == odd ? odd_calls : std::vector<exec::Call>{common}) {
+      for (Call call :
+           communicator.rank() == odd ? odd_calls : std::vector<Call>{common}) {
         call.in = buffers.in.data();
         call.out = call.op == Op::kBroadcast ? buffers.in.data() : buffers.out.data();
         mine.status = communicator.run(call);
         if (!mine.status.ok()) break;
       }
       mine.took = Deadline::Clock::now() - begun;
-      exec::Call call = common;
+      Call call = common;
       call.in = call.out = buffers.in.data();
       mine.later = communicator.run(call);
     });
-    exec::Call first = odd_calls.front();
-    const std::string odd_words = exec::words(exec::envelope(first, 1, 0));
-    const std::string common_words = exec::words(exec::envelope(common, 1, 0));
+    Call first = odd_calls.front();
+    const std::string odd_words = words(envelope(first, 1, 0));
+    const std::string common_words = words(envelope(common, 1, 0));
     for (int r = 0; r < size; ++r) {
       const Seen& mine = seen[static_cast<std::size_t>(r)];
       EXPECT_EQ(mine.status.code(), Code::kPara) << "rank " << r << ": " << mine.status.message();
@@ -217,7 +211,7 @@ TEST_P(PointToPointMismatch, IsAParameterErrorOnAllRanks) {
         const auto begun = Deadline::Clock::now();
         if (rank == 0) mine.status = communicator.send(1, buffers.in.data(), count, type);
         if (rank == 1) mine.status = communicator.recv(0, buffers.out.data(), count, type);
-        exec::Call barrier;
+        Call barrier;
         mine.later = communicator.run(barrier);
         if (rank == 2) mine.status = mine.later;
         mine.took = Deadline::Clock::now() - begun;

@@ -13,7 +13,6 @@
 namespace hccl::exec {
 namespace {
 
-using schedule::Op;
 
 TEST(Plan, RanksTakeEachOthersPlacesWhereThatIsAllowed) {
   std::mt19937 random(7);

@@ -10,7 +10,6 @@ namespace {
 
 using exec::host::RingStore;
 using kernels::Store;
-using schedule::Op;
 
 constexpr std::uint64_t kRing = std::uint64_t{2} << 20;
 constexpr RingStore::Kind kShort{Op::kAllReduce, std::uint64_t{64} << 10};

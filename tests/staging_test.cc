@@ -67,9 +67,6 @@ namespace hccl::testing {
 namespace {
 
 using core::Communicator;
-using exec::Block;
-using exec::Call;
-using schedule::Op;
 
 constexpr Op kOps[] = {Op::kAllReduce,      Op::kBroadcast,  Op::kReduce,   Op::kReduceScatter,
                        Op::kAllGather,      Op::kScatter,    Op::kAllToAll, Op::kBarrier,
@@ -94,7 +91,7 @@ Status take_part(Communicator& c, Op op, std::size_t elements, Buffers& buffers)
             0};
   if (op == Op::kBroadcast) call.in = call.out;
   if (op == Op::kBarrier) call.count = 0;
-  if (exec::has_blocks(op)) {
+  if (has_blocks(op)) {
     for (std::size_t r = 0; r < ranks; ++r) buffers.blocks[r] = {r * count, count};
     if (op == Op::kAllToAllV) call.count = 0;
     if (op != Op::kAllGatherV) call.in_blocks = buffers.blocks;
@@ -145,7 +142,7 @@ TEST_P(Staging, NothingIsAllocatedAfterTheFirstOfAKind) {
         }
         // Over tcp, memory is also wanted when more messages come early than ever before.
         EXPECT_EQ(over_tcp ? least : most, 0)
-            << schedule::words(op) << " of " << elements << " elements";
+            << hccl::words(op) << " of " << elements << " elements";
       }
     }
   });

@@ -13,7 +13,6 @@ namespace hccl::testing {
 namespace {
 
 using core::Communicator;
-using schedule::Op;
 
 /// The same numbers on every rank that asks, of very different sizes, so that order shows.
 std::vector<float> numbers(int rank, std::size_t count) {

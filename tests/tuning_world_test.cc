@@ -20,7 +20,6 @@ namespace {
 using core::Communicator;
 using core::Tuning;
 using core::TuningEntry;
-using schedule::Op;
 
 Config config_for(const std::string& transport, const std::string& file) {
   Config config;

@@ -78,7 +78,7 @@ void allreduces(int hosts, int places) {
       std::uint32_t* const out = in_place ? in : in + kMost;
       for (std::uint64_t i = 0; i < count; ++i) in[i] = value(rank.rank(), i, round);
       Call call;
-      call.op = schedule::Op::kAllReduce;
+      call.op = Op::kAllReduce;
       call.in = in;
       call.out = out;
       call.count = count;
@@ -134,7 +134,7 @@ TEST(TwoLevel, MeasuredCostsChooseBetweenHosts) {
       EXPECT_EQ(member.hosts->between(), nullptr);
       for (std::uint64_t i = 0; i < kCount; ++i) data[i] = value(rank.rank(), i, round);
       Call call;
-      call.op = schedule::Op::kAllReduce;
+      call.op = Op::kAllReduce;
       call.in = call.out = data.data();
       call.count = kCount;
       call.type = DataType::kUint32;
@@ -168,7 +168,7 @@ TEST(TwoLevel, RanksThatDisagreeAllFail) {
     rank.barrier();
     std::vector<std::uint32_t> data(std::size_t{1} << 20, 1);
     Call call;
-    call.op = schedule::Op::kAllReduce;
+    call.op = Op::kAllReduce;
     call.in = call.out = data.data();
     call.count = data.size() - (rank.rank() == 3 ? 64 : 0);
     call.type = DataType::kUint32;

@@ -20,7 +20,7 @@
 #include "hccl/base/deadline.h"
 #include "hccl/base/status.h"
 #include "hccl/base/wait.h"
-#include "transport/host_memory.h"
+#include "hccl/base/host_memory.h"
 
 namespace hccl::memory {
 class Heap;

@@ -6,7 +6,7 @@
 
 #include "hccl/acl/stream.h"
 #include "hccl/api/groups.h"
-#include "hccl/exec/call.h"
+#include "hccl/base/call.h"
 #include "hccl/exec/transfer.h"
 
 namespace hccl::api {
@@ -16,9 +16,9 @@ namespace hccl::api {
 struct Job {
   CommunicatorPtr comm;
   aclrtStream stream = nullptr;
-  exec::Call call;
-  std::vector<exec::Block> in_blocks;  // the call's spans point here
-  std::vector<exec::Block> out_blocks;
+  Call call;
+  std::vector<Block> in_blocks;  // the call's spans point here
+  std::vector<Block> out_blocks;
   std::vector<exec::Transfer> transfers;
 
   /// Runs it on the caller's thread at its place in the communicator's order.

@@ -6,16 +6,15 @@
 
 namespace hccl::api {
 
-using schedule::Op;
 
-Status issue(const CommunicatorPtr& comm, const exec::Call& call, aclrtStream stream) {
+Status issue(const CommunicatorPtr& comm, const Call& call, aclrtStream stream) {
   if (in_call_group()) return collect({comm, stream, call, {}, {}, {}});
   if (stream == nullptr) return comm->run(call);
   return enqueue({comm, stream, call, {}, {}, {}});
 }
 
-Status issue(const CommunicatorPtr& comm, exec::Call call, std::vector<exec::Block> in_blocks,
-             std::vector<exec::Block> out_blocks, aclrtStream stream) {
+Status issue(const CommunicatorPtr& comm, Call call, std::vector<Block> in_blocks,
+             std::vector<Block> out_blocks, aclrtStream stream) {
   if (stream == nullptr && !in_call_group()) {
     call.in_blocks = in_blocks;
     call.out_blocks = out_blocks;

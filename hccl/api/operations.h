@@ -50,9 +50,9 @@ Status batch_send_recv(const CommunicatorPtr& comm, const HcclSendRecvItem* item
                        std::uint32_t item_num, aclrtStream stream);
 
 /// Runs a checked collective as said above.
-Status issue(const CommunicatorPtr& comm, const exec::Call& call, aclrtStream stream);
+Status issue(const CommunicatorPtr& comm, const Call& call, aclrtStream stream);
 /// The same with blocks, which need not outlive the call.
-Status issue(const CommunicatorPtr& comm, exec::Call call, std::vector<exec::Block> in_blocks,
-             std::vector<exec::Block> out_blocks, aclrtStream stream);
+Status issue(const CommunicatorPtr& comm, Call call, std::vector<Block> in_blocks,
+             std::vector<Block> out_blocks, aclrtStream stream);
 
 }  // namespace hccl::api

@@ -7,8 +7,6 @@
 namespace hccl::api {
 namespace {
 
-using exec::Block;
-using schedule::Op;
 using Blocks = std::vector<Block>;
 
 // HCCL's arrays come as void pointers to 64-bit numbers, at any address.

@@ -46,6 +46,22 @@ enum class ReduceOp : std::uint8_t {
 #undef HCCL_OP
 };
 
+/// The collective operations.
+enum class Op : std::uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kReduceScatter,
+  kAllGather,
+  kReduce,
+  kScatter,
+  kAllToAll,
+  kBarrier,
+  // With blocks of different lengths.
+  kReduceScatterV,
+  kAllGatherV,
+  kAllToAllV,
+};
+
 /// Bytes of an element; 0 for what is no type.
 constexpr std::size_t size_of(DataType type) {
   switch (type) {
@@ -59,6 +75,7 @@ constexpr std::size_t size_of(DataType type) {
 }
 std::string_view words(DataType type);
 std::string_view words(ReduceOp op);
+std::string_view words(Op op);  ///< "allreduce", "reduce_scatter", …
 /// The type or operation with this HCCL number or word; nothing if there is none.
 constexpr std::optional<DataType> data_type(int number) {
 #define HCCL_TYPE(name, value, bytes, word) \

@@ -192,7 +192,7 @@ Status Communicator::open(Deadline deadline) {
 // Where the ranks of a host share memory: on the one host, or on all of them, which takes a word
 // with the others; a mesh opens for all ranks of a host or for none.
 Status Communicator::open_host_path(const transport::OpenArgs& args) {
-  const transport::HostMemory* const memory = mesh_->host_memory();
+  const HostMemory* const memory = mesh_->host_memory();
   const bool alone = memory != nullptr && memory->ranks.size() == ranks_.size();
   if (even_hosts_ > 1 && even_hosts_ < size()) {
     HCCL_ASSIGN_OR_RETURN(const std::vector<std::string> shared,
@@ -243,7 +243,7 @@ Status Communicator::open_host_path(const transport::OpenArgs& args) {
   for (std::size_t op = 0; op < kOps; ++op) {
     // Whoever asks for an algorithm gets a schedule.
     const std::string wanted =
-        config_.algorithm_for(schedule::words(static_cast<schedule::Op>(op)));
+        config_.algorithm_for(hccl::words(static_cast<Op>(op)));
     on_host_[op] = alone && (wanted.empty() || wanted == "NA" || wanted == "null");
   }
   open_host_path_.store(host_path_.get());

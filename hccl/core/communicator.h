@@ -61,19 +61,19 @@ class Communicator final : public FailureListener {
 
   /// Runs a collective on the caller's thread, after everything issued before. Arguments are
   /// checked by the caller. Failures of peers or deadlines end the communicator.
-  Status run(const exec::Call& call);
+  Status run(const Call& call);
 
   // For streams: an operation takes its place in the communicator's order when it is issued, and
   // runs when its stream comes to it.
   OpQueue::Ticket reserve() { return queue_.reserve(); }
   /// As run(call), at the place reserved.
-  Status run(const exec::Call& call, const OpQueue::Ticket& place);
+  Status run(const Call& call, const OpQueue::Ticket& place);
   /// Gives up a place that nobody will run at.
   void cancel(const OpQueue::Ticket& place) { queue_.cancel(place); }
 
   /// Runs it on the communicator's worker thread (or, if `deferred`, inside wait()), with `before`
   /// and, if it succeeded, `after` around it on the same thread.
-  OpQueue::Ticket submit(const exec::Call& call, bool deferred, std::function<void()> before,
+  OpQueue::Ticket submit(const Call& call, bool deferred, std::function<void()> before,
                          std::function<void()> after);
   Status wait(const OpQueue::Ticket& ticket) { return queue_.wait(ticket); }
   bool done(const OpQueue::Ticket& ticket) const { return queue_.done(ticket); }
@@ -102,7 +102,7 @@ class Communicator final : public FailureListener {
   Deterministic deterministic() const { return deterministic_.load(std::memory_order_relaxed); }
 
   /// The algorithm that the last collective of this kind took; "" before the first.
-  std::string algorithm(schedule::Op op) const;
+  std::string algorithm(Op op) const;
 
   /// Leaves in good order: the world waits a moment for the ranks of other processes to leave too.
   void leave();
@@ -110,7 +110,7 @@ class Communicator final : public FailureListener {
   void on_failure(const Uuid& scope, const Status& why) override;
 
  private:
-  static constexpr std::size_t kOps = static_cast<std::size_t>(schedule::Op::kAllToAllV) + 1;
+  static constexpr std::size_t kOps = static_cast<std::size_t>(Op::kAllToAllV) + 1;
 
   Communicator(std::shared_ptr<Control> control, std::string name, std::vector<int> ranks, int rank,
                const Uuid& id, const Config& config, Logger log,
@@ -119,20 +119,20 @@ class Communicator final : public FailureListener {
   Status open(Deadline deadline);
   Status open_host_path(const transport::OpenArgs& args);
   Status tune(const transport::Exchange& exchange, Deadline deadline);
-  Status execute(const exec::Call& call);
-  Status execute_on_host(const exec::Call& call);
-  Status failed_in(const exec::Call& call, std::uint64_t sequence, Status status);
+  Status execute(const Call& call);
+  Status execute_on_host(const Call& call);
+  Status failed_in(const Call& call, std::uint64_t sequence, Status status);
   Status run_transfers(std::span<exec::Transfer> transfers);
   Status fail(Status why);
-  Status refused(const exec::Envelope& call);
+  Status refused(const Envelope& call);
   Status refused_suspended() const;
   void record_end();
   void await_verdict(int suspect);
-  exec::Limits limits(std::uint64_t sequence, bool beside);
+  Limits limits(std::uint64_t sequence, bool beside);
   void stalled(std::uint64_t sequence, const std::string& call, std::vector<int> awaited);
-  const schedule::Choice& choose(const exec::Call& call);
-  void tell_way(const exec::Call& call, std::string_view way);
-  void tell_between(const exec::Call& call);
+  const schedule::Choice& choose(const Call& call);
+  void tell_way(const Call& call, std::string_view way);
+  void tell_between(const Call& call);
 
   std::shared_ptr<Control> control_;
   std::string name_;

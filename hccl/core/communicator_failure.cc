@@ -44,11 +44,11 @@ Status Communicator::fail(Status why) {
   return failed_.reason();
 }
 
-Status Communicator::failed_in(const exec::Call& call, std::uint64_t sequence, Status status) {
+Status Communicator::failed_in(const Call& call, std::uint64_t sequence, Status status) {
   status = fail(std::move(status));
   // The other texts name the operation already.
   if (status.code() != Code::kRemote) return status;
-  return status.with_context(exec::words(exec::envelope(call, sequence, 0)));
+  return status.with_context(words(envelope(call, sequence, 0)));
 }
 
 void Communicator::await_verdict(int suspect) {
@@ -58,7 +58,7 @@ void Communicator::await_verdict(int suspect) {
 }
 
 // A call that came after the failure: the first one shows what the rank wanted next.
-Status Communicator::refused(const exec::Envelope& call) {
+Status Communicator::refused(const Envelope& call) {
   if (!recorded_) {
     recorder_.end(recorder_.begin(call, "not begun"), failed_.reason().code());
     record_end();

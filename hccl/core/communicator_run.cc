@@ -4,15 +4,15 @@
 
 namespace hccl::core {
 
-Status Communicator::run(const exec::Call& call) {
+Status Communicator::run(const Call& call) {
   return queue_.run([this, &call] { return execute(call); });
 }
 
-Status Communicator::run(const exec::Call& call, const OpQueue::Ticket& place) {
+Status Communicator::run(const Call& call, const OpQueue::Ticket& place) {
   return queue_.run(place, [this, &call] { return execute(call); });
 }
 
-OpQueue::Ticket Communicator::submit(const exec::Call& call, bool deferred,
+OpQueue::Ticket Communicator::submit(const Call& call, bool deferred,
                                      std::function<void()> before, std::function<void()> after) {
   auto work = [this, call, before = std::move(before), after = std::move(after)] {
     before();
@@ -23,16 +23,16 @@ OpQueue::Ticket Communicator::submit(const exec::Call& call, bool deferred,
   return deferred ? queue_.defer(std::move(work)) : queue_.submit(std::move(work));
 }
 
-Status Communicator::execute(const exec::Call& call) {
-  if (failed_.raised()) return refused(exec::envelope(call, sequence_ + 1, 0));
+Status Communicator::execute(const Call& call) {
+  if (failed_.raised()) return refused(envelope(call, sequence_ + 1, 0));
   if (suspended()) return refused_suspended();
   if (on_host_[static_cast<std::size_t>(call.op)]) {
     return execute_on_host(call);
   }
-  const bool blocks = exec::has_blocks(call.op);
+  const bool blocks = has_blocks(call.op);
   const schedule::Choice* const choice = blocks ? nullptr : &choose(call);
   const std::uint64_t sequence = ++sequence_;
-  const std::uint64_t number = recorder_.begin(exec::envelope(call, sequence, 0),
+  const std::uint64_t number = recorder_.begin(envelope(call, sequence, 0),
                                                blocks ? "direct" : choice->algorithm->name);
   Status status;
   if (blocks) {
@@ -47,11 +47,11 @@ Status Communicator::execute(const exec::Call& call) {
   return status.ok() ? status : failed_in(call, sequence, std::move(status));
 }
 
-Status Communicator::execute_on_host(const exec::Call& call) {
+Status Communicator::execute_on_host(const Call& call) {
   const std::uint64_t sequence = ++sequence_;
-  const bool strict = deterministic() == Deterministic::kStrict && exec::reduces(call.op);
-  const exec::Envelope envelope =
-      exec::envelope(call, sequence, strict ? exec::host::kInRankOrder : 0);
+  const bool strict = deterministic() == Deterministic::kStrict && reduces(call.op);
+  const Envelope envelope =
+      hccl::envelope(call, sequence, strict ? exec::host::kInRankOrder : 0);
   const exec::host::Run run = host_path_->enter(call, envelope);
   const std::uint64_t number = recorder_.begin(envelope, "host");
   Status status = host_path_->finish(run);
@@ -90,20 +90,20 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
   for (exec::Transfer& each : transfers) {
     each.sequence = ++(each.sending ? sends_ : recvs_)[static_cast<std::size_t>(each.peer)];
   }
-  if (failed_.raised()) return refused(exec::envelope(transfers.front()));
+  if (failed_.raised()) return refused(envelope(transfers.front()));
   // Of a batch, the first one is recorded.
   const std::uint64_t number =
-      recorder_.begin(exec::envelope(transfers.front()),
+      recorder_.begin(envelope(transfers.front()),
                       transfers.size() == 1 ? "point to point" : "point to point, batch");
-  exec::Limits bounds = limits(transfers.front().sequence, false);
+  Limits bounds = limits(transfers.front().sequence, false);
   bounds.stalled = nullptr;
   Status status = executor_->exchange(transfers, bounds);
   recorder_.end(number, status.code());
   return status.ok() ? status : fail(std::move(status));
 }
 
-exec::Limits Communicator::limits(std::uint64_t sequence, bool beside) {
-  exec::Limits limits;
+Limits Communicator::limits(std::uint64_t sequence, bool beside) {
+  Limits limits;
   limits.deadline =
       config_.exec_timeout.count() == 0 ? Deadline::never() : Deadline::after(config_.exec_timeout);
   limits.abort = &failed_;

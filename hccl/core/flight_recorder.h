@@ -10,7 +10,7 @@
 #include "hccl/base/cache_hints.h"
 #include "hccl/base/status.h"
 #include "hccl/base/ticks.h"
-#include "hccl/exec/call.h"
+#include "hccl/base/call.h"
 
 namespace hccl::core {
 
@@ -23,7 +23,7 @@ class FlightRecorder {
 
   /// Notes that an operation begins; gives its number for end(). `algorithm` is a short name that
   /// lives as long as the program.
-  std::uint64_t begin(const exec::Envelope& call, std::string_view algorithm) {
+  std::uint64_t begin(const Envelope& call, std::string_view algorithm) {
     Record& record = records_[begun_ % kOps];
     record.call = call;
     record.set_algorithm(algorithm);
@@ -61,7 +61,7 @@ class FlightRecorder {
       algorithm = name.data();
       algorithm_size = static_cast<std::uint8_t>(name.size());
     }
-    exec::Envelope call;
+    Envelope call;
     const char* algorithm = nullptr;
     std::uint64_t start = 0;  // ticks
     std::uint64_t end = 0;

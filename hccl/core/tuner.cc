@@ -79,7 +79,7 @@ TuningKey Tuner::key(const std::vector<int>& hosts, std::string_view transport, 
 
 Result<TuningEntry> Tuner::measure(const TuningKey& key, int size, exec::Executor& executor,
                                    exec::host::HostPath* host_path, memory::Heap* heap,
-                                   const exec::Limits& limits) const {
+                                   const Limits& limits) const {
   TuningEntry entry;
   entry.key = key;
   if (host_path == nullptr) {

@@ -36,7 +36,7 @@ class Tuner {
   /// Collective; under a second. Leaves out what time did not allow.
   Result<TuningEntry> measure(const TuningKey& key, int size, exec::Executor& executor,
                               exec::host::HostPath* host_path, memory::Heap* heap,
-                              const exec::Limits& limits) const;
+                              const Limits& limits) const;
   /// One entry as bytes, and back: what rank 0 measured, for all.
   static std::string encode(const TuningEntry& entry);
   static Result<TuningEntry> decode(std::string_view bytes);

@@ -7,7 +7,6 @@
 
 namespace hccl::exec {
 
-using schedule::Op;
 
 namespace {
 

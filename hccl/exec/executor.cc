@@ -11,7 +11,6 @@
 
 namespace hccl::exec {
 
-using schedule::Op;
 
 namespace {
 

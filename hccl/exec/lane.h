@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "hccl/exec/activity.h"
-#include "hccl/exec/call.h"
+#include "hccl/base/call.h"
 #include "hccl/exec/flow.h"
 #include "hccl/exec/layout.h"
 #include "hccl/schedule/schedule.h"

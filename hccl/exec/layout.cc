@@ -4,7 +4,6 @@
 
 namespace hccl::exec {
 
-using schedule::Op;
 
 int blocks_of(Op op, int size) {
   switch (op) {

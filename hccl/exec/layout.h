@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "hccl/exec/call.h"
+#include "hccl/base/call.h"
 #include "hccl/schedule/schedule.h"
 
 namespace hccl::exec {
@@ -54,6 +54,6 @@ class Layout {
 };
 
 /// Blocks of the operation's vector for this many ranks.
-int blocks_of(schedule::Op op, int size);
+int blocks_of(Op op, int size);
 
 }  // namespace hccl::exec

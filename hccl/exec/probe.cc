@@ -11,7 +11,6 @@ namespace hccl::exec {
 namespace {
 
 using schedule::MessageCosts;
-using schedule::Op;
 
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::array<std::uint64_t, 6> kMessages = {64,        kKiB,       8 * kKiB,

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "hccl/exec/executor.h"
-#include "hccl/exec/limits.h"
+#include "hccl/base/limits.h"
 #include "hccl/exec/trials.h"
 #include "hccl/schedule/message_costs.h"
 

@@ -8,7 +8,6 @@
 
 namespace hccl::exec {
 
-using schedule::Op;
 
 namespace {
 

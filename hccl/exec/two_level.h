@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "hccl/exec/call.h"
+#include "hccl/base/call.h"
 #include "hccl/exec/host/host_path.h"
 #include "hccl/exec/lane.h"
-#include "hccl/exec/limits.h"
+#include "hccl/base/limits.h"
 #include "hccl/exec/plan.h"
 #include "hccl/schedule/algorithm.h"
 #include "hccl/schedule/message_costs.h"

@@ -191,34 +191,6 @@ constexpr std::array kAlgorithms = {
 
 }  // namespace
 
-std::string_view words(Op op) {
-  switch (op) {
-    case Op::kAllReduce:
-      return "allreduce";
-    case Op::kBroadcast:
-      return "broadcast";
-    case Op::kReduceScatter:
-      return "reduce_scatter";
-    case Op::kAllGather:
-      return "allgather";
-    case Op::kReduce:
-      return "reduce";
-    case Op::kScatter:
-      return "scatter";
-    case Op::kAllToAll:
-      return "alltoall";
-    case Op::kBarrier:
-      return "barrier";
-    case Op::kReduceScatterV:
-      return "reduce_scatter_v";
-    case Op::kAllGatherV:
-      return "allgather_v";
-    case Op::kAllToAllV:
-      return "alltoall_v";
-  }
-  return "unknown operation";
-}
-
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
 
 const Algorithm* find(Op op, std::string_view name) {

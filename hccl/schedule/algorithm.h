@@ -12,7 +12,6 @@ namespace hccl::schedule {
 
 struct MessageCosts;
 
-std::string_view words(Op op);  ///< "allreduce", "reduce_scatter", …
 
 /// Cost of one rank on the critical path; bytes of the vector count as 1. MessageCosts turn it into
 /// time.

@@ -26,22 +26,9 @@
 #include <string>
 #include <vector>
 
-namespace hccl::schedule {
+#include "hccl/base/types.h"
 
-enum class Op : std::uint8_t {
-  kAllReduce,
-  kBroadcast,
-  kReduceScatter,
-  kAllGather,
-  kReduce,
-  kScatter,
-  kAllToAll,
-  kBarrier,
-  // With blocks of different lengths. They have no schedules: they are run by direct exchange.
-  kReduceScatterV,
-  kAllGatherV,
-  kAllToAllV,
-};
+namespace hccl::schedule {
 
 enum class Buffer : std::uint8_t { kIn, kOut, kScratch };
 

@@ -76,7 +76,7 @@ class HostRanks {
   int size_;
   std::shared_ptr<memory::Heap> heap_;
   std::vector<std::byte> area_;
-  std::vector<transport::HostMemory> memories_;
+  std::vector<HostMemory> memories_;
   AbortFlag abort_;
   std::vector<std::unique_ptr<HostPath>> paths_;
 };

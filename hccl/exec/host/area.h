@@ -16,7 +16,7 @@
 #include <span>
 
 #include "hccl/base/wait.h"
-#include "hccl/exec/call.h"
+#include "hccl/base/call.h"
 #include "hccl/exec/host/ways.h"
 
 namespace hccl::exec::host {

@@ -12,7 +12,6 @@ static constexpr int kMostInChain = static_cast<int>(Area::kSlots / Ways::kLeast
 // The bits are those of a fold of all inputs at once, in the order of the turns. Of types that such
 // a fold rounds only at its end they would not be.
 bool HostPath::chains(const Run& run) const {
-  using schedule::Op;
   return size_ > 1 && size_ <= kMostInChain && ways_.chain_from != 0 &&
          run.bytes >= std::max(ways_.chain_from, ways_.whole_most + 1) &&
          (run.call.op == Op::kAllReduce || run.call.op == Op::kReduce) &&

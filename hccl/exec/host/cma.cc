@@ -10,7 +10,6 @@
 
 namespace hccl::exec::host {
 
-using schedule::Op;
 
 namespace {
 

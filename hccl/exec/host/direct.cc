@@ -45,7 +45,7 @@ void HostPath::resolve(const Run& run) {
 
 Status HostPath::pull(const Run& run) {
   take(run, 0, run.exchange.longest(), [&](int giver) {
-    const std::uint64_t at = run.call.op == schedule::Op::kAllToAllV ? area_.gives(giver)[place_].at
+    const std::uint64_t at = run.call.op == Op::kAllToAllV ? area_.gives(giver)[place_].at
                                                                      : run.exchange.in_of(giver).at;
     return ins_[static_cast<std::size_t>(giver)] + at * run.element;
   });

@@ -2,7 +2,6 @@
 
 namespace hccl::exec::host {
 
-using schedule::Op;
 
 Block Exchange::in_of(int giver) const {
   // An allgather's ranks may give blocks of different lengths; each begins its input.

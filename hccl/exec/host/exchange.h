@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#include "hccl/exec/call.h"
+#include "hccl/base/call.h"
 
 namespace hccl::exec::host {
 
@@ -27,10 +27,10 @@ class Exchange {
 
   bool folds() const { return kind_.folds; }
   bool gives(int rank) const {
-    return call_.op != schedule::Op::kBarrier && (!kind_.from_root || rank == root_);
+    return call_.op != Op::kBarrier && (!kind_.from_root || rank == root_);
   }
   bool takes(int rank) const {
-    return call_.op != schedule::Op::kBarrier && (!kind_.to_root || rank == root_);
+    return call_.op != Op::kBarrier && (!kind_.to_root || rank == root_);
   }
   bool from_root() const { return kind_.from_root; }
   /// The input has a block for each rank; otherwise one for all of them.
@@ -50,7 +50,7 @@ class Exchange {
   std::uint64_t longest() const { return longest_; }
   /// Elements of this rank's whole input, without gaps.
   std::uint64_t input() const {
-    if (call_.op == schedule::Op::kBarrier) return 0;
+    if (call_.op == Op::kBarrier) return 0;
     if (!kind_.block_for_each) return call_.count;
     std::uint64_t sum = 0;
     for (int rank = 0; rank < size_; ++rank) sum += in(rank).count;
@@ -65,8 +65,7 @@ class Exchange {
     bool block_for_each = false;
   };
   // One load for each operation.
-  static Kind kind(schedule::Op op) {
-    using schedule::Op;
+  static Kind kind(Op op) {
     static constexpr auto kKinds = [] {
       std::array<Kind, static_cast<std::size_t>(Op::kAllToAllV) + 1> kinds{};
       const auto of = [&](Op which) -> Kind& { return kinds[static_cast<std::size_t>(which)]; };

@@ -7,7 +7,7 @@
 
 #include "hccl/base/cache_hints.h"
 #include "hccl/exec/host/host_path.h"
-#include "hccl/exec/limits.h"
+#include "hccl/base/limits.h"
 #include "hccl/kernels/kernels.h"
 
 namespace hccl::exec::host {
@@ -87,7 +87,7 @@ template <class Done, class Late>
   };
   const auto what = [&] { return words(run.mine); };
   if (!meanwhile_) {
-    return exec::await([&] { return done(place); }, what, awaited, limits, area_.bell());
+    return hccl::await([&] { return done(place); }, what, awaited, limits, area_.bell());
   }
   limits.policy.longest_nap = std::chrono::milliseconds(1);
   Status failure;
@@ -95,7 +95,7 @@ template <class Done, class Late>
     if (failure.ok()) failure = meanwhile_();
     return !failure.ok() || done(place);
   };
-  HCCL_RETURN_IF_ERROR(exec::await(ready, what, awaited, limits, area_.bell()));
+  HCCL_RETURN_IF_ERROR(hccl::await(ready, what, awaited, limits, area_.bell()));
   return failure;
 }
 
@@ -143,7 +143,7 @@ Status HostPath::give_blocks(const Run& run, Put&& put) {
   for (int i = 1; i < size_; ++i) {
     const int place = (place_ + i) % size_;
     const Block block = exchange.in(place);
-    const std::uint64_t at = run.call.op == schedule::Op::kAllToAllV ? area_.takes(place)[place_].at
+    const std::uint64_t at = run.call.op == Op::kAllToAllV ? area_.takes(place)[place_].at
                                                                      : exchange.out(place_).at;
     HCCL_RETURN_IF_ERROR(
         put(place, at * run.element, in + block.at * run.element, block.count * run.element));

@@ -10,7 +10,7 @@
 
 namespace hccl::exec::host {
 
-HostPath::HostPath(const transport::HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
+HostPath::HostPath(const HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
                    const Ways& ways, const kernels::StoreRule& stores, Watch watch)
     : memory_(memory),
       heap_(std::move(heap)),
@@ -83,7 +83,7 @@ Run HostPath::enter(const Call& call, const Envelope& envelope) {
   } else {
     way_ = Way::kStage;  // where nothing else pays: finish() knows more
     const Notice mine = notice(run);
-    if (call.op == schedule::Op::kAllToAllV) {
+    if (call.op == Op::kAllToAllV) {
       std::copy(call.in_blocks.begin(), call.in_blocks.end(), area_.gives(place_));
       std::copy(call.out_blocks.begin(), call.out_blocks.end(), area_.takes(place_));
     }
@@ -123,11 +123,11 @@ Status HostPath::with_notices(const Run& run) {
   if (way_ == Way::kCma) return cma(run);
   if (way_ == Way::kChain) return chain(run);
   resolve(run);
-  if (run.call.op == schedule::Op::kReduce) return reduce_slices(run);
-  if (run.call.op != schedule::Op::kAllReduce && way_ == Way::kPush) {
+  if (run.call.op == Op::kReduce) return reduce_slices(run);
+  if (run.call.op != Op::kAllReduce && way_ == Way::kPush) {
     return run.exchange.from_root() ? broadcast_slices(run) : push_blocks(run);
   }
-  if (run.call.op != schedule::Op::kAllReduce) return pull(run);
+  if (run.call.op != Op::kAllReduce) return pull(run);
   return way_ == Way::kPull ? pull_slices(run) : push_slices(run);
 }
 
@@ -187,7 +187,6 @@ Way HostPath::choose(const Run& run) {
     if (exchange.gives(place)) ins = ins && reachable(place, notice.in_heap, notice.in_bytes);
     if (exchange.takes(place)) outs = outs && reachable(place, notice.out_heap, notice.out_bytes);
   }
-  using schedule::Op;
   const bool writes_others = run.call.op == Op::kAllReduce || run.call.op == Op::kReduce;
   if (!ins || (writes_others && !outs)) {
     if (takes_cma(run, largest)) return Way::kCma;
@@ -203,7 +202,7 @@ Way HostPath::choose(const Run& run) {
 // In alltoallv each pair of ranks has to agree. All ranks look at all pairs, so that all of them
 // fail, and none touches another's buffer before.
 Status HostPath::check_pairs(const Run& run) const {
-  if (run.call.op != schedule::Op::kAllToAllV) return {};
+  if (run.call.op != Op::kAllToAllV) return {};
   for (int from = 0; from < size_; ++from) {
     const std::uint64_t most = notice_of(from).in_bytes / run.element;
     for (int to = 0; to < size_; ++to) {

@@ -16,7 +16,7 @@
 
 #include "hccl/base/deadline.h"
 #include "hccl/base/wait.h"
-#include "hccl/exec/call.h"
+#include "hccl/base/call.h"
 #include "hccl/exec/host/area.h"
 #include "hccl/exec/host/chains.h"
 #include "hccl/exec/host/cores.h"
@@ -25,7 +25,7 @@
 #include "hccl/exec/host/ways.h"
 #include "hccl/kernels/store_rule.h"
 #include "hccl/memory/heap.h"
-#include "transport/host_memory.h"
+#include "hccl/base/host_memory.h"
 
 namespace hccl::exec::host {
 
@@ -50,7 +50,7 @@ class HostPath {
 
   /// `memory` outlives it. `heap`: this process's device heap, or null. `stores` need not be alike
   /// on all ranks.
-  HostPath(const transport::HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
+  HostPath(const HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
            const Ways& ways, const kernels::StoreRule& stores, Watch watch);
 
   /// Runs a collective to its end; `envelope` is the call's. kPara: the ranks disagree; kTimeout;
@@ -197,7 +197,7 @@ class HostPath {
                 std::uint64_t value);
   Status gate(const Run& run);
 
-  const transport::HostMemory& memory_;
+  const HostMemory& memory_;
   std::shared_ptr<const memory::Heap> heap_;
   Area area_;
   Ways ways_;

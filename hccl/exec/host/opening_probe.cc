@@ -41,7 +41,7 @@ class Probe {
   // Rings that nobody has written yet are slower than what they are compared with.
   Status warm_up() {
     constexpr std::size_t kRuns = 2 * Area::kRing / kLong;
-    const Call call = prepare(schedule::Op::kAllToAll, kLong, false);
+    const Call call = prepare(Op::kAllToAll, kLong, false);
     for (std::size_t i = 0; i < kRuns; ++i) HCCL_RETURN_IF_ERROR(runs_.run(call));
     path_.set_ways(ways_);
     return {};
@@ -50,21 +50,21 @@ class Probe {
   Result<bool> streams() {
     const auto with = [this](kernels::Store store) {
       path_.set_ring_store(store);
-      return time(schedule::Op::kAllReduce, kInRings, false);
+      return time(Op::kAllReduce, kInRings, false);
     };
     return pays(
         RingStore::kWorth, [&] { return with(kernels::Store::kCached); },
         [&] { return with(kernels::Store::kStream); });
   }
 
-  Result<bool> copies_pay(schedule::Op op, double worth) {
+  Result<bool> copies_pay(Op op, double worth) {
     return pays(
         worth, [&] { return time(op, kLong, false); }, [&] { return time(op, kLong, true); });
   }
 
  private:
-  Call prepare(schedule::Op op, std::size_t bytes, bool copies) {
-    const bool moves = op == schedule::Op::kAllToAll;
+  Call prepare(Op op, std::size_t bytes, bool copies) {
+    const bool moves = op == Op::kAllToAll;
     Ways ways = ways_;
     ways.cma_moves_from = ways.cma_folds_from = copies ? 1 : 0;
     ways.cma_moves_most = ways.cma_folds_most = kLong;
@@ -94,7 +94,7 @@ class Probe {
     }
     return best_old && best_new && *best_new < worth * *best_old;
   }
-  Result<Time> time(schedule::Op op, std::size_t bytes, bool copies) {
+  Result<Time> time(Op op, std::size_t bytes, bool copies) {
     const Call call = prepare(op, bytes, copies);
     const auto write = [&] { std::fill_n(buffers_.data(), bytes, std::byte{1}); };
     auto taken = trials_.time(0, write, [&] { return runs_.run(call); });
@@ -135,10 +135,10 @@ Result<Opening> probe_opening(HostPath& path, bool cma,
     HCCL_ASSIGN_OR_RETURN(found.attached, path.attach());
   }
   if (found.attached && path.ways().cma_moves_from != 0) {
-    HCCL_ASSIGN_OR_RETURN(found.cma_moves, probe.copies_pay(schedule::Op::kAllToAll, kWorthMoving));
+    HCCL_ASSIGN_OR_RETURN(found.cma_moves, probe.copies_pay(Op::kAllToAll, kWorthMoving));
   }
   if (found.attached && path.ways().cma_folds_from != 0) {
-    HCCL_ASSIGN_OR_RETURN(found.cma_folds, probe.copies_pay(schedule::Op::kAllReduce, kWorthIt));
+    HCCL_ASSIGN_OR_RETURN(found.cma_folds, probe.copies_pay(Op::kAllReduce, kWorthIt));
   }
   found.apply(path);
   return found;

@@ -22,7 +22,7 @@ class ProbeRuns {
   /// Each number becomes the largest of all ranks.
   Status largest(std::span<double> numbers) {
     Call call;
-    call.op = schedule::Op::kAllReduce;
+    call.op = Op::kAllReduce;
     call.in = numbers.data();
     call.out = numbers.data();
     call.count = numbers.size();

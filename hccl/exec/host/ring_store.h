@@ -18,7 +18,7 @@ class RingStore {
   /// What is compared: runs of one kind only. A long one counts as several, each about as long as
   /// a ring.
   struct Kind {
-    schedule::Op op;
+    Op op;
     std::uint64_t bytes;
     bool operator==(const Kind&) const = default;
   };

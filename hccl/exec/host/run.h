@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "hccl/base/cache_hints.h"
-#include "hccl/exec/call.h"
+#include "hccl/base/call.h"
 #include "hccl/exec/host/exchange.h"
 #include "hccl/kernels/kernels.h"
 

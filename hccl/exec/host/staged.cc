@@ -8,7 +8,6 @@
 
 namespace hccl::exec::host {
 
-using schedule::Op;
 
 // ---- inputs with the post ----
 

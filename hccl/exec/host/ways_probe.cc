@@ -118,7 +118,7 @@ class Probe {
     ways.chunk = chunk;
     path_.set_ways(ways);
     Call call;
-    call.op = schedule::Op::kAllReduce;
+    call.op = Op::kAllReduce;
     call.in = vector.data();
     call.out = vector.data();
     call.count = bytes / size_of(call.type);

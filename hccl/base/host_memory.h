@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace hccl::transport {
+namespace hccl {
 
 struct HostMemory {
   struct Peer {
@@ -30,4 +30,4 @@ struct HostMemory {
   std::vector<Peer> peers;  ///< by place; one's own too
 };
 
-}  // namespace hccl::transport
+}  // namespace hccl

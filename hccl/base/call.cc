@@ -1,19 +1,16 @@
-#include "hccl/exec/call.h"
+#include "hccl/base/call.h"
 
 #include <cstdio>
 
-#include "hccl/schedule/algorithm.h"
 
-namespace hccl::exec {
+namespace hccl {
 namespace {
-
-using schedule::Op;
 
 std::string name(std::uint8_t op) {
   if (op == Envelope::kSend) return "send";
   if (op == Envelope::kRecv) return "recv";
   if (op > static_cast<std::uint8_t>(Op::kAllToAllV)) return "unknown operation";
-  return std::string(schedule::words(static_cast<Op>(op)));
+  return std::string(words(static_cast<Op>(op)));
 }
 
 bool is(std::uint8_t op, Op which) { return op == static_cast<std::uint8_t>(which); }
@@ -108,4 +105,4 @@ Status mismatch(int mine, const Envelope& my_call, int peer, const Envelope& pee
                                  " called " + words(peer_call) + why);
 }
 
-}  // namespace hccl::exec
+}  // namespace hccl

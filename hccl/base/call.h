@@ -10,9 +10,8 @@
 
 #include "hccl/base/status.h"
 #include "hccl/base/types.h"
-#include "hccl/schedule/schedule.h"
 
-namespace hccl::exec {
+namespace hccl {
 
 /// A block of a V operation: `count` elements from element `at` of its buffer.
 struct Block {
@@ -22,7 +21,7 @@ struct Block {
 };
 
 struct Call {
-  schedule::Op op = schedule::Op::kBarrier;
+  Op op = Op::kBarrier;
   const void* in = nullptr;
   void* out = nullptr;
   /// Elements: of the vector for allreduce, reduce and broadcast; of one rank's block for the
@@ -42,9 +41,9 @@ struct Call {
 };
 
 /// Whether blocks have lengths of their own: the operations without a schedule.
-constexpr bool has_blocks(schedule::Op op) {
-  return op == schedule::Op::kReduceScatterV || op == schedule::Op::kAllGatherV ||
-         op == schedule::Op::kAllToAllV;
+constexpr bool has_blocks(Op op) {
+  return op == Op::kReduceScatterV || op == Op::kAllGatherV ||
+         op == Op::kAllToAllV;
 }
 
 /// What travels. Compared as a whole: any difference is a mismatch.
@@ -58,7 +57,7 @@ struct Envelope {
   std::uint32_t root = 0;
   std::uint32_t plan = 0;
   std::uint32_t algorithm = 0;  ///< hash of its name, depth, lanes and slice size
-  std::uint8_t op = 0;          ///< schedule::Op, or kSend / kRecv
+  std::uint8_t op = 0;          ///< Op, or kSend / kRecv
   std::uint8_t type = 0;
   std::uint8_t reduce = 0;
   std::uint8_t version = 1;
@@ -74,14 +73,14 @@ static_assert(sizeof(Envelope) == 32);
 void enclose_blocks(const Call& call, Envelope& envelope);
 
 /// Whether the operation folds what the ranks give.
-constexpr bool reduces(schedule::Op op) {
-  return op == schedule::Op::kAllReduce || op == schedule::Op::kReduceScatter ||
-         op == schedule::Op::kReduce || op == schedule::Op::kReduceScatterV;
+constexpr bool reduces(Op op) {
+  return op == Op::kAllReduce || op == Op::kReduceScatter ||
+         op == Op::kReduce || op == Op::kReduceScatterV;
 }
 /// Whether one rank has all that is given, or gets it.
-constexpr bool rooted(schedule::Op op) {
-  return op == schedule::Op::kBroadcast || op == schedule::Op::kReduce ||
-         op == schedule::Op::kScatter;
+constexpr bool rooted(Op op) {
+  return op == Op::kBroadcast || op == Op::kReduce ||
+         op == Op::kScatter;
 }
 
 /// Inline, as every operation begins with one.
@@ -92,7 +91,7 @@ inline Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t
   out.op = static_cast<std::uint8_t>(call.op);
   out.algorithm = algorithm;
   out.plan = call.plan;
-  if (call.op == schedule::Op::kBarrier) return out;
+  if (call.op == Op::kBarrier) return out;
   out.type = static_cast<std::uint8_t>(call.type);
   if (reduces(call.op)) out.reduce = static_cast<std::uint8_t>(call.reduce);
   if (has_blocks(call.op)) {
@@ -118,4 +117,4 @@ std::string words(const Envelope& envelope);
 /// The failure of two ranks that do not agree, with both calls in the text (HCCL's EI0005).
 Status mismatch(int mine, const Envelope& my_call, int peer, const Envelope& peer_call);
 
-}  // namespace hccl::exec
+}  // namespace hccl

@@ -11,7 +11,7 @@
 #include "hccl/base/status.h"
 #include "hccl/base/wait.h"
 
-namespace hccl::exec {
+namespace hccl {
 
 struct Limits {
   Deadline deadline = Deadline::never();
@@ -62,4 +62,4 @@ Status await(Ready&& ready, What&& what, Awaited&& awaited, const Limits& limits
   }
 }
 
-}  // namespace hccl::exec
+}  // namespace hccl
