@@ -1,4 +1,4 @@
-#include "hccl/core/tuning_file.h"
+#include "hccl/select/cost_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,13 +8,16 @@
 #include <cstring>
 
 #include "hccl/base/fd.h"
+#include "hccl/files/codecs.h"
 
-namespace hccl::core {
+namespace hccl::select {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 20;
 
-bool is_json(const std::string& path) { return path.ends_with(".json"); }
+files::Form form_of(const std::string& path) {
+  return path.ends_with(".json") ? files::Form::kJson : files::Form::kBinary;
+}
 
 Status failed(const std::string& path, const std::string& what) {
   return Status(Code::kOpenFileFailure, path + ": " + what);
@@ -35,10 +38,10 @@ Status write_all(const Fd& fd, const std::string& path, std::string_view bytes) 
 
 }  // namespace
 
-Result<std::optional<Tuning>> read_tuning(const std::string& path) {
+Result<std::optional<CostTable>> read_costs(const std::string& path) {
   // Not blocking: the name may be that of a pipe.
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.valid() && errno == ENOENT) return std::optional<Tuning>();
+  if (!fd.valid() && errno == ENOENT) return std::optional<CostTable>();
   if (!fd.valid()) return failed_call(path, "cannot be opened");
   struct stat info = {};
   if (::fstat(fd.get(), &info) != 0) return failed_call(path, "cannot be examined");
@@ -53,21 +56,23 @@ Result<std::optional<Tuning>> read_tuning(const std::string& path) {
     bytes.append(piece, static_cast<std::size_t>(got));
     if (bytes.size() > kMostBytes) return Status(Code::kPara, path + ": is larger than 16 MiB");
   }
-  if (bytes.empty()) return std::optional<Tuning>();
-  auto tuning = is_json(path) ? tuning_from_json(bytes) : tuning_from_binary(bytes);
-  if (!tuning.ok()) return tuning.status().with_context(path);
-  return std::optional<Tuning>(std::move(*tuning));
+  if (bytes.empty()) return std::optional<CostTable>();
+  auto table = files::decode(&files::Codecs::costs, bytes, form_of(path));
+  if (!table.ok()) return table.status().with_context(path);
+  return std::optional<CostTable>(std::move(*table));
 }
 
-Status keep_tuning(const std::string& path, const TuningEntry& entry) {
+Status keep_costs(const std::string& path, const CostEntry& entry) {
   // Read again: another job may have added to it since.
-  HCCL_ASSIGN_OR_RETURN(auto there, read_tuning(path));
-  Tuning tuning = there ? std::move(*there) : Tuning{};
-  tuning.put(entry);
+  HCCL_ASSIGN_OR_RETURN(auto there, read_costs(path));
+  CostTable table = there ? std::move(*there) : CostTable{};
+  table.put(entry);
+  HCCL_ASSIGN_OR_RETURN(const std::string bytes,
+                        files::encode(&files::Codecs::costs, table, form_of(path)));
   std::string fresh = path + ".XXXXXX";
   const Fd fd(::mkostemp(fresh.data(), O_CLOEXEC));
   if (!fd.valid()) return failed_call(path, "no file can be made beside it");
-  Status status = write_all(fd, fresh, is_json(path) ? to_json(tuning) : to_binary(tuning));
+  Status status = write_all(fd, fresh, bytes);
   // As a file that is made in the usual way: others may read what was measured.
   if (status.ok() && ::fchmod(fd.get(), 0644) != 0) status = failed_call(fresh, "chmod");
   if (status.ok() && ::rename(fresh.c_str(), path.c_str()) != 0) {
@@ -77,4 +82,4 @@ Status keep_tuning(const std::string& path, const TuningEntry& entry) {
   return status;
 }
 
-}  // namespace hccl::core
+}  // namespace hccl::select

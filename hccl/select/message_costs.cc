@@ -1,9 +1,9 @@
-#include "hccl/schedule/message_costs.h"
+#include "hccl/select/message_costs.h"
 
 #include <algorithm>
 #include <string>
 
-namespace hccl::schedule {
+namespace hccl::select {
 namespace {
 
 struct StepTime {
@@ -34,7 +34,7 @@ StepTime step_time(const MessageCosts& costs, double bytes) {
   return {a.first + share * (b.first - a.first), a.more + share * (b.more - a.more)};
 }
 
-double on_one_lane(const Cost& cost, double bytes, const MessageCosts& costs) {
+double on_one_lane(const schedule::Cost& cost, double bytes, const MessageCosts& costs) {
   if (cost.steps == 0) return 0;
   const double messages = std::max(cost.steps, cost.messages);
   const StepTime time = step_time(costs, cost.bytes * bytes / messages);
@@ -79,9 +79,9 @@ Status MessageCosts::check() const {
   return {};
 }
 
-double predict_ns(const Algorithm& algorithm, int size, std::uint64_t bytes, int depth, int lanes,
-                  const MessageCosts& costs) {
-  const Cost cost = algorithm.cost(size, depth);
+double predict_ns(const schedule::Algorithm& algorithm, int size, std::uint64_t bytes, int depth,
+                  int lanes, const MessageCosts& costs) {
+  const schedule::Cost cost = algorithm.cost(size, depth);
   const double whole = on_one_lane(cost, static_cast<double>(bytes), costs);
   if (lanes <= 1) return whole;
   for (const MessageCosts::Lanes& known : costs.lanes) {
@@ -94,4 +94,4 @@ double predict_ns(const Algorithm& algorithm, int size, std::uint64_t bytes, int
   return whole;
 }
 
-}  // namespace hccl::schedule
+}  // namespace hccl::select

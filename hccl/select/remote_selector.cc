@@ -1,18 +1,20 @@
-// What runs. Only what all ranks know decides, the operation, the numbers of ranks, hosts and
-// bytes, whether cores are shared, the wish and a table, so all ranks decide alike without a word.
-// Fixed rules decide where nothing was measured; with measured costs the least predicted time does,
-// unless the rules' choice is as good.
+// Fixed rules decide where nothing was measured: they know what the costs of single messages do
+// not, such as senders that share a line, or ranks that share cores.
+#include "hccl/select/remote_selector.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <string>
 
-#include "hccl/schedule/algorithm.h"
-#include "hccl/schedule/message_costs.h"
 #include "hccl/schedule/ranks.h"
 
-namespace hccl::schedule {
+namespace hccl::select {
 namespace {
+
+using schedule::Algorithm;
+using schedule::Choice;
+using schedule::find;
+using schedule::is_power_of_two;
 
 constexpr std::size_t kKiB = 1024;
 /// Up to here a message costs its latency, whatever its size.
@@ -31,8 +33,7 @@ constexpr std::size_t kDistantPairBytes = std::size_t{1} << 20;
 constexpr std::size_t kFewMessagesBytes = 256 * kKiB;
 /// Ranks of one host that may all talk to each other when vectors are larger than that …
 constexpr int kFewOnHost = 4;
-/// … and as large as this: below, few messages win (4 ranks on 2 processors, 1 MiB: 1.2 -> 0.8 ms),
-/// beyond, that each rank folds what it sends on.
+/// … and as large as this: below, few messages win; beyond, that each rank folds what it sends on.
 constexpr std::size_t kAllOnHostBytes = std::size_t{4} << 20;
 /// A ring's 2 (n - 1) steps are worth it from this chunk on; below, a few long steps win.
 constexpr std::size_t kRingChunkBytes = 64 * kKiB;
@@ -44,13 +45,8 @@ constexpr int kMaxDepth = 64;
 /// A lane of its own needs this much to do.
 constexpr std::size_t kLaneBytes = std::size_t{1} << 20;
 constexpr int kMaxLanes = 4;
-/// Of a vector that ranks of one host halve, so much runs at a time.
-constexpr std::size_t kHalvedBytes = 512 * kKiB;
-/// The same of what two ranks swap halves of: 4 MiB 1.02 -> 0.98 ms, 16 MiB 4.35 -> 3.98.
-constexpr std::size_t kSwappedBytes = std::size_t{1} << 20;
-/// The same of what one rank of a pair lends the other: with a second-level cache of 512 KiB in
-/// slices of 256 KiB 1 MiB takes 1.14 ms, in one 0.82; 16 MiB 20 ms, 15.8 in slices of 1 MiB or
-/// more.
+/// Of what one rank of a pair lends the other, so much runs at a time: a slice stays in the
+/// second-level cache.
 constexpr std::size_t kLentBytes = std::size_t{1} << 20;
 /// The vectors of more ranks than few, all together, up to which pairs win.
 constexpr std::size_t kPairsBytes = 512 * kKiB;
@@ -219,20 +215,8 @@ int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes, int hosts)
   return hosts == 2 && takes_lanes(algorithm, size) ? clamped(bytes / kLaneBytes, kMaxLanes) : 1;
 }
 
-// What fits into a socket is one turn of those who take turns on a core, and what is in flight
-// stays in the caches. 4 ranks on 2 processors, halving_doubling: 512 KiB 320 us, 1 MiB 820 at once
-// and 700 in two. 8 ranks lose.
-std::size_t slice_of(const Algorithm& algorithm, int size, int hosts) {
-  if (algorithm.name == "paired_doubling") return kLentBytes;
-  if (hosts != 1) return 0;
-  if (size == 2 && &algorithm == find(Op::kAllReduce, "direct")) return kSwappedBytes;
-  return size <= kFewOnHost && algorithm.name == "halving_doubling" ? kHalvedBytes : 0;
-}
-
 // Where ranks share cores, each message costs a turn: what counts is how many there are in all, of
-// which costs and steps, those of the busiest rank, know nothing. 4 ranks on 2 processors, against
-// doubling and halving: 8 B 21 to 30 -> 19 us, 64 KiB 70 -> 54, 256 KiB 178 -> 161; 8 ranks 64 KiB
-// 236 -> 163, 128 KiB and more lose.
+// which costs and steps, those of the busiest rank, know nothing.
 bool pairs_pay(const Algorithm& algorithm, int size, std::size_t bytes) {
   return (algorithm.name == "recursive_doubling" || algorithm.name == "halving_doubling") &&
          algorithm.op == Op::kAllReduce && size >= 4 && is_power_of_two(size) &&
@@ -241,7 +225,7 @@ bool pairs_pay(const Algorithm& algorithm, int size, std::size_t bytes) {
 
 // ---- by measured costs ----
 
-struct Plan {
+struct Timed {
   const Algorithm* algorithm = nullptr;
   int depth = 1;
   int lanes = 1;
@@ -249,9 +233,9 @@ struct Plan {
 };
 
 // The best depth and lanes of one algorithm; those of the rules unless others are worth it.
-Plan best_plan(const Algorithm& algorithm, int size, std::size_t bytes, int hosts,
-               const MessageCosts& costs) {
-  Plan best{&algorithm, depth_of(algorithm, bytes), lanes_of(algorithm, size, bytes, hosts), 0};
+Timed timed(const Algorithm& algorithm, int size, std::size_t bytes, int hosts,
+            const MessageCosts& costs) {
+  Timed best{&algorithm, depth_of(algorithm, bytes), lanes_of(algorithm, size, bytes, hosts), 0};
   best.ns = predict_ns(algorithm, size, bytes, best.depth, best.lanes, costs);
   const auto consider = [&](int depth, int lanes) {
     const double ns = predict_ns(algorithm, size, bytes, depth, lanes, costs);
@@ -273,97 +257,99 @@ bool may_be_taken(const Algorithm& algorithm, int size, std::size_t bytes) {
   return algorithm.name != "one_shot" || bytes * static_cast<std::size_t>(size) <= kOneShotBytes;
 }
 
+Timed least(const Timed& ruled, int size, std::size_t bytes, int hosts, const MessageCosts& costs,
+            std::string& why) {
+  const Algorithm& by_rules = *ruled.algorithm;
+  Timed other;  // the best but for the rules' one
+  for (const Algorithm& algorithm : schedule::algorithms()) {
+    if (by_rules.name == "two_level") break;
+    if (algorithm.op != by_rules.op || &algorithm == &by_rules) continue;
+    if (!may_be_taken(algorithm, size, bytes)) continue;
+    const Timed each = timed(algorithm, size, bytes, hosts, costs);
+    if (other.algorithm == nullptr || each.ns < other.ns) other = each;
+  }
+  why = "predicted " + microseconds(ruled.ns);
+  if (other.algorithm == nullptr) {
+    why += ", nothing else is compared";
+  } else if (other.ns < ruled.ns * kWorthLeavingRules) {
+    why = "predicted " + microseconds(other.ns) + ", " + std::string(by_rules.name) + " " +
+          microseconds(ruled.ns);
+    return other;
+  } else {
+    why += ", next best " + std::string(other.algorithm->name) + " " + microseconds(other.ns);
+  }
+  return ruled;
+}
+
+// The algorithm that is wanted, or its nearest relative; the reason says which.
+Choice wish(Op op, int size, std::string_view wanted) {
+  Choice choice;
+  if (wanted.empty() || wanted == "NA" || wanted == "null") return choice;
+  choice.reason = "HCCL_ALGO asks for " + std::string(wanted);
+  const Algorithm* exact = find(op, wanted);
+  const std::string refusal = exact == nullptr ? "" : exact->refuse(size);
+  if (exact != nullptr && refusal.empty()) {
+    choice.algorithm = exact;
+    return choice;
+  }
+  choice.reason += exact == nullptr ? ", which " + std::string(words(op)) + " does not have here"
+                                    : ", but " + refusal;
+  choice.algorithm = relative(op, size, wanted);
+  if (choice.algorithm != nullptr) {
+    choice.reason += "; " + std::string(choice.algorithm->name) + " is nearest to it";
+  }
+  return choice;
+}
+
+}  // namespace
+
 std::string microseconds(double ns) {
   char text[32];
   std::snprintf(text, sizeof text, ns < 1e4 ? "%.1f us" : "%.0f us", ns / 1e3);
   return text;
 }
 
-Plan pick_measured(const Algorithm& by_rules, int size, std::size_t bytes, int hosts,
-                   const MessageCosts& costs, std::string& why) {
-  const Plan ruled = best_plan(by_rules, size, bytes, hosts, costs);
-  Plan best = ruled;
-  Plan other;  // the best but for the rules' one
-  if (by_rules.name != "two_level") {
-    for (const Algorithm& algorithm : algorithms()) {
-      if (algorithm.op != by_rules.op || &algorithm == &by_rules) continue;
-      if (!may_be_taken(algorithm, size, bytes)) continue;
-      const Plan plan = best_plan(algorithm, size, bytes, hosts, costs);
-      if (other.algorithm == nullptr || plan.ns < other.ns) other = plan;
-    }
-  }
-  why = "predicted " + microseconds(ruled.ns);
-  if (other.algorithm == nullptr) {
-    why += ", nothing else is compared";
-  } else if (other.ns < ruled.ns * kWorthLeavingRules) {
-    best = other;
-    why = "predicted " + microseconds(other.ns) + ", " + std::string(by_rules.name) + " " +
-          microseconds(ruled.ns);
-  } else {
-    why += ", next best " + std::string(other.algorithm->name) + " " + microseconds(other.ns);
-  }
-  return best;
-}
-
-}  // namespace
-
-Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts,
-              const MessageCosts* costs, bool shared_cores) {
-  if (wanted == "NA" || wanted == "null") wanted = {};
-  Choice choice;
-  if (!wanted.empty()) {
-    const std::string wish = "HCCL_ALGO asks for " + std::string(wanted);
-    const Algorithm* exact = find(op, wanted);
-    const std::string refusal = exact == nullptr ? "" : exact->refuse(size);
-    if (exact != nullptr && refusal.empty()) {
-      choice.algorithm = exact;
-      choice.reason = wish;
-    } else {
-      choice.reason = wish + ", " +
-                      (exact == nullptr ? "which " + std::string(words(op)) + " does not have here"
-                                        : "but " + refusal);
-      choice.algorithm = relative(op, size, wanted);
-      if (choice.algorithm != nullptr) {
-        choice.reason += "; " + std::string(choice.algorithm->name) + " is nearest to it";
-      }
-    }
-  }
+Choice choose_remote(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts,
+                     const MessageCosts* costs, bool shared_cores) {
+  Choice choice = wish(op, size, wanted);
   choice.hosts = hosts;
   const bool asked = choice.algorithm != nullptr;
-  Pick rules;
+  std::string why;
   if (!asked) {
-    rules = pick(op, size, bytes, hosts, shared_cores);
+    Pick rules = pick(op, size, bytes, hosts, shared_cores);
     choice.algorithm = find(op, rules.name);
+    why = (choice.reason.empty() ? "" : "default: ") + rules.why;
   }
-  // The last word on what runs.
-  const auto settle = [&] {
-    if (!asked && hosts == 1 && shared_cores && pairs_pay(*choice.algorithm, size, bytes)) {
-      choice.algorithm = find(op, "paired_doubling");
-      choice.depth = depth_of(*choice.algorithm, bytes);
-      choice.lanes = lanes_of(*choice.algorithm, size, bytes, hosts);
-      choice.reason += "; cores are shared: in pairs";
-    }
-  };
   // One rank moves nothing, and a barrier has one algorithm.
-  if (costs == nullptr || size == 1 || op == Op::kBarrier) {
-    if (!asked) choice.reason += (choice.reason.empty() ? "" : "; default: ") + rules.why;
+  const bool by_costs = costs != nullptr && size > 1 && op != Op::kBarrier;
+  if (by_costs) {
+    Timed best = timed(*choice.algorithm, size, bytes, hosts, *costs);
+    if (asked) {
+      why = "predicted " + microseconds(best.ns);
+    } else {
+      best = least(best, size, bytes, hosts, *costs, why);
+    }
+    choice.algorithm = best.algorithm;
+    choice.depth = best.depth;
+    choice.lanes = best.lanes;
+  }
+  if (!why.empty()) choice.reason += (choice.reason.empty() ? "" : "; ") + why;
+  const bool in_pairs = !asked && hosts == 1 && shared_cores &&
+                        pairs_pay(*choice.algorithm, size, bytes);
+  if (in_pairs) {
+    choice.algorithm = find(op, "paired_doubling");
+    choice.reason += "; cores are shared: in pairs";
+  }
+  if (in_pairs || !by_costs) {
     choice.depth = depth_of(*choice.algorithm, bytes);
     choice.lanes = lanes_of(*choice.algorithm, size, bytes, hosts);
-    settle();
-    choice.slice = slice_of(*choice.algorithm, size, hosts);
-    return choice;
   }
-  std::string why;
-  const Plan plan = asked ? best_plan(*choice.algorithm, size, bytes, hosts, *costs)
-                          : pick_measured(*choice.algorithm, size, bytes, hosts, *costs, why);
-  if (asked) why = "predicted " + microseconds(plan.ns);
-  choice.algorithm = plan.algorithm;
-  choice.depth = plan.depth;
-  choice.lanes = plan.lanes;
-  choice.reason += (choice.reason.empty() ? "" : "; ") + why;
-  settle();
-  choice.slice = slice_of(*choice.algorithm, size, hosts);
+  if (choice.algorithm->name == "paired_doubling") choice.slice = kLentBytes;
   return choice;
 }
 
-}  // namespace hccl::schedule
+double predict_ns(const Choice& choice, int size, std::size_t bytes, const MessageCosts& costs) {
+  return predict_ns(*choice.algorithm, size, bytes, choice.depth, choice.lanes, costs);
+}
+
+}  // namespace hccl::select

@@ -1,5 +1,5 @@
-// What messages and folds cost between the ranks of a communicator, as they were measured; and from
-// that, how long a schedule takes. Pure: the same table gives the same time on every rank.
+// What messages and folds cost between the ranks of a communicator; and from that, how long a
+// schedule takes. Pure: the same numbers give the same time on every rank.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include "hccl/base/status.h"
 #include "hccl/schedule/algorithm.h"
 
-namespace hccl::schedule {
+namespace hccl::select {
 
 struct MessageCosts {
   /// A step in which every rank sends one message of `bytes` and receives one takes step_ns; each
@@ -43,7 +43,7 @@ struct MessageCosts {
 inline constexpr std::uint64_t kSavingLaneBytes = std::uint64_t{128} << 10;
 
 /// Nanoseconds that an operation on a vector of `bytes` takes. It never falls when bytes rise.
-double predict_ns(const Algorithm& algorithm, int size, std::uint64_t bytes, int depth, int lanes,
-                  const MessageCosts& costs);
+double predict_ns(const schedule::Algorithm& algorithm, int size, std::uint64_t bytes, int depth,
+                  int lanes, const MessageCosts& costs);
 
-}  // namespace hccl::schedule
+}  // namespace hccl::select

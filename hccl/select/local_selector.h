@@ -1,0 +1,66 @@
+// Which local algorithm runs: of those that can, the one with the least predicted cost. Pure; the
+// same on all ranks that were given the same.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "hccl/base/types.h"
+#include "hccl/local/algorithm.h"
+#include "hccl/select/costs.h"
+#include "hccl/select/presets.h"
+
+namespace hccl::select {
+
+inline constexpr std::size_t kOps = static_cast<std::size_t>(Op::kAllToAllV) + 1;
+/// By operation, the local algorithm that HCCL_ALGO asks for; "": none.
+using Wanted = std::array<std::string, kOps>;
+
+struct LocalChoice {
+  const local::Algorithm* algorithm = nullptr;
+  std::string reason;  ///< for HCCL_LOG=info
+};
+
+class LocalSelector {
+ public:
+  /// By built-in costs, of near cores.
+  explicit LocalSelector(local::Topology topology, Wanted wanted = {})
+      : LocalSelector(topology, local_preset(topology, false), std::move(wanted)) {}
+  /// `costs` were measured on these ranks; the choice by built-in ones is left only where that
+  /// gains a tenth.
+  LocalSelector(local::Topology topology, LocalCosts costs, Wanted wanted = {});
+
+  /// An eager algorithm for inputs of so many bytes; null where the ranks announce descriptors and
+  /// choose then: an eager algorithm has to be about as good as any, whatever the memory is.
+  LocalChoice eager(Op op, DataType type, std::uint64_t bytes) const;
+  /// One that is not eager; never null.
+  LocalChoice rendezvous(const local::Case& c) const;
+  /// The two together, for ranks whose memory is known beforehand.
+  LocalChoice choose(const local::Case& c) const;
+
+  /// What an algorithm takes; 0: unknown.
+  double predict_ns(const local::Algorithm& algorithm, const local::Case& c) const;
+  const local::Tuning& tuning() const { return costs_.tuning; }
+  const local::Topology& topology() const { return topology_; }
+
+ private:
+  struct Best {
+    const local::Algorithm* algorithm = nullptr;
+    double ns = 0;
+    const local::Algorithm* next = nullptr;
+    double next_ns = 0;
+  };
+  Best best(const LocalCosts& costs, const local::Case& c, bool eager) const;
+  double eager_over_rendezvous(const LocalCosts& costs, const local::Case& c,
+                               const Best& eager) const;
+  const std::string& wanted(Op op) const { return wanted_[static_cast<std::size_t>(op)]; }
+
+  local::Topology topology_;
+  LocalCosts costs_;
+  LocalCosts preset_;
+  Wanted wanted_;
+};
+
+}  // namespace hccl::select
