@@ -121,7 +121,6 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
                                                       std::move(world_ranks), rank,
                                                       identity(id_, what), config, log_, heap_));
   made->tuner_ = tuner_;
-  made->opening_ = opening_;
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
@@ -141,7 +140,7 @@ Status Communicator::open(Deadline deadline) {
   args.address = control_->members()[static_cast<std::size_t>(control_->rank())].address;
   args.config = &config_;
   args.heap = heap_;
-  args.area_bytes = &exec::host::HostPath::area_bytes;
+  args.area_bytes = &exec::LocalEngine::region_bytes;
   // Who does not come is known here; a transport's own exchanges would go on without them. Rank 0
   // of the world adds its tuning.
   if (size() > 1) {
@@ -177,10 +176,10 @@ Status Communicator::open(Deadline deadline) {
   mesh_ = std::move(*mesh);
   executor_ = std::make_unique<exec::Executor>(
       *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{config_.buffer_mb} << 20), order_);
-  HCCL_RETURN_IF_ERROR(open_host_path(args));
+  HCCL_RETURN_IF_ERROR(open_local(args));
   log_->info("communicator {} ({}): rank {} of {}, transport {}{}", name_, short_id(), rank_,
              size(), mesh_->name(),
-             host_path_ == nullptr   ? ""
+             local_ == nullptr   ? ""
              : two_level_ == nullptr ? ", collectives in the host's memory"
                                      : ", each host's part of collectives in its memory");
   open_mesh_.store(mesh_.get());
@@ -191,7 +190,7 @@ Status Communicator::open(Deadline deadline) {
 
 // Where the ranks of a host share memory: on the one host, or on all of them, which takes a word
 // with the others; a mesh opens for all ranks of a host or for none.
-Status Communicator::open_host_path(const transport::OpenArgs& args) {
+Status Communicator::open_local(const transport::OpenArgs& args) {
   const HostMemory* const memory = mesh_->host_memory();
   const bool alone = memory != nullptr && memory->ranks.size() == ranks_.size();
   if (even_hosts_ > 1 && even_hosts_ < size()) {
@@ -201,44 +200,22 @@ Status Communicator::open_host_path(const transport::OpenArgs& args) {
   } else if (!alone) {
     return {};
   }
-  exec::host::Watch watch;
+  local::Watch watch;
   watch.timeout = config_.exec_timeout;
   watch.abort = &failed_;
   watch.policy = policy_;
-  watch.beside = beside_;
+  watch.background = beside_;
   watch.stalled = [this](std::uint64_t sequence, const std::string& call,
                          const std::vector<int>& awaited) { stalled(sequence, call, awaited); };
-  host_path_ = std::make_unique<exec::host::HostPath>(
+  local_ = std::make_unique<exec::LocalEngine>(
       *memory, heap_,
-      exec::host::Ways::for_host(static_cast<int>(memory->ranks.size()), policy_.shared_cores,
-                                 alone && !core_groups_.empty()),
       kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
       std::move(watch));
-  if (alone) host_path_->set_core_groups(core_groups_);
-  if (host_path_->ranks() > 1) {
-    if (Status mapped = host_path_->map_rings(); !mapped.ok()) return fail(std::move(mapped));
-  }
-  // Groups take what the world has found out, as they are made while others compute; unless it has
-  // no host path.
-  if (opening_) {
-    opening_->apply(*host_path_);
-  } else if (host_path_->ranks() > 1) {
-    const auto found = exec::host::probe_opening(*host_path_, config_.cma);
-    if (!found.ok()) return fail(found.status());
-    opening_ = *found;
-    const bool moves = found->cma_moves.value_or(false), folds = found->cma_folds.value_or(false);
-    log_->info(
-        "communicator {}: rings are written {} the caches; the kernel's copies between "
-        "these ranks' memory {}",
-        name_, found->ring_store == kernels::Store::kStream ? "past" : "in",
-        !found->attached ? "are not allowed, or not needed"
-        : moves && folds ? "pay"
-        : moves          ? "pay where nothing is folded"
-        : folds          ? "pay where data is folded"
-                         : "do not pay");
+  if (local_->ranks() > 1) {
+    if (Status opened = local_->open(config_.cma); !opened.ok()) return fail(std::move(opened));
   }
   if (!alone) {
-    two_level_ = std::make_unique<exec::TwoLevel>(*mesh_, *host_path_, even_hosts_);
+    two_level_ = std::make_unique<exec::TwoLevel>(*mesh_, *local_, even_hosts_);
   }
   for (std::size_t op = 0; op < kOps; ++op) {
     // Whoever asks for an algorithm gets a schedule.
@@ -246,7 +223,7 @@ Status Communicator::open_host_path(const transport::OpenArgs& args) {
         config_.algorithm_for(hccl::words(static_cast<Op>(op)));
     on_host_[op] = alone && (wanted.empty() || wanted == "NA" || wanted == "null");
   }
-  open_host_path_.store(host_path_.get());
+  open_local_.store(local_.get());
   return {};
 }
 

@@ -17,8 +17,7 @@
 #include "hccl/core/op_queue.h"
 #include "hccl/core/tuner.h"
 #include "hccl/exec/executor.h"
-#include "hccl/exec/host/host_path.h"
-#include "hccl/exec/host/opening_probe.h"
+#include "hccl/exec/local_engine.h"
 #include "hccl/exec/two_level.h"
 
 namespace hccl::core {
@@ -117,7 +116,7 @@ class Communicator final : public FailureListener {
                std::shared_ptr<memory::Heap> heap);
   std::string short_id() const;  // for logs and files
   Status open(Deadline deadline);
-  Status open_host_path(const transport::OpenArgs& args);
+  Status open_local(const transport::OpenArgs& args);
   Status tune(const transport::Exchange& exchange, Deadline deadline);
   Status execute(const Call& call);
   Status execute_on_host(const Call& call);
@@ -159,14 +158,12 @@ class Communicator final : public FailureListener {
   std::shared_ptr<memory::Heap> heap_;
   std::shared_ptr<Tuner> tuner_;  // the world's; null before the world is open
   Tuner::Use tuned_;
-  std::optional<exec::host::Opening>
-      opening_;  // of the first that had a host path, mostly the world
   /// Between the ranks of this host; null where they do not share memory, or where there are
   /// several hosts and not all of them have one.
-  std::unique_ptr<exec::host::HostPath> host_path_;
-  std::unique_ptr<exec::TwoLevel> two_level_;  // with several hosts, where host_path_ is
-  std::atomic<exec::host::HostPath*> open_host_path_{nullptr};  // the same, for the control thread
-  std::array<bool, kOps> on_host_{};                   // which operations take host_path_ alone
+  std::unique_ptr<exec::LocalEngine> local_;
+  std::unique_ptr<exec::TwoLevel> two_level_;  // with several hosts, where local_ is
+  std::atomic<exec::LocalEngine*> open_local_{nullptr};  // the same, for the control thread
+  std::array<bool, kOps> on_host_{};                   // which operations take local_ alone
   std::array<std::atomic<const char*>, kOps> ways_{};  // that they took last
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sends_;  // point-to-point operations so far, by peer
