@@ -51,7 +51,20 @@ class Tuner {
   using Cut = TrainingModel::Cut;
   using Tried = TrainingModel::Tried;
 
+  /// What a window has shown.
+  struct Outlook {
+    const Problem& problem;
+    Plan best;
+    double today = 0;      // the end expected of the plan in force
+    bool overlap = false;  // of the best plan
+    bool drift = false;
+    std::string why;
+  };
+
   Decision stay(const Window& window);
+  std::string reason(const Outlook& outlook, const Contention& contention) const;
+  Decision go_on(const Window& window, const Outlook& outlook);
+  std::optional<Decision> improve(const Window& window, const Outlook& outlook);
   std::vector<Plan> rivals(const Problem& problem) const;
   std::optional<Decision> probe(const Window& window, const Problem& problem);
   Decision try_next(const Window& window);

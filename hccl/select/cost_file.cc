@@ -58,7 +58,8 @@ Result<std::optional<CostTable>> read_costs(const std::string& path) {
   }
   if (bytes.empty()) return std::optional<CostTable>();
   auto table = files::decode(&files::Codecs::costs, bytes, form_of(path));
-  if (!table.ok()) return table.status().with_context(path);
+  const Status status = table.ok() ? table->check() : table.status();
+  if (!status.ok()) return status.with_context(path);
   return std::optional<CostTable>(std::move(*table));
 }
 

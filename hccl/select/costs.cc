@@ -1,7 +1,6 @@
 #include "hccl/select/costs.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "hccl/base/bytes.h"
@@ -55,11 +54,6 @@ Status check(const LocalCosts& costs) {
 }
 
 }  // namespace
-
-std::string_view words(Kind kind) {
-  constexpr std::array<std::string_view, kKinds> kWords = {"fold", "move", "broadcast"};
-  return kWords[static_cast<std::size_t>(kind)];
-}
 
 Kind kind_of(Op op) {
   switch (op) {

@@ -18,7 +18,9 @@ namespace hccl::select {
 /// Operations that cost alike.
 enum class Kind : std::uint8_t { kFold, kMove, kBroadcast };
 inline constexpr std::size_t kKinds = 3;
-std::string_view words(Kind kind);  ///< "fold", …
+constexpr std::string_view words(Kind kind) {
+  return kind == Kind::kFold ? "fold" : kind == Kind::kMove ? "move" : "broadcast";
+}
 Kind kind_of(Op op);
 
 /// What a local algorithm takes by the bytes of a rank's input, in a loop in which each rank writes
