@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "hccl/core/communicator.h"
-#include "hccl/core/host.h"
+#include "hccl/join/host.h"
 
 namespace hccl::core {
 
@@ -13,11 +13,11 @@ Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline
   bool shared_cores = false;
   std::map<std::string_view, std::vector<std::string>> cores;  // by machine
   for (const int rank : ranks_) {
-    const wire::Member& member = control_->members()[static_cast<std::size_t>(rank)];
-    cores[machine_of(member.host)].push_back(member.cores);
+    const join::wire::Member& member = control_->members()[static_cast<std::size_t>(rank)];
+    cores[join::machine_of(member.host)].push_back(member.cores);
   }
   for (const auto& [machine, masks] : cores) {
-    if (masks.size() > static_cast<std::size_t>(count_cores(masks))) shared_cores = true;
+    if (masks.size() > static_cast<std::size_t>(join::count_cores(masks))) shared_cores = true;
   }
   // On one host all ranks know the same of it.
   const bool cma = local_ != nullptr && two_level_ == nullptr && local_->topology().kernel_copies;
