@@ -9,9 +9,9 @@
 
 namespace hccl::api {
 
-/// Root info with fresh secret and id, and its hub running in this process; `one_host`: no rank
-/// will come from elsewhere.
-Result<core::RootInfo> make_root(bool one_host = false);
+/// Root info with fresh secret and id, and its coordinator running in this process; `one_host`: no
+/// rank will come from elsewhere.
+Result<join::RootInfo> make_root(bool one_host = false);
 
 /// Joins what the launcher started: rank table, PMIx (mpirun), torchrun, Slurm, or a world of one.
 Result<CommunicatorPtr> join_by_launcher(const std::string& name);

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "hccl/base/auth.h"
-#include "hccl/core/host.h"
+#include "hccl/join/host.h"
 #include "transport/registry.h"
 
 namespace hccl::core {
@@ -39,7 +39,8 @@ std::string_view view(const Uuid& id) {
   return {reinterpret_cast<const char*>(id.data()), id.size()};
 }
 
-std::vector<int> hosts_of(const std::vector<wire::Member>& members, const std::vector<int>& ranks) {
+std::vector<int> hosts_of(const std::vector<join::wire::Member>& members,
+                          const std::vector<int>& ranks) {
   std::map<std::string, int> numbers;
   std::vector<int> hosts;
   for (const int rank : ranks) {
@@ -51,7 +52,7 @@ std::vector<int> hosts_of(const std::vector<wire::Member>& members, const std::v
 
 }  // namespace
 
-Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
+Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::string name,
                            std::vector<int> ranks, int rank, const Uuid& id, const Config& config,
                            Logger log, std::shared_ptr<memory::Heap> heap)
     : control_(std::move(control)),
@@ -70,19 +71,19 @@ Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
   // All ranks of a host come to the same number; so do those of other hosts on this machine, such
   // as containers.
   const auto& members = control_->members();
-  const auto member = [&](int rank) -> const wire::Member& {
+  const auto member = [&](int rank) -> const join::wire::Member& {
     return members[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(rank)])];
   };
   std::vector<std::string> cores;
   for (int rank = 0; rank < size(); ++rank) {
-    if (machine_of(member(rank).host) != machine_of(member(rank_).host)) continue;
+    if (join::machine_of(member(rank).host) != join::machine_of(member(rank_).host)) continue;
     cores.push_back(member(rank).cores);
   }
-  const auto there = static_cast<std::size_t>(count_cores(cores));
+  const auto there = static_cast<std::size_t>(join::count_cores(cores));
   policy_.shared_cores = cores.size() > there;
   if (policy_.shared_cores && cores.size() == ranks_.size()) {
-    order_ = cores_in_turn(cores);
-    core_groups_ = core_by_core(cores);
+    order_ = join::cores_in_turn(cores);
+    core_groups_ = join::core_by_core(cores);
   }
   policy_.spin = config_.spin.value_or(kSpin);
   // A worker that spins takes the core from the caller who computes, unless it has one of its own.
@@ -90,10 +91,9 @@ Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
   if (!config_.spin && 2 * cores.size() > there) beside_.spin = std::chrono::nanoseconds(0);
 }
 
-Result<std::shared_ptr<Communicator>> Communicator::world(std::shared_ptr<Control> control,
-                                                          std::string name, const Config& config,
-                                                          Logger log,
-                                                          std::shared_ptr<memory::Heap> heap) {
+Result<std::shared_ptr<Communicator>> Communicator::world(
+    std::shared_ptr<join::ControlLine> control, std::string name, const Config& config, Logger log,
+    std::shared_ptr<memory::Heap> heap) {
   std::vector<int> ranks(static_cast<std::size_t>(control->size()));
   for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = static_cast<int>(r);
   const int rank = control->rank();
@@ -219,8 +219,7 @@ Status Communicator::open_local(const transport::OpenArgs& args) {
   }
   for (std::size_t op = 0; op < kOps; ++op) {
     // Whoever asks for an algorithm gets a schedule.
-    const std::string wanted =
-        config_.algorithm_for(hccl::words(static_cast<Op>(op)));
+    const std::string wanted = config_.algorithm_for(hccl::words(static_cast<Op>(op)));
     on_host_[op] = alone && (wanted.empty() || wanted == "NA" || wanted == "null");
   }
   open_local_.store(local_.get());

@@ -12,21 +12,21 @@
 
 #include "hccl/base/config.h"
 #include "hccl/base/log.h"
-#include "hccl/core/control.h"
 #include "hccl/core/flight_recorder.h"
 #include "hccl/core/op_queue.h"
 #include "hccl/core/tuner.h"
 #include "hccl/exec/executor.h"
 #include "hccl/exec/local_engine.h"
 #include "hccl/exec/two_level.h"
+#include "hccl/join/control_line.h"
 
 namespace hccl::core {
 
-class Communicator final : public FailureListener {
+class Communicator final : public join::FailureListener {
  public:
   /// The communicator of all ranks behind `control`. Collective. `heap`: this process's device
   /// heap, which the ranks of its host then reach; may be null.
-  static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<Control> control,
+  static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<join::ControlLine> control,
                                                      std::string name, const Config& config,
                                                      Logger log,
                                                      std::shared_ptr<memory::Heap> heap = nullptr);
@@ -111,8 +111,8 @@ class Communicator final : public FailureListener {
  private:
   static constexpr std::size_t kOps = static_cast<std::size_t>(Op::kAllToAllV) + 1;
 
-  Communicator(std::shared_ptr<Control> control, std::string name, std::vector<int> ranks, int rank,
-               const Uuid& id, const Config& config, Logger log,
+  Communicator(std::shared_ptr<join::ControlLine> control, std::string name, std::vector<int> ranks,
+               int rank, const Uuid& id, const Config& config, Logger log,
                std::shared_ptr<memory::Heap> heap);
   std::string short_id() const;  // for logs and files
   Status open(Deadline deadline);
@@ -133,7 +133,7 @@ class Communicator final : public FailureListener {
   void tell_way(const Call& call, std::string_view way);
   void tell_between(const Call& call);
 
-  std::shared_ptr<Control> control_;
+  std::shared_ptr<join::ControlLine> control_;
   std::string name_;
   std::vector<int> ranks_;
   std::vector<int> hosts_;

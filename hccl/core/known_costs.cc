@@ -4,22 +4,22 @@
 #include <map>
 
 #include "hccl/base/bytes.h"
-#include "hccl/core/host.h"
-#include "hccl/core/wire.h"
+#include "hccl/join/host.h"
+#include "hccl/join/wire.h"
 #include "hccl/select/cost_file.h"
 
 namespace hccl::core {
 namespace {
 
 /// What fits into one rank's part of an exchange, beside paths and configuration.
-constexpr std::size_t kOfferBytes = wire::kBlobCap - 16384;
+constexpr std::size_t kOfferBytes = join::wire::kBlobCap - 16384;
 constexpr std::size_t kPathCap = 4096;
 
 }  // namespace
 
 std::string KnownCosts::offer(const Config& config, const Logger& log) {
   if (config.tune_file.empty()) return {};
-  const std::string cpu = cpu_model();
+  const std::string cpu = join::cpu_model();
   auto there = select::read_costs(config.tune_file);
   select::CostTable table;
   if (!there.ok()) {

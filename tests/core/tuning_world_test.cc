@@ -10,7 +10,7 @@
 #include <numeric>
 #include <set>
 
-#include "hccl/core/host.h"
+#include "hccl/join/host.h"
 #include "hccl/core/tuning_file.h"
 #include "tests/support/world.h"
 
@@ -72,7 +72,7 @@ class TuneFile : public ::testing::Test {
   /// `more_ns`: much, and ranks talk to few others; nothing, and they talk to all.
   static TuningEntry costs(int size, std::uint64_t more_ns) {
     TuningEntry entry;
-    entry.key = {HCCL_TEST_VERSION, core::cpu_model(), "tcp", 1, static_cast<std::uint32_t>(size),
+    entry.key = {HCCL_TEST_VERSION, join::cpu_model(), "tcp", 1, static_cast<std::uint32_t>(size),
                  shared(size)};
     entry.messages.emplace();
     entry.messages->steps = {{64, 10'000, more_ns}, {4 << 20, 2'000'000, more_ns + 1'000'000}};
@@ -83,8 +83,8 @@ class TuneFile : public ::testing::Test {
     return shared(size) ? "paired_doubling" : "recursive_doubling";
   }
   static bool shared(int size) {
-    const std::vector<std::string> masks(1, core::core_mask());
-    return size > core::count_cores(masks);
+    const std::vector<std::string> masks(1, join::core_mask());
+    return size > join::count_cores(masks);
   }
   std::string folder_;
 };

@@ -1,5 +1,5 @@
 // Which address a rank takes, private addresses, names, the host's identity, and the secret file.
-#include "hccl/core/interfaces.h"
+#include "hccl/join/interfaces.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 #include <fstream>
 
 #include "hccl/base/auth.h"
-#include "hccl/core/host.h"
-#include "hccl/core/secret.h"
+#include "hccl/join/host.h"
+#include "hccl/join/secret.h"
 
-namespace hccl::core {
+namespace hccl::join {
 namespace {
 
 int cores_of(const std::string& mask) { return count_cores({&mask, 1}); }
@@ -290,4 +290,4 @@ TEST_F(SecretFile, RefusesUnsafeFiles) {
 }
 
 }  // namespace
-}  // namespace hccl::core
+}  // namespace hccl::join

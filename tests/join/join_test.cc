@@ -17,7 +17,7 @@
 namespace hccl::testing {
 namespace {
 
-using core::wire::Kind;
+using join::wire::Kind;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
@@ -43,16 +43,16 @@ Call sum(std::vector<float>& data) {
   return call;
 }
 
-// A hub, and ranks that come to it on threads of their own.
+// A coordinator, and ranks that come to it on threads of their own.
 class Meeting {
  public:
   explicit Meeting(seconds patience = seconds(60)) : config_(config_of(patience)) {
     EXPECT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
     EXPECT_TRUE(random_bytes(info.id.data(), info.id.size()).ok());
     info.address = "127.0.0.1";
-    auto started = core::Hub::start(info, config_, make_logger("off", "hub"));
+    auto started = join::Coordinator::start(info, config_, make_logger("off", "coordinator"));
     EXPECT_TRUE(started.ok()) << started.status().message();
-    if (started.ok()) hub_ = std::move(*started);
+    if (started.ok()) coordinator_ = std::move(*started);
   }
   ~Meeting() {
     for (auto& thread : threads_) thread.join();
@@ -60,12 +60,12 @@ class Meeting {
 
   /// Starts to join; done() has the result.
   void come(int rank, int size) { come(rank, size, config_, info); }
-  void come(int rank, int size, const Config& config, const core::RootInfo& with) {
+  void come(int rank, int size, const Config& config, const join::RootInfo& with) {
     const std::size_t place = results_.size();
     results_.emplace_back(std::make_unique<Came>());
     threads_.emplace_back([=, this] {
       const auto begun = Deadline::Clock::now();
-      auto control = core::Control::join(with, size, rank, config, make_logger("off", "rank"));
+      auto control = join::ControlLine::join(with, size, rank, config, make_logger("off", "rank"));
       results_[place]->took = Deadline::Clock::now() - begun;
       results_[place]->status = control.status();
       if (control.ok()) results_[place]->control = *control;
@@ -74,7 +74,7 @@ class Meeting {
   struct Came {
     Status status;
     nanoseconds took{0};
-    std::shared_ptr<core::Control> control;
+    std::shared_ptr<join::ControlLine> control;
   };
   /// Waits for all; in the order of come().
   const std::vector<std::unique_ptr<Came>>& done() {
@@ -83,7 +83,7 @@ class Meeting {
     return results_;
   }
 
-  /// A connection to the hub.
+  /// A connection to the coordinator.
   Fd connect() const {
     auto fd = connect_tcp(info.address, info.port, "", Deadline::after(seconds(30)));
     EXPECT_TRUE(fd.ok()) << fd.status().message();
@@ -100,11 +100,11 @@ class Meeting {
   }
   const Config& config() const { return config_; }
 
-  core::RootInfo info;
+  join::RootInfo info;
 
  private:
   Config config_;
-  std::unique_ptr<core::Hub> hub_;
+  std::unique_ptr<join::Coordinator> coordinator_;
   std::vector<std::unique_ptr<Came>> results_ = reserved();
   std::vector<std::thread> threads_;
 
@@ -117,14 +117,14 @@ class Meeting {
 };
 
 std::string hello(std::uint32_t rank, std::uint32_t size, const std::string& agreement,
-                  std::uint32_t version = core::wire::kVersion) {
-  core::wire::Member me;
+                  std::uint32_t version = join::wire::kVersion) {
+  join::wire::Member me;
   me.rank = rank;
   me.host = "elsewhere";
   me.address = "127.0.0.1";
   ByteWriter out;
   out.put(Kind::kHello).put(version).put(size).put_text(agreement);
-  core::wire::put(out, me);
+  join::wire::put(out, me);
   return out.take();
 }
 
@@ -269,12 +269,12 @@ TEST(Join, OtherVersionIsNamedToAll) {
   std::this_thread::sleep_for(milliseconds(100));
   const Fd other = meeting.connect_as_member();
   const Deadline deadline = Deadline::after(seconds(30));
-  ASSERT_TRUE(send_frame(other.get(), hello(1, 2, "", core::wire::kVersion + 1), deadline).ok());
+  ASSERT_TRUE(send_frame(other.get(), hello(1, 2, "", join::wire::kVersion + 1), deadline).ok());
   const auto answer = recv_frame(other.get(), 4096, deadline);
   ASSERT_TRUE(answer.ok()) << answer.status().message();
   ByteReader in(*answer);
   EXPECT_EQ(in.get<Kind>(), Kind::kRefused);
-  for (const Status& why : {core::wire::get_status(in), meeting.done()[0]->status}) {
+  for (const Status& why : {join::wire::get_status(in), meeting.done()[0]->status}) {
     EXPECT_EQ(why.code(), Code::kPara);
     EXPECT_TRUE(has(why, "EI0008") && has(why, "rank 1 speaks protocol 2, the root 1"))
         << why.message();
@@ -283,9 +283,9 @@ TEST(Join, OtherVersionIsNamedToAll) {
 
 TEST(Join, WrongSecretAndWrongCommunicatorGetNothing) {
   Meeting meeting;
-  core::RootInfo guessed = meeting.info;
+  join::RootInfo guessed = meeting.info;
   guessed.secret[5] ^= 1;
-  core::RootInfo other = meeting.info;
+  join::RootInfo other = meeting.info;
   other.id[5] ^= 1;
   const Config hasty = config_of(seconds(1));
   meeting.come(0, 2);
@@ -317,12 +317,12 @@ TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
        {std::string(), std::string(1, '\0'), std::string("GET / HTTP/1.1\r\n\r\n"),
         std::string(100'000, '\xff'), std::string("HCCLAUT1") + std::string(500, 'x')}) {
     strangers.push_back(meeting.connect());
-    // The hub may have hung up before it took all.
+    // The coordinator may have hung up before it took all.
     static_cast<void>(send_all(strangers.back().get(), bytes, deadline));
   }
   // Holders of the secret that then send what is no hello.
   for (const std::string& bytes :
-       {frame(0, ""), frame(1u << 30, "x"), frame(core::wire::kHelloCap + 1, good),
+       {frame(0, ""), frame(1u << 30, "x"), frame(join::wire::kHelloCap + 1, good),
         frame(length, std::string(length, '\xff')), frame(length - 2, good.substr(2)),
         frame(1, ByteWriter().put(Kind::kLeave).take()), frame(9, good.substr(0, 9))}) {
     const Fd member = meeting.connect_as_member();
@@ -344,14 +344,14 @@ TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
 TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
   constexpr int kSize = 4;
   for (const rlim_t descriptors : {rlim_t{4096}, rlim_t{200}}) {
-    SCOPED_TRACE("hub with " + std::to_string(descriptors) + " descriptors");
+    SCOPED_TRACE("coordinator with " + std::to_string(descriptors) + " descriptors");
     Processes processes;
     Board& board = processes.board();
     const int crowd = processes.start([&] {
       const rlimit many{4096, 4096};
       if (::setrlimit(RLIMIT_NOFILE, &many) != 0) return 1;
       if (!eventually([&] { return board.open.load(); })) return 2;
-      const auto info = core::RootInfo::decode(board.info);
+      const auto info = join::RootInfo::decode(board.info);
       std::vector<Fd> idle;
       for (int i = 0; i < 1500; ++i) {
         auto fd = connect_tcp("127.0.0.1", info->port, "", Deadline::after(seconds(30)));

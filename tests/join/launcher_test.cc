@@ -1,13 +1,13 @@
 // Launchers: what their variables mean, which one wins, and every value that is refused.
-#include "hccl/core/launcher.h"
+#include "hccl/join/launcher.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "hccl/core/hostlist.h"
+#include "hccl/join/hostlist.h"
 
-namespace hccl::core {
+namespace hccl::join {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -274,4 +274,4 @@ TEST(Counts, Expands) {
 }
 
 }  // namespace
-}  // namespace hccl::core
+}  // namespace hccl::join

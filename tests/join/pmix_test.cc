@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "hccl/core/pmix/pmix_plugin.h"
+#include "hccl/join/pmix/pmix_plugin.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Rank tables: what each layout means, every rule that can be broken, and hostile text.
-#include "hccl/core/rank_table.h"
+#include "hccl/join/rank_table.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 #include <random>
 #include <thread>
 
-#include "hccl/core/json_text.h"
+#include "hccl/join/json_text.h"
 #include "tests/join/rank_table_fixtures.h"
 
-namespace hccl::core {
+namespace hccl::join {
 namespace {
 
 using test::kTable10;
@@ -915,4 +915,4 @@ TEST_F(RankTableFile, FailsAtOnceWhereWaitingDoesNotHelp) {
 }
 
 }  // namespace
-}  // namespace hccl::core
+}  // namespace hccl::join
