@@ -3,10 +3,14 @@
 
 #include <string>
 
-#include "hccl/schedule/algorithm.h"
+#include "hccl/select/remote_selector.h"
 
-namespace hccl::schedule {
+namespace hccl::select {
 namespace {
+
+using schedule::Algorithm;
+using schedule::Choice;
+using schedule::find;
 
 constexpr Op kOps[] = {Op::kAllReduce, Op::kBroadcast, Op::kReduceScatter, Op::kAllGather,
                        Op::kReduce,    Op::kScatter,   Op::kAllToAll,      Op::kBarrier};
@@ -24,7 +28,7 @@ TEST(Select, AlwaysFindsSomethingThatCanRunAndSaysWhy) {
     for (int size = 1; size <= 130; ++size) {
       for (const std::size_t bytes : kSizes) {
         for (const std::string_view wanted : kWords) {
-          const Choice choice = select(op, size, bytes, wanted);
+          const Choice choice = choose_remote(op, size, bytes, wanted);
           ASSERT_NE(choice.algorithm, nullptr);
           ASSERT_EQ(choice.algorithm->op, op);
           ASSERT_EQ(choice.algorithm->refuse(size), "");
@@ -38,7 +42,7 @@ TEST(Select, AlwaysFindsSomethingThatCanRunAndSaysWhy) {
           if (wish && exact != nullptr && exact->refuse(size).empty()) {
             ASSERT_EQ(choice.algorithm, exact);
           }
-          const Choice again = select(op, size, bytes, wanted);
+          const Choice again = choose_remote(op, size, bytes, wanted);
           ASSERT_EQ(again.algorithm, choice.algorithm);
           ASSERT_EQ(again.depth, choice.depth);
           ASSERT_EQ(again.lanes, choice.lanes);
@@ -50,16 +54,16 @@ TEST(Select, AlwaysFindsSomethingThatCanRunAndSaysWhy) {
 }
 
 TEST(Select, HostsOfSeveralRanksGetTwoLevels) {
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 2).algorithm->name, "two_level");
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 2).hosts, 2);
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 4).algorithm->name, "halving_doubling");
-  EXPECT_EQ(select(Op::kAllReduce, 4, 64, "", 2).algorithm->name, "one_shot");
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "ring", 2).algorithm->name, "ring");
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 20, "", 2).algorithm->name, "two_level");
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 20, "", 2).hosts, 2);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 20, "", 4).algorithm->name, "halving_doubling");
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 64, "", 2).algorithm->name, "one_shot");
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 20, "ring", 2).algorithm->name, "ring");
 }
 
 TEST(Select, DefaultsFollowRanksAndBytes) {
   const auto name = [](Op op, int size, std::size_t bytes) {
-    return select(op, size, bytes, "").algorithm->name;
+    return choose_remote(op, size, bytes, "").algorithm->name;
   };
   EXPECT_EQ(name(Op::kAllReduce, 2, 1 << 28), "direct");
   EXPECT_EQ(name(Op::kAllReduce, 8, 1 << 28), "halving_doubling");
@@ -79,7 +83,7 @@ TEST(Select, DefaultsFollowRanksAndBytes) {
 // On one host all messages cost the same processors; between hosts it is the steps that cost.
 TEST(Select, RanksOfOneHostSendFewMessages) {
   const auto name = [](int size, std::size_t bytes, int hosts) {
-    return select(Op::kAllReduce, size, bytes, "", hosts).algorithm->name;
+    return choose_remote(Op::kAllReduce, size, bytes, "", hosts).algorithm->name;
   };
   EXPECT_EQ(name(2, 512 << 10, 1), "recursive_doubling");
   EXPECT_EQ(name(2, 1 << 20, 1), "direct");
@@ -98,7 +102,7 @@ TEST(Select, RanksOfOneHostSendFewMessages) {
 // Where ranks share cores, as few as can be: one rank of each pair speaks for both.
 TEST(Select, RanksThatShareCoresSpeakInPairs) {
   const auto choice = [](int size, std::size_t bytes, int hosts, std::string_view wanted = "") {
-    return select(Op::kAllReduce, size, bytes, wanted, hosts, nullptr, true);
+    return choose_remote(Op::kAllReduce, size, bytes, wanted, hosts, nullptr, true);
   };
   for (const std::size_t bytes : {8u, 64u << 10, 1u << 20, 64u << 20}) {
     EXPECT_EQ(choice(4, bytes, 1).algorithm->name, "paired_doubling") << bytes;
@@ -116,7 +120,7 @@ TEST(Select, RanksThatShareCoresSpeakInPairs) {
 
 TEST(Select, HostsDoNotSendToOneAllAtOnce) {
   const auto name = [](int size, std::size_t bytes) {
-    return select(Op::kAllReduce, size, bytes, "", size).algorithm->name;
+    return choose_remote(Op::kAllReduce, size, bytes, "", size).algorithm->name;
   };
   EXPECT_EQ(name(2, 16 << 20), "direct");
   EXPECT_EQ(name(4, 128 << 10), "direct");
@@ -125,48 +129,39 @@ TEST(Select, HostsDoNotSendToOneAllAtOnce) {
   EXPECT_EQ(name(6, 64 << 20), "direct");
 }
 
-TEST(Select, HalvesOfFewRanksOfAHostFitIntoASocket) {
-  EXPECT_EQ(select(Op::kAllReduce, 2, 4 << 20, "", 1).slice, 1u << 20);
-  EXPECT_EQ(select(Op::kAllReduce, 2, 4 << 20, "", 2).slice, 0u);
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 1).slice, 512u << 10);
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 4).slice, 0u);
-  EXPECT_EQ(select(Op::kAllReduce, 8, 1 << 20, "", 1).slice, 0u);
-  EXPECT_EQ(select(Op::kAllReduce, 4, 8 << 20, "", 1).slice, 0u);
-}
-
 TEST(Select, LanesAndPiecesKeepEnoughToDo) {
-  EXPECT_EQ(select(Op::kAllReduce, 2, 4096, "ring", 2).lanes, 1);
-  EXPECT_EQ(select(Op::kAllReduce, 2, 2 << 20, "ring", 2).lanes, 2);
-  EXPECT_EQ(select(Op::kAllReduce, 2, 1 << 28, "ring", 2).lanes, 4);
-  EXPECT_EQ(select(Op::kAllReduce, 1, 1 << 28, "ring").lanes, 1);
-  EXPECT_EQ(select(Op::kAllReduce, 2, 1 << 28, "ring", 1).lanes, 1);
-  EXPECT_EQ(select(Op::kAllReduce, 12, 1 << 28, "ring", 12).lanes, 1);
-  EXPECT_EQ(select(Op::kBroadcast, 12, 1 << 20, "pipeline").depth, 4);
-  EXPECT_EQ(select(Op::kBroadcast, 12, 1 << 30, "pipeline").depth, 64);
-  EXPECT_EQ(select(Op::kBroadcast, 12, 0, "pipeline").depth, 1);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 2, 4096, "ring", 2).lanes, 1);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 2, 2 << 20, "ring", 2).lanes, 2);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 2, 1 << 28, "ring", 2).lanes, 4);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 1, 1 << 28, "ring").lanes, 1);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 2, 1 << 28, "ring", 1).lanes, 1);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 12, 1 << 28, "ring", 12).lanes, 1);
+  EXPECT_EQ(choose_remote(Op::kBroadcast, 12, 1 << 20, "pipeline").depth, 4);
+  EXPECT_EQ(choose_remote(Op::kBroadcast, 12, 1 << 30, "pipeline").depth, 64);
+  EXPECT_EQ(choose_remote(Op::kBroadcast, 12, 0, "pipeline").depth, 1);
 }
 
 TEST(Select, ExplainsReplacements) {
-  const Choice nhr = select(Op::kAllReduce, 12, 1 << 20, "NHR");
+  const Choice nhr = choose_remote(Op::kAllReduce, 12, 1 << 20, "NHR");
   EXPECT_EQ(nhr.algorithm->name, "bruck");
   EXPECT_EQ(nhr.reason,
             "HCCL_ALGO asks for NHR, which allreduce does not have here; bruck is nearest to it");
 
-  const Choice ahc = select(Op::kAllReduce, 12, 1 << 20, "AHC");
+  const Choice ahc = choose_remote(Op::kAllReduce, 12, 1 << 20, "AHC");
   EXPECT_EQ(ahc.algorithm->name, "halving_doubling");
 
-  const Choice odd = select(Op::kAllGather, 12, 1 << 20, "H-D_R");
+  const Choice odd = choose_remote(Op::kAllGather, 12, 1 << 20, "H-D_R");
   EXPECT_EQ(odd.algorithm->name, "bruck");
   EXPECT_EQ(odd.reason,
             "HCCL_ALGO asks for H-D_R, but halving and doubling need a power of two ranks, not 12; "
             "bruck is nearest to it");
 
-  EXPECT_EQ(select(Op::kBroadcast, 12, 1, "H-D_R").algorithm->name, "binomial");
-  EXPECT_EQ(select(Op::kBroadcast, 12, 1, "ring").algorithm->name, "chain");
-  EXPECT_EQ(select(Op::kAllToAll, 12, 1, "pipeline").algorithm->name, "pairwise");
-  EXPECT_EQ(select(Op::kAllReduce, 12, 1, "pipeline").algorithm->name, "ring");
+  EXPECT_EQ(choose_remote(Op::kBroadcast, 12, 1, "H-D_R").algorithm->name, "binomial");
+  EXPECT_EQ(choose_remote(Op::kBroadcast, 12, 1, "ring").algorithm->name, "chain");
+  EXPECT_EQ(choose_remote(Op::kAllToAll, 12, 1, "pipeline").algorithm->name, "pairwise");
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 12, 1, "pipeline").algorithm->name, "ring");
 
-  const Choice unknown = select(Op::kAllReduce, 4, 8 << 20, "what?");
+  const Choice unknown = choose_remote(Op::kAllReduce, 4, 8 << 20, "what?");
   EXPECT_EQ(unknown.algorithm->name, "direct");
   EXPECT_EQ(
       unknown.reason,
@@ -175,4 +170,4 @@ TEST(Select, ExplainsReplacements) {
 }
 
 }  // namespace
-}  // namespace hccl::schedule
+}  // namespace hccl::select

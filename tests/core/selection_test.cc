@@ -11,15 +11,14 @@
 #include <set>
 
 #include "hccl/join/host.h"
-#include "hccl/core/tuning_file.h"
+#include "hccl/select/cost_file.h"
 #include "tests/support/world.h"
 
 namespace hccl::testing {
 namespace {
 
 using core::Communicator;
-using core::Tuning;
-using core::TuningEntry;
+using select::CostEntry;
 
 Config config_for(const std::string& transport, const std::string& file) {
   Config config;
@@ -70,8 +69,8 @@ class TuneFile : public ::testing::Test {
 
   /// A table for `size` ranks over tcp on this machine, in which further messages of a step cost
   /// `more_ns`: much, and ranks talk to few others; nothing, and they talk to all.
-  static TuningEntry costs(int size, std::uint64_t more_ns) {
-    TuningEntry entry;
+  static CostEntry costs(int size, std::uint64_t more_ns) {
+    CostEntry entry;
     entry.key = {HCCL_TEST_VERSION, join::cpu_model(), "tcp", 1, static_cast<std::uint32_t>(size),
                  shared(size)};
     entry.messages.emplace();
@@ -106,12 +105,12 @@ TEST_F(TuneFile, IsMeasuredOnceAndKept) {
     EXPECT_EQ(times(first, "kept in " + file), 1) << first;
     EXPECT_EQ(times(first, "from " + file + " (measured now)"), 3) << first;
     const std::string kept = bytes_of(file);
-    const auto table = core::read_tuning(file);
+    const auto table = select::read_costs(file);
     ASSERT_TRUE(table.ok() && table->has_value()) << table.status().message();
     ASSERT_EQ((*table)->entries.size(), 1u);
-    const TuningEntry& entry = (*table)->entries.front();
+    const CostEntry& entry = (*table)->entries.front();
     EXPECT_EQ(entry.messages.has_value(), transport == "tcp");
-    EXPECT_EQ(entry.ways.has_value(), transport == "auto");
+    EXPECT_EQ(entry.local.has_value(), transport == "auto");
     EXPECT_EQ(entry.key.ranks_per_host, 3u);
 
     const std::string second = sum(each(3, config_for(transport, file)), 1000);
@@ -122,7 +121,7 @@ TEST_F(TuneFile, IsMeasuredOnceAndKept) {
     // Another number of ranks is another key, beside the first.
     const std::string other = sum(each(2, config_for(transport, file)), 1000);
     EXPECT_TRUE(says(other, "(measured now)")) << other;
-    EXPECT_EQ(core::read_tuning(file).value()->entries.size(), 2u);
+    EXPECT_EQ(select::read_costs(file).value()->entries.size(), 2u);
   }
 }
 
@@ -136,7 +135,7 @@ TEST_F(TuneFile, TheTableDecides) {
   const std::string file = path("table");
   for (const auto& [more_ns, expected] :
        {std::pair(100'000, few_messages(4)), std::pair(10, std::string("one_shot"))}) {
-    ASSERT_TRUE(core::keep_tuning(file, costs(4, more_ns)).ok());
+    ASSERT_TRUE(select::keep_costs(file, costs(4, more_ns)).ok());
     std::set<std::string> taken;
     const std::string log = sum(each(4, config_for("tcp", file)), 16, &taken);
     EXPECT_EQ(taken, std::set<std::string>{expected}) << log;
@@ -147,8 +146,8 @@ TEST_F(TuneFile, TheTableDecides) {
 
 TEST_F(TuneFile, OfRankZeroCountsForAll) {
   // Every rank has its own file, with another table; one has none, and one cannot read its own.
-  ASSERT_TRUE(core::keep_tuning(path("a"), costs(4, 100'000)).ok());
-  ASSERT_TRUE(core::keep_tuning(path("b"), costs(4, 10)).ok());
+  ASSERT_TRUE(select::keep_costs(path("a"), costs(4, 100'000)).ok());
+  ASSERT_TRUE(select::keep_costs(path("b"), costs(4, 10)).ok());
   std::ofstream(path("c")) << "no table";
   for (const auto& [files, expected] :
        {std::pair(std::vector<std::string>{path("a"), path("b"), path("c"), ""},
@@ -171,7 +170,7 @@ TEST_F(TuneFile, OneThatIsNoTableIsAWarningAndStays) {
   const std::string file = path("letter");
   std::ofstream(file) << "Dear all";
   const std::string log = sum(each(3, config_for("tcp", file)), 16);
-  EXPECT_EQ(times(log, "HCCL_TUNE_FILE: " + file + ": not a tuning"), 1) << log;
+  EXPECT_EQ(times(log, "HCCL_TUNE_FILE: " + file + ": not a cost table"), 1) << log;
   EXPECT_EQ(times(log, "; default table"), 3) << log;
   EXPECT_EQ(bytes_of(file), "Dear all");
 }
@@ -185,7 +184,7 @@ TEST_F(TuneFile, OneThatCannotBeWrittenIsAWarningAndIsUsed) {
 
 TEST_F(TuneFile, HcclAlgoGoesBefore) {
   const std::string file = path("table");
-  ASSERT_TRUE(core::keep_tuning(file, costs(4, 100'000)).ok());
+  ASSERT_TRUE(select::keep_costs(file, costs(4, 100'000)).ok());
   Config config = config_for("tcp", file);
   config.algo = "level0:NA;level1:ring";
   std::set<std::string> taken;
@@ -196,7 +195,7 @@ TEST_F(TuneFile, HcclAlgoGoesBefore) {
 
 TEST_F(TuneFile, GroupsTakeTheNearestAndMeasureNothing) {
   const std::string file = path("table");
-  ASSERT_TRUE(core::keep_tuning(file, costs(6, 10)).ok());
+  ASSERT_TRUE(select::keep_costs(file, costs(6, 10)).ok());
   ::testing::internal::CaptureStderr();
   {
     World world(6, config_for("tcp", file));
@@ -217,7 +216,7 @@ TEST_F(TuneFile, GroupsTakeTheNearestAndMeasureNothing) {
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(times(log, "(measured for tcp, 1 host with 6 ranks"), 4) << log;
   EXPECT_FALSE(says(log, "measured now")) << log;
-  EXPECT_EQ(core::read_tuning(file).value()->entries.size(), 1u);
+  EXPECT_EQ(select::read_costs(file).value()->entries.size(), 1u);
 }
 
 TEST_F(TuneFile, EachChoiceIsToldOnce) {
