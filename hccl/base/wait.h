@@ -9,6 +9,7 @@ namespace hccl {
 
 using Bell = Doorbell;
 using QuietBell = Doorbell;
+using Limits = Waiter;
 
 namespace detail {
 inline void pause() { StdAtomics::pause(); }

@@ -70,7 +70,7 @@ struct Waiter {
   /// Of each wait, from its beginning; 0: none.
   std::chrono::nanoseconds timeout{0};
   const AbortFlag* abort = nullptr;
-  WaitPolicy policy;
+  WaitPolicy policy{};
   /// Of wait(): moves something on that does not ring the bell. Sleeps are a millisecond at most
   /// then. A failure ends the wait.
   std::function<Status()> progress{};
