@@ -200,17 +200,13 @@ Status Communicator::open_local(const transport::OpenArgs& args) {
   } else if (!alone) {
     return {};
   }
-  local::Watch watch;
-  watch.timeout = config_.exec_timeout;
-  watch.abort = &failed_;
-  watch.policy = policy_;
-  watch.background = beside_;
-  watch.stalled = [this](std::uint64_t sequence, const std::string& call,
-                         const std::vector<int>& awaited) { stalled(sequence, call, awaited); };
+  Waiter waiter = limits(false);
+  waiter.deadline = Deadline::never();
+  waiter.timeout = config_.exec_timeout;
   local_ = std::make_unique<exec::LocalEngine>(
       *memory, heap_,
       kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
-      std::move(watch));
+      std::move(waiter), beside_);
   if (local_->ranks() > 1) {
     if (Status opened = local_->open(config_.cma); !opened.ok()) return fail(std::move(opened));
   }

@@ -127,7 +127,7 @@ class Communicator final : public join::FailureListener {
   Status refused_suspended() const;
   void record_end();
   void await_verdict(int suspect);
-  Limits limits(std::uint64_t sequence, bool beside);
+  Waiter limits(bool beside);
   void stalled(std::uint64_t sequence, const std::string& call, std::vector<int> awaited);
   const schedule::Choice& choose(const Call& call);
   void tell_way(const Call& call, std::string_view way);

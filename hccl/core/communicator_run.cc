@@ -36,12 +36,12 @@ Status Communicator::execute(const Call& call) {
                                                blocks ? "direct" : choice->algorithm->name);
   Status status;
   if (blocks) {
-    status = executor_->run_blocks(call, sequence, limits(sequence, call.beside));
+    status = executor_->run_blocks(call, sequence, limits(call.beside));
   } else if (two_level_ != nullptr && choice->algorithm->name == "two_level") {
-    status = two_level_->run(call, sequence, limits(sequence, call.beside));
+    status = two_level_->run(call, sequence, limits(call.beside));
     if (status.ok() && log_->should_log(spdlog::level::info)) tell_between(call);
   } else {
-    status = executor_->run(call, *choice, sequence, limits(sequence, call.beside));
+    status = executor_->run(call, *choice, sequence, limits(call.beside));
   }
   recorder_.end(number, status.code());
   return status.ok() ? status : failed_in(call, sequence, std::move(status));
@@ -94,22 +94,22 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
   const std::uint64_t number =
       recorder_.begin(envelope(transfers.front()),
                       transfers.size() == 1 ? "point to point" : "point to point, batch");
-  Limits bounds = limits(transfers.front().sequence, false);
+  Waiter bounds = limits(false);
   bounds.stalled = nullptr;
   Status status = executor_->exchange(transfers, bounds);
   recorder_.end(number, status.code());
   return status.ok() ? status : fail(std::move(status));
 }
 
-Limits Communicator::limits(std::uint64_t sequence, bool beside) {
-  Limits limits;
+Waiter Communicator::limits(bool beside) {
+  Waiter limits;
   limits.deadline =
       config_.exec_timeout.count() == 0 ? Deadline::never() : Deadline::after(config_.exec_timeout);
   limits.abort = &failed_;
   limits.policy = beside ? beside_ : policy_;
   if (size() > 1) {
-    limits.stalled = [this, sequence](const std::string& call, const std::vector<int>& awaited) {
-      stalled(sequence, call, awaited);
+    limits.stalled = [this](const Pending& pending) {
+      stalled(pending.sequence, pending.call, pending.late);
     };
   }
   return limits;

@@ -27,7 +27,7 @@ Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline
       return why.with_context(name_ + ": measuring for HCCL_TUNE_FILE");
     };
     const auto measured =
-        tuner_->measure(key, size(), *executor_, nullptr, heap_.get(), limits(0, false));
+        tuner_->measure(key, size(), *executor_, nullptr, heap_.get(), limits(false));
     if (!measured.ok()) return failed(fail(measured.status()));
     // All ranks have agreed on the numbers; what rank 0 keeps is nevertheless what counts.
     const auto told = exchange(rank_ == 0 ? Tuner::encode(*measured) : "", deadline);

@@ -21,7 +21,7 @@ class Activity {
   virtual Status advance() = 0;
   virtual bool done() const = 0;
   /// Adds the peers whose envelope has not come.
-  virtual void awaited(std::set<int>& peers) const = 0;
+  virtual void late(std::set<int>& peers) const = 0;
 };
 
 }  // namespace hccl::exec

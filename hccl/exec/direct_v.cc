@@ -200,11 +200,11 @@ Status DirectV::advance() {
   return {};
 }
 
-void DirectV::awaited(std::set<int>& peers) const {
+void DirectV::late(std::set<int>& peers) const {
   for (const auto& peer : peers_) {
     if (!peer->hello_in.done()) peers.insert(peer->rank);
   }
-  if (agreeing_) agreement_.awaited(peers);
+  if (agreeing_) agreement_.late(peers);
 }
 
 }  // namespace hccl::exec

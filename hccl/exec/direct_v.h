@@ -30,7 +30,7 @@ class DirectV final : public Activity {
              const schedule::Schedule& barrier);
   Status advance() override;
   bool done() const override { return done_; }
-  void awaited(std::set<int>& peers) const override;
+  void late(std::set<int>& peers) const override;
 
  private:
   /// Pieces of one peer's contribution under way or waiting to be folded.

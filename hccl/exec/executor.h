@@ -11,11 +11,9 @@
 #include <tuple>
 #include <vector>
 
-#include "hccl/base/deadline.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 #include "hccl/exec/activity.h"
 #include "hccl/base/call.h"
-#include "hccl/base/limits.h"
 #include "hccl/exec/plan.h"
 #include "hccl/exec/transfer.h"
 #include "hccl/schedule/algorithm.h"
@@ -40,25 +38,25 @@ class Executor {
   /// Runs a collective to its end. kPara: the ranks disagree; kRemote: a rank died; kTimeout. A
   /// failure aborts the mesh, so that no request touches the buffers any more: it is the last run.
   Status run(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
-             const Limits& limits);
+             const Waiter& waiter);
 
   /// The same for an operation with blocks of their own lengths, which no schedule describes.
-  Status run_blocks(const Call& call, std::uint64_t sequence, const Limits& limits);
+  Status run_blocks(const Call& call, std::uint64_t sequence, const Waiter& waiter);
 
   /// Sends and receives, together. Both sides learn of a mismatch; a send ends when its receiver
   /// has joined. pair_self() must hold.
-  Status exchange(std::span<const Transfer> transfers, const Limits& limits);
+  Status exchange(std::span<const Transfer> transfers, const Waiter& waiter);
 
  private:
-  Status run_agreement(std::uint32_t lane, const Envelope& mine, const Limits& limits);
-  /// Moves the activities on until all are done. `what` gives the words for reports.
-  Status drive(std::span<Activity* const> activities, const std::function<std::string()>& what,
-               const Limits& limits);
-  Status drive_lanes(std::size_t lanes, const Envelope& mine, const Limits& limits);
+  Status run_agreement(std::uint32_t lane, const Envelope& mine, const Waiter& waiter);
+  /// Moves the activities on until all are done. `call` names the call for reports.
+  Status drive(std::span<Activity* const> activities, const std::function<Pending()>& call,
+               const Waiter& waiter);
+  Status drive_lanes(std::size_t lanes, const Envelope& mine, const Waiter& waiter);
   const schedule::Schedule& barrier_steps();
   const Plan& plan_for(const schedule::Algorithm& algorithm, int root, int depth, int hosts = 1);
   Status run_lanes(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
-                   const Limits& limits);
+                   const Waiter& waiter);
   Status end(Status status);
   std::byte* scratch(std::size_t bytes);
 

@@ -160,7 +160,7 @@ Status Lane::check_hellos() {
   return broken;
 }
 
-void Lane::awaited(std::set<int>& peers) const {
+void Lane::late(std::set<int>& peers) const {
   for (std::size_t i = 0; i < hellos_used_; ++i) {
     if (hellos_[i]->receiving && !hellos_[i]->recv.done()) peers.insert(hellos_[i]->peer);
   }

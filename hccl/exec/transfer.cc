@@ -134,7 +134,7 @@ Status Batch::advance() {
   return {};
 }
 
-void Batch::awaited(std::set<int>& peers) const {
+void Batch::late(std::set<int>& peers) const {
   for (std::size_t i = 0; i < used_; ++i) {
     const Chain& each = *chains_[i];
     if (each.started && !each.hello_in.done()) peers.insert(each.peer);

@@ -38,7 +38,7 @@ class Batch final : public Activity {
   void begin(std::span<const Transfer> transfers);
   Status advance() override;
   bool done() const override { return running_ == 0; }
-  void awaited(std::set<int>& peers) const override;
+  void late(std::set<int>& peers) const override;
 
  private:
   // The transfers of one direction with one peer: at most one at a time.

@@ -30,6 +30,7 @@ class LocalSelector {
   }
   const local::Tuning& tuning() const { return tuning_; }
   void set_stream(std::size_t from) { tuning_.stream_from = from; }
+ const local::Topology& topology() const { return t_; }
  private:
   local::Topology t_;
   local::Tuning tuning_;
