@@ -86,8 +86,8 @@ Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
   }
   policy_.spin = config_.spin.value_or(kSpin);
   // A worker that spins takes the core from the caller who computes, unless it has one of its own.
-  beside_ = policy_;
-  if (!config_.spin && 2 * cores.size() > there) beside_.spin = std::chrono::nanoseconds(0);
+  background_ = policy_;
+  if (!config_.spin && 2 * cores.size() > there) background_.spin = std::chrono::nanoseconds(0);
 }
 
 Result<std::shared_ptr<Communicator>> Communicator::world(std::shared_ptr<Control> control,
@@ -205,7 +205,7 @@ Status Communicator::open_host_path(const transport::OpenArgs& args) {
   watch.timeout = config_.exec_timeout;
   watch.abort = &failed_;
   watch.policy = policy_;
-  watch.beside = beside_;
+  watch.beside = background_;
   watch.stalled = [this](std::uint64_t sequence, const std::string& call,
                          const std::vector<int>& awaited) { stalled(sequence, call, awaited); };
   host_path_ = std::make_unique<exec::host::HostPath>(
