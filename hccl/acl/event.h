@@ -13,7 +13,7 @@
 
 #include "hccl/base/deadline.h"
 #include "hccl/base/status.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl::acl {
 
@@ -61,7 +61,7 @@ class Event {
   std::uint64_t most_awaited_ = 0;
   Clock::time_point time_{};  // of done_
   Status status_;             // of done_
-  Bell bell_;
+  Doorbell bell_;
 };
 
 }  // namespace hccl::acl

@@ -13,7 +13,7 @@
 #include "hccl/acl/acl_rt.h"
 #include "hccl/base/deadline.h"
 #include "hccl/base/status.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl::acl {
 
@@ -44,8 +44,8 @@ class Inbox {
   std::mutex mutex_;
   std::deque<std::shared_ptr<Report>> due_;
   std::atomic<std::size_t> count_{0};
-  Bell due_bell_;
-  Bell done_bell_;
+  Doorbell due_bell_;
+  Doorbell done_bell_;
 };
 
 /// Every member is safe to use from any thread. The caller has checked the streams.

@@ -61,8 +61,7 @@ void Stream::start_worker() {
 void Stream::worker() {
   pthread_setname_np(pthread_self(), "hccl-stream");
   for (;;) {
-    wait([this] { return closing_.load() || runnable(); }, Deadline::never(), nullptr, work_bell_,
-         kPatience);
+    waiter().until([this] { return closing_.load() || runnable(); }, work_bell_);
     if (!work(std::numeric_limits<std::uint64_t>::max()) && closing_.load()) return;
   }
 }
@@ -119,8 +118,7 @@ Status Stream::synchronize() {
   const std::uint64_t target = submitted_.load();
   while (done_.load() < target) {
     if (work(target)) continue;
-    wait([&] { return done_.load() >= target || runnable(); }, Deadline::never(), nullptr,
-         done_bell_, kPatience);
+    waiter().until([&] { return done_.load() >= target || runnable(); }, done_bell_);
   }
   return take_failure();
 }
@@ -128,8 +126,8 @@ Status Stream::synchronize() {
 Status Stream::synchronize(Deadline deadline) {
   if (runs_here()) return within_task();
   const std::uint64_t target = submitted_.load();
-  if (wait([&] { return done_.load() >= target; }, deadline, nullptr, done_bell_, kPatience) !=
-      Waited::kReady) {
+  const auto done = [&] { return done_.load() >= target; };
+  if (waiter(deadline).until(done, done_bell_) != Waited::kReady) {
     return failure(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "timeout: the stream is not done yet");
   }
   return take_failure();

@@ -13,13 +13,17 @@
 #include "hccl/acl/acl_rt.h"
 #include "hccl/base/deadline.h"
 #include "hccl/base/status.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl::acl {
 
 /// How the runtime's threads wait. A wait may be for seconds, so it gives the core away from the
-/// start whenever somebody wants it.
-inline constexpr WaitPolicy kPatience{std::chrono::microseconds(20), true};
+/// start whenever another thread wants it.
+inline Waiter waiter(Deadline deadline = Deadline::never(), const AbortFlag* abort = nullptr) {
+  return {.deadline = deadline,
+          .abort = abort,
+          .policy = {.spin = std::chrono::microseconds(20), .shared_cores = true}};
+}
 
 /// Milliseconds as the runtime's functions take them: -1 is for ever.
 inline Deadline deadline_of(std::int32_t milliseconds) {
@@ -94,8 +98,8 @@ class Stream {
   std::atomic<bool> closing_{false};
   std::atomic<std::thread::id> runner_{};
 
-  Bell work_bell_;  // the worker sleeps here
-  Bell done_bell_;  // who synchronizes sleeps here
+  Doorbell work_bell_;  // the worker sleeps here
+  Doorbell done_bell_;  // a thread that synchronizes sleeps here
 };
 
 /// The stream behind a handle. kPtr: null; kPara: no stream, or destroyed.

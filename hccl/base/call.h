@@ -33,7 +33,7 @@ struct Call {
   /// Fingerprint of the gradient plan that this call is a segment of; 0 outside fusion.
   std::uint32_t plan = 0;
   /// The caller computes meanwhile: waits must leave it the core, if there is none to spare.
-  bool beside = false;
+  bool background = false;
   /// The V operations: where each rank's block lies in `in` (reducescatterv, alltoallv) and in
   /// `out` (allgatherv, alltoallv), in rank order. Empty otherwise. Must outlive the run.
   std::span<const Block> in_blocks{};

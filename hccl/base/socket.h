@@ -14,7 +14,7 @@
 #include "hccl/base/deadline.h"
 #include "hccl/base/fd.h"
 #include "hccl/base/status.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl {
 

@@ -87,8 +87,8 @@ Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::stri
   }
   policy_.spin = config_.spin.value_or(kSpin);
   // A worker that spins takes the core from the caller who computes, unless it has one of its own.
-  beside_ = policy_;
-  if (!config_.spin && 2 * cores.size() > there) beside_.spin = std::chrono::nanoseconds(0);
+  background_ = policy_;
+  if (!config_.spin && 2 * cores.size() > there) background_.spin = std::chrono::nanoseconds(0);
 }
 
 Result<std::shared_ptr<Communicator>> Communicator::world(
@@ -206,7 +206,7 @@ Status Communicator::open_local(const transport::OpenArgs& args) {
   local_ = std::make_unique<exec::LocalEngine>(
       *memory, heap_,
       kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
-      std::move(waiter), beside_);
+      std::move(waiter), background_);
   if (local_->ranks() > 1) {
     if (Status opened = local_->open(config_.cma); !opened.ok()) return fail(std::move(opened));
   }

@@ -127,7 +127,7 @@ class Communicator final : public join::FailureListener {
   Status refused_suspended() const;
   void record_end();
   void await_verdict(int suspect);
-  Waiter limits(bool beside);
+  Waiter limits(bool background);
   void stalled(std::uint64_t sequence, const std::string& call, std::vector<int> awaited);
   const schedule::Choice& choose(const Call& call);
   void tell_way(const Call& call, std::string_view way);
@@ -143,13 +143,13 @@ class Communicator final : public join::FailureListener {
   Config config_;
   Logger log_;
   WaitPolicy policy_;
-  WaitPolicy beside_;                          // of the worker, while the caller computes
+  WaitPolicy background_;                      // of the worker, while the caller computes
   std::vector<int> order_;                     // of ranks that share cores, as cores_in_turn
   std::vector<std::vector<int>> core_groups_;  // the same, as core_by_core
   AbortFlag failed_;
   std::atomic<bool> suspended_{false};
   std::atomic<Deterministic> deterministic_;
-  Bell verdict_;  // rung when failed_ is raised by the control thread
+  Doorbell verdict_;  // rung when failed_ is raised by the control thread
   FlightRecorder recorder_;
   bool recorded_ = false;  // written at the failure; used by whoever runs the queue
   std::unique_ptr<transport::Mesh> mesh_;

@@ -52,9 +52,9 @@ Status Communicator::failed_in(const Call& call, std::uint64_t sequence, Status 
 }
 
 void Communicator::await_verdict(int suspect) {
-  static_cast<void>(hccl::wait([&] { return suspect >= 0 && control_->has_left(suspect); },
-                               Deadline::after(kVerdictTime), &failed_, verdict_,
-                               WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+  const Waiter waiter{.timeout = kVerdictTime, .abort = &failed_, .policy = kSleepAtOnce};
+  const auto left = [&] { return suspect >= 0 && control_->has_left(suspect); };
+  static_cast<void>(waiter.until(left, verdict_));
 }
 
 // A call that came after the failure: the first one shows what the rank wanted next.

@@ -36,12 +36,12 @@ Status Communicator::execute(const Call& call) {
                                                blocks ? "direct" : choice->algorithm->name);
   Status status;
   if (blocks) {
-    status = executor_->run_blocks(call, sequence, limits(call.beside));
+    status = executor_->run_blocks(call, sequence, limits(call.background));
   } else if (two_level_ != nullptr && choice->algorithm->name == "two_level") {
-    status = two_level_->run(call, sequence, limits(call.beside));
+    status = two_level_->run(call, sequence, limits(call.background));
     if (status.ok() && log_->should_log(spdlog::level::info)) tell_between(call);
   } else {
-    status = executor_->run(call, *choice, sequence, limits(call.beside));
+    status = executor_->run(call, *choice, sequence, limits(call.background));
   }
   recorder_.end(number, status.code());
   return status.ok() ? status : failed_in(call, sequence, std::move(status));
@@ -101,12 +101,12 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
   return status.ok() ? status : fail(std::move(status));
 }
 
-Waiter Communicator::limits(bool beside) {
+Waiter Communicator::limits(bool background) {
   Waiter limits;
   limits.deadline =
       config_.exec_timeout.count() == 0 ? Deadline::never() : Deadline::after(config_.exec_timeout);
   limits.abort = &failed_;
-  limits.policy = beside ? beside_ : policy_;
+  limits.policy = background ? background_ : policy_;
   if (size() > 1) {
     limits.stalled = [this](const Pending& pending) {
       stalled(pending.sequence, pending.call, pending.late);

@@ -13,10 +13,6 @@ class OpQueue::Op {
   bool done = false;
 };
 
-namespace {
-constexpr WaitPolicy kSleepAtOnce{.spin = std::chrono::nanoseconds(0)};
-}
-
 OpQueue::~OpQueue() {
   {
     std::lock_guard lock(mutex_);
@@ -103,12 +99,11 @@ OpQueue::Ticket OpQueue::defer(Work work) { return enqueue(std::move(work), fals
 Status OpQueue::wait(const Ticket& ticket) {
   while (!done(ticket)) {
     if (run_one(false)) continue;
-    static_cast<void>(hccl::wait(
-        [&] {
-          std::lock_guard lock(mutex_);
-          return ticket->done || head_can_run(false);
-        },
-        Deadline::never(), nullptr, bell_, kSleepAtOnce));
+    const auto ready = [&] {
+      std::lock_guard lock(mutex_);
+      return ticket->done || head_can_run(false);
+    };
+    static_cast<void>(Waiter{.policy = kSleepAtOnce}.until(ready, bell_));
   }
   std::lock_guard lock(mutex_);
   return ticket->result;
@@ -125,13 +120,12 @@ void OpQueue::work_loop() {
   for (;;) {
     if (run_one(true)) continue;
     bool stop = false;
-    static_cast<void>(hccl::wait(
-        [&] {
-          std::lock_guard lock(mutex_);
-          stop = stopping_;
-          return stop || head_can_run(true);
-        },
-        Deadline::never(), nullptr, bell_, kSleepAtOnce));
+    const auto ready = [&] {
+      std::lock_guard lock(mutex_);
+      stop = stopping_;
+      return stop || head_can_run(true);
+    };
+    static_cast<void>(Waiter{.policy = kSleepAtOnce}.until(ready, bell_));
     if (stop) return;
   }
 }

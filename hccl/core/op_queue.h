@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "hccl/base/status.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl::core {
 
@@ -73,7 +73,7 @@ class OpQueue {
   mutable std::mutex mutex_;  // of everything below
   std::deque<Ticket> line_;
   bool stopping_ = false;
-  Bell bell_;
+  Doorbell bell_;
   std::thread worker_;
 };
 

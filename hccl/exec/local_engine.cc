@@ -62,7 +62,7 @@ const select::LocalChoice& LocalEngine::choose(const Case& of, bool rendezvous, 
 
 void LocalEngine::begin(const Call& call, const Envelope& envelope,
                         const local::Algorithm* forced) {
-  region_.begin(envelope, call.beside);
+  region_.begin(envelope, call.background);
   local::Operation& op = op_.emplace(call, region_.place(), region_.size());
   op.tuning = tuning_;
   op.inputs = inputs_;

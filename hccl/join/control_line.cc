@@ -39,7 +39,6 @@ Result<std::string> local_address(int fd) {
 // closed connection is tried again: a hub that strangers crowd turns callers away.
 Result<Fd> find_hub(const RootInfo& info, const std::string& from, Deadline deadline) {
   Status last;
-  Bell nobody_rings;
   auto pause = std::chrono::milliseconds(10);
   for (int i = 0;; i = (i + 1) % info.ports) {
     const auto port = static_cast<std::uint16_t>(info.port + i);
@@ -57,8 +56,7 @@ Result<Fd> find_hub(const RootInfo& info, const std::string& from, Deadline dead
         return last.with_context("joining at " + endpoint_text(info.address, port));
       }
       pause = std::min(2 * pause, std::chrono::milliseconds(640));
-      static_cast<void>(wait([] { return false; }, deadline.sooner(Deadline::after(pause)), nullptr,
-                             nobody_rings, WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+      nap(pause, deadline);
     } else {
       last = fd.status();
     }
@@ -246,8 +244,8 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
   const auto left = deadline.left();
   const Deadline patience =
       left > std::chrono::hours(24) ? Deadline::never() : Deadline::after(left + kGrace);
-  const Waited waited =
-      wait(ready, patience, &abort, bell_, WaitPolicy{.spin = std::chrono::nanoseconds(0)});
+  const Waiter waiter{.deadline = patience, .abort = &abort, .policy = kSleepAtOnce};
+  const Waited waited = waiter.until(ready, bell_);
   std::lock_guard lock(mutex_);
   if (waited != Waited::kReady) {
     pending_.erase(key);
@@ -308,21 +306,20 @@ void ControlLine::leave(std::chrono::nanoseconds at_most) {
     leaving_ = true;
   }
   send(ByteWriter().put(Kind::kLeave).take());
-  const WaitPolicy sleep_at_once{.spin = std::chrono::nanoseconds(0)};
   // Closing a socket that has something to read cuts off what was sent: the hub must have read it
   // first.
-  static_cast<void>(wait(
-      [this] {
-        std::lock_guard lock(mutex_);
-        return dead_ || left_.count(rank_) != 0;
-      },
-      Deadline::after(kAcknowledgeTime), nullptr, bell_, sleep_at_once));
-  static_cast<void>(wait(
-      [this] {
-        std::lock_guard lock(mutex_);
-        return others_left();
-      },
-      Deadline::after(at_most), nullptr, bell_, sleep_at_once));
+  const auto acknowledged = [this] {
+    std::lock_guard lock(mutex_);
+    return dead_ || left_.count(rank_) != 0;
+  };
+  const auto alone = [this] {
+    std::lock_guard lock(mutex_);
+    return others_left();
+  };
+  Waiter waiter{.deadline = Deadline::after(kAcknowledgeTime), .policy = kSleepAtOnce};
+  static_cast<void>(waiter.until(acknowledged, bell_));
+  waiter.deadline = Deadline::after(at_most);
+  static_cast<void>(waiter.until(alone, bell_));
 }
 
 }  // namespace hccl::join

@@ -94,7 +94,7 @@ class ControlLine {
   std::vector<wire::Member> members_;
   std::mutex send_mutex_;
   mutable std::mutex mutex_;
-  Bell bell_;
+  Doorbell bell_;
   std::map<Uuid, std::shared_ptr<Pending>> pending_;
   std::set<FailureListener*> listeners_;
   std::set<int> left_;
