@@ -1,4 +1,4 @@
-/* Any MPI library, by the method of method.h. Build: mpicc -O2 mpi_bench.c method.c */
+/* Any MPI library, by the method of method.h. Build: mpicc -O2 mpi_bench.c method.c values.c */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +31,10 @@ static int run(int op, int type, void* send, void* recv, size_t count, int root)
       return MPI_Allgather(send, block, MPI_FLOAT, recv, block, MPI_FLOAT, MPI_COMM_WORLD);
     case BENCH_REDUCE_SCATTER:
       return MPI_Reduce_scatter_block(send, recv, block, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    case BENCH_REDUCE:
+      return MPI_Reduce(send, recv, all, TYPE, MPI_SUM, root, MPI_COMM_WORLD);
+    case BENCH_BARRIER:
+      return MPI_Barrier(MPI_COMM_WORLD);
     default:
       return MPI_Alltoall(send, block, MPI_FLOAT, recv, block, MPI_FLOAT, MPI_COMM_WORLD);
   }
