@@ -17,6 +17,14 @@ if(TARGET hccl_perf)
 assert d['memory'] == '${memory}' and d['cold'] and all(r['wrong'] == 0 and r['cpu'] >= 0 and 0 <= r['wait'] <= 1 for r in d['rows']), d\"")
     set_tests_properties(hccl_perf_${memory}_test PROPERTIES TIMEOUT 120)
   endforeach()
+  # Each call alone, after a barrier; an algorithm by its name; names that are none.
+  add_test(NAME hccl_perf_barrier_test
+    COMMAND hccl_perf --threads 2 --op reduce --max 64K --iterations 5 --barrier)
+  add_test(NAME hccl_perf_algo_test
+    COMMAND sh -c "$<TARGET_FILE:hccl_perf> --threads 2 --max 4K -n 3 --algo level1:ring --json perf_algo.json \
+      && python3 -c \"import json; d = json.load(open('perf_algo.json')); \
+assert not d['barrier'] and all(r['wrong'] == 0 and r['algorithm'] == 'level1:ring' for r in d['rows']), d\" \
+      && ! $<TARGET_FILE:hccl_perf> --threads 2 --max 4K -n 3 --algo level1:nothing")
   add_test(NAME hccl_perf_memory_test COMMAND sh -c "! $<TARGET_FILE:hccl_perf> --threads 2 --memory nowhere")
   if(HCCL_WITH_MPI)
     add_test(NAME hccl_perf_mpirun_test
