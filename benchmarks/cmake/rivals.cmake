@@ -1,6 +1,6 @@
 # The comparison with other libraries (scripts/bench.sh) and with an older library (compare.py): what needs nothing
 # but this project. The rivals' own programs are built by rivals/install.py, against each rival.
-set(method rivals/method.c rivals/values.c)
+set(method rivals/method.c rivals/page.c rivals/values.c)
 add_library(bench_method SHARED ${method})   # loaded by rivals/gloo_bench.py
 hccl_warnings(bench_method)
 set_target_properties(bench_method PROPERTIES C_VISIBILITY_PRESET default)

@@ -2,122 +2,27 @@
 #include "method.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "page.h"
 #include "values.h"
 
 enum {
   kBatches = 5,
   kMostIterations = 100000, /* of one batch */
-  kMail = 8192,
   kLineWindows = 15,
   kLineTurns = 100,
   kAttempts = 3 /* for one size, while the machine changes */
 };
 
-/* What the ranks share; begins as zeros. Each word that is written while others wait has its own
- * lines. */
-struct page {
-  int tickets;
-  char pad0[124];
-  int arrived;
-  char pad1[124];
-  int generation;
-  char pad2[124];
-  int mail_ready;
-  char pad3[124];
-  int ping;
-  char pad4[252];
-  int pong;
-  char pad5[252];
-  int again;
-  long iterations;
-  int processors[BENCH_MAX_RANKS];
-  long wrong[BENCH_MAX_RANKS];
-  double loop_us[BENCH_MAX_RANKS], rewrite_us[BENCH_MAX_RANKS];
-  char mail[kMail];
-};
-
-static struct page* page;
-static int rank, ranks;
-static int crowded; /* more ranks than processors: waiting ranks give way at once */
 static const struct bench_library* library;
-
-static void fail(const char* what) {
-  fprintf(stderr, "bench: rank %d: %s\n", rank, what);
-  _exit(1);
-}
-
-/* ---- sharing ---- */
-
-static void open_page(const char* path) {
-  const int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, sizeof *page) != 0) fail("cannot open the page file");
-  page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-  if (page == MAP_FAILED) fail("cannot map the page file");
-  close(fd);
-}
-
-static void await(const int* word, int unlike) {
-  for (unsigned turn = 0; __atomic_load_n(word, __ATOMIC_ACQUIRE) == unlike; ++turn)
-    if (crowded || turn > 100000) sched_yield(); /* the other may have lost its processor */
-}
-
-static void barrier(void) {
-  const int now = __atomic_load_n(&page->generation, __ATOMIC_ACQUIRE);
-  if (__atomic_add_fetch(&page->arrived, 1, __ATOMIC_ACQ_REL) == ranks) {
-    __atomic_store_n(&page->arrived, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&page->generation, now + 1, __ATOMIC_RELEASE);
-    return;
-  }
-  await(&page->generation, now);
-}
-
-void bench_post(const void* bytes, size_t size) {
-  if (size > kMail) fail("mail is too long");
-  memcpy(page->mail, bytes, size);
-  __atomic_store_n(&page->mail_ready, 1, __ATOMIC_RELEASE);
-}
-
-void bench_fetch(void* bytes, size_t size) {
-  if (size > kMail) fail("mail is too long");
-  while (!__atomic_load_n(&page->mail_ready, __ATOMIC_ACQUIRE)) usleep(1000);
-  memcpy(bytes, page->mail, size);
-}
-
-int bench_environment(const char* name) {
-  const char* text = getenv(name);
-  char* end = NULL;
-  const long value = text != NULL ? strtol(text, &end, 10) : 0;
-  if (text == NULL || end == text || *end != '\0' || value < 0 || value > 1 << 20) {
-    fprintf(stderr, "bench: %s must be a whole number\n", name);
-    _exit(2);
-  }
-  return (int)value;
-}
-
-/* This rank's processor: those that the driver may use, in the order in which ranks arrive. */
-static void pin(void) {
-  cpu_set_t all, one;
-  if (sched_getaffinity(0, sizeof all, &all) != 0) fail("sched_getaffinity");
-  int skip = __atomic_fetch_add(&page->tickets, 1, __ATOMIC_ACQ_REL) % CPU_COUNT(&all);
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &all) || skip-- > 0) continue;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    if (sched_setaffinity(0, sizeof one, &one) != 0) fail("sched_setaffinity");
-    return;
-  }
-}
 
 /* ---- timing ---- */
 

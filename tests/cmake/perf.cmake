@@ -18,7 +18,7 @@ assert d['memory'] == '${memory}' and d['cold'] and all(r['wrong'] == 0 and r['c
     set_tests_properties(hccl_perf_${memory}_test PROPERTIES TIMEOUT 120)
   endforeach()
   # Each call alone, after a barrier; an algorithm by its name; names that are none.
-  add_test(NAME hccl_perf_barrier_test
+  add_test(NAME hccl_perf_after_barrier_test
     COMMAND hccl_perf --threads 2 --op reduce --max 64K --iterations 5 --barrier)
   add_test(NAME hccl_perf_algo_test
     COMMAND sh -c "$<TARGET_FILE:hccl_perf> --threads 2 --max 4K -n 3 --algo level1:ring --json perf_algo.json \
