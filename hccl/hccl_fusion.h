@@ -90,7 +90,7 @@ HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point);
 HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text);
 
 /** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB): .pb.json gives the
- * Protobuf message Trace (split/trace.proto) in JSON, any other .json Chrome's trace format (opens in
+ * Protobuf message Trace (hccl/files/plugin/trace.proto) in JSON, any other .json Chrome's trace format (opens in
  * Perfetto), .csv a table, any other name the message in binary. HCCL_E_OPEN_FILE_FAILURE: it cannot be written whole. */
 HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path);
 

@@ -49,10 +49,9 @@ Result<std::vector<std::uint64_t>> running_sums(std::span<const std::uint64_t> b
 /// Takes shares of the bytes one after the other and collects the cuts.
 class Cutter {
  public:
-  enum class Round { kNearest, kDown };
-
-  Cutter(std::vector<std::uint64_t> ends, Round round, double cap)
-      : ends_(std::move(ends)), round_(round), cap_(cap) {
+  /// most: bytes of a segment of gradients of unknown shape, which are cut downwards.
+  Cutter(std::vector<std::uint64_t> ends, std::optional<double> most)
+      : ends_(std::move(ends)), most_(most) {
     // Ten times the rounding of the few operations that make a target; far below one byte up to 10
     // TB.
     tolerance_ = std::max(1e-6, total() * 1e-14);
@@ -68,7 +67,7 @@ class Cutter {
     const double begin = allocated_;
     double rest = size;
     do {
-      std::size_t cut = near(std::min(rest, cap_) + allocated_);
+      std::size_t cut = near(std::min(rest, most_.value_or(rest)) + allocated_);
       // Every cut takes at least one gradient.
       if (!cuts_.empty()) cut = std::max<std::size_t>(cut, cuts_.back() + std::size_t{1});
       cuts_.push_back(static_cast<std::uint32_t>(cut));
@@ -100,23 +99,28 @@ class Cutter {
         high = probe;
       }
     }
-    if (round_ == Round::kDown && end(probe) < target) return probe;
+    if (most_ && end(probe) < target) return probe;
     if (probe == 0) return 0;
-    if (round_ == Round::kDown) return probe - 1;
+    if (most_) return probe - 1;
     const bool earlier = target - end(probe - 1) <= end(probe) - target + tolerance_;
     return earlier ? probe - 1 : probe;
   }
 
   std::vector<std::uint64_t> ends_;
-  Round round_;
-  double cap_;
+  std::optional<double> most_;
   double tolerance_;
   double allocated_ = 0;
   double left_ = 0;
   Segments cuts_;
 };
 
-constexpr double kNoCap = std::numeric_limits<double>::infinity();
+Result<Cutter> cutter_of(std::span<const std::uint64_t> bytes,
+                         std::optional<std::uint64_t> unknown_shape_buffer) {
+  HCCL_ASSIGN_OR_RETURN(auto ends, running_sums(bytes));
+  if (!unknown_shape_buffer) return Cutter(std::move(ends), {});
+  const std::uint64_t buffer = std::max(*unknown_shape_buffer, kBufferReserve);
+  return Cutter(std::move(ends), static_cast<double>(buffer - kBufferReserve));
+}
 
 /// Shares in percent. The last one takes all that remains, whatever the sum: no gradient is lost.
 Segments cut_by_shares(Cutter cutter, std::span<const double> shares) {
@@ -176,32 +180,26 @@ Result<Segments> segments_by_index(std::span<const std::uint64_t> bytes,
 }
 
 Result<Segments> segments_by_size(std::span<const std::uint64_t> bytes,
-                                  std::span<const float> percentages) {
+                                  std::span<const float> percentages,
+                                  std::optional<std::uint64_t> unknown_shape_buffer) {
   HCCL_RETURN_IF_ERROR(check_percentages(percentages));
-  HCCL_ASSIGN_OR_RETURN(auto ends, running_sums(bytes));
+  HCCL_ASSIGN_OR_RETURN(Cutter cutter, cutter_of(bytes, unknown_shape_buffer));
   std::vector<double> shares(percentages.size());
   std::transform(percentages.begin(), percentages.end(), shares.begin(), as_written);
-  return cut_by_shares(Cutter(std::move(ends), Cutter::Round::kNearest, kNoCap), shares);
+  return cut_by_shares(std::move(cutter), shares);
 }
 
-Result<Segments> default_segments(std::span<const std::uint64_t> bytes) {
-  HCCL_ASSIGN_OR_RETURN(auto ends, running_sums(bytes));
-  Cutter cutter(std::move(ends), Cutter::Round::kNearest, kNoCap);
+Result<Segments> default_segments(std::span<const std::uint64_t> bytes,
+                                  std::optional<std::uint64_t> unknown_shape_buffer) {
+  HCCL_ASSIGN_OR_RETURN(Cutter cutter, cutter_of(bytes, unknown_shape_buffer));
+  constexpr double kShares[] = {kDefaultFirstPercent, kDefaultSecondPercent};
+  if (unknown_shape_buffer) return cut_by_shares(std::move(cutter), kShares);
   cutter.take(kDefaultFirstPercent / 100 * cutter.total());
   Segments cuts = std::move(cutter).finish();
   cuts.resize(1);
   const auto last = static_cast<std::uint32_t>(bytes.size() - 1);
   if (cuts.front() != last) cuts.push_back(last);
   return cuts;
-}
-
-Result<Segments> default_segments_unknown_shape(std::span<const std::uint64_t> bytes,
-                                                std::uint64_t buffer_bytes) {
-  HCCL_ASSIGN_OR_RETURN(auto ends, running_sums(bytes));
-  const std::uint64_t cap = buffer_bytes > kBufferReserve ? buffer_bytes - kBufferReserve : 0;
-  constexpr double kShares[] = {kDefaultFirstPercent, kDefaultSecondPercent};
-  return cut_by_shares(Cutter(std::move(ends), Cutter::Round::kDown, static_cast<double>(cap)),
-                       kShares);
 }
 
 std::string segments_text(std::span<const std::uint32_t> last_indices) {
@@ -255,15 +253,13 @@ Result<Resolved> StrategyTable::resolve(std::string_view group,
     resolved = {std::move(segments).value(), Resolved::Source::kIndex, false};
   }
   if (!setting.percentages.empty()) {
-    auto segments = segments_by_size(bytes, setting.percentages);
+    auto segments = segments_by_size(bytes, setting.percentages, unknown_shape_buffer);
     if (!segments.ok()) return explain(segments.status(), "by size");
     return Resolved{std::move(segments).value(), Resolved::Source::kSize,
                     !setting.last_indices.empty()};
   }
   if (use_index) return resolved;
-  auto segments = unknown_shape_buffer
-                      ? default_segments_unknown_shape(bytes, *unknown_shape_buffer)
-                      : default_segments(bytes);
+  auto segments = default_segments(bytes, unknown_shape_buffer);
   if (!segments.ok()) return explain(segments.status(), "(default)");
   resolved.last_indices = std::move(segments).value();
   return resolved;

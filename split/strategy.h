@@ -46,18 +46,18 @@ Result<Segments> segments_by_index(std::span<const std::uint64_t> bytes,
 /// one. One percentage may give several segments, and there may be fewer segments than percentages.
 /// The last percentage takes all that is left. kPara: no gradients, or percentages that
 /// check_percentages refuses.
+///
+/// unknown_shape_buffer is given for gradients of unknown shape: the bytes of the communication
+/// buffer. Then every cut lies at or below its share, and no segment exceeds the buffer less 1 MiB
+/// unless one gradient alone does; a buffer of 1 MiB or less makes every gradient a segment.
 Result<Segments> segments_by_size(std::span<const std::uint64_t> bytes,
-                                  std::span<const float> percentages);
+                                  std::span<const float> percentages,
+                                  std::optional<std::uint64_t> unknown_shape_buffer = {});
 
-/// The default for gradients of known shape: one cut near 96.54 % of the bytes, or one segment if
-/// that is the end. kPara: no gradients.
-Result<Segments> default_segments(std::span<const std::uint64_t> bytes);
-
-/// The default for gradients of unknown shape: cuts below 96.54 % and 3.46 %, and no segment larger
-/// than the communication buffer less 1 MiB, unless one gradient alone is. A buffer of 1 MiB or
-/// less puts every gradient into its own segment. kPara: no gradients.
-Result<Segments> default_segments_unknown_shape(std::span<const std::uint64_t> bytes,
-                                                std::uint64_t buffer_bytes);
+/// HCCL's default. Known shape: one cut near 96.54 % of the bytes, or one segment if that is the
+/// end. Unknown shape: the rule by size with 96.54 % and 3.46 %. kPara: no gradients.
+Result<Segments> default_segments(std::span<const std::uint64_t> bytes,
+                                  std::optional<std::uint64_t> unknown_shape_buffer = {});
 
 /// "segment num: 2, segment index list: [0,107] [108,159]"
 std::string segments_text(std::span<const std::uint32_t> last_indices);
@@ -92,11 +92,10 @@ class StrategyTable {
 
   /// The segments for these gradients of the group. A setting by index that does not fit the
   /// gradients is kPara even if one by size is set (as in HCCL), unless force is kSize.
-  /// unknown_shape_buffer: given for gradients of unknown shape, the size of the communication
-  /// buffer; only the default asks.
+  /// unknown_shape_buffer: as for segments_by_size.
   Result<Resolved> resolve(std::string_view group, std::span<const std::uint64_t> bytes,
                            Force force = Force::kNone,
-                           std::optional<std::uint64_t> unknown_shape_buffer = std::nullopt) const;
+                           std::optional<std::uint64_t> unknown_shape_buffer = {}) const;
 
   /// Forgets the settings of one group, or of all.
   void clear(std::string_view group);

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "hccl/base/fd.h"
+#include "hccl/files/codecs.h"
 
 namespace hccl::split {
 namespace {
@@ -149,25 +150,27 @@ Result<Trace> read_trace(const std::string& path) {
   if (content.starts_with("rank,iteration,"))
     return Status(Code::kPara,
                   path + " is a trace as a table, which is only written: " + kReadable);
+  auto form = files::Form::kBinary;
   const std::size_t first = content.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && content[first] == '{') {
     if (content.find("\"traceEvents\"") != std::string::npos)
       return Status(Code::kPara,
                     path + " is a trace in Chrome's form, which is only written: " + kReadable);
-    auto trace = from_json(content);
-    if (!trace.ok()) return trace.status().with_context(path);
-    return trace;
+    form = files::Form::kJson;
   }
-  auto trace = from_binary(content);
+  auto trace = files::decode(&files::Codecs::trace, content, form);
   if (!trace.ok()) return trace.status().with_context(path);
   return trace;
 }
 
 Status write_trace(const Trace& trace, const std::string& path) {
-  if (path.ends_with(".pb.json")) return write_file(path, to_json(trace));
-  if (path.ends_with(".json")) return write_file(path, chrome_json(trace));
+  const bool is_message_json = path.ends_with(".pb.json");
+  if (path.ends_with(".json") && !is_message_json) return write_file(path, chrome_json(trace));
   if (path.ends_with(".csv")) return write_file(path, csv(trace));
-  return write_file(path, to_binary(trace));
+  HCCL_ASSIGN_OR_RETURN(const std::string message,
+                        files::encode(&files::Codecs::trace, trace,
+                                      is_message_json ? files::Form::kJson : files::Form::kBinary));
+  return write_file(path, message);
 }
 
 }  // namespace hccl::split

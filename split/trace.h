@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "hccl/base/status.h"
@@ -88,14 +87,6 @@ std::string chrome_json(const Trace& trace);
 
 /// A table with one row for each point, gradient and segment (column `kind`), times in nanoseconds.
 std::string csv(const Trace& trace);
-
-/// The message hccl.split.proto.Trace, in binary and in protobuf's JSON form. Names become UTF-8.
-std::string to_binary(const Trace& trace);
-std::string to_json(const Trace& trace);
-/// kPara: not a trace (the text says where it was found out). kNotSupport: a version this code does
-/// not know.
-Result<Trace> from_binary(std::string_view bytes);
-Result<Trace> from_json(std::string_view text);
 
 /// The trace in a file that holds the message, binary or JSON. kOpenFileFailure, kPara,
 /// kNotSupport, all naming the path; kPara says so if the file is one of the two forms that are

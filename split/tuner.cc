@@ -188,6 +188,16 @@ std::optional<Decision> Tuner::end_probe(const Window& window, bool overlap) {
                 home.overlap ? "to the fastest of those tried" : "overlap still does not pay");
 }
 
+// Why the best plan is what it is.
+std::string Tuner::reason(const Outlook& outlook, const Contention& contention) const {
+  std::string plan = words(outlook.best, outlook.today);
+  if (outlook.overlap) return plan;
+  if (!can_overlap_) return "nothing runs beside backward (hcom_parallel is off): " + plan;
+  if (contention.overlap_pays()) return "one segment is best: " + plan;
+  return "overlap does not pay here (while both run, compute is at " + percent(contention.compute) +
+         " and communication at " + percent(contention.communication) + " of its speed): " + plan;
+}
+
 Decision Tuner::observe(const Window& window) {
   model_.learn(window, now_, version_ == 0);
   if (!model_.knows_times()) return stay(window);
@@ -198,82 +208,84 @@ Decision Tuner::observe(const Window& window) {
   const std::size_t most = can_overlap_ ? kMostSegments : 1;
   const Problem problem{model_.bytes(), ready, static_cast<std::uint32_t>(most), kSlack,
                         contention};
-  auto found = best_plan(problem, model_.costs());
-  if (!found.ok()) {
+  auto best = best_plan(problem, model_.costs());
+  if (!best.ok()) {
     Decision decision = stay(window);
-    decision.why = found.status().message();
+    decision.why = best.status().message();
     return decision;
   }
-  Plan best = std::move(found).value();
   // As best_plan() has found nothing wrong.
   const Prediction told = predict(problem, now_.last_indices, model_.costs()).value();
-  const double today = told.end;
   drifts_ = model_.has_changed(window, told) ? drifts_ + 1 : 0;
   const bool drift = drifts_ >= kDriftsInARow;
   if (drift) model_.forget_but(now_);
-  const bool overlap = can_overlap_ && contention.overlap_pays() && best.last_indices.size() > 1;
-  std::string why = words(best, today);
-  if (!overlap) {
-    why = (!can_overlap_ ? "nothing runs beside backward (hcom_parallel is off)"
-           : !contention.overlap_pays()
-               ? "overlap does not pay here (while both run, compute is at " +
-                     percent(contention.compute) + " and communication at " +
-                     percent(contention.communication) + " of its speed)"
-               : "one segment is best") +
-          std::string(": ") + why;
-  }
+  const bool overlap = can_overlap_ && contention.overlap_pays() && best->last_indices.size() > 1;
+  Outlook outlook{problem, std::move(best).value(), told.end, overlap, drift, {}};
+  outlook.why = reason(outlook, contention);
   if (keep_) {
-    predicted_end_ = today;
-    lower_bound_ = best.lower_bound;
     ++calm_;
-    Decision decision = stay(window);
-    decision.why = "the best plan would be " + why;
+    Decision decision = go_on(window, outlook);
+    decision.why = "the best plan would be " + outlook.why;
     return decision;
   }
   if (home_) {
     if (auto decision = end_probe(window, overlap)) return *std::move(decision);
   }
+  if (auto decision = improve(window, outlook)) return *std::move(decision);
+  if (auto decision = probe(window, problem)) return *std::move(decision);
+  Decision decision = go_on(window, outlook);
+  decision.alternate = provisional_ || drift;
+  if (decision.alternate) decision.next_window = next_window(window, 1);
+  return decision;
+}
+
+// With the plan in force and what is expected of it today.
+Decision Tuner::go_on(const Window& window, const Outlook& outlook) {
+  predicted_end_ = outlook.today;
+  lower_bound_ = outlook.best.lower_bound;
+  return stay(window);
+}
+
+// Another plan, if one is better by enough for long enough.
+std::optional<Decision> Tuner::improve(const Window& window, const Outlook& outlook) {
+  const Plan& best = outlook.best;
   // Until contention is measured, some overlap is needed to measure it.
   const bool was_provisional = provisional_;
   provisional_ = can_overlap_ && !model_.contention_is_settled() && ++attempts_ <= kAttempts;
-  const bool same = now_ == Cut{best.last_indices, overlap};
+  const Cut cut{best.last_indices, outlook.overlap};
+  const bool same = now_ == cut;
   if (version_ == 0 && same) {  // the first plan is the best one: from now on it is ours
-    return change(std::move(best), overlap, window, "the first segments stay: " + why);
+    return change(best, cut.overlap, window, "the first segments stay: " + outlook.why);
   }
-  const Tried* const before = model_.tried({best.last_indices, overlap});
+  const Tried* const before = model_.tried(cut);
   const Tried* const current = model_.tried(now_);
   // What has been measured counts, and not what is predicted for it.
-  double gain = today > 0 ? 1 - best.end / today : 0;
-  if (current != nullptr)
-    gain = 1 - (before != nullptr ? before->end : model_.expected(problem, best, overlap)) /
-                   current->end;
-  if (version_ == 0 || (was_provisional && !provisional_)) {
-    if (!same && (version_ == 0 || gain > 0))
-      return change(std::move(best), overlap, window, std::move(why));
+  double gain = outlook.today > 0 ? 1 - best.end / outlook.today : 0;
+  if (current != nullptr) {
+    const double end =
+        before != nullptr ? before->end : model_.expected(outlook.problem, best, cut.overlap);
+    gain = 1 - end / current->end;
+  }
+  const bool now_known = was_provisional && !provisional_;
+  if (!same && (version_ == 0 || (now_known && gain > 0))) {
+    return change(best, cut.overlap, window, outlook.why);
   }
   // A plan that has turned out slower than one before it goes.
   const Tried* const fastest = model_.fastest();
   const bool regret = current != nullptr && fastest->end < current->end * (1 - kGain);
-  if (regret || (!same && gain > kGain)) {
-    calm_ = 0;
-    if (++in_a_row_ >= kTimesInARow) {
-      if (!regret || (!same && before == nullptr && gain > kGain))
-        return change(std::move(best), overlap, window, std::move(why));
-      Plan back{fastest->cut.last_indices, fastest->end, fastest->end, best.lower_bound};
-      return change(back, fastest->cut.overlap, window,
-                    "back to what was measured to be faster: " + words(back, current->end));
-    }
-  } else {
+  if (!regret && (same || gain <= kGain)) {
     in_a_row_ = 0;
     ++calm_;
+    return std::nullopt;
   }
-  if (auto decision = probe(window, problem)) return *std::move(decision);
-  predicted_end_ = today;
-  lower_bound_ = best.lower_bound;
-  Decision decision = stay(window);
-  decision.alternate = provisional_ || drift;
-  if (decision.alternate) decision.next_window = next_window(window, 1);
-  return decision;
+  calm_ = 0;
+  if (++in_a_row_ < kTimesInARow) return std::nullopt;
+  if (!regret || (!same && before == nullptr && gain > kGain)) {
+    return change(best, cut.overlap, window, outlook.why);
+  }
+  Plan back{fastest->cut.last_indices, fastest->end, fastest->end, best.lower_bound};
+  std::string why = "back to what was measured to be faster: " + words(back, current->end);
+  return change(std::move(back), fastest->cut.overlap, window, std::move(why));
 }
 
 }  // namespace hccl::split

@@ -51,7 +51,20 @@ class Tuner {
   using Cut = TrainingModel::Cut;
   using Tried = TrainingModel::Tried;
 
+  /// What a window has shown.
+  struct Outlook {
+    const Problem& problem;
+    Plan best;
+    double today = 0;      // the end expected of the plan in force
+    bool overlap = false;  // of the best plan
+    bool drift = false;
+    std::string why;
+  };
+
   Decision stay(const Window& window);
+  std::string reason(const Outlook& outlook, const Contention& contention) const;
+  Decision go_on(const Window& window, const Outlook& outlook);
+  std::optional<Decision> improve(const Window& window, const Outlook& outlook);
   std::vector<Plan> rivals(const Problem& problem) const;
   std::optional<Decision> probe(const Window& window, const Problem& problem);
   Decision try_next(const Window& window);
@@ -78,7 +91,7 @@ class Tuner {
   std::vector<Plan> rivals_;      // still to be tried, the next one at the back
   std::vector<Plan> contenders_;  // all of them, and the plan before if it overlaps
   bool rivals_tried_ = false;
-  int looks_ = 0;  // windows that each of them may have had
+  int looks_ = 0;                         // windows that each of them may have had
   std::uint64_t probe_at_ = kProbeAfter;  // iteration
   std::uint64_t probe_pause_ = kProbeAfter;
   int attempts_ = 0;  // windows that measure what the plan rests on

@@ -1,15 +1,12 @@
 #include "transport/plugin.h"
 
 #include <dlfcn.h>
-#include <sys/auxv.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <filesystem>
 #include <string>
 #include <utility>
 
+#include "hccl/base/plugin.h"
 #include "transport/agree.h"
 #include "transport/plugin_mesh.h"
 
@@ -23,12 +20,6 @@ bool plain_name(std::string_view name) {
   return !name.empty() && name.size() <= 32 && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
   });
-}
-
-std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
-  return text;
 }
 
 Status check_table(const hccl_transport_plugin& table, std::string_view name,
@@ -64,72 +55,22 @@ Status check_table(const hccl_transport_plugin& table, std::string_view name,
 
 }  // namespace
 
-std::vector<std::string> plugin_files(std::string_view name, std::string_view plugin_path) {
-  const std::string file = "libhccl_" + std::string(name) + ".so";
-  if (!plugin_path.empty()) return {(std::filesystem::path(plugin_path) / file).string()};
-
-  std::vector<std::string> files;
-  const auto add = [&](const std::filesystem::path& directory) {
-    std::string candidate = (directory / file).lexically_normal().string();
-    if (std::find(files.begin(), files.end(), candidate) == files.end()) {
-      files.push_back(std::move(candidate));
-    }
-  };
-  std::error_code ignored;  // a path that cannot be resolved is one that holds no plugin
-  Dl_info self{};
-  if (dladdr(reinterpret_cast<void*>(&plugin_files), &self) != 0 && self.dli_fname != nullptr) {
-    const auto library = std::filesystem::canonical(self.dli_fname, ignored);
-    if (!library.empty()) add(library.parent_path());
-  }
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  if (!program.empty()) {
-    const auto beside = program.parent_path();
-    add(beside);
-    add(beside.parent_path() / "lib64");
-    add(beside.parent_path() / "lib");
-  }
-  return files;
-}
-
 Result<const hccl_transport_plugin*> load_plugin(std::string_view name,
                                                  std::string_view plugin_path) {
   if (!plain_name(name)) {
     return Status(Code::kPara, "\"" + std::string(name) + "\" cannot be the name of a transport");
   }
-  if (!plugin_path.empty()) {
-    // Code is loaded from there, so nothing may depend on the working directory or on who calls a
-    // privileged program.
-    if (plugin_path.front() != '/') {
-      return Status(Code::kPara, "HCCL_PLUGIN_PATH must be an absolute directory, not \"" +
-                                     std::string(plugin_path) + "\"");
-    }
-    if (getauxval(AT_SECURE) != 0) {
-      return Status(Code::kNotSupport, "HCCL_PLUGIN_PATH is refused in a privileged program");
-    }
-  }
-  const std::vector<std::string> files = plugin_files(name, plugin_path);
-  const auto found = std::find_if(files.begin(), files.end(), [](const std::string& file) {
-    return access(file.c_str(), F_OK) == 0;
-  });
-  if (found == files.end()) {
-    return Status(Code::kNotSupport, "there is no plugin for transport \"" + std::string(name) +
-                                         "\"; looked for " + joined(files));
-  }
-  // Never unloaded: libfabric and MPI leave threads and exit handlers behind.
-  void* library = dlopen(found->c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library == nullptr) {
-    const char* why = dlerror();
-    return Status(Code::kNotSupport, "transport plugin " + *found + " cannot be loaded: " +
-                                         (why == nullptr ? "no reason given" : why));
-  }
-  const auto* table =
-      static_cast<const hccl_transport_plugin*>(dlsym(library, HCCL_TRANSPORT_PLUGIN_SYMBOL));
+  HCCL_ASSIGN_OR_RETURN(
+      const PluginLibrary library,
+      load_plugin_library(name, plugin_path, "transport \"" + std::string(name) + "\""));
+  const auto* table = static_cast<const hccl_transport_plugin*>(
+      dlsym(library.handle, HCCL_TRANSPORT_PLUGIN_SYMBOL));
   if (table == nullptr) {
-    return Status(Code::kNotSupport, "transport plugin " + *found + " does not export " +
+    return Status(Code::kNotSupport, "transport plugin " + library.file + " does not export " +
                                          HCCL_TRANSPORT_PLUGIN_SYMBOL +
                                          ": it is no transport plugin, or one for another version");
   }
-  HCCL_RETURN_IF_ERROR(check_table(*table, name, *found));
+  HCCL_RETURN_IF_ERROR(check_table(*table, name, library.file));
   return table;
 }
 

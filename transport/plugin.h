@@ -1,20 +1,14 @@
-// The host's side of transport plugins: finds libhccl_<name>.so, loads it and makes a Mesh of it.
+// The host's side of transport plugins: loads libhccl_<name>.so and makes a Mesh of it.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "transport/plugin_abi.h"
 #include "transport/transport.h"
 
 namespace hccl::transport {
-
-/// The files in which a plugin is looked for, in this order; the first that exists is taken. Only
-/// `plugin_path` if that is not empty; otherwise beside the library that contains this function,
-/// then beside the executable and in the lib64 and lib that lie beside its directory.
-std::vector<std::string> plugin_files(std::string_view name, std::string_view plugin_path);
 
 /// Loads a plugin (once a process; it stays loaded) and gives its table, which lives for ever.
 /// kNotSupport, naming the file and the reason, if there is none or if it speaks another version;

@@ -8,12 +8,12 @@
 #include <cstring>
 
 #include "hccl/base/auth.h"
+#include "hccl/base/plugin.h"
 #include "hccl/join/interfaces.h"
 #include "hccl/join/launcher.h"
 #include "hccl/join/pmix/pmix_plugin.h"
 #include "hccl/join/rank_table.h"
 #include "hccl/join/secret.h"
-#include "transport/plugin.h"
 
 namespace hccl::api {
 namespace {
@@ -91,7 +91,7 @@ class Pmix {
  public:
   static Result<Pmix> load(const Config& config) {
     std::string tried;
-    for (const std::string& file : transport::plugin_files("pmix", config.plugin_path)) {
+    for (const std::string& file : plugin_files("pmix", config.plugin_path)) {
       if (void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
         Pmix pmix;
         pmix.world_ =

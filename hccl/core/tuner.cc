@@ -9,6 +9,7 @@
 #include "hccl/join/wire.h"
 #include "hccl/exec/host/ways_probe.h"
 #include "hccl/exec/probe.h"
+#include "hccl/files/codecs.h"
 
 namespace hccl::core {
 namespace {
@@ -18,6 +19,13 @@ constexpr std::chrono::milliseconds kBudget{600};
 /// What fits into one rank's part of an exchange, beside paths and configuration.
 constexpr std::size_t kOfferBytes = join::wire::kBlobCap - 16384;
 constexpr std::size_t kPathCap = 4096;
+
+Result<std::string> to_binary(const Tuning& tuning) {
+  return files::encode(&files::Codecs::tuning, tuning, files::Form::kBinary);
+}
+Result<Tuning> from_binary(std::string_view bytes) {
+  return files::decode(&files::Codecs::tuning, bytes, files::Form::kBinary);
+}
 
 }  // namespace
 
@@ -41,14 +49,18 @@ std::string Tuner::offer(const Config& config, const Logger& log) {
     });
     for (TuningEntry& each : tuning.entries) each.samples.clear();
   }
-  std::string bytes = to_binary(tuning);
-  while (bytes.size() > kOfferBytes) {
+  auto bytes = to_binary(tuning);
+  while (bytes.ok() && bytes->size() > kOfferBytes) {
     tuning.entries.erase(tuning.entries.begin());
     bytes = to_binary(tuning);
   }
+  if (!bytes.ok()) {
+    log->warn("HCCL_TUNE_FILE: {}; the built-in defaults are used", bytes.status().message());
+    return {};
+  }
   ByteWriter out;
   out.put(static_cast<std::uint8_t>(keeps)).put_text(config.tune_file.substr(0, kPathCap));
-  out.put_text(cpu).put_text(bytes);
+  out.put_text(cpu).put_text(*bytes);
   return out.take();
 }
 
@@ -61,7 +73,7 @@ Result<std::shared_ptr<Tuner>> Tuner::accept(std::string_view offer) {
   tuner->cpu_ = in.get_text(256);
   const std::string bytes = in.get_text(kOfferBytes);
   if (!in.finished()) return Status(Code::kInternal, "rank 0 tells its tuning in another way");
-  HCCL_ASSIGN_OR_RETURN(tuner->tuning_, tuning_from_binary(bytes));
+  HCCL_ASSIGN_OR_RETURN(tuner->tuning_, from_binary(bytes));
   return tuner;
 }
 
@@ -96,11 +108,12 @@ Result<TuningEntry> Tuner::measure(const TuningKey& key, int size, exec::Executo
 std::string Tuner::encode(const TuningEntry& entry) {
   Tuning one;
   one.entries.push_back(entry);
-  return to_binary(one);
+  const auto bytes = to_binary(one);
+  return bytes.ok() ? bytes.value() : std::string();  // offer() has shown that the plugin is there
 }
 
 Result<TuningEntry> Tuner::decode(std::string_view bytes) {
-  HCCL_ASSIGN_OR_RETURN(Tuning one, tuning_from_binary(bytes));
+  HCCL_ASSIGN_OR_RETURN(Tuning one, from_binary(bytes));
   if (one.entries.size() != 1) return Status(Code::kInternal, "rank 0 tells no single measurement");
   return std::move(one.entries.front());
 }

@@ -1,11 +1,10 @@
-// What was measured about the ways to run collectives: the table behind HCCL_TUNE_FILE. Pure; as a
-// Protobuf message (tuning.proto) in binary or JSON. Everything that is read is checked.
+// What was measured about the ways to run collectives: the table behind HCCL_TUNE_FILE. Plain data;
+// hccl/files writes it as a Protobuf message, and checks what it reads.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "hccl/base/status.h"
@@ -51,11 +50,5 @@ struct Tuning {
   void put(TuningEntry entry);
   bool operator==(const Tuning&) const = default;
 };
-
-std::string to_binary(const Tuning& tuning);
-std::string to_json(const Tuning& tuning);
-/// kPara: not a table, or one with numbers that cannot be; kNotSupport: of a newer version.
-Result<Tuning> tuning_from_binary(std::string_view bytes);
-Result<Tuning> tuning_from_json(std::string_view text);
 
 }  // namespace hccl::core

@@ -8,13 +8,16 @@
 #include <cstring>
 
 #include "hccl/base/fd.h"
+#include "hccl/files/codecs.h"
 
 namespace hccl::core {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 20;
 
-bool is_json(const std::string& path) { return path.ends_with(".json"); }
+files::Form form_of(const std::string& path) {
+  return path.ends_with(".json") ? files::Form::kJson : files::Form::kBinary;
+}
 
 Status failed(const std::string& path, const std::string& what) {
   return Status(Code::kOpenFileFailure, path + ": " + what);
@@ -54,7 +57,7 @@ Result<std::optional<Tuning>> read_tuning(const std::string& path) {
     if (bytes.size() > kMostBytes) return Status(Code::kPara, path + ": is larger than 16 MiB");
   }
   if (bytes.empty()) return std::optional<Tuning>();
-  auto tuning = is_json(path) ? tuning_from_json(bytes) : tuning_from_binary(bytes);
+  auto tuning = files::decode(&files::Codecs::tuning, bytes, form_of(path));
   if (!tuning.ok()) return tuning.status().with_context(path);
   return std::optional<Tuning>(std::move(*tuning));
 }
@@ -64,10 +67,12 @@ Status keep_tuning(const std::string& path, const TuningEntry& entry) {
   HCCL_ASSIGN_OR_RETURN(auto there, read_tuning(path));
   Tuning tuning = there ? std::move(*there) : Tuning{};
   tuning.put(entry);
+  HCCL_ASSIGN_OR_RETURN(const std::string bytes,
+                        files::encode(&files::Codecs::tuning, tuning, form_of(path)));
   std::string fresh = path + ".XXXXXX";
   const Fd fd(::mkostemp(fresh.data(), O_CLOEXEC));
   if (!fd.valid()) return failed_call(path, "no file can be made beside it");
-  Status status = write_all(fd, fresh, is_json(path) ? to_json(tuning) : to_binary(tuning));
+  Status status = write_all(fd, fresh, bytes);
   // As a file that is made in the usual way: others may read what was measured.
   if (status.ok() && ::fchmod(fd.get(), 0644) != 0) status = failed_call(fresh, "chmod");
   if (status.ok() && ::rename(fresh.c_str(), path.c_str()) != 0) {

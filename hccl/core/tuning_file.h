@@ -9,7 +9,7 @@
 namespace hccl::core {
 
 /// Nothing if there is no such file, or an empty one. kOpenFileFailure: it cannot be read; else as
-/// tuning_from_binary. The text names the file.
+/// files::decode. The text names the file.
 Result<std::optional<Tuning>> read_tuning(const std::string& path);
 
 /// Puts the entry into the file, beside those that are in it, in one step: whoever reads meanwhile

@@ -711,6 +711,14 @@ TEST(Hcom, WhichSettingApplies) {
     const std::vector<float> large(4, 120.0F * 1024 * 1024);
     EXPECT_EQ(strategy("u", &by_default, FORCE_NONE, large, UNKNOWN_SHAPE), (Indices{0, 1, 2, 3}));
     EXPECT_TRUE(by_default);
+    // So do a user's percentages, whose cuts then lie at or below the shares.
+    const float shares[] = {60.0F, 40.0F};
+    OK(HcomSetGradFusionBySize("v", 2, shares));
+    const std::vector<float> five(5, 99.5F * 1024 * 1024);
+    EXPECT_EQ(strategy("v", &by_default, FORCE_NONE, five, UNKNOWN_SHAPE), (Indices{1, 2, 4}));
+    EXPECT_FALSE(by_default);
+    EXPECT_EQ(strategy("v", &by_default, FORCE_SIZE, five, UNKNOWN_SHAPE), (Indices{1, 2, 4}));
+    EXPECT_EQ(strategy("v", &by_default, FORCE_NONE, five), (Indices{2, 4}));
   });
 }
 

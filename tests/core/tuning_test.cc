@@ -12,9 +12,23 @@
 #include <sstream>
 
 #include "hccl/core/tuning_file.h"
+#include "hccl/files/codecs.h"
 
 namespace hccl::core {
 namespace {
+
+std::string to_binary(const Tuning& tuning) {
+  return files::encode(&files::Codecs::tuning, tuning, files::Form::kBinary).value();
+}
+std::string to_json(const Tuning& tuning) {
+  return files::encode(&files::Codecs::tuning, tuning, files::Form::kJson).value();
+}
+Result<Tuning> tuning_from_binary(std::string_view bytes) {
+  return files::decode(&files::Codecs::tuning, bytes, files::Form::kBinary);
+}
+Result<Tuning> tuning_from_json(std::string_view text) {
+  return files::decode(&files::Codecs::tuning, text, files::Form::kJson);
+}
 
 TuningKey key(std::uint32_t ranks, std::uint32_t hosts = 1) {
   return {"0.1.0", "Some CPU with 2 cores", "tcp", hosts, ranks, ranks > 2};

@@ -268,17 +268,15 @@ TEST(Default, IsTheFirstCutOfTheRuleAndTheRest) {
   }
 }
 
-// --------------------------------------------------------------------------------------- unknown
-// shape
+// ---- unknown shape ----
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
 TEST(UnknownShape, CutsBelowTheShares) {
   // 154.464 gradients are 96.54 %: never more than the share.
-  EXPECT_EQ(default_segments_unknown_shape(equal(160, 1000), 200 * kMiB).value(),
-            (Segments{153, 159}));
+  EXPECT_EQ(default_segments(equal(160, 1000), 200 * kMiB).value(), (Segments{153, 159}));
   // The nearest cut would be 3; rounding down leaves the last one to the second segment.
-  EXPECT_EQ(default_segments_unknown_shape(equal(4, 1000), 200 * kMiB).value(), (Segments{2, 3}));
+  EXPECT_EQ(default_segments(equal(4, 1000), 200 * kMiB).value(), (Segments{2, 3}));
 }
 
 TEST(UnknownShape, NoSegmentExceedsTheBufferUnlessOneGradientDoes) {
@@ -287,22 +285,34 @@ TEST(UnknownShape, NoSegmentExceedsTheBufferUnlessOneGradientDoes) {
     Bytes bytes(1 + random() % 60);
     for (auto& size : bytes) size = 1 + random() % (4 * kMiB);
     const std::uint64_t cap = (1 + random() % 16) * kMiB;
-    const Segments segments = default_segments_unknown_shape(bytes, cap + kMiB).value();
-    std::uint32_t first = 0;
-    for (const std::uint32_t last : segments) {
-      ASSERT_LE(first, last);
-      std::uint64_t sum = 0;
-      for (std::uint32_t i = first; i <= last; ++i) sum += bytes[i];
-      ASSERT_TRUE(sum <= cap || first == last) << sum << " bytes, cap " << cap;
-      first = last + 1;
+    const Percentages thirds = {33, 33, 34};
+    for (const Segments& segments : {default_segments(bytes, cap + kMiB).value(),
+                                     segments_by_size(bytes, thirds, cap + kMiB).value()}) {
+      std::uint32_t first = 0;
+      for (const std::uint32_t last : segments) {
+        ASSERT_LE(first, last);
+        std::uint64_t sum = 0;
+        for (std::uint32_t i = first; i <= last; ++i) sum += bytes[i];
+        ASSERT_TRUE(sum <= cap || first == last) << sum << " bytes, cap " << cap;
+        first = last + 1;
+      }
+      ASSERT_EQ(segments.back(), bytes.size() - 1);
     }
-    ASSERT_EQ(segments.back(), bytes.size() - 1);
   }
 }
 
+TEST(UnknownShape, BoundsAUsersPercentages) {
+  const Bytes five = equal(5, 199 * kMiB / 2);
+  EXPECT_EQ(segments_by_size(five, Percentages{60, 40}).value(), (Segments{2, 4}));
+  EXPECT_EQ(segments_by_size(five, Percentages{60, 40}, 200 * kMiB).value(), (Segments{1, 2, 4}));
+  // 2.52 gradients are 63 %: the nearest cut takes three of four, the one below takes two.
+  EXPECT_EQ(segments_by_size(equal(4, 1000), Percentages{63, 37}, 200 * kMiB).value(),
+            (Segments{1, 3}));
+}
+
 TEST(UnknownShape, WithoutABufferEveryGradientIsAlone) {
-  EXPECT_EQ(default_segments_unknown_shape(equal(4, 1000), kMiB).value(), (Segments{0, 1, 2, 3}));
-  EXPECT_EQ(default_segments_unknown_shape(equal(4, 1000), 0).value(), (Segments{0, 1, 2, 3}));
+  EXPECT_EQ(default_segments(equal(4, 1000), kMiB).value(), (Segments{0, 1, 2, 3}));
+  EXPECT_EQ(default_segments(equal(4, 1000), 0).value(), (Segments{0, 1, 2, 3}));
 }
 
 // --------------------------------------------------------------------------------------------
@@ -334,7 +344,7 @@ TEST(Refused, NamesTheArgumentAndWhatIsExpected) {
   expect_refused(segments_by_size(five, Percentages{0, 50, kInfinity}), {"percentages[2] is inf"});
   expect_refused(segments_by_size({}, Percentages{100}), {"no gradients"});
   expect_refused(default_segments({}), {"no gradients"});
-  expect_refused(default_segments_unknown_shape({}, 200 * kMiB), {"no gradients"});
+  expect_refused(default_segments({}, 200 * kMiB), {"no gradients"});
   expect_refused(default_segments(Bytes{8, std::numeric_limits<std::uint64_t>::max()}),
                  {"gradient sizes[1]", "2^53"});
 }
@@ -401,12 +411,18 @@ TEST(Table, ClearForgets) {
   EXPECT_TRUE(table.resolve("c", bytes)->is_default());
 }
 
-TEST(Table, UnknownShapeConcernsTheDefaultOnly) {
+TEST(Table, UnknownShapeConcernsSharesButNoIndices) {
   StrategyTable table;
-  const Bytes bytes = equal(4, 1000);
-  EXPECT_EQ(table.resolve("g", bytes, Force::kNone, kMiB)->last_indices, (Segments{0, 1, 2, 3}));
-  ASSERT_TRUE(table.set_by_size("g", Percentages{50, 50}).ok());
-  EXPECT_EQ(table.resolve("g", bytes, Force::kNone, kMiB)->last_indices, (Segments{1, 3}));
+  const Bytes bytes = equal(5, 199 * kMiB / 2);
+  const auto resolved = [&] {
+    return table.resolve("g", bytes, Force::kNone, 200 * kMiB)->last_indices;
+  };
+  EXPECT_EQ(resolved(), (Segments{1, 3, 4}));
+  ASSERT_TRUE(table.set_by_index("g", std::vector<std::uint32_t>{3, 4}).ok());
+  EXPECT_EQ(resolved(), (Segments{3, 4}));
+  ASSERT_TRUE(table.set_by_size("g", Percentages{60, 40}).ok());
+  EXPECT_EQ(resolved(), (Segments{1, 2, 4}));
+  EXPECT_EQ(table.resolve("g", bytes)->last_indices, (Segments{2, 4}));
 }
 
 }  // namespace

@@ -12,10 +12,25 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "hccl/files/codecs.h"
+
 namespace hccl::split {
 namespace {
 
 constexpr std::int64_t kBegin = 5000000000123;  // clocks do not start at 0
+
+std::string to_binary(const Trace& trace) {
+  return files::encode(&files::Codecs::trace, trace, files::Form::kBinary).value();
+}
+std::string to_json(const Trace& trace) {
+  return files::encode(&files::Codecs::trace, trace, files::Form::kJson).value();
+}
+Result<Trace> from_binary(std::string_view bytes) {
+  return files::decode(&files::Codecs::trace, bytes, files::Form::kBinary);
+}
+Result<Trace> from_json(std::string_view text) {
+  return files::decode(&files::Codecs::trace, text, files::Form::kJson);
+}
 
 Trace example() {
   Trace trace;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "hccl/base/plugin.h"
 #include "tests/support/ranks.h"
 
 namespace hccl::transport {

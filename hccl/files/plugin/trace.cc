@@ -1,14 +1,19 @@
-// The trace as a protobuf message: binary and JSON, both ways.
-#include <google/protobuf/util/json_util.h>
+// The trace as a Protobuf message.
+#include "split/trace.h"
 
-#include <limits>
 #include <string>
 
-#include "split/trace.h"
-#include "split/trace.pb.h"
+#include "hccl/files/plugin/message.h"
+#include "hccl/files/plugin/trace.pb.h"
 
-namespace hccl::split {
+namespace hccl::files {
 namespace {
+
+using split::kTraceVersion;
+using split::Trace;
+using split::TraceIteration;
+
+constexpr char kName[] = "trace";
 
 /// Protobuf texts must be UTF-8 (names come from users): every byte that is not part of a
 /// well-formed sequence becomes '?'.
@@ -113,36 +118,6 @@ Result<Trace> from_message(const proto::Trace& message) {
 
 }  // namespace
 
-std::string to_binary(const Trace& trace) { return to_message(trace).SerializeAsString(); }
+Codec<Trace> trace_codec() { return codec<Trace, proto::Trace, to_message, from_message, kName>(); }
 
-std::string to_json(const Trace& trace) {
-  std::string text;
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  // Cannot fail: all texts are UTF-8 and all numbers plain.
-  (void)google::protobuf::util::MessageToJsonString(to_message(trace), &text, options);
-  return text;
-}
-
-Result<Trace> from_binary(std::string_view bytes) {
-  proto::Trace message;
-  if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) ||
-      !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    return Status(Code::kPara, "not a trace: " + std::to_string(bytes.size()) +
-                                   " bytes that are no message hccl.split.proto.Trace");
-  return from_message(message);
-}
-
-Result<Trace> from_json(std::string_view text) {
-  proto::Trace message;
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // fields are only ever added
-  const auto status = google::protobuf::util::JsonStringToMessage(
-      google::protobuf::StringPiece(text.data(), text.size()), &message, options);
-  if (!status.ok()) return Status(Code::kPara, "not a trace: " + status.ToString());
-  return from_message(message);
-}
-
-}  // namespace hccl::split
+}  // namespace hccl::files

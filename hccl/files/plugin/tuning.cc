@@ -1,21 +1,25 @@
-// The tuning as a Protobuf message: binary and JSON, both ways.
-#include <google/protobuf/stubs/logging.h>
-#include <google/protobuf/util/json_util.h>
-
-#include <array>
-#include <limits>
-
+// The tuning as a Protobuf message.
 #include "hccl/core/tuning.h"
-#include "hccl/core/tuning.pb.h"
 
-namespace hccl::core {
+#include <algorithm>
+#include <array>
+
+#include "hccl/files/plugin/message.h"
+#include "hccl/files/plugin/tuning.pb.h"
+
+namespace hccl::files {
 namespace {
+
+using core::Tuning;
+using core::TuningEntry;
+using core::TuningKey;
 
 using exec::host::Way;
 using exec::host::Ways;
 using exec::host::WaySample;
 using schedule::MessageCosts;
 
+constexpr char kName[] = "tuning";
 constexpr std::size_t kLongestText = 256;
 constexpr int kMostSamples = 1024;
 constexpr std::uint32_t kMostRanks = 1u << 20;
@@ -170,39 +174,8 @@ Result<Tuning> from_message(const proto::Tuning& message) {
 
 }  // namespace
 
-std::string to_binary(const Tuning& tuning) { return to_message(tuning).SerializeAsString(); }
-
-std::string to_json(const Tuning& tuning) {
-  std::string text;
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  // Cannot fail: all texts are ASCII and all numbers plain.
-  (void)google::protobuf::util::MessageToJsonString(to_message(tuning), &text, options);
-  return text;
+Codec<Tuning> tuning_codec() {
+  return codec<Tuning, proto::Tuning, to_message, from_message, kName>();
 }
 
-Result<Tuning> tuning_from_binary(std::string_view bytes) {
-  proto::Tuning message;
-  // What is wrong with the bytes is for the caller to tell.
-  const google::protobuf::LogSilencer silence;
-  if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) ||
-      !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return wrong(std::to_string(bytes.size()) +
-                 " bytes that are no message hccl.core.proto.Tuning");
-  }
-  return from_message(message);
-}
-
-Result<Tuning> tuning_from_json(std::string_view text) {
-  proto::Tuning message;
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // fields are only ever added
-  const auto status = google::protobuf::util::JsonStringToMessage(
-      google::protobuf::StringPiece(text.data(), text.size()), &message, options);
-  if (!status.ok()) return wrong(status.ToString());
-  return from_message(message);
-}
-
-}  // namespace hccl::core
+}  // namespace hccl::files

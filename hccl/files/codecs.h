@@ -1,0 +1,89 @@
+// Values of this library as Protobuf messages, for files. Nothing here knows Protobuf: the plugin
+// libhccl_files.so does, is loaded when first used, and keeps its Protobuf to itself, because
+// frameworks bring another one into the process.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "hccl/base/status.h"
+
+namespace hccl::core {
+struct Tuning;
+}
+namespace hccl::split {
+struct Trace;
+}
+
+namespace hccl::files {
+
+enum class Form { kBinary, kJson };
+
+/// Gets what the other side made, and copies it: memory is freed on the side that allocated it,
+/// because the plugin does not see allocators that a program puts in place of the usual ones.
+template <class T>
+using Take = std::function<void(const Result<T>&)>;
+
+/// How one message is written and read. Both functions call `take` once before they return.
+/// decode: kPara for bytes that are no such message, kNotSupport for a newer version of it.
+template <class T>
+struct Codec {
+  std::size_t size;  ///< sizeof(T) in the plugin
+  void (*encode)(const T& value, Form form, const Take<std::string>& take);
+  void (*decode)(std::string_view bytes, Form form, const Take<T>& take);
+};
+
+/// The plugin's table: an entry for each message.
+struct Codecs {
+  const char* build;  ///< stays the first member
+  Codec<split::Trace> trace;
+  Codec<core::Tuning> tuning;
+};
+
+/// Values cross as C++ structs, so both sides must be of one version and one compiler.
+inline constexpr const char* kBuild = HCCL_VERSION_TEXT ", " __VERSION__;
+
+/// The table, which lives for ever; loads the plugin from beside the library, or from `directory`
+/// if that is not empty. kNotSupport, naming the file and the reason. Any thread.
+Result<const Codecs*> codecs(std::string_view directory = {});
+
+/// A copy that shares no memory with the original.
+inline Status copied(const Status& status) {
+  return Status(status.code(), std::string(status.message()), status.culprit());
+}
+
+template <class T>
+Result<const Codec<T>*> codec_of(Codec<T> Codecs::* entry) {
+  HCCL_ASSIGN_OR_RETURN(const Codecs* const table, codecs());
+  const Codec<T>& codec = table->*entry;
+  if (codec.size == sizeof(T)) return &codec;
+  return Status(Code::kInternal, "libhccl_files.so is of another build: install both anew");
+}
+
+/// encode(&Codecs::trace, trace, Form::kJson). Fails as codecs() does.
+template <class T>
+Result<std::string> encode(Codec<T> Codecs::* entry, const T& value, Form form) {
+  HCCL_ASSIGN_OR_RETURN(const Codec<T>* const codec, codec_of(entry));
+  Result<std::string> bytes = Status(Code::kInternal, "nothing was encoded");
+  codec->encode(value, form, [&](const Result<std::string>& made) {
+    bytes = made.ok() ? Result<std::string>(made.value()) : copied(made.status());
+  });
+  return bytes;
+}
+
+template <class T>
+Result<T> decode(Codec<T> Codecs::* entry, std::string_view bytes, Form form) {
+  HCCL_ASSIGN_OR_RETURN(const Codec<T>* const codec, codec_of(entry));
+  Result<T> value = Status(Code::kInternal, "nothing was decoded");
+  codec->decode(bytes, form, [&](const Result<T>& made) {
+    value = made.ok() ? Result<T>(made.value()) : copied(made.status());
+  });
+  return value;
+}
+
+}  // namespace hccl::files
+
+/// The plugin's one export.
+extern "C" __attribute__((visibility("default"))) const hccl::files::Codecs* hccl_files_codecs();

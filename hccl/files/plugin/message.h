@@ -1,0 +1,80 @@
+// What all messages have in common: text and bytes, both ways.
+#pragma once
+
+#include <google/protobuf/stubs/logging.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <exception>
+#include <limits>
+#include <string>
+
+#include "hccl/files/codecs.h"
+
+namespace hccl::files {
+
+/// The entries of the plugin's table, one a source file.
+Codec<split::Trace> trace_codec();
+Codec<core::Tuning> tuning_codec();
+
+inline Result<std::string> to_bytes(const google::protobuf::Message& message, Form form) {
+  if (form == Form::kBinary) return message.SerializeAsString();
+  std::string text;
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  if (!status.ok()) return Status(Code::kInternal, status.ToString());
+  return text;
+}
+
+inline Status from_bytes(std::string_view bytes, Form form, google::protobuf::Message& message) {
+  // What is wrong with the bytes is for the caller to tell.
+  const google::protobuf::LogSilencer silence;
+  if (form == Form::kBinary) {
+    if (bytes.size() <= static_cast<std::size_t>(std::numeric_limits<int>::max()) &&
+        message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      return {};
+    }
+    return Status(Code::kPara, std::to_string(bytes.size()) + " bytes that are no message " +
+                                   message.GetDescriptor()->full_name());
+  }
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;  // fields are only ever added
+  const auto status = google::protobuf::util::JsonStringToMessage(
+      google::protobuf::StringPiece(bytes.data(), bytes.size()), &message, options);
+  return status.ok() ? Status() : Status(Code::kPara, status.ToString());
+}
+
+/// Gives `take` what `make` makes; no exception of Protobuf's leaves the plugin.
+template <class T, class Make>
+void give(const Take<T>& take, Make make) {
+  Result<T> made = Status();
+  try {
+    made = make();
+  } catch (const std::exception& thrown) {
+    made = Status(Code::kMemory, thrown.what());
+  }
+  take(made);
+}
+
+/// The codec of T out of the functions between T and its message. `kName` is what a file that is
+/// none is told it is not.
+template <class T, class Message, Message (*kToMessage)(const T&),
+          Result<T> (*kFromMessage)(const Message&), const char* kName>
+Codec<T> codec() {
+  return {sizeof(T),
+          [](const T& value, Form form, const Take<std::string>& take) {
+            give(take, [&] { return to_bytes(kToMessage(value), form); });
+          },
+          [](std::string_view bytes, Form form, const Take<T>& take) {
+            give(take, [&]() -> Result<T> {
+              Message message;
+              const Status read = from_bytes(bytes, form, message);
+              if (!read.ok()) return read.with_context(std::string("not a ") + kName);
+              return kFromMessage(message);
+            });
+          }};
+}
+
+}  // namespace hccl::files
