@@ -74,7 +74,7 @@ Status State::start_hub(core::RootInfo& info, const Config& config) {
   HCCL_ASSIGN_OR_RETURN(auto hub,
                         core::Hub::start(info, config, make_logger(config.log_level, "hub")));
   std::lock_guard lock(mutex_);
-  // Hubs whose ranks have all left have ended their thread; this is when they are buried.
+  // A hub whose ranks have all left has ended its thread; it is destroyed here.
   std::erase_if(hubs_, [](const auto& each) { return each->finished(); });
   hubs_.push_back(std::move(hub));
   return {};
@@ -89,7 +89,7 @@ Result<CommunicatorPtr> State::join(const core::RootInfo& info, int size, int ra
                                     const Config& config, const std::string& name) {
   const Logger log = make_logger(config.log_level, "rank " + std::to_string(rank));
   HCCL_ASSIGN_OR_RETURN(auto control, core::Control::join(info, size, rank, config, log));
-  // Without device memory collectives go through staging, that is all.
+  // Without device memory, collectives stage their data; nothing else changes.
   const auto heap = acl::Runtime::get().heap();
   if (!heap.ok()) log->warn("no device memory: {}", heap.status().message());
   return core::Communicator::world(std::move(control), name, config, log,
