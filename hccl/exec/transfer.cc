@@ -6,7 +6,7 @@
 namespace hccl::exec {
 namespace {
 
-// Two streams, one a direction of data, so that a send and a receive between two ranks can cross.
+// Two transport lanes, one a direction, so that a send and a receive between two ranks can cross.
 constexpr std::uint32_t kDataLane = transport::Mesh::kLanes - 2;
 constexpr std::uint32_t kAnswerLane = transport::Mesh::kLanes - 3;
 
