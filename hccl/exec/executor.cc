@@ -200,7 +200,7 @@ Status Executor::exchange(std::span<const Transfer> transfers, const Limits& lim
            words(envelope(first)) + " with rank " + std::to_string(first.peer) + ",";
   };
   Status status = drive(active_, what, limits);
-  // With two ranks, the culprit can only be the other rank.
+  // Only the peer can hold up a single transfer, so the peer is the culprit.
   if (alone && status.code() == Code::kTimeout) {
     status = Status(Code::kTimeout, status.message(), first.peer);
   }
