@@ -22,7 +22,7 @@ compile() {
   aarch64-linux-gnu-g++ -std=c++20 -O2 -I . -I "$googletest" -I "$googletest/include" "$@"
 }
 objects=()
-for source in hccl/kernels/*.cc hccl/base/{status,types}.cc tests/kernels_test.cc "$googletest"/src/gtest{-all,_main}.cc; do
+for source in hccl/kernels/*.cc hccl/base/{status,types}.cc tests/kernels/kernels_test.cc "$googletest"/src/gtest{-all,_main}.cc; do
   objects+=("$out/$(basename "$source" .cc).o")
   compile -c "$source" -o "${objects[-1]}" &
   while (($(jobs -rp | wc -l) >= jobs)); do wait -n; done

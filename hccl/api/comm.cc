@@ -16,7 +16,7 @@ using hccl::api::Communicators;
 using hccl::api::guard;
 using hccl::api::State;
 
-static_assert(HCCL_ROOT_INFO_BYTES == hccl::core::RootInfo::kBytes);
+static_assert(HCCL_ROOT_INFO_BYTES == hccl::join::RootInfo::kBytes);
 static_assert(HCCL_E_REMOTE == static_cast<int>(Code::kRemote));
 static_assert(HCCL_E_OOM == static_cast<int>(Code::kOom));
 static_assert(HCCL_E_TIMEOUT == static_cast<int>(Code::kTimeout));
@@ -44,7 +44,7 @@ Status join_root(uint32_t size, const HcclRootInfo* root, uint32_t rank,
                   "rank is " + std::to_string(rank) + ", nRanks is " + std::to_string(size));
   }
   const auto info =
-      hccl::core::RootInfo::decode(std::span<const char, HCCL_ROOT_INFO_BYTES>(root->internal));
+      hccl::join::RootInfo::decode(std::span<const char, HCCL_ROOT_INFO_BYTES>(root->internal));
   if (!info.ok()) return info.status().with_context("rootInfo");
   State& state = State::get();
   HCCL_ASSIGN_OR_RETURN(const auto environment, state.config());

@@ -8,18 +8,18 @@
 #include <cstring>
 
 #include "hccl/base/auth.h"
-#include "hccl/core/interfaces.h"
-#include "hccl/core/launcher.h"
-#include "hccl/core/pmix/pmix_plugin.h"
-#include "hccl/core/rank_table.h"
-#include "hccl/core/secret.h"
+#include "hccl/join/interfaces.h"
+#include "hccl/join/launcher.h"
+#include "hccl/join/pmix/pmix_plugin.h"
+#include "hccl/join/rank_table.h"
+#include "hccl/join/secret.h"
 #include "transport/plugin.h"
 
 namespace hccl::api {
 namespace {
 
-using core::Launch;
-using core::RootInfo;
+using join::Launch;
+using join::RootInfo;
 
 // Ports that a root may listen on when its peers have to try them in turn.
 constexpr int kGuessedPorts = 16;
@@ -31,13 +31,13 @@ Result<RootInfo> fresh_root(const Config& config, bool one_host) {
   if (one_host && config.if_ip.empty() && config.socket_ifname.empty()) {
     info.address = "127.0.0.1";
   } else {
-    HCCL_ASSIGN_OR_RETURN(info.address, core::local_address(config));
+    HCCL_ASSIGN_OR_RETURN(info.address, join::local_address(config));
   }
   if (!config.port_ranges.empty()) {
     info.port = config.port_ranges.front().first;
     info.ports = static_cast<std::uint16_t>(config.port_ranges.front().second - info.port + 1);
   }
-  HCCL_RETURN_IF_ERROR(State::get().start_hub(info, config));
+  HCCL_RETURN_IF_ERROR(State::get().start_coordinator(info, config));
   return info;
 }
 
@@ -51,13 +51,13 @@ Result<RootInfo> known_root(const Config& config, const std::string& address, st
   const Key id = digest("hccl job " + job);
   std::memcpy(info.id.data(), id.data(), info.id.size());
   if (!config.job_secret_file.empty()) {
-    HCCL_ASSIGN_OR_RETURN(const Key secret, core::read_secret_file(config.job_secret_file));
+    HCCL_ASSIGN_OR_RETURN(const Key secret, join::read_secret_file(config.job_secret_file));
     info.secret = derive(secret, "job " + job);
     return info;
   }
   // Without a secret, anyone who knows the job's name can join: warned once, and allowed on private
   // addresses only.
-  if (!config.allow_insecure && !core::is_private(address)) {
+  if (!config.allow_insecure && !join::is_private(address)) {
     return Status(Code::kPara, "joining at " + address +
                                    ", which is not a private address, needs a secret: set "
                                    "HCCL_JOB_SECRET_FILE (or HCCL_ALLOW_INSECURE=1)");
@@ -76,11 +76,11 @@ Result<CommunicatorPtr> join_known(RootInfo info, int size, int rank, const Conf
                                    const std::string& name) {
   if (rank == 0) {
     // The root may resolve its own name to another address than its peers do.
-    RootInfo hub = info;
-    const auto own = core::local_address(config);
-    if (own.ok() && !core::is_private(info.address)) hub.address = own.value();
-    HCCL_RETURN_IF_ERROR(State::get().start_hub(hub, config));
-    return State::get().join(hub, size, rank, config, name);
+    RootInfo coordinator = info;
+    const auto own = join::local_address(config);
+    if (own.ok() && !join::is_private(info.address)) coordinator.address = own.value();
+    HCCL_RETURN_IF_ERROR(State::get().start_coordinator(coordinator, config));
+    return State::get().join(coordinator, size, rank, config, name);
   }
   return State::get().join(info, size, rank, config, name);
 }
@@ -148,13 +148,13 @@ Result<CommunicatorPtr> join_by_pmix(const Launch& launch, const Config& config,
   return State::get().join(info, size, rank, config, name);
 }
 
-Result<CommunicatorPtr> join_by_table(const core::RankTable& table, const std::string& identify,
+Result<CommunicatorPtr> join_by_table(const join::RankTable& table, const std::string& identify,
                                       const std::string& name,
                                       const std::optional<Config>& own = std::nullopt) {
   HCCL_ASSIGN_OR_RETURN(auto config, State::get().config());
   if (own) config = *own;
-  HCCL_ASSIGN_OR_RETURN(const int rank, core::own_rank(table, identify));
-  const core::RankEntry& root = table.ranks.front();
+  HCCL_ASSIGN_OR_RETURN(const int rank, join::own_rank(table, identify));
+  const join::RankEntry& root = table.ranks.front();
   bool one_host = true;
   for (const auto& each : table.ranks) one_host = one_host && each.server_id == root.server_id;
   if (!one_host && root.address.empty()) {
@@ -179,13 +179,13 @@ Result<RootInfo> make_root(bool one_host) {
 Result<CommunicatorPtr> join_by_file(const std::string& path, const std::string& identify,
                                      const std::string& name, const std::optional<Config>& config) {
   HCCL_ASSIGN_OR_RETURN(const auto table,
-                        core::read_rank_table(path, Deadline::after(core::kRankTableWait)));
+                        join::read_rank_table(path, Deadline::after(join::kRankTableWait)));
   return join_by_table(table, identify, name, config);
 }
 
 Result<CommunicatorPtr> join_by_text(const std::string& text, const std::string& identify,
                                      const std::string& name) {
-  HCCL_ASSIGN_OR_RETURN(const auto table, core::parse_rank_table(text));
+  HCCL_ASSIGN_OR_RETURN(const auto table, join::parse_rank_table(text));
   return join_by_table(table, identify, name);
 }
 
@@ -193,7 +193,7 @@ Result<CommunicatorPtr> join_by_launcher(const std::string& name) {
   HCCL_ASSIGN_OR_RETURN(const auto config, State::get().config());
   HCCL_ASSIGN_OR_RETURN(
       const Launch launch,
-      core::detect_launcher([](const char* variable) { return std::getenv(variable); },
+      join::detect_launcher([](const char* variable) { return std::getenv(variable); },
                             config.base_port));
   switch (launch.kind) {
     case Launch::Kind::kRankTable:
@@ -205,7 +205,7 @@ Result<CommunicatorPtr> join_by_launcher(const std::string& name) {
       const bool one_host = launch.local_size == launch.size && config.if_ip.empty();
       std::string address = "127.0.0.1";
       if (!one_host) {
-        HCCL_ASSIGN_OR_RETURN(address, core::resolve(launch.root_address, config.socket_family));
+        HCCL_ASSIGN_OR_RETURN(address, join::resolve(launch.root_address, config.socket_family));
       }
       const std::string job = numbered(launch.job, launch.rank);
       HCCL_ASSIGN_OR_RETURN(const RootInfo info,

@@ -9,9 +9,9 @@
 
 namespace hccl::api {
 
-/// Root info with a fresh secret and id, and its hub running in this process; `one_host`: all ranks
-/// are on this host.
-Result<core::RootInfo> make_root(bool one_host = false);
+/// Root info with a fresh secret and id, and its coordinator running in this process; `one_host`:
+/// all ranks are on this host.
+Result<join::RootInfo> make_root(bool one_host = false);
 
 /// Joins the ranks that the launcher started: rank table, PMIx (mpirun), torchrun, Slurm, or a
 /// world of one.

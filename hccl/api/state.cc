@@ -70,13 +70,14 @@ Logger State::log() {
   return log_;
 }
 
-Status State::start_hub(core::RootInfo& info, const Config& config) {
-  HCCL_ASSIGN_OR_RETURN(auto hub,
-                        core::Hub::start(info, config, make_logger(config.log_level, "hub")));
+Status State::start_coordinator(join::RootInfo& info, const Config& config) {
+  HCCL_ASSIGN_OR_RETURN(
+      auto coordinator,
+      join::Coordinator::start(info, config, make_logger(config.log_level, "coordinator")));
   std::lock_guard lock(mutex_);
-  // A hub whose ranks have all left has ended its thread; it is destroyed here.
-  std::erase_if(hubs_, [](const auto& each) { return each->finished(); });
-  hubs_.push_back(std::move(hub));
+  // A coordinator whose ranks have all left has ended its thread; it is destroyed here.
+  std::erase_if(coordinators_, [](const auto& each) { return each->finished(); });
+  coordinators_.push_back(std::move(coordinator));
   return {};
 }
 
@@ -85,10 +86,10 @@ int State::next_join(const std::string& job) {
   return joins_[job]++;
 }
 
-Result<CommunicatorPtr> State::join(const core::RootInfo& info, int size, int rank,
+Result<CommunicatorPtr> State::join(const join::RootInfo& info, int size, int rank,
                                     const Config& config, const std::string& name) {
   const Logger log = make_logger(config.log_level, "rank " + std::to_string(rank));
-  HCCL_ASSIGN_OR_RETURN(auto control, core::Control::join(info, size, rank, config, log));
+  HCCL_ASSIGN_OR_RETURN(auto control, join::ControlLine::join(info, size, rank, config, log));
   // Without device memory, collectives stage their data; nothing else changes.
   const auto heap = acl::Runtime::get().heap();
   if (!heap.ok()) log->warn("no device memory: {}", heap.status().message());

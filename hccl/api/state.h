@@ -18,7 +18,7 @@
 #include "hccl/base/config.h"
 #include "hccl/base/log.h"
 #include "hccl/core/communicator.h"
-#include "hccl/core/hub.h"
+#include "hccl/join/coordinator.h"
 
 namespace hccl::api {
 
@@ -56,10 +56,10 @@ class State {
   RegisteredMemory& memory() { return memory_; }
   StateCallbacks& callbacks() { return callbacks_; }
 
-  /// Starts a hub in this process for a world that ranks will join.
-  Status start_hub(core::RootInfo& info, const Config& config);
+  /// Starts a coordinator in this process for a world that ranks will join.
+  Status start_coordinator(join::RootInfo& info, const Config& config);
   /// Joins the world that `info` describes.
-  Result<CommunicatorPtr> join(const core::RootInfo& info, int size, int rank, const Config& config,
+  Result<CommunicatorPtr> join(const join::RootInfo& info, int size, int rank, const Config& config,
                                const std::string& name);
   /// How often this process has joined this job before, so that it may join several times; the same
   /// on all ranks of the job.
@@ -74,7 +74,7 @@ class State {
   bool environment_deterministic_ = false;  // the environment sets it
   Logger log_;
   std::map<std::string, int> joins_;
-  std::vector<std::unique_ptr<core::Hub>> hubs_;
+  std::vector<std::unique_ptr<join::Coordinator>> coordinators_;
   Communicators communicators_;
   Handles<Fusion> fusions_{"fusion", 2};
   Groups groups_{communicators_};

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "hccl/base/auth.h"
-#include "hccl/core/host.h"
+#include "hccl/join/host.h"
 #include "transport/registry.h"
 
 namespace hccl::core {
@@ -39,7 +39,8 @@ std::string_view view(const Uuid& id) {
   return {reinterpret_cast<const char*>(id.data()), id.size()};
 }
 
-std::vector<int> hosts_of(const std::vector<wire::Member>& members, const std::vector<int>& ranks) {
+std::vector<int> hosts_of(const std::vector<join::wire::Member>& members,
+                          const std::vector<int>& ranks) {
   std::map<std::string, int> numbers;
   std::vector<int> hosts;
   for (const int rank : ranks) {
@@ -51,7 +52,7 @@ std::vector<int> hosts_of(const std::vector<wire::Member>& members, const std::v
 
 }  // namespace
 
-Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
+Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::string name,
                            std::vector<int> ranks, int rank, const Uuid& id, const Config& config,
                            Logger log, std::shared_ptr<memory::Heap> heap)
     : control_(std::move(control)),
@@ -70,19 +71,19 @@ Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
   // All ranks of a host come to the same number; so do those of other hosts on this machine, such
   // as containers.
   const auto& members = control_->members();
-  const auto member = [&](int rank) -> const wire::Member& {
+  const auto member = [&](int rank) -> const join::wire::Member& {
     return members[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(rank)])];
   };
   std::vector<std::string> cores;
   for (int rank = 0; rank < size(); ++rank) {
-    if (machine_of(member(rank).host) != machine_of(member(rank_).host)) continue;
+    if (join::machine_of(member(rank).host) != join::machine_of(member(rank_).host)) continue;
     cores.push_back(member(rank).cores);
   }
-  const auto there = static_cast<std::size_t>(count_cores(cores));
+  const auto there = static_cast<std::size_t>(join::count_cores(cores));
   policy_.shared_cores = cores.size() > there;
   if (policy_.shared_cores && cores.size() == ranks_.size()) {
-    order_ = cores_in_turn(cores);
-    core_groups_ = core_by_core(cores);
+    order_ = join::cores_in_turn(cores);
+    core_groups_ = join::core_by_core(cores);
   }
   policy_.spin = config_.spin.value_or(kSpin);
   // A worker that spins takes the core from the caller who computes, unless it has one of its own.
@@ -90,10 +91,9 @@ Communicator::Communicator(std::shared_ptr<Control> control, std::string name,
   if (!config_.spin && 2 * cores.size() > there) beside_.spin = std::chrono::nanoseconds(0);
 }
 
-Result<std::shared_ptr<Communicator>> Communicator::world(std::shared_ptr<Control> control,
-                                                          std::string name, const Config& config,
-                                                          Logger log,
-                                                          std::shared_ptr<memory::Heap> heap) {
+Result<std::shared_ptr<Communicator>> Communicator::world(
+    std::shared_ptr<join::ControlLine> control, std::string name, const Config& config, Logger log,
+    std::shared_ptr<memory::Heap> heap) {
   std::vector<int> ranks(static_cast<std::size_t>(control->size()));
   for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = static_cast<int>(r);
   const int rank = control->rank();
@@ -121,7 +121,6 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
                                                       std::move(world_ranks), rank,
                                                       identity(id_, what), config, log_, heap_));
   made->tuner_ = tuner_;
-  made->opening_ = opening_;
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
@@ -141,7 +140,7 @@ Status Communicator::open(Deadline deadline) {
   args.address = control_->members()[static_cast<std::size_t>(control_->rank())].address;
   args.config = &config_;
   args.heap = heap_;
-  args.area_bytes = &exec::host::HostPath::area_bytes;
+  args.area_bytes = &exec::LocalEngine::region_bytes;
   // Who does not come is known here; a transport's own exchanges would go on without them. Rank 0
   // of the world adds its tuning.
   if (size() > 1) {
@@ -177,10 +176,10 @@ Status Communicator::open(Deadline deadline) {
   mesh_ = std::move(*mesh);
   executor_ = std::make_unique<exec::Executor>(
       *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{config_.buffer_mb} << 20), order_);
-  HCCL_RETURN_IF_ERROR(open_host_path(args));
+  HCCL_RETURN_IF_ERROR(open_local(args));
   log_->info("communicator {} ({}): rank {} of {}, transport {}{}", name_, short_id(), rank_,
              size(), mesh_->name(),
-             host_path_ == nullptr   ? ""
+             local_ == nullptr   ? ""
              : two_level_ == nullptr ? ", collectives in the host's memory"
                                      : ", each host's part of collectives in its memory");
   open_mesh_.store(mesh_.get());
@@ -191,7 +190,7 @@ Status Communicator::open(Deadline deadline) {
 
 // Where the ranks of a host share memory: on the one host, or on all of them, which takes a word
 // with the others; a mesh opens for all ranks of a host or for none.
-Status Communicator::open_host_path(const transport::OpenArgs& args) {
+Status Communicator::open_local(const transport::OpenArgs& args) {
   const HostMemory* const memory = mesh_->host_memory();
   const bool alone = memory != nullptr && memory->ranks.size() == ranks_.size();
   if (even_hosts_ > 1 && even_hosts_ < size()) {
@@ -201,52 +200,29 @@ Status Communicator::open_host_path(const transport::OpenArgs& args) {
   } else if (!alone) {
     return {};
   }
-  exec::host::Watch watch;
+  local::Watch watch;
   watch.timeout = config_.exec_timeout;
   watch.abort = &failed_;
   watch.policy = policy_;
-  watch.beside = beside_;
+  watch.background = beside_;
   watch.stalled = [this](std::uint64_t sequence, const std::string& call,
                          const std::vector<int>& awaited) { stalled(sequence, call, awaited); };
-  host_path_ = std::make_unique<exec::host::HostPath>(
+  local_ = std::make_unique<exec::LocalEngine>(
       *memory, heap_,
-      exec::host::Ways::for_host(static_cast<int>(memory->ranks.size()), policy_.shared_cores,
-                                 alone && !core_groups_.empty()),
       kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
       std::move(watch));
-  if (alone) host_path_->set_core_groups(core_groups_);
-  if (host_path_->ranks() > 1) {
-    if (Status mapped = host_path_->map_rings(); !mapped.ok()) return fail(std::move(mapped));
-  }
-  // Groups take what the world has found out, as they are made while others compute; unless it has
-  // no host path.
-  if (opening_) {
-    opening_->apply(*host_path_);
-  } else if (host_path_->ranks() > 1) {
-    const auto found = exec::host::probe_opening(*host_path_, config_.cma);
-    if (!found.ok()) return fail(found.status());
-    opening_ = *found;
-    const bool moves = found->cma_moves.value_or(false), folds = found->cma_folds.value_or(false);
-    log_->info(
-        "communicator {}: rings are written {} the caches; the kernel's copies between "
-        "these ranks' memory {}",
-        name_, found->ring_store == kernels::Store::kStream ? "past" : "in",
-        !found->attached ? "are not allowed, or not needed"
-        : moves && folds ? "pay"
-        : moves          ? "pay where nothing is folded"
-        : folds          ? "pay where data is folded"
-                         : "do not pay");
+  if (local_->ranks() > 1) {
+    if (Status opened = local_->open(config_.cma); !opened.ok()) return fail(std::move(opened));
   }
   if (!alone) {
-    two_level_ = std::make_unique<exec::TwoLevel>(*mesh_, *host_path_, even_hosts_);
+    two_level_ = std::make_unique<exec::TwoLevel>(*mesh_, *local_, even_hosts_);
   }
   for (std::size_t op = 0; op < kOps; ++op) {
     // Whoever asks for an algorithm gets a schedule.
-    const std::string wanted =
-        config_.algorithm_for(hccl::words(static_cast<Op>(op)));
+    const std::string wanted = config_.algorithm_for(hccl::words(static_cast<Op>(op)));
     on_host_[op] = alone && (wanted.empty() || wanted == "NA" || wanted == "null");
   }
-  open_host_path_.store(host_path_.get());
+  open_local_.store(local_.get());
   return {};
 }
 

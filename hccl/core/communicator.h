@@ -12,22 +12,21 @@
 
 #include "hccl/base/config.h"
 #include "hccl/base/log.h"
-#include "hccl/core/control.h"
 #include "hccl/core/flight_recorder.h"
 #include "hccl/core/op_queue.h"
 #include "hccl/core/tuner.h"
 #include "hccl/exec/executor.h"
-#include "hccl/exec/host/host_path.h"
-#include "hccl/exec/host/opening_probe.h"
+#include "hccl/exec/local_engine.h"
 #include "hccl/exec/two_level.h"
+#include "hccl/join/control_line.h"
 
 namespace hccl::core {
 
-class Communicator final : public FailureListener {
+class Communicator final : public join::FailureListener {
  public:
   /// The communicator of all ranks behind `control`. Collective. `heap`: this process's device
   /// heap, which the ranks of its host then reach; may be null.
-  static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<Control> control,
+  static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<join::ControlLine> control,
                                                      std::string name, const Config& config,
                                                      Logger log,
                                                      std::shared_ptr<memory::Heap> heap = nullptr);
@@ -112,12 +111,12 @@ class Communicator final : public FailureListener {
  private:
   static constexpr std::size_t kOps = static_cast<std::size_t>(Op::kAllToAllV) + 1;
 
-  Communicator(std::shared_ptr<Control> control, std::string name, std::vector<int> ranks, int rank,
-               const Uuid& id, const Config& config, Logger log,
+  Communicator(std::shared_ptr<join::ControlLine> control, std::string name, std::vector<int> ranks,
+               int rank, const Uuid& id, const Config& config, Logger log,
                std::shared_ptr<memory::Heap> heap);
   std::string short_id() const;  // for logs and files
   Status open(Deadline deadline);
-  Status open_host_path(const transport::OpenArgs& args);
+  Status open_local(const transport::OpenArgs& args);
   Status tune(const transport::Exchange& exchange, Deadline deadline);
   Status execute(const Call& call);
   Status execute_on_host(const Call& call);
@@ -134,7 +133,7 @@ class Communicator final : public FailureListener {
   void tell_way(const Call& call, std::string_view way);
   void tell_between(const Call& call);
 
-  std::shared_ptr<Control> control_;
+  std::shared_ptr<join::ControlLine> control_;
   std::string name_;
   std::vector<int> ranks_;
   std::vector<int> hosts_;
@@ -159,14 +158,12 @@ class Communicator final : public FailureListener {
   std::shared_ptr<memory::Heap> heap_;
   std::shared_ptr<Tuner> tuner_;  // the world's; null before the world is open
   Tuner::Use tuned_;
-  std::optional<exec::host::Opening>
-      opening_;  // of the first that had a host path, mostly the world
   /// Between the ranks of this host; null where they do not share memory, or where there are
   /// several hosts and not all of them have one.
-  std::unique_ptr<exec::host::HostPath> host_path_;
-  std::unique_ptr<exec::TwoLevel> two_level_;  // with several hosts, where host_path_ is
-  std::atomic<exec::host::HostPath*> open_host_path_{nullptr};  // the same, for the control thread
-  std::array<bool, kOps> on_host_{};                   // which operations take host_path_ alone
+  std::unique_ptr<exec::LocalEngine> local_;
+  std::unique_ptr<exec::TwoLevel> two_level_;  // with several hosts, where local_ is
+  std::atomic<exec::LocalEngine*> open_local_{nullptr};  // the same, for the control thread
+  std::array<bool, kOps> on_host_{};                   // which operations take local_ alone
   std::array<std::atomic<const char*>, kOps> ways_{};  // that they took last
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sends_;  // point-to-point operations so far, by peer

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "hccl/core/communicator.h"
-#include "hccl/exec/host/exchange.h"
+#include "hccl/local/blocks.h"
 #include "hccl/exec/layout.h"
 
 namespace hccl::core {
@@ -64,12 +64,12 @@ std::string Communicator::algorithm(Op op) const {
 void Communicator::tell_way(const Call& call, std::string_view way) {
   const bool blocks = has_blocks(call.op);
   const std::uint64_t bytes =
-      blocks ? 0 : exec::host::Exchange(call, rank_, size()).input() * size_of(call.type);
+      blocks ? 0 : local::Blocks(call, rank_, size()).input() * size_of(call.type);
   const auto mark = static_cast<std::uint32_t>(std::hash<std::string_view>()(way) | 1);
   if (!is_news(told_[static_cast<std::size_t>(call.op)], bytes, mark)) return;
   log_->info("{} by {} in the host's memory: {}; {}",
              words(envelope(call, sequence_, 0)), way,
-             host_path_->ways().why(host_path_->way(), bytes), tuned_.source);
+             local_->last_choice()->reason, tuned_.source);
 }
 
 void Communicator::tell_between(const Call& call) {

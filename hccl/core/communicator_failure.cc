@@ -25,7 +25,7 @@ void Communicator::on_failure(const Uuid& scope, const Status& why) {
   if (!failed_.raise(why)) return;
   verdict_.ring();
   if (transport::Mesh* mesh = open_mesh_.load()) mesh->abort(why);
-  if (exec::host::HostPath* host = open_host_path_.load()) host->wake();
+  if (exec::LocalEngine* local = open_local_.load()) local->wake();
 }
 
 Status Communicator::fail(Status why) {

@@ -49,14 +49,13 @@ Status Communicator::execute(const Call& call) {
 
 Status Communicator::execute_on_host(const Call& call) {
   const std::uint64_t sequence = ++sequence_;
-  const bool strict = deterministic() == Deterministic::kStrict && reduces(call.op);
-  const Envelope envelope =
-      hccl::envelope(call, sequence, strict ? exec::host::kInRankOrder : 0);
-  const exec::host::Run run = host_path_->enter(call, envelope);
-  const std::uint64_t number = recorder_.begin(envelope, "host");
-  Status status = host_path_->finish(run);
-  const std::string_view way = exec::host::words(host_path_->way());
-  recorder_.end(number, status.code(), way, host_path_->brief(run));
+  const Envelope envelope = hccl::envelope(call, sequence, 0);
+  local_->begin(call, envelope);
+  const std::uint64_t number = recorder_.begin(envelope, "local");
+  Status status = local_->finish();
+  const select::LocalChoice* const choice = local_->last_choice();
+  const std::string_view way = choice == nullptr ? "local" : choice->algorithm->name;
+  recorder_.end(number, status.code(), way, local_->quick());
   std::atomic<const char*>& last = ways_[static_cast<std::size_t>(call.op)];
   if (last.load(std::memory_order_relaxed) != way.data()) {
     last.store(way.data(), std::memory_order_relaxed);

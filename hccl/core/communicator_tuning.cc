@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "hccl/core/communicator.h"
-#include "hccl/core/host.h"
+#include "hccl/join/host.h"
 
 namespace hccl::core {
 
@@ -13,22 +13,21 @@ Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline
   bool shared_cores = false;
   std::map<std::string_view, std::vector<std::string>> cores;  // by machine
   for (const int rank : ranks_) {
-    const wire::Member& member = control_->members()[static_cast<std::size_t>(rank)];
-    cores[machine_of(member.host)].push_back(member.cores);
+    const join::wire::Member& member = control_->members()[static_cast<std::size_t>(rank)];
+    cores[join::machine_of(member.host)].push_back(member.cores);
   }
   for (const auto& [machine, masks] : cores) {
-    if (masks.size() > static_cast<std::size_t>(count_cores(masks))) shared_cores = true;
+    if (masks.size() > static_cast<std::size_t>(join::count_cores(masks))) shared_cores = true;
   }
   // On one host all ranks know the same of it.
-  const bool cma = host_path_ != nullptr && two_level_ == nullptr && opening_ && opening_->attached;
+  const bool cma = local_ != nullptr && two_level_ == nullptr && local_->topology().kernel_copies;
   const TuningKey key = tuner_->key(hosts_, mesh_->name(), shared_cores, cma);
   if (size() > 1 && is_world() && tuner_->wants(key)) {
     const auto failed = [this](const Status& why) {
       return why.with_context(name_ + ": measuring for HCCL_TUNE_FILE");
     };
-    exec::host::HostPath* const alone = two_level_ == nullptr ? host_path_.get() : nullptr;
     const auto measured =
-        tuner_->measure(key, size(), *executor_, alone, heap_.get(), limits(0, false));
+        tuner_->measure(key, size(), *executor_, nullptr, heap_.get(), limits(0, false));
     if (!measured.ok()) return failed(fail(measured.status()));
     // All ranks have agreed on the numbers; what rank 0 keeps is nevertheless what counts.
     const auto told = exchange(rank_ == 0 ? Tuner::encode(*measured) : "", deadline);
@@ -38,8 +37,6 @@ Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline
     tuner_->add(*entry, rank_ == 0, log_);
   }
   tuned_ = tuner_->use(key);
-  if (host_path_ != nullptr && two_level_ == nullptr && tuned_.ways)
-    host_path_->set_ways(*tuned_.ways);
   if (two_level_ != nullptr) two_level_->set_costs(tuned_.messages);
   return {};
 }

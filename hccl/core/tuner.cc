@@ -4,9 +4,9 @@
 #include <map>
 
 #include "hccl/base/bytes.h"
-#include "hccl/core/host.h"
 #include "hccl/core/tuning_file.h"
-#include "hccl/core/wire.h"
+#include "hccl/join/host.h"
+#include "hccl/join/wire.h"
 #include "hccl/exec/host/ways_probe.h"
 #include "hccl/exec/probe.h"
 
@@ -16,7 +16,7 @@ namespace {
 /// For one communicator to be measured; with joining and the last operation, under a second.
 constexpr std::chrono::milliseconds kBudget{600};
 /// What fits into one rank's part of an exchange, beside paths and configuration.
-constexpr std::size_t kOfferBytes = wire::kBlobCap - 16384;
+constexpr std::size_t kOfferBytes = join::wire::kBlobCap - 16384;
 constexpr std::size_t kPathCap = 4096;
 
 }  // namespace
@@ -25,7 +25,7 @@ std::string Tuner::offer(const Config& config, const Logger& log) {
   if (config.tune_file.empty()) return {};
   Tuning tuning;
   bool keeps = true;
-  const std::string cpu = cpu_model();
+  const std::string cpu = join::cpu_model();
   auto there = read_tuning(config.tune_file);
   if (!there.ok()) {
     log->warn(

@@ -21,7 +21,7 @@ constexpr std::size_t kFoldedBytes = std::size_t{2} << 20;
 
 }  // namespace
 
-TwoLevel::TwoLevel(transport::Mesh& mesh, host::HostPath& local, int hosts)
+TwoLevel::TwoLevel(transport::Mesh& mesh, LocalEngine& local, int hosts)
     : mesh_(mesh),
       local_(local),
       hosts_(hosts),

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "hccl/base/call.h"
-#include "hccl/exec/host/host_path.h"
+#include "hccl/exec/local_engine.h"
 #include "hccl/exec/lane.h"
 #include "hccl/base/limits.h"
 #include "hccl/exec/plan.h"
@@ -29,7 +29,7 @@ namespace hccl::exec {
 class TwoLevel {
  public:
   /// Ranks are numbered host by host; `local` joins those of this rank's host. Both outlive it.
-  TwoLevel(transport::Mesh& mesh, host::HostPath& local, int hosts);
+  TwoLevel(transport::Mesh& mesh, LocalEngine& local, int hosts);
 
   /// Runs an allreduce to its end. A failure aborts the mesh: it is the last run. kPara: the ranks
   /// disagree; kRemote: a rank died; kTimeout.
@@ -70,7 +70,7 @@ class TwoLevel {
   Status await_lane(std::size_t lane, const Envelope& mine, const Limits& limits);
 
   transport::Mesh& mesh_;
-  host::HostPath& local_;
+  LocalEngine& local_;
   int hosts_;
   int places_;
   int host_;

@@ -91,19 +91,19 @@ int Processes::wait(int process, nanoseconds at_most) {
 Status Processes::join(Member& member, int size, int rank, const Config& config) {
   const Logger log = make_logger(config.log_level, "rank " + std::to_string(rank));
   if (rank == 0) {
-    core::RootInfo info;
+    join::RootInfo info;
     HCCL_RETURN_IF_ERROR(random_bytes(info.secret.data(), info.secret.size()));
     HCCL_RETURN_IF_ERROR(random_bytes(info.id.data(), info.id.size()));
     info.address = "127.0.0.1";
-    HCCL_ASSIGN_OR_RETURN(member.hub, core::Hub::start(info, config, log));
+    HCCL_ASSIGN_OR_RETURN(member.coordinator, join::Coordinator::start(info, config, log));
     info.encode(board_->info);
     board_->open = true;
   }
   if (!eventually([this] { return board_->open.load(); })) {
     return Status(Code::kTimeout, "no root info");
   }
-  HCCL_ASSIGN_OR_RETURN(const core::RootInfo info, core::RootInfo::decode(board_->info));
-  HCCL_ASSIGN_OR_RETURN(member.control, core::Control::join(info, size, rank, config, log));
+  HCCL_ASSIGN_OR_RETURN(const join::RootInfo info, join::RootInfo::decode(board_->info));
+  HCCL_ASSIGN_OR_RETURN(member.control, join::ControlLine::join(info, size, rank, config, log));
   return {};
 }
 
@@ -119,7 +119,7 @@ void Processes::leave(Member& member) {
   if (member.world) member.world->leave();
   member.world.reset();
   member.control.reset();
-  member.hub.reset();
+  member.coordinator.reset();
 }
 
 Directory::Directory() {

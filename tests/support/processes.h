@@ -16,7 +16,7 @@
 
 #include "hccl/base/config.h"
 #include "hccl/core/communicator.h"
-#include "hccl/core/hub.h"
+#include "hccl/join/coordinator.h"
 
 namespace hccl::testing {
 
@@ -39,7 +39,7 @@ struct Outcome {
 struct Board {
   static constexpr int kRanks = 64;
   std::atomic<bool> open{false};  ///< info is there
-  std::array<char, core::RootInfo::kBytes> info{};
+  std::array<char, join::RootInfo::kBytes> info{};
   std::array<std::atomic<std::uint64_t>, kRanks> progress{};  ///< operations done, by rank
   std::array<Outcome, kRanks> first{};                        ///< the first failure, by rank
   std::array<Outcome, kRanks> later{};                        ///< that of a later call
@@ -50,10 +50,10 @@ struct Board {
 bool eventually(const std::function<bool()>& condition,
                 std::chrono::nanoseconds at_most = std::chrono::seconds(60));
 
-/// A rank in its process: the hub with rank 0, the control line and the world.
+/// A rank in its process: the coordinator with rank 0, the control line and the world.
 struct Member {
-  std::unique_ptr<core::Hub> hub;
-  std::shared_ptr<core::Control> control;
+  std::unique_ptr<join::Coordinator> coordinator;
+  std::shared_ptr<join::ControlLine> control;
   std::shared_ptr<core::Communicator> world;
 };
 
@@ -73,7 +73,7 @@ class Processes {
   /// The wait status once the process has ended; -1 if it has not after `at_most`.
   int wait(int process, std::chrono::nanoseconds at_most = std::chrono::seconds(60));
 
-  /// In a child: makes the hub if this is rank 0, and joins.
+  /// In a child: makes the coordinator if this is rank 0, and joins.
   Status join(Member& member, int size, int rank, const Config& config);
   /// In a child: joins, and opens the world.
   Status enter(Member& member, int size, int rank, const Config& config);

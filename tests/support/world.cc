@@ -38,7 +38,7 @@ const Mpi& mpi() {
 
 std::vector<int> ranks_here(int) { return {mpi().rank}; }
 bool root_here() { return mpi().rank == 0; }
-void carry(std::array<char, core::RootInfo::kBytes>& bytes) {
+void carry(std::array<char, join::RootInfo::kBytes>& bytes) {
   MPI_Bcast(bytes.data(), static_cast<int>(bytes.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
 }
 
@@ -50,7 +50,7 @@ std::vector<int> ranks_here(int size) {
   return ranks;
 }
 bool root_here() { return true; }
-void carry(std::array<char, core::RootInfo::kBytes>&) {}
+void carry(std::array<char, join::RootInfo::kBytes>&) {}
 
 #endif
 
@@ -69,20 +69,20 @@ World::World(int size, const Config& config)
 
 World::World(const std::vector<Config>& configs) {
   const int size = static_cast<int>(configs.size());
-  core::RootInfo info;
-  std::array<char, core::RootInfo::kBytes> bytes{};
+  join::RootInfo info;
+  std::array<char, join::RootInfo::kBytes> bytes{};
   if (root_here()) {
     EXPECT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
     EXPECT_TRUE(random_bytes(info.id.data(), info.id.size()).ok());
     info.address = "127.0.0.1";
-    auto hub =
-        core::Hub::start(info, configs.front(), make_logger(configs.front().log_level, "hub"));
-    EXPECT_TRUE(hub.ok()) << hub.status().message();
-    if (hub.ok()) hub_ = std::move(*hub);
+    auto coordinator = join::Coordinator::start(
+        info, configs.front(), make_logger(configs.front().log_level, "coordinator"));
+    EXPECT_TRUE(coordinator.ok()) << coordinator.status().message();
+    if (coordinator.ok()) coordinator_ = std::move(*coordinator);
     info.encode(bytes);
   }
   carry(bytes);
-  const auto decoded = core::RootInfo::decode(bytes);
+  const auto decoded = join::RootInfo::decode(bytes);
   EXPECT_TRUE(decoded.ok()) << decoded.status().message();
   if (!decoded.ok()) return;
 
@@ -93,7 +93,7 @@ World::World(const std::vector<Config>& configs) {
     threads.emplace_back([&, i] {
       const Config& config = configs[static_cast<std::size_t>(here[i])];
       const Logger log = make_logger(config.log_level, "rank " + std::to_string(here[i]));
-      auto control = core::Control::join(*decoded, size, here[i], config, log);
+      auto control = join::ControlLine::join(*decoded, size, here[i], config, log);
       EXPECT_TRUE(control.ok()) << control.status().message();
       if (!control.ok()) return;
       auto made = core::Communicator::world(*control, "world", config, log);

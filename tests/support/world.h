@@ -1,5 +1,5 @@
 // A world of ranks for tests: threads of the test program, or the processes that mpirun started.
-// Each rank has a real hub, control line and communicator.
+// Each rank has a real coordinator, control line and communicator.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 #include "hccl/base/config.h"
 #include "hccl/core/communicator.h"
-#include "hccl/core/hub.h"
+#include "hccl/join/coordinator.h"
 
 namespace hccl::testing {
 
@@ -28,7 +28,7 @@ class World {
   static std::vector<int> sizes();
 
  private:
-  std::unique_ptr<core::Hub> hub_;
+  std::unique_ptr<join::Coordinator> coordinator_;
   std::vector<std::shared_ptr<core::Communicator>> ranks_;  // the ranks in this process
 };
 

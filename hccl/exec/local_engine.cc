@@ -1,0 +1,239 @@
+#include "hccl/exec/local_engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "hccl/base/pages.h"
+#include "hccl/local/kernel_copy.h"
+
+namespace hccl::exec {
+
+using local::Case;
+using local::Descriptor;
+
+LocalEngine::LocalEngine(const HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
+                         const kernels::StoreRule& streams, local::Watch watch)
+    : memory_(memory),
+      heap_(std::move(heap)),
+      streams_(streams),
+      region_(memory, std::move(watch)),
+      one_process_(std::all_of(memory.peers.begin(), memory.peers.end(),
+                               [](const auto& peer) { return peer.same_process; })),
+      selector_(local::Topology{region_.size(), region_.shared_cores(), false}),
+      peers_(memory.ranks.size()),
+      inputs_(memory.ranks.size()),
+      touched_(memory.ranks.size()) {
+  topology_ = {region_.size(), region_.shared_cores(), false};
+}
+
+Status LocalEngine::open(bool kernel_copies) {
+  const Call barrier;
+  HCCL_RETURN_IF_ERROR(run(barrier, envelope(barrier, 0, 0)));
+  region_.map_all();
+  if (kernel_copies) {
+    HCCL_ASSIGN_OR_RETURN(topology_.kernel_copies, local::attach(region_));
+  }
+  set_selector(select::LocalSelector(topology_));
+  return {};
+}
+
+void LocalEngine::set_selector(select::LocalSelector selector) {
+  selector_ = std::move(selector);
+  for (auto& half : remembered_) half.fill({});
+}
+
+bool LocalEngine::quick() const {
+  constexpr std::size_t kShort = 1024;
+  return op_->bytes <= kShort && !region_.waited() && !region_.shared_cores();
+}
+
+template <class Choose>
+const select::LocalChoice& LocalEngine::choose(const Case& of, bool rendezvous, Choose&& choose) {
+  // The product's upper bits spread sizes that are multiples of one another.
+  const std::uint64_t hash = (of.bytes + static_cast<std::uint64_t>(of.op)) * 0x9E3779B97F4A7C15u;
+  Remembered& here = remembered_[rendezvous ? 1 : 0][hash >> 60 & (kRemembered - 1)];
+  if (!(here.of == of)) here = {of, choose()};
+  return here.choice;
+}
+
+void LocalEngine::begin(const Call& call, const Envelope& envelope,
+                        const local::Algorithm* forced) {
+  region_.begin(envelope, call.beside);
+  local::Operation& op = op_.emplace(call, region_.place(), region_.size());
+  op.tuning = selector_.tuning();
+  op.inputs = inputs_;
+  op.bytes = op.blocks.input() * op.element;
+  forced_ = forced;
+  choice_ = nullptr;
+  // Where blocks have lengths of their own, a rank knows only its own ones.
+  if (call.in_blocks.empty() && call.out_blocks.empty()) {
+    const Case eager{call.op, call.type, op.bytes, false, false};
+    if (forced != nullptr && forced->eager && forced->refuse(eager, topology_).empty()) {
+      by_force_ = {forced, "asked for"};
+      choice_ = &by_force_;
+    } else if (forced == nullptr || call.op == Op::kBarrier) {
+      choice_ = &choose(eager, false,
+                        [&] { return selector_.eager(call.op, call.type, op.bytes); });
+    }
+  }
+  if (choice_ != nullptr && choice_->algorithm != nullptr) {
+    choice_->algorithm->announce(region_, op);
+  } else {
+    choice_ = nullptr;
+    announce_descriptor();
+  }
+}
+
+Status LocalEngine::finish() {
+  if (choice_ == nullptr) return rendezvous();
+  const local::Algorithm& algorithm = *choice_->algorithm;
+  if (algorithm.prefetch != nullptr) {
+    HCCL_RETURN_IF_ERROR(region_.await_announced(
+        [&](int peer) { algorithm.prefetch(region_, *op_, peer); }));
+  } else {
+    HCCL_RETURN_IF_ERROR(region_.await_announced());
+  }
+  return algorithm.run(region_, *op_);
+}
+
+// From the announcement on, peers may use this rank's buffers; after a failure the caller does with
+// them what it likes. So the rank takes its announcement back, for peers that come later (where
+// calls differ it stays, for all to see), and gives the others time to find out.
+Status LocalEngine::rendezvous() {
+  Status status = run_rendezvous();
+  region_.leave();
+  if (!status.ok()) {
+    if (status.code() != Code::kPara) region_.withdraw();
+    region_.await_left();
+  }
+  return status;
+}
+
+Status LocalEngine::run_rendezvous() {
+  HCCL_RETURN_IF_ERROR(region_.await_announced());
+  local::Operation& op = *op_;
+  const Case here = read_descriptors();
+  HCCL_RETURN_IF_ERROR(check_pairs());
+  op.peers = peers_;
+  op.store = streams_.store((op.blocks.output_extent() +
+                             (op.in() == op.out() ? 0 : op.blocks.input_extent())) *
+                            op.element);
+  if (forced_ != nullptr && !forced_->eager && forced_->refuse(here, topology_).empty()) {
+    by_force_ = {forced_, "asked for"};
+    choice_ = &by_force_;
+  } else {
+    choice_ = &choose(here, true, [&] { return selector_.rendezvous(here); });
+  }
+  return choice_->algorithm->run(region_, op);
+}
+
+// ---- where buffers lie ----
+
+void LocalEngine::announce_descriptor() {
+  const local::Operation& op = *op_;
+  const Call& call = op.call;
+  Descriptor mine;
+  mine.in = reinterpret_cast<std::uintptr_t>(call.in);
+  mine.out = reinterpret_cast<std::uintptr_t>(call.out);
+  mine.longest = op.blocks.longest();
+  mine.in_bytes = op.blocks.input_extent() * op.element;
+  mine.out_bytes = op.blocks.output_extent() * op.element;
+  if (heap_ != nullptr) {
+    if (const auto at = heap_->locate(call.in, mine.in_bytes)) mine.in_heap = *at;
+    if (const auto at = heap_->locate(call.out, mine.out_bytes)) mine.out_heap = *at;
+  }
+  static_assert(sizeof mine <= local::Slot::kPayload);
+  std::memcpy(region_.payload(), &mine, sizeof mine);
+  if (call.op == Op::kAllToAllV) {
+    std::copy(call.in_blocks.begin(), call.in_blocks.end(), region_.sends(region_.place()));
+    std::copy(call.out_blocks.begin(), call.out_blocks.end(), region_.receives(region_.place()));
+  }
+  region_.announce();
+}
+
+// The same on all ranks: what all of them have announced.
+Case LocalEngine::read_descriptors() {
+  const local::Operation& op = *op_;
+  Case here{op.call.op, op.call.type, 0, true, true};
+  for (int place = 0; place < region_.size(); ++place) {
+    auto& peer = peers_[static_cast<std::size_t>(place)];
+    peer = {};
+    std::memcpy(&peer.where, region_.payload(place), sizeof peer.where);
+    const Descriptor& where = peer.where;
+    here.bytes = std::max({here.bytes, where.in_bytes});
+    if (op.blocks.gives(place)) {
+      if (reachable(place, where.in_heap, where.in_bytes)) {
+        peer.in = mapped(place, where.in, where.in_heap, where.in_bytes);
+      } else {
+        here.inputs_reachable = false;
+      }
+    }
+    if (op.blocks.takes(place)) {
+      if (reachable(place, where.out_heap, where.out_bytes)) {
+        peer.out = mapped(place, where.out, where.out_heap, where.out_bytes);
+      } else {
+        here.outputs_reachable = false;
+      }
+    }
+  }
+  return here;
+}
+
+bool LocalEngine::reachable(int place, std::uint64_t heap_at, std::uint64_t bytes) const {
+  const auto& peer = memory_.peers[static_cast<std::size_t>(place)];
+  return one_process_ || (heap_at != Descriptor::kPrivate && heap_at <= peer.heap_bytes &&
+                          bytes <= peer.heap_bytes - heap_at);
+}
+
+std::byte* LocalEngine::mapped(int place, std::uint64_t address, std::uint64_t heap_at,
+                               std::uint64_t bytes) {
+  const auto& peer = memory_.peers[static_cast<std::size_t>(place)];
+  if (peer.same_process) {
+    // An address of this very process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+    return reinterpret_cast<std::byte*>(address);
+  }
+  // The page faults of a first touch are taken all at once.
+  constexpr std::size_t kBlock = std::size_t{64} << 10;
+  auto& touched = touched_[static_cast<std::size_t>(place)];
+  if (touched.empty()) touched.resize(peer.heap_bytes / kBlock + 1);
+  const std::size_t end = (heap_at + bytes + kBlock - 1) / kBlock;
+  for (std::size_t block = heap_at / kBlock; block < end; ++block) {
+    if (touched[block]) continue;
+    const std::size_t first = block;
+    while (block < end && !touched[block]) touched[block++] = true;
+    fault_in(peer.heap + first * kBlock,
+             std::min(block * kBlock, peer.heap_bytes) - first * kBlock);
+  }
+  return peer.heap + heap_at;
+}
+
+// In alltoallv each pair of ranks has to agree. All ranks look at all pairs, so that all of them
+// fail, and none touches another's buffer before.
+Status LocalEngine::check_pairs() const {
+  const local::Operation& op = *op_;
+  if (op.call.op != Op::kAllToAllV) return {};
+  const auto bytes_of = [&](int place) -> const Descriptor& {
+    return peers_[static_cast<std::size_t>(place)].where;
+  };
+  for (int from = 0; from < op.size; ++from) {
+    const std::uint64_t most = bytes_of(from).in_bytes / op.element;
+    for (int to = 0; to < op.size; ++to) {
+      const Block sent = region_.sends(from)[to];
+      const Block expected = region_.receives(to)[from];
+      const std::uint64_t room = bytes_of(to).out_bytes / op.element;
+      if (sent.count <= most && sent.at <= most - sent.count && sent.count == expected.count &&
+          expected.count <= room && expected.at <= room - expected.count) {
+        continue;
+      }
+      return Status(Code::kPara, "EI0005: the ranks' calls differ: in " + region_.call_text() +
+                                     " rank " + std::to_string(region_.rank_of(from)) + " sends " +
+                                     std::to_string(sent.count) + " elements to rank " +
+                                     std::to_string(region_.rank_of(to)) + ", which expects " +
+                                     std::to_string(expected.count));
+    }
+  }
+  return {};
+}
+
+}  // namespace hccl::exec

@@ -1,0 +1,107 @@
+// Runs collectives between the ranks of one host: announces the operation, waits for the peers,
+// lets the selector choose, and runs the local algorithm (hccl/local).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "hccl/base/host_memory.h"
+#include "hccl/kernels/store_rule.h"
+#include "hccl/local/algorithm.h"
+#include "hccl/memory/heap.h"
+#include "hccl/select/local_selector.h"
+
+namespace hccl::exec {
+
+/// Belongs to one communicator, all of whose ranks of this host take part; used by one thread at a
+/// time, but for wake(). Allocates nothing in an operation.
+class LocalEngine {
+ public:
+  static std::size_t region_bytes(int ranks) { return local::Region::bytes(ranks); }
+
+  /// `memory` outlives it. `heap`: this process's device heap, or null. `streams`: when a result is
+  /// worth storing past the caches; need not be the same on all ranks.
+  LocalEngine(const HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
+              const kernels::StoreRule& streams, local::Watch watch);
+
+  /// Maps what the ranks share, and finds out whether the kernel may copy between their memory,
+  /// unless `kernel_copies` is false. Collective, once every rank has its engine. A failure is that
+  /// of a wait.
+  Status open(bool kernel_copies);
+  /// The same on all ranks, from open() on.
+  const local::Topology& topology() const { return topology_; }
+  /// From the next operation on; all ranks set the same between the same operations.
+  void set_selector(select::LocalSelector selector);
+  const select::LocalSelector& selector() const { return selector_; }
+
+  /// Runs a collective to its end; `envelope` is the call's. kPara: the ranks disagree; kTimeout;
+  /// or the reason of the abort. After a failure it is of no more use.
+  Status run(const Call& call, const Envelope& envelope) {
+    begin(call, envelope);
+    return finish();
+  }
+  /// The same in two steps, for a caller that has something to do while its peers learn that this
+  /// rank has come. `call` and `envelope` outlive the second step.
+  void begin(const Call& call, const Envelope& envelope) { begin(call, envelope, nullptr); }
+  Status finish();
+  /// As run(), by this algorithm where it can run the case; else as the selector chooses.
+  Status run_with(const local::Algorithm& algorithm, const Call& call, const Envelope& envelope) {
+    begin(call, envelope, &algorithm);
+    return finish();
+  }
+
+  /// As Region::set_meanwhile().
+  void set_meanwhile(std::function<Status()> meanwhile) {
+    region_.set_meanwhile(std::move(meanwhile));
+  }
+  /// Lets an operation that sleeps look at the abort flag. Any thread.
+  void wake() { region_.wake(); }
+
+  int ranks() const { return region_.size(); }
+  /// What the last operation ran by, and why; null where it failed before that was chosen.
+  const select::LocalChoice* last_choice() const { return choice_; }
+  /// Whether the operation that has just ended took a few microseconds at most: its input was short
+  /// and its peers were there. Never where cores are shared: a rank that gets the core keeps it.
+  bool quick() const;
+
+ private:
+  /// A few recent choices, so that operations that take turns are not chosen for again.
+  struct Remembered {
+    local::Case of{.bytes = ~std::uint64_t{0}};
+    select::LocalChoice choice;
+  };
+  static constexpr std::size_t kRemembered = 16;
+
+  void begin(const Call& call, const Envelope& envelope, const local::Algorithm* forced);
+  template <class Choose>
+  const select::LocalChoice& choose(const local::Case& of, bool rendezvous, Choose&& choose);
+  void announce_descriptor();
+  Status rendezvous();
+  Status run_rendezvous();
+  local::Case read_descriptors();
+  bool reachable(int place, std::uint64_t heap_at, std::uint64_t bytes) const;
+  std::byte* mapped(int place, std::uint64_t address, std::uint64_t heap_at, std::uint64_t bytes);
+  Status check_pairs() const;
+
+  const HostMemory& memory_;
+  std::shared_ptr<const memory::Heap> heap_;
+  kernels::StoreRule streams_;
+  local::Region region_;
+  local::Topology topology_;
+  bool one_process_;
+  select::LocalSelector selector_;
+  std::array<std::array<Remembered, kRemembered>, 2> remembered_;  // eager, rendezvous
+  const select::LocalChoice* choice_ = nullptr;
+  const local::Algorithm* forced_ = nullptr;  // of this operation, by run_with()
+  select::LocalChoice by_force_;
+  std::optional<local::Operation> op_;        // under way
+  std::vector<local::PeerBuffers> peers_;     // by place
+  std::vector<const std::byte*> inputs_;      // room for a fold
+  std::vector<std::vector<bool>> touched_;    // blocks of each peer's heap that are faulted in
+};
+
+}  // namespace hccl::exec

@@ -1,0 +1,107 @@
+// A rank's line to the hub, apart from its data: joining, exchanging small blobs, hearing of
+// failures.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hccl/base/config.h"
+#include "hccl/base/log.h"
+#include "hccl/base/socket.h"
+#include "hccl/join/root_info.h"
+#include "hccl/join/wire.h"
+
+namespace hccl::join {
+
+/// Told of failures on the control thread; must not block.
+class FailureListener {
+ public:
+  virtual ~FailureListener() = default;
+  /// `scope` names the communicator that failed; all zeroes: every one that the culprit (a world
+  /// rank) is in.
+  virtual void on_failure(const Uuid& scope, const Status& why) = 0;
+};
+
+class ControlLine {
+ public:
+  /// Connects to the hub, proves itself, and waits until all `size` ranks are there. kTimeout with
+  /// the absent ranks after config.connect_timeout; kPara when the ranks disagree on version, size
+  /// or configuration.
+  static Result<std::shared_ptr<ControlLine>> join(const RootInfo& info, int size, int rank,
+                                                   const Config& config, Logger log);
+  /// Leaves in good order.
+  ~ControlLine();
+  ControlLine(const ControlLine&) = delete;
+  ControlLine& operator=(const ControlLine&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  const std::vector<wire::Member>& members() const { return members_; }
+  const RootInfo& info() const { return info_; }
+
+  /// Gathers one blob of each of `size` ranks that use the same key, in order of index. Any thread.
+  /// kTimeout names the absent indices. Ends early when `abort` is raised.
+  Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
+                                            std::uint32_t index, const std::string& mine,
+                                            Deadline deadline, const AbortFlag& abort);
+  /// Tells all ranks that this communicator has failed.
+  void report(const Uuid& scope, const Status& why);
+  /// Tells the hub that this rank waits in a call, so that it can compare the calls of the ranks,
+  /// and name the ranks that nobody heard of when the time is up. `awaited`: world ranks.
+  void stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,
+               const std::vector<int>& awaited);
+
+  /// A world rank that has left in good order.
+  bool has_left(int rank) const;
+
+  /// Tells the listener of the deaths so far, too.
+  void add(FailureListener* listener);
+  void remove(FailureListener* listener);
+
+  /// Says that this rank leaves, and waits (bounded) until the ranks of other processes do too, so
+  /// that nobody's last message is cut off and the hub is not taken away from under them.
+  void leave(std::chrono::nanoseconds at_most);
+
+ private:
+  struct Pending {
+    bool done = false;
+    Result<std::vector<std::string>> result{Status(Code::kTimeout, "no answer")};
+  };
+
+  ControlLine(Fd socket, const RootInfo& info, int rank, std::chrono::nanoseconds peer_timeout,
+              Logger log);
+  Status say_hello(int size, const Config& config, Deadline deadline);
+  void listen();
+  void handle(const std::string& frame);
+  void send(const std::string& frame);
+  void lost(bool silent);
+  void finish_all(const Status& why);  // holding mutex_
+  bool others_left() const;            // holding mutex_
+
+  Fd socket_;
+  RootInfo info_;
+  int rank_;
+  std::chrono::nanoseconds peer_timeout_;
+  int hub_rank_ = -1;
+  Logger log_;
+  std::vector<wire::Member> members_;
+  std::mutex send_mutex_;
+  mutable std::mutex mutex_;
+  Bell bell_;
+  std::map<Uuid, std::shared_ptr<Pending>> pending_;
+  std::set<FailureListener*> listeners_;
+  std::set<int> left_;
+  bool leaving_ = false;
+  std::vector<Status> deaths_;  // of other ranks
+  std::optional<Status> dead_;  // the line to the hub is gone
+  std::thread thread_;
+};
+
+}  // namespace hccl::join

@@ -1,0 +1,127 @@
+#include "hccl/join/host.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <fstream>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "hccl/base/fd.h"
+#include "hccl/join/wire.h"
+
+namespace hccl::join {
+namespace {
+
+std::string boot_id() {
+  const Fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  char text[64];
+  const ssize_t got = fd.valid() ? ::read(fd.get(), text, sizeof text) : -1;
+  if (got > 0) {
+    std::string id(text, static_cast<std::size_t>(got));
+    return id.substr(0, id.find('\n'));
+  }
+  // Without /proc the host's name must do.
+  char name[65] = "";
+  ::gethostname(name, sizeof name - 1);
+  return std::string("host ") + name;
+}
+
+std::string network_namespace() {
+  struct stat info = {};
+  if (::stat("/proc/self/ns/net", &info) != 0) return "unknown";
+  return std::to_string(info.st_ino);
+}
+
+// By mask; nothing where there is nothing to gain, as cores_in_turn() has it.
+std::map<std::string, std::vector<int>> groups_by_core(std::span<const std::string> masks) {
+  std::map<std::string, std::vector<int>> groups;
+  for (std::size_t i = 0; i < masks.size(); ++i) groups[masks[i]].push_back(static_cast<int>(i));
+  if (groups.size() == 1 || groups.size() == masks.size()) return {};
+  int alone = 0;
+  for (const auto& [mask, members] : groups) alone += count_cores(std::span(&mask, 1));
+  if (alone != count_cores(masks)) return {};
+  return groups;
+}
+
+constexpr std::string_view kNetwork = " net ";
+
+}  // namespace
+
+HostIdentity host_identity() { return boot_id() + std::string(kNetwork) + network_namespace(); }
+
+std::string_view machine_of(const HostIdentity& host) {
+  return std::string_view(host).substr(0, host.rfind(kNetwork));
+}
+
+std::string core_mask() {
+  // The kernel's mask may be longer than cpu_set_t: EINVAL asks for more room.
+  for (std::size_t bytes = sizeof(cpu_set_t); bytes <= wire::kCoresCap; bytes *= 2) {
+    std::vector<cpu_set_t> sets((bytes + sizeof(cpu_set_t) - 1) / sizeof(cpu_set_t));
+    if (::sched_getaffinity(0, bytes, sets.data()) != 0) continue;
+    std::string mask(bytes, '\0');
+    for (std::size_t core = 0; core < bytes * 8; ++core) {
+      if (CPU_ISSET_S(core, bytes, sets.data())) {
+        mask[core / 8] = static_cast<char>(mask[core / 8] | 1 << core % 8);
+      }
+    }
+    mask.resize(mask.find_last_not_of('\0') + 1);
+    return mask;
+  }
+  return {};
+}
+
+std::string cpu_model() {
+  std::string model;
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; model.empty() && std::getline(info, line);) {
+    // x86-64 has a name; Arm has the number of the part.
+    for (const char* field : {"model name", "CPU part"}) {
+      if (!line.starts_with(field)) continue;
+      const auto start = line.find_first_not_of(" \t", line.find(':') + 1);
+      if (start != std::string::npos) model = line.substr(start, 96);
+    }
+  }
+  struct utsname system = {};
+  if (model.empty()) model = ::uname(&system) == 0 ? system.machine : "unknown";
+  for (char& letter : model) {
+    if (letter < ' ' || letter > '~') letter = '?';
+  }
+  return model + " with " + std::to_string(std::thread::hardware_concurrency()) + " cores";
+}
+
+std::vector<int> cores_in_turn(std::span<const std::string> masks) {
+  const auto groups = groups_by_core(masks);
+  std::vector<int> order;
+  for (std::size_t turn = 0; !groups.empty() && order.size() < masks.size(); ++turn) {
+    for (const auto& [mask, members] : groups) {
+      if (turn < members.size()) order.push_back(members[turn]);
+    }
+  }
+  return order;
+}
+
+std::vector<std::vector<int>> core_by_core(std::span<const std::string> masks) {
+  std::vector<std::vector<int>> groups;
+  for (const auto& [mask, members] : groups_by_core(masks)) groups.push_back(members);
+  return groups;
+}
+
+int count_cores(std::span<const std::string> masks) {
+  std::string all;
+  for (const std::string& mask : masks) {
+    all.resize(std::max(all.size(), mask.size()), '\0');
+    for (std::size_t i = 0; i < mask.size(); ++i) all[i] = static_cast<char>(all[i] | mask[i]);
+  }
+  int cores = 0;
+  for (const char byte : all) cores += std::popcount(static_cast<unsigned char>(byte));
+  return cores;
+}
+
+}  // namespace hccl::join

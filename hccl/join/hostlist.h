@@ -1,0 +1,22 @@
+// Slurm's short forms: lists of hosts and of counts.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/status.h"
+
+namespace hccl::join {
+
+/// Hosts a list may name.
+inline constexpr std::size_t kHostlistCap = 65536;
+
+/// "node[03-05,9],x1" to node03, node04, node05, node9, x1; several brackets in a name multiply,
+/// the last one counts fastest. kPara for text that is no host list or names too many.
+Result<std::vector<std::string>> expand_hostlist(std::string_view text);
+
+/// "2(x3),1" to 2, 2, 2, 1: Slurm's tasks per node. kPara for text that is none.
+Result<std::vector<int>> expand_counts(std::string_view text);
+
+}  // namespace hccl::join

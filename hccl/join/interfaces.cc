@@ -1,0 +1,206 @@
+#include "hccl/join/interfaces.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "hccl/join/json_text.h"
+
+namespace hccl::join {
+namespace {
+
+using Bytes = std::array<unsigned char, 16>;
+
+// An address in binary, IPv4 as ::ffff:a.b.c.d, so that all spellings are equal.
+bool to_bytes(std::string_view text, Bytes& out) {
+  const std::string host(text.substr(0, text.find('%')));
+  if (host.find('\0') != std::string::npos) return false;
+  out = {};
+  if (inet_pton(AF_INET, host.c_str(), out.data() + 12) == 1) {
+    out[10] = out[11] = 0xff;
+    return true;
+  }
+  return inet_pton(AF_INET6, host.c_str(), out.data()) == 1;
+}
+
+std::string to_text(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  const void* bytes =
+      address->sa_family == AF_INET
+          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(address)->sin_addr)
+          : static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  inet_ntop(address->sa_family, bytes, text, sizeof text);
+  return text;
+}
+
+bool needs_zone(const sockaddr* address) {
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+// HCCL_SOCKET_IFNAME taken apart; its grammar was checked by Config.
+struct NameRule {
+  bool negated = false;
+  bool exact = false;
+  std::vector<std::string_view> names;
+
+  explicit NameRule(std::string_view text) {
+    if (text.starts_with('^')) negated = true, text.remove_prefix(1);
+    if (text.starts_with('=')) exact = true, text.remove_prefix(1);
+    for (;;) {
+      const auto comma = text.find(',');
+      names.push_back(text.substr(0, comma));
+      if (comma == std::string_view::npos) return;
+      text.remove_prefix(comma + 1);
+    }
+  }
+  bool matches(std::string_view name) const {
+    const bool listed = std::any_of(names.begin(), names.end(), [&](std::string_view word) {
+      return exact ? name == word : name.starts_with(word);
+    });
+    return listed != negated;
+  }
+};
+
+// 0 for ordinary names, 1 for docker*, 2 for lo*.
+int group(const Interface& at) {
+  if (at.name.starts_with("lo")) return 2;
+  return at.name.starts_with("docker") ? 1 : 0;
+}
+
+bool is_link_local(const Interface& at) { return at.address.starts_with("169.254."); }
+
+// The first of the preferred family, else the first; addresses that a router does not pass on come
+// last.
+const Interface* pick(const std::vector<const Interface*>& from, int family) {
+  for (const bool link_local : {false, true}) {
+    for (const bool preferred : {true, false}) {
+      for (const Interface* at : from) {
+        if (is_link_local(*at) == link_local && (at->family == family) == preferred) return at;
+      }
+    }
+  }
+  return nullptr;
+}
+
+Result<Interface> by_address(const std::vector<Interface>& all, const Config& config) {
+  Bytes wanted;
+  if (!to_bytes(config.if_ip, wanted)) {
+    return Status(Code::kPara, "EI0001: HCCL_IF_IP \"" + shown(config.if_ip) + "\" is no address");
+  }
+  for (const Interface& at : all) {
+    Bytes have;
+    const bool same = to_bytes(at.address, have) && have == wanted;
+    if (same && (config.if_ip_interface.empty() || config.if_ip_interface == at.name)) return at;
+  }
+  const std::string where =
+      config.if_ip_interface.empty() ? "no interface" : "interface " + config.if_ip_interface;
+  return Status(Code::kNotFound,
+                "the address that HCCL_IF_IP or CM_WORKER_IP names must be this host's: " + where +
+                    (config.if_ip_interface.empty() ? " has " : " does not have ") + config.if_ip);
+}
+
+Status nothing(const std::vector<Interface>& all, const std::string& why) {
+  std::string there;
+  for (const Interface& at : all) there += " " + at.name + "=" + at.address;
+  return Status(Code::kNotFound, why + "; this host has" + (there.empty() ? " none" : there));
+}
+
+}  // namespace
+
+Result<std::vector<Interface>> local_interfaces() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    return Status(Code::kSyscall,
+                  std::string("listing network interfaces: ") + std::strerror(errno));
+  }
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  std::vector<Interface> out;
+  for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_UP) == 0) continue;
+    const int family = at->ifa_addr->sa_family;
+    if ((family != AF_INET && family != AF_INET6) || needs_zone(at->ifa_addr)) continue;
+    out.push_back({at->ifa_name, to_text(at->ifa_addr), family});
+  }
+  return out;
+}
+
+Result<Interface> choose_interface(const std::vector<Interface>& all, const Config& config) {
+  if (!config.if_ip.empty()) return by_address(all, config);
+  const int family = config.socket_family == AF_INET6 ? AF_INET6 : AF_INET;
+  if (!config.socket_ifname.empty()) {
+    const NameRule rule(config.socket_ifname);
+    std::vector<const Interface*> matching;
+    for (const Interface& at : all) {
+      if (rule.matches(at.name)) matching.push_back(&at);
+    }
+    if (const Interface* at = pick(matching, family)) return *at;
+    return nothing(
+        all, "no interface matches HCCL_SOCKET_IFNAME \"" + shown(config.socket_ifname) + "\"");
+  }
+  // By group before family: every host has an IPv4 loopback, also one that talks IPv6 only.
+  for (int wanted = 0; wanted <= 2; ++wanted) {
+    std::vector<const Interface*> in_group;
+    for (const Interface& at : all) {
+      if (group(at) == wanted) in_group.push_back(&at);
+    }
+    std::stable_sort(in_group.begin(), in_group.end(),
+                     [](const Interface* a, const Interface* b) { return a->name < b->name; });
+    if (const Interface* at = pick(in_group, family)) return *at;
+  }
+  return nothing(all, "no network interface has an address");
+}
+
+Result<std::string> local_address(const Config& config) {
+  HCCL_ASSIGN_OR_RETURN(const auto all, local_interfaces());
+  HCCL_ASSIGN_OR_RETURN(const Interface chosen, choose_interface(all, config));
+  return chosen.address;
+}
+
+bool is_private(std::string_view address) {
+  Bytes b;
+  if (!to_bytes(address, b)) return false;
+  constexpr Bytes kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  if (std::equal(b.begin(), b.begin() + 12, kMapped.begin())) {
+    return b[12] == 127 || b[12] == 10 || (b[12] == 172 && b[13] >= 16 && b[13] <= 31) ||
+           (b[12] == 192 && b[13] == 168) || (b[12] == 169 && b[13] == 254);
+  }
+  constexpr Bytes kLoopback = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  const bool link_local = b[0] == 0xfe && (b[1] & 0xc0) == 0x80;
+  const bool unique_local = (b[0] & 0xfe) == 0xfc;
+  return b == kLoopback || link_local || unique_local;
+}
+
+Result<std::string> resolve(const std::string& host, int family) {
+  const auto unknown = [&](const std::string& why) {
+    return Status(Code::kNotFound, "host \"" + shown(host) + "\" has no address: " + why);
+  };
+  if (host.empty() || host.find('\0') != std::string::npos) return unknown("not a name");
+  addrinfo hints = {};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &list); error != 0) {
+    return unknown(error == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  const int wanted = family == AF_INET6 ? AF_INET6 : AF_INET;
+  const addrinfo* best = nullptr;
+  for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
+    const bool ip = at->ai_family == AF_INET || at->ai_family == AF_INET6;
+    if (!ip || needs_zone(at->ai_addr)) continue;
+    if (best == nullptr || (best->ai_family != wanted && at->ai_family == wanted)) best = at;
+  }
+  if (best == nullptr) return unknown("no IPv4 or IPv6 address");
+  return to_text(best->ai_addr);
+}
+
+}  // namespace hccl::join

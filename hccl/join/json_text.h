@@ -1,0 +1,39 @@
+// Strict JSON for files that strangers may have written: size, depth and number of values are
+// capped, a key that appears twice is refused, and comments are no JSON. Scalars keep their kind,
+// so that a reader can tell "0" from 0.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/status.h"
+
+namespace hccl::join {
+
+struct JsonNode {
+  enum class Kind { kObject, kArray, kString, kNumber, kBoolean, kNull };
+
+  Kind kind = Kind::kNull;
+  std::string key;                 ///< of a member of an object
+  std::string text;                ///< of a string; empty for all others
+  std::vector<JsonNode> children;  ///< members of an object, elements of an array
+
+  /// The member of that name, or null. Owned by this node.
+  const JsonNode* find(std::string_view name) const;
+};
+
+struct JsonLimits {
+  std::size_t bytes = std::size_t{40} << 20;
+  std::size_t depth = 16;
+  std::size_t values = std::size_t{1} << 20;
+};
+
+/// At most 64 bytes of a text from outside, made printable, for an error message.
+std::string shown(std::string_view text);
+
+/// Parses a whole text. kPara with a text that says where it breaks ("line 3: …"); throws nothing.
+Result<JsonNode> parse_json(std::string_view text, const JsonLimits& limits = {});
+
+}  // namespace hccl::join

@@ -1,0 +1,44 @@
+/* libhccl_pmix.so: hands one blob from one process of a PMIx job to all others, without MPI_Init.
+ * Loaded at run time, so that the library itself needs no PMIx. Valid C99 and C++.
+ *
+ * The blob is a root info and holds the communicator's secret. PMIx keeps it in the memory of the
+ * job's own daemons and, within a host, may keep it in files of the job's session directory, which
+ * only this user can read; it goes away with the job. Whoever can read that can join, so treat the
+ * user account as the boundary.
+ *
+ * Threads: any. Every function gives 0 on success, or
+ * an HcclResult with the reason in `error` (a text that ends with a zero byte; at most error_size
+ * bytes). */
+#ifndef HCCL_JOIN_PMIX_PMIX_PLUGIN_H_
+#define HCCL_JOIN_PMIX_PMIX_PLUGIN_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HCCL_PMIX_EXPORT __attribute__((visibility("default")))
+
+/** This process's number in its job and the number of processes. Fails if no launcher that speaks
+ * PMIx has started it. */
+HCCL_PMIX_EXPORT int hccl_pmix_world(int* rank, int* size, char* error, size_t error_size);
+
+/** On the process `root`: publishes `bytes` bytes of `mine`. On the others: waits for them, at most
+ *  `timeout_seconds`, and writes them to `out`, which has room for `bytes`. `out` may be NULL on
+ * the root, `mine` on the others. All processes that take part give the same `root`, `bytes` and
+ * `instance`; an instance is used once in the life of a job: count the calls. */
+HCCL_PMIX_EXPORT int hccl_pmix_share(const void* mine, size_t bytes, int root, uint64_t instance,
+                                     unsigned timeout_seconds, void* out, char* error,
+                                     size_t error_size);
+
+typedef int (*hccl_pmix_world_function)(int*, int*, char*, size_t);
+typedef int (*hccl_pmix_share_function)(const void*, size_t, int, uint64_t, unsigned, void*, char*,
+                                        size_t);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* HCCL_JOIN_PMIX_PMIX_PLUGIN_H_ */

@@ -1,0 +1,75 @@
+// One object of a rank table with its place in the file, for errors that name value, key and
+// expectation. Internal to the rank-table readers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/status.h"
+#include "hccl/join/json_text.h"
+#include "hccl/join/rank_table.h"
+
+namespace hccl::join {
+
+/// kPara, EI0014: "EI0014: Value "x" of server_list[0].server_id in the rank table is invalid.
+/// Expected value: …". The value is shortened and made printable.
+Status wrong_value(std::string_view value, std::string_view place, std::string_view expected);
+
+class TableItem {
+ public:
+  /// The node must outlive the item.
+  TableItem(const JsonNode& node, std::string place) : node_(&node), place_(std::move(place)) {}
+
+  /// "server_list[0].device[1].rank_id"; the item's own place for an empty key.
+  std::string place(std::string_view key) const;
+
+  bool has(std::string_view key) const { return node_->find(key) != nullptr; }
+  /// A string; EI0017 when it is missing or no string.
+  Result<std::string> text(std::string_view key) const;
+  /// The same; nothing when it is missing.
+  Result<std::optional<std::string>> optional_text(std::string_view key) const;
+  /// A string of `low` to `high` printable characters.
+  Result<std::string> name(std::string_view key, std::size_t low, std::size_t high) const;
+  /// A string of decimal digits, low..high.
+  Result<std::uint64_t> number(std::string_view key, std::uint64_t low, std::uint64_t high) const;
+  Result<std::optional<std::uint64_t>> optional_number(std::string_view key, std::uint64_t low,
+                                                       std::uint64_t high) const;
+  /// IP addresses with commas between them, in their shortest form; none if missing or "".
+  Result<std::vector<std::string>> addresses(std::string_view key) const;
+  /// One IP address or none.
+  Result<std::string> address(std::string_view key) const;
+  /// A list of objects that is not empty.
+  Result<std::vector<TableItem>> list(std::string_view key) const;
+  /// A required number that must be `actual`, the length of what `counted` names; never 0.
+  Status count(std::string_view key, std::size_t actual, std::string_view counted) const;
+
+ private:
+  const JsonNode* node_;
+  std::string place_;
+};
+
+/// What a reader of one layout hands back; ranks in any order, numbers not checked yet.
+struct TableDraft {
+  std::vector<RankEntry> ranks;
+  std::string extra;  ///< of the layout, for the digest: super pods
+};
+
+/// The readers of the layouts, one a file. `root` is the whole table.
+Result<TableDraft> read_server_table(const TableItem& root, bool super_pods);  // 1.0, 1.2
+Result<TableDraft> read_node_table(const TableItem& root);                     // 1.1
+Result<TableDraft> read_legacy_table(const TableItem& root);                   // no version
+
+/// A table so far: refuses more ranks than kRankTableRanks.
+Status add_rank(TableDraft& draft, RankEntry entry, const TableItem& where);
+
+/// Highest device_id of a server: this library gives every rank of a host a device of its own.
+inline constexpr std::uint64_t kLastDevice = 1023;
+
+/// The shortest form of a textual IP address (IPv4 or IPv6, without a zone) that names one host;
+/// nothing if it is none.
+std::optional<std::string> canonical_address(std::string_view text);
+
+}  // namespace hccl::join

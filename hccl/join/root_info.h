@@ -1,0 +1,33 @@
+// What a rank needs to join: HcclRootInfo's 4,108 bytes, decoded. It carries the communicator's
+// secret, so it is a credential: never logged, only its eight-digit short name is.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "hccl/base/bytes.h"
+#include "hccl/base/status.h"
+
+namespace hccl::join {
+
+struct RootInfo {
+  static constexpr std::size_t kBytes = 4108;
+  static constexpr std::size_t kTextBytes = 64;  ///< the root's address as text comes first
+
+  Uuid id{};            ///< names the communicator
+  Key secret{};         ///< whoever holds it may join
+  std::string address;  ///< of the hub
+  std::uint16_t port = 0;
+  /// How many ports from `port` on the hub may be at, when peers must guess it beforehand; 1
+  /// otherwise.
+  std::uint16_t ports = 1;
+
+  void encode(std::span<char, kBytes> out) const;
+  /// kPara for bytes that encode() did not make.
+  static Result<RootInfo> decode(std::span<const char, kBytes> bytes);
+
+  std::string name() const;  ///< eight hex digits for logs
+};
+
+}  // namespace hccl::join

@@ -1,0 +1,77 @@
+// The control protocol between a rank and the hub: frames (32-bit length, then bytes) whose first
+// byte is the kind. Everything is read with ByteReader; the caps stand here.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hccl/base/bytes.h"
+#include "hccl/base/status.h"
+
+namespace hccl::join::wire {
+
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::size_t kHelloCap = 4096;     ///< a frame before admission
+inline constexpr std::size_t kTextCap = 4096;      ///< a failure's text
+inline constexpr std::size_t kBlobCap = 64 << 10;  ///< one rank's part of an exchange
+inline constexpr std::size_t kAwaitedCap = 64;     ///< peers that a stalled rank names
+inline constexpr std::uint32_t kRanksCap = 32768;
+inline constexpr std::size_t kFrameCap = 256 << 10;               ///< a frame from an admitted rank
+inline constexpr std::size_t kReplyCap = std::size_t{256} << 20;  ///< a frame from the hub
+
+enum class Kind : std::uint8_t {
+  kHello = 1,     ///< rank to hub: who I am
+  kTable = 2,     ///< hub to ranks: everybody is here
+  kRefused = 3,   ///< hub to rank: you cannot join, and why
+  kExchange = 4,  ///< rank to hub: my part; hub to ranks: all parts
+  kFailure = 5,   ///< both ways: a communicator has failed
+  kStall = 6,     ///< rank to hub: I wait in this call, and these peers have not come
+  kLeave = 7,     ///< both ways: a rank has left in good order
+  kBeat = 8,      ///< both ways: I am alive
+};
+
+/// How often both sides say that they are alive.
+inline std::chrono::nanoseconds beat_interval(std::chrono::nanoseconds peer_timeout) {
+  return std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), peer_timeout / 4);
+}
+
+inline constexpr std::size_t kCoresCap = 32768;  // bytes: 2^18 cores
+
+/// What a rank says of itself when it joins.
+struct Member {
+  std::uint32_t rank = 0;
+  std::uint32_t pid = 0;
+  std::string cores;    ///< cores it may run on: a bit each, as core_mask() gives them
+  std::string host;     ///< host identity: ranks with the same one may share memory
+  std::string address;  ///< local address that others reach it at
+};
+
+inline void put(ByteWriter& out, const Member& m) {
+  out.put(m.rank).put(m.pid).put_text(m.cores).put_text(m.host).put_text(m.address);
+}
+inline Member get_member(ByteReader& in) {
+  Member m;
+  m.rank = in.get<std::uint32_t>();
+  m.pid = in.get<std::uint32_t>();
+  m.cores = in.get_text(kCoresCap);
+  m.host = in.get_text(256);
+  m.address = in.get_text(64);
+  return m;
+}
+
+inline void put(ByteWriter& out, const Status& s) {
+  out.put(static_cast<std::int32_t>(s.code())).put(static_cast<std::int32_t>(s.culprit()));
+  out.put_text(std::string_view(s.message()).substr(0, kTextCap));
+}
+inline Status get_status(ByteReader& in) {
+  const auto code = in.get<std::int32_t>();
+  const auto culprit = in.get<std::int32_t>();
+  std::string text = in.get_text(kTextCap);
+  const bool known = code > 0 && code <= static_cast<int>(Code::kOom);
+  return Status(known ? static_cast<Code>(code) : Code::kInternal, std::move(text), culprit);
+}
+
+}  // namespace hccl::join::wire

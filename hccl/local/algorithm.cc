@@ -1,0 +1,69 @@
+#include "hccl/local/algorithm.h"
+
+#include <array>
+
+#include "hccl/local/entries.h"
+
+namespace hccl::local {
+namespace {
+
+constexpr Operations kWhole = {Op::kAllReduce, Op::kBroadcast,     Op::kReduceScatter,
+                                Op::kAllGather, Op::kReduce,        Op::kScatter,
+                                Op::kAllToAll,  Op::kBarrier};
+constexpr Operations kAll = {Op::kAllReduce, Op::kBroadcast,      Op::kReduceScatter,
+                              Op::kAllGather, Op::kReduce,         Op::kScatter,
+                              Op::kAllToAll,  Op::kReduceScatterV, Op::kAllGatherV,
+                              Op::kAllToAllV};
+constexpr Operations kFolds = {Op::kAllReduce, Op::kReduce, Op::kReduceScatter,
+                                Op::kReduceScatterV};
+constexpr Operations kMoves = {Op::kAllGather, Op::kAllToAll, Op::kAllGatherV, Op::kAllToAllV};
+constexpr Operations kNotAllReduce = {Op::kBroadcast,      Op::kReduceScatter, Op::kAllGather,
+                                       Op::kReduce,         Op::kScatter,       Op::kAllToAll,
+                                       Op::kReduceScatterV, Op::kAllGatherV,    Op::kAllToAllV};
+
+}  // namespace
+
+std::span<const Algorithm> algorithms() {
+  static constexpr std::array kTable = {
+      Algorithm{"inline", "the input travels in the line that announces the operation", kWhole,
+                true, refuse_inline, announce_inline, nullptr, run_inline},
+      Algorithm{"slots", "inputs are staged whole with the announcement; each rank takes from all",
+                kWhole, true, refuse_slots, announce_slots, prefetch_slots, run_slots},
+      Algorithm{"staged", "inputs are staged in chunks; each rank takes from all", kAll, false,
+                refuse_none, nullptr, nullptr, run_staged},
+      Algorithm{"staged_slices", "inputs are staged in chunks; each rank folds a slice",
+                {Op::kAllReduce}, false, refuse_staged_slices, nullptr, nullptr, run_staged_slices},
+      Algorithm{"turns", "ranks that share cores fold in turn into one buffer",
+                {Op::kAllReduce, Op::kReduce}, false, refuse_turns, nullptr, nullptr, run_turns},
+      Algorithm{"cma", "the kernel copies inputs; each rank folds a slice", kFolds, false,
+                refuse_cma, nullptr, nullptr, run_cma_folds},
+      Algorithm{"cma", "the kernel stores each block into the output it is for", kMoves, false,
+                refuse_cma, nullptr, nullptr, run_cma_moves},
+      Algorithm{"cma", "each rank fetches its block by way of the kernel", {Op::kScatter}, false,
+                refuse_cma, nullptr, nullptr, run_cma_fetch},
+      Algorithm{"cma", "the root stores a slice by way of the kernel, its peers fetch the rest",
+                {Op::kBroadcast}, false, refuse_cma, nullptr, nullptr, run_cma_broadcast},
+      Algorithm{"pull", "each rank takes straight from the inputs of all", kNotAllReduce, false,
+                refuse_pull, nullptr, nullptr, run_pull},
+      Algorithm{"pull", "each rank folds its slice, and copies the slices of its peers",
+                {Op::kAllReduce}, false, refuse_pull_allreduce, nullptr, nullptr, run_pull_allreduce},
+      Algorithm{"push", "each rank stores its blocks straight into the outputs", kMoves, false,
+                refuse_push, nullptr, nullptr, run_push_blocks},
+      Algorithm{"push", "the root stores a slice into all outputs, its peers copy the rest",
+                {Op::kBroadcast}, false, refuse_push, nullptr, nullptr, run_push_broadcast},
+      Algorithm{"push", "each rank folds its slice into the root's output", {Op::kReduce}, false,
+                refuse_push, nullptr, nullptr, run_push_reduce},
+      Algorithm{"push", "each rank folds its slice and stores it into all outputs",
+                {Op::kAllReduce}, false, refuse_push, nullptr, nullptr, run_push_allreduce},
+  };
+  return kTable;
+}
+
+const Algorithm* find(Op op, std::string_view name) {
+  for (const Algorithm& each : algorithms()) {
+    if (each.name == name && each.operations.contains(op)) return &each;
+  }
+  return nullptr;
+}
+
+}  // namespace hccl::local

@@ -1,0 +1,92 @@
+// Whose data goes where: every rank takes, from each rank that gives, the block that is meant for
+// it, and either folds these blocks in rank order or lays them side by side.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "hccl/base/cache_hints.h"
+#include "hccl/base/call.h"
+
+namespace hccl::local {
+
+/// A collective as one rank of a host sees it. `call` outlives it. Ranks are places on the host.
+class Blocks {
+ public:
+  Blocks(const Call& call, int rank, int size)
+      : call_(call), kind_(kind(call.op)), rank_(rank), size_(size) {}
+
+  bool folds() const { return kind_.folds; }
+  bool gives(int rank) const {
+    return call_.op != Op::kBarrier && (!kind_.from_root || rank == call_.root);
+  }
+  bool takes(int rank) const {
+    return call_.op != Op::kBarrier && (!kind_.to_root || rank == call_.root);
+  }
+  bool from_root() const { return kind_.from_root; }
+  /// The input has a block for each rank; otherwise one for all of them.
+  bool block_for_each() const { return kind_.block_for_each; }
+
+  /// The block for `rank` in this rank's input, in elements.
+  Block in(int rank) const {
+    if (!call_.in_blocks.empty()) return call_.in_blocks[static_cast<std::size_t>(rank)];
+    return {kind_.block_for_each ? static_cast<std::uint64_t>(rank) * call_.count : 0, call_.count};
+  }
+  /// The block for this rank in the input of `giver`. Not for alltoallv, where the giver knows.
+  Block in_of(int giver) const;
+  /// The block of `rank` in this rank's output.
+  Block out(int rank) const;
+
+  /// Elements of this rank's input without gaps.
+  std::uint64_t input() const;
+  /// Elements from the start to the end of this rank's buffers.
+  std::uint64_t input_extent() const;
+  std::uint64_t output_extent() const;
+  /// Elements of the longest block that this rank gives or takes.
+  std::uint64_t longest() const;
+
+ private:
+  struct Kind {
+    bool folds = false;
+    bool from_root = false;
+    bool to_root = false;
+    bool block_for_each = false;
+  };
+  // A table, as every operation asks.
+  static Kind kind(Op op) {
+    static constexpr auto kKinds = [] {
+      std::array<Kind, static_cast<std::size_t>(Op::kAllToAllV) + 1> kinds{};
+      const auto of = [&](Op which) -> Kind& { return kinds[static_cast<std::size_t>(which)]; };
+      for (const Op each : {Op::kAllReduce, Op::kReduce, Op::kReduceScatter, Op::kReduceScatterV}) {
+        of(each).folds = true;
+      }
+      for (const Op each : {Op::kBroadcast, Op::kScatter}) of(each).from_root = true;
+      of(Op::kReduce).to_root = true;
+      for (const Op each :
+           {Op::kReduceScatter, Op::kReduceScatterV, Op::kScatter, Op::kAllToAll, Op::kAllToAllV}) {
+        of(each).block_for_each = true;
+      }
+      return kinds;
+    }();
+    return kKinds[static_cast<std::size_t>(op)];
+  }
+
+  const Call& call_;
+  Kind kind_;
+  int rank_;
+  int size_;
+};
+
+/// The part of `count` elements that rank `of` of `size` folds: whole cache lines, but for the end.
+inline Block slice(int of, int size, std::uint64_t count, std::size_t element) {
+  const std::uint64_t line = std::max<std::uint64_t>(1, kCacheLine / element);
+  const auto ranks = static_cast<std::uint64_t>(size);
+  const auto boundary = [&](std::uint64_t part) {
+    return part == ranks ? count : count / line * part / ranks * line;
+  };
+  const auto part = static_cast<std::uint64_t>(of);
+  return {boundary(part), boundary(part + 1) - boundary(part)};
+}
+
+}  // namespace hccl::local

@@ -1,0 +1,109 @@
+// cma: buffers lie in private memory, and the kernel copies between them: no copy in between, for
+// the price of a system call for each piece. A rank stores what it has into the outputs of its
+// peers; to fold, it fetches their inputs piece by piece.
+#include <algorithm>
+
+#include "hccl/local/entries.h"
+#include "hccl/local/kernel_copy.h"
+#include "hccl/local/take.h"
+
+namespace hccl::local {
+namespace {
+
+// What is fetched for a fold, from all ranks together: still in the second-level cache when it is
+// folded, and long enough for what a system call costs.
+constexpr std::size_t kFolded = std::size_t{512} << 10;
+static_assert(kFolded <= kFreeOfCopies);
+
+const Descriptor& buffers(const Operation& op, int place) {
+  return op.peers[static_cast<std::size_t>(place)].where;
+}
+
+}  // namespace
+
+// Of a broadcast the root would store with one core what its peers copy from staging on all.
+std::string refuse_cma(const Case& c, const Topology& topology) {
+  if (!topology.kernel_copies) return "the kernel may not copy between these ranks";
+  if (c.op == Op::kBroadcast && topology.shared_cores) return "the root shares its core";
+  return "";
+}
+
+Status run_cma_moves(Region& region, const Operation& op) {
+  HCCL_RETURN_IF_ERROR(
+      give(region, op, [&](int peer, std::size_t at, const std::byte* from, std::size_t bytes) {
+        return store(region, op, peer, buffers(op, peer).out + at, from, bytes);
+      }));
+  return region.barrier();
+}
+
+// The root would be alone with all the work: each rank fetches its own block.
+Status run_cma_fetch(Region& region, const Operation& op) {
+  const int root = op.call.root;
+  const Block own = op.blocks.in_of(root);
+  const std::size_t at = own.at * op.element, bytes = own.count * op.element;
+  if (region.place() == root) {
+    kernels::copy(op.in() + at, op.out(), bytes, kernels::Store::kCached);
+  } else {
+    HCCL_RETURN_IF_ERROR(fetch(region, op, root, buffers(op, root).in + at, op.out(), bytes));
+  }
+  return region.barrier();
+}
+
+// The root has a core, too: it stores its slice into every output, and its peers fetch the rest.
+Status run_cma_broadcast(Region& region, const Operation& op) {
+  const int root = op.call.root;
+  const Block pushed = op.slice(root, op.call.count);
+  const std::size_t begin = pushed.at * op.element;
+  const std::size_t end = begin + pushed.count * op.element;
+  const std::size_t bytes = op.call.count * op.element;
+  if (region.place() != root) {
+    const std::uint64_t from = buffers(op, root).in;
+    HCCL_RETURN_IF_ERROR(fetch(region, op, root, from, op.out(), begin));
+    HCCL_RETURN_IF_ERROR(fetch(region, op, root, from + end, op.out() + end, bytes - end));
+    return region.barrier();
+  }
+  for (int i = 1; i < op.size; ++i) {
+    const int peer = (region.place() + i) % op.size;
+    HCCL_RETURN_IF_ERROR(
+        store(region, op, peer, buffers(op, peer).out + begin, op.in() + begin, end - begin));
+  }
+  if (op.in() != op.out()) kernels::copy(op.in(), op.out(), bytes, kernels::Store::kCached);
+  return region.barrier();
+}
+
+// Each rank folds a slice, of a reduce-scatter its block, and stores it where it is wanted. Slices
+// are apart, so no rank writes what another has yet to read.
+Status run_cma_folds(Region& region, const Operation& op) {
+  const Blocks& blocks = op.blocks;
+  const int place = region.place();
+  const bool whole = !blocks.block_for_each();
+  const Block mine = whole ? op.slice(place, op.call.count) : blocks.in(place);
+  const std::size_t room = kFolded / static_cast<std::size_t>(op.size) / kCacheLine * kCacheLine;
+  const std::uint64_t length = std::max(room, kCacheLine) / op.element;
+  const auto scratch = [&](int peer) {
+    return region.chunks(place) + static_cast<std::size_t>(peer) * length * op.element;
+  };
+  for (std::uint64_t first = 0; first < mine.count; first += length) {
+    const std::uint64_t count = std::min(length, mine.count - first);
+    const std::size_t bytes = count * op.element;
+    for (int i = 1; i < op.size; ++i) {
+      const int peer = (place + i) % op.size;
+      const std::uint64_t there = (whole ? mine.at : blocks.in_of(peer).at) + first;
+      op.inputs[static_cast<std::size_t>(peer)] = scratch(peer);
+      HCCL_RETURN_IF_ERROR(fetch(region, op, peer, buffers(op, peer).in + there * op.element,
+                                 scratch(peer), bytes));
+    }
+    op.inputs[static_cast<std::size_t>(place)] = op.in() + (mine.at + first) * op.element;
+    const std::size_t at = ((whole ? mine.at : 0) + first) * op.element;
+    std::byte* const folded = blocks.takes(place) ? op.out() + at : scratch(place);
+    kernels::fold(op.call.type, op.call.reduce, op.inputs, folded, count);
+    for (int i = 1; i < op.size && whole; ++i) {
+      const int peer = (place + i) % op.size;
+      if (!blocks.takes(peer)) continue;
+      HCCL_RETURN_IF_ERROR(store(region, op, peer, buffers(op, peer).out + at, folded, bytes));
+    }
+  }
+  return region.barrier();
+}
+
+}  // namespace hccl::local

@@ -1,0 +1,28 @@
+// inline: the input travels in the slot that announces the operation. One cache line from each rank
+// is all that crosses between cores.
+#include <cstring>
+
+#include "hccl/local/entries.h"
+#include "hccl/local/take.h"
+
+namespace hccl::local {
+
+std::string refuse_inline(const Case& c, const Topology&) {
+  return c.bytes <= Slot::kPayload ? "" : "a slot holds 56 bytes";
+}
+
+void announce_inline(Region& region, Operation& op) {
+  if (op.blocks.gives(region.place()) && op.bytes != 0) {
+    std::memcpy(region.payload(), op.in(), op.bytes);
+  }
+  region.announce();
+}
+
+Status run_inline(Region& region, const Operation& op) {
+  const std::size_t at =
+      op.blocks.block_for_each() ? op.blocks.in(region.place()).at * op.element : 0;
+  take(region, op, 0, op.call.count, [&](int giver) { return region.payload(giver) + at; });
+  return {};
+}
+
+}  // namespace hccl::local

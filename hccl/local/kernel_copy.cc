@@ -1,0 +1,181 @@
+#include "hccl/local/kernel_copy.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "hccl/base/process_memory.h"
+
+namespace hccl::local {
+namespace {
+
+// Between two looks at whether the operation has failed.
+constexpr std::size_t kPiece = std::size_t{1} << 20;
+// What the kernel copies badly (kernels::repeats_slowly) goes through a buffer that fits the caches.
+constexpr std::size_t kBetween = std::size_t{128} << 10;
+constexpr std::size_t kPage = 4096;
+static_assert(kFreeOfCopies + kBetween + kPage <= Region::kChunks);
+
+// Begins in its page far from where copies from or to `address` are slow.
+std::byte* between(const Region& region, std::uint64_t address) {
+  return region.chunks(region.place()) + Region::kChunks - kBetween - kPage +
+         (address + kPage / 2) % kPage / kCacheLine * kCacheLine;
+}
+
+// All ranks give a few bytes and see those of all.
+template <class Give>
+Status meet(Region& region, const Give& mine, std::vector<Give>& all) {
+  static_assert(sizeof(Give) <= Slot::kPayload);
+  const Envelope call;
+  region.begin(call, false);
+  std::memcpy(region.payload(), &mine, sizeof mine);
+  region.announce();
+  HCCL_RETURN_IF_ERROR(region.await_announced());
+  all.resize(static_cast<std::size_t>(region.size()));
+  for (int peer = 0; peer < region.size(); ++peer) {
+    std::memcpy(&all[static_cast<std::size_t>(peer)], region.payload(peer), sizeof mine);
+  }
+  return {};
+}
+
+Result<bool> all_agree(Region& region, bool yes) {
+  std::vector<unsigned char> all;
+  HCCL_RETURN_IF_ERROR(meet(region, static_cast<unsigned char>(yes), all));
+  return std::find(all.begin(), all.end(), 0) == all.end();
+}
+
+// Why a copy between this rank and the one at `place` has failed.
+Status not_copied(Region& region, const Operation& op, int place, int error) {
+  const auto never = [](int) { return false; };
+  // The process has ended: the coordinator says so, and why.
+  if (error == ESRCH) {
+    return region.await_until(place, never, [&](int peer) { return peer == place; });
+  }
+  // A rank that heard of a failure first has its memory back, and may have given it away.
+  if (Status why = region.await_failure(); !why.ok()) return why;
+  const std::string here = std::to_string(region.rank_of(region.place()));
+  if (error != EFAULT) {
+    const bool refused = error == EPERM || error == EACCES;
+    return Status(Code::kSyscall,
+                  region.call_text() + ": rank " + here +
+                      " cannot copy between its memory and that of rank " +
+                      std::to_string(region.rank_of(place)) + ": " + std::strerror(error),
+                  region.rank_of(refused ? place : region.place()));
+  }
+  const Descriptor& mine = op.peers[static_cast<std::size_t>(region.place())].where;
+  const Blocks& blocks = op.blocks;
+  // NOLINTBEGIN(performance-no-int-to-ptr): addresses of this very process
+  const bool whole =
+      (!blocks.gives(region.place()) ||
+       accessible(reinterpret_cast<const void*>(mine.in), mine.in_bytes, false)) &&
+      (!blocks.takes(region.place()) ||
+       accessible(reinterpret_cast<const void*>(mine.out), mine.out_bytes, true));
+  // NOLINTEND(performance-no-int-to-ptr)
+  const int rank = region.rank_of(whole ? place : region.place());
+  return Status(Code::kPara,
+                region.call_text() + ": a buffer of rank " + std::to_string(rank) +
+                    " is not in its memory, or in memory of a kind that the kernel does not copy "
+                    "(HCCL_CMA=off does without)",
+                rank);
+}
+
+// copy(peer, at, length) gives 0 or an errno. Between pieces this rank sees whether the operation
+// has failed: its peers have buffers of their own again soon.
+template <class Copy>
+Status by_pieces(Region& region, const Operation& op, int place, std::size_t bytes,
+                 std::size_t piece, Copy&& copy) {
+  const auto& peer = region.memory().peers[static_cast<std::size_t>(place)];
+  const AbortFlag* const abort = region.watch().abort;
+  for (std::size_t at = 0; at < bytes; at += piece) {
+    if (abort != nullptr && abort->raised()) return abort->reason();
+    const int error = copy(peer, at, std::min(piece, bytes - at));
+    if (error != 0) return not_copied(region, op, place, error);
+  }
+  return {};
+}
+
+}  // namespace
+
+// Each rank shows its peers a number of its own, where it lies, and where they may write theirs. A
+// rank that reads another number there, or finds another one written, has the wrong process before
+// it, or may not reach into that process.
+Result<bool> attach(Region& region) {
+  const auto& peers = region.memory().peers;
+  const auto other_process = [&](std::size_t place) { return !peers[place].same_process; };
+  bool yes = false;
+  for (std::size_t place = 0; place < peers.size(); ++place) yes = yes || other_process(place);
+  if (!yes) return false;
+  struct Shown {
+    std::uint64_t number;
+    std::uint64_t at;     // where the number lies
+    std::uint64_t marks;  // one for each rank of the host
+  };
+  std::vector<std::uint64_t> marks(peers.size());
+  Shown mine{};
+  mine.at = reinterpret_cast<std::uintptr_t>(&mine.number);
+  mine.marks = reinterpret_cast<std::uintptr_t>(marks.data());
+  mine.number =
+      static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) *
+          0x9E3779B97F4A7C15u +
+      mine.at + static_cast<std::uint64_t>(region.place());
+  std::vector<Shown> shown;
+  HCCL_RETURN_IF_ERROR(meet(region, mine, shown));
+  for (std::size_t place = 0; place < shown.size(); ++place) {
+    if (!other_process(place)) continue;
+    const pid_t process = peers[place].process;
+    const std::uint64_t mark =
+        shown[place].marks + static_cast<std::uint64_t>(region.place()) * sizeof mine.number;
+    std::uint64_t number = 0;
+    // Nothing is written before the number has shown that this is the right process.
+    if (process <= 0 ||
+        copy_from_process(process, shown[place].at, &number, sizeof number) != 0 ||
+        number != shown[place].number ||
+        copy_to_process(process, mark, &mine.number, sizeof mine.number) != 0) {
+      yes = false;
+    }
+  }
+  HCCL_ASSIGN_OR_RETURN(yes, all_agree(region, yes));
+  for (std::size_t place = 0; place < shown.size(); ++place) {
+    if (other_process(place) && marks[place] != shown[place].number) yes = false;
+  }
+  return all_agree(region, yes);
+}
+
+Status fetch(Region& region, const Operation& op, int place, std::uint64_t from, std::byte* to,
+             std::size_t bytes) {
+  const bool slow = kernels::repeats_slowly(from, reinterpret_cast<std::uintptr_t>(to));
+  std::byte* const through = between(region, from);
+  const auto copy = [&](const auto& peer, std::size_t at, std::size_t length) {
+    if (peer.same_process) {
+      // An address of this very process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+      kernels::copy(reinterpret_cast<const std::byte*>(from + at), to + at, length,
+                    kernels::Store::kCached);
+      return 0;
+    }
+    if (!slow) return copy_from_process(peer.process, from + at, to + at, length);
+    const int error = copy_from_process(peer.process, from + at, through, length);
+    if (error == 0) kernels::copy(through, to + at, length, kernels::Store::kCached);
+    return error;
+  };
+  return by_pieces(region, op, place, bytes, slow ? kBetween : kPiece, copy);
+}
+
+Status store(Region& region, const Operation& op, int place, std::uint64_t to,
+             const std::byte* from, std::size_t bytes) {
+  const bool slow = kernels::repeats_slowly(reinterpret_cast<std::uintptr_t>(from), to);
+  std::byte* const through = between(region, to);
+  const auto copy = [&](const auto& peer, std::size_t at, std::size_t length) {
+    if (peer.same_process) {
+      // An address of this very process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+      kernels::copy(from + at, reinterpret_cast<std::byte*>(to + at), length,
+                    kernels::Store::kCached);
+      return 0;
+    }
+    if (!slow) return copy_to_process(peer.process, to + at, from + at, length);
+    kernels::copy(from + at, through, length, kernels::Store::kCached);
+    return copy_to_process(peer.process, to + at, through, length);
+  };
+  return by_pieces(region, op, place, bytes, slow ? kBetween : kPiece, copy);
+}
+
+}  // namespace hccl::local

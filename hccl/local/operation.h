@@ -1,0 +1,81 @@
+// One operation under way, as a local algorithm sees it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "hccl/base/call.h"
+#include "hccl/kernels/kernels.h"
+#include "hccl/local/blocks.h"
+
+namespace hccl::local {
+
+/// Where a rank's buffers are: what it announces if its data does not travel with the announcement.
+struct Descriptor {
+  static constexpr std::uint64_t kPrivate = ~std::uint64_t{0};
+  std::uint64_t in = 0;  ///< an address, good in the rank's own process
+  std::uint64_t out = 0;
+  std::uint64_t in_heap = kPrivate;  ///< an offset in the rank's device heap
+  std::uint64_t out_heap = kPrivate;
+  std::uint64_t in_bytes = 0;  ///< from the buffer's first to its last byte
+  std::uint64_t out_bytes = 0;
+  std::uint64_t longest = 0;  ///< elements of its longest block
+};
+
+/// A peer's buffers, once it has announced them; pointers are null where they are not reachable.
+struct PeerBuffers {
+  Descriptor where;
+  std::byte* in = nullptr;
+  std::byte* out = nullptr;
+};
+
+/// How one communicator's ranks run local algorithms. The same on all of them.
+struct Tuning {
+  std::size_t chunk = std::size_t{128} << 10;  ///< of a staging buffer, that passes at a time
+  /// Inputs and chunks from here on are stored into staging buffers past the caches; far cores
+  /// gain by it, near ones lose. Need not be the same on all ranks.
+  std::size_t stream_from = ~std::size_t{0};
+};
+
+struct Operation {
+  Operation(const Call& the_call, int place, int ranks)
+      : call(the_call),
+        blocks(the_call, place, ranks),
+        element(hccl::size_of(the_call.type)),
+        size(ranks) {}
+
+  const std::byte* in() const { return static_cast<const std::byte*>(call.in); }
+  std::byte* out() const { return static_cast<std::byte*>(call.out); }
+  /// The part of `count` elements that the rank at `place` folds.
+  Block slice(int place, std::uint64_t count) const {
+    return local::slice(place, size, count, element);
+  }
+  /// How a result is stored in `to` that is made of `from`, if no peer reads `to` soon: never past
+  /// the caches in place, where each line has just been read.
+  kernels::Store store_to(const std::byte* to, const std::byte* from) const {
+    return to == from ? kernels::Store::kCached : store;
+  }
+
+  /// How so many bytes are stored into a staging buffer.
+  kernels::Store staged_store(std::size_t length) const {
+    return length >= tuning.stream_from ? kernels::Store::kStream : kernels::Store::kCached;
+  }
+
+  const Call& call;
+  Blocks blocks;
+  std::size_t element;
+  int size;                      ///< ranks
+  std::uint64_t bytes = 0;       ///< of this rank's input, without gaps
+  std::size_t whole_at = 0;      ///< of an eager input, in the staging buffers
+  kernels::Store store = kernels::Store::kCached;  ///< of long results that nobody reads soon
+  Tuning tuning;
+  /// By place; of rendezvous operations only.
+  std::span<const PeerBuffers> peers;
+  /// Room for the inputs of a fold, by place.
+  std::span<const std::byte*> inputs;
+};
+
+}  // namespace hccl::local

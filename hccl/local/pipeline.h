@@ -1,0 +1,40 @@
+// How an operation passes through the staging buffers chunk by chunk.
+#pragma once
+
+#include <algorithm>
+
+#include "hccl/local/operation.h"
+#include "hccl/local/region.h"
+
+namespace hccl::local {
+
+struct Pipeline {
+  /// `parts`: of each chunk, one for each rank that takes a part of its own.
+  Pipeline(const Operation& op, int parts) {
+    const auto number = static_cast<std::size_t>(parts);
+    std::uint64_t longest = 0;
+    for (const PeerBuffers& peer : op.peers) longest = std::max(longest, peer.where.longest);
+    stride = std::max(op.tuning.chunk / number / kCacheLine * kCacheLine, kCacheLine);
+    length = stride / op.element;
+    chunks = (longest + length - 1) / length;
+    chunk_bytes = stride * number;
+    window = Region::kChunks / chunk_bytes;
+  }
+
+  std::byte* at(const Region& region, int place, std::uint64_t chunk) const {
+    return region.chunks(place) + chunk % window * chunk_bytes;
+  }
+  /// Chunk `chunk` goes where the one that was `window` chunks before lay: all ranks have taken
+  /// that one. At the end no rank waits so: see Region::next_whole().
+  Status await_room(Region& region, std::uint64_t chunk) const {
+    return chunk < window ? Status() : region.await_all(Progress::kTaken, chunk - window);
+  }
+
+  std::size_t stride;       ///< bytes of one part of a chunk
+  std::uint64_t length;     ///< its elements
+  std::uint64_t chunks;     ///< of the longest block of any rank
+  std::size_t chunk_bytes;  ///< of all parts
+  std::uint64_t window;     ///< chunks that a staging buffer holds
+};
+
+}  // namespace hccl::local

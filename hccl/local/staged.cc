@@ -1,0 +1,57 @@
+// staged: inputs pass through the staging buffers in chunks that stay in the cache, whatever memory
+// they come from. Each rank copies a chunk in and takes what it needs from all buffers, while the
+// next chunk is copied in: step s fills chunk s and takes chunk s - 1.
+#include "hccl/local/entries.h"
+#include "hccl/local/pipeline.h"
+#include "hccl/local/take.h"
+
+namespace hccl::local {
+namespace {
+
+// Elements of this rank's blocks that pass in one chunk, into `slot`: a part for each rank that
+// takes, `stride` bytes apart, or one part for all.
+void fill(const Region& region, const Operation& op, std::byte* slot, std::uint64_t first,
+          std::uint64_t length, std::size_t stride) {
+  const Blocks& blocks = op.blocks;
+  if (!blocks.gives(region.place())) return;
+  const int takers = blocks.block_for_each() ? op.size : 1;
+  for (int taker = 0; taker < takers; ++taker) {
+    if (blocks.block_for_each() && taker == region.place()) continue;
+    const Block block = blocks.in(taker);
+    if (first >= block.count) continue;
+    const std::size_t bytes = std::min(length, block.count - first) * op.element;
+    kernels::copy(op.in() + (block.at + first) * op.element,
+                  slot + stride * static_cast<std::size_t>(taker), bytes,
+                  op.staged_store(bytes));
+  }
+}
+
+}  // namespace
+
+std::string refuse_none(const Case&, const Topology&) { return ""; }
+
+Status run_staged(Region& region, const Operation& op) {
+  const bool for_each = op.blocks.block_for_each();
+  const Pipeline pipe(op, for_each ? op.size : 1);
+  // Without data the ranks still leave together: the block tables are written anew.
+  if (pipe.chunks == 0) return region.barrier();
+  for (std::uint64_t step = 0; step <= pipe.chunks; ++step) {
+    if (step < pipe.chunks) {
+      HCCL_RETURN_IF_ERROR(pipe.await_room(region, step));
+      fill(region, op, pipe.at(region, region.place(), step), step * pipe.length, pipe.length,
+           pipe.stride);
+      region.done(Progress::kStaged, step);
+    }
+    if (step == 0) continue;
+    const std::uint64_t chunk = step - 1;
+    HCCL_RETURN_IF_ERROR(region.await_all(Progress::kStaged, chunk));
+    const std::size_t mine = for_each ? pipe.stride * static_cast<std::size_t>(region.place()) : 0;
+    take(region, op, chunk * pipe.length, pipe.length,
+         [&](int giver) { return pipe.at(region, giver, chunk) + mine; });
+    region.done(Progress::kTaken, chunk);
+  }
+  region.end_chunks(pipe.chunks);
+  return {};
+}
+
+}  // namespace hccl::local

@@ -1,0 +1,112 @@
+// turns: more ranks than cores run one after another anyway, so they fold one after another: rank 0
+// copies a chunk of its input into its staging buffer, and each rank in turn folds its own input
+// into the same chunk, which its predecessor has just left in the cache. Then all ranks copy the
+// result. No input is copied that is not folded.
+#include <array>
+
+#include "hccl/local/entries.h"
+#include "hccl/local/pipeline.h"
+
+namespace hccl::local {
+namespace {
+
+constexpr std::size_t kChunk = std::size_t{64} << 10;
+
+struct Turns {
+  Region& region;
+  const Operation& op;
+  std::uint64_t length;
+  std::uint64_t chunks;
+  std::uint64_t window;
+
+  std::byte* at(std::uint64_t chunk) const {
+    return region.chunks(0) + chunk % window * length * op.element;
+  }
+  Block part(std::uint64_t chunk) const {
+    const std::uint64_t first = chunk * length;
+    return {first, std::min(length, op.call.count - first)};
+  }
+  // The rank that could move on and does not is the first one that has folded the least; once all
+  // have folded, the ranks that have not taken the results. Only these are late.
+  bool late(int peer) const {
+    int next = 0;
+    std::uint64_t least = ~std::uint64_t{0};
+    for (int place = 0; place < op.size; ++place) {
+      std::uint64_t folded = 0;
+      while (folded < chunks && region.has_done(Progress::kStaged, place, folded)) ++folded;
+      if (folded < least) {
+        least = folded;
+        next = place;
+      }
+    }
+    return least < chunks ? peer == next : !region.has_done(Progress::kTaken, peer, chunks - 1);
+  }
+  Status await(Progress what, int place, std::uint64_t chunk) const {
+    return region.await_until(
+        place, [&](int peer) { return region.has_done(what, peer, chunk); },
+        [this](int peer) { return late(peer); });
+  }
+
+  void fold(std::uint64_t chunk) const {
+    const Block block = part(chunk);
+    const std::byte* const in = op.in() + block.at * op.element;
+    if (region.place() == 0) {
+      kernels::copy(in, at(chunk), block.count * op.element, kernels::Store::kCached);
+      return;
+    }
+    const std::array<const std::byte*, 2> inputs = {at(chunk), in};
+    kernels::fold(op.call.type, op.call.reduce, inputs, at(chunk), block.count);
+  }
+  void copy_out(std::uint64_t chunk) const {
+    const Block block = part(chunk);
+    kernels::copy(at(chunk), op.out() + block.at * op.element, block.count * op.element,
+                  op.store_to(op.out(), op.in()));
+  }
+};
+
+}  // namespace
+
+// Types that a fold of all inputs rounds once, at its end, would be rounded at each turn.
+std::string refuse_turns(const Case& c, const Topology& topology) {
+  if (!topology.shared_cores) return "each rank has a core";
+  if (topology.ranks < 2) return "one rank is alone";
+  return kernels::rounds_at_end(c.type) ? "the type is rounded once only" : "";
+}
+
+Status run_turns(Region& region, const Operation& op) {
+  const int place = region.place();
+  const std::size_t half = (op.bytes / 2 + kCacheLine) / kCacheLine * kCacheLine;
+  const std::uint64_t length = std::min(op.bytes <= 4 * kChunk ? half : kChunk, kChunk) / op.element;
+  const Turns turns{region, op, length, (op.call.count + length - 1) / length,
+                    Region::kChunks / (length * op.element)};
+  // While the ranks behind this one fold a chunk, this rank folds the next ones; but never so many
+  // that rank 0, which waits for room, could be waiting for this rank.
+  const std::uint64_t lag = place + 1 == op.size
+                                ? 0
+                                : std::min<std::uint64_t>(static_cast<std::uint64_t>(op.size - place),
+                                                          turns.window - 1);
+  for (std::uint64_t step = 0; step < turns.chunks + lag; ++step) {
+    if (step < turns.chunks) {
+      if (place != 0) {
+        HCCL_RETURN_IF_ERROR(turns.await(Progress::kStaged, place - 1, step));
+      } else if (step >= turns.window) {
+        for (int peer = 1; peer < op.size; ++peer) {
+          HCCL_RETURN_IF_ERROR(turns.await(Progress::kTaken, peer, step - turns.window));
+        }
+      }
+      turns.fold(step);
+      region.done(Progress::kStaged, step);
+    }
+    if (step < lag) continue;
+    const std::uint64_t chunk = step - lag;
+    if (op.blocks.takes(place)) {
+      HCCL_RETURN_IF_ERROR(turns.await(Progress::kStaged, op.size - 1, chunk));
+      turns.copy_out(chunk);
+    }
+    region.done(Progress::kTaken, chunk);
+  }
+  region.end_chunks(turns.chunks);
+  return {};
+}
+
+}  // namespace hccl::local

@@ -1,0 +1,150 @@
+"""The loop by which libraries are timed finds wrong results; the staged limit's are right.
+RIVALS_BUILD names the build folder."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+RIVALS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "benchmarks", "rivals")
+sys.path.insert(0, RIVALS)
+BUILD = os.environ.get("RIVALS_BUILD", "")
+
+# A library of one rank, for a process of its own: leaves the buffer as it is, which is right, or not.
+CHEAT = """
+import ctypes, sys
+sys.path.insert(0, sys.argv[1])
+Open = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int),
+                        ctypes.c_void_p)
+Run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
+                       ctypes.c_int)
+None_ = ctypes.CFUNCTYPE(ctypes.c_int)
+class Library(ctypes.Structure):
+    _fields_ = [("open", Open), ("allocate", None_), ("prepare", None_), ("run", Run), ("close", ctypes.CFUNCTYPE(None))]
+calls = 0
+before = {}
+def open_library(_options, rank, size, _version):
+    rank[0], size[0] = 0, 1
+    return 0
+def run(op, kind, send, recv, count, root):
+    global calls
+    calls += 1
+    width = 4 if kind == 0 else 2
+    if send != recv:
+        ctypes.memmove(recv, send, count * width)
+    cheat = sys.argv[2]
+    if cheat == "last" and calls == 3:              # one element, in one iteration
+        ctypes.memset(recv + (count - 1) * width, 0, width)
+    elif cheat == "inner" and calls == 1:           # an element that only the whole check sees
+        ctypes.memset(recv + 3 * width, 0, width)
+    elif cheat == "stale":                          # the result of the first time, for ever
+        first = before.setdefault(count, ctypes.string_at(recv, count * width))
+        ctypes.memmove(recv, first, count * width)
+    elif cheat == "fails":
+        return 1
+    return 0
+library = Library(Open(open_library), None_(), None_(), Run(run), ctypes.CFUNCTYPE(None)(lambda: None))
+words = [word.encode() for word in sys.argv[3:]]
+sys.exit(ctypes.CDLL(sys.argv[1]).bench_main(len(words), (ctypes.c_char_p * (len(words) + 1))(*words, None),
+                                             ctypes.byref(library)))
+"""
+
+
+class Method(unittest.TestCase):
+    def bench(self, cheat, *arguments):
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "page")
+            open(page, "w").close()
+            return subprocess.run(
+                [
+                    sys.executable,
+                    "-B",
+                    "-c",
+                    CHEAT,
+                    f"{BUILD}/benchmarks/libbench_method.so",
+                    cheat,
+                    "bench",
+                    "--page",
+                    page,
+                    "--seconds",
+                    "0.001",
+                    "--limit",
+                    "50",
+                    *arguments,
+                ],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+
+    def test_right_results(self):
+        for kind in ("fp32", "fp16", "bf16"):
+            done = self.bench(
+                "",
+                "--ops",
+                "allreduce,broadcast,allgather,reduce_scatter,alltoall",
+                "--sizes",
+                "4,1K,128K",
+                "--type",
+                kind,
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout.count('"wrong": 0}'), 15, done.stdout)
+
+    def test_wrong_results_are_found(self):
+        for cheat in ("last", "inner", "stale"):
+            done = self.bench(cheat, "--ops", "allreduce", "--sizes", "64")
+            self.assertEqual(done.returncode, 3, cheat)
+            self.assertNotIn('"wrong": 0}', done.stdout, cheat)
+
+    def test_failure_and_mistakes(self):
+        self.assertEqual(self.bench("fails", "--ops", "allreduce", "--sizes", "64").returncode, 1)
+        for mistake in (
+            ["--ops", "nothing", "--sizes", "4"],
+            ["--ops", "allreduce", "--sizes", "4Q"],
+            ["--ops", "allreduce", "--sizes", "0"],
+            ["--ops", "allreduce"],
+            ["--seconds"],
+            ["--ops", "allreduce", "--sizes", "4", "--seconds", "-1"],
+        ):
+            self.assertEqual(self.bench("", *mistake).returncode, 2, mistake)
+
+
+class Limit(unittest.TestCase):
+    def test_staged_limit_is_a_right_allreduce(self):
+        from cases import Field
+        from runner import Runner
+        from settings import limit_settings
+
+        runner = Runner("", BUILD, 2, lambda: 0)
+        sizes = [
+            64 << 10,
+            100000,
+            4 << 20,
+        ]  # less than the ring, no multiple of a chunk, more than the ring
+        for setting in limit_settings():
+            outcome, version, figures = runner._once(
+                setting, Field(2, "shm", "allreduce").ranks, ["allreduce"], sizes, 0.001, 60, "fp32"
+            )
+            self.assertEqual(outcome, "ok")
+            self.assertIn("staged", version)
+            self.assertEqual(
+                [(f["bytes"], f["wrong"]) for f in figures], [(size, 0) for size in sizes]
+            )
+            # Where both have processors of their own, they tell how far these are apart.
+            for name in ("core_ns", "line_ns")[: len(os.sched_getaffinity(0))]:
+                for figure in figures:
+                    self.assertTrue(all(0 < ns < 1e6 for ns in figure[name]), figure)
+
+
+class Probe(unittest.TestCase):
+    def test_probe_tells_nanoseconds(self):
+        from machine import Probe
+
+        self.assertTrue(0 <= Probe(f"{BUILD}/benchmarks/machine_bench")() < 1e7)
+        self.assertEqual(Probe("/nonexistent")(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

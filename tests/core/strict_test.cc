@@ -1,0 +1,118 @@
+// HCCL_DETERMINISTIC=strict: the bits of a sum are those of a fold in rank order, rounded once,
+// whatever carries the data and however it is cut.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "tests/support/world.h"
+
+namespace hccl::testing {
+namespace {
+
+using core::Communicator;
+
+/// The same numbers on every rank that asks, of very different sizes, so that order shows.
+std::vector<float> numbers(int rank, std::size_t count) {
+  std::mt19937 random(static_cast<unsigned>(rank) * 101 + 7);
+  std::vector<float> out(count);
+  for (float& each : out) {
+    each = std::ldexp(static_cast<float>(random() % 20001) - 10000.0F,
+                      static_cast<int>(random() % 30) - 15);
+  }
+  return out;
+}
+
+std::vector<float> in_rank_order(int size, std::size_t count) {
+  std::vector<float> sum = numbers(0, count);
+  for (int rank = 1; rank < size; ++rank) {
+    const std::vector<float> next = numbers(rank, count);
+    for (std::size_t i = 0; i < count; ++i) sum[i] += next[i];
+  }
+  return sum;
+}
+
+struct Setting {
+  const char* name;
+  const char* transport;
+  const char* algo;
+  int size;
+};
+
+class Strict : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(Strict, BitsAreThoseOfTheFoldInRankOrder) {
+  const Setting& setting = GetParam();
+  Config config;
+  config.transport = setting.transport;
+  config.algo = setting.algo;
+  config.deterministic = Deterministic::kStrict;
+  World world(setting.size, config);
+  ASSERT_TRUE(world.ok());
+  for (const std::size_t count : {1u, 1000u, 50000u, 700001u}) {
+    const std::vector<float> expected = in_rank_order(setting.size, count);
+    world.run([&](Communicator& c) {
+      std::vector<float> data = numbers(c.rank(), count);
+      ASSERT_TRUE(c.run({Op::kAllReduce, data.data(), data.data(), count, DataType::kFp32,
+                         ReduceOp::kSum, 0, 0})
+                      .ok());
+      EXPECT_EQ(std::memcmp(data.data(), expected.data(), count * sizeof(float)), 0)
+          << count << " elements";
+      // A part of the vector alone: fusing or not fusing must not show.
+      const std::size_t part = count / 3;
+      data = numbers(c.rank(), count);
+      ASSERT_TRUE(c.run({Op::kReduce, data.data() + part, data.data() + part, count - part,
+                         DataType::kFp32, ReduceOp::kSum, c.size() - 1, 0})
+                      .ok());
+      if (c.rank() == c.size() - 1) {
+        EXPECT_EQ(
+            std::memcmp(data.data() + part, expected.data() + part, (count - part) * sizeof(float)),
+            0);
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Everywhere, Strict,
+    ::testing::Values(Setting{"host_of_two", "auto", "", 2}, Setting{"host_of_five", "auto", "", 5},
+                      Setting{"tcp_of_two", "tcp", "", 2}, Setting{"tcp_of_five", "tcp", "", 5},
+                      Setting{"ring_asked_for", "shm", "level0:NA;level1:ring", 4}),
+    [](const auto& info) { return info.param.name; });
+
+// Else the test above could not fail: without strict, a ring folds in another order.
+TEST(Strict, ARingWithoutItGivesOtherBits) {
+  Config config;
+  config.transport = "tcp";
+  config.algo = "level0:NA;level1:ring";
+  World world(4, config);
+  ASSERT_TRUE(world.ok());
+  constexpr std::size_t kCount = 50000;
+  const std::vector<float> expected = in_rank_order(4, kCount);
+  world.run([&](Communicator& c) {
+    std::vector<float> data = numbers(c.rank(), kCount);
+    ASSERT_TRUE(c.run({Op::kAllReduce, data.data(), data.data(), kCount, DataType::kFp32,
+                       ReduceOp::kSum, 0, 0})
+                    .ok());
+    EXPECT_NE(std::memcmp(data.data(), expected.data(), kCount * sizeof(float)), 0);
+  });
+}
+
+// Ranks that fold in different orders would be given different sums.
+TEST(Strict, OnOneRankAloneIsRefused) {
+  World world(2, Config());
+  ASSERT_TRUE(world.ok());
+  world.run([](Communicator& c) {
+    if (c.rank() == 1) c.set_deterministic(Deterministic::kStrict);
+    std::vector<float> data(1000, 1.0F);
+    const Status status = c.run({Op::kAllReduce, data.data(), data.data(), data.size(),
+                                 DataType::kFp32, ReduceOp::kSum, 0, 0});
+    EXPECT_EQ(status.code(), Code::kPara);
+    EXPECT_NE(status.message().find("HCCL_DETERMINISTIC"), std::string::npos) << status.message();
+  });
+}
+
+}  // namespace
+}  // namespace hccl::testing

@@ -1,0 +1,293 @@
+// Which address a rank takes, private addresses, names, the host's identity, and the secret file.
+#include "hccl/join/interfaces.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "hccl/base/auth.h"
+#include "hccl/join/host.h"
+#include "hccl/join/secret.h"
+
+namespace hccl::join {
+namespace {
+
+int cores_of(const std::string& mask) { return count_cores({&mask, 1}); }
+
+const std::vector<Interface> kHost = {
+    {"lo", "127.0.0.1", AF_INET},       {"lo", "::1", AF_INET6},
+    {"docker0", "172.17.0.1", AF_INET}, {"enp2", "10.0.2.1", AF_INET},
+    {"enp2", "fd00::21", AF_INET6},     {"eth1", "10.0.1.1", AF_INET},
+    {"eth0", "10.0.0.1", AF_INET},      {"eth0", "fd00::1", AF_INET6},
+};
+
+struct Choice {
+  const char* if_ip;
+  const char* ifname;
+  int family;
+  const char* expected;  // "name address", or nothing for kNotFound
+};
+
+Result<Interface> choose(const std::vector<Interface>& all, const Choice& c) {
+  // Through the variables, so that both halves of the grammar are tested together.
+  const auto config = Config::read([&](const char* name) -> const char* {
+    const std::string_view n = name;
+    if (n == "HCCL_IF_IP") return c.if_ip;
+    if (n == "HCCL_SOCKET_IFNAME") return c.ifname;
+    if (n != "HCCL_SOCKET_FAMILY" || c.family == AF_UNSPEC) return nullptr;
+    return c.family == AF_INET ? "AF_INET" : "AF_INET6";
+  });
+  if (!config.ok()) return config.status();
+  return choose_interface(all, config.value());
+}
+
+void expect(const std::vector<Interface>& all, const Choice& c) {
+  SCOPED_TRACE(std::string(c.if_ip ? c.if_ip : "-") + " " + (c.ifname ? c.ifname : "-"));
+  const auto chosen = choose(all, c);
+  if (*c.expected == '\0') {
+    EXPECT_EQ(chosen.status().code(), Code::kNotFound) << chosen.status().message();
+    return;
+  }
+  ASSERT_TRUE(chosen.ok()) << chosen.status().message();
+  EXPECT_EQ(chosen.value().name + " " + chosen.value().address, c.expected);
+}
+
+TEST(Interfaces, Choice) {
+  const Choice cases[] = {
+      {nullptr, nullptr, AF_UNSPEC, "enp2 10.0.2.1"},  // by name, not by place
+      {nullptr, nullptr, AF_INET6, "enp2 fd00::21"},
+      // prefixes: the first that matches in the system's order, whatever the order of the list
+      {nullptr, "eth", AF_UNSPEC, "eth1 10.0.1.1"},
+      {nullptr, "eth0,enp", AF_UNSPEC, "enp2 10.0.2.1"},
+      {nullptr, "eth", AF_INET6, "eth0 fd00::1"},
+      {nullptr, "eth1", AF_INET6, "eth1 10.0.1.1"},  // the other family is tried
+      {nullptr, "docker,lo", AF_UNSPEC, "lo 127.0.0.1"},
+      {nullptr, "wlan", AF_UNSPEC, ""},
+      // exact
+      {nullptr, "=eth0", AF_UNSPEC, "eth0 10.0.0.1"},
+      {nullptr, "=eth", AF_UNSPEC, ""},
+      {nullptr, "=eth01", AF_UNSPEC, ""},
+      {nullptr, "=lo,eth0", AF_UNSPEC, "lo 127.0.0.1"},
+      // not
+      {nullptr, "^lo,docker", AF_UNSPEC, "enp2 10.0.2.1"},
+      {nullptr, "^lo,docker,enp", AF_UNSPEC, "eth1 10.0.1.1"},
+      {nullptr, "^e,lo,docker", AF_UNSPEC, ""},
+      {nullptr, "^=lo,docker0,enp2", AF_UNSPEC, "eth1 10.0.1.1"},
+      {nullptr, "^=lo,docker,enp", AF_UNSPEC, "docker0 172.17.0.1"},
+      // the address goes before everything else
+      {"10.0.1.1", "=lo", AF_INET6, "eth1 10.0.1.1"},
+      {"fd00:0:0::0021", nullptr, AF_UNSPEC, "enp2 fd00::21"},
+      {"10.0.1.1%eth1", nullptr, AF_UNSPEC, "eth1 10.0.1.1"},
+      {"10.0.1.1%eth0", nullptr, AF_UNSPEC, ""},
+      {"10.0.9.9", nullptr, AF_UNSPEC, ""},
+      {"127.0.0.1", nullptr, AF_UNSPEC, "lo 127.0.0.1"},
+  };
+  for (const Choice& c : cases) expect(kHost, c);
+}
+
+TEST(Interfaces, AutomaticChoiceFallsBack) {
+  const std::vector<Interface> only_loopback = {{"lo", "127.0.0.1", AF_INET}};
+  expect(only_loopback, {nullptr, nullptr, AF_UNSPEC, "lo 127.0.0.1"});
+  expect(only_loopback, {nullptr, nullptr, AF_INET6, "lo 127.0.0.1"});
+  const std::vector<Interface> docker = {{"lo", "127.0.0.1", AF_INET},
+                                         {"docker1", "172.18.0.1", AF_INET},
+                                         {"docker0", "172.17.0.1", AF_INET}};
+  expect(docker, {nullptr, nullptr, AF_UNSPEC, "docker0 172.17.0.1"});
+  // A host that talks IPv6 only has an IPv4 loopback all the same.
+  const std::vector<Interface> v6 = {{"lo", "127.0.0.1", AF_INET}, {"eth0", "fd00::1", AF_INET6}};
+  expect(v6, {nullptr, nullptr, AF_UNSPEC, "eth0 fd00::1"});
+  const std::vector<Interface> link_local = {{"eth0", "169.254.3.4", AF_INET},
+                                             {"eth1", "fd00::1", AF_INET6}};
+  expect(link_local, {nullptr, nullptr, AF_UNSPEC, "eth1 fd00::1"});
+  expect({}, {nullptr, nullptr, AF_UNSPEC, ""});
+}
+
+TEST(Interfaces, ErrorsSayWhatThereIs) {
+  const auto chosen = choose(kHost, {nullptr, "wlan", AF_UNSPEC, ""});
+  for (const char* word : {"HCCL_SOCKET_IFNAME", "wlan", "eth0=10.0.0.1", "lo=::1"}) {
+    EXPECT_NE(chosen.status().message().find(word), std::string::npos) << word;
+  }
+}
+
+TEST(Interfaces, ListsThisHost) {
+  const auto all = local_interfaces();
+  ASSERT_TRUE(all.ok());
+  bool loopback = false;
+  for (const Interface& at : all.value()) {
+    loopback |= at.address == "127.0.0.1" && at.family == AF_INET;
+    EXPECT_FALSE(at.name.empty());
+    EXPECT_EQ(at.address.find("fe80:"), std::string::npos);
+  }
+  EXPECT_TRUE(loopback);
+  Config config;
+  config.if_ip = "127.0.0.1";
+  EXPECT_EQ(local_address(config).value(), "127.0.0.1");
+  config.if_ip = "203.0.113.77";  // reserved for documentation
+  EXPECT_EQ(local_address(config).status().code(), Code::kNotFound);
+}
+
+TEST(Interfaces, PrivateAddresses) {
+  for (const char* text :
+       {"127.0.0.1", "127.255.0.9", "10.0.0.1", "10.255.255.255", "172.16.0.1", "172.31.255.1",
+        "192.168.0.1", "169.254.1.1", "::1", "fe80::1", "febf::1", "fe80::1%eth0", "fc00::1",
+        "fdff::1", "::ffff:10.0.0.1", "::ffff:7f00:1"}) {
+    EXPECT_TRUE(is_private(text)) << text;
+  }
+  for (const char* text : {"8.8.8.8",
+                           "9.255.255.255",
+                           "11.0.0.0",
+                           "126.255.255.255",
+                           "128.0.0.1",
+                           "172.15.255.255",
+                           "172.32.0.0",
+                           "192.167.255.255",
+                           "192.169.0.0",
+                           "169.253.0.1",
+                           "169.255.0.1",
+                           "100.64.0.1",
+                           "0.0.0.0",
+                           "::",
+                           "::2",
+                           "fec0::1",
+                           "fe7f::1",
+                           "fbff::1",
+                           "fe00::1",
+                           "2001:db8::1",
+                           "::ffff:8.8.8.8",
+                           "::7f00:1",
+                           "",
+                           "localhost",
+                           "10.0.0",
+                           "10.0.0.1 ",
+                           "10.0.0.1:80"}) {
+    EXPECT_FALSE(is_private(text)) << text;
+  }
+}
+
+TEST(Interfaces, Resolve) {
+  EXPECT_EQ(resolve("10.1.2.3", AF_UNSPEC).value(), "10.1.2.3");
+  EXPECT_EQ(resolve("fd00:0::5", AF_INET).value(), "fd00::5");  // there is no other
+  EXPECT_EQ(resolve("127.0.0.1", AF_INET6).value(), "127.0.0.1");
+  const auto loopback = resolve("localhost", AF_INET);
+  ASSERT_TRUE(loopback.ok()) << loopback.status().message();
+  EXPECT_EQ(loopback.value(), "127.0.0.1");
+  for (const std::string bad : {"", "no such host", "10.0.0.256.1.1.1.1"}) {
+    EXPECT_EQ(resolve(bad, AF_UNSPEC).status().code(), Code::kNotFound) << bad;
+  }
+}
+
+TEST(Host, IdentityAndCores) {
+  const HostIdentity identity = host_identity();
+  EXPECT_EQ(identity, host_identity());
+  EXPECT_LE(identity.size(), 128u);
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  EXPECT_NE(identity.find(boot), std::string::npos);
+  struct stat network = {};
+  ASSERT_EQ(::stat("/proc/self/ns/net", &network), 0);
+  EXPECT_TRUE(identity.ends_with(" " + std::to_string(network.st_ino)));
+
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(cores_of(core_mask()), CPU_COUNT(&before));
+  int first = 0;
+  while (!CPU_ISSET(first, &before)) ++first;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(cores_of(core_mask()), 1);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+TEST(Cores, AreTakenInTurn) {
+  const std::string first = "\x01";
+  const std::string second = "\x02";
+  const std::string third = "\x04";
+  using Masks = std::vector<std::string>;
+  using Order = std::vector<int>;
+  EXPECT_EQ(cores_in_turn(Masks{first, second, second, first}), (Order{0, 1, 3, 2}));
+  EXPECT_EQ(cores_in_turn(Masks{first, first, second, second}), (Order{0, 2, 1, 3}));
+  EXPECT_EQ(cores_in_turn(Masks{second, second, first, second}), (Order{2, 0, 1, 3}));
+  EXPECT_EQ(cores_in_turn(Masks{first, third, second, third, first}), (Order{0, 2, 1, 4, 3}));
+  using Groups = std::vector<std::vector<int>>;
+  EXPECT_EQ(core_by_core(Masks{first, second, second, first}), (Groups{{0, 3}, {1, 2}}));
+  EXPECT_EQ(core_by_core(Masks{first, third, second, third}), (Groups{{0}, {2}, {1, 3}}));
+  // Nothing is known of who runs where, or there is nothing to gain.
+  EXPECT_EQ(core_by_core(Masks{first, second}), Groups());
+  EXPECT_EQ(core_by_core(Masks{"\x03", "\x03", second}), Groups());
+  EXPECT_EQ(cores_in_turn(Masks{first, second}), Order());
+  EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", "\x03"}), Order());
+  EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", second}), Order());
+  EXPECT_EQ(cores_in_turn(Masks{"", ""}), Order());
+  EXPECT_EQ(cores_in_turn(Masks{}), Order());
+}
+
+class SecretFile : public ::testing::Test {
+ protected:
+  SecretFile() {
+    char name[] = "/tmp/hccl_secret_XXXXXX";
+    directory_ = ::mkdtemp(name);
+  }
+  ~SecretFile() override {
+    ::unlink(at("s").c_str());
+    ::unlink(at("t").c_str());
+    ::rmdir(directory_.c_str());
+  }
+  std::string at(const std::string& name) const { return directory_ + "/" + name; }
+  std::string write(const std::string& text, mode_t mode) const {
+    std::ofstream(at("s"), std::ios::binary) << text;
+    EXPECT_EQ(::chmod(at("s").c_str(), mode), 0);
+    return at("s");
+  }
+  static void refuses(const std::string& path, Code code, const char* word) {
+    const auto key = read_secret_file(path);
+    EXPECT_EQ(key.status().code(), code) << key.status().message();
+    EXPECT_NE(key.status().message().find(word), std::string::npos) << key.status().message();
+    EXPECT_EQ(key.status().message().find("hunter2"), std::string::npos);
+  }
+  std::string directory_;
+};
+
+TEST_F(SecretFile, GivesTheDigestOfAllBytes) {
+  for (const mode_t mode : {0600, 0400}) {
+    const auto key = read_secret_file(write(std::string("hunter2\0\n", 9), mode));
+    ASSERT_TRUE(key.ok()) << key.status().message();
+    EXPECT_EQ(key.value(), digest(std::string("hunter2\0\n", 9)));
+    EXPECT_NE(key.value(), digest("hunter2"));
+    ::unlink(at("s").c_str());
+  }
+  EXPECT_TRUE(read_secret_file(write(std::string(65536, 'x'), 0600)).ok());
+}
+
+TEST_F(SecretFile, RefusesUnsafeFiles) {
+  for (const mode_t mode : {0640, 0604, 0660, 0610, 0601, 0602, 0644}) {
+    refuses(write("hunter2", mode), Code::kPara, "chmod 600");
+  }
+  refuses(write("", 0600), Code::kPara, "empty");
+  refuses(write(std::string(65537, 'x'), 0600), Code::kPara, "64 KiB");
+  write("hunter2", 0600);
+  ASSERT_EQ(::symlink(at("s").c_str(), at("t").c_str()), 0);
+  refuses(at("t"), Code::kPara, "link");
+  ::unlink(at("t").c_str());
+  ASSERT_EQ(::mkfifo(at("t").c_str(), 0600), 0);
+  refuses(at("t"), Code::kPara, "regular");
+  refuses(directory_, Code::kPara, "regular");
+  refuses(at("absent"), Code::kOpenFileFailure, "opened");
+  refuses("", Code::kPara, "name");
+  // Somebody else's: another user's if this one may give files away, else one of the system.
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(at("s").c_str(), 65534, 65534), 0);
+    refuses(at("s"), Code::kPara, "belong");
+  } else {
+    refuses("/etc/passwd", Code::kPara, "belong");
+  }
+}
+
+}  // namespace
+}  // namespace hccl::join

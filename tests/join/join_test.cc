@@ -1,0 +1,544 @@
+// Joining: many ranks come together quickly; whoever is missing or different is named; strangers
+// change nothing; and leaving is quick and leaves nothing.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <thread>
+
+#include "hccl/base/auth.h"
+#include "tests/support/processes.h"
+#include "tests/support/world.h"
+
+namespace hccl::testing {
+namespace {
+
+using join::wire::Kind;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+Config config_of(seconds patience) {
+  Config config;
+  config.connect_timeout = patience;
+  config.exec_timeout = seconds(60);
+  config.log_level = "off";
+  config.flight_recorder_dir = "off";
+  return config;
+}
+
+bool has(const Status& status, const std::string& words) {
+  return status.message().find(words) != std::string::npos;
+}
+
+Call sum(std::vector<float>& data) {
+  Call call;
+  call.op = Op::kAllReduce;
+  call.in = call.out = data.data();
+  call.count = data.size();
+  return call;
+}
+
+// A coordinator, and ranks that come to it on threads of their own.
+class Meeting {
+ public:
+  explicit Meeting(seconds patience = seconds(60)) : config_(config_of(patience)) {
+    EXPECT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
+    EXPECT_TRUE(random_bytes(info.id.data(), info.id.size()).ok());
+    info.address = "127.0.0.1";
+    auto started = join::Coordinator::start(info, config_, make_logger("off", "coordinator"));
+    EXPECT_TRUE(started.ok()) << started.status().message();
+    if (started.ok()) coordinator_ = std::move(*started);
+  }
+  ~Meeting() {
+    for (auto& thread : threads_) thread.join();
+  }
+
+  /// Starts to join; done() has the result.
+  void come(int rank, int size) { come(rank, size, config_, info); }
+  void come(int rank, int size, const Config& config, const join::RootInfo& with) {
+    const std::size_t place = results_.size();
+    results_.emplace_back(std::make_unique<Came>());
+    threads_.emplace_back([=, this] {
+      const auto begun = Deadline::Clock::now();
+      auto control = join::ControlLine::join(with, size, rank, config, make_logger("off", "rank"));
+      results_[place]->took = Deadline::Clock::now() - begun;
+      results_[place]->status = control.status();
+      if (control.ok()) results_[place]->control = *control;
+    });
+  }
+  struct Came {
+    Status status;
+    nanoseconds took{0};
+    std::shared_ptr<join::ControlLine> control;
+  };
+  /// Waits for all; in the order of come().
+  const std::vector<std::unique_ptr<Came>>& done() {
+    for (auto& thread : threads_) thread.join();
+    threads_.clear();
+    return results_;
+  }
+
+  /// A connection to the coordinator.
+  Fd connect() const {
+    auto fd = connect_tcp(info.address, info.port, "", Deadline::after(seconds(30)));
+    EXPECT_TRUE(fd.ok()) << fd.status().message();
+    return fd.ok() ? std::move(*fd) : Fd();
+  }
+  /// One of somebody who holds the secret.
+  Fd connect_as_member() const {
+    Fd fd = connect();
+    EXPECT_TRUE(authenticate(fd.get(),
+                             Handshake(Handshake::Side::kClient, info.secret, info.id, "control"),
+                             Deadline::after(seconds(30)))
+                    .ok());
+    return fd;
+  }
+  const Config& config() const { return config_; }
+
+  join::RootInfo info;
+
+ private:
+  Config config_;
+  std::unique_ptr<join::Coordinator> coordinator_;
+  std::vector<std::unique_ptr<Came>> results_ = reserved();
+  std::vector<std::thread> threads_;
+
+  // The threads hold on to the places of the results.
+  static std::vector<std::unique_ptr<Came>> reserved() {
+    std::vector<std::unique_ptr<Came>> places;
+    places.reserve(64);
+    return places;
+  }
+};
+
+std::string hello(std::uint32_t rank, std::uint32_t size, const std::string& agreement,
+                  std::uint32_t version = join::wire::kVersion) {
+  join::wire::Member me;
+  me.rank = rank;
+  me.host = "elsewhere";
+  me.address = "127.0.0.1";
+  ByteWriter out;
+  out.put(Kind::kHello).put(version).put(size).put_text(agreement);
+  join::wire::put(out, me);
+  return out.take();
+}
+
+void expect_all_in(Meeting& meeting, std::size_t ranks) {
+  for (std::size_t i = 0; i < ranks; ++i) {
+    EXPECT_TRUE(meeting.done()[i]->status.ok()) << meeting.done()[i]->status.message();
+  }
+}
+
+TEST(Join, SixtyFourProcessesJoinAndSum) {
+  constexpr int kSize = 64;
+  Processes processes;
+  Board& board = processes.board();
+  const std::int64_t begun = now_ns();
+  for (int r = 0; r < kSize; ++r) {
+    processes.start([&, r] {
+      Member member;
+      const auto me = static_cast<std::size_t>(r);
+      Status status = processes.enter(member, kSize, r, config_of(seconds(60)));
+      if (status.ok()) {
+        std::vector<float> data(100, 1.0F);
+        status = member.world->run(sum(data));
+        if (status.ok() && data != std::vector<float>(100, kSize)) {
+          status = Status(Code::kInternal, "a wrong sum");
+        }
+      }
+      board.first[me].set(status);
+      Processes::leave(member);
+      return 0;
+    });
+  }
+  EXPECT_TRUE(eventually([&] {
+    return std::all_of(board.first.begin(), board.first.end(),
+                       [](const Outcome& each) { return each.known.load(); });
+  }));
+  std::int64_t last = 0;
+  for (const Outcome& each : board.first) {
+    EXPECT_EQ(each.code, Code::kSuccess) << each.message();
+    last = std::max(last, each.at_ns);
+  }
+  for (int r = 0; r < kSize; ++r) EXPECT_EQ(processes.wait(r), 0);
+  const auto took = nanoseconds(last - begun);
+  std::cout << "  64 processes: " << static_cast<double>(took.count()) / 1e9
+            << " s from the first fork to the last sum\n";
+  EXPECT_LE(took, seconds(20));
+}
+
+TEST(Join, MissingRanksAreNamedToAllPresentOnes) {
+  Meeting meeting(seconds(1));
+  for (const int rank : {0, 2, 4}) meeting.come(rank, 5);
+  for (const auto& came : meeting.done()) {
+    EXPECT_EQ(came->status.code(), Code::kTimeout);
+    EXPECT_TRUE(has(came->status, "absent: 1, 3")) << came->status.message();
+    EXPECT_GE(came->took, milliseconds(900));
+    EXPECT_LE(came->took, seconds(4));
+  }
+}
+
+TEST(Join, RankThatDiesWhileOthersJoinIsNamed) {
+  Meeting meeting(seconds(1));
+  meeting.come(0, 4);
+  meeting.come(1, 4);
+  {
+    const Fd victim = meeting.connect_as_member();
+    EXPECT_TRUE(send_frame(victim.get(), hello(2, 4, meeting.config().agreement()),
+                           Deadline::after(seconds(30)))
+                    .ok());
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+  for (const auto& came : meeting.done()) {
+    EXPECT_EQ(came->status.code(), Code::kTimeout);
+    EXPECT_TRUE(has(came->status, "absent: 2, 3")) << came->status.message();
+  }
+}
+
+TEST(Join, RankThatDiesWhileOthersJoinMayComeAgain) {
+  Meeting meeting;
+  meeting.come(0, 3);
+  {
+    const Fd victim = meeting.connect_as_member();
+    EXPECT_TRUE(send_frame(victim.get(), hello(2, 3, meeting.config().agreement()),
+                           Deadline::after(seconds(30)))
+                    .ok());
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+  std::this_thread::sleep_for(milliseconds(100));
+  meeting.come(2, 3);
+  meeting.come(1, 3);
+  expect_all_in(meeting, 3);
+}
+
+TEST(Join, DuplicateAndImpossibleRanksAreRefusedAlone) {
+  Meeting meeting;
+  meeting.come(0, 2);
+  std::this_thread::sleep_for(milliseconds(100));
+  meeting.come(0, 2);
+  meeting.come(2, 2);
+  std::this_thread::sleep_for(milliseconds(100));
+  meeting.come(1, 2);
+  const auto& all = meeting.done();
+  EXPECT_NE(all[0]->status.ok(), all[1]->status.ok()) << "one of the two, and only one";
+  const Status& twice = all[0]->status.ok() ? all[1]->status : all[0]->status;
+  EXPECT_EQ(twice.code(), Code::kPara);
+  EXPECT_TRUE(has(twice, "rank 0 is here already")) << twice.message();
+  EXPECT_EQ(all[2]->status.code(), Code::kPara);
+  EXPECT_TRUE(has(all[2]->status, "rank 2 of 2 ranks is impossible")) << all[2]->status.message();
+  EXPECT_TRUE(all[3]->status.ok()) << all[3]->status.message();
+}
+
+TEST(Join, DifferentSizesAreNamedToAll) {
+  Meeting meeting;
+  meeting.come(0, 3);
+  meeting.come(1, 3);
+  std::this_thread::sleep_for(milliseconds(100));
+  meeting.come(2, 4);
+  for (const auto& came : meeting.done()) {
+    EXPECT_EQ(came->status.code(), Code::kPara);
+    EXPECT_TRUE(has(came->status, "rank 2 says 4 ranks") && has(came->status, "says 3"))
+        << came->status.message();
+    EXPECT_LE(came->took, seconds(3));
+  }
+}
+
+TEST(Join, DifferentConfigurationsAreNamedToAll) {
+  Meeting meeting;
+  Config other = meeting.config();
+  other.transport = "tcp";
+  meeting.come(0, 3);
+  meeting.come(1, 3, other, meeting.info);
+  meeting.come(2, 3);
+  for (const auto& came : meeting.done()) {
+    EXPECT_EQ(came->status.code(), Code::kPara);
+    EXPECT_TRUE(has(came->status, "transport=auto") && has(came->status, "transport=tcp"))
+        << came->status.message();
+    EXPECT_LE(came->took, seconds(3));
+  }
+}
+
+TEST(Join, OtherVersionIsNamedToAll) {
+  Meeting meeting;
+  meeting.come(0, 2);
+  std::this_thread::sleep_for(milliseconds(100));
+  const Fd other = meeting.connect_as_member();
+  const Deadline deadline = Deadline::after(seconds(30));
+  ASSERT_TRUE(send_frame(other.get(), hello(1, 2, "", join::wire::kVersion + 1), deadline).ok());
+  const auto answer = recv_frame(other.get(), 4096, deadline);
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  ByteReader in(*answer);
+  EXPECT_EQ(in.get<Kind>(), Kind::kRefused);
+  for (const Status& why : {join::wire::get_status(in), meeting.done()[0]->status}) {
+    EXPECT_EQ(why.code(), Code::kPara);
+    EXPECT_TRUE(has(why, "EI0008") && has(why, "rank 1 speaks protocol 2, the root 1"))
+        << why.message();
+  }
+}
+
+TEST(Join, WrongSecretAndWrongCommunicatorGetNothing) {
+  Meeting meeting;
+  join::RootInfo guessed = meeting.info;
+  guessed.secret[5] ^= 1;
+  join::RootInfo other = meeting.info;
+  other.id[5] ^= 1;
+  const Config hasty = config_of(seconds(1));
+  meeting.come(0, 2);
+  meeting.come(1, 2, hasty, guessed);
+  meeting.come(1, 2, hasty, other);
+  std::this_thread::sleep_for(milliseconds(1500));
+  meeting.come(1, 2);
+  const auto& all = meeting.done();
+  EXPECT_TRUE(all[0]->status.ok()) << all[0]->status.message();
+  EXPECT_EQ(all[1]->status.code(), Code::kTcpConnect);
+  EXPECT_TRUE(has(all[1]->status, "another secret")) << all[1]->status.message();
+  EXPECT_LE(all[1]->took, seconds(1));
+  EXPECT_EQ(all[2]->status.code(), Code::kTimeout) << all[2]->status.message();
+  EXPECT_TRUE(all[3]->status.ok()) << all[3]->status.message();
+}
+
+TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
+  Meeting meeting;
+  const Deadline deadline = Deadline::after(seconds(30));
+  const std::string good = hello(1, 3, meeting.config().agreement());
+  const auto length = static_cast<std::uint32_t>(good.size());
+  const auto frame = [](std::uint32_t size, std::string_view bytes) {
+    return ByteWriter().put(size).take() + std::string(bytes);
+  };
+  meeting.come(0, 3);
+  // Strangers that do not prove themselves.
+  std::vector<Fd> strangers;
+  for (const std::string& bytes :
+       {std::string(), std::string(1, '\0'), std::string("GET / HTTP/1.1\r\n\r\n"),
+        std::string(100'000, '\xff'), std::string("HCCLAUT1") + std::string(500, 'x')}) {
+    strangers.push_back(meeting.connect());
+    // The coordinator may have hung up before it took all.
+    static_cast<void>(send_all(strangers.back().get(), bytes, deadline));
+  }
+  // Holders of the secret that then send what is no hello.
+  for (const std::string& bytes :
+       {frame(0, ""), frame(1u << 30, "x"), frame(join::wire::kHelloCap + 1, good),
+        frame(length, std::string(length, '\xff')), frame(length - 2, good.substr(2)),
+        frame(1, ByteWriter().put(Kind::kLeave).take()), frame(9, good.substr(0, 9))}) {
+    const Fd member = meeting.connect_as_member();
+    ASSERT_TRUE(send_all(member.get(), bytes, deadline).ok());
+    char end = 0;
+    EXPECT_EQ(recv_all(member.get(), std::span(&end, 1), deadline).code(), Code::kTcpTransfer)
+        << "closed without a word";
+  }
+  // A hello that is cut off in the middle.
+  {
+    const Fd member = meeting.connect_as_member();
+    ASSERT_TRUE(send_all(member.get(), frame(length, good.substr(0, 10)), deadline).ok());
+  }
+  meeting.come(1, 3);
+  meeting.come(2, 3);
+  expect_all_in(meeting, 3);
+}
+
+TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
+  constexpr int kSize = 4;
+  for (const rlim_t descriptors : {rlim_t{4096}, rlim_t{200}}) {
+    SCOPED_TRACE("coordinator with " + std::to_string(descriptors) + " descriptors");
+    Processes processes;
+    Board& board = processes.board();
+    const int crowd = processes.start([&] {
+      const rlimit many{4096, 4096};
+      if (::setrlimit(RLIMIT_NOFILE, &many) != 0) return 1;
+      if (!eventually([&] { return board.open.load(); })) return 2;
+      const auto info = join::RootInfo::decode(board.info);
+      std::vector<Fd> idle;
+      for (int i = 0; i < 1500; ++i) {
+        auto fd = connect_tcp("127.0.0.1", info->port, "", Deadline::after(seconds(30)));
+        if (fd.ok()) idle.push_back(std::move(*fd));
+      }
+      board.progress[0] = idle.size();
+      eventually([&] { return board.finish.load(); });
+      return 0;
+    });
+    for (int r = 0; r < kSize; ++r) {
+      processes.start([&, r] {
+        const auto me = static_cast<std::size_t>(r);
+        const rlimit few{descriptors, 4096};
+        if (r == 0 && ::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
+        if (r != 0) eventually([&] { return board.progress[0] != 0; });
+        Member member;
+        Status status = processes.enter(member, kSize, r, config_of(seconds(60)));
+        std::vector<float> data(100, 1.0F);
+        for (int i = 0; i < 20 && status.ok(); ++i) status = member.world->run(sum(data));
+        board.first[me].set(status);
+        Processes::leave(member);
+        return 0;
+      });
+    }
+    for (int r = 0; r < kSize; ++r) {
+      EXPECT_TRUE(
+          eventually([&] { return board.first[static_cast<std::size_t>(r)].known.load(); }));
+      EXPECT_EQ(board.first[static_cast<std::size_t>(r)].code, Code::kSuccess)
+          << board.first[static_cast<std::size_t>(r)].message();
+    }
+    EXPECT_EQ(board.progress[0], 1500u);
+    board.finish = true;
+    EXPECT_EQ(processes.wait(crowd), 0);
+  }
+}
+
+TEST(Join, StrangersDuringAJobChangeNothing) {
+  Meeting meeting;
+  const Fd idle = meeting.connect();
+  const Fd half = meeting.connect();
+  ASSERT_TRUE(send_all(half.get(), "HCCLAUT1", Deadline::after(seconds(9))).ok());
+  for (int r = 0; r < 3; ++r) meeting.come(r, 3);
+  expect_all_in(meeting, 3);
+  std::vector<std::thread> ranks;
+  std::vector<Status> seen(3);
+  std::atomic<bool> go_on{true};
+  for (std::size_t r = 0; r < 3; ++r) {
+    ranks.emplace_back([&, r] {
+      const Logger log = make_logger("off", "rank");
+      Config config = meeting.config();
+      auto world = core::Communicator::world(meeting.done()[r]->control, "world", config, log);
+      seen[r] = world.status();
+      if (!world.ok()) return;
+      std::vector<float> go(1, 1.0F);
+      // Rank 0 says when it is over, as no rank may stop alone.
+      while (seen[r].ok() && go[0] != 0) {
+        go[0] = r == 0 && go_on ? 1.0F : 0.0F;
+        seen[r] = (*world)->run(sum(go));
+      }
+      (*world)->leave();
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    auto late = start_connect_tcp("127.0.0.1", meeting.info.port, "");
+    if (late.ok()) {
+      static_cast<void>(send_all(late->get(), "anybody there?", Deadline::after(milliseconds(5))));
+    }
+    static_cast<void>(send_all(half.get(), "x", Deadline::after(milliseconds(5))));
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  go_on = false;
+  for (auto& rank : ranks) rank.join();
+  for (const Status& status : seen) EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(Groups, AbsentMemberIsNamed) {
+  World world(3, config_of(seconds(1)));
+  ASSERT_TRUE(world.ok());
+  world.run([](core::Communicator& communicator) {
+    if (communicator.rank() == 1) return;
+    const auto begun = Deadline::Clock::now();
+    const auto group = communicator.group("trio", {0, 1, 2}, 1);
+    EXPECT_EQ(group.status().code(), Code::kTimeout);
+    EXPECT_TRUE(has(group.status(), "trio")) << group.status().message();
+    EXPECT_TRUE(has(group.status(), "did not come: 1")) << group.status().message();
+    EXPECT_LE(Deadline::Clock::now() - begun, seconds(4));
+  });
+}
+
+TEST(Groups, SurvivorsMayFormAGroupButNotWithTheDead) {
+  constexpr int kSize = 3;
+  Processes processes;
+  Board& board = processes.board();
+  for (int r = 0; r < kSize; ++r) {
+    processes.start([&, r] {
+      const auto me = static_cast<std::size_t>(r);
+      Member member;
+      Status status = processes.enter(member, kSize, r, config_of(seconds(30)));
+      ++board.progress[me];
+      eventually([&] {
+        return std::all_of(board.progress.begin(), board.progress.begin() + kSize,
+                           [](const auto& count) { return count != 0; });
+      });
+      if (r == 1 || !status.ok()) return 0;  // gone without a word
+      board.later[me].set(member.world->group("all", {0, 1, 2}, 1).status());
+      auto pair = member.world->group("pair", {2, 0}, 1);
+      std::vector<float> data(1000, 1.0F);
+      status = pair.ok() ? (*pair)->run(sum(data)) : pair.status();
+      if (status.ok() && data != std::vector<float>(1000, 2.0F)) {
+        status = Status(Code::kInternal, "a wrong sum");
+      }
+      board.first[me].set(status);
+      if (pair.ok()) pair->reset();
+      Processes::leave(member);
+      return 0;
+    });
+  }
+  const std::int64_t begun = now_ns();
+  for (const std::size_t r : {std::size_t{0}, std::size_t{2}}) {
+    ASSERT_TRUE(eventually([&] { return board.first[r].known.load(); }));
+    EXPECT_EQ(board.first[r].code, Code::kSuccess) << board.first[r].message();
+    EXPECT_EQ(board.later[r].code, Code::kRemote) << board.later[r].message();
+    EXPECT_EQ(board.later[r].culprit, 1);
+  }
+  EXPECT_LE(now_ns() - begun, nanoseconds(seconds(10)).count()) << "nobody waited for the dead";
+}
+
+TEST(Leave, IsQuickInAnyOrder) {
+  constexpr int kSize = 4;
+  for (const std::array<int, kSize> order : {std::array{0, 1, 2, 3}, std::array{3, 2, 1, 0},
+                                             std::array{1, 3, 0, 2}, std::array{0, 0, 0, 0}}) {
+    Processes processes;
+    Board& board = processes.board();
+    for (int r = 0; r < kSize; ++r) {
+      processes.start([&, r] {
+        const auto me = static_cast<std::size_t>(r);
+        Member member;
+        Status status = processes.enter(member, kSize, r, config_of(seconds(60)));
+        std::vector<float> data(1000, 1.0F);
+        if (status.ok()) status = member.world->run(sum(data));
+        std::this_thread::sleep_for(milliseconds(100) * order[me]);
+        const std::int64_t begun = now_ns();
+        Processes::leave(member);
+        board.progress[me] = static_cast<std::uint64_t>(now_ns() - begun);
+        board.first[me].set(status);
+        return 0;
+      });
+    }
+    Lateness lateness;
+    for (std::size_t r = 0; r < kSize; ++r) {
+      ASSERT_TRUE(lateness.watch([&] { return board.first[r].known.load(); }, seconds(60)));
+      EXPECT_EQ(board.first[r].code, Code::kSuccess) << board.first[r].message();
+    }
+    for (std::size_t r = 0; r < kSize; ++r) {
+      // The first waits for the last, at most 300 ms behind it.
+      EXPECT_LE(nanoseconds(board.progress[r].load()), milliseconds(800) + 4 * lateness.worst())
+          << "rank " << r;
+      EXPECT_EQ(processes.wait(static_cast<int>(r)), 0);
+    }
+  }
+}
+
+std::size_t entries(const char* directory) {
+  const std::filesystem::directory_iterator all(directory);
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(Leave, FiftyCyclesLeaveNoDescriptorAndNoThread) {
+  const auto cycle = [](int i) {
+    Config config = config_of(seconds(60));
+    config.transport = i % 2 == 0 ? "auto" : "tcp";
+    World world(2, config);
+    ASSERT_TRUE(world.ok());
+    world.run([](core::Communicator& communicator) {
+      std::vector<float> data(10, 1.0F);
+      EXPECT_TRUE(communicator.run(sum(data)).ok());
+    });
+  };
+  cycle(0);
+  cycle(1);
+  const std::size_t descriptors = entries("/proc/self/fd");
+  const std::size_t threads = entries("/proc/self/task");
+  for (int i = 0; i < 50; ++i) cycle(i);
+  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  // A joined thread may take a moment to vanish from the list.
+  EXPECT_TRUE(eventually([&] { return entries("/proc/self/task") == threads; }, seconds(5)));
+}
+
+}  // namespace
+}  // namespace hccl::testing

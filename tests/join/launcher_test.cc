@@ -1,0 +1,277 @@
+// Launchers: what their variables mean, which one wins, and every value that is refused.
+#include "hccl/join/launcher.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "hccl/join/hostlist.h"
+
+namespace hccl::join {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+using Kind = Launch::Kind;
+
+Result<Launch> detect(const Variables& variables, std::uint16_t base_port = 60000) {
+  return detect_launcher(
+      [&](const char* name) {
+        const auto at = variables.find(name);
+        return at == variables.end() ? nullptr : at->second.c_str();
+      },
+      base_port);
+}
+
+Variables with(Variables variables, const std::string& name, const std::string& value) {
+  variables[name] = value;
+  return variables;
+}
+
+Variables without(Variables variables, const std::string& name) {
+  EXPECT_EQ(variables.erase(name), 1u) << name;
+  return variables;
+}
+
+Variables joined(Variables a, const Variables& b) {
+  a.insert(b.begin(), b.end());
+  return a;
+}
+
+const Variables kTable = {{"RANK_TABLE_FILE", "/etc/hccl.json"}, {"RANK_ID", "pod-3"}};
+const Variables kMpirun = {{"PMIX_RANK", "5"},
+                           {"PMIX_NAMESPACE", "1090650113"},
+                           {"OMPI_COMM_WORLD_RANK", "5"},
+                           {"OMPI_COMM_WORLD_SIZE", "8"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}};
+const Variables kTorch = {{"RANK", "3"},
+                          {"WORLD_SIZE", "4"},
+                          {"LOCAL_RANK", "1"},
+                          {"LOCAL_WORLD_SIZE", "2"},
+                          {"MASTER_ADDR", "node0.example"},
+                          {"MASTER_PORT", "29500"},
+                          {"TORCHELASTIC_RUN_ID", "run7"}};
+const Variables kSrun = {{"SLURM_PROCID", "6"},        {"SLURM_STEP_NUM_TASKS", "7"},
+                         {"SLURM_NTASKS", "9"},        {"SLURM_JOB_ID", "4711"},
+                         {"SLURM_STEP_ID", "2"},       {"SLURM_STEP_NODELIST", "node[03-05,9],x1"},
+                         {"SLURM_NODELIST", "head"},   {"SLURM_LOCALID", "0"},
+                         {"SLURM_NODEID", "3"},        {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+                         {"SLURM_TASKS_PER_NODE", "9"}};
+
+void expect(const Result<Launch>& launch, Kind kind, int rank, int size, int local_rank,
+            int local_size, const std::string& address, std::uint16_t port) {
+  ASSERT_TRUE(launch.ok()) << launch.status().message();
+  const Launch& l = launch.value();
+  EXPECT_EQ(l.kind, kind);
+  EXPECT_EQ(l.rank, rank);
+  EXPECT_EQ(l.size, size);
+  EXPECT_EQ(l.local_rank, local_rank);
+  EXPECT_EQ(l.local_size, local_size);
+  EXPECT_EQ(l.root_address, address);
+  EXPECT_EQ(l.root_port, port);
+}
+
+TEST(Launcher, Alone) {
+  expect(detect({}), Kind::kAlone, 0, 1, 0, 1, "", 0);
+  // What job scripts export, batch scripts have, or HCCL calls "not set" starts nothing.
+  expect(detect({{"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"WORLD_SIZE", "4"}}), Kind::kAlone, 0,
+         1, 0, 1, "", 0);
+  expect(detect(without(kSrun, "SLURM_STEP_ID")), Kind::kAlone, 0, 1, 0, 1, "", 0);
+  expect(detect({{"RANK_TABLE_FILE", "EmptyString"}, {"RANK", ""}}), Kind::kAlone, 0, 1, 0, 1, "",
+         0);
+}
+
+TEST(Launcher, RankTable) {
+  const auto launch = detect(kTable);
+  expect(launch, Kind::kRankTable, -1, 0, -1, 0, "", 0);
+  EXPECT_EQ(launch.value().rank_table_path, "/etc/hccl.json");
+  EXPECT_EQ(launch.value().identify, "pod-3");
+}
+
+TEST(Launcher, Pmix) {
+  const auto launch = detect(kMpirun);
+  expect(launch, Kind::kPmix, 5, 8, 1, 4, "", 0);
+  EXPECT_EQ(launch.value().job, "pmix 1090650113");
+  expect(detect({{"PMIX_RANK", "5"}, {"PMIX_NAMESPACE", "x"}}), Kind::kPmix, 5, 0, -1, 0, "", 0);
+}
+
+TEST(Launcher, Torchrun) {
+  const auto launch = detect(kTorch);
+  expect(launch, Kind::kTorchrun, 3, 4, 1, 2, "node0.example", 29501);
+  auto minimal =
+      without(without(without(kTorch, "LOCAL_RANK"), "LOCAL_WORLD_SIZE"), "TORCHELASTIC_RUN_ID");
+  expect(detect(minimal), Kind::kTorchrun, 3, 4, -1, 0, "node0.example", 29501);
+  expect(detect(with(minimal, "MASTER_PORT", "65534")), Kind::kTorchrun, 3, 4, -1, 0,
+         "node0.example", 65535);
+  // All ranks derive one name, other jobs another.
+  EXPECT_EQ(launch.value().job, detect(with(kTorch, "RANK", "0")).value().job);
+  EXPECT_NE(launch.value().job, detect(with(kTorch, "TORCHELASTIC_RUN_ID", "r")).value().job);
+  EXPECT_NE(launch.value().job, detect(with(kTorch, "MASTER_PORT", "29501")).value().job);
+}
+
+TEST(Launcher, Slurm) {
+  const auto launch = detect(kSrun);
+  ASSERT_TRUE(launch.ok()) << launch.status().message();
+  expect(launch, Kind::kSlurm, 6, 7, 0, 1, "node03", launch.value().root_port);
+  EXPECT_EQ(launch.value().job, "slurm 4711.2");
+  auto few = kSrun;
+  for (const char* name : {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_LOCALID",
+                           "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE"}) {
+    few = without(few, name);
+  }
+  expect(detect(few), Kind::kSlurm, 6, 9, -1, 0, "head", launch.value().root_port);
+}
+
+TEST(Launcher, SlurmPortsStayInRangeAndApart) {
+  std::map<int, int> used;
+  for (int job = 1000; job < 1010; ++job) {
+    for (int step = 0; step < 4; ++step) {
+      const auto launch = detect(with(with(kSrun, "SLURM_JOB_ID", std::to_string(job)),
+                                      "SLURM_STEP_ID", std::to_string(step)));
+      ++used[launch.value().root_port];
+    }
+  }
+  EXPECT_EQ(used.size(), 40u);
+  EXPECT_GE(used.begin()->first, 60000);
+  for (const std::uint16_t base : {1024, 60000, 65503, 65504, 65505, 65520}) {
+    for (const char* job : {"0", "1", "170", "4294967295"}) {
+      const auto launch = detect(with(kSrun, "SLURM_JOB_ID", job), base);
+      ASSERT_TRUE(launch.ok());
+      EXPECT_GE(launch.value().root_port, base);
+    }
+  }
+}
+
+TEST(Launcher, Order) {
+  EXPECT_EQ(detect(joined(joined(joined(kTable, kMpirun), kTorch), kSrun)).value().kind,
+            Kind::kRankTable);
+  EXPECT_EQ(detect(joined(joined(kMpirun, kTorch), kSrun)).value().kind, Kind::kPmix);
+  EXPECT_EQ(detect(joined(kTorch, kSrun)).value().kind, Kind::kTorchrun);
+}
+
+TEST(Launcher, RefusesBadValues) {
+  const struct {
+    Variables variables;
+    const char* named;
+  } cases[] = {
+      {without(kTable, "RANK_ID"), "RANK_ID"},
+      {with(kTable, "RANK_ID", ""), "RANK_ID"},
+      {with(kTable, "CM_CHIEF_IP", "10.0.0.1"), "CM_CHIEF_IP"},
+      {without(kMpirun, "PMIX_NAMESPACE"), "PMIX_NAMESPACE"},
+      {without(kMpirun, "PMIX_RANK"), "PMIX_RANK"},
+      {with(kMpirun, "PMIX_RANK", "x"), "PMIX_RANK"},
+      {with(kMpirun, "PMIX_RANK", "4"), "OMPI_COMM_WORLD_RANK"},
+      {without(kMpirun, "OMPI_COMM_WORLD_RANK"), "OMPI_COMM_WORLD_RANK"},
+      {without(kMpirun, "OMPI_COMM_WORLD_SIZE"), "OMPI_COMM_WORLD_SIZE"},
+      {with(kMpirun, "OMPI_COMM_WORLD_SIZE", "5"), "OMPI_COMM_WORLD_RANK"},
+      {with(kMpirun, "OMPI_COMM_WORLD_SIZE", "0"), "OMPI_COMM_WORLD_SIZE"},
+      {with(kMpirun, "OMPI_COMM_WORLD_LOCAL_RANK", "4"), "OMPI_COMM_WORLD_LOCAL_RANK"},
+      {with(kMpirun, "OMPI_COMM_WORLD_LOCAL_SIZE", "9"), "OMPI_COMM_WORLD_LOCAL_SIZE"},
+      {with(kTorch, "RANK", "4"), "RANK"},
+      {with(kTorch, "RANK", "-1"), "RANK"},
+      {with(kTorch, "RANK", "1.5"), "RANK"},
+      {with(kTorch, "RANK", " 1"), "RANK"},
+      {without(kTorch, "WORLD_SIZE"), "WORLD_SIZE"},
+      {with(kTorch, "WORLD_SIZE", "99999999999999999999"), "WORLD_SIZE"},
+      {with(kTorch, "LOCAL_RANK", "2"), "LOCAL_RANK"},
+      {with(kTorch, "LOCAL_WORLD_SIZE", "5"), "LOCAL_WORLD_SIZE"},
+      {without(kTorch, "MASTER_ADDR"), "MASTER_ADDR"},
+      {without(kTorch, "MASTER_PORT"), "MASTER_PORT"},
+      {with(kTorch, "MASTER_PORT", "0"), "MASTER_PORT"},
+      {with(kTorch, "MASTER_PORT", "65535"), "MASTER_PORT"},
+      {with(kSrun, "SLURM_PROCID", "7"), "SLURM_PROCID"},
+      {with(kSrun, "SLURM_STEP_NUM_TASKS", "0"), "SLURM_STEP_NUM_TASKS"},
+      {without(without(kSrun, "SLURM_STEP_NUM_TASKS"), "SLURM_NTASKS"), "SLURM_NTASKS"},
+      {without(kSrun, "SLURM_JOB_ID"), "SLURM_JOB_ID"},
+      {with(kSrun, "SLURM_JOB_ID", "4711_1"), "SLURM_JOB_ID"},
+      {with(kSrun, "SLURM_STEP_ID", "batch"), "SLURM_STEP_ID"},
+      {without(without(kSrun, "SLURM_STEP_NODELIST"), "SLURM_NODELIST"), "SLURM_NODELIST"},
+      {with(kSrun, "SLURM_STEP_NODELIST", "node[3-"), "SLURM_STEP_NODELIST"},
+      {with(kSrun, "SLURM_STEP_TASKS_PER_NODE", "2(x2),1"), "SLURM_STEP_TASKS_PER_NODE"},
+      {with(kSrun, "SLURM_STEP_TASKS_PER_NODE", "2(x3),8"), "SLURM_STEP_TASKS_PER_NODE"},
+      {with(kSrun, "SLURM_STEP_TASKS_PER_NODE", "many"), "SLURM_STEP_TASKS_PER_NODE"},
+      {with(kSrun, "SLURM_LOCALID", "1"), "SLURM_LOCALID"},
+      {with(kSrun, "SLURM_NODEID", "x"), "SLURM_NODEID"},
+  };
+  for (const auto& c : cases) {
+    const auto launch = detect(c.variables);
+    ASSERT_FALSE(launch.ok()) << c.named;
+    EXPECT_EQ(launch.status().code(), Code::kPara);
+    const std::string expected = std::string("environment variable ") + c.named + " ";
+    EXPECT_NE(launch.status().message().find(expected), std::string::npos)
+        << c.named << " is not in: " << launch.status().message();
+  }
+}
+
+TEST(Launcher, ChiefStartIsNotSupported) {
+  const auto launch = detect({{"CM_CHIEF_IP", "10.0.0.1"}, {"CM_WORKER_SIZE", "8"}});
+  EXPECT_EQ(launch.status().code(), Code::kNotSupport);
+  EXPECT_NE(launch.status().message().find("CM_CHIEF_IP"), std::string::npos);
+}
+
+TEST(Hostlist, Expands) {
+  using List = std::vector<std::string>;
+  const struct {
+    const char* text;
+    List hosts;
+  } cases[] = {
+      {"a", {"a"}},
+      {"a,b-1.example,c_2", {"a", "b-1.example", "c_2"}},
+      {"node[03-05,9],x1", {"node03", "node04", "node05", "node9", "x1"}},
+      {"n[8-11]", {"n8", "n9", "n10", "n11"}},
+      {"n[098-101]", {"n098", "n099", "n100", "n101"}},
+      {"r[1-2]n[3,5]-ib", {"r1n3-ib", "r1n5-ib", "r2n3-ib", "r2n5-ib"}},
+      {"[1-2]", {"1", "2"}},
+      {"n[7]", {"n7"}},
+  };
+  for (const auto& c : cases) {
+    const auto hosts = expand_hostlist(c.text);
+    ASSERT_TRUE(hosts.ok()) << c.text;
+    EXPECT_EQ(hosts.value(), c.hosts) << c.text;
+  }
+  EXPECT_EQ(expand_hostlist("n[0-65535]").value().size(), 65536u);
+}
+
+TEST(Hostlist, RefusesWhatIsNone) {
+  for (const char* text : {"",
+                           ",",
+                           "a,",
+                           ",a",
+                           "a,,b",
+                           "n[",
+                           "n]",
+                           "n[]",
+                           "n[1",
+                           "n[1-]",
+                           "n[-1]",
+                           "n[3-1]",
+                           "n[1,]",
+                           "n[a]",
+                           "n[1-2-3]",
+                           "n[[1]]",
+                           "n[1]]",
+                           "a b",
+                           "a;b",
+                           "a/b",
+                           "n[0-65536]",
+                           "n[0-999999999]",
+                           "n[1-300]m[1-300]",
+                           "n[0-65535]m[0-65535]",
+                           "n[4294967297]",
+                           "n[0-65535],x"}) {
+    EXPECT_EQ(expand_hostlist(text).status().code(), Code::kPara) << text;
+  }
+}
+
+TEST(Counts, Expands) {
+  EXPECT_EQ(expand_counts("2(x3),1").value(), (std::vector<int>{2, 2, 2, 1}));
+  EXPECT_EQ(expand_counts("4").value(), (std::vector<int>{4}));
+  EXPECT_EQ(expand_counts("1,2(x2)").value(), (std::vector<int>{1, 2, 2}));
+  for (const char* text : {"", ",", "2,", "x", "2(x)", "2(x0)", "(x3)", "2(3)", "2(x3", "-1",
+                           "1(x65537)", "1(x4294967295)", "1(x65536),1", "2(x3)1"}) {
+    EXPECT_EQ(expand_counts(text).status().code(), Code::kPara) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hccl::join

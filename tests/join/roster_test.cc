@@ -1,0 +1,404 @@
+// The coordinator's decisions, fed with frames by hand: what ranks are told, and that no bytes,
+// however wrong, crash it or make it grow.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iostream>
+#include <random>
+#include <thread>
+
+#include "hccl/join/membership.h"
+
+namespace hccl::join {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using wire::Kind;
+
+constexpr std::string_view kAgreement = "transport=auto";
+
+Uuid scope_of(std::uint8_t number) {
+  Uuid id{};
+  id[0] = number;
+  return id;
+}
+
+wire::Member member_of(std::uint32_t rank) {
+  return {.rank = rank, .pid = 100 + rank, .cores = "\3", .host = "here", .address = "127.0.0.1"};
+}
+
+std::string hello(std::uint32_t rank, std::uint32_t size, std::string_view agreement = kAgreement,
+                  std::uint32_t version = wire::kVersion) {
+  ByteWriter out;
+  out.put(Kind::kHello).put(version).put(size).put_text(agreement);
+  wire::put(out, member_of(rank));
+  return out.take();
+}
+
+std::string exchange(const Uuid& key, std::uint32_t size, std::uint32_t index,
+                     std::chrono::nanoseconds patience, std::string_view part) {
+  ByteWriter out;
+  out.put(Kind::kExchange).put(key).put(size).put(index);
+  out.put(static_cast<std::uint64_t>(patience.count())).put_text(part);
+  return out.take();
+}
+
+std::string failure(const Uuid& scope, const Status& why) {
+  ByteWriter out;
+  out.put(Kind::kFailure).put(scope);
+  wire::put(out, why);
+  return out.take();
+}
+
+std::string stall(const Uuid& scope, std::uint64_t sequence, std::string_view call,
+                  const std::vector<std::uint32_t>& awaited) {
+  ByteWriter out;
+  out.put(Kind::kStall).put(scope).put(sequence).put_text(call);
+  out.put(static_cast<std::uint32_t>(awaited.size()));
+  for (const std::uint32_t rank : awaited) out.put(rank);
+  return out.take();
+}
+
+// Connections are numbered 10 + rank.
+Membership joined(std::uint32_t size) {
+  Membership membership("here", 100, seconds(60));
+  for (std::uint32_t r = 0; r < size; ++r) {
+    static_cast<void>(membership.frame(static_cast<int>(10 + r), hello(r, size)));
+  }
+  EXPECT_TRUE(membership.complete());
+  return membership;
+}
+
+std::vector<int> receivers(const Membership::Outs& outs) {
+  std::vector<int> all;
+  for (const auto& out : outs) all.push_back(out.connection);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+// The status in a kRefused frame, or, after its scope, in a kFailure one.
+Status status_in(const std::string& frame) {
+  ByteReader in(frame);
+  if (in.get<Kind>() == Kind::kFailure) static_cast<void>(in.get<Uuid>());
+  return wire::get_status(in);
+}
+
+bool has(const Status& status, std::string_view words) {
+  return status.message().find(words) != std::string::npos;
+}
+
+TEST(Membership, TellsTheTableWhenAllAreThere) {
+  Membership membership("here", 101, seconds(60));
+  EXPECT_TRUE(membership.frame(1, hello(2, 3)).empty());
+  EXPECT_TRUE(membership.frame(2, hello(0, 3)).empty());
+  EXPECT_FALSE(membership.complete());
+  const auto outs = membership.frame(3, hello(1, 3));
+  EXPECT_TRUE(membership.complete());
+  EXPECT_EQ(receivers(outs), (std::vector<int>{1, 2, 3}));
+  ByteReader in(outs[0].frame);
+  EXPECT_EQ(in.get<Kind>(), Kind::kTable);
+  EXPECT_EQ(in.get<std::uint32_t>(), 3u);
+  EXPECT_EQ(in.get<std::uint32_t>(), 1u) << "pid 101 carries the coordinator";
+  for (std::uint32_t r = 0; r < 3; ++r) EXPECT_EQ(wire::get_member(in).rank, r);
+  EXPECT_TRUE(in.finished());
+}
+
+TEST(Membership, RefusesOnlyTheDuplicateAndTheImpossibleRank) {
+  Membership membership("here", 100, seconds(60));
+  EXPECT_TRUE(membership.frame(1, hello(0, 2)).empty());
+  for (const auto& [frame, words] :
+       {std::pair{hello(0, 2), "is here already"}, std::pair{hello(2, 2), "impossible"},
+        std::pair{hello(0, 0), "impossible"},
+        std::pair{hello(0, wire::kRanksCap + 1), "impossible"}}) {
+    const auto outs = membership.frame(2, frame);
+    ASSERT_EQ(receivers(outs), std::vector<int>{2});
+    EXPECT_TRUE(outs[0].close);
+    EXPECT_EQ(status_in(outs[0].frame).code(), Code::kPara);
+    EXPECT_TRUE(has(status_in(outs[0].frame), words)) << status_in(outs[0].frame).message();
+  }
+  EXPECT_EQ(membership.frame(3, hello(1, 2)).size(), 2u) << "the world came about all the same";
+  EXPECT_TRUE(membership.complete());
+  const auto late = membership.frame(4, hello(1, 2));
+  ASSERT_EQ(receivers(late), std::vector<int>{4});
+  EXPECT_EQ(status_in(late[0].frame).code(), Code::kUnavail);
+}
+
+TEST(Membership, TellsEverybodyWhenRanksWereStartedDifferently) {
+  for (const auto& [frame, words] :
+       {std::pair{hello(2, 3, "transport=tcp"), "transport=tcp"},
+        std::pair{hello(2, 4), "says 4 ranks"},
+        std::pair{hello(2, 3, kAgreement, wire::kVersion + 1), "speaks protocol 2"}}) {
+    Membership membership("here", 100, seconds(60));
+    EXPECT_TRUE(membership.frame(1, hello(0, 3)).empty());
+    EXPECT_TRUE(membership.frame(2, hello(1, 3)).empty());
+    const auto outs = membership.frame(3, frame);
+    EXPECT_EQ(receivers(outs), (std::vector<int>{1, 2, 3}));
+    for (const auto& out : outs) {
+      EXPECT_TRUE(out.close);
+      EXPECT_EQ(status_in(out.frame).code(), Code::kPara);
+      EXPECT_TRUE(has(status_in(out.frame), words)) << status_in(out.frame).message();
+      EXPECT_TRUE(has(status_in(out.frame), "rank 2"));
+    }
+    EXPECT_TRUE(membership.finished());
+    const auto late = membership.frame(4, hello(2, 3));
+    ASSERT_EQ(receivers(late), std::vector<int>{4});
+    EXPECT_TRUE(has(status_in(late[0].frame), words)) << "late comers hear the same reason";
+  }
+}
+
+TEST(Membership, WaitsForLateComersToTellThemWhyItGaveUp) {
+  Membership membership("here", 100, seconds(60));
+  EXPECT_TRUE(membership.frame(1, hello(0, 3)).empty());
+  EXPECT_EQ(membership.frame(2, hello(1, 3, "transport=tcp")).size(), 2u);
+  EXPECT_FALSE(membership.finished()) << "rank 2 knows nothing yet";
+  EXPECT_EQ(membership.frame(3, hello(2, 3)).size(), 1u);
+  EXPECT_TRUE(membership.finished());
+
+  Membership hasty("here", 100, milliseconds(5));
+  EXPECT_EQ(hasty.frame(1, hello(0, 3, kAgreement, 9)).size(), 1u);
+  EXPECT_FALSE(hasty.finished());
+  std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(hasty.tick().empty());
+  EXPECT_TRUE(hasty.finished()) << "not for ever";
+}
+
+TEST(Membership, NamesTheAbsentWhenTheTimeIsUp) {
+  Membership membership("here", 100, milliseconds(5));
+  EXPECT_TRUE(membership.frame(1, hello(1, 4)).empty());
+  EXPECT_TRUE(membership.frame(2, hello(3, 4)).empty());
+  EXPECT_TRUE(membership.closed(2).empty()) << "a rank that died while joining may come again";
+  std::this_thread::sleep_for(milliseconds(10));
+  const auto outs = membership.tick();
+  ASSERT_EQ(receivers(outs), std::vector<int>{1});
+  const Status why = status_in(outs[0].frame);
+  EXPECT_EQ(why.code(), Code::kTimeout);
+  EXPECT_TRUE(has(why, "absent: 0, 2, 3")) << why.message();
+  EXPECT_TRUE(membership.finished());
+}
+
+TEST(Membership, GathersInOrderOfIndexAndNamesTheAbsent) {
+  Membership membership = joined(3);
+  const Uuid key = scope_of(1);
+  EXPECT_TRUE(membership.frame(12, exchange(key, 2, 1, seconds(9), "two")).empty());
+  const auto outs = membership.frame(10, exchange(key, 2, 0, seconds(9), "one"));
+  EXPECT_EQ(receivers(outs), (std::vector<int>{10, 12}));
+  ByteReader in(outs[0].frame);
+  EXPECT_EQ(in.get<Kind>(), Kind::kExchange);
+  EXPECT_EQ(in.get<Uuid>(), key);
+  EXPECT_EQ(in.get<std::uint32_t>(), 0u);
+  EXPECT_EQ(in.get<std::uint32_t>(), 2u);
+  EXPECT_EQ(in.get_text(9), "one");
+  EXPECT_EQ(in.get_text(9), "two");
+
+  EXPECT_TRUE(membership.frame(11, exchange(key, 3, 1, milliseconds(1), "x")).empty());
+  std::this_thread::sleep_for(milliseconds(5));
+  const auto late = membership.tick();
+  ASSERT_EQ(receivers(late), std::vector<int>{11});
+  ByteReader absent(late[0].frame);
+  static_cast<void>(absent.get<Kind>());
+  static_cast<void>(absent.get<Uuid>());
+  EXPECT_EQ(absent.get<std::uint32_t>(), 2u);
+  EXPECT_EQ(absent.get<std::uint32_t>(), 0u);
+  EXPECT_EQ(absent.get<std::uint32_t>(), 2u);
+}
+
+TEST(Membership, DropsRanksWithImpossibleExchanges) {
+  const Uuid key = scope_of(1);
+  for (const std::string& frame :
+       {exchange(key, 0, 0, seconds(1), ""), exchange(key, 4, 0, seconds(1), ""),
+        exchange(key, 3, 3, seconds(1), ""), exchange(key, 3, 0, seconds(1), "") + "x"}) {
+    Membership membership = joined(3);
+    const auto outs = membership.frame(11, frame);
+    EXPECT_EQ(receivers(outs), (std::vector<int>{10, 11, 12})) << "one is cut off, two hear of it";
+    for (const auto& out : outs) EXPECT_EQ(out.close, out.connection == 11);
+  }
+  Membership twice = joined(3);
+  EXPECT_TRUE(twice.frame(11, exchange(key, 3, 1, seconds(1), "")).empty());
+  EXPECT_EQ(twice.frame(12, exchange(key, 3, 1, seconds(1), "")).size(), 3u);
+}
+
+TEST(Membership, TellsOfADeathAndOfALeave) {
+  Membership membership = joined(3);
+  const auto left = membership.frame(12, ByteWriter().put(Kind::kLeave).take());
+  EXPECT_EQ(receivers(left), (std::vector<int>{10, 11, 12}));
+  EXPECT_TRUE(membership.closed(12).empty()) << "who has left does not die";
+  const auto died = membership.closed(11);
+  ASSERT_EQ(receivers(died), std::vector<int>{10});
+  const Status why = status_in(died[0].frame);
+  EXPECT_EQ(why.code(), Code::kRemote);
+  EXPECT_EQ(why.culprit(), 1);
+  EXPECT_TRUE(has(why, "rank 1 (127.0.0.1 pid 101) died")) << why.message();
+  EXPECT_FALSE(membership.finished());
+  EXPECT_TRUE(membership.closed(10).empty());
+  EXPECT_TRUE(membership.finished());
+}
+
+TEST(Membership, WhoHasLeftHearsOfThoseThatLeaveLater) {
+  Membership membership = joined(3);
+  const std::string leave = ByteWriter().put(Kind::kLeave).take();
+  static_cast<void>(membership.frame(12, leave));
+  EXPECT_EQ(receivers(membership.frame(10, leave)), (std::vector<int>{10, 11, 12}));
+  EXPECT_TRUE(membership.closed(12).empty());
+  EXPECT_EQ(receivers(membership.frame(11, leave)), (std::vector<int>{10, 11}));
+  EXPECT_TRUE(membership.finished());
+}
+
+TEST(Membership, NothingButAHelloCountsBeforeTheTable) {
+  for (const std::string& frame :
+       {ByteWriter().put(Kind::kLeave).take(), exchange(scope_of(1), 2, 0, seconds(1), "x"),
+        stall(scope_of(1), 1, "x", {}), failure(scope_of(1), Status(Code::kPara, "x"))}) {
+    Membership membership("here", 100, seconds(60));
+    EXPECT_TRUE(membership.frame(1, hello(0, 2)).empty());
+    const auto outs = membership.frame(1, frame);
+    ASSERT_EQ(receivers(outs), std::vector<int>{1});
+    EXPECT_TRUE(outs[0].close);
+    EXPECT_TRUE(membership.frame(2, hello(0, 2)).empty()) << "its place is free again";
+    EXPECT_EQ(membership.frame(3, hello(1, 2)).size(), 2u);
+  }
+}
+
+TEST(Membership, TellsAFailureOnceToTheOthers) {
+  Membership membership = joined(3);
+  const Status why(Code::kPara, "calls differ", 2);
+  const auto first = membership.frame(10, failure(scope_of(7), why));
+  EXPECT_EQ(receivers(first), (std::vector<int>{11, 12}));
+  EXPECT_EQ(status_in(first[0].frame).message(), "calls differ");
+  EXPECT_EQ(status_in(first[0].frame).culprit(), 2);
+  EXPECT_TRUE(membership.frame(11, failure(scope_of(7), why)).empty());
+  EXPECT_EQ(membership.frame(11, failure(scope_of(8), why)).size(), 2u) << "another communicator";
+  EXPECT_TRUE(membership.frame(12, failure(Uuid{}, why)).back().close)
+      << "nobody may declare deaths";
+}
+
+TEST(Membership, ComparesTheCallsOfStalledRanks) {
+  Membership membership = joined(3);
+  EXPECT_TRUE(membership.frame(10, stall(scope_of(1), 5, "allreduce #5 (count 5)", {1})).empty());
+  EXPECT_TRUE(membership.frame(11, stall(scope_of(1), 5, "allreduce #5 (count 5)", {2})).empty());
+  EXPECT_TRUE(membership.frame(12, stall(scope_of(1), 4, "broadcast #4", {2})).empty());
+  EXPECT_TRUE(membership.frame(12, stall(scope_of(2), 5, "broadcast #5", {2})).empty());
+  const auto outs = membership.frame(12, stall(scope_of(1), 5, "allreduce #5 (count 7)", {}));
+  EXPECT_EQ(receivers(outs), (std::vector<int>{10, 11, 12}));
+  const Status why = status_in(outs[0].frame);
+  EXPECT_EQ(why.code(), Code::kPara);
+  EXPECT_TRUE(has(why, "count 5") && has(why, "count 7") && has(why, "rank 2")) << why.message();
+}
+
+TEST(Membership, NamesWhoDidNotCallAtATimeout) {
+  Membership membership = joined(4);
+  // 3 waits for 2, 0 for 3 (which waits itself), 1 for nobody.
+  EXPECT_TRUE(membership.frame(13, stall(scope_of(1), 5, "allreduce #5", {2})).empty());
+  EXPECT_TRUE(membership.frame(10, stall(scope_of(1), 5, "allreduce #5", {3})).empty());
+  EXPECT_TRUE(membership.frame(11, stall(scope_of(1), 5, "allreduce #5", {})).empty());
+  const auto outs = membership.frame(10, failure(scope_of(1), Status(Code::kTimeout, "no end")));
+  EXPECT_EQ(receivers(outs), (std::vector<int>{10, 11, 12, 13})) << "who asks is told, too";
+  const Status why = status_in(outs[0].frame);
+  EXPECT_EQ(why.code(), Code::kTimeout);
+  EXPECT_EQ(why.culprit(), 2);
+  EXPECT_TRUE(has(why, "did not call it (world ranks): 2")) << why.message();
+  EXPECT_TRUE(membership.frame(11, failure(scope_of(1), Status(Code::kTimeout, "no end"))).empty());
+}
+
+TEST(Membership, StaleStallReportsDoNotBlindIt) {
+  Membership membership = joined(2);
+  for (std::uint32_t i = 0; i < 10'000; ++i) {
+    Uuid scope{};
+    std::memcpy(scope.data(), &i, sizeof i);
+    scope[15] = 1;
+    EXPECT_TRUE(membership.frame(10, stall(scope, 1, "allreduce", {1})).empty());
+  }
+  EXPECT_TRUE(membership.frame(10, stall(scope_of(1), 1, "allreduce", {1})).empty());
+  EXPECT_EQ(membership.frame(11, stall(scope_of(1), 1, "broadcast", {0})).size(), 2u);
+}
+
+TEST(Membership, CapsGrowOnlyWithAdmission) {
+  Membership membership("here", 100, seconds(60));
+  EXPECT_EQ(membership.cap(1), wire::kHelloCap);
+  EXPECT_TRUE(membership.frame(1, hello(0, 2)).empty());
+  EXPECT_EQ(membership.cap(1), wire::kFrameCap);
+  EXPECT_EQ(membership.cap(2), wire::kHelloCap);
+  const auto long_blob = membership.frame(
+      1, exchange(scope_of(1), 2, 0, seconds(1), std::string(wire::kBlobCap + 1, 'x')));
+  EXPECT_TRUE(long_blob.back().close);
+}
+
+// Every frame kind, cut at every byte, from strangers and from ranks.
+TEST(Membership, TruncatedFramesEndTheConnectionOnly) {
+  const Uuid scope = scope_of(1);
+  const std::vector<std::string> frames = {hello(1, 2), exchange(scope, 2, 1, seconds(1), "blob"),
+                                           failure(scope, Status(Code::kPara, "why", 0)),
+                                           stall(scope, 3, "allreduce #3", {0, 1})};
+  for (const std::string& whole : frames) {
+    for (std::size_t length = 0; length < whole.size(); ++length) {
+      const std::string_view cut = std::string_view(whole).substr(0, length);
+      SCOPED_TRACE("kind " + std::to_string(whole[0]) + " cut at " + std::to_string(length));
+      Membership membership("here", 100, seconds(60));
+      static_cast<void>(membership.frame(1, hello(0, 2)));
+      const auto stranger = membership.frame(2, cut);
+      ASSERT_FALSE(stranger.empty());
+      EXPECT_TRUE(stranger.back().close);
+      EXPECT_FALSE(membership.complete());
+      EXPECT_EQ(membership.frame(3, hello(1, 2)).size(), 2u);
+      const auto rank = membership.frame(3, cut);
+      ASSERT_FALSE(rank.empty());
+      EXPECT_TRUE(rank.back().close);
+    }
+  }
+}
+
+TEST(Membership, SurvivesRandomAndMutatedFrames) {
+  std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): the same frames every time
+  const auto below = [&](std::uint32_t bound) {
+    return static_cast<std::uint32_t>(random() % bound);
+  };
+  std::uint64_t frames = 0;
+  for (int round = 0; round < 400; ++round) {
+    const std::uint32_t size = 1 + below(5);
+    Membership membership("here", 100, milliseconds(below(3)));
+    for (std::uint32_t r = 0; r < size; ++r) {
+      if (below(8) != 0) static_cast<void>(membership.frame(static_cast<int>(r), hello(r, size)));
+    }
+    for (int i = 0; i < 200; ++i, ++frames) {
+      const Uuid scope = scope_of(static_cast<std::uint8_t>(below(3)));
+      std::string frame;
+      switch (below(6)) {
+        case 0:
+          frame = hello(below(6), below(3) == 0 ? below(7) : size);
+          break;
+        case 1:
+          frame = exchange(scope, below(7), below(6), milliseconds(below(3)), "blob");
+          break;
+        case 2:
+          frame = failure(scope, Status(below(2) == 0 ? Code::kTimeout : Code::kPara, "why",
+                                        static_cast<int>(below(9)) - 2));
+          break;
+        case 3:
+          frame = stall(scope, below(3), below(2) == 0 ? "a" : "b", {below(7), below(7)});
+          break;
+        case 4:
+          frame = ByteWriter().put(Kind::kLeave).take();
+          break;
+        default:
+          frame.resize(below(64));
+          for (char& c : frame) c = static_cast<char>(random());
+      }
+      for (std::uint32_t flips = below(3); flips > 0 && !frame.empty(); --flips) {
+        frame[random() % frame.size()] = static_cast<char>(random());
+      }
+      const int connection = static_cast<int>(below(8));
+      const auto outs = membership.frame(connection, frame);
+      EXPECT_LE(outs.size(), 2u * size + 2);
+      for (const auto& out : outs) {
+        EXPECT_LE(out.frame.size(), wire::kReplyCap);
+        if (out.close && below(2) == 0) static_cast<void>(membership.closed(out.connection));
+      }
+      if (below(16) == 0) static_cast<void>(membership.tick());
+      if (below(32) == 0) static_cast<void>(membership.closed(static_cast<int>(below(8))));
+    }
+  }
+  std::cout << "  " << frames << " frames\n";
+}
+
+}  // namespace
+}  // namespace hccl::join
