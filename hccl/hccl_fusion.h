@@ -90,10 +90,9 @@ HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point);
  * fusion object; valid until the next call with it. */
 HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text);
 
-/** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB): .pb.json
- * gives the Protobuf message Trace (split/trace.proto) in JSON, any other .json Chrome's trace
- * format (opens in Perfetto), .csv a table, any other name the message in binary.
- * HCCL_E_OPEN_FILE_FAILURE: the file cannot be written completely. */
+/** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB): .pb.json gives the
+ * Protobuf message Trace (split/trace.proto) in JSON, any other .json Chrome's trace format (opens in
+ * Perfetto), .csv a table, any other name the message in binary. HCCL_E_OPEN_FILE_FAILURE: it cannot be written whole. */
 HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path);
 
 /** Finishes, together with the other ranks, the segments whose gradients are all ready. */

@@ -20,7 +20,7 @@ class Activity {
   /// end with Mesh::abort().
   virtual Status advance() = 0;
   virtual bool done() const = 0;
-  /// Adds the peers whose envelope has not arrived.
+  /// Adds the peers whose envelope has not come.
   virtual void awaited(std::set<int>& peers) const = 0;
 };
 

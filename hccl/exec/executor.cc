@@ -200,7 +200,7 @@ Status Executor::exchange(std::span<const Transfer> transfers, const Limits& lim
            words(envelope(first)) + " with rank " + std::to_string(first.peer) + ",";
   };
   Status status = drive(active_, what, limits);
-  // Only the peer can hold up a single transfer, so the peer is the culprit.
+  // Of two ranks, one knows who let it down.
   if (alone && status.code() == Code::kTimeout) {
     status = Status(Code::kTimeout, status.message(), first.peer);
   }

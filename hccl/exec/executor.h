@@ -52,7 +52,7 @@ class Executor {
 
  private:
   Status run_agreement(std::uint32_t lane, const Envelope& mine, const Limits& limits);
-  /// Advances the activities until all are done. `what` describes the operation in reports.
+  /// Moves the activities on until all are done. `what` gives the words for reports.
   Status drive(std::span<Activity* const> activities, const std::function<std::string()>& what,
                const Limits& limits);
   Status drive_lanes(std::size_t lanes, const Envelope& mine, const Limits& limits);

@@ -32,7 +32,7 @@ TwoLevel::TwoLevel(transport::Mesh& mesh, LocalEngine& local, int hosts)
 }
 
 Status TwoLevel::run(const Call& call, std::uint64_t sequence, const Limits& limits) {
-  // Messages to other hosts make progress while this rank waits inside its host.
+  // What this rank owes to other hosts goes on while it waits for its own.
   local_.set_meanwhile([this] { return progress(); });
   Status status = run_slices(call, sequence, limits);
   local_.set_meanwhile(nullptr);

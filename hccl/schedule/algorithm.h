@@ -53,9 +53,9 @@ struct Choice {
 };
 
 /// `bytes` is the size of the vector, `hosts` as in Shape. `wanted` is the algorithm that HCCL_ALGO
-/// asks for ("" = choose); an algorithm that does not support the operation or size is replaced,
-/// and the reason says so. `costs`, the same on all ranks, decides by predicted time; null: fixed
-/// rules do. shared_cores: one host has fewer cores than ranks.
+/// asks for ("" = choose); one that does not support the operation or size is replaced, and the
+/// reason says so. `costs`, the same on all ranks, decides by predicted time; null: fixed rules do.
+/// shared_cores: one host has fewer cores than ranks.
 Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts = 1,
               const MessageCosts* costs = nullptr, bool shared_cores = false);
 
