@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """picture.py [RATIOS.md ...]: draws picture.svg beside each table that scripts/bench.sh wrote.
 
-A curve is an allreduce of the table: the ratio of the fastest rival's time to ours, by size.
+A curve is an fp32 allreduce of the table: the ratio of the fastest rival's time to ours, by size.
 Standard library only. Without arguments: every ratios.md in this folder and below.
 """
 
@@ -30,12 +30,12 @@ def read_ratios(text):
     sections = {}
     for section in re.split(r"^## ", text, flags=re.M)[1:]:
         heading, _, body = section.partition("\n")
-        if not heading.startswith("allreduce, "):
+        if not heading.startswith("allreduce, ") or re.search(r", (bf16|fp16|int\d+)$", heading):
             continue
         lines = [line for line in body.split("\n") if "|" in line]
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
         size, ratio = rows[0].index("size"), rows[0].index("ratio")
-        points = [(row[size], re.match(r"[\d.]+", row[ratio])) for row in rows[2:]]
+        points = [(row[size], re.search(r"[\d.]*\d", row[ratio])) for row in rows[2:]]
         sections[heading.removeprefix("allreduce, ")] = [
             (size_bytes(size), float(number[0])) for size, number in points if number
         ]
@@ -47,7 +47,8 @@ def draw(text):
     lines = []
     for label, colour, starts in CURVES:
         parts = [points for heading, points in sections.items() if heading.startswith(starts)]
-        lines.append((label, colour, sorted(sum(parts, []))))
+        if any(parts):
+            lines.append((label, colour, sorted(sum(parts, []))))
     sizes = [size for _, _, points in lines for size, _ in points]
     ratios = [ratio for _, _, points in lines for _, ratio in points]
     top, bottom = max(ratios), min(1.0, *ratios) / 1.1
