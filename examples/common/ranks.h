@@ -1,5 +1,5 @@
-// Ranks as threads of one process, and lines that come out in the order of the ranks, whichever
-// thread prints first. 01_communicator/01_root_info shows the same steps without this header.
+// Ranks as threads of one process, and lines printed in the order of the ranks.
+// 01_communicator/01_root_info shows the same steps without this header.
 #pragma once
 
 #include <memory>
