@@ -17,8 +17,8 @@
 
 namespace hccl::acl {
 
-/// How the runtime's threads wait. A wait may last for seconds, so it yields the core from the
-/// start.
+/// How the runtime's threads wait. A wait may be for seconds, so it gives the core away from the
+/// start whenever somebody wants it.
 inline constexpr WaitPolicy kPatience{std::chrono::microseconds(20), true};
 
 /// Milliseconds as the runtime's functions take them: -1 means no limit.
@@ -95,7 +95,7 @@ class Stream {
   std::atomic<std::thread::id> runner_{};
 
   Bell work_bell_;  // the worker sleeps here
-  Bell done_bell_;  // synchronizing threads sleep here
+  Bell done_bell_;  // who synchronizes sleeps here
 };
 
 /// The stream behind a handle. kPtr: null; kPara: no stream, or destroyed.

@@ -33,7 +33,7 @@ struct Call {
   int root = 0;
   /// Fingerprint of the gradient plan that this call is a segment of; 0 outside fusion.
   std::uint32_t plan = 0;
-  /// The caller computes meanwhile: waits must yield the core unless there is a spare one.
+  /// The caller computes meanwhile: waits must leave it the core, if there is none to spare.
   bool beside = false;
   /// The V operations: where each rank's block lies in `in` (reducescatterv, alltoallv) and in
   /// `out` (allgatherv, alltoallv), in rank order. Empty otherwise. Must outlive the run.

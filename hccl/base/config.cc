@@ -82,7 +82,7 @@ Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::st
 constexpr std::array kLevels = {"level0", "level1", "level2", "level3"};
 constexpr std::array kAlgorithms = {"NA", "null", "ring", "H-D_R", "NHR", "NHR_V1", "NB", "AHC",
                                     "AHC_BROKE", "pipeline", "pairwise", "fullmesh",
-                                    // This library's own names, in addition to HCCL's.
+                                    // This library's own names, beside HCCL's.
                                     "direct", "one_shot", "two_level", "halving_doubling",
                                     "double_tree", "recursive_doubling", "paired_doubling", "bruck",
                                     "binomial", "chain", "dissemination"};

@@ -101,8 +101,7 @@ struct Config {
   /// HCCL's words ("ring", "H-D_R", …); empty for the built-in choice. The entries of allgather,
   /// reducescatter and alltoall also hold for their V and VC forms.
   std::string algorithm_for(std::string_view operation) const;
-  /// The values that must be equal on all ranks, as text, compared when ranks join: "transport=auto
-  /// algo= …".
+  /// What must be equal on all ranks, as text, compared at hello: "transport=auto algo= …".
   std::string agreement() const;
 };
 

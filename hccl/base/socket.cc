@@ -157,7 +157,7 @@ Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, const std
     if (deadline.expired()) {
       return Status(Code::kTimeout, "cannot connect to " + where + " (" + last.message() + ")");
     }
-    // There is no listener yet: try again a little later.
+    // Nobody listens there yet: look again a little later.
     static_cast<void>(wait([] { return false; }, Deadline::after(pause).sooner(deadline), abort,
                            nobody_rings, WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
   }
