@@ -206,7 +206,7 @@ Result<uid_t> peer_user(int fd) {
 Status wait_fd(int fd, short events, Deadline deadline, const AbortFlag* abort) {
   for (;;) {
     pollfd entry{fd, events, 0};
-    // An abort flag cannot wake poll(), so with one it is looked at now and then.
+    // An abort flag cannot wake poll(), so poll() is interrupted regularly to check the flag.
     const int ready = ::poll(&entry, 1, deadline.poll_ms(abort != nullptr ? 100 : 60'000));
     if (ready > 0) return {};
     if (ready < 0 && errno != EINTR) return syscall_failure("poll");

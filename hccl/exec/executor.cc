@@ -14,7 +14,7 @@ namespace hccl::exec {
 
 namespace {
 
-// The transport lane on which ranks agree beside the data.
+// The transport lane of the agreement, apart from the data.
 constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
 
 bool one_way(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
@@ -63,10 +63,11 @@ Status Executor::drive(std::span<Activity* const> activities,
     }
     return done;
   };
-  // What there is to send is posted before the links are looked at.
+  // Sends start before the links are polled.
   if (advance()) return failure;
   const auto ready = [&] {
-    // A wait may look again before it returns, and a failed activity is not asked twice.
+    // A wait may check its condition again before it returns; a failed activity must not advance
+    // again.
     if (!failure.ok()) return true;
     mesh_.progress();
     return advance();
@@ -97,7 +98,7 @@ Status Executor::run_agreement(std::uint32_t lane, const Envelope& mine, const W
 
 Status Executor::end(Status status) {
   if (!status.ok()) {
-    // Requests may be under way, and they name memory of the caller: take them back.
+    // Requests may be under way in the caller's memory: abort them.
     mesh_.abort(status);
     mesh_.progress();
   }
@@ -117,8 +118,8 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
   const auto blocks = static_cast<std::uint64_t>(blocks_of(call.op, mesh_.size()));
   const std::uint64_t block_bytes = call.count * element;
 
-  // What is received to be folded, and a slice's slots, must fit into the staging memory of its
-  // lane on every rank; all ranks cut alike.
+  // Received messages that wait to be folded, and the slots of a slice, must fit into the staging
+  // memory of the lane on every rank; all ranks cut alike.
   const auto lanes_wanted = static_cast<std::uint64_t>(std::max(1, choice.lanes));
   const std::size_t message =
       Flow::message_within(staging_bytes_ / 2, plan.most_reducing * lanes_wanted);
@@ -134,7 +135,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
     slices =
         std::max<std::uint64_t>(slices, (block_bytes * blocks + choice.slice - 1) / choice.slice);
   }
-  slices = (slices + lanes_wanted - 1) / lanes_wanted * lanes_wanted;  // equally many a lane
+  slices = (slices + lanes_wanted - 1) / lanes_wanted * lanes_wanted;  // as many a lane
   slices = std::clamp<std::uint64_t>(slices, 1, std::max<std::uint64_t>(1, call.count));
   const std::size_t lanes = std::min<std::uint64_t>(lanes_wanted, slices);
 
@@ -169,7 +170,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
                       staging + stride * lane);
   }
   if (agree) {
-    // Data flows one way only; without this the ranks at its start would never hear of a mismatch.
+    // Data flows one way only; without the barrier the first ranks would never learn of a mismatch.
     const Call nothing;
     lanes_[lanes]->begin(kAgreementLane, nothing, mine);
     lanes_[lanes]->add(barrier_steps(), Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0),

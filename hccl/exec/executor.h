@@ -26,7 +26,7 @@ class Lane;
 
 /// Belongs to one communicator and is used by one thread at a time. Staging memory is allocated at
 /// the first operation of its kind and kept: at most `staging_bytes`, for slots of schedules and
-/// for what is received to be folded.
+/// for received messages that wait to be folded.
 class Executor {
  public:
   /// `order`: as in make_plan, the same on all ranks.
@@ -36,7 +36,8 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   /// Runs a collective to its end. kPara: the ranks disagree; kRemote: a rank died; kTimeout. A
-  /// failure aborts the mesh, so that no request touches the buffers any more: it is the last run.
+  /// failure aborts the mesh, so that no request touches the buffers any more: no further run is
+  /// possible.
   Status run(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
              const Waiter& waiter);
 
@@ -65,7 +66,7 @@ class Executor {
   std::vector<int> order_;
   std::map<std::tuple<const void*, int, int, int>, Plan> plans_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<Activity*> active_;  // of the run: kept for its memory
+  std::vector<Activity*> active_;  // the activities of the run; kept for its memory
   std::unique_ptr<DirectV> direct_;
   Batch batch_;
   std::unique_ptr<std::byte[]> scratch_;

@@ -28,7 +28,7 @@ class Lane final : public Activity {
   bool done() const override { return slice_ == slices_.size() && hellos_pending_ == 0; }
 
  private:
-  // The envelopes that open the flow between this rank and one peer.
+  // The envelopes that this rank and one peer exchange first.
   struct Hello {
     int peer = 0;
     Envelope sent;

@@ -6,7 +6,8 @@
 namespace hccl::exec {
 namespace {
 
-// Two streams, one a direction of data, so that a send and a receive between two ranks can cross.
+// Data and the envelope of the sender travel on one lane, the envelope of the receiver on another,
+// so that a send and a receive between two ranks can cross.
 constexpr std::uint32_t kDataLane = transport::Mesh::kLanes - 2;
 constexpr std::uint32_t kAnswerLane = transport::Mesh::kLanes - 3;
 

@@ -11,12 +11,12 @@ namespace hccl::exec {
 
 namespace {
 
-// A slice is long enough to make its meetings cheap, and there are enough of them to fill the line
-// while the first one is summed and the last one is spread.
+// A slice is long enough to make its synchronizations cheap, and there are enough slices to fill
+// the line while the first is summed and the last is spread.
 constexpr std::uint64_t kSliceBytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t kFewSlices = 8;
 constexpr std::uint64_t kShortestSlice = std::uint64_t{256} << 10;
-// What parts wait in to be folded, on all lanes together.
+// Staging for received parts that wait to be folded, on all lanes together.
 constexpr std::size_t kFoldedBytes = std::size_t{2} << 20;
 
 }  // namespace
@@ -37,7 +37,7 @@ Status TwoLevel::run(const Call& call, std::uint64_t sequence, const Waiter& wai
   Status status = run_slices(call, sequence, waiter);
   local_.set_progress(nullptr);
   if (!status.ok()) {
-    // Requests may be under way, and they name memory of the caller: take them back.
+    // Requests may be under way in the caller's memory: abort them.
     mesh_.abort(status);
     mesh_.progress();
   }
@@ -184,7 +184,7 @@ Status TwoLevel::progress() {
 Status TwoLevel::await_lane(std::size_t lane, const Envelope& mine, const Waiter& waiter) {
   Status failure;
   const auto ready = [&] {
-    // A wait may look again before it returns, and a failed lane is not asked twice.
+    // A wait may check its condition again before it returns; a failed lane must not advance again.
     if (failure.ok()) failure = progress();
     return !failure.ok() || lanes_[lane]->done();
   };
