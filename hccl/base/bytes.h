@@ -18,6 +18,10 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is lit
 using Key = std::array<std::uint8_t, 32>;   ///< 256-bit secret or message authentication code
 using Uuid = std::array<std::uint8_t, 16>;  ///< 128-bit random identity
 
+inline std::string_view view(const Uuid& id) {
+  return {reinterpret_cast<const char*>(id.data()), id.size()};
+}
+
 class ByteWriter {
  public:
   template <class T>

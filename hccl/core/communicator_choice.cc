@@ -39,9 +39,9 @@ const schedule::Choice& Communicator::choose(const Call& call) {
   if (known) return chosen.choice;
   // Only direct exchange folds all contributions at once and in rank order, as the host path does.
   const std::string wanted = strict ? "direct" : config_.algorithm_for(hccl::words(call.op));
-  chosen.choice =
-      schedule::select(call.op, size(), bytes, wanted, even_hosts_,
-                       tuned_.messages ? &*tuned_.messages : nullptr, policy_.shared_cores);
+  chosen.choice = schedule::select(call.op, size(), bytes, wanted, placement_.even_hosts,
+                                   tuned_.messages ? &*tuned_.messages : nullptr,
+                                   placement_.policy.shared_cores);
   if (strict) chosen.choice.reason = "HCCL_DETERMINISTIC is strict";
   chosen.bytes = bytes;
   chosen.strict = strict;
@@ -67,8 +67,7 @@ void Communicator::tell_way(const Call& call, std::string_view way) {
       blocks ? 0 : local::Blocks(call, rank_, size()).input() * size_of(call.type);
   const auto mark = static_cast<std::uint32_t>(std::hash<std::string_view>()(way) | 1);
   if (!is_news(told_[static_cast<std::size_t>(call.op)], bytes, mark)) return;
-  log_->info("{} by {} in the host's memory: {}; {}",
-             words(envelope(call, sequence_, 0)), way,
+  log_->info("{} by {} in the host's memory: {}; {}", words(envelope(call, sequence_, 0)), way,
              local_->last_choice()->reason, tuned_.source);
 }
 
@@ -76,8 +75,8 @@ void Communicator::tell_between(const Call& call) {
   const schedule::Choice& between = *two_level_->between();
   const std::uint64_t bytes = call.count * size_of(call.type);
   if (!is_news(told_between_, bytes, mark_of(between))) return;
-  log_->info("{} of {} bytes between hosts by {} (depth {}): {}; {}", hccl::words(call.op),
-             bytes, between.algorithm->name, between.depth, between.reason, tuned_.source);
+  log_->info("{} of {} bytes between hosts by {} (depth {}): {}; {}", hccl::words(call.op), bytes,
+             between.algorithm->name, between.depth, between.reason, tuned_.source);
 }
 
 }  // namespace hccl::core

@@ -12,8 +12,8 @@ Status Communicator::run(const Call& call, const OpQueue::Ticket& place) {
   return queue_.run(place, [this, &call] { return execute(call); });
 }
 
-OpQueue::Ticket Communicator::submit(const Call& call, bool deferred,
-                                     std::function<void()> before, std::function<void()> after) {
+OpQueue::Ticket Communicator::submit(const Call& call, bool deferred, std::function<void()> before,
+                                     std::function<void()> after) {
   auto work = [this, call, before = std::move(before), after = std::move(after)] {
     before();
     Status status = execute(call);
@@ -24,7 +24,7 @@ OpQueue::Ticket Communicator::submit(const Call& call, bool deferred,
 }
 
 Status Communicator::execute(const Call& call) {
-  if (failed_.raised()) return refused(envelope(call, sequence_ + 1, 0));
+  if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
   if (suspended()) return refused_suspended();
   if (on_host_[static_cast<std::size_t>(call.op)]) {
     return execute_on_host(call);
@@ -32,8 +32,8 @@ Status Communicator::execute(const Call& call) {
   const bool blocks = has_blocks(call.op);
   const schedule::Choice* const choice = blocks ? nullptr : &choose(call);
   const std::uint64_t sequence = ++sequence_;
-  const std::uint64_t number = recorder_.begin(envelope(call, sequence, 0),
-                                               blocks ? "direct" : choice->algorithm->name);
+  const std::uint64_t number =
+      recorder_.begin(envelope(call, sequence, 0), blocks ? "direct" : choice->algorithm->name);
   Status status;
   if (blocks) {
     status = executor_->run_blocks(call, sequence, limits(call.background));
@@ -44,7 +44,7 @@ Status Communicator::execute(const Call& call) {
     status = executor_->run(call, *choice, sequence, limits(call.background));
   }
   recorder_.end(number, status.code());
-  return status.ok() ? status : failed_in(call, sequence, std::move(status));
+  return status.ok() ? status : failure_.fail(std::move(status), envelope(call, sequence, 0));
 }
 
 Status Communicator::execute_on_host(const Call& call) {
@@ -61,7 +61,7 @@ Status Communicator::execute_on_host(const Call& call) {
     last.store(way.data(), std::memory_order_relaxed);
   }
   if (status.ok() && log_->should_log(spdlog::level::info)) tell_way(call, way);
-  return status.ok() ? status : failed_in(call, sequence, std::move(status));
+  return status.ok() ? status : failure_.fail(std::move(status), envelope);
 }
 
 Status Communicator::send(int peer, const void* data, std::uint64_t count, DataType type) {
@@ -85,11 +85,11 @@ Status Communicator::exchange(std::span<exec::Transfer> transfers, const OpQueue
 
 Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
   if (transfers.empty()) return {};
-  if (suspended() && !failed_.raised()) return refused_suspended();
+  if (suspended() && !failure_.raised()) return refused_suspended();
   for (exec::Transfer& each : transfers) {
     each.sequence = ++(each.sending ? sends_ : recvs_)[static_cast<std::size_t>(each.peer)];
   }
-  if (failed_.raised()) return refused(envelope(transfers.front()));
+  if (failure_.raised()) return failure_.refuse(envelope(transfers.front()));
   // Of a batch, the first one is recorded.
   const std::uint64_t number =
       recorder_.begin(envelope(transfers.front()),
@@ -98,15 +98,19 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
   bounds.stalled = nullptr;
   Status status = executor_->exchange(transfers, bounds);
   recorder_.end(number, status.code());
-  return status.ok() ? status : fail(std::move(status));
+  return status.ok() ? status : failure_.fail(std::move(status));
+}
+
+Status Communicator::refused_suspended() const {
+  return Status(Code::kSuspending, name_ + " is suspended: resume it, then repeat the operation");
 }
 
 Waiter Communicator::limits(bool background) {
   Waiter limits;
   limits.deadline =
       config_.exec_timeout.count() == 0 ? Deadline::never() : Deadline::after(config_.exec_timeout);
-  limits.abort = &failed_;
-  limits.policy = background ? background_ : policy_;
+  limits.abort = &failure_.flag();
+  limits.policy = background ? placement_.worker_policy : placement_.policy;
   if (size() > 1) {
     limits.stalled = [this](const Pending& pending) {
       stalled(pending.sequence, pending.call, pending.late);

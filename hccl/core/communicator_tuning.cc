@@ -21,14 +21,14 @@ Status Communicator::tune(const transport::Exchange& exchange, Deadline deadline
   }
   // On one host all ranks know the same of it.
   const bool cma = local_ != nullptr && two_level_ == nullptr && local_->topology().kernel_copies;
-  const TuningKey key = tuner_->key(hosts_, mesh_->name(), shared_cores, cma);
+  const TuningKey key = tuner_->key(placement_.hosts, mesh_->name(), shared_cores, cma);
   if (size() > 1 && is_world() && tuner_->wants(key)) {
     const auto failed = [this](const Status& why) {
       return why.with_context(name_ + ": measuring for HCCL_TUNE_FILE");
     };
     const auto measured =
         tuner_->measure(key, size(), *executor_, nullptr, heap_.get(), limits(false));
-    if (!measured.ok()) return failed(fail(measured.status()));
+    if (!measured.ok()) return failed(failure_.fail(measured.status()));
     // All ranks have agreed on the numbers; what rank 0 keeps is nevertheless what counts.
     const auto told = exchange(rank_ == 0 ? Tuner::encode(*measured) : "", deadline);
     if (!told.ok()) return failed(told.status());

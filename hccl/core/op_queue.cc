@@ -40,13 +40,13 @@ bool OpQueue::head_can_run(bool worker) const {
   return head.filled && (head.for_worker || !worker);
 }
 
-// Runs the head of the line if nobody else runs anything. False if there was nothing to do.
+// Runs the head of the line if nothing runs. False if there was nothing to do.
 bool OpQueue::run_one(bool worker) {
   Ticket op;
   {
     const std::lock_guard lock(mutex_);
     if (!head_can_run(worker)) return false;
-    // Somebody may be entering right now, but only while the line is empty, which it is not.
+    // enter() succeeds only while the line is empty, which it is not.
     op = line_.front();
     line_.pop_front();
     state_.fetch_sub(kInLine - kRunning, std::memory_order_seq_cst);

@@ -21,8 +21,8 @@ namespace {
 constexpr std::chrono::seconds kProofTime{5};
 constexpr std::uint64_t kListenerTag = 0;
 
-// Connections that have not proved themselves may take this many descriptors: the process needs
-// most of its own for other things.
+// Connections without a proof may take this many descriptors; the process needs most of its
+// descriptors itself.
 std::size_t strangers_cap() {
   constexpr rlim_t kMost = 1024;
   rlimit limit{};
@@ -32,7 +32,7 @@ std::size_t strangers_cap() {
 
 }  // namespace
 
-// The hub's sockets: one epoll set, no blocking call but the one sleep.
+// The coordinator's sockets: one epoll set, no blocking call but the one sleep.
 class CoordinatorThread {
  public:
   CoordinatorThread(Listener listener, const RootInfo& info, const Config& config, Logger log,
@@ -93,24 +93,25 @@ class CoordinatorThread {
         serve(static_cast<int>(tag), events[i].events);
       }
     }
-    deliver(membership_.tick());
+    deliver(membership_.tick(Membership::Clock::now()));
     drop_silent_strangers();
     if (membership_.complete() || membership_.finished()) {
-      // Nobody else is expected.
+      // No further rank is expected.
       listener_.reset();
       while (drop_oldest_stranger()) continue;
     }
   }
 
-  // Not more at a time than may stay: each gets one turn in which its first bytes are looked at.
+  // Accepts no more at a time than may stay: each connection gets one turn in which its first bytes
+  // are read.
   void accept_some() {
     for (std::size_t i = 0; i < (strangers_cap_ + 1) / 2; ++i) {
       auto fd = accept_one(listener_.get());
       // Out of descriptors: the stranger that has been silent longest makes room for this caller.
       if (!fd.ok() && drop_oldest_stranger()) fd = accept_one(listener_.get());
       if (!fd.ok()) {
-        // Only ranks are here: give the spare one up to turn this caller away, and take it back.
-        log_->warn("hub {}: {}", info_.name(), fd.status().message());
+        // All descriptors belong to ranks: the spare one turns this caller away.
+        log_->warn("coordinator {}: {}", info_.name(), fd.status().message());
         spare_.reset();
         static_cast<void>(accept_one(listener_.get()));
         spare_ = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -170,7 +171,8 @@ class CoordinatorThread {
         if (connection.in.size() < wants) return true;
         auto reply = connection.handshake.step(std::string_view(connection.in).substr(0, wants));
         if (!reply.ok()) {
-          log_->warn("hub {}: turned a stranger away: {}", info_.name(), reply.status().message());
+          log_->warn("coordinator {}: turned a stranger away: {}", info_.name(),
+                     reply.status().message());
           end(number);
           return false;
         }
@@ -195,7 +197,7 @@ class CoordinatorThread {
       if (connection.in.size() < sizeof length + length) return true;
       const std::string frame = connection.in.substr(sizeof length, length);
       connection.in.erase(0, sizeof length + length);
-      deliver(membership_.frame(number, frame));
+      deliver(membership_.frame(number, frame, Membership::Clock::now()));
       if (connections_.count(number) == 0) return false;
     }
   }
@@ -250,7 +252,7 @@ class CoordinatorThread {
   std::map<int, Connection> connections_;
   const std::size_t strangers_cap_ = strangers_cap();
   std::set<int> strangers_;  // connections that have not named this communicator yet
-  std::set<int> proving_;    // those that have, and still owe their proof: nobody guesses its id
+  std::set<int> proving_;    // connections that named it and still owe their proof
   int last_connection_ = 0;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> done_{false};
@@ -270,11 +272,11 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(RootInfo& info, const Co
   info.port = listener->port;
   info.ports = 1;
   HCCL_ASSIGN_OR_RETURN(auto sleeper, EpollSleeper::create());
-  std::unique_ptr<Coordinator> hub(new Coordinator);
-  hub->loop_ = std::make_unique<CoordinatorThread>(std::move(*listener), info, config,
-                                                   std::move(log), std::move(sleeper));
-  hub->thread_ = std::thread([loop = hub->loop_.get()] { loop->run(); });
-  return hub;
+  std::unique_ptr<Coordinator> made(new Coordinator);
+  made->loop_ = std::make_unique<CoordinatorThread>(std::move(*listener), info, config,
+                                                    std::move(log), std::move(sleeper));
+  made->thread_ = std::thread([loop = made->loop_.get()] { loop->run(); });
+  return made;
 }
 
 Coordinator::~Coordinator() {

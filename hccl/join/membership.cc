@@ -1,6 +1,7 @@
 #include "hccl/join/membership.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hccl::join {
 namespace {
@@ -16,6 +17,13 @@ ByteWriter frame_of(Kind kind) {
   return out;
 }
 
+std::string failure_frame(const Uuid& scope, const Status& why) {
+  ByteWriter out = frame_of(Kind::kFailure);
+  out.put(scope);
+  wire::put(out, why);
+  return out.take();
+}
+
 std::string list(const std::vector<std::uint32_t>& ranks) {
   std::string text;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -25,22 +33,27 @@ std::string list(const std::vector<std::uint32_t>& ranks) {
   return text;
 }
 
-}  // namespace
-
-Membership::Membership(std::string host, std::uint32_t pid, std::chrono::nanoseconds patience,
-                       std::chrono::nanoseconds peer_timeout)
-    : host_(std::move(host)), pid_(pid), patience_(patience), peer_timeout_(peer_timeout) {}
-
-std::size_t Membership::cap(int connection) const {
-  return connections_.count(connection) != 0 ? wire::kFrameCap : wire::kHelloCap;
+template <class Place>
+std::vector<std::uint32_t> empty_places(const std::vector<std::optional<Place>>& places) {
+  std::vector<std::uint32_t> empty;
+  for (std::uint32_t i = 0; i < places.size(); ++i) {
+    if (!places[i]) empty.push_back(i);
+  }
+  return empty;
 }
+
+void append(Membership::Outs& outs, Membership::Outs more) {
+  std::move(more.begin(), more.end(), std::back_inserter(outs));
+}
+
+}  // namespace
 
 bool Membership::finished() const {
   if (!gave_up_) return complete_ && connections_.empty();
-  return deadline_->expired() || (size_ != 0 && told_ >= size_);
+  return now_ >= *deadline_ || (size_ != 0 && told_ >= size_);
 }
 
-std::string Membership::who(std::uint32_t rank) const {
+std::string Membership::name_of(std::uint32_t rank) const {
   std::string text = "rank " + std::to_string(rank);
   if (rank < members_.size() && members_[rank]) {
     text += " (" + members_[rank]->address + " pid " + std::to_string(members_[rank]->pid) + ")";
@@ -54,33 +67,41 @@ Membership::Outs Membership::refuse(int connection, const Status& why) const {
   return {{connection, out.take(), true}};
 }
 
-// Ranks that were started differently never become a world: everybody is told at once, not only the
-// one that came last.
-Membership::Outs Membership::give_up(int connection, const Status& why) {
-  Outs outs = refuse(connection, why);
-  if (complete_ || gave_up_) return outs;
-  for (const auto& [other, rank] : connections_) {
-    for (auto& out : refuse(other, why)) outs.push_back(std::move(out));
-  }
-  told_ = static_cast<std::uint32_t>(outs.size());
+// Tells the ranks that have come that there will be no world.
+Membership::Outs Membership::refuse_all(const Status& why) {
+  Outs outs;
+  for (const auto& [connection, rank] : connections_) append(outs, refuse(connection, why));
   connections_.clear();
   gave_up_ = true;
   why_gave_up_ = why;
-  if (!deadline_) deadline_ = Deadline::after(patience_);
   return outs;
 }
 
-Membership::Outs Membership::frame(int connection, std::string_view bytes) {
+// Ranks that were started differently never become a world: all of them are told at once.
+Membership::Outs Membership::give_up(int connection, const Status& why) {
+  Outs outs = refuse(connection, why);
+  if (complete_ || gave_up_) return outs;
+  append(outs, refuse_all(why));
+  told_ = static_cast<std::uint32_t>(outs.size());
+  if (!deadline_) deadline_ = after(patience_);
+  return outs;
+}
+
+Membership::Time Membership::after(std::chrono::nanoseconds wait) const {
+  return wait > Time::max() - now_ ? Time::max() : now_ + wait;
+}
+
+Membership::Outs Membership::frame(int connection, std::string_view bytes, Time now) {
+  now_ = now;
   ByteReader in(bytes);
   const auto kind = in.get<Kind>();
   const auto at = connections_.find(connection);
   if (at == connections_.end()) {
-    if (kind != Kind::kHello) return drop(connection);
-    return hello(connection, in);
+    return kind == Kind::kHello ? hello(connection, in) : drop(connection);
   }
   const std::uint32_t rank = at->second;
-  if (!complete_) return drop(connection);  // nobody has more to say before the table
-  silence_.insert_or_assign(connection, Deadline::after(peer_timeout_));
+  if (!complete_) return drop(connection);  // a rank sends only its hello before the table
+  silence_.insert_or_assign(connection, after(peer_timeout_));
   switch (kind) {
     case Kind::kBeat:
       return {};
@@ -93,11 +114,12 @@ Membership::Outs Membership::frame(int connection, std::string_view bytes) {
     case Kind::kLeave: {
       ByteWriter out = frame_of(Kind::kLeave);
       out.put(rank);
-      connections_.erase(connection);  // what follows on this connection is not a death any more
+      connections_.erase(connection);  // its end is no death any more
       left_.insert(connection);
       Outs outs;
       for (const auto& [other, r] : connections_) outs.push_back({other, out.bytes()});
-      for (const int other : left_) outs.push_back({other, out.bytes()});  // they wait for the rest
+      for (const int other : left_)
+        outs.push_back({other, out.bytes()});  // these wait for the rest
       return outs;
     }
     default:
@@ -117,12 +139,12 @@ Membership::Outs Membership::hello(int connection, ByteReader& in) {
   const auto size = in.get<std::uint32_t>();
   const std::string agreement = in.get_text(2048);
   const wire::Member member = wire::get_member(in);
+  const std::string rank = "rank " + std::to_string(member.rank);
   if (version != wire::kVersion) {
-    return give_up(
-        connection,
-        Status(Code::kPara, "EI0008: version mismatch: rank " + std::to_string(member.rank) +
-                                " speaks protocol " + std::to_string(version) + ", the root " +
-                                std::to_string(wire::kVersion)));
+    return give_up(connection,
+                   Status(Code::kPara, "EI0008: version mismatch: " + rank + " speaks protocol " +
+                                           std::to_string(version) + ", the root " +
+                                           std::to_string(wire::kVersion)));
   }
   if (!in.finished()) return {{connection, {}, true}};
   if (gave_up_) {
@@ -130,13 +152,11 @@ Membership::Outs Membership::hello(int connection, ByteReader& in) {
     return refuse(connection, why_gave_up_);
   }
   if (complete_) {
-    return refuse(connection, Status(Code::kUnavail, "rank " + std::to_string(member.rank) +
-                                                         " came when joining was over"));
+    return refuse(connection, Status(Code::kUnavail, rank + " came when joining was over"));
   }
   if (size == 0 || size > wire::kRanksCap || member.rank >= size) {
-    return refuse(connection,
-                  Status(Code::kPara, "rank " + std::to_string(member.rank) + " of " +
-                                          std::to_string(size) + " ranks is impossible"));
+    return refuse(connection, Status(Code::kPara, rank + " of " + std::to_string(size) +
+                                                      " ranks is impossible"));
   }
   if (size_ == 0) {
     size_ = size;
@@ -144,55 +164,59 @@ Membership::Outs Membership::hello(int connection, ByteReader& in) {
     agreement_rank_ = member.rank;
     members_.resize(size);
     connection_of_.assign(size, -1);
-    deadline_ = Deadline::after(patience_);
+    deadline_ = after(patience_);
   }
-  if (size != size_) {
-    return give_up(connection,
-                   Status(Code::kPara, "EI0016: rank " + std::to_string(member.rank) + " says " +
-                                           std::to_string(size) + " ranks, rank " +
-                                           std::to_string(agreement_rank_) + " says " +
-                                           std::to_string(size_)));
-  }
-  if (agreement != agreement_) {
-    return give_up(
-        connection,
-        Status(Code::kPara, "EI0016: configuration differs: rank " + std::to_string(member.rank) +
-                                " has \"" + agreement + "\", rank " +
-                                std::to_string(agreement_rank_) + " has \"" + agreement_ + "\""));
-  }
+  const Status differs = compare_with_first(member.rank, size, agreement);
+  if (!differs.ok()) return give_up(connection, differs);
   if (members_[member.rank]) {
-    return refuse(connection, Status(Code::kPara, "rank " + std::to_string(member.rank) +
-                                                      " is here already: " + who(member.rank)));
+    return refuse(connection,
+                  Status(Code::kPara, rank + " is here already: " + name_of(member.rank)));
   }
   members_[member.rank] = member;
   connection_of_[member.rank] = connection;
   connections_[connection] = member.rank;
   if (++present_ < size_) return {};
   complete_ = true;
-  return admit_all();
+  return send_table();
 }
 
-Membership::Outs Membership::admit_all() {
-  std::uint32_t hub_rank = size_;
-  for (std::uint32_t r = 0; r < size_ && hub_rank == size_; ++r) {
-    if (members_[r]->host == host_ && members_[r]->pid == pid_) hub_rank = r;
+// What a rank and the first rank were started with differently; success if nothing.
+Status Membership::compare_with_first(std::uint32_t rank, std::uint32_t size,
+                                      const std::string& agreement) const {
+  const std::string theirs = "rank " + std::to_string(rank);
+  const std::string first = "rank " + std::to_string(agreement_rank_);
+  if (size != size_) {
+    return Status(Code::kPara, "EI0016: " + theirs + " says " + std::to_string(size) + " ranks, " +
+                                   first + " says " + std::to_string(size_));
+  }
+  if (agreement != agreement_) {
+    return Status(Code::kPara, "EI0016: configuration differs: " + theirs + " has \"" + agreement +
+                                   "\", " + first + " has \"" + agreement_ + "\"");
+  }
+  return {};
+}
+
+Membership::Outs Membership::send_table() {
+  std::uint32_t coordinator_rank = size_;
+  for (std::uint32_t r = 0; r < size_ && coordinator_rank == size_; ++r) {
+    if (members_[r]->host == host_ && members_[r]->pid == pid_) coordinator_rank = r;
   }
   ByteWriter out = frame_of(Kind::kTable);
-  out.put(size_).put(hub_rank);
+  out.put(size_).put(coordinator_rank);
   for (const auto& member : members_) wire::put(out, *member);
   Outs outs;
   for (const int connection : connection_of_) {
     outs.push_back({connection, out.bytes()});
-    silence_.insert_or_assign(connection, Deadline::after(peer_timeout_));
+    silence_.insert_or_assign(connection, after(peer_timeout_));
   }
-  next_beat_ = Deadline::after(wire::beat_interval(peer_timeout_));
+  next_beat_ = after(wire::beat_interval(peer_timeout_));
   return outs;
 }
 
-// Tells the ranks that the hub is alive.
+// Tells the ranks that the coordinator is alive.
 Membership::Outs Membership::beat() {
-  if (!next_beat_.expired()) return {};
-  next_beat_ = Deadline::after(wire::beat_interval(peer_timeout_));
+  if (now_ < next_beat_) return {};
+  next_beat_ = after(wire::beat_interval(peer_timeout_));
   Outs outs;
   for (const auto& [connection, rank] : connections_) {
     outs.push_back({connection, frame_of(Kind::kBeat).take()});
@@ -200,25 +224,22 @@ Membership::Outs Membership::beat() {
   return outs;
 }
 
-// A stopped process keeps its connections: only its silence tells.
-Membership::Outs Membership::bury_silent() {
+// A stopped process keeps its connections; only its silence shows that it is stopped.
+Membership::Outs Membership::expel_silent() {
   Outs outs;
   for (auto at = connections_.begin(); complete_ && at != connections_.end();) {
     const auto [connection, rank] = *at++;
     const auto silence = silence_.find(connection);
-    if (silence == silence_.end() || !silence->second.expired()) continue;
+    if (silence == silence_.end() || now_ < silence->second) continue;
     connections_.erase(connection);
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(peer_timeout_).count();
     const Status why(Code::kRemote,
-                     who(rank) + " has given no sign of life for " + std::to_string(seconds) +
+                     name_of(rank) + " has given no sign of life for " + std::to_string(seconds) +
                          " s (HCCL_PEER_TIMEOUT): it is stopped, or cut off",
                      static_cast<int>(rank));
-    for (auto& out : flood(kEverything, why, -1)) outs.push_back(std::move(out));
-    // Should it wake up, it hears that it was given up.
-    ByteWriter expelled = frame_of(Kind::kFailure);
-    expelled.put(kEverything);
-    wire::put(expelled, why);
-    outs.push_back({connection, expelled.take(), true});
+    append(outs, tell_all(kEverything, why, -1));
+    // A process that is resumed reads that it was expelled.
+    outs.push_back({connection, failure_frame(kEverything, why), true});
   }
   return outs;
 }
@@ -238,7 +259,7 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
   if (!known) {
     gathering.parts.resize(size);
     gathering.deadline =
-        Deadline::after(std::chrono::nanoseconds(std::min<std::uint64_t>(patience, 1ull << 62)));
+        after(std::chrono::nanoseconds(std::min<std::uint64_t>(patience, 1ull << 62)));
   }
   if (gathering.parts.size() != size || gathering.parts[index]) return drop(connection);
   gathering.parts[index] = std::move(part);
@@ -253,16 +274,14 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
   return outs;
 }
 
-Membership::Outs Membership::flood(const Uuid& scope, const Status& why, int except) {
+Membership::Outs Membership::tell_all(const Uuid& scope, const Status& why, int except) {
   if (failed_.count(scope) != 0 && scope != kEverything) return {};
   if (failed_.size() >= kScopesCap) failed_.clear();  // it only saves messages
-  failed_[scope] = true;
-  ByteWriter out = frame_of(Kind::kFailure);
-  out.put(scope);
-  wire::put(out, why);
+  failed_.insert(scope);
+  const std::string frame = failure_frame(scope, why);
   Outs outs;
   for (const auto& [connection, rank] : connections_) {
-    if (connection != except) outs.push_back({connection, out.bytes()});
+    if (connection != except) outs.push_back({connection, frame});
   }
   return outs;
 }
@@ -270,31 +289,31 @@ Membership::Outs Membership::flood(const Uuid& scope, const Status& why, int exc
 Membership::Outs Membership::failure(std::uint32_t rank, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   const Status why = wire::get_status(in);
-  // Deaths are for the hub alone to see.
+  // Only the coordinator declares deaths.
   if (!in.finished() || scope == kEverything) return drop(connection_of_[rank]);
-  if (why.code() != Code::kTimeout) return flood(scope, why, connection_of_[rank]);
-  // Only here is known who did not come; the rank that asks waits for that.
+  if (why.code() != Code::kTimeout) return tell_all(scope, why, connection_of_[rank]);
+  // Only the coordinator knows the absent ranks; the rank that reports waits for their names.
   const std::vector<std::uint32_t> absent = missing(scope, rank);
-  if (absent.empty()) return flood(scope, why, -1);
-  return flood(
+  if (absent.empty()) return tell_all(scope, why, -1);
+  return tell_all(
       scope,
       Status(why.code(), why.message() + "; these did not call it (world ranks): " + list(absent),
              absent.size() == 1 ? static_cast<int>(absent[0]) : why.culprit()),
       -1);
 }
 
-// Who is waited for in the witness's operation and does not wait in it.
+// Ranks that are awaited in the witness's operation and do not wait in it themselves.
 std::vector<std::uint32_t> Membership::missing(const Uuid& scope, std::uint32_t witness) const {
   const auto at = stalls_.find(scope);
   if (at == stalls_.end() || at->second.count(witness) == 0) return {};
   const std::uint64_t sequence = at->second.at(witness).sequence;
-  std::set<std::uint32_t> absent;
+  std::set<std::uint32_t> absent, present;
   for (const auto& [rank, stall] : at->second) {
-    if (stall.sequence == sequence) absent.insert(stall.awaited.begin(), stall.awaited.end());
+    if (stall.sequence != sequence) continue;
+    present.insert(rank);
+    absent.insert(stall.awaited.begin(), stall.awaited.end());
   }
-  for (const auto& [rank, stall] : at->second) {
-    if (stall.sequence == sequence) absent.erase(rank);
-  }
+  std::erase_if(absent, [&](std::uint32_t rank) { return present.count(rank) != 0; });
   return {absent.begin(), absent.end()};
 }
 
@@ -308,7 +327,7 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
   const bool sane = std::all_of(awaited.begin(), awaited.end(),
                                 [this](std::uint32_t each) { return each < size_; });
   if (!in.finished() || !sane) return drop(connection_of_[rank]);
-  // Old communicators' reports are worth nothing; those that still wait report again.
+  // Forgets reports of old communicators; ranks that still wait report again.
   if (stalls_.size() >= kScopesCap && stalls_.count(scope) == 0) stalls_.clear();
   auto& calls = stalls_[scope];
   for (const auto& [other, theirs] : calls) {
@@ -317,7 +336,7 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
                                       " called " + call + ", rank " + std::to_string(other) +
                                       " called " + theirs.call + " (world ranks)");
     stalls_.erase(scope);
-    return flood(scope, why, -1);
+    return tell_all(scope, why, -1);
   }
   calls[rank] = {sequence, std::move(call), std::move(awaited)};
   return {};
@@ -331,51 +350,49 @@ Membership::Outs Membership::closed(int connection) {
   const std::uint32_t rank = at->second;
   connections_.erase(at);
   if (!complete_) {
-    // It may come again while the others are still awaited.
+    // The rank may come again until the world is complete.
     members_[rank].reset();
     connection_of_[rank] = -1;
     --present_;
     return {};
   }
-  return flood(kEverything,
-               Status(Code::kRemote, who(rank) + " died or was cut off", static_cast<int>(rank)),
-               -1);
+  return tell_all(
+      kEverything,
+      Status(Code::kRemote, name_of(rank) + " died or was cut off", static_cast<int>(rank)), -1);
 }
 
-Membership::Outs Membership::tick() {
-  Outs outs = bury_silent();
-  for (auto& out : beat()) outs.push_back(std::move(out));
-  if (!complete_ && !gave_up_ && deadline_ && deadline_->expired()) {
-    std::vector<std::uint32_t> absent;
-    for (std::uint32_t r = 0; r < size_; ++r) {
-      if (!members_[r]) absent.push_back(r);
-    }
-    const Status why(
-        Code::kTimeout,
-        "EI0015: " + std::to_string(absent.size()) + " of " + std::to_string(size_) +
-            " ranks did not join within HCCL_CONNECT_TIMEOUT; absent: " + list(absent));
-    for (const auto& [connection, rank] : connections_) {
-      for (auto& out : refuse(connection, why)) outs.push_back(std::move(out));
-    }
-    connections_.clear();
-    gave_up_ = true;
-    why_gave_up_ = why;
-  }
-  for (auto at = gatherings_.begin(); at != gatherings_.end();) {
-    if (!at->second.deadline.expired()) {
-      ++at;
-      continue;
-    }
+Membership::Outs Membership::tick(Time now) {
+  now_ = now;
+  Outs outs = expel_silent();
+  append(outs, beat());
+  append(outs, end_joining());
+  append(outs, end_gatherings());
+  return outs;
+}
+
+// Refuses those that came, if the time for joining is over.
+Membership::Outs Membership::end_joining() {
+  if (complete_ || gave_up_ || !deadline_ || now_ < *deadline_) return {};
+  const std::vector<std::uint32_t> absent = empty_places(members_);
+  const Status why(Code::kTimeout,
+                   "EI0015: " + std::to_string(absent.size()) + " of " + std::to_string(size_) +
+                       " ranks did not join within HCCL_CONNECT_TIMEOUT; absent: " + list(absent));
+  return refuse_all(why);
+}
+
+// Answers exchanges whose time is over with the indices that are absent.
+Membership::Outs Membership::end_gatherings() {
+  Outs outs;
+  std::erase_if(gatherings_, [&](const auto& each) {
+    const auto& [key, gathering] = each;
+    if (now_ < gathering.deadline) return false;
+    const std::vector<std::uint32_t> absent = empty_places(gathering.parts);
     ByteWriter out = frame_of(Kind::kExchange);
-    std::vector<std::uint32_t> absent;
-    for (std::uint32_t i = 0; i < at->second.parts.size(); ++i) {
-      if (!at->second.parts[i]) absent.push_back(i);
-    }
-    out.put(at->first).put(static_cast<std::uint32_t>(absent.size()));
-    for (const std::uint32_t i : absent) out.put(i);
-    for (const int connection : at->second.connections) outs.push_back({connection, out.bytes()});
-    at = gatherings_.erase(at);
-  }
+    out.put(key).put(static_cast<std::uint32_t>(absent.size()));
+    for (const std::uint32_t index : absent) out.put(index);
+    for (const int connection : gathering.connections) outs.push_back({connection, out.bytes()});
+    return true;
+  });
   return outs;
 }
 

@@ -1,23 +1,27 @@
-// Who is there: the hub's decisions, apart from its sockets. Frames of ranks go in, frames to ranks
-// come out; connections are numbers here. Used by one thread.
+// Which ranks belong to the world, and what they are told: the coordinator's decisions as a state
+// machine. Frames, ended connections and the time go in; frames to ranks come out. It has no socket
+// and no clock; connections are numbers. For one thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hccl/base/bytes.h"
-#include "hccl/base/deadline.h"
 #include "hccl/join/wire.h"
 
 namespace hccl::join {
 
 class Membership {
  public:
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
   struct Out {
     int connection;
     std::string frame;
@@ -25,31 +29,34 @@ class Membership {
   };
   using Outs = std::vector<Out>;
 
-  /// Ranks have `patience` from the first hello on to arrive. `host` and `pid` are the hub's own
-  /// process, so that its ranks can be told that they carry the hub.
+  /// All ranks must arrive within `patience` of the first hello. `host` and `pid` are of the
+  /// coordinator's process: the table names the rank that runs it.
   Membership(std::string host, std::uint32_t pid, std::chrono::nanoseconds patience,
-             std::chrono::nanoseconds peer_timeout = std::chrono::seconds(30));
+             std::chrono::nanoseconds peer_timeout = std::chrono::seconds(30))
+      : host_(std::move(host)), pid_(pid), patience_(patience), peer_timeout_(peer_timeout) {}
 
-  /// One frame from a connection that has proved that it holds the secret.
-  Outs frame(int connection, std::string_view bytes);
+  /// One frame from a connection that has proved that it holds the secret. `now` never decreases.
+  Outs frame(int connection, std::string_view bytes, Time now);
   /// The connection has ended.
   Outs closed(int connection);
-  /// To be called now and then: deadlines of joining and of exchanges.
-  Outs tick();
+  /// Time has passed: deadlines of joining and of exchanges, silent ranks, beats.
+  Outs tick(Time now);
 
   bool complete() const { return complete_; }
-  /// The world was complete and everybody has gone since; or it cannot become so, and all ranks
-  /// have been told why, or had the time to come and hear it.
+  /// The world was complete and all ranks have gone since. Or it cannot become complete, and all
+  /// ranks have been told the reason or had the time to come for it.
   bool finished() const;
   /// The largest frame that this connection may send.
-  std::size_t cap(int connection) const;
+  std::size_t cap(int connection) const {
+    return connections_.count(connection) != 0 ? wire::kFrameCap : wire::kHelloCap;
+  }
 
  private:
   struct Gathering {
     std::vector<std::optional<std::string>> parts;
     std::vector<int> connections;
     std::uint32_t arrived = 0;
-    Deadline deadline = Deadline::never();
+    Time deadline = Time::max();
   };
   struct Stall {
     std::uint64_t sequence = 0;
@@ -61,24 +68,31 @@ class Membership {
   Outs exchange(int connection, ByteReader& in);
   Outs failure(std::uint32_t rank, ByteReader& in);
   Outs stall(std::uint32_t rank, ByteReader& in);
-  Outs admit_all();
+  Time after(std::chrono::nanoseconds wait) const;
+  Outs send_table();
+  Status compare_with_first(std::uint32_t rank, std::uint32_t size,
+                            const std::string& agreement) const;
+  Outs end_joining();
+  Outs end_gatherings();
   Outs beat();
-  Outs bury_silent();
+  Outs expel_silent();
   Outs refuse(int connection, const Status& why) const;
+  Outs refuse_all(const Status& why);
   Outs give_up(int connection, const Status& why);
   std::vector<std::uint32_t> missing(const Uuid& scope, std::uint32_t witness) const;
   Outs drop(int connection);
-  Outs flood(const Uuid& scope, const Status& why, int except);
-  std::string who(std::uint32_t rank) const;
+  Outs tell_all(const Uuid& scope, const Status& why, int except);
+  std::string name_of(std::uint32_t rank) const;
 
   std::string host_;
   std::uint32_t pid_;
   std::chrono::nanoseconds patience_;
   std::chrono::nanoseconds peer_timeout_;
-  Deadline next_beat_ = Deadline::never();
-  std::map<int, Deadline> silence_;  // when an admitted connection counts as dead
-  std::optional<Deadline> deadline_;
-  std::string agreement_;  // of the first rank
+  Time now_{};  // the latest that came in
+  Time next_beat_ = Time::max();
+  std::map<int, Time> silence_;   // when an admitted connection counts as dead
+  std::optional<Time> deadline_;  // of joining
+  std::string agreement_;         // of the first rank
   std::uint32_t agreement_rank_ = 0;
   std::uint32_t size_ = 0;  // 0 until the first hello
   std::vector<std::optional<wire::Member>> members_;
@@ -92,7 +106,7 @@ class Membership {
   std::uint32_t told_ = 0;  // why, ranks or would-be ranks
   std::map<Uuid, Gathering> gatherings_;
   std::map<Uuid, std::map<std::uint32_t, Stall>> stalls_;
-  std::map<Uuid, bool> failed_;
+  std::set<Uuid> failed_;  // communicators whose failure all ranks were told
 };
 
 }  // namespace hccl::join

@@ -44,8 +44,6 @@ Result<RootInfo> RootInfo::decode(std::span<const char, kBytes> bytes) {
   return info;
 }
 
-std::string RootInfo::name() const {
-  return short_name({reinterpret_cast<const char*>(id.data()), id.size()});
-}
+std::string RootInfo::name() const { return short_name(view(id)); }
 
 }  // namespace hccl::join

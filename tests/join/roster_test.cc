@@ -6,7 +6,6 @@
 #include <cstring>
 #include <iostream>
 #include <random>
-#include <thread>
 
 #include "hccl/join/membership.h"
 
@@ -61,9 +60,31 @@ std::string stall(const Uuid& scope, std::uint64_t sequence, std::string_view ca
   return out.take();
 }
 
+// A membership with a clock that only the test moves.
+class Timed {
+ public:
+  Timed(std::string host, std::uint32_t pid, std::chrono::nanoseconds patience)
+      : membership_(std::move(host), pid, patience) {}
+  Membership::Outs frame(int connection, std::string_view bytes) {
+    return membership_.frame(connection, bytes, now_);
+  }
+  Membership::Outs closed(int connection) { return membership_.closed(connection); }
+  Membership::Outs tick(std::chrono::nanoseconds later = {}) {
+    now_ += later;
+    return membership_.tick(now_);
+  }
+  bool complete() const { return membership_.complete(); }
+  bool finished() const { return membership_.finished(); }
+  std::size_t cap(int connection) const { return membership_.cap(connection); }
+
+ private:
+  Membership membership_;
+  Membership::Time now_{};
+};
+
 // Connections are numbered 10 + rank.
-Membership joined(std::uint32_t size) {
-  Membership membership("here", 100, seconds(60));
+Timed joined(std::uint32_t size) {
+  Timed membership("here", 100, seconds(60));
   for (std::uint32_t r = 0; r < size; ++r) {
     static_cast<void>(membership.frame(static_cast<int>(10 + r), hello(r, size)));
   }
@@ -90,7 +111,7 @@ bool has(const Status& status, std::string_view words) {
 }
 
 TEST(Membership, TellsTheTableWhenAllAreThere) {
-  Membership membership("here", 101, seconds(60));
+  Timed membership("here", 101, seconds(60));
   EXPECT_TRUE(membership.frame(1, hello(2, 3)).empty());
   EXPECT_TRUE(membership.frame(2, hello(0, 3)).empty());
   EXPECT_FALSE(membership.complete());
@@ -106,7 +127,7 @@ TEST(Membership, TellsTheTableWhenAllAreThere) {
 }
 
 TEST(Membership, RefusesOnlyTheDuplicateAndTheImpossibleRank) {
-  Membership membership("here", 100, seconds(60));
+  Timed membership("here", 100, seconds(60));
   EXPECT_TRUE(membership.frame(1, hello(0, 2)).empty());
   for (const auto& [frame, words] :
        {std::pair{hello(0, 2), "is here already"}, std::pair{hello(2, 2), "impossible"},
@@ -130,7 +151,7 @@ TEST(Membership, TellsEverybodyWhenRanksWereStartedDifferently) {
        {std::pair{hello(2, 3, "transport=tcp"), "transport=tcp"},
         std::pair{hello(2, 4), "says 4 ranks"},
         std::pair{hello(2, 3, kAgreement, wire::kVersion + 1), "speaks protocol 2"}}) {
-    Membership membership("here", 100, seconds(60));
+    Timed membership("here", 100, seconds(60));
     EXPECT_TRUE(membership.frame(1, hello(0, 3)).empty());
     EXPECT_TRUE(membership.frame(2, hello(1, 3)).empty());
     const auto outs = membership.frame(3, frame);
@@ -149,28 +170,27 @@ TEST(Membership, TellsEverybodyWhenRanksWereStartedDifferently) {
 }
 
 TEST(Membership, WaitsForLateComersToTellThemWhyItGaveUp) {
-  Membership membership("here", 100, seconds(60));
+  Timed membership("here", 100, seconds(60));
   EXPECT_TRUE(membership.frame(1, hello(0, 3)).empty());
   EXPECT_EQ(membership.frame(2, hello(1, 3, "transport=tcp")).size(), 2u);
   EXPECT_FALSE(membership.finished()) << "rank 2 knows nothing yet";
   EXPECT_EQ(membership.frame(3, hello(2, 3)).size(), 1u);
   EXPECT_TRUE(membership.finished());
 
-  Membership hasty("here", 100, milliseconds(5));
+  Timed hasty("here", 100, milliseconds(5));
   EXPECT_EQ(hasty.frame(1, hello(0, 3, kAgreement, 9)).size(), 1u);
   EXPECT_FALSE(hasty.finished());
-  std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_TRUE(hasty.tick().empty());
+  EXPECT_TRUE(hasty.tick(milliseconds(10)).empty());
   EXPECT_TRUE(hasty.finished()) << "not for ever";
 }
 
 TEST(Membership, NamesTheAbsentWhenTheTimeIsUp) {
-  Membership membership("here", 100, milliseconds(5));
+  Timed membership("here", 100, milliseconds(5));
   EXPECT_TRUE(membership.frame(1, hello(1, 4)).empty());
   EXPECT_TRUE(membership.frame(2, hello(3, 4)).empty());
   EXPECT_TRUE(membership.closed(2).empty()) << "a rank that died while joining may come again";
-  std::this_thread::sleep_for(milliseconds(10));
-  const auto outs = membership.tick();
+  EXPECT_TRUE(membership.tick(milliseconds(4)).empty());
+  const auto outs = membership.tick(milliseconds(1));
   ASSERT_EQ(receivers(outs), std::vector<int>{1});
   const Status why = status_in(outs[0].frame);
   EXPECT_EQ(why.code(), Code::kTimeout);
@@ -178,8 +198,22 @@ TEST(Membership, NamesTheAbsentWhenTheTimeIsUp) {
   EXPECT_TRUE(membership.finished());
 }
 
+TEST(Membership, ExpelsASilentRankAndKeepsTheOneThatBeats) {
+  Timed membership = joined(3);
+  static_cast<void>(membership.tick(seconds(29)));
+  for (const int connection : {10, 12}) {
+    EXPECT_TRUE(membership.frame(connection, ByteWriter().put(Kind::kBeat).take()).empty());
+  }
+  const auto outs = membership.tick(seconds(1));
+  const auto expelled = std::find_if(outs.begin(), outs.end(), [](auto& out) { return out.close; });
+  ASSERT_NE(expelled, outs.end());
+  EXPECT_EQ(expelled->connection, 11);
+  EXPECT_TRUE(has(status_in(expelled->frame), "no sign of life for 30 s"));
+  EXPECT_TRUE(membership.closed(11).empty()) << "its end is told once";
+}
+
 TEST(Membership, GathersInOrderOfIndexAndNamesTheAbsent) {
-  Membership membership = joined(3);
+  Timed membership = joined(3);
   const Uuid key = scope_of(1);
   EXPECT_TRUE(membership.frame(12, exchange(key, 2, 1, seconds(9), "two")).empty());
   const auto outs = membership.frame(10, exchange(key, 2, 0, seconds(9), "one"));
@@ -193,8 +227,7 @@ TEST(Membership, GathersInOrderOfIndexAndNamesTheAbsent) {
   EXPECT_EQ(in.get_text(9), "two");
 
   EXPECT_TRUE(membership.frame(11, exchange(key, 3, 1, milliseconds(1), "x")).empty());
-  std::this_thread::sleep_for(milliseconds(5));
-  const auto late = membership.tick();
+  const auto late = membership.tick(milliseconds(5));
   ASSERT_EQ(receivers(late), std::vector<int>{11});
   ByteReader absent(late[0].frame);
   static_cast<void>(absent.get<Kind>());
@@ -209,18 +242,18 @@ TEST(Membership, DropsRanksWithImpossibleExchanges) {
   for (const std::string& frame :
        {exchange(key, 0, 0, seconds(1), ""), exchange(key, 4, 0, seconds(1), ""),
         exchange(key, 3, 3, seconds(1), ""), exchange(key, 3, 0, seconds(1), "") + "x"}) {
-    Membership membership = joined(3);
+    Timed membership = joined(3);
     const auto outs = membership.frame(11, frame);
     EXPECT_EQ(receivers(outs), (std::vector<int>{10, 11, 12})) << "one is cut off, two hear of it";
     for (const auto& out : outs) EXPECT_EQ(out.close, out.connection == 11);
   }
-  Membership twice = joined(3);
+  Timed twice = joined(3);
   EXPECT_TRUE(twice.frame(11, exchange(key, 3, 1, seconds(1), "")).empty());
   EXPECT_EQ(twice.frame(12, exchange(key, 3, 1, seconds(1), "")).size(), 3u);
 }
 
 TEST(Membership, TellsOfADeathAndOfALeave) {
-  Membership membership = joined(3);
+  Timed membership = joined(3);
   const auto left = membership.frame(12, ByteWriter().put(Kind::kLeave).take());
   EXPECT_EQ(receivers(left), (std::vector<int>{10, 11, 12}));
   EXPECT_TRUE(membership.closed(12).empty()) << "who has left does not die";
@@ -236,7 +269,7 @@ TEST(Membership, TellsOfADeathAndOfALeave) {
 }
 
 TEST(Membership, WhoHasLeftHearsOfThoseThatLeaveLater) {
-  Membership membership = joined(3);
+  Timed membership = joined(3);
   const std::string leave = ByteWriter().put(Kind::kLeave).take();
   static_cast<void>(membership.frame(12, leave));
   EXPECT_EQ(receivers(membership.frame(10, leave)), (std::vector<int>{10, 11, 12}));
@@ -249,7 +282,7 @@ TEST(Membership, NothingButAHelloCountsBeforeTheTable) {
   for (const std::string& frame :
        {ByteWriter().put(Kind::kLeave).take(), exchange(scope_of(1), 2, 0, seconds(1), "x"),
         stall(scope_of(1), 1, "x", {}), failure(scope_of(1), Status(Code::kPara, "x"))}) {
-    Membership membership("here", 100, seconds(60));
+    Timed membership("here", 100, seconds(60));
     EXPECT_TRUE(membership.frame(1, hello(0, 2)).empty());
     const auto outs = membership.frame(1, frame);
     ASSERT_EQ(receivers(outs), std::vector<int>{1});
@@ -260,7 +293,7 @@ TEST(Membership, NothingButAHelloCountsBeforeTheTable) {
 }
 
 TEST(Membership, TellsAFailureOnceToTheOthers) {
-  Membership membership = joined(3);
+  Timed membership = joined(3);
   const Status why(Code::kPara, "calls differ", 2);
   const auto first = membership.frame(10, failure(scope_of(7), why));
   EXPECT_EQ(receivers(first), (std::vector<int>{11, 12}));
@@ -273,7 +306,7 @@ TEST(Membership, TellsAFailureOnceToTheOthers) {
 }
 
 TEST(Membership, ComparesTheCallsOfStalledRanks) {
-  Membership membership = joined(3);
+  Timed membership = joined(3);
   EXPECT_TRUE(membership.frame(10, stall(scope_of(1), 5, "allreduce #5 (count 5)", {1})).empty());
   EXPECT_TRUE(membership.frame(11, stall(scope_of(1), 5, "allreduce #5 (count 5)", {2})).empty());
   EXPECT_TRUE(membership.frame(12, stall(scope_of(1), 4, "broadcast #4", {2})).empty());
@@ -286,7 +319,7 @@ TEST(Membership, ComparesTheCallsOfStalledRanks) {
 }
 
 TEST(Membership, NamesWhoDidNotCallAtATimeout) {
-  Membership membership = joined(4);
+  Timed membership = joined(4);
   // 3 waits for 2, 0 for 3 (which waits itself), 1 for nobody.
   EXPECT_TRUE(membership.frame(13, stall(scope_of(1), 5, "allreduce #5", {2})).empty());
   EXPECT_TRUE(membership.frame(10, stall(scope_of(1), 5, "allreduce #5", {3})).empty());
@@ -301,7 +334,7 @@ TEST(Membership, NamesWhoDidNotCallAtATimeout) {
 }
 
 TEST(Membership, StaleStallReportsDoNotBlindIt) {
-  Membership membership = joined(2);
+  Timed membership = joined(2);
   for (std::uint32_t i = 0; i < 10'000; ++i) {
     Uuid scope{};
     std::memcpy(scope.data(), &i, sizeof i);
@@ -313,7 +346,7 @@ TEST(Membership, StaleStallReportsDoNotBlindIt) {
 }
 
 TEST(Membership, CapsGrowOnlyWithAdmission) {
-  Membership membership("here", 100, seconds(60));
+  Timed membership("here", 100, seconds(60));
   EXPECT_EQ(membership.cap(1), wire::kHelloCap);
   EXPECT_TRUE(membership.frame(1, hello(0, 2)).empty());
   EXPECT_EQ(membership.cap(1), wire::kFrameCap);
@@ -333,7 +366,7 @@ TEST(Membership, TruncatedFramesEndTheConnectionOnly) {
     for (std::size_t length = 0; length < whole.size(); ++length) {
       const std::string_view cut = std::string_view(whole).substr(0, length);
       SCOPED_TRACE("kind " + std::to_string(whole[0]) + " cut at " + std::to_string(length));
-      Membership membership("here", 100, seconds(60));
+      Timed membership("here", 100, seconds(60));
       static_cast<void>(membership.frame(1, hello(0, 2)));
       const auto stranger = membership.frame(2, cut);
       ASSERT_FALSE(stranger.empty());
@@ -355,7 +388,7 @@ TEST(Membership, SurvivesRandomAndMutatedFrames) {
   std::uint64_t frames = 0;
   for (int round = 0; round < 400; ++round) {
     const std::uint32_t size = 1 + below(5);
-    Membership membership("here", 100, milliseconds(below(3)));
+    Timed membership("here", 100, milliseconds(below(3)));
     for (std::uint32_t r = 0; r < size; ++r) {
       if (below(8) != 0) static_cast<void>(membership.frame(static_cast<int>(r), hello(r, size)));
     }
@@ -393,7 +426,7 @@ TEST(Membership, SurvivesRandomAndMutatedFrames) {
         EXPECT_LE(out.frame.size(), wire::kReplyCap);
         if (out.close && below(2) == 0) static_cast<void>(membership.closed(out.connection));
       }
-      if (below(16) == 0) static_cast<void>(membership.tick());
+      if (below(16) == 0) static_cast<void>(membership.tick(milliseconds(below(3))));
       if (below(32) == 0) static_cast<void>(membership.closed(static_cast<int>(below(8))));
     }
   }

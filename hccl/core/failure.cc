@@ -1,0 +1,99 @@
+#include "hccl/core/failure.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "hccl/base/auth.h"
+
+namespace hccl::core {
+namespace {
+
+// A peer's closed connection may be the echo of another rank's death or mistake, and one rank alone
+// does not know which ranks were missing at a timeout. The coordinator sees all ranks and gets this
+// long to name the culprit. Only a connection that broke between two living ranks takes all of it.
+constexpr std::chrono::seconds kVerdictTime{2};
+
+}  // namespace
+
+Failure::Failure(join::ControlLine& line, const Uuid& id, std::string name,
+                 const std::vector<int>& ranks, int rank, std::string directory, Logger log,
+                 FlightRecorder& recorder)
+    : line_(line),
+      id_(id),
+      name_(std::move(name)),
+      ranks_(ranks),
+      rank_(rank),
+      directory_(directory.empty() ? "/tmp" : std::move(directory)),
+      log_(std::move(log)),
+      recorder_(recorder) {}
+
+void Failure::interrupt_with(std::function<void(const Status&)> interrupt) {
+  const std::lock_guard lock(interrupt_mutex_);
+  interrupt_ = std::move(interrupt);
+  if (raised()) interrupt_(reason());
+}
+
+void Failure::on_failure(const Uuid& scope, const Status& why) {
+  if (scope != Uuid{} && scope != id_) return;
+  if (scope == Uuid{} && why.culprit() >= 0 &&
+      std::find(ranks_.begin(), ranks_.end(), why.culprit()) == ranks_.end()) {
+    return;
+  }
+  if (!flag_.raise(why)) return;
+  verdict_.ring();
+  const std::lock_guard lock(interrupt_mutex_);
+  if (interrupt_) interrupt_(why);
+}
+
+Status Failure::fail(Status why) {
+  if (!raised()) {
+    // Culprits travel as world ranks. The text keeps this communicator's numbers, so it names it.
+    const int culprit = why.culprit() >= 0 ? ranks_[static_cast<std::size_t>(why.culprit())] : -1;
+    why = Status(why.code(), name_ + ": " + why.message(), culprit);
+    if (why.code() == Code::kRemote) await_verdict(culprit);
+    if (why.code() == Code::kTimeout) {
+      line_.report(id_, why);
+      await_verdict(-1);
+    }
+    if (flag_.raise(why)) line_.report(id_, why);
+  }
+  write_record();
+  return reason();
+}
+
+Status Failure::fail(Status why, const Envelope& call) {
+  why = fail(std::move(why));
+  // The texts of other failures name the operation already.
+  return why.code() == Code::kRemote ? why.with_context(words(call)) : why;
+}
+
+Status Failure::refuse(const Envelope& call) {
+  if (!recorded_) {
+    recorder_.end(recorder_.begin(call, "not begun"), reason().code());
+    write_record();
+  }
+  return reason();
+}
+
+// Waits for the coordinator's word, or until the suspect turns out to have left in good order.
+void Failure::await_verdict(int suspect) {
+  const Waiter waiter{
+      .deadline = Deadline::after(kVerdictTime), .abort = &flag_, .policy = kSleepAtOnce};
+  static_cast<void>(
+      waiter.until([&] { return suspect >= 0 && line_.has_left(suspect); }, verdict_));
+}
+
+void Failure::write_record() {
+  if (recorded_) return;
+  recorded_ = true;
+  const Status why = reason();
+  log_->error("{}: {}", name_, why.message());
+  if (directory_ == "off") return;
+  const std::string path = directory_ + "/hccl-flight-" + short_name(view(id_)) + "-rank" +
+                           std::to_string(rank_) + "-" + std::to_string(::getpid()) + ".json";
+  const Status written = recorder_.dump(path, name_, rank_, static_cast<int>(ranks_.size()), why);
+  log_->error("{}: last operations: {}", name_, written.ok() ? path : written.message());
+}
+
+}  // namespace hccl::core

@@ -1,0 +1,69 @@
+// The failure state of one communicator on one rank: READY, then FAILED for good. The first reason
+// wins, on this rank and by the coordinator on all ranks.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "hccl/base/call.h"
+#include "hccl/base/log.h"
+#include "hccl/base/waiter.h"
+#include "hccl/core/flight_recorder.h"
+#include "hccl/join/control_line.h"
+
+namespace hccl::core {
+
+class Failure final : public join::FailureListener {
+ public:
+  /// `ranks`: world ranks, by rank of this communicator. `line`, `ranks` and `recorder` outlive it.
+  Failure(join::ControlLine& line, const Uuid& id, std::string name, const std::vector<int>& ranks,
+          int rank, std::string directory, Logger log, FlightRecorder& recorder);
+  ~Failure() override { stop_listening(); }
+
+  /// Hears of the failures of other ranks from now on, and of the deaths so far.
+  void listen() { line_.add(this); }
+  /// After this neither on_failure() nor the interrupt runs.
+  void stop_listening() { line_.remove(this); }
+  /// What ends the operation that runs when another rank fails. Must not block; called by the
+  /// thread of the control line, or at once if the communicator has failed already.
+  void interrupt_with(std::function<void(const Status&)> interrupt);
+
+  const AbortFlag& flag() const { return flag_; }
+  bool raised() const { return flag_.raised(); }
+  Status reason() const { return flag_.reason(); }
+
+  // The rest is for the thread that runs the communicator's operations.
+
+  /// Ends the communicator, unless another reason was first, and writes the record. Gives the
+  /// reason that won.
+  Status fail(Status why);
+  /// The same for an operation, which the reason names.
+  Status fail(Status why, const Envelope& call);
+  /// Refuses a call that came after the failure. The first one is recorded: it shows what this rank
+  /// wanted next.
+  Status refuse(const Envelope& call);
+
+  void on_failure(const Uuid& scope, const Status& why) override;
+
+ private:
+  void await_verdict(int suspect);
+  void write_record();
+
+  join::ControlLine& line_;
+  const Uuid id_;
+  const std::string name_;
+  const std::vector<int>& ranks_;
+  const int rank_;
+  const std::string directory_;  // of the record; "off": none
+  const Logger log_;
+  FlightRecorder& recorder_;
+  AbortFlag flag_;
+  Doorbell verdict_;  // rung when on_failure() has raised the flag
+  std::mutex interrupt_mutex_;
+  std::function<void(const Status&)> interrupt_;
+  bool recorded_ = false;
+};
+
+}  // namespace hccl::core

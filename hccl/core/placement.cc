@@ -1,0 +1,61 @@
+#include "hccl/core/placement.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "hccl/join/host.h"
+
+namespace hccl::core {
+namespace {
+
+constexpr std::chrono::microseconds kSpin{50};
+
+std::vector<int> number_hosts(const std::vector<join::wire::Member>& members,
+                              const std::vector<int>& ranks) {
+  std::map<std::string, int> numbers;
+  std::vector<int> hosts;
+  for (const int rank : ranks) {
+    const auto& host = members[static_cast<std::size_t>(rank)].host;
+    hosts.push_back(numbers.emplace(host, static_cast<int>(numbers.size())).first->second);
+  }
+  return hosts;
+}
+
+int count_even_hosts(const std::vector<int>& hosts) {
+  const auto local = static_cast<std::size_t>(std::count(hosts.begin(), hosts.end(), 0));
+  const auto each = static_cast<int>(hosts.size());
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (hosts[rank] != static_cast<int>(rank / local)) return each;
+  }
+  return hosts.size() % local == 0 ? static_cast<int>(hosts.size() / local) : each;
+}
+
+}  // namespace
+
+Placement::Placement(const std::vector<join::wire::Member>& members, const std::vector<int>& ranks,
+                     int rank, std::optional<std::chrono::nanoseconds> spin)
+    : hosts(number_hosts(members, ranks)), even_hosts(count_even_hosts(hosts)) {
+  const auto member = [&](int world_rank) -> const join::wire::Member& {
+    return members[static_cast<std::size_t>(world_rank)];
+  };
+  const auto machine = join::machine_of(member(ranks[static_cast<std::size_t>(rank)]).host);
+  // Containers are hosts of their own and share the machine's cores: they count as well. All ranks
+  // of a machine come to the same numbers.
+  std::vector<std::string> masks;
+  for (const int each : ranks) {
+    if (join::machine_of(member(each).host) == machine) masks.push_back(member(each).cores);
+  }
+  const auto cores = static_cast<std::size_t>(join::count_cores(masks));
+  policy.shared_cores = masks.size() > cores;
+  if (policy.shared_cores && masks.size() == ranks.size()) {
+    order = join::cores_in_turn(masks);
+    core_groups = join::core_by_core(masks);
+  }
+  policy.spin = spin.value_or(kSpin);
+  // A worker that spins takes the core from the caller, which computes, unless both have one.
+  worker_policy = policy;
+  if (!spin && 2 * masks.size() > cores) worker_policy.spin = std::chrono::nanoseconds(0);
+}
+
+}  // namespace hccl::core
