@@ -1,11 +1,11 @@
-# What an installed tree consists of. It can be moved, and it serves as ASCEND_HOME_PATH (ASCEND_DIR)
+# The files of an installed tree. The tree can be moved, and it serves as ASCEND_HOME_PATH (ASCEND_DIR)
 # of programs that were written for HCCL:
 #   include/hccl, include/acl           the headers
 #   <libdir>                            libhccl, plugins, pkg-config and CMake packages
 #   lib64                               libhccl again, when <libdir> has another name
 #   set_env.sh                          the environment of a shell
 include(CMakePackageConfigHelpers)
-# A component of its own: who wants the library alone, as the Python package does, need not have built the programs.
+# A component of its own, so that the library can be installed without the programs.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME library)
 
 install(FILES hccl.h hccl_comm.h hccl_fusion.h hccl_types.h hcom.h
@@ -16,8 +16,8 @@ install(DIRECTORY acl/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/acl
 
 install(TARGETS hccl EXPORT hcclTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
-# HCCL comes in several libraries. Here they are names of one, so that a program has one runtime,
-# whichever of them it links or loads.
+# HCCL comes in several libraries. Here they are names of one, so that a program has one runtime
+# with any of them.
 set(links ${PROJECT_BINARY_DIR}/links)
 set(library libhccl.so.${PROJECT_VERSION_MAJOR})
 set(aliases libascendcl.so libacl_rt.so libhcomm.so libmsprofiler.so)

@@ -1,5 +1,5 @@
-# hccl_plugin(TARGET): what every library that is loaded at run time has in common. It lies beside
-# libhccl.so, shows only what it exports on purpose, and nothing links it.
+# hccl_plugin(TARGET): the rules of every library that is loaded at run time. The library lies in the
+# folder of libhccl.so, exports chosen symbols only, and nothing links it.
 include_guard(GLOBAL)
 function(hccl_plugin target)
   hccl_warnings(${target})

@@ -11,7 +11,7 @@ namespace examples {
 constexpr size_t kPixels = 64;  ///< 8 x 8
 constexpr size_t kClasses = 10;
 
-/// Images one behind the other, row-major, each pixel 0 to 1, and what each one shows (0 to 9).
+/// Contiguous images, row-major, each pixel 0 to 1, and the digit of each image (0 to 9).
 struct Images {
   std::vector<float> pixels;
   std::vector<uint32_t> labels;

@@ -10,7 +10,7 @@
 namespace examples {
 namespace {
 
-// Adds the bias to every row and, in hidden layers, cuts what is negative.
+// Adds the bias to every row and, in hidden layers, cuts negative values.
 void add_bias(float* rows, const float* bias, size_t count, size_t width, bool relu) {
   for (size_t i = 0; i < count; ++i, rows += width) {
     for (size_t j = 0; j < width; ++j) {
@@ -109,7 +109,7 @@ void Mlp::backward(const Images& images, float scale, const std::vector<float*>&
     multiply(transposed_.data(), delta_.data(), gradients[weight_index(layer)], in, count, out);
     done(static_cast<uint32_t>(weight_index(layer)));
 
-    if (layer == 0) break;  // nobody asks for the gradient of the pixels
+    if (layer == 0) break;  // the gradient of the pixels is not needed
     transpose(tensor_data(weight_index(layer)), transposed_.data(), in, out);
     next_delta_.resize(count * in);
     multiply(delta_.data(), transposed_.data(), next_delta_.data(), count, out, in);

@@ -32,8 +32,8 @@ class Mlp {
   std::vector<float>& weights() { return weights_; }
   const std::vector<size_t>& widths() const { return widths_; }
 
-  /// Computes the class scores of the images and keeps what backward needs. Returns the sum of
-  /// their cross entropy losses.
+  /// Computes the class scores of the images and keeps the values that backward needs. Returns the
+  /// sum of their cross entropy losses.
   double forward(const Images& images);
 
   /// Number of images that the last forward classified rightly.

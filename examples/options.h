@@ -17,7 +17,7 @@ struct Options {
   bool scattered = false;            ///< every gradient in an allocation of its own
   std::vector<float> split_by_size;  ///< percentages; empty: not given
   std::vector<uint32_t> split_by_idx;
-  std::string data;     ///< the digits; default: the file beside the sources
+  std::string data;     ///< the digits; default: the file next to the sources
   std::string weights;  ///< where to write the final weights; empty: nowhere
   std::string trace;    ///< where to write the trace; empty: nowhere
 };

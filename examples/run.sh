@@ -1,6 +1,6 @@
 #!/bin/bash
-# run.sh BUILD EXAMPLE: runs an example as its README says (the line behind "$"), and compares what it
-# prints with what stands there.
+# run.sh BUILD EXAMPLE: runs an example as its README says (the line after "$"), and compares its output
+# with the output in the README.
 set -euo pipefail
 build=$(cd "$1" && pwd) example=$2
 cd "$(dirname "$0")"

@@ -142,7 +142,7 @@ int train(const World& world, const Digits& digits, const Options& options, Mlp*
   if (speaker) print_header(world, *network, digits, options, gradients->segments());
 
   // The seed gives every rank the same first weights; a network loaded from a file on rank 0 would
-  // reach the others in the same way.
+  // reach the other ranks in the same way.
   std::vector<float>& weights = network->weights();
   world.check("HcclBroadcast", HcclBroadcast(weights.data(), weights.size(), HCCL_DATA_TYPE_FP32, 0,
                                              world.comm(), nullptr));

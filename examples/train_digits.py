@@ -126,7 +126,7 @@ class Mlp:
         return [flat[begin:end].reshape(shape) for begin, end, shape in ranges]
 
     def forward(self, images, labels):
-        """Returns the sum of the cross entropy losses and keeps what backward needs."""
+        """Returns the sum of the cross entropy losses and keeps the values that backward needs."""
         self.outputs = [images]
         for layer in range(self.layers):
             output = self.outputs[-1] @ self.tensors[self.weight_index(layer)]
@@ -266,7 +266,7 @@ def train(comm, digits, options):
     say(f"segment index list: {segment_text(fusion.segments)}")
 
     # The seed gives every rank the same first weights; a network loaded from a file on rank 0 would
-    # reach the others in the same way.
+    # reach the other ranks in the same way.
     comm.broadcast(network.weights, root=0)
     start = time.perf_counter()
     for epoch in range(1, options.epochs + 1):

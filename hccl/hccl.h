@@ -75,16 +75,17 @@ HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType se
                         HcclComm comm, aclrtStream stream);
 
 /** sendCounts[d] elements from element sdispls[d] of sendBuf to rank d; recvCounts[s] elements of
- * rank s to element rdispls[s] of recvBuf. The arrays hold a uint64_t a rank. What a rank sends to
- * another, the other must expect: a difference is HCCL_E_PARA on all ranks. sendBuf and recvBuf
- * must differ, the types must not. */
+ * rank s to element rdispls[s] of recvBuf. The arrays hold a uint64_t a rank. The receiver must
+ * expect the number of elements that the sender sends: a difference is HCCL_E_PARA on all ranks.
+ * sendBuf and recvBuf must differ, the types must not. */
 HcclResult HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls,
                          HcclDataType sendType, const void* recvBuf, const void* recvCounts,
                          const void* rdispls, HcclDataType recvType, HcclComm comm,
                          aclrtStream stream);
 
 /** The same from a matrix of size * size uint64_t, the same on all ranks: element i * size + j is
- * what rank i sends to rank j. Blocks lie one behind the other, in the order of ranks. */
+ * the number of elements that rank i sends to rank j. Blocks are contiguous, in the order of ranks.
+ * */
 HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType,
                           const void* recvBuf, HcclDataType recvType, HcclComm comm,
                           aclrtStream stream);

@@ -2,8 +2,8 @@
  *
  * Threads: functions may be called from any thread. One communicator is used by one thread at a time;
  * different communicators may be used at the same time. Ranks may be threads of one process.
- * Errors: any failure leaves a text for a person in HcclGetLastErrorText(). HCCL_E_PTR for a null
- * pointer or a null communicator; HCCL_E_PARA for what is no communicator, or was destroyed. */
+ * Errors: any failure leaves a readable text in HcclGetLastErrorText(). HCCL_E_PTR for a null
+ * pointer or a null communicator; HCCL_E_PARA for an invalid or destroyed communicator. */
 #ifndef HCCL_COMM_H_
 #define HCCL_COMM_H_
 
@@ -32,8 +32,8 @@ HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo);
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
                                 HcclComm* comm);
 
-/** The same with a configuration of its own, equal on all ranks in what matters between them.
- * HCCL_E_PARA, naming the field: a value that is none; also a name that a living communicator of
+/** The same with a configuration; COMPATIBILITY.md marks the fields that must be equal on all
+ * ranks. HCCL_E_PARA, naming the field: an invalid value, or a name that a living communicator of
  * this process has. */
 HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
                                       const HcclCommConfig* config, HcclComm* comm);
@@ -47,14 +47,14 @@ HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank,
                                          HcclCommConfig* config, HcclComm* comm);
 
 /** A communicator of ndev ranks, all of them in this process: comms[i] is rank i, on devices[i].
- * Returns when all are joined; if one fails, none is there. HCCL_E_PARA: ndev is 0, a device is no
- * device of this host, or is there twice. Every rank's operations are called from a thread of its
- * own, or on a stream of its own. */
+ * Returns when all have joined; if one fails, no communicator is made. HCCL_E_PARA: ndev is 0, or a
+ * device is not one of this host or is listed twice. Each rank's operations are called from a
+ * thread of its own, or on a stream of its own. */
 HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms);
 
-/** Joins the ranks that a launcher started, with no configuration at all: the rank table that
- * RANK_TABLE_FILE names, or mpirun (PMIx), torchrun, or Slurm; a program started alone is a world of
- * one. An addition to HCCL's interface. */
+/** Joins the ranks that a launcher started, without configuration: the rank table that
+ * RANK_TABLE_FILE names, or mpirun (PMIx), torchrun, or Slurm; a program started alone is a world
+ * of one. An addition to HCCL's interface. */
 HcclResult HcclCommInitLauncher(HcclComm* comm);
 
 /** A communicator of rankNum ranks of *comm, which must be a world: rank i of it is rank rankIds[i]
@@ -99,17 +99,16 @@ static inline void HcclCommConfigInit(HcclCommConfig* config) {
   config->hcclChannelSqDepth = HCCL_COMM_SQ_DEPTH_CONFIG_NOT_SET;
 }
 
-/** Greater than a value of HcclCommConfigCapability: the field is read. */
+/** A result greater than a value of HcclCommConfigCapability means that the field is read. */
 uint32_t HcclGetCommConfigCapability(void);
 
-/** HCCL_DETERMINISTIC, 0 (off), 1 (on) or 2 (strict), for the communicators of this process: those
- * to come and those there are, except where a communicator's own configuration set it. All ranks set
- * the same. Ignored, with success, if the variable HCCL_DETERMINISTIC is set. HCCL_E_PARA: another
- * value. */
+/** HCCL_DETERMINISTIC, 0 (off), 1 (on) or 2 (strict), for the future and living communicators of
+ * this process, except where a communicator's own configuration sets it. All ranks set the same.
+ * Ignored, with success, if the variable HCCL_DETERMINISTIC is set. HCCL_E_PARA: another value. */
 HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue configValue);
 HcclResult HcclGetConfig(HcclConfig config, HcclConfigValue* configValue);
 
-/** How operations run, HCCL's names for it; in numbers that are not those of hcclOpExpansionMode. */
+/** How operations run, with HCCL's names; the numbers differ from those of hcclOpExpansionMode. */
 typedef enum {
   HCCL_OP_EXPANSION_MODE_INVALID = -1,
   HCCL_OP_EXPANSION_MODE_AI_CPU = 0,
@@ -127,44 +126,44 @@ typedef enum {
   HCCL_CONFIG_TYPE_HCCL_ALGO = 1          /**< char[HCCL_COMM_ALGO_MAX_LENGTH] */
 } HcclConfigType;
 
-/** The communicator's configuration. The expansion mode is the one asked for, HOST if none was.
- * HCCL_E_PARA: infoLen is not the size of what is asked for (less, for the text). */
+/** The communicator's configuration. The expansion mode is the configured one, HOST by default.
+ * HCCL_E_PARA: infoLen is not the size of the requested value (or less, for the text). */
 HcclResult HcclConfigGetInfo(HcclComm comm, HcclConfigType cfgType, uint32_t infoLen, void* info);
 
-/* ---- Asking ---- */
+/* ---- Queries ---- */
 
 HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize);
 HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank);
 /** commName: a buffer of COMM_NAME_MAX_LENGTH bytes. */
 HcclResult HcclGetCommName(HcclComm comm, char* commName);
 
-/** The communicator of this process that has the name. When several have it, which is so when ranks
- * are threads of one process: one that was made on the calling thread's device, or else by the
- * calling thread, or else any; the last made of those. HCCL_E_NOT_FOUND. */
+/** The communicator of this process with this name. Ranks that are threads of one process share a
+ * name: then one made on the calling thread's device, else one made by the calling thread, else
+ * any; the newest of these. HCCL_E_NOT_FOUND. */
 HcclResult HcclCommGetHandleWithName(const char* commName, HcclComm* comm);
 
-/** The state of the communicator that has this name; which one, as HcclCommGetHandleWithName. */
+/** The state of the communicator with this name, found as by HcclCommGetHandleWithName. */
 HcclResult HcclCommGetStatus(const char* commId, HcclCommStatus* status);
 
-/** *asyncError: HCCL_SUCCESS, or HCCL_E_REMOTE once this communicator has failed for good; why, says
- * HcclGetLastErrorText() then, and every operation from then on. Never blocks. */
+/** *asyncError: HCCL_SUCCESS, or HCCL_E_REMOTE once this communicator has failed for good; then
+ * HcclGetLastErrorText() and every later operation give the reason. Never blocks. */
 HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError);
 
 /** Returns when every rank of comm has called it. */
 HcclResult HcclBarrier(HcclComm comm, aclrtStream stream);
 
-/** Between the two, on one thread, operations are collected, and HcclGroupEnd issues them together:
- * so one thread may drive several communicators, or send and receive in any order. Operations of one
- * kind only, and no HcclBatchSendRecv. May be nested. Experimental in HCCL. */
+/** Between the two calls, on one thread, operations are collected, and HcclGroupEnd issues them
+ * together. So one thread may drive several communicators, or send and receive in any order.
+ * Operations of one kind only, and no HcclBatchSendRecv. May be nested. Experimental in HCCL. */
 HcclResult HcclGroupStart(void);
 HcclResult HcclGroupEnd(void);
 /** Whether the calling thread has a group open. */
 HcclResult HcclGroupStatusGet(bool* isGroupEnabled);
 
-/** Short lower-case words of a code. Static. */
+/** The short lower-case text of a code. Static. */
 const char* HcclGetErrorString(HcclResult code);
 
-/** What went wrong in the calling thread's last failed call: names the argument or the ranks, the
+/** The text of the calling thread's last failed call: it names the argument or the ranks, the
  * operation and what to do. Valid until the thread's next failing call. An addition to HCCL's
  * interface. */
 const char* HcclGetLastErrorText(void);
@@ -186,33 +185,32 @@ HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t by
 /* ---- Suspending ---- */
 
 /** From now on operations of this rank are refused with HCCL_E_SUSPENDING, also those that wait on
- * streams. What runs already goes on to its end, and operations of other ranks wait for this one. A
- * suspended communicator may be suspended again. */
+ * streams. Running operations go on to their end, and operations of other ranks wait for this rank.
+ * A suspended communicator may be suspended again. */
 HcclResult HcclCommSuspend(HcclComm comm);
-/** Operations are taken again. A refused operation has not begun: repeat it. A communicator that has
- * failed cannot be resumed, and its failure is the result; one that is not suspended can. */
+/** Operations are accepted again. A refused operation has not begun: repeat it. A communicator that
+ * has failed cannot be resumed, and its failure is the result; one that is not suspended can. */
 HcclResult HcclCommResume(HcclComm comm);
 
-/** Called by HcclCommDestroy and HcclCommResume, on their thread, before and after. comm is no
- * communicator any more in HCCL_COMM_STATE_PHASE_DESTROY_POST. A failure that it returns before ends
- * the call with this code; one after is only logged. */
+/** Called by HcclCommDestroy and HcclCommResume, on their thread, before and after. In
+ * HCCL_COMM_STATE_PHASE_DESTROY_POST, comm is no longer valid. If a callback before the change
+ * fails, its code is the result of the call; a failure after the change is only logged. */
 typedef HcclResult (*HcclCommStateCallback)(HcclComm comm, HcclCommStatePhase state, void* args);
 /** For all communicators of this process, until its end. A name (1 to 160 bytes) that is registered
  * already gets the new callback. Callbacks are called in the order of their names' registration. */
 HcclResult HcclCommRegCommStateCallback(const char* regName, HcclCommStateCallback cb, void* args);
 
-/* ---- Memory ----
- * Memory from aclrtMalloc or aclrtMapMem is read and written by the ranks of a host directly, with
- * or without these calls: they check and keep what the program tells, and nothing is slower without
- * them. Other memory is accepted, and is copied through a staging area. */
+/* ---- Memory ---- Memory from aclrtMalloc or aclrtMapMem is read and written by the ranks of a
+ * host directly, with or without these calls: they check and record their arguments, and nothing is
+ * slower without them. Other memory is accepted, and is copied through a staging area. */
 
-/** Tells of a range of addresses. alignment and flags must be 0. HCCL_E_PARA: size is 0, or the range
- * overlaps one of this communicator. */
+/** Records a range of addresses. alignment and flags must be 0. HCCL_E_PARA: size is 0, or the
+ * range overlaps one of this communicator. */
 HcclResult HcclCommSetMemoryRange(HcclComm comm, void* baseVirPtr, size_t size, size_t alignment,
                                   uint64_t flags);
 /** HCCL_E_PARA: no range begins there, or memory in it is active. */
 HcclResult HcclCommUnsetMemoryRange(HcclComm comm, void* baseVirPtr);
-/** Tells of memory (a handle of aclrtMallocPhysical) in a range. offset and flags must be 0.
+/** Records memory (a handle of aclrtMallocPhysical) in a range. offset and flags must be 0.
  * HCCL_E_PARA: it is not in one range, or overlaps active memory. */
 HcclResult HcclCommActivateCommMemory(HcclComm comm, void* virPtr, size_t size, size_t offset,
                                       aclrtDrvMemHandle handle, uint64_t flags);
@@ -225,12 +223,12 @@ HcclResult HcclCommSymWinRegister(HcclComm comm, void* addr, uint64_t size,
                                   HcclCommSymWindow* winHandle, uint32_t flag);
 /** Collective. HCCL_E_PARA: no window. */
 HcclResult HcclCommSymWinDeregister(HcclCommSymWindow winHandle);
-/** The window that has all of these bytes (the last one registered, if there are several), and where
- * in it they begin. HCCL_E_NOT_FOUND. */
+/** The window that contains all of these bytes (the newest, if there are several), and their offset
+ * in it. HCCL_E_NOT_FOUND. */
 HcclResult HcclCommSymWinGet(HcclComm comm, void* ptr, size_t size, HcclCommSymWindow* winHandle,
                              size_t* offset);
 
-/** There are no other cards to change to: checks its arguments, logs a warning and succeeds. */
+/** There are no other network cards: checks its arguments, logs a warning and succeeds. */
 HcclResult HcclCommWorkingDevNicSet(HcclComm comm, uint32_t* ranks, bool* useBackup,
                                     uint32_t nRanks);
 

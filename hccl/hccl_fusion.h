@@ -11,15 +11,15 @@
  *   HcclFusionDestroy(fusion);                                        before the communicator
  *
  * A segment starts when all of its gradients are ready and all earlier segments have started. Gradients
- * may become ready in any order. Consecutive gradients that lie one behind the other in memory are reduced
- * in place without a copy; a segment of others goes through a fusion buffer, allocated once.
+ * may become ready in any order. A segment whose gradients are contiguous in memory is reduced in
+ * place without a copy; any other segment goes through a fusion buffer, allocated once.
  *
  * Without a strategy of the program, and with HCCL_SPLIT=auto or HcomSetGradFusionAuto, the segments change
  * while training runs: the first iterations run HCCL's default and are measured (every second one of them
  * without overlap); then all ranks change, in the same iteration, to the segments whose last allreduce ends
- * first, and again only when another plan promises more than 1 % three times in a row. HCCL_LOG=info tells
- * which plan, and why. HCCL_SPLIT=trace measures alike and changes nothing. The traces of such iterations
- * also have what each rank waited for others, and processor time.
+ * first, and again only when another plan promises more than 1 % three times in a row. HCCL_LOG=info logs
+ * the plan and the reason. HCCL_SPLIT=trace measures in the same way and changes nothing. The traces of
+ * such iterations also contain the time that each rank waited for other ranks, and processor time.
  *
  * Threads: one fusion object is used by one thread at a time. Between Ready(i) and Wait the memory of
  * gradient i belongs to the library. Other operations on the same communicator may be issued only outside
@@ -56,9 +56,9 @@ typedef struct {
   const char* group;           /**< whose HCOM strategy applies; null: the world group */
 } HcclFusionOptions;
 
-/** gradients: gradientNum entries in the order backward completes them. options may be null: fp32, sum,
- * serial, default segments. HCCL_E_PARA: no gradients, or a strategy that does not fit them (the text says
- * what does not fit). Local: no communication. */
+/** gradients: gradientNum entries in the order backward completes them. options may be null: fp32,
+ * sum, serial, default segments. HCCL_E_PARA: no gradients, or a strategy that does not fit them
+ * (the text gives the reason). Local: no communication. */
 HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients, uint32_t gradientNum,
                             const HcclFusionOptions* options, HcclFusion* fusion);
 
@@ -66,10 +66,11 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients, 
  * twice in this iteration. Never blocks on communication. */
 HcclResult HcclFusionReady(HcclFusion fusion, uint32_t index);
 
-/** Returns when all segments are reduced, and begins the next iteration. HCCL_E_PARA if a gradient was
- * never marked; the text names the missing ones, and the iteration can go on: mark them and wait again. The
- * first time, ranks compare their gradients and segments before anything is sent (so nothing overlaps yet):
- * if they differ, HCCL_E_PARA on all of them, naming the first gradient that does. */
+/** Returns when all segments are reduced, and begins the next iteration. HCCL_E_PARA if a gradient
+ * was never marked; the text names the missing ones, and the iteration can continue: mark them and
+ * wait again. The first time, ranks compare their gradients and segments before anything is sent
+ * (so nothing overlaps yet): if they differ, HCCL_E_PARA on all of them, naming the first gradient
+ * that does. */
 HcclResult HcclFusionWait(HcclFusion fusion);
 
 /** The segments of the iteration at hand as index pairs: lastIndices[k] for k < *segmentNum (in: capacity, out: number). */

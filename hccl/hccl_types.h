@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/** What every function returns. */
+/** The result of every function. */
 typedef enum {
   HCCL_SUCCESS = 0,
   HCCL_E_PARA = 1,
@@ -69,7 +69,7 @@ typedef enum {
   HCCL_DATA_TYPE_RESERVED = 255
 } HcclDataType;
 
-/** What HcclSetConfig sets. */
+/** The settings of HcclSetConfig. */
 typedef enum {
   HCCL_DETERMINISTIC = 0, /**< 0 off, 1 on, 2 strict */
   HCCL_CONFIG_RESERVED = 1
@@ -80,7 +80,7 @@ union HcclConfigValue {
 };
 typedef union HcclConfigValue HcclConfigValue;
 
-/** What an item of HcclBatchSendRecv does. */
+/** The kind of an item of HcclBatchSendRecv. */
 typedef enum { HCCL_SEND = 0, HCCL_RECV = 1, HCCL_SEND_RECV_RESERVED = 2 } HcclSendRecvType;
 
 /** The operations. */
@@ -113,8 +113,8 @@ typedef enum {
   HCCL_CMD_MAX = 104
 } HcclCMDType;
 
-/** What HcclGetCommConfigCapability is compared with: a greater number means that the library reads
- * this field of HcclCommConfig. */
+/** Values to compare with HcclGetCommConfigCapability: a greater number means that the library
+ * reads this field of HcclCommConfig. */
 typedef enum {
   HCCL_COMM_CONFIG_BUFFER_SIZE = 0,
   HCCL_COMM_CONFIG_DETERMINISTIC = 1,
@@ -131,7 +131,7 @@ typedef enum {
   HCCL_COMM_CONFIG_RESERVED = 12
 } HcclCommConfigCapability;
 
-/** What HcclCommGetStatus answers. */
+/** The results of HcclCommGetStatus. */
 typedef enum {
   HCCL_COMM_STATUS_READY = 0,
   HCCL_COMM_STATUS_SUSPENDING = 1,
@@ -201,9 +201,9 @@ const uint64_t HCCL_DEFAULT_SYMMETRIC_MEMORY_STRIDE = 16;
 #define HCCL_DEFAULT_SYMMETRIC_MEMORY_STRIDE 16U
 #endif
 
-/** What a rank needs to join: made by HcclGetRootInfo on one rank, carried to the others by the
- * program. It holds the communicator's secret: whoever has it can join, so treat it as a password.
- * Its first bytes are the root's address as text. */
+/** The information that a rank needs to join: made by HcclGetRootInfo on one rank, carried to the
+ * other ranks by the program. It holds the communicator's secret, and any process that has it can
+ * join: treat it as a password. Its first bytes are the root's address as text. */
 typedef struct HcclRootInfoDef {
   char internal[HCCL_ROOT_INFO_BYTES];
 } HcclRootInfo;

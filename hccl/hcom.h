@@ -41,9 +41,9 @@ HcclResult HcomInitByLauncher(void);
 /** Makes an existing communicator the world. The caller keeps comm and destroys it after
  * HcomDestroy. An addition to HCCL's interface. */
 HcclResult HcomInitByComm(HcclComm comm);
-/** Leaves the world; destroys all groups, forgets all split strategies and all groups asked for
- * before the world. HCCL_E_UNAVAIL: there was no world. HCCL_E_AGAIN: a group is in use, and
- * nothing changed. */
+/** Leaves the world; destroys all groups, and removes all split strategies and all groups requested
+ * before the world. HCCL_E_UNAVAIL: there was no world. HCCL_E_AGAIN: a group is in use, without a
+ * change. */
 HcclResult HcomDestroy(void);
 HcclResult HcomGetInitStatus(bool* initialized);
 
@@ -53,13 +53,13 @@ HcclResult HcomGetLocalRankSize(const char* group, uint32_t* localRankSize);
 HcclResult HcomGetLocalRankId(const char* group, uint32_t* localRankId);
 HcclResult HcomGetWorldRankFromGroupRank(const char* group, uint32_t groupRank,
                                          uint32_t* worldRank);
-/** Mind the order of the arguments: it is HCCL's. */
+/** The unusual order of the arguments is HCCL's. */
 HcclResult HcomGetGroupRankFromWorldRank(uint32_t worldRank, const char* group,
                                          uint32_t* groupRank);
 
 /** Called by every member. The ids are sorted: group rank = place in the sorted list. Before the
- * world exists the request is kept and carried out when it does; if it cannot be, joining the world
- * fails with the request's error, and there is still no world. HCCL_E_PARA: the world's name, an
+ * world exists, the request is kept, and the group is made when the world joins; if that fails,
+ * joining fails with the request's error, and there is no world. HCCL_E_PARA: the world's name, an
  * existing name, rankNum 0 or > world, an id out of range or twice. HCCL_E_NOT_FOUND: the caller is
  * not a member. */
 HcclResult HcomCreateGroup(const char* group, uint32_t rankNum, uint32_t* rankIds);
@@ -115,16 +115,16 @@ HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum,
  * setting by index. A second call replaces the first. */
 HcclResult HcomSetGradFusionBySize(const char* group, uint32_t segmentNum, const float* sizeList);
 /** Where the group has no setting by index or by size, its gradients are cut by a plan that is
- * computed from what training measures (see hccl_fusion.h), for all ranks at once. All ranks set it.
- * HCCL_SPLIT=auto does so for every group. An addition to HCCL's interface. */
+ * computed from measured times of the training (see hccl_fusion.h), for all ranks at once. All
+ * ranks set it. HCCL_SPLIT=auto does so for every group. An addition to HCCL's interface. */
 HcclResult HcomSetGradFusionAuto(const char* group);
-/** The last gradient index of each segment. *segmentIdxPtr is allocated by new uint32_t[]: give it
- * back with HcomFreeSplitStrategy (or delete[]). *configured is false when the user's strategy was
- * used and true when the default ratio was. HCCL_E_PTR any null pointer; HCCL_E_PARA no gradients,
- * or a strategy that does not fit them. Local, but for an automatic plan of a group that exists: then
- * every rank of the group calls it with its times of the same gradients, and the exact plan for these
- * is computed from feature->gradient_time and a measurement of at most about 50 ms; *configured is
- * false. */
+/** The last gradient index of each segment. *segmentIdxPtr is allocated by new uint32_t[]: free it
+ * with HcomFreeSplitStrategy (or delete[]). *configured is false when the user's strategy was used
+ * and true when the default ratio was. HCCL_E_PTR any null pointer; HCCL_E_PARA no gradients, or a
+ * strategy that does not fit them. Local, but for an automatic plan of a group that exists: then
+ * every rank of the group calls it with its times of the same gradients, and the exact plan for
+ * these is computed from feature->gradient_time and a measurement of at most about 50 ms;
+ * *configured is false. */
 HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* feature,
                                 uint32_t** segmentIdxPtr, uint32_t* len, bool* configured,
                                 GradSplitForceMode force HCCL_DEFAULT(FORCE_NONE),

@@ -245,7 +245,7 @@ void Overlap::start(std::size_t index) {
   call.type = type_;
   call.reduce = op_;
   call.plan = fingerprint_;
-  call.beside = now_.overlapped;
+  call.background = now_.overlapped;
   segment.ticket = communicator_->submit(
       call, !now_.overlapped,
       [this, index] {

@@ -194,9 +194,8 @@ std::string Tuner::reason(const Outlook& outlook, const Contention& contention) 
   if (outlook.overlap) return plan;
   if (!can_overlap_) return "nothing runs beside backward (hcom_parallel is off): " + plan;
   if (contention.overlap_pays()) return "one segment is best: " + plan;
-  return "overlap does not pay here (while both run, compute is at " +
-         percent(contention.compute) + " and communication at " +
-         percent(contention.communication) + " of its speed): " + plan;
+  return "overlap does not pay here (while both run, compute is at " + percent(contention.compute) +
+         " and communication at " + percent(contention.communication) + " of its speed): " + plan;
 }
 
 Decision Tuner::observe(const Window& window) {

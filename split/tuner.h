@@ -91,7 +91,7 @@ class Tuner {
   std::vector<Plan> rivals_;      // still to be tried, the next one at the back
   std::vector<Plan> contenders_;  // all of them, and the plan before if it overlaps
   bool rivals_tried_ = false;
-  int looks_ = 0;  // windows that each of them may have had
+  int looks_ = 0;                         // windows that each of them may have had
   std::uint64_t probe_at_ = kProbeAfter;  // iteration
   std::uint64_t probe_pause_ = kProbeAfter;
   int attempts_ = 0;  // windows that measure what the plan rests on

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl::transport {
 
@@ -28,7 +28,7 @@ class NapSleeper final : public Sleeper {
  private:
   static constexpr std::chrono::nanoseconds kShortest{10'000};
   static constexpr std::chrono::nanoseconds kLongest{1'000'000};
-  Bell bell_;
+  Doorbell bell_;
   std::chrono::nanoseconds nap_ = kShortest;
 };
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 #include "transport/nap_sleeper.h"
 #include "transport/plugin_abi.h"
 #include "transport/transport.h"

@@ -19,7 +19,7 @@
 #include "hccl/base/config.h"
 #include "hccl/base/deadline.h"
 #include "hccl/base/status.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 #include "hccl/base/host_memory.h"
 
 namespace hccl::memory {

@@ -35,9 +35,9 @@ const Operation& find_operation(const std::string& name);
 /// Small whole numbers, exact in every type, that differ by rank, element and iteration.
 void write_input(const Options& options, void* buffer, std::uint64_t elements, int rank, int ranks,
                  int round);
-/// How many of the elements are not what they should be.
+/// How many of the elements from `begin` to before `end` are not what they should be.
 std::uint64_t count_wrong(const Options& options, const Operation& operation, const void* buffer,
-                          std::uint64_t elements, std::uint64_t count, int rank, int ranks,
-                          int round);
+                          std::uint64_t begin, std::uint64_t end, std::uint64_t count, int rank,
+                          int ranks, int round);
 
 }  // namespace hccl_perf

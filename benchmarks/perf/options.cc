@@ -72,7 +72,9 @@ std::uint64_t parse_size(const std::string& text) {
 Options parse(int argc, char** argv) {
   Options o;
   CLI::App app{
-      "Times a collective over a range of sizes and checks every result.\n"
+      "Times a collective over a range of sizes and checks its results.\n"
+      "Timed is a loop in which each rank rewrites its buffer and calls the collective, without\n"
+      "barriers, less the rewriting alone; --barrier times each call alone, after a barrier.\n"
       "Start it with mpirun (or torchrun, srun), or with --threads N in one process.\n"
       "  mpirun -np 4 hccl_perf --op allreduce -b 8 -e 64M\n"
       "  hccl_perf --threads 2 --op broadcast --json out.json"};
@@ -95,8 +97,13 @@ Options parse(int argc, char** argv) {
   app.add_option("-o,--reduce", o.reduce, "Reduce operation")
       ->check(CLI::IsMember(names(reduce_ops())))
       ->capture_default_str();
-  app.add_option("-r,--root", o.root, "Root of broadcast, reduce and scatter")
-      ->capture_default_str();
+  const CLI::Option* root = app.add_option(
+      "-r,--root", o.root,
+      "Root of broadcast, reduce and scatter (default: moves on by one each iteration)");
+  app.add_option("-a,--algo", o.algo,
+                 "Use this algorithm (level0:NAME inside a host, level1:NAME between hosts); all: "
+                 "time each that is eligible, and mark the one that the library chooses");
+  app.add_flag("--barrier", o.barrier, "Time each call alone, after a barrier");
   app.add_flag("--out-of-place,!--in-place", out_of_place,
                "Send and receive buffers differ (default: in place)");
   app.add_option("-m,--memory", o.memory,
@@ -104,7 +111,7 @@ Options parse(int argc, char** argv) {
                  "(aclrtMalloc, registered with all ranks)")
       ->check(CLI::IsMember({"private", "heap", "window"}))
       ->capture_default_str();
-  app.add_flag("--cold", o.cold, "Empty the caches before each iteration");
+  app.add_flag("--cold", o.cold, "Empty the caches before each iteration (with --barrier)");
   app.add_option("-n,--iterations", o.iterations, "Timed iterations a size")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
@@ -123,6 +130,8 @@ Options parse(int argc, char** argv) {
     if (o.memory == "window" && o.op == "barrier") {
       throw CLI::ValidationError("a barrier has no buffer to register");
     }
+    o.fixed_root = root->count() > 0;
+    o.barrier = o.barrier || o.cold;
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("--min is larger than --max");
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : 2);

@@ -16,6 +16,9 @@ struct Options {
   std::string type = "fp32";
   std::string reduce = "sum";
   std::uint32_t root = 0;
+  bool fixed_root = false;  ///< otherwise the root moves on by one each iteration
+  std::string algo;         ///< "": the library's choice; all; NAME; level0:NAME
+  bool barrier = false;     ///< each operation is timed alone, after a barrier
   bool in_place = true;
   std::string memory = "private";  ///< where buffers lie: private, heap (aclrtMalloc) or window
   bool cold = false;               ///< caches are emptied before each iteration

@@ -10,8 +10,10 @@
 
 namespace hccl_perf {
 
-/// One size. Times are of the slowest rank in each iteration.
+/// One size, with one algorithm. Times are of the slowest rank.
 struct Row {
+  std::string algorithm;  ///< "": the library's choice
+  bool chosen = false;    ///< the library chooses this one
   std::uint64_t bytes = 0;
   std::uint64_t count = 0;
   double p50_us = 0;
@@ -26,6 +28,8 @@ struct Row {
 
 void print_header(const Options& options, int ranks);
 void print_row(const Row& row);
+/// An algorithm that cannot be used, and why.
+void print_refused(std::uint64_t bytes, const std::string& algorithm, const std::string& reason);
 /// False, with a message on standard error, if a file cannot be written.
 bool write_files(const Options& options, int ranks, const std::vector<Row>& rows);
 

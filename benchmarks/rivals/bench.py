@@ -15,8 +15,7 @@ import install
 import machine
 import report
 from runner import Runner
-from settings import LIBRARIES, all_settings, limit_settings, our_settings
-from states import figures_in_states, group_of, lines_seen
+from settings import BF16, LIBRARIES, all_settings, our_settings
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HOPELESS = 1.6  # a setting this much behind the best rival at every size is not run in later rounds
@@ -50,23 +49,24 @@ def arguments():
         help="build folder of this project; if given, it is used as it is",
     )
     p.add_argument(
-        "--out", help="folder of the results (benchmarks/results; quick: build/bench-quick)"
+        "--out", help="folder of table and picture (benchmarks/results; quick or partial: build/bench)"
     )
     p.add_argument(
-        "--report", metavar="RAW", help="run nothing: the table of a raw.json, to standard output"
+        "--report", metavar="RAW", help="run nothing: table and picture of a raw.json, into --out"
     )
     p.add_argument("--list", action="store_true", help="print the cases and end")
     a = p.parse_args()
     a.rounds = a.rounds or (1 if a.quick else 5)
     a.seconds = a.seconds or (0.06 if a.quick else 0.3)
     partial = a.quick or a.only or a.libraries
-    a.out = a.out or f"{ROOT}/" + ("build/bench-quick" if partial else "benchmarks/results")
+    a.out = a.out or f"{ROOT}/" + ("build/bench" if partial else "benchmarks/results")
+    a.raw = a.report or f"{ROOT}/build/bench/raw.json"  # never in the tree
     a.rivals, a.build = os.path.abspath(a.rivals), os.path.abspath(a.build)
     return a
 
 
 def plan(a, chosen, state):
-    """[(field, setting, ops, sizes, type)]: what one round runs, in the order in which it does."""
+    """[(field, setting, ops, sizes)]: what one round runs, in the order in which it does."""
     wanted = a.libraries.split(",") if a.libraries else list(LIBRARIES)
     present = [
         s
@@ -76,113 +76,54 @@ def plan(a, chosen, state):
     order = []
     for field in dict.fromkeys(case.field for case in chosen):
         mine = [case for case in chosen if case.field == field]
-        memories = [m for m in ("private", "heap") if any(m in case.memories for case in mine)]
-        ops = c.ops_of(field, mine)
-        sizes = c.sizes_of(field, mine)
-        settings = our_settings(field.ranks, field.transport, memories) + [
+        memories = [m for m in ("private", "heap") if any(case.memory == m for case in mine)]
+        rivals = [
             s
             for s in present
             if s.transport == field.transport and field.ranks in s.ranks and field.kind in s.kinds
+            and (field.type == "fp32" or s.library in BF16)
             # A quick run has no time for ranks that wait for each other's time slices.
             and not (a.quick and s.spins and field.ranks > machine.processors())
         ]
-        if (field.ranks, field.transport, field.kind) == (2, "shm", "allreduce"):
-            settings += limit_settings()
-        for setting in settings:
-            fitting = [size for size in sizes if setting.smallest <= size <= setting.largest]
-            if setting.library == "hccl":  # only the sizes that some case asks of this memory
-                fitting = [
-                    size
-                    for size in sizes
-                    if any(setting.name in case.memories and case.bytes == size for case in mine)
-                ]
-            if fitting:
-                order.append((field, setting, ops, fitting, "fp32"))
-                if (
-                    setting.library == "hccl"
-                    and c.TYPE_BYTES in fitting
-                    and (field.ranks, field.transport, field.kind) == (2, "shm", "allreduce")
-                ):
-                    order += [(field, setting, ops, [c.TYPE_BYTES], kind) for kind in c.TYPES]
+        for setting in our_settings(field.ranks, field.transport, memories) + rivals:
+            sizes = [
+                size
+                for size in c.sizes_of(field, mine)
+                if setting.smallest <= size <= setting.largest
+            ]
+            if sizes:
+                order.append((field, setting, c.ops_of(field, mine), sizes))
     return order
 
 
-def times_in_states(runs, field):
-    """{(op, bytes, state): {(library, setting): [us, ...]}} of one field."""
-    found = {}
-    for run, f, state in figures_in_states([run for run in runs if run["field"] == field.name]):
-        if run["outcome"] != "wrong results":
-            found.setdefault((f["op"], f["bytes"], state), {}).setdefault(
-                (run["library"], run["setting"]), []
-            ).append(f["us"])
-    return found
-
-
 def hopeless(runs, field, setting):
-    """True if this rival's setting was run and was far behind the best rival at every size,
-    comparing only what was timed in one state of the machine."""
-    name = (setting.library, setting.name)
-    if setting.library not in LIBRARIES or not any(
-        (run["library"], run["setting"]) == name and run["field"] == field.name for run in runs
-    ):
-        return False
-    for times in times_in_states(runs, field).values():
-        best = min(
-            (min(own) for (library, _), own in times.items() if library in LIBRARIES), default=None
-        )
-        if name in times and min(times[name]) <= HOPELESS * best:
-            return False
-    return True
-
-
-def lacking(runs, order):
-    """{line of a state: [entry of the order, ...]}: what was not timed in an undisturbed state in
-    which others of its field were, with the sizes that this holds for."""
-    seen = {}  # {(field, type, state): {(library, setting): sizes}}
-    for run, f, state in figures_in_states(runs):
-        if not state.disturbed:
-            seen.setdefault((run["field"], f["type"], state.line), {}).setdefault(
-                (run["library"], run["setting"]), set()
-            ).add(f["bytes"])
-    wanted = {}
-    for field, setting, ops, sizes, kind in order:
-        name = (setting.library, setting.name)
-        failed = any(
-            run["field"] == field.name
-            and (run["library"], run["setting"]) == name
-            and not run["figures"]
-            for run in runs
-        )
-        if failed or hopeless(runs, field, setting):
+    """True if this rival's setting was run and was far behind the best rival at every size."""
+    times = {}  # {(op, bytes): {(library, setting): least us}}
+    for run in runs:
+        name = (run["library"], run["setting"])
+        if run["field"] != field.name or run["library"] not in LIBRARIES:
             continue
-        for (where, type_, line), by_setting in seen.items():
-            others = set().union(*by_setting.values()) - by_setting.get(name, set())
-            missing = [size for size in sizes if size in others]
-            if (where, type_) == (field.name, kind) and missing:
-                wanted.setdefault(line, []).append((field, setting, ops, missing, kind))
-    return wanted
+        for f in run["figures"]:
+            by_name = times.setdefault((f["op"], f["bytes"]), {})
+            by_name[name] = min(f["us"], by_name.get(name, f["us"]))
+    name = (setting.library, setting.name)
+    own = [by_name for by_name in times.values() if name in by_name]
+    return bool(own) and all(b[name] > HOPELESS * min(b.values()) for b in own)
 
 
 def write(a, results, chosen):
     os.makedirs(a.out, exist_ok=True)
-    raw = f"{a.out}/raw.json"
-    with open(raw, "w") as file:
-        json.dump(results, file, indent=1)
-        file.write("\n")
-    text = report.markdown(results, chosen)
+    if not a.report:
+        os.makedirs(os.path.dirname(a.raw), exist_ok=True)
+        with open(a.raw, "w") as file:
+            json.dump(results, file, indent=1)
+    text = report.markdown(results, chosen, a.libraries and a.libraries.split(","))
     with open(f"{a.out}/ratios.md", "w") as file:
         file.write(text)
-    python = f"{a.rivals}/plot/bin/python"
+    python, here = f"{a.rivals}/plot/bin/python", os.path.dirname(os.path.abspath(__file__))
     if os.path.exists(python):
-        subprocess.run(
-            [
-                python,
-                os.path.join(os.path.dirname(os.path.abspath(__file__)), "plot.py"),
-                raw,
-                f"{a.out}/ratios.svg",
-            ],
-            check=False,
-        )
+        command = [python, f"{here}/plot.py", a.raw, f"{a.out}/ratios.svg"]
+        subprocess.run(command, check=False)
     return text
 
 
@@ -191,18 +132,14 @@ def main():
     chosen = c.selected(a.only, a.quick)
     if a.list or not chosen:
         print(
-            "\n".join(f"{case.name}  >= {case.required:g}" for case in chosen)
+            "\n".join(case.name for case in chosen)
             or "no case has that name"
         )
         return 0 if chosen else 2
     if a.report:
         with open(a.report) as file:
             former = json.load(file)
-        print(
-            report.markdown(
-                former, c.selected(a.only, former["quick"]), a.libraries and a.libraries.split(",")
-            )
-        )
+        print(write(a, former, c.selected(a.only, former["quick"])))
         return 0
     state = (
         install.installed(a.rivals)
@@ -220,7 +157,6 @@ def main():
             return 2
         prefix = ["chrt", "-r", "50"]  # round robin: ranks that share a processor must take turns
 
-    probe = machine.Probe(f"{a.build}/benchmarks/machine_bench", prefix)
     results = {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
         "machine": machine.describe(),
@@ -229,69 +165,38 @@ def main():
         "quick": a.quick,
         "realtime": a.realtime,
         "rivals": state,
-        "add_GBps": None,
         "runs": [],
     }
     runs = results["runs"]
-    runner = Runner(
-        a.rivals, a.build, machine.processors(), probe, prefix, repeats=1 if a.quick else 3
-    )
+    repeats = 1 if a.quick else 3
+    runner = Runner(a.rivals, a.build, machine.processors(), prefix, repeats)
     order = plan(a, chosen, state)
     began = time.monotonic()
 
-    def run(head, field, setting, ops, sizes, kind):
-        record = runner.run(setting, field, ops, sizes, a.seconds, 12 if a.quick else 90, kind)
+    def run(head, field, setting, ops, sizes):
+        record = runner.run(setting, field, ops, sizes, a.seconds, 12 if a.quick else 90)
         runs.append(record)
-        times = " ".join(
-            f"{c.size_text(f['bytes'])}:{report.time_text(f['us'])}"
-            + "".join(f"/{max(f[name]):.0f}" for name in ("line_ns", "core_ns") if name in f)
-            for f in record["figures"]
-        )
-        words = [
-            f"[{head}, {time.monotonic() - began:.0f} s]",
-            field.name,
-            setting.key,
-            kind if kind != "fp32" else "",
-            record["outcome"] if record["outcome"] != "ok" else "",
-            f"({'/'.join(f'{ns:.0f}' for ns in record['probe_ns'])} ns)",
-            times,
-        ]
-        print(" ".join(word for word in words if word), flush=True)
-
-    def measure_add():
-        # The most that was ever seen is what the machine can do.
-        results["add_GBps"] = max(
-            filter(None, [results["add_GBps"], probe.add_bandwidth()]), default=None
-        )
+        words = [f"[{head}, {time.monotonic() - began:.0f} s]", field.name, setting.key]
+        words += [record["outcome"]] if record["outcome"] != "ok" else []
+        for f in record["figures"]:
+            line = f"/{max(f['line_ns']):.0f}ns" if "line_ns" in f else ""
+            words.append(f"{c.size_text(f['bytes'])}:{report.time_text(f['us'])}{line}")
+        print(" ".join(words), flush=True)
 
     def measure():
-        measure_add()
         for turn in range(a.rounds):
             results["rounds"] = turn + 1
             for number, entry in enumerate(order, 1):
                 if turn == 0 or not hopeless(runs, *entry[:2]):
                     run(f"round {turn + 1}/{a.rounds}, {number}/{len(order)}", *entry)
-            measure_add()
             write(a, results, chosen)
-        # What a state of the machine lacks is made up for while the machine is in it, for a time.
-        took = time.monotonic() - began
-        end = time.monotonic() + (min(30, took) if a.quick else took / 3)
-        while time.monotonic() < end:
-            wanted = lacking(runs, order)
-            now = group_of(probe(), lines_seen(runs))
-            if not wanted:
-                break
-            if now in wanted:
-                run(f"making up, {sum(map(len, wanted.values()))} left", *wanted[now][0])
-            else:
-                time.sleep(1)
 
     try:
         measure()
     finally:  # who interrupts it has what was timed until then
         if runs:
             print("\n" + write(a, results, chosen))
-            print(f"bench: written to {a.out}: ratios.md, ratios.svg, raw.json")
+            print(f"bench: written: {a.out}/ratios.md, {a.out}/ratios.svg, {a.raw}")
     return 0
 
 

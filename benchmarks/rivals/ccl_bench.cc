@@ -36,26 +36,33 @@ int open_ccl(const bench_options*, int* rank, int* size, char* version) try {
 }
 
 int run(int op, int type, void* send, void* recv, size_t count, int root) try {
-  if (type != BENCH_FP32) return 1;
-  const auto fp32 = ccl::datatype::float32;
+  const ccl::datatype kTypes[] = {ccl::datatype::float32, ccl::datatype::float16,
+                                  ccl::datatype::bfloat16};
+  const ccl::datatype kind = kTypes[type];
   const size_t block = count / static_cast<size_t>(world->size());
   switch (op) {
     case BENCH_ALLREDUCE:
-      ccl::allreduce(send, recv, count, fp32, ccl::reduction::sum, *world).wait();
+      ccl::allreduce(send, recv, count, kind, ccl::reduction::sum, *world).wait();
       return 0;
     case BENCH_BROADCAST:
-      ccl::broadcast(recv, count, fp32, root, *world).wait();
+      ccl::broadcast(recv, count, kind, root, *world).wait();
       return 0;
     case BENCH_ALLGATHER: {
       const std::vector<size_t> counts(static_cast<size_t>(world->size()), block);
-      ccl::allgatherv(send, block, recv, counts, fp32, *world).wait();
+      ccl::allgatherv(send, block, recv, counts, kind, *world).wait();
       return 0;
     }
     case BENCH_REDUCE_SCATTER:
-      ccl::reduce_scatter(send, recv, block, fp32, ccl::reduction::sum, *world).wait();
+      ccl::reduce_scatter(send, recv, block, kind, ccl::reduction::sum, *world).wait();
+      return 0;
+    case BENCH_REDUCE:
+      ccl::reduce(send, recv, count, kind, ccl::reduction::sum, root, *world).wait();
+      return 0;
+    case BENCH_BARRIER:
+      ccl::barrier(*world);
       return 0;
     default:
-      ccl::alltoall(send, recv, block, fp32, *world).wait();
+      ccl::alltoall(send, recv, block, kind, *world).wait();
       return 0;
   }
 } catch (const std::exception& e) {

@@ -79,17 +79,17 @@ def open_gloo(_options, rank_out, size_out, version):
     ctypes.memmove(version, text + b"\0", len(text) + 1)
 
 
-def tensor_at(address, count):
-    return torch.frombuffer((ctypes.c_float * count).from_address(address), dtype=torch.float32)
+def tensor_at(kind, address, count):
+    dtype = (torch.float32, torch.float16, torch.bfloat16)[kind]
+    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    return torch.frombuffer(memory, dtype=dtype)
 
 
 @reported
 def prepare(op, kind, send, recv, count):
     global sent, received, parts
-    if kind != 0:
-        raise ValueError("only fp32")
-    sent = tensor_at(send, count // size if op == ALLGATHER else count)
-    received = tensor_at(recv, count // size if op == REDUCE_SCATTER else count)
+    sent = tensor_at(kind, send, count // size if op == ALLGATHER else count)
+    received = tensor_at(kind, recv, count // size if op == REDUCE_SCATTER else count)
     parts = list(received.chunk(size)) if op == ALLGATHER else []
 
 

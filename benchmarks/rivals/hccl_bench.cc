@@ -1,5 +1,8 @@
-// This project's library, by the method of method.h: under mpirun, which it joins through.
-// HCCL_TRANSPORT=tcp gives the tcp cases; --memory heap allocates with aclrtMalloc.
+// This project's library, by the method of method.h. Needs no launcher: BENCH_RANK and BENCH_SIZE
+// say who this is. HCCL_TRANSPORT=tcp gives the tcp cases; --memory heap allocates with aclrtMalloc.
+// Calls the public interface only: whichever library LD_LIBRARY_PATH names is timed.
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,14 +34,25 @@ int open_hccl(const bench_options* options, int* rank, int* size, char* version)
     std::fprintf(stderr, "hccl: aclrtSetDevice failed\n");
     return 1;
   }
-  if (check(HcclCommInitLauncher(&world), "HcclCommInitLauncher")) return 1;
-  uint32_t value = 0;
-  if (check(HcclGetRankId(world, &value), "HcclGetRankId")) return 1;
-  *rank = static_cast<int>(value);
-  if (check(HcclGetRankSize(world, &value), "HcclGetRankSize")) return 1;
-  *size = static_cast<int>(value);
-  ranks = value;
-  std::snprintf(version, BENCH_TEXT, "hccl");
+  *rank = bench_environment("BENCH_RANK");
+  *size = bench_environment("BENCH_SIZE");
+  ranks = static_cast<uint64_t>(*size);
+  HcclRootInfo root;
+  if (*rank == 0) {
+    if (check(HcclGetRootInfo(&root), "HcclGetRootInfo")) return 1;
+    bench_post(&root, sizeof root);
+  } else {
+    bench_fetch(&root, sizeof root);
+  }
+  if (check(HcclCommInitRootInfo(static_cast<uint32_t>(ranks), &root, static_cast<uint32_t>(*rank),
+                                 &world),
+            "HcclCommInitRootInfo")) {
+    return 1;
+  }
+  Dl_info where{};
+  void* function = ::dlsym(RTLD_DEFAULT, "HcclAllReduce");
+  if (function == nullptr || ::dladdr(function, &where) == 0) return 1;
+  std::snprintf(version, BENCH_TEXT, "hccl %s", where.dli_fname);
   return 0;
 }
 
@@ -64,6 +78,12 @@ int run(int op, int type, void* send, void* recv, size_t count, int root) {
     case BENCH_REDUCE_SCATTER:
       return check(HcclReduceScatter(send, recv, block, data, HCCL_REDUCE_SUM, world, nullptr),
                    "reduce-scatter");
+    case BENCH_REDUCE:
+      return check(HcclReduce(send, recv, count, data, HCCL_REDUCE_SUM, static_cast<uint32_t>(root),
+                              world, nullptr),
+                   "reduce");
+    case BENCH_BARRIER:
+      return check(HcclBarrier(world, nullptr), "barrier");
     default:
       return check(HcclAlltoAll(send, block, data, recv, block, data, world, nullptr), "alltoall");
   }

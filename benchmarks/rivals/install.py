@@ -15,7 +15,7 @@ import sys
 
 SOURCES = os.path.dirname(os.path.abspath(__file__))
 C = ["-O2", "-std=c99", "-Wall", "-Wextra"]
-METHOD = [f"{SOURCES}/{name}.c" for name in ("method", "probe", "values")]
+METHOD = [f"{SOURCES}/{name}.c" for name in ("method", "page", "values")]
 HARNESS = [f"{SOURCES}/mpi_bench.c", *METHOD]
 
 

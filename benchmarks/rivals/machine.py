@@ -1,4 +1,4 @@
-"""The machine: what it is, and the state that it is in."""
+"""What the machine is."""
 
 import os
 import platform
@@ -70,30 +70,3 @@ def _first_line_of_release():
         ),
         "unknown",
     )
-
-
-class Probe:
-    """Nanoseconds that a cache line needs between two processors; 0 where there is only one."""
-
-    def __init__(self, program, prefix=()):
-        self._program, self._prefix = program, list(prefix)
-
-    def __call__(self):
-        try:
-            done = subprocess.run(
-                [*self._prefix, self._program, "probe"], capture_output=True, text=True, timeout=30
-            )
-            return float(done.stdout)
-        except (OSError, ValueError, subprocess.TimeoutExpired):
-            return 0.0
-
-    def add_bandwidth(self):
-        """GB/s that all processors together read and write in c = a + b; None if it could not be
-        told."""
-        try:
-            done = subprocess.run(
-                [*self._prefix, self._program, "add"], capture_output=True, text=True, timeout=120
-            )
-            return float(done.stdout.split()[-1])
-        except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
-            return None

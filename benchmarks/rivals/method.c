@@ -2,186 +2,27 @@
 #include "method.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "page.h"
 #include "values.h"
 
 enum {
-  kMaxIterations = 20000,
-  kFewest = 5,
-  kMail = 3072,
+  kBatches = 5,
+  kMostIterations = 100000, /* of one batch */
   kLineWindows = 15,
-  kAttempts = 3, /* for one size, while the machine changes */
-  kPatience = 8, /* times the time of a size, in all, while somebody else is on a core */
-  kNapUs = 25000,
-  kBarrierFrom = 64 << 10 /* bytes from which rewriting takes longer than a barrier */
+  kLineTurns = 100,
+  kAttempts = 3 /* for one size, while the machine changes */
 };
 
-/* What the ranks share; begins as zeros. Each word that is written while others wait has its own
- * lines. */
-struct page {
-  int tickets;
-  char pad0[124];
-  int arrived;
-  char pad1[124];
-  int generation;
-  char pad2[124];
-  int mail_ready;
-  char pad3[124];
-  struct probe_line line;
-  int again;
-  long iterations;
-  double core_ns[BENCH_MAX_RANKS];
-  int processors[BENCH_MAX_RANKS];
-  long wrong[BENCH_MAX_RANKS];
-  char mail[kMail];
-  double times[BENCH_MAX_RANKS][kMaxIterations];
-};
-
-static struct page* page;
-static int rank, ranks;
-static int crowded; /* more ranks than processors: waiting ranks give way at once */
-static double clock_cost_us;
-static double free_core_ns; /* the least that was ever seen */
-static double patience_us;
-
-static void fail(const char* what) {
-  fprintf(stderr, "bench: rank %d: %s\n", rank, what);
-  _exit(1);
-}
-
-/* ---- sharing ---- */
-
-static void open_page(const char* path) {
-  const int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, sizeof *page) != 0) fail("cannot open the page file");
-  page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-  if (page == MAP_FAILED) fail("cannot map the page file");
-  close(fd);
-}
-
-static void pause_or_yield(unsigned turn) {
-  if (crowded || turn > 1000) {
-    sched_yield();
-  } else {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-  }
-}
-
-static void barrier(void) {
-  const int now = __atomic_load_n(&page->generation, __ATOMIC_ACQUIRE);
-  if (__atomic_add_fetch(&page->arrived, 1, __ATOMIC_ACQ_REL) == ranks) {
-    __atomic_store_n(&page->arrived, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&page->generation, now + 1, __ATOMIC_RELEASE);
-    return;
-  }
-  for (unsigned turn = 0; __atomic_load_n(&page->generation, __ATOMIC_ACQUIRE) == now; ++turn)
-    pause_or_yield(turn);
-}
-
-void bench_post(const void* bytes, size_t size) {
-  if (size > kMail) fail("mail is too long");
-  memcpy(page->mail, bytes, size);
-  __atomic_store_n(&page->mail_ready, 1, __ATOMIC_RELEASE);
-}
-
-void bench_fetch(void* bytes, size_t size) {
-  if (size > kMail) fail("mail is too long");
-  while (!__atomic_load_n(&page->mail_ready, __ATOMIC_ACQUIRE)) usleep(1000);
-  memcpy(bytes, page->mail, size);
-}
-
-int bench_environment(const char* name) {
-  const char* text = getenv(name);
-  char* end = NULL;
-  const long value = text != NULL ? strtol(text, &end, 10) : 0;
-  if (text == NULL || end == text || *end != '\0' || value < 0 || value > 1 << 20) {
-    fprintf(stderr, "bench: %s must be a whole number\n", name);
-    _exit(2);
-  }
-  return (int)value;
-}
-
-/* This rank's processor: those that the driver may use, in the order in which ranks arrive. */
-static void pin(void) {
-  cpu_set_t all, one;
-  if (sched_getaffinity(0, sizeof all, &all) != 0) fail("sched_getaffinity");
-  int skip = __atomic_fetch_add(&page->tickets, 1, __ATOMIC_ACQ_REL) % CPU_COUNT(&all);
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &all) || skip-- > 0) continue;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    if (sched_setaffinity(0, sizeof one, &one) != 0) fail("sched_setaffinity");
-    return;
-  }
-}
-
-/* ---- the state of the machine ---- */
-
-struct state {
-  double line_ns, core_ns; /* 0: not known */
-};
-
-/* Collective. Lines go between rank 0 and the first rank on another processor, if there is one. */
-static struct state probe(void) {
-  struct state found = {0, 0};
-  page->processors[rank] = sched_getcpu();
-  barrier();
-  int other = 1;
-  while (other < ranks && page->processors[other] == page->processors[0]) ++other;
-  if (other < ranks && (rank == 0 || rank == other))
-    found.line_ns = probe_line_ns(&page->line, rank != 0, kLineWindows);
-  barrier();
-  page->core_ns[rank] = probe_core_ns();
-  barrier();
-  for (int r = 0; r < ranks; ++r)
-    if (page->core_ns[r] > found.core_ns) found.core_ns = page->core_ns[r];
-  return found;
-}
-
-/* As states.py has them. */
-static int moved(struct state a, struct state b) {
-  const double factor = 1.7;
-  return a.line_ns > factor * b.line_ns || b.line_ns > factor * a.line_ns;
-}
-
-static int disturbed(struct state now) {
-  const double factor = 1.3;
-  return now.core_ns > factor * free_core_ns;
-}
-
-/* Rank 0's word, for all. */
-static int agree(int yes) {
-  if (rank == 0) page->again = yes;
-  barrier();
-  const int agreed = page->again;
-  barrier();
-  return agreed;
-}
-
-/* Waits for somebody else to leave the cores, though not for ever. */
-static struct state wait_for_cores(void) {
-  for (;;) {
-    const struct state now = probe();
-    if (free_core_ns == 0 || now.core_ns < free_core_ns) free_core_ns = now.core_ns;
-    if (!agree(disturbed(now) && patience_us > 0)) return now;
-    patience_us -= kNapUs;
-    usleep(kNapUs);
-  }
-}
+static const struct bench_library* library;
 
 /* ---- timing ---- */
 
@@ -196,18 +37,53 @@ static int ascending(const void* a, const void* b) {
   return x < y ? -1 : x > y;
 }
 
-static double measure_clock(void) {
-  enum { kReads = 10001 };
-  static double gaps[kReads];
-  for (int i = 0; i < kReads; ++i) {
-    const double before = now_us();
-    gaps[i] = now_us() - before;
-  }
-  qsort(gaps, kReads, sizeof *gaps, ascending);
-  return gaps[kReads / 2];
+static double median(double* values, int count) {
+  qsort(values, (size_t)count, sizeof *values, ascending);
+  return values[count / 2];
 }
 
-static const struct bench_library* library;
+/* Nanoseconds that a cache line takes from this rank's processor to the other side's. */
+static double line_ns(int side) {
+  double times[kLineWindows];
+  int i = __atomic_load_n(side == 0 ? &page->ping : &page->pong, __ATOMIC_RELAXED);
+  for (int w = 0; w < kLineWindows; ++w) {
+    const double start = now_us();
+    for (int turn = 0; turn < kLineTurns; ++turn, ++i) {
+      if (side == 0) __atomic_store_n(&page->ping, i + 1, __ATOMIC_RELEASE);
+      await(side == 0 ? &page->pong : &page->ping, i);
+      if (side != 0) __atomic_store_n(&page->pong, i + 1, __ATOMIC_RELEASE);
+    }
+    times[w] = (now_us() - start) * 1e3 / kLineTurns / 2;
+  }
+  return median(times, kLineWindows);
+}
+
+/* Collective; good on rank 0. Lines go between rank 0 and the first rank on another processor; 0 if
+ * there is none. */
+static double probe(void) {
+  double found = 0;
+  page->processors[rank] = sched_getcpu();
+  barrier();
+  int other = 1;
+  while (other < ranks && page->processors[other] == page->processors[0]) ++other;
+  if (other < ranks && (rank == 0 || rank == other)) found = line_ns(rank != 0);
+  barrier();
+  return found;
+}
+
+static int moved(double a, double b) {
+  const double factor = 1.7; /* as runner.py has it */
+  return a > factor * b || b > factor * a;
+}
+
+/* Rank 0's word, for all. */
+static int agree(int yes) {
+  if (rank == 0) page->again = yes;
+  barrier();
+  const int agreed = page->again;
+  barrier();
+  return agreed;
+}
 
 struct task {
   int op, type;
@@ -217,97 +93,123 @@ struct task {
   long wrong;
 };
 
-static size_t elements_sent(const struct task* t) {
-  return t->op == BENCH_ALLGATHER ? t->count / (size_t)ranks : t->count;
+static int root_of(const struct task* t) { return (int)(t->round % (unsigned)ranks); }
+
+static void rewrite(struct task* t) {
+  const size_t elements = t->op == BENCH_ALLGATHER ? t->count / (size_t)ranks : t->count;
+  values_write(t->type, t->send, elements * bench_type_size(t->type), ++t->round);
 }
 
-static double iterate(struct task* t) {
-  const unsigned round = ++t->round;
-  const int root = (int)(round % (unsigned)ranks);
-  values_write(t->type, t->send, elements_sent(t) * bench_type_size(t->type), round);
-  if (t->bytes >= kBarrierFrom) barrier();
-  const double start = now_us();
-  const int failed = library->run(t->op, t->type, t->send, t->recv, t->count, root);
-  const double end = now_us();
-  if (failed) fail("the operation failed");
-  /* Where ranks share a processor, nobody's rewriting may hold up those who are not done yet. */
-  if (t->bytes >= kBarrierFrom) barrier();
-  t->wrong += values_check_spots(t->type, t->recv, round);
-  const double took = end - start - clock_cost_us;
-  return took > 0.001 ? took : 0.001;
+static int has_result(const struct task* t) {
+  return t->op != BENCH_BARRIER && (t->op != BENCH_REDUCE || rank == root_of(t));
+}
+
+/* How many of the few elements that are looked at in each iteration are wrong. */
+static long look(const struct task* t) {
+  return has_result(t) ? values_check_spots(t->type, t->recv, t->round) : 0;
+}
+
+static void iterate(struct task* t) {
+  rewrite(t);
+  if (library->run(t->op, t->type, t->send, t->recv, t->count, root_of(t)))
+    fail("the operation failed");
+  t->wrong += look(t);
 }
 
 static void iterate_and_check_all(struct task* t) {
   iterate(t);
-  t->wrong += values_check_all(t->op, t->type, t->recv, t->result, t->count, t->round,
-                               (int)(t->round % (unsigned)ranks));
+  if (has_result(t))
+    t->wrong += values_check_all(t->op, t->type, t->recv, t->result, t->count, t->round,
+                                 root_of(t));
 }
 
-/* How many iterations fill the time: told by rank 0 after a few, so that all ranks agree. */
-static long agree_on_iterations(struct task* t, double seconds) {
-  const int tries = 3;
-  iterate(t);
+/* Iterations of a batch that fill the time: rank 0's word, so that all ranks agree. */
+static long agree_on_iterations(struct task* t, long tries, double seconds) {
   barrier();
   const double start = now_us();
-  for (int i = 0; i < tries; ++i) iterate(t);
-  barrier();
+  for (long i = 0; i < tries; ++i) iterate(t);
   if (rank == 0) {
-    const double each = (now_us() - start) / tries;
-    double fit = seconds * 1e6 / each;
-    if (fit < kFewest) fit = kFewest;
-    if (fit > kMaxIterations) fit = kMaxIterations;
-    page->iterations = (long)fit;
+    const double fit = seconds * 1e6 * (double)tries / (now_us() - start);
+    page->iterations = fit < 1 ? 1 : fit > kMostIterations ? kMostIterations : (long)fit;
   }
   barrier();
   return page->iterations;
 }
 
-static void print_figures(const char* op, const char* type, size_t bytes, long iterations,
-                          struct state before, struct state after) {
-  double* slowest = page->times[0];
+/* Microseconds of an iteration. No barrier is in the loop: what an operation leaves to its caller's
+ * next write, such as lines that another rank's processor holds, is part of its time. */
+static double loop_us(struct task* t, long iterations) {
+  double times[kBatches];
+  barrier();
+  double start = now_us();
+  for (int batch = 0; batch < kBatches; ++batch) {
+    for (long i = 0; i < iterations; ++i) iterate(t);
+    const double end = now_us();
+    times[batch] = (end - start) / (double)iterations;
+    start = end;
+  }
+  barrier();
+  return median(times, kBatches);
+}
+
+/* The same without the operation, while all ranks do it. A batch ends when all ranks are done:
+ * those that share a processor rewrite one after another. */
+static double rewrite_us(struct task* t, long iterations) {
+  double times[kBatches];
+  volatile long unused = 0;
+  for (int batch = 0; batch < kBatches; ++batch) {
+    barrier();
+    const double start = now_us();
+    for (long i = 0; i < iterations; ++i) {
+      rewrite(t);
+      unused += look(t);
+    }
+    barrier();
+    times[batch] = (now_us() - start) / (double)iterations;
+  }
+  return median(times, kBatches);
+}
+
+static void print_figures(const struct task* t, const char* op, const char* type, long iterations,
+                          double before, double after) {
+  double us = 0.001, rewriting = 0;
   long wrong = 0;
   for (int r = 0; r < ranks; ++r) {
+    const double own = page->loop_us[r] - page->rewrite_us[r];
+    if (own > us) us = own;
+    if (page->rewrite_us[r] > rewriting) rewriting = page->rewrite_us[r];
     wrong += page->wrong[r];
-    for (long i = 0; i < iterations; ++i)
-      if (page->times[r][i] > slowest[i]) slowest[i] = page->times[r][i];
   }
-  qsort(slowest, (size_t)iterations, sizeof *slowest, ascending);
-  /* The mean of the middle half: as steady as the median, and finer than the clock's steps. */
-  const long low = iterations / 4, high = iterations - low;
-  double middle = 0;
-  for (long i = low; i < high; ++i) middle += slowest[i] / (double)(high - low);
-  printf(
-      "BENCH {\"op\": \"%s\", \"type\": \"%s\", \"bytes\": %zu, \"ranks\": %d, \"iterations\": "
-      "%ld, "
-      "\"us\": %.4f, \"median_us\": %.4f, \"p10_us\": %.4f, \"p90_us\": %.4f, \"min_us\": %.4f, ",
-      op, type, bytes, ranks, iterations, middle, slowest[iterations / 2], slowest[iterations / 10],
-      slowest[iterations * 9 / 10], slowest[0]);
-  if (before.line_ns > 0) printf("\"line_ns\": [%.1f, %.1f], ", before.line_ns, after.line_ns);
-  printf("\"core_ns\": [%.0f, %.0f], ", before.core_ns, after.core_ns);
+  printf("BENCH {\"op\": \"%s\", \"type\": \"%s\", \"bytes\": %zu, \"ranks\": %d, ", op, type,
+         t->bytes, ranks);
+  printf("\"iterations\": %ld, \"us\": %.4f, \"rewrite_us\": %.4f, ", iterations * kBatches, us,
+         rewriting);
+  if (before > 0) printf("\"line_ns\": [%.1f, %.1f], ", before, after);
   printf("\"wrong\": %ld}\n", wrong);
   fflush(stdout);
 }
 
 static long time_size(struct task* t, const char* op, const char* type, double seconds) {
-  values_choose_spots(t->op, t->type, t->result, t->count);
+  if (t->op != BENCH_BARRIER) values_choose_spots(t->op, t->type, t->result, t->count);
   if (library->prepare && library->prepare(t->op, t->type, t->send, t->recv, t->count))
     fail("preparing failed");
   iterate_and_check_all(t);
   long iterations;
-  struct state before, after;
+  double before, after;
   for (int attempt = 1;; ++attempt) {
-    before = wait_for_cores();
-    iterations = agree_on_iterations(t, seconds / 4); /* warm up: a quarter, not counted */
-    for (long i = 0; i < iterations; ++i) iterate(t);
-    iterations = agree_on_iterations(t, seconds);
-    for (long i = 0; i < iterations; ++i) page->times[rank][i] = iterate(t);
+    before = probe();
+    const double batch = seconds / kBatches;
+    iterations = agree_on_iterations(t, 1, batch);
+    iterations = agree_on_iterations(t, iterations, batch); /* warm now */
+    page->loop_us[rank] = loop_us(t, iterations);
+    page->rewrite_us[rank] = rewrite_us(t, iterations);
     after = probe();
-    if (!agree(attempt < kAttempts && (moved(before, after) || disturbed(after)))) break;
+    if (!agree(attempt < kAttempts && moved(before, after))) break;
   }
   iterate_and_check_all(t);
   page->wrong[rank] = t->wrong;
   barrier();
-  if (rank == 0) print_figures(op, type, t->bytes, iterations, before, after);
+  if (rank == 0) print_figures(t, op, type, iterations, before, after);
   barrier();
   return t->wrong;
 }
@@ -315,7 +217,7 @@ static long time_size(struct task* t, const char* op, const char* type, double s
 /* ---- the command line ---- */
 
 static const char* const kOpNames[] = {"allreduce", "broadcast", "allgather", "reduce_scatter",
-                                       "alltoall"};
+                                       "alltoall",  "reduce",    "barrier"};
 static const char* const kTypeNames[] = {"fp32", "fp16", "bf16"};
 
 static int find(const char* const* names, int count, const char* name) {
@@ -362,98 +264,105 @@ static void* allocate(size_t bytes) {
   return memory;
 }
 
-int bench_main(int argc, char** argv, const struct bench_library* given) {
-  struct bench_options o = {NULL, "private", 0, 0, 0.3, 60, 0};
-  char *ops = NULL, *sizes = NULL;
-  const char* type_name = "fp32";
+struct plan {
+  char *ops, *sizes;
+  const char* type_name;
+};
+
+/* False: cannot be understood; said so. */
+static int parse(int argc, char** argv, struct bench_options* o, struct plan* plan) {
   for (int i = 1; i < argc; ++i) {
     const char* name = argv[i];
     if (strcmp(name, "--pin") == 0) {
-      o.pin = 1;
+      o->pin = 1;
       continue;
     }
     char* text = i + 1 < argc ? argv[++i] : NULL;
     if (text == NULL) name = "";
     if (strcmp(name, "--page") == 0)
-      o.page = text;
+      o->page = text;
     else if (strcmp(name, "--ops") == 0)
-      ops = text;
+      plan->ops = text;
     else if (strcmp(name, "--sizes") == 0)
-      sizes = text;
+      plan->sizes = text;
     else if (strcmp(name, "--type") == 0)
-      type_name = text;
+      plan->type_name = text;
     else if (strcmp(name, "--memory") == 0)
-      o.memory = text;
-    else if (strcmp(name, "--chunk") == 0)
-      o.chunk = parse_size(text);
+      o->memory = text;
     else if (strcmp(name, "--seconds") == 0)
-      o.seconds = parse_seconds(text);
-    else if (strcmp(name, "--core") == 0)
-      free_core_ns = parse_seconds(text);
+      o->seconds = parse_seconds(text);
     else if (strcmp(name, "--limit") == 0)
-      o.limit = (unsigned)parse_seconds(text);
+      o->limit = (unsigned)parse_seconds(text);
     else {
       fprintf(stderr, "bench: do not understand '%s'\n", argv[i]);
-      return 2;
+      return 0;
     }
   }
-  if (o.page == NULL || ops == NULL || sizes == NULL) {
-    fprintf(stderr, "bench: --page, --ops and --sizes are needed\n");
-    return 2;
-  }
-  const int type = find(kTypeNames, BENCH_TYPES, type_name);
-  char *rest = NULL, *list = strdup(sizes);
-  for (char* s = strtok_r(list, ",", &rest); s; s = strtok_r(NULL, ",", &rest))
-    if (parse_size(s) > o.largest) o.largest = parse_size(s);
-  free(list);
+  if (o->page != NULL && plan->ops != NULL && plan->sizes != NULL) return 1;
+  fprintf(stderr, "bench: --page, --ops and --sizes are needed\n");
+  return 0;
+}
 
+static void join(struct bench_options* o, int type) {
+  char version[BENCH_TEXT] = "";
+  cpu_set_t processors;
   /* A rank never outlives its launcher or its time. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  alarm(o.limit);
-  patience_us = kPatience * o.seconds * 1e6;
-  library = given;
-  open_page(o.page);
-  cpu_set_t processors;
+  alarm(o->limit);
+  open_page(o->page);
   if (sched_getaffinity(0, sizeof processors, &processors) != 0) fail("sched_getaffinity");
-  if (o.pin) pin();
-  char version[BENCH_TEXT] = "";
-  if (library->open(&o, &rank, &ranks, version) != 0) fail("joining failed");
+  if (o->pin) pin();
+  if (library->open(o, &rank, &ranks, version) != 0) fail("joining failed");
   if (ranks < 1 || ranks > BENCH_MAX_RANKS) fail("too many ranks");
   crowded = ranks > CPU_COUNT(&processors);
   values_begin(type, rank, ranks);
-  clock_cost_us = measure_clock();
   for (char* c = version; *c; ++c)
     if (*c < ' ' || *c == '"' || *c == '\\') *c = ' ';
-  if (rank == 0) {
-    printf("BENCH {\"version\": \"%s\", \"ranks\": %d, \"memory\": \"%s\", \"clock_us\": %.4f}\n",
-           version, ranks, o.memory, clock_cost_us);
-    fflush(stdout);
-  }
+  if (rank != 0) return;
+  printf("BENCH {\"version\": \"%s\", \"ranks\": %d, \"memory\": \"%s\"}\n", version, ranks,
+         o->memory);
+  fflush(stdout);
+}
 
+int bench_main(int argc, char** argv, const struct bench_library* given) {
+  struct bench_options o = {NULL, "private", 0, 0.3, 60, 0};
+  struct plan plan = {NULL, NULL, "fp32"};
+  if (!parse(argc, argv, &o, &plan)) return 2;
+  const int type = find(kTypeNames, BENCH_TYPES, plan.type_name);
+  size_t sizes[64], kinds = 0;
+  char* rest = NULL;
+  for (char* s = strtok_r(plan.sizes, ",", &rest); s && kinds < 64; s = strtok_r(NULL, ",", &rest)) {
+    sizes[kinds++] = parse_size(s);
+    if (sizes[kinds - 1] > o.largest) o.largest = sizes[kinds - 1];
+  }
+  library = given;
+  join(&o, type);
   void* send = allocate(o.largest < 4096 ? 4096 : o.largest);
   void* recv = NULL; /* made only when an operation out of place comes */
   long wrong = 0;
-  char* op_rest = NULL;
-  for (char* op = strtok_r(ops, ",", &op_rest); op; op = strtok_r(NULL, ",", &op_rest)) {
+  for (char* op = strtok_r(plan.ops, ",", &rest); op; op = strtok_r(NULL, ",", &rest)) {
     struct task t = {0};
     t.op = find(kOpNames, BENCH_OPS, op);
     t.type = type;
     t.send = t.recv = send;
-    if (t.op != BENCH_ALLREDUCE && t.op != BENCH_BROADCAST) {
+    if (t.op == BENCH_BARRIER) {
+      wrong += time_size(&t, op, plan.type_name, o.seconds);
+      continue;
+    }
+    const int in_place = t.op == BENCH_ALLREDUCE || t.op == BENCH_BROADCAST;
+    if (!in_place) {
       if (recv == NULL) recv = allocate(o.largest < 4096 ? 4096 : o.largest);
       t.recv = recv;
     }
-    list = strdup(sizes);
-    for (char* s = strtok_r(list, ",", &rest); s; s = strtok_r(NULL, ",", &rest)) {
-      t.bytes = parse_size(s);
+    for (size_t k = 0; k < kinds; ++k) {
+      t.bytes = sizes[k];
       t.count = t.bytes / bench_type_size(type);
-      if (t.op != BENCH_ALLREDUCE && t.op != BENCH_BROADCAST) t.count -= t.count % (size_t)ranks;
+      if (!in_place && t.op != BENCH_REDUCE) t.count -= t.count % (size_t)ranks;
       if (t.count == 0) continue;
       t.result = t.op == BENCH_REDUCE_SCATTER ? t.count / (size_t)ranks : t.count;
       t.wrong = 0;
-      wrong += time_size(&t, op, type_name, o.seconds);
+      wrong += time_size(&t, op, plan.type_name, o.seconds);
     }
-    free(list);
   }
   library->close();
   if (wrong > 0) fprintf(stderr, "bench: rank %d: WRONG RESULTS\n", rank);

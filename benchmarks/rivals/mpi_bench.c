@@ -1,4 +1,4 @@
-/* Any MPI library, by the method of method.h. Build: mpicc -O2 mpi_bench.c method.c */
+/* Any MPI library, by the method of method.h. Build: mpicc -O2 mpi_bench.c method.c page.c values.c */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,22 +17,38 @@ static int open_mpi(const struct bench_options* options, int* rank, int* size, c
   return 0;
 }
 
+/* MPI_DATATYPE_NULL: the library has no such type. */
+static MPI_Datatype type_of(int type) {
+  if (type == BENCH_FP32) return MPI_FLOAT;
+#if defined(MPIX_C_BF16)
+  if (type == BENCH_BF16) return MPIX_C_BF16;
+#elif defined(MPIX_BFLOAT16)
+  if (type == BENCH_BF16) return MPIX_BFLOAT16;
+#endif
+  return MPI_DATATYPE_NULL;
+}
+
 static int run(int op, int type, void* send, void* recv, size_t count, int root) {
   int size = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   const int all = (int)count, block = all / size;
-  if (type != BENCH_FP32) return 1;
+  const MPI_Datatype kind = type_of(type);
+  if (kind == MPI_DATATYPE_NULL) return 1;
   switch (op) {
     case BENCH_ALLREDUCE:
-      return MPI_Allreduce(MPI_IN_PLACE, recv, all, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+      return MPI_Allreduce(MPI_IN_PLACE, recv, all, kind, MPI_SUM, MPI_COMM_WORLD);
     case BENCH_BROADCAST:
-      return MPI_Bcast(recv, all, MPI_FLOAT, root, MPI_COMM_WORLD);
+      return MPI_Bcast(recv, all, kind, root, MPI_COMM_WORLD);
     case BENCH_ALLGATHER:
-      return MPI_Allgather(send, block, MPI_FLOAT, recv, block, MPI_FLOAT, MPI_COMM_WORLD);
+      return MPI_Allgather(send, block, kind, recv, block, kind, MPI_COMM_WORLD);
     case BENCH_REDUCE_SCATTER:
-      return MPI_Reduce_scatter_block(send, recv, block, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+      return MPI_Reduce_scatter_block(send, recv, block, kind, MPI_SUM, MPI_COMM_WORLD);
+    case BENCH_REDUCE:
+      return MPI_Reduce(send, recv, all, kind, MPI_SUM, root, MPI_COMM_WORLD);
+    case BENCH_BARRIER:
+      return MPI_Barrier(MPI_COMM_WORLD);
     default:
-      return MPI_Alltoall(send, block, MPI_FLOAT, recv, block, MPI_FLOAT, MPI_COMM_WORLD);
+      return MPI_Alltoall(send, block, kind, recv, block, kind, MPI_COMM_WORLD);
   }
 }
 

@@ -15,18 +15,16 @@ from settings import LIBRARIES  # noqa: E402
 
 
 def curves(results):
-    """{(ranks, transport): {label: [(bytes, us), ...]}} of fp32 allreduce, in the state of the
-    machine that has most figures."""
+    """{(ranks, transport): {label: [(bytes, us), ...]}} of fp32 allreduce."""
     panels = {}
-    for (ranks, transport, op, kind, size), by_state in sorted(collect(results).items()):
+    for (ranks, transport, op, kind, size), figures in sorted(collect(results).items()):
         if (op, kind) != ("allreduce", "fp32"):
             continue
-        figures = max(by_state.values(), key=lambda all_figures: sum(f.rounds for f in all_figures))
         panel = panels.setdefault((ranks, transport), {})
-        for library in (*LIBRARIES, "limit"):
+        for library, name in LIBRARIES.items():
             best = fastest([f for f in figures if f.library == library])
             if best:
-                panel.setdefault(LIBRARIES.get(library, "staged limit"), []).append((size, best.us))
+                panel.setdefault(name, []).append((size, best.us))
         for figure in figures:
             if figure.library == "hccl":
                 panel.setdefault(f"hccl, {figure.setting}", []).append((size, figure.us))
@@ -48,10 +46,8 @@ def draw(results, path):
                 marker="o",
                 markersize=3,
                 linewidth=2.2 if ours else 1,
-                color="black" if ours else "grey" if label == "staged limit" else colors[label],
-                linestyle=(
-                    "--" if label == "hccl, private" else ":" if label == "staged limit" else "-"
-                ),
+                color="black" if ours else colors[label],
+                linestyle="--" if label == "hccl, private" else "-",
             )
         sizes = sorted({size for points in panel.values() for size, _ in points})
         axis.set_xscale("log", base=2)

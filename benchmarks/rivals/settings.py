@@ -37,6 +37,7 @@ LIBRARIES = {  # in the order of the tables
     "ccl": "oneCCL",
     "gloo": "Gloo (PyTorch)",
 }
+BF16 = ("mpich5", "impi", "ccl", "gloo")  # those that reduce this type
 PROGRAMS = {
     "ccl": "ccl_bench",
     **{mpi: f"mpi_bench_{mpi}" for mpi in ("ompi4", "ompi5", "mpich4", "mpich5", "impi")},
@@ -241,21 +242,6 @@ def our_settings(ranks, transport, memories):
     ]
 
 
-def limit_settings():
-    return [
-        Setting(
-            "limit",
-            f"staged {kib} KiB",
-            environment={},
-            smallest=64 * KIB,
-            ranks=(2,),
-            program=("--chunk", f"{kib}K"),
-            kinds=("allreduce",),
-        )
-        for kib in (32, 128, 512)
-    ]
-
-
 @dataclass
 class Launch:
     """One command, or one a rank, with what must be in the environment beside what is."""
@@ -277,21 +263,16 @@ def launch(setting, ranks, program_arguments, page, rivals, build, processors):
         **setting.environment,
     }
     library = setting.library
-    if library in ("ompi4", "ompi5", "hccl"):
-        # Ranks pin themselves, all libraries alike; ours is launched as Debian's Open MPI is.
+    if library in ("ompi4", "ompi5"):
+        # Ranks pin themselves, all libraries alike.
         mpirun = f"{rivals}/ompi5/bin/mpirun" if library == "ompi5" else _debian_mpirun()
         command = [mpirun, "--bind-to", "none", "-np", str(ranks)]
         if crowded:
             command += ["--oversubscribe"] if library != "ompi5" else ["--map-by", ":OVERSUBSCRIBE"]
-            if library != "hccl":
-                environment["OMPI_MCA_mpi_yield_when_idle"] = "1"
+            environment["OMPI_MCA_mpi_yield_when_idle"] = "1"
         for name in setting.environment:
             command += ["-x", name]
-        program = (
-            f"{build}/benchmarks/hccl_bench"
-            if library == "hccl"
-            else f"{rivals}/bin/{PROGRAMS[library]}"
-        )
+        program = f"{rivals}/bin/{PROGRAMS[library]}"
         return Launch([[*command, *setting.arguments, program, *arguments]], environment, [{}])
     if library in ("mpich4", "mpich5", "impi"):
         home = {
@@ -346,9 +327,8 @@ def launch(setting, ranks, program_arguments, page, rivals, build, processors):
             f"{rivals}/gloo/bin/python",
             os.path.join(os.path.dirname(__file__), "gloo_bench.py"),
         ]
-    elif library == "limit":
-        environment["BENCH_RING"] = page + ".ring"
-        program = [f"{build}/benchmarks/limit_bench"]
+    elif library == "hccl":
+        program = [f"{build}/benchmarks/hccl_bench"]
     else:
         raise ValueError(f"no way to launch '{library}'")
     return Launch([program + arguments] * ranks, environment, of_rank)

@@ -13,7 +13,7 @@ void values_begin(int type, int own_rank, int all_ranks);
 /** This rank's values of a round. */
 void values_write(int type, void* buffer, size_t bytes, unsigned round);
 
-/** How many elements of the result (`elements` of them) are wrong. */
+/** Looks at all elements of the result (`elements` of them); 0: none is wrong. */
 long values_check_all(int op, int type, const void* result, size_t elements, size_t count,
                       unsigned round, int root);
 

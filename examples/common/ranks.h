@@ -1,5 +1,5 @@
-// Ranks as threads of one process, and lines that come out in the order of the ranks, whichever
-// thread was first. 01_communicator/01_root_info shows the same steps without this header.
+// Ranks as threads of one process, and lines printed in the order of the ranks.
+// 01_communicator/01_root_info shows the same steps without this header.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace example {
 
-/// What a thread needs to become a rank.
+/// The values that a thread needs to become a rank.
 struct Rank {
   uint32_t id;                    // 0 .. count-1
   uint32_t count;                 // of ranks
@@ -41,7 +41,7 @@ inline int run(int argc, char** argv, void (*rank_main)(const Rank&)) {
   uint32_t devices = 0;
   ACL_CHECK(aclrtGetDeviceCount(&devices));
 
-  // One rank is the root. What it gets here, all ranks need.
+  // One rank is the root. All ranks need its root info.
   ACL_CHECK(aclrtSetDevice(0));
   auto root_info = std::make_unique<HcclRootInfo>();
   HCCL_CHECK(HcclGetRootInfo(root_info.get()));

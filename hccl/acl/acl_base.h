@@ -1,5 +1,5 @@
-/* What all headers of the acl runtime share: its types and the codes of its own layer.
- * Valid C99 and C++11. */
+/* Shared by all headers of the acl runtime: its types and the codes of its own layer. Valid C99 and
+ * C++11. */
 #ifndef ACL_ACL_BASE_H_
 #define ACL_ACL_BASE_H_
 
@@ -8,7 +8,7 @@
 
 #include "error_codes/rt_error_codes.h"
 
-/** 0, or what went wrong: an ACL_ERROR_ code of this header or of rt_error_codes.h. The words for a
+/** 0, or the error: an ACL_ERROR_ code of this header or of rt_error_codes.h. The words for a
  * person are in aclGetRecentErrMsg(). */
 typedef int aclError;
 

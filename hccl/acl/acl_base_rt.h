@@ -1,4 +1,4 @@
-/* What is known before anything is initialized. Valid C99 and C++11. */
+/* Queries that need no initialization. Valid C99 and C++11. */
 #ifndef ACL_ACL_BASE_RT_H_
 #define ACL_ACL_BASE_RT_H_
 
@@ -9,13 +9,13 @@
 extern "C" {
 #endif
 
-/** The name of the processor, as HCCL's clients look at it to choose what they do: "Ascend910", the
- * plain one. Static; works before aclInit. */
+/** The name of the processor, by which programs for HCCL choose their code: "Ascend910", the plain
+ * one. Static; works before aclInit. */
 const char* aclrtGetSocName(void);
 
-/** What went wrong in the calling thread's last failed acl call, naming the function and the
- * argument. NULL when nothing failed since it was last asked. Valid until the thread's next call
- * that fails. */
+/** The text of the calling thread's last failed acl call, naming the function and the argument.
+ * NULL when nothing failed since it was last asked. Valid until the thread's next call that fails.
+ * */
 const char* aclGetRecentErrMsg(void);
 
 #ifdef __cplusplus

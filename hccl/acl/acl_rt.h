@@ -26,7 +26,8 @@ extern "C" {
 aclError aclInit(const char* configPath);
 /** Sets the count of aclInit back to 0. Succeeds without aclInit too. */
 aclError aclFinalize(void);
-/** Takes one from the count of aclInit, if there is any; *refCount, unless NULL, is what is left.
+/** Subtracts one from the count of aclInit, unless it is zero; *refCount, unless NULL, is the new
+ * count.
  */
 aclError aclFinalizeReference(uint64_t* refCount);
 aclError aclrtGetVersion(int32_t* majorVersion, int32_t* minorVersion, int32_t* patchVersion);
@@ -36,7 +37,7 @@ typedef enum { ACL_RT_THREAD_LEVEL = 0 } aclrtLastErrLevel;
 aclError aclrtPeekAtLastError(aclrtLastErrLevel level);
 aclError aclrtGetLastError(aclrtLastErrLevel level);
 
-/* ---- Devices: what a rank of this host runs on ---- */
+/* ---- Devices: numbers for the ranks of this host ---- */
 
 typedef enum { ACL_DEVICE = 0, ACL_HOST = 1 } aclrtRunMode;
 
@@ -47,8 +48,8 @@ typedef enum {
 } aclrtFloatOverflowMode;
 
 /** How many devices there are: HCCL_DEVICE_COUNT, or by default the larger of 16 and the number of
- * cores. A device is a number that the ranks of a host tell each other apart by; no core is bound
- * to it, and several ranks may have the same one. */
+ * cores. A device is a number by which the ranks of a host differ; no core is bound to it, and
+ * several ranks may have the same one. */
 aclError aclrtGetDeviceCount(uint32_t* count);
 /** Makes the device the calling thread's, and one call of aclrtResetDevice more due.
  * ACL_ERROR_RT_INVALID_DEVICEID, here and below. */
@@ -126,13 +127,13 @@ aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
 /** The same; without the 32 bytes more for Align32. */
 aclError aclrtMallocAlign32(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
 aclError aclrtMallocCached(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
-/** For what these three gave. NULL, anything else, and the same a second time are
+/** Frees memory of these three functions. NULL, any other address, and a second call are
  * ACL_ERROR_RT_PARAM_INVALID. Does not wait for work that uses it. */
 aclError aclrtFree(void* devPtr);
 /** Private memory of this process, 64-byte aligned. */
 aclError aclrtMallocHost(void** hostPtr, size_t size);
 aclError aclrtFreeHost(void* hostPtr);
-/** Device memory of this process in bytes: HCCL_DEVICE_MEMORY in all, and what is left of it. Both
+/** Device memory of this process in bytes: HCCL_DEVICE_MEMORY in all, and the free part of it. Both
  * 0 for 1 GB pages, which there are none of. ACL_ERROR_RT_CONTEXT_NULL without a device. */
 aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total);
 
@@ -238,23 +239,24 @@ typedef enum {
   ACL_STREAM_STATUS_RESERVED = 0xFFFF
 } aclrtStreamStatus;
 
-/** A stream does what is put in it in order, one thing at a time, on a thread of its own. */
+/** A stream runs its tasks in order, one at a time, on a thread of its own. */
 aclError aclrtCreateStream(aclrtStream* stream);
 /** priority: 0 to 7, and any of the ACL_STREAM_ flags; all streams are alike here. */
 aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag);
-/** Waits for what is in the stream. ACL_ERROR_RT_STREAM_CONTEXT: called by a task of the stream. */
+/** Waits for the tasks in the stream. ACL_ERROR_RT_STREAM_CONTEXT: called by a task of the stream.
+ * */
 aclError aclrtDestroyStream(aclrtStream stream);
-/** Drops what the stream has not begun, and ends its waiting for an event. */
+/** Drops the tasks that the stream has not begun, and ends its wait for an event. */
 aclError aclrtDestroyStreamForce(aclrtStream stream);
 /** Returns when everything that was in the stream is done, with the first failure since the last
- * call; what the stream's thread has not begun, the caller runs. ACL_ERROR_RT_STREAM_CONTEXT:
- * called by a task of the stream. */
+ * call; the caller runs the tasks that the stream's thread has not begun.
+ * ACL_ERROR_RT_STREAM_CONTEXT: called by a task of the stream. */
 aclError aclrtSynchronizeStream(aclrtStream stream);
 /** timeout: milliseconds, or -1. ACL_ERROR_RT_STREAM_SYNC_TIMEOUT: not done yet. */
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus* status);
-/** ACL_STOP_ON_FAILURE: what stands in the stream behind a failure, until the next call of
- * aclrtSynchronizeStream has told of it, is not done. Once for a stream. */
+/** ACL_STOP_ON_FAILURE: the tasks behind a failed task do not run until the next call of
+ * aclrtSynchronizeStream has returned the failure. Once for a stream. */
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
 
 /* ---- Events ---- */
@@ -286,9 +288,9 @@ aclError aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t flag);
 aclError aclrtDestroyEvent(aclrtEvent event);
 /** The event is complete when all that is in the stream now is done. */
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
-/** What is put in the stream from now on waits for the last record before this call, or, where
- * there was none since the last reset, for the next one, from whatever stream and thread it comes.
- * With the default stream the caller itself waits. Fails if what the event stands for was not done.
+/** Later tasks of the stream wait for the last record before this call, or, where there was none
+ * since the last reset, for the next one, from whatever stream and thread it comes. With the
+ * default stream the caller itself waits. Fails if the work before the record failed.
  */
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 /** Back to not recorded; records that streams wait for already still count for these. */
@@ -319,10 +321,10 @@ aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream);
 /** Functions that wait to be called are dropped. ACL_ERROR_RT_THREAD_SUBSCRIBE: not subscribed. */
 aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
 /** With ACL_CALLBACK_BLOCK the stream goes on when fn has returned. ACL_ERROR_RT_STREAM_NO_CB_REG:
- * nobody has subscribed. */
+ * no thread has subscribed. */
 aclError aclrtLaunchCallback(aclrtCallback fn, void* userData, aclrtCallbackBlockType blockType,
                              aclrtStream stream);
-/** Calls what is due, on the calling thread. timeout: milliseconds to wait for it, or -1.
+/** Runs the queued callbacks on the calling thread. timeout: milliseconds to wait for it, or -1.
  * ACL_ERROR_RT_REPORT_TIMEOUT: nothing came; ACL_ERROR_RT_THREAD_SUBSCRIBE: not subscribed. */
 aclError aclrtProcessReport(int32_t timeout);
 

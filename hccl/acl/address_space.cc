@@ -40,7 +40,7 @@ Result<void*> AddressSpace::reserve(std::size_t bytes) {
   void* const area = ::mmap(nullptr, bytes + kGranule, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (area == MAP_FAILED) return none;
-  // What lies before and behind the aligned part goes back.
+  // The addresses before and after the aligned part are released.
   const auto first = reinterpret_cast<std::uintptr_t>(area);
   const std::uintptr_t start = (first + kGranule - 1) / kGranule * kGranule;
   if (start != first) ::munmap(area, start - first);

@@ -13,7 +13,7 @@
 
 namespace hccl::acl {
 
-/// Pages of the device heap. Given back when neither a handle nor a mapping holds them.
+/// Pages of the device heap. Freed when neither a handle nor a mapping holds them.
 class Physical {
  public:
   static Result<std::shared_ptr<Physical>> allocate(std::shared_ptr<memory::Heap> heap,
@@ -44,7 +44,7 @@ class AddressSpace {
   Result<void*> reserve(std::size_t bytes);
   /// PARAM_INVALID: no reservation begins there, or something is mapped in it.
   Status release(void* start);
-  /// Puts all of the memory there and keeps it alive. PARAM_INVALID: not inside one reservation,
+  /// Maps all of the memory there and keeps it alive. PARAM_INVALID: not inside one reservation,
   /// not on a page, or something is mapped there.
   Status map(void* at, std::shared_ptr<Physical> memory);
   /// PARAM_INVALID: nothing was mapped at exactly this address.

@@ -1,4 +1,4 @@
-// Copies, as programs call for them: now, or in a stream's order. All memory is the host's.
+// The copy functions: now, or in a stream's order. All memory is the host's.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Devices and contexts, as programs call them.
+// The device and context functions.
 #include <cstdint>
 #include <string>
 

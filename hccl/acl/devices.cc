@@ -8,7 +8,7 @@
 namespace hccl::acl {
 namespace {
 
-// A context ends under the threads that have it: with a reset, or when it is destroyed.
+// A context may end while threads have it: by a reset, or when it is destroyed.
 std::weak_ptr<Context>& mine() {
   static thread_local std::weak_ptr<Context> context;
   return context;
@@ -54,7 +54,7 @@ int Devices::current_device() const {
 aclrtContext Devices::create(int device) {
   auto context = std::make_shared<Context>(Context{device});
   mine() = context;
-  // Nobody knows the handle before this returns.
+  // No caller knows the handle before this returns.
   Context& fresh = *context;
   fresh.handle = contexts_.add(std::move(context));
   return fresh.handle;

@@ -13,10 +13,10 @@
 
 namespace hccl::acl {
 
-/// A device that a thread can be given.
+/// A device with its default context.
 struct Context {
   int device;
-  aclrtContext handle = nullptr;  // set before anybody else sees the context
+  aclrtContext handle = nullptr;  // set before another thread sees the context
   bool is_default = false;
 };
 
@@ -25,7 +25,7 @@ class Devices {
  public:
   /// Gives the calling thread the device's default context.
   void set(int device);
-  /// CONTEXT_NULL: nothing to take back. `all`: however often it was set.
+  /// CONTEXT_NULL: the device is not set. `all`: reset it, however often it was set.
   Status reset(int device, bool all);
   /// The calling thread's context. CONTEXT_NULL: it has none.
   Result<std::shared_ptr<Context>> current() const;

@@ -34,7 +34,7 @@ Status Event::wait_for(std::uint64_t record, Deadline deadline, const AbortFlag*
   const auto over = [&] {
     return done_.load() >= record || (ended_.load() && issued_.load() < record);
   };
-  switch (wait(over, deadline, abort, bell_, kPatience)) {
+  switch (waiter(deadline, abort).until(over, bell_)) {
     case Waited::kTimeout:
       return Status(Code::kTimeout, "timeout: the event is not complete yet");
     case Waited::kAborted:

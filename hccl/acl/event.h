@@ -1,9 +1,9 @@
-// Events: marks in a stream that others wait for and that carry a time.
+// Events: marks in a stream that carry a time; streams and threads wait for them.
 //
-// Records are numbered when they are issued. A wait is for a number: the last one issued, or, where
-// there is none since the last reset, the next. So what a program says in its own order holds,
-// whichever stream is faster: an event may be recorded again, or reset, while streams still wait
-// for an earlier record.
+// Records are numbered when they are issued. A wait refers to a number: the last one issued or, if
+// there is none since the last reset, the next. So the order of the program's calls counts, not the
+// speed of the streams: an event may be recorded again, or reset, while streams still wait for an
+// earlier record.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 #include "hccl/base/deadline.h"
 #include "hccl/base/status.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl::acl {
 
@@ -32,14 +32,14 @@ class Event {
 
   const Uses& uses() const { return uses_; }
 
-  /// A record enters a stream; gives its number.
+  /// A record enters a stream; returns its number.
   std::uint64_t issue();
-  /// The record's turn has come; `status`: whether what it stands for was done.
+  /// The stream reaches the record; `status`: whether the work before it succeeded.
   void complete(std::uint64_t record, Status status);
-  /// The number that a stream which is told now to wait, waits for.
+  /// The number of the record that a wait issued now refers to.
   std::uint64_t awaited();
-  /// Waits for that record, or a later one. Gives what complete() said; kTimeout; the abort's
-  /// reason; kPara when the event was destroyed and the record can no longer come.
+  /// Waits for that record or a later one. Returns the status given to complete(); kTimeout; the
+  /// abort's reason; kPara when the event was destroyed before the record.
   Status wait_for(std::uint64_t record, Deadline deadline, const AbortFlag* abort);
   void reset();
   /// No more records will be issued.
@@ -55,13 +55,13 @@ class Event {
   const Uses uses_;
   mutable std::mutex mutex_;
   std::atomic<std::uint64_t> issued_{0};
-  std::atomic<std::uint64_t> done_{0};  // the latest that is complete
+  std::atomic<std::uint64_t> done_{0};  // the latest complete record
   std::atomic<bool> ended_{false};
-  std::uint64_t void_ = 0;  // records up to here were taken back by a reset
+  std::uint64_t void_ = 0;  // records up to here were undone by a reset
   std::uint64_t most_awaited_ = 0;
   Clock::time_point time_{};  // of done_
   Status status_;             // of done_
-  Bell bell_;
+  Doorbell bell_;
 };
 
 }  // namespace hccl::acl

@@ -1,4 +1,4 @@
-// Events, as programs call them.
+// The event functions.
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -32,7 +32,7 @@ Status create(aclrtEvent* event, std::uint32_t flag) {
   return {};
 }
 
-// The default stream has nothing in line: its event is complete at once.
+// The default stream has no queue: its event is complete at once.
 Status record(aclrtEvent handle, aclrtStream stream) {
   HCCL_ASSIGN_OR_RETURN(const auto event, find_event(handle));
   if (stream == nullptr) {

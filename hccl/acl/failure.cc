@@ -1,4 +1,4 @@
-// The words and codes of failures.
+// The texts and codes of failures.
 #include "hccl/acl/failure.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace hccl::acl {
 namespace {
 
-// Fixed room: telling of a failure must not fail.
+// A fixed buffer: reporting a failure must not fail.
 struct Last {
   aclError code = ACL_SUCCESS;
   bool told = true;

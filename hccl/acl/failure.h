@@ -17,8 +17,8 @@ inline Status failure(aclError code, std::string text) {
 }
 inline Status bad(std::string text) { return failure(ACL_ERROR_RT_PARAM_INVALID, std::move(text)); }
 
-/// The number behind an enumerator that a program wrote: it may be any, and is not to be read as
-/// one before it was checked.
+/// The number of an enumerator that a program passed: it may be any number and must be checked
+/// first.
 template <class Enum>
 unsigned number(const Enum& value) {
   unsigned result = 0;
@@ -27,7 +27,7 @@ unsigned number(const Enum& value) {
   return result;
 }
 
-/// What a table says, in the runtime's codes.
+/// A table's failure, with the runtime's codes.
 template <class T>
 Result<T> known(Result<T> found) {
   if (found.ok() || found.status().code() != Code::kPara) return found;
@@ -39,7 +39,7 @@ aclError code_of(const Status& status);
 
 /// Keeps code and text as the calling thread's last failure.
 aclError tell(aclError code, std::string_view function, std::string_view text) noexcept;
-/// What door() makes of the exception in flight.
+/// The code that door() returns for the exception being handled.
 aclError tell_exception(std::string_view function) noexcept;
 
 template <class Body>

@@ -1,4 +1,4 @@
-// Private memory of the process, as aclrtMallocHost gives it.
+// Private memory of the process, for aclrtMallocHost.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class HostMemory {
   ~HostMemory();
   /// 64-byte aligned. kOom.
   Result<void*> allocate(std::size_t bytes);
-  /// PARAM_INVALID: nothing that allocate() gave and is not free yet.
+  /// PARAM_INVALID: not a live allocation of allocate().
   Status free(void* memory);
 
  private:

@@ -1,4 +1,4 @@
-// Start and end, as programs call them, and what there is to know before.
+// Start and end of the runtime, and the queries that are allowed before the start.
 #include <unistd.h>
 
 #include <cstdint>

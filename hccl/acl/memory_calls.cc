@@ -1,4 +1,4 @@
-// Memory, as programs call for it.
+// The memory functions.
 #include <cstdint>
 #include <limits>
 #include <string>

@@ -1,4 +1,4 @@
-// The profiler, as programs call it: arguments are checked, nothing is profiled.
+// The profiler functions: arguments are checked, nothing is profiled.
 #include <cstdint>
 #include <cstring>
 #include <set>

@@ -1,4 +1,4 @@
-// Functions in a stream's order that a thread of the program calls, as programs ask for them.
+// The functions for callbacks in a stream's order, which a thread of the program runs.
 #include <pthread.h>
 
 #include <cstdint>

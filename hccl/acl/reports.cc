@@ -23,7 +23,7 @@ Status Inbox::call(const std::shared_ptr<Report>& report, bool wait_for_it,
   due_bell_.ring();
   if (!wait_for_it) return {};
   const auto over = [&] { return report->state.load() != Report::State::kDue; };
-  if (wait(over, Deadline::never(), &abort, done_bell_, kPatience) == Waited::kAborted) {
+  if (waiter(Deadline::never(), &abort).until(over, done_bell_) == Waited::kAborted) {
     return abort.reason();
   }
   if (report->state.load() == Report::State::kDone) return {};
@@ -32,7 +32,7 @@ Status Inbox::call(const std::shared_ptr<Report>& report, bool wait_for_it,
 
 Status Inbox::process(Deadline deadline) {
   const auto something = [this] { return count_.load() != 0; };
-  if (wait(something, deadline, nullptr, due_bell_, kPatience) != Waited::kReady) {
+  if (waiter(deadline).until(something, due_bell_) != Waited::kReady) {
     return Status(Code::kTimeout, "timeout: no function is due");
   }
   for (;;) {

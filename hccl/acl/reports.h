@@ -1,5 +1,4 @@
-// Functions of the program that a stream has called by a thread of the program's choice, from
-// inside aclrtProcessReport.
+// Callbacks of a stream that run on a thread of the program's choice, inside aclrtProcessReport.
 #pragma once
 
 #include <atomic>
@@ -13,11 +12,11 @@
 #include "hccl/acl/acl_rt.h"
 #include "hccl/base/deadline.h"
 #include "hccl/base/status.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl::acl {
 
-/// One function to be called.
+/// One callback.
 struct Report {
   enum class State { kDue, kDone, kDropped };
   aclrtCallback function;
@@ -26,17 +25,17 @@ struct Report {
   std::atomic<State> state{State::kDue};
 };
 
-/// What is due for one thread. Every member is safe to use from any thread.
+/// The callbacks that wait for one thread. Every member is safe to use from any thread.
 class Inbox {
  public:
   explicit Inbox(std::uint64_t thread) : thread_(thread) {}
 
-  /// Calls it now if the owner calls this; else leaves it for process(), and waits for it if told
-  /// so. STREAM_NO_CB_REG: dropped; the abort's reason.
+  /// Runs the callback now if the caller is the owner; else queues it for process(), and waits for
+  /// it if it blocks. STREAM_NO_CB_REG: dropped; the abort's reason.
   Status call(const std::shared_ptr<Report>& report, bool wait, const AbortFlag& abort);
-  /// By the owner: calls what is due, after waiting until something is. kTimeout.
+  /// Called by the owner: waits for a callback and runs all that are queued. kTimeout.
   Status process(Deadline deadline);
-  /// Drops what a stream has left here.
+  /// Drops the queued callbacks of a stream.
   void drop(aclrtStream stream);
 
  private:
@@ -44,8 +43,8 @@ class Inbox {
   std::mutex mutex_;
   std::deque<std::shared_ptr<Report>> due_;
   std::atomic<std::size_t> count_{0};
-  Bell due_bell_;
-  Bell done_bell_;
+  Doorbell due_bell_;
+  Doorbell done_bell_;
 };
 
 /// Every member is safe to use from any thread. The caller has checked the streams.

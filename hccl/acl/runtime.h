@@ -1,5 +1,5 @@
 // All process-wide state of the runtime. It is made at first need and never taken down, so that the
-// end of a program waits for no stream: what nobody waited for is dropped with the process.
+// end of a program waits for no stream: work that no thread waited for is dropped with the process.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ class Runtime {
 
   /// The environment, read at the first call that needs it.
   Result<DeviceConfig> config();
-  /// Device memory, made at first need. The same object ever after.
+  /// Device memory, made at first need; always the same object.
   Result<std::shared_ptr<memory::Heap>> heap();
 
   Table<Stream>& streams() { return streams_; }
@@ -45,7 +45,7 @@ class Runtime {
   /// aclInit's count: how often it was called since the last finalize(), with this call.
   std::uint64_t initialize() { return initialized_.fetch_add(1) + 1; }
   void finalize() { initialized_.store(0); }
-  /// Takes one away, if there is any; gives what is left.
+  /// Subtracts one if the count is not zero; returns the new count.
   std::uint64_t finalize_one();
 
  private:

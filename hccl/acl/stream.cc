@@ -44,8 +44,8 @@ void Stream::submit(Task task, std::function<void()> skipped) {
   work_bell_.ring();
 }
 
-// The program's signals are for the program's threads. Where no thread is to be had, work waits for
-// somebody who synchronizes.
+// The program's signals go to the program's threads. If no thread can be started, tasks wait for a
+// synchronizing thread.
 void Stream::start_worker() {
   sigset_t all;
   sigset_t before;
@@ -61,16 +61,15 @@ void Stream::start_worker() {
 void Stream::worker() {
   pthread_setname_np(pthread_self(), "hccl-stream");
   for (;;) {
-    wait([this] { return closing_.load() || runnable(); }, Deadline::never(), nullptr, work_bell_,
-         kPatience);
+    waiter().until([this] { return closing_.load() || runnable(); }, work_bell_);
     if (!work(std::numeric_limits<std::uint64_t>::max()) && closing_.load()) return;
   }
 }
 
 bool Stream::runnable() const { return begun_.load() != submitted_.load() && !busy_.load(); }
 
-// Takes the turn and runs tasks until `upto` are done or none is in line. False if somebody else
-// has the turn, or there is nothing to do.
+// Runs tasks until `upto` are done or none is queued. False if another thread is running tasks, or
+// there is nothing to do.
 bool Stream::work(std::uint64_t upto) {
   std::unique_lock lock(mutex_);
   if (busy_.load() || line_.empty()) return false;
@@ -88,7 +87,7 @@ bool Stream::work(std::uint64_t upto) {
     } else if (entry.skipped) {
       entry.skipped();
     }
-    entry = {};  // what the task holds on to is let go before the task counts as done
+    entry = {};  // the task releases its references before it counts as done
     lock.lock();
     if (failure_.ok()) failure_ = std::move(status);
     done_.fetch_add(1);
@@ -98,7 +97,7 @@ bool Stream::work(std::uint64_t upto) {
   busy_.store(false);
   const bool more = !line_.empty();
   lock.unlock();
-  if (more) {  // others may go on with it
+  if (more) {  // another thread may continue
     work_bell_.ring();
     done_bell_.ring();
   }
@@ -119,8 +118,7 @@ Status Stream::synchronize() {
   const std::uint64_t target = submitted_.load();
   while (done_.load() < target) {
     if (work(target)) continue;
-    wait([&] { return done_.load() >= target || runnable(); }, Deadline::never(), nullptr,
-         done_bell_, kPatience);
+    waiter().until([&] { return done_.load() >= target || runnable(); }, done_bell_);
   }
   return take_failure();
 }
@@ -128,8 +126,8 @@ Status Stream::synchronize() {
 Status Stream::synchronize(Deadline deadline) {
   if (runs_here()) return within_task();
   const std::uint64_t target = submitted_.load();
-  if (wait([&] { return done_.load() >= target; }, deadline, nullptr, done_bell_, kPatience) !=
-      Waited::kReady) {
+  const auto done = [&] { return done_.load() >= target; };
+  if (waiter(deadline).until(done, done_bell_) != Waited::kReady) {
     return failure(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "timeout: the stream is not done yet");
   }
   return take_failure();

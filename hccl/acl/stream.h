@@ -13,15 +13,19 @@
 #include "hccl/acl/acl_rt.h"
 #include "hccl/base/deadline.h"
 #include "hccl/base/status.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl::acl {
 
 /// How the runtime's threads wait. A wait may be for seconds, so it gives the core away from the
-/// start whenever somebody wants it.
-inline constexpr WaitPolicy kPatience{std::chrono::microseconds(20), true};
+/// start whenever another thread wants it.
+inline Waiter waiter(Deadline deadline = Deadline::never(), const AbortFlag* abort = nullptr) {
+  return {.deadline = deadline,
+          .abort = abort,
+          .policy = {.spin = std::chrono::microseconds(20), .shared_cores = true}};
+}
 
-/// Milliseconds as the runtime's functions take them: -1 is for ever.
+/// Milliseconds as the runtime's functions take them: -1 means no limit.
 inline Deadline deadline_of(std::int32_t milliseconds) {
   return milliseconds == -1 ? Deadline::never()
                             : Deadline::after(std::chrono::milliseconds(milliseconds));
@@ -35,30 +39,30 @@ class Stream {
 
   /// device: of the thread that made it; streams of a device can be waited for together.
   explicit Stream(int device = kNoDevice) : device_(device) {}
-  /// Waits for what was submitted.
+  /// Waits for all submitted tasks.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Puts the task in line and returns at once. Tasks run one after the other, in order, on the
-  /// worker or on a thread that synchronizes. A task's failure is kept as the stream's; in
-  /// stop-on-failure mode the tasks behind it are not run any more, until synchronize() has told of
-  /// it: `skipped` is called in their place (also when the stream is taken down before it), so that
-  /// whoever waits for them elsewhere is let go. A task must not keep the stream alive.
+  /// Queues the task and returns at once. Tasks run one after the other, in order, on the worker or
+  /// on a thread that synchronizes. A task's failure is kept as the stream's; in stop-on-failure
+  /// mode the tasks behind it do not run until synchronize() has returned the failure: `skipped` is
+  /// called in their place (also when the stream is destroyed first), so that waiters elsewhere are
+  /// released. A task must not keep the stream alive.
   void submit(Task task, std::function<void()> skipped = nullptr);
-  /// Waits until all that was submitted before is done, and runs what the worker has not begun
-  /// rather than wait for it. Gives, and forgets, the first failure since the last call.
+  /// Waits until all tasks submitted before are done, and runs those that the worker has not begun.
+  /// Returns, and clears, the first failure since the last call.
   Status synchronize();
   /// The same, but leaves the work to the worker, whose tasks may take longer than there is time.
   Status synchronize(Deadline deadline);
-  /// Nothing in line and nothing running.
+  /// Whether no task is queued or running.
   bool idle() const;
 
-  /// The calling thread runs a task of this stream right now.
+  /// Whether the calling thread is running a task of this stream.
   bool runs_here() const { return runner_.load() == std::this_thread::get_id(); }
   /// Once.
   Status set_stop_on_failure(bool stop);
-  /// What has not begun will be skipped.
+  /// Tasks that have not begun are skipped.
   void abandon(Status reason);
   /// For tasks that wait, so that abandon() ends them.
   const AbortFlag& abandoned() const { return abandoned_; }
@@ -90,18 +94,18 @@ class Stream {
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> begun_{0};
   std::atomic<std::uint64_t> done_{0};
-  std::atomic<bool> busy_{false};  // somebody has the turn to run tasks
+  std::atomic<bool> busy_{false};  // a thread is running tasks
   std::atomic<bool> closing_{false};
   std::atomic<std::thread::id> runner_{};
 
-  Bell work_bell_;  // the worker sleeps here
-  Bell done_bell_;  // who synchronizes sleeps here
+  Doorbell work_bell_;  // the worker sleeps here
+  Doorbell done_bell_;  // a thread that synchronizes sleeps here
 };
 
 /// The stream behind a handle. kPtr: null; kPara: no stream, or destroyed.
 Result<std::shared_ptr<Stream>> find_stream(aclrtStream handle);
 
-/// Puts the task in the stream's line; for the default stream (NULL) runs it now.
+/// Queues the task in the stream; for the default stream (NULL) runs it now.
 Status submit(aclrtStream handle, Stream::Task task, std::function<void()> skipped = nullptr);
 
 }  // namespace hccl::acl

@@ -1,4 +1,4 @@
-// Streams, as programs call them.
+// The stream functions.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,7 +17,7 @@ Status create(aclrtStream* stream) {
   return {};
 }
 
-// The handle is gone at once; the stream ends here, or with the last call that still uses it.
+// The handle is invalid at once; the stream ends here, or with the last call that still uses it.
 Status destroy(aclrtStream handle, bool force) {
   auto taken = Runtime::get().streams().take(handle, [](const Stream& stream) {
     if (!stream.runs_here()) return Status();

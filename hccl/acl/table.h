@@ -1,7 +1,7 @@
-// Objects that programs hold by handle: numbers that no address can be and that are never given out
-// twice, so that a destroyed or invented handle is an error and never a crash. Other than the
-// communicators' table, this one lets a handle be taken back while calls still use its object: a
-// stream is destroyed while another thread synchronizes it, and ends with that call.
+// Objects that programs hold by handle: numbers that cannot be addresses and are never given out
+// twice, so that a destroyed or invented handle is an error and never a crash. Unlike the
+// communicators' table, a handle may be taken back while calls still use its object: a stream is
+// destroyed while another thread synchronizes it, and ends with that call.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class Table {
     const std::unique_lock lock(mutex_);
     const auto at = all_.emplace(next_ + 1, std::move(object)).first;
     ++next_;
-    // Never an address, and nobody follows it. NOLINTNEXTLINE(performance-no-int-to-ptr)
+    // Never an address, and never dereferenced. NOLINTNEXTLINE(performance-no-int-to-ptr)
     return reinterpret_cast<void*>(at->first);
   }
 
@@ -43,7 +43,7 @@ class Table {
     return at->second;
   }
 
-  /// Takes the handle out of use if `allowed` says success; else gives what it says.
+  /// Takes the handle out of use if `allowed` says success; else returns its failure.
   template <class Allowed>
   Result<Object> take(const void* handle, Allowed&& allowed) {
     const std::unique_lock lock(mutex_);

@@ -10,7 +10,7 @@
 namespace hccl::api {
 namespace {
 
-// A place in a communicator's order; given up if nobody has run at it.
+// A place in a communicator's order; given up if no operation has run there.
 class Place {
  public:
   explicit Place(CommunicatorPtr comm) : comm_(std::move(comm)), ticket_(comm_->reserve()) {}
@@ -31,11 +31,11 @@ class Place {
   core::OpQueue::Ticket ticket_;
 };
 
-// How many HcclGroupStart of this thread have no HcclGroupEnd yet. Apart from what they enclose, as
-// every operation looks at it.
+// How many HcclGroupStart of this thread have no HcclGroupEnd yet. Apart from the group itself,
+// because every operation reads this number.
 constinit thread_local int depth = 0;
 
-// What they enclose.
+// The calls between HcclGroupStart and HcclGroupEnd.
 struct CallGroup {
   std::vector<Job> jobs;
   Status refused;
@@ -80,9 +80,9 @@ struct Line {
   }
 };
 
-// All calls take their places in the order they were made. Those with a stream are in line then;
-// the others run now, each communicator's on a thread of its own, as one thread may be several
-// ranks.
+// All calls take their places in the order they were made. Calls with a stream are queued there.
+// The calls of each communicator without a stream run now, on a thread of their own, because one
+// thread may be several ranks.
 Status launch(std::vector<Job> jobs) {
   std::vector<Line> lines;
   for (Job& job : jobs) {

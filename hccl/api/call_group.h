@@ -1,4 +1,4 @@
-// A checked call on its way to its communicator: run now, queued in a stream, or collected between
+// Runs a checked call on its communicator: now, queued in a stream, or collected between
 // HcclGroupStart and HcclGroupEnd.
 #pragma once
 
@@ -11,13 +11,13 @@
 
 namespace hccl::api {
 
-/// One call that is not run at once, with all that it needs to be run later. A collective, or, if
-/// there are transfers, a batch of sends and receives.
+/// One call that runs later, with everything it needs. A collective or, if there are transfers, a
+/// batch of sends and receives.
 struct Job {
   CommunicatorPtr comm;
   aclrtStream stream = nullptr;
   Call call;
-  std::vector<Block> in_blocks;  // the call's spans point here
+  std::vector<Block> in_blocks;  // the spans of `call` point here
   std::vector<Block> out_blocks;
   std::vector<exec::Transfer> transfers;
 
@@ -31,10 +31,11 @@ bool in_call_group();
 /// Adds a call to the calling thread's open group. kPara: calls of another kind are in it, or a
 /// send or receive on another stream than those before it on this communicator.
 Status collect(Job job);
-/// A call was refused: the group that it is in, if it is in one, will not run, and ends with this.
+/// A call was refused: its group of calls, if there is one, does not run and ends with this
+/// failure.
 [[gnu::cold]] void refuse_call_group(const Status& why, const char* function);
 
-/// Puts the job in line in its stream, and takes its place in the communicator's order now.
+/// Queues the job in its stream, and takes its place in the communicator's order now.
 Status enqueue(Job job);
 
 }  // namespace hccl::api

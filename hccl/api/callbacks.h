@@ -13,9 +13,9 @@ namespace hccl::api {
 /// Every member is safe to use from any thread, also from callbacks.
 class StateCallbacks {
  public:
-  /// A name that is known gets another callback, and keeps its place.
+  /// A known name gets the new callback and keeps its place.
   void add(std::string name, HcclCommStateCallback callback, void* args);
-  /// Calls all of them, in order, on this thread; the first failure ends it, and is the result.
+  /// Calls all callbacks, in order, on this thread, until one fails; that failure is the result.
   Status call(HcclComm comm, HcclCommStatePhase phase) const;
 
  private:

@@ -1,4 +1,4 @@
-// The words of refused arguments.
+// The texts of refused arguments.
 #include "hccl/api/checks.h"
 
 #include <string>

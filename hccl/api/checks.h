@@ -1,5 +1,5 @@
 // Argument checks shared by the operations: each gives HCCL's code and names the argument. Every
-// operation passes several of them, so the comparisons are inline and the words are not.
+// operation passes several of them, so the comparisons are inline and the texts are not.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ inline Status check_count(std::uint64_t count, const char* argument) {
   return refusals::too_many(count, argument);
 }
 
-/// Buffers are needed only where there is something in them.
+/// A buffer without elements may be null.
 inline Status need(const void* buffer, std::uint64_t count, const char* argument) {
   if (buffer != nullptr || count == 0) return {};
   return null_pointer(argument);

@@ -72,7 +72,7 @@ Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given
   own.about.family = std::string("table ") + path;
   HCCL_RETURN_IF_ERROR(state.cluster_worlds().reserve({path, rank}));
   const auto made = [&]() -> Result<CommunicatorPtr> {
-    // Worlds of several tables may have the world's name; a name of one's own is given once.
+    // Worlds of several tables may have the world's name; any other name is unique.
     Communicators::Claim claim;
     if (!own.name.empty()) {
       HCCL_ASSIGN_OR_RETURN(
@@ -152,7 +152,7 @@ HcclResult HcclCommDestroy(HcclComm comm) {
       return Status(Code::kPara, "comm belongs to the group \"" + group +
                                      "\": HcomDestroyGroup or HcomDestroy comes first");
     }
-    // Callbacks hear only of what is likely to happen.
+    // The callbacks run only if the destruction is likely to succeed.
     HCCL_RETURN_IF_ERROR(state.communicators().unused(comm));
     {
       HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get(comm));
@@ -163,7 +163,8 @@ HcclResult HcclCommDestroy(HcclComm comm) {
       HCCL_ASSIGN_OR_RETURN(const auto communicator,
                             state.communicators().take(comm, hccl::api::idle));
       state.memory().forget(comm);
-      // The others of a world go on without this rank; the ranks of a group stay in their world.
+      // The other ranks of a world continue without this rank; the ranks of a group stay in their
+      // world.
       if (communicator->is_world()) communicator->leave();
     }
     const Status told = state.callbacks().call(comm, HCCL_COMM_STATE_PHASE_DESTROY_POST);

@@ -85,8 +85,7 @@ bool is_retry_enable(std::string value) {
   return true;
 }
 
-// "MaxCnt:1, HoldTime:5000, IntervalTime:1000": all three, in this order. HCCL ignores what
-// follows.
+// "MaxCnt:1, HoldTime:5000, IntervalTime:1000": all three, in this order. HCCL ignores the rest.
 bool is_retry_params(std::string_view value) {
   struct Part {
     std::string_view name;
@@ -134,7 +133,7 @@ HcclOpExpansionMode expansion(std::uint32_t mode, spdlog::logger& log) {
   return HCCL_OP_EXPANSION_MODE_HOST;
 }
 
-// What decides how this library works.
+// The fields that have an effect.
 Status load_effective(const HcclCommConfig& given, std::uint32_t version, CommConfig& out,
                       spdlog::logger& log) {
   if (version >= kBufferSize && given.hcclBufferSize != HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET) {
@@ -173,7 +172,7 @@ Status load_effective(const HcclCommConfig& given, std::uint32_t version, CommCo
   return {};
 }
 
-// What is about devices and their network: checked, and then nothing is done with it.
+// The fields about devices and their network: checked, without effect.
 Status check_others(const HcclCommConfig& given, std::uint32_t version) {
   if (version >= kUdi) HCCL_RETURN_IF_ERROR(text(given.hcclUdi, "hcclUdi").status());
   if (version >= kTrafficClass &&

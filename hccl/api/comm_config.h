@@ -16,9 +16,9 @@ struct CommConfig {
   Communicators::About about;
 };
 
-/// `given` null: the environment alone. kPara, naming the field: a value that is none; the magic
-/// word is not there. Fields that the given version does not know are not read. What has no effect
-/// here is said to `log`, if it is unusual.
+/// `given` null: the environment alone. kPara, naming the field: an invalid value, or a wrong magic
+/// word. Fields that the given version does not know are not read. An unusual value without effect
+/// is logged to `log`.
 Result<CommConfig> load_comm_config(const HcclCommConfig* given, const Config& environment,
                                     const Logger& log);
 

@@ -1,4 +1,4 @@
-// Suspending, resuming, and who is told: hccl/hccl_comm.h.
+// Suspending, resuming, and the callbacks of state changes: hccl/hccl_comm.h.
 #include <cstring>
 
 #include "hccl/api/guard.h"

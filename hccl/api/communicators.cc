@@ -37,7 +37,7 @@ void* Communicators::add(Object communicator, About about) {
   if (about.device < 0) about.device = current_device();
   entry.family = about.family;
   entry.about = std::move(about);
-  // Nobody knows the handle before this returns, so nobody takes it in between.
+  // No caller knows the handle before this returns, so no caller can take it in between.
   void* const handle = Handles::add(std::move(communicator));
   const std::lock_guard lock(mutex_);
   entry.made = ++made_;

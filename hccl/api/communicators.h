@@ -1,5 +1,5 @@
-// The living communicators of this process: their handles, their names, and what the API keeps
-// about each.
+// The living communicators of this process: their handles, their names, and the API's record of
+// each.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ using CommunicatorPtr = std::shared_ptr<core::Communicator>;
 /// Every member is safe to use from any thread.
 class Communicators : public Handles<core::Communicator> {
  public:
-  /// What a communicator was made with, beside its core::Config.
+  /// The properties of a communicator that core::Config lacks.
   struct About {
     HcclOpExpansionMode expansion = HCCL_OP_EXPANSION_MODE_HOST;
-    bool own_deterministic = false;  ///< HcclSetConfig leaves it alone
-    int device = -1;                 ///< that it was made for; -1: of the calling thread
+    bool own_deterministic = false;  ///< HcclSetConfig does not change it
+    int device = -1;                 ///< its device; -1: the calling thread's
     std::string family;              ///< as in claim()
   };
 
@@ -65,14 +65,14 @@ class Communicators : public Handles<core::Communicator> {
   /// one name: `family` is the same for the ranks of one communicator and for no other.
   Result<Claim> claim(const std::string& name, const std::string& family, int rank);
 
-  /// Of several with this name: one on the calling thread's device, or else made by the calling
-  /// thread, or else any; among those the last made. kNotFound.
+  /// Of several with this name: one on the calling thread's device, else one made by the calling
+  /// thread, else any; among these the newest. kNotFound.
   Result<HcclComm> find(const std::string& name) const;
 
   Result<About> about(HcclComm handle) const;
-  /// How often this rank has made such a group before: all its members have counted the same.
+  /// How often this rank has made such a group before; the same on all its members.
   std::uint64_t next_instance(HcclComm world, const std::string& name, std::vector<int> ranks);
-  /// For those whose own configuration did not say.
+  /// For communicators whose own configuration does not set it.
   void set_deterministic(Deterministic value);
 
  private:

@@ -8,8 +8,8 @@
 
 namespace hccl::api {
 
-/// guard() for a call that may stand between HcclGroupStart and HcclGroupEnd: if it is refused, the
-/// group will not run.
+/// guard() for a call that may stand between HcclGroupStart and HcclGroupEnd: if the call is
+/// refused, the group does not run.
 template <class Body>
 [[gnu::always_inline]] inline HcclResult enter(const char* function, Body&& body) noexcept {
   return guard(function, [&]() -> Status {

@@ -1,4 +1,4 @@
-// The words of failures.
+// The texts of failures.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -12,7 +12,7 @@
 namespace hccl::api {
 namespace {
 
-// Fixed room: telling of a failure must not fail.
+// A fixed buffer: reporting a failure must not fail.
 std::array<char, 4096>& last_error() {
   static thread_local std::array<char, 4096> text{};
   return text;

@@ -28,7 +28,7 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
   std::map<std::string, Group> made;
   Status failure;
   for (const auto& [name, ranks] : waiting) {
-    // HCCL: of the groups asked for beforehand, those are created that the rank is in.
+    // HCCL: of the groups requested before, HCCL creates those of this rank.
     if (!std::binary_search(ranks.begin(), ranks.end(), world->rank())) continue;
     auto group = open(*world, name, ranks);
     if (!group.ok()) {
@@ -116,7 +116,7 @@ Status Groups::destroy(const std::string& name) {
   if (name == HCCL_WORLD_GROUP) {
     return Status(Code::kPara, "group " + quoted(name) + " is the world: HcomDestroy ends it");
   }
-  Group group;  // outlives the lock: taking a mesh down may take a moment
+  Group group;  // outlives the lock: closing a mesh may take time
   const std::lock_guard lock(mutex_);
   if (waiting_.erase(name) != 0) return {};
   HCCL_ASSIGN_OR_RETURN(group, find(name));
@@ -133,8 +133,8 @@ Result<CommunicatorPtr> Groups::clear() {
     if (!group.owned) continue;
     HCCL_RETURN_IF_ERROR(communicators_.unused(group.handle).with_context("group " + quoted(name)));
   }
-  // A call that began since stops it half way; the next attempt goes on from there. The world goes
-  // last.
+  // A call that began meanwhile stops the removal half way; the next attempt continues there. The
+  // world is removed last.
   while (!groups_.empty()) {
     auto at = groups_.begin();
     if (at->first == HCCL_WORLD_GROUP && groups_.size() > 1) ++at;

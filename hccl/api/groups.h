@@ -20,24 +20,24 @@ class Groups {
  public:
   explicit Groups(Communicators& communicators) : communicators_(communicators) {}
 
-  /// Makes a communicator the world, and creates the groups that were asked for beforehand and that
-  /// this rank is in. `owned`: the world is destroyed with its group. On failure nothing has
-  /// changed. kUnavail: there is a world. Collective.
+  /// Makes a communicator the world, and creates the groups of this rank that were requested
+  /// before. `owned`: the world is destroyed with its group. A failure changes nothing. kUnavail:
+  /// there is a world already. Collective.
   Status adopt_world(CommunicatorPtr world, HcclComm handle, bool owned);
   /// Creates a group, or keeps the request until there is a world. Errors as HcomCreateGroup.
   Status create(const std::string& name, std::vector<int> ranks);
   /// kPara: the world. kNotFound: no such group. kAgain: it is in use.
   Status destroy(const std::string& name);
-  /// Forgets groups, requests and strategies. Gives the world for its owner to leave; null when
-  /// that is the program. kAgain, and nothing has changed: a group is in use. kUnavail: there was
-  /// no world.
+  /// Removes groups, requests and strategies. Returns the world for the caller to leave; null when
+  /// the program owns it. kAgain, without a change: a group is in use. kUnavail: there was no
+  /// world.
   Result<CommunicatorPtr> clear();
 
-  /// There is a group of this name, and not only a request for one.
+  /// Whether there is a group of this name, not only a request for one.
   bool contains(const std::string& name) const;
   Result<CommunicatorPtr> get(const std::string& name) const;
   Result<HcclComm> handle(const std::string& name) const;
-  /// The name of the group that this handle is of; empty if there is none.
+  /// The name of the group with this handle; empty if there is none.
   std::string name_of(HcclComm handle) const;
 
   split::StrategyTable& strategies() { return strategies_; }
@@ -57,9 +57,9 @@ class Groups {
   Communicators& communicators_;
   mutable std::mutex mutex_;
   std::map<std::string, Group> groups_;
-  std::set<std::string> opening_;         // names that a create() is at work on
-  std::map<std::string, Ranks> waiting_;  // asked for before the world
-  // How often this process created a group: all members of one have counted the same.
+  std::set<std::string> opening_;         // names of groups that create() is making
+  std::map<std::string, Ranks> waiting_;  // requested before the world
+  // How often this process created a group; the same on all members of a group.
   std::map<std::pair<std::string, Ranks>, std::uint64_t> created_;
   split::StrategyTable strategies_;
 };

@@ -12,9 +12,9 @@ namespace hccl::api {
 /// Keeps the text of the calling thread's last failure.
 void set_last_error(std::string_view text) noexcept;
 
-/// Keeps the text of a failure of `function`; gives its code.
+/// Keeps the text of a failure of `function`; returns its code.
 [[gnu::cold]] HcclResult keep(const Status& failure, const char* function);
-/// The same of the exception that is being handled.
+/// The same for the exception that is being handled.
 [[gnu::cold]] HcclResult keep_exception() noexcept;
 
 template <class Body>

@@ -1,8 +1,8 @@
 // Objects that C programs hold by handle. A destroyed or invented handle is an error, never a
-// crash: handles are numbers that no address can be and that are never given out twice.
+// crash: handles are numbers that cannot be addresses and are never given out twice.
 //
-// Finding an object takes one atomic increment: the number names a slot, and the slot's word says
-// which number is alive in it and how many calls use it right now.
+// Finding an object takes one atomic increment: the number names a slot, and the slot's word holds
+// the number that is alive there and how many calls use it now.
 #pragma once
 
 #include <array>
@@ -54,8 +54,8 @@ class Handles {
   /// `argument` names the handle in the texts of errors; `kind` is different for each table.
   Handles(std::string argument, std::uint8_t kind)
       : argument_(std::move(argument)), mark_(kMark | kind) {}
-  /// At the end of the process a thread may still be inside a call, for ever perhaps: what it uses
-  /// is left alone.
+  /// At the end of the process a thread may still be inside a call, possibly for ever: the objects
+  /// that it uses are not destroyed.
   ~Handles() {
     for (auto& each : chunks_) {
       Slot* const chunk = each.load(std::memory_order_relaxed);
@@ -83,7 +83,7 @@ class Handles {
     const std::uint64_t life = ++slot.lives;
     slot.word.fetch_add(life << kLifeShift, std::memory_order_release);
     const std::uint64_t number = (mark_ << kNumberBits) | (life << kSlotBits) | index;
-    // Never an address, and nobody follows it. NOLINTNEXTLINE(performance-no-int-to-ptr)
+    // Never an address, and never dereferenced. NOLINTNEXTLINE(performance-no-int-to-ptr)
     return reinterpret_cast<void*>(static_cast<std::uintptr_t>(number));
   }
 
@@ -92,7 +92,7 @@ class Handles {
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
     if (Slot* const slot = find(number); slot != nullptr) {
       const std::uint64_t alive = life_of(number) << kLifeShift;
-      // A dead handle usually ends here, and does not disturb those who use the slot now.
+      // A dead handle usually ends here, without touching the slot's current object.
       if ((slot->word.load(std::memory_order_relaxed) & kLifeMask) == alive) {
         const std::uint64_t word = slot->word.fetch_add(1, std::memory_order_acquire);
         if ((word & (kLifeMask | kClosing)) == alive) return Use(slot);
@@ -121,7 +121,7 @@ class Handles {
   }
 
   /// Takes the handle out of use if no call uses it (else kAgain) and `allowed` says success (else
-  /// what it says). Calls that come meanwhile wait for the decision; `allowed` must not use this
+  /// returns its failure). Concurrent calls wait for the decision; `allowed` must not use this
   /// table.
   template <class Allowed>
   Result<Object> take(const void* handle, Allowed&& allowed) {
@@ -134,7 +134,7 @@ class Handles {
     if (!slot->word.compare_exchange_strong(word, alive | kClosing, std::memory_order_acquire)) {
       return (word & kLifeMask) == alive ? in_use() : unknown(handle);
     }
-    // From here on counts come and go again at once: of calls that see kClosing, or a dead life.
+    // From here on, calls see kClosing or a dead life, and take back their count at once.
     if (Status refused = allowed(*slot->object); !refused.ok()) {
       slot->word.fetch_sub(kClosing, std::memory_order_release);
       return refused;
@@ -206,7 +206,7 @@ class Handles {
   mutable std::mutex mutex_;  // of add() and take()
   std::array<std::atomic<Slot*>, kSlots / kChunk> chunks_{};
   std::vector<std::size_t> free_;
-  std::size_t used_ = 0;  // slots that ever were
+  std::size_t used_ = 0;  // slots ever in use
 };
 
 }  // namespace hccl::api

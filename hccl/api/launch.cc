@@ -21,7 +21,7 @@ namespace {
 using join::Launch;
 using join::RootInfo;
 
-// Ports that a root may take, when its peers have to guess which one it took.
+// Ports that a root may listen on when its peers have to try them in turn.
 constexpr int kGuessedPorts = 16;
 
 Result<RootInfo> fresh_root(const Config& config, bool one_host) {
@@ -41,7 +41,7 @@ Result<RootInfo> fresh_root(const Config& config, bool one_host) {
   return info;
 }
 
-// Root info that every rank makes by itself, from what the launcher or the table told all of them.
+// Root info that every rank derives by itself from the launcher's variables or the rank table.
 Result<RootInfo> known_root(const Config& config, const std::string& address, std::uint16_t port,
                             const std::string& job) {
   RootInfo info;
@@ -55,8 +55,8 @@ Result<RootInfo> known_root(const Config& config, const std::string& address, st
     info.secret = derive(secret, "job " + job);
     return info;
   }
-  // Without a secret, whoever knows the job's name can join: said once, and only where it is
-  // private.
+  // Without a secret, anyone who knows the job's name can join: warned once, and allowed on private
+  // addresses only.
   if (!config.allow_insecure && !join::is_private(address)) {
     return Status(Code::kPara, "joining at " + address +
                                    ", which is not a private address, needs a secret: set "
@@ -75,7 +75,7 @@ std::string numbered(const std::string& job, int rank) {
 Result<CommunicatorPtr> join_known(RootInfo info, int size, int rank, const Config& config,
                                    const std::string& name) {
   if (rank == 0) {
-    // The root may know its own name by another address than its peers do.
+    // The root may resolve its own name to another address than its peers do.
     RootInfo coordinator = info;
     const auto own = join::local_address(config);
     if (own.ok() && !join::is_private(info.address)) coordinator.address = own.value();
@@ -114,7 +114,7 @@ class Pmix {
     return Status(Code::kNetwork, std::string("PMIx: ") + error);
   }
 
-  /// Carries the info from rank 0 to the others.
+  /// Carries the info from rank 0 to the other ranks.
   Status share(HcclRootInfo* info, int rank, int instance, const Config& config) const {
     char error[256] = "";
     const auto seconds = static_cast<unsigned>(config.connect_timeout.count());

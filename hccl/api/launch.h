@@ -1,5 +1,5 @@
-// From what a program or its launcher knows (nothing, a rank table, an environment) to a joined
-// world.
+// Joins a world with the information of a program or its launcher: nothing, a rank table, or an
+// environment.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,16 @@
 
 namespace hccl::api {
 
-/// Root info with fresh secret and id, and its coordinator running in this process; `one_host`: no
-/// rank will come from elsewhere.
+/// Root info with a fresh secret and id, and its coordinator running in this process; `one_host`:
+/// all ranks are on this host.
 Result<join::RootInfo> make_root(bool one_host = false);
 
-/// Joins what the launcher started: rank table, PMIx (mpirun), torchrun, Slurm, or a world of one.
+/// Joins the ranks that the launcher started: rank table, PMIx (mpirun), torchrun, Slurm, or a
+/// world of one.
 Result<CommunicatorPtr> join_by_launcher(const std::string& name);
 
-/// Joins the ranks of a rank-table file, or of its text; identify is this rank in the table's
-/// terms. Without `config`, the environment's.
+/// Joins the ranks of a rank-table file, or of its text; `identify` names this rank as the table
+/// does. Without `config`, the environment's.
 Result<CommunicatorPtr> join_by_file(const std::string& path, const std::string& identify,
                                      const std::string& name,
                                      const std::optional<Config>& config = std::nullopt);

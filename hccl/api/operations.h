@@ -1,6 +1,6 @@
 // The operations on a communicator that is known to be alive: check the arguments, call core.
-// hccl.h and hcom.h both end here; they differ only in how they name the communicator.
-// A null stream runs the operation now on the caller's thread; with a created one the arguments are
+// hccl.h and hcom.h share these functions; they differ only in how they name the communicator. A
+// null stream runs the operation now on the caller's thread; with a created one the arguments are
 // checked and the operation's place in the communicator's order is taken now, and it runs when the
 // stream comes to it. Inside HcclGroupStart and HcclGroupEnd it waits for the end.
 #pragma once
@@ -49,7 +49,7 @@ Status recv(const CommunicatorPtr& comm, void* buffer, std::uint64_t count, Hccl
 Status batch_send_recv(const CommunicatorPtr& comm, const HcclSendRecvItem* items,
                        std::uint32_t item_num, aclrtStream stream);
 
-/// Runs a checked collective as said above.
+/// Runs a checked collective, as described above.
 Status issue(const CommunicatorPtr& comm, const Call& call, aclrtStream stream);
 /// The same with blocks, which need not outlive the call.
 Status issue(const CommunicatorPtr& comm, Call call, std::vector<Block> in_blocks,

@@ -20,7 +20,7 @@ std::string item(const char* array, std::size_t i) {
   return std::string(array) + "[" + std::to_string(i) + "]";
 }
 
-// A buffer with its arrays, and what they are called.
+// A buffer with its arrays, and their names in error texts.
 struct Side {
   const void* buffer;
   const char* buffer_name;
@@ -45,7 +45,7 @@ Status check_arrays(const Side& side) {
   return {};
 }
 
-// The blocks that the arrays describe. An empty block lies nowhere, whatever its displacement.
+// The blocks that the arrays describe. An empty block has no address; its displacement is ignored.
 Result<Blocks> read_blocks(const Side& side, int size, DataType type) {
   Blocks blocks(static_cast<std::size_t>(size));
   bool empty = true;
@@ -66,7 +66,7 @@ Result<Blocks> read_blocks(const Side& side, int size, DataType type) {
   return blocks;
 }
 
-// A rank's own count is said twice.
+// A rank's own count is given twice.
 Status check_own(std::uint64_t count, const char* argument, const Blocks& blocks, const char* array,
                  int rank) {
   const auto at = static_cast<std::size_t>(rank);
@@ -150,7 +150,7 @@ Status all_to_all_vc(const CommunicatorPtr& comm, const void* sendBuf, const voi
   HCCL_ASSIGN_OR_RETURN(const DataType data, check_types(sendType, recvType));
   const auto size = static_cast<std::size_t>(comm->size());
   const auto rank = static_cast<std::size_t>(comm->rank());
-  // All ranks have the same matrix: they all refuse it, or none.
+  // All ranks have the same matrix, so all ranks refuse it or none.
   for (std::size_t i = 0; i < size * size; ++i) {
     HCCL_RETURN_IF_ERROR(
         check_count(number(sendCountMatrix, i), item("sendCountMatrix", i).c_str()));

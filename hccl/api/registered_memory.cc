@@ -20,7 +20,7 @@ bool overlaps(const Blocks& blocks, std::uintptr_t at, std::size_t size) {
   return at - before->first < before->second;
 }
 
-// All of it lies in one of the blocks.
+// Whether all bytes lie in one of the blocks.
 bool within(const Blocks& blocks, std::uintptr_t at, std::size_t size) {
   const auto next = blocks.upper_bound(at);
   if (next == blocks.begin()) return false;

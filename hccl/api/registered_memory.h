@@ -1,5 +1,5 @@
-// What programs tell of their memory: ranges, active blocks in them, and symmetric windows. Nothing
-// depends on it: device memory is found by its address.
+// Memory that programs have registered: ranges, active blocks in ranges, and symmetric windows.
+// Operations do not depend on it: they find device memory by its address.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class RegisteredMemory {
     std::uint64_t number = 0;  ///< of the communicator's windows; the same on all its ranks
   };
 
-  /// kPara: no bytes, or more than there are addresses behind `at`, which is called `what`.
+  /// kPara: no bytes, or the bytes exceed the address space. `what` names `at` in the text.
   static Status check(const void* at, std::uint64_t size, const char* what);
 
   // ---- Ranges; errors as the functions of hccl_comm.h ----
@@ -42,7 +42,7 @@ class RegisteredMemory {
   /// kNotFound.
   Result<Place> find(HcclComm comm, const void* at, std::size_t size) const;
 
-  /// The communicator is gone.
+  /// Removes the records of a destroyed communicator.
   void forget(HcclComm comm);
 
  private:

@@ -79,7 +79,7 @@ Status State::start_coordinator(join::RootInfo& info, const Config& config) {
       auto coordinator,
       join::Coordinator::start(info, config, make_logger(config.log_level, "coordinator")));
   std::lock_guard lock(mutex_);
-  // Hubs whose ranks have all left have ended their thread; this is when they are buried.
+  // A coordinator whose ranks have all left has ended its thread; it is destroyed here.
   std::erase_if(coordinators_, [](const auto& each) { return each->finished(); });
   coordinators_.push_back(std::move(coordinator));
   return {};
@@ -94,7 +94,7 @@ Result<CommunicatorPtr> State::join(const join::RootInfo& info, int size, int ra
                                     const Config& config, const std::string& name) {
   const Logger log = make_logger(config.log_level, "rank " + std::to_string(rank));
   HCCL_ASSIGN_OR_RETURN(auto control, join::ControlLine::join(info, size, rank, config, log));
-  // Without device memory collectives go through staging, that is all.
+  // Without device memory, collectives stage their data; nothing else changes.
   const auto heap = acl::Runtime::get().heap();
   if (!heap.ok()) log->warn("no device memory: {}", heap.status().message());
   return core::Communicator::world(std::move(control), name, config, log,

@@ -1,5 +1,5 @@
-// All process-wide state of the library: configuration, hubs, handles, groups. Nothing below
-// hccl/api has any. Every member is safe to use from any thread.
+// All process-wide state of the library: configuration, hubs, handles, groups. The rooms below have
+// none. Every member is safe to use from any thread.
 #pragma once
 
 #include <map>
@@ -30,7 +30,7 @@ class ClusterWorlds {
   using Rank = std::pair<std::string, std::uint32_t>;  // the table's path, rank_id
   /// kUnavail: this rank is in its world, or about to be. Ends with keep().
   Status reserve(const Rank& rank);
-  /// Notes what came of it, and hands it on.
+  /// Records the result and returns it.
   Result<CommunicatorPtr> keep(const Rank& rank, Result<CommunicatorPtr> made);
 
  private:
@@ -43,11 +43,11 @@ class State {
  public:
   static State& get();
 
-  /// The environment, read at the first call that needs it, and what set_deterministic() said.
+  /// The environment, read at the first call that needs it, with the value of set_deterministic().
   Result<Config> config();
-  /// For communicators to come and those there are. Does nothing if the environment has said it.
+  /// For future and living communicators. No effect if the environment sets it.
   Status set_deterministic(Deterministic value);
-  /// For what is told to people outside of any communicator.
+  /// The logger for messages outside of any communicator.
   Logger log();
   Communicators& communicators() { return communicators_; }
   Handles<Fusion>& fusions() { return fusions_; }
@@ -61,8 +61,8 @@ class State {
   /// Joins the world that `info` describes.
   Result<CommunicatorPtr> join(const join::RootInfo& info, int size, int rank, const Config& config,
                                const std::string& name);
-  /// How often this process has joined this job before, so that it may join several times; all
-  /// ranks of the job count the same.
+  /// How often this process has joined this job before, so that it may join several times; the same
+  /// on all ranks of the job.
   int next_join(const std::string& job);
 
  private:
@@ -71,7 +71,7 @@ class State {
 
   std::mutex mutex_;
   std::optional<Config> config_;
-  bool environment_deterministic_ = false;  // the environment has said it
+  bool environment_deterministic_ = false;  // the environment sets it
   Logger log_;
   std::map<std::string, int> joins_;
   std::vector<std::unique_ptr<join::Coordinator>> coordinators_;

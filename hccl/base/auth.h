@@ -1,8 +1,9 @@
 // Mutual proof that both ends of a connection hold the same secret: HMAC-SHA256 (OpenSSL) over
 // nonces of both sides, before any other byte is read. Three messages of fixed size, so there is
 // nothing to parse:
-//   client: magic, id, nonce        server: nonce, HMAC(key, "server"…)        client: HMAC(key,
-//   "client"…)
+//   client: magic, id, nonce
+//   server: nonce, HMAC(key, "server"…)
+//   client: HMAC(key, "client"…)
 #pragma once
 
 #include <cstddef>
@@ -19,14 +20,15 @@ namespace hccl {
 class Handshake {
  public:
   enum class Side { kClient, kServer };
-  /// `purpose` separates uses of one key ("control", "tcp data 3>5"): both sides must say the same.
+  /// `purpose` separates uses of one key ("control", "tcp data 3>5"): both sides must pass the same
+  /// text.
   Handshake(Side side, const Key& key, const Uuid& id, std::string purpose);
 
   /// The bytes to send before anything is received (empty for the server).
   std::string first();
   /// How many bytes must arrive before step() is called; 0 when finished.
   std::size_t wants() const;
-  /// Takes wants() bytes; gives the bytes to send back. kTcpConnect if the peer does not hold the
+  /// Takes wants() bytes; returns the bytes to send back. kTcpConnect if the peer does not hold the
   /// key.
   Result<std::string> step(std::string_view bytes);
   bool finished() const { return stage_ == 2; }

@@ -42,7 +42,8 @@ class ByteWriter {
   std::string bytes_;
 };
 
-/// Reads what ByteWriter wrote. A read past the end makes ok() false and gives zeroes from then on.
+/// Reads the output of ByteWriter. A read past the end makes ok() false and gives zeroes from then
+/// on.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
@@ -70,7 +71,7 @@ class ByteReader {
     return text;
   }
   bool ok() const { return ok_; }
-  /// Everything was read and nothing was missing.
+  /// Whether all bytes were read and none was missing.
   bool finished() const { return ok_ && rest_.empty(); }
 
  private:

@@ -1,5 +1,5 @@
-// Hints for caches of memory that several cores share. They never change what a program computes,
-// and do nothing on processors that do not know them.
+// Hints for caches of memory that several cores share. They never change results, and do nothing on
+// processors without such instructions.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@ namespace hccl {
 
 inline constexpr std::size_t kCacheLine = 64;
 
-/// This core has written these bytes, and another one reads them next: they move to the cache that
-/// both share, rather than that the reader has to ask this core for them. For what is short: a line
-/// takes longer this way than the reader would, though nobody waits for it.
+/// This core has written these bytes, and another core reads them next: moves them to the cache
+/// that both cores share, so that the reader need not fetch them from this core. For short data
+/// only: moving a line takes longer than the reader's fetch, but no core waits for it.
 inline void hand_over([[maybe_unused]] const std::byte* at, [[maybe_unused]] std::size_t bytes) {
 #if defined(__x86_64__)
   for (std::size_t i = 0; i < bytes; i += kCacheLine) asm volatile("cldemote %0" : : "m"(at[i]));
@@ -22,7 +22,7 @@ inline void will_read(const std::byte* at, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(at + i);
 }
 
-/// This core writes these bytes soon: it takes the lines from whoever holds them, ahead of time.
+/// This core writes these bytes soon: fetches the lines for writing ahead of time.
 inline void will_write(std::byte* at, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += kCacheLine) {
 #if defined(__x86_64__)

@@ -28,7 +28,7 @@ std::uint32_t hash(std::span<const Block> blocks) {
 
 }  // namespace
 
-// What ranks rightly pass differently is not in it: see pair_envelope.
+// Values that may differ between ranks are not in it: see pair_envelope.
 void enclose_blocks(const Call& call, Envelope& envelope) {
   if (call.op == Op::kAllToAllV) return;
   const auto blocks = call.op == Op::kAllGatherV ? call.out_blocks : call.in_blocks;

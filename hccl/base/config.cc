@@ -209,7 +209,7 @@ Status read_timers(const std::function<std::optional<std::string>(const char*)>&
     config.connect_timeout = std::chrono::seconds(seconds);
   }
   if (auto v = get("HCCL_EXEC_TIMEOUT")) {
-    // HCCL allows two decimals; whole seconds are what bounds an operation here, rounded up.
+    // HCCL allows two decimals; here whole seconds bound an operation, rounded up.
     const auto dot = v->find('.');
     const std::string_view fraction =
         dot == std::string::npos ? "0" : std::string_view(*v).substr(dot + 1);
@@ -234,7 +234,7 @@ Status read_timers(const std::function<std::optional<std::string>(const char*)>&
 
 std::optional<std::string> variable(const Config::GetEnv& getenv, const char* name) {
   const char* value = getenv(name);
-  // HCCL's own word for a variable that is not set.
+  // HCCL's word for a variable that is not set.
   if (value == nullptr || std::string_view(value) == "EmptyString") return std::nullopt;
   return std::string(value);
 }
@@ -262,7 +262,7 @@ Result<Config> Config::read(const GetEnv& getenv) {
     constexpr std::array kTransports = {"auto", "shm", "tcp", "ofi", "mpi"};
     const bool plain = std::all_of(v->begin(), v->end(),
                                    [](unsigned char c) { return std::isalnum(c) || c == '_'; });
-    // Other plain names are allowed: they are plugins of others, libhccl_<name>.so.
+    // Other plain names are allowed: they name third-party plugins, libhccl_<name>.so.
     if (!contains(kTransports, *v) && !plain) {
       return invalid("HCCL_TRANSPORT", *v, "auto, shm, tcp, ofi, mpi or a plugin's name");
     }

@@ -16,7 +16,7 @@ namespace hccl {
 enum class Deterministic : std::uint8_t { kOff, kOn, kStrict };
 enum class Split : std::uint8_t { kDefault, kTrace, kAuto };
 
-/// What the acl runtime reads when it is first used, before and without any communicator.
+/// The variables that the acl runtime reads when it is first used, without any communicator.
 struct DeviceConfig {
   /// As Config::read.
   static Result<DeviceConfig> read(const std::function<const char*(const char*)>& getenv);
@@ -53,7 +53,7 @@ struct Config {
   Deterministic deterministic = Deterministic::kOff;
   /// HCCL_SPLIT: how gradients are cut into segments where the program has not said it: default
   /// (96.54 % and 3.46 %), auto (measured while training runs, then the best plan), or trace (the
-  /// default, measured over all ranks); default: default. What a program sets always wins.
+  /// default, measured over all ranks); default: default. A program's own setting always wins.
   Split split = Split::kDefault;
   /// HCCL_IF_IP: the local address to bind to, "ip" or "ip%interface"; must exist on that
   /// interface, or on any. CM_WORKER_IP goes before it. Here in two parts.
@@ -82,7 +82,8 @@ struct Config {
   /// rank 0's counts, for all ranks. Default, empty: nothing is measured and built-in numbers
   /// choose.
   std::string tune_file;
-  /// HCCL_PLUGIN_PATH: absolute directory of transport plugins; default: beside libhccl.so.
+  /// HCCL_PLUGIN_PATH: absolute directory of transport plugins; default: the directory of
+  /// libhccl.so.
   std::string plugin_path;
   /// HCCL_OFI_PROVIDER: libfabric provider; default: the best reliable-datagram one ("tcp;ofi_rxm"
   /// here).

@@ -24,7 +24,7 @@ class Deadline {
     return std::max(std::chrono::nanoseconds::zero(),
                     std::chrono::duration_cast<std::chrono::nanoseconds>(at_ - Clock::now()));
   }
-  /// What is left as poll(2) wants it: milliseconds rounded up, at most `cap`.
+  /// The time left for poll(2): milliseconds rounded up, at most `cap`.
   int poll_ms(int cap = 1000) const {
     const auto rest = left();
     if (rest >= std::chrono::milliseconds(cap)) return cap;

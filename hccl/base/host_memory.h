@@ -1,5 +1,5 @@
-// What the ranks of one host can reach of each other by load and store. A mesh with shared memory
-// offers it beside its messages.
+// Memory of the other ranks of a host that this rank can load and store. A mesh with shared memory
+// offers it in addition to messages.
 #pragma once
 
 #include <sys/types.h>
@@ -12,14 +12,14 @@ namespace hccl {
 
 struct HostMemory {
   struct Peer {
-    /// The peer's device heap as it lies here: what it says is at offset o is at heap[o]. Null when
-    /// it has none.
+    /// The peer's device heap, mapped here: its offset o is at heap[o]. Null when it has none.
     std::byte* heap = nullptr;
     std::size_t heap_bytes = 0;
-    /// A thread of this very process: its addresses are good here.
+    /// The peer is a thread of this process: its addresses are valid here.
     bool same_process = false;
-    /// Its process as this one sees it, for the kernel's copies (hccl/base/process_memory.h); 0:
-    /// unknown. Whether it is the right one, and may be copied from, only an attempt tells.
+    /// The peer's process id as seen by this process, for copies by the kernel
+    /// (hccl/base/process_memory.h); 0: unknown. Only an attempt shows whether the id is right and
+    /// copies are permitted.
     pid_t process = 0;
   };
 
@@ -27,7 +27,7 @@ struct HostMemory {
   int place = 0;           ///< of this rank
   /// The same memory for all of them, OpenArgs::area_bytes long; all zeroes when the mesh opens.
   std::span<std::byte> area;
-  std::vector<Peer> peers;  ///< by place; one's own too
+  std::vector<Peer> peers;  ///< by place; this rank's own included
 };
 
 }  // namespace hccl

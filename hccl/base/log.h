@@ -11,7 +11,7 @@ namespace hccl {
 
 using Logger = std::shared_ptr<spdlog::logger>;
 
-/// level: trace, debug, info, warn, error or off. `who` is put in every line: "rank 3".
+/// level: trace, debug, info, warn, error or off. Every line contains `who`, such as "rank 3".
 Logger make_logger(std::string_view level, std::string_view who);
 
 }  // namespace hccl

@@ -1,4 +1,4 @@
-// Pages: mapped for a while, faulted in all at once and before it hurts.
+// Pages: temporary mappings, and faulting pages in at once and early.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,7 +13,8 @@
 
 namespace hccl {
 
-/// Memory of zeros that is the system's again when this ends, whatever an allocator would keep.
+/// Zeroed memory that goes back to the system at the end of this object's life, unlike an
+/// allocator's.
 class Pages {
  public:
   /// kOom.

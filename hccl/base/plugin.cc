@@ -75,9 +75,9 @@ Result<PluginLibrary> load_plugin_library(std::string_view name, std::string_vie
   void* handle = dlopen(found->c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | flags);
   if (handle == nullptr) {
     const char* why = dlerror();
-    return Status(Code::kNotSupport, "the plugin for " + purpose + ", " + *found +
-                                         ", cannot be loaded: " +
-                                         (why == nullptr ? "no reason given" : why));
+    return Status(Code::kNotSupport,
+                  "the plugin for " + purpose + ", " + *found +
+                      ", cannot be loaded: " + (why == nullptr ? "no reason given" : why));
   }
   return PluginLibrary{handle, *found};
 }

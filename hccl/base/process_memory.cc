@@ -8,7 +8,7 @@
 namespace hccl {
 namespace {
 
-// The kernel may copy less than all, at the end of a mapping or of what one call can take.
+// The kernel may copy less, at the end of a mapping or at the limit of one call.
 template <class Copy>
 int copy_all(Copy copy, pid_t process, std::uint64_t there, void* here, std::size_t bytes) {
   auto* const begin = static_cast<std::byte*>(here);
@@ -32,7 +32,7 @@ int copy_from_process(pid_t process, std::uint64_t there, void* here, std::size_
 }
 
 int copy_to_process(pid_t process, std::uint64_t there, const void* here, std::size_t bytes) {
-  // The kernel only reads what is here; iovec has no word for that.
+  // The kernel only reads these bytes; iovec has no const pointer.
   return copy_all(::process_vm_writev, process, there, const_cast<void*>(here), bytes);
 }
 

@@ -1,5 +1,4 @@
-// A queue that keeps its memory: where the same numbers of things come and go for ever, it
-// allocates nothing after the first.
+// A queue that keeps its memory: a steady number of elements causes no further allocation.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +7,8 @@
 
 namespace hccl {
 
-/// First in, first out; things in the middle may be looked at and taken out, too. Pointers into it
-/// hold until something is added or taken out.
+/// First in, first out; elements in the middle may be read and removed, too. Pointers to elements
+/// hold until an element is added or removed.
 template <class T>
 class Queue {
  public:
@@ -22,7 +21,7 @@ class Queue {
   T& operator[](std::size_t i) { return items_[first_ + i]; }
 
   void push_back(T item) {
-    // Moving what is left to the front costs no more than what was taken out there.
+    // Moving the remaining elements to the front costs no more than the removals did.
     if (items_.size() == items_.capacity() && first_ > items_.size() / 2) {
       items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
       first_ = 0;

@@ -140,7 +140,6 @@ Status connect_result(int fd) {
 Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, const std::string& from,
                        Deadline deadline, const AbortFlag* abort) {
   const std::string where = endpoint_text(address, port);
-  Bell nobody_rings;
   Status last(Code::kTimeout, "no answer");
   for (auto pause = std::chrono::milliseconds(2);;
        pause = std::min(2 * pause, std::chrono::milliseconds(200))) {
@@ -158,8 +157,7 @@ Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, const std
       return Status(Code::kTimeout, "cannot connect to " + where + " (" + last.message() + ")");
     }
     // Nobody listens there yet: look again a little later.
-    static_cast<void>(wait([] { return false; }, Deadline::after(pause).sooner(deadline), abort,
-                           nobody_rings, WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+    nap(pause, deadline, abort);
   }
 }
 
@@ -187,14 +185,11 @@ Result<Fd> listen_unix(const std::string& path) {
 Result<Fd> connect_unix(const std::string& path, Deadline deadline) {
   HCCL_ASSIGN_OR_RETURN(SockAddr peer, parse_path(path));
   HCCL_ASSIGN_OR_RETURN(Fd fd, open_socket(AF_UNIX));
-  Bell nobody_rings;
   while (::connect(fd.get(), peer.get(), peer.length) != 0) {
     // EAGAIN: the listener's backlog is full at the moment.
     if (errno != EAGAIN && errno != EINTR) return syscall_failure("connect to " + path);
     if (deadline.expired()) return Status(Code::kTimeout, "connect to " + path + ": no answer");
-    static_cast<void>(wait([] { return false; },
-                           Deadline::after(std::chrono::milliseconds(1)).sooner(deadline), nullptr,
-                           nobody_rings, WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+    nap(std::chrono::milliseconds(1), deadline);
   }
   return fd;
 }
@@ -211,7 +206,7 @@ Result<uid_t> peer_user(int fd) {
 Status wait_fd(int fd, short events, Deadline deadline, const AbortFlag* abort) {
   for (;;) {
     pollfd entry{fd, events, 0};
-    // An abort flag cannot wake poll(), so with one it is looked at now and then.
+    // An abort flag cannot wake poll(), so poll() is interrupted regularly to check the flag.
     const int ready = ::poll(&entry, 1, deadline.poll_ms(abort != nullptr ? 100 : 60'000));
     if (ready > 0) return {};
     if (ready < 0 && errno != EINTR) return syscall_failure("poll");

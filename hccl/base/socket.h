@@ -14,7 +14,7 @@
 #include "hccl/base/deadline.h"
 #include "hccl/base/fd.h"
 #include "hccl/base/status.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl {
 
@@ -32,7 +32,7 @@ Result<Listener> listen_tcp(const std::string& address, std::uint16_t port);
 /// bind to, or empty.
 Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
                              const std::string& from);
-/// Success once a started connection stands; otherwise the reason.
+/// Success once a started connection is established; otherwise the reason.
 Status connect_result(int fd);
 /// Connects, and tries again while the peer refuses (it may not listen yet), until the deadline.
 Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, const std::string& from,
@@ -75,8 +75,8 @@ class EpollSleeper final : public PolledSleeper {
   static Result<std::unique_ptr<EpollSleeper>> create();
 
   int epoll() const override { return epoll_.get(); }
-  /// The wake-up's descriptor: an eventfd that other processes may be handed. Not for epoll by
-  /// others.
+  /// The wake-up's descriptor: an eventfd that may be handed to other processes. Other code must
+  /// not add it to an epoll set.
   int wake_fd() const { return wake_.get(); }
   void ring();
   std::uint32_t prepare() override { return 0; }

@@ -43,7 +43,7 @@ enum class Code : int {
 #undef HCCL_CODE
 };
 
-/// The short lower-case words of a code, as HcclGetErrorString gives them.
+/// The short lower-case text of a code, as HcclGetErrorString returns it.
 std::string_view words(Code code);
 
 /// Success, or a code with a text for a person and, where one is known, the rank that caused it.
@@ -71,11 +71,11 @@ class [[nodiscard]] Status {
   /// Rank (in the communicator at hand) that caused the failure, or kNobody.
   int culprit() const { return detail_ ? detail_->culprit : kNobody; }
   const std::string& message() const;
-  /// The same failure with words of the caller in front: "joining: connection refused".
+  /// The same failure with the caller's text in front: "joining: connection refused".
   Status with_context(std::string_view context) const;
 
  private:
-  // One word, as every operation passes dozens of them: success costs a comparison with null.
+  // One word, because every operation passes dozens of them: success costs a comparison with null.
   struct Detail {
     Code code;
     std::string message;

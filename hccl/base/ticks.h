@@ -1,5 +1,5 @@
-// The processor's own clock: a few nanoseconds a look, where the system's costs tens. Ticks are of
-// unknown length; compare two looks at both clocks to convert them.
+// The processor's own clock, which is much cheaper to read than the system's. Ticks have an unknown
+// length; read both clocks twice to convert them.
 #pragma once
 
 #include <chrono>

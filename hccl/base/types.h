@@ -62,7 +62,7 @@ enum class Op : std::uint8_t {
   kAllToAllV,
 };
 
-/// Bytes of an element; 0 for what is no type.
+/// Bytes of an element; 0 for an unknown type.
 constexpr std::size_t size_of(DataType type) {
   switch (type) {
 #define HCCL_TYPE(name, number, bytes, word) \

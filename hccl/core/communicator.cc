@@ -94,7 +94,7 @@ Status Communicator::open(Deadline deadline) {
   });
   const Selection::Engines engines{mesh_->name(),    *executor_,  local_.get(),
                                    two_level_.get(), heap_.get(), is_world()};
-  const Status chosen = selection_.open(engines, limits(0, false), args.exchange, deadline);
+  const Status chosen = selection_.open(engines, limits(false), args.exchange, deadline);
   return chosen.ok() ? chosen : failure_.fail(chosen);
 }
 
@@ -165,17 +165,13 @@ Status Communicator::open_local(const transport::OpenArgs& args) {
   } else if (!alone) {
     return {};
   }
-  local::Watch watch;
-  watch.timeout = config_.exec_timeout;
-  watch.abort = &failure_.flag();
-  watch.policy = placement_.policy;
-  watch.background = placement_.worker_policy;
-  watch.stalled = [this](std::uint64_t sequence, const std::string& call,
-                         const std::vector<int>& awaited) { stalled(sequence, call, awaited); };
+  Waiter waiter = limits(false);
+  waiter.deadline = Deadline::never();
+  waiter.timeout = config_.exec_timeout;
   local_ = std::make_unique<exec::LocalEngine>(
       *memory, heap_,
       kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
-      std::move(watch));
+      std::move(waiter), placement_.worker_policy);
   if (local_->ranks() > 1) {
     if (Status opened = local_->open(config_.cma); !opened.ok()) {
       return failure_.fail(std::move(opened));

@@ -30,8 +30,8 @@ class Communicator {
                                                      std::string name, const Config& config,
                                                      Logger log,
                                                      std::shared_ptr<memory::Heap> heap = nullptr);
-  /// A communicator of some of this one's ranks, in the given order. Called by each of them, and by
-  /// no other, with the same arguments; `instance` tells apart groups of one name over time.
+  /// A communicator of some of this one's ranks, in the given order. Exactly these ranks call it,
+  /// with the same arguments. `instance` tells apart groups of one name over time.
   Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
                                               std::uint64_t instance) const {
     return group(std::move(name), ranks, instance, config_);
@@ -46,7 +46,7 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::string& name() const { return name_; }
-  /// The same on all its ranks, and no other communicator's.
+  /// The same on all its ranks, and different from every other communicator's.
   const Uuid& id() const { return id_; }
   /// Of all ranks that joined, and not a group of them.
   bool is_world() const;
@@ -58,12 +58,12 @@ class Communicator {
   const Config& config() const { return config_; }
   const Logger& log() const { return log_; }
 
-  /// Runs a collective on the caller's thread, after everything issued before. Arguments are
-  /// checked by the caller. Failures of peers or deadlines end the communicator.
+  /// Runs a collective on the caller's thread, after all operations issued before. The caller has
+  /// checked the arguments. Failures of peers and deadlines end the communicator.
   Status run(const Call& call);
 
-  // For streams: an operation takes its place in the communicator's order when it is issued, and
-  // runs when its stream comes to it.
+  // For streams: an operation takes its place in the order when it is issued, and runs when its
+  // stream comes to it.
   OpQueue::Ticket reserve() { return queue_.reserve(); }
   /// As run(call), at the place reserved.
   Status run(const Call& call, const OpQueue::Ticket& place);
@@ -89,8 +89,8 @@ class Communicator {
   Status async_error() const { return failure_.reason(); }
   bool busy() const { return queue_.busy(); }
 
-  /// Until resume(), operations that have not begun are refused with kSuspending. They take no
-  /// number, so that they can be repeated. Any thread.
+  /// Refuses operations that have not begun with kSuspending until resume(). They take no number,
+  /// so the caller may repeat them. Any thread.
   void suspend() { suspended_.store(true); }
   void resume() { suspended_.store(false); }
   bool suspended() const { return suspended_.load(std::memory_order_relaxed); }
@@ -128,7 +128,7 @@ class Communicator {
   Status execute_locally(const Call& call);
   Status run_transfers(std::span<exec::Transfer> transfers);
   Status refused_suspended() const;
-  Limits limits(std::uint64_t sequence, bool beside);
+  Waiter limits(bool background);
   void stalled(std::uint64_t sequence, const std::string& call, std::vector<int> awaited);
 
   // What it is; does not change.

@@ -35,12 +35,12 @@ Status Communicator::execute(const Call& call) {
       recorder_.begin(envelope(call, sequence, 0), blocks ? "direct" : choice->algorithm->name);
   Status status;
   if (blocks) {
-    status = executor_->run_blocks(call, sequence, limits(sequence, call.beside));
+    status = executor_->run_blocks(call, sequence, limits(call.background));
   } else if (two_level_ != nullptr && choice->algorithm->name == "two_level") {
-    status = two_level_->run(call, sequence, limits(sequence, call.beside));
+    status = two_level_->run(call, sequence, limits(call.background));
     if (status.ok()) selection_.ran_between(call, *two_level_->between());
   } else {
-    status = executor_->run(call, *choice, sequence, limits(sequence, call.beside));
+    status = executor_->run(call, *choice, sequence, limits(call.background));
   }
   recorder_.end(number, status.code());
   return status.ok() ? status : failure_.fail(std::move(status), envelope(call, sequence, 0));
@@ -90,7 +90,7 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
   const std::uint64_t number =
       recorder_.begin(envelope(transfers.front()),
                       transfers.size() == 1 ? "point to point" : "point to point, batch");
-  Limits bounds = limits(transfers.front().sequence, false);
+  Waiter bounds = limits(false);
   bounds.stalled = nullptr;
   Status status = executor_->exchange(transfers, bounds);
   recorder_.end(number, status.code());
@@ -101,15 +101,15 @@ Status Communicator::refused_suspended() const {
   return Status(Code::kSuspending, name_ + " is suspended: resume it, then repeat the operation");
 }
 
-Limits Communicator::limits(std::uint64_t sequence, bool beside) {
-  Limits limits;
+Waiter Communicator::limits(bool background) {
+  Waiter limits;
   limits.deadline =
       config_.exec_timeout.count() == 0 ? Deadline::never() : Deadline::after(config_.exec_timeout);
   limits.abort = &failure_.flag();
-  limits.policy = beside ? placement_.worker_policy : placement_.policy;
+  limits.policy = background ? placement_.worker_policy : placement_.policy;
   if (size() > 1) {
-    limits.stalled = [this, sequence](const std::string& call, const std::vector<int>& awaited) {
-      stalled(sequence, call, awaited);
+    limits.stalled = [this](const Pending& pending) {
+      stalled(pending.sequence, pending.call, pending.late);
     };
   }
   return limits;

@@ -78,9 +78,10 @@ Status Failure::refuse(const Envelope& call) {
 
 // Waits for the coordinator's word, or until the suspect turns out to have left in good order.
 void Failure::await_verdict(int suspect) {
-  static_cast<void>(hccl::wait([&] { return suspect >= 0 && line_.has_left(suspect); },
-                               Deadline::after(kVerdictTime), &flag_, verdict_,
-                               WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+  const Waiter waiter{
+      .deadline = Deadline::after(kVerdictTime), .abort = &flag_, .policy = kSleepAtOnce};
+  static_cast<void>(
+      waiter.until([&] { return suspect >= 0 && line_.has_left(suspect); }, verdict_));
 }
 
 void Failure::write_record() {

@@ -9,7 +9,7 @@
 
 #include "hccl/base/call.h"
 #include "hccl/base/log.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 #include "hccl/core/flight_recorder.h"
 #include "hccl/join/control_line.h"
 
@@ -60,7 +60,7 @@ class Failure final : public join::FailureListener {
   const Logger log_;
   FlightRecorder& recorder_;
   AbortFlag flag_;
-  Bell verdict_;  // rung when on_failure() has raised the flag
+  Doorbell verdict_;  // rung when on_failure() has raised the flag
   std::mutex interrupt_mutex_;
   std::function<void(const Status&)> interrupt_;
   bool recorded_ = false;

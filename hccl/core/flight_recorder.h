@@ -14,7 +14,7 @@
 
 namespace hccl::core {
 
-/// Used by one thread at a time, whoever runs the operations. Notes cost a few nanoseconds.
+/// For the thread that runs the operations.
 class FlightRecorder {
  public:
   static constexpr std::size_t kOps = 2048;
@@ -37,9 +37,8 @@ class FlightRecorder {
     record.ended = true;
     record.result = result;
   }
-  /// For operations that find out on their way how they run. `brief`: it took a few
-  /// microseconds at most, which another look at the clock (10 ns) is not worth; its end is noted
-  /// as its beginning.
+  /// For operations that choose their algorithm while they run. `brief`: too short to be worth
+  /// another look at the clock; the end is noted as the beginning.
   void end(std::uint64_t number, Code result, std::string_view algorithm, bool brief) {
     Record& record = records_[number % kOps];
     if (!brief) record.end = ticks();

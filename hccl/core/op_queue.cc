@@ -13,10 +13,6 @@ class OpQueue::Op {
   bool done = false;
 };
 
-namespace {
-constexpr WaitPolicy kSleepAtOnce{.spin = std::chrono::nanoseconds(0)};
-}
-
 OpQueue::~OpQueue() {
   {
     std::lock_guard lock(mutex_);
@@ -44,13 +40,13 @@ bool OpQueue::head_can_run(bool worker) const {
   return head.filled && (head.for_worker || !worker);
 }
 
-// Runs the head of the line if nobody else runs anything. False if there was nothing to do.
+// Runs the head of the line if nothing runs. False if there was nothing to do.
 bool OpQueue::run_one(bool worker) {
   Ticket op;
   {
     const std::lock_guard lock(mutex_);
     if (!head_can_run(worker)) return false;
-    // Somebody may be entering right now, but only while the line is empty, which it is not.
+    // enter() succeeds only while the line is empty, which it is not.
     op = line_.front();
     line_.pop_front();
     state_.fetch_sub(kInLine - kRunning, std::memory_order_seq_cst);
@@ -103,12 +99,11 @@ OpQueue::Ticket OpQueue::defer(Work work) { return enqueue(std::move(work), fals
 Status OpQueue::wait(const Ticket& ticket) {
   while (!done(ticket)) {
     if (run_one(false)) continue;
-    static_cast<void>(hccl::wait(
-        [&] {
-          std::lock_guard lock(mutex_);
-          return ticket->done || head_can_run(false);
-        },
-        Deadline::never(), nullptr, bell_, kSleepAtOnce));
+    const auto ready = [&] {
+      std::lock_guard lock(mutex_);
+      return ticket->done || head_can_run(false);
+    };
+    static_cast<void>(Waiter{.policy = kSleepAtOnce}.until(ready, bell_));
   }
   std::lock_guard lock(mutex_);
   return ticket->result;
@@ -125,13 +120,12 @@ void OpQueue::work_loop() {
   for (;;) {
     if (run_one(true)) continue;
     bool stop = false;
-    static_cast<void>(hccl::wait(
-        [&] {
-          std::lock_guard lock(mutex_);
-          stop = stopping_;
-          return stop || head_can_run(true);
-        },
-        Deadline::never(), nullptr, bell_, kSleepAtOnce));
+    const auto ready = [&] {
+      std::lock_guard lock(mutex_);
+      stop = stopping_;
+      return stop || head_can_run(true);
+    };
+    static_cast<void>(Waiter{.policy = kSleepAtOnce}.until(ready, bell_));
     if (stop) return;
   }
 }

@@ -1,5 +1,5 @@
-// Operations of one communicator, in issue order. Whoever has time runs them: the caller who waits,
-// or the worker thread; one at a time.
+// Operations of one communicator, in issue order, one at a time. The waiting caller or the worker
+// thread runs them.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "hccl/base/status.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl::core {
 
@@ -23,7 +23,7 @@ class OpQueue {
   using Ticket = std::shared_ptr<Op>;
 
   OpQueue() = default;
-  /// Waits for what runs; what has not begun is dropped.
+  /// Waits for the running operation; drops those that have not begun.
   ~OpQueue();
   OpQueue(const OpQueue&) = delete;
   OpQueue& operator=(const OpQueue&) = delete;
@@ -38,15 +38,15 @@ class OpQueue {
   }
   /// Puts the work in line for the worker thread (started at the first call) and returns at once.
   Ticket submit(Work work);
-  /// Puts the work in line for whoever waits for it; the worker does not touch it.
+  /// Puts the work in line for the caller that waits for it; the worker leaves it alone.
   Ticket defer(Work work);
-  /// Takes a place in line for work that comes later: nothing behind it runs before.
+  /// Takes a place in line for work that comes later; nothing behind the place runs before it.
   Ticket reserve();
   /// Fills the place, and runs the work on the caller's thread when its turn has come.
   Status run(const Ticket& place, Work work);
   /// Gives the place up.
   void cancel(const Ticket& place);
-  /// The result of a ticket. Runs what the worker has not begun rather than wait for it.
+  /// The result of a ticket. Runs operations that the worker has not begun.
   Status wait(const Ticket& ticket);
   bool done(const Ticket& ticket) const;
   /// Work is in line or running.
@@ -73,7 +73,7 @@ class OpQueue {
   mutable std::mutex mutex_;  // of everything below
   std::deque<Ticket> line_;
   bool stopping_ = false;
-  Bell bell_;
+  Doorbell bell_;
   std::thread worker_;
 };
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 #include "hccl/join/wire.h"
 
 namespace hccl::core {

@@ -88,7 +88,7 @@ Status Selection::accept(std::string_view offer) {
   return {};
 }
 
-Status Selection::open(const Engines& engines, const Limits& limits,
+Status Selection::open(const Engines& engines, const Waiter& limits,
                        const transport::Exchange& exchange, Deadline deadline) {
   if (known_ == nullptr) known_ = std::make_shared<KnownCosts>();
   const bool alone = engines.local != nullptr && engines.two_level == nullptr;
@@ -144,7 +144,7 @@ Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
   return costs;
 }
 
-Status Selection::measure(const Engines& engines, const select::CostKey& key, const Limits& limits,
+Status Selection::measure(const Engines& engines, const select::CostKey& key, const Waiter& limits,
                           const transport::Exchange& exchange, Deadline deadline) {
   select::CostEntry entry;
   entry.key = key;

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "hccl/base/config.h"
-#include "hccl/base/limits.h"
+#include "hccl/base/waiter.h"
 #include "hccl/base/log.h"
 #include "hccl/core/known_costs.h"
 #include "hccl/core/placement.h"
@@ -49,7 +49,7 @@ class Selection {
   };
   /// Collective. Probes the ranks of a host, unless that was done for the communicator that they
   /// come from; measures messages if HCCL_TUNE_FILE wants them. A failure is that of an operation.
-  Status open(const Engines& engines, const Limits& limits, const transport::Exchange& exchange,
+  Status open(const Engines& engines, const Waiter& limits, const transport::Exchange& exchange,
               Deadline deadline);
 
   // ---- choosing; by the thread that runs operations ----
@@ -76,7 +76,7 @@ class Selection {
   static std::size_t index(Op op) { return static_cast<std::size_t>(op); }
   Status open_local(const Engines& engines, const select::CostKey& key);
   Result<select::LocalCosts> local_costs(const Engines& engines, const select::CostKey& key);
-  Status measure(const Engines& engines, const select::CostKey& key, const Limits& limits,
+  Status measure(const Engines& engines, const select::CostKey& key, const Waiter& limits,
                  const transport::Exchange& exchange, Deadline deadline);
   schedule::Choice choose_remote(Op op, std::uint64_t bytes, std::string_view wanted) const;
   std::uint64_t vector_bytes(Op op, std::uint64_t input) const;

@@ -1,5 +1,5 @@
-// Something under way that the engine moves on until it is done: a lane of a schedule, a direct
-// exchange, a batch of sends and receives.
+// Work that the engine advances until it is done: a lane of a schedule, a direct exchange, a batch
+// of sends and receives.
 #pragma once
 
 #include <set>
@@ -16,12 +16,12 @@ class Activity {
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  /// Does what can be done now. Never blocks. A failure is final; requests may still be under way
-  /// then, and end with Mesh::abort().
+  /// Makes progress without blocking. A failure is final; requests may still be under way then, and
+  /// end with Mesh::abort().
   virtual Status advance() = 0;
   virtual bool done() const = 0;
   /// Adds the peers whose envelope has not come.
-  virtual void awaited(std::set<int>& peers) const = 0;
+  virtual void late(std::set<int>& peers) const = 0;
 };
 
 }  // namespace hccl::exec

@@ -10,12 +10,12 @@ namespace hccl::exec {
 
 namespace {
 
-constexpr std::uint32_t kDataLane = 0;  // that of the first lane of other collectives
+constexpr std::uint32_t kDataLane = 0;  // as the first lane of other collectives
 constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
 constexpr std::size_t kSmallestPiece = 4096;
 
 std::byte* at(const void* buffer, std::uint64_t element, std::size_t bytes) {
-  // Only ever read where the buffer is the caller's const one.
+  // Only read where the buffer is the caller's const buffer.
   return static_cast<std::byte*>(const_cast<void*>(buffer)) + element * bytes;
 }
 
@@ -23,7 +23,7 @@ std::byte* at(const void* buffer, std::uint64_t element, std::size_t bytes) {
 
 std::size_t DirectV::piece_bytes(std::size_t staging_bytes, int size) {
   const auto slots = kPieces * static_cast<std::size_t>(std::max(1, size - 1));
-  // Powers of two, so that no element is cut; one message each.
+  // Powers of two, so that no element is split; one message each.
   std::size_t piece = Flow::kMessage;
   while (piece > kSmallestPiece && piece * slots > staging_bytes) piece /= 2;
   return piece;
@@ -69,7 +69,7 @@ void DirectV::begin(const Call& call, const Envelope& mine, std::byte* staging, 
   copy_own();
 }
 
-// Receives first, so that what arrives at once finds its place.
+// Receives first, so that early messages find their receive.
 void DirectV::open(Peer& peer) {
   const auto rank = static_cast<std::size_t>(peer.rank);
   peer.heard = false;
@@ -125,7 +125,8 @@ Status DirectV::check_hellos() {
   bool all = true;
   for (auto& peer : peers_) {
     const Status heard = check_hello(*peer);
-    // Another call explains a broken connection, not the other way round: it goes first.
+    // A differing call explains a broken connection, not the other way around, so it is reported
+    // first.
     if (heard.code() == Code::kPara) return heard;
     if (broken.ok()) broken = heard;
     if (broken.ok() && peer->hello_out.done()) broken = peer->hello_out.status();
@@ -145,7 +146,7 @@ void DirectV::post_pieces() {
   }
 }
 
-// Folds what has come of all ranks. True if there was something.
+// Folds the pieces that have arrived from all ranks. True if there were any.
 bool DirectV::fold_pieces() {
   const auto ready = [this](const auto& peer) { return peer->in.finished() > folded_; };
   const std::size_t before = folded_;
@@ -163,8 +164,8 @@ bool DirectV::fold_pieces() {
   return folded_ != before;
 }
 
-// In alltoallv only the two ranks of a pair can see that they disagree. Nobody is done before
-// everybody has found all its pairs in order, so that a mismatch is an error of all.
+// In alltoallv only the two ranks of a pair can see a mismatch. No rank finishes before all ranks
+// have found their pairs equal, so a mismatch is an error on all ranks.
 Status DirectV::agree() {
   if (call_.op != Op::kAllToAllV || peers_.empty() || !all_heard_) return {};
   if (!agreeing_) {
@@ -200,11 +201,11 @@ Status DirectV::advance() {
   return {};
 }
 
-void DirectV::awaited(std::set<int>& peers) const {
+void DirectV::late(std::set<int>& peers) const {
   for (const auto& peer : peers_) {
     if (!peer->hello_in.done()) peers.insert(peer->rank);
   }
-  if (agreeing_) agreement_.awaited(peers);
+  if (agreeing_) agreement_.late(peers);
 }
 
 }  // namespace hccl::exec

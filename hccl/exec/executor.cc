@@ -14,7 +14,7 @@ namespace hccl::exec {
 
 namespace {
 
-// The transport lane on which ranks agree beside the data.
+// The transport lane of the agreement, apart from the data.
 constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
 
 bool one_way(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
@@ -44,12 +44,14 @@ std::byte* Executor::scratch(std::size_t bytes) {
 }
 
 Status Executor::drive(std::span<Activity* const> activities,
-                       const std::function<std::string()>& what, const Limits& limits) {
+                       const std::function<Pending()>& call, const Waiter& waiter) {
   Status failure;
-  const auto awaited = [&] {
-    std::set<int> peers;
-    for (const Activity* each : activities) each->awaited(peers);
-    return std::vector<int>(peers.begin(), peers.end());
+  const auto describe = [&] {
+    Pending pending = call();
+    std::set<int> late;
+    for (const Activity* each : activities) each->late(late);
+    pending.late.assign(late.begin(), late.end());
+    return pending;
   };
   const auto advance = [&] {
     bool done = true;
@@ -61,41 +63,42 @@ Status Executor::drive(std::span<Activity* const> activities,
     }
     return done;
   };
-  // What there is to send is posted before the links are looked at.
+  // Sends start before the links are polled.
   if (advance()) return failure;
   const auto ready = [&] {
-    // A wait may look again before it returns, and a failed activity is not asked twice.
+    // A wait may check its condition again before it returns; a failed activity must not advance
+    // again.
     if (!failure.ok()) return true;
     mesh_.progress();
     return advance();
   };
-  HCCL_RETURN_IF_ERROR(await(ready, what, awaited, limits, mesh_.sleeper()));
+  HCCL_RETURN_IF_ERROR(waiter.wait(ready, describe, mesh_.sleeper()));
   return failure;
 }
 
-Status Executor::drive_lanes(std::size_t lanes, const Envelope& mine, const Limits& limits) {
+Status Executor::drive_lanes(std::size_t lanes, const Envelope& mine, const Waiter& waiter) {
   active_.clear();
   for (std::size_t i = 0; i < lanes; ++i) active_.push_back(lanes_[i].get());
   return drive(
-      active_, [&mine] { return words(mine); }, limits);
+      active_, [&mine] { return Pending{mine.sequence, words(mine), {}}; }, waiter);
 }
 
 const schedule::Schedule& Executor::barrier_steps() {
   return plan_for(*schedule::find(Op::kBarrier, "dissemination"), 0, 1).schedule;
 }
 
-Status Executor::run_agreement(std::uint32_t lane, const Envelope& mine, const Limits& limits) {
+Status Executor::run_agreement(std::uint32_t lane, const Envelope& mine, const Waiter& waiter) {
   const schedule::Schedule& steps = barrier_steps();
   if (lanes_.empty()) lanes_.push_back(std::make_unique<Lane>(mesh_));
   const Call nothing;
   lanes_[0]->begin(lane, nothing, mine);
   lanes_[0]->add(steps, Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0), nullptr);
-  return drive_lanes(1, mine, limits);
+  return drive_lanes(1, mine, waiter);
 }
 
 Status Executor::end(Status status) {
   if (!status.ok()) {
-    // Requests may be under way, and they name memory of the caller: take them back.
+    // Requests may be under way in the caller's memory: abort them.
     mesh_.abort(status);
     mesh_.progress();
   }
@@ -103,20 +106,20 @@ Status Executor::end(Status status) {
 }
 
 Status Executor::run(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
-                     const Limits& limits) {
-  return end(run_lanes(call, choice, sequence, limits));
+                     const Waiter& waiter) {
+  return end(run_lanes(call, choice, sequence, waiter));
 }
 
 Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
-                           const Limits& limits) {
+                           const Waiter& waiter) {
   const Plan& plan = plan_for(*choice.algorithm, call.root, choice.depth, choice.hosts);
   const schedule::Schedule& steps = plan.schedule;
   const std::uint64_t element = size_of(call.type);
   const auto blocks = static_cast<std::uint64_t>(blocks_of(call.op, mesh_.size()));
   const std::uint64_t block_bytes = call.count * element;
 
-  // What is received to be folded, and a slice's slots, must fit into the staging memory of its
-  // lane on every rank; all ranks cut alike.
+  // Received messages that wait to be folded, and the slots of a slice, must fit into the staging
+  // memory of the lane on every rank; all ranks cut alike.
   const auto lanes_wanted = static_cast<std::uint64_t>(std::max(1, choice.lanes));
   const std::size_t message =
       Flow::message_within(staging_bytes_ / 2, plan.most_reducing * lanes_wanted);
@@ -132,7 +135,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
     slices =
         std::max<std::uint64_t>(slices, (block_bytes * blocks + choice.slice - 1) / choice.slice);
   }
-  slices = (slices + lanes_wanted - 1) / lanes_wanted * lanes_wanted;  // equally many a lane
+  slices = (slices + lanes_wanted - 1) / lanes_wanted * lanes_wanted;  // as many a lane
   slices = std::clamp<std::uint64_t>(slices, 1, std::max<std::uint64_t>(1, call.count));
   const std::size_t lanes = std::min<std::uint64_t>(lanes_wanted, slices);
 
@@ -140,7 +143,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
       choice.algorithm->name, {static_cast<std::uint64_t>(choice.depth),
                                static_cast<std::uint64_t>(choice.hosts), lanes, slices});
   const Envelope mine = envelope(call, sequence, algorithm);
-  if (call.count == 0 && call.op != Op::kBarrier) return run_agreement(0, mine, limits);
+  if (call.count == 0 && call.op != Op::kBarrier) return run_agreement(0, mine, waiter);
 
   const bool agree = one_way(call.op) && mesh_.size() > 1;
   while (lanes_.size() < lanes + (agree ? 1 : 0)) lanes_.push_back(std::make_unique<Lane>(mesh_));
@@ -167,16 +170,16 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
                       staging + stride * lane);
   }
   if (agree) {
-    // Data flows one way only; without this the ranks at its start would never hear of a mismatch.
+    // Data flows one way only; without the barrier the first ranks would never learn of a mismatch.
     const Call nothing;
     lanes_[lanes]->begin(kAgreementLane, nothing, mine);
     lanes_[lanes]->add(barrier_steps(), Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0),
                        nullptr);
   }
-  return drive_lanes(lanes + (agree ? 1 : 0), mine, limits);
+  return drive_lanes(lanes + (agree ? 1 : 0), mine, waiter);
 }
 
-Status Executor::run_blocks(const Call& call, std::uint64_t sequence, const Limits& limits) {
+Status Executor::run_blocks(const Call& call, std::uint64_t sequence, const Waiter& waiter) {
   const std::size_t piece = DirectV::piece_bytes(staging_bytes_, mesh_.size());
   const Envelope mine = envelope(call, sequence, fingerprint("direct", {piece}));
   if (!direct_) direct_ = std::make_unique<DirectV>(mesh_);
@@ -184,21 +187,25 @@ Status Executor::run_blocks(const Call& call, std::uint64_t sequence, const Limi
   direct_->begin(call, mine, staging, piece, barrier_steps());
   active_.assign(1, direct_.get());
   return end(drive(
-      active_, [&mine] { return words(mine); }, limits));
+      active_, [&mine] { return Pending{mine.sequence, words(mine), {}}; }, waiter));
 }
 
-Status Executor::exchange(std::span<const Transfer> transfers, const Limits& limits) {
+Status Executor::exchange(std::span<const Transfer> transfers, const Waiter& waiter) {
   if (transfers.empty()) return {};
   batch_.begin(transfers);
   active_.assign(1, &batch_);
   const Transfer& first = transfers.front();
   const bool alone = transfers.size() == 1;
-  const auto what = [&]() -> std::string {
-    if (alone) return words(envelope(first)) + " with rank " + std::to_string(first.peer);
-    return "a batch of " + std::to_string(transfers.size()) + " sends and receives, the first " +
-           words(envelope(first)) + " with rank " + std::to_string(first.peer) + ",";
+  const auto describe = [&] {
+    const std::string words = hccl::words(envelope(first)) + " with rank " +
+                              std::to_string(first.peer);
+    if (alone) return Pending{first.sequence, words, {}};
+    return Pending{first.sequence,
+                   "a batch of " + std::to_string(transfers.size()) +
+                       " sends and receives, the first " + words + ",",
+                   {}};
   };
-  Status status = drive(active_, what, limits);
+  Status status = drive(active_, describe, waiter);
   // Of two ranks, one knows who let it down.
   if (alone && status.code() == Code::kTimeout) {
     status = Status(Code::kTimeout, status.message(), first.peer);

@@ -11,11 +11,9 @@
 #include <tuple>
 #include <vector>
 
-#include "hccl/base/deadline.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 #include "hccl/exec/activity.h"
 #include "hccl/base/call.h"
-#include "hccl/base/limits.h"
 #include "hccl/exec/plan.h"
 #include "hccl/exec/transfer.h"
 #include "hccl/schedule/algorithm.h"
@@ -28,7 +26,7 @@ class Lane;
 
 /// Belongs to one communicator and is used by one thread at a time. Staging memory is allocated at
 /// the first operation of its kind and kept: at most `staging_bytes`, for slots of schedules and
-/// for what is received to be folded.
+/// for received messages that wait to be folded.
 class Executor {
  public:
   /// `order`: as in make_plan, the same on all ranks.
@@ -38,27 +36,28 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   /// Runs a collective to its end. kPara: the ranks disagree; kRemote: a rank died; kTimeout. A
-  /// failure aborts the mesh, so that no request touches the buffers any more: it is the last run.
+  /// failure aborts the mesh, so that no request touches the buffers any more: no further run is
+  /// possible.
   Status run(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
-             const Limits& limits);
+             const Waiter& waiter);
 
   /// The same for an operation with blocks of their own lengths, which no schedule describes.
-  Status run_blocks(const Call& call, std::uint64_t sequence, const Limits& limits);
+  Status run_blocks(const Call& call, std::uint64_t sequence, const Waiter& waiter);
 
   /// Sends and receives, together. Both sides learn of a mismatch; a send ends when its receiver
   /// has joined. pair_self() must hold.
-  Status exchange(std::span<const Transfer> transfers, const Limits& limits);
+  Status exchange(std::span<const Transfer> transfers, const Waiter& waiter);
 
  private:
-  Status run_agreement(std::uint32_t lane, const Envelope& mine, const Limits& limits);
-  /// Moves the activities on until all are done. `what` gives the words for reports.
-  Status drive(std::span<Activity* const> activities, const std::function<std::string()>& what,
-               const Limits& limits);
-  Status drive_lanes(std::size_t lanes, const Envelope& mine, const Limits& limits);
+  Status run_agreement(std::uint32_t lane, const Envelope& mine, const Waiter& waiter);
+  /// Moves the activities on until all are done. `call` names the call for reports.
+  Status drive(std::span<Activity* const> activities, const std::function<Pending()>& call,
+               const Waiter& waiter);
+  Status drive_lanes(std::size_t lanes, const Envelope& mine, const Waiter& waiter);
   const schedule::Schedule& barrier_steps();
   const Plan& plan_for(const schedule::Algorithm& algorithm, int root, int depth, int hosts = 1);
   Status run_lanes(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
-                   const Limits& limits);
+                   const Waiter& waiter);
   Status end(Status status);
   std::byte* scratch(std::size_t bytes);
 
@@ -67,7 +66,7 @@ class Executor {
   std::vector<int> order_;
   std::map<std::tuple<const void*, int, int, int>, Plan> plans_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<Activity*> active_;  // of the run: kept for its memory
+  std::vector<Activity*> active_;  // the activities of the run; kept for its memory
   std::unique_ptr<DirectV> direct_;
   Batch batch_;
   std::unique_ptr<std::byte[]> scratch_;

@@ -1,4 +1,4 @@
-// What goes one way between two ranks in a step, in motion: cut into messages, several under way at
+// The data that goes one way between two ranks in a step: cut into messages, several under way at
 // once; a reducing receive folds each message as it arrives.
 #pragma once
 
@@ -25,13 +25,13 @@ class Flow {
  public:
   enum class Direction { kSend, kRecv };
 
-  /// Bytes of one message at most, if begin() is not told otherwise.
+  /// Bytes of one message at most, unless begin() gets another limit.
   static constexpr std::size_t kMessage = std::size_t{512} << 10;
   /// Messages of one transfer under way at once.
   static constexpr std::size_t kWindow = 4;
 
-  /// Bytes of a message, such that so many reducing receives at once wait in `bytes` of staging
-  /// memory (but for less than makes sense); kMessage if there are none.
+  /// Bytes of a message, so that this many concurrent reducing receives fit into `bytes` of staging
+  /// memory (but not below a useful minimum); kMessage if there are none.
   static std::size_t message_within(std::size_t bytes, std::size_t receives);
 
   /// Starts over for a new transfer; keeps its memory. Add pieces, then advance() until done().
@@ -41,13 +41,14 @@ class Flow {
              std::size_t message = kMessage);
   Direction direction() const { return direction_; }
   int peer() const { return peer_; }
-  /// Where messages that are folded wait, kWindow of them. Before the first such piece.
+  /// Memory for kWindow messages that wait to be folded. To be set before the first such piece.
   void set_staging(std::byte* staging) { staging_ = staging; }
   bool has_staging() const { return staging_ != nullptr; }
   void add(Piece piece);
-  /// Posts and completes what it can. A failure is final; requests may still be under way then.
+  /// Starts and completes messages as far as possible. A failure is final; requests may still be
+  /// under way then.
   Status advance(transport::Mesh& mesh);
-  /// Messages done, of those added; in order.
+  /// Messages done, in the order of adding.
   std::size_t finished() const { return finished_; }
   bool done() const { return posted_ == pieces_.size() && finished_ == posted_; }
 

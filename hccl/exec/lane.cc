@@ -36,8 +36,8 @@ Lane::Hello& Lane::hello(int peer) {
   return fresh;
 }
 
-// One for all that a step moves this way: messages match in the order in which they are posted, and
-// two flows would post theirs in whatever order they get on.
+// One flow for all data of a step in this direction: messages match in the order in which they
+// start, and two flows would start theirs in an arbitrary order.
 Flow& Lane::flow(Flow::Direction direction, int peer) {
   for (std::size_t i = 0; i < flows_used_; ++i) {
     if (flows_[i]->peer() == peer && flows_[i]->direction() == direction) return *flows_[i];
@@ -52,7 +52,7 @@ std::byte* Lane::address(const schedule::Slice& where, int chunk) {
   const Slice& slice = slices_[slice_];
   switch (where.buffer) {
     case schedule::Buffer::kIn:
-      return const_cast<std::byte*>(slice.layout.in(chunk));  // only ever read
+      return const_cast<std::byte*>(slice.layout.in(chunk));  // only read
     case schedule::Buffer::kOut:
       return slice.layout.out(chunk);
     case schedule::Buffer::kScratch:
@@ -131,7 +131,7 @@ void Lane::fold(const schedule::Fold& fold) {
 void Lane::start_step() {
   const schedule::Step& step = slices_[slice_].schedule->steps[step_];
   flows_used_ = staging_used_ = 0;
-  // Receives first, so that what arrives at once finds its place.
+  // Receives first, so that early messages find their receive.
   for (const auto& recv : step.recvs) start(recv);
   for (const auto& send : step.sends) start(send);
   started_ = true;
@@ -149,7 +149,8 @@ Status Lane::check_hellos() {
   };
   for (std::size_t i = 0; i < hellos_used_; ++i) {
     const Hello& opening = *hellos_[i];
-    // Another call explains a broken connection, not the other way round: it goes first.
+    // A differing call explains a broken connection, not the other way around, so it is reported
+    // first.
     if (opening.receiving && opening.recv.done() && opening.recv.status().ok() &&
         !(opening.received == mine_)) {
       return mismatch(mesh_.rank(), mine_, opening.peer, opening.received);
@@ -160,7 +161,7 @@ Status Lane::check_hellos() {
   return broken;
 }
 
-void Lane::awaited(std::set<int>& peers) const {
+void Lane::late(std::set<int>& peers) const {
   for (std::size_t i = 0; i < hellos_used_; ++i) {
     if (hellos_[i]->receiving && !hellos_[i]->recv.done()) peers.insert(hellos_[i]->peer);
   }

@@ -24,11 +24,11 @@ class Lane final : public Activity {
   /// `schedule` must outlive the run; `scratch` holds its slots, each layout.longest() bytes.
   void add(const schedule::Schedule& schedule, const Layout& layout, std::byte* scratch);
   Status advance() override;
-  void awaited(std::set<int>& peers) const override;
+  void late(std::set<int>& peers) const override;
   bool done() const override { return slice_ == slices_.size() && hellos_pending_ == 0; }
 
  private:
-  // The envelopes that open the flow between this rank and one peer.
+  // The envelopes that this rank and one peer exchange first.
   struct Hello {
     int peer = 0;
     Envelope sent;

@@ -1,8 +1,9 @@
 // Where the chunks of one slice of a collective lie in memory.
 //
 // A collective's vector is `blocks` blocks of `block` elements (one block for allreduce, reduce and
-// broadcast; one a rank for the others). It is run in slices: a slice takes elements [first, first
-// + length) of every block, and a schedule cuts each of those into chunks / blocks chunks.
+// broadcast; one a rank for the others). The operation runs in slices: a slice takes elements
+// [first, first + length) of every block, and a schedule cuts each of those into chunks / blocks
+// chunks.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +28,8 @@ class Layout {
   const std::byte* in(int chunk) const;
   std::byte* out(int chunk) const;
 
-  /// How many of `count` adjacent chunks lie behind one another in the vector and therefore
-  /// travel as one message. The same on all ranks, whatever their buffers.
+  /// How many of `count` adjacent chunks are contiguous in the vector and therefore travel as one
+  /// message. The same on all ranks, whatever their buffers.
   int run(int count) const;
 
   /// Bytes of the longest chunk.

@@ -13,18 +13,20 @@ using local::Case;
 using local::Descriptor;
 
 LocalEngine::LocalEngine(const HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
-                         const kernels::StoreRule& streams, local::Watch watch)
+                         const kernels::StoreRule& streams, Waiter waiter,
+                         WaitPolicy background)
     : memory_(memory),
       heap_(std::move(heap)),
       streams_(streams),
-      region_(memory, std::move(watch)),
+      region_(memory, std::move(waiter), background),
       one_process_(std::all_of(memory.peers.begin(), memory.peers.end(),
                                [](const auto& peer) { return peer.same_process; })),
       selector_(local::Topology{region_.size(), region_.shared_cores(), false}),
       peers_(memory.ranks.size()),
       inputs_(memory.ranks.size()),
       touched_(memory.ranks.size()) {
-  topology_ = {region_.size(), region_.shared_cores(), false};
+  topology_ = selector_.topology();
+  tuning_ = selector_.tuning();
 }
 
 Status LocalEngine::open(bool kernel_copies) {
@@ -40,6 +42,7 @@ Status LocalEngine::open(bool kernel_copies) {
 
 void LocalEngine::set_selector(select::LocalSelector selector) {
   selector_ = std::move(selector);
+  tuning_ = selector_.tuning();
   for (auto& half : remembered_) half.fill({});
 }
 
@@ -59,9 +62,9 @@ const select::LocalChoice& LocalEngine::choose(const Case& of, bool rendezvous, 
 
 void LocalEngine::begin(const Call& call, const Envelope& envelope,
                         const local::Algorithm* forced) {
-  region_.begin(envelope, call.beside);
+  region_.begin(envelope, call.background);
   local::Operation& op = op_.emplace(call, region_.place(), region_.size());
-  op.tuning = selector_.tuning();
+  op.tuning = tuning_;
   op.inputs = inputs_;
   op.bytes = op.blocks.input() * op.element;
   forced_ = forced;

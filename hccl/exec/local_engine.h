@@ -24,9 +24,9 @@ class LocalEngine {
   static std::size_t region_bytes(int ranks) { return local::Region::bytes(ranks); }
 
   /// `memory` outlives it. `heap`: this process's device heap, or null. `streams`: when a result is
-  /// worth storing past the caches; need not be the same on all ranks.
+  /// worth storing past the caches; need not be the same on all ranks. The rest as Region's.
   LocalEngine(const HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
-              const kernels::StoreRule& streams, local::Watch watch);
+              const kernels::StoreRule& streams, Waiter waiter, WaitPolicy background);
 
   /// Maps what the ranks share, and finds out whether the kernel may copy between their memory,
   /// unless `kernel_copies` is false. Collective, once every rank has its engine. A failure is that
@@ -37,6 +37,8 @@ class LocalEngine {
   /// From the next operation on; all ranks set the same between the same operations.
   void set_selector(select::LocalSelector selector);
   const select::LocalSelector& selector() const { return selector_; }
+  /// In place of the selector's: a probe that compares.
+  void set_tuning(const local::Tuning& tuning) { tuning_ = tuning; }
 
   /// Runs a collective to its end; `envelope` is the call's. kPara: the ranks disagree; kTimeout;
   /// or the reason of the abort. After a failure it is of no more use.
@@ -48,16 +50,17 @@ class LocalEngine {
   /// rank has come. `call` and `envelope` outlive the second step.
   void begin(const Call& call, const Envelope& envelope) { begin(call, envelope, nullptr); }
   Status finish();
-  /// As run(), by this algorithm where it can run the case; else as the selector chooses.
+  /// As run() and begin(), by this algorithm where it can run the case; else by the selector's.
   Status run_with(const local::Algorithm& algorithm, const Call& call, const Envelope& envelope) {
     begin(call, envelope, &algorithm);
     return finish();
   }
-
-  /// As Region::set_meanwhile().
-  void set_meanwhile(std::function<Status()> meanwhile) {
-    region_.set_meanwhile(std::move(meanwhile));
+  void begin_with(const local::Algorithm& algorithm, const Call& call, const Envelope& envelope) {
+    begin(call, envelope, &algorithm);
   }
+
+  /// As Waiter::progress, of every wait until this is set anew.
+  void set_progress(const std::function<Status()>& progress) { region_.set_progress(progress); }
   /// Lets an operation that sleeps look at the abort flag. Any thread.
   void wake() { region_.wake(); }
 
@@ -94,6 +97,7 @@ class LocalEngine {
   local::Topology topology_;
   bool one_process_;
   select::LocalSelector selector_;
+  local::Tuning tuning_;
   std::array<std::array<Remembered, kRemembered>, 2> remembered_;  // eager, rendezvous
   const select::LocalChoice* choice_ = nullptr;
   const local::Algorithm* forced_ = nullptr;  // of this operation, by run_with()

@@ -1,4 +1,4 @@
-// A schedule as this rank runs it, with what all ranks must know of each other's.
+// A schedule as this rank runs it, with the sizes that all ranks must agree on.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace hccl::exec {
 
-/// The schedule of one rank, and the most that any rank's needs, so that all cut alike.
+/// The schedule of one rank, and the largest needs of any rank, so that all ranks cut alike.
 struct Plan {
   schedule::Schedule schedule;
   int most_slots = 0;             ///< scratch slots

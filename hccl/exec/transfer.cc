@@ -6,7 +6,8 @@
 namespace hccl::exec {
 namespace {
 
-// Two streams, one a direction of data, so that a send and a receive between two ranks can cross.
+// Data and the envelope of the sender travel on one lane, the envelope of the receiver on another,
+// so that a send and a receive between two ranks can cross.
 constexpr std::uint32_t kDataLane = transport::Mesh::kLanes - 2;
 constexpr std::uint32_t kAnswerLane = transport::Mesh::kLanes - 3;
 
@@ -134,7 +135,7 @@ Status Batch::advance() {
   return {};
 }
 
-void Batch::awaited(std::set<int>& peers) const {
+void Batch::late(std::set<int>& peers) const {
   for (std::size_t i = 0; i < used_; ++i) {
     const Chain& each = *chains_[i];
     if (each.started && !each.hello_in.done()) peers.insert(each.peer);

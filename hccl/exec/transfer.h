@@ -28,8 +28,8 @@ Envelope envelope(const Transfer& transfer);
 /// receive, of the same count and type. Success if they do.
 Status pair_self(std::span<const Transfer> transfers, int self);
 
-/// Transfers that run together. Those with one peer in one direction run in their order, the
-/// others side by side; those to the caller itself are copies.
+/// Transfers that run together. Transfers with one peer in one direction run in their order, all
+/// others concurrently; transfers to the caller itself are copies.
 class Batch final : public Activity {
  public:
   explicit Batch(transport::Mesh& mesh) : mesh_(mesh) {}
@@ -38,7 +38,7 @@ class Batch final : public Activity {
   void begin(std::span<const Transfer> transfers);
   Status advance() override;
   bool done() const override { return running_ == 0; }
-  void awaited(std::set<int>& peers) const override;
+  void late(std::set<int>& peers) const override;
 
  private:
   // The transfers of one direction with one peer: at most one at a time.

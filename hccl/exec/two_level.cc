@@ -12,12 +12,12 @@ namespace hccl::exec {
 
 namespace {
 
-// A slice is long enough to make its meetings cheap, and there are enough of them to fill the line
-// while the first one is summed and the last one is spread.
+// A slice is long enough to make its synchronizations cheap, and there are enough slices to fill
+// the line while the first is summed and the last is spread.
 constexpr std::uint64_t kSliceBytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t kFewSlices = 8;
 constexpr std::uint64_t kShortestSlice = std::uint64_t{256} << 10;
-// What parts wait in to be folded, on all lanes together.
+// Staging for received parts that wait to be folded, on all lanes together.
 constexpr std::size_t kFoldedBytes = std::size_t{2} << 20;
 
 }  // namespace
@@ -32,20 +32,20 @@ TwoLevel::TwoLevel(transport::Mesh& mesh, LocalEngine& local, int hosts)
   for (std::size_t i = 0; i < kLanes; ++i) lanes_.push_back(std::make_unique<Lane>(mesh));
 }
 
-Status TwoLevel::run(const Call& call, std::uint64_t sequence, const Limits& limits) {
+Status TwoLevel::run(const Call& call, std::uint64_t sequence, const Waiter& waiter) {
   // What this rank owes to other hosts goes on while it waits for its own.
-  local_.set_meanwhile([this] { return progress(); });
-  Status status = run_slices(call, sequence, limits);
-  local_.set_meanwhile(nullptr);
+  local_.set_progress([this] { return progress(); });
+  Status status = run_slices(call, sequence, waiter);
+  local_.set_progress(nullptr);
   if (!status.ok()) {
-    // Requests may be under way, and they name memory of the caller: take them back.
+    // Requests may be under way in the caller's memory: abort them.
     mesh_.abort(status);
     mesh_.progress();
   }
   return status;
 }
 
-Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Limits& limits) {
+Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Waiter& waiter) {
   cut(call);
   chosen_ = &choose(longest_ * size_of(call.type));
   const Plan& plan = *chosen_->plan;
@@ -87,7 +87,7 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Limi
     }
     if (step + 1 < kLanes) continue;
     const std::size_t back = step + 1 - kLanes;
-    HCCL_RETURN_IF_ERROR(await_lane(back % kLanes, mine, limits));
+    HCCL_RETURN_IF_ERROR(await_lane(back % kLanes, mine, waiter));
     HCCL_RETURN_IF_ERROR(spread_on_host(call, parts_[back], mine));
   }
   return {};
@@ -182,20 +182,19 @@ Status TwoLevel::progress() {
   return {};
 }
 
-Status TwoLevel::await_lane(std::size_t lane, const Envelope& mine, const Limits& limits) {
+Status TwoLevel::await_lane(std::size_t lane, const Envelope& mine, const Waiter& waiter) {
   Status failure;
   const auto ready = [&] {
-    // A wait may look again before it returns, and a failed lane is not asked twice.
+    // A wait may check its condition again before it returns; a failed lane must not advance again.
     if (failure.ok()) failure = progress();
     return !failure.ok() || lanes_[lane]->done();
   };
-  const auto awaited = [&] {
-    std::set<int> peers;
-    for (const auto& each : lanes_) each->awaited(peers);
-    return std::vector<int>(peers.begin(), peers.end());
+  const auto describe = [&] {
+    std::set<int> late;
+    for (const auto& each : lanes_) each->late(late);
+    return Pending{mine.sequence, words(mine), {late.begin(), late.end()}};
   };
-  HCCL_RETURN_IF_ERROR(await(
-      ready, [&mine] { return words(mine); }, awaited, limits, mesh_.sleeper()));
+  HCCL_RETURN_IF_ERROR(waiter.wait(ready, describe, mesh_.sleeper()));
   return failure;
 }
 

@@ -2,7 +2,8 @@
 // slice in a part for each place on a host. Of each slice the ranks of a host sum their parts by
 // load and store (host/), ranks of one place on all hosts run an allreduce of their part over the
 // transport, and the ranks of a host then give each other their parts. While the parts of some
-// slices travel, the next slice is summed: between hosts nothing waits for what happens on them.
+// slices travel, the next slice is summed: communication between hosts never waits for work inside
+// hosts.
 #pragma once
 
 #include <array>
@@ -16,7 +17,7 @@
 #include "hccl/base/call.h"
 #include "hccl/exec/local_engine.h"
 #include "hccl/exec/lane.h"
-#include "hccl/base/limits.h"
+#include "hccl/base/waiter.h"
 #include "hccl/exec/plan.h"
 #include "hccl/schedule/algorithm.h"
 #include "hccl/select/message_costs.h"
@@ -33,7 +34,7 @@ class TwoLevel {
 
   /// Runs an allreduce to its end. A failure aborts the mesh: it is the last run. kPara: the ranks
   /// disagree; kRemote: a rank died; kTimeout.
-  Status run(const Call& call, std::uint64_t sequence, const Limits& limits);
+  Status run(const Call& call, std::uint64_t sequence, const Waiter& waiter);
 
   /// From now on these decide what runs between hosts, as they were measured among all ranks of the
   /// communicator; without any, fixed rules do. The same on all ranks, between the same runs.
@@ -60,14 +61,14 @@ class TwoLevel {
     const Plan* plan = nullptr;  // with ranks of the communicator as peers; null: nothing chosen
   };
 
-  Status run_slices(const Call& call, std::uint64_t sequence, const Limits& limits);
+  Status run_slices(const Call& call, std::uint64_t sequence, const Waiter& waiter);
   void cut(const Call& call);
   const Chosen& choose(std::size_t part_bytes);
   const Plan& plan_for(const schedule::Choice& choice);
   Status sum_on_host(const Call& call, const Part& part, const Envelope& mine);
   Status spread_on_host(const Call& call, const Part& part, const Envelope& mine);
   Status progress();
-  Status await_lane(std::size_t lane, const Envelope& mine, const Limits& limits);
+  Status await_lane(std::size_t lane, const Envelope& mine, const Waiter& waiter);
 
   transport::Mesh& mesh_;
   LocalEngine& local_;

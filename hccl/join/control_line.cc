@@ -16,7 +16,7 @@ namespace {
 using wire::Kind;
 
 constexpr std::chrono::seconds kSendTime{10};
-// The hub tells at HCCL_CONNECT_TIMEOUT who is absent; its word needs a moment to arrive.
+// The coordinator names the absent ranks at HCCL_CONNECT_TIMEOUT; its frame takes a moment.
 constexpr std::chrono::seconds kGrace{5};
 constexpr std::chrono::seconds kAcknowledgeTime{1};
 
@@ -35,11 +35,10 @@ Result<std::string> local_address(int fd) {
   return std::string(text);
 }
 
-// Finds the hub: the ports are tried in turn, as something else may listen on some of them. A
-// closed connection is tried again: a hub that strangers crowd turns callers away.
-Result<Fd> find_hub(const RootInfo& info, const std::string& from, Deadline deadline) {
+// Tries the ports in turn, as another program may listen on some of them. Tries again after a
+// closed connection: a coordinator crowded by strangers turns callers away.
+Result<Fd> find_coordinator(const RootInfo& info, const std::string& from, Deadline deadline) {
   Status last;
-  Bell nobody_rings;
   auto pause = std::chrono::milliseconds(10);
   for (int i = 0;; i = (i + 1) % info.ports) {
     const auto port = static_cast<std::uint16_t>(info.port + i);
@@ -52,13 +51,12 @@ Result<Fd> find_hub(const RootInfo& info, const std::string& from, Deadline dead
       last = authenticate(
           fd->get(), Handshake(Handshake::Side::kClient, info.secret, info.id, "control"), proof);
       if (last.ok()) return fd;
-      // Whoever answers with a wrong proof is not the hub and never will be.
+      // A wrong proof at the one port: the coordinator will not appear there later.
       if (info.ports == 1 && last.code() == Code::kTcpConnect) {
         return last.with_context("joining at " + endpoint_text(info.address, port));
       }
       pause = std::min(2 * pause, std::chrono::milliseconds(640));
-      static_cast<void>(wait([] { return false; }, deadline.sooner(Deadline::after(pause)), nullptr,
-                             nobody_rings, WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+      nap(pause, deadline);
     } else {
       last = fd.status();
     }
@@ -83,7 +81,7 @@ ControlLine::ControlLine(Fd socket, const RootInfo& info, int rank,
 Result<std::shared_ptr<ControlLine>> ControlLine::join(const RootInfo& info, int size, int rank,
                                                        const Config& config, Logger log) {
   const Deadline deadline = Deadline::after(config.connect_timeout);
-  HCCL_ASSIGN_OR_RETURN(Fd socket, find_hub(info, config.if_ip, deadline));
+  HCCL_ASSIGN_OR_RETURN(Fd socket, find_coordinator(info, config.if_ip, deadline));
   std::shared_ptr<ControlLine> control(
       new ControlLine(std::move(socket), info, rank, config.peer_timeout, std::move(log)));
   const Deadline table = Deadline::after(config.connect_timeout + kGrace);
@@ -111,11 +109,11 @@ Status ControlLine::say_hello(int size, const Config& config, Deadline deadline)
   const auto kind = in.get<Kind>();
   if (kind == Kind::kRefused) return wire::get_status(in);
   const auto number = in.get<std::uint32_t>();
-  const auto hub_rank = in.get<std::uint32_t>();
+  const auto coordinator_rank = in.get<std::uint32_t>();
   if (kind != Kind::kTable || number != static_cast<std::uint32_t>(size)) {
     return Status(Code::kInternal, "joining: the root sent something else than the table of ranks");
   }
-  hub_rank_ = hub_rank < number ? static_cast<int>(hub_rank) : -1;
+  coordinator_rank_ = coordinator_rank < number ? static_cast<int>(coordinator_rank) : -1;
   for (std::uint32_t r = 0; r < number; ++r) members_.push_back(wire::get_member(in));
   if (!in.finished()) return Status(Code::kInternal, "joining: the table of ranks is damaged");
   return {};
@@ -128,7 +126,7 @@ ControlLine::~ControlLine() {
 
 void ControlLine::send(const std::string& frame) {
   std::lock_guard lock(send_mutex_);
-  // A failure here means the hub has gone; the reading thread finds that out and says so.
+  // A failure here means that the coordinator has gone; the reading thread reports that.
   const Status sent = send_frame(socket_.get(), frame, Deadline::after(kSendTime));
   if (!sent.ok()) log_->debug("control: {}", sent.message());
 }
@@ -143,8 +141,7 @@ void ControlLine::listen() {
       send(ByteWriter().put(Kind::kBeat).take());
       next_beat = Deadline::after(interval);
     }
-    // What is there is read before the silence is judged: this process may have been stopped
-    // itself.
+    // Reads what has arrived before it judges silence: this process itself may have been stopped.
     if (wait_fd(socket_.get(), POLLIN, next_beat).code() == Code::kTimeout) {
       silent = silence.expired();
       continue;
@@ -159,12 +156,12 @@ void ControlLine::listen() {
 
 void ControlLine::lost(bool silent) {
   std::lock_guard lock(mutex_);
-  const bool orderly = leaving_ || (hub_rank_ >= 0 && left_.count(hub_rank_) != 0);
-  const std::string who =
-      hub_rank_ >= 0 ? "rank " + std::to_string(hub_rank_) : std::string("the root");
+  const bool orderly = leaving_ || (coordinator_rank_ >= 0 && left_.count(coordinator_rank_) != 0);
+  const std::string who = coordinator_rank_ >= 0 ? "rank " + std::to_string(coordinator_rank_)
+                                                 : std::string("the root");
   std::string where;
-  if (hub_rank_ >= 0) {
-    const auto& member = members_[static_cast<std::size_t>(hub_rank_)];
+  if (coordinator_rank_ >= 0) {
+    const auto& member = members_[static_cast<std::size_t>(coordinator_rank_)];
     where = " (" + member.address + " pid " + std::to_string(member.pid) + ")";
   }
   dead_ = Status(
@@ -172,7 +169,7 @@ void ControlLine::lost(bool silent) {
       who + where +
           (silent ? " has given no sign of life (HCCL_PEER_TIMEOUT): it is stopped, or cut off"
                   : " died or was cut off"),
-      hub_rank_);
+      coordinator_rank_);
   finish_all(*dead_);
   if (!orderly) {
     for (FailureListener* each : listeners_) each->on_failure(Uuid{}, *dead_);
@@ -242,12 +239,12 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
     std::lock_guard lock(mutex_);
     return pending->done;
   };
-  // The hub answers at the deadline with the names of the absent; that answer may take a moment.
+  // The coordinator names the absent ranks at the deadline; its frame takes a moment.
   const auto left = deadline.left();
   const Deadline patience =
       left > std::chrono::hours(24) ? Deadline::never() : Deadline::after(left + kGrace);
-  const Waited waited =
-      wait(ready, patience, &abort, bell_, WaitPolicy{.spin = std::chrono::nanoseconds(0)});
+  const Waiter waiter{.deadline = patience, .abort = &abort, .policy = kSleepAtOnce};
+  const Waited waited = waiter.until(ready, bell_);
   std::lock_guard lock(mutex_);
   if (waited != Waited::kReady) {
     pending_.erase(key);
@@ -296,7 +293,7 @@ bool ControlLine::others_left() const {
   if (dead_) return true;
   const auto& me = members_[static_cast<std::size_t>(rank_)];
   return std::all_of(members_.begin(), members_.end(), [&](const wire::Member& member) {
-    // Ranks of this very process may be waiting for the caller's thread: they are not waited for.
+    // Ranks of this process may wait for the caller's thread.
     return (member.pid == me.pid && member.host == me.host) ||
            left_.count(static_cast<int>(member.rank)) != 0;
   });
@@ -308,21 +305,20 @@ void ControlLine::leave(std::chrono::nanoseconds at_most) {
     leaving_ = true;
   }
   send(ByteWriter().put(Kind::kLeave).take());
-  const WaitPolicy sleep_at_once{.spin = std::chrono::nanoseconds(0)};
-  // Closing a socket that has something to read cuts off what was sent: the hub must have read it
+  // Closing a socket that has something to read cuts off what was sent: the coordinator must have read it
   // first.
-  static_cast<void>(wait(
-      [this] {
-        std::lock_guard lock(mutex_);
-        return dead_ || left_.count(rank_) != 0;
-      },
-      Deadline::after(kAcknowledgeTime), nullptr, bell_, sleep_at_once));
-  static_cast<void>(wait(
-      [this] {
-        std::lock_guard lock(mutex_);
-        return others_left();
-      },
-      Deadline::after(at_most), nullptr, bell_, sleep_at_once));
+  const auto acknowledged = [this] {
+    std::lock_guard lock(mutex_);
+    return dead_ || left_.count(rank_) != 0;
+  };
+  const auto alone = [this] {
+    std::lock_guard lock(mutex_);
+    return others_left();
+  };
+  Waiter waiter{.deadline = Deadline::after(kAcknowledgeTime), .policy = kSleepAtOnce};
+  static_cast<void>(waiter.until(acknowledged, bell_));
+  waiter.deadline = Deadline::after(at_most);
+  static_cast<void>(waiter.until(alone, bell_));
 }
 
 }  // namespace hccl::join

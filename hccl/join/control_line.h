@@ -1,5 +1,5 @@
-// A rank's line to the hub, apart from its data: joining, exchanging small blobs, hearing of
-// failures.
+// A rank's line to the coordinator, apart from its data: joining, exchanging small blobs, reporting
+// and hearing failures.
 #pragma once
 
 #include <functional>
@@ -31,9 +31,9 @@ class FailureListener {
 
 class ControlLine {
  public:
-  /// Connects to the hub, proves itself, and waits until all `size` ranks are there. kTimeout with
-  /// the absent ranks after config.connect_timeout; kPara when the ranks disagree on version, size
-  /// or configuration.
+  /// Connects to the coordinator, proves itself, and waits until all `size` ranks have joined.
+  /// kTimeout with the absent ranks after config.connect_timeout; kPara when the ranks disagree on
+  /// version, size or configuration.
   static Result<std::shared_ptr<ControlLine>> join(const RootInfo& info, int size, int rank,
                                                    const Config& config, Logger log);
   /// Leaves in good order.
@@ -53,20 +53,20 @@ class ControlLine {
                                             Deadline deadline, const AbortFlag& abort);
   /// Tells all ranks that this communicator has failed.
   void report(const Uuid& scope, const Status& why);
-  /// Tells the hub that this rank waits in a call, so that it can compare the calls of the ranks,
-  /// and name the ranks that nobody heard of when the time is up. `awaited`: world ranks.
+  /// Tells the coordinator that this rank waits in a call. The coordinator compares the calls of
+  /// the ranks, and names the absent ranks at a deadline. `awaited`: world ranks.
   void stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,
                const std::vector<int>& awaited);
 
   /// A world rank that has left in good order.
   bool has_left(int rank) const;
 
-  /// Tells the listener of the deaths so far, too.
+  /// Tells the listener of the deaths so far at once.
   void add(FailureListener* listener);
   void remove(FailureListener* listener);
 
-  /// Says that this rank leaves, and waits (bounded) until the ranks of other processes do too, so
-  /// that nobody's last message is cut off and the hub is not taken away from under them.
+  /// Says that this rank leaves, and waits (bounded) until the ranks of other processes do too: no
+  /// last message is cut off, and the coordinator lives as long as its ranks.
   void leave(std::chrono::nanoseconds at_most);
 
  private:
@@ -89,18 +89,18 @@ class ControlLine {
   RootInfo info_;
   int rank_;
   std::chrono::nanoseconds peer_timeout_;
-  int hub_rank_ = -1;
+  int coordinator_rank_ = -1;
   Logger log_;
   std::vector<wire::Member> members_;
   std::mutex send_mutex_;
   mutable std::mutex mutex_;
-  Bell bell_;
+  Doorbell bell_;
   std::map<Uuid, std::shared_ptr<Pending>> pending_;
   std::set<FailureListener*> listeners_;
   std::set<int> left_;
   bool leaving_ = false;
   std::vector<Status> deaths_;  // of other ranks
-  std::optional<Status> dead_;  // the line to the hub is gone
+  std::optional<Status> dead_;  // the line to the coordinator is gone
   std::thread thread_;
 };
 

@@ -48,13 +48,11 @@ class CoordinatorThread {
   }
 
   void run() {
-    const WaitPolicy sleep_at_once{.spin = std::chrono::nanoseconds(0)};
-    static_cast<void>(wait(
-        [this] {
-          turn();
-          return stopping_.load(std::memory_order_acquire) || finished();
-        },
-        Deadline::never(), nullptr, *sleeper_, sleep_at_once));
+    const auto over = [this] {
+      turn();
+      return stopping_.load(std::memory_order_acquire) || finished();
+    };
+    static_cast<void>(Waiter{.policy = kSleepAtOnce}.until(over, *sleeper_));
     done_.store(true, std::memory_order_release);
   }
 

@@ -1,7 +1,6 @@
-// The hub: where the ranks of a world meet. One thread that admits ranks (authenticated before
-// anything is parsed), hands out the table, gathers their exchanges, and tells everybody who died,
-// failed or left. It lives in the process that made the root info; every rank, that one's too, is a
-// client (control.h).
+// The coordinator: one thread that admits ranks (authenticated before anything is parsed), sends
+// the table of ranks, gathers exchanges, and tells all ranks which rank died, failed or left. It
+// runs in the process that made the root info. Every rank is its client by a control line.
 #pragma once
 
 #include <atomic>
@@ -20,13 +19,13 @@ class CoordinatorThread;
 class Coordinator {
  public:
   /// Listens on info.address, at info.port or one of the ports after it (info.ports), 0 = any free
-  /// one. Gives the hub and fills in info.port.
+  /// one. Fills in info.port.
   static Result<std::unique_ptr<Coordinator>> start(RootInfo& info, const Config& config,
                                                     Logger log);
-  /// Ends the thread, whoever is still there: ranks that have not left will call its process dead.
+  /// Ends the thread at once. Ranks that have not left will call its process dead.
   ~Coordinator();
 
-  /// All ranks have left, or nobody came in time: the hub has no more to do.
+  /// All ranks have left, or the world did not become complete in time.
   bool finished() const;
 
  private:

@@ -1,4 +1,4 @@
-// What tells this host from others, and how much of it this process may use.
+// The identity of this host, and the cores that this process may use.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Strict JSON for files that strangers may have written: size, depth and number of values are
+// Strict JSON for untrusted files: size, depth and number of values are
 // capped, a key that appears twice is refused, and comments are no JSON. Scalars keep their kind,
 // so that a reader can tell "0" from 0.
 #pragma once

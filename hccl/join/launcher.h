@@ -1,4 +1,4 @@
-// Who started this process, and what it says about the job. Pure: reads variables, nothing else.
+// Which launcher started this process, and the job it describes. Pure: reads variables only.
 #pragma once
 
 #include <cstdint>

@@ -17,6 +17,13 @@ ByteWriter frame_of(Kind kind) {
   return out;
 }
 
+std::string failure_frame(const Uuid& scope, const Status& why) {
+  ByteWriter out = frame_of(Kind::kFailure);
+  out.put(scope);
+  wire::put(out, why);
+  return out.take();
+}
+
 std::string list(const std::vector<std::uint32_t>& ranks) {
   std::string text;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -41,14 +48,6 @@ void append(Membership::Outs& outs, Membership::Outs more) {
 
 }  // namespace
 
-Membership::Membership(std::string host, std::uint32_t pid, std::chrono::nanoseconds patience,
-                       std::chrono::nanoseconds peer_timeout)
-    : host_(std::move(host)), pid_(pid), patience_(patience), peer_timeout_(peer_timeout) {}
-
-std::size_t Membership::cap(int connection) const {
-  return connections_.count(connection) != 0 ? wire::kFrameCap : wire::kHelloCap;
-}
-
 bool Membership::finished() const {
   if (!gave_up_) return complete_ && connections_.empty();
   return now_ >= *deadline_ || (size_ != 0 && told_ >= size_);
@@ -68,17 +67,22 @@ Membership::Outs Membership::refuse(int connection, const Status& why) const {
   return {{connection, out.take(), true}};
 }
 
+// Tells the ranks that have come that there will be no world.
+Membership::Outs Membership::refuse_all(const Status& why) {
+  Outs outs;
+  for (const auto& [connection, rank] : connections_) append(outs, refuse(connection, why));
+  connections_.clear();
+  gave_up_ = true;
+  why_gave_up_ = why;
+  return outs;
+}
+
 // Ranks that were started differently never become a world: all of them are told at once.
 Membership::Outs Membership::give_up(int connection, const Status& why) {
   Outs outs = refuse(connection, why);
   if (complete_ || gave_up_) return outs;
-  for (const auto& [other, rank] : connections_) {
-    append(outs, refuse(other, why));
-  }
+  append(outs, refuse_all(why));
   told_ = static_cast<std::uint32_t>(outs.size());
-  connections_.clear();
-  gave_up_ = true;
-  why_gave_up_ = why;
   if (!deadline_) deadline_ = after(patience_);
   return outs;
 }
@@ -93,8 +97,7 @@ Membership::Outs Membership::frame(int connection, std::string_view bytes, Time 
   const auto kind = in.get<Kind>();
   const auto at = connections_.find(connection);
   if (at == connections_.end()) {
-    if (kind != Kind::kHello) return drop(connection);
-    return hello(connection, in);
+    return kind == Kind::kHello ? hello(connection, in) : drop(connection);
   }
   const std::uint32_t rank = at->second;
   if (!complete_) return drop(connection);  // a rank sends only its hello before the table
@@ -163,9 +166,8 @@ Membership::Outs Membership::hello(int connection, ByteReader& in) {
     connection_of_.assign(size, -1);
     deadline_ = after(patience_);
   }
-  if (const Status differs = compare_with_first(member.rank, size, agreement); !differs.ok()) {
-    return give_up(connection, differs);
-  }
+  const Status differs = compare_with_first(member.rank, size, agreement);
+  if (!differs.ok()) return give_up(connection, differs);
   if (members_[member.rank]) {
     return refuse(connection,
                   Status(Code::kPara, rank + " is here already: " + name_of(member.rank)));
@@ -237,10 +239,7 @@ Membership::Outs Membership::expel_silent() {
                      static_cast<int>(rank));
     append(outs, tell_all(kEverything, why, -1));
     // A process that is resumed reads that it was expelled.
-    ByteWriter expelled = frame_of(Kind::kFailure);
-    expelled.put(kEverything);
-    wire::put(expelled, why);
-    outs.push_back({connection, expelled.take(), true});
+    outs.push_back({connection, failure_frame(kEverything, why), true});
   }
   return outs;
 }
@@ -278,13 +277,11 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
 Membership::Outs Membership::tell_all(const Uuid& scope, const Status& why, int except) {
   if (failed_.count(scope) != 0 && scope != kEverything) return {};
   if (failed_.size() >= kScopesCap) failed_.clear();  // it only saves messages
-  failed_[scope] = true;
-  ByteWriter out = frame_of(Kind::kFailure);
-  out.put(scope);
-  wire::put(out, why);
+  failed_.insert(scope);
+  const std::string frame = failure_frame(scope, why);
   Outs outs;
   for (const auto& [connection, rank] : connections_) {
-    if (connection != except) outs.push_back({connection, out.bytes()});
+    if (connection != except) outs.push_back({connection, frame});
   }
   return outs;
 }
@@ -310,13 +307,13 @@ std::vector<std::uint32_t> Membership::missing(const Uuid& scope, std::uint32_t 
   const auto at = stalls_.find(scope);
   if (at == stalls_.end() || at->second.count(witness) == 0) return {};
   const std::uint64_t sequence = at->second.at(witness).sequence;
-  std::set<std::uint32_t> absent;
+  std::set<std::uint32_t> absent, present;
   for (const auto& [rank, stall] : at->second) {
-    if (stall.sequence == sequence) absent.insert(stall.awaited.begin(), stall.awaited.end());
+    if (stall.sequence != sequence) continue;
+    present.insert(rank);
+    absent.insert(stall.awaited.begin(), stall.awaited.end());
   }
-  for (const auto& [rank, stall] : at->second) {
-    if (stall.sequence == sequence) absent.erase(rank);
-  }
+  std::erase_if(absent, [&](std::uint32_t rank) { return present.count(rank) != 0; });
   return {absent.begin(), absent.end()};
 }
 
@@ -380,29 +377,22 @@ Membership::Outs Membership::end_joining() {
   const Status why(Code::kTimeout,
                    "EI0015: " + std::to_string(absent.size()) + " of " + std::to_string(size_) +
                        " ranks did not join within HCCL_CONNECT_TIMEOUT; absent: " + list(absent));
-  Outs outs;
-  for (const auto& [connection, rank] : connections_) append(outs, refuse(connection, why));
-  connections_.clear();
-  gave_up_ = true;
-  why_gave_up_ = why;
-  return outs;
+  return refuse_all(why);
 }
 
 // Answers exchanges whose time is over with the indices that are absent.
 Membership::Outs Membership::end_gatherings() {
   Outs outs;
-  for (auto at = gatherings_.begin(); at != gatherings_.end();) {
-    if (now_ < at->second.deadline) {
-      ++at;
-      continue;
-    }
-    const std::vector<std::uint32_t> absent = empty_places(at->second.parts);
+  std::erase_if(gatherings_, [&](const auto& each) {
+    const auto& [key, gathering] = each;
+    if (now_ < gathering.deadline) return false;
+    const std::vector<std::uint32_t> absent = empty_places(gathering.parts);
     ByteWriter out = frame_of(Kind::kExchange);
-    out.put(at->first).put(static_cast<std::uint32_t>(absent.size()));
-    for (const std::uint32_t i : absent) out.put(i);
-    for (const int connection : at->second.connections) outs.push_back({connection, out.bytes()});
-    at = gatherings_.erase(at);
-  }
+    out.put(key).put(static_cast<std::uint32_t>(absent.size()));
+    for (const std::uint32_t index : absent) out.put(index);
+    for (const int connection : gathering.connections) outs.push_back({connection, out.bytes()});
+    return true;
+  });
   return outs;
 }
 

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hccl/base/bytes.h"
@@ -31,7 +32,8 @@ class Membership {
   /// All ranks must arrive within `patience` of the first hello. `host` and `pid` are of the
   /// coordinator's process: the table names the rank that runs it.
   Membership(std::string host, std::uint32_t pid, std::chrono::nanoseconds patience,
-             std::chrono::nanoseconds peer_timeout = std::chrono::seconds(30));
+             std::chrono::nanoseconds peer_timeout = std::chrono::seconds(30))
+      : host_(std::move(host)), pid_(pid), patience_(patience), peer_timeout_(peer_timeout) {}
 
   /// One frame from a connection that has proved that it holds the secret. `now` never decreases.
   Outs frame(int connection, std::string_view bytes, Time now);
@@ -45,7 +47,9 @@ class Membership {
   /// ranks have been told the reason or had the time to come for it.
   bool finished() const;
   /// The largest frame that this connection may send.
-  std::size_t cap(int connection) const;
+  std::size_t cap(int connection) const {
+    return connections_.count(connection) != 0 ? wire::kFrameCap : wire::kHelloCap;
+  }
 
  private:
   struct Gathering {
@@ -73,6 +77,7 @@ class Membership {
   Outs beat();
   Outs expel_silent();
   Outs refuse(int connection, const Status& why) const;
+  Outs refuse_all(const Status& why);
   Outs give_up(int connection, const Status& why);
   std::vector<std::uint32_t> missing(const Uuid& scope, std::uint32_t witness) const;
   Outs drop(int connection);
@@ -101,7 +106,7 @@ class Membership {
   std::uint32_t told_ = 0;  // why, ranks or would-be ranks
   std::map<Uuid, Gathering> gatherings_;
   std::map<Uuid, std::map<std::uint32_t, Stall>> stalls_;
-  std::map<Uuid, bool> failed_;
+  std::set<Uuid> failed_;  // communicators whose failure all ranks were told
 };
 
 }  // namespace hccl::join

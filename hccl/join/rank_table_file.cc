@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "hccl/base/fd.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 #include "hccl/join/json_text.h"
 #include "hccl/join/rank_table.h"
 
@@ -73,7 +73,6 @@ bool incomplete(const std::string& text) {
 }  // namespace
 
 Result<RankTable> read_rank_table(const std::string& path, Deadline deadline) {
-  Bell nobody_rings;
   for (;;) {
     // Resolved anew each time: the file may be a link that is moved on.
     HCCL_ASSIGN_OR_RETURN(const std::string resolved, real_path(path));
@@ -86,10 +85,7 @@ Result<RankTable> read_rank_table(const std::string& path, Deadline deadline) {
     if (deadline.expired()) {
       return refuse(Code::kTimeout, path, "still has a status other than \"completed\"");
     }
-    WaitPolicy at_once;
-    at_once.spin = std::chrono::nanoseconds::zero();
-    wait([] { return false; }, Deadline::after(kPause).sooner(deadline), nullptr, nobody_rings,
-         at_once);
+    nap(kPause, deadline);
   }
 }
 

@@ -16,11 +16,10 @@ struct RootInfo {
   static constexpr std::size_t kTextBytes = 64;  ///< the root's address as text comes first
 
   Uuid id{};            ///< names the communicator
-  Key secret{};         ///< whoever holds it may join
-  std::string address;  ///< of the hub
+  Key secret{};         ///< its holder may join
+  std::string address;  ///< of the coordinator
   std::uint16_t port = 0;
-  /// How many ports from `port` on the hub may be at, when peers must guess it beforehand; 1
-  /// otherwise.
+  /// How many ports from `port` on the coordinator may listen at, where peers must guess; else 1.
   std::uint16_t ports = 1;
 
   void encode(std::span<char, kBytes> out) const;

@@ -1,5 +1,5 @@
-// The control protocol between a rank and the hub: frames (32-bit length, then bytes) whose first
-// byte is the kind. Everything is read with ByteReader; the caps stand here.
+// The control protocol between a rank and the coordinator: frames (32-bit length, then bytes) whose
+// first byte is the kind. Everything is read with ByteReader; the caps stand here.
 #pragma once
 
 #include <algorithm>
@@ -20,17 +20,17 @@ inline constexpr std::size_t kBlobCap = 64 << 10;  ///< one rank's part of an ex
 inline constexpr std::size_t kAwaitedCap = 64;     ///< peers that a stalled rank names
 inline constexpr std::uint32_t kRanksCap = 32768;
 inline constexpr std::size_t kFrameCap = 256 << 10;               ///< a frame from an admitted rank
-inline constexpr std::size_t kReplyCap = std::size_t{256} << 20;  ///< a frame from the hub
+inline constexpr std::size_t kReplyCap = std::size_t{256} << 20;  ///< a frame from the coordinator
 
 enum class Kind : std::uint8_t {
-  kHello = 1,     ///< rank to hub: who I am
-  kTable = 2,     ///< hub to ranks: everybody is here
-  kRefused = 3,   ///< hub to rank: you cannot join, and why
-  kExchange = 4,  ///< rank to hub: my part; hub to ranks: all parts
+  kHello = 1,     ///< rank to coordinator: number, process, host
+  kTable = 2,     ///< coordinator to ranks: all ranks
+  kRefused = 3,   ///< coordinator to rank: cannot join, and the reason
+  kExchange = 4,  ///< rank to coordinator: one part; coordinator to ranks: all parts
   kFailure = 5,   ///< both ways: a communicator has failed
-  kStall = 6,     ///< rank to hub: I wait in this call, and these peers have not come
+  kStall = 6,     ///< rank to coordinator: the call it waits in, and absent peers
   kLeave = 7,     ///< both ways: a rank has left in good order
-  kBeat = 8,      ///< both ways: I am alive
+  kBeat = 8,      ///< both ways: alive
 };
 
 /// How often both sides say that they are alive.
@@ -46,7 +46,7 @@ struct Member {
   std::uint32_t pid = 0;
   std::string cores;    ///< cores it may run on: a bit each, as core_mask() gives them
   std::string host;     ///< host identity: ranks with the same one may share memory
-  std::string address;  ///< local address that others reach it at
+  std::string address;  ///< local address for peers
 };
 
 inline void put(ByteWriter& out, const Member& m) {

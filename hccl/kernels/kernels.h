@@ -13,9 +13,9 @@ namespace hccl::kernels {
 /// How a result is stored; a hint, results are the same.
 enum class Store : std::uint8_t {
   kCached,
-  /// Past the caches: right for memory that nobody reads soon, neither before (each line would be
-  /// thrown out of a cache first, which costs a multiple) nor after. See StoreRule. Whoever sees
-  /// what the thread stores afterwards sees the result too, as with kCached.
+  /// Past the caches: right for memory that no core reads shortly before (each line would first be
+  /// evicted, at a multiple of the cost) or after. See StoreRule. A thread that sees a later store
+  /// of this thread also sees the result, as with kCached.
   kStream,
 };
 
@@ -31,14 +31,14 @@ constexpr bool rounds_at_end(DataType type) {
          type == DataType::kFp8E5M2;
 }
 
-/// out[i] = inputs[0][i] op inputs[1][i] op …, folded left to right, for i in [0, count).
-/// `type` must be reducible. Any input may be `out` itself; otherwise the ranges must not overlap.
-/// No alignment is needed. No inputs: nothing happens. One input is a copy.
-/// fp16, bf16 and the 8-bit floats accumulate in fp32 and round once (nearest even) at the end of
-/// the fold (rounds_at_end). Integers wrap around as unsigned C arithmetic does.
-/// Max and min of floats: a NaN in any input gives a NaN; max(-0, +0) is +0, min is -0.
-/// A NaN that comes out of two inputs or more is the type's quiet NaN, sign and payload clear, so
-/// that the bits are the same on every instruction set. Safe from any number of threads.
+/// out[i] = inputs[0][i] op inputs[1][i] op …, folded left to right, for i in [0, count). `type`
+/// must be reducible. Any input may be `out` itself; otherwise the ranges must not overlap. No
+/// alignment is needed. No inputs: nothing happens. One input is a copy. fp16, bf16 and the 8-bit
+/// floats accumulate in fp32 and round once (nearest even) at the end of the fold (rounds_at_end).
+/// Integers wrap around as unsigned C arithmetic does. Max and min of floats: a NaN in any input
+/// gives a NaN; max(-0, +0) is +0, min is -0. A NaN that results from two inputs or more is the
+/// type's quiet NaN, sign and payload clear, so that the bits are the same on every instruction
+/// set. Safe from any number of threads.
 void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
           std::size_t count, Store store = Store::kCached);
 
@@ -46,10 +46,10 @@ void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, 
 /// threads.
 void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store store);
 
-/// Whether `to` lies in its page up to a cache line behind where `from` lies in its own, as does
-/// what is allocated (16 bytes into a page) behind what is mapped. Processors of AMD then copy
-/// 2 GB/s rather than 40 by the instruction that the C library and the kernel repeat (rep movsb)
-/// from some KiB up; copy() takes another one.
+/// Whether the offset of `to` in its page is up to a cache line above the offset of `from`. An
+/// allocation (16 bytes into a page) has that offset above a mapping. `rep movsb`, which the C
+/// library and the kernel use for copies of some KiB, is then very slow on AMD's processors; copy()
+/// uses other instructions.
 inline bool repeats_slowly(std::uintptr_t from, std::uintptr_t to) {
   constexpr std::uintptr_t kPage = 4096, kLine = 64;
   return (to - from - 1) % kPage < kLine - 1;

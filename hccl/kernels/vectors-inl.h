@@ -30,7 +30,7 @@ using VecOf = hn::Vec<Tag<T>>;
 template <class T>
 inline constexpr std::size_t kVectorBytes = HWY_LANES(T) * sizeof(T);
 
-/// What one step of a fold works on. Every type fills exactly four vectors: four loads of a plain
+/// The data of one step of a fold. Every type fills exactly four vectors: four loads of a plain
 /// type, two of a 16-bit float widened to fp32, one of an 8-bit float.
 template <class V>
 struct Quad {
@@ -50,8 +50,8 @@ HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
 #endif
 }
 
-/// Data that ends within the first of the vectors that it is meant to fill. The others are zero,
-/// and are not stored; the arithmetic on them is left out by the compiler.
+/// Data that ends within the first of the four vectors. The others are zero, and are not stored;
+/// the arithmetic on them is left out by the compiler.
 struct Beyond {
   Beyond operator+(std::size_t) const { return {}; }
 };
@@ -262,12 +262,13 @@ struct Small {
     const U32 half = word((1u << (kDrop - 1)) - 1 - kRebias);
     const U32 rounded = hn::ShiftRight<kDrop>(hn::Add(magnitude, hn::Add(odd, half)));
     U32 code = hn::Min(rounded, word(kOverflow));
-    // Below the lowest normal number, let the adder round: beside this constant, one unit of the
+    // Below the lowest normal number, let the adder round: next to this constant, one unit of the
     // fp32's last place is one unit of the denormal.
     const U32 shift = word(static_cast<std::uint32_t>(127 + 24 - kBias - kMan) << 23);
     const U32 denormal = hn::Sub(as_bits(hn::Add(as_float(magnitude), as_float(shift))), shift);
     code = hn::IfThenElse(hn::Lt(magnitude, word(kRebias + (1u << 23))), denormal, code);
-    // The NaN of an infinite format must be put in; that of the other is what clamping made.
+    // The NaN of an infinite format must be put in; clamping has already made that of the other
+    // format.
     const auto is_nan = kInf ? hn::Gt(magnitude, word(0x7F800000u)) : hn::Eq(code, word(kNan));
     return hn::IfThenElse(is_nan, word(kNan), hn::Or(code, sign));
   }

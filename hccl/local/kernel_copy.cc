@@ -85,7 +85,7 @@ template <class Copy>
 Status by_pieces(Region& region, const Operation& op, int place, std::size_t bytes,
                  std::size_t piece, Copy&& copy) {
   const auto& peer = region.memory().peers[static_cast<std::size_t>(place)];
-  const AbortFlag* const abort = region.watch().abort;
+  const AbortFlag* const abort = region.abort();
   for (std::size_t at = 0; at < bytes; at += piece) {
     if (abort != nullptr && abort->raised()) return abort->reason();
     const int error = copy(peer, at, std::min(piece, bytes - at));

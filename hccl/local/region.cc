@@ -7,18 +7,22 @@
 namespace hccl::local {
 
 // Each rank faults in what is its own, on the memory next to its core.
-Region::Region(const HostMemory& memory, Watch watch)
+template <class Atomics>
+BasicRegion<Atomics>::BasicRegion(const HostMemory& memory, Waiter waiter, WaitPolicy background)
     : memory_(memory),
       base_(memory.area.data()),
       place_(memory.place),
       size_(static_cast<int>(memory.ranks.size())),
-      watch_(std::move(watch)) {
+      waiter_(std::move(waiter)),
+      background_(waiter_) {
+  background_.policy = background;
   doorbell().join();
   fault_in(&control(place_), sizeof(ControlBlock));
   fault_in(staging(place_), kStaging);
 }
 
-void Region::map_all() {
+template <class Atomics>
+void BasicRegion<Atomics>::map_all() {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == place_) continue;
     fault_in(&control(peer), sizeof(ControlBlock));
@@ -26,7 +30,8 @@ void Region::map_all() {
   }
 }
 
-void Region::await_left() {
+template <class Atomics>
+void BasicRegion<Atomics>::await_left() {
   constexpr std::chrono::milliseconds kLongestCopy{100};
   const auto all_left = [&] {
     for (int peer = 0; peer < size_; ++peer) {
@@ -34,18 +39,20 @@ void Region::await_left() {
     }
     return true;
   };
-  static_cast<void>(
-      hccl::wait(all_left, Deadline::after(kLongestCopy), nullptr, doorbell(), watch_.policy));
+  const Waiter waiter{.timeout = kLongestCopy, .policy = waiter_.policy};
+  static_cast<void>(waiter.until(all_left, doorbell()));
 }
 
-Status Region::await_failure() {
+template <class Atomics>
+Status BasicRegion<Atomics>::await_failure() {
   constexpr std::chrono::milliseconds kNews{100};
-  const Waited waited = hccl::wait([] { return false; }, Deadline::after(kNews), watch_.abort,
-                                   doorbell(), watch_.policy);
-  return waited == Waited::kAborted ? watch_.abort->reason() : Status();
+  const Waiter waiter{.timeout = kNews, .abort = waiter_.abort, .policy = waiter_.policy};
+  const Waited waited = waiter.until([] { return false; }, doorbell());
+  return waited == Waited::kAborted ? waiter_.abort->reason() : Status();
 }
 
-Status Region::barrier() {
+template <class Atomics>
+Status BasicRegion<Atomics>::barrier() {
   control(place_).barriers.store(++barriers_, std::memory_order_release);
   doorbell().ring();
   return await_each([&](int peer) {
@@ -54,49 +61,34 @@ Status Region::barrier() {
 }
 
 // A rank whose announcement is withdrawn has failed, and told why: it is not what is looked for.
-Status Region::mismatch() {
+template <class Atomics>
+Status BasicRegion<Atomics>::mismatch() {
+  const auto word = [&](int peer) { return slot(peer).word.load(std::memory_order_acquire); };
   for (int peer = 0; peer < size_; ++peer) {
-    const std::uint64_t word = slot(peer).word.load(std::memory_order_acquire);
-    if (word == fingerprint_ || !announced(word)) continue;
+    if (word(peer) == fingerprint_ || !announced(word(peer))) continue;
     return hccl::mismatch(rank_of(place_), *call_, rank_of(peer),
                           control(peer).calls[number_ & 1]);
   }
   return await_long([] { return false; },
                     [&](int peer) {
-                      const std::uint64_t word = slot(peer).word.load(std::memory_order_acquire);
-                      return !announced(word) && word != Slot::kWithdrawn;
+                      return !announced(word(peer)) && word(peer) != Slot::kWithdrawn;
                     });
 }
 
-Status Region::await_long(const std::function<bool()>& done, const Predicate& late) {
+template <class Atomics>
+Status BasicRegion<Atomics>::await_long(const std::function<bool()>& done,
+                                        const std::function<bool(int)>& late) {
   waited_ = true;
-  Limits limits;
-  limits.deadline =
-      watch_.timeout.count() == 0 ? Deadline::never() : Deadline::after(watch_.timeout);
-  limits.abort = watch_.abort;
-  limits.policy = *policy_;
-  if (watch_.stalled) {
-    limits.stalled = [&](const std::string& text, const std::vector<int>& ranks) {
-      watch_.stalled(call_->sequence, text, ranks);
-    };
-  }
-  const auto late_ranks = [&] {
-    std::vector<int> ranks;
+  const auto describe = [&] {
+    Pending pending{call_->sequence, call_text(), {}};
     for (int peer = 0; peer < size_; ++peer) {
-      if (peer != place_ && late(peer)) ranks.push_back(rank_of(peer));
+      if (peer != place_ && late(peer)) pending.late.push_back(rank_of(peer));
     }
-    return ranks;
+    return pending;
   };
-  const auto text = [&] { return call_text(); };
-  if (!meanwhile_) return hccl::await(done, text, late_ranks, limits, doorbell());
-  limits.policy.longest_nap = std::chrono::milliseconds(1);
-  Status failure;
-  const auto ready = [&] {
-    if (failure.ok()) failure = meanwhile_();
-    return !failure.ok() || done();
-  };
-  HCCL_RETURN_IF_ERROR(hccl::await(ready, text, late_ranks, limits, doorbell()));
-  return failure;
+  return waiting_->wait(done, describe, doorbell());
 }
+
+template class BasicRegion<StdAtomics>;
 
 }  // namespace hccl::local

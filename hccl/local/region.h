@@ -6,7 +6,7 @@
 //
 // Every word has one writer, the rank that it belongs to, and cache lines are not shared between
 // writers. The memory begins as zeroes. What a peer wrote is checked before it is used as an
-// address or a length.
+// address or a length. A model checker runs the same code with atomics of its own.
 #pragma once
 
 #include <array>
@@ -19,25 +19,27 @@
 #include <string>
 #include <vector>
 
+#include "hccl/base/atomics.h"
 #include "hccl/base/cache_hints.h"
 #include "hccl/base/call.h"
-#include "hccl/base/deadline.h"
+#include "hccl/base/doorbell.h"
 #include "hccl/base/host_memory.h"
-#include "hccl/base/limits.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl::local {
 
 /// The line in which a rank announces an operation. `word` is stored last; the payload begins the
 /// line, so that a vector load of the payload stays within the line.
-struct alignas(64) Slot {
+template <class Atomics>
+struct alignas(64) BasicSlot {
   static constexpr std::size_t kPayload = 56;
   std::array<std::byte, kPayload> payload{};
   /// The operation's number on this host (low 32 bits) above the fingerprint of the call.
-  std::atomic<std::uint64_t> word{0};
+  typename Atomics::template atomic<std::uint64_t> word{0};
   /// As the word: the announcement was taken back. Operations are numbered from 1.
   static constexpr std::uint64_t kWithdrawn = 1;
 };
+using Slot = BasicSlot<StdAtomics>;
 static_assert(sizeof(Slot) == 64);
 
 /// What one rank has done, counted over all operations, so that no counter is ever reset.
@@ -50,32 +52,23 @@ enum class Progress : std::uint8_t {
 /// Two lines: processors fetch lines in pairs.
 inline constexpr std::size_t kApart = 128;
 
-struct alignas(kApart) ControlBlock {
+template <class Atomics>
+struct alignas(kApart) BasicControlBlock {
+  using Counter = typename Atomics::template atomic<std::uint64_t>;
   /// Two of each: a rank may be one operation ahead of another.
-  std::array<Slot, 2> slots;
+  std::array<BasicSlot<Atomics>, 2> slots;
   /// The calls behind the fingerprints; read only where fingerprints differ.
   alignas(kApart) std::array<Envelope, 2> calls;
-  alignas(kApart) std::array<std::atomic<std::uint64_t>, 3> progress{};
-  alignas(kApart) std::atomic<std::uint64_t> barriers{0};  ///< reached so far
+  alignas(kApart) std::array<Counter, 3> progress{};
+  alignas(kApart) Counter barriers{0};  ///< reached so far
   /// Number of the last operation that it has left, of those that use peers' buffers.
-  std::atomic<std::uint64_t> left{0};
-};
-
-/// What bounds the waits of one communicator's ranks.
-struct Watch {
-  std::chrono::nanoseconds timeout{0};  ///< for each rank to make its next move; 0: for ever
-  const AbortFlag* abort = nullptr;
-  WaitPolicy policy;
-  WaitPolicy background;  ///< of calls that run while their caller computes
-  /// Called while a rank waits, about once a second and before a deadline passes, with the number
-  /// and the text of the call and the ranks that are late; may be empty.
-  std::function<void(std::uint64_t sequence, const std::string& call, const std::vector<int>& late)>
-      stalled;
+  Counter left{0};
 };
 
 /// One rank's view of the region. Used by one thread at a time, but for wake(). Allocates nothing
 /// in an operation.
-class Region {
+template <class Atomics = StdAtomics>
+class BasicRegion {
  public:
   /// About twice a second-level cache: of a much smaller buffer, each line that is written is
   /// still held by a reader's cache.
@@ -87,8 +80,9 @@ class Region {
 
   static std::size_t bytes(int ranks) { return staging_at(ranks) + of(ranks) * kStaging; }
 
-  /// `memory` outlives it.
-  Region(const HostMemory& memory, Watch watch);
+  /// `memory` outlives it. `waiter` bounds every wait: its timeout is the time for all ranks to make
+  /// their next move. `background`: how calls wait that run while their caller computes.
+  BasicRegion(const HostMemory& memory, Waiter waiter, WaitPolicy background);
   /// Maps the control blocks and staging buffers of all ranks, so that no operation meets pages
   /// that it is the first to touch. To be called between two operations of all ranks, once every
   /// rank has its Region.
@@ -98,8 +92,8 @@ class Region {
   int size() const { return size_; }
   int rank_of(int place) const { return memory_.ranks[static_cast<std::size_t>(place)]; }
   const HostMemory& memory() const { return memory_; }
-  const Watch& watch() const { return watch_; }
-  bool shared_cores() const { return watch_.policy.shared_cores; }
+  const AbortFlag* abort() const { return waiter_.abort; }
+  bool shared_cores() const { return waiter_.policy.shared_cores; }
 
   // ---- announcing an operation ----
 
@@ -107,7 +101,7 @@ class Region {
   void begin(const Envelope& call, bool background) {
     ++number_;
     call_ = &call;
-    policy_ = background ? &watch_.background : &watch_.policy;
+    waiting_ = background ? &background_ : &waiter_;
     waited_ = false;
     fingerprint_ = number_ << 32 | digest(call);
   }
@@ -205,7 +199,7 @@ class Region {
   /// late(place): whether this rank is to be named.
   template <class Done, class Late>
   Status await_until(int place, Done&& done, Late&& late) {
-    if (detail::at_once([&] { return done(place); }, *policy_)) return {};
+    if (soon([&] { return done(place); }, waiting_->policy)) return {};
     return await_long([&] { return done(place); }, late);
   }
   /// Waits until done(place) for every peer.
@@ -215,15 +209,20 @@ class Region {
   Status await_failure();
   /// Whether this operation has had to wait for longer than a few looks.
   bool waited() const { return waited_; }
-  /// What a rank does while it waits, until this is set anew: it must not block, and its failure
-  /// ends the wait. Sleeps last a millisecond at most then. Empty: nothing.
-  void set_meanwhile(std::function<Status()> meanwhile) { meanwhile_ = std::move(meanwhile); }
+  /// As Waiter::progress, of every wait until this is set anew.
+  void set_progress(const std::function<Status()>& progress) {
+    waiter_.progress = background_.progress = progress;
+  }
   /// Lets a rank that sleeps look at the abort flag. Any thread.
   void wake() { doorbell().wake(); }
   /// "allreduce #12 (count 1024, fp32, sum)".
   std::string call_text() const { return words(*call_); }
 
  private:
+  using Slot = BasicSlot<Atomics>;
+  using ControlBlock = BasicControlBlock<Atomics>;
+  using Doorbell = BasicDoorbell<Atomics>;
+
   static std::size_t of(int number) { return static_cast<std::size_t>(number); }
   static std::size_t tables_at(int ranks) { return kApart + of(ranks) * sizeof(ControlBlock); }
   static std::size_t staging_at(int ranks) {
@@ -233,26 +232,25 @@ class Region {
   }
   static std::uint32_t digest(const Envelope& call);
 
-  QuietBell& doorbell() const { return *reinterpret_cast<QuietBell*>(base_); }
+  Doorbell& doorbell() const { return *reinterpret_cast<Doorbell*>(base_); }
   ControlBlock& control(int place) const {
     return *reinterpret_cast<ControlBlock*>(base_ + kApart + of(place) * sizeof(ControlBlock));
   }
   Slot& slot(int place) const { return control(place).slots[number_ & 1]; }
-  std::atomic<std::uint64_t>& progress(int place, Progress what) const {
+  typename ControlBlock::Counter& progress(int place, Progress what) const {
     return control(place).progress[static_cast<std::size_t>(what)];
   }
   bool announced(std::uint64_t word) const { return (word ^ fingerprint_) >> 32 == 0; }
   Status mismatch();
-  using Predicate = std::function<bool(int place)>;
-  Status await_long(const std::function<bool()>& done, const Predicate& late);
+  Status await_long(const std::function<bool()>& done, const std::function<bool(int)>& late);
 
   const HostMemory& memory_;
   std::byte* base_;
   int place_;
   int size_;
-  Watch watch_;
-  std::function<Status()> meanwhile_;
-  const WaitPolicy* policy_ = &watch_.policy;
+  Waiter waiter_;
+  Waiter background_;
+  const Waiter* waiting_ = &waiter_;  // of this operation
   const Envelope* call_ = nullptr;
   std::uint64_t fingerprint_ = 0;
   std::uint64_t number_ = 0;
@@ -261,10 +259,12 @@ class Region {
   std::size_t whole_at_ = 0;
   bool waited_ = false;
 };
-static_assert(sizeof(QuietBell) <= kApart);
+using Region = BasicRegion<>;
+static_assert(sizeof(Doorbell) <= kApart);
 
+template <class Atomics>
 template <class Look>
-Status Region::await_announced(Look&& look) {
+Status BasicRegion<Atomics>::await_announced(Look&& look) {
   bool all = true;  // Often every rank is there: their lines are asked for together.
   for (int peer = 0; peer < size_; ++peer) {
     all &= slot(peer).word.load(std::memory_order_acquire) == fingerprint_;
@@ -287,8 +287,9 @@ Status Region::await_announced(Look&& look) {
   return {};
 }
 
+template <class Atomics>
 template <class Done>
-Status Region::await_each(Done&& done) {
+Status BasicRegion<Atomics>::await_each(Done&& done) {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == place_) continue;
     HCCL_RETURN_IF_ERROR(await_until(peer, done));
@@ -298,7 +299,8 @@ Status Region::await_each(Done&& done) {
 
 // Field by field: a wide load of what was just stored in pieces would wait for all of the pieces.
 // The products do not wait for one another: every operation begins with this.
-inline std::uint32_t Region::digest(const Envelope& call) {
+template <class Atomics>
+std::uint32_t BasicRegion<Atomics>::digest(const Envelope& call) {
   const std::uint64_t kind = std::uint64_t{call.op} << 24 | std::uint64_t{call.type} << 16 |
                              std::uint64_t{call.reduce} << 8 | call.version;
   const std::uint64_t who = std::uint64_t{call.root} << 32 | call.plan;

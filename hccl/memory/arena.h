@@ -1,5 +1,5 @@
-// Which parts of a range of offsets are free. Knows nothing of memory: what is handed out is never
-// touched, so free parts may be pages that do not exist yet.
+// Which parts of a range of offsets are free. An arena holds offsets only and never touches memory,
+// so free parts may be pages that do not exist yet.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace hccl::memory {
 
-/// Best fit, lowest address first among equals; neighbours are joined when they are given back.
-/// Used under its owner's lock.
+/// Best fit, lowest address first among equals; neighbouring free parts are joined. Used under its
+/// owner's lock.
 class Arena {
  public:
   explicit Arena(std::uint64_t size) { add(0, size); }
@@ -31,7 +31,7 @@ class Arena {
     return std::nullopt;
   }
 
-  /// Takes back what take() gave.
+  /// Frees a part that take() returned.
   void give_back(std::uint64_t at, std::uint64_t bytes) {
     const auto next = by_offset_.lower_bound(at);
     if (next != by_offset_.end() && next->first == at + bytes) {

@@ -174,7 +174,7 @@ Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
              memfd_.get(), static_cast<off_t>(offset)) == MAP_FAILED) {
     return failure("mapping a physical block");
   }
-  fault_in(static_cast<std::byte*>(at), bytes);  // the pages are there: only this mapping is new
+  fault_in(static_cast<std::byte*>(at), bytes);  // the pages exist: only this mapping is new
   mappings_.emplace(address, Mapped{bytes, offset});
   mapped_.store(true, std::memory_order_release);
   return {};
@@ -201,7 +201,7 @@ std::optional<std::uint64_t> Heap::locate_mapped(std::uintptr_t at, std::size_t 
   --each;
   if (at - each->first >= each->second.bytes) return std::nullopt;
   const std::uint64_t offset = each->second.offset + (at - each->first);
-  // Blocks that follow one another both in addresses and in the memfd are as good as one.
+  // Blocks that are adjacent both in addresses and in the memfd count as one.
   std::size_t known = each->second.bytes - (at - each->first);
   while (known < bytes) {
     const auto next = std::next(each);

@@ -1,11 +1,10 @@
 // Device memory: one heap a process, in a memfd that the other ranks of the host map too, so that
-// they load and store it directly. Every byte of it has an offset in the memfd; offsets are what
-// ranks tell each other.
+// they load and store it directly. Every byte has an offset in the memfd; ranks exchange offsets,
+// not addresses.
 //
-// The reserve is virtual and sparse: a page takes memory when it is first handed out (and is
-// faulted in then), and stays for the next allocation after it was freed. The file has its full
-// size from the start and is sealed against shrinking, so a mapping of it never has to grow and
-// never faults.
+// The reserve is virtual and sparse: a page takes memory when it is first allocated (and is faulted
+// in then), and stays for the next allocation after it is freed. The file has its full size from
+// the start and is sealed against shrinking, so a mapping of it never has to grow and never faults.
 #pragma once
 
 #include <atomic>
@@ -38,9 +37,9 @@ class Heap {
   /// Memory aligned to `alignment` (a power of two, at least kAlignment is given); contents
   /// undefined. kOom when the reserve is used up.
   Result<void*> allocate(std::size_t bytes, std::size_t alignment = kAlignment);
-  /// kPara: null, or nothing that allocate() gave and is not free yet.
+  /// kPara: not a live allocation of allocate().
   Status free(void* memory);
-  /// The bytes asked for, if this is the start of a live allocation.
+  /// The requested bytes, if this is the start of a live allocation.
   std::optional<std::size_t> size_of(const void* memory) const;
 
   // ---- Physical blocks, mapped where the caller wants them ----
@@ -51,13 +50,12 @@ class Heap {
   /// Maps [offset, offset + bytes) over the caller's reserved addresses at `at`, both multiples of
   /// the page size. From then on locate() knows these addresses. kPara where something is mapped.
   Status map(void* at, std::size_t bytes, std::uint64_t offset);
-  /// Takes a mapping back and leaves inaccessible addresses in its place. kPara: no mapping at
-  /// `at`.
+  /// Removes a mapping and leaves inaccessible addresses in its place. kPara: no mapping at `at`.
   Status unmap(void* at);
 
   /// Where these bytes lie in the memfd, if all of them do, one behind the other: allocations, and
-  /// addresses that were mapped (also over adjacent blocks). Two loads for what is not device
-  /// memory.
+  /// addresses that were mapped (also over adjacent blocks). Costs two loads if the bytes are not
+  /// device memory.
   std::optional<std::uint64_t> locate(const void* memory, std::size_t bytes) const {
     const auto at = reinterpret_cast<std::uintptr_t>(memory);
     const auto offset = at - reinterpret_cast<std::uintptr_t>(base_);

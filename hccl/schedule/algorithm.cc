@@ -15,8 +15,8 @@ std::string powers_of_two(int size) {
   return "halving and doubling need a power of two ranks, not " + std::to_string(size);
 }
 
-// What a rank has to send or fold when it keeps one of `size` blocks: (size - 1) / size of the
-// vector.
+// The share of the vector that a rank sends or folds when it keeps one of `size` blocks: (size - 1)
+// / size.
 double all_but_one(int size) { return static_cast<double>(size - 1) / size; }
 
 Cost sum(Cost a, Cost b) {
@@ -25,7 +25,7 @@ Cost sum(Cost a, Cost b) {
 
 // One message a step.
 Cost one_by_one(double steps, double bytes, double folded) { return {steps, bytes, folded, steps}; }
-// One step, a message for each of the others.
+// One step, a message to each other rank.
 Cost all_together(int size, double bytes, double folded) {
   return size == 1 ? Cost{} : Cost{1, bytes, folded, size - 1.0};
 }
@@ -63,7 +63,7 @@ Cost recursive_doubling(int size, int) {
   return core == size ? inner : sum(inner, one_by_one(2, 2, 1));
 }
 
-// A worker's; the other one of its pair has two messages.
+// The cost of a worker; the other rank of its pair has two messages.
 Cost paired_doubling(int size, int) {
   if (size == 1) return {};
   const double steps = ceil_log2(size / 2);

@@ -1,7 +1,8 @@
 // Binomial tree, ceil(log2 n) steps. Ranks are counted from the root on: the root is 0.
-//   broadcast: at distance 1, 2, 4, … every rank that has the vector gives it to the one that far
-//   away reduce:    the same film backwards, sums instead of copies scatter:   at distance …, 4, 2,
-//   1 a holder of many blocks gives the farther half of them away
+//   broadcast: at distance 1, 2, 4, … every rank with the vector sends it to the rank that far ahead
+//   reduce:    the same in reverse, with sums instead of copies
+//   scatter:   at distance …, 4, 2, 1 a holder of several blocks sends the farther half of them
+
 #include <algorithm>
 #include <vector>
 
@@ -48,7 +49,7 @@ Schedule reduce_binomial(const Shape& shape) {
   if (n == 1) return copy_only();
   Schedule schedule = begin(1);
   const Slice sum = place == 0 ? out(0) : scratch(0, 0);
-  Slice here = in(0);  // where the sum so far lies: nothing folded in yet
+  Slice here = in(0);  // where the sum so far is: nothing folded yet
   for (int distance = farthest(n); distance >= 1; distance /= 2) {
     if (place < distance && place + distance < n) {
       const int child = real_rank(place + distance, shape);
@@ -62,7 +63,8 @@ Schedule reduce_binomial(const Shape& shape) {
   return schedule;
 }
 
-// A place that still has to give blocks away keeps what it got in slots, its own block in slot 0.
+// A place that still has to send blocks keeps its received blocks in slots, its own block in slot
+// 0.
 Schedule scatter_binomial(const Shape& shape) {
   const int n = shape.size, place = from_root(shape);
   if (n == 1) return copy_only();

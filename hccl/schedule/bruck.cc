@@ -1,13 +1,13 @@
 // Bruck's pattern (HCCL: NB) on a circle of n ranks and n chunks, in ceil(log2 n) steps a phase for
 // any n. Rank r counts chunks from its own on: offset j is chunk r + j.
 //
-// Allgather: a rank that knows offsets [0, half) gets [half, live) from rank r + half, whose first
-// offsets they are; live grows 1, 2, …, n. Reduce-scatter is the same film backwards: partial sums
-// of [half, live) go to rank r + half, and those of [0, live - half) arrive from rank r - half,
-// until only offset 0, the rank's own chunk, is left. half = ceil(live / 2), so the sequence
-// reaches n exactly.
+// Allgather: a rank with offsets [0, half) gets [half, live) from rank r + half, where they are the
+// first offsets; live grows 1, 2, …, n. Reduce-scatter is the same in reverse: partial sums of
+// [half, live) go to rank r + half, and those of [0, live - half) arrive from rank r - half, until
+// only offset 0, the rank's own chunk, is left. half = ceil(live / 2), so the sequence reaches n
+// exactly.
 //
-// A run of chunks that goes round the end of the vector is sent as two slices.
+// A run of chunks that wraps around the end of the vector is sent as two slices.
 #include <vector>
 
 #include "hccl/schedule/builders.h"

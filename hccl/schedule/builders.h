@@ -1,5 +1,4 @@
-// Every builder of the table, named operation_pattern. The pattern's picture stands in its own
-// file.
+// Every builder of the table, named operation_pattern. Each pattern's picture is in its own file.
 #pragma once
 
 #include "hccl/schedule/schedule.h"
@@ -11,8 +10,8 @@ Schedule allreduce_ring(const Shape& shape);
 Schedule reduce_scatter_ring(const Shape& shape);
 Schedule allgather_ring(const Shape& shape);
 
-// halving_doubling.cc: partners at distance 1, 2, 4, …; allreduce for any size, the others for 2^k
-// ranks.
+// halving_doubling.cc: partners at distance 1, 2, 4, …; allreduce for any size, reduce-scatter and
+// allgather for 2^k ranks.
 Schedule allreduce_halving_doubling(const Shape& shape);
 Schedule reduce_scatter_halving_doubling(const Shape& shape);
 Schedule allgather_halving_doubling(const Shape& shape);
@@ -30,7 +29,7 @@ Schedule allgather_bruck(const Shape& shape);
 // double_tree.cc: two trees, half of the chunks each, `depth` chunks a tree in flight.
 Schedule allreduce_double_tree(const Shape& shape);
 
-// direct.cc: every rank talks to every rank; one step a phase; folds in rank order.
+// direct.cc: every rank exchanges with every rank; one step a phase; folds in rank order.
 Schedule allreduce_direct(const Shape& shape);
 Schedule allreduce_one_shot(const Shape& shape);
 Schedule reduce_scatter_direct(const Shape& shape);
@@ -43,7 +42,7 @@ Schedule alltoall_direct(const Shape& shape);
 // two_level.cc: between the ranks of a host, and between hosts.
 Schedule allreduce_two_level(const Shape& shape);
 
-// binomial.cc: the number of ranks that have something to say doubles in every step.
+// binomial.cc: the number of ranks with data doubles in every step.
 Schedule broadcast_binomial(const Shape& shape);
 Schedule reduce_binomial(const Shape& shape);
 Schedule scatter_binomial(const Shape& shape);

@@ -1,4 +1,4 @@
-// Chain (HCCL: pipeline): the ranks stand in a line behind the root, and `depth` chunks follow each
+// Chain (HCCL: pipeline): the ranks form a line behind the root, and `depth` chunks follow each
 // other along it. While chunk k comes in, chunk k - 1 goes out: n - 2 + depth steps in all.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"

@@ -11,10 +11,10 @@ namespace {
 
 std::string text(int number) { return std::to_string(number); }
 
-// Runs the schedules of all ranks together. A rank posts all messages of its current step at once;
-// the oldest unmatched send and receive of an ordered pair of ranks meet as soon as both are
-// posted, and only then do data move (a rendezvous: no send is ever buffered). A rank whose
-// messages have all met does its folds and goes on. What remains posted in the end is a deadlock.
+// Runs the schedules of all ranks together. A rank starts all messages of its current step at once.
+// The oldest unmatched send and receive of an ordered pair of ranks match as soon as both have
+// started, and only then data moves (a rendezvous: no send is ever buffered). A rank whose messages
+// have all matched does its folds and continues. Messages that never match are a deadlock.
 class Execution {
  public:
   /// One schedule a rank; they must outlive the execution.
@@ -25,18 +25,19 @@ class Execution {
     }
   }
 
-  /// Empty, or what is wrong: "rank 2 step 3 …".
+  /// Empty, or the error: "rank 2 step 3 …".
   std::string run();
 
  private:
   static constexpr int kNone = -1;
 
-  // A message of a rank's current step: whether it has met, and the next one of its pair of ranks.
+  // A message of a rank's current step: whether it has matched, and the next message of its pair of
+  // ranks.
   struct Message {
     bool met = false;
     int next = kNone;
   };
-  // The oldest messages from one rank to another that are posted and have not met.
+  // The oldest started messages from one rank to another that have not matched.
   struct Pair {
     int send = kNone;
     int recv = kNone;
@@ -45,9 +46,9 @@ class Execution {
     const Schedule* schedule = nullptr;
     std::vector<Message> sends, recvs;  // of the current step
     std::size_t step = 0;
-    std::size_t open = 0;  // messages of the current step that have not met
-    RankSet heard;         // barrier: whom it knew of when the step began …
-    RankSet hearing;       // … and what this step adds
+    std::size_t open = 0;  // messages of the current step that have not matched
+    RankSet heard;         // barrier: the ranks known to have arrived when the step began …
+    RankSet hearing;       // … and those that this step adds
   };
 
   std::string load();

@@ -1,6 +1,6 @@
-// Direct (HCCL: fullmesh): every rank talks to every other at once, one step a phase. Rank j owns
-// chunk j: it gets everyone's part of it, folds all of them in rank order, and sends the sum to all
-// who need it. The order of folding never depends on timing, size or neighbourhood.
+// Direct (HCCL: fullmesh): every rank exchanges with every other rank at once, one step a phase.
+// Rank j owns chunk j: it receives the part of each rank, folds all parts in rank order, and sends
+// the sum to all ranks that need it. The order of folding never depends on timing or size.
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -12,7 +12,8 @@
 namespace hccl::schedule {
 namespace {
 
-// All other ranks, each rank beginning after itself, so that no rank is everyone's first target.
+// All other ranks, each rank beginning after itself, so that the first messages go to different
+// ranks.
 std::vector<int> others(const Shape& shape) {
   std::vector<int> ranks;
   ranks.reserve(static_cast<std::size_t>(shape.size));
@@ -27,10 +28,10 @@ Step room_for_all(const Shape& shape) {
   return step;
 }
 
-// Where the part of `peer` waits for the fold; a rank needs no slot for its own.
+// The slot of the part of `peer`; a rank needs no slot for its own part.
 int slot_of(int peer, int rank) { return peer < rank ? peer : peer - 1; }
 
-// Everyone sends chunk j to rank j; the owner folds into `into`.
+// Every rank sends chunk j to rank j; the owner folds into `into`.
 Step reduce_own_chunk(const Shape& shape, Slice into) {
   const int rank = shape.rank;
   Step step = room_for_all(shape);
@@ -47,7 +48,7 @@ Step reduce_own_chunk(const Shape& shape, Slice into) {
   return step;
 }
 
-// Everyone sends its own chunk, which lies in `own`, to all.
+// Every rank sends its own chunk, `own`, to all ranks.
 Step spread_own_chunk(const Shape& shape, Slice own) {
   Step step = room_for_all(shape);
   for (const int peer : others(shape)) {
@@ -67,7 +68,7 @@ Schedule allreduce_direct(const Shape& shape) {
   return schedule;
 }
 
-// For vectors that cost no more than their latency: one phase instead of two.
+// For short vectors, where only latency counts: one phase instead of two.
 Schedule allreduce_one_shot(const Shape& shape) {
   if (shape.size == 1) return copy_only();
   Schedule schedule = begin(1, shape.size - 1);
@@ -117,7 +118,7 @@ Schedule reduce_direct(const Shape& shape) {
   return schedule;
 }
 
-// The root gives chunk j to rank j, then everyone gives its chunk to all but the root, who has it.
+// The root sends chunk j to rank j, then every rank sends its chunk to all ranks but the root.
 Schedule broadcast_direct(const Shape& shape) {
   const int n = shape.size, rank = shape.rank, root = shape.root;
   Schedule schedule = begin(n);

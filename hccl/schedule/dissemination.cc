@@ -1,5 +1,6 @@
-// Dissemination: at distance 1, 2, 4, … every rank tells the one ahead that it, and all it has
-// heard of, have arrived. After ceil(log2 n) steps everyone has heard of everyone.
+// Dissemination: at distance 1, 2, 4, … every rank sends an empty message to the rank ahead: the
+// rank itself, and all ranks that it knows of, have arrived. After ceil(log2 n) steps every rank
+// knows that all have arrived.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"

@@ -1,9 +1,9 @@
 // Double binary tree: two trees over the same ranks, each carries half of the chunks, up to its
-// root while they are summed, then down. A rank is an inner node in at most one tree, so all ranks
-// work alike. Chunks follow each other: at every tick a link carries one chunk up and another one
-// down.
+// root while they are summed, then down. A rank is an inner node in at most one tree, so the work
+// is spread evenly. Chunks follow each other: at every tick a link carries one chunk up and another
+// one down.
 //
-// With H = height of the tree, a node at `level` (root: 0) and chunk k of its tree meet at these
+// With H = height of the tree, a node at `level` (root: 0) handles chunk k of its tree at these
 // ticks:
 //   k + H - level - 1   its children's sums arrive        k + H + level - 1   the result arrives
 //   k + H - level       its own sum leaves for the parent k + H + level       the result leaves

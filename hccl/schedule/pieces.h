@@ -1,4 +1,4 @@
-// Words for writing schedules: a builder says send(next, in(chunk)) and reads like the picture.
+// Building blocks of schedules: a builder writes send(next, in(chunk)) and reads like the picture.
 #pragma once
 
 #include <utility>
@@ -13,7 +13,7 @@ inline Slice out(int chunk, int count = 1) { return {Buffer::kOut, chunk, count,
 inline Slice scratch(int slot, int chunk, int count = 1) {
   return {Buffer::kScratch, chunk, count, slot};
 }
-/// What a barrier sends: a message without data.
+/// The message of a barrier: no data.
 inline Slice nothing() { return {Buffer::kOut, 0, 0, 0}; }
 
 inline Send send(int peer, Slice from) { return {peer, from}; }
@@ -29,7 +29,7 @@ inline Step step(std::vector<Send> sends, std::vector<Recv> recvs, std::vector<F
 /// A schedule of `chunks` chunks without steps yet.
 inline Schedule begin(int chunks, int scratch_slots = 0) { return {chunks, scratch_slots, {}}; }
 
-/// One rank alone: the result is its own vector.
+/// A single rank: the result is its own vector.
 inline Schedule copy_only() {
   Schedule alone = begin(1);
   alone.steps.push_back(step({}, {}, {copy(out(0), in(0))}));

@@ -5,7 +5,7 @@
 
 namespace hccl::schedule {
 
-/// `rank` brought back into 0..size-1; any integer is welcome.
+/// `rank` modulo size, in 0..size-1, for any integer.
 int wrap(int rank, int size);
 bool is_power_of_two(int number);
 /// The largest power of two that is at most `number` (number >= 1).
@@ -18,17 +18,17 @@ struct Stretch {
   int first = 0;
   int count = 0;
 };
-/// `count` numbers from wrap(first) on, going round at `size`: one run, or two when they wrap
-/// (count at most size; none gives no run).
+/// `count` numbers from wrap(first) on, wrapping at `size`: one run, or two when they wrap (count
+/// at most size; none gives no run).
 std::vector<Stretch> arc(int first, int count, int size);
 
-/// Where a rank stands in halving-doubling over the `core = 2^k` ranks that a power of two leaves.
-/// The first 2 * extras ranks form pairs: the even one works for both, the odd one (`idle`) waits.
+/// The role of a rank in halving-doubling over `core = 2^k` working ranks. The first 2 * extras
+/// ranks form pairs: the even rank works for both, the odd rank (`idle`) waits.
 struct CorePlace {
   int core = 1;       ///< number of working ranks
   int index = 0;      ///< of this rank among them; of its worker if it is idle
-  bool idle = false;  ///< hands its vector to `partner` and gets the result back
-  int partner = -1;   ///< the other one of the pair, or -1
+  bool idle = false;  ///< sends its vector to `partner` and receives the result
+  int partner = -1;   ///< the other rank of the pair, or -1
 };
 CorePlace core_place(int rank, int size);
 /// The rank that is number `index` among the working ranks.

@@ -1,11 +1,12 @@
-// Recursive doubling among P = 2^k ranks: partners at distance 1, 2, …, P/2 exchange all that they
-// have and both fold it, the lower ranks' sum first, so that all ranks make the same sum in the
-// same order. Each rank sends k messages in all, where everybody to everybody takes n - 1: it is
-// what messages cost the processor that counts here, not how far they travel.
+// Recursive doubling among P = 2^k ranks: partners at distance 1, 2, …, P/2 exchange their whole
+// vectors and both fold them, the lower ranks' sum first, so that all ranks compute the same sum in
+// the same order. Each rank sends k messages in all; direct exchange takes n - 1. The processor
+// time of messages matters here, not the number of steps.
 //
-// Some ranks lend their vector to another first and get the result from it at the end: those beyond
-// a power of two; or, in pairs, every second one. That takes two steps more and fewer messages, 6
-// instead of 8 among 4 ranks: where ranks share cores, each message costs a turn.
+// Some ranks send their vector to another rank first and receive the result from it at the end: the
+// ranks beyond a power of two or, in pairs, every second rank. That takes two steps more and fewer
+// messages, 6 instead of 8 among 4 ranks: where ranks share cores, each message costs a context
+// switch.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"
@@ -13,7 +14,7 @@
 namespace hccl::schedule {
 namespace {
 
-// worker(index): the rank that is number `index` among those that work.
+// worker(index): the rank that is number `index` among the working ranks.
 template <class Worker>
 Schedule doubling(const CorePlace& place, Worker&& worker) {
   if (place.idle) {
@@ -26,7 +27,7 @@ Schedule doubling(const CorePlace& place, Worker&& worker) {
   const bool pair = place.partner >= 0;
   if (pair) schedule.steps.push_back(step({}, {recv_fold(place.partner, out(0), in(0))}));
   for (int distance = 1; distance < place.core; distance *= 2) {
-    // Before anything is folded, the data still lies in kIn.
+    // Before anything is folded, the data is still in kIn.
     const Slice mine = distance == 1 && !pair ? in(0) : out(0), theirs = scratch(0, 0);
     const int partner = place.index ^ distance;
     const Fold fold =
@@ -46,7 +47,7 @@ Schedule allreduce_recursive_doubling(const Shape& shape) {
                   [&](int index) { return core_rank(index, shape.size); });
 }
 
-// The lower half of the ranks work, each for the one as far above.
+// The lower half of the ranks work, each also for the rank at the same place in the upper half.
 Schedule allreduce_paired_doubling(const Shape& shape) {
   if (shape.size == 1) return copy_only();
   const int half = shape.size / 2;

@@ -1,6 +1,6 @@
 // Ring: rank r only sends to r + 1 and only receives from r - 1. With n ranks the vector has n
-// chunks; a chunk starts at one rank, collects every contribution on its way round (n - 1 steps),
-// and as a finished chunk goes round once more (n - 1 steps).
+// chunks; a chunk starts at one rank, collects every contribution on its way around (n - 1 steps),
+// and goes around once more as a finished chunk (n - 1 steps).
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"
@@ -9,7 +9,7 @@ namespace hccl::schedule {
 namespace {
 
 // The chunk that `rank` passes on in `time` if it passed on `first` at time 0: each time the chunk
-// that it received just before, which is the one its neighbour started one earlier.
+// that it has just received, which its neighbour passed on one step earlier.
 int passed_on(int first, int time, int size) { return wrap(first - time, size); }
 
 }  // namespace
@@ -31,8 +31,8 @@ Schedule allreduce_ring(const Shape& shape) {
   return ring;
 }
 
-// Chunk r ends at rank r, so it starts at rank r + 1. What is on its way lies in two slots in turn:
-// one is sent while the other one is filled.
+// Chunk r ends at rank r, so it starts at rank r + 1. Partial sums alternate between two slots: one
+// is sent while the other is filled.
 Schedule reduce_scatter_ring(const Shape& shape) {
   const int n = shape.size, rank = shape.rank;
   if (n == 1) return copy_only();

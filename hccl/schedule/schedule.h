@@ -61,8 +61,7 @@ struct Fold {
 };
 
 /// All sends and receives of a step run together; when all are done, its folds run in order; then
-/// the lane goes on to the next step. A rank that has nothing to do in a step simply has no such
-/// step.
+/// the lane continues with the next step. A rank without work in a step has no such step.
 struct Step {
   std::vector<Send> sends;
   std::vector<Recv> recvs;
@@ -75,16 +74,16 @@ struct Schedule {
   std::vector<Step> steps;
 };
 
-/// What a schedule is a function of.
+/// The arguments that a schedule depends on.
 struct Shape {
   int rank = 0;
   int size = 1;
   int root = 0;
-  /// Pipeline depth asked for: chunks of the vector for tree and chain; others may ignore it. At
-  /// least 1.
+  /// Requested pipeline depth: chunks of the vector for tree and chain; other algorithms ignore it.
+  /// At least 1.
   int depth = 1;
   /// Hosts with equally many ranks each, which are numbered host by host; a divisor of size. 1
-  /// where that is not so or does not matter.
+  /// otherwise, or where hosts do not matter.
   int hosts = 1;
 };
 

@@ -21,7 +21,7 @@ std::string wrong_target(const Setting& setting, const Memory& memory, const Sli
   return wrong.empty() ? memory.may_write(into) : wrong;
 }
 
-// An operand of a fold into `into`: the same chunks, and the very same slots or none of them.
+// An operand of a fold into `into`: the same chunks, and the same slots or none of them.
 std::string wrong_operand(const Setting& setting, const Memory& memory, const Slice& into,
                           const Slice& from) {
   if (std::string wrong = wrong_slice(setting, memory, from); !wrong.empty()) return wrong;
@@ -65,7 +65,8 @@ std::string StepRules::broken(const Setting& setting, int rank, const Memory& me
   return hazards(setting.in_place, memory, step);
 }
 
-// The messages of a step run in any order, so none may write what another one reads or writes.
+// The messages of a step run in any order, so no message may write data that another message reads
+// or writes.
 std::string StepRules::hazards(bool in_place, const Memory& cells, const Step& step) {
   if (writer_.size() < cells.places()) writer_.resize(cells.places(), -1);
   std::string wrong;

@@ -1,4 +1,4 @@
-// What can be wrong with a step that shows without knowing the other ranks.
+// Errors of a step that can be found without the other ranks.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace hccl::schedule {
 
 class StepRules {
  public:
-  /// Empty, or what is wrong: "receives twice into the same place, chunk 3".
+  /// Empty, or the error: "receives twice into the same place, chunk 3".
   std::string broken(const Setting& setting, int rank, const Memory& memory, const Step& step);
 
  private:

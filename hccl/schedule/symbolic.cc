@@ -231,9 +231,8 @@ std::string Memory::result() const {
   for (int chunk = 0; chunk < setting_.chunks; ++chunk) {
     if (!setting_.holds(rank_, Buffer::kOut, chunk)) continue;
     load(place({Buffer::kOut, chunk, 1, 0}, 0), found);
-    // In place, an output that nobody wrote still holds this rank's input: never "complete" by
-    // accident for a reduction of several ranks, and exactly right where the operation keeps a
-    // block as it is.
+    // In place, an unwritten output still holds this rank's input: never "complete" by accident for
+    // a reduction of several ranks, and correct where the operation keeps a block as it is.
     if (std::string wrong = compare(chunk, found); !wrong.empty()) return wrong;
   }
   return {};

@@ -1,5 +1,5 @@
-// The symbolic memory of one rank: for every chunk and slot, whose contributions it holds. The
-// checker runs schedules on it.
+// The symbolic memory of one rank: for every chunk and slot, the ranks whose contributions it
+// holds. The checker runs schedules on it.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace hccl::schedule {
 
-/// What all ranks of a check have in common.
+/// The setting of a check, the same for all ranks.
 struct Setting {
   Op op = Op::kAllReduce;
   int size = 1;
@@ -33,15 +33,16 @@ using RankSet = std::vector<std::uint64_t>;
 bool contains(const RankSet& set, int rank);
 void insert(RankSet& set, int rank);
 
-/// What a chunk is made of: whose parts, of which chunk of their vectors, combined in what order.
+/// The contents of a chunk: the ranks that contributed, the chunk of their vectors, and the order
+/// of combination.
 struct Value {
   RankSet ranks;
   std::uint64_t order = 0;  ///< equal numbers: combined in the same way, so the same bits
   int chunk = -1;           ///< -1: nothing was ever written
 };
 
-/// Functions that return a text return an empty one, or what is wrong: "reads kScratch slot 2,
-/// which …".
+/// Functions that return a text return an empty one, or the error: "reads kScratch slot 2, which
+/// …".
 class Memory {
  public:
   /// `setting` must outlive the memory.
@@ -59,9 +60,10 @@ class Memory {
   /// value = inputs folded left to right; a single input is copied.
   std::string fold(const std::vector<Value>& inputs, Value& value) const;
 
-  /// Compares kOut with what the operation promises.
+  /// Compares kOut with the operation's result.
   std::string result() const;
-  /// In what order chunk `chunk` of kOut was combined; 0 if this rank has no such chunk.
+  /// A number for the order in which chunk `chunk` of kOut was combined; 0 if this rank has no such
+  /// chunk.
   std::uint64_t order_of_result(int chunk) const;
 
  private:

@@ -1,8 +1,8 @@
 // Two levels, for hosts with equally many ranks each. The vector is cut in a slice for each place
 // on a host, and each slice in a chunk for each host. The ranks of a host sum their slices among
 // themselves; ranks of the same place on all hosts sum and spread the chunks of their slice; then
-// the ranks of a host give each other their slices. Between hosts travels what one rank a host
-// would send, and all ranks of a host send their part of it.
+// the ranks of a host exchange their slices. Together, the ranks of a host send as many bytes to
+// other hosts as a single rank would, and each sends its part.
 //
 //   host 0:  rank 0 --slice 0-- rank 1        chunks 0 .. H-1 are slice 0, of the ranks of place 0
 //              |                  |           chunks H .. 2H-1 are slice 1, …
@@ -32,7 +32,7 @@ struct Places {
   int place;
 };
 
-// The ranks of the host give each other what they have of each other's slices; folded by place.
+// The ranks of the host exchange their inputs of each other's slices; folded by place.
 Step sum_on_host(const Places& at) {
   Step step;
   const int mine = at.chunk(at.place, 0);

@@ -4,8 +4,8 @@ An array is anything contiguous with the buffer protocol, DLPack (CPU) or __arra
 numpy, torch, bytearray, memoryview, … Its memory is used where it lies, never copied. Elements are
 int8 to int64, uint8 to uint64, float16, bfloat16, float32 or float64.
 
-What cannot be right is refused before anything is sent: TypeError or ValueError, naming the
-argument. What the library finds is an HcclError. Operations release the GIL, and Ctrl-C ends the
+An invalid argument is refused before anything is sent: TypeError or ValueError, naming the
+argument. A failure of the library is an HcclError. Operations release the GIL, and Ctrl-C ends the
 wait for other ranks; after that the communicator cannot be used any more.
 """
 
@@ -37,7 +37,8 @@ class Communicator:
 
     @classmethod
     def from_group(cls, group):
-        """The communicator of a group made by hccl.manage.api.create_group. It ends with it."""
+        """The communicator of a group made by hccl.manage.api.create_group, with which it
+        ends."""
         return cls(_hccl.Communicator.from_group(group))
 
     @property
@@ -66,7 +67,7 @@ class Communicator:
         return array
 
     def allgather(self, array, out=None):
-        """Returns the arrays of all ranks, one behind the other along the first dimension."""
+        """Returns the arrays of all ranks, concatenated along the first dimension."""
         if out is None:
             shape = _shape(array)
             rows = shape[0] if shape else 1
@@ -116,7 +117,7 @@ class Communicator:
         self._native.send(array, _rank("dest", dest))
 
     def recv(self, array, src):
-        """Fills the array with what rank `src` sends. Returns the array."""
+        """Fills the array with the data of rank `src`. Returns the array."""
         self._native.recv(array, _rank("src", src))
         return array
 
@@ -125,8 +126,8 @@ class Communicator:
         self._native.barrier()
 
     def destroy(self):
-        """Leaves. A second call does nothing. The world takes all groups and split strategies with
-        it."""
+        """Leaves. A second call does nothing. Leaving the world also ends all groups and removes
+        all split strategies."""
         self._native.destroy()
 
     def __enter__(self):
@@ -196,7 +197,7 @@ def _empty_like(array, shape):
     """A new array of the same kind and element type."""
     if hasattr(array, "new_empty"):  # torch
         return array.new_empty(shape)
-    import numpy as np  # here: who brings all arrays needs no numpy
+    import numpy as np  # here: a program with arrays of its own needs no numpy
 
     dtype = getattr(array, "dtype", None)
     if not isinstance(dtype, np.dtype):

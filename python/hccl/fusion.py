@@ -1,4 +1,4 @@
-"""Gradient fusion: gradients are reduced in segments, while backward still computes others."""
+"""Gradient fusion: gradients are reduced in segments, while backward still runs."""
 
 import os
 
@@ -64,7 +64,7 @@ class Fusion:
 
     def wait(self):
         """Returns when all gradients are reduced. If some were never ready, HcclError names them,
-        and the iteration can go on."""
+        and the iteration can continue."""
         self._native.wait()
 
     @property
@@ -81,7 +81,7 @@ class Fusion:
         self._native.write_trace(os.fspath(path))
 
     def close(self):
-        """Waits for segments under way and lets the arrays go. A second call does nothing."""
+        """Waits for segments under way and releases the arrays. A second call does nothing."""
         self._native.close()
 
     def __enter__(self):

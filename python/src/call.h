@@ -34,8 +34,8 @@ class BlockingCalls {
   BlockingCalls& operator=(const BlockingCalls&) = delete;
 
   /// Raises HcclError if the call fails. If a signal handler raises (Ctrl-C), so does this, at
-  /// once: the call goes on in its thread for ever, so it must own what it uses, and `kept` (what
-  /// the memory it uses belongs to) is never let go.
+  /// once: the call stays in its thread for ever, so it must own its arguments, and `kept` (the
+  /// owners of its memory) is never released.
   void run(LibraryCall call, std::vector<nb::object> kept = {});
 
   /// A signal ended the wait for a call: nothing else can be run.

@@ -16,8 +16,8 @@ namespace hccl::python {
 /// The arguments are Python's: errors name them as hccl/communicator.py does.
 class Communicator {
  public:
-  /// Who ends it: its holder; the holder, together with the world and all groups; the group's
-  /// owner.
+  /// The owner that ends the communicator: its holder; the holder, together with the world and all
+  /// groups; the group's owner.
   enum class Kind { kOwn, kWorld, kGroup };
 
   static Communicator* from_root_info(const nb::bytes& info, std::uint32_t size,
@@ -43,7 +43,7 @@ class Communicator {
   void send(nb::handle array, std::uint32_t dest);
   void recv(nb::handle array, std::uint32_t src);
   void barrier();
-  /// Again is nothing. After an interrupted call the library's part is left as it is.
+  /// A second call does nothing. After an interrupted call the library's part is left as it is.
   void destroy();
 
   std::uint32_t rank() const { return rank_; }

@@ -35,7 +35,7 @@ class Fusion {
   void keep_for_ever();
 
   nb::object owner_;              // the communicator
-  std::vector<nb::object> kept_;  // what the gradients' memory belongs to
+  std::vector<nb::object> kept_;  // owners of the gradients' memory
   HcclFusion fusion_ = nullptr;
   bool under_way_ = false;  // a gradient was marked ready and not waited for
 };

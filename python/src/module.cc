@@ -1,7 +1,7 @@
 #include "communicator.h"
 
 NB_MODULE(_hccl, module) {
-  // Programs leave communicators to the end of the process: no reason to be told of them.
+  // Programs keep communicators until the end of the process: no leak warnings for them.
   nanobind::set_leak_warnings(false);
   hccl::python::bind_communicator(module);
   hccl::python::bind_fusion(module);

@@ -1,4 +1,4 @@
-"""The loop by which libraries are timed finds wrong results; the staged limit's are right.
+"""The loop by which libraries are timed finds wrong results, and times ours.
 RIVALS_BUILD names the build folder."""
 
 import os
@@ -111,39 +111,27 @@ class Method(unittest.TestCase):
             self.assertEqual(self.bench("", *mistake).returncode, 2, mistake)
 
 
-class Limit(unittest.TestCase):
-    def test_staged_limit_is_a_right_allreduce(self):
+class Ours(unittest.TestCase):
+    def test_two_ranks_time_every_operation_in_the_loop(self):
         from cases import Field
         from runner import Runner
-        from settings import limit_settings
+        from settings import our_settings
 
-        runner = Runner("", BUILD, 2, lambda: 0)
-        sizes = [
-            64 << 10,
-            100000,
-            4 << 20,
-        ]  # less than the ring, no multiple of a chunk, more than the ring
-        for setting in limit_settings():
+        runner = Runner("", BUILD, 2)
+        ops = "allreduce,broadcast,allgather,reduce_scatter,alltoall,reduce,barrier".split(",")
+        for setting in our_settings(2, "shm", ("private", "heap")):
             outcome, version, figures = runner._once(
-                setting, Field(2, "shm", "allreduce").ranks, ["allreduce"], sizes, 0.001, 60, "fp32"
+                setting, Field(2, "shm", "all"), ops, [64, 100000], 0.001, 60
             )
             self.assertEqual(outcome, "ok")
-            self.assertIn("staged", version)
-            self.assertEqual(
-                [(f["bytes"], f["wrong"]) for f in figures], [(size, 0) for size in sizes]
-            )
-            # Where both have processors of their own, they tell how far these are apart.
-            for name in ("core_ns", "line_ns")[: len(os.sched_getaffinity(0))]:
-                for figure in figures:
-                    self.assertTrue(all(0 < ns < 1e6 for ns in figure[name]), figure)
-
-
-class Probe(unittest.TestCase):
-    def test_probe_tells_nanoseconds(self):
-        from machine import Probe
-
-        self.assertTrue(0 <= Probe(f"{BUILD}/benchmarks/machine_bench")() < 1e7)
-        self.assertEqual(Probe("/nonexistent")(), 0)
+            self.assertIn("libhccl", version)
+            self.assertEqual(len(figures), 2 * len(ops) - 1)
+            for figure in figures:
+                self.assertEqual(figure["wrong"], 0, figure)
+                self.assertTrue(figure["us"] > 0 and figure["rewrite_us"] >= 0, figure)
+                # Where both have processors of their own, they tell how far these are apart.
+                if len(os.sched_getaffinity(0)) > 1:
+                    self.assertTrue(all(0 < ns < 1e6 for ns in figure["line_ns"]), figure)
 
 
 if __name__ == "__main__":

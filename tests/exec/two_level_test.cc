@@ -31,16 +31,13 @@ struct Member {
     transport::OpenArgs args = rank.open_args(Deadline::after(seconds(30)));
     args.hosts.clear();
     for (int r = 0; r < rank.size(); ++r) args.hosts.push_back(r / places);
-    args.area_bytes = &host::HostPath::area_bytes;
+    args.area_bytes = &LocalEngine::region_bytes;
     args.heap = heap;
     mesh = transport::open_routed(args).value();
-    host::Watch watch;
-    watch.timeout = seconds(20);
-    watch.abort = &abort;
-    path = std::make_unique<host::HostPath>(*mesh->host_memory(), heap,
-                                            host::Ways::for_host(places, true),
-                                            kernels::StoreRule{}, std::move(watch));
-    hosts = std::make_unique<TwoLevel>(*mesh, *path, rank.size() / places);
+    const Waiter waiter{.timeout = seconds(20), .abort = &abort, .policy = {.shared_cores = true}};
+    local = std::make_unique<LocalEngine>(*mesh->host_memory(), heap, kernels::StoreRule{}, waiter,
+                                          waiter.policy);
+    hosts = std::make_unique<TwoLevel>(*mesh, *local, rank.size() / places);
   }
   Status run(const Call& call, std::uint64_t sequence) {
     Limits limits;
@@ -51,7 +48,7 @@ struct Member {
 
   AbortFlag abort;
   std::unique_ptr<transport::Mesh> mesh;
-  std::unique_ptr<host::HostPath> path;
+  std::unique_ptr<LocalEngine> local;
   std::unique_ptr<TwoLevel> hosts;
 };
 

@@ -274,8 +274,7 @@ constexpr std::uint64_t kMiB = 1 << 20;
 
 TEST(UnknownShape, CutsBelowTheShares) {
   // 154.464 gradients are 96.54 %: never more than the share.
-  EXPECT_EQ(default_segments(equal(160, 1000), 200 * kMiB).value(),
-            (Segments{153, 159}));
+  EXPECT_EQ(default_segments(equal(160, 1000), 200 * kMiB).value(), (Segments{153, 159}));
   // The nearest cut would be 3; rounding down leaves the last one to the second segment.
   EXPECT_EQ(default_segments(equal(4, 1000), 200 * kMiB).value(), (Segments{2, 3}));
 }

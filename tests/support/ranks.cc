@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 #include "transport/registry.h"
 
 namespace hccl::testing {
@@ -45,9 +45,8 @@ Status wait_all(transport::Mesh& mesh, const std::vector<transport::Request*>& r
     return done == requests.size();
   };
   const bool crowded = static_cast<unsigned>(mesh.size()) > std::thread::hardware_concurrency();
-  const Waited waited = wait(ready, Deadline::after(at_most), nullptr, mesh.sleeper(),
-                             WaitPolicy{.shared_cores = crowded});
-  if (waited != Waited::kReady) {
+  const Waiter waiter{.timeout = at_most, .policy = {.shared_cores = crowded}};
+  if (waiter.until(ready, mesh.sleeper()) != Waited::kReady) {
     return Status(Code::kTimeout, std::to_string(done) + " of " + std::to_string(requests.size()) +
                                       " requests done in time");
   }

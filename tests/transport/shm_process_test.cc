@@ -236,7 +236,7 @@ TEST_F(ShmProcesses, MixWithThreads) {
       Result<std::vector<std::string>> all = std::vector<std::string>();
     };
     Round round;
-    Bell bell;
+    Doorbell bell;
     std::atomic<int> arrived{0};
     std::atomic<int> finished{0};
     const auto exchange_of = [&](int thread) {
@@ -246,8 +246,8 @@ TEST_F(ShmProcesses, MixWithThreads) {
         bell.ring();
         const int goal = (turn + 1) / 2 * 2;
         const auto await = [&](const std::atomic<int>& count, int at_least) {
-          static_cast<void>(hccl::wait([&] { return count.load() >= at_least; }, deadline, nullptr,
-                                       bell, WaitPolicy{.shared_cores = true}));
+          const Waiter waiter{.deadline = deadline, .policy = {.shared_cores = true}};
+          static_cast<void>(waiter.until([&] { return count.load() >= at_least; }, bell));
         };
         if (thread == 0) {
           await(arrived, goal);

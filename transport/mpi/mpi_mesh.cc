@@ -6,8 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "hccl/base/auth.h"
-#include "transport/agree.h"
 #include "transport/mpi/block.h"
 
 namespace hccl::transport::mpi {
@@ -22,93 +20,7 @@ std::string about_rank(std::string_view before, int peer, std::string_view after
   return std::string(before) + std::to_string(peer) + std::string(after);
 }
 
-/// A communicator of exactly the processes of the mesh; blocks until each of them has called this.
-/// Duplicating MPI_COMM_WORLD instead would wait for processes that are not in the mesh.
-Result<std::shared_ptr<Group>> make_group(Process& process, const Layout& layout, int tag) {
-  process.sweep();
-  const Process::Stay stay(process);
-  if (!stay) return Status(Code::kUnavail, "MPI is finalised");
-  MPI_Group world = MPI_GROUP_NULL;
-  MPI_Group members = MPI_GROUP_NULL;
-  MPI_Comm_group(MPI_COMM_WORLD, &world);
-  MPI_Group_incl(world, static_cast<int>(layout.world_ranks().size()), layout.world_ranks().data(),
-                 &members);
-  MPI_Comm comm = MPI_COMM_NULL;
-  const int result = MPI_Comm_create_group(MPI_COMM_WORLD, members, tag, &comm);
-  MPI_Group_free(&members);
-  MPI_Group_free(&world);
-  if (result != MPI_SUCCESS || comm == MPI_COMM_NULL) {
-    return mpi_error(Code::kUnavail, "MPI cannot make a communicator for the mesh", result);
-  }
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  return std::make_shared<Group>(process, comm);
-}
-
 }  // namespace
-
-Result<std::unique_ptr<Mesh>> MpiMesh::open(const OpenArgs& args) {
-  Result<Process*> process = Process::get();
-  const auto introduce = [&]() -> Result<std::string> {
-    if (!process.ok()) return process.status();
-    std::uint32_t number = 0;
-    HCCL_RETURN_IF_ERROR(random_bytes(&number, sizeof number));
-    ByteWriter writer;
-    writer.put(Seat{(*process)->world_rank(), (*process)->world_size(), (*process)->nonce(),
-                    (*process)->largest_tag()});
-    return writer.put(number).take();
-  };
-  HCCL_ASSIGN_OR_RETURN(std::vector<std::string> parts, agree(args, introduce()));
-  std::vector<Seat> seats;
-  std::uint32_t number = 0;  // rank 0's, so that meshes that open at the same time do not mix
-  for (std::size_t r = 0; r < parts.size(); ++r) {
-    ByteReader reader(parts[r]);
-    seats.push_back(reader.get<Seat>());
-    const auto random = reader.get<std::uint32_t>();
-    if (r == 0) number = random;
-    const Seat& seat = seats.back();
-    if (!reader.finished() || seat.largest_tag < 0 || seat.world_rank < 0 ||
-        seat.world_rank >= seat.world_size) {
-      return Status(Code::kInternal, about_rank("rank ", static_cast<int>(r), " sent no MPI rank"),
-                    static_cast<int>(r));
-    }
-  }
-  HCCL_ASSIGN_OR_RETURN(Layout layout, Layout::make(seats));
-
-  // One rank of each process makes the communicator, the others take it from there.
-  const bool leads = layout.leader_of(args.rank) == args.rank;
-  const int takers = layout.ranks_beside(args.rank) - 1;
-  Result<std::shared_ptr<Group>> group = std::shared_ptr<Group>();
-  std::uint64_t loan = 0;
-  if (leads) {
-    int smallest = seats[0].largest_tag;
-    for (const Seat& seat : seats)
-      smallest = std::min(smallest, static_cast<int>(seat.largest_tag));
-    group = make_group(**process, layout,
-                       static_cast<int>(number % static_cast<std::uint32_t>(smallest)));
-    if (group.ok()) loan = (*process)->lend(*group, takers);
-  }
-  const auto all =
-      agree(args, group.ok() ? Result<std::string>(ByteWriter().put(loan).take()) : group.status());
-  if (!all.ok()) {
-    if (leads) (*process)->take_back(loan);
-    return all.status();
-  }
-  if (!leads) {
-    ByteReader reader(all.value()[static_cast<std::size_t>(layout.leader_of(args.rank))]);
-    group = (*process)->borrow(reader.get<std::uint64_t>());
-    if (*group == nullptr) return Status(Code::kInternal, "a rank of this process lent nothing");
-  }
-  return std::unique_ptr<Mesh>(
-      new MpiMesh(**process, *group, std::move(layout), args.rank, args.size));
-}
-
-MpiMesh::MpiMesh(Process& process, std::shared_ptr<Group> group, Layout layout, int rank, int size)
-    : process_(process),
-      group_(std::move(group)),
-      layout_(std::move(layout)),
-      rank_(rank),
-      size_(size),
-      peers_(static_cast<std::size_t>(size)) {}
 
 MpiMesh::~MpiMesh() {
   if (aborted_.raised()) {
@@ -319,8 +231,7 @@ void MpiMesh::say_goodbye() {
     MPI_Testall(static_cast<int>(goodbyes.size()), goodbyes.data(), &all, MPI_STATUSES_IGNORE);
     return all != 0;
   };
-  const Deadline limit = Deadline::after(kGoodbyeLimit);
-  if (wait(said, limit, nullptr, sleeper_, WaitPolicy{}) == Waited::kReady) return;
+  if (Waiter{.timeout = kGoodbyeLimit}.until(said, sleeper_) == Waited::kReady) return;
   // A peer that does not listen any more must not hold us up.
   group_->keep_for_ever();
   for (MPI_Request& request : goodbyes) {
@@ -384,11 +295,7 @@ bool MpiMesh::wind_up() {
       active_[i].verdict = why;
       finish_active(i, MPI_SUCCESS);
     }
-    for (Channel* channel : std::exchange(listening_, {})) {
-      channel->listed = false;
-      while (!channel->waiting.empty()) channel->waiting.pop()->finish(why);
-    }
-    self_.fail(why);
+    fail_waiting(why);
     return true;
   }
   const bool moved = test_active();
@@ -404,6 +311,11 @@ void MpiMesh::fail_all(const Status& why) {
   winding_up_ = true;
   in_mpi_.clear();
   for (Active& active : std::exchange(active_, {})) active.request->finish(why);
+  fail_waiting(why);
+}
+
+/// Fails what MPI does not hold.
+void MpiMesh::fail_waiting(const Status& why) {
   for (Channel* channel : std::exchange(listening_, {})) {
     channel->listed = false;
     while (!channel->waiting.empty()) channel->waiting.pop()->finish(why);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "hccl/base/deadline.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 #include "transport/mpi/layout.h"
 #include "transport/mpi/process.h"
 #include "transport/nap_sleeper.h"
@@ -74,6 +74,7 @@ class MpiMesh final : public Mesh {
   bool hear_goodbye(int peer);
   bool wind_up();
   void fail_all(const Status& why);
+  void fail_waiting(const Status& why);
 
   Process& process_;
   std::shared_ptr<Group> group_;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "hccl/base/deadline.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 #include "transport/ofi/endpoint.h"
 #include "transport/ofi/ofi_sleeper.h"
 #include "transport/ofi/tags.h"

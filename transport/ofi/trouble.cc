@@ -93,7 +93,7 @@ void OfiMesh::say_goodbye() {
     return std::all_of(goodbyes.begin(), goodbyes.end(), [](const Request& r) { return r.done(); });
   };
   // A peer that does not listen any more must not hold us up.
-  static_cast<void>(wait(said, Deadline::after(kGoodbyeLimit), nullptr, *sleeper_, WaitPolicy{}));
+  static_cast<void>(Waiter{.timeout = kGoodbyeLimit}.until(said, *sleeper_));
   if (!closed_) close_down(Status(Code::kUnavail, "the mesh was closed"));
 }
 

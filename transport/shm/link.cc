@@ -24,7 +24,8 @@ Limits::Limits(std::uint64_t ring_bytes)
       piece(std::min<std::uint64_t>(std::uint64_t{64} << 10, ring_bytes / 8)),
       burst(2 * piece) {}
 
-Link::Link(int rank, int peer, RingWriter out, RingReader in, RankState* peer_state, int wake_fd)
+template <class Atomics>
+BasicLink<Atomics>::BasicLink(int rank, int peer, RingWriter out, RingReader in, RankState* peer_state, int wake_fd)
     : in_(in),
       out_(out),
       peer_state_(peer_state),
@@ -34,7 +35,8 @@ Link::Link(int rank, int peer, RingWriter out, RingReader in, RankState* peer_st
       wake_fd_(wake_fd),
       lanes_(Mesh::kLanes) {}
 
-Link::Lane& Link::lane(std::uint32_t number) {
+template <class Atomics>
+auto BasicLink<Atomics>::lane(std::uint32_t number) -> Lane& {
   auto& lane = lanes_[number];
   if (lane == nullptr) {
     lane = std::make_unique<Lane>();
@@ -43,7 +45,8 @@ Link::Lane& Link::lane(std::uint32_t number) {
   return *lane;
 }
 
-void Link::wake() {
+template <class Atomics>
+void BasicLink<Atomics>::wake() {
   auto& asleep = peer_state_->asleep;
   if (asleep.load(std::memory_order_seq_cst) == 0) return;
   if (asleep.exchange(0, std::memory_order_seq_cst) == 0) return;  // somebody else wakes it
@@ -52,18 +55,21 @@ void Link::wake() {
 }
 
 // After giving room, credit or a grant: of no interest to a peer that waits for something else.
-void Link::wake_writer() {
+template <class Atomics>
+void BasicLink<Atomics>::wake_writer() {
   if (in_.control().waiting.load(std::memory_order_seq_cst) != 0) wake();
 }
 
-void Link::corrupt(const char* what) {
+template <class Atomics>
+void BasicLink<Atomics>::corrupt(const char* what) {
   fail(Status(Code::kTcpTransfer,
               "corrupt shared memory between rank " + std::to_string(rank_) + " and rank " +
                   std::to_string(peer_) + ": " + what,
               peer_));
 }
 
-void Link::fail(const Status& status) {
+template <class Atomics>
+void BasicLink<Atomics>::fail(const Status& status) {
   if (failure_.ok()) failure_ = status;
   for (auto& lane : lanes_) {
     if (lane == nullptr) continue;
@@ -74,12 +80,14 @@ void Link::fail(const Status& status) {
   active_.clear();
 }
 
-void Link::close() {
+template <class Atomics>
+void BasicLink<Atomics>::close() {
   out_.close();
   wake();
 }
 
-bool Link::progress() {
+template <class Atomics>
+bool BasicLink<Atomics>::progress() {
   if (!failure_.ok()) return false;
   bool moved = drain();
   if (!active_.empty()) moved |= push();
@@ -88,7 +96,8 @@ bool Link::progress() {
 
 // ---- sending ----
 
-void Link::send(Request& request) {
+template <class Atomics>
+void BasicLink<Atomics>::send(Request& request) {
   if (!failure_.ok()) {
     request.finish(failure_);
     return;
@@ -101,7 +110,8 @@ void Link::send(Request& request) {
   push();
 }
 
-bool Link::push() {
+template <class Atomics>
+bool BasicLink<Atomics>::push() {
   bool moved = push_active();
   if (!active_.empty() && !waiting_) {
     // Say so first, then look once more: the reader may have gone on in between.
@@ -117,7 +127,8 @@ bool Link::push() {
   return moved;
 }
 
-bool Link::push_active() {
+template <class Atomics>
+bool BasicLink<Atomics>::push_active() {
   bool moved = false;
   const std::uint64_t stop = out_.position() + limits_.burst;
   std::size_t i = 0;
@@ -142,7 +153,8 @@ bool Link::push_active() {
   return moved;
 }
 
-Link::Pushed Link::push_piece(Lane& lane) {
+template <class Atomics>
+auto BasicLink<Atomics>::push_piece(Lane& lane) -> Pushed {
   Request& request = *lane.sends.front();
   const std::uint64_t left = request.size_ - request.moved_;
   bool eager = false;
@@ -180,7 +192,8 @@ Link::Pushed Link::push_piece(Lane& lane) {
   return Pushed::kMoved;
 }
 
-bool Link::has_credit(std::uint64_t cost) {
+template <class Atomics>
+bool BasicLink<Atomics>::has_credit(std::uint64_t cost) {
   if (eager_sent_ - eager_taken_seen_ + cost <= limits_.staging) return true;
   const std::uint64_t taken = out_.control().eager_taken.load(std::memory_order_seq_cst);
   if (taken < eager_taken_seen_ || taken > eager_sent_) {
@@ -193,7 +206,8 @@ bool Link::has_credit(std::uint64_t cost) {
 
 // ---- receiving ----
 
-void Link::recv(Request& request) {
+template <class Atomics>
+void BasicLink<Atomics>::recv(Request& request) {
   Lane& from = lane(request.lane_);
   if (from.staged.empty() && !failure_.ok()) {
     request.finish(failure_);
@@ -220,7 +234,8 @@ void Link::recv(Request& request) {
   wake_writer();
 }
 
-bool Link::drain() {
+template <class Atomics>
+bool BasicLink<Atomics>::drain() {
   const bool closed = in_.closed();  // asked first: what was sent before leaving is still read
   const std::uint64_t start = in_.position();
   Frame frame;
@@ -248,7 +263,8 @@ bool Link::drain() {
   return true;
 }
 
-void Link::release() {
+template <class Atomics>
+void BasicLink<Atomics>::release() {
   released_ = in_.position();
   in_.control().eager_taken.store(eager_taken_, std::memory_order_seq_cst);
   in_.release();
@@ -256,13 +272,15 @@ void Link::release() {
 }
 
 // Gives what is wrong with the frame, or null.
-const char* Link::take(const Frame& frame) {
+template <class Atomics>
+const char* BasicLink<Atomics>::take(const Frame& frame) {
   if (frame.piece == 0 && frame.total != 0) return "an empty piece";
   Lane& from = lane(frame.lane);
   return from.receiving || from.discard != 0 ? take_next(from, frame) : take_first(from, frame);
 }
 
-const char* Link::take_first(Lane& from, const Frame& frame) {
+template <class Atomics>
+const char* BasicLink<Atomics>::take_first(Lane& from, const Frame& frame) {
   const std::uint64_t cost = cost_of(frame.piece);
   if (frame.eager && (frame.piece != frame.total || frame.total > limits_.eager)) {
     return "an eager message that is too long";
@@ -291,7 +309,8 @@ const char* Link::take_first(Lane& from, const Frame& frame) {
   return nullptr;
 }
 
-const char* Link::take_next(Lane& from, const Frame& frame) {
+template <class Atomics>
+const char* BasicLink<Atomics>::take_next(Lane& from, const Frame& frame) {
   if (frame.eager || frame.piece == 0) return "a new message inside of another one";
   if (!from.receiving) {
     if (frame.total != from.total || frame.piece > from.discard) return "a piece too long";
@@ -308,5 +327,7 @@ const char* Link::take_next(Lane& from, const Frame& frame) {
   if (!from.receiving) from.receives.pop()->finish();
   return nullptr;
 }
+
+template class BasicLink<StdAtomics>;
 
 }  // namespace hccl::transport::shm

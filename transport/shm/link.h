@@ -41,12 +41,18 @@ struct Limits {
   std::uint64_t burst;    ///< bytes to move in one direction before looking at the other
 };
 
-/// Used by the mesh's thread only.
-class Link {
+/// Used by the mesh's thread only. Over the atomics policy, like the rings: link.cc holds the code
+/// and instantiates it for StdAtomics.
+template <class Atomics = StdAtomics>
+class BasicLink {
  public:
+  using RankState = BasicRankState<Atomics>;
+  using RingReader = BasicRingReader<Atomics>;
+  using RingWriter = BasicRingWriter<Atomics>;
+
   /// `peer_state` and the rings lie in a segment, which outlives the link. `wake_fd` stays the
   /// caller's.
-  Link(int rank, int peer, RingWriter out, RingReader in, RankState* peer_state, int wake_fd);
+  BasicLink(int rank, int peer, RingWriter out, RingReader in, RankState* peer_state, int wake_fd);
 
   void send(Request& request);
   void recv(Request& request);
@@ -109,5 +115,8 @@ class Link {
   Status failure_;
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
+
+using Link = BasicLink<>;
+extern template class BasicLink<StdAtomics>;
 
 }  // namespace hccl::transport::shm

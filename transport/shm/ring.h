@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "hccl/base/atomics.h"
 #include "transport/transport.h"
 
 namespace hccl::transport::shm {
@@ -25,17 +26,21 @@ namespace hccl::transport::shm {
 inline constexpr std::size_t kLine = 64;
 
 /// The shared words of one ring. A line has one writer.
-struct RingControl {
+template <class Atomics = StdAtomics>
+struct BasicRingControl {
+  template <class T>
+  using atomic = typename Atomics::template atomic<T>;
   // Written by the ring's writer.
-  alignas(kLine) std::atomic<std::uint64_t> head{0};  ///< position behind the last whole frame
-  std::atomic<std::uint32_t> closed{0};               ///< 1: the writer has left, in good order
-  std::atomic<std::uint32_t> waiting{0};  ///< 1: the writer waits for room, credit or a receive
+  alignas(kLine) atomic<std::uint64_t> head{0};  ///< position behind the last whole frame
+  atomic<std::uint32_t> closed{0};               ///< 1: the writer has left, in good order
+  atomic<std::uint32_t> waiting{0};  ///< 1: the writer waits for room, credit or a receive
   // Written by the ring's reader.
-  alignas(kLine) std::atomic<std::uint64_t> tail{0};  ///< position of the first unread frame
-  std::atomic<std::uint64_t> eager_taken{0};          ///< cost of eager messages received so far
+  alignas(kLine) atomic<std::uint64_t> tail{0};  ///< position of the first unread frame
+  atomic<std::uint64_t> eager_taken{0};          ///< cost of eager messages received so far
   /// How many receives were posted on each lane so far (modulo 2^32).
-  alignas(kLine) std::array<std::atomic<std::uint32_t>, Mesh::kLanes> posted{};
+  alignas(kLine) std::array<atomic<std::uint32_t>, Mesh::kLanes> posted{};
 };
+using RingControl = BasicRingControl<>;
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(RingControl) % kLine == 0);
 
@@ -72,10 +77,12 @@ struct RingBytes {
   }
 };
 
-class RingWriter {
+template <class Atomics = StdAtomics>
+class BasicRingWriter {
  public:
-  RingWriter() = default;
-  RingWriter(RingControl* control, RingBytes bytes) : control_(control), bytes_(bytes) {}
+  using RingControl = BasicRingControl<Atomics>;
+  BasicRingWriter() = default;
+  BasicRingWriter(RingControl* control, RingBytes bytes) : control_(control), bytes_(bytes) {}
 
   /// Largest payload that fits now, or -1 when full. Looks at the reader's position only when what
   /// it knew does not give `wanted`. Sets corrupt() when that position is impossible.
@@ -128,10 +135,12 @@ class RingWriter {
 
 enum class Peek { kEmpty, kFrame, kCorrupt };
 
-class RingReader {
+template <class Atomics = StdAtomics>
+class BasicRingReader {
  public:
-  RingReader() = default;
-  RingReader(RingControl* control, RingBytes bytes) : control_(control), bytes_(bytes) {}
+  using RingControl = BasicRingControl<Atomics>;
+  BasicRingReader() = default;
+  BasicRingReader(RingControl* control, RingBytes bytes) : control_(control), bytes_(bytes) {}
 
   /// Looks at the next frame. kCorrupt when positions or header cannot be true.
   Peek peek(Frame& frame) {
@@ -143,8 +152,8 @@ class RingReader {
     }
     // Each word is read once: a peer that goes on writing cannot change it after the checks.
     auto* words = reinterpret_cast<std::uint64_t*>(bytes_.at(tail_));
-    frame.total = std::atomic_ref(words[0]).load(std::memory_order_relaxed);
-    const std::uint64_t about = std::atomic_ref(words[1]).load(std::memory_order_relaxed);
+    frame.total = Atomics::load_once(words[0]);
+    const std::uint64_t about = Atomics::load_once(words[1]);
     frame.piece = static_cast<std::uint32_t>(about);
     frame.lane = static_cast<std::uint16_t>(about >> 32);
     frame.eager = (about >> 48) == 1;
@@ -181,5 +190,8 @@ class RingReader {
   std::uint64_t head_ = 0;  // as last seen
   std::uint64_t tail_ = 0;
 };
+
+using RingWriter = BasicRingWriter<>;
+using RingReader = BasicRingReader<>;
 
 }  // namespace hccl::transport::shm

@@ -6,7 +6,6 @@
 // Sparse: a page takes memory when it is first touched.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -19,9 +18,11 @@
 namespace hccl::transport::shm {
 
 /// Shared words of one rank; written by that rank, `asleep` also cleared by whoever wakes it.
-struct RankState {
-  alignas(kLine) std::atomic<std::uint32_t> asleep{0};
+template <class Atomics = StdAtomics>
+struct BasicRankState {
+  alignas(kLine) typename Atomics::template atomic<std::uint32_t> asleep{0};
 };
+using RankState = BasicRankState<>;
 
 /// Where things lie in the segment of `ranks` ranks; a pure function of its arguments.
 struct Layout {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "hccl/base/socket.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 #include "transport/shm/segment.h"
 
 namespace hccl::transport::shm {

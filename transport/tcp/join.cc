@@ -70,9 +70,8 @@ class Joiner {
     for (int peer = 0; peer < args_.rank; ++peer) connect(peer);
     while (missing_ > 0 && !args_.deadline.expired()) {
       // Nobody rings here; a nap is short because handshakes have deadlines of their own.
-      const Deadline nap = Deadline::after(kPause).sooner(args_.deadline);
-      static_cast<void>(wait([this] { return turn(); }, nap, nullptr, sleeper_,
-                             WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+      const Waiter waiter{.deadline = args_.deadline, .timeout = kPause, .policy = kSleepAtOnce};
+      static_cast<void>(waiter.until([this] { return turn(); }, sleeper_));
       expire();
     }
     for (const auto& pending : pending_) unwatch(pending->fd.get());

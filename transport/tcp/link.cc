@@ -16,8 +16,7 @@ namespace {
 // Bytes read beyond the end of a payload.
 constexpr std::size_t kHeadersAhead = 512;
 
-/// Position in a lane's queue; sequences are ascending there and the match is nearly always the
-/// first.
+/// Sequences ascend in a lane's queue, and the match is nearly always the first entry.
 template <class Queue>
 auto find(Queue& queue, std::uint32_t sequence) {
   return std::find_if(queue.begin(), queue.end(),

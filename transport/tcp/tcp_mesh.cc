@@ -260,8 +260,8 @@ class TcpMesh final : public Mesh {
       slot.link->write();
     }
     NapSleeper nap;
-    static_cast<void>(wait([this] { return drained(); }, Deadline::after(kLinger), &abort_, nap,
-                           WaitPolicy{.spin = std::chrono::nanoseconds(0)}));
+    const Waiter waiter{.timeout = kLinger, .abort = &abort_, .policy = kSleepAtOnce};
+    static_cast<void>(waiter.until([this] { return drained(); }, nap));
   }
 
   bool drained() {

@@ -24,7 +24,7 @@ void rank_main(uint32_t rank, int32_t device, const HcclRootInfo* root_info, std
   HCCL_CHECK(HcclGetRankSize(comm, &size));
   HCCL_CHECK(HcclGetRankId(comm, &id));
 
-  // Device memory is what collectives are fast with.
+  // Collectives are fastest on device memory.
   float value = id;
   void* memory = nullptr;
   ACL_CHECK(aclrtMalloc(&memory, sizeof value, ACL_MEM_MALLOC_HUGE_ONLY));
@@ -37,7 +37,7 @@ void rank_main(uint32_t rank, int32_t device, const HcclRootInfo* root_info, std
   ACL_CHECK(aclrtMemcpy(&value, sizeof value, memory, sizeof value, ACL_MEMCPY_DEVICE_TO_HOST));
   out << "rank " << id << " of " << size << ": the ranks add up to " << value << '\n';
 
-  // First the communicator, then what its operations used.
+  // First the communicator, then the memory and the stream of its operations.
   HCCL_CHECK(HcclCommDestroy(comm));
   ACL_CHECK(aclrtFree(memory));
   ACL_CHECK(aclrtDestroyStream(stream));

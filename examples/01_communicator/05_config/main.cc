@@ -1,5 +1,4 @@
-// A communicator with its own name, buffer size and determinism, which go before what the
-// environment says.
+// A communicator with its own name, buffer size and determinism, which go before the environment.
 #include <cstring>
 
 #include "../../common/ranks.h"

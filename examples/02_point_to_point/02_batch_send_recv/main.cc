@@ -1,5 +1,5 @@
 // The ring of 01_send_recv in one call: the sends and receives of a batch run at the same time, so
-// nobody has to take turns.
+// neighbours need not take turns.
 #include "../../common/ranks.h"
 
 void batch_send_recv(const example::Rank& rank) {

@@ -1,5 +1,5 @@
-// Every rank has r + 1 numbers for rank r: an alltoall of unequal parts, where each rank knows
-// what it sends and what it gets.
+// Every rank has r + 1 numbers for rank r: an alltoall of unequal parts, where each rank knows its
+// own counts only.
 #include "../../common/ranks.h"
 
 void alltoallv(const example::Rank& rank) {

@@ -1,6 +1,6 @@
-// Buffers that all ranks can reach: the program reserves addresses, tells the communicator, and
-// puts physical memory behind as much of them as it needs. Operations on it copy nothing on the
-// way.
+// Buffers that all ranks can reach: the program reserves addresses, registers them with the
+// communicator, and maps physical memory where it needs it. Operations on this memory make no
+// copies.
 #include "../../common/ranks.h"
 
 void zero_copy(const example::Rank& rank) {

@@ -52,7 +52,7 @@ template <class Await>
 template <class Done, class Late>
 [[gnu::always_inline]] inline Status HostPath::await(const Run& run, int place, Done&& done,
                                                      Late&& late) {
-  const WaitPolicy& policy = run.call.beside ? watch_.beside : watch_.policy;
+  const WaitPolicy& policy = run.call.background ? watch_.beside : watch_.policy;
   if (look_elsewhere_) {
     // Who runs on another core may come sooner than this core is given away and back; among many
     // ranks it hardly runs just now.
@@ -72,7 +72,7 @@ template <class Done, class Late>
   limits.deadline =
       watch_.timeout.count() == 0 ? Deadline::never() : Deadline::after(watch_.timeout);
   limits.abort = watch_.abort;
-  limits.policy = run.call.beside ? watch_.beside : watch_.policy;
+  limits.policy = run.call.background ? watch_.beside : watch_.policy;
   if (watch_.stalled) {
     limits.stalled = [&](const std::string& what, const std::vector<int>& awaited) {
       watch_.stalled(run.mine.sequence, what, awaited);

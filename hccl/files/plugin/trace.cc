@@ -118,8 +118,6 @@ Result<Trace> from_message(const proto::Trace& message) {
 
 }  // namespace
 
-Codec<Trace> trace_codec() {
-  return codec<Trace, proto::Trace, to_message, from_message, kName>();
-}
+Codec<Trace> trace_codec() { return codec<Trace, proto::Trace, to_message, from_message, kName>(); }
 
 }  // namespace hccl::files

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "hccl/base/status.h"
-#include "hccl/base/wait.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl {
 namespace {
@@ -109,7 +109,6 @@ class Client {
              result != PMIX_ERR_TIMEOUT;
     };
     // A question costs a round trip to the server, so only a few a second.
-    Bell pause;
     while (!there()) {
       if (deadline.expired()) {
         return pmix_error(Code::kTimeout,
@@ -118,10 +117,7 @@ class Client {
                               std::to_string(timeout_seconds) + " s",
                           result);
       }
-      const std::uint32_t ticket = pause.prepare();
-      pause.sleep(ticket, std::min<std::chrono::nanoseconds>(deadline.left(),
-                                                             std::chrono::milliseconds(20)));
-      pause.awake();
+      nap(std::chrono::milliseconds(20), deadline);
     }
     if (result != PMIX_SUCCESS) {
       return pmix_error(Code::kUnavail,

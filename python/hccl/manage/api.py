@@ -1,4 +1,4 @@
-"""Groups of ranks by name, and what rank a process is: HCCL's hccl.manage.api.
+"""Groups of ranks by name, and the ranks of processes: HCCL's hccl.manage.api.
 
 A group's ranks are numbered by their place in the sorted list of world ranks. Every error is a
 ValueError.
@@ -11,7 +11,7 @@ from hccl.errors import HcclError
 
 def create_group(group, rank_num, rank_ids):
     """Makes a group of the given world ranks; called by each of them. Before the world exists the
-    request is kept, and carried out when it does."""
+    request is kept, and the group is made when the world joins."""
     check_group(group)
     if not isinstance(rank_num, int):
         raise ValueError(f"rank_num: expected an int, not {describe(rank_num)}")

@@ -46,8 +46,8 @@ def set_split_strategy_by_size(dataSizeList, group=_hccl.WORLD):
 
 
 def set_split_strategy_auto(group=_hccl.WORLD):
-    """Cuts by a plan that is computed from what training measures, for all ranks at once, where
-    the group has no setting by index or size. All ranks set it."""
+    """Cuts by a plan that is computed from measured times of the training, for all ranks at
+    once, where the group has no setting by index or size. All ranks set it."""
     check_group(group)
     _call(_hccl.set_split_auto, group)
 

@@ -1,0 +1,288 @@
+#include "benchmarks/perf/bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+#include "benchmarks/perf/algorithms.h"
+
+namespace hccl_perf {
+namespace {
+
+/// Of this rank: its process, or its thread where ranks are threads (the library's own threads,
+/// which serve all of them, are left out then).
+double cpu_seconds(bool threads) {
+  timespec now{};
+  ::clock_gettime(threads ? CLOCK_THREAD_CPUTIME_ID : CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+/// What it takes to ask twice; as long as the shortest operations.
+double cost_of_asking(bool threads) {
+  double least = 1;
+  for (int i = 0; i < 1000; ++i) {
+    const double start = cpu_seconds(threads);
+    least = std::min(least, cpu_seconds(threads) - start);
+  }
+  return least;
+}
+
+double now_us() {
+  return std::chrono::duration<double, std::micro>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Element-wise maximum over all ranks.
+void maximum(std::vector<double>& values, HcclComm comm) {
+  check(HcclAllReduce(values.data(), values.data(), values.size(), HCCL_DATA_TYPE_FP64,
+                      HCCL_REDUCE_MAX, comm, nullptr),
+        "collecting times");
+}
+
+/// The mean over all ranks.
+double mean(double value, HcclComm comm, int ranks) {
+  check(HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_FP64, HCCL_REDUCE_SUM, comm, nullptr),
+        "collecting times");
+  return value / ranks;
+}
+
+double percentile(const std::vector<double>& sorted, double p) {
+  const auto at = static_cast<std::size_t>(p * static_cast<double>(sorted.size() - 1) + 0.5);
+  return sorted[at];
+}
+
+}  // namespace
+
+struct Bench::Task {
+  HcclComm comm;
+  std::byte* send;
+  std::byte* recv;
+  std::uint64_t count, in, out;  // elements: of the larger buffer, sent, received
+  int round = 0;
+  std::uint64_t wrong = 0;
+};
+
+Bench::Bench(const Options& options, HcclComm world)
+    : o_(options),
+      operation_(find_operation(options.op)),
+      world_(world),
+      flusher_(options.cold),
+      asking_(cost_of_asking(options.threads > 0)) {
+  std::uint32_t value = 0;
+  check(HcclGetRankId(world, &value), "HcclGetRankId");
+  rank_ = static_cast<int>(value);
+  check(HcclGetRankSize(world, &value), "HcclGetRankSize");
+  ranks_ = static_cast<int>(value);
+  if (o_.root >= value) {
+    if (rank_ == 0)
+      std::fprintf(stderr, "hccl_perf: --root %u, but there are %u ranks\n", o_.root, value);
+    std::_Exit(2);
+  }
+}
+
+std::vector<std::uint64_t> Bench::counts() const {
+  if (o_.op == "barrier") return {0};
+  const std::uint64_t element = size_of(o_.data_type);
+  const std::uint64_t unit = operation_.blocks ? static_cast<std::uint64_t>(ranks_) : 1;
+  std::vector<std::uint64_t> found;
+  for (std::uint64_t bytes = std::max<std::uint64_t>(o_.min_bytes, 1); bytes <= o_.max_bytes;
+       bytes *= o_.factor) {
+    const std::uint64_t count = std::max<std::uint64_t>(1, bytes / element / unit) * unit;
+    if (found.empty() || count != found.back()) found.push_back(count);
+    if (bytes > o_.max_bytes / o_.factor) break;
+  }
+  return found;
+}
+
+int Bench::run() {
+  if (rank_ == 0) print_header(o_, ranks_);
+  std::vector<Row> rows;
+  for (const std::uint64_t count : counts()) {
+    for (Row& row : measure_all(count)) rows.push_back(std::move(row));
+  }
+  for (const auto& [name, comm] : by_algorithm_) check(HcclCommDestroy(comm), "HcclCommDestroy");
+  if (rank_ == 0 && !write_files(o_, ranks_, rows)) return 1;
+  if (std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.wrong <= 0; }))
+    return 0;
+  if (rank_ == 0) std::fprintf(stderr, "hccl_perf: WRONG RESULTS, see column #wrong\n");
+  return 1;
+}
+
+HcclComm Bench::communicator(const std::string& algorithm) {
+  const auto [at, made] = by_algorithm_.try_emplace(algorithm, nullptr);
+  if (made) at->second = with_algorithm(world_, algorithm, by_algorithm_.size(), rank_, ranks_);
+  return at->second;
+}
+
+/// One row, or one an algorithm with --algo.
+std::vector<Row> Bench::measure_all(std::uint64_t count) {
+  std::vector<Row> rows;
+  const auto add = [&](const std::string& algorithm, bool chosen, HcclComm comm) {
+    rows.push_back(measure(count, comm));
+    rows.back().algorithm = algorithm;
+    rows.back().chosen = chosen;
+    if (rank_ == 0) print_row(rows.back());
+  };
+  if (o_.algo.empty()) {
+    add("", false, world_);
+  } else if (o_.algo.find(':') != std::string::npos) {
+    add(o_.algo, false, communicator(o_.algo));
+  } else {
+    for (const Algorithm& one :
+         describe(world_, o_.op, count * size_of(o_.data_type), rank_)) {
+      if (o_.algo != "all" && o_.algo != one.name) continue;
+      if (one.eligible) {
+        add(one.key(), one.chosen, communicator(one.key()));
+      } else if (rank_ == 0) {
+        print_refused(count * size_of(o_.data_type), one.key(), one.reason);
+      }
+    }
+  }
+  return rows;
+}
+
+Row Bench::measure(std::uint64_t count, HcclComm comm) {
+  const std::uint64_t element = size_of(o_.data_type);
+  Task t{comm, nullptr, nullptr, count, operation_.send_count(count, ranks_),
+         operation_.recv_count(count, ranks_)};
+  const Buffers memory(
+      o_.memory,
+      (std::max(t.in, t.out) + (o_.in_place ? 0 : std::min(t.in, t.out))) * element + 128, comm);
+  const auto rank = static_cast<std::uint64_t>(rank_);
+  t.send = t.recv = memory.data();
+  if (!o_.in_place) {
+    t.recv += (t.in * element + 63) / 64 * 64;
+  } else if (t.in < t.out) {
+    t.send += rank * t.in * element;
+  } else if (t.out < t.in) {
+    t.recv += rank * t.out * element;
+  }
+  const Times times = o_.barrier ? time_after_barrier(t) : time_loop(t);
+
+  std::vector<double> most_wrong{static_cast<double>(t.wrong)};
+  maximum(most_wrong, comm);
+  Row row;
+  row.count = count;
+  row.bytes = count * element;
+  row.p50_us = times.p50;
+  row.p99_us = times.p99;
+  row.min_us = times.min;
+  row.algbw = static_cast<double>(row.bytes) / row.p50_us / 1e3;
+  row.busbw = row.algbw * operation_.bus_factor(ranks_);
+  row.cpu = mean(times.cpu, comm, ranks_);
+  row.wait = std::clamp(1 - row.cpu, 0.0, 1.0);
+  row.wrong = o_.check && o_.op != "barrier" ? static_cast<std::int64_t>(most_wrong[0]) : -1;
+  return row;
+}
+
+/// Every rank writes its buffer anew: no result can survive from before.
+void Bench::rewrite(Task& t) {
+  ++t.round;
+  if (!o_.fixed_root) o_.root = static_cast<std::uint32_t>(t.round % ranks_);
+  write_input(o_, t.send, t.in, rank_, ranks_, t.round);
+  flusher_.flush();
+}
+
+/// How many elements of the result are wrong: of all, or of three.
+std::uint64_t Bench::look(const Task& t, bool all) const {
+  const bool has_result =
+      !operation_.recv_on_root || static_cast<std::uint32_t>(rank_) == o_.root;
+  if (!o_.check || !has_result || o_.op == "barrier") return 0;
+  const auto wrong = [&](std::uint64_t begin, std::uint64_t end) {
+    return count_wrong(o_, operation_, t.recv, begin, end, t.count, rank_, ranks_, t.round);
+  };
+  if (all) return wrong(0, t.out);
+  return wrong(0, 1) + wrong(t.out / 2, t.out / 2 + 1) + wrong(t.out - 1, t.out);
+}
+
+void Bench::operate(Task& t) {
+  check(operation_.run(o_, t.send, t.recv, t.count, rank_, ranks_, t.comm), o_.op.c_str());
+}
+
+/// Microseconds of an iteration without the operation, while all ranks do it. It ends when all ranks
+/// are done: those that share a core rewrite one after another.
+double Bench::rewrite_us(Task& t, double& cpu) {
+  std::vector<double> times;
+  const double cpu_start = cpu_seconds(o_.threads > 0);
+  for (int turn = 0; turn < 3; ++turn) {
+    check(HcclBarrier(t.comm, nullptr), "HcclBarrier");
+    const double start = now_us();
+    [[maybe_unused]] volatile std::uint64_t unused = 0;
+    for (int i = 0; i < o_.iterations; ++i) {
+      rewrite(t);
+      unused = look(t, false);
+      unused = static_cast<std::uint64_t>(now_us());
+    }
+    check(HcclBarrier(t.comm, nullptr), "HcclBarrier");
+    times.push_back((now_us() - start) / o_.iterations);
+  }
+  cpu = (cpu_seconds(o_.threads > 0) - cpu_start) * 1e6 / 3 / o_.iterations;
+  std::sort(times.begin(), times.end());
+  return times[1];
+}
+
+/// The loop of rewriting and operation without barriers, less the rewriting alone: cache misses that
+/// the operation leaves to its caller's next write are part of its time. All elements are checked
+/// before and after the loop, a few in each iteration.
+Bench::Times Bench::time_loop(Task& t) {
+  std::vector<double> times;
+  for (int i = 0; i < o_.warmup; ++i) {
+    rewrite(t);
+    operate(t);
+    t.wrong += look(t, true);
+  }
+  double rewriting_cpu = 0;
+  const double rewriting = rewrite_us(t, rewriting_cpu);
+  check(HcclBarrier(t.comm, nullptr), "HcclBarrier");
+  const double cpu_start = cpu_seconds(o_.threads > 0);
+  const double begin = now_us();
+  double before = begin;
+  for (int i = 0; i < o_.iterations; ++i) {
+    rewrite(t);
+    operate(t);
+    t.wrong += look(t, false);
+    const double after = now_us();
+    times.push_back(after - before - rewriting);
+    before = after;
+  }
+  const double wall = (before - begin) / o_.iterations - rewriting;
+  const double cpu =
+      (cpu_seconds(o_.threads > 0) - cpu_start) * 1e6 / o_.iterations - rewriting_cpu;
+  t.wrong += look(t, true);
+  std::sort(times.begin(), times.end());
+  std::vector<double> slowest{percentile(times, 0.5), percentile(times, 0.99), times.front()};
+  for (double& us : slowest) us = std::max(us, 0.001);
+  maximum(slowest, t.comm);
+  return {slowest[0], slowest[1], slowest[2], wall > 0 ? std::max(cpu, 0.0) / wall : 0};
+}
+
+/// Each operation alone, after a barrier; rewriting and checking outside of the timed part.
+Bench::Times Bench::time_after_barrier(Task& t) {
+  std::vector<double> times;
+  double cpu = 0;
+  double wall = 0;
+  for (int i = -o_.warmup; i < o_.iterations; ++i) {
+    rewrite(t);
+    check(HcclBarrier(t.comm, nullptr), "HcclBarrier");
+    const double cpu_start = cpu_seconds(o_.threads > 0);
+    const double start = now_us();
+    operate(t);
+    const double end = now_us();
+    if (i >= 0) {
+      cpu += std::max(0.0, cpu_seconds(o_.threads > 0) - cpu_start - asking_);
+      times.push_back(end - start);
+      wall += (end - start) * 1e-6;
+    }
+    // Where ranks share a core, nobody's checking may hold up those who are not done yet.
+    check(HcclBarrier(t.comm, nullptr), "HcclBarrier");
+    t.wrong += look(t, true);
+  }
+  maximum(times, t.comm);
+  std::sort(times.begin(), times.end());
+  return {percentile(times, 0.5), percentile(times, 0.99), times.front(), cpu / wall};
+}
+
+}  // namespace hccl_perf

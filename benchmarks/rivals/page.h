@@ -1,0 +1,45 @@
+/* What the ranks of a run share: a page of memory, with barriers and mail. Used by method.c only. */
+#ifndef BENCHMARKS_RIVALS_PAGE_H_
+#define BENCHMARKS_RIVALS_PAGE_H_
+
+#include "method.h"
+
+enum { kMail = 8192 };
+
+/* What the ranks share; begins as zeros. Each word that is written while others wait has its own
+ * lines. */
+struct page {
+  int tickets;
+  char pad0[124];
+  int arrived;
+  char pad1[124];
+  int generation;
+  char pad2[124];
+  int mail_ready;
+  char pad3[124];
+  int ping;
+  char pad4[252];
+  int pong;
+  char pad5[252];
+  int again;
+  long iterations;
+  int processors[BENCH_MAX_RANKS];
+  long wrong[BENCH_MAX_RANKS];
+  double loop_us[BENCH_MAX_RANKS], rewrite_us[BENCH_MAX_RANKS];
+  char mail[kMail];
+};
+
+extern struct page* page;
+extern int rank, ranks;
+extern int crowded; /* more ranks than processors: waiting ranks give way at once */
+
+void open_page(const char* path);
+/* Ends the program. */
+void fail(const char* what);
+/* Until the word is another one. */
+void await(const int* word, int unlike);
+void barrier(void);
+/* To a processor of its own: those that the driver may use, in the order in which ranks arrive. */
+void pin(void);
+
+#endif /* BENCHMARKS_RIVALS_PAGE_H_ */

@@ -1,0 +1,48 @@
+// The atomics of shared memory, as a policy: the shared region, rings and doorbells take it as a
+// template parameter. A model checker passes a policy of its own and so runs the very code that
+// ships, one operation at a time and in any order that the memory model allows. StdAtomics, the
+// default, adds nothing to std::atomic.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace hccl {
+
+struct StdAtomics {
+  template <class T>
+  using atomic = std::atomic<T>;
+
+  static void thread_fence(std::memory_order order) { std::atomic_thread_fence(order); }
+  /// Orders what the compiler does, not what the processor does.
+  static void compiler_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+  /// Reads a plain word exactly once, though another process may be writing it.
+  template <class T>
+  static T load_once(T& word) {
+    return std::atomic_ref(word).load(std::memory_order_relaxed);
+  }
+
+  /// Lets the other thread of the core run for some cycles.
+  static void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+  /// Gives the core to another thread that is ready to run.
+  static void yield();
+
+  /// A seq_cst fence on every core that runs a process which has joined (membarrier). join_fences()
+  /// is false where the kernel has none.
+  static bool join_fences();
+  static void fence_everywhere();
+
+  /// Sleeps while the word has this value, for at most this long (futex). May return early.
+  static void sleep(atomic<std::uint32_t>& word, std::uint32_t value,
+                    std::chrono::nanoseconds at_most);
+  static void wake_all(atomic<std::uint32_t>& word);
+};
+
+}  // namespace hccl

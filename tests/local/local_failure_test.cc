@@ -1,0 +1,321 @@
+// Local algorithms where something is wrong: ranks that are missing, ended or refused, buffers that
+// are no memory, calls that differ. The culprit is named, and no rank's memory is touched
+// afterwards.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/local_ranks.h"
+
+namespace hccl::local {
+namespace {
+
+using exec::LocalEngine;
+using testing::LocalRanks;
+
+/// A process of its own that does nothing; its end is not waited for.
+class Child {
+ public:
+  Child() : process_(::fork()) {
+    if (process_ == 0) {
+      for (;;) ::pause();
+    }
+  }
+  ~Child() { end(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  pid_t process() const { return process_; }
+  void end() {
+    if (process_ <= 0) return;
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+    process_ = 0;
+  }
+
+ private:
+  pid_t process_;
+};
+
+Status run_by(LocalEngine& engine, const char* algorithm, const Call& call) {
+  return engine.run_with(*find(call.op, algorithm), call, envelope(call, 1, 0));
+}
+
+/// The ranks that are named while others wait.
+struct Reports {
+  Waiter waiter() {
+    return Waiter{.timeout = std::chrono::milliseconds(600), .stalled = [this](const Pending& pending) {
+                    const std::lock_guard lock(mutex);
+                    named.push_back(pending.late);
+                  }};
+  }
+  std::mutex mutex;
+  std::vector<std::vector<int>> named;
+};
+
+Call allreduce_of(std::vector<std::uint32_t>& data) {
+  Call call;
+  call.op = Op::kAllReduce;
+  call.in = call.out = data.data();
+  call.count = data.size();
+  call.type = DataType::kUint32;
+  return call;
+}
+
+/// An allgather of `count` elements in all, whose output lies behind its input's room.
+Call gather(std::uint32_t* in, std::uint64_t count) {
+  Call call;
+  call.op = Op::kAllGather;
+  call.in = in;
+  call.out = in + count;
+  call.count = count / 2;
+  call.type = DataType::kUint32;
+  return call;
+}
+
+// A rank that does not come is named, and no other.
+TEST(LocalFailure, ARankThatDoesNotComeIsNamed) {
+  constexpr int kSize = 4;
+  constexpr std::size_t kCounts[kSize] = {2, 3000, 100000, 100};
+  for (int absent = 0; absent < kSize; ++absent) {
+    Reports reports;
+    LocalRanks host({.size = kSize}, reports.waiter());
+    host.run([&](int rank, LocalEngine& engine) {
+      if (rank == absent) return;
+      std::vector<std::uint32_t> data(kCounts[absent]);
+      const Call call = allreduce_of(data);
+      const Status status = engine.run(call, envelope(call, 1, 0));
+      EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
+      EXPECT_TRUE(status.message().ends_with("from rank " + std::to_string(absent)))
+          << status.message();
+    });
+    ASSERT_FALSE(reports.named.empty());
+    for (const auto& late : reports.named) EXPECT_EQ(late, std::vector<int>{absent});
+  }
+}
+
+// Turns stop at the rank that does not take its own, and it alone is named.
+TEST(LocalFailure, ARankThatDoesNotTakeItsTurnIsNamed) {
+  constexpr int kSize = 4;
+  for (int absent = 0; absent < kSize; ++absent) {
+    Reports reports;
+    LocalRanks host({.size = kSize}, reports.waiter());
+    host.run([&](int rank, LocalEngine& engine) {
+      std::vector<float> data(1 << 20);
+      Call call;
+      call.op = Op::kAllReduce;
+      call.in = call.out = data.data();
+      call.count = data.size();
+      const Envelope sent = envelope(call, 1, 0);
+      engine.begin_with(*find(Op::kAllReduce, "turns"), call, sent);
+      if (rank == absent) return;
+      EXPECT_EQ(engine.finish().code(), Code::kTimeout);
+    });
+    ASSERT_FALSE(reports.named.empty());
+    for (const auto& late : reports.named) EXPECT_EQ(late, std::vector<int>{absent});
+  }
+}
+
+// Another process behind the number (as in containers with numbers of their own), or none that the
+// kernel lets this one copy from: all ranks go on without.
+TEST(LocalFailure, RanksThatCannotBeReachedByTheKernelAreNot) {
+  Child stranger;
+  ASSERT_GT(stranger.process(), 0);
+  for (const pid_t process : {stranger.process(), pid_t{0}, pid_t{-1}}) {
+    LocalRanks host({.size = 3});
+    host.set_process(1, process);
+    host.run([&](int rank, LocalEngine& engine) {
+      const Status opened = engine.open(true);
+      ASSERT_TRUE(opened.ok()) << opened.message();
+      EXPECT_FALSE(engine.topology().kernel_copies);
+      std::vector<std::uint32_t> data(50000, static_cast<std::uint32_t>(rank));
+      const Call call = allreduce_of(data);
+      ASSERT_TRUE(run_by(engine, "cma", call).ok());
+      EXPECT_NE(engine.last_choice()->algorithm->name, "cma");
+      for (const std::uint32_t value : data) ASSERT_EQ(value, 3U);
+    });
+  }
+}
+
+// A process that ends in the operation is not blamed on a buffer: whoever watches the ranks has the
+// word, and if nobody does, it is the one that is waited for.
+TEST(LocalFailure, AnEndedProcessIsWaitedForByName) {
+  Child child;
+  const pid_t process = child.process();
+  child.end();
+  LocalRanks host({.size = 2}, Waiter{.timeout = std::chrono::milliseconds(300)});
+  host.run_open([&](int rank, LocalEngine& engine) {
+    host.set_process(1, process);
+    std::vector<std::uint32_t> data(50000, 1);
+    const Status status = run_by(engine, "cma", allreduce_of(data));
+    EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
+    if (rank == 0) {
+      EXPECT_NE(status.message().find("from rank 1"), std::string::npos) << status.message();
+    }
+  });
+}
+
+// A rank that copies for long sees that the operation has failed before it is at its end: by then
+// the others have their buffers back.
+TEST(LocalFailure, CopiesEndSoonAfterAFailure) {
+  LocalRanks host({.size = 2, .shared_cores = false});
+  std::atomic<bool> told{false};
+  host.run_open([&](int rank, LocalEngine& engine) {
+    std::vector<std::uint32_t> in(std::size_t{4} << 20, rank == 1 ? 7 : 0);
+    std::vector<std::uint32_t> out(std::size_t{4} << 20, 0);
+    Call call;
+    call.op = Op::kAllToAll;
+    call.in = in.data();
+    call.out = out.data();
+    call.count = in.size() / 2;
+    call.type = DataType::kUint32;
+    const Envelope sent = envelope(call, 1, 0);
+    engine.begin_with(*find(call.op, "cma"), call, sent);
+    if (rank == 0) {
+      // It has announced, and hears of the failure while rank 1 is about to copy.
+      host.abort(Status(Code::kRemote, "rank 9 died", 9));
+      told = true;
+      const Status status = engine.finish();
+      EXPECT_EQ(status.code(), Code::kRemote) << status.message();
+      EXPECT_EQ(std::count(out.begin(), out.end(), 7U), 0) << "rank 1 copied what nobody wants";
+      return;
+    }
+    while (!told) std::this_thread::yield();
+    EXPECT_EQ(engine.finish().code(), Code::kRemote);
+  });
+}
+
+// Whose buffer is no memory is told by all that have to do with it.
+TEST(LocalFailure, WhoseBufferIsNoMemoryIsNamed) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  void* const sealed = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(sealed, MAP_FAILED);
+  LocalRanks host({.size = 2, .shared_cores = false},
+                  Waiter{.timeout = std::chrono::milliseconds(300)});
+  host.run_open([&](int rank, LocalEngine& engine) {
+    std::vector<std::byte> data(kBytes);
+    Call call;
+    call.op = Op::kBroadcast;
+    call.in = call.out = rank == 1 ? sealed : data.data();
+    call.count = kBytes;
+    call.type = DataType::kInt8;
+    const Status status = run_by(engine, "cma", call);
+    EXPECT_EQ(status.code(), Code::kPara) << status.message();
+    EXPECT_EQ(status.culprit(), 1) << status.message();
+  });
+  ::munmap(sealed, kBytes);
+}
+
+TEST(LocalFailure, NamesBothCallsOfAMismatchOnAllRanks) {
+  constexpr int kSize = 4;
+  for (const std::uint64_t count : {2u, 14u, 3000u, 100000u}) {
+    LocalRanks host({.size = kSize});
+    host.run([&](int rank, LocalEngine& engine) {
+      // The others learn it before the last one has come.
+      if (rank == kSize - 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::vector<std::uint32_t> data(100001);
+      Call call = allreduce_of(data);
+      call.count = count + (rank == 1 ? 1 : 0);
+      const Status status = engine.run(call, envelope(call, 1, 0));
+      EXPECT_EQ(status.code(), Code::kPara);
+      const std::string& text = status.message();
+      EXPECT_NE(text.find("count " + std::to_string(count) + ","), std::string::npos) << text;
+      EXPECT_NE(text.find("count " + std::to_string(count + 1) + ","), std::string::npos) << text;
+      EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+    });
+  }
+}
+
+// All ranks, also the one that has nothing to do with it.
+TEST(LocalFailure, PairsOfAlltoallvThatDisagreeAreNamed) {
+  constexpr int kSize = 3;
+  LocalRanks host({.size = kSize});
+  host.run([&](int rank, LocalEngine& engine) {
+    std::vector<std::uint32_t> in(20);
+    std::vector<std::uint32_t> out(20);
+    const Block in_blocks[] = {{0, 4}, {4, 4}, {8, 4}};
+    const Block out_blocks[] = {{0, rank == 1 ? 5u : 4u}, {5, 4}, {9, 4}};
+    Call call;
+    call.op = Op::kAllToAllV;
+    call.in = in.data();
+    call.out = out.data();
+    call.type = DataType::kUint32;
+    call.in_blocks = in_blocks;
+    call.out_blocks = out_blocks;
+    const Status status = engine.run(call, envelope(call, 1, 0));
+    EXPECT_EQ(status.code(), Code::kPara);
+    EXPECT_NE(status.message().find("rank 0 sends 4 elements to rank 1, which expects 5"),
+              std::string::npos)
+        << status.message();
+  });
+}
+
+// Whoever fails gives the others time to leave its buffers alone.
+TEST(LocalFailure, AFailedRankWaitsForWhoStillReadsItsBuffer) {
+  LocalRanks host({.size = 2});
+  std::atomic<bool> reading{false};
+  constexpr std::uint64_t kCount = std::uint64_t{1} << 20;
+  host.run([&](int rank, LocalEngine& engine) {
+    auto* const in = static_cast<std::uint32_t*>(host.heap()->allocate(2 * kCount * 4).value());
+    const Call call = gather(in, kCount);
+    std::fill(in, in + kCount / 2, 5u);
+    if (rank == 0) {
+      std::thread killer([&] {
+        while (!reading) std::this_thread::yield();
+        host.abort(Status(Code::kRemote, "told so"));
+      });
+      static_cast<void>(run_by(engine, "push", call));
+      // Nobody may read this any more.
+      std::memset(in, 0xFF, kCount * 2);
+      killer.join();
+    } else {
+      reading = true;
+      static_cast<void>(run_by(engine, "push", call));
+      for (std::uint64_t i = 0; i < kCount / 2; ++i) ASSERT_NE(in[kCount + i], ~0u);
+    }
+  });
+}
+
+TEST(LocalFailure, AFailedRanksBuffersAreLeftAloneByALaterRank) {
+  constexpr int kSize = 3;
+  constexpr std::uint64_t kCount = std::uint64_t{1} << 18;
+  LocalRanks host({.size = kSize});
+  std::atomic<bool> gone{false};
+  std::atomic<int> late{0};
+  std::atomic<int> done{0};
+  host.run([&](int rank, LocalEngine& engine) {
+    auto* const in = static_cast<std::uint32_t*>(host.heap()->allocate(4 * kCount * 4).value());
+    std::fill(in, in + 4 * kCount, 5u);
+    const Call call = gather(in, kCount);
+    const Envelope sent = envelope(call, 1, 0);
+    if (rank == 0) {
+      host.abort(Status(Code::kRemote, "told so"));
+      EXPECT_EQ(run_by(engine, "push", call).code(), Code::kRemote);
+      std::fill(in, in + 4 * kCount, ~0u);
+      gone = true;
+      while (done != kSize - 1) std::this_thread::yield();
+      EXPECT_EQ(std::count(in, in + 4 * kCount, ~0u), 4 * kCount);
+      return;
+    }
+    while (!gone) std::this_thread::yield();
+    engine.begin_with(*find(call.op, "push"), call, sent);
+    ++late;
+    while (late != kSize - 1) std::this_thread::yield();  // so that only rank 0 is awaited
+    EXPECT_EQ(engine.finish().code(), Code::kRemote);
+    EXPECT_EQ(std::count(in, in + 4 * kCount, ~0u), 0);
+    ++done;
+  });
+}
+
+}  // namespace
+}  // namespace hccl::local

@@ -1,0 +1,500 @@
+// Local algorithms by themselves: threads stand for the ranks of one host, with a shared region of
+// plain memory and one device heap. Random operations in random places, by every algorithm; the
+// oracle computes each element of each rank's result from the ranks' numbers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <set>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "hccl/local/algorithm.h"
+#include "hccl/local/region.h"
+#include "tests/support/local_ranks.h"
+
+namespace hccl::local {
+namespace {
+
+using exec::LocalEngine;
+using testing::LocalRanks;
+using testing::LocalSetting;
+
+/// Runs a call by the algorithm of this name, where it can; else as the selector chooses.
+Status run_by(LocalEngine& engine, const char* name, const Call& call, std::uint64_t number) {
+  const Algorithm* const algorithm = find(call.op, name);
+  const Envelope sent = envelope(call, number, 0);
+  return algorithm == nullptr ? engine.run(call, sent)
+                              : engine.run_with(*algorithm, call, sent);
+}
+std::string_view taken(const LocalEngine& engine) {
+  return engine.last_choice() == nullptr ? "" : engine.last_choice()->algorithm->name;
+}
+
+/// Element i of the input of `rank` in operation `number`.
+std::uint32_t element(std::uint64_t number, int rank, std::uint64_t i) {
+  std::uint64_t h = number * 1000003 + static_cast<std::uint64_t>(rank) * 7919 + i;
+  h *= 0x9E3779B97F4A7C15u;
+  return static_cast<std::uint32_t>(h >> 32);
+}
+
+/// What every rank knows of one operation; the same on all of them.
+struct Planned {
+  Op op = Op::kBarrier;
+  std::uint64_t count = 0;
+  int root = 0;
+  bool in_place = false;
+  bool heap = false;                                // buffers in device memory
+  bool odd_one = false;                             // but for rank 0's
+  std::vector<std::vector<std::uint64_t>> lengths;  // [from][to], of the V operations
+};
+
+/// One rank's buffers, in device memory and out of it.
+class Buffers {
+ public:
+  Buffers(memory::Heap& heap, std::size_t elements) : heap_(heap), private_(2 * elements) {
+    device_ = static_cast<std::uint32_t*>(heap.allocate(2 * elements * 4).value());
+    elements_ = elements;
+  }
+  ~Buffers() { static_cast<void>(heap_.free(device_)); }
+  std::uint32_t* in(bool heap) { return heap ? device_ : private_.data(); }
+  std::uint32_t* out(bool heap) { return in(heap) + elements_; }
+
+ private:
+  memory::Heap& heap_;
+  std::vector<std::uint32_t> private_;
+  std::uint32_t* device_;
+  std::size_t elements_;
+};
+
+bool folds(Op op) {
+  return op == Op::kAllReduce || op == Op::kReduce || op == Op::kReduceScatter ||
+         op == Op::kReduceScatterV;
+}
+
+// Runs one operation as one rank and checks its result. False at the first difference.
+::testing::AssertionResult take_part(LocalEngine& engine, const char* algorithm,
+                                     const Planned& plan, std::uint64_t number, int rank, int size,
+                                     Buffers& buffers) {
+  const bool heap = plan.heap && !(plan.odd_one && rank == 0);
+  const auto n = static_cast<std::uint64_t>(size);
+  const auto me = static_cast<std::uint64_t>(rank);
+  std::uint32_t* in = buffers.in(heap);
+  std::uint32_t* out = buffers.out(heap);
+  Call call;
+  call.op = plan.op;
+  call.count = plan.count;
+  call.type = DataType::kUint32;
+  call.root = plan.root;
+  std::vector<Block> in_blocks;
+  std::vector<Block> out_blocks;
+  std::uint64_t input = plan.count;
+  switch (plan.op) {
+    case Op::kReduceScatter:
+      input = plan.count * n;
+      if (plan.in_place) out = in + me * plan.count;
+      break;
+    case Op::kAllGather:
+      if (plan.in_place) in = out + me * plan.count;
+      break;
+    case Op::kScatter:
+      input = plan.count * n;
+      if (plan.in_place && rank == plan.root) out = in + me * plan.count;
+      break;
+    case Op::kAllToAll:
+      input = plan.count * n;
+      break;
+    case Op::kBroadcast:
+      out = in;
+      break;
+    case Op::kReduceScatterV:
+    case Op::kAllGatherV:
+    case Op::kAllToAllV: {
+      // Gaps between the blocks.
+      std::uint64_t at = 1;
+      std::uint64_t back = 2;
+      for (std::uint64_t r = 0; r < n; ++r) {
+        const auto given = plan.lengths[plan.op == Op::kAllToAllV ? me : 0][r];
+        const auto taken = plan.op == Op::kAllToAllV ? plan.lengths[r][me] : plan.lengths[0][r];
+        in_blocks.push_back({at, given});
+        out_blocks.push_back({back, taken});
+        at += given + 1;
+        back += taken + 3;
+      }
+      input = at;
+      call.count = plan.op == Op::kAllToAllV ? 0 : plan.lengths[0][me];
+      if (plan.op == Op::kAllGatherV) input = call.count;
+      if (plan.op != Op::kAllGatherV) call.in_blocks = in_blocks;
+      if (plan.op != Op::kReduceScatterV) call.out_blocks = out_blocks;
+      break;
+    }
+    default:
+      if (plan.in_place) out = in;
+  }
+  const bool gives = !(plan.op == Op::kBroadcast || plan.op == Op::kScatter) || rank == plan.root;
+  for (std::uint64_t i = 0; gives && i < input; ++i) in[i] = element(number, rank, i);
+  call.in = in;
+  call.out = out;
+  const Status status = run_by(engine, algorithm, call, number);
+  if (!status.ok()) return ::testing::AssertionFailure() << status.message();
+
+  const auto check = [&](std::uint64_t at, std::uint32_t expected) {
+    if (out[at] == expected) return ::testing::AssertionResult(true);
+    return ::testing::AssertionFailure()
+           << "operation " << number << " (" << hccl::words(plan.op) << ", " << plan.count
+           << " elements, " << taken(engine) << ") gave rank " << rank << " " << out[at]
+           << " for " << expected << " at " << at;
+  };
+  const auto sum = [&](std::uint64_t i) {
+    std::uint32_t total = 0;
+    for (int r = 0; r < size; ++r) total += element(number, r, i);
+    return total;
+  };
+  const std::uint64_t stride = plan.count > 3000 ? 17 : 1;
+  if (folds(plan.op)) {
+    if (plan.op == Op::kReduce && rank != plan.root) return ::testing::AssertionSuccess();
+    std::uint64_t first = 0;
+    if (plan.op == Op::kReduceScatter) first = me * plan.count;
+    if (plan.op == Op::kReduceScatterV) first = in_blocks[me].at;
+    for (std::uint64_t i = 0; i < call.count; i += stride) {
+      if (auto same = check(i, sum(first + i)); !same) return same;
+    }
+    if (call.count != 0) return check(call.count - 1, sum(first + call.count - 1));
+    return ::testing::AssertionSuccess();
+  }
+  for (int from = 0; from < size && plan.op != Op::kBarrier; ++from) {
+    const auto r = static_cast<std::uint64_t>(from);
+    std::uint64_t at = 0;
+    std::uint64_t source = 0;
+    std::uint64_t length = plan.count;
+    switch (plan.op) {
+      case Op::kAllGather:
+        at = r * plan.count;
+        break;
+      case Op::kAllToAll:
+        at = r * plan.count;
+        source = me * plan.count;
+        break;
+      case Op::kScatter:
+        source = me * plan.count;
+        break;
+      case Op::kAllGatherV:
+        at = out_blocks[r].at;
+        length = out_blocks[r].count;
+        break;
+      case Op::kAllToAllV: {
+        at = out_blocks[r].at;
+        length = out_blocks[r].count;
+        source = 1;
+        for (std::uint64_t to = 0; to < me; ++to) source += plan.lengths[r][to] + 1;
+        break;
+      }
+      default:
+        break;
+    }
+    if ((plan.op == Op::kBroadcast || plan.op == Op::kScatter) && from != plan.root) continue;
+    for (std::uint64_t i = 0; i < length; i += stride) {
+      if (auto same = check(at + i, element(number, from, source + i)); !same) return same;
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+Planned random_plan(std::mt19937_64& random, int size, std::uint64_t most) {
+  constexpr Op kOps[] = {Op::kAllReduce, Op::kAllReduce,     Op::kAllReduce,      Op::kBroadcast,
+                         Op::kReduce,    Op::kReduceScatter, Op::kAllGather,      Op::kScatter,
+                         Op::kAllToAll,  Op::kBarrier,       Op::kReduceScatterV, Op::kAllGatherV,
+                         Op::kAllToAllV};
+  const auto below = [&](std::uint64_t n) { return random() % n; };
+  Planned plan;
+  plan.op = kOps[below(std::size(kOps))];
+  const std::uint64_t bounds[] = {1, 4, 15, 30, 600, most / 20 + 1, most};
+  plan.count = below(bounds[below(std::size(bounds))] + 1);
+  const bool whole =
+      plan.op == Op::kAllReduce || plan.op == Op::kBroadcast || plan.op == Op::kReduce;
+  if (!whole) plan.count /= static_cast<std::uint64_t>(size);
+  plan.root = static_cast<int>(below(static_cast<std::uint64_t>(size)));
+  plan.in_place = below(2) == 0;
+  plan.heap = below(3) != 0;
+  plan.odd_one = below(4) == 0;
+  plan.lengths.assign(static_cast<std::size_t>(size), {});
+  for (auto& row : plan.lengths) {
+    for (int to = 0; to < size; ++to) row.push_back(below(3) == 0 ? 0 : below(plan.count + 1));
+  }
+  return plan;
+}
+
+struct Setting {
+  const char* name;
+  int size;
+  const char* algorithm;
+  std::size_t chunk = std::size_t{1} << 17;
+  bool shared_cores = true;
+  bool streams = false;
+};
+
+class EveryAlgorithm : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(EveryAlgorithm, RandomOperationsGiveWhatTheyShould) {
+  const Setting& setting = GetParam();
+  constexpr std::uint64_t kMost = 300000;
+  constexpr int kOperations = 120;
+  LocalSetting ranks{.size = setting.size, .shared_cores = setting.shared_cores};
+  ranks.tuning.chunk = setting.chunk;
+  if (setting.streams) {
+    ranks.stores.cached_most = 0;
+    ranks.tuning.stream_from = 0;
+  }
+  LocalRanks host(ranks);
+  std::atomic<int> failures{0};
+  std::atomic<int> by_it{0};
+  host.run_open([&](int rank, LocalEngine& engine) {
+    std::mt19937_64 random(42);
+    Buffers buffers(*host.heap(), kMost + 1000);
+    for (std::uint64_t number = 1; number <= kOperations && failures == 0; ++number) {
+      const Planned plan = random_plan(random, setting.size, kMost);
+      const auto result =
+          take_part(engine, setting.algorithm, plan, number, rank, setting.size, buffers);
+      if (!result) {
+        ++failures;
+        ADD_FAILURE() << result.message();
+      }
+      if (taken(engine) == setting.algorithm) ++by_it;
+    }
+  });
+  EXPECT_GT(by_it, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Local, EveryAlgorithm,
+    ::testing::Values(Setting{"two_inline", 2, "inline"}, Setting{"five_inline", 5, "inline"},
+                      Setting{"two_slots", 2, "slots"},
+                      Setting{"two_slots_own_cores", 2, "slots", 1 << 17, false},
+                      Setting{"three_slots_streaming", 3, "slots", 1 << 17, true, true},
+                      Setting{"eight_slots", 8, "slots"},
+                      Setting{"two_staged", 2, "staged", 1 << 17, false},
+                      Setting{"two_staged_small_chunks", 2, "staged", 64},
+                      Setting{"three_staged_streaming", 3, "staged", 5000, true, true},
+                      Setting{"eight_staged", 8, "staged"},
+                      Setting{"three_slices", 3, "staged_slices", 1 << 14},
+                      Setting{"five_slices_streaming", 5, "staged_slices", 5000, true, true},
+                      Setting{"eight_slices", 8, "staged_slices"},
+                      Setting{"two_turns", 2, "turns"}, Setting{"three_turns", 3, "turns"},
+                      Setting{"eight_turns", 8, "turns", 1 << 17, true, true},
+                      Setting{"two_cma", 2, "cma", 1 << 17, false},
+                      Setting{"five_cma", 5, "cma", 5000}, Setting{"eight_cma", 8, "cma"},
+                      Setting{"two_pull", 2, "pull"}, Setting{"five_pull", 5, "pull"},
+                      Setting{"two_push", 2, "push", 1 << 17, false},
+                      Setting{"four_push_streaming", 4, "push", 1 << 17, true, true},
+                      Setting{"eight_push", 8, "push"}),
+    [](const auto& info) { return info.param.name; });
+
+// Every entry of the table is among the settings above.
+TEST(Local, EveryAlgorithmIsTested) {
+  for (const Algorithm& each : algorithms()) {
+    const std::set<std::string_view> tested = {"inline", "slots", "staged", "staged_slices",
+                                               "turns",  "cma",   "pull",   "push"};
+    EXPECT_TRUE(tested.contains(each.name)) << each.name;
+  }
+}
+
+/// `count` elements in device memory or out of it.
+template <class T>
+class Vector {
+ public:
+  Vector(memory::Heap* heap, std::size_t count) : heap_(heap), private_(heap ? 0 : count) {
+    data_ = heap ? static_cast<T*>(heap->allocate(count * sizeof(T)).value()) : private_.data();
+  }
+  ~Vector() {
+    if (heap_ != nullptr) static_cast<void>(heap_->free(data_));
+  }
+  T* data() { return data_; }
+
+ private:
+  memory::Heap* heap_;
+  std::vector<T> private_;
+  T* data_;
+};
+
+constexpr const char* kAllreduces[] = {"slots", "staged", "staged_slices", "turns",
+                                       "cma",   "pull",   "push"};
+bool reaches(std::string_view algorithm) { return algorithm == "pull" || algorithm == "push"; }
+
+// Rank order: 1e8 - 1e8 + 1 is 0 or 1 by the order alone.
+TEST(Local, FoldsInRankOrderByEveryAlgorithm) {
+  for (const char* const name : kAllreduces) {
+    LocalRanks host({.size = 3, .tuning = {.chunk = 1 << 12}});
+    host.run_open([&](int rank, LocalEngine& engine) {
+      constexpr std::uint64_t kCount = 10000;
+      Vector<float> data(reaches(name) ? host.heap() : nullptr, kCount);
+      const float value[] = {1e8F, -1e8F, 1.0F};
+      std::fill(data.data(), data.data() + kCount, value[rank]);
+      Call call;
+      call.op = Op::kAllReduce;
+      call.in = call.out = data.data();
+      call.count = kCount;
+      call.type = DataType::kFp32;
+      ASSERT_TRUE(run_by(engine, name, call, 1).ok());
+      ASSERT_EQ(taken(engine), name);
+      for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(data.data()[i], 1.0F) << name << i;
+    });
+  }
+}
+
+// 16-bit floats are rounded once, after all have been added: 1 + 3 * 2^-9 is halfway between two
+// bf16 above 1 + 2^-7, each 2^-9 alone is lost. Turns would round each time, and refuse.
+TEST(Local, RoundsOnceByEveryAlgorithm) {
+  for (const char* const name : kAllreduces) {
+    LocalRanks host({.size = 5, .tuning = {.chunk = 1 << 12}});
+    host.run_open([&](int rank, LocalEngine& engine) {
+      constexpr std::uint64_t kCount = 100000;
+      Vector<std::uint16_t> data(reaches(name) ? host.heap() : nullptr, kCount);
+      std::fill(data.data(), data.data() + kCount, rank == 0 ? 0x3F80 : 0x3B00);  // 1, 2^-9
+      Call call;
+      call.op = Op::kAllReduce;
+      call.in = call.out = data.data();
+      call.count = kCount;
+      call.type = DataType::kBfp16;
+      ASSERT_TRUE(run_by(engine, name, call, 1).ok());
+      EXPECT_EQ(taken(engine) == name, std::string_view(name) != "turns") << name;
+      for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(data.data()[i], 0x3F81) << name;
+    });
+  }
+}
+
+// Copies of the kernel that would be slow take a detour, of several pieces.
+TEST(Local, TheKernelCopiesWhereverBuffersLieInTheirPages) {
+  LocalRanks host({.size = 2});
+  host.run_open([&](int rank, LocalEngine& engine) {
+    constexpr std::uint64_t kBlock = (1 << 17) + 1024;  // elements: whole pages, and not of pieces
+    constexpr std::size_t kPage = 4096, kWord = sizeof(std::uint32_t);
+    const auto pages = [](std::vector<std::uint32_t>& memory) {
+      void* begin = memory.data();
+      std::size_t room = memory.size() * kWord;
+      return static_cast<std::uint32_t*>(
+          std::align(kPage, 2 * kBlock * kWord + kPage, begin, room));
+    };
+    std::vector<std::uint32_t> in_memory(2 * kBlock + 2 * kPage), out_memory(in_memory.size());
+    std::uint64_t number = 0;
+    for (const Op op : {Op::kAllToAll, Op::kScatter}) {  // the giver copies, the taker does
+      for (const std::size_t in_at : {0, 4, 1020}) {
+        for (const std::size_t out_at : {0, 1, 4, 15, 16, 20, 1023}) {
+          ++number;
+          std::uint32_t* const in = pages(in_memory) + in_at;
+          std::uint32_t* const out = pages(out_memory) + out_at;
+          for (std::uint64_t i = 0; i < 2 * kBlock; ++i) in[i] = element(number, rank, i);
+          Call call;
+          call.op = op;
+          call.in = in;
+          call.out = out;
+          call.count = kBlock;
+          call.type = DataType::kUint32;
+          ASSERT_TRUE(run_by(engine, "cma", call, number).ok());
+          ASSERT_EQ(taken(engine), "cma");
+          const auto me = static_cast<std::uint64_t>(rank);
+          for (int from = 0; from < (op == Op::kScatter ? 1 : 2); ++from) {
+            for (std::uint64_t i = 0; i < kBlock; ++i) {
+              ASSERT_EQ(out[static_cast<std::uint64_t>(from) * kBlock + i],
+                        element(number, from, me * kBlock + i))
+                  << hccl::words(op) << " from " << from << ", element " << i << ", in at "
+                  << in_at << ", out at " << out_at;
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+// More chunks than a staging buffer holds, and more ranks than chunks; the next operation begins
+// while peers still copy the last.
+TEST(Local, TurnsGoRoundTheStagingBuffer) {
+  for (const int size : {2, 5, 40}) {
+    LocalRanks host({.size = size});
+    host.run([&](int rank, LocalEngine& engine) {
+      constexpr std::uint64_t kLong = 1 << 20;
+      std::vector<std::uint32_t> data(kLong);
+      std::uint64_t number = 0;
+      for (const std::uint64_t count : {kLong, kLong - 77, std::uint64_t{50000}, kLong}) {
+        ++number;
+        for (std::uint64_t i = 0; i < count; ++i) data[i] = element(number, rank, i);
+        Call call;
+        call.op = Op::kAllReduce;
+        call.in = call.out = data.data();
+        call.count = count;
+        call.type = DataType::kUint32;
+        const char* const name = count == 50000 ? "slots" : "turns";
+        ASSERT_TRUE(run_by(engine, name, call, number).ok());
+        EXPECT_EQ(taken(engine), name);
+        for (std::uint64_t i = 0; i < count; i += 61) {
+          std::uint32_t sum = 0;
+          for (int r = 0; r < size; ++r) sum += element(number, r, i);
+          ASSERT_EQ(data[i], sum) << "element " << i << " of operation " << number;
+        }
+      }
+    });
+  }
+}
+
+// No blocks at all, then some: the ranks' tables of one operation are not those of the next.
+TEST(Local, AnAlltoallvOfNothingEndsForAllBeforeTheNext) {
+  constexpr int kSize = 4;
+  LocalRanks host({.size = kSize, .tuning = {.chunk = 1 << 12}});
+  host.run([&](int rank, LocalEngine& engine) {
+    std::vector<std::uint32_t> in(64, static_cast<std::uint32_t>(rank));
+    std::vector<std::uint32_t> out(64);
+    for (std::uint64_t number = 1; number <= 400; ++number) {
+      const std::uint64_t each = number % 2;
+      std::vector<Block> blocks;
+      for (std::uint64_t r = 0; r < kSize; ++r) blocks.push_back({16 * r, 16 * each});
+      Call call;
+      call.op = Op::kAllToAllV;
+      call.in = in.data();
+      call.out = out.data();
+      call.type = DataType::kUint32;
+      call.in_blocks = call.out_blocks = blocks;
+      const Status status = engine.run(call, envelope(call, number, 0));
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (std::uint64_t i = 0; i < 64 * each; ++i) ASSERT_EQ(out[i], i / 16);
+    }
+  });
+}
+
+// A quick operation is recorded without a look at the clock.
+TEST(Local, IsQuickOnlyIfNoRankCameLate) {
+  for (const bool shared_cores : {false, true}) {
+    LocalRanks host({.size = 2, .shared_cores = shared_cores});
+    int quick = 0;
+    host.run([&](int rank, LocalEngine& engine) {
+      std::vector<float> data(1 << 14);
+      const auto is_quick = [&](std::uint64_t number, std::uint64_t count, bool late) {
+        if (late && rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        Call call;
+        call.op = Op::kAllReduce;
+        call.in = call.out = data.data();
+        call.count = count;
+        EXPECT_TRUE(run_by(engine, "slots", call, number).ok());
+        return engine.quick();
+      };
+      std::uint64_t number = 0;
+      for (const std::uint64_t count : {1u, 64u, 1u << 14}) {
+        const bool after_wait = is_quick(++number, count, true);
+        EXPECT_FALSE(after_wait && rank == 0) << count;
+      }
+      EXPECT_FALSE(is_quick(++number, 1 << 14, false));
+      for (int i = 0; i < 2000; ++i) {
+        const bool one = is_quick(++number, 1, false);
+        if (rank == 0) quick += one ? 1 : 0;
+      }
+    });
+    EXPECT_EQ(quick > 0, !shared_cores);
+  }
+}
+
+}  // namespace
+}  // namespace hccl::local

@@ -1,0 +1,98 @@
+// Ranks of one host for tests of local algorithms by themselves: threads, with a shared region of
+// plain memory and one device heap.
+#pragma once
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "hccl/base/status.h"
+#include "hccl/exec/local_engine.h"
+#include "hccl/memory/heap.h"
+
+namespace hccl::testing {
+
+inline Waiter patient() { return Waiter{.timeout = std::chrono::seconds(20)}; }
+
+/// How the ranks of a test run.
+struct LocalSetting {
+  int size = 2;
+  bool shared_cores = true;  ///< threads of a test outnumber the cores
+  kernels::StoreRule stores{};
+  local::Tuning tuning{};
+};
+
+class LocalRanks {
+ public:
+  using Engine = exec::LocalEngine;
+
+  explicit LocalRanks(const LocalSetting& setting, Waiter waiter = patient()) : size_(setting.size) {
+    constexpr std::size_t kPage = 4096;
+    heap_ = memory::Heap::create(std::size_t{512} << 20).value();
+    region_.resize(Engine::region_bytes(size_) + kPage);
+    const auto start = reinterpret_cast<std::uintptr_t>(region_.data());
+    const std::size_t skipped = (0 - start) % kPage;
+    memories_.resize(static_cast<std::size_t>(size_));
+    waiter.abort = &abort_;
+    waiter.policy.shared_cores = setting.shared_cores;
+    for (int place = 0; place < size_; ++place) {
+      auto& memory = memories_[static_cast<std::size_t>(place)];
+      memory.place = place;
+      memory.area = {region_.data() + skipped, Engine::region_bytes(size_)};
+      for (int rank = 0; rank < size_; ++rank) {
+        memory.ranks.push_back(rank);
+        memory.peers.push_back({heap_->base(), heap_->reserve(), false, ::getpid()});
+      }
+      engines_.push_back(
+          std::make_unique<Engine>(memory, heap_, setting.stores, waiter, waiter.policy));
+      engines_.back()->set_tuning(setting.tuning);
+    }
+    tuning_ = setting.tuning;
+  }
+
+  /// body(rank, engine) on a thread a rank.
+  template <class Body>
+  void run(Body body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size_; ++rank) {
+      threads.emplace_back([&, rank] { body(rank, *engines_[static_cast<std::size_t>(rank)]); });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+  /// The same once all engines are open: then the kernel may copy between the ranks.
+  template <class Body>
+  void run_open(Body body) {
+    run([&](int rank, Engine& engine) {
+      const Status opened = engine.open(true);
+      ASSERT_TRUE(opened.ok()) << opened.message();
+      ASSERT_TRUE(engine.topology().kernel_copies);
+      engine.set_tuning(tuning_);
+      body(rank, engine);
+    });
+  }
+
+  memory::Heap* heap() { return heap_.get(); }
+  /// All ranks take the rank at this place to be this process.
+  void set_process(int place, pid_t process) {
+    for (auto& memory : memories_) memory.peers[static_cast<std::size_t>(place)].process = process;
+  }
+  /// What a communicator does once it is told of a failure.
+  void abort(const Status& why) { abort_.raise(why); }
+
+ private:
+  int size_;
+  local::Tuning tuning_;
+  std::shared_ptr<memory::Heap> heap_;
+  std::vector<std::byte> region_;
+  std::vector<HostMemory> memories_;
+  AbortFlag abort_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+};
+
+}  // namespace hccl::testing
