@@ -18,7 +18,6 @@ namespace hccl::testing {
 namespace {
 
 using core::Communicator;
-using core::Tuning;
 using core::TuningEntry;
 
 Config config_for(const std::string& transport, const std::string& file) {
