@@ -168,6 +168,20 @@ const char* HcclGetErrorString(HcclResult code);
  * interface. */
 const char* HcclGetLastErrorText(void);
 
+/** Which algorithms this communicator has for an operation ("allreduce" and so on, as in HCCL_ALGO, or
+ * "barrier") whose longest input has `bytes` bytes of fp32, as text, a line each:
+ *
+ *   level0 NAME eligible MEMORY [chosen] TIME [REASON]       level1 NAME eligible [chosen] TIME [REASON]
+ *   level0 NAME refused MEMORY REASON                        level1 NAME refused REASON
+ *
+ * level0 are algorithms inside a host, level1 those by messages: the names for HCCL_ALGO. MEMORY is
+ * `shared` where all buffers are device memory (or of ranks of one process), else `private`. TIME is what
+ * is predicted, "12.3us", or "-" where that is not known. `chosen` marks what would run, one line for each
+ * kind of memory, or one of level1; REASON then says why. HCCL_E_PARA: op is unknown, or the text does not
+ * fit in `length` bytes with its end; 16 KiB are enough. An addition to HCCL's interface. */
+HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes, char* text,
+                                      uint32_t length);
+
 /* ---- Suspending ---- */
 
 /** From now on operations of this rank are refused with HCCL_E_SUSPENDING, also those that wait on

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hccl/select/algorithms.h"
+
 namespace hccl::api {
 namespace {
 
@@ -164,6 +166,7 @@ Status load_effective(const HcclCommConfig& given, std::uint32_t version, CommCo
     HCCL_ASSIGN_OR_RETURN(const std::string algo, text(given.hcclAlgo, "hcclAlgo"));
     if (!algo.empty()) {
       HCCL_RETURN_IF_ERROR(out.config.set_algo(algo).with_context("config.hcclAlgo"));
+      HCCL_RETURN_IF_ERROR(select::check_names(out.config).with_context("config.hcclAlgo"));
     }
   }
   return {};

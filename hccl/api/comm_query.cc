@@ -31,9 +31,38 @@ std::string name_of(const hccl::core::Communicator& communicator) {
   return communicator.name().substr(0, COMM_NAME_MAX_LENGTH - 1);
 }
 
+// The word as HCCL_ALGO has it, where reduce_scatter is reducescatter.
+Result<hccl::Op> op_named(const std::string& word) {
+  using hccl::Op;
+  for (const Op op : {Op::kAllReduce, Op::kBroadcast, Op::kReduceScatter, Op::kAllGather,
+                      Op::kReduce, Op::kScatter, Op::kAllToAll, Op::kBarrier}) {
+    std::string known(hccl::words(op));
+    std::erase(known, '_');
+    if (word == known) return op;
+  }
+  return Status(Code::kPara, "op is \"" + word + "\", expected a word of HCCL_ALGO or barrier");
+}
+
 }  // namespace
 
 extern "C" {
+
+HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes, char* text,
+                                      uint32_t length) {
+  return guard("HcclCommDescribeAlgorithms", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
+    HCCL_CHECK_PTR(op);
+    HCCL_CHECK_PTR(text);
+    HCCL_ASSIGN_OR_RETURN(const hccl::Op which, op_named(op));
+    const std::string lines = communicator->selection().describe(which, bytes);
+    if (lines.size() >= length) {
+      return Status(Code::kPara, "length is " + std::to_string(length) + ", the text needs " +
+                                     std::to_string(lines.size() + 1) + " bytes");
+    }
+    std::memcpy(text, lines.c_str(), lines.size() + 1);
+    return {};
+  });
+}
 
 HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize) {
   return guard("HcclGetRankSize", [&]() -> Status {

@@ -6,6 +6,7 @@
 #include "hccl/acl/runtime.h"
 #include "hccl/base/auth.h"
 #include "hccl/base/log.h"
+#include "hccl/select/algorithms.h"
 
 namespace hccl::api {
 
@@ -38,7 +39,10 @@ State& State::get() {
 
 Status State::read_environment() {
   if (config_) return {};
-  HCCL_ASSIGN_OR_RETURN(config_, Config::read([](const char* name) { return std::getenv(name); }));
+  HCCL_ASSIGN_OR_RETURN(Config read,
+                        Config::read([](const char* name) { return std::getenv(name); }));
+  HCCL_RETURN_IF_ERROR(select::check_names(read));
+  config_ = std::move(read);
   const char* said = std::getenv("HCCL_DETERMINISTIC");
   environment_deterministic_ = said != nullptr && std::string_view(said) != "EmptyString";
   return {};

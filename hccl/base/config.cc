@@ -8,7 +8,6 @@
 #include <cctype>
 #include <charconv>
 #include <map>
-#include <set>
 #include <string_view>
 #include <thread>
 
@@ -80,12 +79,8 @@ Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::st
 }
 
 constexpr std::array kLevels = {"level0", "level1", "level2", "level3"};
-constexpr std::array kAlgorithms = {"NA", "null", "ring", "H-D_R", "NHR", "NHR_V1", "NB", "AHC",
-                                    "AHC_BROKE", "pipeline", "pairwise", "fullmesh",
-                                    // This library's own names, beside HCCL's.
-                                    "direct", "one_shot", "two_level", "halving_doubling",
-                                    "double_tree", "recursive_doubling", "paired_doubling", "bruck",
-                                    "binomial", "chain", "dissemination"};
+constexpr std::array kHcclWords = {"NA", "null", "ring", "H-D_R", "NHR", "NHR_V1", "NB", "AHC",
+                                   "AHC_BROKE", "pipeline", "pairwise", "fullmesh"};
 constexpr std::array kOperations = {"allreduce", "allgather", "reducescatter", "broadcast",
                                     "reduce",    "scatter",   "alltoall",      "gather",
                                     "send",      "receive",   "sendrecv"};
@@ -95,14 +90,47 @@ bool contains(const Array& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// HCCL_ALGO parsed: operation ("" = every one) to its level-1 algorithm.
-Result<std::map<std::string, std::string>> parse_algo(const std::string& text) {
-  const auto bad = [&](std::string_view why) {
-    return invalid("HCCL_ALGO", text,
-                   "level0:NA;level1:ring or allreduce=level0:NA;level1:ring/allgather=… (" +
-                       std::string(why) + ")");
-  };
-  std::map<std::string, std::string> table;
+Status bad_algo(const std::string& text, const std::string& why) {
+  return invalid("HCCL_ALGO", text,
+                 "level0:NA;level1:ring or allreduce=level0:NA;level1:ring/allgather=… (" + why +
+                     ")");
+}
+
+// A name that may be one of this library's own.
+bool is_name(std::string_view word) {
+  return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+// "level0:NA;level1:ring": the algorithm of each level that is named.
+Result<std::map<int, std::string>> parse_levels(const std::string& text, std::string_view levels,
+                                                bool common) {
+  std::map<int, std::string> chosen;
+  for (const std::string_view item : split(levels, ';')) {
+    const auto quoted = [](std::string_view word) { return "\"" + std::string(word) + "\""; };
+    const auto colon = item.find(':');
+    if (colon == std::string_view::npos) return bad_algo(text, quoted(item) + " has no colon");
+    const std::string_view word = item.substr(0, colon);
+    const std::string_view algorithm = item.substr(colon + 1);
+    const auto level = std::find(kLevels.begin(), kLevels.end(), word);
+    if (level == kLevels.end()) return bad_algo(text, "unknown level " + quoted(word));
+    if (!contains(kHcclWords, algorithm) && !is_name(algorithm)) {
+      return bad_algo(text, "unknown algorithm " + quoted(algorithm));
+    }
+    const auto number = static_cast<int>(level - kLevels.begin());
+    if (!chosen.emplace(number, algorithm).second) {
+      return bad_algo(text, quoted(word) + " twice");
+    }
+    if (number == 0 && algorithm == "null" && !common) return bad_algo(text, "level0:null");
+  }
+  return chosen;
+}
+
+// HCCL_ALGO parsed: operation ("" = every one) to the algorithm of each level.
+Result<std::map<std::string, std::map<int, std::string>>> parse_algo(const std::string& text) {
+  const auto bad = [&](const std::string& why) { return bad_algo(text, why); };
+  std::map<std::string, std::map<int, std::string>> table;
   if (text.empty()) return table;
   bool common = false;
   for (const std::string_view part : split(text, '/')) {
@@ -118,21 +146,8 @@ Result<std::map<std::string, std::string>> parse_algo(const std::string& text) {
       if (!contains(kOperations, operation)) return bad("unknown operation \"" + operation + "\"");
       if (table.count(operation) != 0) return bad("operation \"" + operation + "\" twice");
     }
-    std::set<std::string_view> seen;
-    std::string chosen;
-    for (const std::string_view item : split(levels, ';')) {
-      const auto colon = item.find(':');
-      if (colon == std::string_view::npos) return bad("\"" + std::string(item) + "\" has no colon");
-      const std::string_view level = item.substr(0, colon);
-      const std::string_view algorithm = item.substr(colon + 1);
-      if (!contains(kLevels, level)) return bad("unknown level \"" + std::string(level) + "\"");
-      if (!contains(kAlgorithms, algorithm))
-        return bad("unknown algorithm \"" + std::string(algorithm) + "\"");
-      if (!seen.insert(level).second) return bad("\"" + std::string(level) + "\" twice");
-      if (level == "level0" && algorithm == "null" && !operation.empty()) return bad("level0:null");
-      if (level == "level1" && algorithm != "NA" && algorithm != "null") chosen = algorithm;
-    }
-    table.emplace(operation, chosen);
+    HCCL_ASSIGN_OR_RETURN(auto chosen, parse_levels(text, levels, operation.empty()));
+    table.emplace(operation, std::move(chosen));
   }
   return table;
 }
@@ -307,7 +322,7 @@ Status Config::set_algo(std::string_view text) {
   return {};
 }
 
-std::string Config::algorithm_for(std::string_view operation) const {
+std::string Config::algorithm_for(std::string_view operation, int level) const {
   const auto table = parse_algo(algo);
   if (!table.ok()) return {};
   std::string word(operation);
@@ -316,7 +331,27 @@ std::string Config::algorithm_for(std::string_view operation) const {
     if (word == base + "v" || word == base + "vc") word = base;
   }
   for (const auto& key : {word, std::string()}) {
-    if (const auto at = table.value().find(key); at != table.value().end()) return at->second;
+    const auto at = table.value().find(key);
+    if (at == table.value().end()) continue;
+    const auto named = at->second.find(level);
+    if (named == at->second.end() || named->second == "NA" || named->second == "null") return {};
+    // Inside a host HCCL's words have no meaning here.
+    return level == 0 && contains(kHcclWords, named->second) ? "" : named->second;
+  }
+  return {};
+}
+
+Status Config::check_algorithms(const Names& local, const Names& remote) const {
+  HCCL_ASSIGN_OR_RETURN(const auto table, parse_algo(algo));
+  for (const auto& [operation, levels] : table) {
+    for (const auto& [level, name] : levels) {
+      const Names& known = level == 0 ? local : remote;
+      if (contains(kHcclWords, name) || contains(known, name)) continue;
+      std::string why = "unknown algorithm \"" + name + "\" of level" + std::to_string(level) +
+                        ", which has HCCL's words and";
+      for (const std::string_view each : known) why += " " + std::string(each);
+      return bad_algo(algo, why);
+    }
   }
   return {};
 }

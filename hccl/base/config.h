@@ -38,7 +38,9 @@ struct Config {
 
   /// HCCL_TRANSPORT: auto (shm inside a host, tcp between hosts), shm, tcp, ofi or mpi.
   std::string transport = "auto";
-  /// HCCL_ALGO: HCCL's grammar. Checked here, applied per operation by algorithm_for().
+  /// HCCL_ALGO: HCCL's grammar and words; and this library's own names, of local algorithms at
+  /// level0, of remote ones from level1 on. The grammar is checked here, own names by
+  /// check_algorithms().
   std::string algo;
   /// HCCL_CONNECT_TIMEOUT: seconds for all ranks to arrive and connect; 1..7200, default 120.
   std::chrono::seconds connect_timeout{120};
@@ -97,10 +99,14 @@ struct Config {
 
   /// Takes a text in HCCL_ALGO's grammar, wherever it comes from. kPara, and nothing has changed.
   Status set_algo(std::string_view text);
-  /// The level-1 algorithm that HCCL_ALGO names for an operation ("allreduce", "allgather", …) in
-  /// HCCL's words ("ring", "H-D_R", …); empty for the built-in choice. The entries of allgather,
-  /// reducescatter and alltoall also hold for their V and VC forms.
-  std::string algorithm_for(std::string_view operation) const;
+  /// The algorithm that HCCL_ALGO names for an operation ("allreduce", "allgather", …): at level 1
+  /// in HCCL's words ("ring", "H-D_R", …) or by an own name; at level 0 by an own name. Empty for the
+  /// built-in choice. The entries of allgather, reducescatter and alltoall also hold for their V and
+  /// VC forms.
+  std::string algorithm_for(std::string_view operation, int level = 1) const;
+  /// kPara, with the list, for a name that is none of these.
+  using Names = std::vector<std::string_view>;
+  Status check_algorithms(const Names& local, const Names& remote) const;
   /// What must be equal on all ranks, as text, compared at hello: "transport=auto algo= …".
   std::string agreement() const;
 };

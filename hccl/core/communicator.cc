@@ -24,7 +24,8 @@ Uuid identity(const Uuid& parent, std::string_view what) {
 
 Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::string name,
                            std::vector<int> ranks, int rank, const Uuid& id, const Config& config,
-                           Logger log, std::shared_ptr<memory::Heap> heap)
+                           Logger log, std::shared_ptr<memory::Heap> heap,
+                           const Selection* parent)
     : control_(std::move(control)),
       name_(std::move(name)),
       ranks_(std::move(ranks)),
@@ -36,6 +37,7 @@ Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::stri
       heap_(std::move(heap)),
       failure_(*control_, id_, name_, ranks_, rank_, config_.flight_recorder_dir, log_, recorder_),
       deterministic_(config_.deterministic),
+      selection_(config_, log_, placement_, name_, rank_, parent),
       sends_(ranks_.size()),
       recvs_(ranks_.size()) {}
 
@@ -48,7 +50,7 @@ Result<std::shared_ptr<Communicator>> Communicator::world(
   const Uuid id = identity(control->info().id, "world");
   std::shared_ptr<Communicator> made(new Communicator(std::move(control), std::move(name),
                                                       std::move(ranks), rank, id, config,
-                                                      std::move(log), std::move(heap)));
+                                                      std::move(log), std::move(heap), nullptr));
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
@@ -67,8 +69,8 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
   }
   std::shared_ptr<Communicator> made(new Communicator(control_, std::move(name),
                                                       std::move(world_ranks), rank,
-                                                      identity(id_, what), config, log_, heap_));
-  made->tuner_ = tuner_;
+                                                      identity(id_, what), config, log_, heap_,
+                                                      &selection_));
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
@@ -78,29 +80,31 @@ bool Communicator::is_world() const { return id_ == identity(control_->info().id
 Status Communicator::open(Deadline deadline) {
   failure_.listen();
   if (size() > 1) HCCL_RETURN_IF_ERROR(compare_configurations(deadline));
-  if (tuner_ == nullptr) tuner_ = std::make_shared<Tuner>();
   const transport::OpenArgs args = mesh_arguments(deadline);
   HCCL_RETURN_IF_ERROR(open_mesh(args));
   HCCL_RETURN_IF_ERROR(open_local(args));
   log_->info("communicator {} ({}): rank {} of {}, transport {}{}", name_, short_name(view(id_)),
              rank_, size(), mesh_->name(),
-             local_ == nullptr   ? ""
+             local_ == nullptr       ? ""
              : two_level_ == nullptr ? ", collectives in the host's memory"
                                      : ", each host's part of collectives in its memory");
   failure_.interrupt_with([this](const Status& why) {
     mesh_->abort(why);
     if (local_ != nullptr) local_->wake();
   });
-  return tune(args.exchange, deadline);
+  const Selection::Engines engines{mesh_->name(),    *executor_,  local_.get(),
+                                   two_level_.get(), heap_.get(), is_world()};
+  const Status chosen = selection_.open(engines, limits(false), args.exchange, deadline);
+  return chosen.ok() ? chosen : failure_.fail(chosen);
 }
 
 // Absent ranks are found here, before a transport waits for them in exchanges of its own. Rank 0 of
-// the world adds its tuning.
+// the world adds its costs.
 Status Communicator::compare_configurations(Deadline deadline) {
   const std::string mine = config_.agreement();
-  const bool offers = tuner_ == nullptr && rank_ == 0;
+  const bool offers = selection_.asks() && rank_ == 0;
   const auto met =
-      gather(id_, mine + '\0' + (offers ? Tuner::offer(config_, log_) : std::string()), deadline);
+      gather(id_, mine + '\0' + (offers ? selection_.offer() : std::string()), deadline);
   if (!met.ok()) return met.status().with_context(name_);
   for (std::size_t i = 0; i < met.value().size(); ++i) {
     const std::string its = met.value()[i].substr(0, met.value()[i].find('\0'));
@@ -109,10 +113,8 @@ Status Communicator::compare_configurations(Deadline deadline) {
                                    std::to_string(rank_) + " has " + mine + ", rank " +
                                    std::to_string(i) + " has " + its);
   }
-  if (tuner_ == nullptr) {
-    HCCL_ASSIGN_OR_RETURN(tuner_, Tuner::accept(met.value().front().substr(mine.size() + 1)));
-  }
-  return {};
+  if (!selection_.asks()) return {};
+  return selection_.accept(std::string_view(met.value().front()).substr(mine.size() + 1));
 }
 
 Result<std::vector<std::string>> Communicator::gather(const Uuid& key, const std::string& mine,
@@ -177,11 +179,6 @@ Status Communicator::open_local(const transport::OpenArgs& args) {
   }
   if (!alone) {
     two_level_ = std::make_unique<exec::TwoLevel>(*mesh_, *local_, placement_.even_hosts);
-  }
-  for (std::size_t op = 0; op < kOps; ++op) {
-    // Whoever asks for an algorithm gets a schedule.
-    const std::string wanted = config_.algorithm_for(hccl::words(static_cast<Op>(op)));
-    on_host_[op] = alone && (wanted.empty() || wanted == "NA" || wanted == "null");
   }
   return {};
 }

@@ -2,10 +2,8 @@
 // that runs operations in issue order, and a failure state.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,7 +14,7 @@
 #include "hccl/core/flight_recorder.h"
 #include "hccl/core/op_queue.h"
 #include "hccl/core/placement.h"
-#include "hccl/core/tuner.h"
+#include "hccl/core/selection.h"
 #include "hccl/exec/executor.h"
 #include "hccl/exec/local_engine.h"
 #include "hccl/exec/two_level.h"
@@ -103,24 +101,23 @@ class Communicator {
   Deterministic deterministic() const { return deterministic_.load(std::memory_order_relaxed); }
 
   /// The algorithm that the last collective of this kind took; "" before the first.
-  std::string algorithm(Op op) const;
+  std::string algorithm(Op op) const { return selection_.algorithm(op); }
+  /// What can run an operation, what would, and what each takes; see Selection.
+  const Selection& selection() const { return selection_; }
 
   /// Leaves in good order: the world waits a moment for the ranks of other processes to leave too.
   void leave();
 
  private:
-  static constexpr std::size_t kOps = static_cast<std::size_t>(Op::kAllToAllV) + 1;
-
   Communicator(std::shared_ptr<join::ControlLine> control, std::string name, std::vector<int> ranks,
                int rank, const Uuid& id, const Config& config, Logger log,
-               std::shared_ptr<memory::Heap> heap);
+               std::shared_ptr<memory::Heap> heap, const Selection* parent);
 
   // Opening, in this order. Collective.
   Status open(Deadline deadline);
   Status compare_configurations(Deadline deadline);
   Status open_mesh(const transport::OpenArgs& args);
   Status open_local(const transport::OpenArgs& args);
-  Status tune(const transport::Exchange& exchange, Deadline deadline);
   transport::OpenArgs mesh_arguments(Deadline deadline);
   /// One text of each rank, by the coordinator.
   Result<std::vector<std::string>> gather(const Uuid& key, const std::string& mine,
@@ -128,16 +125,11 @@ class Communicator {
 
   // Running, on the thread whose turn it is in the queue.
   Status execute(const Call& call);
-  Status execute_on_host(const Call& call);
+  Status execute_locally(const Call& call);
   Status run_transfers(std::span<exec::Transfer> transfers);
   Status refused_suspended() const;
   Waiter limits(bool background);
   void stalled(std::uint64_t sequence, const std::string& call, std::vector<int> awaited);
-
-  // Choosing an algorithm, and telling of the choice under HCCL_LOG=info.
-  const schedule::Choice& choose(const Call& call);
-  void tell_way(const Call& call, std::string_view way);
-  void tell_between(const Call& call);
 
   // What it is; does not change.
   const std::shared_ptr<join::ControlLine> control_;
@@ -162,31 +154,13 @@ class Communicator {
   /// several hosts and not all of them have one.
   std::unique_ptr<exec::LocalEngine> local_;
   std::unique_ptr<exec::TwoLevel> two_level_;  // with several hosts, where local_ is
-  std::array<bool, kOps> on_host_{};           // which operations take local_ alone
+  Selection selection_;
 
   // Numbers of operations so far.
   int exchanges_ = 0;  // while opening
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sends_;  // point to point, by peer
   std::vector<std::uint64_t> recvs_;
-
-  // What chooses.
-  std::shared_ptr<Tuner> tuner_;  // the world's; null before the world is open
-  Tuner::Use tuned_;
-  struct Chosen {
-    std::uint64_t bytes = ~std::uint64_t{0};
-    bool strict = false;
-    schedule::Choice choice;
-  };
-  // A few sizes of each operation, so that those that take turns are not chosen for again.
-  static constexpr std::size_t kRemembered = 8;
-  std::array<std::array<Chosen, kRemembered>, kOps> chosen_;
-  std::array<const schedule::Choice*, kOps> last_choice_{};
-  std::array<std::atomic<const char*>, kOps> ways_{};  // that operations took last
-  // What HCCL_LOG=info was told last of each operation and power of two of bytes.
-  std::array<std::array<std::uint32_t, 65>, kOps> told_{};
-  std::array<std::uint32_t, 65> told_between_{};
-  mutable std::mutex chosen_mutex_;
 
   OpQueue queue_;  // last: its thread ends first
 };

@@ -1,4 +1,4 @@
-// How a communicator runs operations: in their order, on the host path, over several hosts, or as
+// How a communicator runs operations: in their order, inside a host, over several hosts, or as
 // messages.
 #include "hccl/core/communicator.h"
 
@@ -26,11 +26,10 @@ OpQueue::Ticket Communicator::submit(const Call& call, bool deferred, std::funct
 Status Communicator::execute(const Call& call) {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
   if (suspended()) return refused_suspended();
-  if (on_host_[static_cast<std::size_t>(call.op)]) {
-    return execute_on_host(call);
-  }
+  if (selection_.is_local(call.op)) return execute_locally(call);
   const bool blocks = has_blocks(call.op);
-  const schedule::Choice* const choice = blocks ? nullptr : &choose(call);
+  const bool strict = deterministic() == Deterministic::kStrict && reduces(call.op);
+  const schedule::Choice* const choice = blocks ? nullptr : &selection_.choose(call, strict);
   const std::uint64_t sequence = ++sequence_;
   const std::uint64_t number =
       recorder_.begin(envelope(call, sequence, 0), blocks ? "direct" : choice->algorithm->name);
@@ -39,7 +38,7 @@ Status Communicator::execute(const Call& call) {
     status = executor_->run_blocks(call, sequence, limits(call.background));
   } else if (two_level_ != nullptr && choice->algorithm->name == "two_level") {
     status = two_level_->run(call, sequence, limits(call.background));
-    if (status.ok() && log_->should_log(spdlog::level::info)) tell_between(call);
+    if (status.ok()) selection_.ran_between(call, *two_level_->between());
   } else {
     status = executor_->run(call, *choice, sequence, limits(call.background));
   }
@@ -47,21 +46,18 @@ Status Communicator::execute(const Call& call) {
   return status.ok() ? status : failure_.fail(std::move(status), envelope(call, sequence, 0));
 }
 
-Status Communicator::execute_on_host(const Call& call) {
+Status Communicator::execute_locally(const Call& call) {
   const std::uint64_t sequence = ++sequence_;
   const Envelope envelope = hccl::envelope(call, sequence, 0);
   local_->begin(call, envelope);
   const std::uint64_t number = recorder_.begin(envelope, "local");
   Status status = local_->finish();
   const select::LocalChoice* const choice = local_->last_choice();
-  const std::string_view way = choice == nullptr ? "local" : choice->algorithm->name;
-  recorder_.end(number, status.code(), way, local_->quick());
-  std::atomic<const char*>& last = ways_[static_cast<std::size_t>(call.op)];
-  if (last.load(std::memory_order_relaxed) != way.data()) {
-    last.store(way.data(), std::memory_order_relaxed);
-  }
-  if (status.ok() && log_->should_log(spdlog::level::info)) tell_way(call, way);
-  return status.ok() ? status : failure_.fail(std::move(status), envelope);
+  recorder_.end(number, status.code(), choice == nullptr ? "local" : choice->algorithm->name,
+                local_->quick());
+  if (!status.ok()) return failure_.fail(std::move(status), envelope);
+  selection_.ran(call, sequence, *choice);
+  return {};
 }
 
 Status Communicator::send(int peer, const void* data, std::uint64_t count, DataType type) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "hccl/join/host.h"
 
@@ -45,6 +46,13 @@ Placement::Placement(const std::vector<join::wire::Member>& members, const std::
   std::vector<std::string> masks;
   for (const int each : ranks) {
     if (join::machine_of(member(each).host) == machine) masks.push_back(member(each).cores);
+  }
+  std::map<std::string_view, std::vector<std::string>> machines;
+  for (const int each : ranks) {
+    machines[join::machine_of(member(each).host)].push_back(member(each).cores);
+  }
+  for (const auto& [other, of_it] : machines) {
+    if (of_it.size() > static_cast<std::size_t>(join::count_cores(of_it))) any_shared_cores = true;
   }
   const auto cores = static_cast<std::size_t>(join::count_cores(masks));
   policy.shared_cores = masks.size() > cores;

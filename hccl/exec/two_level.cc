@@ -5,6 +5,7 @@
 
 #include "hccl/base/cache_hints.h"
 #include "hccl/exec/layout.h"
+#include "hccl/select/remote_selector.h"
 
 namespace hccl::exec {
 
@@ -118,7 +119,7 @@ void TwoLevel::cut(const Call& call) {
   }
 }
 
-void TwoLevel::set_costs(std::optional<schedule::MessageCosts> costs) {
+void TwoLevel::set_costs(std::optional<select::MessageCosts> costs) {
   costs_ = std::move(costs);
   // A lane is a slice here, whatever lanes would save elsewhere.
   if (costs_) costs_->lanes.clear();
@@ -132,7 +133,7 @@ const TwoLevel::Chosen& TwoLevel::choose(std::size_t part_bytes) {
   if (chosen.plan != nullptr && chosen.part_bytes == part_bytes) return chosen;
   chosen.part_bytes = part_bytes;
   chosen.choice =
-      schedule::select(Op::kAllReduce, hosts_, part_bytes, {}, hosts_, costs_ ? &*costs_ : nullptr);
+      select::choose_remote(Op::kAllReduce, hosts_, part_bytes, {}, hosts_, costs_ ? &*costs_ : nullptr);
   chosen.plan = &plan_for(chosen.choice);
   return chosen;
 }

@@ -20,7 +20,7 @@
 #include "hccl/base/waiter.h"
 #include "hccl/exec/plan.h"
 #include "hccl/schedule/algorithm.h"
-#include "hccl/schedule/message_costs.h"
+#include "hccl/select/message_costs.h"
 #include "transport/transport.h"
 
 namespace hccl::exec {
@@ -38,7 +38,7 @@ class TwoLevel {
 
   /// From now on these decide what runs between hosts, as they were measured among all ranks of the
   /// communicator; without any, fixed rules do. The same on all ranks, between the same runs.
-  void set_costs(std::optional<schedule::MessageCosts> costs);
+  void set_costs(std::optional<select::MessageCosts> costs);
   /// What ran between hosts last, and why; null before the first run.
   const schedule::Choice* between() const {
     return chosen_ == nullptr ? nullptr : &chosen_->choice;
@@ -79,7 +79,7 @@ class TwoLevel {
   std::vector<Part> parts_;
   std::size_t slices_ = 0;     // of parts_ in use
   std::uint64_t longest_ = 0;  // part, in elements
-  std::optional<schedule::MessageCosts> costs_;
+  std::optional<select::MessageCosts> costs_;
   std::map<std::pair<const schedule::Algorithm*, int>, Plan> plans_;  // by depth
   std::array<Chosen, kRemembered> remembered_;
   const Chosen* chosen_ = nullptr;  // for the last run

@@ -10,8 +10,8 @@
 
 #include "hccl/base/status.h"
 
-namespace hccl::core {
-struct Tuning;
+namespace hccl::select {
+struct CostTable;
 }
 namespace hccl::split {
 struct Trace;
@@ -39,7 +39,7 @@ struct Codec {
 struct Codecs {
   const char* build;  ///< stays the first member
   Codec<split::Trace> trace;
-  Codec<core::Tuning> tuning;
+  Codec<select::CostTable> costs;
 };
 
 /// Values cross as C++ structs, so both sides must be of one version and one compiler.

@@ -10,11 +10,7 @@
 
 namespace hccl::schedule {
 
-struct MessageCosts;
-
-
-/// Cost of one rank on the critical path; bytes of the vector count as 1. MessageCosts turn it into
-/// time.
+/// Cost of one rank on the critical path; bytes of the vector count as 1.
 struct Cost {
   double steps = 0;
   double bytes = 0;
@@ -51,12 +47,5 @@ struct Choice {
   std::size_t slice = 0;
   std::string reason;  ///< for HCCL_LOG=info
 };
-
-/// `bytes` is the size of the vector, `hosts` as in Shape. `wanted` is the algorithm that HCCL_ALGO
-/// asks for ("" = choose); one that does not support the operation or size is replaced, and the
-/// reason says so. `costs`, the same on all ranks, decides by predicted time; null: fixed rules do.
-/// shared_cores: one host has fewer cores than ranks.
-Choice select(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts = 1,
-              const MessageCosts* costs = nullptr, bool shared_cores = false);
 
 }  // namespace hccl::schedule

@@ -1,38 +1,66 @@
-// Stand-in until the selector by costs is here.
+// Which local algorithm runs: of those that can, the one with the least predicted cost. Pure; the
+// same on all ranks that were given the same.
 #pragma once
+
+#include <array>
+#include <cstdint>
 #include <string>
+#include <utility>
+
+#include "hccl/base/types.h"
 #include "hccl/local/algorithm.h"
+#include "hccl/select/costs.h"
+#include "hccl/select/presets.h"
+
 namespace hccl::select {
+
+inline constexpr std::size_t kOps = static_cast<std::size_t>(Op::kAllToAllV) + 1;
+/// By operation, the local algorithm that HCCL_ALGO asks for; "": none.
+using Wanted = std::array<std::string, kOps>;
+
 struct LocalChoice {
   const local::Algorithm* algorithm = nullptr;
-  std::string reason;
+  std::string reason;  ///< for HCCL_LOG=info
 };
+
 class LocalSelector {
  public:
-  explicit LocalSelector(local::Topology t) : t_(t) {
-    tuning_.chunk = t.shared_cores ? 512 << 10 : t.ranks == 2 ? 256 << 10 : 128 << 10;
-  }
-  LocalChoice eager(Op op, DataType, std::uint64_t bytes) const {
-    const std::uint64_t n = static_cast<std::uint64_t>(t_.ranks);
-    if (bytes <= 56) return {local::find(op, "inline"), "short"};
-    const std::uint64_t most = t_.shared_cores ? (n <= 4 ? 4096 : std::max<std::uint64_t>(2048, std::min<std::uint64_t>(16384, (4096 << 10) / (n * n)))) : (64 << 10) / n;
-    return {bytes <= most ? local::find(op, "slots") : nullptr, "short"};
-  }
-  LocalChoice rendezvous(const local::Case& c) const {
-    std::string names[] = {"push", "pull", t_.shared_cores && c.bytes > (128 << 10) ? "turns" : "cma", c.bytes > (64 << 10) ? "staged_slices" : "staged", "staged"};
-    const bool folds = c.op == Op::kAllReduce || c.op == Op::kReduce || c.op == Op::kReduceScatter || c.op == Op::kReduceScatterV;
-    for (auto& name : names) {
-      if (name == "cma" && (c.bytes < (folds ? 128 << 10 : 64 << 10) || c.bytes > (32 << 20))) continue;
-      const auto* a = local::find(c.op, name);
-      if (a != nullptr && a->refuse(c, t_).empty()) return {a, ""};
-    }
-    return {local::find(c.op, "staged"), ""};
-  }
-  const local::Tuning& tuning() const { return tuning_; }
-  void set_stream(std::size_t from) { tuning_.stream_from = from; }
- const local::Topology& topology() const { return t_; }
+  /// By built-in costs, of near cores.
+  explicit LocalSelector(local::Topology topology, Wanted wanted = {})
+      : LocalSelector(topology, local_preset(topology, false), std::move(wanted)) {}
+  /// `costs` were measured on these ranks; the choice by built-in ones is left only where that
+  /// gains a tenth.
+  LocalSelector(local::Topology topology, LocalCosts costs, Wanted wanted = {});
+
+  /// An eager algorithm for inputs of so many bytes; null where the ranks announce descriptors and
+  /// choose then: an eager algorithm has to be about as good as any, whatever the memory is.
+  LocalChoice eager(Op op, DataType type, std::uint64_t bytes) const;
+  /// One that is not eager; never null.
+  LocalChoice rendezvous(const local::Case& c) const;
+  /// The two together, for ranks whose memory is known beforehand.
+  LocalChoice choose(const local::Case& c) const;
+
+  /// What an algorithm takes; 0: unknown.
+  double predict_ns(const local::Algorithm& algorithm, const local::Case& c) const;
+  const local::Tuning& tuning() const { return costs_.tuning; }
+  const local::Topology& topology() const { return topology_; }
+
  private:
-  local::Topology t_;
-  local::Tuning tuning_;
+  struct Best {
+    const local::Algorithm* algorithm = nullptr;
+    double ns = 0;
+    const local::Algorithm* next = nullptr;
+    double next_ns = 0;
+  };
+  Best best(const LocalCosts& costs, const local::Case& c, bool eager) const;
+  double eager_over_rendezvous(const LocalCosts& costs, const local::Case& c,
+                               const Best& eager) const;
+  const std::string& wanted(Op op) const { return wanted_[static_cast<std::size_t>(op)]; }
+
+  local::Topology topology_;
+  LocalCosts costs_;
+  LocalCosts preset_;
+  Wanted wanted_;
 };
+
 }  // namespace hccl::select

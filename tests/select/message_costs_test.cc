@@ -1,6 +1,6 @@
 // Selection by measured costs: the predicted times are sane, and the choice is the best of all that
 // brute force finds, but for differences that are not worth leaving the rules.
-#include "hccl/schedule/message_costs.h"
+#include "hccl/select/message_costs.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,15 @@
 #include <random>
 #include <string>
 
-namespace hccl::schedule {
+#include "hccl/select/remote_selector.h"
+
+namespace hccl::select {
 namespace {
+
+using schedule::Algorithm;
+using schedule::algorithms;
+using schedule::Choice;
+using schedule::find;
 
 constexpr Op kOps[] = {Op::kAllReduce, Op::kBroadcast, Op::kReduceScatter, Op::kAllGather,
                        Op::kReduce,    Op::kScatter,   Op::kAllToAll};
@@ -95,7 +102,7 @@ TEST(SelectByCosts, IsWithinATenthOfTheBestOfAll) {
     for (const Op op : kOps) {
       for (const int size : {2, 3, 4, 7, 8, 16, 48}) {
         for (std::size_t bytes = 16; bytes <= std::size_t{1} << 30; bytes *= 32) {
-          const Choice choice = select(op, size, bytes, "", 1, &costs);
+          const Choice choice = choose_remote(op, size, bytes, "", 1, &costs);
           ASSERT_EQ(choice.algorithm->refuse(size), "");
           const double taken =
               predict_ns(*choice.algorithm, size, bytes, choice.depth, choice.lanes, costs);
@@ -115,7 +122,7 @@ TEST(SelectByCosts, IsWithinATenthOfTheBestOfAll) {
           // Hysteresis: a tenth for the algorithm, a twentieth for its pieces.
           ASSERT_LE(taken, best / 0.9 / 0.95 * (1 + 1e-9))
               << words(op) << " of " << bytes << " on " << size << ": " << choice.reason;
-          const Choice again = select(op, size, bytes, "", 1, &costs);
+          const Choice again = choose_remote(op, size, bytes, "", 1, &costs);
           ASSERT_EQ(again.algorithm, choice.algorithm);
           ASSERT_EQ(again.reason, choice.reason);
         }
@@ -126,43 +133,43 @@ TEST(SelectByCosts, IsWithinATenthOfTheBestOfAll) {
 
 TEST(SelectByCosts, KnownNetworksGetTheirKnownBest) {
   const auto name = [](Op op, int size, std::size_t bytes, const MessageCosts& costs) {
-    return std::string(select(op, size, bytes, "", 1, &costs).algorithm->name);
+    return std::string(choose_remote(op, size, bytes, "", 1, &costs).algorithm->name);
   };
   // Far away, with sockets that work side by side: few steps. Every further message costs nearly
   // nothing, so all ranks may talk to each other, also sixteen, where the rules say otherwise.
   const MessageCosts far = network(500, 0.1, 1);
   EXPECT_EQ(name(Op::kAllReduce, 4, 8, far), "one_shot");
   EXPECT_EQ(name(Op::kAllReduce, 16, 1 << 20, far), "direct");
-  EXPECT_EQ(select(Op::kAllReduce, 16, 1 << 20, "").algorithm->name, "ring");
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 16, 1 << 20, "").algorithm->name, "ring");
   // Messages that cost the same one after another or at once: as few as possible, and whoever
   // talks to all loses.
   const MessageCosts busy = network(10, 0.001, 10);
   EXPECT_EQ(name(Op::kAllReduce, 8, 1024, busy), "recursive_doubling");
   EXPECT_EQ(name(Op::kAllGather, 6, 1024, busy), "bruck");
-  EXPECT_EQ(select(Op::kAllReduce, 8, 1 << 14, "", 8).algorithm->name, "direct");
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 8, 1 << 14, "", 8).algorithm->name, "direct");
 }
 
 TEST(SelectByCosts, LanesFollowTheMeasurement) {
   MessageCosts costs = network(10, 1, 2);
-  const int rules = select(Op::kAllReduce, 4, 1 << 26, "").lanes;
+  const int rules = choose_remote(Op::kAllReduce, 4, 1 << 26, "").lanes;
   // Nothing was measured.
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, rules);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, rules);
   costs.lanes = {{2, 30}, {4, 10}};
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, 2);
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 14, "", 1, &costs).lanes, 1);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, 2);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 14, "", 1, &costs).lanes, 1);
   costs.lanes = {{2, 30}, {4, 50}};
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, 4);
-  EXPECT_EQ(select(Op::kAllGather, 4, 1 << 26, "fullmesh", 1, &costs).lanes, 1);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, 4);
+  EXPECT_EQ(choose_remote(Op::kAllGather, 4, 1 << 26, "fullmesh", 1, &costs).lanes, 1);
   costs.lanes = {{2, 2}, {4, -2}};  // noise
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, rules);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, rules);
   costs.lanes = {{2, -20}, {4, -30}};
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, 1);
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, 1);
 }
 
 TEST(SelectByCosts, PiecesOfAChainFollowTheLatency) {
   const auto depth = [](double latency_us) {
     const MessageCosts costs = network(latency_us, 1, latency_us);
-    return select(Op::kBroadcast, 12, 1 << 20, "pipeline", 1, &costs).depth;
+    return choose_remote(Op::kBroadcast, 12, 1 << 20, "pipeline", 1, &costs).depth;
   };
   EXPECT_EQ(depth(1), 64);
   EXPECT_GT(depth(1), depth(1000));
@@ -171,7 +178,7 @@ TEST(SelectByCosts, PiecesOfAChainFollowTheLatency) {
 
 TEST(SelectByCosts, AWishIsALaw) {
   const MessageCosts costs = network(500, 0.1, 1);
-  const Choice choice = select(Op::kAllReduce, 4, 64, "ring", 1, &costs);
+  const Choice choice = choose_remote(Op::kAllReduce, 4, 64, "ring", 1, &costs);
   EXPECT_EQ(choice.algorithm->name, "ring");
   EXPECT_EQ(choice.reason.find("HCCL_ALGO asks for ring"), 0u) << choice.reason;
 }
@@ -182,25 +189,25 @@ TEST(SelectByCosts, NoiseDoesNotLeaveTheRules) {
     MessageCosts costs = network(1, 1, 1);
     costs.steps.back().more_ns =
         costs.steps.back().step_ns * static_cast<std::uint64_t>(100 + percent) / 100;
-    EXPECT_EQ(select(Op::kAllReduce, 6, 1 << 26, "", 6, &costs).algorithm->name, "direct")
+    EXPECT_EQ(choose_remote(Op::kAllReduce, 6, 1 << 26, "", 6, &costs).algorithm->name, "direct")
         << percent;
   }
 }
 
 TEST(SelectByCosts, SaysWhatWasPredictedAndWhatComesNext) {
   const MessageCosts costs = network(10, 1, 10);
-  const Choice choice = select(Op::kAllGather, 4, 4000, "", 1, &costs);
+  const Choice choice = choose_remote(Op::kAllGather, 4, 4000, "", 1, &costs);
   EXPECT_EQ(choice.algorithm->name, "halving_doubling");
   EXPECT_EQ(choice.reason, "predicted 23 us, direct 33 us");
   const MessageCosts quick = network(10, 1, 1);
-  EXPECT_EQ(select(Op::kAllGather, 4, 4000, "", 1, &quick).reason,
+  EXPECT_EQ(choose_remote(Op::kAllGather, 4, 4000, "", 1, &quick).reason,
             "predicted 15 us, next best halving_doubling 23 us");
 }
 
 TEST(SelectByCosts, HostsOfSeveralRanksKeepTwoLevels) {
   const MessageCosts costs = network(10, 1, 10);
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "", 2, &costs).algorithm->name, "two_level");
-  EXPECT_EQ(select(Op::kAllReduce, 4, 1 << 20, "ring", 2, &costs).algorithm->name, "ring");
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 20, "", 2, &costs).algorithm->name, "two_level");
+  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 20, "ring", 2, &costs).algorithm->name, "ring");
 }
 
 TEST(MessageCosts, WhatCannotBeIsRefused) {
@@ -224,4 +231,4 @@ TEST(MessageCosts, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace hccl::schedule
+}  // namespace hccl::select

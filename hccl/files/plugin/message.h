@@ -14,7 +14,7 @@ namespace hccl::files {
 
 /// The entries of the plugin's table, one a source file.
 Codec<split::Trace> trace_codec();
-Codec<core::Tuning> tuning_codec();
+Codec<select::CostTable> costs_codec();
 
 inline Result<std::string> to_bytes(const google::protobuf::Message& message, Form form) {
   if (form == Form::kBinary) return message.SerializeAsString();

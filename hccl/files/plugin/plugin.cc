@@ -5,7 +5,7 @@ const hccl::files::Codecs* hccl_files_codecs() {
   static const hccl::files::Codecs codecs = {
       .build = hccl::files::kBuild,
       .trace = hccl::files::trace_codec(),
-      .tuning = hccl::files::tuning_codec(),
+      .costs = hccl::files::costs_codec(),
   };
   return &codecs;
 }

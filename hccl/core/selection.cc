@@ -1,0 +1,307 @@
+#include "hccl/core/selection.h"
+
+#include <bit>
+#include <cstdio>
+#include <utility>
+
+#include "hccl/base/pages.h"
+#include "hccl/exec/layout.h"
+#include "hccl/local/blocks.h"
+#include "hccl/select/algorithms.h"
+#include "hccl/select/presets.h"
+#include "hccl/select/probe.h"
+#include "hccl/select/remote_selector.h"
+
+namespace hccl::core {
+namespace {
+
+constexpr std::chrono::milliseconds kLocalBudget{50};
+/// Of HCCL_TUNE_FILE, once for a machine; with joining and the last operation, under a second.
+constexpr std::chrono::milliseconds kMessagesBudget{600};
+
+std::uint32_t mark_of(const schedule::Choice& choice) {
+  return static_cast<std::uint32_t>(choice.algorithm - schedule::algorithms().data() + 1) |
+         static_cast<std::uint32_t>(choice.depth) << 8 |
+         static_cast<std::uint32_t>(choice.lanes) << 24;
+}
+
+// Device memory for trials; null where there is none.
+class DeviceMemory {
+ public:
+  DeviceMemory(memory::Heap* heap, std::size_t bytes) : heap_(heap) {
+    if (heap_ == nullptr) return;
+    if (const auto memory = heap_->allocate(bytes); memory.ok()) {
+      data_ = static_cast<std::byte*>(*memory);
+    }
+  }
+  ~DeviceMemory() {
+    if (data_ != nullptr) static_cast<void>(heap_->free(data_));
+  }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  memory::Heap* heap_;
+  std::byte* data_ = nullptr;
+};
+
+Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap) {
+  HCCL_ASSIGN_OR_RETURN(const Pages ordinary, Pages::map(2 * select::kProbeBytes));
+  const DeviceMemory shared(heap, 2 * select::kProbeBytes);
+  std::uint64_t sequence = 0;
+  select::ProbeRuns runs;
+  runs.barrier = "inline";
+  runs.allreduce = "slots";
+  runs.run = [&](const Call& call, std::string_view name, int) {
+    return engine.run_with(*local::find(call.op, name), call, envelope(call, ++sequence, 0));
+  };
+  select::LocalProbe where;
+  where.topology = engine.topology();
+  where.ordinary = ordinary.data();
+  where.shared = shared.data();
+  where.set_tuning = [&](const local::Tuning& tuning) {
+    select::LocalCosts costs = select::local_preset(where.topology, false);
+    costs.tuning = tuning;
+    engine.set_selector(select::LocalSelector(where.topology, std::move(costs)));
+  };
+  return select::probe_local(runs, where, kLocalBudget);
+}
+
+}  // namespace
+
+Selection::Selection(const Config& config, const Logger& log, const Placement& placement,
+                     const std::string& name, int rank, const Selection* parent)
+    : config_(config),
+      log_(log),
+      placement_(placement),
+      name_(name),
+      rank_(rank),
+      size_(static_cast<int>(placement.hosts.size())) {
+  if (parent == nullptr) return;
+  known_ = parent->known_;
+  measured_ = parent->measured_;
+}
+
+Status Selection::accept(std::string_view offer) {
+  HCCL_ASSIGN_OR_RETURN(known_, KnownCosts::accept(offer));
+  return {};
+}
+
+Status Selection::open(const Engines& engines, const Waiter& limits,
+                       const transport::Exchange& exchange, Deadline deadline) {
+  if (known_ == nullptr) known_ = std::make_shared<KnownCosts>();
+  const bool alone = engines.local != nullptr && engines.two_level == nullptr;
+  // On one host all ranks know the same of it.
+  const select::CostKey key =
+      known_->key(placement_.hosts, engines.transport, placement_.any_shared_cores,
+                  alone && engines.local->topology().kernel_copies);
+  if (engines.local != nullptr) HCCL_RETURN_IF_ERROR(open_local(engines, key));
+  if (size_ > 1 && engines.world && known_->wants(key, alone)) {
+    const Status status = measure(engines, key, limits, exchange, deadline);
+    if (!status.ok()) return status.with_context("measuring for HCCL_TUNE_FILE");
+  }
+  KnownCosts::Use use = known_->use(key);
+  source_ = std::move(use.source);
+  if (alone && known_->find(key) == nullptr) source_ += ", fitted to these ranks";
+  if (use.messages != nullptr) messages_ = *use.messages;
+  if (const auto* const usual = select::message_preset(key)) usual_messages_ = *usual;
+  if (engines.two_level != nullptr) engines.two_level->set_costs(messages_);
+  for (std::size_t op = 0; op < select::kOps; ++op) {
+    local_ops_[op] = alone && config_.algorithm_for(words(static_cast<Op>(op))).empty();
+  }
+  return {};
+}
+
+Status Selection::open_local(const Engines& engines, const select::CostKey& key) {
+  exec::LocalEngine& engine = *engines.local;
+  HCCL_ASSIGN_OR_RETURN(select::LocalCosts costs, local_costs(engines, key));
+  local_.emplace(engine.topology(), costs, select::wanted_locally(config_));
+  engine.set_selector(*local_);
+  measured_ = Local{engine.topology(), std::move(costs)};
+  return {};
+}
+
+// Groups take what their parent has found out, as they are made while other ranks compute; unless
+// it shares no memory.
+Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
+                                                  const select::CostKey& key) {
+  exec::LocalEngine& engine = *engines.local;
+  const local::Topology& topology = engine.topology();
+  const select::CostEntry* const entry =
+      engines.two_level == nullptr ? known_->find(key) : nullptr;
+  if (entry != nullptr && entry->local) return *entry->local;
+  if (measured_) {
+    const bool far = measured_->costs.far();
+    return select::fit(select::local_preset(topology, far),
+                       select::local_preset(measured_->topology, far), measured_->costs.curves);
+  }
+  if (topology.ranks == 1) return select::local_preset(topology, false);
+  HCCL_ASSIGN_OR_RETURN(select::LocalCosts costs, probe(engine, engines.heap));
+  log_->info("communicator {}: the cores of these ranks are {} each other; the kernel {} copy "
+             "between their memory",
+             name_, costs.far() ? "far from" : "near", topology.kernel_copies ? "may" : "does not");
+  return costs;
+}
+
+Status Selection::measure(const Engines& engines, const select::CostKey& key, const Waiter& limits,
+                          const transport::Exchange& exchange, Deadline deadline) {
+  select::CostEntry entry;
+  entry.key = key;
+  if (engines.local != nullptr && engines.two_level == nullptr) {
+    entry.local = measured_->costs;
+  } else {
+    std::uint64_t sequence = 0;
+    select::ProbeRuns runs;
+    runs.barrier = "dissemination";
+    runs.allreduce = "bruck";
+    runs.run = [&](const Call& call, std::string_view name, int lanes) {
+      schedule::Choice choice;
+      choice.algorithm = schedule::find(call.op, name);
+      choice.lanes = lanes;
+      return engines.executor.run(call, choice, ++sequence, limits);
+    };
+    HCCL_ASSIGN_OR_RETURN(entry.messages, select::probe_messages(runs, size_, kMessagesBudget));
+  }
+  // All ranks have agreed on the numbers; what rank 0 keeps is nevertheless what counts.
+  select::CostTable one;
+  one.entries.push_back(std::move(entry));
+  HCCL_ASSIGN_OR_RETURN(const auto told, exchange(rank_ == 0 ? to_bytes(one) : "", deadline));
+  HCCL_ASSIGN_OR_RETURN(one, select::from_bytes(told.front()));
+  if (one.entries.size() != 1) return Status(Code::kInternal, "rank 0 tells no single measurement");
+  known_->add(one.entries.front(), rank_ == 0, log_);
+  return {};
+}
+
+// ---- choosing ----
+
+schedule::Choice Selection::choose_remote(Op op, std::uint64_t bytes,
+                                          std::string_view wanted) const {
+  return select::choose_remote(op, size_, bytes, wanted, placement_.even_hosts,
+                               messages_ ? &*messages_ : nullptr,
+                               placement_.policy.shared_cores);
+}
+
+const schedule::Choice& Selection::choose(const Call& call, bool strict) {
+  const auto blocks = static_cast<std::uint64_t>(exec::blocks_of(call.op, size_));
+  const std::uint64_t bytes =
+      call.op == Op::kBarrier ? 0 : call.count * size_of(call.type) * blocks;
+  // The product's upper bits spread sizes that are multiples of one another.
+  Chosen& chosen = chosen_[index(call.op)][(bytes * 0x9E3779B97F4A7C15u) >> 61 & (kRemembered - 1)];
+  schedule::Choice& choice = chosen.choice;
+  if (chosen.bytes != bytes || chosen.strict != strict) {
+    // Only direct exchange folds all contributions at once and in rank order, as local ones do.
+    choice = choose_remote(call.op, bytes,
+                           strict ? "direct" : config_.algorithm_for(words(call.op)));
+    if (strict) choice.reason = "HCCL_DETERMINISTIC is strict";
+    chosen.bytes = bytes;
+    chosen.strict = strict;
+    if (is_news(told_[index(call.op)], bytes, mark_of(choice))) {
+      log_->info("{} of {} bytes by {} (depth {}, lanes {}): {}; {}", words(call.op), bytes,
+                 choice.algorithm->name, choice.depth, choice.lanes, choice.reason, source_);
+    }
+  }
+  last_[index(call.op)].store(choice.algorithm->name.data(), std::memory_order_relaxed);
+  return choice;
+}
+
+void Selection::ran(const Call& call, std::uint64_t sequence, const select::LocalChoice& choice) {
+  std::atomic<const char*>& last = last_[index(call.op)];
+  const std::string_view name = choice.algorithm->name;
+  if (last.load(std::memory_order_relaxed) != name.data()) {
+    last.store(name.data(), std::memory_order_relaxed);
+  }
+  if (!log_->should_log(spdlog::level::info)) return;
+  const std::uint64_t bytes =
+      has_blocks(call.op) ? 0
+                          : local::Blocks(call, rank_, size_).input() * size_of(call.type);
+  const auto mark = static_cast<std::uint32_t>(std::hash<std::string_view>()(name) | 1);
+  if (!is_news(told_[index(call.op)], bytes, mark)) return;
+  log_->info("{} by {} in the host's memory: {}; {}", words(envelope(call, sequence, 0)), name,
+             choice.reason, source_);
+}
+
+void Selection::ran_between(const Call& call, const schedule::Choice& choice) {
+  if (!log_->should_log(spdlog::level::info)) return;
+  const std::uint64_t bytes = call.count * size_of(call.type);
+  if (!is_news(told_between_, bytes, mark_of(choice))) return;
+  log_->info("{} of {} bytes between hosts by {} (depth {}): {}; {}", words(call.op), bytes,
+             choice.algorithm->name, choice.depth, choice.reason, source_);
+}
+
+// Whether this is other than what was told last of sizes like this one; from now on it is told.
+bool Selection::is_news(std::array<std::uint32_t, 65>& told, std::uint64_t bytes,
+                        std::uint32_t mark) {
+  return std::exchange(told[static_cast<std::size_t>(std::bit_width(bytes))], mark) != mark;
+}
+
+std::string Selection::algorithm(Op op) const {
+  if (const char* const last = last_[index(op)].load(std::memory_order_relaxed)) return last;
+  return has_blocks(op) && !is_local(op) ? "direct" : "";
+}
+
+// ---- telling ----
+
+// Of an allgather the vector is all inputs; of others it is as long as the longest input.
+std::uint64_t Selection::vector_bytes(Op op, std::uint64_t input) const {
+  return op == Op::kAllGather ? input * static_cast<std::uint64_t>(size_) : input;
+}
+
+double Selection::predict_ns(Op op, std::uint64_t bytes, bool reachable) const {
+  if (is_local(op)) {
+    const local::Case c{op, DataType::kFp32, bytes, reachable, reachable};
+    const select::LocalChoice choice = local_->choose(c);
+    return choice.algorithm == nullptr ? 0 : local_->predict_ns(*choice.algorithm, c);
+  }
+  const select::MessageCosts& costs = messages_ ? *messages_ : usual_messages_;
+  if (costs.steps.empty() || has_blocks(op)) return 0;
+  const std::uint64_t vector = vector_bytes(op, bytes);
+  return select::predict_ns(choose_remote(op, vector, config_.algorithm_for(words(op))), size_,
+                            vector, costs);
+}
+
+std::string Selection::describe(Op op, std::uint64_t bytes) const {
+  std::string text;
+  const auto line = [&](std::string_view name, std::string_view memory, const std::string& refusal,
+                        bool chosen, double ns, const std::string& reason) {
+    text += (memory.empty() ? "level1 " : "level0 ") + std::string(name);
+    text += refusal.empty() ? " eligible" : " refused";
+    if (!memory.empty()) text += " " + std::string(memory);
+    if (!refusal.empty()) {
+      text += " " + refusal + "\n";
+      return;
+    }
+    char time[32] = "-";
+    if (ns > 0) std::snprintf(time, sizeof time, "%.1fus", ns / 1e3);
+    text += std::string(chosen ? " chosen " : " ") + time + (chosen ? " " + reason : "") + "\n";
+  };
+  for (const bool reachable : {true, false}) {
+    const local::Case c{op, DataType::kFp32, bytes, reachable, reachable};
+    const select::LocalChoice choice =
+        is_local(op) ? local_->choose(c) : select::LocalChoice();
+    for (const local::Algorithm& each : local::algorithms()) {
+      if (!each.operations.contains(op)) continue;
+      const std::string refusal = !local_              ? "the ranks share no memory"
+                                  : local_->topology().ranks != size_
+                                      ? "the ranks are on several hosts"
+                                      : each.refuse(c, local_->topology());
+      line(each.name, reachable ? "shared" : "private", refusal, choice.algorithm == &each,
+           local_ ? local_->predict_ns(each, c) : 0, choice.reason);
+    }
+  }
+  const std::uint64_t vector = vector_bytes(op, bytes);
+  const select::MessageCosts& costs = messages_ ? *messages_ : usual_messages_;
+  for (const schedule::Algorithm& each : schedule::algorithms()) {
+    if (each.op != op) continue;
+    const schedule::Choice own = choose_remote(op, vector, config_.algorithm_for(words(op)));
+    const std::string refusal = each.refuse(size_);
+    double ns = 0;
+    if (refusal.empty() && !costs.steps.empty()) {
+      ns = select::predict_ns(choose_remote(op, vector, each.name), size_, vector, costs);
+    }
+    line(each.name, "", refusal, !is_local(op) && own.algorithm == &each, ns, own.reason);
+  }
+  return text;
+}
+
+}  // namespace hccl::core

@@ -1,0 +1,119 @@
+// What a communicator runs: the choices of its selectors, remembered and told under HCCL_LOG=info,
+// and the costs that they come from.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hccl/base/config.h"
+#include "hccl/base/waiter.h"
+#include "hccl/base/log.h"
+#include "hccl/core/known_costs.h"
+#include "hccl/core/placement.h"
+#include "hccl/exec/executor.h"
+#include "hccl/exec/local_engine.h"
+#include "hccl/exec/two_level.h"
+#include "hccl/select/local_selector.h"
+#include "hccl/select/message_costs.h"
+#include "transport/transport.h"
+
+namespace hccl::core {
+
+class Selection {
+ public:
+  /// `config`, `placement` and `name` outlive it. `parent`: of the communicator that this one's
+  /// ranks are of, or null; a group takes the costs that it knows.
+  Selection(const Config& config, const Logger& log, const Placement& placement,
+            const std::string& name, int rank, const Selection* parent);
+
+  // ---- opening ----
+
+  /// Whether accept() is to be called, with what rank 0 offers.
+  bool asks() const { return known_ == nullptr; }
+  std::string offer() const { return KnownCosts::offer(config_, log_); }
+  Status accept(std::string_view offer);
+
+  struct Engines {
+    std::string_view transport;
+    exec::Executor& executor;
+    exec::LocalEngine* local;     ///< null: the ranks of a host do not share memory
+    exec::TwoLevel* two_level;    ///< null: `local` joins all ranks
+    memory::Heap* heap;           ///< for trials in device memory; may be null
+    bool world;                   ///< groups measure nothing for HCCL_TUNE_FILE
+  };
+  /// Collective. Probes the ranks of a host, unless that was done for the communicator that they
+  /// come from; measures messages if HCCL_TUNE_FILE wants them. A failure is that of an operation.
+  Status open(const Engines& engines, const Waiter& limits, const transport::Exchange& exchange,
+              Deadline deadline);
+
+  // ---- choosing; by the thread that runs operations ----
+
+  /// Whether the ranks run it by load and store: an algorithm that HCCL_ALGO names at level 1 is a
+  /// remote one.
+  bool is_local(Op op) const { return local_ops_[index(op)]; }
+  const schedule::Choice& choose(const Call& call, bool strict);
+  /// What a local operation, or the part of one between hosts, has just run by.
+  void ran(const Call& call, std::uint64_t sequence, const select::LocalChoice& choice);
+  void ran_between(const Call& call, const schedule::Choice& choice);
+
+  // ---- any thread, once it is open ----
+
+  /// The algorithm that the last collective of this kind took; "" before the first.
+  std::string algorithm(Op op) const;
+  /// What an operation takes whose longest input has so many bytes; 0: unknown. reachable: buffers
+  /// are device memory, or of ranks of one process.
+  double predict_ns(Op op, std::uint64_t bytes, bool reachable) const;
+  /// A line for each algorithm, as HcclCommDescribeAlgorithms has it.
+  std::string describe(Op op, std::uint64_t bytes) const;
+
+ private:
+  static std::size_t index(Op op) { return static_cast<std::size_t>(op); }
+  Status open_local(const Engines& engines, const select::CostKey& key);
+  Result<select::LocalCosts> local_costs(const Engines& engines, const select::CostKey& key);
+  Status measure(const Engines& engines, const select::CostKey& key, const Waiter& limits,
+                 const transport::Exchange& exchange, Deadline deadline);
+  schedule::Choice choose_remote(Op op, std::uint64_t bytes, std::string_view wanted) const;
+  std::uint64_t vector_bytes(Op op, std::uint64_t input) const;
+  bool is_news(std::array<std::uint32_t, 65>& told, std::uint64_t bytes, std::uint32_t mark);
+
+  const Config& config_;
+  const Logger log_;
+  const Placement& placement_;
+  const std::string& name_;
+  const int rank_;
+  const int size_;
+
+  std::shared_ptr<KnownCosts> known_;
+  struct Local {
+    local::Topology topology;
+    select::LocalCosts costs;
+  };
+  std::optional<Local> measured_;  // of these ranks, or of those that they come from
+  std::optional<select::LocalSelector> local_;  // as the engine's
+  std::optional<select::MessageCosts> messages_;
+  select::MessageCosts usual_messages_;  // for predictions where none were measured
+  std::string source_;
+  std::array<bool, select::kOps> local_ops_{};
+
+  struct Chosen {
+    std::uint64_t bytes = ~std::uint64_t{0};
+    bool strict = false;
+    schedule::Choice choice;
+  };
+  // A few sizes of each operation, so that those that take turns are not chosen for again.
+  static constexpr std::size_t kRemembered = 8;
+  std::array<std::array<Chosen, kRemembered>, select::kOps> chosen_;
+  // Names of algorithms, which end with a zero byte, as all literals.
+  std::array<std::atomic<const char*>, select::kOps> last_{};
+  // What HCCL_LOG=info was told last of each operation and power of two of bytes.
+  std::array<std::array<std::uint32_t, 65>, select::kOps> told_{};
+  std::array<std::uint32_t, 65> told_between_{};
+};
+
+}  // namespace hccl::core

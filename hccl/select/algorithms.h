@@ -1,0 +1,22 @@
+// All algorithms, local and remote, by the names with which HCCL_ALGO asks for them: local ones at
+// level0, remote ones from level1 on. A name is unique within its level.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/config.h"
+#include "hccl/base/status.h"
+#include "hccl/select/local_selector.h"
+
+namespace hccl::select {
+
+std::vector<std::string_view> local_names();
+std::vector<std::string_view> remote_names();
+
+/// kPara, with the list, where HCCL_ALGO has a name that nothing has.
+Status check_names(const Config& config);
+/// The local algorithms that HCCL_ALGO names.
+Wanted wanted_locally(const Config& config);
+
+}  // namespace hccl::select

@@ -1,0 +1,290 @@
+#include "hccl/select/probe.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "hccl/kernels/kernels.h"
+#include "hccl/select/presets.h"
+
+namespace hccl::select {
+namespace {
+
+constexpr std::uint64_t kKiB = 1024;
+
+std::uint64_t whole(double ns) {
+  return static_cast<std::uint64_t>(
+      std::llround(std::clamp(ns, 0.0, static_cast<double>(MessageCosts::kMostNs))));
+}
+
+Call call_of(Op op, std::byte* in, std::byte* out, std::uint64_t count) {
+  Call call;
+  call.op = op;
+  call.in = in;
+  call.out = out;
+  call.count = count;
+  return call;
+}
+
+}  // namespace
+
+Status Timer::largest(std::vector<double>& numbers) const {
+  std::vector<double> all(numbers.size());
+  Call call = call_of(Op::kAllReduce, reinterpret_cast<std::byte*>(numbers.data()),
+                      reinterpret_cast<std::byte*>(all.data()), numbers.size());
+  call.type = DataType::kFp64;
+  call.reduce = ReduceOp::kMax;
+  HCCL_RETURN_IF_ERROR(runs_.run(call, runs_.allreduce, 1));
+  numbers = std::move(all);
+  return {};
+}
+
+Result<double> Timer::loop(const Call& call, std::string_view algorithm, std::uint64_t bytes,
+                           int lanes, std::size_t times) {
+  auto* const input = static_cast<std::byte*>(const_cast<void*>(call.in));
+  const auto write = [&](std::size_t round) {
+    std::fill_n(input, bytes, static_cast<std::byte>(round));
+    asm volatile("" ::: "memory");  // so that no writing is left out
+  };
+  write(0);
+  const auto begin_writing = runs_.now();
+  for (std::size_t i = 0; i < times; ++i) write(i);
+  const double writing = since(begin_writing);
+  HCCL_RETURN_IF_ERROR(runs_.run(Call(), runs_.barrier, 1));
+  const auto begin = runs_.now();
+  for (std::size_t i = 0; i < times; ++i) {
+    write(i);
+    HCCL_RETURN_IF_ERROR(runs_.run(call, algorithm, lanes));
+  }
+  std::vector<double> numbers = {(since(begin) - writing) / static_cast<double>(times),
+                                 since(start_)};
+  HCCL_RETURN_IF_ERROR(largest(numbers));
+  spent_ = numbers[1];
+  return std::max(1.0, numbers[0]);
+}
+
+Result<std::optional<double>> Timer::time(const Call& call, std::string_view algorithm,
+                                          std::uint64_t bytes, double expected_ns, int lanes) {
+  constexpr double kLoopNs = 300e3;
+  constexpr double kMostTimes = 64;
+  constexpr int kLoops = 3;
+  if (spent_ + 2 * expected_ns > budget_) return std::optional<double>();
+  HCCL_ASSIGN_OR_RETURN(double least, loop(call, algorithm, bytes, lanes, 1));
+  const double times = std::clamp(kLoopNs / least, 2.0, kMostTimes);
+  for (int i = 0; i < kLoops && spent_ + times * least <= budget_; ++i) {
+    HCCL_ASSIGN_OR_RETURN(
+        const double ns, loop(call, algorithm, bytes, lanes, static_cast<std::size_t>(times)));
+    least = i == 0 ? ns : std::min(least, ns);  // what came before was not warm
+  }
+  return std::optional<double>(least);
+}
+
+// ---- inside a host ----
+
+namespace {
+
+// What takes at most this part of the time is faster beyond doubt. Where cores share a cache,
+// storing past it takes twice the time; where they do not, half.
+constexpr double kFar = 0.85;
+constexpr std::uint64_t kFarBytes = 64 * kKiB;
+constexpr int kTurns = 3;
+constexpr std::array<std::uint64_t, 3> kLocalSizes = {8 * kKiB, 64 * kKiB, kProbeBytes};
+// Trials of near or far, in turn, as what else the machine does comes and goes.
+Result<bool> far(Timer& timer, const LocalProbe& where) {
+  const local::Tuning near_by = local_preset(where.topology, false).tuning;
+  const local::Tuning far_off = local_preset(where.topology, true).tuning;
+  const Call call =
+      call_of(Op::kAllReduce, where.ordinary, where.ordinary + kProbeBytes, kFarBytes / 4);
+  double cached = HUGE_VAL, streamed = HUGE_VAL;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (double* best : {&cached, &streamed}) {
+      where.set_tuning(best == &cached ? near_by : far_off);
+      HCCL_ASSIGN_OR_RETURN(const auto ns, timer.time(call, "slots", kFarBytes, 0));
+      *best = std::min(*best, ns.value_or(HUGE_VAL));
+    }
+  }
+  return streamed < kFar * cached;
+}
+
+// The ways to run one operation on inputs of so many bytes.
+Status compare(Timer& timer, const LocalProbe& where, const LocalCosts& preset, Op op,
+               std::uint64_t bytes, std::vector<Curve>& measured) {
+  for (const bool reachable : {false, true}) {
+    std::byte* const buffers = reachable ? where.shared : where.ordinary;
+    if (buffers == nullptr) continue;
+    const local::Case c{op, DataType::kFp32, bytes, reachable, reachable};
+    const local::Case ordinary{op, DataType::kFp32, bytes, false, false};
+    const auto blocks = op == Op::kAllToAll ? static_cast<std::uint64_t>(where.topology.ranks) : 1;
+    for (const local::Algorithm& each : local::algorithms()) {
+      const Kind kind = kind_of(op);
+      const Curve* const usual = preset.find(each.name, kind);
+      if (usual == nullptr || !each.operations.contains(op)) continue;
+      if (!each.refuse(c, where.topology).empty()) continue;
+      // What runs in any memory is measured once.
+      if (reachable && each.refuse(ordinary, where.topology).empty()) continue;
+      HCCL_ASSIGN_OR_RETURN(
+          const auto ns, timer.time(call_of(op, buffers, buffers + kProbeBytes, bytes / 4 / blocks),
+                                    each.name, bytes, usual->ns(bytes)));
+      if (!ns) continue;
+      auto at = std::find_if(measured.begin(), measured.end(), [&](const Curve& curve) {
+        return curve.algorithm == each.name && curve.kind == kind;
+      });
+      if (at == measured.end()) {
+        at = measured.insert(at, Curve{std::string(each.name), kind, {}});
+      }
+      at->points.push_back({bytes, std::max<std::uint64_t>(1, whole(*ns))});
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
+                               std::chrono::nanoseconds budget) {
+  Timer timer(runs, budget);
+  // Staging buffers that nobody has written yet are slower than they will be.
+  const Call first = call_of(Op::kAllReduce, where.ordinary, where.ordinary + kProbeBytes,
+                             kProbeBytes / 4);
+  for (int i = 0; i < 2; ++i) HCCL_RETURN_IF_ERROR(runs.run(first, "staged", 1));
+  HCCL_ASSIGN_OR_RETURN(const bool is_far, far(timer, where));
+  const LocalCosts preset = local_preset(where.topology, is_far);
+  where.set_tuning(preset.tuning);
+  std::vector<Curve> measured;
+  if (!where.topology.shared_cores) {
+    for (const std::uint64_t bytes : kLocalSizes) {
+      for (const Op op : {Op::kAllReduce, Op::kAllToAll}) {
+        HCCL_RETURN_IF_ERROR(compare(timer, where, preset, op, bytes, measured));
+      }
+    }
+  }
+  return fit(preset, preset, measured);
+}
+
+// ---- messages ----
+
+namespace {
+
+constexpr std::array<std::uint64_t, 6> kMessages = {64,        kKiB,       8 * kKiB,
+                                                    64 * kKiB, 512 * kKiB, 4096 * kKiB};
+/// Outputs of all ranks' messages take no more than this.
+constexpr std::uint64_t kOutput = std::uint64_t{16} << 20;
+/// Long enough to show what lanes are good for.
+constexpr std::uint64_t kLanesVector = std::uint64_t{4} << 20;
+constexpr std::array kLaneNumbers = {2, 4};
+constexpr std::uint64_t kFoldBytes = 256 * kKiB;
+/// All ranks together that exchange directly in the rules of remote_selector.cc.
+constexpr int kFewRanks = 8;
+
+class Messages {
+ public:
+  Messages(const ProbeRuns& runs, int size, std::chrono::nanoseconds budget)
+      : runs_(runs), size_(size), timer_(runs, budget) {}
+
+  Result<MessageCosts> measure() {
+    HCCL_RETURN_IF_ERROR(steps());
+    HCCL_RETURN_IF_ERROR(fold());
+    HCCL_RETURN_IF_ERROR(lanes());
+    return costs_;
+  }
+
+ private:
+  Result<std::optional<double>> time(Op op, std::string_view algorithm, std::uint64_t bytes,
+                                     double expected, int lanes = 1) {
+    in_.resize(std::max<std::size_t>(in_.size(), bytes));
+    out_.resize(std::max<std::size_t>(
+        out_.size(), bytes * (op == Op::kAllGather ? static_cast<std::uint64_t>(size_) : 1)));
+    return timer_.time(call_of(op, in_.data(), out_.data(), bytes / 4), algorithm, bytes, expected,
+                       lanes);
+  }
+
+  Status fold() {
+    in_.resize(std::max<std::size_t>(in_.size(), kFoldBytes));
+    out_.resize(std::max<std::size_t>(out_.size(), kFoldBytes));
+    const std::array<const std::byte*, 2> inputs = {out_.data(), in_.data()};
+    double least = HUGE_VAL;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const auto begin = runs_.now();
+      kernels::fold(DataType::kFp32, ReduceOp::kSum, inputs, out_.data(), kFoldBytes / 4);
+      least = std::min(
+          least, std::chrono::duration<double, std::nano>(runs_.now() - begin).count());
+    }
+    std::vector<double> numbers = {least};
+    HCCL_RETURN_IF_ERROR(timer_.largest(numbers));
+    costs_.fold_ns_per_mib = whole(numbers[0] * (kKiB * kKiB / kFoldBytes));
+    return {};
+  }
+
+  Status steps() {
+    const double others = size_ - 1;
+    double ring = 0, direct = 0;  // of the shorter message
+    std::uint64_t shorter = 0;
+    for (const std::uint64_t bytes : kMessages) {
+      if (bytes * static_cast<std::uint64_t>(size_) > kOutput && shorter != 0) break;
+      // More messages never take longer by more than their bytes.
+      const double times = shorter == 0 ? 0 : static_cast<double>(bytes) / shorter;
+      HCCL_ASSIGN_OR_RETURN(const auto around, time(Op::kAllGather, "ring", bytes, ring * times));
+      if (!around) break;
+      std::optional<double> together = around;
+      if (size_ > 2) {
+        HCCL_ASSIGN_OR_RETURN(together, time(Op::kAllGather, "direct", bytes, direct * times));
+      }
+      ring = *around;
+      MessageCosts::Step step{bytes, std::max<std::uint64_t>(1, whole(ring / others)), 0};
+      if (size_ > 2 && together) {
+        direct = *together;
+        step.more_ns = whole((direct - ring / others) / (others - 1));
+      } else {
+        // Half of what one message takes beyond the shortest one, and all of its bytes.
+        const auto& first = costs_.steps.empty() ? step : costs_.steps.front();
+        step.more_ns = step.step_ns - std::min(step.step_ns, first.step_ns / 2);
+      }
+      if (!costs_.steps.empty()) {
+        step.step_ns = std::max(step.step_ns, costs_.steps.back().step_ns);
+        step.more_ns = std::max(step.more_ns, costs_.steps.back().more_ns);
+      }
+      costs_.steps.push_back(step);
+      if (!together) break;
+      shorter = bytes;
+    }
+    return {};
+  }
+
+  Status lanes() {
+    const std::string_view name = size_ <= kFewRanks ? "direct" : "ring";
+    const schedule::Algorithm& algorithm = *schedule::find(Op::kAllReduce, name);
+    const auto predicted = [&](std::uint64_t bytes) {
+      return predict_ns(algorithm, size_, bytes, 1, 1, costs_);
+    };
+    HCCL_ASSIGN_OR_RETURN(
+        const auto one, time(Op::kAllReduce, name, kLanesVector, predicted(kLanesVector)));
+    if (!one) return {};
+    for (const int lanes : kLaneNumbers) {
+      HCCL_ASSIGN_OR_RETURN(const auto some,
+                            time(Op::kAllReduce, name, kLanesVector, *one, lanes));
+      if (!some) return {};
+      // The model lets savings grow from a shortest vector on; so is the share scaled.
+      const double start = predicted(kSavingLaneBytes * static_cast<std::uint64_t>(lanes));
+      const double growing = std::max(0.5, 1 - start / predicted(kLanesVector));
+      const double percent = std::clamp(100 * (1 - *some / *one) / growing, -100.0, 90.0);
+      costs_.lanes.push_back({lanes, static_cast<int>(std::lround(percent))});
+    }
+    return {};
+  }
+
+  const ProbeRuns& runs_;
+  int size_;
+  Timer timer_;
+  std::vector<std::byte> in_;
+  std::vector<std::byte> out_;
+  MessageCosts costs_;
+};
+
+}  // namespace
+
+Result<MessageCosts> probe_messages(const ProbeRuns& runs, int size,
+                                    std::chrono::nanoseconds budget) {
+  return Messages(runs, size, budget).measure();
+}
+
+}  // namespace hccl::select

@@ -1,0 +1,355 @@
+// Fixed rules decide where nothing was measured: they know what the costs of single messages do
+// not, such as senders that share a line, or ranks that share cores.
+#include "hccl/select/remote_selector.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "hccl/schedule/ranks.h"
+
+namespace hccl::select {
+namespace {
+
+using schedule::Algorithm;
+using schedule::Choice;
+using schedule::find;
+using schedule::is_power_of_two;
+
+constexpr std::size_t kKiB = 1024;
+/// Up to here a message costs its latency, whatever its size.
+constexpr std::size_t kSmallBytes = 16 * kKiB;
+/// Ranks that may all talk to each other at any size: two steps, and folds in rank order.
+constexpr int kFewRanks = 8;
+/// Ranks that may all talk to each other when messages are small.
+constexpr int kManyRanks = 32;
+/// Two ranks exchange all that they have up to here: half of the steps that cutting takes, for as
+/// many bytes. Beyond, what is collected for the fold no longer stays in a cache; between hosts
+/// that is worth a latency.
+constexpr std::size_t kPairBytes = 512 * kKiB;
+constexpr std::size_t kDistantPairBytes = std::size_t{1} << 20;
+/// The vectors of all ranks of one host together: up to here the fewest messages win, though they
+/// carry more, because the same processors pay for all of them.
+constexpr std::size_t kFewMessagesBytes = 256 * kKiB;
+/// Ranks of one host that may all talk to each other when vectors are larger than that …
+constexpr int kFewOnHost = 4;
+/// … and as large as this: below, few messages win; beyond, that each rank folds what it sends on.
+constexpr std::size_t kAllOnHostBytes = std::size_t{4} << 20;
+/// A ring's 2 (n - 1) steps are worth it from this chunk on; below, a few long steps win.
+constexpr std::size_t kRingChunkBytes = 64 * kKiB;
+/// A broadcast or reduction to a root is cut into pieces beyond this vector …
+constexpr std::size_t kWholeVectorBytes = 64 * kKiB;
+/// … and these pieces: long enough to hide a message's latency, short enough to fill a line soon.
+constexpr std::size_t kPieceBytes = 256 * kKiB;
+constexpr int kMaxDepth = 64;
+/// A lane of its own needs this much to do.
+constexpr std::size_t kLaneBytes = std::size_t{1} << 20;
+constexpr int kMaxLanes = 4;
+/// Of what one rank of a pair lends the other, so much runs at a time: a slice stays in the
+/// second-level cache.
+constexpr std::size_t kLentBytes = std::size_t{1} << 20;
+/// The vectors of more ranks than few, all together, up to which pairs win.
+constexpr std::size_t kPairsBytes = 512 * kKiB;
+/// Measured costs are noisy. Other pieces or lanes than the rules' must be this much better …
+constexpr double kWorthCutting = 0.95;
+/// … and another algorithm this much better than the one that the rules name.
+constexpr double kWorthLeavingRules = 0.9;
+/// The inputs that one_shot collects on every rank are to stay this short in all.
+constexpr std::size_t kOneShotBytes = std::size_t{1} << 20;
+
+struct Pick {
+  std::string_view name;
+  std::string why;
+};
+
+std::string ranks(int size) { return std::to_string(size) + (size == 1 ? " rank" : " ranks"); }
+std::string amount(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
+
+// allreduce, reduce-scatter, allgather: every rank ends with as much as every other.
+Pick pick_symmetric(int size, std::size_t bytes) {
+  if (size <= kFewRanks) return {"direct", ranks(size) + " are few: fewest steps, rank order"};
+  if (bytes <= kSmallBytes && size <= kManyRanks) {
+    return {"direct", amount(bytes) + " are little: fewest steps"};
+  }
+  if (bytes / static_cast<std::size_t>(size) >= kRingChunkBytes) {
+    return {"ring", amount(bytes) + " are much for " + ranks(size) + ": neighbours only"};
+  }
+  const std::string why = "few steps for " + ranks(size) + " and " + amount(bytes);
+  if (is_power_of_two(size)) return {"halving_doubling", why};
+  return {"bruck", why + ", not a power of two"};
+}
+
+Pick pick_broadcast(int size, std::size_t bytes) {
+  if (bytes <= kWholeVectorBytes) return {"binomial", amount(bytes) + " are little: few steps"};
+  if (size <= kFewRanks) return {"direct", ranks(size) + " are few: two steps share the work"};
+  return {"chain", amount(bytes) + " are much: pieces follow each other"};
+}
+
+Pick pick_reduce(int size, std::size_t bytes) {
+  if (size <= kFewRanks) return {"direct", ranks(size) + " are few: fewest steps, rank order"};
+  if (bytes <= kWholeVectorBytes) return {"binomial", amount(bytes) + " are little: few steps"};
+  return {"chain", amount(bytes) + " are much: pieces follow each other"};
+}
+
+Pick pick_scatter(int size, std::size_t bytes) {
+  if (size > kFewRanks && bytes <= kSmallBytes) {
+    return {"binomial", amount(bytes) + " are little for " + ranks(size) + ": few steps"};
+  }
+  return {"direct", "the root's blocks travel once only"};
+}
+
+Pick pick_alltoall(int size, std::size_t bytes) {
+  if (size <= kFewRanks) return {"direct", ranks(size) + " are few: one step"};
+  if (bytes <= kSmallBytes && size <= kManyRanks) {
+    return {"direct", amount(bytes) + " are little: one step"};
+  }
+  return {"pairwise", "one partner at a time for " + ranks(size)};
+}
+
+Pick pick_allreduce(int size, std::size_t bytes, int hosts, bool shared_cores) {
+  const std::size_t all_bytes = bytes * static_cast<std::size_t>(size);
+  if (size == 2 && bytes <= (hosts == 1 ? kPairBytes : kDistantPairBytes))
+    return {"recursive_doubling", "a pair: one exchange"};
+  if (hosts == 1 && all_bytes <= kFewMessagesBytes) {
+    return {"recursive_doubling",
+            amount(bytes) + " are little for " + ranks(size) + " of a host: fewest messages"};
+  }
+  if (size <= kFewRanks && all_bytes <= kSmallBytes) {
+    return {"one_shot", amount(bytes) + " are little for " + ranks(size) + ": one step"};
+  }
+  if (hosts > 1 && hosts < size && bytes > kSmallBytes) {
+    return {"two_level", std::to_string(hosts) + " hosts of " + ranks(size / hosts) +
+                             ": as little as possible between hosts"};
+  }
+  if (hosts == 1 && size > 2 && size <= kFewRanks && is_power_of_two(size) &&
+      (size > kFewOnHost || shared_cores || bytes <= kAllOnHostBytes)) {
+    return {"halving_doubling", ranks(size) + " share a host: few messages"};
+  }
+  if (hosts > 2 && size <= kFewRanks && is_power_of_two(size) &&
+      bytes / static_cast<std::size_t>(size) >= kRingChunkBytes) {
+    // Senders that share a receiver's line make it lose a fifth.
+    return {"halving_doubling", amount(bytes) + " are much for " + ranks(size) +
+                                    ": one sender at a time for each line"};
+  }
+  return pick_symmetric(size, bytes);
+}
+
+Pick pick(Op op, int size, std::size_t bytes, int hosts, bool shared_cores) {
+  switch (op) {
+    case Op::kAllReduce:
+      return pick_allreduce(size, bytes, hosts, shared_cores);
+    case Op::kReduceScatter:
+    case Op::kAllGather:
+      return pick_symmetric(size, bytes);
+    case Op::kBroadcast:
+      return pick_broadcast(size, bytes);
+    case Op::kReduce:
+      return pick_reduce(size, bytes);
+    case Op::kScatter:
+      return pick_scatter(size, bytes);
+    case Op::kAllToAll:
+      return pick_alltoall(size, bytes);
+    case Op::kBarrier:
+    case Op::kReduceScatterV:
+    case Op::kAllGatherV:
+    case Op::kAllToAllV:
+      break;
+  }
+  return {"dissemination", "the only one"};
+}
+
+// The nearest relatives of a word of HCCL_ALGO, best first: those that exist for the operation and
+// can run are taken. NHR needs ceil(log2 n) steps for any number of ranks, as Bruck's pattern does.
+struct Relatives {
+  std::string_view wanted;
+  std::array<std::string_view, 4> names;
+};
+constexpr std::array kRelatives = {
+    Relatives{"ring", {"chain", "pairwise"}},
+    Relatives{"H-D_R", {"bruck", "binomial"}},
+    Relatives{"halving_doubling", {"bruck", "binomial"}},
+    Relatives{"NHR", {"bruck", "binomial"}},
+    Relatives{"NHR_V1", {"bruck", "binomial"}},
+    Relatives{"NB", {"binomial"}},
+    Relatives{"AHC", {"halving_doubling", "bruck", "binomial"}},
+    Relatives{"AHC_BROKE", {"halving_doubling", "bruck", "binomial"}},
+    Relatives{"pipeline", {"ring", "pairwise"}},
+    Relatives{"pairwise", {"direct"}},
+};
+
+const Algorithm* relative(Op op, int size, std::string_view wanted) {
+  for (const Relatives& relatives : kRelatives) {
+    if (relatives.wanted != wanted) continue;
+    for (const std::string_view name : relatives.names) {
+      const Algorithm* candidate = find(op, name);
+      if (candidate != nullptr && candidate->refuse(size).empty()) return candidate;
+    }
+  }
+  return nullptr;
+}
+
+int clamped(std::size_t number, int most) {
+  return static_cast<int>(std::clamp<std::size_t>(number, 1, static_cast<std::size_t>(most)));
+}
+
+// Pieces for the patterns whose pipeline is in the schedule; the tree's vector is shared by two
+// trees.
+int depth_of(const Algorithm& algorithm, std::size_t bytes) {
+  if (algorithm.name == "chain") return clamped(bytes / kPieceBytes, kMaxDepth);
+  if (algorithm.name == "double_tree") return clamped(bytes / kPieceBytes / 2, kMaxDepth);
+  return 1;
+}
+
+// Lanes overlap one slice's waiting and folding with another one's messages. A single step of
+// messages has nothing to overlap, and a pipeline overlaps already.
+bool takes_lanes(const Algorithm& algorithm, int size) {
+  const bool pipelined = algorithm.name == "chain" || algorithm.name == "double_tree";
+  const bool alone = size == 1 || algorithm.op == Op::kBarrier;
+  const bool one_step = algorithm.cost(size, 1).steps <= 1 && algorithm.cost(size, 1).folded == 0;
+  return !pipelined && !alone && !one_step;
+}
+
+// Measured to pay between two hosts only. Within one, nothing is waited for but the processors,
+// which more messages keep busy; between more of them, lanes mix the senders on each line.
+int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes, int hosts) {
+  return hosts == 2 && takes_lanes(algorithm, size) ? clamped(bytes / kLaneBytes, kMaxLanes) : 1;
+}
+
+// Where ranks share cores, each message costs a turn: what counts is how many there are in all, of
+// which costs and steps, those of the busiest rank, know nothing.
+bool pairs_pay(const Algorithm& algorithm, int size, std::size_t bytes) {
+  return (algorithm.name == "recursive_doubling" || algorithm.name == "halving_doubling") &&
+         algorithm.op == Op::kAllReduce && size >= 4 && is_power_of_two(size) &&
+         (size <= kFewOnHost || bytes * static_cast<std::size_t>(size) <= kPairsBytes);
+}
+
+// ---- by measured costs ----
+
+struct Timed {
+  const Algorithm* algorithm = nullptr;
+  int depth = 1;
+  int lanes = 1;
+  double ns = 0;
+};
+
+// The best depth and lanes of one algorithm; those of the rules unless others are worth it.
+Timed timed(const Algorithm& algorithm, int size, std::size_t bytes, int hosts,
+            const MessageCosts& costs) {
+  Timed best{&algorithm, depth_of(algorithm, bytes), lanes_of(algorithm, size, bytes, hosts), 0};
+  best.ns = predict_ns(algorithm, size, bytes, best.depth, best.lanes, costs);
+  const auto consider = [&](int depth, int lanes) {
+    const double ns = predict_ns(algorithm, size, bytes, depth, lanes, costs);
+    if (ns < best.ns * kWorthCutting) best = {&algorithm, depth, lanes, ns};
+  };
+  if (depth_of(algorithm, kMaxDepth * 2 * kPieceBytes) > 1) {
+    for (int depth = 1; depth <= kMaxDepth; depth *= 2) consider(depth, 1);
+  }
+  if (takes_lanes(algorithm, size)) {
+    consider(1, 1);
+    for (const MessageCosts::Lanes& each : costs.lanes) consider(1, each.lanes);
+  }
+  return best;
+}
+
+// Hosts are for the rules: the costs do not tell links of a host from those between hosts.
+bool may_be_taken(const Algorithm& algorithm, int size, std::size_t bytes) {
+  if (!algorithm.refuse(size).empty() || algorithm.name == "two_level") return false;
+  return algorithm.name != "one_shot" || bytes * static_cast<std::size_t>(size) <= kOneShotBytes;
+}
+
+Timed least(const Timed& ruled, int size, std::size_t bytes, int hosts, const MessageCosts& costs,
+            std::string& why) {
+  const Algorithm& by_rules = *ruled.algorithm;
+  Timed other;  // the best but for the rules' one
+  for (const Algorithm& algorithm : schedule::algorithms()) {
+    if (by_rules.name == "two_level") break;
+    if (algorithm.op != by_rules.op || &algorithm == &by_rules) continue;
+    if (!may_be_taken(algorithm, size, bytes)) continue;
+    const Timed each = timed(algorithm, size, bytes, hosts, costs);
+    if (other.algorithm == nullptr || each.ns < other.ns) other = each;
+  }
+  why = "predicted " + microseconds(ruled.ns);
+  if (other.algorithm == nullptr) {
+    why += ", nothing else is compared";
+  } else if (other.ns < ruled.ns * kWorthLeavingRules) {
+    why = "predicted " + microseconds(other.ns) + ", " + std::string(by_rules.name) + " " +
+          microseconds(ruled.ns);
+    return other;
+  } else {
+    why += ", next best " + std::string(other.algorithm->name) + " " + microseconds(other.ns);
+  }
+  return ruled;
+}
+
+// The algorithm that is wanted, or its nearest relative; the reason says which.
+Choice wish(Op op, int size, std::string_view wanted) {
+  Choice choice;
+  if (wanted.empty() || wanted == "NA" || wanted == "null") return choice;
+  choice.reason = "HCCL_ALGO asks for " + std::string(wanted);
+  const Algorithm* exact = find(op, wanted);
+  const std::string refusal = exact == nullptr ? "" : exact->refuse(size);
+  if (exact != nullptr && refusal.empty()) {
+    choice.algorithm = exact;
+    return choice;
+  }
+  choice.reason += exact == nullptr ? ", which " + std::string(words(op)) + " does not have here"
+                                    : ", but " + refusal;
+  choice.algorithm = relative(op, size, wanted);
+  if (choice.algorithm != nullptr) {
+    choice.reason += "; " + std::string(choice.algorithm->name) + " is nearest to it";
+  }
+  return choice;
+}
+
+}  // namespace
+
+std::string microseconds(double ns) {
+  char text[32];
+  std::snprintf(text, sizeof text, ns < 1e4 ? "%.1f us" : "%.0f us", ns / 1e3);
+  return text;
+}
+
+Choice choose_remote(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts,
+                     const MessageCosts* costs, bool shared_cores) {
+  Choice choice = wish(op, size, wanted);
+  choice.hosts = hosts;
+  const bool asked = choice.algorithm != nullptr;
+  std::string why;
+  if (!asked) {
+    Pick rules = pick(op, size, bytes, hosts, shared_cores);
+    choice.algorithm = find(op, rules.name);
+    why = (choice.reason.empty() ? "" : "default: ") + rules.why;
+  }
+  // One rank moves nothing, and a barrier has one algorithm.
+  const bool by_costs = costs != nullptr && size > 1 && op != Op::kBarrier;
+  if (by_costs) {
+    Timed best = timed(*choice.algorithm, size, bytes, hosts, *costs);
+    if (asked) {
+      why = "predicted " + microseconds(best.ns);
+    } else {
+      best = least(best, size, bytes, hosts, *costs, why);
+    }
+    choice.algorithm = best.algorithm;
+    choice.depth = best.depth;
+    choice.lanes = best.lanes;
+  }
+  if (!why.empty()) choice.reason += (choice.reason.empty() ? "" : "; ") + why;
+  const bool in_pairs = !asked && hosts == 1 && shared_cores &&
+                        pairs_pay(*choice.algorithm, size, bytes);
+  if (in_pairs) {
+    choice.algorithm = find(op, "paired_doubling");
+    choice.reason += "; cores are shared: in pairs";
+  }
+  if (in_pairs || !by_costs) {
+    choice.depth = depth_of(*choice.algorithm, bytes);
+    choice.lanes = lanes_of(*choice.algorithm, size, bytes, hosts);
+  }
+  if (choice.algorithm->name == "paired_doubling") choice.slice = kLentBytes;
+  return choice;
+}
+
+double predict_ns(const Choice& choice, int size, std::size_t bytes, const MessageCosts& costs) {
+  return predict_ns(*choice.algorithm, size, bytes, choice.depth, choice.lanes, costs);
+}
+
+}  // namespace hccl::select

@@ -1,0 +1,246 @@
+// HCCL_TUNE_FILE as its users see it: measured once, kept, used again, and the same on all ranks
+// whatever files they can see.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <numeric>
+#include <set>
+
+#include "hccl/join/host.h"
+#include "hccl/select/cost_file.h"
+#include "tests/support/world.h"
+
+namespace hccl::testing {
+namespace {
+
+using core::Communicator;
+using select::CostEntry;
+
+Config config_for(const std::string& transport, const std::string& file) {
+  Config config;
+  config.transport = transport;
+  config.tune_file = file;
+  config.log_level = "info";
+  return config;
+}
+
+class TuneFile : public ::testing::Test {
+ protected:
+  TuneFile() {
+    std::string name = ::testing::TempDir() + "tune.XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~TuneFile() override { static_cast<void>(std::system(("rm -rf " + folder_).c_str())); }
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  static std::string bytes_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  /// Makes a world, sums a vector of `count` on all its ranks, and gives what was logged.
+  static std::string sum(const std::vector<Config>& configs, std::size_t count,
+                         std::set<std::string>* algorithms = nullptr) {
+    ::testing::internal::CaptureStderr();
+    {
+      World world(configs);
+      EXPECT_TRUE(world.ok());
+      std::mutex mutex;
+      world.run([&](Communicator& c) {
+        std::vector<float> data(count, static_cast<float>(c.rank() + 1));
+        const Status status = c.run({Op::kAllReduce, data.data(), data.data(), count,
+                                     DataType::kFp32, ReduceOp::kSum, 0, 0});
+        EXPECT_TRUE(status.ok()) << status.message();
+        const float expected = static_cast<float>(c.size() * (c.size() + 1)) / 2;
+        EXPECT_EQ(data.front(), expected);
+        EXPECT_EQ(data.back(), expected);
+        const std::lock_guard lock(mutex);
+        if (algorithms != nullptr) algorithms->insert(c.algorithm(Op::kAllReduce));
+      });
+    }
+    return ::testing::internal::GetCapturedStderr();
+  }
+  static std::vector<Config> each(int size, const Config& config) {
+    return std::vector<Config>(static_cast<std::size_t>(size), config);
+  }
+
+  /// A table for `size` ranks over tcp on this machine, in which further messages of a step cost
+  /// `more_ns`: much, and ranks talk to few others; nothing, and they talk to all.
+  static CostEntry costs(int size, std::uint64_t more_ns) {
+    CostEntry entry;
+    entry.key = {HCCL_TEST_VERSION, join::cpu_model(), "tcp", 1, static_cast<std::uint32_t>(size),
+                 shared(size)};
+    entry.messages.emplace();
+    entry.messages->steps = {{64, 10'000, more_ns}, {4 << 20, 2'000'000, more_ns + 1'000'000}};
+    return entry;
+  }
+  /// The allreduce of few messages for so many ranks of this machine.
+  static std::string few_messages(int size) {
+    return shared(size) ? "paired_doubling" : "recursive_doubling";
+  }
+  static bool shared(int size) {
+    const std::vector<std::string> masks(1, join::core_mask());
+    return size > join::count_cores(masks);
+  }
+  std::string folder_;
+};
+
+bool says(const std::string& log, const std::string& part) {
+  return log.find(part) != std::string::npos;
+}
+
+int times(const std::string& log, const std::string& part) {
+  int found = 0;
+  for (auto at = log.find(part); at != std::string::npos; at = log.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST_F(TuneFile, IsMeasuredOnceAndKept) {
+  for (const std::string transport : {"tcp", "auto"}) {
+    const std::string file = path(transport + ".json");
+    const std::string first = sum(each(3, config_for(transport, file)), 1000);
+    EXPECT_EQ(times(first, "kept in " + file), 1) << first;
+    EXPECT_EQ(times(first, "from " + file + " (measured now)"), 3) << first;
+    const std::string kept = bytes_of(file);
+    const auto table = select::read_costs(file);
+    ASSERT_TRUE(table.ok() && table->has_value()) << table.status().message();
+    ASSERT_EQ((*table)->entries.size(), 1u);
+    const CostEntry& entry = (*table)->entries.front();
+    EXPECT_EQ(entry.messages.has_value(), transport == "tcp");
+    EXPECT_EQ(entry.local.has_value(), transport == "auto");
+    EXPECT_EQ(entry.key.ranks_per_host, 3u);
+
+    const std::string second = sum(each(3, config_for(transport, file)), 1000);
+    EXPECT_EQ(times(second, "from " + file + " (measured before)"), 3) << second;
+    EXPECT_FALSE(says(second, "kept in")) << second;
+    EXPECT_EQ(bytes_of(file), kept);
+
+    // Another number of ranks is another key, beside the first.
+    const std::string other = sum(each(2, config_for(transport, file)), 1000);
+    EXPECT_TRUE(says(other, "(measured now)")) << other;
+    EXPECT_EQ(select::read_costs(file).value()->entries.size(), 2u);
+  }
+}
+
+TEST_F(TuneFile, WithoutItNothingIsMeasured) {
+  const std::string log = sum(each(2, config_for("tcp", "")), 1000);
+  EXPECT_EQ(times(log, "; default table"), 2) << log;
+  EXPECT_FALSE(says(log, "measured")) << log;
+}
+
+TEST_F(TuneFile, TheTableDecides) {
+  const std::string file = path("table");
+  for (const auto& [more_ns, expected] :
+       {std::pair(100'000, few_messages(4)), std::pair(10, std::string("one_shot"))}) {
+    ASSERT_TRUE(select::keep_costs(file, costs(4, more_ns)).ok());
+    std::set<std::string> taken;
+    const std::string log = sum(each(4, config_for("tcp", file)), 16, &taken);
+    EXPECT_EQ(taken, std::set<std::string>{expected}) << log;
+    EXPECT_TRUE(says(log, "allreduce of 64 bytes by " + expected)) << log;
+    EXPECT_TRUE(says(log, "predicted ")) << log;
+  }
+}
+
+TEST_F(TuneFile, OfRankZeroCountsForAll) {
+  // Every rank has its own file, with another table; one has none, and one cannot read its own.
+  ASSERT_TRUE(select::keep_costs(path("a"), costs(4, 100'000)).ok());
+  ASSERT_TRUE(select::keep_costs(path("b"), costs(4, 10)).ok());
+  std::ofstream(path("c")) << "no table";
+  for (const auto& [files, expected] :
+       {std::pair(std::vector<std::string>{path("a"), path("b"), path("c"), ""},
+                  std::set<std::string>{few_messages(4)}),
+        std::pair(std::vector<std::string>{path("b"), path("a"), "", path("c")},
+                  std::set<std::string>{"one_shot"}),
+        // Rank 0 names none: the rules.
+        std::pair(std::vector<std::string>{"", path("b"), path("b"), path("b")},
+                  std::set<std::string>{few_messages(4)})}) {
+    std::vector<Config> configs;
+    for (const std::string& file : files) configs.push_back(config_for("tcp", file));
+    std::set<std::string> taken;
+    const std::string log = sum(configs, 16, &taken);
+    EXPECT_EQ(taken, expected) << log;
+    EXPECT_FALSE(says(log, "warn")) << log;
+  }
+}
+
+TEST_F(TuneFile, OneThatIsNoTableIsAWarningAndStays) {
+  const std::string file = path("letter");
+  std::ofstream(file) << "Dear all";
+  const std::string log = sum(each(3, config_for("tcp", file)), 16);
+  EXPECT_EQ(times(log, "HCCL_TUNE_FILE: " + file + ": not a cost table"), 1) << log;
+  EXPECT_EQ(times(log, "; default table"), 3) << log;
+  EXPECT_EQ(bytes_of(file), "Dear all");
+}
+
+TEST_F(TuneFile, OneThatCannotBeWrittenIsAWarningAndIsUsed) {
+  const std::string file = path("no/such/folder");
+  const std::string log = sum(each(2, config_for("tcp", file)), 16);
+  EXPECT_EQ(times(log, "is used but not kept"), 1) << log;
+  EXPECT_EQ(times(log, "from " + file + " (measured now)"), 2) << log;
+}
+
+TEST_F(TuneFile, HcclAlgoGoesBefore) {
+  const std::string file = path("table");
+  ASSERT_TRUE(select::keep_costs(file, costs(4, 100'000)).ok());
+  Config config = config_for("tcp", file);
+  config.algo = "level0:NA;level1:ring";
+  std::set<std::string> taken;
+  const std::string log = sum(each(4, config), 16, &taken);
+  EXPECT_EQ(taken, std::set<std::string>{"ring"}) << log;
+  EXPECT_TRUE(says(log, "HCCL_ALGO asks for ring")) << log;
+}
+
+TEST_F(TuneFile, GroupsTakeTheNearestAndMeasureNothing) {
+  const std::string file = path("table");
+  ASSERT_TRUE(select::keep_costs(file, costs(6, 10)).ok());
+  ::testing::internal::CaptureStderr();
+  {
+    World world(6, config_for("tcp", file));
+    ASSERT_TRUE(world.ok());
+    world.run([&](Communicator& c) {
+      if (c.rank() >= 4) return;
+      const auto group = c.group("half", {0, 1, 2, 3}, 1);
+      ASSERT_TRUE(group.ok()) << group.status().message();
+      std::vector<float> data(16, 1);
+      ASSERT_TRUE((*group)
+                      ->run({Op::kAllReduce, data.data(), data.data(), 16, DataType::kFp32,
+                             ReduceOp::kSum, 0, 0})
+                      .ok());
+      EXPECT_EQ(data[0], 4);
+      EXPECT_EQ((*group)->algorithm(Op::kAllReduce), "one_shot");
+    });
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(times(log, "(measured for tcp, 1 host with 6 ranks"), 4) << log;
+  EXPECT_FALSE(says(log, "measured now")) << log;
+  EXPECT_EQ(select::read_costs(file).value()->entries.size(), 1u);
+}
+
+TEST_F(TuneFile, EachChoiceIsToldOnce) {
+  for (const std::string transport : {"tcp", "auto"}) {
+    ::testing::internal::CaptureStderr();
+    {
+      World world(2, config_for(transport, ""));
+      ASSERT_TRUE(world.ok());
+      world.run([&](Communicator& c) {
+        std::vector<float> data(100'000, 1);
+        for (int round = 0; round < 20; ++round) {
+          for (const std::size_t count : {2u, 3u, 1000u, 100'000u}) {
+            ASSERT_TRUE(c.run({Op::kAllReduce, data.data(), data.data(), count, DataType::kFp32,
+                               ReduceOp::kMax, 0, 0})
+                            .ok());
+          }
+        }
+      });
+    }
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    // Of each rank: 2 and 3 elements are one size class.
+    EXPECT_EQ(times(log, "; default table"), 2 * 3) << log;
+  }
+}
+
+}  // namespace
+}  // namespace hccl::testing
