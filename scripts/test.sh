@@ -1,52 +1,105 @@
 #!/usr/bin/env bash
-# Sets up, builds, and runs every test: the whole suite as users get it, from C, C++ and Python, then under
-# the address and undefined-behaviour sanitizers, then the parts with threads under the thread sanitizer.
-#   scripts/test.sh [release] [python] [asan] [tsan]      default: all of them
+# Checks the code, builds, and runs every test; ends with the time of each step.
+#   scripts/test.sh [step...]     default: format tidy release python asan tsan
+#   scripts/test.sh core          all but Python
+#   scripts/test.sh long          what takes longer than a gate may; by hand
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
-steps=${*:-release python asan tsan}
-scripts/setup.sh
+steps=()
+for step in "${@:-all}"; do
+  case $step in
+    all) steps+=(format tidy release python asan tsan) ;;
+    core) steps+=(format tidy release asan tsan) ;;
+    format | tidy | release | python | asan | tsan | long) steps+=("$step") ;;
+    *)
+      echo "test.sh: unknown step \"$step\": core, format, tidy, release, python, asan, tsan or long" >&2
+      exit 2
+      ;;
+  esac
+done
 
 # The programs whose ranks are threads.
 threads=(acl agreement api collectives comm exchange fusion fusion_auto handles heap host_path host_path_failure mismatch
   operators probe routed shm shm_ring split streams strict tcp transport_contract tuning two_level)
+
+begin=$SECONDS since=$SECONDS now='' times=()
+# took NAME: the time since the last call is that of NAME.
+took() {
+  times+=("$(printf '%-22s %3d:%02d' "$1" $(((SECONDS - since) / 60)) $(((SECONDS - since) % 60)))")
+  echo "== ${times[-1]}"
+  since=$SECONDS
+}
+summary() {
+  local status=$?
+  if ((status)); then took "$now FAILED"; fi
+  since=$begin
+  echo && echo "== minutes, on $(nproc) cores"
+  took total >/dev/null
+  printf '   %s\n' "${times[@]}"
+  exit "$status"
+}
+trap summary EXIT
+
+# One build serves tidy, release and python: the dev preset is the release preset with warnings as errors.
+build() {
+  if [[ ${built-} == "$1" ]]; then return; fi
+  local outer=$now
+  now="build $1"
+  configure_and_build "$@"
+  built=$1 && took "$now" && now=$outer
+}
 
 run_ctest() {
   local preset=$1
   shift
   echo
   echo "== $preset: $("$cmake" --version | head -n 1), $(nproc) cores =="
-  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j 1 "$@"
+  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j 2 "$@"
 }
 
-for step in $steps; do
-  case $step in
+now=setup
+scripts/setup.sh
+took "$now"
+for now in "${steps[@]}"; do
+  case $now in
+    format)
+      scripts/format.sh
+      ;;
+    tidy)
+      build dev
+      scripts/tidy.py build/dev
+      ;;
     release)
-      configure_and_build release
-      run_ctest release
+      build dev
+      run_ctest dev
       ;;
     python)
-      configure_and_build release
-      scripts/python.sh
+      build dev
+      HCCL_BUILD_DIR=build/dev scripts/python.sh
       echo
       echo "== python =="
-      HCCL_BUILD_DIR=build/release .venv/bin/python -m pytest -q tests/python
+      HCCL_BUILD_DIR=build/dev .venv/bin/python -m pytest -q tests/python
       ;;
     asan)
-      configure_and_build asan
+      build asan
       # What mpirun starts is left to the release run, and where MPI is loaded leaks are not looked for: they
       # are MPI's own.
       GTEST_FILTER='-*_mpi_*:*/mpi*' run_ctest asan -E 'mpi|pmix|install|hosts|rivals'
       GTEST_FILTER='*mpi_2*' ASAN_OPTIONS=detect_leaks=0 run_ctest asan -R '^(collectives|transport_contract)_test$'
       ;;
     tsan)
-      configure_and_build tsan "${threads[@]/%/_test}"
+      build tsan "${threads[@]/%/_test}"
       # Ranks as threads; MPI and libfabric know nothing of the thread sanitizer.
       GTEST_FILTER='-*_mpi_*:*/mpi*:*_ofi_*:*/ofi*' run_ctest tsan -R "^($(IFS="|" && echo "${threads[*]}"))_test\$"
       ;;
-    *)
-      echo "test.sh: unknown step \"$step\": release, python, asan or tsan" >&2
-      exit 2
+    long)
+      # Every test three times, the path-sensitive analysis of the library, and the kernels for Arm.
+      build dev
+      run_ctest dev --repeat until-fail:3
+      analyzer='-*,clang-analyzer-*,-clang-analyzer-optin.performance.Padding,-clang-analyzer-unix.Errno'
+      scripts/tidy.py build/dev "--checks=$analyzer" $(git ls-files 'hccl/*.cc' 'transport/*.cc' 'split/*.cc')
+      if [[ $(uname -m) != aarch64 ]]; then scripts/arm.sh; fi
       ;;
   esac
+  took "$now"
 done

@@ -15,8 +15,8 @@ PUBLIC = ("hccl/hccl.h", "hccl/hccl_comm.h", "hccl/hccl_fusion.h", "hccl/hccl_ty
           "hccl/acl/acl_op.h", "hccl/acl/acl_prof.h", "hccl/acl/acl_rt.h",
           "hccl/acl/error_codes/rt_error_codes.h")
 TRANSPORT = "transport/*.h"  # its contract, not the transports themselves
-BELOW_CORE = ["hccl/base", "hccl/memory", "hccl/kernels", "hccl/local", "hccl/schedule", "hccl/select",
-              TRANSPORT, "hccl/exec", "hccl/join", "hccl/files"]
+BELOW_CORE = ["hccl/base", "hccl/memory", "hccl/kernels", "hccl/local", "hccl/schedule",
+              "hccl/select", TRANSPORT, "hccl/exec", "hccl/files", "hccl/join"]
 CORE = BELOW_CORE + ["hccl/core"]
 
 # Room: what its files may include, besides each other.
@@ -34,9 +34,7 @@ ROOMS = {
     "transport/tcp": ["hccl/base", TRANSPORT],
     "transport/ofi": ["hccl/base", TRANSPORT],
     "transport/mpi": ["hccl/base", TRANSPORT],
-    "hccl/local": ["hccl/base", "hccl/kernels"],
-    "hccl/select": ["hccl/base", "hccl/files", "hccl/kernels", "hccl/local", "hccl/schedule"],
-    "hccl/exec": ["hccl/base", "hccl/memory", "hccl/kernels", "hccl/local", "hccl/schedule", "hccl/select", TRANSPORT],
+    "hccl/exec": ["hccl/base", "hccl/memory", "hccl/kernels", "hccl/schedule", TRANSPORT],
     "hccl/join": ["hccl/base", TRANSPORT],
     "hccl/core": BELOW_CORE,
     "hccl/files": ["hccl/base"],

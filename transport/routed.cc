@@ -181,7 +181,7 @@ Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args, const RouteParts
 
 Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args) {
   const auto warn = [&args](std::string_view text) {
-    const std::string_view level = args.config != nullptr ? args.config->log_level : "warn";
+    const std::string level = args.config != nullptr ? args.config->log_level : "warn";
     make_logger(level, "rank " + std::to_string(args.rank))->warn("{}", text);
   };
   return open_routed(args, RouteParts{&open_shm_on_host, &open_tcp, warn});

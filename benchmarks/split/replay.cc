@@ -394,7 +394,7 @@ int run(int argc, char** argv) {
     bench.run();
     result = bench.result(model);
   }
-  if (world.rank() == 0) std::cout << result.dump() << std::endl;
+  if (world.rank() == 0) std::cout << result.dump() << "\n";
   return 0;
 }
 

@@ -72,7 +72,7 @@ std::string numbered(const std::string& job, int rank) {
   return job + " join " + std::to_string(number);
 }
 
-Result<CommunicatorPtr> join_known(RootInfo info, int size, int rank, const Config& config,
+Result<CommunicatorPtr> join_known(const RootInfo& info, int size, int rank, const Config& config,
                                    const std::string& name) {
   if (rank == 0) {
     // The root may resolve its own name to another address than its peers do.

@@ -40,7 +40,7 @@ struct Member {
     hosts = std::make_unique<TwoLevel>(*mesh, *local, rank.size() / places);
   }
   Status run(const Call& call, std::uint64_t sequence) {
-    Limits limits;
+    Waiter limits;
     limits.deadline = Deadline::after(seconds(20));
     limits.abort = &abort;
     return hosts->run(call, sequence, limits);

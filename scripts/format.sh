@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Checks the form of all tracked C and C++ files; --fix rewrites them. Files over 400 lines outside tests are listed,
+# and fail with --strict.
+#   scripts/format.sh [--fix] [--strict]
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+check=(--dry-run -Werror) strict=0
+for option in "$@"; do
+  case $option in
+    --fix) check=(-i) ;;
+    --strict) strict=1 ;;
+    *) echo "format.sh: unknown option \"$option\"" >&2 && exit 2 ;;
+  esac
+done
+
+git ls-files -z '*.h' '*.cc' '*.c' | xargs -0 -n 64 -P "$jobs" .venv/bin/clang-format "${check[@]}"
+long=$(git ls-files -z '*.h' '*.cc' '*.c' '*.py' '*.sh' ':!tests/' | xargs -0 wc -l | awk '$1 > 400 && $2 != "total"')
+if [[ $long ]]; then
+  echo "format: more than 400 lines:" && echo "$long"
+  ((strict == 0))
+fi
