@@ -48,7 +48,9 @@ Status Communicator::execute(const Call& call) {
 
 Status Communicator::execute_locally(const Call& call) {
   const std::uint64_t sequence = ++sequence_;
-  const Envelope envelope = hccl::envelope(call, sequence, 0);
+  // A rank that alone asks for strict bits is found by its envelope.
+  const bool strict = deterministic() == Deterministic::kStrict && reduces(call.op);
+  const Envelope envelope = hccl::envelope(call, sequence, strict ? 1 : 0);
   local_->begin(call, envelope);
   const std::uint64_t number = recorder_.begin(envelope, "local");
   Status status = local_->finish();
