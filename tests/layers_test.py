@@ -25,7 +25,10 @@ ROOMS = {
     "hccl/base": [],
     "hccl/memory": ["hccl/base"],
     "hccl/kernels": ["hccl/base"],
+    "hccl/local": ["hccl/base", "hccl/kernels"],
     "hccl/schedule": ["hccl/base"],
+    "hccl/files": ["hccl/base"],
+    "hccl/select": ["hccl/base", "hccl/kernels", "hccl/local", "hccl/schedule", "hccl/files"],
     "transport/*.h": ["hccl/base"],
     # The registry and the mesh of both know what the built-in transports offer.
     "transport": ["hccl/base", TRANSPORT, "transport/shm/shm.h", "transport/shm/sleeper.h",
@@ -34,10 +37,10 @@ ROOMS = {
     "transport/tcp": ["hccl/base", TRANSPORT],
     "transport/ofi": ["hccl/base", TRANSPORT],
     "transport/mpi": ["hccl/base", TRANSPORT],
-    "hccl/exec": ["hccl/base", "hccl/memory", "hccl/kernels", "hccl/schedule", TRANSPORT],
+    "hccl/exec": ["hccl/base", "hccl/memory", "hccl/kernels", "hccl/local", "hccl/schedule",
+                  "hccl/select", TRANSPORT],
     "hccl/join": ["hccl/base", TRANSPORT],
     "hccl/core": BELOW_CORE,
-    "hccl/files": ["hccl/base"],
     # The plugin knows the structs that it writes and reads.
     "hccl/files/plugin": BELOW_CORE + ["hccl/select/costs.h", "split/trace.h"],
     "split": ["hccl/base", "hccl/files"],

@@ -25,7 +25,7 @@ using std::chrono::seconds;
 using testing::Rank;
 using testing::run_ranks;
 
-/// One rank's mesh, host path and allreduce between hosts, as a communicator sets them up.
+/// One rank's mesh, local engine and allreduce between hosts, as a communicator sets them up.
 struct Member {
   Member(Rank& rank, int places, const std::shared_ptr<memory::Heap>& heap) {
     transport::OpenArgs args = rank.open_args(Deadline::after(seconds(30)));
@@ -107,8 +107,8 @@ TEST(TwoLevel, TwoHostsOfThree) { allreduces(2, 3); }
 TEST(TwoLevel, SixHostsOfTwo) { allreduces(6, 2); }
 
 /// A step takes `step_ns` at least, and each further message of it `more_ns`.
-schedule::MessageCosts costs(std::uint64_t step_ns, std::uint64_t more_ns) {
-  schedule::MessageCosts costs;
+select::MessageCosts costs(std::uint64_t step_ns, std::uint64_t more_ns) {
+  select::MessageCosts costs;
   costs.steps = {{64, step_ns, more_ns}, {4 << 20, step_ns + 1'500'000, more_ns}};
   return costs;
 }
@@ -124,7 +124,7 @@ TEST(TwoLevel, MeasuredCostsChooseBetweenHosts) {
   run_ranks(kHosts * kPlaces, [&](Rank& rank) {
     Member member(rank, kPlaces, heap);
     std::vector<std::uint32_t> data(kCount);
-    const std::optional<schedule::MessageCosts> tables[] = {
+    const std::optional<select::MessageCosts> tables[] = {
         costs(20'000, 200'000), costs(2'000'000, 0), {}};
     for (std::uint64_t round = 0; round < 6; ++round) {
       member.hosts->set_costs(tables[round % 3]);
@@ -172,7 +172,7 @@ TEST(TwoLevel, RanksThatDisagreeAllFail) {
     results[at] = member.run(call, 1);
     // What a communicator does: the first failure is told to all.
     for (Member* each : members) {
-      if (each->abort.raise(results[at])) each->path->wake();
+      if (each->abort.raise(results[at])) each->local->wake();
     }
     rank.barrier();
   });
