@@ -89,6 +89,23 @@ constexpr double kFar = 0.85;
 constexpr std::uint64_t kFarBytes = 64 * kKiB;
 constexpr int kTurns = 3;
 constexpr std::array<std::uint64_t, 3> kLocalSizes = {8 * kKiB, 64 * kKiB, kProbeBytes};
+// A machine on which everything takes so many times as long is busy with something else, and what
+// was measured tells algorithms not apart.
+constexpr double kDisturbed = 4;
+
+bool disturbed(const LocalCosts& preset, const std::vector<Curve>& measured) {
+  double sum = 0;
+  double number = 0;
+  for (const Curve& curve : measured) {
+    for (const Curve::Point& point : curve.points) {
+      const double usual = preset.find(curve.algorithm, curve.kind)->ns(point.bytes);
+      sum += std::log(static_cast<double>(point.ns) / usual);
+      ++number;
+    }
+  }
+  return sum > number * std::log(kDisturbed);
+}
+
 // Trials of near or far, in turn, as what else the machine does comes and goes.
 Result<bool> far(Timer& timer, const LocalProbe& where) {
   const local::Tuning near_by = local_preset(where.topology, false).tuning;
@@ -158,7 +175,7 @@ Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
       }
     }
   }
-  return fit(preset, preset, measured);
+  return disturbed(preset, measured) ? preset : fit(preset, preset, measured);
 }
 
 // ---- messages ----

@@ -44,7 +44,7 @@ TEST(LocalSelector, AlwaysFindsOneThatCanRunAndSaysWhy) {
               ASSERT_FALSE(eager.reason.empty());
             }
             if (c.op == Op::kBarrier) {
-              ASSERT_NE(eager.algorithm, nullptr);
+              if (bytes == 0) ASSERT_NE(eager.algorithm, nullptr);
               continue;
             }
             const LocalChoice choice = selector.rendezvous(c);
