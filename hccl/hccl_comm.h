@@ -1,7 +1,7 @@
 /* Communicators: joining, leaving, asking. Valid C99 and C++11.
  *
- * Threads: functions may be called from any thread. One communicator is used by one thread at a time;
- * different communicators may be used at the same time. Ranks may be threads of one process.
+ * Threads: functions may be called from any thread. One communicator is used by one thread at a
+ * time; different communicators may be used at the same time. Ranks may be threads of one process.
  * Errors: any failure leaves a readable text in HcclGetLastErrorText(). HCCL_E_PTR for a null
  * pointer or a null communicator; HCCL_E_PARA for an invalid or destroyed communicator. */
 #ifndef HCCL_COMM_H_
@@ -25,8 +25,8 @@ extern "C" {
  * Needs no current device. */
 HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo);
 
-/** On every rank, with the same rootInfo: joins nRanks ranks and returns when all of them are there.
- * HCCL_E_TIMEOUT after HCCL_CONNECT_TIMEOUT, with the list of absent ranks in the text.
+/** On every rank, with the same rootInfo: joins nRanks ranks and returns when all of them are
+ * there. HCCL_E_TIMEOUT after HCCL_CONNECT_TIMEOUT, with the list of absent ranks in the text.
  * HCCL_E_PARA: nRanks is 0, or rank >= nRanks, or two ranks disagree on version or configuration.
  * The caller destroys *comm with HcclCommDestroy. */
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
@@ -61,7 +61,8 @@ HcclResult HcclCommInitLauncher(HcclComm* comm);
  * of the world. Called by all members with the same rankIds and subCommId; subCommRankId is the
  * caller's place in rankIds. A rank that is no member passes rankIds = NULL and subCommId =
  * 0xFFFFFFFF, and gets *subComm = NULL at once. The name is config's, or else
- * "<world's name>_sub_<subCommId>". HCCL_E_PARA, among others: a living communicator has the name. */
+ * "<world's name>_sub_<subCommId>". HCCL_E_PARA, among others: a living communicator has the name.
+ */
 HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds,
                                    uint64_t subCommId, uint32_t subCommRankId,
                                    HcclCommConfig* config, HcclComm* subComm);
@@ -168,17 +169,18 @@ const char* HcclGetErrorString(HcclResult code);
  * interface. */
 const char* HcclGetLastErrorText(void);
 
-/** Which algorithms this communicator has for an operation ("allreduce" and so on, as in HCCL_ALGO, or
- * "barrier") whose longest input has `bytes` bytes of fp32, as text, a line each:
+/** Which algorithms this communicator has for an operation ("allreduce" and so on, as in HCCL_ALGO,
+ * or "barrier") whose longest input has `bytes` bytes of fp32, as text, a line each:
  *
- *   level0 NAME eligible MEMORY [chosen] TIME [REASON]       level1 NAME eligible [chosen] TIME [REASON]
- *   level0 NAME refused MEMORY REASON                        level1 NAME refused REASON
+ *   level0 NAME eligible MEMORY [chosen] TIME [REASON]       level1 NAME eligible [chosen] TIME
+ * [REASON] level0 NAME refused MEMORY REASON                        level1 NAME refused REASON
  *
  * level0 are algorithms inside a host, level1 those by messages: the names for HCCL_ALGO. MEMORY is
- * `shared` where all buffers are device memory (or of ranks of one process), else `private`. TIME is what
- * is predicted, "12.3us", or "-" where that is not known. `chosen` marks what would run, one line for each
- * kind of memory, or one of level1; REASON then says why. HCCL_E_PARA: op is unknown, or the text does not
- * fit in `length` bytes with its end; 16 KiB are enough. An addition to HCCL's interface. */
+ * `shared` where all buffers are device memory (or of ranks of one process), else `private`. TIME
+ * is what is predicted, "12.3us", or "-" where that is not known. `chosen` marks what would run,
+ * one line for each kind of memory, or one of level1; REASON then says why. HCCL_E_PARA: op is
+ * unknown, or the text does not fit in `length` bytes with its end; 16 KiB are enough. An addition
+ * to HCCL's interface. */
 HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes, char* text,
                                       uint32_t length);
 
@@ -217,8 +219,8 @@ HcclResult HcclCommActivateCommMemory(HcclComm comm, void* virPtr, size_t size, 
 /** HCCL_E_PARA: no active memory begins there. */
 HcclResult HcclCommDeactivateCommMemory(HcclComm comm, void* virPtr);
 
-/** Registers size bytes at addr of every rank as one window. Collective; flag must be 1. HCCL_E_PARA
- * on all ranks: the sizes differ. */
+/** Registers size bytes at addr of every rank as one window. Collective; flag must be 1.
+ * HCCL_E_PARA on all ranks: the sizes differ. */
 HcclResult HcclCommSymWinRegister(HcclComm comm, void* addr, uint64_t size,
                                   HcclCommSymWindow* winHandle, uint32_t flag);
 /** Collective. HCCL_E_PARA: no window. */

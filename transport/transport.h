@@ -1,5 +1,6 @@
 // The transport contract: a way to move bytes between ranks. One folder a backend (shm, tcp, ofi,
-// mpi); one contract test suite (tests/transport/transport_contract_test.cc) runs unchanged over all of them.
+// mpi); one contract test suite (tests/transport/transport_contract_test.cc) runs unchanged over
+// all of them.
 //
 // Threads: a Mesh is used by one thread at a time (the executor sees to it); abort() alone may be
 // called from any thread at any time. Ranks may be threads of one process, each with a Mesh of its
@@ -18,9 +19,9 @@
 #include "hccl/base/bytes.h"
 #include "hccl/base/config.h"
 #include "hccl/base/deadline.h"
+#include "hccl/base/host_memory.h"
 #include "hccl/base/status.h"
 #include "hccl/base/waiter.h"
-#include "hccl/base/host_memory.h"
 
 namespace hccl::memory {
 class Heap;

@@ -8,8 +8,7 @@
 
 // Libraries before this call existed can be timed, too.
 extern "C" HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes,
-                                                 char* text, uint32_t length)
-    __attribute__((weak));
+                                                 char* text, uint32_t length) __attribute__((weak));
 
 namespace hccl_perf {
 

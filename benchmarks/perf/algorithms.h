@@ -13,8 +13,8 @@ namespace hccl_perf {
 
 /// An algorithm for one operation and size.
 struct Algorithm {
-  std::string level;   ///< level0: inside a host; level1: between hosts
-  std::string name;    ///< unique within its level
+  std::string level;  ///< level0: inside a host; level1: between hosts
+  std::string name;   ///< unique within its level
   bool eligible = false;
   bool chosen = false;  ///< what the selector takes by itself
   std::string reason;   ///< why it is not eligible
@@ -29,8 +29,8 @@ std::vector<Algorithm> parse_algorithms(const std::string& text);
 /// Collective: all ranks get rank 0's list. Ends the program with a message on a failure.
 std::vector<Algorithm> describe(HcclComm comm, const std::string& op, std::uint64_t bytes,
                                 int rank);
-/// Collective: the same ranks as `world`, which must be a world, with this algorithm ("level0:NAME").
-/// `id` is another one each time.
+/// Collective: the same ranks as `world`, which must be a world, with this algorithm
+/// ("level0:NAME"). `id` is another one each time.
 HcclComm with_algorithm(HcclComm world, const std::string& key, std::uint64_t id, int rank,
                         int ranks);
 

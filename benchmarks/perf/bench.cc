@@ -131,8 +131,7 @@ std::vector<Row> Bench::measure_all(std::uint64_t count) {
   } else if (o_.algo.find(':') != std::string::npos) {
     add(o_.algo, false, communicator(o_.algo));
   } else {
-    for (const Algorithm& one :
-         describe(world_, o_.op, count * size_of(o_.data_type), rank_)) {
+    for (const Algorithm& one : describe(world_, o_.op, count * size_of(o_.data_type), rank_)) {
       if (o_.algo != "all" && o_.algo != one.name) continue;
       if (one.eligible) {
         add(one.key(), one.chosen, communicator(one.key()));
@@ -146,7 +145,11 @@ std::vector<Row> Bench::measure_all(std::uint64_t count) {
 
 Row Bench::measure(std::uint64_t count, HcclComm comm) {
   const std::uint64_t element = size_of(o_.data_type);
-  Task t{comm, nullptr, nullptr, count, operation_.send_count(count, ranks_),
+  Task t{comm,
+         nullptr,
+         nullptr,
+         count,
+         operation_.send_count(count, ranks_),
          operation_.recv_count(count, ranks_)};
   const Buffers memory(
       o_.memory,
@@ -188,8 +191,7 @@ void Bench::rewrite(Task& t) {
 
 /// How many elements of the result are wrong: of all, or of three.
 std::uint64_t Bench::look(const Task& t, bool all) const {
-  const bool has_result =
-      !operation_.recv_on_root || static_cast<std::uint32_t>(rank_) == o_.root;
+  const bool has_result = !operation_.recv_on_root || static_cast<std::uint32_t>(rank_) == o_.root;
   if (!o_.check || !has_result || o_.op == "barrier") return 0;
   const auto wrong = [&](std::uint64_t begin, std::uint64_t end) {
     return count_wrong(o_, operation_, t.recv, begin, end, t.count, rank_, ranks_, t.round);
@@ -202,8 +204,8 @@ void Bench::operate(Task& t) {
   check(operation_.run(o_, t.send, t.recv, t.count, rank_, ranks_, t.comm), o_.op.c_str());
 }
 
-/// Microseconds of an iteration without the operation, while all ranks do it. It ends when all ranks
-/// are done: those that share a core rewrite one after another.
+/// Microseconds of an iteration without the operation, while all ranks do it. It ends when all
+/// ranks are done: those that share a core rewrite one after another.
 double Bench::rewrite_us(Task& t, double& cpu) {
   std::vector<double> times;
   const double cpu_start = cpu_seconds(o_.threads > 0);
@@ -224,9 +226,9 @@ double Bench::rewrite_us(Task& t, double& cpu) {
   return times[1];
 }
 
-/// The loop of rewriting and operation without barriers, less the rewriting alone: cache misses that
-/// the operation leaves to its caller's next write are part of its time. All elements are checked
-/// before and after the loop, a few in each iteration.
+/// The loop of rewriting and operation without barriers, less the rewriting alone: cache misses
+/// that the operation leaves to its caller's next write are part of its time. All elements are
+/// checked before and after the loop, a few in each iteration.
 Bench::Times Bench::time_loop(Task& t) {
   std::vector<double> times;
   for (int i = 0; i < o_.warmup; ++i) {

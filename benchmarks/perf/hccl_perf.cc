@@ -59,8 +59,7 @@ int main(int argc, char** argv) {
   const hccl_perf::Options options = hccl_perf::parse(argc, argv);
   if (!options.algo.empty() && options.algo.find(':') == std::string::npos &&
       !hccl_perf::can_describe()) {
-    std::fprintf(stderr,
-                 "hccl_perf: this library does not list its algorithms: say level0:NAME\n");
+    std::fprintf(stderr, "hccl_perf: this library does not list its algorithms: say level0:NAME\n");
     return 2;
   }
   return options.threads > 0 ? hccl_perf::run_threads(options) : hccl_perf::run_rank(options);

@@ -73,11 +73,10 @@ bool write_files(const Options& o, int ranks, const std::vector<Row>& rows) {
                        {"chosen", row.chosen}});
     }
     const nlohmann::json document = {
-        {"op", o.op},         {"ranks", ranks},     {"threads", o.threads > 0},
-        {"type", o.type},     {"reduce", o.reduce}, {"in_place", o.in_place},
-        {"memory", o.memory}, {"cold", o.cold},     {"iterations", o.iterations},
-        {"barrier", o.barrier},
-        {"rows", table}};
+        {"op", o.op},           {"ranks", ranks},     {"threads", o.threads > 0},
+        {"type", o.type},       {"reduce", o.reduce}, {"in_place", o.in_place},
+        {"memory", o.memory},   {"cold", o.cold},     {"iterations", o.iterations},
+        {"barrier", o.barrier}, {"rows", table}};
     written = write(o.json, document.dump(1) + "\n");
   }
   if (!o.csv.empty()) {
@@ -86,13 +85,14 @@ bool write_files(const Options& o, int ranks, const std::vector<Row>& rows) {
         "busbw_GBps,cpu,wait,wrong,algorithm,chosen\n";
     for (const Row& row : rows) {
       char line[512];
-      std::snprintf(line, sizeof line,
-                    "%s,%d,%s,%s,%d,%s,%d,%llu,%llu,%.3f,%.3f,%.3f,%.4f,%.4f,%.4f,%.4f,%lld,%s,%d\n",
-                    o.op.c_str(), ranks, o.type.c_str(), o.reduce.c_str(), o.in_place ? 1 : 0,
-                    o.memory.c_str(), o.cold ? 1 : 0, static_cast<unsigned long long>(row.bytes),
-                    static_cast<unsigned long long>(row.count), row.p50_us, row.p99_us, row.min_us,
-                    row.algbw, row.busbw, row.cpu, row.wait, static_cast<long long>(row.wrong),
-                    row.algorithm.c_str(), row.chosen ? 1 : 0);
+      std::snprintf(
+          line, sizeof line,
+          "%s,%d,%s,%s,%d,%s,%d,%llu,%llu,%.3f,%.3f,%.3f,%.4f,%.4f,%.4f,%.4f,%lld,%s,%d\n",
+          o.op.c_str(), ranks, o.type.c_str(), o.reduce.c_str(), o.in_place ? 1 : 0,
+          o.memory.c_str(), o.cold ? 1 : 0, static_cast<unsigned long long>(row.bytes),
+          static_cast<unsigned long long>(row.count), row.p50_us, row.p99_us, row.min_us, row.algbw,
+          row.busbw, row.cpu, row.wait, static_cast<long long>(row.wrong), row.algorithm.c_str(),
+          row.chosen ? 1 : 0);
       text += line;
     }
     written = write(o.csv, text) && written;

@@ -119,8 +119,8 @@ static void iterate(struct task* t) {
 static void iterate_and_check_all(struct task* t) {
   iterate(t);
   if (has_result(t))
-    t->wrong += values_check_all(t->op, t->type, t->recv, t->result, t->count, t->round,
-                                 root_of(t));
+    t->wrong +=
+        values_check_all(t->op, t->type, t->recv, t->result, t->count, t->round, root_of(t));
 }
 
 /* Iterations of a batch that fill the time: rank 0's word, so that all ranks agree. */
@@ -331,7 +331,8 @@ int bench_main(int argc, char** argv, const struct bench_library* given) {
   const int type = find(kTypeNames, BENCH_TYPES, plan.type_name);
   size_t sizes[64], kinds = 0;
   char* rest = NULL;
-  for (char* s = strtok_r(plan.sizes, ",", &rest); s && kinds < 64; s = strtok_r(NULL, ",", &rest)) {
+  for (char* s = strtok_r(plan.sizes, ",", &rest); s && kinds < 64;
+       s = strtok_r(NULL, ",", &rest)) {
     sizes[kinds++] = parse_size(s);
     if (sizes[kinds - 1] > o.largest) o.largest = sizes[kinds - 1];
   }

@@ -70,8 +70,8 @@ struct bench_library {
 };
 
 /** --page FILE --ops LIST --sizes LIST [--type fp32|fp16|bf16] [--memory M]
- * [--seconds S] [--limit S] [--pin]. Rank 0 prints lines "BENCH {json}": the library, then one a size. Returns what main
- * returns: 0, 1 a failure, 2 bad arguments, 3 wrong results. */
+ * [--seconds S] [--limit S] [--pin]. Rank 0 prints lines "BENCH {json}": the library, then one a
+ * size. Returns what main returns: 0, 1 a failure, 2 bad arguments, 3 wrong results. */
 int bench_main(int argc, char** argv, const struct bench_library* library);
 
 /** Rank 0 leaves bytes (at most 8192) for the others; the others wait for them. For use in open. */

@@ -1,4 +1,5 @@
-/* What the ranks of a run share: a page of memory, with barriers and mail. Used by method.c only. */
+/* What the ranks of a run share: a page of memory, with barriers and mail. Used by method.c only.
+ */
 #ifndef BENCHMARKS_RIVALS_PAGE_H_
 #define BENCHMARKS_RIVALS_PAGE_H_
 

@@ -22,7 +22,8 @@ template <class Body>
 namespace detail {
 inline void put(std::string& text, const void* pointer) { text += fmt::format("{}", pointer); }
 template <class Number>
-requires(!std::is_pointer_v<Number>) void put(std::string& text, Number number) {
+  requires(!std::is_pointer_v<Number>)
+void put(std::string& text, Number number) {
   text += std::to_string(static_cast<std::uint64_t>(number));
 }
 }  // namespace detail

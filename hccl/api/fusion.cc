@@ -95,9 +95,9 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
     }
     HCCL_ASSIGN_OR_RETURN(auto cut, choose_segments(chosen, bytes));
     auto made = std::make_shared<api::Fusion>();
-    HCCL_ASSIGN_OR_RETURN(made->overlap,
-                          Overlap::create(std::move(communicator), std::move(list), type, op,
-                                          std::move(cut.segments), chosen.hcomParallel != 0, cut.plan));
+    HCCL_ASSIGN_OR_RETURN(made->overlap, Overlap::create(std::move(communicator), std::move(list),
+                                                         type, op, std::move(cut.segments),
+                                                         chosen.hcomParallel != 0, cut.plan));
     *fusion = State::get().fusions().add(std::move(made));
     return {};
   });

@@ -193,7 +193,9 @@ class Handles {
   }
   // After take() has decided.
   [[gnu::cold]] Result<Use> get_decided(const void* handle) const {
-    { const std::lock_guard lock(mutex_); }
+    {
+      const std::lock_guard lock(mutex_);
+    }
     return get(handle);
   }
   [[gnu::cold]] Status unknown(const void* handle) const {

@@ -406,8 +406,8 @@ HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* f
       if (config.split == hccl::Split::kAuto || State::get().groups().strategies().is_auto(name)) {
         HCCL_ASSIGN_OR_RETURN(auto ready, ready_times(*feature));
         HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().groups().get(name));
-        HCCL_ASSIGN_OR_RETURN(resolved.last_indices, hccl::split::plan_together(
-                                                         *communicator, bytes, std::move(ready)));
+        HCCL_ASSIGN_OR_RETURN(resolved.last_indices,
+                              hccl::split::plan_together(*communicator, bytes, std::move(ready)));
         resolved.source = hccl::split::Resolved::Source::kAuto;
       }
     }

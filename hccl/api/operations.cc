@@ -6,7 +6,6 @@
 
 namespace hccl::api {
 
-
 Status issue(const CommunicatorPtr& comm, const Call& call, aclrtStream stream) {
   if (in_call_group()) return collect({comm, stream, call, {}, {}, {}});
   if (stream == nullptr) return comm->run(call);

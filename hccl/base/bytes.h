@@ -25,7 +25,8 @@ inline std::string_view view(const Uuid& id) {
 class ByteWriter {
  public:
   template <class T>
-  requires std::is_trivially_copyable_v<T> ByteWriter& put(const T& value) {
+    requires std::is_trivially_copyable_v<T>
+  ByteWriter& put(const T& value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
     return *this;
   }
@@ -49,7 +50,8 @@ class ByteReader {
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
 
   template <class T>
-  requires std::is_trivially_copyable_v<T> T get() {
+    requires std::is_trivially_copyable_v<T>
+  T get() {
     T value{};
     if (rest_.size() < sizeof value) {
       fail();

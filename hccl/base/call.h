@@ -43,8 +43,7 @@ struct Call {
 
 /// Whether blocks have different lengths: the operations without a schedule.
 constexpr bool has_blocks(Op op) {
-  return op == Op::kReduceScatterV || op == Op::kAllGatherV ||
-         op == Op::kAllToAllV;
+  return op == Op::kReduceScatterV || op == Op::kAllGatherV || op == Op::kAllToAllV;
 }
 
 /// The envelope as it travels. Compared as a whole: any difference is a mismatch.
@@ -75,13 +74,12 @@ void enclose_blocks(const Call& call, Envelope& envelope);
 
 /// Whether the operation folds the inputs of the ranks.
 constexpr bool reduces(Op op) {
-  return op == Op::kAllReduce || op == Op::kReduceScatter ||
-         op == Op::kReduce || op == Op::kReduceScatterV;
+  return op == Op::kAllReduce || op == Op::kReduceScatter || op == Op::kReduce ||
+         op == Op::kReduceScatterV;
 }
 /// Whether one rank, the root, has the whole input or gets the whole result.
 constexpr bool rooted(Op op) {
-  return op == Op::kBroadcast || op == Op::kReduce ||
-         op == Op::kScatter;
+  return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter;
 }
 
 /// Inline, because every operation makes one.

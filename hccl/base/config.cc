@@ -79,8 +79,8 @@ Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::st
 }
 
 constexpr std::array kLevels = {"level0", "level1", "level2", "level3"};
-constexpr std::array kHcclWords = {"NA", "null", "ring", "H-D_R", "NHR", "NHR_V1", "NB", "AHC",
-                                   "AHC_BROKE", "pipeline", "pairwise", "fullmesh"};
+constexpr std::array kHcclWords = {"NA", "null", "ring",      "H-D_R",    "NHR",      "NHR_V1",
+                                   "NB", "AHC",  "AHC_BROKE", "pipeline", "pairwise", "fullmesh"};
 constexpr std::array kOperations = {"allreduce", "allgather", "reducescatter", "broadcast",
                                     "reduce",    "scatter",   "alltoall",      "gather",
                                     "send",      "receive",   "sendrecv"};
@@ -91,9 +91,9 @@ bool contains(const Array& words, std::string_view word) {
 }
 
 Status bad_algo(const std::string& text, const std::string& why) {
-  return invalid("HCCL_ALGO", text,
-                 "level0:NA;level1:ring or allreduce=level0:NA;level1:ring/allgather=… (" + why +
-                     ")");
+  return invalid(
+      "HCCL_ALGO", text,
+      "level0:NA;level1:ring or allreduce=level0:NA;level1:ring/allgather=… (" + why + ")");
 }
 
 // A name that may be one of this library's own.

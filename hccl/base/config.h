@@ -100,9 +100,9 @@ struct Config {
   /// Takes a text in HCCL_ALGO's grammar, wherever it comes from. kPara, and nothing has changed.
   Status set_algo(std::string_view text);
   /// The algorithm that HCCL_ALGO names for an operation ("allreduce", "allgather", …): at level 1
-  /// in HCCL's words ("ring", "H-D_R", …) or by an own name; at level 0 by an own name. Empty for the
-  /// built-in choice. The entries of allgather, reducescatter and alltoall also hold for their V and
-  /// VC forms.
+  /// in HCCL's words ("ring", "H-D_R", …) or by an own name; at level 0 by an own name. Empty for
+  /// the built-in choice. The entries of allgather, reducescatter and alltoall also hold for their
+  /// V and VC forms.
   std::string algorithm_for(std::string_view operation, int level = 1) const;
   /// kPara, with the list, for a name that is none of these.
   using Names = std::vector<std::string_view>;

@@ -25,8 +25,8 @@ Status timed_out(const Pending& pending) {
 
 void nap(std::chrono::nanoseconds length, Deadline deadline, const AbortFlag* abort) {
   Doorbell nobody_rings;
-  const Waiter waiter{.deadline = deadline, .timeout = length, .abort = abort,
-                      .policy = kSleepAtOnce};
+  const Waiter waiter{
+      .deadline = deadline, .timeout = length, .abort = abort, .policy = kSleepAtOnce};
   static_cast<void>(waiter.until([] { return false; }, nobody_rings));
 }
 

@@ -155,11 +155,11 @@ Status Waiter::wait_long(Ready& ready, Describe& describe, Bell& bell) const {
   };
   const Deadline limit = end();
   // Some reports fit in before even a short deadline, so that it can be told who did not come.
-  const auto interval = std::clamp<std::chrono::nanoseconds>(limit.left() / 4, milliseconds(100),
-                                                             milliseconds(1000));
-  const auto longest = progress ? std::min<std::chrono::nanoseconds>(policy.longest_nap,
-                                                                     milliseconds(1))
-                                : policy.longest_nap;
+  const auto interval =
+      std::clamp<std::chrono::nanoseconds>(limit.left() / 4, milliseconds(100), milliseconds(1000));
+  const auto longest = progress
+                           ? std::min<std::chrono::nanoseconds>(policy.longest_nap, milliseconds(1))
+                           : policy.longest_nap;
   switch (run(look, limit, interval, report, bell, longest)) {
     case Waited::kReady:
       return failure;

@@ -24,8 +24,7 @@ Uuid identity(const Uuid& parent, std::string_view what) {
 
 Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::string name,
                            std::vector<int> ranks, int rank, const Uuid& id, const Config& config,
-                           Logger log, std::shared_ptr<memory::Heap> heap,
-                           const Selection* parent)
+                           Logger log, std::shared_ptr<memory::Heap> heap, const Selection* parent)
     : control_(std::move(control)),
       name_(std::move(name)),
       ranks_(std::move(ranks)),
@@ -67,10 +66,9 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
     world_ranks.push_back(ranks_[static_cast<std::size_t>(ranks[i])]);
     what += " " + std::to_string(world_ranks.back());
   }
-  std::shared_ptr<Communicator> made(new Communicator(control_, std::move(name),
-                                                      std::move(world_ranks), rank,
-                                                      identity(id_, what), config, log_, heap_,
-                                                      &selection_));
+  std::shared_ptr<Communicator> made(
+      new Communicator(control_, std::move(name), std::move(world_ranks), rank, identity(id_, what),
+                       config, log_, heap_, &selection_));
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
@@ -169,8 +167,7 @@ Status Communicator::open_local(const transport::OpenArgs& args) {
   waiter.deadline = Deadline::never();
   waiter.timeout = config_.exec_timeout;
   local_ = std::make_unique<exec::LocalEngine>(
-      *memory, heap_,
-      kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
+      *memory, heap_, kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
       std::move(waiter), placement_.worker_policy);
   if (local_->ranks() > 1) {
     if (Status opened = local_->open(config_.cma); !opened.ok()) {

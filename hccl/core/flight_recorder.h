@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "hccl/base/cache_hints.h"
+#include "hccl/base/call.h"
 #include "hccl/base/status.h"
 #include "hccl/base/ticks.h"
-#include "hccl/base/call.h"
 
 namespace hccl::core {
 

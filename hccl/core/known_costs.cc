@@ -63,14 +63,19 @@ select::CostKey KnownCosts::key(const std::vector<int>& hosts, std::string_view 
   std::map<int, std::uint32_t> ranks;
   std::uint32_t most = 0;
   for (const int host : hosts) most = std::max(most, ++ranks[host]);
-  return {HCCL_VERSION_TEXT,  cpu_, std::string(transport), static_cast<std::uint32_t>(ranks.size()),
-          most, shared_cores, kernel_copies};
+  return {HCCL_VERSION_TEXT,
+          cpu_,
+          std::string(transport),
+          static_cast<std::uint32_t>(ranks.size()),
+          most,
+          shared_cores,
+          kernel_copies};
 }
 
 bool KnownCosts::wants(const select::CostKey& key, bool local) const {
   const select::CostEntry* const entry = table_.find(key);
-  return keeps_ && (entry == nullptr || !(local ? entry->local.has_value()
-                                                : entry->messages.has_value()));
+  return keeps_ &&
+         (entry == nullptr || !(local ? entry->local.has_value() : entry->messages.has_value()));
 }
 
 void KnownCosts::add(const select::CostEntry& entry, bool is_root, const Logger& log) {

@@ -21,8 +21,8 @@ struct Placement {
   /// ranks, as schedule::Shape::hosts has it.
   int even_hosts = 1;
   bool any_shared_cores = false;  ///< some machine has fewer cores than ranks
-  WaitPolicy policy;         ///< of the thread that calls an operation
-  WaitPolicy worker_policy;  ///< of the worker, beside which the caller computes
+  WaitPolicy policy;              ///< of the thread that calls an operation
+  WaitPolicy worker_policy;       ///< of the worker, beside which the caller computes
   /// Of ranks that are all on one machine and share bound cores, as join::cores_in_turn() and
   /// join::core_by_core(); else empty.
   std::vector<int> order;

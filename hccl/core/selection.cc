@@ -128,8 +128,7 @@ Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
                                                   const select::CostKey& key) {
   exec::LocalEngine& engine = *engines.local;
   const local::Topology& topology = engine.topology();
-  const select::CostEntry* const entry =
-      engines.two_level == nullptr ? known_->find(key) : nullptr;
+  const select::CostEntry* const entry = engines.two_level == nullptr ? known_->find(key) : nullptr;
   if (entry != nullptr && entry->local) return *entry->local;
   if (measured_) {
     const bool far = measured_->costs.far();
@@ -138,9 +137,10 @@ Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
   }
   if (topology.ranks == 1) return select::local_preset(topology, false);
   HCCL_ASSIGN_OR_RETURN(select::LocalCosts costs, probe(engine, engines.heap));
-  log_->info("communicator {}: the cores of these ranks are {} each other; the kernel {} copy "
-             "between their memory",
-             name_, costs.far() ? "far from" : "near", topology.kernel_copies ? "may" : "does not");
+  log_->info(
+      "communicator {}: the cores of these ranks are {} each other; the kernel {} copy "
+      "between their memory",
+      name_, costs.far() ? "far from" : "near", topology.kernel_copies ? "may" : "does not");
   return costs;
 }
 
@@ -178,8 +178,7 @@ Status Selection::measure(const Engines& engines, const select::CostKey& key, co
 schedule::Choice Selection::choose_remote(Op op, std::uint64_t bytes,
                                           std::string_view wanted) const {
   return select::choose_remote(op, size_, bytes, wanted, placement_.even_hosts,
-                               messages_ ? &*messages_ : nullptr,
-                               placement_.policy.shared_cores);
+                               messages_ ? &*messages_ : nullptr, placement_.policy.shared_cores);
 }
 
 const schedule::Choice& Selection::choose(const Call& call, bool strict) {
@@ -191,8 +190,8 @@ const schedule::Choice& Selection::choose(const Call& call, bool strict) {
   schedule::Choice& choice = chosen.choice;
   if (chosen.bytes != bytes || chosen.strict != strict) {
     // Only direct exchange folds all contributions at once and in rank order, as local ones do.
-    choice = choose_remote(call.op, bytes,
-                           strict ? "direct" : config_.algorithm_for(words(call.op)));
+    choice =
+        choose_remote(call.op, bytes, strict ? "direct" : config_.algorithm_for(words(call.op)));
     if (strict) choice.reason = "HCCL_DETERMINISTIC is strict";
     chosen.bytes = bytes;
     chosen.strict = strict;
@@ -213,8 +212,7 @@ void Selection::ran(const Call& call, std::uint64_t sequence, const select::Loca
   }
   if (!log_->should_log(spdlog::level::info)) return;
   const std::uint64_t bytes =
-      has_blocks(call.op) ? 0
-                          : local::Blocks(call, rank_, size_).input() * size_of(call.type);
+      has_blocks(call.op) ? 0 : local::Blocks(call, rank_, size_).input() * size_of(call.type);
   const auto mark = static_cast<std::uint32_t>(std::hash<std::string_view>()(name) | 1);
   if (!is_news(told_[index(call.op)], bytes, mark)) return;
   log_->info("{} by {} in the host's memory: {}; {}", words(envelope(call, sequence, 0)), name,
@@ -277,11 +275,10 @@ std::string Selection::describe(Op op, std::uint64_t bytes) const {
   };
   for (const bool reachable : {true, false}) {
     const local::Case c{op, DataType::kFp32, bytes, reachable, reachable};
-    const select::LocalChoice choice =
-        is_local(op) ? local_->choose(c) : select::LocalChoice();
+    const select::LocalChoice choice = is_local(op) ? local_->choose(c) : select::LocalChoice();
     for (const local::Algorithm& each : local::algorithms()) {
       if (!each.operations.contains(op)) continue;
-      const std::string refusal = !local_              ? "the ranks share no memory"
+      const std::string refusal = !local_ ? "the ranks share no memory"
                                   : local_->topology().ranks != size_
                                       ? "the ranks are on several hosts"
                                       : each.refuse(c, local_->topology());

@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "hccl/base/config.h"
-#include "hccl/base/waiter.h"
 #include "hccl/base/log.h"
+#include "hccl/base/waiter.h"
 #include "hccl/core/known_costs.h"
 #include "hccl/core/placement.h"
 #include "hccl/exec/executor.h"
@@ -42,10 +42,10 @@ class Selection {
   struct Engines {
     std::string_view transport;
     exec::Executor& executor;
-    exec::LocalEngine* local;     ///< null: the ranks of a host do not share memory
-    exec::TwoLevel* two_level;    ///< null: `local` joins all ranks
-    memory::Heap* heap;           ///< for trials in device memory; may be null
-    bool world;                   ///< groups measure nothing for HCCL_TUNE_FILE
+    exec::LocalEngine* local;   ///< null: the ranks of a host do not share memory
+    exec::TwoLevel* two_level;  ///< null: `local` joins all ranks
+    memory::Heap* heap;         ///< for trials in device memory; may be null
+    bool world;                 ///< groups measure nothing for HCCL_TUNE_FILE
   };
   /// Collective. Probes the ranks of a host, unless that was done for the communicator that they
   /// come from; measures messages if HCCL_TUNE_FILE wants them. A failure is that of an operation.
@@ -94,7 +94,7 @@ class Selection {
     local::Topology topology;
     select::LocalCosts costs;
   };
-  std::optional<Local> measured_;  // of these ranks, or of those that they come from
+  std::optional<Local> measured_;               // of these ranks, or of those that they come from
   std::optional<select::LocalSelector> local_;  // as the engine's
   std::optional<select::MessageCosts> messages_;
   select::MessageCosts usual_messages_;  // for predictions where none were measured

@@ -7,7 +7,6 @@
 
 namespace hccl::exec {
 
-
 namespace {
 
 constexpr std::uint32_t kDataLane = 0;  // as the first lane of other collectives

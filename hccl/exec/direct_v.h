@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "hccl/exec/activity.h"
 #include "hccl/base/call.h"
+#include "hccl/exec/activity.h"
 #include "hccl/exec/flow.h"
 #include "hccl/exec/lane.h"
 

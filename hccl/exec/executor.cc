@@ -11,7 +11,6 @@
 
 namespace hccl::exec {
 
-
 namespace {
 
 // The transport lane of the agreement, apart from the data.
@@ -43,8 +42,8 @@ std::byte* Executor::scratch(std::size_t bytes) {
   return scratch_.get();
 }
 
-Status Executor::drive(std::span<Activity* const> activities,
-                       const std::function<Pending()>& call, const Waiter& waiter) {
+Status Executor::drive(std::span<Activity* const> activities, const std::function<Pending()>& call,
+                       const Waiter& waiter) {
   Status failure;
   const auto describe = [&] {
     Pending pending = call();
@@ -79,8 +78,7 @@ Status Executor::drive(std::span<Activity* const> activities,
 Status Executor::drive_lanes(std::size_t lanes, const Envelope& mine, const Waiter& waiter) {
   active_.clear();
   for (std::size_t i = 0; i < lanes; ++i) active_.push_back(lanes_[i].get());
-  return drive(
-      active_, [&mine] { return Pending{mine.sequence, words(mine), {}}; }, waiter);
+  return drive(active_, [&mine] { return Pending{mine.sequence, words(mine), {}}; }, waiter);
 }
 
 const schedule::Schedule& Executor::barrier_steps() {
@@ -186,8 +184,7 @@ Status Executor::run_blocks(const Call& call, std::uint64_t sequence, const Wait
   std::byte* const staging = scratch(DirectV::staging_wanted(call, piece, mesh_.size()));
   direct_->begin(call, mine, staging, piece, barrier_steps());
   active_.assign(1, direct_.get());
-  return end(drive(
-      active_, [&mine] { return Pending{mine.sequence, words(mine), {}}; }, waiter));
+  return end(drive(active_, [&mine] { return Pending{mine.sequence, words(mine), {}}; }, waiter));
 }
 
 Status Executor::exchange(std::span<const Transfer> transfers, const Waiter& waiter) {
@@ -197,8 +194,8 @@ Status Executor::exchange(std::span<const Transfer> transfers, const Waiter& wai
   const Transfer& first = transfers.front();
   const bool alone = transfers.size() == 1;
   const auto describe = [&] {
-    const std::string words = hccl::words(envelope(first)) + " with rank " +
-                              std::to_string(first.peer);
+    const std::string words =
+        hccl::words(envelope(first)) + " with rank " + std::to_string(first.peer);
     if (alone) return Pending{first.sequence, words, {}};
     return Pending{first.sequence,
                    "a batch of " + std::to_string(transfers.size()) +

@@ -11,9 +11,9 @@
 #include <tuple>
 #include <vector>
 
+#include "hccl/base/call.h"
 #include "hccl/base/waiter.h"
 #include "hccl/exec/activity.h"
-#include "hccl/base/call.h"
 #include "hccl/exec/plan.h"
 #include "hccl/exec/transfer.h"
 #include "hccl/schedule/algorithm.h"

@@ -4,7 +4,6 @@
 
 namespace hccl::exec {
 
-
 int blocks_of(Op op, int size) {
   switch (op) {
     case Op::kAllReduce:

@@ -13,8 +13,7 @@ using local::Case;
 using local::Descriptor;
 
 LocalEngine::LocalEngine(const HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
-                         const kernels::StoreRule& streams, Waiter waiter,
-                         WaitPolicy background)
+                         const kernels::StoreRule& streams, Waiter waiter, WaitPolicy background)
     : memory_(memory),
       heap_(std::move(heap)),
       streams_(streams),
@@ -76,8 +75,8 @@ void LocalEngine::begin(const Call& call, const Envelope& envelope,
       by_force_ = {forced, "asked for"};
       choice_ = &by_force_;
     } else if (forced == nullptr || call.op == Op::kBarrier) {
-      choice_ = &choose(eager, false,
-                        [&] { return selector_.eager(call.op, call.type, op.bytes); });
+      choice_ =
+          &choose(eager, false, [&] { return selector_.eager(call.op, call.type, op.bytes); });
     }
   }
   if (choice_ != nullptr && choice_->algorithm != nullptr) {
@@ -92,8 +91,8 @@ Status LocalEngine::finish() {
   if (choice_ == nullptr) return rendezvous();
   const local::Algorithm& algorithm = *choice_->algorithm;
   if (algorithm.prefetch != nullptr) {
-    HCCL_RETURN_IF_ERROR(region_.await_announced(
-        [&](int peer) { algorithm.prefetch(region_, *op_, peer); }));
+    HCCL_RETURN_IF_ERROR(
+        region_.await_announced([&](int peer) { algorithm.prefetch(region_, *op_, peer); }));
   } else {
     HCCL_RETURN_IF_ERROR(region_.await_announced());
   }
@@ -119,9 +118,9 @@ Status LocalEngine::run_rendezvous() {
   const Case here = read_descriptors();
   HCCL_RETURN_IF_ERROR(check_pairs());
   op.peers = peers_;
-  op.store = streams_.store((op.blocks.output_extent() +
-                             (op.in() == op.out() ? 0 : op.blocks.input_extent())) *
-                            op.element);
+  op.store = streams_.store(
+      (op.blocks.output_extent() + (op.in() == op.out() ? 0 : op.blocks.input_extent())) *
+      op.element);
   if (forced_ != nullptr && !forced_->eager && forced_->refuse(here, topology_).empty()) {
     by_force_ = {forced_, "asked for"};
     choice_ = &by_force_;

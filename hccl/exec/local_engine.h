@@ -102,10 +102,10 @@ class LocalEngine {
   const select::LocalChoice* choice_ = nullptr;
   const local::Algorithm* forced_ = nullptr;  // of this operation, by run_with()
   select::LocalChoice by_force_;
-  std::optional<local::Operation> op_;        // under way
-  std::vector<local::PeerBuffers> peers_;     // by place
-  std::vector<const std::byte*> inputs_;      // room for a fold
-  std::vector<std::vector<bool>> touched_;    // blocks of each peer's heap that are faulted in
+  std::optional<local::Operation> op_;      // under way
+  std::vector<local::PeerBuffers> peers_;   // by place
+  std::vector<const std::byte*> inputs_;    // room for a fold
+  std::vector<std::vector<bool>> touched_;  // blocks of each peer's heap that are faulted in
 };
 
 }  // namespace hccl::exec

@@ -9,7 +9,6 @@
 
 namespace hccl::exec {
 
-
 namespace {
 
 // A slice is long enough to make its synchronizations cheap, and there are enough slices to fill
@@ -132,8 +131,8 @@ const TwoLevel::Chosen& TwoLevel::choose(std::size_t part_bytes) {
   Chosen& chosen = remembered_[(part_bytes * 0x9E3779B97F4A7C15u) >> 61 & (kRemembered - 1)];
   if (chosen.plan != nullptr && chosen.part_bytes == part_bytes) return chosen;
   chosen.part_bytes = part_bytes;
-  chosen.choice =
-      select::choose_remote(Op::kAllReduce, hosts_, part_bytes, {}, hosts_, costs_ ? &*costs_ : nullptr);
+  chosen.choice = select::choose_remote(Op::kAllReduce, hosts_, part_bytes, {}, hosts_,
+                                        costs_ ? &*costs_ : nullptr);
   chosen.plan = &plan_for(chosen.choice);
   return chosen;
 }

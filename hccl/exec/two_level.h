@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "hccl/base/call.h"
-#include "hccl/exec/local_engine.h"
-#include "hccl/exec/lane.h"
 #include "hccl/base/waiter.h"
+#include "hccl/exec/lane.h"
+#include "hccl/exec/local_engine.h"
 #include "hccl/exec/plan.h"
 #include "hccl/schedule/algorithm.h"
 #include "hccl/select/message_costs.h"

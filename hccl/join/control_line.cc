@@ -305,8 +305,8 @@ void ControlLine::leave(std::chrono::nanoseconds at_most) {
     leaving_ = true;
   }
   send(ByteWriter().put(Kind::kLeave).take());
-  // Closing a socket that has something to read cuts off what was sent: the coordinator must have read it
-  // first.
+  // Closing a socket that has something to read cuts off what was sent: the coordinator must have
+  // read it first.
   const auto acknowledged = [this] {
     std::lock_guard lock(mutex_);
     return dead_ || left_.count(rank_) != 0;

@@ -90,8 +90,8 @@ Status run_cma_folds(Region& region, const Operation& op) {
       const int peer = (place + i) % op.size;
       const std::uint64_t there = (whole ? mine.at : blocks.in_of(peer).at) + first;
       op.inputs[static_cast<std::size_t>(peer)] = scratch(peer);
-      HCCL_RETURN_IF_ERROR(fetch(region, op, peer, buffers(op, peer).in + there * op.element,
-                                 scratch(peer), bytes));
+      HCCL_RETURN_IF_ERROR(
+          fetch(region, op, peer, buffers(op, peer).in + there * op.element, scratch(peer), bytes));
     }
     op.inputs[static_cast<std::size_t>(place)] = op.in() + (mine.at + first) * op.element;
     const std::size_t at = ((whole ? mine.at : 0) + first) * op.element;

@@ -11,7 +11,8 @@ namespace {
 
 // Between two looks at whether the operation has failed.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
-// What the kernel copies badly (kernels::repeats_slowly) goes through a buffer that fits the caches.
+// What the kernel copies badly (kernels::repeats_slowly) goes through a buffer that fits the
+// caches.
 constexpr std::size_t kBetween = std::size_t{128} << 10;
 constexpr std::size_t kPage = 4096;
 static_assert(kFreeOfCopies + kBetween + kPage <= Region::kChunks);
@@ -65,11 +66,10 @@ Status not_copied(Region& region, const Operation& op, int place, int error) {
   const Descriptor& mine = op.peers[static_cast<std::size_t>(region.place())].where;
   const Blocks& blocks = op.blocks;
   // NOLINTBEGIN(performance-no-int-to-ptr): addresses of this very process
-  const bool whole =
-      (!blocks.gives(region.place()) ||
-       accessible(reinterpret_cast<const void*>(mine.in), mine.in_bytes, false)) &&
-      (!blocks.takes(region.place()) ||
-       accessible(reinterpret_cast<const void*>(mine.out), mine.out_bytes, true));
+  const bool whole = (!blocks.gives(region.place()) ||
+                      accessible(reinterpret_cast<const void*>(mine.in), mine.in_bytes, false)) &&
+                     (!blocks.takes(region.place()) ||
+                      accessible(reinterpret_cast<const void*>(mine.out), mine.out_bytes, true));
   // NOLINTEND(performance-no-int-to-ptr)
   const int rank = region.rank_of(whole ? place : region.place());
   return Status(Code::kPara,
@@ -127,8 +127,7 @@ Result<bool> attach(Region& region) {
         shown[place].marks + static_cast<std::uint64_t>(region.place()) * sizeof mine.number;
     std::uint64_t number = 0;
     // Nothing is written before the number has shown that this is the right process.
-    if (process <= 0 ||
-        copy_from_process(process, shown[place].at, &number, sizeof number) != 0 ||
+    if (process <= 0 || copy_from_process(process, shown[place].at, &number, sizeof number) != 0 ||
         number != shown[place].number ||
         copy_to_process(process, mark, &mine.number, sizeof mine.number) != 0) {
       yes = false;

@@ -13,8 +13,8 @@ namespace hccl::local {
 /// they reach everything anyway. A failure is that of a wait.
 Result<bool> attach(Region& region);
 
-/// Copies `bytes` from address `from` of the rank at `place`. kPara, naming the rank, where a buffer
-/// is no memory that the kernel copies; or why the operation has failed meanwhile.
+/// Copies `bytes` from address `from` of the rank at `place`. kPara, naming the rank, where a
+/// buffer is no memory that the kernel copies; or why the operation has failed meanwhile.
 Status fetch(Region& region, const Operation& op, int place, std::uint64_t from, std::byte* to,
              std::size_t bytes);
 /// The same the other way, to address `to` of the rank at `place`.

@@ -67,9 +67,9 @@ struct Operation {
   const Call& call;
   Blocks blocks;
   std::size_t element;
-  int size;                      ///< ranks
-  std::uint64_t bytes = 0;       ///< of this rank's input, without gaps
-  std::size_t whole_at = 0;      ///< of an eager input, in the staging buffers
+  int size;                                        ///< ranks
+  std::uint64_t bytes = 0;                         ///< of this rank's input, without gaps
+  std::size_t whole_at = 0;                        ///< of an eager input, in the staging buffers
   kernels::Store store = kernels::Store::kCached;  ///< of long results that nobody reads soon
   Tuning tuning;
   /// By place; of rendezvous operations only.

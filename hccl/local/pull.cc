@@ -18,9 +18,8 @@ std::string refuse_pull_allreduce(const Case& c, const Topology&) {
 
 Status run_pull(Region& region, const Operation& op) {
   take(region, op, 0, op.blocks.longest(), [&](int giver) {
-    const std::uint64_t at = op.call.op == Op::kAllToAllV
-                                 ? region.sends(giver)[region.place()].at
-                                 : op.blocks.in_of(giver).at;
+    const std::uint64_t at = op.call.op == Op::kAllToAllV ? region.sends(giver)[region.place()].at
+                                                          : op.blocks.in_of(giver).at;
     return op.peers[static_cast<std::size_t>(giver)].in + at * op.element;
   });
   return region.barrier();

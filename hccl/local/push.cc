@@ -16,8 +16,8 @@ std::string refuse_push(const Case& c, const Topology&) {
 }
 
 Status run_push_blocks(Region& region, const Operation& op) {
-  HCCL_RETURN_IF_ERROR(give(
-      region, op, [&](int peer, std::size_t at, const std::byte* from, std::size_t bytes) {
+  HCCL_RETURN_IF_ERROR(
+      give(region, op, [&](int peer, std::size_t at, const std::byte* from, std::size_t bytes) {
         kernels::copy(from, op.peers[static_cast<std::size_t>(peer)].out + at, bytes, op.store);
         return Status();
       }));

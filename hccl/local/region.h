@@ -80,8 +80,8 @@ class BasicRegion {
 
   static std::size_t bytes(int ranks) { return staging_at(ranks) + of(ranks) * kStaging; }
 
-  /// `memory` outlives it. `waiter` bounds every wait: its timeout is the time for all ranks to make
-  /// their next move. `background`: how calls wait that run while their caller computes.
+  /// `memory` outlives it. `waiter` bounds every wait: its timeout is the time for all ranks to
+  /// make their next move. `background`: how calls wait that run while their caller computes.
   BasicRegion(const HostMemory& memory, Waiter waiter, WaitPolicy background);
   /// Maps the control blocks and staging buffers of all ranks, so that no operation meets pages
   /// that it is the first to touch. To be called between two operations of all ranks, once every

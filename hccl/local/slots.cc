@@ -37,8 +37,7 @@ void prefetch_slots(const Region& region, const Operation& op, int giver) {
 
 Status run_slots(Region& region, const Operation& op) {
   const std::size_t at =
-      op.whole_at +
-      (op.blocks.block_for_each() ? op.blocks.in(region.place()).at * op.element : 0);
+      op.whole_at + (op.blocks.block_for_each() ? op.blocks.in(region.place()).at * op.element : 0);
   take(region, op, 0, op.call.count, [&](int giver) { return region.staging(giver) + at; });
   if (!region.shared_cores()) {
     will_write(region.staging(region.place()) + region.peek_whole(op.bytes),

@@ -21,8 +21,7 @@ void fill(const Region& region, const Operation& op, std::byte* slot, std::uint6
     if (first >= block.count) continue;
     const std::size_t bytes = std::min(length, block.count - first) * op.element;
     kernels::copy(op.in() + (block.at + first) * op.element,
-                  slot + stride * static_cast<std::size_t>(taker), bytes,
-                  op.staged_store(bytes));
+                  slot + stride * static_cast<std::size_t>(taker), bytes, op.staged_store(bytes));
   }
 }
 

@@ -27,15 +27,14 @@ void take(const Region& region, const Operation& op, std::uint64_t first, std::u
       op.inputs[static_cast<std::size_t>(giver)] = giver == place ? own() : at(giver);
     }
     std::byte* const to = op.out() + first * op.element;
-    kernels::fold(op.call.type, op.call.reduce, op.inputs, to,
-                  std::min(length, mine.count - first), op.store_to(to, own()));
+    kernels::fold(op.call.type, op.call.reduce, op.inputs, to, std::min(length, mine.count - first),
+                  op.store_to(to, own()));
     return;
   }
   for (int giver = 0; giver < op.size; ++giver) {
     const Block block = blocks.out(giver);
     if (!blocks.gives(giver) || first >= block.count) continue;
-    kernels::copy(giver == place ? own() : at(giver),
-                  op.out() + (block.at + first) * op.element,
+    kernels::copy(giver == place ? own() : at(giver), op.out() + (block.at + first) * op.element,
                   std::min(length, block.count - first) * op.element, op.store);
   }
 }
@@ -52,8 +51,8 @@ Status give(Region& region, const Operation& op, Put&& put) {
   for (int i = 1; i < op.size; ++i) {
     const int peer = (place + i) % op.size;
     const Block block = op.blocks.in(peer);
-    const std::uint64_t at = op.call.op == Op::kAllToAllV ? region.receives(peer)[place].at
-                                                          : op.blocks.out(place).at;
+    const std::uint64_t at =
+        op.call.op == Op::kAllToAllV ? region.receives(peer)[place].at : op.blocks.out(place).at;
     HCCL_RETURN_IF_ERROR(
         put(peer, at * op.element, op.in() + block.at * op.element, block.count * op.element));
   }

@@ -76,15 +76,16 @@ std::string refuse_turns(const Case& c, const Topology& topology) {
 Status run_turns(Region& region, const Operation& op) {
   const int place = region.place();
   const std::size_t half = (op.bytes / 2 + kCacheLine) / kCacheLine * kCacheLine;
-  const std::uint64_t length = std::min(op.bytes <= 4 * kChunk ? half : kChunk, kChunk) / op.element;
+  const std::uint64_t length =
+      std::min(op.bytes <= 4 * kChunk ? half : kChunk, kChunk) / op.element;
   const Turns turns{region, op, length, (op.call.count + length - 1) / length,
                     Region::kChunks / (length * op.element)};
   // While the ranks behind this one fold a chunk, this rank folds the next ones; but never so many
   // that rank 0, which waits for room, could be waiting for this rank.
-  const std::uint64_t lag = place + 1 == op.size
-                                ? 0
-                                : std::min<std::uint64_t>(static_cast<std::uint64_t>(op.size - place),
-                                                          turns.window - 1);
+  const std::uint64_t lag =
+      place + 1 == op.size
+          ? 0
+          : std::min<std::uint64_t>(static_cast<std::uint64_t>(op.size - place), turns.window - 1);
   for (std::uint64_t step = 0; step < turns.chunks + lag; ++step) {
     if (step < turns.chunks) {
       if (place != 0) {

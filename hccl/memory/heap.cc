@@ -221,7 +221,7 @@ std::size_t Heap::used() const {
 }
 
 Result<std::shared_ptr<View>> Heap::view_of(const Fd& memfd) {
-  struct stat about {};
+  struct stat about{};
   if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
   const std::lock_guard lock(mutex_);
   std::weak_ptr<View>& known = views_[about.st_ino];
@@ -233,7 +233,7 @@ Result<std::shared_ptr<View>> Heap::view_of(const Fd& memfd) {
 }
 
 Result<View> View::of(const Fd& memfd) {
-  struct stat about {};
+  struct stat about{};
   if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
   // Without the seals another process could shrink the file and every access would be a SIGBUS.
   const int seals = ::fcntl(memfd.get(), F_GET_SEALS);

@@ -21,8 +21,8 @@ struct Cost {
 
 struct Algorithm {
   Op op;
-  std::string_view name;  ///< "ring", "halving_doubling", "double_tree", "direct", "binomial", …
-  std::string_view hccl;  ///< HCCL_ALGO's word for it ("ring", "H-D_R", "fullmesh", …), or ""
+  std::string_view name;     ///< "ring", "halving_doubling", "double_tree", "direct", "binomial", …
+  std::string_view hccl;     ///< HCCL_ALGO's word for it ("ring", "H-D_R", "fullmesh", …), or ""
   std::string_view summary;  ///< one sentence
   Schedule (*build)(const Shape& shape);
   /// Why the algorithm cannot run for this many ranks, or an empty text if it can.
@@ -40,9 +40,9 @@ const Algorithm* find(Op op, std::string_view name);
 /// all ranks choose alike.
 struct Choice {
   const Algorithm* algorithm = nullptr;
-  int depth = 1;       ///< Shape::depth
-  int hosts = 1;       ///< Shape::hosts
-  int lanes = 1;       ///< slices of the vector that run the schedule concurrently
+  int depth = 1;  ///< Shape::depth
+  int hosts = 1;  ///< Shape::hosts
+  int lanes = 1;  ///< slices of the vector that run the schedule concurrently
   /// Most bytes of a slice; 0: as many as the staging memory allows.
   std::size_t slice = 0;
   std::string reason;  ///< for HCCL_LOG=info

@@ -81,8 +81,8 @@ double Curve::ns(std::uint64_t bytes) const {
   std::size_t above = 1;
   while (above + 1 < points.size() && points[above].bytes < bytes) ++above;
   const Point &low = points[above - 1], &high = points[above];
-  const double pace = static_cast<double>(high.ns - low.ns) /
-                      static_cast<double>(high.bytes - low.bytes);
+  const double pace =
+      static_cast<double>(high.ns - low.ns) / static_cast<double>(high.bytes - low.bytes);
   return static_cast<double>(low.ns) + pace * (at - static_cast<double>(low.bytes));
 }
 

@@ -106,7 +106,7 @@ LocalChoice LocalSelector::rendezvous(const local::Case& c) const {
     wish = "HCCL_ALGO asks for " + name;
     if (found != nullptr && why.empty() && !found->eager) return {found, wish};
     wish += found == nullptr ? ", which " + std::string(hccl::words(c.op)) + " does not have; "
-                              : ", but " + why + "; ";
+                             : ", but " + why + "; ";
   }
   Best chosen = best(costs_, c, false);
   if (chosen.algorithm == nullptr) return {};
@@ -117,8 +117,8 @@ LocalChoice LocalSelector::rendezvous(const local::Case& c) const {
     chosen = {by_preset.algorithm, usual->ns(c.bytes), chosen.algorithm, chosen.ns};
   }
   LocalChoice choice{chosen.algorithm, std::move(wish)};
-  choice.reason += std::isinf(chosen.ns) ? "its cost is not known"
-                                         : "predicted " + microseconds(chosen.ns);
+  choice.reason +=
+      std::isinf(chosen.ns) ? "its cost is not known" : "predicted " + microseconds(chosen.ns);
   if (chosen.next == nullptr) return choice;
   choice.reason += ", next best " + std::string(chosen.next->name);
   if (!std::isinf(chosen.next_ns)) choice.reason += " " + microseconds(chosen.next_ns);

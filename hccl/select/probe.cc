@@ -72,8 +72,8 @@ Result<std::optional<double>> Timer::time(const Call& call, std::string_view alg
   HCCL_ASSIGN_OR_RETURN(double least, loop(call, algorithm, bytes, lanes, 1));
   const double times = std::clamp(kLoopNs / least, 2.0, kMostTimes);
   for (int i = 0; i < kLoops && spent_ + times * least <= budget_; ++i) {
-    HCCL_ASSIGN_OR_RETURN(
-        const double ns, loop(call, algorithm, bytes, lanes, static_cast<std::size_t>(times)));
+    HCCL_ASSIGN_OR_RETURN(const double ns,
+                          loop(call, algorithm, bytes, lanes, static_cast<std::size_t>(times)));
     least = i == 0 ? ns : std::min(least, ns);  // what came before was not warm
   }
   return std::optional<double>(least);
@@ -161,8 +161,8 @@ Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
                                std::chrono::nanoseconds budget) {
   Timer timer(runs, budget);
   // Staging buffers that nobody has written yet are slower than they will be.
-  const Call first = call_of(Op::kAllReduce, where.ordinary, where.ordinary + kProbeBytes,
-                             kProbeBytes / 4);
+  const Call first =
+      call_of(Op::kAllReduce, where.ordinary, where.ordinary + kProbeBytes, kProbeBytes / 4);
   for (int i = 0; i < 2; ++i) HCCL_RETURN_IF_ERROR(runs.run(first, "staged", 1));
   HCCL_ASSIGN_OR_RETURN(const bool is_far, far(timer, where));
   const LocalCosts preset = local_preset(where.topology, is_far);
@@ -223,8 +223,8 @@ class Messages {
     for (int turn = 0; turn < kTurns; ++turn) {
       const auto begin = runs_.now();
       kernels::fold(DataType::kFp32, ReduceOp::kSum, inputs, out_.data(), kFoldBytes / 4);
-      least = std::min(
-          least, std::chrono::duration<double, std::nano>(runs_.now() - begin).count());
+      least =
+          std::min(least, std::chrono::duration<double, std::nano>(runs_.now() - begin).count());
     }
     std::vector<double> numbers = {least};
     HCCL_RETURN_IF_ERROR(timer_.largest(numbers));
@@ -273,12 +273,11 @@ class Messages {
     const auto predicted = [&](std::uint64_t bytes) {
       return predict_ns(algorithm, size_, bytes, 1, 1, costs_);
     };
-    HCCL_ASSIGN_OR_RETURN(
-        const auto one, time(Op::kAllReduce, name, kLanesVector, predicted(kLanesVector)));
+    HCCL_ASSIGN_OR_RETURN(const auto one,
+                          time(Op::kAllReduce, name, kLanesVector, predicted(kLanesVector)));
     if (!one) return {};
     for (const int lanes : kLaneNumbers) {
-      HCCL_ASSIGN_OR_RETURN(const auto some,
-                            time(Op::kAllReduce, name, kLanesVector, *one, lanes));
+      HCCL_ASSIGN_OR_RETURN(const auto some, time(Op::kAllReduce, name, kLanesVector, *one, lanes));
       if (!some) return {};
       // The model lets savings grow from a shortest vector on; so is the share scaled.
       const double start = predicted(kSavingLaneBytes * static_cast<std::uint64_t>(lanes));

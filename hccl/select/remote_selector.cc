@@ -334,8 +334,8 @@ Choice choose_remote(Op op, int size, std::size_t bytes, std::string_view wanted
     choice.lanes = best.lanes;
   }
   if (!why.empty()) choice.reason += (choice.reason.empty() ? "" : "; ") + why;
-  const bool in_pairs = !asked && hosts == 1 && shared_cores &&
-                        pairs_pay(*choice.algorithm, size, bytes);
+  const bool in_pairs =
+      !asked && hosts == 1 && shared_cores && pairs_pay(*choice.algorithm, size, bytes);
   if (in_pairs) {
     choice.algorithm = find(op, "paired_doubling");
     choice.reason += "; cores are shared: in pairs";

@@ -65,8 +65,7 @@ TEST_F(Acl, StreamRunsByItself) {
   // While the worker stands at a gate, a second one does not stand in the way of another stream.
   Gate gate;
   OK(aclrtLaunchHostFunc(stream_, Gate::pass, &gate));
-  OK(aclrtLaunchHostFunc(
-      other_, [](void* p) { static_cast<Gate*>(p)->release(); }, &gate));
+  OK(aclrtLaunchHostFunc(other_, [](void* p) { static_cast<Gate*>(p)->release(); }, &gate));
   OK(aclrtSynchronizeStream(stream_));
 }
 

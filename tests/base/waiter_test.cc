@@ -78,14 +78,14 @@ TEST(Waiter, NapsUntilItsEndOrTheDeadline) {
 void ping_pong(Doorbell& bell) {
   constexpr int kTurns = 2000;
   std::atomic<int> turn{0};
-  const Waiter waiter{.timeout = std::chrono::seconds(60),
-                      .policy = {.spin = std::chrono::nanoseconds(0),
-                                 .longest_nap = std::chrono::seconds(10)}};
+  const Waiter waiter{
+      .timeout = std::chrono::seconds(60),
+      .policy = {.spin = std::chrono::nanoseconds(0), .longest_nap = std::chrono::seconds(10)}};
   const auto play = [&](int mine) {
     for (int i = 0; i < kTurns; ++i) {
-      ASSERT_EQ(waiter.until([&] { return turn.load(std::memory_order_relaxed) % 2 == mine; },
-                             bell),
-                Waited::kReady);
+      ASSERT_EQ(
+          waiter.until([&] { return turn.load(std::memory_order_relaxed) % 2 == mine; }, bell),
+          Waited::kReady);
       turn.fetch_add(1, std::memory_order_relaxed);
       bell.ring();
     }

@@ -155,8 +155,7 @@ TEST_P(Mismatch, IsAParameterErrorOnAllRanks) {
       Seen& mine = seen[static_cast<std::size_t>(communicator.rank())];
       Buffers buffers(size);
       const auto begun = Deadline::Clock::now();
-      for (Call call :
-           communicator.rank() == odd ? odd_calls : std::vector<Call>{common}) {
+      for (Call call : communicator.rank() == odd ? odd_calls : std::vector<Call>{common}) {
         call.in = buffers.in.data();
         call.out = call.op == Op::kBroadcast ? buffers.in.data() : buffers.out.data();
         mine.status = communicator.run(call);

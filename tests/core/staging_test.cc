@@ -159,7 +159,9 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, Staging,
 TEST(Staging, TheCounterCounts) {
   counting = true;
   allocations = 0;
-  { const std::vector<int> some(100); }
+  {
+    const std::vector<int> some(100);
+  }
   std::free(std::malloc(10));
   counting = false;
   EXPECT_EQ(allocations, 2);

@@ -13,7 +13,6 @@
 namespace hccl::exec {
 namespace {
 
-
 TEST(Plan, RanksTakeEachOthersPlacesWhereThatIsAllowed) {
   std::mt19937 random(7);
   for (const schedule::Algorithm& algorithm : schedule::algorithms()) {

@@ -54,7 +54,8 @@ Status run_by(LocalEngine& engine, const char* algorithm, const Call& call) {
 /// The ranks that are named while others wait.
 struct Reports {
   Waiter waiter() {
-    return Waiter{.timeout = std::chrono::milliseconds(600), .stalled = [this](const Pending& pending) {
+    return Waiter{.timeout = std::chrono::milliseconds(600),
+                  .stalled = [this](const Pending& pending) {
                     const std::lock_guard lock(mutex);
                     named.push_back(pending.late);
                   }};

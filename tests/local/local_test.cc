@@ -29,8 +29,7 @@ using testing::LocalSetting;
 Status run_by(LocalEngine& engine, const char* name, const Call& call, std::uint64_t number) {
   const Algorithm* const algorithm = find(call.op, name);
   const Envelope sent = envelope(call, number, 0);
-  return algorithm == nullptr ? engine.run(call, sent)
-                              : engine.run_with(*algorithm, call, sent);
+  return algorithm == nullptr ? engine.run(call, sent) : engine.run_with(*algorithm, call, sent);
 }
 std::string_view taken(const LocalEngine& engine) {
   return engine.last_choice() == nullptr ? "" : engine.last_choice()->algorithm->name;
@@ -147,8 +146,8 @@ bool folds(Op op) {
     if (out[at] == expected) return ::testing::AssertionResult(true);
     return ::testing::AssertionFailure()
            << "operation " << number << " (" << hccl::words(plan.op) << ", " << plan.count
-           << " elements, " << taken(engine) << ") gave rank " << rank << " " << out[at]
-           << " for " << expected << " at " << at;
+           << " elements, " << taken(engine) << ") gave rank " << rank << " " << out[at] << " for "
+           << expected << " at " << at;
   };
   const auto sum = [&](std::uint64_t i) {
     std::uint32_t total = 0;
@@ -272,26 +271,23 @@ TEST_P(EveryAlgorithm, RandomOperationsGiveWhatTheyShould) {
 
 INSTANTIATE_TEST_SUITE_P(
     Local, EveryAlgorithm,
-    ::testing::Values(Setting{"two_inline", 2, "inline"}, Setting{"five_inline", 5, "inline"},
-                      Setting{"two_slots", 2, "slots"},
-                      Setting{"two_slots_own_cores", 2, "slots", 1 << 17, false},
-                      Setting{"three_slots_streaming", 3, "slots", 1 << 17, true, true},
-                      Setting{"eight_slots", 8, "slots"},
-                      Setting{"two_staged", 2, "staged", 1 << 17, false},
-                      Setting{"two_staged_small_chunks", 2, "staged", 64},
-                      Setting{"three_staged_streaming", 3, "staged", 5000, true, true},
-                      Setting{"eight_staged", 8, "staged"},
-                      Setting{"three_slices", 3, "staged_slices", 1 << 14},
-                      Setting{"five_slices_streaming", 5, "staged_slices", 5000, true, true},
-                      Setting{"eight_slices", 8, "staged_slices"},
-                      Setting{"two_turns", 2, "turns"}, Setting{"three_turns", 3, "turns"},
-                      Setting{"eight_turns", 8, "turns", 1 << 17, true, true},
-                      Setting{"two_cma", 2, "cma", 1 << 17, false},
-                      Setting{"five_cma", 5, "cma", 5000}, Setting{"eight_cma", 8, "cma"},
-                      Setting{"two_pull", 2, "pull"}, Setting{"five_pull", 5, "pull"},
-                      Setting{"two_push", 2, "push", 1 << 17, false},
-                      Setting{"four_push_streaming", 4, "push", 1 << 17, true, true},
-                      Setting{"eight_push", 8, "push"}),
+    ::testing::Values(
+        Setting{"two_inline", 2, "inline"}, Setting{"five_inline", 5, "inline"},
+        Setting{"two_slots", 2, "slots"},
+        Setting{"two_slots_own_cores", 2, "slots", 1 << 17, false},
+        Setting{"three_slots_streaming", 3, "slots", 1 << 17, true, true},
+        Setting{"eight_slots", 8, "slots"}, Setting{"two_staged", 2, "staged", 1 << 17, false},
+        Setting{"two_staged_small_chunks", 2, "staged", 64},
+        Setting{"three_staged_streaming", 3, "staged", 5000, true, true},
+        Setting{"eight_staged", 8, "staged"}, Setting{"three_slices", 3, "staged_slices", 1 << 14},
+        Setting{"five_slices_streaming", 5, "staged_slices", 5000, true, true},
+        Setting{"eight_slices", 8, "staged_slices"}, Setting{"two_turns", 2, "turns"},
+        Setting{"three_turns", 3, "turns"}, Setting{"eight_turns", 8, "turns", 1 << 17, true, true},
+        Setting{"two_cma", 2, "cma", 1 << 17, false}, Setting{"five_cma", 5, "cma", 5000},
+        Setting{"eight_cma", 8, "cma"}, Setting{"two_pull", 2, "pull"},
+        Setting{"five_pull", 5, "pull"}, Setting{"two_push", 2, "push", 1 << 17, false},
+        Setting{"four_push_streaming", 4, "push", 1 << 17, true, true},
+        Setting{"eight_push", 8, "push"}),
     [](const auto& info) { return info.param.name; });
 
 // Every entry of the table is among the settings above.
@@ -401,8 +397,8 @@ TEST(Local, TheKernelCopiesWhereverBuffersLieInTheirPages) {
             for (std::uint64_t i = 0; i < kBlock; ++i) {
               ASSERT_EQ(out[static_cast<std::uint64_t>(from) * kBlock + i],
                         element(number, from, me * kBlock + i))
-                  << hccl::words(op) << " from " << from << ", element " << i << ", in at "
-                  << in_at << ", out at " << out_at;
+                  << hccl::words(op) << " from " << from << ", element " << i << ", in at " << in_at
+                  << ", out at " << out_at;
             }
           }
         }

@@ -28,9 +28,7 @@ Result<CostTable> read(std::string_view bytes, files::Form form) {
   HCCL_RETURN_IF_ERROR(table.check());
   return table;
 }
-Result<CostTable> from_binary(std::string_view bytes) {
-  return read(bytes, files::Form::kBinary);
-}
+Result<CostTable> from_binary(std::string_view bytes) { return read(bytes, files::Form::kBinary); }
 Result<CostTable> from_json(std::string_view text) { return read(text, files::Form::kJson); }
 
 CostKey key(std::uint32_t ranks, std::uint32_t hosts = 1) {
@@ -68,8 +66,7 @@ TEST(CostTable, ComesBackAsItWas) {
   tuning.put(messages(key(4)));
   tuning.put(host(key(2)));
   for (const auto& back :
-       {from_binary(to_binary(tuning)), from_json(to_json(tuning)),
-        from_bytes(to_bytes(tuning))}) {
+       {from_binary(to_binary(tuning)), from_json(to_json(tuning)), from_bytes(to_bytes(tuning))}) {
     ASSERT_TRUE(back.ok()) << back.status().message();
     EXPECT_EQ(*back, tuning);
   }

@@ -102,8 +102,7 @@ TEST(LocalSelector, AWishIsALawWhereItCanRun) {
     for (const bool reachable : {false, true}) {
       for (const std::uint64_t bytes : {std::uint64_t{8}, 4 * kKiB, 256 * kKiB}) {
         EXPECT_EQ(choice(wish, bytes, reachable).algorithm->name, wish) << bytes;
-        EXPECT_EQ(choice(wish, bytes, reachable).reason,
-                  std::string("HCCL_ALGO asks for ") + wish);
+        EXPECT_EQ(choice(wish, bytes, reachable).reason, std::string("HCCL_ALGO asks for ") + wish);
       }
     }
   }

@@ -163,9 +163,10 @@ double usual(int size, const Call& call, std::string_view algorithm) {
 TEST(ProbeLocal, FindsOutWhetherCoresAreFar) {
   for (const bool far : {false, true}) {
     for (const bool shared_cores : {false, true}) {
-      const LocalCosts costs = probed(3, shared_cores, [&](int rank, const Call&, std::string_view a) {
-        return is_trial(a) ? ((rank < 0) == far ? 1000.0 : 2000.0) : 0.0;
-      });
+      const LocalCosts costs =
+          probed(3, shared_cores, [&](int rank, const Call&, std::string_view a) {
+            return is_trial(a) ? ((rank < 0) == far ? 1000.0 : 2000.0) : 0.0;
+          });
       EXPECT_EQ(costs.far(), far);
     }
   }

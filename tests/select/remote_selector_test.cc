@@ -1,9 +1,9 @@
 // Selection: same answer everywhere, wishes honoured, replacements explained.
+#include "hccl/select/remote_selector.h"
+
 #include <gtest/gtest.h>
 
 #include <string>
-
-#include "hccl/select/remote_selector.h"
 
 namespace hccl::select {
 namespace {

@@ -32,7 +32,8 @@ class LocalRanks {
  public:
   using Engine = exec::LocalEngine;
 
-  explicit LocalRanks(const LocalSetting& setting, Waiter waiter = patient()) : size_(setting.size) {
+  explicit LocalRanks(const LocalSetting& setting, Waiter waiter = patient())
+      : size_(setting.size) {
     constexpr std::size_t kPage = 4096;
     heap_ = memory::Heap::create(std::size_t{512} << 20).value();
     region_.resize(Engine::region_bytes(size_) + kPage);

@@ -25,7 +25,8 @@ Limits::Limits(std::uint64_t ring_bytes)
       burst(2 * piece) {}
 
 template <class Atomics>
-BasicLink<Atomics>::BasicLink(int rank, int peer, RingWriter out, RingReader in, RankState* peer_state, int wake_fd)
+BasicLink<Atomics>::BasicLink(int rank, int peer, RingWriter out, RingReader in,
+                              RankState* peer_state, int wake_fd)
     : in_(in),
       out_(out),
       peer_state_(peer_state),

@@ -75,7 +75,7 @@ Result<std::shared_ptr<Segment>> Segment::create(int ranks, std::size_t area_byt
 
 Result<std::shared_ptr<Segment>> Segment::attach(Fd memfd, int ranks, std::size_t area_bytes) {
   const Layout layout = Layout::of(ranks, area_bytes);
-  struct stat about {};
+  struct stat about{};
   if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
   if (static_cast<std::uint64_t>(about.st_size) != layout.total) {
     return Status(Code::kTcpConnect, "shared memory: the segment has " +
