@@ -56,10 +56,7 @@ Placement::Placement(const std::vector<join::wire::Member>& members, const std::
   }
   const auto cores = static_cast<std::size_t>(join::count_cores(masks));
   policy.shared_cores = masks.size() > cores;
-  if (policy.shared_cores && masks.size() == ranks.size()) {
-    order = join::cores_in_turn(masks);
-    core_groups = join::core_by_core(masks);
-  }
+  if (policy.shared_cores && masks.size() == ranks.size()) order = join::cores_in_turn(masks);
   policy.spin = spin.value_or(kSpin);
   // A worker that spins takes the core from the caller, which computes, unless both have one.
   worker_policy = policy;

@@ -23,10 +23,9 @@ struct Placement {
   bool any_shared_cores = false;  ///< some machine has fewer cores than ranks
   WaitPolicy policy;              ///< of the thread that calls an operation
   WaitPolicy worker_policy;       ///< of the worker, beside which the caller computes
-  /// Of ranks that are all on one machine and share bound cores, as join::cores_in_turn() and
-  /// join::core_by_core(); else empty.
+  /// Of ranks that are all on one machine and share bound cores, as join::cores_in_turn(); else
+  /// empty.
   std::vector<int> order;
-  std::vector<std::vector<int>> core_groups;
 };
 
 }  // namespace hccl::core

@@ -107,12 +107,6 @@ std::vector<int> cores_in_turn(std::span<const std::string> masks) {
   return order;
 }
 
-std::vector<std::vector<int>> core_by_core(std::span<const std::string> masks) {
-  std::vector<std::vector<int>> groups;
-  for (const auto& [mask, members] : groups_by_core(masks)) groups.push_back(members);
-  return groups;
-}
-
 int count_cores(std::span<const std::string> masks) {
   std::string all;
   for (const std::string& mask : masks) {

@@ -28,8 +28,6 @@ std::string cpu_model();
 /// equal masks, then the next of each. Empty where there is nothing to gain: no two masks are
 /// equal, all are, or different ones have a core in common.
 std::vector<int> cores_in_turn(std::span<const std::string> masks);
-/// The masks' numbers in groups of equal masks. Empty where cores_in_turn() is.
-std::vector<std::vector<int>> core_by_core(std::span<const std::string> masks);
 
 /// How many cores are in at least one of these masks.
 int count_cores(std::span<const std::string> masks);

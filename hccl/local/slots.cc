@@ -6,12 +6,17 @@
 namespace hccl::local {
 namespace {
 
-// The one rule for prefetching: while a rank waits for a peer's announcement, it asks for the
-// lines of an input that is no longer than this, so that they arrive together with the slot. A
-// reader of longer inputs would take lines from a rank that is still writing them.
-constexpr std::size_t kPrefetched = 256;
-// After a short operation, each rank takes the lines of its next input back from the readers.
-constexpr std::size_t kReclaimed = 8192;
+// The one rule for prefetching, of short inputs where each rank has a core. The writer passes its
+// lines to the cache that the cores share, and takes the lines of its next input back from the
+// readers in advance. While a reader waits for an announcement, it asks for the lines of the very
+// shortest inputs, so that they arrive together with the slot; of longer ones it would take lines
+// from a rank that is still writing them.
+constexpr std::size_t kShort = 8192;
+constexpr std::size_t kShortest = 256;
+
+bool hints(const Region& region, std::size_t bytes, std::size_t most) {
+  return bytes <= most && !region.shared_cores();
+}
 
 }  // namespace
 
@@ -26,10 +31,13 @@ void announce_slots(Region& region, Operation& op) {
                   op.staged_store(op.bytes));
   }
   region.announce();
+  if (op.blocks.gives(region.place()) && hints(region, op.bytes, kShort)) {
+    hand_over(region.staging(region.place()) + op.whole_at, op.bytes);
+  }
 }
 
 void prefetch_slots(const Region& region, const Operation& op, int giver) {
-  if (op.bytes > kPrefetched || region.shared_cores() || !op.blocks.gives(giver)) return;
+  if (!hints(region, op.bytes, kShortest) || !op.blocks.gives(giver)) return;
   const std::size_t at =
       op.blocks.block_for_each() ? op.blocks.in(region.place()).at * op.element : 0;
   will_read(region.staging(giver) + op.whole_at + at, op.call.count * op.element);
@@ -39,9 +47,8 @@ Status run_slots(Region& region, const Operation& op) {
   const std::size_t at =
       op.whole_at + (op.blocks.block_for_each() ? op.blocks.in(region.place()).at * op.element : 0);
   take(region, op, 0, op.call.count, [&](int giver) { return region.staging(giver) + at; });
-  if (!region.shared_cores()) {
-    will_write(region.staging(region.place()) + region.peek_whole(op.bytes),
-               std::min(op.bytes, kReclaimed));
+  if (hints(region, op.bytes, kShort)) {
+    will_write(region.staging(region.place()) + region.peek_whole(op.bytes), op.bytes);
   }
   return {};
 }

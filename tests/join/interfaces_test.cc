@@ -215,12 +215,7 @@ TEST(Cores, AreTakenInTurn) {
   EXPECT_EQ(cores_in_turn(Masks{first, first, second, second}), (Order{0, 2, 1, 3}));
   EXPECT_EQ(cores_in_turn(Masks{second, second, first, second}), (Order{2, 0, 1, 3}));
   EXPECT_EQ(cores_in_turn(Masks{first, third, second, third, first}), (Order{0, 2, 1, 4, 3}));
-  using Groups = std::vector<std::vector<int>>;
-  EXPECT_EQ(core_by_core(Masks{first, second, second, first}), (Groups{{0, 3}, {1, 2}}));
-  EXPECT_EQ(core_by_core(Masks{first, third, second, third}), (Groups{{0}, {2}, {1, 3}}));
   // Nothing is known of who runs where, or there is nothing to gain.
-  EXPECT_EQ(core_by_core(Masks{first, second}), Groups());
-  EXPECT_EQ(core_by_core(Masks{"\x03", "\x03", second}), Groups());
   EXPECT_EQ(cores_in_turn(Masks{first, second}), Order());
   EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", "\x03"}), Order());
   EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", second}), Order());
