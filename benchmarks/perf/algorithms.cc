@@ -19,9 +19,10 @@ void check(HcclResult result, const char* what) {
   std::_Exit(1);  // other ranks of this process may be inside the library
 }
 
-bool can_describe() { return HcclCommDescribeAlgorithms != nullptr; }
+namespace {
 
-std::vector<Algorithm> parse_algorithms(const std::string& text) {
+// Of the local algorithms, which have a line for each kind of memory, those for this one.
+std::vector<Algorithm> parse_algorithms(const std::string& text, const std::string& memory) {
   std::vector<Algorithm> found;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -30,6 +31,7 @@ std::vector<Algorithm> parse_algorithms(const std::string& text) {
     std::string word;
     if (!(words >> one.level >> one.name >> word)) continue;
     one.eligible = word == "eligible";
+    if (one.level == "level0" && (!(words >> word) || word != memory)) continue;
     if (one.eligible) {
       one.chosen = static_cast<bool>(words >> word) && word == "chosen";
     } else {
@@ -40,8 +42,13 @@ std::vector<Algorithm> parse_algorithms(const std::string& text) {
   return found;
 }
 
-std::vector<Algorithm> describe(HcclComm comm, const std::string& op, std::uint64_t bytes,
+}  // namespace
+
+bool can_describe() { return HcclCommDescribeAlgorithms != nullptr; }
+
+std::vector<Algorithm> describe(HcclComm comm, std::string op, std::uint64_t bytes, bool shared,
                                 int rank) {
+  std::erase(op, '_');  // as HCCL_ALGO has its words
   std::vector<char> text(16 << 10);
   if (rank == 0) {
     check(HcclCommDescribeAlgorithms(comm, op.c_str(), bytes, text.data(),
@@ -50,7 +57,7 @@ std::vector<Algorithm> describe(HcclComm comm, const std::string& op, std::uint6
   }
   check(HcclBroadcast(text.data(), text.size(), HCCL_DATA_TYPE_INT8, 0, comm, nullptr),
         "telling the algorithms");
-  return parse_algorithms(text.data());
+  return parse_algorithms(text.data(), shared ? "shared" : "private");
 }
 
 HcclComm with_algorithm(HcclComm world, const std::string& key, std::uint64_t id, int rank,

@@ -24,10 +24,9 @@ struct Algorithm {
 
 /// False if the library has no call that lists algorithms.
 bool can_describe();
-/// The lines of HcclCommDescribeAlgorithms.
-std::vector<Algorithm> parse_algorithms(const std::string& text);
-/// Collective: all ranks get rank 0's list. Ends the program with a message on a failure.
-std::vector<Algorithm> describe(HcclComm comm, const std::string& op, std::uint64_t bytes,
+/// Collective: all ranks get rank 0's list for buffers that all ranks reach (`shared`), or do not.
+/// `bytes` is the longest input of a rank. Ends the program with a message on a failure.
+std::vector<Algorithm> describe(HcclComm comm, std::string op, std::uint64_t bytes, bool shared,
                                 int rank);
 /// Collective: the same ranks as `world`, which must be a world, with this algorithm
 /// ("level0:NAME"). `id` is another one each time.

@@ -119,28 +119,48 @@ HcclComm Bench::communicator(const std::string& algorithm) {
 
 /// One row, or one an algorithm with --algo.
 std::vector<Row> Bench::measure_all(std::uint64_t count) {
+  const bool one = o_.algo.empty() || o_.algo.find(':') != std::string::npos;
+  return one ? std::vector{measure_with(count, o_.algo, false)} : measure_each(count);
+}
+
+/// Those that are eligible for the memory of this run; below them, why the others are not.
+std::vector<Row> Bench::measure_each(std::uint64_t count) {
+  const std::uint64_t bytes = count * size_of(o_.data_type);
+  const std::uint64_t input = operation_.send_count(count, ranks_) * size_of(o_.data_type);
+  // Threads of one process reach each other's memory, wherever it lies.
+  const bool shared = o_.threads > 0 || o_.memory != "private";
   std::vector<Row> rows;
-  const auto add = [&](const std::string& algorithm, bool chosen, HcclComm comm) {
-    rows.push_back(measure(count, comm));
-    rows.back().algorithm = algorithm;
-    rows.back().chosen = chosen;
-    if (rank_ == 0) print_row(rows.back());
-  };
-  if (o_.algo.empty()) {
-    add("", false, world_);
-  } else if (o_.algo.find(':') != std::string::npos) {
-    add(o_.algo, false, communicator(o_.algo));
-  } else {
-    for (const Algorithm& one : describe(world_, o_.op, count * size_of(o_.data_type), rank_)) {
-      if (o_.algo != "all" && o_.algo != one.name) continue;
-      if (one.eligible) {
-        add(one.key(), one.chosen, communicator(one.key()));
-      } else if (rank_ == 0) {
-        print_refused(count * size_of(o_.data_type), one.key(), one.reason);
-      }
+  std::vector<Algorithm> refused;
+  std::string names;
+  for (const Algorithm& each : describe(world_, o_.op, input, shared, rank_)) {
+    names += " " + each.key();
+    if (o_.algo != "all" && o_.algo != each.name) continue;
+    if (each.eligible) {
+      rows.push_back(measure_with(count, each.key(), each.chosen));
+    } else {
+      refused.push_back(each);
     }
   }
+  if (rows.empty() && refused.empty()) {
+    if (rank_ == 0) {
+      std::fprintf(stderr, "hccl_perf: %s has no algorithm %s, only%s\n", o_.op.c_str(),
+                   o_.algo.c_str(), names.c_str());
+    }
+    check(HcclBarrier(world_, nullptr), "HcclBarrier");  // no thread exits before rank 0 has told
+    std::_Exit(2);
+  }
+  for (const Algorithm& each : refused) {
+    if (rank_ == 0) print_refused(bytes, each.key(), each.reason);
+  }
   return rows;
+}
+
+Row Bench::measure_with(std::uint64_t count, const std::string& algorithm, bool chosen) {
+  Row row = measure(count, algorithm.empty() ? world_ : communicator(algorithm));
+  row.algorithm = algorithm;
+  row.chosen = chosen;
+  if (rank_ == 0) print_row(row);
+  return row;
 }
 
 Row Bench::measure(std::uint64_t count, HcclComm comm) {

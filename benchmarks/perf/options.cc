@@ -35,6 +35,64 @@ std::vector<std::string> names(const Map& map) {
   return out;
 }
 
+/// Arguments that are not as Options has them.
+struct Raw {
+  std::string low = "8";
+  std::string high = "64M";
+  const CLI::Option* root = nullptr;
+  bool out_of_place = false;
+  bool no_check = false;
+};
+
+/// Which operations are timed.
+void add_what(CLI::App& app, Options& o, Raw& raw) {
+  app.add_option("--op", o.op, "The collective")
+      ->check(CLI::IsMember({"allreduce", "broadcast", "reduce_scatter", "allgather", "reduce",
+                             "scatter", "alltoall", "barrier", "sendrecv"}))
+      ->capture_default_str();
+  app.add_option("-b,--min", raw.low, "Smallest size in bytes (K, M, G)")->capture_default_str();
+  app.add_option("-e,--max", raw.high, "Largest size")->capture_default_str();
+  app.add_option("-f,--factor", o.factor, "From one size to the next")
+      ->check(CLI::Range(2, 1024))
+      ->capture_default_str();
+  app.add_option("-d,--type", o.type, "Element type")
+      ->check(CLI::IsMember(names(types())))
+      ->capture_default_str();
+  app.add_option("-o,--reduce", o.reduce, "Reduce operation")
+      ->check(CLI::IsMember(names(reduce_ops())))
+      ->capture_default_str();
+  raw.root = app.add_option(
+      "-r,--root", o.root,
+      "Root of broadcast, reduce and scatter (default: moves on by one each iteration)");
+  app.add_option("-a,--algo", o.algo,
+                 "Use this algorithm (level0:NAME inside a host, level1:NAME between hosts); all: "
+                 "time each that is eligible, and mark the one that the library chooses");
+}
+
+/// How they are timed, and where the times go.
+void add_how(CLI::App& app, Options& o, Raw& raw) {
+  app.add_flag("--barrier", o.barrier, "Time each call alone, after a barrier");
+  app.add_flag("--out-of-place,!--in-place", raw.out_of_place,
+               "Send and receive buffers differ (default: in place)");
+  app.add_option("-m,--memory", o.memory,
+                 "Where buffers lie: private (ordinary memory), heap (aclrtMalloc), window "
+                 "(aclrtMalloc, registered with all ranks)")
+      ->check(CLI::IsMember({"private", "heap", "window"}))
+      ->capture_default_str();
+  app.add_flag("--cold", o.cold, "Empty the caches before each iteration (with --barrier)");
+  app.add_option("-n,--iterations", o.iterations, "Timed iterations a size")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  app.add_option("-w,--warmup", o.warmup, "Iterations before them")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  app.add_flag("--no-check", raw.no_check, "Do not compare results");
+  app.add_option("-t,--threads", o.threads, "Ranks as threads of this process")
+      ->check(CLI::Range(1, 256));
+  app.add_option("--json", o.json, "Also write the table as JSON");
+  app.add_option("--csv", o.csv, "Also write the table as CSV");
+}
+
 }  // namespace
 
 std::uint64_t parse_size(const std::string& text) {
@@ -71,6 +129,7 @@ std::uint64_t parse_size(const std::string& text) {
 
 Options parse(int argc, char** argv) {
   Options o;
+  Raw raw;
   CLI::App app{
       "Times a collective over a range of sizes and checks its results.\n"
       "Timed is a loop in which each rank rewrites its buffer and calls the collective, without\n"
@@ -78,66 +137,23 @@ Options parse(int argc, char** argv) {
       "Start it with mpirun (or torchrun, srun), or with --threads N in one process.\n"
       "  mpirun -np 4 hccl_perf --op allreduce -b 8 -e 64M\n"
       "  hccl_perf --threads 2 --op broadcast --json out.json"};
-  std::string low = "8";
-  std::string high = "64M";
-  bool out_of_place = false;
-  bool no_check = false;
-  app.add_option("--op", o.op, "The collective")
-      ->check(CLI::IsMember({"allreduce", "broadcast", "reduce_scatter", "allgather", "reduce",
-                             "scatter", "alltoall", "barrier", "sendrecv"}))
-      ->capture_default_str();
-  app.add_option("-b,--min", low, "Smallest size in bytes (K, M, G)")->capture_default_str();
-  app.add_option("-e,--max", high, "Largest size")->capture_default_str();
-  app.add_option("-f,--factor", o.factor, "From one size to the next")
-      ->check(CLI::Range(2, 1024))
-      ->capture_default_str();
-  app.add_option("-d,--type", o.type, "Element type")
-      ->check(CLI::IsMember(names(types())))
-      ->capture_default_str();
-  app.add_option("-o,--reduce", o.reduce, "Reduce operation")
-      ->check(CLI::IsMember(names(reduce_ops())))
-      ->capture_default_str();
-  const CLI::Option* root = app.add_option(
-      "-r,--root", o.root,
-      "Root of broadcast, reduce and scatter (default: moves on by one each iteration)");
-  app.add_option("-a,--algo", o.algo,
-                 "Use this algorithm (level0:NAME inside a host, level1:NAME between hosts); all: "
-                 "time each that is eligible, and mark the one that the library chooses");
-  app.add_flag("--barrier", o.barrier, "Time each call alone, after a barrier");
-  app.add_flag("--out-of-place,!--in-place", out_of_place,
-               "Send and receive buffers differ (default: in place)");
-  app.add_option("-m,--memory", o.memory,
-                 "Where buffers lie: private (ordinary memory), heap (aclrtMalloc), window "
-                 "(aclrtMalloc, registered with all ranks)")
-      ->check(CLI::IsMember({"private", "heap", "window"}))
-      ->capture_default_str();
-  app.add_flag("--cold", o.cold, "Empty the caches before each iteration (with --barrier)");
-  app.add_option("-n,--iterations", o.iterations, "Timed iterations a size")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
-  app.add_option("-w,--warmup", o.warmup, "Iterations before them")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  app.add_flag("--no-check", no_check, "Do not compare results");
-  app.add_option("-t,--threads", o.threads, "Ranks as threads of this process")
-      ->check(CLI::Range(1, 256));
-  app.add_option("--json", o.json, "Also write the table as JSON");
-  app.add_option("--csv", o.csv, "Also write the table as CSV");
+  add_what(app, o, raw);
+  add_how(app, o, raw);
   try {
     app.parse(argc, argv);
-    o.min_bytes = parse_size(low);
-    o.max_bytes = parse_size(high);
+    o.min_bytes = parse_size(raw.low);
+    o.max_bytes = parse_size(raw.high);
     if (o.memory == "window" && o.op == "barrier") {
       throw CLI::ValidationError("a barrier has no buffer to register");
     }
-    o.fixed_root = root->count() > 0;
-    o.barrier = o.barrier || o.cold;
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("--min is larger than --max");
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : 2);
   }
-  o.in_place = !out_of_place && o.op != "alltoall" && o.op != "sendrecv";
-  o.check = !no_check;
+  o.fixed_root = raw.root->count() > 0;
+  o.barrier = o.barrier || o.cold;
+  o.in_place = !raw.out_of_place && o.op != "alltoall" && o.op != "sendrecv";
+  o.check = !raw.no_check;
   o.data_type = types().at(o.type);
   o.reduce_op = reduce_ops().at(o.reduce);
   return o;

@@ -35,8 +35,9 @@ void print_header(const Options& o, int ranks) {
       "another has its core\n",
       o.barrier ? "each call alone after a barrier, slowest rank of each iteration"
                 : "loop of rewriting and call, less the rewriting, slowest rank");
-  std::printf("%14s %14s %12s %12s %12s %10s %10s %6s %6s %8s\n", "bytes", "count", "p50(us)",
-              "p99(us)", "min(us)", "algbw", "busbw", "cpu", "wait", "#wrong");
+  std::printf("%14s %14s %12s %12s %12s %10s %10s %6s %6s %8s%s\n", "bytes", "count", "p50(us)",
+              "p99(us)", "min(us)", "algbw", "busbw", "cpu", "wait", "#wrong",
+              o.algo.empty() ? "" : "  algorithm");
 }
 
 void print_refused(std::uint64_t bytes, const std::string& algorithm, const std::string& reason) {
