@@ -10,7 +10,7 @@ namespace hccl::local {
 
 struct Pipeline {
   /// `parts`: of each chunk, one for each rank that takes a part of its own.
-  Pipeline(const Operation& op, int parts) {
+  Pipeline(const Region& region, const Operation& op, int parts) : first(region.chunks_before()) {
     const auto number = static_cast<std::size_t>(parts);
     std::uint64_t longest = 0;
     for (const PeerBuffers& peer : op.peers) longest = std::max(longest, peer.where.longest);
@@ -22,7 +22,7 @@ struct Pipeline {
   }
 
   std::byte* at(const Region& region, int place, std::uint64_t chunk) const {
-    return region.chunks(place) + chunk % window * chunk_bytes;
+    return region.chunks(place) + (first + chunk) % window * chunk_bytes;
   }
   /// Chunk `chunk` goes where the one that was `window` chunks before lay: all ranks have taken
   /// that one. At the end no rank waits so: see Region::next_whole().
@@ -30,6 +30,9 @@ struct Pipeline {
     return chunk < window ? Status() : region.await_all(Progress::kTaken, chunk - window);
   }
 
+  /// Operations of few chunks go round the staging buffer too: lines that a reader's cache still
+  /// holds are slow to write.
+  std::uint64_t first;
   std::size_t stride;       ///< bytes of one part of a chunk
   std::uint64_t length;     ///< its elements
   std::uint64_t chunks;     ///< of the longest block of any rank

@@ -153,6 +153,8 @@ class BasicRegion {
   Status await_all(Progress what, std::uint64_t chunk) {
     return await_each([&](int peer) { return has_done(what, peer, chunk); });
   }
+  /// Chunks of all operations before this one; the same on all ranks.
+  std::uint64_t chunks_before() const { return chunks_; }
   /// Ends an operation of so many chunks.
   void end_chunks(std::uint64_t chunks) {
     chunks_ += chunks;

@@ -31,7 +31,7 @@ std::string refuse_none(const Case&, const Topology&) { return ""; }
 
 Status run_staged(Region& region, const Operation& op) {
   const bool for_each = op.blocks.block_for_each();
-  const Pipeline pipe(op, for_each ? op.size : 1);
+  const Pipeline pipe(region, op, for_each ? op.size : 1);
   // Without data the ranks still leave together: the block tables are written anew.
   if (pipe.chunks == 0) return region.barrier();
   for (std::uint64_t step = 0; step <= pipe.chunks; ++step) {

@@ -40,7 +40,7 @@ std::string refuse_staged_slices(const Case&, const Topology& topology) {
 }
 
 Status run_staged_slices(Region& region, const Operation& op) {
-  const Pipeline pipe(op, 1);
+  const Pipeline pipe(region, op, 1);
   for (std::uint64_t step = 0; step < pipe.chunks + 2; ++step) {
     if (step < pipe.chunks) {
       HCCL_RETURN_IF_ERROR(pipe.await_room(region, step));

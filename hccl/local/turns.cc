@@ -20,7 +20,7 @@ struct Turns {
   std::uint64_t window;
 
   std::byte* at(std::uint64_t chunk) const {
-    return region.chunks(0) + chunk % window * length * op.element;
+    return region.chunks(0) + (region.chunks_before() + chunk) % window * length * op.element;
   }
   Block part(std::uint64_t chunk) const {
     const std::uint64_t first = chunk * length;

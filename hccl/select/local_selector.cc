@@ -9,7 +9,7 @@ namespace hccl::select {
 namespace {
 
 /// Measured costs are noisy: the choice by built-in ones is left for one that is this much better.
-constexpr double kWorthLeavingPreset = 0.9;
+constexpr double kWorthLeavingPreset = 0.7;
 /// An eager algorithm may take so much longer than the best for the memory at hand, of which the
 /// ranks know nothing when they announce it.
 constexpr double kAboutBest = 1.1;

@@ -117,7 +117,9 @@ TEST(CostTable, NoBytesDoHarm) {
       bytes[random() % bytes.size()] = static_cast<char>(random());
     }
     const auto table = from_binary(bytes);
-    if (table.ok()) EXPECT_TRUE(table->check().ok());
+    if (table.ok()) {
+      EXPECT_TRUE(table->check().ok());
+    }
   }
 }
 
@@ -162,7 +164,9 @@ TEST(CostTable, NoBytesOfRankZeroDoHarm) {
       bytes[random() % bytes.size()] = static_cast<char>(random());
     }
     const auto read = from_bytes(bytes);
-    if (read.ok()) EXPECT_TRUE(read->check().ok());
+    if (read.ok()) {
+      EXPECT_TRUE(read->check().ok());
+    }
   }
 }
 

@@ -44,7 +44,9 @@ TEST(LocalSelector, AlwaysFindsOneThatCanRunAndSaysWhy) {
               ASSERT_FALSE(eager.reason.empty());
             }
             if (c.op == Op::kBarrier) {
-              if (bytes == 0) ASSERT_NE(eager.algorithm, nullptr);
+              if (bytes == 0) {
+                ASSERT_NE(eager.algorithm, nullptr);
+              }
               continue;
             }
             const LocalChoice choice = selector.rendezvous(c);
@@ -116,7 +118,7 @@ TEST(LocalSelector, AWishIsALawWhereItCanRun) {
   }
 }
 
-TEST(LocalSelector, CostsDecideIfTheyGainATenth) {
+TEST(LocalSelector, CostsDecideIfTheyGainMuch) {
   LocalCosts costs = local_preset(own_cores(2, true), false);
   const auto chosen = [&](double factor) {
     LocalCosts measured = costs;
@@ -130,8 +132,8 @@ TEST(LocalSelector, CostsDecideIfTheyGainATenth) {
     }
     return name(LocalSelector(own_cores(2, true), measured), Op::kAllReduce, 1 << 20, false);
   };
-  EXPECT_EQ(chosen(0.95), "staged");
-  EXPECT_EQ(chosen(0.85), "cma");
+  EXPECT_EQ(chosen(0.75), "staged");
+  EXPECT_EQ(chosen(0.65), "cma");
   EXPECT_EQ(chosen(1.5), "staged");
 }
 
