@@ -7,6 +7,7 @@
 #include <sstream>
 
 // Libraries before this call existed can be timed, too.
+// NOLINTNEXTLINE(readability-redundant-declaration): weak here
 extern "C" HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes,
                                                  char* text, uint32_t length) __attribute__((weak));
 

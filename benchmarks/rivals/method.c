@@ -1,4 +1,4 @@
-#define _GNU_SOURCE
+#define _GNU_SOURCE  // NOLINT(bugprone-reserved-identifier): the C library asks for it
 #include "method.h"
 
 #include <errno.h>

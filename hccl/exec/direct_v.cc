@@ -184,7 +184,7 @@ Status DirectV::advance() {
     done = true;
     for (auto& peer : peers_) {
       for (Flow* flow : {&peer->in, &peer->out}) {
-        if (const Status moved = flow->advance(mesh_); !moved.ok()) {
+        if (Status moved = flow->advance(mesh_); !moved.ok()) {
           // A peer that made another call sends other sizes; its envelope explains that better.
           HCCL_RETURN_IF_ERROR(check_hellos());
           return moved;

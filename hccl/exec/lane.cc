@@ -180,7 +180,7 @@ Status Lane::advance() {
     if (hellos_pending_ > 0) HCCL_RETURN_IF_ERROR(check_hellos());
     bool done = true;
     for (std::size_t i = 0; i < flows_used_; ++i) {
-      const Status status = flows_[i]->advance(mesh_);
+      Status status = flows_[i]->advance(mesh_);
       if (!status.ok()) {
         // A peer that made another call sends other sizes; its envelope explains that better.
         HCCL_RETURN_IF_ERROR(check_hellos());

@@ -113,7 +113,7 @@ Status Batch::advance(Chain& c) {
   while (c.at < c.transfers.size()) {
     if (!c.started) start(c);
     HCCL_RETURN_IF_ERROR(check_hello(c));
-    if (const Status moved = c.flow.advance(mesh_); !moved.ok()) {
+    if (Status moved = c.flow.advance(mesh_); !moved.ok()) {
       // A peer that made another call sends other sizes; its envelope explains that better.
       HCCL_RETURN_IF_ERROR(check_hello(c));
       return moved;

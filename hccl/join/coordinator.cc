@@ -202,8 +202,8 @@ class CoordinatorThread {
     }
   }
 
-  void deliver(Membership::Outs outs) {
-    for (auto& out : outs) {
+  void deliver(const Membership::Outs& outs) {
+    for (const auto& out : outs) {
       const auto at = connections_.find(out.connection);
       if (at == connections_.end()) continue;
       if (!out.frame.empty()) at->second.out += ByteWriter().put_text(out.frame).take();

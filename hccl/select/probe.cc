@@ -228,7 +228,8 @@ class Messages {
     }
     std::vector<double> numbers = {least};
     HCCL_RETURN_IF_ERROR(timer_.largest(numbers));
-    costs_.fold_ns_per_mib = whole(numbers[0] * (kKiB * kKiB / kFoldBytes));
+    costs_.fold_ns_per_mib =
+        whole(numbers[0] * (1024.0 * 1024.0 / static_cast<double>(kFoldBytes)));
     return {};
   }
 

@@ -367,7 +367,7 @@ TEST(Hcom, OperationsOnAGroup) {
     }
     // Blocks of one, two and three elements; block r is 10 * rank + r.
     const std::vector<std::uint64_t> counts = {1, 2, 3}, places = {0, 1, 3};
-    const auto own = static_cast<std::uint64_t>(rank + 1);
+    const auto own = static_cast<std::uint64_t>(rank) + 1;
     Numbers blocks(6), part(own), gathered(6);
     for (std::size_t i = 0; i < 6; ++i) {
       blocks[i] = 10 * rank + (i < 1 ? 0 : i < 3 ? 1 : 2);

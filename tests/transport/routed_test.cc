@@ -35,7 +35,8 @@ void exchange_all(Mesh& mesh) {
     std::vector<Request*> all;
     for (int peer = 0; peer < mesh.size(); ++peer) {
       const auto p = 2 * static_cast<std::size_t>(peer);
-      data[p] = pattern(size, static_cast<std::uint64_t>(100 * mesh.rank() + peer));
+      data[p] = pattern(size, std::uint64_t{100} * static_cast<std::uint64_t>(mesh.rank()) +
+                                  static_cast<std::uint64_t>(peer));
       data[p + 1].resize(size);
       mesh.recv(requests[p + 1], peer, 1, data[p + 1]);
       mesh.send(requests[p], peer, 1, data[p]);
