@@ -5,22 +5,15 @@
 #include <cmath>
 #include <memory>
 #include <new>
-#include <numeric>
 
+#include "hccl/select/probe.h"
 #include "split/planner.h"
 
 namespace hccl::split {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr double kProbeSeconds = 0.04;  // leaves some for what the estimate misses
-constexpr std::uint64_t kProbeSizes[] = {4096, 65536, 1 << 20, 16 << 20};
-constexpr std::size_t kProbeRuns = 3;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+constexpr std::chrono::milliseconds kBudget{40};
+constexpr std::uint64_t kSizes[] = {4096, 65536, 1 << 20, 16 << 20};
 
 Status reduce(core::Communicator& communicator, std::span<double> values, ReduceOp op) {
   if (communicator.size() == 1) return {};
@@ -51,36 +44,6 @@ std::string text(double value) { return std::to_string(static_cast<std::uint64_t
 Status differ(const std::string& what, double mine, double least, double most) {
   return Status(Code::kPara, "the ranks differ in " + what + ": " + text(mine) + " here, " +
                                  text(least) + " to " + text(most) + " among all of them");
-}
-
-// Runs of one size, one behind the other. Each takes what it takes on the average of all ranks: one
-// that ends late begins the next one late, and finds all others' data there.
-struct Timed {
-  std::uint64_t bytes = 0;
-  std::vector<double> runs;  // seconds
-
-  double least() const { return *std::min_element(runs.begin(), runs.end()); }
-  double total() const { return std::accumulate(runs.begin(), runs.end(), 0.0); }
-  /// The first of several is no example: ranks come to it at different times.
-  void drop_first() {
-    if (runs.size() > 1) runs.erase(runs.begin());
-  }
-};
-
-Result<Timed> time_runs(core::Communicator& communicator, std::span<float> buffer,
-                        std::uint64_t bytes, std::size_t runs) {
-  Call call;
-  call.op = Op::kAllReduce;
-  call.in = call.out = buffer.data();
-  call.count = bytes / sizeof(float);
-  std::vector<double> took;
-  for (std::size_t run = 0; run < runs; ++run) {
-    const auto start = Clock::now();
-    HCCL_RETURN_IF_ERROR(communicator.run(call));
-    took.push_back(std::max(seconds_since(start), 1e-9) / communicator.size());
-  }
-  HCCL_RETURN_IF_ERROR(reduce(communicator, took, ReduceOp::kSum));
-  return Timed{call.count * sizeof(float), std::move(took)};
 }
 
 }  // namespace
@@ -125,51 +88,41 @@ Status agree(core::Communicator& communicator, const GradientList& mine) {
   return {};
 }
 
-Result<std::vector<CostSample>> probe(core::Communicator& communicator, std::uint64_t bytes) {
+Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
+                                             std::uint64_t bytes) {
   std::vector<CostSample> samples;
   if (communicator.size() == 1) return samples;
-  const std::uint64_t largest = *std::max_element(std::begin(kProbeSizes), std::end(kProbeSizes));
-  const std::uint64_t most =
-      std::clamp<std::uint64_t>(bytes, kProbeSizes[0], largest) / sizeof(float) * sizeof(float);
-  const std::unique_ptr<float[]> buffer(new (std::nothrow) float[most / sizeof(float)]());
+  std::vector<std::uint64_t> sizes;
+  for (const std::uint64_t size : kSizes) {
+    if (size <= bytes || sizes.empty()) sizes.push_back(size);
+  }
+  const core::Selection& selection = communicator.selection();
+  if (selection.is_measured(Op::kAllReduce)) {
+    for (const std::uint64_t size : sizes) {
+      samples.push_back({size, 1e-9 * selection.predict_ns(Op::kAllReduce, size, false)});
+    }
+    return samples;
+  }
+  const std::unique_ptr<float[]> buffer(new (std::nothrow) float[sizes.back() / sizeof(float)]());
   // A rank without memory must not leave the others waiting.
   double have = buffer ? 1 : 0;
   HCCL_RETURN_IF_ERROR(minimum(communicator, {&have, 1}));
   if (have == 0) return Status(Code::kOom, "no memory to measure what an allreduce costs");
-  const std::span<float> all(buffer.get(), most / sizeof(float));
-  // Upwards, to learn which sizes the time allows. All ranks know the same numbers, and so come to
-  // the same end.
-  std::vector<Timed> measured;
-  double spent = 0, again = 0, slope = 0;
-  for (const std::uint64_t wanted : kProbeSizes) {
-    const std::uint64_t size = std::min(wanted, most);
-    const std::uint64_t last = measured.empty() ? 0 : measured.back().bytes;
-    const double before = measured.empty() ? 0 : measured.back().least();
-    if (size <= last) break;
-    const double expected = before + slope * static_cast<double>(size - last);
-    again += (kProbeRuns + 1) * before;
-    std::size_t runs = kProbeRuns + 1;
-    if (spent + again + static_cast<double>(runs) * expected > kProbeSeconds) {
-      // One size alone would tell nothing.
-      if (spent + again + expected > kProbeSeconds && measured.size() > 1) break;
-      runs = 1;
-    }
-    HCCL_ASSIGN_OR_RETURN(Timed timed, time_runs(communicator, all, size, runs));
-    spent += timed.total();
-    timed.drop_first();
-    slope =
-        last == 0 ? 0 : std::max(0.0, timed.least() - before) / static_cast<double>(size - last);
-    measured.push_back(std::move(timed));
+  select::ProbeRuns runs;
+  runs.run = [&](const Call& call, std::string_view) { return communicator.run(call); };
+  select::Timer timer(runs, kBudget);
+  Call call;
+  call.op = Op::kAllReduce;
+  call.in = call.out = buffer.get();
+  double expected = 0;
+  for (const std::uint64_t size : sizes) {
+    call.count = size / sizeof(float);
+    HCCL_ASSIGN_OR_RETURN(const auto ns, timer.time(call, {}, size, expected));
+    if (!ns) break;
+    samples.push_back({size, 1e-9 * *ns});
+    // One size alone would tell nothing; a longer vector takes longer by its bytes at most.
+    expected = samples.size() == 1 ? 0 : *ns * static_cast<double>(kSizes[1]) / kSizes[0];
   }
-  // Downwards, what counts of all but the largest: networks let the first bytes after a pause pass
-  // at once, and now these are used up.
-  for (std::size_t i = measured.size() - 1; i-- > 0;) {
-    HCCL_ASSIGN_OR_RETURN(measured[i],
-                          time_runs(communicator, all, measured[i].bytes, kProbeRuns + 1));
-    measured[i].drop_first();
-  }
-  for (const Timed& timed : measured)
-    for (const double seconds : timed.runs) samples.push_back({timed.bytes, seconds});
   return samples;
 }
 
@@ -223,7 +176,7 @@ Result<Segments> plan_together(core::Communicator& communicator,
   for (double& each : ready) each = -each;
   std::uint64_t total = 0;
   for (const auto each : bytes) total += each;
-  HCCL_ASSIGN_OR_RETURN(const auto samples, probe(communicator, total));
+  HCCL_ASSIGN_OR_RETURN(const auto samples, cost_samples(communicator, total));
   Decision decision;
   decision.changed = true;
   Status failure;

@@ -33,15 +33,16 @@ Status agree(core::Communicator& communicator, const GradientList& mine);
 /// Values become their minimum over all ranks.
 Status minimum(core::Communicator& communicator, std::span<double> values);
 
-/// Allreduces of some sizes up to about `bytes`, for at most about 50 ms: the pure costs, equal on
-/// all ranks. kOom.
-Result<std::vector<CostSample>> probe(core::Communicator& communicator, std::uint64_t bytes);
+/// What allreduces of some sizes up to about `bytes` cost, equal on all ranks: by the communicator's
+/// cost table, or timed now, for at most about 50 ms, where the table was not measured. kOom.
+Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
+                                             std::uint64_t bytes);
 
 /// Rank 0's decision on all ranks, but for its `why`. kPara: it does not fit `gradients` gradients.
 Status tell(core::Communicator& communicator, Decision& decision, std::size_t gradients);
 
 /// Segments for gradients of these sizes that are ready at these times (seconds; the slowest rank
-/// counts) if segments run beside backward: probed, planned and agreed. Logged at info.
+/// counts) if segments run beside backward. Collective; logged at info.
 Result<Segments> plan_together(core::Communicator& communicator,
                                std::span<const std::uint64_t> bytes, std::vector<double> ready);
 

@@ -19,7 +19,7 @@ Result<std::unique_ptr<AutomaticPlan>> AutomaticPlan::create(
     const Segments& first, bool parallel, bool keep) {
   std::uint64_t total = 0;
   for (const auto each : bytes) total += each;
-  HCCL_ASSIGN_OR_RETURN(const auto samples, probe(*communicator, total));
+  HCCL_ASSIGN_OR_RETURN(const auto samples, cost_samples(*communicator, total));
   HCCL_ASSIGN_OR_RETURN(CostModel model, CostModel::create(samples));
   communicator->log()->info(
       "gradient plan: an allreduce costs {:.1f} us and 1 s for {:.3f} GB (line is {:.0f} % off)",

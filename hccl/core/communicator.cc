@@ -92,7 +92,7 @@ Status Communicator::open(Deadline deadline) {
   });
   const Selection::Engines engines{mesh_->name(),    *executor_,  local_.get(),
                                    two_level_.get(), heap_.get(), is_world()};
-  const Status chosen = selection_.open(engines, limits(false), args.exchange, deadline);
+  const Status chosen = selection_.open(engines, limits(false));
   return chosen.ok() ? chosen : failure_.fail(chosen);
 }
 

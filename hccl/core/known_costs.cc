@@ -20,24 +20,24 @@ constexpr std::size_t kPathCap = 4096;
 std::string KnownCosts::offer(const Config& config, const Logger& log) {
   if (config.tune_file.empty()) return {};
   const std::string cpu = join::cpu_model();
-  auto there = select::read_costs(config.tune_file);
-  select::CostTable table;
+  std::string bytes;
+  const auto there = select::read_costs(config.tune_file);
   if (!there.ok()) {
     log->warn(
         "HCCL_TUNE_FILE: {}; the built-in defaults are used and the file stays as it is, "
         "remove it to measure again",
         there.status().message());
   } else if (there.value()) {
-    table = std::move(*there.value());
     // Entries of other machines stay in the file.
+    select::CostTable table = *there.value();
     std::erase_if(table.entries, [&](const select::CostEntry& each) {
       return each.key.cpu != cpu || each.key.library != HCCL_VERSION_TEXT;
     });
-  }
-  std::string bytes = to_bytes(table);
-  while (bytes.size() > kOfferBytes) {
-    table.entries.erase(table.entries.begin());
-    bytes = to_bytes(table);
+    for (; !table.entries.empty(); table.entries.erase(table.entries.begin())) {
+      bytes = select::to_bytes(table).value();
+      if (bytes.size() <= kOfferBytes) break;
+    }
+    if (table.entries.empty()) bytes.clear();
   }
   ByteWriter out;
   out.put(static_cast<std::uint8_t>(there.ok())).put_text(config.tune_file.substr(0, kPathCap));
@@ -53,7 +53,8 @@ Result<std::shared_ptr<KnownCosts>> KnownCosts::accept(std::string_view offer) {
   known->path_ = in.get_text(kPathCap);
   known->cpu_ = in.get_text(select::CostTable::kLongestText);
   const std::string bytes = in.get_text(kOfferBytes);
-  if (!in.finished()) return Status(Code::kInternal, "rank 0 tells its costs in another way");
+  if (!in.finished()) return Status(Code::kInternal, "rank 0 sends its costs in another form");
+  if (bytes.empty()) return known;
   HCCL_ASSIGN_OR_RETURN(known->table_, select::from_bytes(bytes));
   return known;
 }

@@ -18,7 +18,8 @@ class KnownCosts {
   /// Rank 0: reads the file that the configuration names, and says what all ranks are to know. A
   /// file that cannot be used is a warning.
   static std::string offer(const Config& config, const Logger& log);
-  /// All ranks: what rank 0 offered; "": nothing. kInternal: nothing that offer() makes.
+  /// All ranks: what rank 0 offered; "": nothing. kInternal: nothing that offer() makes;
+  /// kNotSupport: there is no plugin for files.
   static Result<std::shared_ptr<KnownCosts>> accept(std::string_view offer);
 
   /// What measurements on these ranks would hold for. `hosts`: of each rank.

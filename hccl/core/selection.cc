@@ -53,7 +53,7 @@ Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap) 
   select::ProbeRuns runs;
   runs.barrier = "inline";
   runs.allreduce = "slots";
-  runs.run = [&](const Call& call, std::string_view name, int) {
+  runs.run = [&](const Call& call, std::string_view name) {
     return engine.run_with(*local::find(call.op, name), call, envelope(call, ++sequence, 0));
   };
   select::LocalProbe where;
@@ -88,8 +88,7 @@ Status Selection::accept(std::string_view offer) {
   return {};
 }
 
-Status Selection::open(const Engines& engines, const Waiter& limits,
-                       const transport::Exchange& exchange, Deadline deadline) {
+Status Selection::open(const Engines& engines, const Waiter& limits) {
   if (known_ == nullptr) known_ = std::make_shared<KnownCosts>();
   const bool alone = engines.local != nullptr && engines.two_level == nullptr;
   // On one host all ranks know the same of it.
@@ -98,7 +97,7 @@ Status Selection::open(const Engines& engines, const Waiter& limits,
                   alone && engines.local->topology().kernel_copies);
   if (engines.local != nullptr) HCCL_RETURN_IF_ERROR(open_local(engines, key));
   if (size_ > 1 && engines.world && known_->wants(key, alone)) {
-    const Status status = measure(engines, key, limits, exchange, deadline);
+    const Status status = measure(engines, key, limits);
     if (!status.ok()) return status.with_context("measuring for HCCL_TUNE_FILE");
   }
   KnownCosts::Use use = known_->use(key);
@@ -144,8 +143,8 @@ Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
   return costs;
 }
 
-Status Selection::measure(const Engines& engines, const select::CostKey& key, const Waiter& limits,
-                          const transport::Exchange& exchange, Deadline deadline) {
+Status Selection::measure(const Engines& engines, const select::CostKey& key,
+                          const Waiter& limits) {
   select::CostEntry entry;
   entry.key = key;
   if (engines.local != nullptr && engines.two_level == nullptr) {
@@ -155,21 +154,14 @@ Status Selection::measure(const Engines& engines, const select::CostKey& key, co
     select::ProbeRuns runs;
     runs.barrier = "dissemination";
     runs.allreduce = "bruck";
-    runs.run = [&](const Call& call, std::string_view name, int lanes) {
+    runs.run = [&](const Call& call, std::string_view name) {
       schedule::Choice choice;
       choice.algorithm = schedule::find(call.op, name);
-      choice.lanes = lanes;
       return engines.executor.run(call, choice, ++sequence, limits);
     };
     HCCL_ASSIGN_OR_RETURN(entry.messages, select::probe_messages(runs, size_, kMessagesBudget));
   }
-  // All ranks have agreed on the numbers; what rank 0 keeps is nevertheless what counts.
-  select::CostTable one;
-  one.entries.push_back(std::move(entry));
-  HCCL_ASSIGN_OR_RETURN(const auto told, exchange(rank_ == 0 ? to_bytes(one) : "", deadline));
-  HCCL_ASSIGN_OR_RETURN(one, select::from_bytes(told.front()));
-  if (one.entries.size() != 1) return Status(Code::kInternal, "rank 0 tells no single measurement");
-  known_->add(one.entries.front(), rank_ == 0, log_);
+  known_->add(entry, rank_ == 0, log_);
   return {};
 }
 

@@ -49,8 +49,7 @@ class Selection {
   };
   /// Collective. Probes the ranks of a host, unless that was done for the communicator that they
   /// come from; measures messages if HCCL_TUNE_FILE wants them. A failure is that of an operation.
-  Status open(const Engines& engines, const Waiter& limits, const transport::Exchange& exchange,
-              Deadline deadline);
+  Status open(const Engines& engines, const Waiter& limits);
 
   // ---- choosing; by the thread that runs operations ----
 
@@ -66,6 +65,8 @@ class Selection {
 
   /// The algorithm that the last collective of this kind took; "" before the first.
   std::string algorithm(Op op) const;
+  /// Whether predict_ns() rests on measurements on ranks of this machine.
+  bool is_measured(Op op) const { return is_local(op) ? measured_.has_value() : messages_.has_value(); }
   /// What an operation takes whose longest input has so many bytes; 0: unknown. reachable: buffers
   /// are device memory, or of ranks of one process.
   double predict_ns(Op op, std::uint64_t bytes, bool reachable) const;
@@ -76,8 +77,7 @@ class Selection {
   static std::size_t index(Op op) { return static_cast<std::size_t>(op); }
   Status open_local(const Engines& engines, const select::CostKey& key);
   Result<select::LocalCosts> local_costs(const Engines& engines, const select::CostKey& key);
-  Status measure(const Engines& engines, const select::CostKey& key, const Waiter& limits,
-                 const transport::Exchange& exchange, Deadline deadline);
+  Status measure(const Engines& engines, const select::CostKey& key, const Waiter& limits);
   schedule::Choice choose_remote(Op op, std::uint64_t bytes, std::string_view wanted) const;
   std::uint64_t vector_bytes(Op op, std::uint64_t input) const;
   bool is_news(std::array<std::uint32_t, 65>& told, std::uint64_t bytes, std::uint32_t mark);

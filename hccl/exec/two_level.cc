@@ -120,8 +120,6 @@ void TwoLevel::cut(const Call& call) {
 
 void TwoLevel::set_costs(std::optional<select::MessageCosts> costs) {
   costs_ = std::move(costs);
-  // A lane is a slice here, whatever lanes would save elsewhere.
-  if (costs_) costs_->lanes.clear();
   remembered_.fill({});
   chosen_ = nullptr;
 }

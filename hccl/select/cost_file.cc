@@ -36,7 +36,21 @@ Status write_all(const Fd& fd, const std::string& path, std::string_view bytes) 
   return {};
 }
 
+Result<CostTable> decode(std::string_view bytes, files::Form form) {
+  HCCL_ASSIGN_OR_RETURN(CostTable table, files::decode(&files::Codecs::costs, bytes, form));
+  HCCL_RETURN_IF_ERROR(table.check());
+  return table;
+}
+
 }  // namespace
+
+Result<std::string> to_bytes(const CostTable& table) {
+  return files::encode(&files::Codecs::costs, table, files::Form::kBinary);
+}
+
+Result<CostTable> from_bytes(std::string_view bytes) {
+  return decode(bytes, files::Form::kBinary);
+}
 
 Result<std::optional<CostTable>> read_costs(const std::string& path) {
   // Not blocking: the name may be that of a pipe.
@@ -57,9 +71,8 @@ Result<std::optional<CostTable>> read_costs(const std::string& path) {
     if (bytes.size() > kMostBytes) return Status(Code::kPara, path + ": is larger than 16 MiB");
   }
   if (bytes.empty()) return std::optional<CostTable>();
-  auto table = files::decode(&files::Codecs::costs, bytes, form_of(path));
-  const Status status = table.ok() ? table->check() : table.status();
-  if (!status.ok()) return status.with_context(path);
+  auto table = decode(bytes, form_of(path));
+  if (!table.ok()) return table.status().with_context(path);
   return std::optional<CostTable>(std::move(*table));
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hccl/base/bytes.h"
+#include "hccl/select/points.h"
 
 namespace hccl::select {
 namespace {
@@ -34,21 +34,8 @@ Status check(const LocalCosts& costs) {
       return wrong("a curve names an algorithm in 1 to 256 bytes");
     }
     if (static_cast<std::size_t>(curve.kind) >= kKinds) return wrong(where + "of no known kind");
-    if (curve.points.empty() || curve.points.size() > CostTable::kMostPoints) {
-      return wrong(where + "1 to 64 points are expected");
-    }
-    Curve::Point last;
-    for (const Curve::Point& point : curve.points) {
-      if (point.ns == 0 || point.ns > MessageCosts::kMostNs) {
-        return wrong(where + "a time of 1 ns to an hour is expected");
-      }
-      const bool first = &point == &curve.points.front();
-      if (point.bytes > std::uint64_t{1} << 40 || (!first && point.bytes <= last.bytes)) {
-        return wrong(where + "bytes must rise, up to 2^40");
-      }
-      if (point.ns < last.ns) return wrong(where + "times must not fall");
-      last = point;
-    }
+    const std::string bad = fault(curve.points, &Curve::Point::ns);
+    if (!bad.empty()) return wrong(where + bad);
   }
   return {};
 }
@@ -71,19 +58,7 @@ Kind kind_of(Op op) {
 }
 
 double Curve::ns(std::uint64_t bytes) const {
-  const auto at = static_cast<double>(bytes);
-  if (bytes <= points.front().bytes) return static_cast<double>(points.front().ns);
-  if (points.size() == 1) {
-    // One point says nothing of the pace; that all of it is pace is the careful guess.
-    return static_cast<double>(points.front().ns) * at /
-           static_cast<double>(std::max<std::uint64_t>(1, points.front().bytes));
-  }
-  std::size_t above = 1;
-  while (above + 1 < points.size() && points[above].bytes < bytes) ++above;
-  const Point &low = points[above - 1], &high = points[above];
-  const double pace =
-      static_cast<double>(high.ns - low.ns) / static_cast<double>(high.bytes - low.bytes);
-  return static_cast<double>(low.ns) + pace * (at - static_cast<double>(low.bytes));
+  return time_at(points, static_cast<double>(bytes), &Point::ns);
 }
 
 const Curve* LocalCosts::find(std::string_view algorithm, Kind kind) const {
@@ -98,49 +73,59 @@ bool LocalCosts::operator==(const LocalCosts& other) const {
          tuning.stream_from == other.tuning.stream_from;
 }
 
-LocalCosts fit(LocalCosts base, const LocalCosts& reference, const std::vector<Curve>& measured) {
-  struct Ratio {
-    std::uint64_t bytes;
-    double ratio;
-  };
-  const auto ratios_of = [&](const Curve& curve) {
-    std::vector<Ratio> ratios;
-    const Curve* const known = reference.find(curve.algorithm, curve.kind);
-    if (known == nullptr) return ratios;
-    for (const Curve::Point& point : curve.points) {
-      ratios.push_back({point.bytes, static_cast<double>(point.ns) / known->ns(point.bytes)});
-    }
-    return ratios;
-  };
-  double sum = 0;
-  int number = 0;
+namespace {
+
+// How many times as long as by the reference a measured point takes.
+struct Ratio {
+  const Curve& curve;
+  double bytes;
+  double ratio;
+};
+
+std::vector<Ratio> ratios(const LocalCosts& reference, const std::vector<Curve>& measured) {
+  std::vector<Ratio> all;
   for (const Curve& curve : measured) {
-    for (const Ratio& each : ratios_of(curve)) {
-      sum += std::log(each.ratio);
-      ++number;
+    const Curve* const known = reference.find(curve.algorithm, curve.kind);
+    if (known == nullptr) continue;
+    for (const Curve::Point& point : curve.points) {
+      all.push_back({curve, static_cast<double>(point.bytes),
+                     static_cast<double>(point.ns) / known->ns(point.bytes)});
     }
   }
-  const double mean = number == 0 ? 1 : std::exp(sum / number);
+  return all;
+}
+
+double mean(const std::vector<Ratio>& all) {
+  double sum = 0;
+  for (const Ratio& each : all) sum += std::log(each.ratio);
+  return all.empty() ? 1 : std::exp(sum / static_cast<double>(all.size()));
+}
+
+}  // namespace
+
+double slowdown(const LocalCosts& reference, const std::vector<Curve>& measured) {
+  return mean(ratios(reference, measured));
+}
+
+LocalCosts fit(LocalCosts base, const LocalCosts& reference, const std::vector<Curve>& measured) {
+  const std::vector<Ratio> all = ratios(reference, measured);
+  const double usual = mean(all);
   for (Curve& curve : base.curves) {
-    std::vector<Ratio> ratios;
-    for (const Curve& each : measured) {
-      if (each.algorithm == curve.algorithm && each.kind == curve.kind) ratios = ratios_of(each);
-    }
     std::uint64_t last = 1;
     for (Curve::Point& point : curve.points) {
-      // That of the nearest size that was measured.
-      double ratio = mean;
+      // The ratio of the nearest size that was measured.
+      double ratio = usual;
       double least = HUGE_VAL;
-      for (const Ratio& each : ratios) {
-        const double distance = std::abs(std::log2(static_cast<double>(each.bytes) + 1) -
-                                         std::log2(static_cast<double>(point.bytes) + 1));
-        if (distance < least) {
-          least = distance;
-          ratio = each.ratio;
-        }
+      for (const Ratio& each : all) {
+        if (each.curve.algorithm != curve.algorithm || each.curve.kind != curve.kind) continue;
+        const double distance =
+            std::abs(std::log2((each.bytes + 1) / (static_cast<double>(point.bytes) + 1)));
+        if (distance >= least) continue;
+        least = distance;
+        ratio = each.ratio;
       }
-      const double ns = std::min(static_cast<double>(point.ns) * ratio,
-                                 static_cast<double>(MessageCosts::kMostNs));
+      const double ns =
+          std::min(static_cast<double>(point.ns) * ratio, static_cast<double>(kMostNs));
       point.ns = last = std::max(last, static_cast<std::uint64_t>(std::llround(ns)));
     }
   }
@@ -206,94 +191,6 @@ Status CostTable::check() const {
     if (entry.local) HCCL_RETURN_IF_ERROR(select::check(*entry.local));
   }
   return {};
-}
-
-// ---- as bytes ----
-
-namespace {
-
-// One description of the bytes for both directions.
-class Writer {
- public:
-  template <class T>
-  void operator()(T& value) {
-    out.put(value);
-  }
-  void operator()(std::string& text) { out.put_text(text); }
-  template <class T, class Each>
-  void list(std::vector<T>& items, Each&& each) {
-    out.put(static_cast<std::uint32_t>(items.size()));
-    for (T& item : items) each(item);
-  }
-  template <class T, class Each>
-  void maybe(std::optional<T>& item, Each&& each) {
-    out.put(static_cast<std::uint8_t>(item.has_value()));
-    if (item) each(*item);
-  }
-  ByteWriter out;
-};
-
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : in(bytes) {}
-  template <class T>
-  void operator()(T& value) {
-    value = in.get<T>();
-  }
-  void operator()(bool& value) { value = in.get<std::uint8_t>() != 0; }
-  void operator()(std::string& text) { text = in.get_text(CostTable::kLongestText); }
-  template <class T, class Each>
-  void list(std::vector<T>& items, Each&& each) {
-    for (auto left = in.get<std::uint32_t>(); left > 0 && in.ok(); --left) {
-      each(items.emplace_back());
-    }
-  }
-  template <class T, class Each>
-  void maybe(std::optional<T>& item, Each&& each) {
-    if (in.get<std::uint8_t>() != 0) each(item.emplace());
-  }
-  ByteReader in;
-};
-
-template <class Io>
-void describe(Io& io, CostTable& table) {
-  io.list(table.entries, [&](CostEntry& entry) {
-    CostKey& key = entry.key;
-    for (std::string* text : {&key.library, &key.cpu, &key.transport}) io(*text);
-    for (std::uint32_t* number : {&key.hosts, &key.ranks_per_host}) io(*number);
-    for (bool* flag : {&key.shared_cores, &key.kernel_copies}) io(*flag);
-    io.maybe(entry.local, [&](LocalCosts& local) {
-      for (std::size_t* number : {&local.tuning.chunk, &local.tuning.stream_from}) io(*number);
-      io.list(local.curves, [&](Curve& curve) {
-        io(curve.algorithm);
-        io(curve.kind);
-        io.list(curve.points, [&](Curve::Point& point) { io(point); });
-      });
-    });
-    io.maybe(entry.messages, [&](MessageCosts& messages) {
-      io.list(messages.steps, [&](MessageCosts::Step& step) { io(step); });
-      io(messages.fold_ns_per_mib);
-      io.list(messages.lanes, [&](MessageCosts::Lanes& lanes) { io(lanes); });
-    });
-  });
-}
-
-}  // namespace
-
-std::string to_bytes(const CostTable& table) {
-  Writer writer;
-  CostTable copy = table;
-  describe(writer, copy);
-  return writer.out.take();
-}
-
-Result<CostTable> from_bytes(std::string_view bytes) {
-  Reader reader(bytes);
-  CostTable table;
-  describe(reader, table);
-  if (!reader.in.finished()) return Status(Code::kInternal, "a cost table that ends too early");
-  HCCL_RETURN_IF_ERROR(table.check());
-  return table;
 }
 
 }  // namespace hccl::select

@@ -51,6 +51,8 @@ struct LocalCosts {
   bool operator==(const LocalCosts&) const;
 };
 
+/// How many times as long as by the reference the measured points of curves take, on average.
+double slowdown(const LocalCosts& reference, const std::vector<Curve>& measured);
 /// `base`, with each curve as much higher or lower as `measured`, points of some curves, is than
 /// `reference`, the curves for what was measured. Curves that were not measured move by the mean.
 LocalCosts fit(LocalCosts base, const LocalCosts& reference, const std::vector<Curve>& measured);
@@ -71,8 +73,8 @@ std::string words(const CostKey& key);
 
 struct CostEntry {
   CostKey key;
-  std::optional<LocalCosts> local;
-  std::optional<MessageCosts> messages;
+  std::optional<LocalCosts> local = {};
+  std::optional<MessageCosts> messages = {};
   bool operator==(const CostEntry&) const = default;
 };
 
@@ -81,7 +83,6 @@ struct CostTable {
   static constexpr std::uint32_t kVersion = 2;
   static constexpr std::size_t kMostEntries = 256;
   static constexpr std::size_t kMostCurves = 256;
-  static constexpr std::size_t kMostPoints = 64;
   static constexpr std::size_t kLongestText = 256;
 
   std::vector<CostEntry> entries;  ///< the newest last
@@ -97,10 +98,5 @@ struct CostTable {
   Status check() const;
   bool operator==(const CostTable&) const = default;
 };
-
-/// As ranks tell each other.
-std::string to_bytes(const CostTable& table);
-/// kInternal: nothing that to_bytes makes; kPara, as check().
-Result<CostTable> from_bytes(std::string_view bytes);
 
 }  // namespace hccl::select

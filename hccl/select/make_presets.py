@@ -5,41 +5,24 @@ import json
 import sys
 
 NEVER = "local::Tuning{}.stream_from"
+TEXTS = ("library", "cpu", "transport", "algorithm")
+TYPES = {"local": "LocalCosts", "messages": "MessageCosts"}  # optional members need their type
 
 
-def text(value):
-    return json.dumps(value)
-
-
-def flag(value):
-    return "true" if value else "false"
-
-
-def local(costs):
-    curves = []
-    for curve in costs["curves"]:
-        points = ", ".join(f"{{{int(p['bytes'])}, {int(p['ns'])}}}" for p in curve["points"])
-        kind = "Kind::k" + curve["kind"].capitalize()
-        curves.append(f"Curve{{{text(curve['algorithm'])}, {kind}, {{{points}}}}}")
-    stream_from = int(costs.get("stream_from", 0)) or NEVER
-    return f"LocalCosts{{{{{', '.join(curves)}}}, {{{int(costs['chunk'])}, {stream_from}}}}}"
-
-
-def messages(costs):
-    steps = ", ".join(f"{{{int(s['bytes'])}, {int(s['step_ns'])}, {int(s['more_ns'])}}}" for s in costs["steps"])
-    lanes = ", ".join(f"{{{int(a['lanes'])}, {int(a['saved_percent'])}}}" for a in costs.get("lanes", []))
-    return f"MessageCosts{{{{{steps}}}, {int(costs['fold_ns_per_mib'])}, {{{lanes}}}}}"
-
-
-def entry(item):
-    key = item["key"]
-    words = [text(key[k]) for k in ("library", "cpu", "transport")]
-    numbers = [str(int(key[k])) for k in ("hosts", "ranks_per_host")]
-    flags = [flag(key.get(k, False)) for k in ("shared_cores", "kernel_copies")]
-    parts = [f"{{{', '.join(words + numbers + flags)}}}",
-             local(item["local"]) if "local" in item else "{}",
-             messages(item["messages"]) if "messages" in item else "{}"]
-    return f"    CostEntry{{{', '.join(parts)}}},\n"
+def literal(name, value):
+    """The C++ initializer of a JSON value; Protobuf writes 64-bit numbers as strings."""
+    if isinstance(value, dict):
+        if name == "local":  # the numbers stand in a structure of their own in C++
+            tuning = {"chunk": value["chunk"], "stream_from": value.get("stream_from", 0)}
+            value = {"curves": value["curves"], "tuning": tuning}
+        return TYPES.get(name, "") + "{" + ", ".join(f".{k} = {literal(k, v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "{" + ", ".join(literal("", each) for each in value) + "}"
+    if name == "kind":
+        return "Kind::k" + value.capitalize()
+    if name in TEXTS or isinstance(value, bool):
+        return json.dumps(value)
+    return NEVER if name == "stream_from" and int(value) == 0 else str(int(value))
 
 
 def main():
@@ -50,7 +33,7 @@ def main():
             table = json.load(file)
         if table["version"] != 2:
             sys.exit(f"{path}: version 2 is expected")
-        entries += [entry(item) for item in table["entries"]]
+        entries += [f"    {literal('', entry)},\n" for entry in table["entries"]]
     with open(output, "w", encoding="utf-8") as file:
         file.write('#include "hccl/select/presets.h"\n\nnamespace hccl::select {\n\n'
                    "const CostTable& presets() {\n  static const CostTable kTable{{\n"

@@ -19,31 +19,18 @@ struct MessageCosts {
     std::uint64_t more_ns = 0;
     bool operator==(const Step&) const = default;
   };
-  /// A large vector on so many lanes takes less time than on one, by this share; negative: more.
-  struct Lanes {
-    int lanes = 0;
-    int saved_percent = 0;
-    bool operator==(const Lanes&) const = default;
-  };
 
   std::vector<Step> steps;  ///< by rising bytes, at least one
   std::uint64_t fold_ns_per_mib = 0;
-  std::vector<Lanes> lanes;  ///< other than one, rising
 
   bool operator==(const MessageCosts&) const = default;
-
-  static constexpr std::size_t kMostSteps = 64;
-  static constexpr std::uint64_t kMostNs = 3'600'000'000'000;  // an hour
-  static constexpr int kMostLanes = 16;
   /// kPara: out of order, empty, or numbers that nobody measured.
   Status check() const;
 };
 
-/// Lanes on a vector that is shorter than so much for each of them save nothing.
-inline constexpr std::uint64_t kSavingLaneBytes = std::uint64_t{128} << 10;
-
-/// Nanoseconds that an operation on a vector of `bytes` takes. It never falls when bytes rise.
+/// Nanoseconds that an operation on a vector of `bytes` takes on one lane. It never falls when bytes
+/// rise.
 double predict_ns(const schedule::Algorithm& algorithm, int size, std::uint64_t bytes, int depth,
-                  int lanes, const MessageCosts& costs);
+                  const MessageCosts& costs);
 
 }  // namespace hccl::select

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "hccl/kernels/kernels.h"
+#include "hccl/select/points.h"
 #include "hccl/select/presets.h"
 
 namespace hccl::select {
@@ -14,7 +15,7 @@ constexpr std::uint64_t kKiB = 1024;
 
 std::uint64_t whole(double ns) {
   return static_cast<std::uint64_t>(
-      std::llround(std::clamp(ns, 0.0, static_cast<double>(MessageCosts::kMostNs))));
+      std::llround(std::clamp(ns, 0.0, static_cast<double>(kMostNs))));
 }
 
 Call call_of(Op op, std::byte* in, std::byte* out, std::uint64_t count) {
@@ -34,13 +35,13 @@ Status Timer::largest(std::vector<double>& numbers) const {
                       reinterpret_cast<std::byte*>(all.data()), numbers.size());
   call.type = DataType::kFp64;
   call.reduce = ReduceOp::kMax;
-  HCCL_RETURN_IF_ERROR(runs_.run(call, runs_.allreduce, 1));
+  HCCL_RETURN_IF_ERROR(runs_.run(call, runs_.allreduce));
   numbers = std::move(all);
   return {};
 }
 
 Result<double> Timer::loop(const Call& call, std::string_view algorithm, std::uint64_t bytes,
-                           int lanes, std::size_t times) {
+                           std::size_t times) {
   auto* const input = static_cast<std::byte*>(const_cast<void*>(call.in));
   const auto write = [&](std::size_t round) {
     std::fill_n(input, bytes, static_cast<std::byte>(round));
@@ -50,11 +51,11 @@ Result<double> Timer::loop(const Call& call, std::string_view algorithm, std::ui
   const auto begin_writing = runs_.now();
   for (std::size_t i = 0; i < times; ++i) write(i);
   const double writing = since(begin_writing);
-  HCCL_RETURN_IF_ERROR(runs_.run(Call(), runs_.barrier, 1));
+  HCCL_RETURN_IF_ERROR(runs_.run(Call(), runs_.barrier));
   const auto begin = runs_.now();
   for (std::size_t i = 0; i < times; ++i) {
     write(i);
-    HCCL_RETURN_IF_ERROR(runs_.run(call, algorithm, lanes));
+    HCCL_RETURN_IF_ERROR(runs_.run(call, algorithm));
   }
   std::vector<double> numbers = {(since(begin) - writing) / static_cast<double>(times),
                                  since(start_)};
@@ -64,16 +65,16 @@ Result<double> Timer::loop(const Call& call, std::string_view algorithm, std::ui
 }
 
 Result<std::optional<double>> Timer::time(const Call& call, std::string_view algorithm,
-                                          std::uint64_t bytes, double expected_ns, int lanes) {
+                                          std::uint64_t bytes, double expected_ns) {
   constexpr double kLoopNs = 300e3;
   constexpr double kMostTimes = 64;
   constexpr int kLoops = 3;
   if (spent_ + 2 * expected_ns > budget_) return std::optional<double>();
-  HCCL_ASSIGN_OR_RETURN(double least, loop(call, algorithm, bytes, lanes, 1));
+  HCCL_ASSIGN_OR_RETURN(double least, loop(call, algorithm, bytes, 1));
   const double times = std::clamp(kLoopNs / least, 2.0, kMostTimes);
   for (int i = 0; i < kLoops && spent_ + times * least <= budget_; ++i) {
     HCCL_ASSIGN_OR_RETURN(const double ns,
-                          loop(call, algorithm, bytes, lanes, static_cast<std::size_t>(times)));
+                          loop(call, algorithm, bytes, static_cast<std::size_t>(times)));
     least = i == 0 ? ns : std::min(least, ns);  // what came before was not warm
   }
   return std::optional<double>(least);
@@ -92,19 +93,6 @@ constexpr std::array<std::uint64_t, 3> kLocalSizes = {8 * kKiB, 64 * kKiB, kProb
 // A machine on which everything takes so many times as long is busy with something else, and what
 // was measured tells algorithms not apart.
 constexpr double kDisturbed = 4;
-
-bool disturbed(const LocalCosts& preset, const std::vector<Curve>& measured) {
-  double sum = 0;
-  double number = 0;
-  for (const Curve& curve : measured) {
-    for (const Curve::Point& point : curve.points) {
-      const double usual = preset.find(curve.algorithm, curve.kind)->ns(point.bytes);
-      sum += std::log(static_cast<double>(point.ns) / usual);
-      ++number;
-    }
-  }
-  return sum > number * std::log(kDisturbed);
-}
 
 // Trials of near or far, in turn, as what else the machine does comes and goes.
 Result<bool> far(Timer& timer, const LocalProbe& where) {
@@ -163,7 +151,7 @@ Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
   // Staging buffers that nobody has written yet are slower than they will be.
   const Call first =
       call_of(Op::kAllReduce, where.ordinary, where.ordinary + kProbeBytes, kProbeBytes / 4);
-  for (int i = 0; i < 2; ++i) HCCL_RETURN_IF_ERROR(runs.run(first, "staged", 1));
+  for (int i = 0; i < 2; ++i) HCCL_RETURN_IF_ERROR(runs.run(first, "staged"));
   HCCL_ASSIGN_OR_RETURN(const bool is_far, far(timer, where));
   const LocalCosts preset = local_preset(where.topology, is_far);
   where.set_tuning(preset.tuning);
@@ -175,7 +163,7 @@ Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
       }
     }
   }
-  return disturbed(preset, measured) ? preset : fit(preset, preset, measured);
+  return slowdown(preset, measured) > kDisturbed ? preset : fit(preset, preset, measured);
 }
 
 // ---- messages ----
@@ -186,12 +174,7 @@ constexpr std::array<std::uint64_t, 6> kMessages = {64,        kKiB,       8 * k
                                                     64 * kKiB, 512 * kKiB, 4096 * kKiB};
 /// Outputs of all ranks' messages take no more than this.
 constexpr std::uint64_t kOutput = std::uint64_t{16} << 20;
-/// Long enough to show what lanes are good for.
-constexpr std::uint64_t kLanesVector = std::uint64_t{4} << 20;
-constexpr std::array kLaneNumbers = {2, 4};
 constexpr std::uint64_t kFoldBytes = 256 * kKiB;
-/// All ranks together that exchange directly in the rules of remote_selector.cc.
-constexpr int kFewRanks = 8;
 
 class Messages {
  public:
@@ -201,18 +184,16 @@ class Messages {
   Result<MessageCosts> measure() {
     HCCL_RETURN_IF_ERROR(steps());
     HCCL_RETURN_IF_ERROR(fold());
-    HCCL_RETURN_IF_ERROR(lanes());
     return costs_;
   }
 
  private:
   Result<std::optional<double>> time(Op op, std::string_view algorithm, std::uint64_t bytes,
-                                     double expected, int lanes = 1) {
+                                     double expected) {
     in_.resize(std::max<std::size_t>(in_.size(), bytes));
     out_.resize(std::max<std::size_t>(
         out_.size(), bytes * (op == Op::kAllGather ? static_cast<std::uint64_t>(size_) : 1)));
-    return timer_.time(call_of(op, in_.data(), out_.data(), bytes / 4), algorithm, bytes, expected,
-                       lanes);
+    return timer_.time(call_of(op, in_.data(), out_.data(), bytes / 4), algorithm, bytes, expected);
   }
 
   Status fold() {
@@ -264,27 +245,6 @@ class Messages {
       costs_.steps.push_back(step);
       if (!together) break;
       shorter = bytes;
-    }
-    return {};
-  }
-
-  Status lanes() {
-    const std::string_view name = size_ <= kFewRanks ? "direct" : "ring";
-    const schedule::Algorithm& algorithm = *schedule::find(Op::kAllReduce, name);
-    const auto predicted = [&](std::uint64_t bytes) {
-      return predict_ns(algorithm, size_, bytes, 1, 1, costs_);
-    };
-    HCCL_ASSIGN_OR_RETURN(const auto one,
-                          time(Op::kAllReduce, name, kLanesVector, predicted(kLanesVector)));
-    if (!one) return {};
-    for (const int lanes : kLaneNumbers) {
-      HCCL_ASSIGN_OR_RETURN(const auto some, time(Op::kAllReduce, name, kLanesVector, *one, lanes));
-      if (!some) return {};
-      // The model lets savings grow from a shortest vector on; so is the share scaled.
-      const double start = predicted(kSavingLaneBytes * static_cast<std::uint64_t>(lanes));
-      const double growing = std::max(0.5, 1 - start / predicted(kLanesVector));
-      const double percent = std::clamp(100 * (1 - *some / *one) / growing, -100.0, 90.0);
-      costs_.lanes.push_back({lanes, static_cast<int>(std::lround(percent))});
     }
     return {};
   }

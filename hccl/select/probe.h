@@ -21,7 +21,7 @@ using ProbeClock = std::chrono::steady_clock;
 /// How a probe runs operations. Collective: all ranks run the same. A failure ends the probe, and
 /// is that of an operation.
 struct ProbeRuns {
-  std::function<Status(const Call& call, std::string_view algorithm, int lanes)> run;
+  std::function<Status(const Call& call, std::string_view algorithm)> run;
   /// A barrier, and one for an allreduce of a few numbers.
   std::string_view barrier;
   std::string_view allreduce;
@@ -38,7 +38,7 @@ class Timer {
   /// of its input anew before each operation, less the writing: the least of a few such loops.
   /// Nothing where the budget has no room for what is expected. All ranks pass the same.
   Result<std::optional<double>> time(const Call& call, std::string_view algorithm,
-                                     std::uint64_t bytes, double expected_ns, int lanes = 1);
+                                     std::uint64_t bytes, double expected_ns);
   /// Each number becomes the largest of all ranks.
   Status largest(std::vector<double>& numbers) const;
   /// Nanoseconds since the start, as the ranks last agreed.
@@ -48,7 +48,7 @@ class Timer {
   double since(ProbeClock::time_point then) const {
     return std::chrono::duration<double, std::nano>(runs_.now() - then).count();
   }
-  Result<double> loop(const Call& call, std::string_view algorithm, std::uint64_t bytes, int lanes,
+  Result<double> loop(const Call& call, std::string_view algorithm, std::uint64_t bytes,
                       std::size_t times);
 
   const ProbeRuns& runs_;

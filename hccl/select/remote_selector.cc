@@ -50,7 +50,7 @@ constexpr int kMaxLanes = 4;
 constexpr std::size_t kLentBytes = std::size_t{1} << 20;
 /// The vectors of more ranks than few, all together, up to which pairs win.
 constexpr std::size_t kPairsBytes = 512 * kKiB;
-/// Measured costs are noisy. Other pieces or lanes than the rules' must be this much better …
+/// Measured costs are noisy. Other pieces than the rules' must be this much better …
 constexpr double kWorthCutting = 0.95;
 /// … and another algorithm this much better than the one that the rules name.
 constexpr double kWorthLeavingRules = 0.9;
@@ -192,27 +192,24 @@ int clamped(std::size_t number, int most) {
   return static_cast<int>(std::clamp<std::size_t>(number, 1, static_cast<std::size_t>(most)));
 }
 
-// Pieces for the patterns whose pipeline is in the schedule; the tree's vector is shared by two
-// trees.
+bool is_pipelined(const Algorithm& algorithm) {
+  return algorithm.name == "chain" || algorithm.name == "double_tree";
+}
+
+// Pieces for the patterns whose pipeline is in the schedule; two trees share the vector.
 int depth_of(const Algorithm& algorithm, std::size_t bytes) {
-  if (algorithm.name == "chain") return clamped(bytes / kPieceBytes, kMaxDepth);
-  if (algorithm.name == "double_tree") return clamped(bytes / kPieceBytes / 2, kMaxDepth);
-  return 1;
+  if (!is_pipelined(algorithm)) return 1;
+  return clamped(bytes / kPieceBytes / (algorithm.name == "chain" ? 1 : 2), kMaxDepth);
 }
 
 // Lanes overlap one slice's waiting and folding with another one's messages. A single step of
 // messages has nothing to overlap, and a pipeline overlaps already.
-bool takes_lanes(const Algorithm& algorithm, int size) {
-  const bool pipelined = algorithm.name == "chain" || algorithm.name == "double_tree";
-  const bool alone = size == 1 || algorithm.op == Op::kBarrier;
-  const bool one_step = algorithm.cost(size, 1).steps <= 1 && algorithm.cost(size, 1).folded == 0;
-  return !pipelined && !alone && !one_step;
-}
-
-// Measured to pay between two hosts only. Within one, nothing is waited for but the processors,
-// which more messages keep busy; between more of them, lanes mix the senders on each line.
+// They pay between two hosts only: within one host ranks wait for nothing but the processors, which
+// more messages keep busy; between more hosts lanes mix the senders on each line.
 int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes, int hosts) {
-  return hosts == 2 && takes_lanes(algorithm, size) ? clamped(bytes / kLaneBytes, kMaxLanes) : 1;
+  if (hosts != 2 || is_pipelined(algorithm) || algorithm.op == Op::kBarrier) return 1;
+  const schedule::Cost cost = algorithm.cost(size, 1);
+  return cost.steps <= 1 && cost.folded == 0 ? 1 : clamped(bytes / kLaneBytes, kMaxLanes);
 }
 
 // Where ranks share cores, each message costs a turn: what counts is how many there are in all, of
@@ -232,21 +229,16 @@ struct Timed {
   double ns = 0;
 };
 
-// The best depth and lanes of one algorithm; those of the rules unless others are worth it.
+// One algorithm with its best depth: that of the rules unless another one is worth it. Costs do not
+// tell what lanes save.
 Timed timed(const Algorithm& algorithm, int size, std::size_t bytes, int hosts,
             const MessageCosts& costs) {
   Timed best{&algorithm, depth_of(algorithm, bytes), lanes_of(algorithm, size, bytes, hosts), 0};
-  best.ns = predict_ns(algorithm, size, bytes, best.depth, best.lanes, costs);
-  const auto consider = [&](int depth, int lanes) {
-    const double ns = predict_ns(algorithm, size, bytes, depth, lanes, costs);
-    if (ns < best.ns * kWorthCutting) best = {&algorithm, depth, lanes, ns};
-  };
-  if (depth_of(algorithm, kMaxDepth * 2 * kPieceBytes) > 1) {
-    for (int depth = 1; depth <= kMaxDepth; depth *= 2) consider(depth, 1);
-  }
-  if (takes_lanes(algorithm, size)) {
-    consider(1, 1);
-    for (const MessageCosts::Lanes& each : costs.lanes) consider(1, each.lanes);
+  best.ns = predict_ns(algorithm, size, bytes, best.depth, costs);
+  if (!is_pipelined(algorithm)) return best;
+  for (int depth = 1; depth <= kMaxDepth; depth *= 2) {
+    const double ns = predict_ns(algorithm, size, bytes, depth, costs);
+    if (ns < best.ns * kWorthCutting) best = {&algorithm, depth, 1, ns};
   }
   return best;
 }
@@ -349,7 +341,7 @@ Choice choose_remote(Op op, int size, std::size_t bytes, std::string_view wanted
 }
 
 double predict_ns(const Choice& choice, int size, std::size_t bytes, const MessageCosts& costs) {
-  return predict_ns(*choice.algorithm, size, bytes, choice.depth, choice.lanes, costs);
+  return predict_ns(*choice.algorithm, size, bytes, choice.depth, costs);
 }
 
 }  // namespace hccl::select

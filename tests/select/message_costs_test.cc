@@ -51,9 +51,6 @@ MessageCosts any_network(std::mt19937& random) {
     costs.steps.push_back(last);
   }
   costs.fold_ns_per_mib = static_cast<std::uint64_t>(between(1e3, 1e6));
-  for (const int lanes : {2, 4}) {
-    costs.lanes.push_back({lanes, std::uniform_int_distribution<>(-100, 90)(random)});
-  }
   return costs;
 }
 
@@ -62,13 +59,13 @@ TEST(MessageCosts, AStepTakesWhatWasMeasured) {
   const Algorithm& ring = *find(Op::kAllGather, "ring");
   const Algorithm& direct = *find(Op::kAllGather, "direct");
   // Four ranks, blocks of 1000 bytes: three steps of a message, or one of three messages.
-  EXPECT_NEAR(predict_ns(ring, 4, 4000, 1, 1, costs), 3 * (10'000 + 1000), 5);
-  EXPECT_NEAR(predict_ns(direct, 4, 4000, 1, 1, costs), 10'000 + 1000 + 2 * (2'000 + 1000), 5);
+  EXPECT_NEAR(predict_ns(ring, 4, 4000, 1, costs), 3 * (10'000 + 1000), 5);
+  EXPECT_NEAR(predict_ns(direct, 4, 4000, 1, costs), 10'000 + 1000 + 2 * (2'000 + 1000), 5);
   // Half of each of two ranks' MiB is folded by the other.
   const Algorithm& scatter = *find(Op::kReduceScatter, "direct");
-  EXPECT_NEAR(predict_ns(scatter, 2, 1 << 20, 1, 1, costs), 10'000 + (1 << 19) + 25'000, 50);
+  EXPECT_NEAR(predict_ns(scatter, 2, 1 << 20, 1, costs), 10'000 + (1 << 19) + 25'000, 50);
   // Beyond what was measured, on at the same pace.
-  EXPECT_NEAR(predict_ns(direct, 2, 1 << 30, 1, 1, costs) / (10'000.0 + (1 << 29)), 1, 1e-3);
+  EXPECT_NEAR(predict_ns(direct, 2, 1 << 30, 1, costs) / (10'000.0 + (1 << 29)), 1, 1e-3);
 }
 
 TEST(MessageCosts, LongerVectorsNeverTakeLess) {
@@ -79,16 +76,14 @@ TEST(MessageCosts, LongerVectorsNeverTakeLess) {
     for (const Algorithm& algorithm : algorithms()) {
       for (const int size : {1, 2, 3, 8, 13, 64}) {
         if (!algorithm.refuse(size).empty()) continue;
-        for (const int lanes : {1, 2, 4}) {
-          double last = 0;
-          for (double bytes = 1; bytes < 1e12; bytes *= 1.3) {
-            const double ns =
-                predict_ns(algorithm, size, static_cast<std::uint64_t>(bytes), 4, lanes, costs);
-            ASSERT_TRUE(std::isfinite(ns));
-            ASSERT_GE(ns, last * (1 - 1e-12))
-                << words(algorithm.op) << " " << algorithm.name << " " << size << " " << bytes;
-            last = ns;
-          }
+        double last = 0;
+        for (double bytes = 1; bytes < 1e12; bytes *= 1.3) {
+          const double ns =
+              predict_ns(algorithm, size, static_cast<std::uint64_t>(bytes), 4, costs);
+          ASSERT_TRUE(std::isfinite(ns));
+          ASSERT_GE(ns, last * (1 - 1e-12))
+              << words(algorithm.op) << " " << algorithm.name << " " << size << " " << bytes;
+          last = ns;
         }
       }
     }
@@ -105,7 +100,7 @@ TEST(SelectByCosts, IsWithinATenthOfTheBestOfAll) {
           const Choice choice = choose_remote(op, size, bytes, "", 1, &costs);
           ASSERT_EQ(choice.algorithm->refuse(size), "");
           const double taken =
-              predict_ns(*choice.algorithm, size, bytes, choice.depth, choice.lanes, costs);
+              predict_ns(*choice.algorithm, size, bytes, choice.depth, costs);
           // Whatever could be taken. Depth and lanes go together for no algorithm.
           double best = taken;
           for (const Algorithm& other : algorithms()) {
@@ -116,7 +111,7 @@ TEST(SelectByCosts, IsWithinATenthOfTheBestOfAll) {
             }
             const bool pipelined = other.name == "chain" || other.name == "double_tree";
             for (int depth = 1; depth <= (pipelined ? 64 : 1); depth *= 2) {
-              best = std::min(best, predict_ns(other, size, bytes, depth, 1, costs));
+              best = std::min(best, predict_ns(other, size, bytes, depth, costs));
             }
           }
           // Hysteresis: a tenth for the algorithm, a twentieth for its pieces.
@@ -147,23 +142,6 @@ TEST(SelectByCosts, KnownNetworksGetTheirKnownBest) {
   EXPECT_EQ(name(Op::kAllReduce, 8, 1024, busy), "recursive_doubling");
   EXPECT_EQ(name(Op::kAllGather, 6, 1024, busy), "bruck");
   EXPECT_EQ(choose_remote(Op::kAllReduce, 8, 1 << 14, "", 8).algorithm->name, "direct");
-}
-
-TEST(SelectByCosts, LanesFollowTheMeasurement) {
-  MessageCosts costs = network(10, 1, 2);
-  const int rules = choose_remote(Op::kAllReduce, 4, 1 << 26, "").lanes;
-  // Nothing was measured.
-  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, rules);
-  costs.lanes = {{2, 30}, {4, 10}};
-  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, 2);
-  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 14, "", 1, &costs).lanes, 1);
-  costs.lanes = {{2, 30}, {4, 50}};
-  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, 4);
-  EXPECT_EQ(choose_remote(Op::kAllGather, 4, 1 << 26, "fullmesh", 1, &costs).lanes, 1);
-  costs.lanes = {{2, 2}, {4, -2}};  // noise
-  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, rules);
-  costs.lanes = {{2, -20}, {4, -30}};
-  EXPECT_EQ(choose_remote(Op::kAllReduce, 4, 1 << 26, "", 1, &costs).lanes, 1);
 }
 
 TEST(SelectByCosts, PiecesOfAChainFollowTheLatency) {
@@ -225,9 +203,6 @@ TEST(MessageCosts, WhatCannotBeIsRefused) {
   EXPECT_TRUE(refused([](MessageCosts& c) { c.steps[1].bytes = 64; }));
   EXPECT_TRUE(refused([](MessageCosts& c) { c.steps[1].more_ns = 1; }));
   EXPECT_TRUE(refused([](MessageCosts& c) { c.fold_ns_per_mib = ~std::uint64_t{0}; }));
-  EXPECT_TRUE(refused([](MessageCosts& c) { c.lanes = {{1, 5}}; }));
-  EXPECT_TRUE(refused([](MessageCosts& c) { c.lanes = {{2000, 5}}; }));
-  EXPECT_TRUE(refused([](MessageCosts& c) { c.lanes = {{2, 100}}; }));
 }
 
 }  // namespace

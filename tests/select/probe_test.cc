@@ -36,7 +36,7 @@ class Ranks {
         runs.barrier = "meet";
         runs.allreduce = "agree";
         runs.now = [&] { return ProbeClock::time_point(time); };
-        runs.run = [&](const Call& call, std::string_view algorithm, int) {
+        runs.run = [&](const Call& call, std::string_view algorithm) {
           if (algorithm == "meet") barrier_.arrive_and_wait();
           if (algorithm == "agree") largest(call);
           time += nanoseconds(static_cast<std::int64_t>(takes_(rank, call, algorithm)));
@@ -115,7 +115,7 @@ TEST(Timer, StopsForAllWhenOneRankIsLate) {
 
 TEST(Timer, AFailureEndsIt) {
   ProbeRuns runs;
-  runs.run = [](const Call&, std::string_view, int) { return Status(Code::kRemote, "gone"); };
+  runs.run = [](const Call&, std::string_view) { return Status(Code::kRemote, "gone"); };
   Timer timer(runs, milliseconds(100));
   std::vector<std::byte> data(64);
   Call call;

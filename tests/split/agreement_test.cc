@@ -28,7 +28,7 @@ Config quiet() {
   return config;
 }
 
-TEST(Agreement, AProbeIsShortAndTheSameOnAllRanks) {
+TEST(Agreement, CostsAreKnownSoonAndTheSameOnAllRanks) {
   testing::World world(3, quiet());
   ASSERT_TRUE(world.ok());
   std::vector<std::vector<CostSample>> seen(3);
@@ -38,7 +38,7 @@ TEST(Agreement, AProbeIsShortAndTheSameOnAllRanks) {
     std::mutex mutex;
     world.run([&](Communicator& communicator) {
       const auto begin = std::chrono::steady_clock::now();
-      auto samples = probe(communicator, 100 << 20);
+      auto samples = cost_samples(communicator, 100 << 20);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       ASSERT_TRUE(samples.ok()) << samples.status().message();
       const std::lock_guard lock(mutex);
@@ -53,10 +53,10 @@ TEST(Agreement, AProbeIsShortAndTheSameOnAllRanks) {
   EXPECT_TRUE(CostModel::create(seen[0]).ok());
 }
 
-TEST(Agreement, AProbeIsNoLargerThanTheGradients) {
+TEST(Agreement, CostsAreOfSizesUpToThoseOfTheGradients) {
   testing::World world(2, quiet());
   world.run([&](Communicator& communicator) {
-    const auto samples = probe(communicator, 100000);
+    const auto samples = cost_samples(communicator, 100000);
     ASSERT_TRUE(samples.ok());
     for (const CostSample& each : *samples) EXPECT_LE(each.bytes, 100000u);
   });

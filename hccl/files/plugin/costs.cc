@@ -1,9 +1,6 @@
 // The table of costs as a Protobuf message. What the numbers must be is checked by its reader.
 #include "hccl/select/costs.h"
 
-#include <algorithm>
-#include <limits>
-
 #include "hccl/files/plugin/costs.pb.h"
 #include "hccl/files/plugin/message.h"
 
@@ -33,11 +30,6 @@ void put(const select::MessageCosts& costs, proto::MessageCosts& out) {
     item->set_more_ns(step.more_ns);
   }
   out.set_fold_ns_per_mib(costs.fold_ns_per_mib);
-  for (const auto& lanes : costs.lanes) {
-    auto* item = out.add_lanes();
-    item->set_lanes(static_cast<std::uint32_t>(lanes.lanes));
-    item->set_saved_percent(lanes.saved_percent);
-  }
 }
 
 void put(const select::LocalCosts& costs, proto::LocalCosts& out) {
@@ -73,10 +65,6 @@ select::MessageCosts messages_from(const proto::MessageCosts& in) {
     costs.steps.push_back({step.bytes(), step.step_ns(), step.more_ns()});
   }
   costs.fold_ns_per_mib = in.fold_ns_per_mib();
-  for (const auto& lanes : in.lanes()) {
-    const auto number = std::min<std::uint32_t>(lanes.lanes(), std::numeric_limits<int>::max());
-    costs.lanes.push_back({static_cast<int>(number), lanes.saved_percent()});
-  }
   return costs;
 }
 
