@@ -8,10 +8,16 @@
 
 namespace hccl::api {
 
-/// guard() for a call that may stand between HcclGroupStart and HcclGroupEnd: if the call is
-/// refused, the group does not run.
+/// The result of a call that may stand between HcclGroupStart and HcclGroupEnd, and was refused:
+/// the group does not run.
+[[gnu::cold]] inline HcclResult refused(const Status& why, const char* function) {
+  refuse_call_group(why, function);
+  return keep(why, function);
+}
+
+/// guard() for such a call.
 template <class Body>
-[[gnu::always_inline]] inline HcclResult enter(const char* function, Body&& body) noexcept {
+HcclResult enter(const char* function, Body&& body) noexcept {
   return guard(function, [&]() -> Status {
     Status status = body();
     if (!status.ok()) refuse_call_group(status, function);

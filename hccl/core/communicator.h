@@ -125,7 +125,7 @@ class Communicator {
 
   // Running, on the thread whose turn it is in the queue.
   Status execute(const Call& call);
-  Status execute_locally(const Call& call);
+  Status execute_remotely(const Call& call, std::uint64_t sequence, bool strict);
   Status run_transfers(std::span<exec::Transfer> transfers);
   Status refused_suspended() const;
   Waiter limits(bool background);

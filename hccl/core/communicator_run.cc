@@ -5,7 +5,8 @@
 namespace hccl::core {
 
 Status Communicator::run(const Call& call) {
-  return queue_.run([this, &call] { return execute(call); });
+  if (const OpQueue::Turn turn(queue_); turn) return execute(call);
+  return queue_.wait(queue_.defer([this, &call] { return execute(call); }));
 }
 
 Status Communicator::run(const Call& call, const OpQueue::Ticket& place) {
@@ -26,11 +27,25 @@ OpQueue::Ticket Communicator::submit(const Call& call, bool deferred, std::funct
 Status Communicator::execute(const Call& call) {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
   if (suspended()) return refused_suspended();
-  if (selection_.is_local(call.op)) return execute_locally(call);
-  const bool blocks = has_blocks(call.op);
   const bool strict = deterministic() == Deterministic::kStrict && reduces(call.op);
-  const schedule::Choice* const choice = blocks ? nullptr : &selection_.choose(call, strict);
   const std::uint64_t sequence = ++sequence_;
+  if (!selection_.is_local(call.op)) return execute_remotely(call, sequence, strict);
+  // A rank that alone asks for strict bits is found by its envelope.
+  const Envelope envelope = hccl::envelope(call, sequence, strict ? 1 : 0);
+  local_->begin(call, envelope);
+  const std::uint64_t number = recorder_.begin(envelope, "local");
+  Status status = local_->finish();
+  const select::LocalChoice* const choice = local_->last_choice();
+  recorder_.end(number, status.code(), choice == nullptr ? "local" : choice->algorithm->name,
+                local_->quick());
+  if (!status.ok()) return failure_.fail(std::move(status), envelope);
+  selection_.ran(call, sequence, *choice);
+  return {};
+}
+
+Status Communicator::execute_remotely(const Call& call, std::uint64_t sequence, bool strict) {
+  const bool blocks = has_blocks(call.op);
+  const schedule::Choice* const choice = blocks ? nullptr : &selection_.choose(call, strict);
   const std::uint64_t number =
       recorder_.begin(envelope(call, sequence, 0), blocks ? "direct" : choice->algorithm->name);
   Status status;
@@ -44,22 +59,6 @@ Status Communicator::execute(const Call& call) {
   }
   recorder_.end(number, status.code());
   return status.ok() ? status : failure_.fail(std::move(status), envelope(call, sequence, 0));
-}
-
-Status Communicator::execute_locally(const Call& call) {
-  const std::uint64_t sequence = ++sequence_;
-  // A rank that alone asks for strict bits is found by its envelope.
-  const bool strict = deterministic() == Deterministic::kStrict && reduces(call.op);
-  const Envelope envelope = hccl::envelope(call, sequence, strict ? 1 : 0);
-  local_->begin(call, envelope);
-  const std::uint64_t number = recorder_.begin(envelope, "local");
-  Status status = local_->finish();
-  const select::LocalChoice* const choice = local_->last_choice();
-  recorder_.end(number, status.code(), choice == nullptr ? "local" : choice->algorithm->name,
-                local_->quick());
-  if (!status.ok()) return failure_.fail(std::move(status), envelope);
-  selection_.ran(call, sequence, *choice);
-  return {};
 }
 
 Status Communicator::send(int peer, const void* data, std::uint64_t count, DataType type) {

@@ -28,13 +28,25 @@ class OpQueue {
   OpQueue(const OpQueue&) = delete;
   OpQueue& operator=(const OpQueue&) = delete;
 
+  /// The right to run an operation now, where nothing else is in line, which is the usual case.
+  /// False: the caller has to defer().
+  class Turn {
+   public:
+    explicit Turn(OpQueue& queue) : queue_(queue.enter() ? &queue : nullptr) {}
+    ~Turn() {
+      if (queue_ != nullptr) queue_->leave();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    explicit operator bool() const { return queue_ != nullptr; }
+
+   private:
+    OpQueue* queue_;
+  };
   /// Runs the work on the caller's thread, after everything issued before it.
-  template <class Function>
-  Status run(Function&& work) {
-    if (!enter()) return wait(enqueue(std::forward<Function>(work), false));
-    Status result = work();
-    leave();
-    return result;
+  Status run(Work work) {
+    if (const Turn turn(*this); turn) return work();
+    return wait(defer(std::move(work)));
   }
   /// Puts the work in line for the worker thread (started at the first call) and returns at once.
   Ticket submit(Work work);
@@ -53,7 +65,7 @@ class OpQueue {
   bool busy() const;
 
  private:
-  // Two atomic operations when nothing else is in line, which is the usual case.
+  // Two atomic operations where nothing else is in line.
   bool enter() {
     std::uint32_t idle = 0;
     return state_.compare_exchange_strong(idle, kRunning, std::memory_order_acquire);

@@ -54,7 +54,7 @@ Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap) 
   runs.barrier = "inline";
   runs.allreduce = "slots";
   runs.run = [&](const Call& call, std::string_view name) {
-    return engine.run_with(*local::find(call.op, name), call, envelope(call, ++sequence, 0));
+    return engine.run(call, envelope(call, ++sequence, 0), local::find(call.op, name));
   };
   select::LocalProbe where;
   where.topology = engine.topology();

@@ -40,24 +40,17 @@ class LocalEngine {
   /// In place of the selector's: a probe that compares.
   void set_tuning(const local::Tuning& tuning) { tuning_ = tuning; }
 
-  /// Runs a collective to its end; `envelope` is the call's. kPara: the ranks disagree; kTimeout;
-  /// or the reason of the abort. After a failure it is of no more use.
-  Status run(const Call& call, const Envelope& envelope) {
-    begin(call, envelope);
+  /// Runs a collective to its end; `envelope` is the call's. It runs by `forced` where that is
+  /// given and can run the case; else by the selector's choice. kPara: the ranks disagree;
+  /// kTimeout; or the reason of the abort. After a failure it is of no more use.
+  Status run(const Call& call, const Envelope& envelope, const local::Algorithm* forced = nullptr) {
+    begin(call, envelope, forced);
     return finish();
   }
   /// The same in two steps, for a caller that has something to do while its peers learn that this
   /// rank has come. `call` and `envelope` outlive the second step.
-  void begin(const Call& call, const Envelope& envelope) { begin(call, envelope, nullptr); }
+  void begin(const Call& call, const Envelope& envelope, const local::Algorithm* forced = nullptr);
   Status finish();
-  /// As run() and begin(), by this algorithm where it can run the case; else by the selector's.
-  Status run_with(const local::Algorithm& algorithm, const Call& call, const Envelope& envelope) {
-    begin(call, envelope, &algorithm);
-    return finish();
-  }
-  void begin_with(const local::Algorithm& algorithm, const Call& call, const Envelope& envelope) {
-    begin(call, envelope, &algorithm);
-  }
 
   /// As Waiter::progress, of every wait until this is set anew.
   void set_progress(const std::function<Status()>& progress) { region_.set_progress(progress); }
@@ -79,7 +72,6 @@ class LocalEngine {
   };
   static constexpr std::size_t kRemembered = 16;
 
-  void begin(const Call& call, const Envelope& envelope, const local::Algorithm* forced);
   template <class Choose>
   const select::LocalChoice& choose(const local::Case& of, bool rendezvous, Choose&& choose);
   void announce_descriptor();
@@ -100,7 +92,7 @@ class LocalEngine {
   local::Tuning tuning_;
   std::array<std::array<Remembered, kRemembered>, 2> remembered_;  // eager, rendezvous
   const select::LocalChoice* choice_ = nullptr;
-  const local::Algorithm* forced_ = nullptr;  // of this operation, by run_with()
+  const local::Algorithm* forced_ = nullptr;  // of this operation
   select::LocalChoice by_force_;
   std::optional<local::Operation> op_;      // under way
   std::vector<local::PeerBuffers> peers_;   // by place

@@ -48,7 +48,7 @@ class Child {
 };
 
 Status run_by(LocalEngine& engine, const char* algorithm, const Call& call) {
-  return engine.run_with(*find(call.op, algorithm), call, envelope(call, 1, 0));
+  return engine.run(call, envelope(call, 1, 0), find(call.op, algorithm));
 }
 
 /// The ranks that are named while others wait.
@@ -118,7 +118,7 @@ TEST(LocalFailure, ARankThatDoesNotTakeItsTurnIsNamed) {
       call.in = call.out = data.data();
       call.count = data.size();
       const Envelope sent = envelope(call, 1, 0);
-      engine.begin_with(*find(Op::kAllReduce, "turns"), call, sent);
+      engine.begin(call, sent, find(Op::kAllReduce, "turns"));
       if (rank == absent) return;
       EXPECT_EQ(engine.finish().code(), Code::kTimeout);
     });
@@ -181,7 +181,7 @@ TEST(LocalFailure, CopiesEndSoonAfterAFailure) {
     call.count = in.size() / 2;
     call.type = DataType::kUint32;
     const Envelope sent = envelope(call, 1, 0);
-    engine.begin_with(*find(call.op, "cma"), call, sent);
+    engine.begin(call, sent, find(call.op, "cma"));
     if (rank == 0) {
       // It has announced, and hears of the failure while rank 1 is about to copy.
       host.abort(Status(Code::kRemote, "rank 9 died", 9));
@@ -309,7 +309,7 @@ TEST(LocalFailure, AFailedRanksBuffersAreLeftAloneByALaterRank) {
       return;
     }
     while (!gone) std::this_thread::yield();
-    engine.begin_with(*find(call.op, "push"), call, sent);
+    engine.begin(call, sent, find(call.op, "push"));
     ++late;
     while (late != kSize - 1) std::this_thread::yield();  // so that only rank 0 is awaited
     EXPECT_EQ(engine.finish().code(), Code::kRemote);

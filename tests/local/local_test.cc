@@ -29,7 +29,7 @@ using testing::LocalSetting;
 Status run_by(LocalEngine& engine, const char* name, const Call& call, std::uint64_t number) {
   const Algorithm* const algorithm = find(call.op, name);
   const Envelope sent = envelope(call, number, 0);
-  return algorithm == nullptr ? engine.run(call, sent) : engine.run_with(*algorithm, call, sent);
+  return engine.run(call, sent, algorithm);
 }
 std::string_view taken(const LocalEngine& engine) {
   return engine.last_choice() == nullptr ? "" : engine.last_choice()->algorithm->name;
