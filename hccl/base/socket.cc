@@ -194,15 +194,6 @@ Result<Fd> connect_unix(const std::string& path, Deadline deadline) {
   return fd;
 }
 
-Result<uid_t> peer_user(int fd) {
-  ucred credentials{};
-  socklen_t length = sizeof credentials;
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
-    return syscall_failure("SO_PEERCRED");
-  }
-  return credentials.uid;
-}
-
 Status wait_fd(int fd, short events, Deadline deadline, const AbortFlag* abort) {
   for (;;) {
     pollfd entry{fd, events, 0};

@@ -43,8 +43,6 @@ Result<Fd> accept_one(int listener);
 /// UNIX sockets by pathname (permissions hold; abstract names have none).
 Result<Fd> listen_unix(const std::string& path);
 Result<Fd> connect_unix(const std::string& path, Deadline deadline);
-/// The user at the other end of a connected UNIX socket.
-Result<uid_t> peer_user(int fd);
 
 /// Blocks until all bytes are moved. kTimeout, or kTcpTransfer when the peer has gone.
 Status send_all(int fd, std::string_view bytes, Deadline deadline,

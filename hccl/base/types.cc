@@ -24,22 +24,6 @@ std::string_view words(ReduceOp op) {
   return "unknown";
 }
 
-std::optional<DataType> data_type(std::string_view text) {
-#define HCCL_TYPE(name, value, bytes, word) \
-  if (text == (word)) return DataType::name;
-  HCCL_DATA_TYPES(HCCL_TYPE)
-#undef HCCL_TYPE
-  return std::nullopt;
-}
-
-std::optional<ReduceOp> reduce_op(std::string_view text) {
-#define HCCL_OP(name, value, word) \
-  if (text == (word)) return ReduceOp::name;
-  HCCL_REDUCE_OPS(HCCL_OP)
-#undef HCCL_OP
-  return std::nullopt;
-}
-
 std::string_view words(Op op) {
   switch (op) {
     case Op::kAllReduce:

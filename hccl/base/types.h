@@ -84,7 +84,6 @@ constexpr std::optional<DataType> data_type(int number) {
 #undef HCCL_TYPE
   return std::nullopt;
 }
-std::optional<DataType> data_type(std::string_view word);
 constexpr std::optional<ReduceOp> reduce_op(int number) {
 #define HCCL_OP(name, value, word) \
   if (number == (value)) return ReduceOp::name;
@@ -92,6 +91,5 @@ constexpr std::optional<ReduceOp> reduce_op(int number) {
 #undef HCCL_OP
   return std::nullopt;
 }
-std::optional<ReduceOp> reduce_op(std::string_view word);
 
 }  // namespace hccl

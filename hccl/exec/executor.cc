@@ -16,6 +16,40 @@ namespace {
 // The transport lane of the agreement, apart from the data.
 constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
 
+// How a vector is cut into slices and lanes.
+struct Cut {
+  std::size_t message;  // the longest that is folded
+  std::size_t folded;   // bytes of received messages that wait to be folded, of a lane
+  std::size_t lanes;
+  std::uint64_t slices;
+};
+
+// Received messages that wait to be folded, and the slots of a slice, must fit into the staging
+// memory of the lane on every rank; all ranks cut alike.
+Cut cut_for(const Call& call, const schedule::Choice& choice, const Plan& plan, int ranks,
+            std::size_t staging_bytes) {
+  const std::uint64_t bytes =
+      call.count * size_of(call.type) * static_cast<std::uint64_t>(blocks_of(call.op, ranks));
+  const auto lanes = static_cast<std::uint64_t>(std::max(1, choice.lanes));
+  Cut cut;
+  cut.message = Flow::message_within(staging_bytes / 2, plan.most_reducing * lanes);
+  cut.folded = plan.most_reducing * Flow::kWindow * cut.message;
+  const std::uint64_t for_slots =
+      staging_bytes / lanes - std::min(staging_bytes / lanes, cut.folded);
+  const std::uint64_t per_lane = std::max<std::uint64_t>(for_slots, 4096);
+  const std::uint64_t slot_bytes =
+      bytes / static_cast<std::uint64_t>(std::max(1, plan.schedule.chunks)) *
+      static_cast<std::uint64_t>(plan.most_slots);
+  cut.slices = std::max(lanes, (slot_bytes + per_lane - 1) / per_lane);
+  if (choice.slice != 0) {
+    cut.slices = std::max<std::uint64_t>(cut.slices, (bytes + choice.slice - 1) / choice.slice);
+  }
+  cut.slices = (cut.slices + lanes - 1) / lanes * lanes;  // as many a lane
+  cut.slices = std::clamp<std::uint64_t>(cut.slices, 1, std::max<std::uint64_t>(1, call.count));
+  cut.lanes = std::min<std::uint64_t>(lanes, cut.slices);
+  return cut;
+}
+
 bool one_way(Op op) { return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter; }
 
 }  // namespace
@@ -112,60 +146,34 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
                            const Waiter& waiter) {
   const Plan& plan = plan_for(*choice.algorithm, call.root, choice.depth, choice.hosts);
   const schedule::Schedule& steps = plan.schedule;
-  const std::uint64_t element = size_of(call.type);
-  const auto blocks = static_cast<std::uint64_t>(blocks_of(call.op, mesh_.size()));
-  const std::uint64_t block_bytes = call.count * element;
-
-  // Received messages that wait to be folded, and the slots of a slice, must fit into the staging
-  // memory of the lane on every rank; all ranks cut alike.
-  const auto lanes_wanted = static_cast<std::uint64_t>(std::max(1, choice.lanes));
-  const std::size_t message =
-      Flow::message_within(staging_bytes_ / 2, plan.most_reducing * lanes_wanted);
-  const std::size_t folded = plan.most_reducing * Flow::kWindow * message;
-  const std::uint64_t for_slots =
-      staging_bytes_ / lanes_wanted - std::min(staging_bytes_ / lanes_wanted, folded);
-  const std::uint64_t per_lane = std::max<std::uint64_t>(for_slots, 4096);
-  const std::uint64_t slot_bytes = block_bytes * blocks /
-                                   static_cast<std::uint64_t>(std::max(1, steps.chunks)) *
-                                   static_cast<std::uint64_t>(plan.most_slots);
-  std::uint64_t slices = std::max(lanes_wanted, (slot_bytes + per_lane - 1) / per_lane);
-  if (choice.slice != 0) {
-    slices =
-        std::max<std::uint64_t>(slices, (block_bytes * blocks + choice.slice - 1) / choice.slice);
-  }
-  slices = (slices + lanes_wanted - 1) / lanes_wanted * lanes_wanted;  // as many a lane
-  slices = std::clamp<std::uint64_t>(slices, 1, std::max<std::uint64_t>(1, call.count));
-  const std::size_t lanes = std::min<std::uint64_t>(lanes_wanted, slices);
-
+  const Cut cut = cut_for(call, choice, plan, mesh_.size(), staging_bytes_);
+  const std::size_t lanes = cut.lanes;
   const std::uint32_t algorithm = fingerprint(
       choice.algorithm->name, {static_cast<std::uint64_t>(choice.depth),
-                               static_cast<std::uint64_t>(choice.hosts), lanes, slices});
+                               static_cast<std::uint64_t>(choice.hosts), lanes, cut.slices});
   const Envelope mine = envelope(call, sequence, algorithm);
   if (call.count == 0 && call.op != Op::kBarrier) return run_agreement(0, mine, waiter);
 
   const bool agree = one_way(call.op) && mesh_.size() > 1;
   while (lanes_.size() < lanes + (agree ? 1 : 0)) lanes_.push_back(std::make_unique<Lane>(mesh_));
+  const auto layout = [&](std::uint64_t slice) {
+    const std::uint64_t first = call.count * slice / cut.slices;
+    return Layout(call, mesh_.rank(), mesh_.size(), steps.chunks, plan.most_slots > 0, first,
+                  call.count * (slice + 1) / cut.slices - first);
+  };
   const auto slots = static_cast<std::size_t>(steps.scratch_slots);
   std::size_t stride = 0;
-  for (std::uint64_t s = 0; s < slices; ++s) {
-    const std::uint64_t first = call.count * s / slices;
-    const Layout layout(call, mesh_.rank(), mesh_.size(), steps.chunks, plan.most_slots > 0, first,
-                        call.count * (s + 1) / slices - first);
+  for (std::uint64_t s = 0; s < cut.slices; ++s) {
     stride =
-        std::max(stride, (layout.longest() * slots + kCacheLine - 1) / kCacheLine * kCacheLine);
+        std::max(stride, (layout(s).longest() * slots + kCacheLine - 1) / kCacheLine * kCacheLine);
   }
-  std::byte* const staging = scratch((stride + folded) * lanes);
+  std::byte* const staging = scratch((stride + cut.folded) * lanes);
   for (std::size_t i = 0; i < lanes; ++i) {
-    lanes_[i]->begin(static_cast<std::uint32_t>(i), call, mine, message,
-                     staging + stride * lanes + folded * i);
+    lanes_[i]->begin(static_cast<std::uint32_t>(i), call, mine, cut.message,
+                     staging + stride * lanes + cut.folded * i);
   }
-  for (std::uint64_t s = 0; s < slices; ++s) {
-    const std::uint64_t first = call.count * s / slices;
-    const std::size_t lane = s % lanes;
-    lanes_[lane]->add(steps,
-                      Layout(call, mesh_.rank(), mesh_.size(), steps.chunks, plan.most_slots > 0,
-                             first, call.count * (s + 1) / slices - first),
-                      staging + stride * lane);
+  for (std::uint64_t s = 0; s < cut.slices; ++s) {
+    lanes_[s % lanes]->add(steps, layout(s), staging + stride * (s % lanes));
   }
   if (agree) {
     // Data flows one way only; without the barrier the first ranks would never learn of a mismatch.

@@ -19,10 +19,7 @@ constexpr Operations kNotAllReduce = {Op::kBroadcast,      Op::kReduceScatter, O
                                       Op::kReduce,         Op::kScatter,       Op::kAllToAll,
                                       Op::kReduceScatterV, Op::kAllGatherV,    Op::kAllToAllV};
 
-}  // namespace
-
-std::span<const Algorithm> algorithms() {
-  static constexpr std::array kTable = {
+constexpr std::array kTable = {
       Algorithm{"inline", "the input travels in the line that announces the operation", kWhole,
                 true, refuse_inline, announce_inline, nullptr, run_inline},
       Algorithm{"slots", "inputs are staged whole with the announcement; each rank takes from all",
@@ -102,8 +99,10 @@ std::span<const Algorithm> algorithms() {
                 nullptr,
                 run_push_allreduce},
   };
-  return kTable;
-}
+
+}  // namespace
+
+std::span<const Algorithm> algorithms() { return kTable; }
 
 const Algorithm* find(Op op, std::string_view name) {
   for (const Algorithm& each : algorithms()) {

@@ -120,13 +120,6 @@ Status Heap::free(void* memory) {
   return {};
 }
 
-std::optional<std::size_t> Heap::size_of(const void* memory) const {
-  const std::lock_guard lock(mutex_);
-  const auto at = live_.find(memory);
-  if (at == live_.end()) return std::nullopt;
-  return at->second;
-}
-
 Result<std::uint64_t> Heap::allocate_pages(std::size_t bytes) {
   if (bytes == 0 || bytes % kGranule != 0 || bytes > reserve_) {
     return Status(Code::kPara, "device memory: " + std::to_string(bytes) +

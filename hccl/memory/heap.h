@@ -39,8 +39,6 @@ class Heap {
   Result<void*> allocate(std::size_t bytes, std::size_t alignment = kAlignment);
   /// kPara: not a live allocation of allocate().
   Status free(void* memory);
-  /// The requested bytes, if this is the start of a live allocation.
-  std::optional<std::size_t> size_of(const void* memory) const;
 
   // ---- Physical blocks, mapped where the caller wants them ----
   /// Pages of the memfd, a multiple of kGranule; gives their offset. kOom.
