@@ -393,7 +393,7 @@ void Link::fail(const Status& status) {
     for (const Arrived& message : lane->arrived) {
       if (message.taker != nullptr) message.taker->finish(status);
     }
-    std::erase_if(lane->arrived, [](const Arrived& message) { return !message.complete; });
+    lane->arrived.erase_if([](const Arrived& message) { return !message.complete; });
   }
 }
 

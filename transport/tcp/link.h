@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstddef>
-#include <deque>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "hccl/base/fd.h"
+#include "hccl/base/queue.h"
 #include "hccl/base/status.h"
 #include "transport/tcp/early.h"
 #include "transport/tcp/frame.h"
@@ -84,12 +84,12 @@ class Link {
   struct Lane {
     std::uint32_t next_send = 0;
     std::uint32_t next_recv = 0;
-    std::deque<Posted> posted;         ///< receives without their message
-    std::deque<Arrived> arrived;       ///< messages without their receive
-    std::deque<Waiting> waiting;       ///< sends whose receive is not known to be posted
+    Queue<Posted> posted;         ///< receives without their message
+    Queue<Arrived> arrived;       ///< messages without their receive
+    Queue<Waiting> waiting;       ///< sends whose receive is not known to be posted
     std::size_t asked = 0;        ///< the first so many of `waiting` have sent kAsk
     std::size_t asked_of_us = 0;  ///< kAsk entries in `arrived`
-    std::deque<Ready> ready;           ///< receives of the peer that are posted before our send
+    Queue<Ready> ready;           ///< receives of the peer that are posted before our send
   };
   /// Where the payload that comes in goes.
   struct Payload {

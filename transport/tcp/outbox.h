@@ -3,8 +3,8 @@
 
 #include <array>
 #include <cstddef>
-#include <deque>
 
+#include "hccl/base/queue.h"
 #include "hccl/base/status.h"
 #include "transport/tcp/frame.h"
 #include "transport/transport.h"
@@ -48,8 +48,8 @@ class Outbox {
     return frame.request == nullptr ? 0 : static_cast<std::size_t>(frame.header.length);
   }
 
-  std::deque<Frame> frames_;
-  std::deque<Stream> streams_;
+  Queue<Frame> frames_;
+  Queue<Stream> streams_;
   std::size_t front_written_ = 0;  ///< bytes of frames_.front(), header included, that are out
   std::size_t payload_queued_ = 0;
 };
