@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 #include <new>
+#include <optional>
 
 #include "hccl/select/probe.h"
 #include "split/planner.h"
@@ -12,7 +13,9 @@
 namespace hccl::split {
 namespace {
 
-constexpr std::chrono::milliseconds kBudget{40};
+// Until so much time has passed, sizes are timed upwards, then downwards.
+constexpr std::chrono::milliseconds kUpwards{25};
+constexpr std::chrono::milliseconds kDownwards{40};
 constexpr std::uint64_t kSizes[] = {4096, 65536, 1 << 20, 16 << 20};
 
 Status reduce(core::Communicator& communicator, std::span<double> values, ReduceOp op) {
@@ -110,18 +113,32 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
   if (have == 0) return Status(Code::kOom, "no memory to measure what an allreduce costs");
   select::ProbeRuns runs;
   runs.run = [&](const Call& call, std::string_view) { return communicator.run(call); };
-  select::Timer timer(runs, kBudget);
   Call call;
   call.op = Op::kAllReduce;
   call.in = call.out = buffer.get();
+  std::chrono::nanoseconds spent{0};  // as the ranks agree
+  const auto timed = [&](std::uint64_t size, double expected_ns,
+                         std::chrono::nanoseconds until) -> Result<std::optional<double>> {
+    call.count = size / sizeof(float);
+    select::Timer timer(runs, std::max(until - spent, std::chrono::nanoseconds(0)));
+    HCCL_ASSIGN_OR_RETURN(const auto ns, timer.time(call, {}, size, expected_ns));
+    spent += std::chrono::nanoseconds(std::llround(timer.spent()));
+    return ns;
+  };
   double expected = 0;
   for (const std::uint64_t size : sizes) {
-    call.count = size / sizeof(float);
-    HCCL_ASSIGN_OR_RETURN(const auto ns, timer.time(call, {}, size, expected));
+    HCCL_ASSIGN_OR_RETURN(const auto ns, timed(size, expected, kUpwards));
     if (!ns) break;
     samples.push_back({size, 1e-9 * *ns});
-    // One size alone would tell nothing; a longer vector takes longer by its bytes at most.
+    // Two sizes are always timed: one alone would tell nothing. A longer vector takes longer by its
+    // bytes at most.
     expected = samples.size() == 1 ? 0 : *ns * static_cast<double>(kSizes[1]) / kSizes[0];
+  }
+  // Networks let the first bytes after a pause pass at once. The longest vectors have used that up,
+  // so the times of the shorter ones are measured anew.
+  for (std::size_t i = samples.size() - 1; i-- > 0;) {
+    HCCL_ASSIGN_OR_RETURN(const auto ns, timed(samples[i].bytes, 0, kDownwards));
+    if (ns) samples[i].seconds = 1e-9 * *ns;
   }
   return samples;
 }

@@ -33,10 +33,10 @@ Status agree(core::Communicator& communicator, const GradientList& mine);
 /// Values become their minimum over all ranks.
 Status minimum(core::Communicator& communicator, std::span<double> values);
 
-/// What allreduces of some sizes up to about `bytes` cost, equal on all ranks: by the communicator's
-/// cost table, or timed now, for at most about 50 ms, where the table was not measured. kOom.
-Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
-                                             std::uint64_t bytes);
+/// What allreduces of some sizes up to about `bytes` cost, equal on all ranks: by the
+/// communicator's cost table, or timed now, for at most about 50 ms, where the table was not
+/// measured. kOom.
+Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator, std::uint64_t bytes);
 
 /// Rank 0's decision on all ranks, but for its `why`. kPara: it does not fit `gradients` gradients.
 Status tell(core::Communicator& communicator, Decision& decision, std::size_t gradients);

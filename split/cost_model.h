@@ -1,6 +1,6 @@
 // What an allreduce costs by its size, learnt from measurements: a line (start + per_byte * n) and
-// a table of the sizes where the line does not fit. Begins with the communicator's costs, goes on with
-// the times of training. Pure: agreement.h gets the costs.
+// a table of the sizes where the line does not fit. Begins with the communicator's costs, goes on
+// with the times of training. Pure: agreement.h gets the costs.
 #pragma once
 
 #include <cstddef>

@@ -66,7 +66,9 @@ class Selection {
   /// The algorithm that the last collective of this kind took; "" before the first.
   std::string algorithm(Op op) const;
   /// Whether predict_ns() rests on measurements on ranks of this machine.
-  bool is_measured(Op op) const { return is_local(op) ? measured_.has_value() : messages_.has_value(); }
+  bool is_measured(Op op) const {
+    return is_local(op) ? measured_.has_value() : messages_.has_value();
+  }
   /// What an operation takes whose longest input has so many bytes; 0: unknown. reachable: buffers
   /// are device memory, or of ranks of one process.
   double predict_ns(Op op, std::uint64_t bytes, bool reachable) const;

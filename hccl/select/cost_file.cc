@@ -48,9 +48,7 @@ Result<std::string> to_bytes(const CostTable& table) {
   return files::encode(&files::Codecs::costs, table, files::Form::kBinary);
 }
 
-Result<CostTable> from_bytes(std::string_view bytes) {
-  return decode(bytes, files::Form::kBinary);
-}
+Result<CostTable> from_bytes(std::string_view bytes) { return decode(bytes, files::Form::kBinary); }
 
 Result<std::optional<CostTable>> read_costs(const std::string& path) {
   // Not blocking: the name may be that of a pipe.

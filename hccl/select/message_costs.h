@@ -28,8 +28,8 @@ struct MessageCosts {
   Status check() const;
 };
 
-/// Nanoseconds that an operation on a vector of `bytes` takes on one lane. It never falls when bytes
-/// rise.
+/// Nanoseconds that an operation on a vector of `bytes` takes on one lane. It never falls when
+/// bytes rise.
 double predict_ns(const schedule::Algorithm& algorithm, int size, std::uint64_t bytes, int depth,
                   const MessageCosts& costs);
 

@@ -1,6 +1,6 @@
 // Measures what operations cost between the ranks of a communicator. Whether there is time for
 // another one, and how often it is repeated, depends only on numbers that the ranks have agreed on,
-// so that no rank waits for one that has stopped.
+// so that no rank waits for a rank that has stopped.
 #pragma once
 
 #include <chrono>

@@ -99,8 +99,7 @@ TEST(SelectByCosts, IsWithinATenthOfTheBestOfAll) {
         for (std::size_t bytes = 16; bytes <= std::size_t{1} << 30; bytes *= 32) {
           const Choice choice = choose_remote(op, size, bytes, "", 1, &costs);
           ASSERT_EQ(choice.algorithm->refuse(size), "");
-          const double taken =
-              predict_ns(*choice.algorithm, size, bytes, choice.depth, costs);
+          const double taken = predict_ns(*choice.algorithm, size, bytes, choice.depth, costs);
           // Whatever could be taken. Depth and lanes go together for no algorithm.
           double best = taken;
           for (const Algorithm& other : algorithms()) {
