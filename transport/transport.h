@@ -123,17 +123,19 @@ class Mesh {
   static constexpr std::uint32_t kLanes = 256;
 };
 
-/// Gathers one blob of every rank of the mesh, in rank order. Blocks until all ranks have called it
-/// or the deadline passes. open() of a backend calls it equally often on every rank, also when
-/// something failed locally (the blob then says so), so that no rank waits for one that gave up.
-using Exchange = std::function<Result<std::vector<std::string>>(std::string mine, Deadline)>;
+/// The allgather by which a mesh is set up: one blob of every rank, in rank order. Blocks until all
+/// ranks have called it or the deadline passes. open() of a backend calls it equally often on every
+/// rank, also when something failed locally (the blob then says so), so that no rank waits for one
+/// that gave up.
+using BootstrapExchange =
+    std::function<Result<std::vector<std::string>>(std::string mine, Deadline)>;
 
 struct OpenArgs {
   int rank = 0;
   int size = 1;
   /// hosts[r]: ranks with the same number share memory (same boot, same network namespace).
   std::vector<int> hosts;
-  Exchange exchange;
+  BootstrapExchange exchange;
   Deadline deadline = Deadline::never();
   /// Authenticates every data connection of this mesh; differs per communicator.
   Key key{};

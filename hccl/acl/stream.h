@@ -17,8 +17,8 @@
 
 namespace hccl::acl {
 
-/// How the runtime's threads wait. A wait may be for seconds, so it gives the core away from the
-/// start whenever another thread wants it.
+/// How the runtime's threads wait. A wait may last seconds, so the waiting thread gives its core
+/// away from the start whenever another thread wants the core.
 inline Waiter waiter(Deadline deadline = Deadline::never(), const AbortFlag* abort = nullptr) {
   return {.deadline = deadline,
           .abort = abort,

@@ -37,9 +37,9 @@ Cut cut_for(const Call& call, const schedule::Choice& choice, const Plan& plan, 
   const std::uint64_t for_slots =
       staging_bytes / lanes - std::min(staging_bytes / lanes, cut.folded);
   const std::uint64_t per_lane = std::max<std::uint64_t>(for_slots, 4096);
-  const std::uint64_t slot_bytes =
-      bytes / static_cast<std::uint64_t>(std::max(1, plan.schedule.chunks)) *
-      static_cast<std::uint64_t>(plan.most_slots);
+  const std::uint64_t slot_bytes = bytes /
+                                   static_cast<std::uint64_t>(std::max(1, plan.schedule.chunks)) *
+                                   static_cast<std::uint64_t>(plan.most_slots);
   cut.slices = std::max(lanes, (slot_bytes + per_lane - 1) / per_lane);
   if (choice.slice != 0) {
     cut.slices = std::max<std::uint64_t>(cut.slices, (bytes + choice.slice - 1) / choice.slice);
@@ -211,7 +211,7 @@ Status Executor::exchange(std::span<const Transfer> transfers, const Waiter& wai
                    {}};
   };
   Status status = drive(active_, describe, waiter);
-  // Of two ranks, one knows who let it down.
+  // A single transfer that timed out has one culprit: the peer.
   if (alone && status.code() == Code::kTimeout) {
     status = Status(Code::kTimeout, status.message(), first.peer);
   }

@@ -32,7 +32,7 @@ TwoLevel::TwoLevel(transport::Mesh& mesh, LocalEngine& local, int hosts)
 }
 
 Status TwoLevel::run(const Call& call, std::uint64_t sequence, const Waiter& waiter) {
-  // What this rank owes to other hosts goes on while it waits for its own.
+  // Messages to other hosts move on while this rank waits for the ranks of its own host.
   local_.set_progress([this] { return progress(); });
   Status status = run_slices(call, sequence, waiter);
   local_.set_progress(nullptr);

@@ -36,10 +36,11 @@ class TwoLevel {
   /// disagree; kRemote: a rank died; kTimeout.
   Status run(const Call& call, std::uint64_t sequence, const Waiter& waiter);
 
-  /// From now on these decide what runs between hosts, as they were measured among all ranks of the
-  /// communicator; without any, fixed rules do. The same on all ranks, between the same runs.
+  /// From now on these costs, measured among all ranks of the communicator, decide which schedule
+  /// runs between hosts; without costs, fixed rules decide. The same on all ranks, between the same
+  /// runs.
   void set_costs(std::optional<select::MessageCosts> costs);
-  /// What ran between hosts last, and why; null before the first run.
+  /// The last schedule between hosts, and the reason for it; null before the first run.
   const schedule::Choice* between() const {
     return chosen_ == nullptr ? nullptr : &chosen_->choice;
   }

@@ -35,7 +35,7 @@ bool is_private(std::string_view address);
 
 /// A host's numeric address by its name (or address), of `family`, else of the other one; AF_UNSPEC
 /// prefers IPv4. Blocks for as long as the system's resolver does. kNotFound without one.
-/// A host may know itself by a loopback address: bind to local_address(), not to this.
+/// On the host itself its name may stand for a loopback address: bind to local_address() instead.
 Result<std::string> resolve(const std::string& host, int family);
 
 }  // namespace hccl::join

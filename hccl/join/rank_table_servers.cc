@@ -113,7 +113,7 @@ Status check_addresses(const std::vector<Server>& servers) {
 }
 
 // Ranks that talk through the hosts' own network all need the host's address. (Where rank 0 has a
-// host_ip and no device_ip, check_addresses() has seen to it already.)
+// host_ip and no device_ip, check_addresses() has refused the table already.)
 Status check_host_mode(const std::vector<Server>& servers) {
   bool host_mode = false;
   for (const Server& server : servers) {

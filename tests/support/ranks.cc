@@ -8,7 +8,7 @@
 
 namespace hccl::testing {
 
-Rank::Rank(int rank, int size, transport::Exchange exchange)
+Rank::Rank(int rank, int size, transport::BootstrapExchange exchange)
     : rank_(rank), size_(size), exchange_(std::move(exchange)) {
   config_.plugin_path = HCCL_TEST_PLUGIN_PATH;
 }

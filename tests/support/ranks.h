@@ -17,7 +17,7 @@ namespace hccl::testing {
 /// One rank of a run. Used by the thread of that rank.
 class Rank {
  public:
-  Rank(int rank, int size, transport::Exchange exchange);
+  Rank(int rank, int size, transport::BootstrapExchange exchange);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -29,12 +29,12 @@ class Rank {
   Result<std::unique_ptr<transport::Mesh>> open(std::string_view transport) const;
   /// Returns once every rank is here, or after 60 s.
   void barrier() const;
-  const transport::Exchange& exchange() const { return exchange_; }
+  const transport::BootstrapExchange& exchange() const { return exchange_; }
 
  private:
   int rank_;
   int size_;
-  transport::Exchange exchange_;
+  transport::BootstrapExchange exchange_;
   Config config_;
 };
 

@@ -271,7 +271,7 @@ TEST(Shm, StrangerAtTheSocketIsIgnored) {
   run_ranks(3, [&](Rank& rank) {
     OpenArgs args = rank.open_args(Deadline::after(seconds(30)));
     Fd stranger;
-    const Exchange inner = args.exchange;
+    const BootstrapExchange inner = args.exchange;
     args.exchange = [&](std::string mine, Deadline deadline) {
       if (rank.rank() == 0 && !stranger.valid()) {  // the listener is there, nobody has connected
         for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {

@@ -22,8 +22,8 @@ Status pmix_error(Code code, const std::string& what, pmix_status_t error) {
   return Status(code, what + " (" + PMIx_Error_string(error) + ")");
 }
 
-/// PMIx as this process has it. It is initialised once and finalised at exit: after a full finalise
-/// PMIx 4.2 forgets what it knew of the job, and neither it nor a later MPI_Init works again.
+/// PMIx in this process, initialised once and finalised at exit: after a full finalise PMIx 4.2
+/// forgets the job, and neither PMIx nor a later MPI_Init works again.
 /// Without a finalise mpirun takes the end of the process for a crash. PMIx counts its users, so
 /// MPI may come and go meanwhile.
 class Client {
