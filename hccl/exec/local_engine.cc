@@ -42,21 +42,13 @@ Status LocalEngine::open(bool kernel_copies) {
 void LocalEngine::set_selector(select::LocalSelector selector) {
   selector_ = std::move(selector);
   tuning_ = selector_.tuning();
-  for (auto& half : remembered_) half.fill({});
+  expected_.forget();
+  known_.forget();
 }
 
 bool LocalEngine::quick() const {
   constexpr std::size_t kShort = 1024;
   return op_->bytes <= kShort && !region_.waited() && !region_.shared_cores();
-}
-
-template <class Choose>
-const select::LocalChoice& LocalEngine::choose(const Case& of, bool rendezvous, Choose&& choose) {
-  // The product's upper bits spread sizes that are multiples of one another.
-  const std::uint64_t hash = (of.bytes + static_cast<std::uint64_t>(of.op)) * 0x9E3779B97F4A7C15u;
-  Remembered& here = remembered_[rendezvous ? 1 : 0][hash >> 60 & (kRemembered - 1)];
-  if (!(here.of == of)) here = {of, choose()};
-  return here.choice;
 }
 
 void LocalEngine::begin(const Call& call, const Envelope& envelope,
@@ -68,23 +60,50 @@ void LocalEngine::begin(const Call& call, const Envelope& envelope,
   op.bytes = op.blocks.input() * op.element;
   forced_ = forced;
   choice_ = nullptr;
+  choose_eager();
+  if (choice_ == nullptr) {
+    describe();
+    region_.announce();
+    return;
+  }
+  if (expectation_ != nullptr) tell_memory();
+  choice_->algorithm->announce(region_, op);
+}
+
+// An eager algorithm sends data before the ranks know where their buffers lie. So the choice
+// expects the memory that the last operation of this kind and size had: all ranks have seen it. An
+// expectation that is wrong costs time, once.
+void LocalEngine::choose_eager() {
+  const Call& call = op_->call;
+  expectation_ = nullptr;
   // Where blocks have lengths of their own, a rank knows only its own ones.
-  if (call.in_blocks.empty() && call.out_blocks.empty()) {
-    const Case eager{call.op, call.type, op.bytes, false, false};
-    if (forced != nullptr && forced->eager && forced->refuse(eager, topology_).empty()) {
-      by_force_ = {forced, "asked for"};
-      choice_ = &by_force_;
-    } else if (forced == nullptr || call.op == Op::kBarrier) {
-      choice_ =
-          &choose(eager, false, [&] { return selector_.eager(call.op, call.type, op.bytes); });
-    }
+  if (!call.in_blocks.empty() || !call.out_blocks.empty()) return;
+  Case here{call.op, call.type, op_->bytes, one_process_, one_process_};
+  if (forced_ != nullptr && call.op != Op::kBarrier) {
+    if (!forced_->eager || !forced_->refuse(here, topology_).empty()) return;
+    by_force_ = {forced_, "asked for"};
+    choice_ = &by_force_;
+    return;
   }
-  if (choice_ != nullptr && choice_->algorithm != nullptr) {
-    choice_->algorithm->announce(region_, op);
-  } else {
-    choice_ = nullptr;
-    announce_descriptor();
+  Expectation& before = expected_.at(call.op, op_->bytes);
+  if (before.of.op != here.op || before.of.type != here.type || before.of.bytes != here.bytes) {
+    before.of = here;
+    before.choice = selector_.choose(here);
+    here.inputs_reachable = here.outputs_reachable = !one_process_;
+    // What fits into the slot leaves no room there, and is fastest so in any memory.
+    before.depends = !one_process_ && here.bytes > local::Slot::kPayload &&
+                     selector_.choose(here).algorithm != before.choice.algorithm;
   }
+  if (before.depends) expectation_ = &before;
+  if (before.choice.algorithm->eager) choice_ = &before.choice;
+}
+
+void LocalEngine::expect(bool inputs_reachable, bool outputs_reachable) {
+  Case& of = expectation_->of;
+  if (of.inputs_reachable == inputs_reachable && of.outputs_reachable == outputs_reachable) return;
+  of.inputs_reachable = inputs_reachable;
+  of.outputs_reachable = outputs_reachable;
+  expectation_->choice = selector_.choose(of);
 }
 
 Status LocalEngine::finish() {
@@ -96,6 +115,7 @@ Status LocalEngine::finish() {
   } else {
     HCCL_RETURN_IF_ERROR(region_.await_announced());
   }
+  if (expectation_ != nullptr) learn_memory();
   return algorithm.run(region_, *op_);
 }
 
@@ -117,6 +137,8 @@ Status LocalEngine::run_rendezvous() {
   local::Operation& op = *op_;
   const Case here = read_descriptors();
   HCCL_RETURN_IF_ERROR(check_pairs());
+  if (expectation_ != nullptr) expect(here.inputs_reachable, here.outputs_reachable);
+  map_peers();
   op.peers = peers_;
   op.store = streams_.store(
       (op.blocks.output_extent() + (op.in() == op.out() ? 0 : op.blocks.input_extent())) *
@@ -125,14 +147,16 @@ Status LocalEngine::run_rendezvous() {
     by_force_ = {forced_, "asked for"};
     choice_ = &by_force_;
   } else {
-    choice_ = &choose(here, true, [&] { return selector_.rendezvous(here); });
+    Remembered& before = known_.at(here.op, here.bytes);
+    if (!(before.of == here)) before = {here, selector_.choose(here, false)};
+    choice_ = &before.choice;
   }
   return choice_->algorithm->run(region_, op);
 }
 
 // ---- where buffers lie ----
 
-void LocalEngine::announce_descriptor() {
+void LocalEngine::describe() {
   const local::Operation& op = *op_;
   const Call& call = op.call;
   Descriptor mine;
@@ -151,7 +175,25 @@ void LocalEngine::announce_descriptor() {
     std::copy(call.in_blocks.begin(), call.in_blocks.end(), region_.sends(region_.place()));
     std::copy(call.out_blocks.begin(), call.out_blocks.end(), region_.receives(region_.place()));
   }
-  region_.announce();
+}
+
+// With an eager announcement: one byte, where the slot has room.
+void LocalEngine::tell_memory() {
+  const local::Operation& op = *op_;
+  const auto private_memory = [&](const void* at, std::uint64_t elements, bool used) {
+    return used && !(heap_ != nullptr && heap_->locate(at, elements * op.element));
+  };
+  const bool in =
+      private_memory(op.in(), op.blocks.input_extent(), op.blocks.gives(region_.place()));
+  const bool out =
+      private_memory(op.out(), op.blocks.output_extent(), op.blocks.takes(region_.place()));
+  region_.payload()[0] = static_cast<std::byte>((in ? 1 : 0) | (out ? 2 : 0));
+}
+
+void LocalEngine::learn_memory() {
+  std::byte any{0};
+  for (int place = 0; place < region_.size(); ++place) any |= region_.payload(place)[0];
+  expect((any & std::byte{1}) == std::byte{0}, (any & std::byte{2}) == std::byte{0});
 }
 
 // The same on all ranks: what all of them have announced.
@@ -159,27 +201,26 @@ Case LocalEngine::read_descriptors() {
   const local::Operation& op = *op_;
   Case here{op.call.op, op.call.type, 0, true, true};
   for (int place = 0; place < region_.size(); ++place) {
-    auto& peer = peers_[static_cast<std::size_t>(place)];
-    peer = {};
-    std::memcpy(&peer.where, region_.payload(place), sizeof peer.where);
-    const Descriptor& where = peer.where;
-    here.bytes = std::max({here.bytes, where.in_bytes});
-    if (op.blocks.gives(place)) {
-      if (reachable(place, where.in_heap, where.in_bytes)) {
-        peer.in = mapped(place, where.in, where.in_heap, where.in_bytes);
-      } else {
-        here.inputs_reachable = false;
-      }
-    }
-    if (op.blocks.takes(place)) {
-      if (reachable(place, where.out_heap, where.out_bytes)) {
-        peer.out = mapped(place, where.out, where.out_heap, where.out_bytes);
-      } else {
-        here.outputs_reachable = false;
-      }
-    }
+    Descriptor& where = peers_[static_cast<std::size_t>(place)].where;
+    std::memcpy(&where, region_.payload(place), sizeof where);
+    here.bytes = std::max(here.bytes, where.in_bytes);
+    here.inputs_reachable &=
+        !op.blocks.gives(place) || reachable(place, where.in_heap, where.in_bytes);
+    here.outputs_reachable &=
+        !op.blocks.takes(place) || reachable(place, where.out_heap, where.out_bytes);
   }
   return here;
+}
+
+void LocalEngine::map_peers() {
+  for (int place = 0; place < region_.size(); ++place) {
+    auto& [where, in, out] = peers_[static_cast<std::size_t>(place)];
+    const auto map = [&](bool used, std::uint64_t at, std::uint64_t heap_at, std::uint64_t bytes) {
+      return used && reachable(place, heap_at, bytes) ? mapped(place, at, heap_at, bytes) : nullptr;
+    };
+    in = map(op_->blocks.gives(place), where.in, where.in_heap, where.in_bytes);
+    out = map(op_->blocks.takes(place), where.out, where.out_heap, where.out_bytes);
+  }
 }
 
 bool LocalEngine::reachable(int place, std::uint64_t heap_at, std::uint64_t bytes) const {

@@ -70,14 +70,32 @@ class LocalEngine {
     local::Case of{.bytes = ~std::uint64_t{0}};
     select::LocalChoice choice;
   };
-  static constexpr std::size_t kRemembered = 16;
+  struct Expectation : Remembered {
+    bool depends = true;  ///< on the memory
+  };
+  template <class Entry>
+  class Recent {
+   public:
+    Entry& at(Op op, std::uint64_t bytes) {
+      // The product's upper bits spread sizes that are multiples of one another.
+      const std::uint64_t hash = (bytes + static_cast<std::uint64_t>(op)) * 0x9E3779B97F4A7C15u;
+      return table_[hash >> 60 & (table_.size() - 1)];
+    }
+    void forget() { table_.fill({}); }
 
-  template <class Choose>
-  const select::LocalChoice& choose(const local::Case& of, bool rendezvous, Choose&& choose);
-  void announce_descriptor();
+   private:
+    std::array<Entry, 16> table_;
+  };
+
+  void choose_eager();
+  void describe();
   Status rendezvous();
   Status run_rendezvous();
   local::Case read_descriptors();
+  void tell_memory();
+  void learn_memory();
+  void expect(bool inputs_reachable, bool outputs_reachable);
+  void map_peers();
   bool reachable(int place, std::uint64_t heap_at, std::uint64_t bytes) const;
   std::byte* mapped(int place, std::uint64_t address, std::uint64_t heap_at, std::uint64_t bytes);
   Status check_pairs() const;
@@ -90,7 +108,9 @@ class LocalEngine {
   bool one_process_;
   select::LocalSelector selector_;
   local::Tuning tuning_;
-  std::array<std::array<Remembered, kRemembered>, 2> remembered_;  // eager, rendezvous
+  Recent<Expectation> expected_;        // by the memory of the last operation of that kind and size
+  Recent<Remembered> known_;            // by the descriptors
+  Expectation* expectation_ = nullptr;  // of this operation; null: the memory does not matter
   const select::LocalChoice* choice_ = nullptr;
   const local::Algorithm* forced_ = nullptr;  // of this operation
   select::LocalChoice by_force_;

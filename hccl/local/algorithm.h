@@ -53,11 +53,11 @@ struct Algorithm {
   std::string_view summary;  ///< one sentence
   Operations operations;
   /// Data travels with the announcement, before this rank knows its peers' buffers: the algorithm
-  /// runs whatever memory they are. Otherwise the announcement carries a Descriptor (rendezvous).
+  /// runs whatever memory they are. Otherwise (rendezvous) it waits for the Descriptors of all.
   bool eager;
   /// Why it cannot run this case here; "" if it can. Eager algorithms do not look at reachability.
   std::string (*refuse)(const Case&, const Topology&);
-  /// Before the peers are known to be there; ends with Region::announce(). Null: Descriptor.
+  /// Before the peers are known to be there; ends with Region::announce(). Eager ones only.
   void (*announce)(Region&, Operation&);
   /// Runs with every look at the slot of a rank that is waited for; null: nothing.
   void (*prefetch)(const Region&, const Operation&, int peer);

@@ -32,13 +32,9 @@ class LocalSelector {
   /// takes at most 70 % of the time.
   LocalSelector(local::Topology topology, LocalCosts costs, Wanted wanted = {});
 
-  /// An eager algorithm for inputs of so many bytes; null where the ranks announce descriptors and
-  /// choose then.
-  LocalChoice eager(Op op, DataType type, std::uint64_t bytes) const;
-  /// One that is not eager; never null.
-  LocalChoice rendezvous(const local::Case& c) const;
-  /// The two together, for ranks whose memory is known beforehand.
-  LocalChoice choose(const local::Case& c) const;
+  /// Null only where no algorithm can run the case. `with_eager` is false where the ranks have
+  /// announced descriptors: an eager algorithm comes too late then.
+  LocalChoice choose(const local::Case& c, bool with_eager = true) const;
 
   /// What an algorithm takes; 0: unknown.
   double predict_ns(const local::Algorithm& algorithm, const local::Case& c) const;
@@ -52,9 +48,7 @@ class LocalSelector {
     const local::Algorithm* next = nullptr;
     double next_ns = 0;
   };
-  Best best(const LocalCosts& costs, const local::Case& c, bool eager) const;
-  double eager_over_rendezvous(const LocalCosts& costs, const local::Case& c,
-                               const Best& eager) const;
+  Best best(const LocalCosts& costs, const local::Case& c, bool with_eager) const;
   const std::string& wanted(Op op) const { return wanted_[static_cast<std::size_t>(op)]; }
 
   local::Topology topology_;

@@ -37,19 +37,18 @@ TEST(LocalSelector, AlwaysFindsOneThatCanRunAndSaysWhy) {
         for (std::uint64_t bytes = 0; bytes <= std::uint64_t{1} << 32; bytes = 2 * bytes + 1) {
           for (const bool reachable : {false, true}) {
             const local::Case c{static_cast<Op>(op), DataType::kBfp16, bytes, reachable, reachable};
-            const LocalChoice eager = selector.eager(c.op, c.type, bytes);
-            if (eager.algorithm != nullptr) {
-              ASSERT_TRUE(eager.algorithm->eager);
-              ASSERT_EQ(eager.algorithm->refuse(c, topology), "");
-              ASSERT_FALSE(eager.reason.empty());
+            const LocalChoice any = selector.choose(c);
+            if (any.algorithm != nullptr) {
+              ASSERT_EQ(any.algorithm->refuse(c, topology), "");
+              ASSERT_FALSE(any.reason.empty());
             }
             if (c.op == Op::kBarrier) {
               if (bytes == 0) {
-                ASSERT_NE(eager.algorithm, nullptr);
+                ASSERT_NE(any.algorithm, nullptr);
               }
               continue;
             }
-            const LocalChoice choice = selector.rendezvous(c);
+            const LocalChoice choice = selector.choose(c, false);
             ASSERT_NE(choice.algorithm, nullptr) << words(c.op) << " " << bytes;
             ASSERT_FALSE(choice.algorithm->eager);
             ASSERT_EQ(choice.algorithm->refuse(c, topology), "");
@@ -137,17 +136,17 @@ TEST(LocalSelector, CostsDecideIfTheyGainMuch) {
   EXPECT_EQ(chosen(1.5), "staged");
 }
 
-// Before the ranks know where their buffers are, an eager algorithm must not lose for either kind.
-TEST(LocalSelector, EagerIsChosenWhateverTheMemoryIs) {
+TEST(LocalSelector, ChoosesByTheMemoryAtHand) {
   LocalCosts costs = local_preset(own_cores(2), false);
   for (Curve& curve : costs.curves) {
     if (curve.algorithm != "push") continue;
     for (auto& point : curve.points) point.ns = 1 + point.bytes / 1000;
   }
   const LocalSelector selector(own_cores(2), costs);
-  EXPECT_EQ(selector.eager(Op::kAllReduce, DataType::kFp32, 4096).algorithm, nullptr);
   EXPECT_EQ(name(selector, Op::kAllReduce, 4096, true), "push");
-  EXPECT_EQ(name(selector, Op::kAllReduce, 4096, false), "staged");
+  EXPECT_EQ(name(selector, Op::kAllReduce, 4096, false), "slots");
+  EXPECT_EQ(selector.choose({Op::kAllReduce, DataType::kFp32, 4096, false, false}, false).algorithm,
+            local::find(Op::kAllReduce, "staged"));
 }
 
 TEST(Algorithms, UnknownNamesAreRefusedWithTheList) {
