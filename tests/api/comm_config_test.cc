@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/api_world.h"
+#include "tests/support/calls.h"
 
 namespace hccl::testing {
 namespace {
@@ -179,14 +180,14 @@ TEST(CommConfig, CanBeAskedFor) {
 // The time-out of the communicator, not the environment's half hour, ends an operation.
 TEST(CommConfig, TheTimeOutOfOperationsIsTheCommunicators) {
   HcclRootInfo info;
-  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
+  OK(HcclGetRootInfo(&info));
   std::vector<HcclComm> comms(2);
   std::vector<std::thread> threads;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       HcclCommConfig config = fresh();
       config.hcclExecTimeOut = 1;
-      ASSERT_EQ(HcclCommInitRootInfoConfig(2, &info, rank, &config, &comms[rank]), HCCL_SUCCESS);
+      OK(HcclCommInitRootInfoConfig(2, &info, rank, &config, &comms[rank]));
     });
   }
   for (auto& thread : threads) thread.join();
@@ -196,16 +197,15 @@ TEST(CommConfig, TheTimeOutOfOperationsIsTheCommunicators) {
 
 TEST(CommConfig, RanksMustAgree) {
   HcclRootInfo info;
-  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
+  OK(HcclGetRootInfo(&info));
   std::vector<std::thread> threads;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       HcclCommConfig config = fresh();
       config.hcclDeterministic = rank;
       HcclComm comm = nullptr;
-      EXPECT_EQ(HcclCommInitRootInfoConfig(2, &info, rank, &config, &comm), HCCL_E_PARA);
-      EXPECT_NE(std::strstr(HcclGetLastErrorText(), "deterministic"), nullptr)
-          << HcclGetLastErrorText();
+      SAYS(HcclCommInitRootInfoConfig(2, &info, rank, &config, &comm), HCCL_E_PARA,
+           "deterministic");
     });
   }
   for (auto& thread : threads) thread.join();
@@ -220,7 +220,7 @@ HcclConfigValue value_of(std::int32_t value) {
 TEST(CommSettings, DeterminismIsKeptAndReachesCommunicators) {
   ApiWorld world(2);
   HcclConfigValue value = value_of(77);
-  ASSERT_EQ(HcclGetConfig(HCCL_DETERMINISTIC, &value), HCCL_SUCCESS);
+  OK(HcclGetConfig(HCCL_DETERMINISTIC, &value));
   const std::int32_t before = value.value;
   for (const std::int32_t each : {2, 1, 0}) {
     EXPECT_EQ(HcclSetConfig(HCCL_DETERMINISTIC, value_of(each)), HCCL_SUCCESS);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hccl/hccl_comm.h"
+#include "tests/support/calls.h"
 
 namespace {
 
@@ -24,7 +25,7 @@ TEST(CommEnvironment, GoesBeforeSetConfigAndBehindTheConfiguration) {
   EXPECT_EQ(value.value, 1);
   // The environment's 7 MB on one rank and the configuration's on the other.
   HcclRootInfo info;
-  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
+  OK(HcclGetRootInfo(&info));
   std::vector<HcclComm> comms(2);
   std::vector<std::thread> threads;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {

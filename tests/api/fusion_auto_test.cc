@@ -12,14 +12,13 @@
 #include "hccl/hccl_fusion.h"
 #include "hccl/hcom.h"
 #include "tests/support/api_world.h"
+#include "tests/support/calls.h"
 
 namespace hccl::testing {
 namespace {
 
 using Indices = std::vector<std::uint32_t>;
 using Clock = std::chrono::steady_clock;
-
-#define OK(call) ASSERT_EQ((call), HCCL_SUCCESS) << HcclGetLastErrorText()
 
 constexpr const char* kGroup = "automatic";
 constexpr int kIterations = 45;
@@ -196,9 +195,7 @@ TEST_F(FusionAuto, RanksThatDifferAreToldWhereBeforeAnythingIsSent) {
       for (std::uint32_t i = 0; i < difference.sizes[rank].size(); ++i)
         OK(HcclFusionReady(fusion, i));
       for (int again = 0; again < 2; ++again) {
-        EXPECT_EQ(HcclFusionWait(fusion), HCCL_E_PARA);
-        EXPECT_NE(std::string(HcclGetLastErrorText()).find(difference.words), std::string::npos)
-            << HcclGetLastErrorText();
+        SAYS(HcclFusionWait(fusion), HCCL_E_PARA, difference.words);
       }
       OK(HcclFusionDestroy(fusion));
     });

@@ -22,6 +22,7 @@
 #include "hccl/hccl_fusion.h"
 #include "hccl/hcom.h"
 #include "tests/support/api_world.h"
+#include "tests/support/calls.h"
 
 // All memory of C++, the library's too, is counted: live_bytes is what has not been given back.
 namespace {
@@ -129,14 +130,6 @@ std::vector<std::uint32_t> order_of(std::uint32_t size, unsigned seed) {
   std::shuffle(order.begin(), order.end(), random);
   return order;
 }
-
-#define OK(call) ASSERT_EQ((call), HCCL_SUCCESS) << HcclGetLastErrorText()
-#define SAYS(call, code, words)                                                   \
-  do {                                                                            \
-    EXPECT_EQ((call), code);                                                      \
-    EXPECT_NE(std::string(HcclGetLastErrorText()).find(words), std::string::npos) \
-        << HcclGetLastErrorText();                                                \
-  } while (false)
 
 // Whole numbers that add up exactly in any order.
 float whole(int rank, std::size_t e, int iteration) {

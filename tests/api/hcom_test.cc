@@ -20,17 +20,10 @@
 
 #include "hccl/hccl.h"
 #include "hccl/hccl_fusion.h"
+#include "tests/support/calls.h"
 
 namespace hccl::testing {
 namespace {
-
-#define OK(call) ASSERT_EQ((call), HCCL_SUCCESS) << HcclGetLastErrorText()
-#define SAYS(call, code, words)                                                   \
-  do {                                                                            \
-    EXPECT_EQ((call), code);                                                      \
-    EXPECT_NE(std::string(HcclGetLastErrorText()).find(words), std::string::npos) \
-        << HcclGetLastErrorText();                                                \
-  } while (false)
 
 using Indices = std::vector<std::uint32_t>;
 
