@@ -22,6 +22,9 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
+// Far below the minute that ranks wait for one another, and enough for a machine that is busy.
+constexpr seconds kSoon{10};
+
 Config config_of(seconds patience) {
   Config config;
   config.connect_timeout = patience;
@@ -179,7 +182,7 @@ TEST(Join, MissingRanksAreNamedToAllPresentOnes) {
     EXPECT_EQ(came->status.code(), Code::kTimeout);
     EXPECT_TRUE(has(came->status, "absent: 1, 3")) << came->status.message();
     EXPECT_GE(came->took, milliseconds(900));
-    EXPECT_LE(came->took, seconds(4));
+    EXPECT_LE(came->took, kSoon);
   }
 }
 
@@ -244,7 +247,7 @@ TEST(Join, DifferentSizesAreNamedToAll) {
     EXPECT_EQ(came->status.code(), Code::kPara);
     EXPECT_TRUE(has(came->status, "rank 2 says 4 ranks") && has(came->status, "says 3"))
         << came->status.message();
-    EXPECT_LE(came->took, seconds(3));
+    EXPECT_LE(came->took, kSoon);
   }
 }
 
@@ -259,7 +262,7 @@ TEST(Join, DifferentConfigurationsAreNamedToAll) {
     EXPECT_EQ(came->status.code(), Code::kPara);
     EXPECT_TRUE(has(came->status, "transport=auto") && has(came->status, "transport=tcp"))
         << came->status.message();
-    EXPECT_LE(came->took, seconds(3));
+    EXPECT_LE(came->took, kSoon);
   }
 }
 
@@ -287,17 +290,16 @@ TEST(Join, WrongSecretAndWrongCommunicatorGetNothing) {
   guessed.secret[5] ^= 1;
   join::RootInfo other = meeting.info;
   other.id[5] ^= 1;
-  const Config hasty = config_of(seconds(1));
   meeting.come(0, 2);
-  meeting.come(1, 2, hasty, guessed);
-  meeting.come(1, 2, hasty, other);
+  meeting.come(1, 2, meeting.config(), guessed);
+  meeting.come(1, 2, config_of(seconds(1)), other);
   std::this_thread::sleep_for(milliseconds(1500));
   meeting.come(1, 2);
   const auto& all = meeting.done();
   EXPECT_TRUE(all[0]->status.ok()) << all[0]->status.message();
   EXPECT_EQ(all[1]->status.code(), Code::kTcpConnect);
   EXPECT_TRUE(has(all[1]->status, "another secret")) << all[1]->status.message();
-  EXPECT_LE(all[1]->took, seconds(1));
+  EXPECT_LE(all[1]->took, kSoon);
   EXPECT_EQ(all[2]->status.code(), Code::kTimeout) << all[2]->status.message();
   EXPECT_TRUE(all[3]->status.ok()) << all[3]->status.message();
 }
@@ -437,7 +439,7 @@ TEST(Groups, AbsentMemberIsNamed) {
     EXPECT_EQ(group.status().code(), Code::kTimeout);
     EXPECT_TRUE(has(group.status(), "trio")) << group.status().message();
     EXPECT_TRUE(has(group.status(), "did not come: 1")) << group.status().message();
-    EXPECT_LE(Deadline::Clock::now() - begun, seconds(4));
+    EXPECT_LE(Deadline::Clock::now() - begun, kSoon);
   });
 }
 
@@ -506,8 +508,8 @@ TEST(Leave, IsQuickInAnyOrder) {
       EXPECT_EQ(board.first[r].code, Code::kSuccess) << board.first[r].message();
     }
     for (std::size_t r = 0; r < kSize; ++r) {
-      // The first waits for the last, at most 300 ms behind it.
-      EXPECT_LE(nanoseconds(board.progress[r].load()), milliseconds(800) + 4 * lateness.worst())
+      // The first waits for the last, 300 ms behind it at most; that takes less than a second more.
+      EXPECT_LE(nanoseconds(board.progress[r].load()), milliseconds(1300) + 4 * lateness.worst())
           << "rank " << r;
       EXPECT_EQ(processes.wait(static_cast<int>(r)), 0);
     }
