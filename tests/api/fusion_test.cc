@@ -23,6 +23,7 @@
 #include "hccl/hcom.h"
 #include "tests/support/api_world.h"
 #include "tests/support/calls.h"
+#include "tests/support/folder.h"
 
 // All memory of C++, the library's too, is counted: live_bytes is what has not been given back.
 namespace {
@@ -457,24 +458,6 @@ std::vector<std::string> split_at(const std::string& text, char separator) {
   return parts;
 }
 
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-class Folder {
- public:
-  Folder() {
-    char name[] = "/tmp/hccl_fusion_test_XXXXXX";
-    path_ = ::mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
 TEST(Fusion, ASegmentStartsWhenItsGradientsAreReadyAndTheOnesBeforeHaveStarted) {
   const Indices split = {1, 3, 5};
   Folder folder;
@@ -492,14 +475,14 @@ TEST(Fusion, ASegmentStartsWhenItsGradientsAreReadyAndTheOnesBeforeHaveStarted) 
         }
         OK(HcclFusionWait(fusion));
       }
-      const std::string path = folder / ("rank" + std::to_string(rank) + ".csv");
-      OK(HcclFusionTraceWrite(fusion, path.c_str()));
+      const std::string file = "rank" + std::to_string(rank) + ".csv";
+      OK(HcclFusionTraceWrite(fusion, (folder / file).c_str()));
       OK(HcclFusionDestroy(fusion));
 
       std::int64_t ready[kIterations + 1][6] = {}, start[kIterations + 1][3] = {};
       std::int64_t end[kIterations + 1][3] = {};
       int rows = 0;
-      for (const std::string& line : split_at(content(path), '\n')) {
+      for (const std::string& line : split_at(folder.read(file), '\n')) {
         const auto field = split_at(line, ',');
         if (field[2] != "gradient" && field[2] != "segment") continue;
         ++rows;
@@ -584,16 +567,16 @@ TEST(Fusion, TraceFilesOfThreeKindsAndOfNone) {
     OK(HcclFusionWait(fusion));
   }
   OK(HcclFusionTraceWrite(fusion, (folder / "t.json").c_str()));
-  const std::string json = content(folder / "t.json");
+  const std::string json = folder.read("t.json");
   EXPECT_EQ(json.front(), '{');
   EXPECT_NE(json.find("\"traceEvents\""), std::string::npos);
   EXPECT_NE(json.find("allreduce2"), std::string::npos);
   OK(HcclFusionTraceWrite(fusion, (folder / "t.csv").c_str()));
   // 3 iterations of 4 points, 2 gradients and 2 segments, below a head line.
-  EXPECT_EQ(split_at(content(folder / "t.csv"), '\n').size(), 1u + 3 * 8);
+  EXPECT_EQ(split_at(folder.read("t.csv"), '\n').size(), 1u + 3 * 8);
   OK(HcclFusionTraceWrite(fusion, (folder / "trace").c_str()));
-  EXPECT_NE(content(folder / "trace").find("layer1"), std::string::npos);
-  EXPECT_NE(content(folder / "trace").front(), '{');
+  EXPECT_NE(folder.read("trace").find("layer1"), std::string::npos);
+  EXPECT_NE(folder.read("trace").front(), '{');
 
   for (const char* name : {"full.json", "full.csv", "full"}) {
     const std::string link = folder / name;

@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <string>
@@ -21,6 +19,7 @@
 #include "hccl/hccl.h"
 #include "hccl/hccl_fusion.h"
 #include "tests/support/calls.h"
+#include "tests/support/folder.h"
 
 namespace hccl::testing {
 namespace {
@@ -559,10 +558,8 @@ TEST(Hcom, AnExistingCommunicatorAsTheWorld) {
 
 TEST(Hcom, ARankTableOfFourByEveryDoor) {
   const std::string text = table(4);
-  std::string folder = "/tmp/hccl_hcom_test_XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/ranks.json";
-  std::ofstream(path) << text;
+  const Folder folder;
+  const std::string path = folder.write("ranks.json", text);
   const std::string port = std::to_string(free_port());
   processes(4, [&](int rank) {
     set("HCCL_IF_BASE_PORT", port);
@@ -613,7 +610,6 @@ TEST(Hcom, ARankTableOfFourByEveryDoor) {
     EXPECT_EQ(rank_sum(nullptr, rank), 6);
     OK(HcomDestroy());
   });
-  std::filesystem::remove_all(folder);
 }
 
 // ---- split strategies ----

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
+#include "tests/support/folder.h"
 #include "tests/support/processes.h"
 
 namespace hccl::testing {
@@ -122,9 +122,8 @@ bool all_know(const Board& board, int victim) {
 }
 
 // The dump of one rank: JSON whose last operation is the one that failed.
-void expect_dump(const Directory& directory, const std::string& name, Code code) {
-  std::ifstream file(directory.path() + "/" + name);
-  const auto dump = nlohmann::json::parse(file, nullptr, false);
+void expect_dump(const Folder& folder, const std::string& name, Code code) {
+  const auto dump = nlohmann::json::parse(folder.read(name), nullptr, false);
   ASSERT_FALSE(dump.is_discarded()) << name << " is no JSON";
   EXPECT_EQ(dump["failure"]["code"], static_cast<int>(code));
   ASSERT_FALSE(dump["operations"].empty());
@@ -136,10 +135,10 @@ void expect_dump(const Directory& directory, const std::string& name, Code code)
       << call;
 }
 
-void expect_survivors_know(Processes& processes, const Directory& directory, int victim,
+void expect_survivors_know(Processes& processes, const Folder& folder, int victim,
                            std::int64_t since, std::chrono::nanoseconds bound) {
   const Board& board = processes.board();
-  const std::vector<std::string> files = directory.files();
+  const std::vector<std::string> files = folder.files();
   EXPECT_EQ(files.size(), kSize - 1u);
   for (int r = 0; r < kSize; ++r) {
     if (r == victim) continue;
@@ -156,7 +155,7 @@ void expect_survivors_know(Processes& processes, const Directory& directory, int
       return name.find("-rank" + std::to_string(r) + "-") != std::string::npos;
     });
     ASSERT_NE(dump, files.end());
-    expect_dump(directory, *dump, Code::kRemote);
+    expect_dump(folder, *dump, Code::kRemote);
     EXPECT_EQ(processes.wait(r), 0) << "ended badly";
   }
 }
@@ -175,9 +174,9 @@ TEST_P(Failure, KilledRankIsNamedByAllSurvivorsSoon) {
   std::int64_t worst = 0;
   for (const int victim : {0, 1, 3, 0, 2, 3, 0, 1}) {
     SCOPED_TRACE("victim " + std::to_string(victim));
-    Directory directory;
+    Folder folder;
     Processes processes;
-    const Config config = config_for(GetParam(), directory.path());
+    const Config config = config_for(GetParam(), folder.path());
     for (int r = 0; r < kSize; ++r) {
       processes.start([&, r] { return live(processes, r, config); });
     }
@@ -192,8 +191,7 @@ TEST_P(Failure, KilledRankIsNamedByAllSurvivorsSoon) {
       if (r != victim)
         worst = std::max(worst, board.first[static_cast<std::size_t>(r)].at_ns - killed);
     }
-    expect_survivors_know(processes, directory, victim, killed,
-                          kNotice + kWakeUps * lateness.worst());
+    expect_survivors_know(processes, folder, victim, killed, kNotice + kWakeUps * lateness.worst());
     EXPECT_TRUE(WIFSIGNALED(processes.wait(victim)));
   }
   std::cout << "  worst time from SIGKILL to the error on a survivor (" << GetParam()
@@ -205,9 +203,9 @@ TEST_P(Failure, KilledRankIsNamedByAllSurvivorsSoon) {
 TEST_P(Failure, StoppedRankIsNamedAtThePeerTimeout) {
   for (const int victim : {0, 2}) {
     SCOPED_TRACE("victim " + std::to_string(victim));
-    Directory directory;
+    Folder folder;
     Processes processes;
-    Config config = config_for(GetParam(), directory.path());
+    Config config = config_for(GetParam(), folder.path());
     config.peer_timeout = seconds(2);
     for (int r = 0; r < kSize; ++r) {
       processes.start([&, r] { return live(processes, r, config); });
@@ -218,7 +216,7 @@ TEST_P(Failure, StoppedRankIsNamedAtThePeerTimeout) {
     processes.kill(victim, SIGSTOP);
     Lateness lateness;
     ASSERT_TRUE(lateness.watch([&] { return all_know(board, victim); }, seconds(30)));
-    expect_survivors_know(processes, directory, victim, stopped,
+    expect_survivors_know(processes, folder, victim, stopped,
                           config.peer_timeout + kNotice + kWakeUps * lateness.worst());
     for (int r = 0; r < kSize; ++r) {
       if (r == victim) continue;
@@ -233,9 +231,9 @@ TEST_P(Failure, StoppedRankIsNamedAtThePeerTimeout) {
 TEST_P(Failure, ExitWithoutDestroyIsNamedToo) {
   for (const int victim : {0, 2}) {
     SCOPED_TRACE("victim " + std::to_string(victim));
-    Directory directory;
+    Folder folder;
     Processes processes;
-    const Config config = config_for(GetParam(), directory.path());
+    const Config config = config_for(GetParam(), folder.path());
     Board& board = processes.board();
     for (int r = 0; r < kSize; ++r) {
       processes.start([&, r] {
@@ -251,16 +249,16 @@ TEST_P(Failure, ExitWithoutDestroyIsNamedToo) {
     Lateness lateness;
     ASSERT_TRUE(lateness.watch([&] { return all_know(board, victim); }, seconds(30)));
     EXPECT_EQ(processes.wait(victim), 0) << "exit is not held up";
-    expect_survivors_know(processes, directory, victim, now_ns(), seconds(0));
+    expect_survivors_know(processes, folder, victim, now_ns(), seconds(0));
   }
 }
 
 TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
   for (const int silent : {0, 2}) {
     SCOPED_TRACE("silent " + std::to_string(silent));
-    Directory directory;
+    Folder folder;
     Processes processes;
-    Config config = config_for(GetParam(), directory.path());
+    Config config = config_for(GetParam(), folder.path());
     config.exec_timeout = seconds(2);
     Board& board = processes.board();
     std::array<std::int64_t, kSize> begun{};

@@ -13,6 +13,7 @@
 #include "hccl/base/auth.h"
 #include "hccl/join/host.h"
 #include "hccl/join/secret.h"
+#include "tests/support/folder.h"
 
 namespace hccl::join {
 namespace {
@@ -225,20 +226,10 @@ TEST(Cores, AreTakenInTurn) {
 
 class SecretFile : public ::testing::Test {
  protected:
-  SecretFile() {
-    char name[] = "/tmp/hccl_secret_XXXXXX";
-    directory_ = ::mkdtemp(name);
-  }
-  ~SecretFile() override {
-    ::unlink(at("s").c_str());
-    ::unlink(at("t").c_str());
-    ::rmdir(directory_.c_str());
-  }
-  std::string at(const std::string& name) const { return directory_ + "/" + name; }
   std::string write(const std::string& text, mode_t mode) const {
-    std::ofstream(at("s"), std::ios::binary) << text;
-    EXPECT_EQ(::chmod(at("s").c_str(), mode), 0);
-    return at("s");
+    const std::string path = folder_.write("s", text);
+    EXPECT_EQ(::chmod(path.c_str(), mode), 0);
+    return path;
   }
   static void refuses(const std::string& path, Code code, const char* word) {
     const auto key = read_secret_file(path);
@@ -246,7 +237,7 @@ class SecretFile : public ::testing::Test {
     EXPECT_NE(key.status().message().find(word), std::string::npos) << key.status().message();
     EXPECT_EQ(key.status().message().find("hunter2"), std::string::npos);
   }
-  std::string directory_;
+  testing::Folder folder_;
 };
 
 TEST_F(SecretFile, GivesTheDigestOfAllBytes) {
@@ -255,7 +246,7 @@ TEST_F(SecretFile, GivesTheDigestOfAllBytes) {
     ASSERT_TRUE(key.ok()) << key.status().message();
     EXPECT_EQ(key.value(), digest(std::string("hunter2\0\n", 9)));
     EXPECT_NE(key.value(), digest("hunter2"));
-    ::unlink(at("s").c_str());
+    ::unlink((folder_ / "s").c_str());
   }
   EXPECT_TRUE(read_secret_file(write(std::string(65536, 'x'), 0600)).ok());
 }
@@ -267,18 +258,18 @@ TEST_F(SecretFile, RefusesUnsafeFiles) {
   refuses(write("", 0600), Code::kPara, "empty");
   refuses(write(std::string(65537, 'x'), 0600), Code::kPara, "64 KiB");
   write("hunter2", 0600);
-  ASSERT_EQ(::symlink(at("s").c_str(), at("t").c_str()), 0);
-  refuses(at("t"), Code::kPara, "link");
-  ::unlink(at("t").c_str());
-  ASSERT_EQ(::mkfifo(at("t").c_str(), 0600), 0);
-  refuses(at("t"), Code::kPara, "regular");
-  refuses(directory_, Code::kPara, "regular");
-  refuses(at("absent"), Code::kOpenFileFailure, "opened");
+  ASSERT_EQ(::symlink((folder_ / "s").c_str(), (folder_ / "t").c_str()), 0);
+  refuses(folder_ / "t", Code::kPara, "link");
+  ::unlink((folder_ / "t").c_str());
+  ASSERT_EQ(::mkfifo((folder_ / "t").c_str(), 0600), 0);
+  refuses(folder_ / "t", Code::kPara, "regular");
+  refuses(folder_.path(), Code::kPara, "regular");
+  refuses(folder_ / "absent", Code::kOpenFileFailure, "opened");
   refuses("", Code::kPara, "name");
   // Somebody else's: another user's if this one may give files away, else one of the system.
   if (::geteuid() == 0) {
-    ASSERT_EQ(::chown(at("s").c_str(), 65534, 65534), 0);
-    refuses(at("s"), Code::kPara, "belong");
+    ASSERT_EQ(::chown((folder_ / "s").c_str(), 65534, 65534), 0);
+    refuses(folder_ / "s", Code::kPara, "belong");
   } else {
     refuses("/etc/passwd", Code::kPara, "belong");
   }

@@ -14,6 +14,7 @@
 
 #include "hccl/join/json_text.h"
 #include "tests/join/rank_table_fixtures.h"
+#include "tests/support/folder.h"
 
 namespace hccl::join {
 namespace {
@@ -452,59 +453,44 @@ TEST(OwnRank, PodNames) {
 
 class RankTableFile : public ::testing::Test {
  protected:
-  RankTableFile() {
-    char name[] = "/tmp/hccl_rank_table_XXXXXX";
-    directory_ = ::mkdtemp(name);
-  }
-  ~RankTableFile() override {
-    for (const char* name : {"t.json", "new", "t.txt", "link.json", "link.txt", "pipe.json"}) {
-      ::unlink(at(name).c_str());
-    }
-    ::rmdir(directory_.c_str());
-  }
-  std::string at(const std::string& name) const { return directory_ + "/" + name; }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(at(name)) << text;
-    return at(name);
-  }
   static Deadline soon() { return Deadline::after(std::chrono::milliseconds(30)); }
-
-  std::string directory_;
+  testing::Folder folder_;
 };
 
 TEST_F(RankTableFile, ReadsACompletedTable) {
-  const auto table = read_rank_table(write("t.json", kTable10), soon());
+  const auto table = read_rank_table(folder_.write("t.json", kTable10), soon());
   ASSERT_TRUE(table.ok()) << table.status().message();
   EXPECT_EQ(table.value().crc, parse_rank_table(kTable10).value().crc);
-  ASSERT_EQ(::symlink(at("t.json").c_str(), at("link.txt").c_str()), 0);
-  EXPECT_TRUE(read_rank_table(at("link.txt"), soon()).ok());
+  ASSERT_EQ(::symlink((folder_ / "t.json").c_str(), (folder_ / "link.txt").c_str()), 0);
+  EXPECT_TRUE(read_rank_table(folder_ / "link.txt", soon()).ok());
 }
 
 TEST_F(RankTableFile, RefusesPaths) {
-  write("t.txt", kTable10);
-  ASSERT_EQ(::symlink(at("t.txt").c_str(), at("link.json").c_str()), 0);
-  ASSERT_EQ(::mkfifo(at("pipe.json").c_str(), 0600), 0);
+  folder_.write("t.txt", kTable10);
+  ASSERT_EQ(::symlink((folder_ / "t.txt").c_str(), (folder_ / "link.json").c_str()), 0);
+  ASSERT_EQ(::mkfifo((folder_ / "pipe.json").c_str(), 0600), 0);
   const std::string longest = "/" + std::string(4090, 'x') + ".json";
-  for (const std::string& path : {std::string(), at("t.txt"), at("absent.json"), at("link.json"),
-                                  at("pipe.json"), longest, std::string("/tmp/x\0.json", 12)}) {
+  for (const std::string& path :
+       {std::string(), folder_ / "t.txt", folder_ / "absent.json", folder_ / "link.json",
+        folder_ / "pipe.json", longest, std::string("/tmp/x\0.json", 12)}) {
     const auto table = read_rank_table(path, soon());
     EXPECT_EQ(table.status().code(), Code::kPara) << path;
     EXPECT_NE(table.status().message().find("EI0004"), std::string::npos)
         << table.status().message();
     EXPECT_LT(table.status().message().size(), 512u);
   }
-  const auto pipe = read_rank_table(at("pipe.json"), soon());
+  const auto pipe = read_rank_table(folder_ / "pipe.json", soon());
   EXPECT_NE(pipe.status().message().find("not a regular file"), std::string::npos);
 }
 
 TEST_F(RankTableFile, WaitsForCompletion) {
   // Only the status is looked at before: the lists may still be empty.
-  const std::string path =
-      write("t.json", "{\"status\": \"initializing\", \"version\": \"1.0\", \"server_list\": []}");
+  const std::string path = folder_.write(
+      "t.json", "{\"status\": \"initializing\", \"version\": \"1.0\", \"server_list\": []}");
   std::thread writer([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    write("new", kTable10);
-    std::rename(at("new").c_str(), path.c_str());
+    folder_.write("new", kTable10);
+    std::rename((folder_ / "new").c_str(), path.c_str());
   });
   const auto start = std::chrono::steady_clock::now();
   const auto table = read_rank_table(path, Deadline::after(std::chrono::seconds(30)));
@@ -517,7 +503,7 @@ TEST_F(RankTableFile, WaitsForCompletion) {
 }
 
 TEST_F(RankTableFile, GivesUpAtTheDeadline) {
-  const std::string path = write("t.json", replaced(kTable10, "completed", "initializing"));
+  const std::string path = folder_.write("t.json", replaced(kTable10, "completed", "initializing"));
   const auto start = std::chrono::steady_clock::now();
   const auto table = read_rank_table(path, Deadline::after(std::chrono::milliseconds(300)));
   const auto took = std::chrono::steady_clock::now() - start;
@@ -534,7 +520,7 @@ TEST_F(RankTableFile, FailsAtOnceWhereWaitingDoesNotHelp) {
   for (const std::string& text : texts) {
     const auto start = std::chrono::steady_clock::now();
     const auto table =
-        read_rank_table(write("t.json", text), Deadline::after(std::chrono::seconds(60)));
+        read_rank_table(folder_.write("t.json", text), Deadline::after(std::chrono::seconds(60)));
     EXPECT_FALSE(table.ok());
     EXPECT_NE(table.status().code(), Code::kTimeout) << text;
     EXPECT_NE(table.status().message().find("t.json"), std::string::npos);

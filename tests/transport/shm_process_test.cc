@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "hccl/base/socket.h"
+#include "tests/support/folder.h"
 #include "tests/support/ranks.h"
 #include "transport/shm/handover.h"
 #include "transport/shm/shm.h"
@@ -157,16 +158,11 @@ void exchange_all(Mesh& mesh) {
 class ShmProcesses : public ::testing::Test {
  protected:
   void SetUp() override {
-    directory_ = ::testing::TempDir() + "/shm-XXXXXX";
-    ASSERT_NE(::mkdtemp(directory_.data()), nullptr);
     ::unsetenv("XDG_RUNTIME_DIR");
-    ::setenv("TMPDIR", directory_.c_str(), 1);
+    ::setenv("TMPDIR", folder_.path().c_str(), 1);
   }
-  void TearDown() override {
-    fs::remove_all(directory_);
-    ::unsetenv("TMPDIR");
-  }
-  std::string directory_;
+  void TearDown() override { ::unsetenv("TMPDIR"); }
+  testing::Folder folder_;
 };
 
 TEST_F(ShmProcesses, ExchangeData) {
@@ -203,11 +199,11 @@ TEST_F(ShmProcesses, LeaveNothingBehindEvenWhenKilled) {
     barrier(args);
   });
   family.pass_rounds(shm::kRounds + 1);
-  EXPECT_TRUE(fs::is_empty(directory_)) << "while the mesh is open";
+  EXPECT_TRUE(folder_.files().empty()) << "while the mesh is open";
   family.kill_rank(2);
-  EXPECT_TRUE(fs::is_empty(directory_)) << "after a rank was killed";
+  EXPECT_TRUE(folder_.files().empty()) << "after a rank was killed";
   family.pass_rounds(2);
-  EXPECT_TRUE(fs::is_empty(directory_));
+  EXPECT_TRUE(folder_.files().empty());
 }
 
 TEST_F(ShmProcesses, LeaveNothingBehindWhenOpeningFails) {
@@ -217,7 +213,7 @@ TEST_F(ShmProcesses, LeaveNothingBehindWhenOpeningFails) {
     barrier(args);
   });
   family.pass_rounds(shm::kRounds + 1);
-  EXPECT_TRUE(fs::is_empty(directory_));
+  EXPECT_TRUE(folder_.files().empty());
 }
 
 // A socket's name has at most 107 characters: then /tmp is taken.

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "hccl/base/socket.h"
+#include "tests/support/folder.h"
 #include "tests/support/ranks.h"
 
 namespace hccl::transport {
@@ -263,10 +264,9 @@ TEST(Shm, RankWithAnotherKeyFailsAllOfThemSoon) {
 
 // A stranger of the same user finds the socket while the ranks meet, and talks nonsense to it.
 TEST(Shm, StrangerAtTheSocketIsIgnored) {
-  std::string directory = ::testing::TempDir() + "/shm-XXXXXX";
-  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  const testing::Folder folder;
   ::unsetenv("XDG_RUNTIME_DIR");
-  ::setenv("TMPDIR", directory.c_str(), 1);
+  ::setenv("TMPDIR", folder.path().c_str(), 1);
   std::atomic<int> strangers{0};
   run_ranks(3, [&](Rank& rank) {
     OpenArgs args = rank.open_args(Deadline::after(seconds(30)));
@@ -274,7 +274,7 @@ TEST(Shm, StrangerAtTheSocketIsIgnored) {
     const Exchange inner = args.exchange;
     args.exchange = [&](std::string mine, Deadline deadline) {
       if (rank.rank() == 0 && !stranger.valid()) {  // the listener is there, nobody has connected
-        for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) {
           auto connected = entry.is_socket() ? connect_unix(entry.path(), deadline)
                                              : Result<Fd>(Status(Code::kNotFound, ""));
           if (!connected.ok()) continue;
@@ -289,8 +289,7 @@ TEST(Shm, StrangerAtTheSocketIsIgnored) {
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
   });
   EXPECT_EQ(strangers, 1);
-  EXPECT_TRUE(std::filesystem::is_empty(directory));
-  std::filesystem::remove_all(directory);
+  EXPECT_TRUE(folder.files().empty());
   ::unsetenv("TMPDIR");
 }
 
