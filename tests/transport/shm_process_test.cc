@@ -25,6 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::seconds;
+using testing::exchange_all;
 using testing::pattern;
 using testing::wait_all;
 using testing::wait_one;
@@ -131,30 +132,6 @@ class Family {
 
 void barrier(const OpenArgs& args) { EXPECT_TRUE(args.exchange("", args.deadline).ok()); }
 
-/// Every rank to every other: small, middle and more than the ring.
-void exchange_all(Mesh& mesh) {
-  for (const std::size_t size : {std::size_t{4}, std::size_t{70'000}, std::size_t{3 << 20}}) {
-    std::vector<Request> requests(2 * static_cast<std::size_t>(mesh.size()));
-    std::vector<std::vector<std::byte>> data(requests.size());
-    std::vector<Request*> all;
-    for (int peer = 0; peer < mesh.size(); ++peer) {
-      const auto p = 2 * static_cast<std::size_t>(peer);
-      data[p] = pattern(size, std::uint64_t{100} * static_cast<std::uint64_t>(mesh.rank()) +
-                                  static_cast<std::uint64_t>(peer));
-      data[p + 1].resize(size);
-      mesh.recv(requests[p + 1], peer, 1, data[p + 1]);
-      mesh.send(requests[p], peer, 1, data[p]);
-      all.insert(all.end(), {&requests[p], &requests[p + 1]});
-    }
-    const Status status = wait_all(mesh, all);
-    ASSERT_TRUE(status.ok()) << status.message();
-    for (int peer = 0; peer < mesh.size(); ++peer) {
-      ASSERT_EQ(data[2 * static_cast<std::size_t>(peer) + 1],
-                pattern(size, static_cast<std::uint64_t>(100 * peer + mesh.rank())));
-    }
-  }
-}
-
 class ShmProcesses : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -169,7 +146,7 @@ TEST_F(ShmProcesses, ExchangeData) {
   Family family(3, [](OpenArgs& args) {
     auto mesh = open_shm(args);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
-    exchange_all(**mesh);
+    for (const std::size_t bytes : {4, 70'000, 3 << 20}) exchange_all(**mesh, bytes);
     barrier(args);
   });
   family.pass_rounds(shm::kRounds + 1);
@@ -276,7 +253,7 @@ TEST_F(ShmProcesses, MixWithThreads) {
         args.exchange = exchange_of(thread);
         auto mesh = open_shm(args);
         ASSERT_TRUE(mesh.ok()) << mesh.status().message();
-        exchange_all(**mesh);
+        for (const std::size_t bytes : {4, 70'000, 3 << 20}) exchange_all(**mesh, bytes);
         barrier(args);
       });
     }

@@ -22,6 +22,7 @@ using std::chrono::seconds;
 using testing::pattern;
 using testing::Rank;
 using testing::run_ranks;
+using testing::sleep_until_done;
 using testing::wait_all;
 using testing::wait_one;
 
@@ -29,21 +30,6 @@ std::unique_ptr<Mesh> open(const Rank& rank) {
   auto mesh = open_shm(rank.open_args(Deadline::after(seconds(30))));
   EXPECT_TRUE(mesh.ok()) << mesh.status().message();
   return mesh.ok() ? std::move(mesh).value() : nullptr;
-}
-
-/// Waits without ever spinning, and longer than any test may take: a wake-up that is lost is
-/// noticed.
-bool sleep_until_done(Mesh& mesh, const Request& request) {
-  while (!request.done()) {
-    if (mesh.progress()) continue;
-    const auto start = Deadline::Clock::now();
-    const std::uint32_t ticket = mesh.sleeper().prepare();
-    mesh.progress();
-    if (!request.done()) mesh.sleeper().sleep(ticket, seconds(20));
-    mesh.sleeper().awake();
-    if (Deadline::Clock::now() - start > seconds(15)) return false;
-  }
-  return true;
 }
 
 TEST(ShmWakeUp, IsNeverLostInPingPong) {
@@ -167,7 +153,7 @@ TEST(Shm, LongMessageOfAnotherSizeFailsAndTheLinkGoesOn) {
   });
 }
 
-TEST(Shm, WhoLeavesIsNamedOnceItsMessagesAreRead) {
+TEST(Shm, ARankThatLeavesIsNamedOnceItsMessagesAreRead) {
   run_ranks(3, [](Rank& rank) {
     auto mesh = open(rank);
     ASSERT_NE(mesh, nullptr);
