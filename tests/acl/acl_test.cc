@@ -115,7 +115,7 @@ TEST_F(Acl, StreamGoesOnAfterAFailure) {
   EXPECT_EQ(aclrtSynchronizeStream(stream_), ACL_ERROR_RT_PARAM_INVALID);
   EXPECT_NE(std::string(aclGetRecentErrMsg()).find("destroyed"), std::string::npos);
   EXPECT_EQ(calls, 1);
-  OK(aclrtSynchronizeStream(stream_));  // told once
+  OK(aclrtSynchronizeStream(stream_));  // reported once
 }
 
 TEST_F(Acl, StreamStopsAtAFailureAndLetsOthersGo) {
@@ -133,7 +133,8 @@ TEST_F(Acl, StreamStopsAtAFailureAndLetsOthersGo) {
   EXPECT_EQ(aclrtSynchronizeEvent(event_), ACL_ERROR_RT_STREAM_ABORT);
   EXPECT_NE(aclrtSynchronizeStream(stream_), ACL_SUCCESS);
   EXPECT_EQ(calls, 0);
-  OK(aclrtLaunchHostFunc(stream_, add_one, &calls));  // it was told of: the stream goes on
+  OK(aclrtLaunchHostFunc(stream_, add_one,
+                         &calls));  // the failure was reported: the stream goes on
   OK(aclrtSynchronizeStream(stream_));
   EXPECT_EQ(calls, 1);
 }
@@ -200,7 +201,7 @@ TEST_F(Acl, EventThatWasNeverRecordedIsAGate) {
   OK(aclrtSynchronizeStream(stream_));
 }
 
-// A record again, while the first is complete: who waits now, waits for the second.
+// Once an event is recorded again, a wait is for the second record.
 TEST_F(Acl, EventStandsForItsLastRecord) {
   aclrtEvent event = nullptr;
   OK(aclrtCreateEvent(&event));
@@ -295,7 +296,7 @@ TEST_F(Acl, ReportsAreCalledByTheThreadThatAsked) {
   EXPECT_EQ(seen.calls, 1);
   OK(aclrtProcessReport(0));
   EXPECT_EQ(seen.calls, 2);
-  // Who leaves lets the stream go.
+  // A thread that unsubscribes frees the stream.
   OK(aclrtLaunchCallback(note, &seen, ACL_CALLBACK_NO_BLOCK, stream_));
   OK(aclrtSynchronizeStream(stream_));
   OK(aclrtUnSubscribeReport(self, stream_));
@@ -380,8 +381,8 @@ TEST_F(Acl, SixteenThreadsShareAStream) {
   EXPECT_FALSE(room.met);
 }
 
-// One destroys the stream while others still use it: they are done with it, or are told that it is
-// gone.
+// A thread destroys the stream while other threads still use it: each of their calls is done, or
+// says that the stream is gone.
 TEST(AclThreads, AStreamIsDestroyedUnderItsUsers) {
   for (int round = 0; round < 30; ++round) {
     aclrtStream stream = nullptr;

@@ -124,6 +124,14 @@ class Gradients {
   std::vector<HcclFusionGradient> list_;
 };
 
+HcclFusion create(HcclComm comm, const Gradients& gradients, const HcclFusionOptions* options) {
+  HcclFusion fusion = nullptr;
+  EXPECT_EQ(HcclFusionCreate(comm, gradients.list(), gradients.size(), options, &fusion),
+            HCCL_SUCCESS)
+      << HcclGetLastErrorText();
+  return fusion;
+}
+
 std::vector<std::uint32_t> order_of(std::uint32_t size, unsigned seed) {
   std::vector<std::uint32_t> order(size);
   std::iota(order.begin(), order.end(), 0u);
@@ -155,9 +163,7 @@ TEST(Fusion, AnySplitAnyOrderAnyMemoryGivesTheExactSums) {
         world.on_all([&](int rank) {
           Gradients gradients(kSizes, contiguous);
           const auto options = cut(base, splits[s]);
-          HcclFusion fusion = nullptr;
-          OK(HcclFusionCreate(world.comm(rank), gradients.list(), gradients.size(), &options,
-                              &fusion));
+          HcclFusion fusion = create(world.comm(rank), gradients, &options);
           for (int iteration = 0; iteration < 4; ++iteration) {
             gradients.fill([&](std::size_t e) { return whole(rank, e, iteration); });
             // Each rank in an order of its own.
@@ -189,9 +195,7 @@ TEST(Fusion, BitsOfRealNumbersDependOnNeitherOrderNorMemoryNorThread) {
       world.on_all([&](int rank) {
         Gradients gradients(kSizes, contiguous);
         const auto options = cut(base, split);
-        HcclFusion fusion = nullptr;
-        OK(HcclFusionCreate(world.comm(rank), gradients.list(), gradients.size(), &options,
-                            &fusion));
+        HcclFusion fusion = create(world.comm(rank), gradients, &options);
         gradients.fill([&](std::size_t e) { return odd(rank, e); });
         for (const auto i : order_of(gradients.size(), seed + static_cast<unsigned>(rank))) {
           OK(HcclFusionReady(fusion, i));
@@ -237,8 +241,7 @@ TEST(Fusion, MistakesInAnIterationAreNamedAndTheIterationGoesOn) {
     world.on_all([&](int rank) {
       Gradients gradients({2, 3, 4, 5, 6}, true);
       const auto options = cut(base, split);
-      HcclFusion fusion = nullptr;
-      OK(HcclFusionCreate(world.comm(rank), gradients.list(), 5, &options, &fusion));
+      HcclFusion fusion = create(world.comm(rank), gradients, &options);
       SAYS(HcclFusionWait(fusion), HCCL_E_PARA, "0 (layer0), 1 (layer1), 2 (layer2)");
       for (int iteration = 0; iteration < 3; ++iteration) {
         gradients.fill([&](std::size_t e) { return whole(rank, e, iteration); });
@@ -362,9 +365,7 @@ TEST(Fusion, RanksThatDifferHearOfItBeforeAnyDataIsReduced) {
         gradients.fill([&](std::size_t e) { return whole(rank, e, 5); });
         const Floats before = gradients.values();
         const auto options = cut(base, difference.split[rank]);
-        HcclFusion fusion = nullptr;
-        OK(HcclFusionCreate(world.comm(rank), gradients.list(), gradients.size(), &options,
-                            &fusion));
+        HcclFusion fusion = create(world.comm(rank), gradients, &options);
         for (std::uint32_t i = 0; i < gradients.size(); ++i) OK(HcclFusionReady(fusion, i));
         SAYS(HcclFusionWait(fusion), HCCL_E_PARA, "differ");
         EXPECT_EQ(gradients.values(), before);
@@ -421,8 +422,7 @@ TEST(Fusion, GetSegmentsNeedsRoom) {
   Gradients gradients({1, 1, 1}, true);
   const Indices split = {0, 1, 2};
   const auto options = cut(serial(), split);
-  HcclFusion fusion = nullptr;
-  OK(HcclFusionCreate(world.comm(0), gradients.list(), 3, &options, &fusion));
+  HcclFusion fusion = create(world.comm(0), gradients, &options);
   Indices list(3, 77);
   std::uint32_t number = 2;
   SAYS(HcclFusionGetSegments(fusion, list.data(), &number), HCCL_E_PARA, "lastIndices");
@@ -438,8 +438,7 @@ TEST(Fusion, GradientsOfNoSizeAtAll) {
     Gradients gradients({0, 0, 0}, true);
     const Indices split = {0, 2};
     const auto options = cut(rank == 0 ? serial() : parallel(), split);
-    HcclFusion fusion = nullptr;
-    OK(HcclFusionCreate(world.comm(rank), gradients.list(), 3, &options, &fusion));
+    HcclFusion fusion = create(world.comm(rank), gradients, &options);
     for (int iteration = 0; iteration < 3; ++iteration) {
       for (const auto i : {2u, 0u, 1u}) OK(HcclFusionReady(fusion, i));
       OK(HcclFusionWait(fusion));
@@ -466,8 +465,7 @@ TEST(Fusion, ASegmentStartsWhenItsGradientsAreReadyAndTheOnesBeforeHaveStarted) 
     world.on_all([&](int rank) {
       Gradients gradients({50, 60, 70, 80, 90, 100}, rank == 0);
       const auto options = cut(base, split);
-      HcclFusion fusion = nullptr;
-      OK(HcclFusionCreate(world.comm(rank), gradients.list(), 6, &options, &fusion));
+      HcclFusion fusion = create(world.comm(rank), gradients, &options);
       constexpr int kIterations = 10;
       for (int iteration = 0; iteration < kIterations; ++iteration) {
         for (const auto i : order_of(6, static_cast<unsigned>(iteration))) {
@@ -517,8 +515,7 @@ TEST(Fusion, TheTraceTellsThePointsInOrder) {
       Gradients gradients({30, 40, 50}, true);
       const Indices split = {0, 2};
       const auto options = cut(base, split);
-      HcclFusion fusion = nullptr;
-      OK(HcclFusionCreate(world.comm(rank), gradients.list(), 3, &options, &fusion));
+      HcclFusion fusion = create(world.comm(rank), gradients, &options);
       const char* text = nullptr;
       OK(HcclFusionTraceText(fusion, &text));
       EXPECT_STREQ(text, "");  // no iteration yet
@@ -560,8 +557,7 @@ TEST(Fusion, TraceFilesOfThreeKindsAndOfNone) {
   Gradients gradients({30, 40}, true);
   const Indices split = {0, 1};
   const auto options = cut(serial(), split);
-  HcclFusion fusion = nullptr;
-  OK(HcclFusionCreate(world.comm(0), gradients.list(), 2, &options, &fusion));
+  HcclFusion fusion = create(world.comm(0), gradients, &options);
   for (int iteration = 0; iteration < 3; ++iteration) {
     for (std::uint32_t i = 0; i < 2; ++i) OK(HcclFusionReady(fusion, i));
     OK(HcclFusionWait(fusion));
@@ -599,8 +595,7 @@ TEST(Fusion, AThousandIterationsDoNotGrowMemory) {
     Gradients gradients({30, 0, 50, 7}, false);
     const Indices split = {1, 3};
     const auto options = cut(rank == 0 ? parallel() : serial(), split);
-    HcclFusion fusion = nullptr;
-    OK(HcclFusionCreate(world.comm(rank), gradients.list(), 4, &options, &fusion));
+    HcclFusion fusion = create(world.comm(rank), gradients, &options);
     for (int iteration = 0; iteration < kFull + 1000; ++iteration) {
       if (iteration == kFull) {
         OK(HcclBarrier(world.comm(rank), nullptr));
@@ -648,8 +643,7 @@ TEST(Fusion, ACommunicatorDestroyedFirst) {
   ApiWorld world(2);
   world.on_all([&](int rank) {
     Gradients gradients({8}, true);
-    HcclFusion fusion = nullptr;
-    OK(HcclFusionCreate(world.comm(rank), gradients.list(), 1, nullptr, &fusion));
+    HcclFusion fusion = create(world.comm(rank), gradients, nullptr);
     OK(HcclFusionReady(fusion, 0));
     OK(HcclFusionWait(fusion));
     OK(HcclCommDestroy(world.comm(rank)));

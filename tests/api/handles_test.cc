@@ -135,7 +135,7 @@ TEST(Handles, ThreadsThatUseAndTakeThemMeetOnlyLivingObjects) {
           (*use)->users.fetch_sub(1);
           found.fetch_add(1);
         }
-        // Without it, somebody would always be inside.
+        // Without the yield, a thread would always hold the handle.
         std::this_thread::yield();
       }
     });

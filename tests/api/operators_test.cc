@@ -40,15 +40,7 @@ bool reducible(DataType type) { return type != DataType::kHif8 && type != DataTy
 std::uint64_t value(int from, std::size_t i) { return 1 + ((i * 5 + index(from) * 3) >> 2 & 1); }
 
 std::uint64_t folded(ReduceOp op, std::size_t i, int size) {
-  std::uint64_t out = value(0, i);
-  for (int r = 1; r < size; ++r) {
-    const std::uint64_t v = value(r, i);
-    if (op == ReduceOp::kSum) out += v;
-    if (op == ReduceOp::kProd) out *= v;
-    if (op == ReduceOp::kMax) out = std::max(out, v);
-    if (op == ReduceOp::kMin) out = std::min(out, v);
-  }
-  return out;
+  return fold(op, size, [&](int rank) { return value(rank, i); });
 }
 
 // E5M2 has three significant bits: beyond 8 not every whole number.

@@ -139,34 +139,16 @@ TEST(Interfaces, PrivateAddresses) {
         "fdff::1", "::ffff:10.0.0.1", "::ffff:7f00:1"}) {
     EXPECT_TRUE(is_private(text)) << text;
   }
-  for (const char* text : {"8.8.8.8",
-                           "9.255.255.255",
-                           "11.0.0.0",
-                           "126.255.255.255",
-                           "128.0.0.1",
-                           "172.15.255.255",
-                           "172.32.0.0",
-                           "192.167.255.255",
-                           "192.169.0.0",
-                           "169.253.0.1",
-                           "169.255.0.1",
-                           "100.64.0.1",
-                           "0.0.0.0",
-                           "::",
-                           "::2",
-                           "fec0::1",
-                           "fe7f::1",
-                           "fbff::1",
-                           "fe00::1",
-                           "2001:db8::1",
-                           "::ffff:8.8.8.8",
-                           "::7f00:1",
-                           "",
-                           "localhost",
-                           "10.0.0",
-                           "10.0.0.1 ",
-                           "10.0.0.1:80"}) {
-    EXPECT_FALSE(is_private(text)) << text;
+  const std::vector<std::string> v4 = {
+      "8.8.8.8",        "9.255.255.255", "11.0.0.0",        "126.255.255.255", "128.0.0.1",
+      "172.15.255.255", "172.32.0.0",    "192.167.255.255", "192.169.0.0",     "169.253.0.1",
+      "169.255.0.1",    "100.64.0.1",    "0.0.0.0"};
+  const std::vector<std::string> v6 = {"::",      "::2",     "fec0::1",     "fe7f::1",
+                                       "fbff::1", "fe00::1", "2001:db8::1", "::ffff:8.8.8.8",
+                                       "::7f00:1"};
+  const std::vector<std::string> none = {"", "localhost", "10.0.0", "10.0.0.1 ", "10.0.0.1:80"};
+  for (const auto& texts : {v4, v6, none}) {
+    for (const std::string& text : texts) EXPECT_FALSE(is_private(text)) << text;
   }
 }
 
@@ -216,7 +198,7 @@ TEST(Cores, AreTakenInTurn) {
   EXPECT_EQ(cores_in_turn(Masks{first, first, second, second}), (Order{0, 2, 1, 3}));
   EXPECT_EQ(cores_in_turn(Masks{second, second, first, second}), (Order{2, 0, 1, 3}));
   EXPECT_EQ(cores_in_turn(Masks{first, third, second, third, first}), (Order{0, 2, 1, 4, 3}));
-  // Nothing is known of who runs where, or there is nothing to gain.
+  // It is not known which rank runs where, or there is nothing to gain.
   EXPECT_EQ(cores_in_turn(Masks{first, second}), Order());
   EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", "\x03"}), Order());
   EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", second}), Order());

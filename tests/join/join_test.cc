@@ -1,5 +1,5 @@
-// Joining: many ranks come together quickly; whoever is missing or different is named; strangers
-// change nothing; and leaving is quick and leaves nothing.
+// Joining: many ranks come together quickly; a rank that is missing or different is named;
+// strangers change nothing; and leaving is quick and leaves nothing.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "hccl/base/auth.h"
+#include "tests/support/config.h"
 #include "tests/support/processes.h"
 #include "tests/support/world.h"
 
@@ -25,25 +26,14 @@ using std::chrono::seconds;
 // Far below the minute that ranks wait for one another, and enough for a machine that is busy.
 constexpr seconds kSoon{10};
 
-Config config_of(seconds patience) {
-  Config config;
-  config.connect_timeout = patience;
-  config.exec_timeout = seconds(60);
-  config.log_level = "off";
-  config.flight_recorder_dir = "off";
-  return config;
-}
+Config config_of(seconds patience) { return quiet_config("auto", patience); }
 
 bool has(const Status& status, const std::string& words) {
   return status.message().find(words) != std::string::npos;
 }
 
 Call sum(std::vector<float>& data) {
-  Call call;
-  call.op = Op::kAllReduce;
-  call.in = call.out = data.data();
-  call.count = data.size();
-  return call;
+  return {Op::kAllReduce, data.data(), data.data(), data.size()};
 }
 
 // A coordinator, and ranks that come to it on threads of their own.
@@ -92,7 +82,7 @@ class Meeting {
     EXPECT_TRUE(fd.ok()) << fd.status().message();
     return fd.ok() ? std::move(*fd) : Fd();
   }
-  /// One of somebody who holds the secret.
+  /// A connection by a holder of the secret.
   Fd connect_as_member() const {
     Fd fd = connect();
     EXPECT_TRUE(authenticate(fd.get(),
@@ -186,17 +176,18 @@ TEST(Join, MissingRanksAreNamedToAllPresentOnes) {
   }
 }
 
+void die_while_joining(const Meeting& meeting, std::uint32_t rank, std::uint32_t size) {
+  const Fd victim = meeting.connect_as_member();
+  const std::string frame = hello(rank, size, meeting.config().agreement());
+  EXPECT_TRUE(send_frame(victim.get(), frame, Deadline::after(seconds(30))).ok());
+  std::this_thread::sleep_for(milliseconds(100));
+}
+
 TEST(Join, RankThatDiesWhileOthersJoinIsNamed) {
   Meeting meeting(seconds(1));
   meeting.come(0, 4);
   meeting.come(1, 4);
-  {
-    const Fd victim = meeting.connect_as_member();
-    EXPECT_TRUE(send_frame(victim.get(), hello(2, 4, meeting.config().agreement()),
-                           Deadline::after(seconds(30)))
-                    .ok());
-    std::this_thread::sleep_for(milliseconds(100));
-  }
+  die_while_joining(meeting, 2, 4);
   for (const auto& came : meeting.done()) {
     EXPECT_EQ(came->status.code(), Code::kTimeout);
     EXPECT_TRUE(has(came->status, "absent: 2, 3")) << came->status.message();
@@ -206,13 +197,7 @@ TEST(Join, RankThatDiesWhileOthersJoinIsNamed) {
 TEST(Join, RankThatDiesWhileOthersJoinMayComeAgain) {
   Meeting meeting;
   meeting.come(0, 3);
-  {
-    const Fd victim = meeting.connect_as_member();
-    EXPECT_TRUE(send_frame(victim.get(), hello(2, 3, meeting.config().agreement()),
-                           Deadline::after(seconds(30)))
-                    .ok());
-    std::this_thread::sleep_for(milliseconds(100));
-  }
+  die_while_joining(meeting, 2, 3);
   std::this_thread::sleep_for(milliseconds(100));
   meeting.come(2, 3);
   meeting.come(1, 3);
@@ -478,7 +463,8 @@ TEST(Groups, SurvivorsMayFormAGroupButNotWithTheDead) {
     EXPECT_EQ(board.later[r].code, Code::kRemote) << board.later[r].message();
     EXPECT_EQ(board.later[r].culprit, 1);
   }
-  EXPECT_LE(now_ns() - begun, nanoseconds(seconds(10)).count()) << "nobody waited for the dead";
+  EXPECT_LE(now_ns() - begun, nanoseconds(seconds(10)).count())
+      << "no rank waited for the dead one";
 }
 
 TEST(Leave, IsQuickInAnyOrder) {

@@ -82,8 +82,7 @@ TEST(Timer, GivesTheTimeOfTheSlowestRank) {
   ranks.run([](int, nanoseconds&, const ProbeRuns& runs) {
     Timer timer(runs, milliseconds(1000));
     std::vector<std::byte> data(64);
-    Call call;
-    call.in = call.out = data.data();
+    Call call{.in = data.data(), .out = data.data()};
     const auto time = timer.time(call, "any", 64, 0);
     ASSERT_TRUE(time.ok() && time->has_value());
     EXPECT_EQ(**time, 1e5 + 2);
@@ -100,8 +99,7 @@ TEST(Timer, StopsForAllWhenOneRankIsLate) {
   ranks.run([](int, nanoseconds&, const ProbeRuns& runs) {
     Timer timer(runs, milliseconds(100));
     std::vector<std::byte> data(64);
-    Call call;
-    call.in = call.out = data.data();
+    Call call{.in = data.data(), .out = data.data()};
     for (int i = 0; i < 1000; ++i) {
       const auto time = timer.time(call, "any", 64, 7e6);
       ASSERT_TRUE(time.ok());
@@ -118,8 +116,7 @@ TEST(Timer, AFailureEndsIt) {
   runs.run = [](const Call&, std::string_view, int) { return Status(Code::kRemote, "gone"); };
   Timer timer(runs, milliseconds(100));
   std::vector<std::byte> data(64);
-  Call call;
-  call.in = call.out = data.data();
+  Call call{.in = data.data(), .out = data.data()};
   EXPECT_EQ(timer.time(call, "any", 64, 0).status().code(), Code::kRemote);
 }
 

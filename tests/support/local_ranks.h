@@ -83,7 +83,7 @@ class LocalRanks {
   void set_process(int place, pid_t process) {
     for (auto& memory : memories_) memory.peers[static_cast<std::size_t>(place)].process = process;
   }
-  /// What a communicator does once it is told of a failure.
+  /// What a communicator does once it hears of a failure.
   void abort(const Status& why) { abort_.raise(why); }
 
  private:

@@ -8,7 +8,7 @@
 namespace hccl::testing {
 namespace {
 
-/// The blobs of one round, and who still has to fetch them.
+/// The blobs of one round.
 class Table {
  public:
   explicit Table(int size) : size_(static_cast<std::size_t>(size)), blobs_(size_) {}

@@ -17,7 +17,7 @@ namespace {
 
 #ifdef HCCL_TEST_MPI
 
-// Processes: MPI tells who is who and carries the root info, as in programs written for HCCL.
+// Processes: MPI gives the ranks and carries the root info, as in programs written for HCCL.
 class Mpi {
  public:
   Mpi() {
