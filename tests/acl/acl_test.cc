@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/threads.h"
+
 namespace hccl::testing {
 namespace {
 
@@ -347,11 +349,7 @@ void life_of_a_rank(int device) {
   OK(aclrtResetDevice(device));
 }
 
-TEST(AclThreads, SixteenLiveSideBySide) {
-  std::vector<std::thread> ranks;
-  for (int device = 0; device < 16; ++device) ranks.emplace_back(life_of_a_rank, device);
-  for (auto& rank : ranks) rank.join();
-}
+TEST(AclThreads, SixteenLiveSideBySide) { on_threads(16, life_of_a_rank); }
 
 TEST_F(Acl, SixteenThreadsShareAStream) {
   struct Room {
@@ -366,16 +364,12 @@ TEST_F(Acl, SixteenThreadsShareAStream) {
     r->taken = false;
     ++r->calls;
   };
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 16; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 50; ++i) {
-        OK(aclrtLaunchHostFunc(stream_, enter, &room));
-        if (i % 5 == 0) OK(aclrtSynchronizeStream(stream_));
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  on_threads(16, [&](int) {
+    for (int i = 0; i < 50; ++i) {
+      OK(aclrtLaunchHostFunc(stream_, enter, &room));
+      if (i % 5 == 0) OK(aclrtSynchronizeStream(stream_));
+    }
+  });
   OK(aclrtSynchronizeStream(stream_));
   EXPECT_EQ(room.calls, 16 * 50);
   EXPECT_FALSE(room.met);

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/support/api_world.h"
@@ -179,36 +178,22 @@ TEST(CommConfig, CanBeAskedFor) {
 
 // The time-out of the communicator, not the environment's half hour, ends an operation.
 TEST(CommConfig, TheTimeOutOfOperationsIsTheCommunicators) {
-  HcclRootInfo info;
-  OK(HcclGetRootInfo(&info));
-  std::vector<HcclComm> comms(2);
-  std::vector<std::thread> threads;
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      HcclCommConfig config = fresh();
-      config.hcclExecTimeOut = 1;
-      OK(HcclCommInitRootInfoConfig(2, &info, rank, &config, &comms[rank]));
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  EXPECT_EQ(HcclBarrier(comms[0], nullptr), HCCL_E_TIMEOUT) << HcclGetLastErrorText();
-  for (HcclComm comm : comms) EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
+  HcclCommConfig config = fresh();
+  config.hcclExecTimeOut = 1;
+  ApiWorld world(2, &config);
+  EXPECT_EQ(HcclBarrier(world.comm(0), nullptr), HCCL_E_TIMEOUT) << HcclGetLastErrorText();
 }
 
 TEST(CommConfig, RanksMustAgree) {
   HcclRootInfo info;
   OK(HcclGetRootInfo(&info));
-  std::vector<std::thread> threads;
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      HcclCommConfig config = fresh();
-      config.hcclDeterministic = rank;
-      HcclComm comm = nullptr;
-      SAYS(HcclCommInitRootInfoConfig(2, &info, rank, &config, &comm), HCCL_E_PARA,
-           "deterministic");
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  on_threads(2, [&](int rank) {
+    HcclCommConfig config = fresh();
+    config.hcclDeterministic = static_cast<std::uint32_t>(rank);
+    HcclComm comm = nullptr;
+    SAYS(HcclCommInitRootInfoConfig(2, &info, config.hcclDeterministic, &config, &comm),
+         HCCL_E_PARA, "deterministic");
+  });
 }
 
 HcclConfigValue value_of(std::int32_t value) {

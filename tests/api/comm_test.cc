@@ -10,6 +10,7 @@
 #include "hccl/acl/acl.h"
 #include "tests/support/api_world.h"
 #include "tests/support/calls.h"
+#include "tests/support/threads.h"
 
 namespace hccl::testing {
 namespace {
@@ -49,25 +50,22 @@ TEST(CommAll, EveryDeviceIsARank) {
   std::vector<std::int32_t> devices = {2, 0, 3};
   std::vector<HcclComm> comms(devices.size());
   OK(HcclCommInitAll(3, devices.data(), comms.data()));
-  std::vector<std::thread> threads;
-  for (std::uint32_t i = 0; i < 3; ++i) {
+  on_threads(3, [&](int device) {
+    const auto i = static_cast<std::uint32_t>(device);
     EXPECT_EQ(rank_of(comms[i]), i);
     std::uint32_t size = 0;
-    EXPECT_EQ(HcclGetRankSize(comms[i], &size), HCCL_SUCCESS);
+    OK(HcclGetRankSize(comms[i], &size));
     EXPECT_EQ(size, 3u);
-    threads.emplace_back([&, i] {
-      // The one name means the calling thread's device.
-      EXPECT_EQ(aclrtSetDevice(devices[i]), ACL_SUCCESS);
-      HcclComm mine = nullptr;
-      EXPECT_EQ(HcclCommGetHandleWithName(name_of(comms[i]).c_str(), &mine), HCCL_SUCCESS);
-      EXPECT_EQ(mine, comms[i]);
-      std::int32_t value = static_cast<std::int32_t>(i) + 1;
-      EXPECT_EQ(sum(comms[i], &value), HCCL_SUCCESS) << HcclGetLastErrorText();
-      EXPECT_EQ(value, 6);
-      EXPECT_EQ(HcclCommDestroy(comms[i]), HCCL_SUCCESS);
-    });
-  }
-  for (auto& thread : threads) thread.join();
+    // The one name means the calling thread's device.
+    EXPECT_EQ(aclrtSetDevice(devices[i]), ACL_SUCCESS);
+    HcclComm mine = nullptr;
+    OK(HcclCommGetHandleWithName(name_of(comms[i]).c_str(), &mine));
+    EXPECT_EQ(mine, comms[i]);
+    std::int32_t value = device + 1;
+    OK(sum(comms[i], &value));
+    EXPECT_EQ(value, 6);
+    OK(HcclCommDestroy(comms[i]));
+  });
 }
 
 TEST(CommAll, TwiceAtOnce) {

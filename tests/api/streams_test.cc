@@ -258,29 +258,20 @@ TEST(Streams, AFailureIsTheStreamsAndTheCommunicators) {
 // A peer that does not come: the stream fails when the communicator's time is up, and so does the
 // peer's own call later.
 TEST(Streams, APeerThatDoesNotComeIsAFailureOfTheStream) {
-  HcclRootInfo info;
-  OK(HcclGetRootInfo(&info));
   HcclCommConfig config;
   HcclCommConfigInit(&config);
   config.hcclExecTimeOut = 1;
-  HcclComm comms[2] = {};
-  std::thread other([&] {
-    EXPECT_EQ(HcclCommInitRootInfoConfig(2, &info, 1, &config, &comms[1]), HCCL_SUCCESS);
-  });
-  EXPECT_EQ(HcclCommInitRootInfoConfig(2, &info, 0, &config, &comms[0]), HCCL_SUCCESS)
-      << HcclGetLastErrorText();
-  other.join();
+  ApiWorld world(2, &config);
   Stream stream;
   std::int32_t value = 1;
-  ASSERT_EQ(sum(&value, &value, comms[0], stream), HCCL_SUCCESS);
+  ASSERT_EQ(sum(&value, &value, world.comm(0), stream), HCCL_SUCCESS);
   EXPECT_EQ(stream.wait(), ACL_ERROR_RT_TASK_TIMEOUT);
   const char* const words = aclGetRecentErrMsg();
   EXPECT_NE(std::string(words == nullptr ? "" : words).find("EI0002"), std::string::npos);
   HcclResult error = HCCL_SUCCESS;
-  EXPECT_EQ(HcclGetCommAsyncError(comms[0], &error), HCCL_SUCCESS);
+  EXPECT_EQ(HcclGetCommAsyncError(world.comm(0), &error), HCCL_SUCCESS);
   EXPECT_EQ(error, HCCL_E_REMOTE);
-  EXPECT_NE(HcclBarrier(comms[1], nullptr), HCCL_SUCCESS);
-  for (const HcclComm comm : comms) EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
+  EXPECT_NE(HcclBarrier(world.comm(1), nullptr), HCCL_SUCCESS);
 }
 
 // What a stream skips after a failure gives its place up: the communicator goes on.

@@ -107,6 +107,14 @@ bool all_at_work(const Board& board) {
                      [](const auto& done) { return done >= 4; });
 }
 
+// Starts all ranks; true once they work.
+bool start_all(Processes& processes, const Config& config) {
+  for (int r = 0; r < kSize; ++r) {
+    processes.start([&, r] { return live(processes, r, config); });
+  }
+  return eventually([&] { return all_at_work(processes.board()); });
+}
+
 bool all_know(const Board& board, int victim) {
   for (int r = 0; r < kSize; ++r) {
     if (r != victim && !board.later[static_cast<std::size_t>(r)].known) return false;
@@ -170,11 +178,8 @@ TEST_P(Failure, KilledRankIsNamedByAllSurvivorsWithinASecond) {
     Folder folder;
     Processes processes;
     const Config config = config_for(GetParam(), folder.path());
-    for (int r = 0; r < kSize; ++r) {
-      processes.start([&, r] { return live(processes, r, config); });
-    }
     Board& board = processes.board();
-    ASSERT_TRUE(eventually([&] { return all_at_work(board); })) << board.first[0].message();
+    ASSERT_TRUE(start_all(processes, config)) << board.first[0].message();
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
     const std::int64_t killed = now_ns();
     processes.kill(victim);
@@ -200,11 +205,8 @@ TEST_P(Failure, StoppedRankIsNamedAtThePeerTimeout) {
     Processes processes;
     Config config = config_for(GetParam(), folder.path());
     config.peer_timeout = seconds(2);
-    for (int r = 0; r < kSize; ++r) {
-      processes.start([&, r] { return live(processes, r, config); });
-    }
     Board& board = processes.board();
-    ASSERT_TRUE(eventually([&] { return all_at_work(board); })) << board.first[0].message();
+    ASSERT_TRUE(start_all(processes, config)) << board.first[0].message();
     const std::int64_t stopped = now_ns();
     processes.kill(victim, SIGSTOP);
     Lateness lateness;

@@ -222,18 +222,21 @@ TEST(Join, DuplicateAndImpossibleRanksAreRefusedAlone) {
   EXPECT_TRUE(all[3]->status.ok()) << all[3]->status.message();
 }
 
+void expect_all_refused(Meeting& meeting, const std::string& one, const std::string& other) {
+  for (const auto& came : meeting.done()) {
+    EXPECT_EQ(came->status.code(), Code::kPara);
+    EXPECT_TRUE(has(came->status, one) && has(came->status, other)) << came->status.message();
+    EXPECT_LE(came->took, kSoon);
+  }
+}
+
 TEST(Join, DifferentSizesAreNamedToAll) {
   Meeting meeting;
   meeting.come(0, 3);
   meeting.come(1, 3);
   std::this_thread::sleep_for(milliseconds(100));
   meeting.come(2, 4);
-  for (const auto& came : meeting.done()) {
-    EXPECT_EQ(came->status.code(), Code::kPara);
-    EXPECT_TRUE(has(came->status, "rank 2 says 4 ranks") && has(came->status, "says 3"))
-        << came->status.message();
-    EXPECT_LE(came->took, kSoon);
-  }
+  expect_all_refused(meeting, "rank 2 says 4 ranks", "says 3");
 }
 
 TEST(Join, DifferentConfigurationsAreNamedToAll) {
@@ -243,12 +246,7 @@ TEST(Join, DifferentConfigurationsAreNamedToAll) {
   meeting.come(0, 3);
   meeting.come(1, 3, other, meeting.info);
   meeting.come(2, 3);
-  for (const auto& came : meeting.done()) {
-    EXPECT_EQ(came->status.code(), Code::kPara);
-    EXPECT_TRUE(has(came->status, "transport=auto") && has(came->status, "transport=tcp"))
-        << came->status.message();
-    EXPECT_LE(came->took, kSoon);
-  }
+  expect_all_refused(meeting, "transport=auto", "transport=tcp");
 }
 
 TEST(Join, OtherVersionIsNamedToAll) {

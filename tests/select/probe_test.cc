@@ -8,9 +8,9 @@
 #include <barrier>
 #include <functional>
 #include <mutex>
-#include <thread>
 
 #include "hccl/select/presets.h"
+#include "tests/support/threads.h"
 
 namespace hccl::select {
 namespace {
@@ -28,24 +28,20 @@ class Ranks {
 
   template <class Body>
   void run(Body body) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < size_; ++rank) {
-      threads.emplace_back([&, rank] {
-        nanoseconds time{0};
-        ProbeRuns runs;
-        runs.barrier = "meet";
-        runs.allreduce = "agree";
-        runs.now = [&] { return ProbeClock::time_point(time); };
-        runs.run = [&](const Call& call, std::string_view algorithm, int) {
-          if (algorithm == "meet") barrier_.arrive_and_wait();
-          if (algorithm == "agree") largest(call);
-          time += nanoseconds(static_cast<std::int64_t>(takes_(rank, call, algorithm)));
-          return Status();
-        };
-        body(rank, time, runs);
-      });
-    }
-    for (auto& thread : threads) thread.join();
+    testing::on_threads(size_, [&](int rank) {
+      nanoseconds time{0};
+      ProbeRuns runs;
+      runs.barrier = "meet";
+      runs.allreduce = "agree";
+      runs.now = [&] { return ProbeClock::time_point(time); };
+      runs.run = [&](const Call& call, std::string_view algorithm, int) {
+        if (algorithm == "meet") barrier_.arrive_and_wait();
+        if (algorithm == "agree") largest(call);
+        time += nanoseconds(static_cast<std::int64_t>(takes_(rank, call, algorithm)));
+        return Status();
+      };
+      body(rank, time, runs);
+    });
   }
 
  private:
