@@ -65,9 +65,8 @@ TEST(CommMemory, OperationsOnActiveMemoryOfAnyKind) {
     OK(HcclCommActivateCommMemory(comm, data.data(), bytes, 0, &data, 0));
     HcclCommSymWindow window = nullptr;
     OK(HcclCommSymWinRegister(comm, data.data(), bytes, &window, 1));
-    EXPECT_EQ(HcclAllReduce(data.data(), data.data(), data.size(), HCCL_DATA_TYPE_INT32,
-                            HCCL_REDUCE_SUM, comm, nullptr),
-              HCCL_SUCCESS);
+    OK(HcclAllReduce(data.data(), data.data(), data.size(), HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM,
+                     comm, nullptr));
     EXPECT_EQ(data, std::vector<std::int32_t>(4096, 3));
     EXPECT_EQ(HcclCommSymWinDeregister(window), HCCL_SUCCESS);
     EXPECT_EQ(HcclCommSymWinDeregister(window), HCCL_E_PARA);

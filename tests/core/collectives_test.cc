@@ -278,14 +278,12 @@ std::vector<TypeParameters> all_types() {
     for (const Op op : {Op::kAllReduce, Op::kReduceScatter, Op::kReduce, Op::kBroadcast,
                         Op::kAllGather, Op::kScatter, Op::kAllToAll}) {
       const bool reduces = op == Op::kAllReduce || op == Op::kReduceScatter || op == Op::kReduce;
-#define HCCL_TYPE(name, number, bytes, word)                                    \
-  for (int r = 0; r < (reduces ? 4 : 1); ++r) {                                 \
-    if (!reduces || kernels::reducible(DataType::name)) {                       \
-      out.push_back({transport, op, DataType::name, static_cast<ReduceOp>(r)}); \
-    }                                                                           \
-  }
-      HCCL_DATA_TYPES(HCCL_TYPE)
-#undef HCCL_TYPE
+      for (const DataType type : kAllTypes) {
+        if (reduces && !kernels::reducible(type)) continue;
+        for (int r = 0; r < (reduces ? 4 : 1); ++r) {
+          out.push_back({transport, op, type, static_cast<ReduceOp>(r)});
+        }
+      }
     }
   }
   return out;

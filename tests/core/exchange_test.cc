@@ -242,9 +242,7 @@ TEST_P(Exchange, EveryTypeAndReduction) {
   ASSERT_TRUE(world_.ok());
   const Counts& counts = patterns()[2].counts;
   world_.run([&](Communicator& c) {
-#define HCCL_TYPE(name, number, bytes, word) DataType::name,
-    for (const DataType type : {HCCL_DATA_TYPES(HCCL_TYPE)}) {
-#undef HCCL_TYPE
+    for (const DataType type : kAllTypes) {
       SCOPED_TRACE(words(type));
       all_gather_v(c, counts, type, false);
       all_to_all_v(c, counts, type);

@@ -215,29 +215,6 @@ TEST(LocalFailure, NamesBothCallsOfAMismatchOnAllRanks) {
   }
 }
 
-// All ranks, also the one that has nothing to do with it.
-TEST(LocalFailure, PairsOfAlltoallvThatDisagreeAreNamed) {
-  constexpr int kSize = 3;
-  LocalRanks host({.size = kSize});
-  host.run([&](int rank, LocalEngine& engine) {
-    std::vector<std::uint32_t> in(20);
-    std::vector<std::uint32_t> out(20);
-    const Block in_blocks[] = {{0, 4}, {4, 4}, {8, 4}};
-    const Block out_blocks[] = {{0, rank == 1 ? 5u : 4u}, {5, 4}, {9, 4}};
-    Call call{.op = Op::kAllToAllV,
-              .in = in.data(),
-              .out = out.data(),
-              .type = DataType::kUint32,
-              .in_blocks = in_blocks,
-              .out_blocks = out_blocks};
-    const Status status = engine.run(call, envelope(call, 1, 0));
-    EXPECT_EQ(status.code(), Code::kPara);
-    EXPECT_NE(status.message().find("rank 0 sends 4 elements to rank 1, which expects 5"),
-              std::string::npos)
-        << status.message();
-  });
-}
-
 // A rank that fails gives the other ranks time to leave its buffers.
 TEST(LocalFailure, AFailedRankWaitsForRanksThatStillReadItsBuffer) {
   LocalRanks host({.size = 2});

@@ -12,6 +12,10 @@
 
 namespace hccl::testing {
 
+#define HCCL_TYPE(name, number, bytes, word) DataType::name,
+inline constexpr DataType kAllTypes[] = {HCCL_DATA_TYPES(HCCL_TYPE)};
+#undef HCCL_TYPE
+
 struct FloatFormat {
   int exponent_bits;
   int mantissa_bits;

@@ -210,7 +210,7 @@ bool Client::run(const Operator& op) {
   if (options_.check) {
     // Once more into a buffer that holds something else.
     if (!fill(op, plan, send, recv)) return false;
-    CLIENT_CHECK(op.call(setting_, plan, send, recv, comm_, stream_));
+    CLIENT_CHECK(op.call({setting_, plan, send, recv, comm_, stream_}));
     CLIENT_CHECK(aclrtSynchronizeStream(stream_));
     right = compare(op, plan, recv);
     int all = right ? 1 : 0;
@@ -230,11 +230,11 @@ bool Client::measure(const Operator& op, const Plan& plan, void* send, void* rec
     CLIENT_CHECK(aclrtResetEvent(gate_, stream_));
   }
   for (uint64_t i = 0; i < options_.warmup; ++i) {
-    CLIENT_CHECK(op.call(setting_, plan, send, recv, comm_, stream_));
+    CLIENT_CHECK(op.call({setting_, plan, send, recv, comm_, stream_}));
   }
   CLIENT_CHECK(aclrtRecordEvent(begin_, stream_));
   for (uint64_t i = 0; i < options_.iterations; ++i) {
-    CLIENT_CHECK(op.call(setting_, plan, send, recv, comm_, stream_));
+    CLIENT_CHECK(op.call({setting_, plan, send, recv, comm_, stream_}));
   }
   CLIENT_CHECK(aclrtRecordEvent(end_, stream_));
   if (options_.gate) {
