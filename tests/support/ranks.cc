@@ -69,7 +69,7 @@ void exchange_all(transport::Mesh& mesh, std::size_t bytes) {
   std::vector<std::vector<std::byte>> data(requests.size());
   std::vector<transport::Request*> all;
   const auto message = [bytes](int from, int to) {
-    return pattern(bytes, static_cast<std::uint64_t>(100 * from + to));
+    return pattern(bytes, static_cast<std::uint64_t>(from) * 100 + static_cast<std::uint64_t>(to));
   };
   for (int peer = 0; peer < mesh.size(); ++peer) {
     const auto p = 2 * static_cast<std::size_t>(peer);
