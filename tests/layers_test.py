@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""layers_test.py SOURCE: who includes whom, who sleeps, and who keeps state.
+"""layers_test.py SOURCE: which room includes which, which files sleep, and which keep state.
 
 The rooms and their walls are those of the design: a file may include only what its room may use.
 Each finding is one line, "file:line: what is wrong"."""

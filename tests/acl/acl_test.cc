@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/threads.h"
+
 namespace hccl::testing {
 namespace {
 
@@ -115,7 +117,7 @@ TEST_F(Acl, StreamGoesOnAfterAFailure) {
   EXPECT_EQ(aclrtSynchronizeStream(stream_), ACL_ERROR_RT_PARAM_INVALID);
   EXPECT_NE(std::string(aclGetRecentErrMsg()).find("destroyed"), std::string::npos);
   EXPECT_EQ(calls, 1);
-  OK(aclrtSynchronizeStream(stream_));  // told once
+  OK(aclrtSynchronizeStream(stream_));  // reported once
 }
 
 TEST_F(Acl, StreamStopsAtAFailureAndLetsOthersGo) {
@@ -133,7 +135,8 @@ TEST_F(Acl, StreamStopsAtAFailureAndLetsOthersGo) {
   EXPECT_EQ(aclrtSynchronizeEvent(event_), ACL_ERROR_RT_STREAM_ABORT);
   EXPECT_NE(aclrtSynchronizeStream(stream_), ACL_SUCCESS);
   EXPECT_EQ(calls, 0);
-  OK(aclrtLaunchHostFunc(stream_, add_one, &calls));  // it was told of: the stream goes on
+  OK(aclrtLaunchHostFunc(stream_, add_one,
+                         &calls));  // the failure was reported: the stream goes on
   OK(aclrtSynchronizeStream(stream_));
   EXPECT_EQ(calls, 1);
 }
@@ -200,7 +203,7 @@ TEST_F(Acl, EventThatWasNeverRecordedIsAGate) {
   OK(aclrtSynchronizeStream(stream_));
 }
 
-// A record again, while the first is complete: who waits now, waits for the second.
+// Once an event is recorded again, a wait is for the second record.
 TEST_F(Acl, EventStandsForItsLastRecord) {
   aclrtEvent event = nullptr;
   OK(aclrtCreateEvent(&event));
@@ -295,7 +298,7 @@ TEST_F(Acl, ReportsAreCalledByTheThreadThatAsked) {
   EXPECT_EQ(seen.calls, 1);
   OK(aclrtProcessReport(0));
   EXPECT_EQ(seen.calls, 2);
-  // Who leaves lets the stream go.
+  // A thread that unsubscribes frees the stream.
   OK(aclrtLaunchCallback(note, &seen, ACL_CALLBACK_NO_BLOCK, stream_));
   OK(aclrtSynchronizeStream(stream_));
   OK(aclrtUnSubscribeReport(self, stream_));
@@ -346,11 +349,7 @@ void life_of_a_rank(int device) {
   OK(aclrtResetDevice(device));
 }
 
-TEST(AclThreads, SixteenLiveSideBySide) {
-  std::vector<std::thread> ranks;
-  for (int device = 0; device < 16; ++device) ranks.emplace_back(life_of_a_rank, device);
-  for (auto& rank : ranks) rank.join();
-}
+TEST(AclThreads, SixteenLiveSideBySide) { on_threads(16, life_of_a_rank); }
 
 TEST_F(Acl, SixteenThreadsShareAStream) {
   struct Room {
@@ -365,23 +364,19 @@ TEST_F(Acl, SixteenThreadsShareAStream) {
     r->taken = false;
     ++r->calls;
   };
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 16; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 50; ++i) {
-        OK(aclrtLaunchHostFunc(stream_, enter, &room));
-        if (i % 5 == 0) OK(aclrtSynchronizeStream(stream_));
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  on_threads(16, [&](int) {
+    for (int i = 0; i < 50; ++i) {
+      OK(aclrtLaunchHostFunc(stream_, enter, &room));
+      if (i % 5 == 0) OK(aclrtSynchronizeStream(stream_));
+    }
+  });
   OK(aclrtSynchronizeStream(stream_));
   EXPECT_EQ(room.calls, 16 * 50);
   EXPECT_FALSE(room.met);
 }
 
-// One destroys the stream while others still use it: they are done with it, or are told that it is
-// gone.
+// A thread destroys the stream while other threads still use it: each of their calls is done, or
+// says that the stream is gone.
 TEST(AclThreads, AStreamIsDestroyedUnderItsUsers) {
   for (int round = 0; round < 30; ++round) {
     aclrtStream stream = nullptr;

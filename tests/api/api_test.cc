@@ -12,28 +12,13 @@
 #include "hccl/hccl.h"
 #include "hccl/hccl_fusion.h"
 #include "tests/support/api_world.h"
+#include "tests/support/calls.h"
 
 namespace hccl::testing {
 namespace {
 
 constexpr std::uint64_t kTooMany = 0x80000000ull;
 const auto kType = HCCL_DATA_TYPE_FP32;
-
-struct Wrong {
-  const char* name;
-  std::function<HcclResult()> call;
-  HcclResult expected;
-  const char* argument;  // how the text goes on behind the function
-};
-
-void refuse(const std::vector<Wrong>& cases) {
-  for (const Wrong& wrong : cases) {
-    EXPECT_EQ(wrong.call(), wrong.expected) << wrong.name << ": " << HcclGetLastErrorText();
-    const std::string text = HcclGetLastErrorText();
-    const std::string function(wrong.name, std::strcspn(wrong.name, " "));
-    EXPECT_EQ(text.rfind(function + ": " + wrong.argument, 0), 0u) << wrong.name << ": " << text;
-  }
-}
 
 // One operation with all arguments right, each of which a case then makes wrong.
 struct Arguments {
@@ -111,39 +96,39 @@ const std::vector<Operation>& operations() {
 TEST(Api, EveryWrongArgumentOfAnOperationIsNamedAndHarmless) {
   ApiWorld world(2);
   std::vector<float> in(16), out(16);
-  const auto on_rank_0 = [&](const Operation& operation, std::function<void(Arguments&)> spoil) {
-    Arguments arguments{in.data(), out.data()};
-    arguments.comm = world.comm(0);
-    if (operation.rank != nullptr && std::strstr(operation.rank, "Rank")) arguments.rank = 1;
-    spoil(arguments);
-    return [&operation, arguments] { return operation.call(arguments); };
-  };
-  std::vector<Wrong> cases;
   for (const Operation& each : operations()) {
-    const auto add = [&](HcclResult expected, const char* argument,
-                         std::function<void(Arguments&)> spoil) {
-      if (argument != nullptr)
-        cases.push_back({each.name, on_rank_0(each, std::move(spoil)), expected, argument});
+    const auto refuse = [&](HcclResult expected, const char* argument,
+                            const std::function<void(Arguments&)>& spoil) {
+      if (argument == nullptr) return;
+      Arguments arguments{in.data(), out.data()};
+      arguments.comm = world.comm(0);
+      if (each.rank != nullptr && std::strstr(each.rank, "Rank")) arguments.rank = 1;
+      spoil(arguments);
+      REFUSED_BY(each.name, each.call(arguments), expected, argument);
     };
-    add(HCCL_E_PTR, each.in, [](Arguments& a) { a.in = nullptr; });
-    add(HCCL_E_PTR, each.out, [](Arguments& a) { a.out = nullptr; });
-    add(HCCL_E_PARA, each.count, [](Arguments& a) { a.count = kTooMany; });
-    add(HCCL_E_PARA, each.count, [](Arguments& a) { a.count = ~std::uint64_t{0}; });
+    refuse(HCCL_E_PTR, each.in, [](Arguments& a) { a.in = nullptr; });
+    refuse(HCCL_E_PTR, each.out, [](Arguments& a) { a.out = nullptr; });
+    refuse(HCCL_E_PARA, each.count, [](Arguments& a) { a.count = kTooMany; });
+    refuse(HCCL_E_PARA, each.count, [](Arguments& a) { a.count = ~std::uint64_t{0}; });
     for (const int type : {13, 18, 255}) {
-      add(HCCL_E_NOT_SUPPORT, each.type,
-          [=](Arguments& a) { a.type = static_cast<HcclDataType>(type); });
+      refuse(HCCL_E_NOT_SUPPORT, each.type,
+             [=](Arguments& a) { a.type = static_cast<HcclDataType>(type); });
     }
     for (const int op : {4, 255}) {
-      add(HCCL_E_NOT_SUPPORT, each.op, [=](Arguments& a) { a.op = static_cast<HcclReduceOp>(op); });
+      refuse(HCCL_E_NOT_SUPPORT, each.op,
+             [=](Arguments& a) { a.op = static_cast<HcclReduceOp>(op); });
     }
-    add(HCCL_E_PARA, each.rank, [](Arguments& a) { a.rank = 2; });
-    add(HCCL_E_PARA, each.rank, [](Arguments& a) { a.rank = 0xFFFFFFFF; });
-    add(HCCL_E_PTR, "comm", [](Arguments& a) { a.comm = nullptr; });
-    add(HCCL_E_PARA, "comm", [&](Arguments& a) { a.comm = in.data(); });
-    add(HCCL_E_PARA, "comm", [&](Arguments& a) { a.comm = reinterpret_cast<HcclComm>(1); });
-    add(HCCL_E_PARA, "stream", [&](Arguments& a) { a.stream = in.data(); });
+    for (const auto type : {HCCL_DATA_TYPE_HIF8, HCCL_DATA_TYPE_FP8E8M0}) {
+      if (each.op == nullptr) continue;  // these types move, but have no sum
+      refuse(HCCL_E_NOT_SUPPORT, each.type, [=](Arguments& a) { a.type = type; });
+    }
+    refuse(HCCL_E_PARA, each.rank, [](Arguments& a) { a.rank = 2; });
+    refuse(HCCL_E_PARA, each.rank, [](Arguments& a) { a.rank = 0xFFFFFFFF; });
+    refuse(HCCL_E_PTR, "comm", [](Arguments& a) { a.comm = nullptr; });
+    refuse(HCCL_E_PARA, "comm", [&](Arguments& a) { a.comm = in.data(); });
+    refuse(HCCL_E_PARA, "comm", [&](Arguments& a) { a.comm = reinterpret_cast<HcclComm>(1); });
+    refuse(HCCL_E_PARA, "stream", [&](Arguments& a) { a.stream = in.data(); });
   }
-  refuse(cases);
   world.expect_usable();
 }
 
@@ -151,32 +136,17 @@ TEST(Api, WhatOnlySomeOperationsForbid) {
   ApiWorld world(2);
   const HcclComm comm = world.comm(0);
   std::vector<float> a(16), b(16);
-  refuse({
-      {"HcclSend to self", [&] { return HcclSend(a.data(), 1, kType, 0, comm, nullptr); },
-       HCCL_E_PARA, "destRank"},
-      {"HcclRecv from self", [&] { return HcclRecv(a.data(), 1, kType, 0, comm, nullptr); },
-       HCCL_E_PARA, "srcRank"},
-      {"HcclAlltoAll in place",
-       [&] { return HcclAlltoAll(a.data(), 1, kType, a.data(), 1, kType, comm, nullptr); },
-       HCCL_E_PARA, "recvBuf"},
-      {"HcclAlltoAll types",
-       [&] {
-         return HcclAlltoAll(a.data(), 1, kType, b.data(), 1, HCCL_DATA_TYPE_INT32, comm, nullptr);
-       },
-       HCCL_E_PARA, "recvType"},
-      {"HcclAlltoAll counts",
-       [&] { return HcclAlltoAll(a.data(), 1, kType, b.data(), 2, kType, comm, nullptr); },
-       HCCL_E_PARA, "recvCount"},
-      {"HcclAllReduce of bytes that are no numbers",
-       [&] {
-         return HcclAllReduce(a.data(), b.data(), 1, HCCL_DATA_TYPE_FP8E8M0, HCCL_REDUCE_SUM, comm,
-                              nullptr);
-       },
-       HCCL_E_NOT_SUPPORT, "dataType"},
-      {"HcclBarrier", [&] { return HcclBarrier(nullptr, nullptr); }, HCCL_E_PTR, "comm"},
-      {"HcclBarrier", [&] { return HcclBarrier(a.data(), nullptr); }, HCCL_E_PARA, "comm"},
-      {"HcclBarrier", [&] { return HcclBarrier(comm, a.data()); }, HCCL_E_PARA, "stream"},
-  });
+  REFUSED(HcclSend(a.data(), 1, kType, 0, comm, nullptr), HCCL_E_PARA, "destRank");
+  REFUSED(HcclRecv(a.data(), 1, kType, 0, comm, nullptr), HCCL_E_PARA, "srcRank");
+  REFUSED(HcclAlltoAll(a.data(), 1, kType, a.data(), 1, kType, comm, nullptr), HCCL_E_PARA,
+          "recvBuf");
+  REFUSED(HcclAlltoAll(a.data(), 1, kType, b.data(), 1, HCCL_DATA_TYPE_INT32, comm, nullptr),
+          HCCL_E_PARA, "recvType");
+  REFUSED(HcclAlltoAll(a.data(), 1, kType, b.data(), 2, kType, comm, nullptr), HCCL_E_PARA,
+          "recvCount");
+  REFUSED(HcclBarrier(nullptr, nullptr), HCCL_E_PTR, "comm");
+  REFUSED(HcclBarrier(a.data(), nullptr), HCCL_E_PARA, "comm");
+  REFUSED(HcclBarrier(comm, a.data()), HCCL_E_PARA, "stream");
   world.expect_usable();
 }
 
@@ -188,7 +158,7 @@ TEST(Api, QueriesAndJoinsCheckEveryArgument) {
   HcclResult error = HCCL_SUCCESS;
   HcclComm made = nullptr;
   HcclRootInfo info;
-  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
+  OK(HcclGetRootInfo(&info));
   HcclRootInfo garbage;
   std::memset(garbage.internal, 'x', sizeof garbage.internal);
   HcclRootInfo zeros;
@@ -196,57 +166,39 @@ TEST(Api, QueriesAndJoinsCheckEveryArgument) {
   HcclRootInfo flipped = info;
   flipped.internal[70] = static_cast<char>(flipped.internal[70] ^ 0x55);
   const std::string long_path(5000, 'a');
-  refuse({
-      {"HcclGetRootInfo", [] { return HcclGetRootInfo(nullptr); }, HCCL_E_PTR, "rootInfo"},
-      {"HcclCommInitRootInfo", [&] { return HcclCommInitRootInfo(1, nullptr, 0, &made); },
-       HCCL_E_PTR, "rootInfo"},
-      {"HcclCommInitRootInfo", [&] { return HcclCommInitRootInfo(1, &info, 0, nullptr); },
-       HCCL_E_PTR, "comm"},
-      {"HcclCommInitRootInfo", [&] { return HcclCommInitRootInfo(0, &info, 0, &made); },
-       HCCL_E_PARA, "nRanks"},
-      {"HcclCommInitRootInfo", [&] { return HcclCommInitRootInfo(0xFFFFFFFF, &info, 0, &made); },
-       HCCL_E_PARA, "nRanks"},
-      {"HcclCommInitRootInfo", [&] { return HcclCommInitRootInfo(2, &info, 2, &made); },
-       HCCL_E_PARA, "rank"},
-      {"HcclCommInitRootInfo", [&] { return HcclCommInitRootInfo(1, &garbage, 0, &made); },
-       HCCL_E_PARA, "rootInfo"},
-      {"HcclCommInitRootInfo", [&] { return HcclCommInitRootInfo(1, &zeros, 0, &made); },
-       HCCL_E_PARA, "rootInfo"},
-      {"HcclCommInitRootInfo", [&] { return HcclCommInitRootInfo(1, &flipped, 0, &made); },
-       HCCL_E_PARA, "rootInfo"},
-      {"HcclCommInitClusterInfo", [&] { return HcclCommInitClusterInfo(nullptr, 0, &made); },
-       HCCL_E_PTR, "clusterInfo"},
-      {"HcclCommInitClusterInfo", [&] { return HcclCommInitClusterInfo("x.json", 0, nullptr); },
-       HCCL_E_PTR, "comm"},
-      {"HcclCommInitClusterInfo",
-       [&] { return HcclCommInitClusterInfo(long_path.c_str(), 0, &made); }, HCCL_E_PARA,
-       "clusterInfo"},
-      {"HcclCommInitClusterInfo", [&] { return HcclCommInitClusterInfo("table.txt", 0, &made); },
-       HCCL_E_PARA, "clusterInfo"},
-      {"HcclCommInitLauncher", [] { return HcclCommInitLauncher(nullptr); }, HCCL_E_PTR, "comm"},
-      {"HcclCommDestroy", [] { return HcclCommDestroy(nullptr); }, HCCL_E_PTR, "comm"},
-      {"HcclCommDestroy", [&] { return HcclCommDestroy(&number); }, HCCL_E_PARA, "comm"},
-      {"HcclGetRankSize", [&] { return HcclGetRankSize(nullptr, &number); }, HCCL_E_PTR, "comm"},
-      {"HcclGetRankSize", [&] { return HcclGetRankSize(&number, &number); }, HCCL_E_PARA, "comm"},
-      {"HcclGetRankSize", [&] { return HcclGetRankSize(comm, nullptr); }, HCCL_E_PTR, "rankSize"},
-      {"HcclGetRankId", [&] { return HcclGetRankId(nullptr, &number); }, HCCL_E_PTR, "comm"},
-      {"HcclGetRankId", [&] { return HcclGetRankId(&number, &number); }, HCCL_E_PARA, "comm"},
-      {"HcclGetRankId", [&] { return HcclGetRankId(comm, nullptr); }, HCCL_E_PTR, "rank"},
-      {"HcclGetCommName", [&] { return HcclGetCommName(nullptr, name); }, HCCL_E_PTR, "comm"},
-      {"HcclGetCommName", [&] { return HcclGetCommName(&number, name); }, HCCL_E_PARA, "comm"},
-      {"HcclGetCommName", [&] { return HcclGetCommName(comm, nullptr); }, HCCL_E_PTR, "commName"},
-      {"HcclGetCommAsyncError", [&] { return HcclGetCommAsyncError(nullptr, &error); }, HCCL_E_PTR,
-       "comm"},
-      {"HcclGetCommAsyncError", [&] { return HcclGetCommAsyncError(&number, &error); }, HCCL_E_PARA,
-       "comm"},
-      {"HcclGetCommAsyncError", [&] { return HcclGetCommAsyncError(comm, nullptr); }, HCCL_E_PTR,
-       "asyncError"},
-  });
+  REFUSED(HcclGetRootInfo(nullptr), HCCL_E_PTR, "rootInfo");
+  REFUSED(HcclCommInitRootInfo(1, nullptr, 0, &made), HCCL_E_PTR, "rootInfo");
+  REFUSED(HcclCommInitRootInfo(1, &info, 0, nullptr), HCCL_E_PTR, "comm");
+  REFUSED(HcclCommInitRootInfo(0, &info, 0, &made), HCCL_E_PARA, "nRanks");
+  REFUSED(HcclCommInitRootInfo(0xFFFFFFFF, &info, 0, &made), HCCL_E_PARA, "nRanks");
+  REFUSED(HcclCommInitRootInfo(2, &info, 2, &made), HCCL_E_PARA, "rank");
+  REFUSED(HcclCommInitRootInfo(1, &garbage, 0, &made), HCCL_E_PARA, "rootInfo");
+  REFUSED(HcclCommInitRootInfo(1, &zeros, 0, &made), HCCL_E_PARA, "rootInfo");
+  REFUSED(HcclCommInitRootInfo(1, &flipped, 0, &made), HCCL_E_PARA, "rootInfo");
+  REFUSED(HcclCommInitClusterInfo(nullptr, 0, &made), HCCL_E_PTR, "clusterInfo");
+  REFUSED(HcclCommInitClusterInfo("x.json", 0, nullptr), HCCL_E_PTR, "comm");
+  REFUSED(HcclCommInitClusterInfo(long_path.c_str(), 0, &made), HCCL_E_PARA, "clusterInfo");
+  REFUSED(HcclCommInitClusterInfo("table.txt", 0, &made), HCCL_E_PARA, "clusterInfo");
+  REFUSED(HcclCommInitLauncher(nullptr), HCCL_E_PTR, "comm");
+  REFUSED(HcclCommDestroy(nullptr), HCCL_E_PTR, "comm");
+  REFUSED(HcclCommDestroy(&number), HCCL_E_PARA, "comm");
+  REFUSED(HcclGetRankSize(nullptr, &number), HCCL_E_PTR, "comm");
+  REFUSED(HcclGetRankSize(&number, &number), HCCL_E_PARA, "comm");
+  REFUSED(HcclGetRankSize(comm, nullptr), HCCL_E_PTR, "rankSize");
+  REFUSED(HcclGetRankId(nullptr, &number), HCCL_E_PTR, "comm");
+  REFUSED(HcclGetRankId(&number, &number), HCCL_E_PARA, "comm");
+  REFUSED(HcclGetRankId(comm, nullptr), HCCL_E_PTR, "rank");
+  REFUSED(HcclGetCommName(nullptr, name), HCCL_E_PTR, "comm");
+  REFUSED(HcclGetCommName(&number, name), HCCL_E_PARA, "comm");
+  REFUSED(HcclGetCommName(comm, nullptr), HCCL_E_PTR, "commName");
+  REFUSED(HcclGetCommAsyncError(nullptr, &error), HCCL_E_PTR, "comm");
+  REFUSED(HcclGetCommAsyncError(&number, &error), HCCL_E_PARA, "comm");
+  REFUSED(HcclGetCommAsyncError(comm, nullptr), HCCL_E_PTR, "asyncError");
   EXPECT_EQ(made, nullptr);
   EXPECT_EQ(number, 7u);
   world.expect_usable();
   // The root info of the failed joins is still good.
-  ASSERT_EQ(HcclCommInitRootInfo(1, &info, 0, &made), HCCL_SUCCESS) << HcclGetLastErrorText();
+  OK(HcclCommInitRootInfo(1, &info, 0, &made));
   EXPECT_EQ(HcclCommDestroy(made), HCCL_SUCCESS);
 }
 
@@ -259,146 +211,12 @@ TEST(Api, ADestroyedCommunicatorIsRefusedEvenWhenAnotherTookItsPlace) {
   ApiWorld next(1);
   std::uint32_t number = 0;
   float value = 0;
-  refuse({
-      {"HcclCommDestroy", [&] { return HcclCommDestroy(gone); }, HCCL_E_PARA, "comm"},
-      {"HcclGetRankId", [&] { return HcclGetRankId(gone, &number); }, HCCL_E_PARA, "comm"},
-      {"HcclBarrier", [&] { return HcclBarrier(gone, nullptr); }, HCCL_E_PARA, "comm"},
-      {"HcclBroadcast", [&] { return HcclBroadcast(&value, 1, kType, 0, gone, nullptr); },
-       HCCL_E_PARA, "comm is no handle, or was destroyed"},
-  });
+  REFUSED(HcclCommDestroy(gone), HCCL_E_PARA, "comm");
+  REFUSED(HcclGetRankId(gone, &number), HCCL_E_PARA, "comm");
+  REFUSED(HcclBarrier(gone, nullptr), HCCL_E_PARA, "comm");
+  REFUSED(HcclBroadcast(&value, 1, kType, 0, gone, nullptr), HCCL_E_PARA,
+          "comm is no handle, or was destroyed");
   next.expect_usable();
-}
-
-struct Kind {
-  HcclDataType type;
-  std::size_t bytes;
-  bool reducible;
-};
-
-constexpr Kind kKinds[] = {
-    {HCCL_DATA_TYPE_INT8, 1, true},     {HCCL_DATA_TYPE_INT16, 2, true},
-    {HCCL_DATA_TYPE_INT32, 4, true},    {HCCL_DATA_TYPE_FP16, 2, true},
-    {HCCL_DATA_TYPE_FP32, 4, true},     {HCCL_DATA_TYPE_INT64, 8, true},
-    {HCCL_DATA_TYPE_UINT64, 8, true},   {HCCL_DATA_TYPE_UINT8, 1, true},
-    {HCCL_DATA_TYPE_UINT16, 2, true},   {HCCL_DATA_TYPE_UINT32, 4, true},
-    {HCCL_DATA_TYPE_FP64, 8, true},     {HCCL_DATA_TYPE_BFP16, 2, true},
-    {HCCL_DATA_TYPE_INT128, 16, true},  {HCCL_DATA_TYPE_HIF8, 1, false},
-    {HCCL_DATA_TYPE_FP8E4M3, 1, true},  {HCCL_DATA_TYPE_FP8E5M2, 1, true},
-    {HCCL_DATA_TYPE_FP8E8M0, 1, false},
-};
-
-using Bytes = std::vector<unsigned char>;
-
-Bytes filled(std::size_t bytes, int seed) {
-  Bytes data(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<unsigned char>(seed * 37 + i);
-  return data;
-}
-
-Bytes block(const Bytes& all, std::size_t number, std::size_t bytes) {
-  const auto at = all.begin() + static_cast<std::ptrdiff_t>(number * bytes);
-  return Bytes(at, at + static_cast<std::ptrdiff_t>(bytes));
-}
-
-TEST(Api, AllTypesMoveThroughAllOperations) {
-  constexpr int kSize = 3;
-  constexpr std::size_t kCount = 5;
-  ApiWorld world(kSize);
-  world.on_all([&](int rank) {
-    const HcclComm comm = world.comm(rank);
-    for (const Kind& kind : kKinds) {
-      SCOPED_TRACE(kind.type);
-      const std::size_t bytes = kCount * kind.bytes;
-      const std::size_t all = bytes * kSize;
-      Bytes in = filled(bytes, rank), out(all);
-      ASSERT_EQ(HcclAllGather(in.data(), out.data(), kCount, kind.type, comm, nullptr), 0);
-      for (int r = 0; r < kSize; ++r)
-        EXPECT_EQ(block(out, static_cast<std::size_t>(r), bytes), filled(bytes, r));
-      // In place.
-      Bytes whole(all);
-      std::copy(in.begin(), in.end(), whole.begin() + static_cast<std::ptrdiff_t>(rank * bytes));
-      ASSERT_EQ(HcclAllGather(whole.data() + rank * bytes, whole.data(), kCount, kind.type, comm,
-                              nullptr),
-                0);
-      EXPECT_EQ(whole, out);
-
-      Bytes cast = filled(bytes, rank);
-      ASSERT_EQ(HcclBroadcast(cast.data(), kCount, kind.type, 2, comm, nullptr), 0);
-      EXPECT_EQ(cast, filled(bytes, 2));
-
-      Bytes part(bytes), source = filled(all, 11);
-      ASSERT_EQ(HcclScatter(rank == 1 ? source.data() : nullptr, part.data(), kCount, kind.type, 1,
-                            comm, nullptr),
-                0);
-      EXPECT_EQ(part, block(source, static_cast<std::size_t>(rank), bytes));
-
-      Bytes mine = filled(all, 20 + rank), theirs(all);
-      ASSERT_EQ(HcclAlltoAll(mine.data(), kCount, kind.type, theirs.data(), kCount, kind.type, comm,
-                             nullptr),
-                0);
-      for (int r = 0; r < kSize; ++r) {
-        EXPECT_EQ(block(theirs, static_cast<std::size_t>(r), bytes),
-                  block(filled(all, 20 + r), static_cast<std::size_t>(rank), bytes));
-      }
-
-      if (rank == 0) {
-        ASSERT_EQ(HcclSend(in.data(), kCount, kind.type, 2, comm, nullptr), 0);
-      } else if (rank == 2) {
-        ASSERT_EQ(HcclRecv(part.data(), kCount, kind.type, 0, comm, nullptr), 0);
-        EXPECT_EQ(part, filled(bytes, 0));
-      }
-      ASSERT_EQ(HcclBarrier(comm, nullptr), 0);
-    }
-  });
-}
-
-// Equal inputs: max and min give them back, whatever the type. (Sums are tested with numbers.)
-TEST(Api, AllTypesReduce) {
-  constexpr int kSize = 3;
-  constexpr std::size_t kCount = 6;
-  ApiWorld world(kSize);
-  world.on_all([&](int rank) {
-    const HcclComm comm = world.comm(rank);
-    for (const Kind& kind : kKinds) {
-      SCOPED_TRACE(kind.type);
-      const std::size_t bytes = kCount * kind.bytes;
-      Bytes in(bytes, 0x11), out(bytes);
-      for (const auto op : {HCCL_REDUCE_MAX, HCCL_REDUCE_MIN}) {
-        std::fill(out.begin(), out.end(), 0);
-        const HcclResult result =
-            HcclAllReduce(in.data(), out.data(), kCount, kind.type, op, comm, nullptr);
-        if (!kind.reducible) {
-          EXPECT_EQ(result, HCCL_E_NOT_SUPPORT);
-          continue;
-        }
-        ASSERT_EQ(result, HCCL_SUCCESS) << HcclGetLastErrorText();
-        EXPECT_EQ(out, in);
-        Bytes part(bytes / kSize);
-        ASSERT_EQ(
-            HcclReduceScatter(in.data(), part.data(), kCount / kSize, kind.type, op, comm, nullptr),
-            0);
-        EXPECT_EQ(part, Bytes(bytes / kSize, 0x11));
-        Bytes root_only(bytes);
-        ASSERT_EQ(HcclReduce(in.data(), rank == 1 ? root_only.data() : nullptr, kCount, kind.type,
-                             op, 1, comm, nullptr),
-                  0);
-        EXPECT_EQ(root_only, rank == 1 ? in : Bytes(bytes));
-      }
-    }
-  });
-}
-
-TEST(Api, TheFourReductions) {
-  ApiWorld world(3);
-  const std::map<HcclReduceOp, float> expected = {
-      {HCCL_REDUCE_SUM, 9}, {HCCL_REDUCE_PROD, 24}, {HCCL_REDUCE_MAX, 4}, {HCCL_REDUCE_MIN, 2}};
-  world.on_all([&](int rank) {
-    for (const auto& [op, value] : expected) {
-      float number = static_cast<float>(rank + 2);
-      ASSERT_EQ(HcclAllReduce(&number, &number, 1, kType, op, world.comm(rank), nullptr), 0);
-      EXPECT_EQ(number, value) << op;
-    }
-  });
 }
 
 TEST(Api, ZeroCountsNeedNoBuffersAndWriteNothing) {
@@ -451,6 +269,9 @@ TEST(Api, NamesSizesAndRanks) {
 
 TEST(Api, WordsOfAllCodes) {
   EXPECT_STREQ(HcclGetErrorString(HCCL_SUCCESS), "no error");
+  EXPECT_STREQ(HcclGetErrorString(HCCL_E_PARA), "parameter error");
+  EXPECT_STREQ(HcclGetErrorString(HCCL_E_SUSPENDING), "error communicator suspending");
+  EXPECT_STREQ(HcclGetErrorString(HCCL_E_OOM), "out of memory");
   std::map<std::string, int> seen;
   for (int code = 0; code <= HCCL_E_OOM; ++code) {
     const std::string words = HcclGetErrorString(static_cast<HcclResult>(code));
@@ -459,10 +280,10 @@ TEST(Api, WordsOfAllCodes) {
     seen[words] = code;
     for (const char c : words) EXPECT_TRUE((c >= 'a' && c <= 'z') || c == ' ') << words;
   }
-  for (const int code : {25, 100, 1041}) {
+  for (const int code : {25, 26, 100, 1000, 1040, 1041}) {
     EXPECT_STREQ(HcclGetErrorString(static_cast<HcclResult>(code)), "unknown err") << code;
   }
-  for (const int code : {-1, 1042, 99999}) {
+  for (const int code : {-1, 1042, 1043, 0x7fffffff}) {
     EXPECT_STREQ(HcclGetErrorString(static_cast<HcclResult>(code)), "unknown error") << code;
   }
 }
@@ -477,35 +298,14 @@ TEST(Api, TheLastErrorIsTheThreadsOwn) {
   EXPECT_EQ(HcclGetLastErrorText(), mine);
 }
 
-// A mismatch: both ranks hear of it, and it stays.
-TEST(Api, AnAsynchronousErrorStaysAndAnotherCommunicatorWorksOn) {
-  ApiWorld world(2), other(2);
-  world.on_all([&](int rank) {
-    std::vector<float> data(8);
-    const HcclComm comm = world.comm(rank);
-    EXPECT_EQ(HcclAllReduce(data.data(), data.data(), rank == 0 ? 4 : 8, kType, HCCL_REDUCE_SUM,
-                            comm, nullptr),
-              HCCL_E_PARA);
-    EXPECT_NE(std::string(HcclGetLastErrorText()).find("count"), std::string::npos)
-        << HcclGetLastErrorText();
-    HcclResult error = HCCL_SUCCESS;
-    EXPECT_EQ(HcclGetCommAsyncError(comm, &error), HCCL_SUCCESS);
-    EXPECT_EQ(error, HCCL_E_REMOTE);
-    EXPECT_EQ(HcclBarrier(comm, nullptr), HCCL_E_PARA);
-  });
-  other.expect_usable();
-}
-
 TEST(Api, TwoCommunicatorsByTwoThreadsEach) {
   constexpr int kRounds = 200;
   ApiWorld one(2), two(2);
   const auto sums = [](ApiWorld& world, int rank, int factor) {
     for (int i = 0; i < kRounds; ++i) {
       std::int64_t value = static_cast<std::int64_t>(factor) * i + rank;
-      ASSERT_EQ(HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_INT64, HCCL_REDUCE_SUM,
-                              world.comm(rank), nullptr),
-                HCCL_SUCCESS)
-          << HcclGetLastErrorText();
+      OK(HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_INT64, HCCL_REDUCE_SUM, world.comm(rank),
+                       nullptr));
       ASSERT_EQ(value, 2 * static_cast<std::int64_t>(factor) * i + 1);
     }
   };
@@ -523,16 +323,15 @@ TEST(Api, ABusyCommunicatorIsNotDestroyed) {
   options.dataType = kType;
   options.hcomParallel = 1;
   HcclFusion fusion = nullptr;
-  ASSERT_EQ(HcclFusionCreate(world.comm(0), &gradient, 1, &options, &fusion), HCCL_SUCCESS);
+  OK(HcclFusionCreate(world.comm(0), &gradient, 1, &options, &fusion));
   // From here on rank 0 reduces, or waits to, and rank 1 does not come.
-  ASSERT_EQ(HcclFusionReady(fusion, 0), HCCL_SUCCESS);
-  EXPECT_EQ(HcclCommDestroy(world.comm(0)), HCCL_E_AGAIN);
-  EXPECT_NE(std::string(HcclGetLastErrorText()).find("comm is in use"), std::string::npos);
+  OK(HcclFusionReady(fusion, 0));
+  SAYS(HcclCommDestroy(world.comm(0)), HCCL_E_AGAIN, "comm is in use");
   std::vector<float> other(2, 2);
   const HcclFusionGradient others = {"weights", other.data(), other.size()};
   HcclFusion second = nullptr;
-  ASSERT_EQ(HcclFusionCreate(world.comm(1), &others, 1, &options, &second), HCCL_SUCCESS);
-  ASSERT_EQ(HcclFusionReady(second, 0), HCCL_SUCCESS);
+  OK(HcclFusionCreate(world.comm(1), &others, 1, &options, &second));
+  OK(HcclFusionReady(second, 0));
   // A first iteration runs when all ranks wait.
   std::thread waiting([&] { EXPECT_EQ(HcclFusionWait(second), HCCL_SUCCESS); });
   EXPECT_EQ(HcclFusionWait(fusion), HCCL_SUCCESS) << HcclGetLastErrorText();

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/support/api_world.h"
+#include "tests/support/calls.h"
 
 namespace hccl::testing {
 namespace {
@@ -165,11 +165,9 @@ TEST(CommConfig, CanBeAskedFor) {
   EXPECT_EQ(HcclConfigGetInfo(comm, HCCL_CONFIG_TYPE_HCCL_ALGO, sizeof algo, algo), HCCL_SUCCESS);
   EXPECT_STREQ(algo, "allreduce=level0:NA;level1:ring");
   HcclOpExpansionMode mode = HCCL_OP_EXPANSION_MODE_INVALID;
-  EXPECT_EQ(HcclConfigGetInfo(comm, HCCL_CONFIG_TYPE_OP_EXPANSION_MODE, sizeof mode, &mode),
-            HCCL_SUCCESS);
+  OK(HcclConfigGetInfo(comm, HCCL_CONFIG_TYPE_OP_EXPANSION_MODE, sizeof mode, &mode));
   EXPECT_EQ(mode, HCCL_OP_EXPANSION_MODE_AIV);
-  EXPECT_EQ(HcclConfigGetInfo(plain, HCCL_CONFIG_TYPE_OP_EXPANSION_MODE, sizeof mode, &mode),
-            HCCL_SUCCESS);
+  OK(HcclConfigGetInfo(plain, HCCL_CONFIG_TYPE_OP_EXPANSION_MODE, sizeof mode, &mode));
   EXPECT_EQ(mode, HCCL_OP_EXPANSION_MODE_HOST);
   EXPECT_EQ(HcclGetCommConfigCapability(), 12u);
   EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
@@ -178,37 +176,22 @@ TEST(CommConfig, CanBeAskedFor) {
 
 // The time-out of the communicator, not the environment's half hour, ends an operation.
 TEST(CommConfig, TheTimeOutOfOperationsIsTheCommunicators) {
-  HcclRootInfo info;
-  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
-  std::vector<HcclComm> comms(2);
-  std::vector<std::thread> threads;
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      HcclCommConfig config = fresh();
-      config.hcclExecTimeOut = 1;
-      ASSERT_EQ(HcclCommInitRootInfoConfig(2, &info, rank, &config, &comms[rank]), HCCL_SUCCESS);
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  EXPECT_EQ(HcclBarrier(comms[0], nullptr), HCCL_E_TIMEOUT) << HcclGetLastErrorText();
-  for (HcclComm comm : comms) EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
+  HcclCommConfig config = fresh();
+  config.hcclExecTimeOut = 1;
+  ApiWorld world(2, &config);
+  EXPECT_EQ(HcclBarrier(world.comm(0), nullptr), HCCL_E_TIMEOUT) << HcclGetLastErrorText();
 }
 
 TEST(CommConfig, RanksMustAgree) {
   HcclRootInfo info;
-  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
-  std::vector<std::thread> threads;
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      HcclCommConfig config = fresh();
-      config.hcclDeterministic = rank;
-      HcclComm comm = nullptr;
-      EXPECT_EQ(HcclCommInitRootInfoConfig(2, &info, rank, &config, &comm), HCCL_E_PARA);
-      EXPECT_NE(std::strstr(HcclGetLastErrorText(), "deterministic"), nullptr)
-          << HcclGetLastErrorText();
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  OK(HcclGetRootInfo(&info));
+  on_threads(2, [&](int rank) {
+    HcclCommConfig config = fresh();
+    config.hcclDeterministic = static_cast<std::uint32_t>(rank);
+    HcclComm comm = nullptr;
+    SAYS(HcclCommInitRootInfoConfig(2, &info, config.hcclDeterministic, &config, &comm),
+         HCCL_E_PARA, "deterministic");
+  });
 }
 
 HcclConfigValue value_of(std::int32_t value) {
@@ -220,7 +203,7 @@ HcclConfigValue value_of(std::int32_t value) {
 TEST(CommSettings, DeterminismIsKeptAndReachesCommunicators) {
   ApiWorld world(2);
   HcclConfigValue value = value_of(77);
-  ASSERT_EQ(HcclGetConfig(HCCL_DETERMINISTIC, &value), HCCL_SUCCESS);
+  OK(HcclGetConfig(HCCL_DETERMINISTIC, &value));
   const std::int32_t before = value.value;
   for (const std::int32_t each : {2, 1, 0}) {
     EXPECT_EQ(HcclSetConfig(HCCL_DETERMINISTIC, value_of(each)), HCCL_SUCCESS);

@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <thread>
 #include <vector>
 
 #include "hccl/hccl_comm.h"
+#include "tests/support/calls.h"
+#include "tests/support/threads.h"
 
 namespace {
 
@@ -24,19 +25,15 @@ TEST(CommEnvironment, GoesBeforeSetConfigAndBehindTheConfiguration) {
   EXPECT_EQ(value.value, 1);
   // The environment's 7 MB on one rank and the configuration's on the other.
   HcclRootInfo info;
-  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
+  OK(HcclGetRootInfo(&info));
   std::vector<HcclComm> comms(2);
-  std::vector<std::thread> threads;
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      HcclCommConfig config;
-      HcclCommConfigInit(&config);
-      if (rank == 0) config.hcclBufferSize = 7;
-      EXPECT_EQ(HcclCommInitRootInfoConfig(2, &info, rank, &config, &comms[rank]), HCCL_SUCCESS)
-          << HcclGetLastErrorText();
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  hccl::testing::on_threads(2, [&](int rank) {
+    const auto me = static_cast<std::uint32_t>(rank);
+    HcclCommConfig config;
+    HcclCommConfigInit(&config);
+    if (rank == 0) config.hcclBufferSize = 7;
+    OK(HcclCommInitRootInfoConfig(2, &info, me, &config, &comms[me]));
+  });
   for (HcclComm comm : comms) EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/support/api_world.h"
+#include "tests/support/calls.h"
 
 namespace hccl::testing {
 namespace {
@@ -19,7 +20,7 @@ TEST(CommMemory, RangesAndTheirActiveMemory) {
     return HcclCommActivateCommMemory(comm, at, size, 0, handle, 0);
   };
   EXPECT_EQ(activate(p, 10), HCCL_E_PARA) << "no range is set";
-  ASSERT_EQ(HcclCommSetMemoryRange(comm, p + 100, 200, 0, 0), HCCL_SUCCESS);
+  OK(HcclCommSetMemoryRange(comm, p + 100, 200, 0, 0));
   struct Range {
     std::size_t at, size;
     HcclResult expected;
@@ -60,13 +61,12 @@ TEST(CommMemory, OperationsOnActiveMemoryOfAnyKind) {
     const HcclComm comm = world.comm(rank);
     std::vector<std::int32_t> data(4096, rank + 1);
     const std::size_t bytes = data.size() * sizeof data[0];
-    ASSERT_EQ(HcclCommSetMemoryRange(comm, data.data(), bytes, 0, 0), HCCL_SUCCESS);
-    ASSERT_EQ(HcclCommActivateCommMemory(comm, data.data(), bytes, 0, &data, 0), HCCL_SUCCESS);
+    OK(HcclCommSetMemoryRange(comm, data.data(), bytes, 0, 0));
+    OK(HcclCommActivateCommMemory(comm, data.data(), bytes, 0, &data, 0));
     HcclCommSymWindow window = nullptr;
-    ASSERT_EQ(HcclCommSymWinRegister(comm, data.data(), bytes, &window, 1), HCCL_SUCCESS);
-    EXPECT_EQ(HcclAllReduce(data.data(), data.data(), data.size(), HCCL_DATA_TYPE_INT32,
-                            HCCL_REDUCE_SUM, comm, nullptr),
-              HCCL_SUCCESS);
+    OK(HcclCommSymWinRegister(comm, data.data(), bytes, &window, 1));
+    OK(HcclAllReduce(data.data(), data.data(), data.size(), HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM,
+                     comm, nullptr));
     EXPECT_EQ(data, std::vector<std::int32_t>(4096, 3));
     EXPECT_EQ(HcclCommSymWinDeregister(window), HCCL_SUCCESS);
     EXPECT_EQ(HcclCommSymWinDeregister(window), HCCL_E_PARA);
@@ -81,8 +81,8 @@ TEST(CommMemory, AWindowIsFoundByWhatIsInIt) {
     const HcclComm comm = world.comm(rank);
     std::vector<char> space(3000);
     HcclCommSymWindow one = nullptr, two = nullptr, found = nullptr;
-    ASSERT_EQ(HcclCommSymWinRegister(comm, space.data(), 1000, &one, 1), HCCL_SUCCESS);
-    ASSERT_EQ(HcclCommSymWinRegister(comm, space.data() + 1000 + rank, 500, &two, 1), HCCL_SUCCESS);
+    OK(HcclCommSymWinRegister(comm, space.data(), 1000, &one, 1));
+    OK(HcclCommSymWinRegister(comm, space.data() + 1000 + rank, 500, &two, 1));
     EXPECT_NE(one, two);
     std::size_t offset = 7;
     EXPECT_EQ(HcclCommSymWinGet(comm, space.data() + 10, 990, &found, &offset), HCCL_SUCCESS);
@@ -110,8 +110,8 @@ TEST(CommMemory, RanksMustAgreeOnWindows) {
     EXPECT_NE(std::strstr(HcclGetLastErrorText(), "size is 100"), nullptr)
         << HcclGetLastErrorText();
     EXPECT_EQ(window, nullptr);
-    ASSERT_EQ(HcclCommSymWinRegister(comm, space.data(), 1000, &window, 1), HCCL_SUCCESS);
-    ASSERT_EQ(HcclCommSymWinRegister(comm, space.data() + 1000, 1000, &other, 1), HCCL_SUCCESS);
+    OK(HcclCommSymWinRegister(comm, space.data(), 1000, &window, 1));
+    OK(HcclCommSymWinRegister(comm, space.data() + 1000, 1000, &other, 1));
     EXPECT_EQ(HcclCommSymWinDeregister(rank == 0 ? window : other), HCCL_E_PARA);
     HcclCommSymWindow third = nullptr;
     EXPECT_EQ(rank == 0 ? HcclCommSymWinDeregister(window)
@@ -128,7 +128,7 @@ TEST(CommMemory, WindowsEndWithTheirCommunicator) {
   std::vector<char> space(10);
   {
     ApiWorld world(1);
-    ASSERT_EQ(HcclCommSymWinRegister(world.comm(0), space.data(), 10, &window, 1), HCCL_SUCCESS);
+    OK(HcclCommSymWinRegister(world.comm(0), space.data(), 10, &window, 1));
   }
   EXPECT_EQ(HcclCommSymWinDeregister(window), HCCL_E_PARA);
 }

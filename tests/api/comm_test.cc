@@ -9,6 +9,8 @@
 
 #include "hccl/acl/acl.h"
 #include "tests/support/api_world.h"
+#include "tests/support/calls.h"
+#include "tests/support/threads.h"
 
 namespace hccl::testing {
 namespace {
@@ -47,34 +49,30 @@ HcclCommStatus status_of(const std::string& name) {
 TEST(CommAll, EveryDeviceIsARank) {
   std::vector<std::int32_t> devices = {2, 0, 3};
   std::vector<HcclComm> comms(devices.size());
-  ASSERT_EQ(HcclCommInitAll(3, devices.data(), comms.data()), HCCL_SUCCESS)
-      << HcclGetLastErrorText();
-  std::vector<std::thread> threads;
-  for (std::uint32_t i = 0; i < 3; ++i) {
+  OK(HcclCommInitAll(3, devices.data(), comms.data()));
+  on_threads(3, [&](int device) {
+    const auto i = static_cast<std::uint32_t>(device);
     EXPECT_EQ(rank_of(comms[i]), i);
     std::uint32_t size = 0;
-    EXPECT_EQ(HcclGetRankSize(comms[i], &size), HCCL_SUCCESS);
+    OK(HcclGetRankSize(comms[i], &size));
     EXPECT_EQ(size, 3u);
-    threads.emplace_back([&, i] {
-      // The one name means the calling thread's device.
-      EXPECT_EQ(aclrtSetDevice(devices[i]), ACL_SUCCESS);
-      HcclComm mine = nullptr;
-      EXPECT_EQ(HcclCommGetHandleWithName(name_of(comms[i]).c_str(), &mine), HCCL_SUCCESS);
-      EXPECT_EQ(mine, comms[i]);
-      std::int32_t value = static_cast<std::int32_t>(i) + 1;
-      EXPECT_EQ(sum(comms[i], &value), HCCL_SUCCESS) << HcclGetLastErrorText();
-      EXPECT_EQ(value, 6);
-      EXPECT_EQ(HcclCommDestroy(comms[i]), HCCL_SUCCESS);
-    });
-  }
-  for (auto& thread : threads) thread.join();
+    // The one name means the calling thread's device.
+    EXPECT_EQ(aclrtSetDevice(devices[i]), ACL_SUCCESS);
+    HcclComm mine = nullptr;
+    OK(HcclCommGetHandleWithName(name_of(comms[i]).c_str(), &mine));
+    EXPECT_EQ(mine, comms[i]);
+    std::int32_t value = device + 1;
+    OK(sum(comms[i], &value));
+    EXPECT_EQ(value, 6);
+    OK(HcclCommDestroy(comms[i]));
+  });
 }
 
 TEST(CommAll, TwiceAtOnce) {
   std::vector<std::int32_t> devices = {0, 1};
   std::vector<HcclComm> one(2), two(2);
-  ASSERT_EQ(HcclCommInitAll(2, devices.data(), one.data()), HCCL_SUCCESS);
-  ASSERT_EQ(HcclCommInitAll(2, devices.data(), two.data()), HCCL_SUCCESS);
+  OK(HcclCommInitAll(2, devices.data(), one.data()));
+  OK(HcclCommInitAll(2, devices.data(), two.data()));
   EXPECT_NE(name_of(one[0]), name_of(two[0]));
   for (auto* comms : {&one, &two}) {
     for (HcclComm comm : *comms) EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
@@ -92,15 +90,12 @@ TEST(SubComm, RanksAreInTheOrderGiven) {
     HcclCommConfig config = named("");
     HcclComm sub = &config;
     if (rank == 1) {
-      EXPECT_EQ(HcclCreateSubCommConfig(&comm, 0, nullptr, 0xFFFFFFFF, 0, nullptr, &sub),
-                HCCL_SUCCESS);
+      OK(HcclCreateSubCommConfig(&comm, 0, nullptr, 0xFFFFFFFF, 0, nullptr, &sub));
       EXPECT_EQ(sub, nullptr);
       return;
     }
     const std::uint32_t place = rank == 3 ? 0 : rank == 0 ? 1 : 2;
-    ASSERT_EQ(HcclCreateSubCommConfig(&comm, 3, members.data(), 17, place, &config, &sub),
-              HCCL_SUCCESS)
-        << HcclGetLastErrorText();
+    OK(HcclCreateSubCommConfig(&comm, 3, members.data(), 17, place, &config, &sub));
     EXPECT_EQ(rank_of(sub), place);
     EXPECT_EQ(name_of(sub), world_name + "_sub_17");
     std::int32_t gathered[3] = {};
@@ -124,10 +119,7 @@ TEST(SubComm, ANameIsGivenOnceAtATime) {
       HcclCommConfig config = named("pair");
       HcclComm sub = nullptr;
       const auto place = static_cast<std::uint32_t>(rank);
-      ASSERT_EQ(
-          HcclCreateSubCommConfig(&world.comm(rank), 2, members.data(), 5, place, &config, &sub),
-          HCCL_SUCCESS)
-          << HcclGetLastErrorText();
+      OK(HcclCreateSubCommConfig(&world.comm(rank), 2, members.data(), 5, place, &config, &sub));
       EXPECT_EQ(name_of(sub), "pair");
       HcclComm found = nullptr;
       EXPECT_EQ(HcclCommGetHandleWithName("pair", &found), HCCL_SUCCESS);
@@ -171,16 +163,15 @@ TEST(CommState, TheSameNameTwiceIsRefused) {
   HcclCommConfig config = named("mine");
   HcclComm first = nullptr, second = nullptr;
   HcclRootInfo info;
-  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
+  OK(HcclGetRootInfo(&info));
   EXPECT_NE(std::strspn(info.internal, "0123456789."), 0u) << "the root's address comes first";
-  ASSERT_EQ(HcclCommInitRootInfoConfig(1, &info, 0, &config, &first), HCCL_SUCCESS);
+  OK(HcclCommInitRootInfoConfig(1, &info, 0, &config, &first));
   EXPECT_EQ(name_of(first), "mine");
   HcclRootInfo other;
-  ASSERT_EQ(HcclGetRootInfo(&other), HCCL_SUCCESS);
+  OK(HcclGetRootInfo(&other));
   EXPECT_EQ(HcclCommInitRootInfoConfig(1, &other, 0, &config, &second), HCCL_E_PARA);
   EXPECT_EQ(HcclCommDestroy(first), HCCL_SUCCESS);
-  EXPECT_EQ(HcclCommInitRootInfoConfig(1, &other, 0, &config, &second), HCCL_SUCCESS)
-      << HcclGetLastErrorText();
+  OK(HcclCommInitRootInfoConfig(1, &other, 0, &config, &second));
   EXPECT_EQ(HcclCommDestroy(second), HCCL_SUCCESS);
 }
 
@@ -221,7 +212,7 @@ TEST(CommState, RefusesOperationsWhileSuspendedAndCarriesOnThen) {
 }
 
 TEST(CommState, AFailureStaysAndCannotBeResumed) {
-  ApiWorld world(2);
+  ApiWorld world(2), other(2);
   const std::string name = name_of(world.comm(0));
   world.on_all([&](int rank) {
     std::vector<float> data(8);
@@ -234,10 +225,10 @@ TEST(CommState, AFailureStaysAndCannotBeResumed) {
     EXPECT_NE(std::strstr(HcclGetLastErrorText(), "count"), nullptr) << HcclGetLastErrorText();
     EXPECT_EQ(HcclCommSuspend(world.comm(rank)), HCCL_SUCCESS);
     EXPECT_EQ(HcclBarrier(world.comm(rank), nullptr), HCCL_E_PARA);
-    EXPECT_EQ(HcclCommResume(world.comm(rank)), HCCL_E_PARA);
-    EXPECT_NE(std::strstr(HcclGetLastErrorText(), "cannot be resumed"), nullptr);
+    SAYS(HcclCommResume(world.comm(rank)), HCCL_E_PARA, "cannot be resumed");
   });
   EXPECT_EQ(status_of(name), HCCL_COMM_STATUS_INVALID);
+  other.expect_usable();
 }
 
 // ---- Callbacks ----
@@ -264,18 +255,17 @@ HcclResult ignore(HcclComm, HcclCommStatePhase, void*) { return HCCL_SUCCESS; }
 
 TEST(CommCallbacks, HearOfDestroyingAndResuming) {
   Heard heard, replaced;
-  ASSERT_EQ(HcclCommRegCommStateCallback("test", hear, &replaced), HCCL_SUCCESS);
-  ASSERT_EQ(HcclCommRegCommStateCallback("test", hear, &heard), HCCL_SUCCESS);
+  OK(HcclCommRegCommStateCallback("test", hear, &replaced));
+  OK(HcclCommRegCommStateCallback("test", hear, &heard));
   HcclRootInfo info;
   HcclComm comm = nullptr;
-  ASSERT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS);
-  ASSERT_EQ(HcclCommInitRootInfo(1, &info, 0, &comm), HCCL_SUCCESS);
+  OK(HcclGetRootInfo(&info));
+  OK(HcclCommInitRootInfo(1, &info, 0, &comm));
   EXPECT_EQ(HcclCommSuspend(comm), HCCL_SUCCESS);
   EXPECT_TRUE(heard.calls.empty());
   EXPECT_EQ(HcclCommResume(comm), HCCL_SUCCESS);
   heard.answer = HCCL_E_UNAVAIL;  // before: it says no
-  EXPECT_EQ(HcclCommDestroy(comm), HCCL_E_UNAVAIL);
-  EXPECT_NE(std::strstr(HcclGetLastErrorText(), "\"test\""), nullptr) << HcclGetLastErrorText();
+  SAYS(HcclCommDestroy(comm), HCCL_E_UNAVAIL, "\"test\"");
   EXPECT_EQ(HcclCommResume(comm), HCCL_E_UNAVAIL);
   std::int32_t value = 1;
   EXPECT_EQ(sum(comm, &value), HCCL_SUCCESS);
@@ -293,7 +283,7 @@ TEST(CommCallbacks, HearOfDestroyingAndResuming) {
   EXPECT_TRUE(replaced.calls.empty());
   EXPECT_EQ(HcclCommDestroy(comm), HCCL_E_PARA);
   EXPECT_EQ(heard.calls.size(), 4u) << "nothing was destroyed";
-  ASSERT_EQ(HcclCommRegCommStateCallback("test", ignore, nullptr), HCCL_SUCCESS);
+  OK(HcclCommRegCommStateCallback("test", ignore, nullptr));
 }
 
 // ---- In use ----
@@ -303,7 +293,7 @@ HcclResult refuse_all(HcclComm, HcclCommStatePhase, void*) { return HCCL_E_UNAVA
 TEST(CommDestroy, IsRefusedWhileAnotherThreadWaitsInAnOperation) {
   ApiWorld world(2);
   // Until the other thread is in its operation, this is what keeps the communicator.
-  ASSERT_EQ(HcclCommRegCommStateCallback("test", refuse_all, nullptr), HCCL_SUCCESS);
+  OK(HcclCommRegCommStateCallback("test", refuse_all, nullptr));
   std::thread waiting([&] {
     std::int32_t value = 1;
     EXPECT_EQ(sum(world.comm(0), &value), HCCL_SUCCESS) << HcclGetLastErrorText();
@@ -315,7 +305,7 @@ TEST(CommDestroy, IsRefusedWhileAnotherThreadWaitsInAnOperation) {
   }
   EXPECT_EQ(destroyed, HCCL_E_AGAIN) << HcclGetLastErrorText();
   EXPECT_NE(std::strstr(HcclGetLastErrorText(), "comm is in use, please try again later"), nullptr);
-  ASSERT_EQ(HcclCommRegCommStateCallback("test", ignore, nullptr), HCCL_SUCCESS);
+  OK(HcclCommRegCommStateCallback("test", ignore, nullptr));
   std::int32_t value = 1;
   EXPECT_EQ(sum(world.comm(1), &value), HCCL_SUCCESS);
   waiting.join();

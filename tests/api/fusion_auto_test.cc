@@ -12,50 +12,37 @@
 #include "hccl/hccl_fusion.h"
 #include "hccl/hcom.h"
 #include "tests/support/api_world.h"
+#include "tests/support/calls.h"
+#include "tests/support/gradients.h"
 
 namespace hccl::testing {
 namespace {
 
-using Indices = std::vector<std::uint32_t>;
 using Clock = std::chrono::steady_clock;
-
-#define OK(call) ASSERT_EQ((call), HCCL_SUCCESS) << HcclGetLastErrorText()
 
 constexpr const char* kGroup = "automatic";
 constexpr int kIterations = 45;
 constexpr std::size_t kGradients = 12;
 constexpr std::size_t kElements = 20000;
 
-class Model {
+float value(int rank, int iteration, std::size_t i, std::size_t e) {
+  return static_cast<float>((rank + 1) * (iteration + static_cast<int>(i * 3 + e % 97)));
+}
+
+class Model : public Gradients {
  public:
   explicit Model(bool contiguous,
-                 std::vector<std::size_t> sizes = std::vector<std::size_t>(kGradients, kElements))
-      : memory_(sizes.size()), sizes_(std::move(sizes)) {
-    std::size_t total = 0;
-    for (const auto size : sizes_) total += size;
-    memory_[0].resize(total);
-    float* next = memory_[0].data();
-    for (std::size_t i = 0; i < sizes_.size(); ++i) {
-      if (!contiguous && i > 0) memory_[i].resize(sizes_[i]);
-      names_.push_back("layer" + std::to_string(i));
-      data_.push_back(contiguous || i == 0 ? next : memory_[i].data());
-      next += sizes_[i];
-    }
-    for (std::size_t i = 0; i < sizes_.size(); ++i)
-      list_.push_back({names_[i].c_str(), data_[i], sizes_[i]});
-  }
+                 const std::vector<std::size_t>& sizes = std::vector<std::size_t>(kGradients,
+                                                                                  kElements))
+      : Gradients(sizes, contiguous) {}
 
-  HcclResult create(HcclComm comm, const HcclFusionOptions& options, HcclFusion* fusion) const {
-    return HcclFusionCreate(comm, list_.data(), static_cast<std::uint32_t>(list_.size()), &options,
-                            fusion);
-  }
   /// One iteration: `compute` between gradients.
   void iterate(HcclFusion fusion, int rank, int iteration, std::chrono::microseconds compute) {
     OK(HcclFusionMark(fusion, HCCL_FUSION_FP_START));
-    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    for (std::size_t i = 0; i < size(); ++i) {
       for (const auto until = Clock::now() + compute; Clock::now() < until;) {
       }
-      for (std::size_t e = 0; e < sizes_[i]; ++e) data_[i][e] = value(rank, iteration, i, e);
+      for (std::size_t e = 0; e < count(i); ++e) data(i)[e] = value(rank, iteration, i, e);
       OK(HcclFusionReady(fusion, static_cast<std::uint32_t>(i)));
     }
     OK(HcclFusionMark(fusion, HCCL_FUSION_BP_END));
@@ -63,33 +50,15 @@ class Model {
     OK(HcclFusionMark(fusion, HCCL_FUSION_ITERATION_END));
   }
   void expect_sums(int ranks, int iteration) const {
-    for (std::size_t i = 0; i < sizes_.size(); ++i) {
-      for (std::size_t e = 0; e < sizes_[i]; ++e) {
+    for (std::size_t i = 0; i < size(); ++i) {
+      for (std::size_t e = 0; e < count(i); ++e) {
         float sum = 0;
         for (int rank = 0; rank < ranks; ++rank) sum += value(rank, iteration, i, e);
-        ASSERT_EQ(data_[i][e], sum) << "gradient " << i << " element " << e;
+        ASSERT_EQ(data(i)[e], sum) << "gradient " << i << " element " << e;
       }
     }
   }
-
- private:
-  static float value(int rank, int iteration, std::size_t i, std::size_t e) {
-    return static_cast<float>((rank + 1) * (iteration + static_cast<int>(i * 3 + e % 97)));
-  }
-  std::vector<std::vector<float>> memory_;
-  std::vector<std::size_t> sizes_;
-  std::vector<std::string> names_;
-  std::vector<float*> data_;
-  std::vector<HcclFusionGradient> list_;
 };
-
-Indices segments_of(HcclFusion fusion) {
-  std::uint32_t number = 0;
-  EXPECT_EQ(HcclFusionGetSegments(fusion, nullptr, &number), HCCL_SUCCESS);
-  Indices list(number);
-  EXPECT_EQ(HcclFusionGetSegments(fusion, list.data(), &number), HCCL_SUCCESS);
-  return list;
-}
 
 HcclFusionOptions automatic(bool parallel) {
   HcclFusionOptions options{};
@@ -112,8 +81,8 @@ TEST_F(FusionAuto, AllRanksChangeTheirSegmentsInTheSameIterationAndSumsStayExact
     std::vector<std::vector<Indices>> seen(kRanks);
     world.on_all([&](int rank) {
       Model model(contiguous);
-      HcclFusion fusion = nullptr;
-      OK(model.create(world.comm(rank), automatic(true), &fusion));
+      const HcclFusionOptions options = automatic(true);
+      HcclFusion fusion = create(world.comm(rank), model, &options);
       for (int iteration = 1; iteration <= kIterations; ++iteration) {
         seen[static_cast<std::size_t>(rank)].push_back(segments_of(fusion));
         model.iterate(fusion, rank, iteration, std::chrono::microseconds(50));
@@ -134,8 +103,8 @@ TEST_F(FusionAuto, OneSegmentIsEnoughWhereNothingOverlaps) {
   ApiWorld world(2);
   world.on_all([&](int rank) {
     Model model(true);
-    HcclFusion fusion = nullptr;
-    OK(model.create(world.comm(rank), automatic(false), &fusion));
+    const HcclFusionOptions options = automatic(false);
+    HcclFusion fusion = create(world.comm(rank), model, &options);
     for (int iteration = 1; iteration <= 11; ++iteration) {
       model.iterate(fusion, rank, iteration, std::chrono::microseconds(10));
       model.expect_sums(2, iteration);
@@ -154,8 +123,7 @@ TEST_F(FusionAuto, WhatTheProgramSetWins) {
     HcclFusionOptions listed = automatic(true);
     listed.lastIndices = own.data();
     listed.segmentNum = 3;
-    HcclFusion fusion = nullptr;
-    OK(model.create(world.comm(rank), listed, &fusion));
+    HcclFusion fusion = create(world.comm(rank), model, &listed);
     for (int iteration = 1; iteration <= 25; ++iteration) {
       model.iterate(fusion, rank, iteration, std::chrono::microseconds(10));
       ASSERT_EQ(segments_of(fusion), own);
@@ -165,8 +133,8 @@ TEST_F(FusionAuto, WhatTheProgramSetWins) {
   OK(HcomSetGradFusionBySize(kGroup, 2, shares));
   world.on_all([&](int rank) {
     Model model(true);
-    HcclFusion fusion = nullptr;
-    OK(model.create(world.comm(rank), automatic(true), &fusion));
+    const HcclFusionOptions options = automatic(true);
+    HcclFusion fusion = create(world.comm(rank), model, &options);
     for (int iteration = 1; iteration <= 25; ++iteration)
       model.iterate(fusion, rank, iteration, std::chrono::microseconds(10));
     EXPECT_EQ(segments_of(fusion), (Indices{5, 11}));
@@ -191,14 +159,11 @@ TEST_F(FusionAuto, RanksThatDifferAreToldWhereBeforeAnythingIsSent) {
       Model model(true, difference.sizes[rank]);
       HcclFusionOptions options = automatic(true);
       if (!difference.automatic[rank]) options.group = "another";
-      HcclFusion fusion = nullptr;
-      OK(model.create(world.comm(rank), options, &fusion));
+      HcclFusion fusion = create(world.comm(rank), model, &options);
       for (std::uint32_t i = 0; i < difference.sizes[rank].size(); ++i)
         OK(HcclFusionReady(fusion, i));
       for (int again = 0; again < 2; ++again) {
-        EXPECT_EQ(HcclFusionWait(fusion), HCCL_E_PARA);
-        EXPECT_NE(std::string(HcclGetLastErrorText()).find(difference.words), std::string::npos)
-            << HcclGetLastErrorText();
+        SAYS(HcclFusionWait(fusion), HCCL_E_PARA, difference.words);
       }
       OK(HcclFusionDestroy(fusion));
     });
@@ -210,8 +175,8 @@ TEST_F(FusionAuto, TheEngineCostsNextToNothingWhereNothingIsSent) {
   ApiWorld world(1);
   Model model(false, std::vector<std::size_t>(161, 16));
   for (const bool parallel : {false, true}) {
-    HcclFusion fusion = nullptr;
-    OK(model.create(world.comm(0), automatic(parallel), &fusion));
+    const HcclFusionOptions options = automatic(parallel);
+    HcclFusion fusion = create(world.comm(0), model, &options);
     double best = 1;
     for (int round = 0; round < 50; ++round) {
       constexpr int kTimes = 20;

@@ -22,6 +22,9 @@
 #include "hccl/hccl_fusion.h"
 #include "hccl/hcom.h"
 #include "tests/support/api_world.h"
+#include "tests/support/calls.h"
+#include "tests/support/folder.h"
+#include "tests/support/gradients.h"
 
 // All memory of C++, the library's too, is counted: live_bytes is what has not been given back.
 namespace {
@@ -57,9 +60,6 @@ void operator delete[](void* memory, std::size_t) noexcept { operator delete(mem
 namespace hccl::testing {
 namespace {
 
-using Indices = std::vector<std::uint32_t>;
-using Floats = std::vector<float>;
-
 HcclFusionOptions serial() {
   HcclFusionOptions options{};
   options.dataType = HCCL_DATA_TYPE_FP32;
@@ -79,49 +79,6 @@ HcclFusionOptions cut(HcclFusionOptions options, const Indices& last_indices) {
   return options;
 }
 
-// The gradients of one rank: one array, or one array each.
-class Gradients {
- public:
-  Gradients(const std::vector<std::size_t>& sizes, bool contiguous) : sizes_(sizes) {
-    if (contiguous) {
-      memory_.emplace_back(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
-    } else {
-      for (const std::size_t size : sizes) memory_.emplace_back(size);
-    }
-    float* next = memory_.empty() ? nullptr : memory_.front().data();
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      names_.push_back("layer" + std::to_string(i));
-      float* const data = contiguous ? next : memory_[i].data();
-      list_.push_back({nullptr, sizes[i] == 0 ? nullptr : data, sizes[i]});
-      next += contiguous ? sizes[i] : 0;
-    }
-    for (std::size_t i = 0; i < sizes.size(); ++i) list_[i].name = names_[i].c_str();
-  }
-
-  const HcclFusionGradient* list() const { return list_.data(); }
-  std::uint32_t size() const { return static_cast<std::uint32_t>(list_.size()); }
-  /// Element e of all elements = value(e).
-  void fill(const std::function<float(std::size_t)>& value) {
-    std::size_t e = 0;
-    for (const auto& each : list_)
-      for (std::size_t i = 0; i < each.count; ++i) static_cast<float*>(each.data)[i] = value(e++);
-  }
-  Floats values() const {
-    Floats all;
-    for (const auto& each : list_) {
-      const auto* data = static_cast<const float*>(each.data);
-      if (each.count != 0) all.insert(all.end(), data, data + each.count);
-    }
-    return all;
-  }
-
- private:
-  std::vector<std::size_t> sizes_;
-  std::vector<Floats> memory_;
-  std::vector<std::string> names_;
-  std::vector<HcclFusionGradient> list_;
-};
-
 std::vector<std::uint32_t> order_of(std::uint32_t size, unsigned seed) {
   std::vector<std::uint32_t> order(size);
   std::iota(order.begin(), order.end(), 0u);
@@ -129,14 +86,6 @@ std::vector<std::uint32_t> order_of(std::uint32_t size, unsigned seed) {
   std::shuffle(order.begin(), order.end(), random);
   return order;
 }
-
-#define OK(call) ASSERT_EQ((call), HCCL_SUCCESS) << HcclGetLastErrorText()
-#define SAYS(call, code, words)                                                   \
-  do {                                                                            \
-    EXPECT_EQ((call), code);                                                      \
-    EXPECT_NE(std::string(HcclGetLastErrorText()).find(words), std::string::npos) \
-        << HcclGetLastErrorText();                                                \
-  } while (false)
 
 // Whole numbers that add up exactly in any order.
 float whole(int rank, std::size_t e, int iteration) {
@@ -161,9 +110,7 @@ TEST(Fusion, AnySplitAnyOrderAnyMemoryGivesTheExactSums) {
         world.on_all([&](int rank) {
           Gradients gradients(kSizes, contiguous);
           const auto options = cut(base, splits[s]);
-          HcclFusion fusion = nullptr;
-          OK(HcclFusionCreate(world.comm(rank), gradients.list(), gradients.size(), &options,
-                              &fusion));
+          HcclFusion fusion = create(world.comm(rank), gradients, &options);
           for (int iteration = 0; iteration < 4; ++iteration) {
             gradients.fill([&](std::size_t e) { return whole(rank, e, iteration); });
             // Each rank in an order of its own.
@@ -195,9 +142,7 @@ TEST(Fusion, BitsOfRealNumbersDependOnNeitherOrderNorMemoryNorThread) {
       world.on_all([&](int rank) {
         Gradients gradients(kSizes, contiguous);
         const auto options = cut(base, split);
-        HcclFusion fusion = nullptr;
-        OK(HcclFusionCreate(world.comm(rank), gradients.list(), gradients.size(), &options,
-                            &fusion));
+        HcclFusion fusion = create(world.comm(rank), gradients, &options);
         gradients.fill([&](std::size_t e) { return odd(rank, e); });
         for (const auto i : order_of(gradients.size(), seed + static_cast<unsigned>(rank))) {
           OK(HcclFusionReady(fusion, i));
@@ -243,8 +188,7 @@ TEST(Fusion, MistakesInAnIterationAreNamedAndTheIterationGoesOn) {
     world.on_all([&](int rank) {
       Gradients gradients({2, 3, 4, 5, 6}, true);
       const auto options = cut(base, split);
-      HcclFusion fusion = nullptr;
-      OK(HcclFusionCreate(world.comm(rank), gradients.list(), 5, &options, &fusion));
+      HcclFusion fusion = create(world.comm(rank), gradients, &options);
       SAYS(HcclFusionWait(fusion), HCCL_E_PARA, "0 (layer0), 1 (layer1), 2 (layer2)");
       for (int iteration = 0; iteration < 3; ++iteration) {
         gradients.fill([&](std::size_t e) { return whole(rank, e, iteration); });
@@ -368,9 +312,7 @@ TEST(Fusion, RanksThatDifferHearOfItBeforeAnyDataIsReduced) {
         gradients.fill([&](std::size_t e) { return whole(rank, e, 5); });
         const Floats before = gradients.values();
         const auto options = cut(base, difference.split[rank]);
-        HcclFusion fusion = nullptr;
-        OK(HcclFusionCreate(world.comm(rank), gradients.list(), gradients.size(), &options,
-                            &fusion));
+        HcclFusion fusion = create(world.comm(rank), gradients, &options);
         for (std::uint32_t i = 0; i < gradients.size(); ++i) OK(HcclFusionReady(fusion, i));
         SAYS(HcclFusionWait(fusion), HCCL_E_PARA, "differ");
         EXPECT_EQ(gradients.values(), before);
@@ -381,14 +323,6 @@ TEST(Fusion, RanksThatDifferHearOfItBeforeAnyDataIsReduced) {
 }
 
 // ---- segments ----
-
-Indices segments_of(HcclFusion fusion) {
-  std::uint32_t number = 0;
-  EXPECT_EQ(HcclFusionGetSegments(fusion, nullptr, &number), HCCL_SUCCESS);
-  Indices list(number);
-  EXPECT_EQ(HcclFusionGetSegments(fusion, list.data(), &number), HCCL_SUCCESS);
-  return list;
-}
 
 TEST(Fusion, SegmentsByListByShareBySettingAndByDefault) {
   ApiWorld world(1);
@@ -427,8 +361,7 @@ TEST(Fusion, GetSegmentsNeedsRoom) {
   Gradients gradients({1, 1, 1}, true);
   const Indices split = {0, 1, 2};
   const auto options = cut(serial(), split);
-  HcclFusion fusion = nullptr;
-  OK(HcclFusionCreate(world.comm(0), gradients.list(), 3, &options, &fusion));
+  HcclFusion fusion = create(world.comm(0), gradients, &options);
   Indices list(3, 77);
   std::uint32_t number = 2;
   SAYS(HcclFusionGetSegments(fusion, list.data(), &number), HCCL_E_PARA, "lastIndices");
@@ -444,8 +377,7 @@ TEST(Fusion, GradientsOfNoSizeAtAll) {
     Gradients gradients({0, 0, 0}, true);
     const Indices split = {0, 2};
     const auto options = cut(rank == 0 ? serial() : parallel(), split);
-    HcclFusion fusion = nullptr;
-    OK(HcclFusionCreate(world.comm(rank), gradients.list(), 3, &options, &fusion));
+    HcclFusion fusion = create(world.comm(rank), gradients, &options);
     for (int iteration = 0; iteration < 3; ++iteration) {
       for (const auto i : {2u, 0u, 1u}) OK(HcclFusionReady(fusion, i));
       OK(HcclFusionWait(fusion));
@@ -464,24 +396,6 @@ std::vector<std::string> split_at(const std::string& text, char separator) {
   return parts;
 }
 
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-class Folder {
- public:
-  Folder() {
-    char name[] = "/tmp/hccl_fusion_test_XXXXXX";
-    path_ = ::mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
 TEST(Fusion, ASegmentStartsWhenItsGradientsAreReadyAndTheOnesBeforeHaveStarted) {
   const Indices split = {1, 3, 5};
   Folder folder;
@@ -490,8 +404,7 @@ TEST(Fusion, ASegmentStartsWhenItsGradientsAreReadyAndTheOnesBeforeHaveStarted) 
     world.on_all([&](int rank) {
       Gradients gradients({50, 60, 70, 80, 90, 100}, rank == 0);
       const auto options = cut(base, split);
-      HcclFusion fusion = nullptr;
-      OK(HcclFusionCreate(world.comm(rank), gradients.list(), 6, &options, &fusion));
+      HcclFusion fusion = create(world.comm(rank), gradients, &options);
       constexpr int kIterations = 10;
       for (int iteration = 0; iteration < kIterations; ++iteration) {
         for (const auto i : order_of(6, static_cast<unsigned>(iteration))) {
@@ -499,14 +412,14 @@ TEST(Fusion, ASegmentStartsWhenItsGradientsAreReadyAndTheOnesBeforeHaveStarted) 
         }
         OK(HcclFusionWait(fusion));
       }
-      const std::string path = folder / ("rank" + std::to_string(rank) + ".csv");
-      OK(HcclFusionTraceWrite(fusion, path.c_str()));
+      const std::string file = "rank" + std::to_string(rank) + ".csv";
+      OK(HcclFusionTraceWrite(fusion, (folder / file).c_str()));
       OK(HcclFusionDestroy(fusion));
 
       std::int64_t ready[kIterations + 1][6] = {}, start[kIterations + 1][3] = {};
       std::int64_t end[kIterations + 1][3] = {};
       int rows = 0;
-      for (const std::string& line : split_at(content(path), '\n')) {
+      for (const std::string& line : split_at(folder.read(file), '\n')) {
         const auto field = split_at(line, ',');
         if (field[2] != "gradient" && field[2] != "segment") continue;
         ++rows;
@@ -541,8 +454,7 @@ TEST(Fusion, TheTraceTellsThePointsInOrder) {
       Gradients gradients({30, 40, 50}, true);
       const Indices split = {0, 2};
       const auto options = cut(base, split);
-      HcclFusion fusion = nullptr;
-      OK(HcclFusionCreate(world.comm(rank), gradients.list(), 3, &options, &fusion));
+      HcclFusion fusion = create(world.comm(rank), gradients, &options);
       const char* text = nullptr;
       OK(HcclFusionTraceText(fusion, &text));
       EXPECT_STREQ(text, "");  // no iteration yet
@@ -584,23 +496,22 @@ TEST(Fusion, TraceFilesOfThreeKindsAndOfNone) {
   Gradients gradients({30, 40}, true);
   const Indices split = {0, 1};
   const auto options = cut(serial(), split);
-  HcclFusion fusion = nullptr;
-  OK(HcclFusionCreate(world.comm(0), gradients.list(), 2, &options, &fusion));
+  HcclFusion fusion = create(world.comm(0), gradients, &options);
   for (int iteration = 0; iteration < 3; ++iteration) {
     for (std::uint32_t i = 0; i < 2; ++i) OK(HcclFusionReady(fusion, i));
     OK(HcclFusionWait(fusion));
   }
   OK(HcclFusionTraceWrite(fusion, (folder / "t.json").c_str()));
-  const std::string json = content(folder / "t.json");
+  const std::string json = folder.read("t.json");
   EXPECT_EQ(json.front(), '{');
   EXPECT_NE(json.find("\"traceEvents\""), std::string::npos);
   EXPECT_NE(json.find("allreduce2"), std::string::npos);
   OK(HcclFusionTraceWrite(fusion, (folder / "t.csv").c_str()));
   // 3 iterations of 4 points, 2 gradients and 2 segments, below a head line.
-  EXPECT_EQ(split_at(content(folder / "t.csv"), '\n').size(), 1u + 3 * 8);
+  EXPECT_EQ(split_at(folder.read("t.csv"), '\n').size(), 1u + 3 * 8);
   OK(HcclFusionTraceWrite(fusion, (folder / "trace").c_str()));
-  EXPECT_NE(content(folder / "trace").find("layer1"), std::string::npos);
-  EXPECT_NE(content(folder / "trace").front(), '{');
+  EXPECT_NE(folder.read("trace").find("layer1"), std::string::npos);
+  EXPECT_NE(folder.read("trace").front(), '{');
 
   for (const char* name : {"full.json", "full.csv", "full"}) {
     const std::string link = folder / name;
@@ -623,8 +534,7 @@ TEST(Fusion, AThousandIterationsDoNotGrowMemory) {
     Gradients gradients({30, 0, 50, 7}, false);
     const Indices split = {1, 3};
     const auto options = cut(rank == 0 ? parallel() : serial(), split);
-    HcclFusion fusion = nullptr;
-    OK(HcclFusionCreate(world.comm(rank), gradients.list(), 4, &options, &fusion));
+    HcclFusion fusion = create(world.comm(rank), gradients, &options);
     for (int iteration = 0; iteration < kFull + 1000; ++iteration) {
       if (iteration == kFull) {
         OK(HcclBarrier(world.comm(rank), nullptr));
@@ -672,8 +582,7 @@ TEST(Fusion, ACommunicatorDestroyedFirst) {
   ApiWorld world(2);
   world.on_all([&](int rank) {
     Gradients gradients({8}, true);
-    HcclFusion fusion = nullptr;
-    OK(HcclFusionCreate(world.comm(rank), gradients.list(), 1, nullptr, &fusion));
+    HcclFusion fusion = create(world.comm(rank), gradients, nullptr);
     OK(HcclFusionReady(fusion, 0));
     OK(HcclFusionWait(fusion));
     OK(HcclCommDestroy(world.comm(rank)));

@@ -1,10 +1,10 @@
-// Handles: never given out twice, never a crash, and never taken from under a call.
+// Handles: never given out twice, never a crash, and never taken from under a call. comm_test.cc
+// and acl_test.cc show the same through the interface; here are numbers that do not come up there.
 #include "hccl/api/handles.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <set>
 #include <thread>
 #include <vector>
 
@@ -24,45 +24,6 @@ struct Thing {
 };
 
 Status anyhow(const Thing&) { return {}; }
-Status never(const Thing&) { return Status(Code::kUnavail, "no"); }
-
-TEST(Handles, GiveWhatWasAddedUntilItIsTaken) {
-  Handles<Thing> table("thing", 1);
-  const auto thing = std::make_shared<Thing>();
-  void* const handle = table.add(thing);
-  {
-    const auto use = table.get(handle);
-    ASSERT_TRUE(use.ok());
-    EXPECT_EQ(&**use, thing.get());
-    EXPECT_EQ(use->shared(), thing);
-  }
-  EXPECT_EQ(table.get_shared(handle).value(), thing);
-  EXPECT_EQ(table.take(handle, never).status().code(), Code::kUnavail);
-  EXPECT_TRUE(table.get(handle).ok());
-  EXPECT_EQ(table.take(handle, anyhow).value(), thing);
-  EXPECT_EQ(table.get(handle).status().code(), Code::kPara);
-  EXPECT_EQ(table.get_shared(handle).status().code(), Code::kPara);
-  EXPECT_EQ(table.unused(handle).code(), Code::kPara);
-  EXPECT_EQ(table.take(handle, anyhow).status().code(), Code::kPara);
-}
-
-TEST(Handles, AreNotTakenWhileACallUsesThem) {
-  Handles<Thing> table("thing", 1);
-  void* const handle = table.add(std::make_shared<Thing>());
-  {
-    const auto one = table.get(handle);
-    {
-      const auto two = table.get(handle);
-      EXPECT_EQ(table.take(handle, anyhow).status().code(), Code::kAgain);
-      EXPECT_EQ(table.take(handle, anyhow).status().message(),
-                "thing is in use, please try again later");
-    }
-    EXPECT_EQ(table.take(handle, anyhow).status().code(), Code::kAgain);
-    EXPECT_EQ(table.unused(handle).code(), Code::kAgain);
-  }
-  EXPECT_TRUE(table.unused(handle).ok());
-  EXPECT_TRUE(table.take(handle, anyhow).ok());
-}
 
 TEST(Handles, InventedOnesAreRefused) {
   Handles<Thing> table("thing", 1), other("other", 2);
@@ -80,21 +41,6 @@ TEST(Handles, InventedOnesAreRefused) {
     EXPECT_FALSE(table.unused(flipped).ok()) << bit;
   }
   EXPECT_TRUE(table.get(handle).ok());
-}
-
-TEST(Handles, AreNeverTheSame) {
-  Handles<Thing> table("thing", 1);
-  std::set<void*> seen;
-  std::vector<void*> alive;
-  for (int i = 0; i < 3000; ++i) {
-    alive.push_back(table.add(std::make_shared<Thing>()));
-    EXPECT_TRUE(seen.insert(alive.back()).second);
-    if (i % 3 == 0) {
-      EXPECT_TRUE(table.take(alive.front(), anyhow).ok());
-      alive.erase(alive.begin());
-    }
-  }
-  for (void* each : alive) EXPECT_TRUE(table.get(each).ok());
 }
 
 // A slot that has had all its lives is not used again.
@@ -135,7 +81,7 @@ TEST(Handles, ThreadsThatUseAndTakeThemMeetOnlyLivingObjects) {
           (*use)->users.fetch_sub(1);
           found.fetch_add(1);
         }
-        // Without it, somebody would always be inside.
+        // Without the yield, a thread would always hold the handle.
         std::this_thread::yield();
       }
     });

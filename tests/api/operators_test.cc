@@ -12,6 +12,7 @@
 #include "hccl/base/types.h"
 #include "hccl/hccl.h"
 #include "tests/support/api_world.h"
+#include "tests/support/calls.h"
 #include "tests/support/numbers.h"
 
 namespace hccl::testing {
@@ -23,9 +24,6 @@ using Numbers = std::vector<std::uint64_t>;
 constexpr std::byte kUntouched{0xEE};
 constexpr std::uint64_t kTooMany = 0x80000000ull;
 
-#define HCCL_TYPE(name, number, bytes, word) DataType::name,
-const std::vector<DataType> kTypes = {HCCL_DATA_TYPES(HCCL_TYPE)};
-#undef HCCL_TYPE
 const std::vector<ReduceOp> kReductions = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax,
                                            ReduceOp::kMin};
 
@@ -39,15 +37,7 @@ bool reducible(DataType type) { return type != DataType::kHif8 && type != DataTy
 std::uint64_t value(int from, std::size_t i) { return 1 + ((i * 5 + index(from) * 3) >> 2 & 1); }
 
 std::uint64_t folded(ReduceOp op, std::size_t i, int size) {
-  std::uint64_t out = value(0, i);
-  for (int r = 1; r < size; ++r) {
-    const std::uint64_t v = value(r, i);
-    if (op == ReduceOp::kSum) out += v;
-    if (op == ReduceOp::kProd) out *= v;
-    if (op == ReduceOp::kMax) out = std::max(out, v);
-    if (op == ReduceOp::kMin) out = std::min(out, v);
-  }
-  return out;
+  return fold(op, size, [&](int rank) { return value(rank, i); });
 }
 
 // E5M2 has three significant bits: beyond 8 not every whole number.
@@ -88,25 +78,29 @@ void move_all(DataType type, int rank, int size, HcclComm comm) {
   const auto mine = [&](std::size_t i) { return value(rank, i); };
 
   Buffer in(type, kCount, mine), out(type, kCount * n);
-  ASSERT_EQ(HcclAllGather(in.data(), out.data(), kCount, t, comm, nullptr), 0);
+  OK(HcclAllGather(in.data(), out.data(), kCount, t, comm, nullptr));
   for (int r = 0; r < size; ++r) {
     out.expect(index(r) * kCount, kCount, [&](std::size_t i) { return value(r, i); });
   }
 
+  Buffer in_place(type, kCount * n);
+  std::byte* const own = in_place.at(index(rank) * kCount);
+  std::memcpy(own, in.data(), kCount * size_of(type));
+  OK(HcclAllGather(own, in_place.data(), kCount, t, comm, nullptr));
+  EXPECT_EQ(in_place.bytes, out.bytes);
+
   const int root = size - 1;
   Buffer cast(type, kCount, mine);
-  ASSERT_EQ(HcclBroadcast(cast.data(), kCount, t, static_cast<std::uint32_t>(root), comm, nullptr),
-            0);
+  OK(HcclBroadcast(cast.data(), kCount, t, static_cast<std::uint32_t>(root), comm, nullptr));
   cast.expect(0, kCount, [&](std::size_t i) { return value(root, i); });
 
   Buffer whole(type, kCount * n, mine), part(type, kCount);
-  ASSERT_EQ(HcclScatter(rank == root ? whole.data() : nullptr, part.data(), kCount, t,
-                        static_cast<std::uint32_t>(root), comm, nullptr),
-            0);
+  OK(HcclScatter(rank == root ? whole.data() : nullptr, part.data(), kCount, t,
+                 static_cast<std::uint32_t>(root), comm, nullptr));
   part.expect(0, kCount, [&](std::size_t i) { return value(root, index(rank) * kCount + i); });
 
   Buffer theirs(type, kCount * n);
-  ASSERT_EQ(HcclAlltoAll(whole.data(), kCount, t, theirs.data(), kCount, t, comm, nullptr), 0);
+  OK(HcclAlltoAll(whole.data(), kCount, t, theirs.data(), kCount, t, comm, nullptr));
   for (int r = 0; r < size; ++r) {
     theirs.expect(index(r) * kCount, kCount,
                   [&](std::size_t i) { return value(r, index(rank) * kCount + i); });
@@ -150,9 +144,7 @@ void move_blocks(DataType type, int rank, int size, HcclComm comm) {
     Buffer out(type, end);
     std::byte* const from = in_place ? out.at(places[index(rank)]) : in.data();
     if (in_place) std::memcpy(from, in.data(), own * size_of(type));
-    ASSERT_EQ(HcclAllGatherV(from, own, out.data(), counts.data(), places.data(), t, comm, nullptr),
-              0)
-        << HcclGetLastErrorText();
+    OK(HcclAllGatherV(from, own, out.data(), counts.data(), places.data(), t, comm, nullptr));
     for (int r = 0; r < size; ++r) {
       out.expect(places[index(r)], length(r, 0), [&](std::size_t i) { return value(r, i); });
     }
@@ -181,16 +173,13 @@ void move_blocks(DataType type, int rank, int size, HcclComm comm) {
   };
   Buffer mine(type, sent_end, [&](std::size_t i) { return value(rank, i); });
   Buffer packed(type, received_end);
-  ASSERT_EQ(HcclAlltoAllVC(mine.data(), matrix.data(), t, packed.data(), t, comm, nullptr), 0)
-      << HcclGetLastErrorText();
+  OK(HcclAlltoAllVC(mine.data(), matrix.data(), t, packed.data(), t, comm, nullptr));
   check(packed, 0);
   Buffer shifted(type, received_end + 3);
   Numbers later = to_places;
   for (auto& each : later) each += 3;
-  ASSERT_EQ(HcclAlltoAllV(mine.data(), sent.data(), from_places.data(), t, shifted.data(),
-                          received.data(), later.data(), t, comm, nullptr),
-            0)
-      << HcclGetLastErrorText();
+  OK(HcclAlltoAllV(mine.data(), sent.data(), from_places.data(), t, shifted.data(), received.data(),
+                   later.data(), t, comm, nullptr));
   check(shifted, 3);
   EXPECT_EQ(*shifted.at(0), kUntouched);
 }
@@ -202,21 +191,20 @@ void reduce_all(DataType type, ReduceOp op, int rank, int size, HcclComm comm) {
   const auto mine = [&](std::size_t i) { return value(rank, i); };
   const auto result = [&](std::size_t i) { return folded(op, i, size); };
   Buffer in(type, kCount * n, mine), out(type, kCount);
-  ASSERT_EQ(HcclAllReduce(in.data(), out.data(), kCount, t, o, comm, nullptr), 0);
+  OK(HcclAllReduce(in.data(), out.data(), kCount, t, o, comm, nullptr));
   out.expect(0, kCount, result);
   Buffer both(type, kCount, mine);
-  ASSERT_EQ(HcclAllReduce(both.data(), both.data(), kCount, t, o, comm, nullptr), 0);
+  OK(HcclAllReduce(both.data(), both.data(), kCount, t, o, comm, nullptr));
   both.expect(0, kCount, result);
 
   const int root = size / 2;
   Buffer on_root(type, kCount);
-  ASSERT_EQ(HcclReduce(in.data(), rank == root ? on_root.data() : nullptr, kCount, t, o,
-                       static_cast<std::uint32_t>(root), comm, nullptr),
-            0);
+  OK(HcclReduce(in.data(), rank == root ? on_root.data() : nullptr, kCount, t, o,
+                static_cast<std::uint32_t>(root), comm, nullptr));
   if (rank == root) on_root.expect(0, kCount, result);
 
   Buffer block(type, kCount);
-  ASSERT_EQ(HcclReduceScatter(in.data(), block.data(), kCount, t, o, comm, nullptr), 0);
+  OK(HcclReduceScatter(in.data(), block.data(), kCount, t, o, comm, nullptr));
   block.expect(0, kCount, [&](std::size_t i) { return result(index(rank) * kCount + i); });
 
   Numbers counts(n), places(n);
@@ -227,17 +215,15 @@ void reduce_all(DataType type, ReduceOp op, int rank, int size, HcclComm comm) {
     end += length(r, 1) + 1;
   }
   Buffer spread(type, end, mine), own(type, length(rank, 1));
-  ASSERT_EQ(HcclReduceScatterV(spread.data(), counts.data(), places.data(), own.data(),
-                               length(rank, 1), t, o, comm, nullptr),
-            0)
-      << HcclGetLastErrorText();
+  OK(HcclReduceScatterV(spread.data(), counts.data(), places.data(), own.data(), length(rank, 1), t,
+                        o, comm, nullptr));
   own.expect(0, length(rank, 1), [&](std::size_t i) { return result(places[index(rank)] + i); });
 }
 
 TEST_P(Operators, EveryTypeMoves) {
   ApiWorld world(GetParam());
   world.on_all([&](int rank) {
-    for (const DataType type : kTypes) {
+    for (const DataType type : kAllTypes) {
       move_all(type, rank, world.size(), world.comm(rank));
       move_blocks(type, rank, world.size(), world.comm(rank));
     }
@@ -247,7 +233,7 @@ TEST_P(Operators, EveryTypeMoves) {
 TEST_P(Operators, EveryTypeIsReducedByEveryReduction) {
   ApiWorld world(GetParam());
   world.on_all([&](int rank) {
-    for (const DataType type : kTypes) {
+    for (const DataType type : kAllTypes) {
       if (!reducible(type)) continue;
       for (const ReduceOp op : kReductions) {
         SCOPED_TRACE(std::string(words(type)) + " " + std::string(words(op)));
@@ -272,14 +258,10 @@ TEST_P(Operators, NumbersWrapAroundAndNotANumberStays) {
     std::vector<std::int8_t> in(n, rank == 0 ? 127 : 1);
     const auto wrapped = static_cast<std::int8_t>(126 + world.size());
     std::int8_t all = 0, own = 0, own_v = 0;
-    ASSERT_EQ(
-        HcclAllReduce(in.data(), &all, 1, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, comm, nullptr), 0);
-    ASSERT_EQ(
-        HcclReduceScatter(in.data(), &own, 1, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, comm, nullptr),
-        0);
-    ASSERT_EQ(HcclReduceScatterV(in.data(), counts.data(), places.data(), &own_v, 1,
-                                 HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, comm, nullptr),
-              0);
+    OK(HcclAllReduce(in.data(), &all, 1, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, comm, nullptr));
+    OK(HcclReduceScatter(in.data(), &own, 1, HCCL_DATA_TYPE_INT8, HCCL_REDUCE_SUM, comm, nullptr));
+    OK(HcclReduceScatterV(in.data(), counts.data(), places.data(), &own_v, 1, HCCL_DATA_TYPE_INT8,
+                          HCCL_REDUCE_SUM, comm, nullptr));
     EXPECT_EQ(all, wrapped);
     EXPECT_EQ(own, wrapped);
     EXPECT_EQ(own_v, wrapped);
@@ -289,14 +271,10 @@ TEST_P(Operators, NumbersWrapAroundAndNotANumberStays) {
          {HCCL_REDUCE_SUM, HCCL_REDUCE_PROD, HCCL_REDUCE_MAX, HCCL_REDUCE_MIN}) {
       std::vector<std::uint32_t> bits(n, rank == 1 ? 0xFFC12345u : 0x3F800000u);
       std::uint32_t results[3] = {};
-      ASSERT_EQ(HcclAllReduce(bits.data(), &results[0], 1, HCCL_DATA_TYPE_FP32, op, comm, nullptr),
-                0);
-      ASSERT_EQ(
-          HcclReduceScatter(bits.data(), &results[1], 1, HCCL_DATA_TYPE_FP32, op, comm, nullptr),
-          0);
-      ASSERT_EQ(HcclReduceScatterV(bits.data(), counts.data(), places.data(), &results[2], 1,
-                                   HCCL_DATA_TYPE_FP32, op, comm, nullptr),
-                0);
+      OK(HcclAllReduce(bits.data(), &results[0], 1, HCCL_DATA_TYPE_FP32, op, comm, nullptr));
+      OK(HcclReduceScatter(bits.data(), &results[1], 1, HCCL_DATA_TYPE_FP32, op, comm, nullptr));
+      OK(HcclReduceScatterV(bits.data(), counts.data(), places.data(), &results[2], 1,
+                            HCCL_DATA_TYPE_FP32, op, comm, nullptr));
       for (const std::uint32_t each : results) EXPECT_EQ(each, 0x7FC00000u) << op;
     }
   });
@@ -306,23 +284,6 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Operators, ::testing::Values(1, 2, 3, 4, 8),
                          [](const auto& info) { return std::to_string(info.param); });
 
 // ---- wrong arguments ----
-
-struct Wrong {
-  const char* name;
-  std::function<HcclResult()> call;
-  HcclResult expected;
-  const char* argument;  // how the text goes on behind the function
-};
-
-void refuse(const std::vector<Wrong>& cases) {
-  for (const Wrong& wrong : cases) {
-    EXPECT_EQ(wrong.call(), wrong.expected)
-        << wrong.name << ", " << wrong.argument << ": " << HcclGetLastErrorText();
-    const std::string text = HcclGetLastErrorText();
-    const std::string begin = std::string(wrong.name) + ": " + wrong.argument;
-    EXPECT_EQ(text.rfind(begin, 0), 0u) << begin << " does not begin: " << text;
-  }
-}
 
 // The arguments of one V operation on rank 0 of two, all right; a case makes one wrong.
 struct V {
@@ -358,17 +319,12 @@ HcclResult all_to_all_vc(const V& v) {
 
 TEST(WrongArguments, OfBlocksAreNamedAndHarmless) {
   ApiWorld world(2);
-  std::vector<Wrong> cases;
-  const auto add = [&](const char* name, Call call, HcclResult expected, const char* argument,
-                       std::function<void(V&)> spoil) {
-    cases.push_back({name,
-                     [&world, call, spoil] {
-                       V v;
-                       v.comm = world.comm(0);
-                       spoil(v);
-                       return call(v);
-                     },
-                     expected, argument});
+  const auto refuse = [&](const char* name, Call call, HcclResult expected, const char* argument,
+                          const std::function<void(V&)>& spoil) {
+    V v;
+    v.comm = world.comm(0);
+    spoil(v);
+    REFUSED_BY(name, call(v), expected, argument);
   };
   const auto ptr = HCCL_E_PTR, para = HCCL_E_PARA, no = HCCL_E_NOT_SUPPORT;
   const std::uint64_t far = ~std::uint64_t{0} / 8;
@@ -388,52 +344,52 @@ TEST(WrongArguments, OfBlocksAreNamedAndHarmless) {
                                  {kVc, all_to_all_vc, false, false, "sendType"}};
   for (const Each& e : all) {
     const bool alltoall = e.name == kA;
-    add(e.name, e.call, ptr, "sendBuf", [](V& v) { v.send = nullptr; });
-    add(e.name, e.call, ptr, "recvBuf", [](V& v) { v.recv = nullptr; });
-    add(e.name, e.call, ptr, "comm", [](V& v) { v.comm = nullptr; });
-    add(e.name, e.call, para, "comm", [](V& v) { v.comm = &v; });
-    add(e.name, e.call, para, "stream", [](V& v) { v.stream = &v; });
+    refuse(e.name, e.call, ptr, "sendBuf", [](V& v) { v.send = nullptr; });
+    refuse(e.name, e.call, ptr, "recvBuf", [](V& v) { v.recv = nullptr; });
+    refuse(e.name, e.call, ptr, "comm", [](V& v) { v.comm = nullptr; });
+    refuse(e.name, e.call, para, "comm", [](V& v) { v.comm = &v; });
+    refuse(e.name, e.call, para, "stream", [](V& v) { v.stream = &v; });
     for (const int type : {13, 18, 255}) {
-      add(e.name, e.call, no, e.type,
-          [=](V& v) { v.type = v.other_type = static_cast<HcclDataType>(type); });
+      refuse(e.name, e.call, no, e.type,
+             [=](V& v) { v.type = v.other_type = static_cast<HcclDataType>(type); });
     }
     if (e.sends) {
-      add(e.name, e.call, ptr, "sendCounts", [](V& v) { v.send_counts = nullptr; });
-      add(e.name, e.call, ptr, alltoall ? "sdispls" : "sendDispls",
-          [](V& v) { v.send_places = nullptr; });
-      add(e.name, e.call, para, "sendCounts[1]", [](V& v) { v.counts[1] = kTooMany; });
-      add(e.name, e.call, para, alltoall ? "sdispls[1]" : "sendDispls[1]",
-          [=](V& v) { v.places[1] = far; });
-      add(e.name, e.call, para, alltoall ? "sdispls[0]" : "sendDispls[0]",
-          [=](V& v) { v.places[0] = ~std::uint64_t{0}; });
+      refuse(e.name, e.call, ptr, "sendCounts", [](V& v) { v.send_counts = nullptr; });
+      refuse(e.name, e.call, ptr, alltoall ? "sdispls" : "sendDispls",
+             [](V& v) { v.send_places = nullptr; });
+      refuse(e.name, e.call, para, "sendCounts[1]", [](V& v) { v.counts[1] = kTooMany; });
+      refuse(e.name, e.call, para, alltoall ? "sdispls[1]" : "sendDispls[1]",
+             [=](V& v) { v.places[1] = far; });
+      refuse(e.name, e.call, para, alltoall ? "sdispls[0]" : "sendDispls[0]",
+             [=](V& v) { v.places[0] = ~std::uint64_t{0}; });
     }
     if (e.receives) {
-      add(e.name, e.call, ptr, "recvCounts", [](V& v) { v.recv_counts = nullptr; });
-      add(e.name, e.call, ptr, alltoall ? "rdispls" : "recvDispls",
-          [](V& v) { v.recv_places = nullptr; });
-      add(e.name, e.call, para, "recvCounts[1]", [](V& v) { v.other_counts[1] = kTooMany; });
-      add(e.name, e.call, para, alltoall ? "rdispls[1]" : "recvDispls[1]",
-          [=](V& v) { v.other_places[1] = far; });
+      refuse(e.name, e.call, ptr, "recvCounts", [](V& v) { v.recv_counts = nullptr; });
+      refuse(e.name, e.call, ptr, alltoall ? "rdispls" : "recvDispls",
+             [](V& v) { v.recv_places = nullptr; });
+      refuse(e.name, e.call, para, "recvCounts[1]", [](V& v) { v.other_counts[1] = kTooMany; });
+      refuse(e.name, e.call, para, alltoall ? "rdispls[1]" : "recvDispls[1]",
+             [=](V& v) { v.other_places[1] = far; });
     }
     if (e.name == kA || e.name == kVc) {
-      add(e.name, e.call, para, "recvBuf is sendBuf", [](V& v) { v.recv = v.send; });
-      add(e.name, e.call, para, "recvType", [](V& v) { v.other_type = HCCL_DATA_TYPE_INT32; });
+      refuse(e.name, e.call, para, "recvBuf is sendBuf", [](V& v) { v.recv = v.send; });
+      refuse(e.name, e.call, para, "recvType", [](V& v) { v.other_type = HCCL_DATA_TYPE_INT32; });
     }
   }
-  add(kRs, reduce_scatter_v, para, "recvBuf is sendBuf", [](V& v) { v.recv = v.send; });
-  add(kRs, reduce_scatter_v, para, "recvCount", [](V& v) { v.count = 3; });
-  add(kRs, reduce_scatter_v, para, "recvCount", [](V& v) { v.count = kTooMany; });
+  refuse(kRs, reduce_scatter_v, para, "recvBuf is sendBuf", [](V& v) { v.recv = v.send; });
+  refuse(kRs, reduce_scatter_v, para, "recvCount", [](V& v) { v.count = 3; });
+  refuse(kRs, reduce_scatter_v, para, "recvCount", [](V& v) { v.count = kTooMany; });
   for (const int op : {4, 255}) {
-    add(kRs, reduce_scatter_v, no, "op", [=](V& v) { v.op = static_cast<HcclReduceOp>(op); });
+    refuse(kRs, reduce_scatter_v, no, "op", [=](V& v) { v.op = static_cast<HcclReduceOp>(op); });
   }
-  add(kRs, reduce_scatter_v, no, "dataType hif8", [](V& v) { v.type = HCCL_DATA_TYPE_HIF8; });
-  add(kRs, reduce_scatter_v, no, "dataType fp8e8m0", [](V& v) { v.type = HCCL_DATA_TYPE_FP8E8M0; });
-  add(kAg, all_gather_v, para, "sendCount", [](V& v) { v.count = 3; });
-  add(kAg, all_gather_v, para, "sendCount", [](V& v) { v.count = kTooMany; });
-  add(kA, all_to_all_v, para, "recvCounts[0]", [](V& v) { v.other_counts[0] = 1; });
-  add(kVc, all_to_all_vc, ptr, "sendCountMatrix", [](V& v) { v.counts_matrix = nullptr; });
-  add(kVc, all_to_all_vc, para, "sendCountMatrix[3]", [](V& v) { v.matrix[3] = kTooMany; });
-  refuse(cases);
+  refuse(kRs, reduce_scatter_v, no, "dataType hif8", [](V& v) { v.type = HCCL_DATA_TYPE_HIF8; });
+  refuse(kRs, reduce_scatter_v, no, "dataType fp8e8m0",
+         [](V& v) { v.type = HCCL_DATA_TYPE_FP8E8M0; });
+  refuse(kAg, all_gather_v, para, "sendCount", [](V& v) { v.count = 3; });
+  refuse(kAg, all_gather_v, para, "sendCount", [](V& v) { v.count = kTooMany; });
+  refuse(kA, all_to_all_v, para, "recvCounts[0]", [](V& v) { v.other_counts[0] = 1; });
+  refuse(kVc, all_to_all_vc, ptr, "sendCountMatrix", [](V& v) { v.counts_matrix = nullptr; });
+  refuse(kVc, all_to_all_vc, para, "sendCountMatrix[3]", [](V& v) { v.matrix[3] = kTooMany; });
   world.expect_usable();
 }
 
@@ -441,41 +397,35 @@ TEST(WrongArguments, OfBatchesAndGroupsAreNamedAndHarmless) {
   ApiWorld world(2);
   const HcclComm comm = world.comm(0);
   std::vector<float> data(8);
-  const auto batch = [&](std::function<void(HcclSendRecvItem*)> spoil) {
-    return [&, spoil] {
-      HcclSendRecvItem items[2] = {{HCCL_SEND, data.data(), 4, HCCL_DATA_TYPE_FP32, 1},
-                                   {HCCL_RECV, data.data() + 4, 4, HCCL_DATA_TYPE_FP32, 1}};
-      spoil(items);
-      return HcclBatchSendRecv(items, 2, comm, nullptr);
-    };
+  const auto refuse = [&](const std::function<void(HcclSendRecvItem*)>& spoil, HcclResult expected,
+                          const char* argument) {
+    HcclSendRecvItem items[2] = {{HCCL_SEND, data.data(), 4, HCCL_DATA_TYPE_FP32, 1},
+                                 {HCCL_RECV, data.data() + 4, 4, HCCL_DATA_TYPE_FP32, 1}};
+    spoil(items);
+    REFUSED(HcclBatchSendRecv(items, 2, comm, nullptr), expected, argument);
   };
-  const char* const name = "HcclBatchSendRecv";
   HcclSendRecvItem good = {HCCL_SEND, data.data(), 4, HCCL_DATA_TYPE_FP32, 1};
-  refuse({
-      {name, [&] { return HcclBatchSendRecv(nullptr, 1, comm, nullptr); }, HCCL_E_PTR,
-       "sendRecvInfo"},
-      {name, [&] { return HcclBatchSendRecv(&good, 1, nullptr, nullptr); }, HCCL_E_PTR, "comm"},
-      {name, [&] { return HcclBatchSendRecv(&good, 1, &good, nullptr); }, HCCL_E_PARA, "comm"},
-      {name, [&] { return HcclBatchSendRecv(&good, 1, comm, &good); }, HCCL_E_PARA, "stream"},
-      {name, batch([](auto* i) { i[1].sendRecvType = HCCL_SEND_RECV_RESERVED; }), HCCL_E_PARA,
-       "sendRecvInfo[1].sendRecvType"},
-      {name, batch([](auto* i) { i[0].buf = nullptr; }), HCCL_E_PTR, "sendRecvInfo[0].buf"},
-      {name, batch([](auto* i) { i[1].count = kTooMany; }), HCCL_E_PARA, "sendRecvInfo[1].count"},
-      {name, batch([](auto* i) { i[0].dataType = static_cast<HcclDataType>(13); }),
-       HCCL_E_NOT_SUPPORT, "sendRecvInfo[0].dataType"},
-      {name, batch([](auto* i) { i[1].remoteRank = 2; }), HCCL_E_PARA,
-       "sendRecvInfo[1].remoteRank"},
-      {name, batch([](auto* i) { i[0].remoteRank = 0; }), HCCL_E_PARA,
-       "sendRecvInfo: 1 send of rank 0 to itself, but 0 receives"},
-      {name, batch([](auto* i) {
-         i[0].remoteRank = i[1].remoteRank = 0;
-         i[1].count = 3;
-       }),
-       HCCL_E_PARA, "sendRecvInfo: of rank 0 to itself, send 0 has 4 fp32"},
-      {"HcclGroupEnd", [] { return HcclGroupEnd(); }, HCCL_E_NOT_SUPPORT, "no group"},
-      {"HcclGroupStatusGet", [] { return HcclGroupStatusGet(nullptr); }, HCCL_E_PTR,
-       "isGroupEnabled"},
-  });
+  REFUSED(HcclBatchSendRecv(nullptr, 1, comm, nullptr), HCCL_E_PTR, "sendRecvInfo");
+  REFUSED(HcclBatchSendRecv(&good, 1, nullptr, nullptr), HCCL_E_PTR, "comm");
+  REFUSED(HcclBatchSendRecv(&good, 1, &good, nullptr), HCCL_E_PARA, "comm");
+  REFUSED(HcclBatchSendRecv(&good, 1, comm, &good), HCCL_E_PARA, "stream");
+  refuse([](auto* i) { i[1].sendRecvType = HCCL_SEND_RECV_RESERVED; }, HCCL_E_PARA,
+         "sendRecvInfo[1].sendRecvType");
+  refuse([](auto* i) { i[0].buf = nullptr; }, HCCL_E_PTR, "sendRecvInfo[0].buf");
+  refuse([](auto* i) { i[1].count = kTooMany; }, HCCL_E_PARA, "sendRecvInfo[1].count");
+  refuse([](auto* i) { i[0].dataType = static_cast<HcclDataType>(13); }, HCCL_E_NOT_SUPPORT,
+         "sendRecvInfo[0].dataType");
+  refuse([](auto* i) { i[1].remoteRank = 2; }, HCCL_E_PARA, "sendRecvInfo[1].remoteRank");
+  refuse([](auto* i) { i[0].remoteRank = 0; }, HCCL_E_PARA,
+         "sendRecvInfo: 1 send of rank 0 to itself, but 0 receives");
+  refuse(
+      [](auto* i) {
+        i[0].remoteRank = i[1].remoteRank = 0;
+        i[1].count = 3;
+      },
+      HCCL_E_PARA, "sendRecvInfo: of rank 0 to itself, send 0 has 4 fp32");
+  REFUSED(HcclGroupEnd(), HCCL_E_NOT_SUPPORT, "no group");
+  REFUSED(HcclGroupStatusGet(nullptr), HCCL_E_PTR, "isGroupEnabled");
   EXPECT_EQ(HcclBatchSendRecv(&good, 0, comm, nullptr), HCCL_SUCCESS);
 
   // A refused call in a group: the group runs nothing and says why.
@@ -536,13 +486,11 @@ TEST(Blocks, OfNoLengthNeedNoBuffers) {
     const HcclComm c = world.comm(rank);
     const Numbers none(9), anywhere(3, ~std::uint64_t{0});
     const auto t = HCCL_DATA_TYPE_FP32;
-    EXPECT_EQ(HcclReduceScatterV(nullptr, none.data(), anywhere.data(), nullptr, 0, t,
-                                 HCCL_REDUCE_SUM, c, nullptr),
-              0);
+    OK(HcclReduceScatterV(nullptr, none.data(), anywhere.data(), nullptr, 0, t, HCCL_REDUCE_SUM, c,
+                          nullptr));
     EXPECT_EQ(HcclAllGatherV(nullptr, 0, nullptr, none.data(), anywhere.data(), t, c, nullptr), 0);
-    EXPECT_EQ(HcclAlltoAllV(nullptr, none.data(), anywhere.data(), t, nullptr, none.data(),
-                            anywhere.data(), t, c, nullptr),
-              0);
+    OK(HcclAlltoAllV(nullptr, none.data(), anywhere.data(), t, nullptr, none.data(),
+                     anywhere.data(), t, c, nullptr));
     EXPECT_EQ(HcclAlltoAllVC(nullptr, none.data(), t, nullptr, t, c, nullptr), 0);
     HcclSendRecvItem items[] = {{HCCL_SEND, nullptr, 0, t, 0}, {HCCL_RECV, nullptr, 0, t, 0},
                                 {HCCL_SEND, nullptr, 0, t, 1}, {HCCL_RECV, nullptr, 0, t, 1},
@@ -595,10 +543,8 @@ TEST(Batches, OfAllPairsAndOneself) {
         items.push_back(
             {HCCL_SEND, &out[at], 1, HCCL_DATA_TYPE_INT32, static_cast<std::uint32_t>(at / 2)});
       }
-      ASSERT_EQ(HcclBatchSendRecv(items.data(), static_cast<std::uint32_t>(items.size()),
-                                  world.comm(rank), nullptr),
-                0)
-          << HcclGetLastErrorText();
+      OK(HcclBatchSendRecv(items.data(), static_cast<std::uint32_t>(items.size()), world.comm(rank),
+                           nullptr));
       for (int peer = 0; peer < size; ++peer) {
         for (int k = 0; k < 2; ++k) {
           EXPECT_EQ(in[index(peer) * 2 + index(k)], peer * 100 + rank * 10 + k);
@@ -622,20 +568,18 @@ TEST(Groups, OfSendsAndReceivesRunAsOneBatch) {
       const auto t = HCCL_DATA_TYPE_INT32;
       std::vector<int> out(index(size)), in(index(size), -1);
       EXPECT_FALSE(group_is_open());
-      ASSERT_EQ(HcclGroupStart(), 0);
+      OK(HcclGroupStart());
       for (int peer = 0; peer < size; ++peer) {
         out[index(peer)] = rank * 10 + peer;
         // Nested, as functions that use groups themselves do.
-        ASSERT_EQ(HcclGroupStart(), 0);
-        ASSERT_EQ(
-            HcclSend(&out[index(peer)], 1, t, static_cast<std::uint32_t>(peer), comm, nullptr), 0);
-        ASSERT_EQ(HcclRecv(&in[index(peer)], 1, t, static_cast<std::uint32_t>(peer), comm, nullptr),
-                  0);
-        ASSERT_EQ(HcclGroupEnd(), 0);
+        OK(HcclGroupStart());
+        OK(HcclSend(&out[index(peer)], 1, t, static_cast<std::uint32_t>(peer), comm, nullptr));
+        OK(HcclRecv(&in[index(peer)], 1, t, static_cast<std::uint32_t>(peer), comm, nullptr));
+        OK(HcclGroupEnd());
         EXPECT_TRUE(group_is_open());
         EXPECT_EQ(in[index(peer)], -1) << "it ran before the end";
       }
-      ASSERT_EQ(HcclGroupEnd(), 0) << HcclGetLastErrorText();
+      OK(HcclGroupEnd());
       EXPECT_FALSE(group_is_open());
       for (int peer = 0; peer < size; ++peer) EXPECT_EQ(in[index(peer)], peer * 10 + rank);
     });
@@ -647,19 +591,17 @@ TEST(Groups, OneThreadDrivesSeveralCommunicators) {
   constexpr int kSize = 4;
   ApiWorld world(kSize);
   std::vector<int> sums(kSize), maxima(kSize), numbers(kSize);
-  ASSERT_EQ(HcclGroupStart(), 0);
+  OK(HcclGroupStart());
   for (int rank = 0; rank < kSize; ++rank) {
     numbers[index(rank)] = rank + 1;
-    ASSERT_EQ(HcclAllReduce(&numbers[index(rank)], &sums[index(rank)], 1, HCCL_DATA_TYPE_INT32,
-                            HCCL_REDUCE_SUM, world.comm(rank), nullptr),
-              0);
+    OK(HcclAllReduce(&numbers[index(rank)], &sums[index(rank)], 1, HCCL_DATA_TYPE_INT32,
+                     HCCL_REDUCE_SUM, world.comm(rank), nullptr));
     // The second one reads what the first one gives: they run in order.
-    ASSERT_EQ(HcclAllReduce(&sums[index(rank)], &maxima[index(rank)], 1, HCCL_DATA_TYPE_INT32,
-                            HCCL_REDUCE_SUM, world.comm(rank), nullptr),
-              0);
+    OK(HcclAllReduce(&sums[index(rank)], &maxima[index(rank)], 1, HCCL_DATA_TYPE_INT32,
+                     HCCL_REDUCE_SUM, world.comm(rank), nullptr));
   }
   EXPECT_EQ(sums, std::vector<int>(kSize, 0));
-  ASSERT_EQ(HcclGroupEnd(), 0) << HcclGetLastErrorText();
+  OK(HcclGroupEnd());
   EXPECT_EQ(sums, std::vector<int>(kSize, 10));
   EXPECT_EQ(maxima, std::vector<int>(kSize, 40));
   world.expect_usable();
@@ -667,7 +609,7 @@ TEST(Groups, OneThreadDrivesSeveralCommunicators) {
 
 TEST(Groups, BelongToOneThread) {
   ApiWorld world(2);
-  ASSERT_EQ(HcclGroupStart(), 0);
+  OK(HcclGroupStart());
   std::thread([&] {
     EXPECT_FALSE(group_is_open());
     EXPECT_EQ(HcclGroupEnd(), HCCL_E_NOT_SUPPORT);
@@ -684,13 +626,12 @@ TEST(Groups, KeepTheArraysOfBlocks) {
     const int mine = 7 + rank;
     std::vector<int> all(2, -1);
     Numbers counts{1, 1}, places{0, 1};
-    ASSERT_EQ(HcclGroupStart(), 0);
-    ASSERT_EQ(HcclAllGatherV(const_cast<int*>(&mine), 1, all.data(), counts.data(), places.data(),
-                             HCCL_DATA_TYPE_INT32, world.comm(rank), nullptr),
-              0);
+    OK(HcclGroupStart());
+    OK(HcclAllGatherV(const_cast<int*>(&mine), 1, all.data(), counts.data(), places.data(),
+                      HCCL_DATA_TYPE_INT32, world.comm(rank), nullptr));
     counts = {1000, 1000};
     places = {1000000, 1000000};
-    ASSERT_EQ(HcclGroupEnd(), 0) << HcclGetLastErrorText();
+    OK(HcclGroupEnd());
     EXPECT_EQ(all, (std::vector<int>{7, 8}));
   });
 }

@@ -52,63 +52,39 @@ sys.exit(ctypes.CDLL(sys.argv[1]).bench_main(len(words), (ctypes.c_char_p * (len
 
 
 class Method(unittest.TestCase):
-    def bench(self, cheat, *arguments):
-        with tempfile.TemporaryDirectory() as folder:
-            page = os.path.join(folder, "page")
-            open(page, "w").close()
+    def bench(self, cheat, arguments):
+        with tempfile.NamedTemporaryFile() as page:
+            command = f"{BUILD}/benchmarks/libbench_method.so {cheat or 'none'} bench --page {page.name}"
+            command += f" --seconds 0.001 --limit 50 {arguments}"
             return subprocess.run(
-                [
-                    sys.executable,
-                    "-B",
-                    "-c",
-                    CHEAT,
-                    f"{BUILD}/benchmarks/libbench_method.so",
-                    cheat,
-                    "bench",
-                    "--page",
-                    page,
-                    "--seconds",
-                    "0.001",
-                    "--limit",
-                    "50",
-                    *arguments,
-                ],
-                capture_output=True,
-                text=True,
-                timeout=60,
+                [sys.executable, "-B", "-c", CHEAT, *command.split()],
+                capture_output=True, text=True, timeout=60,
             )
 
     def test_right_results(self):
         for kind in ("fp32", "fp16", "bf16"):
-            done = self.bench(
-                "",
-                "--ops",
-                "allreduce,broadcast,allgather,reduce_scatter,alltoall",
-                "--sizes",
-                "4,1K,128K",
-                "--type",
-                kind,
-            )
+            operations = "allreduce,broadcast,allgather,reduce_scatter,alltoall"
+            done = self.bench(None, f"--ops {operations} --sizes 4,1K,128K --type {kind}")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(done.stdout.count('"wrong": 0}'), 15, done.stdout)
 
     def test_wrong_results_are_found(self):
         for cheat in ("last", "inner", "stale"):
-            done = self.bench(cheat, "--ops", "allreduce", "--sizes", "64")
+            done = self.bench(cheat, "--ops allreduce --sizes 64")
             self.assertEqual(done.returncode, 3, cheat)
             self.assertNotIn('"wrong": 0}', done.stdout, cheat)
 
     def test_failure_and_mistakes(self):
-        self.assertEqual(self.bench("fails", "--ops", "allreduce", "--sizes", "64").returncode, 1)
+        self.assertEqual(self.bench("fails", "--ops allreduce --sizes 64").returncode, 1)
         for mistake in (
-            ["--ops", "nothing", "--sizes", "4"],
-            ["--ops", "allreduce", "--sizes", "4Q"],
-            ["--ops", "allreduce", "--sizes", "0"],
-            ["--ops", "allreduce"],
-            ["--seconds"],
-            ["--ops", "allreduce", "--sizes", "4", "--seconds", "-1"],
+            "--ops nothing --sizes 4",
+            "--ops allreduce --sizes 4Q",
+            "--ops allreduce --sizes 0",
+            "--ops allreduce",
+            "--seconds",
+            "--ops allreduce --sizes 4 --seconds -1",
         ):
-            self.assertEqual(self.bench("", *mistake).returncode, 2, mistake)
+            self.assertEqual(self.bench(None, mistake).returncode, 2, mistake)
 
 
 class Ours(unittest.TestCase):

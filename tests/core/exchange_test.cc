@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hccl/kernels/kernels.h"
+#include "tests/support/config.h"
 #include "tests/support/numbers.h"
 #include "tests/support/world.h"
 #include "transport/registry.h"
@@ -27,12 +28,7 @@ using Bytes = std::vector<std::byte>;
 constexpr std::byte kUntouched{0xEE};
 
 Config config_of(const std::string& transport) {
-  Config config;
-  config.transport = transport;
-  config.exec_timeout = std::chrono::seconds(60);
-  config.connect_timeout = std::chrono::seconds(60);
-  config.flight_recorder_dir = "off";
-  config.log_level = "off";
+  Config config = quiet_config(transport);
   config.buffer_mb = 1;  // little staging: reductions run in pieces
   return config;
 }
@@ -49,15 +45,7 @@ std::uint64_t value(DataType type, int from, int to, std::uint64_t i) {
 }
 
 std::uint64_t reduced(DataType type, ReduceOp op, int to, std::uint64_t i, int size) {
-  std::uint64_t out = value(type, 0, to, i);
-  for (int r = 1; r < size; ++r) {
-    const std::uint64_t v = value(type, r, to, i);
-    if (op == ReduceOp::kSum) out += v;
-    if (op == ReduceOp::kProd) out *= v;
-    if (op == ReduceOp::kMax) out = std::max(out, v);
-    if (op == ReduceOp::kMin) out = std::min(out, v);
-  }
-  return out;
+  return fold(op, size, [&](int from) { return value(type, from, to, i); });
 }
 
 // How many elements go from one rank to another.
@@ -254,9 +242,7 @@ TEST_P(Exchange, EveryTypeAndReduction) {
   ASSERT_TRUE(world_.ok());
   const Counts& counts = patterns()[2].counts;
   world_.run([&](Communicator& c) {
-#define HCCL_TYPE(name, number, bytes, word) DataType::name,
-    for (const DataType type : {HCCL_DATA_TYPES(HCCL_TYPE)}) {
-#undef HCCL_TYPE
+    for (const DataType type : kAllTypes) {
       SCOPED_TRACE(words(type));
       all_gather_v(c, counts, type, false);
       all_to_all_v(c, counts, type);

@@ -12,6 +12,7 @@
 
 #include "hccl/join/host.h"
 #include "hccl/select/cost_file.h"
+#include "tests/support/folder.h"
 #include "tests/support/world.h"
 
 namespace hccl::testing {
@@ -30,17 +31,6 @@ Config config_for(const std::string& transport, const std::string& file) {
 
 class TuneFile : public ::testing::Test {
  protected:
-  TuneFile() {
-    std::string name = ::testing::TempDir() + "tune.XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~TuneFile() override { static_cast<void>(std::system(("rm -rf " + folder_).c_str())); }
-  std::string path(const std::string& name) const { return folder_ + "/" + name; }
-  static std::string bytes_of(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
   /// Makes a world, sums a vector of `count` on all its ranks, and gives what was logged.
   static std::string sum(const std::vector<Config>& configs, std::size_t count,
                          std::set<std::string>* algorithms = nullptr) {
@@ -85,7 +75,7 @@ class TuneFile : public ::testing::Test {
     const std::vector<std::string> masks(1, join::core_mask());
     return size > join::count_cores(masks);
   }
-  std::string folder_;
+  Folder folder_;
 };
 
 bool says(const std::string& log, const std::string& part) {
@@ -100,11 +90,11 @@ int times(const std::string& log, const std::string& part) {
 
 TEST_F(TuneFile, IsMeasuredOnceAndKept) {
   for (const std::string transport : {"tcp", "auto"}) {
-    const std::string file = path(transport + ".json");
+    const std::string file = folder_ / (transport + ".json");
     const std::string first = sum(each(3, config_for(transport, file)), 1000);
     EXPECT_EQ(times(first, "kept in " + file), 1) << first;
     EXPECT_EQ(times(first, "from " + file + " (measured now)"), 3) << first;
-    const std::string kept = bytes_of(file);
+    const std::string kept = folder_.read(transport + ".json");
     const auto table = select::read_costs(file);
     ASSERT_TRUE(table.ok() && table->has_value()) << table.status().message();
     ASSERT_EQ((*table)->entries.size(), 1u);
@@ -116,7 +106,7 @@ TEST_F(TuneFile, IsMeasuredOnceAndKept) {
     const std::string second = sum(each(3, config_for(transport, file)), 1000);
     EXPECT_EQ(times(second, "from " + file + " (measured before)"), 3) << second;
     EXPECT_FALSE(says(second, "kept in")) << second;
-    EXPECT_EQ(bytes_of(file), kept);
+    EXPECT_EQ(folder_.read(transport + ".json"), kept);
 
     // Another number of ranks is another key, beside the first.
     const std::string other = sum(each(2, config_for(transport, file)), 1000);
@@ -132,7 +122,7 @@ TEST_F(TuneFile, WithoutItNothingIsMeasured) {
 }
 
 TEST_F(TuneFile, TheTableDecides) {
-  const std::string file = path("table");
+  const std::string file = folder_ / "table";
   for (const auto& [more_ns, expected] :
        {std::pair(100'000, few_messages(4)), std::pair(10, std::string("one_shot"))}) {
     ASSERT_TRUE(select::keep_costs(file, costs(4, more_ns)).ok());
@@ -146,16 +136,16 @@ TEST_F(TuneFile, TheTableDecides) {
 
 TEST_F(TuneFile, OfRankZeroCountsForAll) {
   // Every rank has its own file, with another table; one has none, and one cannot read its own.
-  ASSERT_TRUE(select::keep_costs(path("a"), costs(4, 100'000)).ok());
-  ASSERT_TRUE(select::keep_costs(path("b"), costs(4, 10)).ok());
-  std::ofstream(path("c")) << "no table";
+  ASSERT_TRUE(select::keep_costs(folder_ / "a", costs(4, 100'000)).ok());
+  ASSERT_TRUE(select::keep_costs(folder_ / "b", costs(4, 10)).ok());
+  folder_.write("c", "no table");
   for (const auto& [files, expected] :
-       {std::pair(std::vector<std::string>{path("a"), path("b"), path("c"), ""},
+       {std::pair(std::vector<std::string>{folder_ / "a", folder_ / "b", folder_ / "c", ""},
                   std::set<std::string>{few_messages(4)}),
-        std::pair(std::vector<std::string>{path("b"), path("a"), "", path("c")},
+        std::pair(std::vector<std::string>{folder_ / "b", folder_ / "a", "", folder_ / "c"},
                   std::set<std::string>{"one_shot"}),
         // Rank 0 names none: the rules.
-        std::pair(std::vector<std::string>{"", path("b"), path("b"), path("b")},
+        std::pair(std::vector<std::string>{"", folder_ / "b", folder_ / "b", folder_ / "b"},
                   std::set<std::string>{few_messages(4)})}) {
     std::vector<Config> configs;
     for (const std::string& file : files) configs.push_back(config_for("tcp", file));
@@ -167,23 +157,22 @@ TEST_F(TuneFile, OfRankZeroCountsForAll) {
 }
 
 TEST_F(TuneFile, OneThatIsNoTableIsAWarningAndStays) {
-  const std::string file = path("letter");
-  std::ofstream(file) << "Dear all";
+  const std::string file = folder_.write("letter", "Dear all");
   const std::string log = sum(each(3, config_for("tcp", file)), 16);
   EXPECT_EQ(times(log, "HCCL_TUNE_FILE: " + file + ": not a cost table"), 1) << log;
   EXPECT_EQ(times(log, "; default table"), 3) << log;
-  EXPECT_EQ(bytes_of(file), "Dear all");
+  EXPECT_EQ(folder_.read("letter"), "Dear all");
 }
 
 TEST_F(TuneFile, OneThatCannotBeWrittenIsAWarningAndIsUsed) {
-  const std::string file = path("no/such/folder");
+  const std::string file = folder_ / "no/such/folder";
   const std::string log = sum(each(2, config_for("tcp", file)), 16);
   EXPECT_EQ(times(log, "is used but not kept"), 1) << log;
   EXPECT_EQ(times(log, "from " + file + " (measured now)"), 2) << log;
 }
 
 TEST_F(TuneFile, HcclAlgoGoesBefore) {
-  const std::string file = path("table");
+  const std::string file = folder_ / "table";
   ASSERT_TRUE(select::keep_costs(file, costs(4, 100'000)).ok());
   Config config = config_for("tcp", file);
   config.algo = "level0:NA;level1:ring";
@@ -194,7 +183,7 @@ TEST_F(TuneFile, HcclAlgoGoesBefore) {
 }
 
 TEST_F(TuneFile, GroupsTakeTheNearestAndMeasureNothing) {
-  const std::string file = path("table");
+  const std::string file = folder_ / "table";
   ASSERT_TRUE(select::keep_costs(file, costs(6, 10)).ok());
   ::testing::internal::CaptureStderr();
   {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/config.h"
 #include "tests/support/world.h"
 
 // The C library's own, behind the functions that this program replaces.
@@ -100,13 +101,6 @@ Status take_part(Communicator& c, Op op, std::size_t elements, Buffers& buffers)
   return c.run(call);
 }
 
-Config config_of(const std::string& transport) {
-  Config config;
-  config.transport = transport;
-  config.log_level = "off";
-  return config;
-}
-
 struct Setting {
   const char* name;
   const char* transport;
@@ -119,7 +113,7 @@ TEST_P(Staging, NothingIsAllocatedAfterTheFirstOfAKind) {
   constexpr std::size_t kSizes[] = {1, 250, 5000, 70000, 600000};
   constexpr int kMany = 1 << 30;
   const bool over_tcp = GetParam().transport == std::string("tcp");
-  World world(GetParam().ranks, config_of(GetParam().transport));
+  World world(GetParam().ranks, quiet_config(GetParam().transport));
   ASSERT_TRUE(world.ok());
   world.run([&](Communicator& c) {
     Buffers buffers(c.size(), kSizes[std::size(kSizes) - 1]);
@@ -206,7 +200,7 @@ TEST_P(Resident, StagingStaysUnderEightMebibytesARank) {
   {
     // What the libraries' own code and data take once is not staging.
     std::vector<Buffers> first = buffers_for(2, 50000);
-    World world(2, config_of(GetParam().transport));
+    World world(2, quiet_config(GetParam().transport));
     ASSERT_TRUE(world.ok());
     take_part_in_all(world, 50000, first);
   }
@@ -214,7 +208,7 @@ TEST_P(Resident, StagingStaysUnderEightMebibytesARank) {
   // Nor may what it gave back hide what the ranks take now.
   ::malloc_trim(0);
   const std::size_t before = resident();
-  World world(ranks, config_of(GetParam().transport));
+  World world(ranks, quiet_config(GetParam().transport));
   ASSERT_TRUE(world.ok());
   const std::size_t joined = resident();
   take_part_in_all(world, most, buffers);

@@ -1,5 +1,5 @@
-// Allreduce over several hosts: threads of this process as ranks, told that they are on different
-// hosts, with real shared memory inside a host and real sockets between them.
+// Allreduce over several hosts: threads of this process as ranks that take themselves to be on
+// different hosts, with real shared memory inside a host and real sockets between them.
 #include "hccl/exec/two_level.h"
 
 #include <gtest/gtest.h>
@@ -74,13 +74,12 @@ void allreduces(int hosts, int places) {
       std::uint32_t* const in = random() % 2 == 0 ? device : ordinary.data();
       std::uint32_t* const out = in_place ? in : in + kMost;
       for (std::uint64_t i = 0; i < count; ++i) in[i] = value(rank.rank(), i, round);
-      Call call;
-      call.op = Op::kAllReduce;
-      call.in = in;
-      call.out = out;
-      call.count = count;
-      call.type = DataType::kUint32;
-      call.reduce = maximum ? ReduceOp::kMax : ReduceOp::kSum;
+      Call call{Op::kAllReduce,
+                in,
+                out,
+                count,
+                DataType::kUint32,
+                maximum ? ReduceOp::kMax : ReduceOp::kSum};
       const Status status = member.run(call, round);
       ASSERT_TRUE(status.ok()) << status.message();
       for (std::uint64_t i = 0; i < count; ++i) {
@@ -130,11 +129,7 @@ TEST(TwoLevel, MeasuredCostsChooseBetweenHosts) {
       member.hosts->set_costs(tables[round % 3]);
       EXPECT_EQ(member.hosts->between(), nullptr);
       for (std::uint64_t i = 0; i < kCount; ++i) data[i] = value(rank.rank(), i, round);
-      Call call;
-      call.op = Op::kAllReduce;
-      call.in = call.out = data.data();
-      call.count = kCount;
-      call.type = DataType::kUint32;
+      Call call{Op::kAllReduce, data.data(), data.data(), kCount, DataType::kUint32};
       const Status status = member.run(call, round + 1);
       ASSERT_TRUE(status.ok()) << status.message();
       for (std::uint64_t i = 0; i < kCount; ++i) {
@@ -152,7 +147,7 @@ TEST(TwoLevel, MeasuredCostsChooseBetweenHosts) {
   EXPECT_EQ(taken[2], std::set<std::string_view>{"direct"});
 }
 
-// Rank 3 asks for another count: everybody is told both calls or that the operation failed, and
+// Rank 3 asks for another count: every rank hears of both calls or that the operation failed, and
 // nobody succeeds.
 TEST(TwoLevel, RanksThatDisagreeAllFail) {
   const auto heap = memory::Heap::create(std::size_t{256} << 20).value();
@@ -164,13 +159,10 @@ TEST(TwoLevel, RanksThatDisagreeAllFail) {
     members[at] = &member;
     rank.barrier();
     std::vector<std::uint32_t> data(std::size_t{1} << 20, 1);
-    Call call;
-    call.op = Op::kAllReduce;
-    call.in = call.out = data.data();
-    call.count = data.size() - (rank.rank() == 3 ? 64 : 0);
-    call.type = DataType::kUint32;
+    Call call{Op::kAllReduce, data.data(), data.data(), data.size() - (rank.rank() == 3 ? 64 : 0),
+              DataType::kUint32};
     results[at] = member.run(call, 1);
-    // What a communicator does: the first failure is told to all.
+    // What a communicator does: the first failure reaches all ranks.
     for (Member* each : members) {
       if (each->abort.raise(results[at])) each->local->wake();
     }

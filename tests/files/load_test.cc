@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "hccl/files/codecs.h"
+#include "tests/support/folder.h"
 
 namespace hccl::files {
 namespace {
@@ -28,11 +29,9 @@ TEST(Load, FindsThePluginOfThisBuild) {
 TEST(Load, SaysWhereItLooked) { expect_refused("/no/such/place", {"there is no plugin"}); }
 
 TEST(Load, SaysWhyALibraryCannotBeLoaded) {
-  const auto directory = std::filesystem::path(testing::TempDir()) / "hccl_load_test";
-  std::filesystem::create_directories(directory);
-  std::ofstream(directory / "libhccl_files.so") << "this is text";
-  expect_refused(directory, {"cannot be loaded", "file too short"});
-  std::filesystem::remove_all(directory);
+  const testing::Folder folder;
+  folder.write("libhccl_files.so", "this is text");
+  expect_refused(folder.path(), {"cannot be loaded", "file too short"});
 }
 
 TEST(Load, RefusesWhatIsNoPluginOfThisBuild) {

@@ -13,6 +13,7 @@
 #include "hccl/base/auth.h"
 #include "hccl/join/host.h"
 #include "hccl/join/secret.h"
+#include "tests/support/folder.h"
 
 namespace hccl::join {
 namespace {
@@ -138,34 +139,16 @@ TEST(Interfaces, PrivateAddresses) {
         "fdff::1", "::ffff:10.0.0.1", "::ffff:7f00:1"}) {
     EXPECT_TRUE(is_private(text)) << text;
   }
-  for (const char* text : {"8.8.8.8",
-                           "9.255.255.255",
-                           "11.0.0.0",
-                           "126.255.255.255",
-                           "128.0.0.1",
-                           "172.15.255.255",
-                           "172.32.0.0",
-                           "192.167.255.255",
-                           "192.169.0.0",
-                           "169.253.0.1",
-                           "169.255.0.1",
-                           "100.64.0.1",
-                           "0.0.0.0",
-                           "::",
-                           "::2",
-                           "fec0::1",
-                           "fe7f::1",
-                           "fbff::1",
-                           "fe00::1",
-                           "2001:db8::1",
-                           "::ffff:8.8.8.8",
-                           "::7f00:1",
-                           "",
-                           "localhost",
-                           "10.0.0",
-                           "10.0.0.1 ",
-                           "10.0.0.1:80"}) {
-    EXPECT_FALSE(is_private(text)) << text;
+  const std::vector<std::string> v4 = {
+      "8.8.8.8",        "9.255.255.255", "11.0.0.0",        "126.255.255.255", "128.0.0.1",
+      "172.15.255.255", "172.32.0.0",    "192.167.255.255", "192.169.0.0",     "169.253.0.1",
+      "169.255.0.1",    "100.64.0.1",    "0.0.0.0"};
+  const std::vector<std::string> v6 = {"::",      "::2",     "fec0::1",     "fe7f::1",
+                                       "fbff::1", "fe00::1", "2001:db8::1", "::ffff:8.8.8.8",
+                                       "::7f00:1"};
+  const std::vector<std::string> none = {"", "localhost", "10.0.0", "10.0.0.1 ", "10.0.0.1:80"};
+  for (const auto& texts : {v4, v6, none}) {
+    for (const std::string& text : texts) EXPECT_FALSE(is_private(text)) << text;
   }
 }
 
@@ -215,7 +198,7 @@ TEST(Cores, AreTakenInTurn) {
   EXPECT_EQ(cores_in_turn(Masks{first, first, second, second}), (Order{0, 2, 1, 3}));
   EXPECT_EQ(cores_in_turn(Masks{second, second, first, second}), (Order{2, 0, 1, 3}));
   EXPECT_EQ(cores_in_turn(Masks{first, third, second, third, first}), (Order{0, 2, 1, 4, 3}));
-  // Nothing is known of who runs where, or there is nothing to gain.
+  // It is not known which rank runs where, or there is nothing to gain.
   EXPECT_EQ(cores_in_turn(Masks{first, second}), Order());
   EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", "\x03"}), Order());
   EXPECT_EQ(cores_in_turn(Masks{"\x03", "\x03", second}), Order());
@@ -225,20 +208,10 @@ TEST(Cores, AreTakenInTurn) {
 
 class SecretFile : public ::testing::Test {
  protected:
-  SecretFile() {
-    char name[] = "/tmp/hccl_secret_XXXXXX";
-    directory_ = ::mkdtemp(name);
-  }
-  ~SecretFile() override {
-    ::unlink(at("s").c_str());
-    ::unlink(at("t").c_str());
-    ::rmdir(directory_.c_str());
-  }
-  std::string at(const std::string& name) const { return directory_ + "/" + name; }
   std::string write(const std::string& text, mode_t mode) const {
-    std::ofstream(at("s"), std::ios::binary) << text;
-    EXPECT_EQ(::chmod(at("s").c_str(), mode), 0);
-    return at("s");
+    const std::string path = folder_.write("s", text);
+    EXPECT_EQ(::chmod(path.c_str(), mode), 0);
+    return path;
   }
   static void refuses(const std::string& path, Code code, const char* word) {
     const auto key = read_secret_file(path);
@@ -246,7 +219,7 @@ class SecretFile : public ::testing::Test {
     EXPECT_NE(key.status().message().find(word), std::string::npos) << key.status().message();
     EXPECT_EQ(key.status().message().find("hunter2"), std::string::npos);
   }
-  std::string directory_;
+  testing::Folder folder_;
 };
 
 TEST_F(SecretFile, GivesTheDigestOfAllBytes) {
@@ -255,7 +228,7 @@ TEST_F(SecretFile, GivesTheDigestOfAllBytes) {
     ASSERT_TRUE(key.ok()) << key.status().message();
     EXPECT_EQ(key.value(), digest(std::string("hunter2\0\n", 9)));
     EXPECT_NE(key.value(), digest("hunter2"));
-    ::unlink(at("s").c_str());
+    ::unlink((folder_ / "s").c_str());
   }
   EXPECT_TRUE(read_secret_file(write(std::string(65536, 'x'), 0600)).ok());
 }
@@ -267,18 +240,18 @@ TEST_F(SecretFile, RefusesUnsafeFiles) {
   refuses(write("", 0600), Code::kPara, "empty");
   refuses(write(std::string(65537, 'x'), 0600), Code::kPara, "64 KiB");
   write("hunter2", 0600);
-  ASSERT_EQ(::symlink(at("s").c_str(), at("t").c_str()), 0);
-  refuses(at("t"), Code::kPara, "link");
-  ::unlink(at("t").c_str());
-  ASSERT_EQ(::mkfifo(at("t").c_str(), 0600), 0);
-  refuses(at("t"), Code::kPara, "regular");
-  refuses(directory_, Code::kPara, "regular");
-  refuses(at("absent"), Code::kOpenFileFailure, "opened");
+  ASSERT_EQ(::symlink((folder_ / "s").c_str(), (folder_ / "t").c_str()), 0);
+  refuses(folder_ / "t", Code::kPara, "link");
+  ::unlink((folder_ / "t").c_str());
+  ASSERT_EQ(::mkfifo((folder_ / "t").c_str(), 0600), 0);
+  refuses(folder_ / "t", Code::kPara, "regular");
+  refuses(folder_.path(), Code::kPara, "regular");
+  refuses(folder_ / "absent", Code::kOpenFileFailure, "opened");
   refuses("", Code::kPara, "name");
   // Somebody else's: another user's if this one may give files away, else one of the system.
   if (::geteuid() == 0) {
-    ASSERT_EQ(::chown(at("s").c_str(), 65534, 65534), 0);
-    refuses(at("s"), Code::kPara, "belong");
+    ASSERT_EQ(::chown((folder_ / "s").c_str(), 65534, 65534), 0);
+    refuses(folder_ / "s", Code::kPara, "belong");
   } else {
     refuses("/etc/passwd", Code::kPara, "belong");
   }

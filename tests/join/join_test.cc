@@ -1,5 +1,5 @@
-// Joining: many ranks come together quickly; whoever is missing or different is named; strangers
-// change nothing; and leaving is quick and leaves nothing.
+// Joining: many ranks come together quickly; a rank that is missing or different is named;
+// strangers change nothing; and leaving is quick and leaves nothing.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "hccl/base/auth.h"
+#include "tests/support/config.h"
 #include "tests/support/processes.h"
 #include "tests/support/world.h"
 
@@ -22,25 +23,17 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-Config config_of(seconds patience) {
-  Config config;
-  config.connect_timeout = patience;
-  config.exec_timeout = seconds(60);
-  config.log_level = "off";
-  config.flight_recorder_dir = "off";
-  return config;
-}
+// Far below the minute that ranks wait for one another, and enough for a machine that is busy.
+constexpr seconds kSoon{10};
+
+Config config_of(seconds patience) { return quiet_config("auto", patience); }
 
 bool has(const Status& status, const std::string& words) {
   return status.message().find(words) != std::string::npos;
 }
 
 Call sum(std::vector<float>& data) {
-  Call call;
-  call.op = Op::kAllReduce;
-  call.in = call.out = data.data();
-  call.count = data.size();
-  return call;
+  return {Op::kAllReduce, data.data(), data.data(), data.size()};
 }
 
 // A coordinator, and ranks that come to it on threads of their own.
@@ -89,7 +82,7 @@ class Meeting {
     EXPECT_TRUE(fd.ok()) << fd.status().message();
     return fd.ok() ? std::move(*fd) : Fd();
   }
-  /// One of somebody who holds the secret.
+  /// A connection by a holder of the secret.
   Fd connect_as_member() const {
     Fd fd = connect();
     EXPECT_TRUE(authenticate(fd.get(),
@@ -179,21 +172,22 @@ TEST(Join, MissingRanksAreNamedToAllPresentOnes) {
     EXPECT_EQ(came->status.code(), Code::kTimeout);
     EXPECT_TRUE(has(came->status, "absent: 1, 3")) << came->status.message();
     EXPECT_GE(came->took, milliseconds(900));
-    EXPECT_LE(came->took, seconds(4));
+    EXPECT_LE(came->took, kSoon);
   }
+}
+
+void die_while_joining(const Meeting& meeting, std::uint32_t rank, std::uint32_t size) {
+  const Fd victim = meeting.connect_as_member();
+  const std::string frame = hello(rank, size, meeting.config().agreement());
+  EXPECT_TRUE(send_frame(victim.get(), frame, Deadline::after(seconds(30))).ok());
+  std::this_thread::sleep_for(milliseconds(100));
 }
 
 TEST(Join, RankThatDiesWhileOthersJoinIsNamed) {
   Meeting meeting(seconds(1));
   meeting.come(0, 4);
   meeting.come(1, 4);
-  {
-    const Fd victim = meeting.connect_as_member();
-    EXPECT_TRUE(send_frame(victim.get(), hello(2, 4, meeting.config().agreement()),
-                           Deadline::after(seconds(30)))
-                    .ok());
-    std::this_thread::sleep_for(milliseconds(100));
-  }
+  die_while_joining(meeting, 2, 4);
   for (const auto& came : meeting.done()) {
     EXPECT_EQ(came->status.code(), Code::kTimeout);
     EXPECT_TRUE(has(came->status, "absent: 2, 3")) << came->status.message();
@@ -203,13 +197,7 @@ TEST(Join, RankThatDiesWhileOthersJoinIsNamed) {
 TEST(Join, RankThatDiesWhileOthersJoinMayComeAgain) {
   Meeting meeting;
   meeting.come(0, 3);
-  {
-    const Fd victim = meeting.connect_as_member();
-    EXPECT_TRUE(send_frame(victim.get(), hello(2, 3, meeting.config().agreement()),
-                           Deadline::after(seconds(30)))
-                    .ok());
-    std::this_thread::sleep_for(milliseconds(100));
-  }
+  die_while_joining(meeting, 2, 3);
   std::this_thread::sleep_for(milliseconds(100));
   meeting.come(2, 3);
   meeting.come(1, 3);
@@ -234,18 +222,21 @@ TEST(Join, DuplicateAndImpossibleRanksAreRefusedAlone) {
   EXPECT_TRUE(all[3]->status.ok()) << all[3]->status.message();
 }
 
+void expect_all_refused(Meeting& meeting, const std::string& one, const std::string& other) {
+  for (const auto& came : meeting.done()) {
+    EXPECT_EQ(came->status.code(), Code::kPara);
+    EXPECT_TRUE(has(came->status, one) && has(came->status, other)) << came->status.message();
+    EXPECT_LE(came->took, kSoon);
+  }
+}
+
 TEST(Join, DifferentSizesAreNamedToAll) {
   Meeting meeting;
   meeting.come(0, 3);
   meeting.come(1, 3);
   std::this_thread::sleep_for(milliseconds(100));
   meeting.come(2, 4);
-  for (const auto& came : meeting.done()) {
-    EXPECT_EQ(came->status.code(), Code::kPara);
-    EXPECT_TRUE(has(came->status, "rank 2 says 4 ranks") && has(came->status, "says 3"))
-        << came->status.message();
-    EXPECT_LE(came->took, seconds(3));
-  }
+  expect_all_refused(meeting, "rank 2 says 4 ranks", "says 3");
 }
 
 TEST(Join, DifferentConfigurationsAreNamedToAll) {
@@ -255,12 +246,7 @@ TEST(Join, DifferentConfigurationsAreNamedToAll) {
   meeting.come(0, 3);
   meeting.come(1, 3, other, meeting.info);
   meeting.come(2, 3);
-  for (const auto& came : meeting.done()) {
-    EXPECT_EQ(came->status.code(), Code::kPara);
-    EXPECT_TRUE(has(came->status, "transport=auto") && has(came->status, "transport=tcp"))
-        << came->status.message();
-    EXPECT_LE(came->took, seconds(3));
-  }
+  expect_all_refused(meeting, "transport=auto", "transport=tcp");
 }
 
 TEST(Join, OtherVersionIsNamedToAll) {
@@ -287,17 +273,16 @@ TEST(Join, WrongSecretAndWrongCommunicatorGetNothing) {
   guessed.secret[5] ^= 1;
   join::RootInfo other = meeting.info;
   other.id[5] ^= 1;
-  const Config hasty = config_of(seconds(1));
   meeting.come(0, 2);
-  meeting.come(1, 2, hasty, guessed);
-  meeting.come(1, 2, hasty, other);
+  meeting.come(1, 2, meeting.config(), guessed);
+  meeting.come(1, 2, config_of(seconds(1)), other);
   std::this_thread::sleep_for(milliseconds(1500));
   meeting.come(1, 2);
   const auto& all = meeting.done();
   EXPECT_TRUE(all[0]->status.ok()) << all[0]->status.message();
   EXPECT_EQ(all[1]->status.code(), Code::kTcpConnect);
   EXPECT_TRUE(has(all[1]->status, "another secret")) << all[1]->status.message();
-  EXPECT_LE(all[1]->took, seconds(1));
+  EXPECT_LE(all[1]->took, kSoon);
   EXPECT_EQ(all[2]->status.code(), Code::kTimeout) << all[2]->status.message();
   EXPECT_TRUE(all[3]->status.ok()) << all[3]->status.message();
 }
@@ -437,7 +422,7 @@ TEST(Groups, AbsentMemberIsNamed) {
     EXPECT_EQ(group.status().code(), Code::kTimeout);
     EXPECT_TRUE(has(group.status(), "trio")) << group.status().message();
     EXPECT_TRUE(has(group.status(), "did not come: 1")) << group.status().message();
-    EXPECT_LE(Deadline::Clock::now() - begun, seconds(4));
+    EXPECT_LE(Deadline::Clock::now() - begun, kSoon);
   });
 }
 
@@ -476,7 +461,8 @@ TEST(Groups, SurvivorsMayFormAGroupButNotWithTheDead) {
     EXPECT_EQ(board.later[r].code, Code::kRemote) << board.later[r].message();
     EXPECT_EQ(board.later[r].culprit, 1);
   }
-  EXPECT_LE(now_ns() - begun, nanoseconds(seconds(10)).count()) << "nobody waited for the dead";
+  EXPECT_LE(now_ns() - begun, nanoseconds(seconds(10)).count())
+      << "no rank waited for the dead one";
 }
 
 TEST(Leave, IsQuickInAnyOrder) {
@@ -506,8 +492,8 @@ TEST(Leave, IsQuickInAnyOrder) {
       EXPECT_EQ(board.first[r].code, Code::kSuccess) << board.first[r].message();
     }
     for (std::size_t r = 0; r < kSize; ++r) {
-      // The first waits for the last, at most 300 ms behind it.
-      EXPECT_LE(nanoseconds(board.progress[r].load()), milliseconds(800) + 4 * lateness.worst())
+      // The first waits for the last, 300 ms behind it at most; that takes less than a second more.
+      EXPECT_LE(nanoseconds(board.progress[r].load()), milliseconds(1300) + 4 * lateness.worst())
           << "rank " << r;
       EXPECT_EQ(processes.wait(static_cast<int>(r)), 0);
     }

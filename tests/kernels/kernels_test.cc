@@ -4,13 +4,11 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <random>
@@ -20,6 +18,7 @@
 
 #include "hccl/kernels/store_rule.h"
 #include "tests/kernels/kernels_oracle.h"
+#include "tests/support/folder.h"
 
 namespace hccl::kernels {
 namespace {
@@ -110,13 +109,13 @@ std::vector<std::byte> mixed_numbers(DataType type, std::size_t count, std::uint
 
 using Case = std::tuple<DataType, ReduceOp, int>;
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return std::string(words(std::get<0>(info.param))) + "_" +
          std::string(words(std::get<1>(info.param))) + "_of_" +
          std::to_string(std::get<2>(info.param));
 }
 
-class FoldTest : public testing::TestWithParam<Case> {
+class FoldTest : public ::testing::TestWithParam<Case> {
  protected:
   static constexpr std::size_t kMost = 4099;
   static constexpr int kNewOutput = -1;
@@ -191,8 +190,9 @@ TEST_P(FoldTest, EqualsTheOracleOnEveryInstructionSet) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FoldTest,
-                         testing::Combine(testing::ValuesIn(kReducible), testing::ValuesIn(kOps),
-                                          testing::Values(1, 2, 3, 4, 8, 17)),
+                         ::testing::Combine(::testing::ValuesIn(kReducible),
+                                            ::testing::ValuesIn(kOps),
+                                            ::testing::Values(1, 2, 3, 4, 8, 17)),
                          case_name);
 
 /// A fold of numbers given as bits.
@@ -217,7 +217,7 @@ T fold_one(DataType type, ReduceOp op, const std::vector<T>& numbers) {
   return fold_bits(type, op, inputs)[0];
 }
 
-class SmallFloatTest : public testing::TestWithParam<DataType> {
+class SmallFloatTest : public ::testing::TestWithParam<DataType> {
  protected:
   [[nodiscard]] std::size_t codes() const { return std::size_t{1} << (8 * size_of(GetParam())); }
 
@@ -287,7 +287,7 @@ TEST_P(SmallFloatTest, EveryCodeWithManyPartnersEqualsTheOracle) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SmallFloatTest, testing::ValuesIn(kSmallFloats),
+INSTANTIATE_TEST_SUITE_P(All, SmallFloatTest, ::testing::ValuesIn(kSmallFloats),
                          [](const auto& info) { return std::string(words(info.param)); });
 
 TEST(FoldNumbersTest, SmallFloatsAreRoundedOnceAtTheEnd) {
@@ -474,52 +474,43 @@ TEST(CopyTest, CopiesAllBytesAndNoMore) {
   });
 }
 
-/// A machine's cache files as Linux shows them, in a folder of its own.
-class CacheFiles {
- public:
-  CacheFiles() : folder_(testing::TempDir() + "hccl_caches_" + std::to_string(::getpid())) {}
-  ~CacheFiles() { std::filesystem::remove_all(folder_); }
-  void add(int index, const char* level, const char* type, const char* size, const char* map) {
-    const std::string cache = folder_ + "/cpu0/cache/index" + std::to_string(index) + "/";
-    std::filesystem::create_directories(cache);
-    std::ofstream(cache + "level") << level << "\n";
-    std::ofstream(cache + "type") << type << "\n";
-    std::ofstream(cache + "size") << size << "\n";
-    std::ofstream(cache + "shared_cpu_map") << map << "\n";
-  }
-  [[nodiscard]] const std::string& folder() const { return folder_; }
-
- private:
-  std::string folder_;
-};
+/// Describes one cache as Linux does.
+void add_cache(const hccl::testing::Folder& folder, int index, const char* level, const char* type,
+               const char* size, const char* map) {
+  const std::string cache = "cpu0/cache/index" + std::to_string(index);
+  std::filesystem::create_directories(folder / cache);
+  folder.write(cache + "/level", level);
+  folder.write(cache + "/type", type);
+  folder.write(cache + "/size", size);
+  folder.write(cache + "/shared_cpu_map", map);
+}
 
 TEST(StoreRuleTest, LeavesEachRankItsShareOfTheLastCache) {
-  CacheFiles files;
-  files.add(0, "1", "Data", "48K", "00000000,00000001");
-  files.add(1, "1", "Instruction", "32K", "00000000,00000001");
-  files.add(2, "2", "Unified", "1024K", "00000000,00000001");
+  const hccl::testing::Folder files;
+  add_cache(files, 0, "1", "Data", "48K", "00000000,00000001");
+  add_cache(files, 1, "1", "Instruction", "32K", "00000000,00000001");
+  add_cache(files, 2, "2", "Unified", "1024K", "00000000,00000001");
   std::string all_cores = "ffffffff";
   for (int i = 1; i < 64; ++i) all_cores += ",ffffffff";
-  files.add(3, "3", "Unified", "32768K", all_cores.c_str());
+  add_cache(files, 3, "3", "Unified", "32768K", all_cores.c_str());
   // More cores share it than this machine has: all ranks of the host do.
   const auto most = [&](int ranks) {
-    return StoreRule::of_this_machine(ranks, files.folder()).cached_most;
+    return StoreRule::of_this_machine(ranks, files.path()).cached_most;
   };
   EXPECT_EQ(most(1), std::size_t{20} << 20);
   EXPECT_EQ(most(2), std::size_t{10} << 20);
   EXPECT_EQ(most(8), std::size_t{5} << 19);
-  const StoreRule rule = StoreRule::of_this_machine(2, files.folder());
+  const StoreRule rule = StoreRule::of_this_machine(2, files.path());
   EXPECT_EQ(rule.store(std::size_t{10} << 20), Store::kCached);
   EXPECT_EQ(rule.store((std::size_t{10} << 20) + 1), Store::kStream);
 }
 
 TEST(StoreRuleTest, NeverStreamsWhereCachesAreUnknown) {
-  const CacheFiles none;
+  const hccl::testing::Folder none, odd;
   constexpr std::size_t kMuch = std::numeric_limits<std::size_t>::max();
-  EXPECT_EQ(StoreRule::of_this_machine(2, none.folder()).store(kMuch), Store::kCached);
-  CacheFiles odd;
-  odd.add(0, "3", "Unified", "lots", "x");
-  EXPECT_EQ(StoreRule::of_this_machine(2, odd.folder()).store(kMuch), Store::kCached);
+  EXPECT_EQ(StoreRule::of_this_machine(2, none.path()).store(kMuch), Store::kCached);
+  add_cache(odd, 0, "3", "Unified", "lots", "x");
+  EXPECT_EQ(StoreRule::of_this_machine(2, odd.path()).store(kMuch), Store::kCached);
 }
 
 TEST(KernelsTest, TypesWithoutAgreedSumsAreNotReducible) {

@@ -85,11 +85,7 @@ bool folds(Op op) {
   const auto me = static_cast<std::uint64_t>(rank);
   std::uint32_t* in = buffers.in(heap);
   std::uint32_t* out = buffers.out(heap);
-  Call call;
-  call.op = plan.op;
-  call.count = plan.count;
-  call.type = DataType::kUint32;
-  call.root = plan.root;
+  Call call{.op = plan.op, .count = plan.count, .type = DataType::kUint32, .root = plan.root};
   std::vector<Block> in_blocks;
   std::vector<Block> out_blocks;
   std::uint64_t input = plan.count;
@@ -330,11 +326,7 @@ TEST(Local, FoldsInRankOrderByEveryAlgorithm) {
       Vector<float> data(reaches(name) ? host.heap() : nullptr, kCount);
       const float value[] = {1e8F, -1e8F, 1.0F};
       std::fill(data.data(), data.data() + kCount, value[rank]);
-      Call call;
-      call.op = Op::kAllReduce;
-      call.in = call.out = data.data();
-      call.count = kCount;
-      call.type = DataType::kFp32;
+      Call call{Op::kAllReduce, data.data(), data.data(), kCount, DataType::kFp32};
       ASSERT_TRUE(run_by(engine, name, call, 1).ok());
       ASSERT_EQ(taken(engine), name);
       for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(data.data()[i], 1.0F) << name << i;
@@ -351,11 +343,7 @@ TEST(Local, RoundsOnceByEveryAlgorithm) {
       constexpr std::uint64_t kCount = 100000;
       Vector<std::uint16_t> data(reaches(name) ? host.heap() : nullptr, kCount);
       std::fill(data.data(), data.data() + kCount, rank == 0 ? 0x3F80 : 0x3B00);  // 1, 2^-9
-      Call call;
-      call.op = Op::kAllReduce;
-      call.in = call.out = data.data();
-      call.count = kCount;
-      call.type = DataType::kBfp16;
+      Call call{Op::kAllReduce, data.data(), data.data(), kCount, DataType::kBfp16};
       ASSERT_TRUE(run_by(engine, name, call, 1).ok());
       EXPECT_EQ(taken(engine) == name, std::string_view(name) != "turns") << name;
       for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(data.data()[i], 0x3F81) << name;
@@ -384,12 +372,7 @@ TEST(Local, TheKernelCopiesWhereverBuffersLieInTheirPages) {
           std::uint32_t* const in = pages(in_memory) + in_at;
           std::uint32_t* const out = pages(out_memory) + out_at;
           for (std::uint64_t i = 0; i < 2 * kBlock; ++i) in[i] = element(number, rank, i);
-          Call call;
-          call.op = op;
-          call.in = in;
-          call.out = out;
-          call.count = kBlock;
-          call.type = DataType::kUint32;
+          Call call{op, in, out, kBlock, DataType::kUint32};
           ASSERT_TRUE(run_by(engine, "cma", call, number).ok());
           ASSERT_EQ(taken(engine), "cma");
           const auto me = static_cast<std::uint64_t>(rank);
@@ -419,11 +402,7 @@ TEST(Local, TurnsGoRoundTheStagingBuffer) {
       for (const std::uint64_t count : {kLong, kLong - 77, std::uint64_t{50000}, kLong}) {
         ++number;
         for (std::uint64_t i = 0; i < count; ++i) data[i] = element(number, rank, i);
-        Call call;
-        call.op = Op::kAllReduce;
-        call.in = call.out = data.data();
-        call.count = count;
-        call.type = DataType::kUint32;
+        Call call{Op::kAllReduce, data.data(), data.data(), count, DataType::kUint32};
         const char* const name = count == 50000 ? "slots" : "turns";
         ASSERT_TRUE(run_by(engine, name, call, number).ok());
         EXPECT_EQ(taken(engine), name);
@@ -448,12 +427,12 @@ TEST(Local, AnAlltoallvOfNothingEndsForAllBeforeTheNext) {
       const std::uint64_t each = number % 2;
       std::vector<Block> blocks;
       for (std::uint64_t r = 0; r < kSize; ++r) blocks.push_back({16 * r, 16 * each});
-      Call call;
-      call.op = Op::kAllToAllV;
-      call.in = in.data();
-      call.out = out.data();
-      call.type = DataType::kUint32;
-      call.in_blocks = call.out_blocks = blocks;
+      Call call{.op = Op::kAllToAllV,
+                .in = in.data(),
+                .out = out.data(),
+                .type = DataType::kUint32,
+                .in_blocks = blocks,
+                .out_blocks = blocks};
       const Status status = engine.run(call, envelope(call, number, 0));
       ASSERT_TRUE(status.ok()) << status.message();
       for (std::uint64_t i = 0; i < 64 * each; ++i) ASSERT_EQ(out[i], i / 16);
@@ -470,10 +449,7 @@ TEST(Local, IsQuickOnlyIfNoRankCameLate) {
       std::vector<float> data(1 << 14);
       const auto is_quick = [&](std::uint64_t number, std::uint64_t count, bool late) {
         if (late && rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        Call call;
-        call.op = Op::kAllReduce;
-        call.in = call.out = data.data();
-        call.count = count;
+        Call call{Op::kAllReduce, data.data(), data.data(), count};
         EXPECT_TRUE(run_by(engine, "slots", call, number).ok());
         return engine.quick();
       };

@@ -11,10 +11,10 @@
 #include <cstring>
 #include <map>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "hccl/memory/arena.h"
+#include "tests/support/threads.h"
 
 namespace hccl::memory {
 namespace {
@@ -145,19 +145,15 @@ TEST(Heap, AViewOfWhatIsNoHeapIsRefused) {
 
 TEST(Heap, IsSafeFromManyThreads) {
   const auto heap = Heap::create(64 * kMiB).value();
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 8; ++t) {
-    threads.emplace_back([&heap, t] {
-      for (int i = 0; i < 300; ++i) {
-        auto* const memory = static_cast<std::byte*>(heap->allocate(1000 + 100 * t).value());
-        std::memset(memory, t, 1000);
-        EXPECT_EQ(memory[999], static_cast<std::byte>(t));
-        EXPECT_TRUE(heap->locate(memory, 1000).has_value());
-        EXPECT_TRUE(heap->free(memory).ok());
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  testing::on_threads(8, [&heap](int t) {
+    for (int i = 0; i < 300; ++i) {
+      auto* const memory = static_cast<std::byte*>(heap->allocate(1000 + 100 * t).value());
+      std::memset(memory, t, 1000);
+      EXPECT_EQ(memory[999], static_cast<std::byte>(t));
+      EXPECT_TRUE(heap->locate(memory, 1000).has_value());
+      EXPECT_TRUE(heap->free(memory).ok());
+    }
+  });
   EXPECT_EQ(heap->used(), 0u);
 }
 

@@ -65,7 +65,7 @@ def test_ctrl_c(what, how):
         time.sleep(0.5)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=3)
+        output, errors = process.communicate(timeout=10)  # the other rank sleeps for 100 s
     finally:
         process.kill()
     if what == "join":

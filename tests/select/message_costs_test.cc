@@ -135,8 +135,8 @@ TEST(SelectByCosts, KnownNetworksGetTheirKnownBest) {
   EXPECT_EQ(name(Op::kAllReduce, 4, 8, far), "one_shot");
   EXPECT_EQ(name(Op::kAllReduce, 16, 1 << 20, far), "direct");
   EXPECT_EQ(choose_remote(Op::kAllReduce, 16, 1 << 20, "").algorithm->name, "ring");
-  // Messages that cost the same one after another or at once: as few as possible, and whoever
-  // talks to all loses.
+  // Messages that cost the same one after another or at once: as few as possible, and an
+  // algorithm that talks to all ranks loses.
   const MessageCosts busy = network(10, 0.001, 10);
   EXPECT_EQ(name(Op::kAllReduce, 8, 1024, busy), "recursive_doubling");
   EXPECT_EQ(name(Op::kAllGather, 6, 1024, busy), "bruck");

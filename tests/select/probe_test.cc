@@ -8,9 +8,9 @@
 #include <barrier>
 #include <functional>
 #include <mutex>
-#include <thread>
 
 #include "hccl/select/presets.h"
+#include "tests/support/threads.h"
 
 namespace hccl::select {
 namespace {
@@ -28,24 +28,20 @@ class Ranks {
 
   template <class Body>
   void run(Body body) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < size_; ++rank) {
-      threads.emplace_back([&, rank] {
-        nanoseconds time{0};
-        ProbeRuns runs;
-        runs.barrier = "meet";
-        runs.allreduce = "agree";
-        runs.now = [&] { return ProbeClock::time_point(time); };
-        runs.run = [&](const Call& call, std::string_view algorithm) {
-          if (algorithm == "meet") barrier_.arrive_and_wait();
-          if (algorithm == "agree") largest(call);
-          time += nanoseconds(static_cast<std::int64_t>(takes_(rank, call, algorithm)));
-          return Status();
-        };
-        body(rank, time, runs);
-      });
-    }
-    for (auto& thread : threads) thread.join();
+    testing::on_threads(size_, [&](int rank) {
+      nanoseconds time{0};
+      ProbeRuns runs;
+      runs.barrier = "meet";
+      runs.allreduce = "agree";
+      runs.now = [&] { return ProbeClock::time_point(time); };
+      runs.run = [&](const Call& call, std::string_view algorithm) {
+        if (algorithm == "meet") barrier_.arrive_and_wait();
+        if (algorithm == "agree") largest(call);
+        time += nanoseconds(static_cast<std::int64_t>(takes_(rank, call, algorithm)));
+        return Status();
+      };
+      body(rank, time, runs);
+    });
   }
 
  private:
@@ -82,8 +78,7 @@ TEST(Timer, GivesTheTimeOfTheSlowestRank) {
   ranks.run([](int, nanoseconds&, const ProbeRuns& runs) {
     Timer timer(runs, milliseconds(1000));
     std::vector<std::byte> data(64);
-    Call call;
-    call.in = call.out = data.data();
+    Call call{.in = data.data(), .out = data.data()};
     const auto time = timer.time(call, "any", 64, 0);
     ASSERT_TRUE(time.ok() && time->has_value());
     EXPECT_EQ(**time, 1e5 + 2);
@@ -100,8 +95,7 @@ TEST(Timer, StopsForAllWhenOneRankIsLate) {
   ranks.run([](int, nanoseconds&, const ProbeRuns& runs) {
     Timer timer(runs, milliseconds(100));
     std::vector<std::byte> data(64);
-    Call call;
-    call.in = call.out = data.data();
+    Call call{.in = data.data(), .out = data.data()};
     for (int i = 0; i < 1000; ++i) {
       const auto time = timer.time(call, "any", 64, 7e6);
       ASSERT_TRUE(time.ok());
@@ -118,8 +112,7 @@ TEST(Timer, AFailureEndsIt) {
   runs.run = [](const Call&, std::string_view) { return Status(Code::kRemote, "gone"); };
   Timer timer(runs, milliseconds(100));
   std::vector<std::byte> data(64);
-  Call call;
-  call.in = call.out = data.data();
+  Call call{.in = data.data(), .out = data.data()};
   EXPECT_EQ(timer.time(call, "any", 64, 0).status().code(), Code::kRemote);
 }
 

@@ -14,6 +14,7 @@
 
 #include "split/overlap.h"
 #include "split/profile.h"
+#include "tests/support/config.h"
 #include "tests/support/world.h"
 
 namespace hccl::split {
@@ -21,15 +22,8 @@ namespace {
 
 using core::Communicator;
 
-Config quiet() {
-  Config config;
-  config.log_level = "off";
-  config.flight_recorder_dir = "off";
-  return config;
-}
-
 TEST(Agreement, CostsAreKnownSoonAndTheSameOnAllRanks) {
-  testing::World world(3, quiet());
+  testing::World world(3, testing::quiet_config());
   ASSERT_TRUE(world.ok());
   std::vector<std::vector<CostSample>> seen(3);
   double longest = 1;
@@ -54,7 +48,7 @@ TEST(Agreement, CostsAreKnownSoonAndTheSameOnAllRanks) {
 }
 
 TEST(Agreement, CostsAreOfSizesUpToThoseOfTheGradients) {
-  testing::World world(2, quiet());
+  testing::World world(2, testing::quiet_config());
   world.run([&](Communicator& communicator) {
     const auto samples = cost_samples(communicator, 100000);
     ASSERT_TRUE(samples.ok());
@@ -64,7 +58,7 @@ TEST(Agreement, CostsAreOfSizesUpToThoseOfTheGradients) {
 
 TEST(Agreement, APlanIsTheSameOnAllRanks) {
   for (const int size : {1, 2, 4}) {
-    testing::World world(size, quiet());
+    testing::World world(size, testing::quiet_config());
     std::vector<Segments> plans(static_cast<std::size_t>(size));
     world.run([&](Communicator& communicator) {
       // What each rank says of its own times differs.
@@ -86,7 +80,7 @@ TEST(Agreement, APlanIsTheSameOnAllRanks) {
 }
 
 TEST(Agreement, PlansOfAnotherModelAreRefusedByAll) {
-  testing::World world(3, quiet());
+  testing::World world(3, testing::quiet_config());
   world.run([&](Communicator& communicator) {
     Decision decision;
     decision.version = 7;
@@ -105,7 +99,7 @@ TEST(Agreement, PlansOfAnotherModelAreRefusedByAll) {
 }
 
 TEST(Agreement, TheFirstDifferenceIsNamedOnAllRanks) {
-  testing::World world(3, quiet());
+  testing::World world(3, testing::quiet_config());
   world.run([&](Communicator& communicator) {
     const bool odd = communicator.rank() == 1;
     const std::vector<std::uint64_t> counts = {5, odd ? 6u : 7u, 9};
@@ -130,7 +124,7 @@ TEST(Agreement, TheFirstDifferenceIsNamedOnAllRanks) {
 
 // Rank 1 computes three times as long: rank 0 waits, and the traces tell.
 TEST(Overlap, TracesOfAnAutomaticPlanTellWhatThePlannerNeeds) {
-  testing::World world(2, quiet());
+  testing::World world(2, testing::quiet_config());
   std::vector<Trace> traces(2);
   world.run([&](Communicator& communicator) {
     const auto compute = std::chrono::microseconds(communicator.rank() == 0 ? 50 : 150);
@@ -189,7 +183,7 @@ TEST(Overlap, TracesOfAnAutomaticPlanTellWhatThePlannerNeeds) {
 TEST(Overlap, TracingCostsMicroseconds) {
   using Clock = std::chrono::steady_clock;
   constexpr int kRounds = 30, kTimes = 160;  // as many as the longest window has
-  testing::World world(2, quiet());
+  testing::World world(2, testing::quiet_config());
   std::vector<double> lasted[2];  // microseconds an iteration; without and with
   world.run([&](Communicator& communicator) {
     std::vector<float> memory(161 * 64);

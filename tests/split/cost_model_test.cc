@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -257,59 +258,49 @@ TEST(Merge, TakesTheLatestAndTheShortest) {
   EXPECT_EQ(it.segments[1].end_ns - it.segments[1].start_ns, 2000000);
 }
 
-void expect_refused(const std::vector<Trace>& traces, const std::string& words) {
-  const auto merged = merge_ranks(traces);
-  ASSERT_FALSE(merged.ok()) << words;
-  EXPECT_EQ(merged.status().code(), Code::kPara);
-  EXPECT_NE(merged.status().message().find(words), std::string::npos) << merged.status().message();
-}
-
 TEST(Merge, SaysWhatIsWrong) {
-  expect_refused({}, "no traces");
-  const auto good = two_ranks();
-  auto bad = good;
-  bad[1].rank = 0;
-  expect_refused(bad, "rank 0 has two traces");
-  bad = good;
-  bad[0].rank_size = bad[1].rank_size = 3;
-  expect_refused(bad, "missing: 2 of 3");
-  bad = good;
-  bad[1].rank_size = 4;
-  expect_refused(bad, "rank 1 of 4");
-  bad = good;
-  bad[1].iterations[3].gradients[1].bytes = 5;
-  expect_refused(bad, "rank 1, iteration 4: gradient 1 is b of 5 bytes");
-  bad = good;
-  bad[1].iterations[3].gradients.pop_back();
-  expect_refused(bad, "it has 1 gradients");
-  bad = good;
-  bad[0].iterations[0].gradients[1].index = 7;
-  expect_refused(bad, "gradient 1 has the index 7");
-  bad = good;
-  bad[0].iterations[0].gradients[0].ready_ns = 3;
-  expect_refused(bad, "ready at 3, before");
-  bad = good;
-  bad[0].iterations[0].segments.pop_back();
-  expect_refused(bad, "leave out the gradients from 1 on");
-  bad = good;
-  bad[0].iterations[0].segments[1].last = 9;
-  expect_refused(bad, "allreduce2 has the gradients 1 to 9");
-  bad = good;
-  bad[0].iterations[0].segments[1].bytes = 9;
-  expect_refused(bad, "allreduce2 has 9 bytes");
-  bad = good;
-  std::swap(bad[0].iterations[0].segments[1].start_ns, bad[0].iterations[0].segments[1].end_ns);
-  expect_refused(bad, "times must not go backwards");
-  bad = good;
-  for (auto& it : bad[1].iterations) it.number += 100;
-  expect_refused(bad, "no iteration in common");
-  bad = good;
-  for (auto& it : bad[1].iterations) {
-    it.segments[0].last = 1;
-    it.segments[0].bytes = 5000000;
-    it.segments.pop_back();
-  }
-  expect_refused(bad, "1 segments");
+  const auto refused = [](const char* words,
+                          const std::function<void(std::vector<Trace>&)>& spoil) {
+    auto traces = two_ranks();
+    spoil(traces);
+    const auto merged = merge_ranks(traces);
+    ASSERT_FALSE(merged.ok()) << words;
+    EXPECT_EQ(merged.status().code(), Code::kPara);
+    EXPECT_NE(merged.status().message().find(words), std::string::npos)
+        << merged.status().message();
+  };
+  using Traces = std::vector<Trace>;
+  refused("no traces", [](Traces& bad) { bad.clear(); });
+  refused("rank 0 has two traces", [](Traces& bad) { bad[1].rank = 0; });
+  refused("missing: 2 of 3", [](Traces& bad) { bad[0].rank_size = bad[1].rank_size = 3; });
+  refused("rank 1 of 4", [](Traces& bad) { bad[1].rank_size = 4; });
+  refused("rank 1, iteration 4: gradient 1 is b of 5 bytes",
+          [](Traces& bad) { bad[1].iterations[3].gradients[1].bytes = 5; });
+  refused("it has 1 gradients", [](Traces& bad) { bad[1].iterations[3].gradients.pop_back(); });
+  refused("gradient 1 has the index 7",
+          [](Traces& bad) { bad[0].iterations[0].gradients[1].index = 7; });
+  refused("ready at 3, before",
+          [](Traces& bad) { bad[0].iterations[0].gradients[0].ready_ns = 3; });
+  refused("leave out the gradients from 1 on",
+          [](Traces& bad) { bad[0].iterations[0].segments.pop_back(); });
+  refused("allreduce2 has the gradients 1 to 9",
+          [](Traces& bad) { bad[0].iterations[0].segments[1].last = 9; });
+  refused("allreduce2 has 9 bytes",
+          [](Traces& bad) { bad[0].iterations[0].segments[1].bytes = 9; });
+  refused("times must not go backwards", [](Traces& bad) {
+    auto& segment = bad[0].iterations[0].segments[1];
+    std::swap(segment.start_ns, segment.end_ns);
+  });
+  refused("no iteration in common", [](Traces& bad) {
+    for (auto& it : bad[1].iterations) it.number += 100;
+  });
+  refused("1 segments", [](Traces& bad) {
+    for (auto& it : bad[1].iterations) {
+      it.segments[0].last = 1;
+      it.segments[0].bytes = 5000000;
+      it.segments.pop_back();
+    }
+  });
 }
 
 }  // namespace

@@ -81,18 +81,18 @@ struct Best {
   std::size_t fewest;  // segments of the smallest plan within the slack
 };
 
-template <class Cost>
-Best brute_force(const Instance& instance, const Cost& cost, double slack) {
+/// Of all possible cuts; end(cuts) tells when they end.
+template <class End>
+Best brute_force(const Instance& instance, double slack, const End& end, double rounding = 1e-12) {
   const std::size_t m = instance.bytes.size();
-  std::vector<double> best(m + 1,
-                           std::numeric_limits<double>::infinity());  // by number of segments
+  // By number of segments.
+  std::vector<double> best(m + 1, std::numeric_limits<double>::infinity());
   for (std::uint32_t cuts = 0; cuts < (1u << (m - 1)); ++cuts) {
     const auto segments = static_cast<std::size_t>(std::popcount(cuts)) + 1;
-    if (segments <= instance.max_segments)
-      best[segments] = std::min(best[segments], simulate(instance, cuts, cost));
+    if (segments <= instance.max_segments) best[segments] = std::min(best[segments], end(cuts));
   }
   Best result{*std::min_element(best.begin(), best.end()), 1};
-  while (best[result.fewest] > (1 + slack) * result.end * (1 + 1e-12)) ++result.fewest;
+  while (best[result.fewest] > (1 + slack) * result.end * (1 + rounding)) ++result.fewest;
   return result;
 }
 
@@ -108,7 +108,8 @@ void expect_optimal(const Instance& instance, const Cost& cost, double slack) {
       plan_segments({instance.bytes, instance.ready, instance.max_segments, slack}, cost);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   const auto& p = plan.value();
-  const Best best = brute_force(instance, cost, slack);
+  const Best best = brute_force(instance, slack,
+                                [&](std::uint32_t cuts) { return simulate(instance, cuts, cost); });
   const double rounding = 1e-12 * (best.end + 1e-9);
   ASSERT_NEAR(p.best_end, best.end, rounding);
   ASSERT_LE(p.end, (1 + slack) * best.end + rounding);
@@ -202,18 +203,12 @@ TEST(Planner, EqualsBruteForceWithContention) {
     const double slack = round % 2 == 0 ? 0 : 0.05;
     const Problem problem{instance.bytes, instance.ready, instance.max_segments, slack, contention};
     const Plan plan = plan_segments(problem, cost).value();
-    std::vector<double> best(instance.bytes.size() + 1, std::numeric_limits<double>::infinity());
-    for (std::uint32_t cuts = 0; cuts < (1u << (instance.bytes.size() - 1)); ++cuts) {
-      const auto segments = static_cast<std::size_t>(std::popcount(cuts)) + 1;
-      if (segments <= instance.max_segments)
-        best[segments] =
-            std::min(best[segments], simulate_beside(instance, cuts, cost, contention));
-    }
-    const double end = *std::min_element(best.begin(), best.end());
+    const auto [end, fewest] = brute_force(
+        instance, slack,
+        [&](std::uint32_t cuts) { return simulate_beside(instance, cuts, cost, contention); },
+        1e-10);
     const double rounding = 1e-11 * (end + 1e-9);
     ASSERT_NEAR(plan.best_end, end, rounding);
-    std::size_t fewest = 1;
-    while (best[fewest] > (1 + slack + 1e-10) * end) ++fewest;
     ASSERT_EQ(plan.last_indices.size(), fewest);
     ASSERT_NEAR(simulate_beside(instance, as_cuts(plan.last_indices), cost, contention), plan.end,
                 rounding);
@@ -237,11 +232,9 @@ TEST(Planner, ATableWithContentionEndsWhenItSays) {
     const Contention contention = random_contention(random);
     const Problem problem{instance.bytes, instance.ready, instance.max_segments, 0, contention};
     const Plan plan = plan_segments(problem, cost).value();
-    double best = std::numeric_limits<double>::infinity();
-    for (std::uint32_t cuts = 0; cuts < (1u << (instance.bytes.size() - 1)); ++cuts) {
-      if (static_cast<std::uint32_t>(std::popcount(cuts)) < instance.max_segments)
-        best = std::min(best, simulate_beside(instance, cuts, cost, contention));
-    }
+    const double best = brute_force(instance, 0, [&](std::uint32_t cuts) {
+                          return simulate_beside(instance, cuts, cost, contention);
+                        }).end;
     const double rounding = 1e-11 * (best + 1e-9);
     ASSERT_NEAR(simulate_beside(instance, as_cuts(plan.last_indices), cost, contention), plan.end,
                 rounding);

@@ -13,9 +13,12 @@
 #include <sstream>
 
 #include "hccl/files/codecs.h"
+#include "tests/support/folder.h"
 
 namespace hccl::split {
 namespace {
+
+using hccl::testing::Folder;
 
 constexpr std::int64_t kBegin = 5000000000123;  // clocks do not start at 0
 
@@ -59,24 +62,6 @@ Trace example() {
     trace.iterations.push_back(iteration);
   }
   return trace;
-}
-
-class Folder {
- public:
-  Folder() {
-    std::string name = testing::TempDir() + "hccl_traceXXXXXX";
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-std::string content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 TEST(Timeline, IsSortedAndStartsAtZero) {
@@ -204,13 +189,13 @@ TEST(WriteTrace, TheSuffixPicksTheForm) {
   const Trace trace = example();
   for (const std::string name : {"t.json", "t.csv", "t.pb", "json", "t"})
     ASSERT_TRUE(write_trace(trace, folder / name).ok());
-  EXPECT_EQ(content(folder / "t.json"), chrome_json(trace));
-  EXPECT_EQ(content(folder / "t.csv"), csv(trace));
+  EXPECT_EQ(folder.read("t.json"), chrome_json(trace));
+  EXPECT_EQ(folder.read("t.csv"), csv(trace));
   for (const std::string name : {"t.pb", "json", "t"})
-    EXPECT_EQ(from_binary(content(folder / name)).value(), trace);
+    EXPECT_EQ(from_binary(folder.read(name)).value(), trace);
   // A shorter trace over a longer one leaves nothing of it.
   ASSERT_TRUE(write_trace({}, folder / "t.csv").ok());
-  EXPECT_EQ(content(folder / "t.csv"), csv({}));
+  EXPECT_EQ(folder.read("t.csv"), csv({}));
 }
 
 TEST(ReadTrace, ReadsBothFormsOfTheMessage) {
@@ -221,7 +206,7 @@ TEST(ReadTrace, ReadsBothFormsOfTheMessage) {
     ASSERT_TRUE(back.ok()) << back.status().message();
     EXPECT_EQ(back.value(), example());
   }
-  EXPECT_EQ(content(folder / "t.pb.json").front(), '{');
+  EXPECT_EQ(folder.read("t.pb.json").front(), '{');
 }
 
 TEST(ReadTrace, SaysWhatAFileIsInstead) {
@@ -239,7 +224,7 @@ TEST(ReadTrace, SaysWhatAFileIsInstead) {
   ASSERT_TRUE(write_trace(example(), folder / "t.csv").ok());
   refused("t.csv", Code::kPara, "a table");
   const auto put = [&](const std::string& name, const std::string& text) {
-    std::ofstream(folder / name, std::ios::binary) << text;
+    folder.write(name, text);
   };
   put("empty", "");
   refused("empty", Code::kPara, "empty");

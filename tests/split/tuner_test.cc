@@ -67,6 +67,13 @@ Window::Kind alone(const World& world, const Segments& segments, double factor) 
   return kind;
 }
 
+CostModel probe(const AffineCost& cost) {
+  std::vector<CostSample> samples;
+  for (const std::uint64_t n : {4096u, 65536u, 1u << 20, 16u << 20})
+    samples.push_back({n, cost(n)});
+  return CostModel::create(samples).value();
+}
+
 class Training {
  public:
   explicit Training(const World& world, bool can_overlap = true, bool keep = false)
@@ -100,12 +107,6 @@ class Training {
   World world;
 
  private:
-  static CostModel probe(const AffineCost& cost) {
-    std::vector<CostSample> samples;
-    for (const std::uint64_t n : {4096u, 65536u, 1u << 20, 16u << 20})
-      samples.push_back({n, cost(n)});
-    return CostModel::create(samples).value();
-  }
   bool can_overlap_;
   Tuner tuner_;
   Decision state_;
@@ -242,10 +243,7 @@ TEST(Tuner, WhereNothingOverlapsItLooksAgainNowAndThen) {
 TEST(Tuner, WhatNoiseCanExplainIsNoContention) {
   const World world;
   for (const double error : {0.0, 30e-3}) {
-    std::vector<CostSample> samples;
-    for (const std::uint64_t n : {4096u, 65536u, 1u << 20, 16u << 20})
-      samples.push_back({n, world.cost(n)});
-    Tuner tuner(kBytes, {4, 9}, CostModel::create(samples).value(), true, false);
+    Tuner tuner(kBytes, {4, 9}, probe(world.cost), true, false);
     Window window;
     window.last_iteration = 10;
     window.alone = alone(world, {4, 9}, 1);
@@ -267,10 +265,7 @@ TEST(Tuner, WhatNoiseCanExplainIsNoContention) {
 TEST(Tuner, TakesAsManySegmentsAsPay) {
   // Bytes come evenly, and the line is exactly fast enough: each cut more saves a part of the tail.
   const std::vector<std::uint64_t> bytes(400, 1000000);
-  std::vector<CostSample> samples;
-  for (const std::uint64_t n : {4096u, 65536u, 1u << 20, 16u << 20})
-    samples.push_back({n, 1e-6 + 1e-9 * static_cast<double>(n)});
-  const CostModel model = CostModel::create(samples).value();
+  const CostModel model = probe({1e-6, 1e-9});
   Tuner tuner(bytes, {399}, model, true, false);
   Window window;
   window.last_iteration = 10;
@@ -291,15 +286,12 @@ TEST(Tuner, TakesAsManySegmentsAsPay) {
 TEST(Tuner, ADelayOfEachSegmentIsCounted) {
   const std::vector<std::uint64_t> bytes(400, 1000000);
   const AffineCost cost{1e-6, 0.9e-9};
-  std::vector<CostSample> samples;
-  for (const std::uint64_t n : {4096u, 65536u, 1u << 20, 16u << 20})
-    samples.push_back({n, cost(n)});
   Segments first;  // of 10 and 5 gradients in turn, so that they differ in size
   for (std::uint32_t last = 9; last < 399; last += first.size() % 2 == 0 ? 10 : 5)
     first.push_back(last);
   if (first.back() != 399) first.push_back(399);
   for (const double delay : {0.0, 2e-3}) {
-    Tuner tuner(bytes, first, CostModel::create(samples).value(), true, false);
+    Tuner tuner(bytes, first, probe(cost), true, false);
     Window window;
     window.last_iteration = 10;
     for (int i = 0; i < 400; ++i) window.alone.ready.push_back(1e-3 * (i + 1));
@@ -370,10 +362,7 @@ TEST(Tuner, OnlyMeasuresIfItIsToldTo) {
 
 TEST(Tuner, ThousandsOfGradientsArePlannedQuickly) {
   const std::vector<std::uint64_t> bytes(20000, 5000);
-  std::vector<CostSample> samples;
-  for (const std::uint64_t n : {4096u, 65536u, 1u << 20, 16u << 20})
-    samples.push_back({n, 1e-4 + 0.5e-9 * static_cast<double>(n)});
-  Tuner tuner(bytes, {19000, 19999}, CostModel::create(samples).value(), true, false);
+  Tuner tuner(bytes, {19000, 19999}, probe({1e-4, 0.5e-9}), true, false);
   Window window;
   window.last_iteration = 10;
   for (auto* kind : {&window.alone, &window.overlapped}) {

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <string>
+#include <string_view>
 
 #include "hccl/acl/acl.h"
 
@@ -13,7 +15,27 @@
     ASSERT_EQ(call, ACL_SUCCESS) << #call; \
   } while (false)
 
+/// The call fails with this code, which is the thread's last error, and its text begins with the
+/// names of the function and of the argument.
+#define REFUSED(call, code, argument) \
+  EXPECT_TRUE(::hccl::testing::refused(#call, call, code, argument))
+
 namespace hccl::testing {
+
+inline ::testing::AssertionResult refused(std::string_view call, aclError result, aclError code,
+                                          std::string_view argument) {
+  const char* const told = aclGetRecentErrMsg();
+  const std::string text = told == nullptr ? "" : told;
+  const std::string begin =
+      std::string(call.substr(0, call.find('('))) + ": " + std::string(argument);
+  const aclError last = aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL);
+  if (result == code && last == code && text.starts_with(begin) &&
+      aclGetRecentErrMsg() == nullptr) {
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure() << call << "\n  gives " << result << " (last error " << last
+                                       << "): " << text << "\n  not " << code << ": " << begin;
+}
 
 inline constexpr std::size_t kGranule = std::size_t{2} << 20;
 inline constexpr auto kKind = ACL_MEMCPY_DEFAULT;

@@ -4,22 +4,26 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <thread>
 #include <vector>
 
 #include "hccl/hccl.h"
+#include "tests/support/threads.h"
 
 namespace hccl::testing {
 
 /// A communicator of `size` ranks, made with HcclGetRootInfo; destroyed by all of them at the end.
 class ApiWorld {
  public:
-  explicit ApiWorld(int size) : comms_(static_cast<std::size_t>(size)) {
+  /// With a configuration, if there is one.
+  explicit ApiWorld(int size, const HcclCommConfig* config = nullptr)
+      : comms_(static_cast<std::size_t>(size)) {
     HcclRootInfo info;
     EXPECT_EQ(HcclGetRootInfo(&info), HCCL_SUCCESS) << HcclGetLastErrorText();
     on_all([&](int rank) {
-      const HcclResult joined = HcclCommInitRootInfo(static_cast<std::uint32_t>(size), &info,
-                                                     static_cast<std::uint32_t>(rank), &comm(rank));
+      const auto ranks = static_cast<std::uint32_t>(size), me = static_cast<std::uint32_t>(rank);
+      const HcclResult joined =
+          config == nullptr ? HcclCommInitRootInfo(ranks, &info, me, &comm(rank))
+                            : HcclCommInitRootInfoConfig(ranks, &info, me, config, &comm(rank));
       EXPECT_EQ(joined, HCCL_SUCCESS) << HcclGetLastErrorText();
     });
   }
@@ -37,11 +41,7 @@ class ApiWorld {
   HcclComm& comm(int rank) { return comms_[static_cast<std::size_t>(rank)]; }
 
   /// Runs body(rank) on a thread a rank, and returns when all have returned.
-  void on_all(const std::function<void(int)>& body) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < size(); ++rank) threads.emplace_back([&body, rank] { body(rank); });
-    for (auto& thread : threads) thread.join();
-  }
+  void on_all(const std::function<void(int)>& body) { on_threads(size(), body); }
 
   /// All ranks sum 1 and get the size: the communicator is in good order.
   void expect_usable() {

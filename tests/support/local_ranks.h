@@ -8,13 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "hccl/base/status.h"
 #include "hccl/exec/local_engine.h"
 #include "hccl/memory/heap.h"
+#include "tests/support/threads.h"
 
 namespace hccl::testing {
 
@@ -60,11 +60,7 @@ class LocalRanks {
   /// body(rank, engine) on a thread a rank.
   template <class Body>
   void run(Body body) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < size_; ++rank) {
-      threads.emplace_back([&, rank] { body(rank, *engines_[static_cast<std::size_t>(rank)]); });
-    }
-    for (auto& thread : threads) thread.join();
+    on_threads(size_, [&](int rank) { body(rank, *engines_[static_cast<std::size_t>(rank)]); });
   }
   /// The same once all engines are open: then the kernel may copy between the ranks.
   template <class Body>
@@ -79,11 +75,12 @@ class LocalRanks {
   }
 
   memory::Heap* heap() { return heap_.get(); }
-  /// All ranks take the rank at this place to be this process.
-  void set_process(int place, pid_t process) {
-    for (auto& memory : memories_) memory.peers[static_cast<std::size_t>(place)].process = process;
+  /// This rank takes the rank at `place` to be this process.
+  void set_process(int rank, int place, pid_t process) {
+    memories_[static_cast<std::size_t>(rank)].peers[static_cast<std::size_t>(place)].process =
+        process;
   }
-  /// What a communicator does once it is told of a failure.
+  /// What a communicator does once it hears of a failure.
   void abort(const Status& why) { abort_.raise(why); }
 
  private:

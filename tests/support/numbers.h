@@ -3,6 +3,7 @@
 // tests, are exact.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -10,6 +11,10 @@
 #include "hccl/base/types.h"
 
 namespace hccl::testing {
+
+#define HCCL_TYPE(name, number, bytes, word) DataType::name,
+inline constexpr DataType kAllTypes[] = {HCCL_DATA_TYPES(HCCL_TYPE)};
+#undef HCCL_TYPE
 
 struct FloatFormat {
   int exponent_bits;
@@ -66,6 +71,20 @@ inline bool holds(DataType type, const std::byte* array, std::size_t i, std::uin
   const std::size_t bytes = size_of(type) < 8 ? size_of(type) : 8;
   const std::uint64_t mask = bytes == 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * bytes)) - 1;
   return get_bits(type, array, i) == (encode(type, value) & mask);
+}
+
+/// The numbers of all ranks folded; number(rank) gives those.
+template <class Number>
+std::uint64_t fold(ReduceOp op, int size, const Number& number) {
+  std::uint64_t out = number(0);
+  for (int rank = 1; rank < size; ++rank) {
+    const std::uint64_t next = number(rank);
+    if (op == ReduceOp::kSum) out += next;
+    if (op == ReduceOp::kProd) out *= next;
+    if (op == ReduceOp::kMax) out = std::max(out, next);
+    if (op == ReduceOp::kMin) out = std::min(out, next);
+  }
+  return out;
 }
 
 }  // namespace hccl::testing

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <new>
 #include <thread>
 
@@ -120,25 +119,6 @@ void Processes::leave(Member& member) {
   member.world.reset();
   member.control.reset();
   member.coordinator.reset();
-}
-
-Directory::Directory() {
-  std::string path = (std::filesystem::temp_directory_path() / "hccl-test-XXXXXX").string();
-  if (::mkdtemp(path.data()) != nullptr) path_ = path;
-}
-
-Directory::~Directory() {
-  std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-}
-
-std::vector<std::string> Directory::files() const {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 }  // namespace hccl::testing

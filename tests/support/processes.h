@@ -85,18 +85,6 @@ class Processes {
   std::vector<pid_t> children_;  // 0: reaped
 };
 
-/// A directory for one test, removed at the end.
-class Directory {
- public:
-  Directory();
-  ~Directory();
-  const std::string& path() const { return path_; }
-  std::vector<std::string> files() const;  ///< names, sorted
-
- private:
-  std::string path_;
-};
-
 /// How much later than asked the calling thread woke, at worst, while this watched: what a loaded
 /// machine adds to every bound.
 class Lateness {

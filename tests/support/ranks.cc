@@ -1,5 +1,7 @@
 #include "tests/support/ranks.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -60,6 +62,41 @@ Status wait_one(transport::Mesh& mesh, const transport::Request& request,
                 std::chrono::milliseconds at_most) {
   // wait_all only looks at it.
   return wait_all(mesh, {const_cast<transport::Request*>(&request)}, at_most);
+}
+
+void exchange_all(transport::Mesh& mesh, std::size_t bytes) {
+  std::vector<transport::Request> requests(2 * static_cast<std::size_t>(mesh.size()));
+  std::vector<std::vector<std::byte>> data(requests.size());
+  std::vector<transport::Request*> all;
+  const auto message = [bytes](int from, int to) {
+    return pattern(bytes, static_cast<std::uint64_t>(from) * 100 + static_cast<std::uint64_t>(to));
+  };
+  for (int peer = 0; peer < mesh.size(); ++peer) {
+    const auto p = 2 * static_cast<std::size_t>(peer);
+    data[p] = message(mesh.rank(), peer);
+    data[p + 1].resize(bytes);
+    mesh.recv(requests[p + 1], peer, 1, data[p + 1]);
+    mesh.send(requests[p], peer, 1, data[p]);
+    all.insert(all.end(), {&requests[p], &requests[p + 1]});
+  }
+  const Status status = wait_all(mesh, all);
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (int peer = 0; peer < mesh.size(); ++peer) {
+    ASSERT_EQ(data[2 * static_cast<std::size_t>(peer) + 1], message(peer, mesh.rank()));
+  }
+}
+
+bool sleep_until_done(transport::Mesh& mesh, const transport::Request& request) {
+  using std::chrono::seconds;
+  while (!request.done()) {
+    if (mesh.progress()) continue;
+    const auto start = Deadline::Clock::now();
+    const std::uint32_t ticket = mesh.sleeper().prepare();
+    if (!mesh.progress() && !request.done()) mesh.sleeper().sleep(ticket, seconds(20));
+    mesh.sleeper().awake();
+    if (Deadline::Clock::now() - start > seconds(15)) return false;
+  }
+  return true;
 }
 
 std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed) {

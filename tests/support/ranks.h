@@ -54,6 +54,12 @@ Status wait_all(transport::Mesh& mesh, const std::vector<transport::Request*>& r
 Status wait_one(transport::Mesh& mesh, const transport::Request& request,
                 std::chrono::milliseconds at_most = std::chrono::seconds(60));
 
+/// Sends this many bytes between all pairs of ranks and checks what comes; all ranks call it.
+void exchange_all(transport::Mesh& mesh, std::size_t bytes);
+/// Waits without ever spinning, asleep whenever nothing moves. False once it has slept for 15 s: a
+/// wake-up was lost.
+bool sleep_until_done(transport::Mesh& mesh, const transport::Request& request);
+
 /// Bytes that depend on the seed and on every position.
 std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed);
 

@@ -1,14 +1,14 @@
 // Ranks as threads of this process, with an exchange in memory.
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 
 #include "tests/support/ranks.h"
+#include "tests/support/threads.h"
 
 namespace hccl::testing {
 namespace {
 
-/// The blobs of one round, and who still has to fetch them.
+/// The blobs of one round.
 class Table {
  public:
   explicit Table(int size) : size_(static_cast<std::size_t>(size)), blobs_(size_) {}
@@ -47,15 +47,12 @@ class Table {
 
 void run_ranks(int size, const std::function<void(Rank&)>& body) {
   Table table(size);
-  std::vector<std::jthread> threads;
-  for (int r = 0; r < size; ++r) {
-    threads.emplace_back([&, r] {
-      Rank rank(r, size, [&table, r](std::string mine, Deadline deadline) {
-        return table.exchange(r, std::move(mine), deadline);
-      });
-      body(rank);
+  on_threads(size, [&](int r) {
+    Rank rank(r, size, [&table, r](std::string mine, Deadline deadline) {
+      return table.exchange(r, std::move(mine), deadline);
     });
-  }
+    body(rank);
+  });
 }
 
 std::vector<int> possible_sizes() { return {2, 3, 4, 8}; }

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <thread>
 
 #include "hccl/base/auth.h"
+#include "tests/support/threads.h"
 
 #ifdef HCCL_TEST_MPI
 #include <mpi.h>
@@ -17,7 +17,7 @@ namespace {
 
 #ifdef HCCL_TEST_MPI
 
-// Processes: MPI tells who is who and carries the root info, as in programs written for HCCL.
+// Processes: MPI gives the ranks and carries the root info, as in programs written for HCCL.
 class Mpi {
  public:
   Mpi() {
@@ -88,20 +88,17 @@ World::World(const std::vector<Config>& configs) {
 
   const std::vector<int> here = ranks_here(size);
   ranks_.resize(here.size());
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < here.size(); ++i) {
-    threads.emplace_back([&, i] {
-      const Config& config = configs[static_cast<std::size_t>(here[i])];
-      const Logger log = make_logger(config.log_level, "rank " + std::to_string(here[i]));
-      auto control = join::ControlLine::join(*decoded, size, here[i], config, log);
-      EXPECT_TRUE(control.ok()) << control.status().message();
-      if (!control.ok()) return;
-      auto made = core::Communicator::world(*control, "world", config, log);
-      EXPECT_TRUE(made.ok()) << made.status().message();
-      if (made.ok()) ranks_[i] = *made;
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  on_threads(static_cast<int>(here.size()), [&](int place) {
+    const auto i = static_cast<std::size_t>(place);
+    const Config& config = configs[static_cast<std::size_t>(here[i])];
+    const Logger log = make_logger(config.log_level, "rank " + std::to_string(here[i]));
+    auto control = join::ControlLine::join(*decoded, size, here[i], config, log);
+    EXPECT_TRUE(control.ok()) << control.status().message();
+    if (!control.ok()) return;
+    auto made = core::Communicator::world(*control, "world", config, log);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    if (made.ok()) ranks_[i] = *made;
+  });
 }
 
 World::~World() {
@@ -115,11 +112,8 @@ bool World::ok() const {
 
 void World::run(const std::function<void(core::Communicator&)>& body) {
   if (!ok()) return;
-  std::vector<std::thread> threads;
-  for (auto& rank : ranks_) {
-    threads.emplace_back([&body, &rank] { body(*rank); });
-  }
-  for (auto& thread : threads) thread.join();
+  on_threads(static_cast<int>(ranks_.size()),
+             [&](int i) { body(*ranks_[static_cast<std::size_t>(i)]); });
 }
 
 }  // namespace hccl::testing

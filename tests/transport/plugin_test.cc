@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "hccl/base/plugin.h"
+#include "tests/support/folder.h"
 #include "tests/support/ranks.h"
 
 namespace hccl::transport {
@@ -57,12 +58,10 @@ TEST(PluginLoading, RefusesPathsAndNamesThatCouldLeadElsewhere) {
 }
 
 TEST(PluginLoading, RefusesWhatIsNoLibrary) {
-  const auto directory = std::filesystem::path(::testing::TempDir()) / "hccl_plugin_test";
-  std::filesystem::create_directories(directory);
-  std::ofstream(directory / "libhccl_text.so") << "this is text";
-  const std::string why = reason("text", directory.string(), Code::kNotSupport);
-  EXPECT_TRUE(has(why, (directory / "libhccl_text.so").string())) << why;
-  std::filesystem::remove_all(directory);
+  const testing::Folder folder;
+  const std::string library = folder.write("libhccl_text.so", "this is text");
+  const std::string why = reason("text", folder.path(), Code::kNotSupport);
+  EXPECT_TRUE(has(why, library)) << why;
 }
 
 TEST(PluginLoading, RefusesTheWrongVersionAndSaysBoth) {

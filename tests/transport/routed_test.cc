@@ -15,40 +15,16 @@ namespace hccl::transport {
 namespace {
 
 using std::chrono::seconds;
-using testing::pattern;
+using testing::exchange_all;
 using testing::Rank;
 using testing::run_ranks;
-using testing::wait_all;
+using testing::sleep_until_done;
 using testing::wait_one;
 
 OpenArgs args_of(const Rank& rank, std::vector<int> hosts) {
   OpenArgs args = rank.open_args(Deadline::after(seconds(30)));
   args.hosts = std::move(hosts);
   return args;
-}
-
-void exchange_all(Mesh& mesh) {
-  for (const std::size_t size :
-       {std::size_t{0}, std::size_t{5}, std::size_t{50'000}, std::size_t{3 << 20}}) {
-    std::vector<Request> requests(2 * static_cast<std::size_t>(mesh.size()));
-    std::vector<std::vector<std::byte>> data(requests.size());
-    std::vector<Request*> all;
-    for (int peer = 0; peer < mesh.size(); ++peer) {
-      const auto p = 2 * static_cast<std::size_t>(peer);
-      data[p] = pattern(size, std::uint64_t{100} * static_cast<std::uint64_t>(mesh.rank()) +
-                                  static_cast<std::uint64_t>(peer));
-      data[p + 1].resize(size);
-      mesh.recv(requests[p + 1], peer, 1, data[p + 1]);
-      mesh.send(requests[p], peer, 1, data[p]);
-      all.insert(all.end(), {&requests[p], &requests[p + 1]});
-    }
-    const Status status = wait_all(mesh, all);
-    ASSERT_TRUE(status.ok()) << status.message();
-    for (int peer = 0; peer < mesh.size(); ++peer) {
-      ASSERT_EQ(data[2 * static_cast<std::size_t>(peer) + 1],
-                pattern(size, static_cast<std::uint64_t>(100 * peer + mesh.rank())));
-    }
-  }
 }
 
 /// Opens with these hosts, exchanges data between all pairs, and gives the names of the meshes.
@@ -60,7 +36,7 @@ std::vector<std::string> names(const std::vector<int>& hosts) {
     EXPECT_EQ((*mesh)->rank(), rank.rank());
     EXPECT_EQ((*mesh)->size(), rank.size());
     names[static_cast<std::size_t>(rank.rank())] = (*mesh)->name();
-    exchange_all(**mesh);
+    for (const std::size_t bytes : {0, 5, 50'000, 3 << 20}) exchange_all(**mesh, bytes);
     rank.barrier();
   });
   return names;
@@ -82,15 +58,7 @@ TEST(Routed, OneSleepCoversBothWays) {
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     Mesh& mesh = **opened;
     const auto finish = [&mesh](const Request& request) {
-      while (!request.done()) {
-        if (mesh.progress()) continue;
-        const auto start = Deadline::Clock::now();
-        const std::uint32_t ticket = mesh.sleeper().prepare();
-        if (!mesh.progress() && !request.done()) mesh.sleeper().sleep(ticket, seconds(20));
-        mesh.sleeper().awake();
-        if (Deadline::Clock::now() - start > seconds(15)) return false;
-      }
-      return request.status().ok();
+      return sleep_until_done(mesh, request) && request.status().ok();
     };
     for (int i = 0; i < 500; ++i) {
       for (const int peer : {1, 2}) {
@@ -134,7 +102,7 @@ TEST(Routed, HostWithoutSharedMemoryFallsBackToTcpWithOneWarning) {
     auto mesh = open_routed(args_of(rank, {0, 0, 0, 1, 1}), parts);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     names[static_cast<std::size_t>(rank.rank())] = (*mesh)->name();
-    exchange_all(**mesh);
+    for (const std::size_t bytes : {0, 5, 50'000, 3 << 20}) exchange_all(**mesh, bytes);
     rank.barrier();
   });
   EXPECT_EQ(names, (std::vector<std::string>{"tcp", "tcp", "tcp", "auto", "auto"}));

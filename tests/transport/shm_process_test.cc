@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "hccl/base/socket.h"
+#include "tests/support/folder.h"
 #include "tests/support/ranks.h"
 #include "transport/shm/handover.h"
 #include "transport/shm/shm.h"
@@ -24,6 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::seconds;
+using testing::exchange_all;
 using testing::pattern;
 using testing::wait_all;
 using testing::wait_one;
@@ -130,50 +132,21 @@ class Family {
 
 void barrier(const OpenArgs& args) { EXPECT_TRUE(args.exchange("", args.deadline).ok()); }
 
-/// Every rank to every other: small, middle and more than the ring.
-void exchange_all(Mesh& mesh) {
-  for (const std::size_t size : {std::size_t{4}, std::size_t{70'000}, std::size_t{3 << 20}}) {
-    std::vector<Request> requests(2 * static_cast<std::size_t>(mesh.size()));
-    std::vector<std::vector<std::byte>> data(requests.size());
-    std::vector<Request*> all;
-    for (int peer = 0; peer < mesh.size(); ++peer) {
-      const auto p = 2 * static_cast<std::size_t>(peer);
-      data[p] = pattern(size, std::uint64_t{100} * static_cast<std::uint64_t>(mesh.rank()) +
-                                  static_cast<std::uint64_t>(peer));
-      data[p + 1].resize(size);
-      mesh.recv(requests[p + 1], peer, 1, data[p + 1]);
-      mesh.send(requests[p], peer, 1, data[p]);
-      all.insert(all.end(), {&requests[p], &requests[p + 1]});
-    }
-    const Status status = wait_all(mesh, all);
-    ASSERT_TRUE(status.ok()) << status.message();
-    for (int peer = 0; peer < mesh.size(); ++peer) {
-      ASSERT_EQ(data[2 * static_cast<std::size_t>(peer) + 1],
-                pattern(size, static_cast<std::uint64_t>(100 * peer + mesh.rank())));
-    }
-  }
-}
-
 class ShmProcesses : public ::testing::Test {
  protected:
   void SetUp() override {
-    directory_ = ::testing::TempDir() + "/shm-XXXXXX";
-    ASSERT_NE(::mkdtemp(directory_.data()), nullptr);
     ::unsetenv("XDG_RUNTIME_DIR");
-    ::setenv("TMPDIR", directory_.c_str(), 1);
+    ::setenv("TMPDIR", folder_.path().c_str(), 1);
   }
-  void TearDown() override {
-    fs::remove_all(directory_);
-    ::unsetenv("TMPDIR");
-  }
-  std::string directory_;
+  void TearDown() override { ::unsetenv("TMPDIR"); }
+  testing::Folder folder_;
 };
 
 TEST_F(ShmProcesses, ExchangeData) {
   Family family(3, [](OpenArgs& args) {
     auto mesh = open_shm(args);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
-    exchange_all(**mesh);
+    for (const std::size_t bytes : {4, 70'000, 3 << 20}) exchange_all(**mesh, bytes);
     barrier(args);
   });
   family.pass_rounds(shm::kRounds + 1);
@@ -203,11 +176,11 @@ TEST_F(ShmProcesses, LeaveNothingBehindEvenWhenKilled) {
     barrier(args);
   });
   family.pass_rounds(shm::kRounds + 1);
-  EXPECT_TRUE(fs::is_empty(directory_)) << "while the mesh is open";
+  EXPECT_TRUE(folder_.files().empty()) << "while the mesh is open";
   family.kill_rank(2);
-  EXPECT_TRUE(fs::is_empty(directory_)) << "after a rank was killed";
+  EXPECT_TRUE(folder_.files().empty()) << "after a rank was killed";
   family.pass_rounds(2);
-  EXPECT_TRUE(fs::is_empty(directory_));
+  EXPECT_TRUE(folder_.files().empty());
 }
 
 TEST_F(ShmProcesses, LeaveNothingBehindWhenOpeningFails) {
@@ -217,7 +190,7 @@ TEST_F(ShmProcesses, LeaveNothingBehindWhenOpeningFails) {
     barrier(args);
   });
   family.pass_rounds(shm::kRounds + 1);
-  EXPECT_TRUE(fs::is_empty(directory_));
+  EXPECT_TRUE(folder_.files().empty());
 }
 
 // A socket's name has at most 107 characters: then /tmp is taken.
@@ -280,7 +253,7 @@ TEST_F(ShmProcesses, MixWithThreads) {
         args.exchange = exchange_of(thread);
         auto mesh = open_shm(args);
         ASSERT_TRUE(mesh.ok()) << mesh.status().message();
-        exchange_all(**mesh);
+        for (const std::size_t bytes : {4, 70'000, 3 << 20}) exchange_all(**mesh, bytes);
         barrier(args);
       });
     }

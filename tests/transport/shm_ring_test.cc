@@ -147,6 +147,17 @@ class BadPeer : public ::testing::Test {
     EXPECT_EQ(later.status().code(), Code::kTcpTransfer);
   }
 
+  /// Unasked messages of this length, each of which takes so much of the staging.
+  void flood(std::uint32_t bytes, std::uint64_t taken) {
+    post(buffer_);
+    const std::uint64_t most = Limits(segment_->layout().ring_bytes).staging / taken;
+    for (std::uint64_t i = 0; i <= most && !receive_.done(); ++i) {
+      put(Frame{bytes, bytes, 9, true});
+      link_->progress();
+    }
+    expect_corrupt();
+  }
+
   std::shared_ptr<Segment> segment_;
   RingWriter peer_;
   std::unique_ptr<Link> link_;
@@ -155,31 +166,30 @@ class BadPeer : public ::testing::Test {
   std::vector<std::byte> buffer_ = std::vector<std::byte>(100'000);
 };
 
-TEST_F(BadPeer, PieceLongerThanTheMessage) {
+struct WrongFrames {
+  const char* name;
+  std::vector<Frame> frames;
+};
+class BadFrames : public BadPeer, public ::testing::WithParamInterface<WrongFrames> {};
+
+TEST_P(BadFrames, AreCorrupt) {
   post(buffer_);
-  put(Frame{100'000, 60'000, 0, false});
-  put(Frame{100'000, 60'000, 0, false});
+  for (const Frame& frame : GetParam().frames) put(frame);
   expect_corrupt();
 }
 
-TEST_F(BadPeer, TotalThatChangesOnTheWay) {
-  post(buffer_);
-  put(Frame{100'000, 1000, 0, false});
-  put(Frame{2'000'000'000, 60'000, 0, false});
-  expect_corrupt();
-}
-
-TEST_F(BadPeer, PieceLongerThanItsTotal) {
-  post(buffer_);
-  put(Frame{10, 1000, 0, false});
-  expect_corrupt();
-}
-
-TEST_F(BadPeer, EmptyPiece) {
-  post(buffer_);
-  put(Frame{100'000, 0, 0, false});
-  expect_corrupt();
-}
+INSTANTIATE_TEST_SUITE_P(
+    Link, BadFrames,
+    ::testing::Values(WrongFrames{"PieceLongerThanTheMessage",
+                                  {{100'000, 60'000, 0, false}, {100'000, 60'000, 0, false}}},
+                      WrongFrames{"TotalThatChangesOnTheWay",
+                                  {{100'000, 1000, 0, false}, {2'000'000'000, 60'000, 0, false}}},
+                      WrongFrames{"PieceLongerThanItsTotal", {{10, 1000, 0, false}}},
+                      WrongFrames{"EmptyPiece", {{100'000, 0, 0, false}}},
+                      WrongFrames{"LaneThatDoesNotExist", {{8, 8, 256, true}}},
+                      WrongFrames{"LongMessageThatNobodyAskedFor", {{100'000, 60'000, 9, false}}},
+                      WrongFrames{"EagerMessageThatIsNotSmall", {{60'000, 60'000, 9, true}}}),
+    [](const auto& info) { return info.param.name; });
 
 TEST_F(BadPeer, PieceThatReachesBeyondTheHead) {
   post(buffer_);
@@ -188,43 +198,8 @@ TEST_F(BadPeer, PieceThatReachesBeyondTheHead) {
   expect_corrupt();
 }
 
-TEST_F(BadPeer, LaneThatDoesNotExist) {
-  post(buffer_);
-  put(Frame{8, 8, 256, true});
-  expect_corrupt();
-}
-
-TEST_F(BadPeer, LongMessageThatNobodyAskedFor) {
-  post(buffer_);
-  put(Frame{100'000, 60'000, 9, false});
-  expect_corrupt();
-}
-
-TEST_F(BadPeer, EagerMessageThatIsNotSmall) {
-  post(buffer_);
-  put(Frame{60'000, 60'000, 9, true});
-  expect_corrupt();
-}
-
-TEST_F(BadPeer, MoreUnaskedMessagesThanTheStagingHolds) {
-  post(buffer_);
-  const std::uint64_t limit = Limits(segment_->layout().ring_bytes).staging;
-  for (std::uint64_t sent = 0; sent <= limit && !receive_.done(); sent += 1000) {
-    put(Frame{1000, 1000, 9, true});
-    link_->progress();
-  }
-  expect_corrupt();
-}
-
-TEST_F(BadPeer, MoreUnaskedEmptyMessagesThanTheStagingHolds) {
-  post(buffer_);
-  const std::uint64_t limit = Limits(segment_->layout().ring_bytes).staging;
-  for (std::uint64_t i = 0; i <= limit / kLine && !receive_.done(); ++i) {
-    put(Frame{0, 0, 9, true});
-    link_->progress();
-  }
-  expect_corrupt();
-}
+TEST_F(BadPeer, MoreUnaskedMessagesThanTheStagingHolds) { flood(1000, 1000); }
+TEST_F(BadPeer, MoreUnaskedEmptyMessagesThanTheStagingHolds) { flood(0, kLine); }
 
 TEST_F(BadPeer, ReaderPositionBeyondWhatWasWritten) {
   post(buffer_);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "hccl/base/socket.h"
+#include "tests/support/folder.h"
 #include "tests/support/ranks.h"
 
 namespace hccl::transport {
@@ -21,6 +22,7 @@ using std::chrono::seconds;
 using testing::pattern;
 using testing::Rank;
 using testing::run_ranks;
+using testing::sleep_until_done;
 using testing::wait_all;
 using testing::wait_one;
 
@@ -28,21 +30,6 @@ std::unique_ptr<Mesh> open(const Rank& rank) {
   auto mesh = open_shm(rank.open_args(Deadline::after(seconds(30))));
   EXPECT_TRUE(mesh.ok()) << mesh.status().message();
   return mesh.ok() ? std::move(mesh).value() : nullptr;
-}
-
-/// Waits without ever spinning, and longer than any test may take: a wake-up that is lost is
-/// noticed.
-bool sleep_until_done(Mesh& mesh, const Request& request) {
-  while (!request.done()) {
-    if (mesh.progress()) continue;
-    const auto start = Deadline::Clock::now();
-    const std::uint32_t ticket = mesh.sleeper().prepare();
-    mesh.progress();
-    if (!request.done()) mesh.sleeper().sleep(ticket, seconds(20));
-    mesh.sleeper().awake();
-    if (Deadline::Clock::now() - start > seconds(15)) return false;
-  }
-  return true;
 }
 
 TEST(ShmWakeUp, IsNeverLostInPingPong) {
@@ -166,7 +153,7 @@ TEST(Shm, LongMessageOfAnotherSizeFailsAndTheLinkGoesOn) {
   });
 }
 
-TEST(Shm, WhoLeavesIsNamedOnceItsMessagesAreRead) {
+TEST(Shm, ARankThatLeavesIsNamedOnceItsMessagesAreRead) {
   run_ranks(3, [](Rank& rank) {
     auto mesh = open(rank);
     ASSERT_NE(mesh, nullptr);
@@ -263,10 +250,9 @@ TEST(Shm, RankWithAnotherKeyFailsAllOfThemSoon) {
 
 // A stranger of the same user finds the socket while the ranks meet, and talks nonsense to it.
 TEST(Shm, StrangerAtTheSocketIsIgnored) {
-  std::string directory = ::testing::TempDir() + "/shm-XXXXXX";
-  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  const testing::Folder folder;
   ::unsetenv("XDG_RUNTIME_DIR");
-  ::setenv("TMPDIR", directory.c_str(), 1);
+  ::setenv("TMPDIR", folder.path().c_str(), 1);
   std::atomic<int> strangers{0};
   run_ranks(3, [&](Rank& rank) {
     OpenArgs args = rank.open_args(Deadline::after(seconds(30)));
@@ -274,7 +260,7 @@ TEST(Shm, StrangerAtTheSocketIsIgnored) {
     const BootstrapExchange inner = args.exchange;
     args.exchange = [&](std::string mine, Deadline deadline) {
       if (rank.rank() == 0 && !stranger.valid()) {  // the listener is there, nobody has connected
-        for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) {
           auto connected = entry.is_socket() ? connect_unix(entry.path(), deadline)
                                              : Result<Fd>(Status(Code::kNotFound, ""));
           if (!connected.ok()) continue;
@@ -289,8 +275,7 @@ TEST(Shm, StrangerAtTheSocketIsIgnored) {
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
   });
   EXPECT_EQ(strangers, 1);
-  EXPECT_TRUE(std::filesystem::is_empty(directory));
-  std::filesystem::remove_all(directory);
+  EXPECT_TRUE(folder.files().empty());
   ::unsetenv("TMPDIR");
 }
 

@@ -189,7 +189,7 @@ TEST(TcpJoin, RanksThatAreNotAwaitedAreRefused) {
       join_partly(fd.get(), client_handshake(key, 0), hello(from, to), 1000);
       EXPECT_TRUE(gets_closed(fd.get(), 5s)) << from << " to " << to;
     }
-    // Rank 1 joins at once; who claims its name after that is refused.
+    // Rank 1 joins at once; a stranger that claims its number after that is refused.
     std::this_thread::sleep_for(200ms);
     const Fd fd = connect_to(port);
     join_partly(fd.get(), client_handshake(key, 0), hello(1, 0), 1000);

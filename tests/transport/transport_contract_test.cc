@@ -102,7 +102,7 @@ struct Traffic {
   }
 };
 
-TEST_P(TransportContract, SaysWhoItIs) {
+TEST_P(TransportContract, KnowsItsNameRankAndSize) {
   with_meshes([](Rank& rank, Mesh& mesh) {
     EXPECT_EQ(mesh.name(), GetParam().transport);
     EXPECT_EQ(mesh.rank(), rank.rank());

@@ -26,7 +26,7 @@ class Client {
     setting_ = Setting();
     setting_.rank = static_cast<uint32_t>(rank);
     setting_.ranks = static_cast<uint32_t>(ranks);
-    setting_.root = options.root;
+    setting_.root = static_cast<uint32_t>(options.root);
   }
 
   bool start();
@@ -71,7 +71,7 @@ bool Client::start() {
     return false;
   }
   if (aclrtGetSocName() == nullptr) return false;
-  if (options_.devices > 0) devices = options_.devices;
+  if (options_.devices > 0) devices = static_cast<uint32_t>(options_.devices);
   device_ = static_cast<int32_t>(setting_.rank % devices);
 
   CLIENT_CHECK(aclInit(nullptr));
@@ -210,7 +210,7 @@ bool Client::run(const Operator& op) {
   if (options_.check) {
     // Once more into a buffer that holds something else.
     if (!fill(op, plan, send, recv)) return false;
-    CLIENT_CHECK(op.call(setting_, plan, send, recv, comm_, stream_));
+    CLIENT_CHECK(op.call({setting_, plan, send, recv, comm_, stream_}));
     CLIENT_CHECK(aclrtSynchronizeStream(stream_));
     right = compare(op, plan, recv);
     int all = right ? 1 : 0;
@@ -229,12 +229,12 @@ bool Client::measure(const Operator& op, const Plan& plan, void* send, void* rec
     CLIENT_CHECK(aclrtStreamWaitEvent(stream_, gate_));
     CLIENT_CHECK(aclrtResetEvent(gate_, stream_));
   }
-  for (int i = 0; i < options_.warmup; ++i) {
-    CLIENT_CHECK(op.call(setting_, plan, send, recv, comm_, stream_));
+  for (uint64_t i = 0; i < options_.warmup; ++i) {
+    CLIENT_CHECK(op.call({setting_, plan, send, recv, comm_, stream_}));
   }
   CLIENT_CHECK(aclrtRecordEvent(begin_, stream_));
-  for (int i = 0; i < options_.iterations; ++i) {
-    CLIENT_CHECK(op.call(setting_, plan, send, recv, comm_, stream_));
+  for (uint64_t i = 0; i < options_.iterations; ++i) {
+    CLIENT_CHECK(op.call({setting_, plan, send, recv, comm_, stream_}));
   }
   CLIENT_CHECK(aclrtRecordEvent(end_, stream_));
   if (options_.gate) {
@@ -249,7 +249,7 @@ bool Client::measure(const Operator& op, const Plan& plan, void* send, void* rec
   CLIENT_CHECK(aclrtSynchronizeStream(stream_));
   float ms = 0;
   CLIENT_CHECK(aclrtEventElapsedTime(&ms, begin_, end_));
-  *us = static_cast<double>(ms) * 1000 / options_.iterations;
+  *us = static_cast<double>(ms) * 1000 / static_cast<double>(options_.iterations);
   return true;
 }
 

@@ -115,82 +115,64 @@ void plan_alltoallvc(const Setting& s, Plan* p) {
   }
 }
 
-// ---- calls ----
-
-HcclResult call_all_reduce(const Setting& s, const Plan& p, void* send, void* recv, HcclComm comm,
-                           aclrtStream stream) {
-  return HcclAllReduce(send, recv, p.recv_count, s.type, s.reduction, comm, stream);
-}
-
-HcclResult call_reduce(const Setting& s, const Plan& p, void* send, void* recv, HcclComm comm,
-                       aclrtStream stream) {
-  return HcclReduce(send, recv, p.send_count, s.type, s.reduction, s.root, comm, stream);
-}
-
-HcclResult call_broadcast(const Setting& s, const Plan& p, void*, void* recv, HcclComm comm,
-                          aclrtStream stream) {
-  return HcclBroadcast(recv, p.recv_count, s.type, s.root, comm, stream);
-}
-
-HcclResult call_reduce_scatter(const Setting& s, const Plan& p, void* send, void* recv,
-                               HcclComm comm, aclrtStream stream) {
-  return HcclReduceScatter(send, recv, p.recv_count, s.type, s.reduction, comm, stream);
-}
-
-HcclResult call_reduce_scatterv(const Setting& s, const Plan& p, void* send, void* recv,
-                                HcclComm comm, aclrtStream stream) {
-  return HcclReduceScatterV(send, p.send_counts.data(), p.send_displacements.data(), recv,
-                            p.recv_count, s.type, s.reduction, comm, stream);
-}
-
-HcclResult call_all_gather(const Setting& s, const Plan& p, void* send, void* recv, HcclComm comm,
-                           aclrtStream stream) {
-  return HcclAllGather(send, recv, p.send_count, s.type, comm, stream);
-}
-
-HcclResult call_all_gatherv(const Setting& s, const Plan& p, void* send, void* recv, HcclComm comm,
-                            aclrtStream stream) {
-  return HcclAllGatherV(send, p.send_count, recv, p.recv_counts.data(), p.recv_displacements.data(),
-                        s.type, comm, stream);
-}
-
-HcclResult call_scatter(const Setting& s, const Plan& p, void* send, void* recv, HcclComm comm,
-                        aclrtStream stream) {
-  return HcclScatter(send, recv, p.recv_count, s.type, s.root, comm, stream);
-}
-
-HcclResult call_alltoall(const Setting& s, const Plan& p, void* send, void* recv, HcclComm comm,
-                         aclrtStream stream) {
-  return HcclAlltoAll(send, p.send_count / s.ranks, s.type, recv, p.recv_count / s.ranks, s.type,
-                      comm, stream);
-}
-
-HcclResult call_alltoallv(const Setting& s, const Plan& p, void* send, void* recv, HcclComm comm,
-                          aclrtStream stream) {
-  return HcclAlltoAllV(send, p.send_counts.data(), p.send_displacements.data(), s.type, recv,
-                       p.recv_counts.data(), p.recv_displacements.data(), s.type, comm, stream);
-}
-
-HcclResult call_alltoallvc(const Setting& s, const Plan& p, void* send, void* recv, HcclComm comm,
-                           aclrtStream stream) {
-  return HcclAlltoAllVC(send, p.send_counts.data(), s.type, recv, s.type, comm, stream);
-}
-
 }  // namespace
 
 const std::vector<Operator>& all_operators() {
   static const std::vector<Operator> operators = {
-      {"all_reduce", true, plan_all_reduce, call_all_reduce},
-      {"all_gather", false, plan_all_gather, call_all_gather},
-      {"all_gatherv", false, plan_all_gatherv, call_all_gatherv},
-      {"broadcast", false, plan_broadcast, call_broadcast},
-      {"reduce", true, plan_reduce, call_reduce},
-      {"reduce_scatter", true, plan_reduce_scatter, call_reduce_scatter},
-      {"reduce_scatterv", true, plan_reduce_scatterv, call_reduce_scatterv},
-      {"scatter", false, plan_scatter, call_scatter},
-      {"alltoall", false, plan_alltoall, call_alltoall},
-      {"alltoallv", false, plan_alltoallv, call_alltoallv},
-      {"alltoallvc", false, plan_alltoallvc, call_alltoallvc},
+      {"all_reduce", true, plan_all_reduce,
+       [](const Run& r) {
+         return HcclAllReduce(r.send, r.recv, r.p.recv_count, r.s.type, r.s.reduction, r.comm,
+                              r.stream);
+       }},
+      {"all_gather", false, plan_all_gather,
+       [](const Run& r) {
+         return HcclAllGather(r.send, r.recv, r.p.send_count, r.s.type, r.comm, r.stream);
+       }},
+      {"all_gatherv", false, plan_all_gatherv,
+       [](const Run& r) {
+         return HcclAllGatherV(r.send, r.p.send_count, r.recv, r.p.recv_counts.data(),
+                               r.p.recv_displacements.data(), r.s.type, r.comm, r.stream);
+       }},
+      {"broadcast", false, plan_broadcast,
+       [](const Run& r) {
+         return HcclBroadcast(r.recv, r.p.recv_count, r.s.type, r.s.root, r.comm, r.stream);
+       }},
+      {"reduce", true, plan_reduce,
+       [](const Run& r) {
+         return HcclReduce(r.send, r.recv, r.p.send_count, r.s.type, r.s.reduction, r.s.root,
+                           r.comm, r.stream);
+       }},
+      {"reduce_scatter", true, plan_reduce_scatter,
+       [](const Run& r) {
+         return HcclReduceScatter(r.send, r.recv, r.p.recv_count, r.s.type, r.s.reduction, r.comm,
+                                  r.stream);
+       }},
+      {"reduce_scatterv", true, plan_reduce_scatterv,
+       [](const Run& r) {
+         return HcclReduceScatterV(r.send, r.p.send_counts.data(), r.p.send_displacements.data(),
+                                   r.recv, r.p.recv_count, r.s.type, r.s.reduction, r.comm,
+                                   r.stream);
+       }},
+      {"scatter", false, plan_scatter,
+       [](const Run& r) {
+         return HcclScatter(r.send, r.recv, r.p.recv_count, r.s.type, r.s.root, r.comm, r.stream);
+       }},
+      {"alltoall", false, plan_alltoall,
+       [](const Run& r) {
+         return HcclAlltoAll(r.send, r.p.send_count / r.s.ranks, r.s.type, r.recv,
+                             r.p.recv_count / r.s.ranks, r.s.type, r.comm, r.stream);
+       }},
+      {"alltoallv", false, plan_alltoallv,
+       [](const Run& r) {
+         return HcclAlltoAllV(r.send, r.p.send_counts.data(), r.p.send_displacements.data(),
+                              r.s.type, r.recv, r.p.recv_counts.data(),
+                              r.p.recv_displacements.data(), r.s.type, r.comm, r.stream);
+       }},
+      {"alltoallvc", false, plan_alltoallvc,
+       [](const Run& r) {
+         return HcclAlltoAllVC(r.send, r.p.send_counts.data(), r.s.type, r.recv, r.s.type, r.comm,
+                               r.stream);
+       }},
   };
   return operators;
 }

@@ -37,12 +37,21 @@ struct Plan {
   std::vector<uint64_t> send_counts, send_displacements, recv_counts, recv_displacements;
 };
 
+/// What a call of an operator takes.
+struct Run {
+  const Setting& s;
+  const Plan& p;
+  void* send;
+  void* recv;
+  HcclComm comm;
+  aclrtStream stream;
+};
+
 struct Operator {
   const char* name;
   bool reduces;
   void (*plan)(const Setting& setting, Plan* plan);
-  HcclResult (*call)(const Setting& setting, const Plan& plan, void* send, void* recv,
-                     HcclComm comm, aclrtStream stream);
+  HcclResult (*call)(const Run& run);
 };
 
 const std::vector<Operator>& all_operators();

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <sstream>
 
 #include "data.h"
@@ -92,51 +93,29 @@ bool parse_option(int option, const char* text, Options* options) {
   }
   uint64_t number = 0;
   if (!parse_number(text, &number)) return false;
-  const bool yes_or_no = number <= 1;
-  const bool small = number <= 1000000;
-  switch (option) {
-    case 'b':
-      options->begin = number;
-      return true;
-    case 'e':
-      options->end = number;
-      return true;
-    case 'i':
-      options->step = number;
-      return true;
-    case 'f':
-      options->factor = number;
-      return number >= 2;
-    case 'n':
-      options->iterations = static_cast<int>(number);
-      return small && number > 0;
-    case 'w':
-      options->warmup = static_cast<int>(number);
-      return small;
-    case 'r':
-      options->root = static_cast<uint32_t>(number);
-      return small;
-    case 'p':
-      options->devices = static_cast<uint32_t>(number);
-      return small && number > 0;
-    case 'c':
-      options->check = number == 1;
-      return yes_or_no;
-    case 'z':
-      options->zero_copy = number == 1;
-      return yes_or_no;
-    case 'm':
-      options->symmetric = number == 1;
-      return yes_or_no;
-    case 't':
-      options->gate = number == 1;
-      return yes_or_no;
-    case 'g':
-      options->config = number == 1;
-      return yes_or_no;
-    default:
-      return false;
+  const std::map<int, bool*> switches = {{'c', &options->check},
+                                         {'z', &options->zero_copy},
+                                         {'m', &options->symmetric},
+                                         {'t', &options->gate},
+                                         {'g', &options->config}};
+  if (switches.count(option) != 0) {
+    *switches.at(option) = number == 1;
+    return number <= 1;
   }
+  struct Number {
+    uint64_t* value;
+    uint64_t least;
+    uint64_t most;
+  };
+  const uint64_t any = ~uint64_t{0}, many = 1000000;
+  const std::map<int, Number> numbers = {
+      {'b', {&options->begin, 0, any}},       {'e', {&options->end, 0, any}},
+      {'i', {&options->step, 0, any}},        {'f', {&options->factor, 2, any}},
+      {'n', {&options->iterations, 1, many}}, {'w', {&options->warmup, 0, many}},
+      {'r', {&options->root, 0, many}},       {'p', {&options->devices, 1, many}}};
+  const Number& wanted = numbers.at(option);  // getopt knows no other
+  *wanted.value = number;
+  return wanted.least <= number && number <= wanted.most;
 }
 
 }  // namespace

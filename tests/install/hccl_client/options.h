@@ -16,10 +16,10 @@ struct Options {
   uint64_t end = 64 << 20;
   uint64_t step = 0;    // bytes to add; 0: multiply with factor
   uint64_t factor = 2;  // at least 2
-  int iterations = 20;
-  int warmup = 10;
-  uint32_t root = 0;
-  uint32_t devices = 0;  // of this host; 0: as many as there are
+  uint64_t iterations = 20;
+  uint64_t warmup = 10;
+  uint64_t root = 0;
+  uint64_t devices = 0;  // of this host; 0: as many as there are
   bool check = true;
   bool zero_copy = false;
   bool symmetric = false;
