@@ -24,40 +24,41 @@ extern "C" {
  * Values of HcclReduceOp, accepted wherever one is. Another type than the ones named:
  * HCCL_E_NOT_SUPPORT, naming both. */
 
-/** The sum divided by the number of ranks: floating types. The sum is HCCL_REDUCE_SUM's; it is
- * divided and rounded once more in its accumulation type (fp32, or fp64 for fp64). 16-bit and 8-bit
- * floats: see HcclScale for the roundings. */
+/** The sum divided by the number of ranks: floating types. Rounded as HcclScale says. */
 #define HCCL_REDUCE_AVG ((HcclReduceOp)16)
 /** Bit by bit: integer types. */
 #define HCCL_REDUCE_BAND ((HcclReduceOp)17)
 #define HCCL_REDUCE_BOR ((HcclReduceOp)18)
 #define HCCL_REDUCE_BXOR ((HcclReduceOp)19)
-/** Of the truth of each input (not zero): integer types but int128; the results are 0 and 1. */
+/** Of the truth of each input (not zero): integer types; the results are 0 and 1. */
 #define HCCL_REDUCE_LAND ((HcclReduceOp)20)
 #define HCCL_REDUCE_LOR ((HcclReduceOp)21)
 #define HCCL_REDUCE_LXOR ((HcclReduceOp)22)
 
 /* ---- Scaled reductions ---- */
 
-/** Factors of a reduction of floats: every input is multiplied by `before`, the result by `after`.
- * Both are finite. The products are computed in fp32 (fp64 for fp64), with the factors rounded to
- * that type.
+/** Factors of a sum or average of floats: every input is multiplied by `before`, the result by
+ * `after`. Both are finite. Products and quotients are computed in fp32 (fp64 for fp64), with the
+ * factors rounded to that type.
  *
- * Roundings: a product with `before` is rounded to the element's type before it is reduced; `after`
- * multiplies the result of the reduction (for HCCL_REDUCE_AVG together with the division) and is
- * rounded to the element's type once. A factor of 1 costs nothing and rounds nothing.
+ * Roundings: a product with `before` is rounded to the element's type before it is summed, whatever
+ * the algorithm. `after`, and the division of an average, are applied to the sum in fp32 (fp64)
+ * before it is rounded to the element's type, once, where one fold makes it: inside a host, and
+ * with HCCL_DETERMINISTIC=strict. Algorithms that sum in steps between hosts round a 16-bit or
+ * 8-bit sum before. All ranks get the same bits; strict ones do not depend on the algorithm.
  *
- * Cost: `before` other than 1 reads and writes the inputs once more, through scratch memory of the
- * size of the input; `after` reads and writes the result once more, on each rank that gets it. */
+ * Cost: `before` other than 1 reads the inputs and writes the products once more, into recvBuf
+ * (HcclAllReduceScaled) or memory that the communicator keeps. `after` costs nothing where one fold
+ * makes the result, and else one more pass over it. */
 typedef struct {
   double before;
   double after;
 } HcclScale;
 
-/** As HcclAllReduce, HcclReduce and HcclReduceScatter (hccl.h), with factors; null: both are 1. op
- * is HCCL_REDUCE_SUM, _AVG, _MAX or _MIN or _PROD. All ranks give the same factors: a difference is
- * an error on all of them that has both. HCCL_E_PARA: a factor is not finite; HCCL_E_NOT_SUPPORT:
- * factors for a type that is no float. The scale is copied. */
+/** As HcclAllReduce, HcclReduce and HcclReduceScatter (hccl.h), with factors; null: both are 1. All
+ * ranks give the same factors: a difference is an error on all of them that has both calls.
+ * HCCL_E_PARA: a factor is not finite. HCCL_E_NOT_SUPPORT: factors with another op than
+ * HCCL_REDUCE_SUM and HCCL_REDUCE_AVG, or of a type that is no float. *scale is copied. */
 HcclResult HcclAllReduceScaled(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType,
                                HcclReduceOp op, const HcclScale* scale, HcclComm comm,
                                aclrtStream stream);
@@ -77,13 +78,14 @@ HcclResult HcclReduceScatterScaled(void* sendBuf, void* recvBuf, uint64_t recvCo
  * Matching: a receive takes the oldest message of its source with its tag; messages between two
  * ranks with the same tag match in the order in which they were posted. Messages with different
  * tags overtake each other. Sizes must be equal: otherwise the receive and the send fail with
- * HCCL_E_PARA, naming both sizes, and the communicator goes on.
+ * HCCL_E_PARA, naming both sizes, and the communicator goes on; a short send may be done already.
  *
  * Short messages are sent before the receiver asks, as long as the receiver has room for them (and
  * the send is done then); long ones after it has asked. A program must not count on either.
  *
- * The first request of a process on a communicator starts one thread for it, which moves messages
- * while the program computes. The memory of a request belongs to the library until it is done.
+ * The first request of any rank makes the communicator's ranks connect for messages, and starts one
+ * thread on each, which moves messages while the program computes; so does a thread that waits. The
+ * memory of a request belongs to the library until it is done.
  *
  * Failures: the death of a rank ends all requests of the communicator, as it ends its collectives,
  * and the text names the rank. So do HcclCommAbort, and HcclCommDestroy, which ends requests that
@@ -116,7 +118,8 @@ HcclResult HcclIrecv(void* buf, uint64_t bytes, uint32_t source, int32_t tag, Hc
 HcclResult HcclRequestWait(HcclRequest request, int64_t timeoutMs, uint32_t* source);
 /** Whether the request is done, well or not. Never blocks. */
 HcclResult HcclRequestTest(HcclRequest request, bool* done);
-/** Gives the handle back. A request that is under way goes on without it. */
+/** Gives the handle back; HCCL_E_AGAIN while another thread waits with it. A request that is under
+ * way goes on without it. */
 HcclResult HcclRequestFree(HcclRequest request);
 
 /* ---- Device memory that is reused ----

@@ -1,24 +1,11 @@
 // Collective operations: hccl/hccl.h.
-#include "hccl/api/entry.h"
+#include "hccl/api/on.h"
 #include "hccl/api/operations.h"
-#include "hccl/api/state.h"
 #include "hccl/hccl.h"
 
 namespace api = hccl::api;
 
-namespace {
-
-// Finds the communicator and runs one of operations.h on it.
-template <class Operation, class... Arguments>
-HcclResult on(const char* function, HcclComm comm, Operation operation, Arguments... arguments) {
-  return api::enter(function, [&]() -> hccl::Status {
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, api::State::get().communicators().get(comm));
-    api::log_entry(*communicator, function, arguments...);
-    return operation(communicator.shared(), arguments...);
-  });
-}
-
-}  // namespace
+using api::on;
 
 extern "C" {
 

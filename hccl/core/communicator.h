@@ -124,7 +124,9 @@ class Communicator {
                                           Deadline deadline);
 
   // Running, on the thread whose turn it is in the queue.
-  Status execute(const Call& call);
+  /// `scaled`: the inputs have been multiplied by scale.before.
+  Status execute(const Call& call, bool scaled = false);
+  Status execute_scaled(Call call);
   Status execute_locally(const Call& call);
   Status run_transfers(std::span<exec::Transfer> transfers);
   Status refused_suspended() const;
@@ -161,6 +163,8 @@ class Communicator {
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sends_;  // point to point, by peer
   std::vector<std::uint64_t> recvs_;
+
+  std::vector<std::byte> products_;  // of inputs and a factor; kept
 
   OpQueue queue_;  // last: its thread ends first
 };

@@ -1,6 +1,7 @@
 // How a communicator runs operations: in their order, inside a host, over several hosts, or as
 // messages.
 #include "hccl/core/communicator.h"
+#include "hccl/kernels/folding.h"
 
 namespace hccl::core {
 
@@ -23,9 +24,10 @@ OpQueue::Ticket Communicator::submit(const Call& call, bool deferred, std::funct
   return deferred ? queue_.defer(std::move(work)) : queue_.submit(std::move(work));
 }
 
-Status Communicator::execute(const Call& call) {
+Status Communicator::execute(const Call& call, bool scaled) {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
   if (suspended()) return refused_suspended();
+  if (call.scale.before != 1 && !scaled) return execute_scaled(call);
   if (selection_.is_local(call.op)) return execute_locally(call);
   const bool blocks = has_blocks(call.op);
   const bool strict = deterministic() == Deterministic::kStrict && reduces(call.op);
@@ -44,6 +46,22 @@ Status Communicator::execute(const Call& call) {
   }
   recorder_.end(number, status.code());
   return status.ok() ? status : failure_.fail(std::move(status), envelope(call, sequence, 0));
+}
+
+// Products are rounded here once, whatever the algorithm, so that strict bits do not depend on it.
+Status Communicator::execute_scaled(Call call) {
+  const auto ranks = call.op == Op::kReduceScatter ? static_cast<std::uint64_t>(size()) : 1;
+  const std::uint64_t count = call.count * ranks;
+  std::byte* products = static_cast<std::byte*>(call.out);
+  if (call.op != Op::kAllReduce) {
+    const std::size_t bytes = count * size_of(call.type);
+    if (bytes > products_.size()) products_ = std::vector<std::byte>(bytes);
+    products = products_.data();
+  }
+  kernels::multiply(call.type, call.scale.before, static_cast<const std::byte*>(call.in), products,
+                    count);
+  call.in = products;
+  return execute(call, true);
 }
 
 Status Communicator::execute_locally(const Call& call) {

@@ -8,6 +8,7 @@
 #include "hccl/exec/direct_v.h"
 #include "hccl/exec/lane.h"
 #include "hccl/exec/layout.h"
+#include "hccl/kernels/folding.h"
 
 namespace hccl::exec {
 
@@ -155,8 +156,11 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
         std::max(stride, (layout.longest() * slots + kCacheLine - 1) / kCacheLine * kCacheLine);
   }
   std::byte* const staging = scratch((stride + folded) * lanes);
+  const kernels::Folding fold =
+      reduces(call.op) ? kernels::Folding::of(call, mesh_.size()) : kernels::Folding{};
   for (std::size_t i = 0; i < lanes; ++i) {
-    lanes_[i]->begin(static_cast<std::uint32_t>(i), call, mine, message,
+    lanes_[i]->begin(static_cast<std::uint32_t>(i), call, mine,
+                     plan.folds_at_once ? fold : fold.partial(), message,
                      staging + stride * lanes + folded * i);
   }
   for (std::uint64_t s = 0; s < slices; ++s) {
@@ -174,7 +178,11 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
     lanes_[lanes]->add(barrier_steps(), Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0),
                        nullptr);
   }
-  return drive_lanes(lanes + (agree ? 1 : 0), mine, waiter);
+  HCCL_RETURN_IF_ERROR(drive_lanes(lanes + (agree ? 1 : 0), mine, waiter));
+  if (!plan.folds_at_once && (call.op != Op::kReduce || call.root == mesh_.rank())) {
+    fold.finish_in_place(static_cast<std::byte*>(call.out), call.count);
+  }
+  return {};
 }
 
 Status Executor::run_blocks(const Call& call, std::uint64_t sequence, const Waiter& waiter) {

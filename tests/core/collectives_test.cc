@@ -67,6 +67,8 @@ std::uint64_t reduced(DataType type, ReduceOp op, std::size_t i, int size) {
       case ReduceOp::kMin:
         out = std::min(out, v);
         break;
+      default:  // reductions_test.cc
+        break;
     }
   }
   return out;

@@ -82,6 +82,18 @@ const Deviation kDeviations[] = {
        call.reduce = ReduceOp::kMax;
        return std::vector{call};
      }},
+    {"scale",
+     [](Call call) {
+       if (!reduces(call.op)) return std::vector<Call>();
+       call.scale.after = 0.1;
+       return std::vector{call};
+     }},
+    {"average",
+     [](Call call) {
+       if (!reduces(call.op)) return std::vector<Call>();
+       call.reduce = ReduceOp::kAvg;
+       return std::vector{call};
+     }},
     {"root",
      [](Call call) {
        if (!rooted(call.op)) return std::vector<Call>();
