@@ -28,6 +28,10 @@ Status Communicator::execute(const Call& call, bool scaled) {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
   if (suspended()) return refused_suspended();
   if (call.scale.before != 1 && !scaled) return execute_scaled(call);
+  if (local_ != nullptr && local_timeout_ != timeout()) {
+    local_timeout_ = timeout();
+    local_->set_timeout(local_timeout_);
+  }
   if (selection_.is_local(call.op)) return execute_locally(call);
   const bool blocks = has_blocks(call.op);
   const bool strict = deterministic() == Deterministic::kStrict && reduces(call.op);
@@ -123,8 +127,8 @@ Status Communicator::refused_suspended() const {
 
 Waiter Communicator::limits(bool background) {
   Waiter limits;
-  limits.deadline =
-      config_.exec_timeout.count() == 0 ? Deadline::never() : Deadline::after(config_.exec_timeout);
+  const auto timeout = this->timeout();
+  limits.deadline = timeout.count() == 0 ? Deadline::never() : Deadline::after(timeout);
   limits.abort = &failure_.flag();
   limits.policy = background ? placement_.worker_policy : placement_.policy;
   if (size() > 1) {

@@ -106,6 +106,10 @@ class BasicRegion {
     waited_ = false;
     fingerprint_ = number_ << 32 | digest(call);
   }
+  /// Of the operations that begin from now on; see Waiter::timeout.
+  void set_timeout(std::chrono::nanoseconds timeout) {
+    waiter_.timeout = background_.timeout = timeout;
+  }
   std::uint64_t number() const { return number_; }
   /// Room for what travels with the announcement; written before announce().
   std::byte* payload() { return slot(place_).payload.data(); }
