@@ -156,8 +156,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
         std::max(stride, (layout.longest() * slots + kCacheLine - 1) / kCacheLine * kCacheLine);
   }
   std::byte* const staging = scratch((stride + folded) * lanes);
-  const kernels::Folding fold =
-      reduces(call.op) ? kernels::Folding::of(call, mesh_.size()) : kernels::Folding{};
+  const kernels::Folding fold = kernels::Folding::of(call, mesh_.size());
   for (std::size_t i = 0; i < lanes; ++i) {
     lanes_[i]->begin(static_cast<std::uint32_t>(i), call, mine,
                      plan.folds_at_once ? fold : fold.partial(), message,

@@ -16,8 +16,9 @@ struct Folding {
   ReduceOp op = ReduceOp::kSum;
   Finish finish{};
 
-  /// `ranks`: whose inputs the call reduces.
+  /// `ranks`: whose inputs the call reduces. Of other operations: copies.
   static Folding of(const Call& call, int ranks) {
+    if (!reduces(call.op)) return {call.type, ReduceOp::kSum, {}};
     const double divisor = call.reduce == ReduceOp::kAvg ? ranks : 1;
     return {call.type, call.reduce, {call.scale.after, divisor}};
   }
