@@ -111,7 +111,7 @@ Status Mailbox::open() {
   HCCL_ASSIGN_OR_RETURN(std::unique_ptr<transport::Mesh> mesh, open_(ended_));
   std::unique_lock lock(mutex_);
   mesh_ = std::move(mesh);
-  sleeper_ = std::make_unique<MailboxSleeper>(mesh_->sleeper());
+  sleeper_ = std::make_unique<MailboxSleeper>(mesh_->sleeper(), mutex_);
   for (int peer = 0; peer < size_; ++peer) {
     peers_.push_back(std::make_unique<Peer>());
     peers_.back()->credit = window_;
@@ -133,7 +133,7 @@ void Mailbox::run() {
         [this] {
           std::unique_lock lock(mutex_);
           const bool over = failed_;
-          poll(std::move(lock));
+          if (poll(std::move(lock))) sleeper_->moved();
           return over;
         },
         *sleeper_));
@@ -155,8 +155,8 @@ void Mailbox::end(const Status& why) {
 void Mailbox::stop() {
   if (process_ != ::getpid()) {  // the threads are the parent's, and so are the links
     if (thread_.joinable()) thread_.detach();
-    static_cast<void>(mesh_.release());
-    static_cast<void>(sleeper_.release());
+    [[maybe_unused]] const auto* const mesh = mesh_.release();
+    [[maybe_unused]] const auto* const sleeper = sleeper_.release();
     return;
   }
   end(Status(Code::kUnavail, name_ + ": the communicator has ended"));
@@ -169,7 +169,7 @@ void Mailbox::stop() {
   open_ = nullptr;
 }
 
-void Mailbox::poll(std::unique_lock<std::mutex> lock) {
+bool Mailbox::poll(std::unique_lock<std::mutex> lock) {
   bool moved = false;
   while (mesh_ != nullptr && !failed_ && (mesh_->progress() | advance())) moved = true;
   sentence();
@@ -179,6 +179,7 @@ void Mailbox::poll(std::unique_lock<std::mutex> lock) {
     sleeper_->ring();
   }
   tell(std::move(lock));
+  return moved;
 }
 
 // One thread at a time calls them, so that they may post messages without end.

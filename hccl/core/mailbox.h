@@ -168,8 +168,8 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   Status mismatch(int source, int dest, std::int32_t tag, std::uint64_t sent,
                   std::uint64_t expected) const;
 
-  /// Moves on what can move, and tells whom it concerns. Without mutex_.
-  void poll(std::unique_lock<std::mutex> lock);
+  /// Moves on what can move, and tells whom it concerns. True if anything moved.
+  bool poll(std::unique_lock<std::mutex> lock);
   void tell(std::unique_lock<std::mutex> lock);
 
   const int rank_;

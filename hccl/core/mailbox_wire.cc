@@ -66,7 +66,7 @@ void Mailbox::post_recv(const MessagePtr& message) {
       return message->peer_ == Message::kAnyRank || message->peer_ == each->source;
     });
     if (first != list.end()) {
-      const ArrivalPtr arrival = *first;
+      const ArrivalPtr arrival = std::move(*first);
       list.erase(first);
       if (list.empty()) arrivals_.erase(at);
       return match(arrival, message);

@@ -106,7 +106,16 @@ Status Executor::end(Status status) {
 
 Status Executor::run(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
                      const Waiter& waiter) {
-  return end(run_lanes(call, choice, sequence, waiter));
+  HCCL_RETURN_IF_ERROR(end(run_lanes(call, choice, sequence, waiter)));
+  const kernels::Folding fold = kernels::Folding::of(call, mesh_.size());
+  if (fold.finish.nothing() ||
+      plan_for(*choice.algorithm, call.root, choice.depth, choice.hosts).folds_at_once) {
+    return {};
+  }
+  if (call.op != Op::kReduce || call.root == mesh_.rank()) {
+    fold.finish_in_place(static_cast<std::byte*>(call.out), call.count);
+  }
+  return {};
 }
 
 Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
@@ -177,11 +186,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
     lanes_[lanes]->add(barrier_steps(), Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0),
                        nullptr);
   }
-  HCCL_RETURN_IF_ERROR(drive_lanes(lanes + (agree ? 1 : 0), mine, waiter));
-  if (!plan.folds_at_once && (call.op != Op::kReduce || call.root == mesh_.rank())) {
-    fold.finish_in_place(static_cast<std::byte*>(call.out), call.count);
-  }
-  return {};
+  return drive_lanes(lanes + (agree ? 1 : 0), mine, waiter);
 }
 
 Status Executor::run_blocks(const Call& call, std::uint64_t sequence, const Waiter& waiter) {

@@ -139,6 +139,31 @@ TEST(Framework, AFailedMessageTellsItsCallbackWhy) {
   EXPECT_NE(text.find("enough"), std::string::npos) << text;
 }
 
+TEST(Framework, RequestsOfAForkedChildFail) {
+  ApiWorld world(2);
+  world.on_all([&](int rank) {  // connected, with a thread
+    char out = 1, in = 0;
+    HcclRequest got = nullptr;
+    const auto peer = static_cast<std::uint32_t>(1 - rank);
+    ASSERT_EQ(HcclIsend(&out, 1, peer, 0, world.comm(rank), nullptr, nullptr, nullptr), 0);
+    ASSERT_EQ(HcclIrecv(&in, 1, peer, 0, world.comm(rank), nullptr, nullptr, &got), 0);
+    ASSERT_EQ(HcclRequestWait(got, 30000, nullptr), 0);
+    ASSERT_EQ(HcclRequestFree(got), 0);
+  });
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char byte = 0;
+    HcclRequest request = nullptr;
+    const bool posted =
+        HcclIrecv(&byte, 1, 1, 0, world.comm(0), nullptr, nullptr, &request) == HCCL_SUCCESS;
+    ::_exit(posted && HcclRequestWait(request, 5000, nullptr) == HCCL_E_UNAVAIL ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  world.expect_usable();
+}
+
 TEST(Framework, MemoryIsReusedAndShared) {
   ApiWorld world(2);
   world.on_all([&](int rank) {
