@@ -10,7 +10,8 @@ import sys
 import tempfile
 import unittest
 
-PUBLIC = ("hccl/hccl.h", "hccl/hccl_comm.h", "hccl/hccl_fusion.h", "hccl/hccl_types.h", "hccl/hcom.h",
+PUBLIC = ("hccl/hccl.h", "hccl/hccl_comm.h", "hccl/hccl_framework.h", "hccl/hccl_fusion.h",
+          "hccl/hccl_types.h", "hccl/hcom.h",
           "hccl/acl/acl.h", "hccl/acl/acl_base.h", "hccl/acl/acl_base_rt.h", "hccl/acl/acl_mdl.h",
           "hccl/acl/acl_op.h", "hccl/acl/acl_prof.h", "hccl/acl/acl_rt.h",
           "hccl/acl/error_codes/rt_error_codes.h")

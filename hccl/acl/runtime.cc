@@ -28,6 +28,17 @@ Result<std::shared_ptr<memory::Heap>> Runtime::heap() {
   return heap_;
 }
 
+Result<memory::Cache*> Runtime::cache() {
+  HCCL_ASSIGN_OR_RETURN(const DeviceConfig config, this->config());
+  HCCL_ASSIGN_OR_RETURN(auto heap, this->heap());
+  const std::lock_guard lock(mutex_);
+  if (!cache_) {
+    cache_ = std::make_unique<memory::Cache>(std::move(heap),
+                                             static_cast<std::size_t>(config.cache_mb) << 20);
+  }
+  return cache_.get();
+}
+
 std::uint64_t Runtime::finalize_one() {
   std::uint64_t count = initialized_.load();
   while (count != 0 && !initialized_.compare_exchange_weak(count, count - 1)) {

@@ -19,6 +19,7 @@
 #include "hccl/acl/stream.h"
 #include "hccl/acl/table.h"
 #include "hccl/base/config.h"
+#include "hccl/memory/cache.h"
 #include "hccl/memory/heap.h"
 
 namespace hccl::acl {
@@ -32,6 +33,8 @@ class Runtime {
   Result<DeviceConfig> config();
   /// Device memory, made at first need; always the same object.
   Result<std::shared_ptr<memory::Heap>> heap();
+  /// The same memory, used again; made at first need; never goes away.
+  Result<memory::Cache*> cache();
 
   Table<Stream>& streams() { return streams_; }
   Table<Event>& events() { return events_; }
@@ -54,6 +57,7 @@ class Runtime {
   std::mutex mutex_;
   std::optional<DeviceConfig> config_;
   std::shared_ptr<memory::Heap> heap_;
+  std::unique_ptr<memory::Cache> cache_;
   Table<Stream> streams_{"stream", 1};
   Table<Event> events_{"event", 2};
   Table<Physical> physical_{"handle", 3};

@@ -1,6 +1,7 @@
 // The texts of refused arguments.
 #include "hccl/api/checks.h"
 
+#include <cmath>
 #include <string>
 
 namespace hccl::api::refusals {
@@ -14,8 +15,13 @@ Status unknown_op(HcclReduceOp op) {
   return Status(Code::kNotSupport, "op " + std::to_string(static_cast<int>(op)) + " is unknown");
 }
 
-Status irreducible(DataType type) {
-  return Status(Code::kNotSupport, "dataType " + std::string(words(type)) + " cannot be reduced");
+Status irreducible(DataType type, ReduceOp op) {
+  std::string text = "dataType " + std::string(words(type)) + " cannot be reduced";
+  if (kernels::reducible(type)) {
+    text += " by " + std::string(words(op)) +
+            (op == ReduceOp::kAvg ? ": averages are of floats" : ": it is of integers");
+  }
+  return Status(Code::kNotSupport, std::move(text));
 }
 
 Status too_many(std::uint64_t count, const char* argument) {
@@ -29,3 +35,25 @@ Status no_such_rank(std::uint32_t rank, int size, const char* argument) {
 }
 
 }  // namespace hccl::api::refusals
+
+namespace hccl::api {
+
+Result<Scale> check_scale(const HcclScale* scale, ReduceOp op, DataType type) {
+  if (scale == nullptr) return Scale{};
+  const Scale factors{scale->before, scale->after};
+  if (!std::isfinite(factors.before) || !std::isfinite(factors.after)) {
+    return Status(Code::kPara, "scale: a factor is not finite");
+  }
+  if (factors == Scale{}) return factors;
+  if (op != ReduceOp::kSum && op != ReduceOp::kAvg) {
+    return Status(Code::kNotSupport,
+                  "scale: only sums and averages have factors, op is " + std::string(words(op)));
+  }
+  if (!floating(type)) {
+    return Status(Code::kNotSupport,
+                  "scale: only floats have factors, dataType is " + std::string(words(type)));
+  }
+  return factors;
+}
+
+}  // namespace hccl::api

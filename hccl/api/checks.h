@@ -7,8 +7,10 @@
 #include <string>
 
 #include "hccl/api/guard.h"
+#include "hccl/base/call.h"
 #include "hccl/base/status.h"
 #include "hccl/base/types.h"
+#include "hccl/hccl_framework.h"
 #include "hccl/hccl_types.h"
 #include "hccl/hcom.h"
 #include "hccl/kernels/kernels.h"
@@ -20,7 +22,7 @@ inline constexpr std::uint64_t kMaxCount = 0x7FFFFFFF;
 namespace refusals {
 [[gnu::cold]] Status unknown_type(HcclDataType type, const char* argument);
 [[gnu::cold]] Status unknown_op(HcclReduceOp op);
-[[gnu::cold]] Status irreducible(DataType type);
+[[gnu::cold]] Status irreducible(DataType type, ReduceOp op);
 [[gnu::cold]] Status too_many(std::uint64_t count, const char* argument);
 [[gnu::cold]] Status no_such_rank(std::uint32_t rank, int size, const char* argument);
 }  // namespace refusals
@@ -33,9 +35,12 @@ inline Result<DataType> check_type(HcclDataType type, const char* argument = "da
 inline Result<ReduceOp> check_reduce(HcclReduceOp op, DataType type) {
   const auto known = reduce_op(static_cast<int>(op));
   if (!known) return refusals::unknown_op(op);
-  if (!kernels::reducible(type)) return refusals::irreducible(type);
+  if (!kernels::reducible(type, *known)) return refusals::irreducible(type, *known);
   return *known;
 }
+
+/// Null: no factors. Defined in checks.cc.
+Result<Scale> check_scale(const HcclScale* scale, ReduceOp op, DataType type);
 
 inline Status check_count(std::uint64_t count, const char* argument) {
   if (count <= kMaxCount) return {};

@@ -1,30 +1,11 @@
 // Collective operations: hccl/hccl.h.
-#include "hccl/api/entry.h"
+#include "hccl/api/on.h"
 #include "hccl/api/operations.h"
-#include "hccl/api/state.h"
 #include "hccl/hccl.h"
 
 namespace api = hccl::api;
 
-namespace {
-
-// Finds the communicator and runs one of operations.h on it. As enter(), without its closures: this
-// is the shortest way to an operation.
-template <class Operation, class... Arguments>
-HcclResult on(const char* function, HcclComm comm, Operation operation,
-              Arguments... arguments) noexcept {
-  try {
-    const auto communicator = api::State::get().communicators().get(comm);
-    if (!communicator.ok()) return api::refused(communicator.status(), function);
-    api::log_entry(**communicator, function, arguments...);
-    const hccl::Status status = operation(communicator->shared(), arguments...);
-    return status.ok() ? HCCL_SUCCESS : api::refused(status, function);
-  } catch (...) {
-    return api::keep_exception();
-  }
-}
-
-}  // namespace
+using api::on;
 
 extern "C" {
 

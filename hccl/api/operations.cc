@@ -23,14 +23,23 @@ Status issue(const CommunicatorPtr& comm, Call call, std::vector<Block> in_block
   return in_call_group() ? collect(std::move(job)) : enqueue(std::move(job));
 }
 
-Status all_reduce(const CommunicatorPtr& comm, void* sendBuf, void* recvBuf, std::uint64_t count,
-                  HcclDataType type, HcclReduceOp op, aclrtStream stream) {
+Status all_reduce_scaled(const CommunicatorPtr& comm, void* sendBuf, void* recvBuf,
+                         std::uint64_t count, HcclDataType type, HcclReduceOp op,
+                         const HcclScale* scale, aclrtStream stream) {
   HCCL_RETURN_IF_ERROR(need(sendBuf, count, "sendBuf"));
   HCCL_RETURN_IF_ERROR(need(recvBuf, count, "recvBuf"));
   HCCL_RETURN_IF_ERROR(check_count(count, "count"));
   HCCL_ASSIGN_OR_RETURN(const DataType data, check_type(type));
   HCCL_ASSIGN_OR_RETURN(const ReduceOp fold, check_reduce(op, data));
-  return issue(comm, {Op::kAllReduce, sendBuf, recvBuf, count, data, fold, 0, 0}, stream);
+  HCCL_ASSIGN_OR_RETURN(const Scale factors, check_scale(scale, fold, data));
+  Call call{Op::kAllReduce, sendBuf, recvBuf, count, data, fold, 0, 0};
+  call.scale = factors;
+  return issue(comm, call, stream);
+}
+
+Status all_reduce(const CommunicatorPtr& comm, void* sendBuf, void* recvBuf, std::uint64_t count,
+                  HcclDataType type, HcclReduceOp op, aclrtStream stream) {
+  return all_reduce_scaled(comm, sendBuf, recvBuf, count, type, op, nullptr, stream);
 }
 
 Status broadcast(const CommunicatorPtr& comm, void* buf, std::uint64_t count, HcclDataType type,
@@ -44,14 +53,23 @@ Status broadcast(const CommunicatorPtr& comm, void* buf, std::uint64_t count, Hc
                stream);
 }
 
-Status reduce_scatter(const CommunicatorPtr& comm, void* sendBuf, void* recvBuf,
-                      std::uint64_t count, HcclDataType type, HcclReduceOp op, aclrtStream stream) {
+Status reduce_scatter_scaled(const CommunicatorPtr& comm, void* sendBuf, void* recvBuf,
+                             std::uint64_t count, HcclDataType type, HcclReduceOp op,
+                             const HcclScale* scale, aclrtStream stream) {
   HCCL_RETURN_IF_ERROR(need(sendBuf, count, "sendBuf"));
   HCCL_RETURN_IF_ERROR(need(recvBuf, count, "recvBuf"));
   HCCL_RETURN_IF_ERROR(check_count(count, "recvCount"));
   HCCL_ASSIGN_OR_RETURN(const DataType data, check_type(type));
   HCCL_ASSIGN_OR_RETURN(const ReduceOp fold, check_reduce(op, data));
-  return issue(comm, {Op::kReduceScatter, sendBuf, recvBuf, count, data, fold, 0, 0}, stream);
+  HCCL_ASSIGN_OR_RETURN(const Scale factors, check_scale(scale, fold, data));
+  Call call{Op::kReduceScatter, sendBuf, recvBuf, count, data, fold, 0, 0};
+  call.scale = factors;
+  return issue(comm, call, stream);
+}
+
+Status reduce_scatter(const CommunicatorPtr& comm, void* sendBuf, void* recvBuf,
+                      std::uint64_t count, HcclDataType type, HcclReduceOp op, aclrtStream stream) {
+  return reduce_scatter_scaled(comm, sendBuf, recvBuf, count, type, op, nullptr, stream);
 }
 
 Status all_gather(const CommunicatorPtr& comm, void* sendBuf, void* recvBuf, std::uint64_t count,
@@ -63,16 +81,24 @@ Status all_gather(const CommunicatorPtr& comm, void* sendBuf, void* recvBuf, std
   return issue(comm, {Op::kAllGather, sendBuf, recvBuf, count, data, ReduceOp::kSum, 0, 0}, stream);
 }
 
-Status reduce(const CommunicatorPtr& comm, void* sendBuf, void* recvBuf, std::uint64_t count,
-              HcclDataType type, HcclReduceOp op, std::uint32_t root, aclrtStream stream) {
+Status reduce_scaled(const CommunicatorPtr& comm, void* sendBuf, void* recvBuf, std::uint64_t count,
+                     HcclDataType type, HcclReduceOp op, const HcclScale* scale, std::uint32_t root,
+                     aclrtStream stream) {
   HCCL_RETURN_IF_ERROR(need(sendBuf, count, "sendBuf"));
   HCCL_RETURN_IF_ERROR(check_count(count, "count"));
   HCCL_ASSIGN_OR_RETURN(const DataType data, check_type(type));
   HCCL_ASSIGN_OR_RETURN(const ReduceOp fold, check_reduce(op, data));
+  HCCL_ASSIGN_OR_RETURN(const Scale factors, check_scale(scale, fold, data));
   HCCL_RETURN_IF_ERROR(check_rank(root, comm->size(), "root"));
   if (static_cast<int>(root) == comm->rank()) HCCL_RETURN_IF_ERROR(need(recvBuf, count, "recvBuf"));
-  return issue(comm, {Op::kReduce, sendBuf, recvBuf, count, data, fold, static_cast<int>(root), 0},
-               stream);
+  Call call{Op::kReduce, sendBuf, recvBuf, count, data, fold, static_cast<int>(root), 0};
+  call.scale = factors;
+  return issue(comm, call, stream);
+}
+
+Status reduce(const CommunicatorPtr& comm, void* sendBuf, void* recvBuf, std::uint64_t count,
+              HcclDataType type, HcclReduceOp op, std::uint32_t root, aclrtStream stream) {
+  return reduce_scaled(comm, sendBuf, recvBuf, count, type, op, nullptr, root, stream);
 }
 
 Status scatter(const CommunicatorPtr& comm, void* sendBuf, void* recvBuf, std::uint64_t count,

@@ -9,6 +9,7 @@
 
 #include "hccl/api/state.h"
 #include "hccl/hccl.h"
+#include "hccl/hccl_framework.h"
 
 namespace hccl::api {
 
@@ -28,6 +29,17 @@ Status all_to_all(const CommunicatorPtr& comm, const void* in, std::uint64_t in_
                   HcclDataType in_type, void* out, std::uint64_t out_count, HcclDataType out_type,
                   aclrtStream stream);
 Status barrier(const CommunicatorPtr& comm, aclrtStream stream);
+
+// With factors; null: none.
+Status all_reduce_scaled(const CommunicatorPtr& comm, void* in, void* out, std::uint64_t count,
+                         HcclDataType type, HcclReduceOp op, const HcclScale* scale,
+                         aclrtStream stream);
+Status reduce_scatter_scaled(const CommunicatorPtr& comm, void* in, void* out, std::uint64_t count,
+                             HcclDataType type, HcclReduceOp op, const HcclScale* scale,
+                             aclrtStream stream);
+Status reduce_scaled(const CommunicatorPtr& comm, void* in, void* out, std::uint64_t count,
+                     HcclDataType type, HcclReduceOp op, const HcclScale* scale, std::uint32_t root,
+                     aclrtStream stream);
 
 // Arrays hold a 64-bit number a rank; displacements are elements. See hccl.h.
 Status reduce_scatter_v(const CommunicatorPtr& comm, void* in, const void* in_counts,

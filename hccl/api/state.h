@@ -51,6 +51,7 @@ class State {
   Logger log();
   Communicators& communicators() { return communicators_; }
   Handles<Fusion>& fusions() { return fusions_; }
+  Handles<core::Message>& requests() { return requests_; }
   Groups& groups() { return groups_; }
   ClusterWorlds& cluster_worlds() { return cluster_worlds_; }
   RegisteredMemory& memory() { return memory_; }
@@ -77,6 +78,7 @@ class State {
   std::vector<std::unique_ptr<join::Coordinator>> coordinators_;
   Communicators communicators_;
   Handles<Fusion> fusions_{"fusion", 2};
+  Handles<core::Message> requests_{"request", 3};
   Groups groups_{communicators_};
   ClusterWorlds cluster_worlds_;
   RegisteredMemory memory_;

@@ -82,6 +82,12 @@ std::string words(const Envelope& e) {
     const auto op = reduce_op(static_cast<int>(e.reduce));
     text += ", " + std::string(op ? words(*op) : std::string_view("unknown reduction"));
   }
+  if (e.scale != Scale{}) {
+    char factors[80];  // as many digits as tell any two numbers apart
+    std::snprintf(factors, sizeof factors, ", scaled by %.17g before and %.17g after",
+                  e.scale.before, e.scale.after);
+    text += factors;
+  }
   if (rooted(static_cast<Op>(e.op))) text += ", root " + std::to_string(e.root);
   if (e.plan != 0) text += ", gradient plan " + std::to_string(e.plan);
   return text + ")";

@@ -20,6 +20,13 @@ struct Block {
   bool operator==(const Block&) const = default;
 };
 
+/// Factors of the inputs and of the result of a reduction of floats; both are finite.
+struct Scale {
+  double before = 1;
+  double after = 1;
+  bool operator==(const Scale&) const = default;
+};
+
 struct Call {
   Op op = Op::kBarrier;
   const void* in = nullptr;
@@ -39,6 +46,7 @@ struct Call {
   /// `out` (allgatherv, alltoallv), in rank order. Empty otherwise. Must outlive the run.
   std::span<const Block> in_blocks{};
   std::span<const Block> out_blocks{};
+  Scale scale{};
 };
 
 /// Whether blocks have different lengths: the operations without a schedule.
@@ -60,14 +68,15 @@ struct Envelope {
   std::uint8_t op = 0;          ///< Op, or kSend / kRecv
   std::uint8_t type = 0;
   std::uint8_t reduce = 0;
-  std::uint8_t version = 1;
+  std::uint8_t version = 2;
+  Scale scale;
 
   static constexpr std::uint8_t kSend = 100;
   static constexpr std::uint8_t kRecv = 101;
 
   bool operator==(const Envelope&) const = default;
 };
-static_assert(sizeof(Envelope) == 32);
+static_assert(sizeof(Envelope) == 48);
 
 /// The hash of blocks in an envelope.
 void enclose_blocks(const Call& call, Envelope& envelope);
@@ -92,7 +101,10 @@ inline Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t
   out.plan = call.plan;
   if (call.op == Op::kBarrier) return out;
   out.type = static_cast<std::uint8_t>(call.type);
-  if (reduces(call.op)) out.reduce = static_cast<std::uint8_t>(call.reduce);
+  if (reduces(call.op)) {
+    out.reduce = static_cast<std::uint8_t>(call.reduce);
+    out.scale = call.scale;
+  }
   if (has_blocks(call.op)) {
     enclose_blocks(call, out);
     return out;

@@ -252,6 +252,10 @@ Result<DeviceConfig> DeviceConfig::read(const Config::GetEnv& getenv) {
     HCCL_ASSIGN_OR_RETURN(const auto mb, number("HCCL_DEVICE_MEMORY", *v, 1, 1u << 26));
     config.memory_mb = static_cast<std::uint32_t>(mb);
   }
+  if (auto v = variable(getenv, "HCCL_MEMORY_CACHE")) {
+    HCCL_ASSIGN_OR_RETURN(const auto mb, number("HCCL_MEMORY_CACHE", *v, 0, 1u << 26));
+    config.cache_mb = static_cast<std::uint32_t>(mb);
+  }
   return config;
 }
 

@@ -28,6 +28,9 @@ struct DeviceConfig {
   /// HCCL_DEVICE_MEMORY: MB of device memory that a process may have, 1..67108864; default, 0: as
   /// much as the machine has. Takes up no memory before it is used.
   std::uint32_t memory_mb = 0;
+  /// HCCL_MEMORY_CACHE: MB of freed blocks that HcclMemFree keeps for HcclMemAlloc, 0..67108864;
+  /// default 1024.
+  std::uint32_t cache_mb = 1024;
 };
 
 struct Config {

@@ -34,11 +34,19 @@ enum class DataType : std::uint8_t {
 #undef HCCL_TYPE
 };
 
-#define HCCL_REDUCE_OPS(X) \
-  X(kSum, 0, "sum")        \
-  X(kProd, 1, "prod")      \
-  X(kMax, 2, "max")        \
-  X(kMin, 3, "min")
+// HCCL's, and from 16 on those of hccl_framework.h.
+#define HCCL_REDUCE_OPS(X)   \
+  X(kSum, 0, "sum")          \
+  X(kProd, 1, "prod")        \
+  X(kMax, 2, "max")          \
+  X(kMin, 3, "min")          \
+  X(kAvg, 16, "avg")         \
+  X(kBitAnd, 17, "band")     \
+  X(kBitOr, 18, "bor")       \
+  X(kBitXor, 19, "bxor")     \
+  X(kLogicalAnd, 20, "land") \
+  X(kLogicalOr, 21, "lor")   \
+  X(kLogicalXor, 22, "lxor")
 
 enum class ReduceOp : std::uint8_t {
 #define HCCL_OP(name, number, word) name = number,
@@ -73,6 +81,25 @@ constexpr std::size_t size_of(DataType type) {
   }
   return 0;
 }
+constexpr bool floating(DataType type) {
+  switch (type) {
+    case DataType::kFp16:
+    case DataType::kFp32:
+    case DataType::kFp64:
+    case DataType::kBfp16:
+    case DataType::kHif8:
+    case DataType::kFp8E4M3:
+    case DataType::kFp8E5M2:
+    case DataType::kFp8E8M0:
+      return true;
+    default:
+      return false;
+  }
+}
+constexpr bool bitwise(ReduceOp op) { return op >= ReduceOp::kBitAnd && op <= ReduceOp::kBitXor; }
+/// Of the truth of the inputs: results are 0 and 1.
+constexpr bool logical(ReduceOp op) { return op >= ReduceOp::kLogicalAnd; }
+
 std::string_view words(DataType type);
 std::string_view words(ReduceOp op);
 std::string_view words(Op op);  ///< "allreduce", "reduce_scatter", …

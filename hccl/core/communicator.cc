@@ -36,9 +36,14 @@ Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::stri
       heap_(std::move(heap)),
       failure_(*control_, id_, name_, ranks_, rank_, config_.flight_recorder_dir, log_, recorder_),
       deterministic_(config_.deterministic),
+      timeout_(config_.exec_timeout),
+      local_timeout_(config_.exec_timeout),
       selection_(config_, log_, placement_, name_, rank_, parent),
       sends_(ranks_.size()),
-      recvs_(ranks_.size()) {}
+      recvs_(ranks_.size()),
+      mailbox_(std::make_shared<Mailbox>(
+          rank_, size(), name_, [this](const AbortFlag& abort) { return open_mailbox(abort); },
+          placement_.policy)) {}
 
 Result<std::shared_ptr<Communicator>> Communicator::world(
     std::shared_ptr<join::ControlLine> control, std::string name, const Config& config, Logger log,
@@ -89,7 +94,9 @@ Status Communicator::open(Deadline deadline) {
   failure_.interrupt_with([this](const Status& why) {
     mesh_->abort(why);
     if (local_ != nullptr) local_->wake();
+    mailbox_->end(why);
   });
+  failure_.summoned_with([this] { mailbox_->start(); });
   const Selection::Engines engines{mesh_->name(),    *executor_,  local_.get(),
                                    two_level_.get(), heap_.get(), is_world()};
   const Status chosen = selection_.open(engines, limits(false));
@@ -101,8 +108,8 @@ Status Communicator::open(Deadline deadline) {
 Status Communicator::compare_configurations(Deadline deadline) {
   const std::string mine = config_.agreement();
   const bool offers = selection_.asks() && rank_ == 0;
-  const auto met =
-      gather(id_, mine + '\0' + (offers ? selection_.offer() : std::string()), deadline);
+  const auto met = gather(id_, mine + '\0' + (offers ? selection_.offer() : std::string()),
+                          deadline, failure_.flag());
   if (!met.ok()) return met.status().with_context(name_);
   for (std::size_t i = 0; i < met.value().size(); ++i) {
     const std::string its = met.value()[i].substr(0, met.value()[i].find('\0'));
@@ -116,9 +123,10 @@ Status Communicator::compare_configurations(Deadline deadline) {
 }
 
 Result<std::vector<std::string>> Communicator::gather(const Uuid& key, const std::string& mine,
-                                                      Deadline deadline) {
+                                                      Deadline deadline,
+                                                      const AbortFlag& abort) const {
   return control_->exchange(key, static_cast<std::uint32_t>(size()),
-                            static_cast<std::uint32_t>(rank_), mine, deadline, failure_.flag());
+                            static_cast<std::uint32_t>(rank_), mine, deadline, abort);
 }
 
 transport::OpenArgs Communicator::mesh_arguments(Deadline deadline) {
@@ -133,7 +141,8 @@ transport::OpenArgs Communicator::mesh_arguments(Deadline deadline) {
   args.heap = heap_;
   args.area_bytes = &exec::LocalEngine::region_bytes;
   args.exchange = [this](const std::string& mine, Deadline until) {
-    return gather(identity(id_, "exchange " + std::to_string(exchanges_++)), mine, until);
+    return gather(identity(id_, "exchange " + std::to_string(exchanges_++)), mine, until,
+                  failure_.flag());
   };
   return args;
 }
@@ -180,8 +189,34 @@ Status Communicator::open_local(const transport::OpenArgs& args) {
   return {};
 }
 
+// A rank that needs it summons the others: a communicator without such messages has one mesh. It
+// shares no memory of the host.
+Result<std::unique_ptr<transport::Mesh>> Communicator::open_mailbox(const AbortFlag& abort) {
+  control_->summon(id_);
+  transport::OpenArgs args = mesh_arguments(Deadline::after(config_.connect_timeout));
+  args.key = derive(control_->info().secret, "mailbox " + std::string(view(id_)));
+  args.heap = nullptr;
+  args.area_bytes = nullptr;
+  args.exchange = [this, &abort, number = 0](const std::string& mine, Deadline until) mutable {
+    return gather(identity(id_, "mailbox exchange " + std::to_string(number++)), mine, until,
+                  abort);
+  };
+  auto mesh = transport::open(config_.transport, args);
+  if (mesh.ok()) return mesh;
+  return mesh.status().with_context(name_ + ": opening transport " + config_.transport +
+                                    " for messages with tags");
+}
+
+void Communicator::abort(const std::string& reason) {
+  failure_.abort(Status(Code::kUnavail, name_ + ": rank " + std::to_string(rank_) +
+                                            " aborted the communicator" +
+                                            (reason.empty() ? "" : ": " + reason)));
+}
+
 Communicator::~Communicator() {
   failure_.stop_listening();
+  mailbox_->end(Status(Code::kUnavail, name_ + ": the communicator was destroyed"));
+  mailbox_->stop();
   if (mesh_) mesh_->abort(Status(Code::kUnavail, "the communicator was destroyed"));
 }
 

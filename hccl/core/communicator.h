@@ -12,6 +12,7 @@
 #include "hccl/base/log.h"
 #include "hccl/core/failure.h"
 #include "hccl/core/flight_recorder.h"
+#include "hccl/core/mailbox.h"
 #include "hccl/core/op_queue.h"
 #include "hccl/core/placement.h"
 #include "hccl/core/selection.h"
@@ -95,6 +96,15 @@ class Communicator {
   void resume() { suspended_.store(false); }
   bool suspended() const { return suspended_.load(std::memory_order_relaxed); }
 
+  /// Ends the communicator on all ranks, also operations that run. Any thread.
+  void abort(const std::string& reason);
+  /// Of the operations that begin from now on; 0: none; at first config().exec_timeout. Any thread.
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_.store(timeout); }
+  std::chrono::milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }
+
+  /// Messages with tags, apart from all operations.
+  Mailbox& mailbox() { return *mailbox_; }
+
   /// Of the operations that begin from now on; at first config().deterministic. Any thread; all
   /// ranks set the same between the same operations.
   void set_deterministic(Deterministic value) { deterministic_.store(value); }
@@ -119,12 +129,15 @@ class Communicator {
   Status open_mesh(const transport::OpenArgs& args);
   Status open_local(const transport::OpenArgs& args);
   transport::OpenArgs mesh_arguments(Deadline deadline);
+  Result<std::unique_ptr<transport::Mesh>> open_mailbox(const AbortFlag& abort);
   /// One text of each rank, by the coordinator.
   Result<std::vector<std::string>> gather(const Uuid& key, const std::string& mine,
-                                          Deadline deadline);
+                                          Deadline deadline, const AbortFlag& abort) const;
 
   // Running, on the thread whose turn it is in the queue.
-  Status execute(const Call& call);
+  /// `scaled`: the inputs have been multiplied by scale.before.
+  Status execute(const Call& call, bool scaled = false);
+  Status execute_scaled(Call call);
   Status execute_remotely(const Call& call, std::uint64_t sequence, bool strict);
   Status run_transfers(std::span<exec::Transfer> transfers);
   Status refused_suspended() const;
@@ -146,6 +159,8 @@ class Communicator {
   Failure failure_;
   std::atomic<bool> suspended_{false};
   std::atomic<Deterministic> deterministic_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+  std::chrono::milliseconds local_timeout_;  // as the local engine has it
 
   // What runs operations.
   std::unique_ptr<transport::Mesh> mesh_;
@@ -161,6 +176,10 @@ class Communicator {
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sends_;  // point to point, by peer
   std::vector<std::uint64_t> recvs_;
+
+  std::vector<std::byte> products_;  // of inputs and a factor; kept
+
+  std::shared_ptr<Mailbox> mailbox_;
 
   OpQueue queue_;  // last: its thread ends first
 };

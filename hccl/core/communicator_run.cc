@@ -1,6 +1,7 @@
 // How a communicator runs operations: in their order, inside a host, over several hosts, or as
 // messages.
 #include "hccl/core/communicator.h"
+#include "hccl/kernels/folding.h"
 
 namespace hccl::core {
 
@@ -24,9 +25,14 @@ OpQueue::Ticket Communicator::submit(const Call& call, bool deferred, std::funct
   return deferred ? queue_.defer(std::move(work)) : queue_.submit(std::move(work));
 }
 
-Status Communicator::execute(const Call& call) {
+Status Communicator::execute(const Call& call, bool scaled) {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
   if (suspended()) return refused_suspended();
+  if (call.scale.before != 1 && !scaled) return execute_scaled(call);
+  if (local_ != nullptr && local_timeout_ != timeout()) {
+    local_timeout_ = timeout();
+    local_->set_timeout(local_timeout_);
+  }
   const bool strict = deterministic() == Deterministic::kStrict && reduces(call.op);
   const std::uint64_t sequence = ++sequence_;
   if (!selection_.is_local(call.op)) return execute_remotely(call, sequence, strict);
@@ -59,6 +65,22 @@ Status Communicator::execute_remotely(const Call& call, std::uint64_t sequence, 
   }
   recorder_.end(number, status.code());
   return status.ok() ? status : failure_.fail(std::move(status), envelope(call, sequence, 0));
+}
+
+// Products are rounded here once, whatever the algorithm, so that strict bits do not depend on it.
+Status Communicator::execute_scaled(Call call) {
+  const auto ranks = call.op == Op::kReduceScatter ? static_cast<std::uint64_t>(size()) : 1;
+  const std::uint64_t count = call.count * ranks;
+  std::byte* products = static_cast<std::byte*>(call.out);
+  if (call.op != Op::kAllReduce) {
+    const std::size_t bytes = count * size_of(call.type);
+    if (bytes > products_.size()) products_ = std::vector<std::byte>(bytes);
+    products = products_.data();
+  }
+  kernels::multiply(call.type, call.scale.before, static_cast<const std::byte*>(call.in), products,
+                    count);
+  call.in = products;
+  return execute(call, true);
 }
 
 Status Communicator::send(int peer, const void* data, std::uint64_t count, DataType type) {
@@ -104,8 +126,8 @@ Status Communicator::refused_suspended() const {
 
 Waiter Communicator::limits(bool background) {
   Waiter limits;
-  limits.deadline =
-      config_.exec_timeout.count() == 0 ? Deadline::never() : Deadline::after(config_.exec_timeout);
+  const auto timeout = this->timeout();
+  limits.deadline = timeout.count() == 0 ? Deadline::never() : Deadline::after(timeout);
   limits.abort = &failure_.flag();
   limits.policy = background ? placement_.worker_policy : placement_.policy;
   if (size() > 1) {

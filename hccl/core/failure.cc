@@ -40,10 +40,32 @@ void Failure::on_failure(const Uuid& scope, const Status& why) {
       std::find(ranks_.begin(), ranks_.end(), why.culprit()) == ranks_.end()) {
     return;
   }
-  if (!flag_.raise(why)) return;
+  raise(why);
+}
+
+bool Failure::raise(const Status& why) {
+  if (!flag_.raise(why)) return false;
   verdict_.ring();
   const std::lock_guard lock(interrupt_mutex_);
   if (interrupt_) interrupt_(why);
+  return true;
+}
+
+void Failure::abort(const Status& why) {
+  if (raise(why)) line_.report(id_, why);
+}
+
+void Failure::summoned_with(std::function<void()> start) {
+  const std::lock_guard lock(interrupt_mutex_);
+  start_ = std::move(start);
+  if (summoned_) start_();
+}
+
+void Failure::on_summons(const Uuid& scope) {
+  if (scope != id_) return;
+  const std::lock_guard lock(interrupt_mutex_);
+  summoned_ = true;
+  if (start_) start_();
 }
 
 Status Failure::fail(Status why) {

@@ -30,6 +30,14 @@ class Failure final : public join::FailureListener {
   /// thread of the control line, or at once if the communicator has failed already.
   void interrupt_with(std::function<void(const Status&)> interrupt);
 
+  /// What runs when another rank of the communicator summons its ranks; also if one has already.
+  /// As the interrupt.
+  void summoned_with(std::function<void()> start);
+
+  /// Ends the communicator on all its ranks. Any thread; blocks for a message to the coordinator at
+  /// most.
+  void abort(const Status& why);
+
   const AbortFlag& flag() const { return flag_; }
   bool raised() const { return flag_.raised(); }
   Status reason() const { return flag_.reason(); }
@@ -46,8 +54,10 @@ class Failure final : public join::FailureListener {
   Status refuse(const Envelope& call);
 
   void on_failure(const Uuid& scope, const Status& why) override;
+  void on_summons(const Uuid& scope) override;
 
  private:
+  bool raise(const Status& why);
   void await_verdict(int suspect);
   void write_record();
 
@@ -63,6 +73,8 @@ class Failure final : public join::FailureListener {
   Doorbell verdict_;  // rung when on_failure() has raised the flag
   std::mutex interrupt_mutex_;
   std::function<void(const Status&)> interrupt_;
+  std::function<void()> start_;
+  bool summoned_ = false;
   bool recorded_ = false;
 };
 

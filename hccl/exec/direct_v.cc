@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "hccl/kernels/kernels.h"
+#include "hccl/kernels/folding.h"
 
 namespace hccl::exec {
 
@@ -75,13 +75,13 @@ void DirectV::open(Peer& peer) {
   peer.sent = call_.op == Op::kAllToAllV ? pair_envelope(call_, mine_, peer.rank) : mine_;
   mesh_.recv(peer.hello_in, peer.rank, kDataLane,
              std::as_writable_bytes(std::span(&peer.received, 1)));
-  peer.in.begin(Flow::Direction::kRecv, peer.rank, kDataLane, call_.type, call_.reduce);
+  peer.in.begin(Flow::Direction::kRecv, peer.rank, kDataLane);
   if (call_.op != Op::kReduceScatterV) {
     const Block& block = call_.out_blocks[rank];
     peer.in.add({at(call_.out, block.at, element_), nullptr, block.count * element_});
   }
   mesh_.send(peer.hello_out, peer.rank, kDataLane, std::as_bytes(std::span(&peer.sent, 1)));
-  peer.out.begin(Flow::Direction::kSend, peer.rank, kDataLane, call_.type, call_.reduce);
+  peer.out.begin(Flow::Direction::kSend, peer.rank, kDataLane);
   if (call_.op == Op::kAllGatherV) {
     peer.out.add({at(call_.in, 0, element_), nullptr, call_.count * element_});
     return;
@@ -156,8 +156,8 @@ bool DirectV::fold_pieces() {
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       inputs_[static_cast<std::size_t>(peers_[i]->rank)] = slot(i, folded_);
     }
-    kernels::fold(call_.type, call_.reduce, inputs_, at(call_.out, 0, element_) + start,
-                  piece_length(folded_) / element_);
+    kernels::Folding::of(call_, mesh_.size())(inputs_, at(call_.out, 0, element_) + start,
+                                              piece_length(folded_) / element_);
     ++folded_;
   }
   return folded_ != before;

@@ -8,6 +8,7 @@
 #include "hccl/exec/direct_v.h"
 #include "hccl/exec/lane.h"
 #include "hccl/exec/layout.h"
+#include "hccl/kernels/folding.h"
 
 namespace hccl::exec {
 
@@ -139,7 +140,16 @@ Status Executor::end(Status status) {
 
 Status Executor::run(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
                      const Waiter& waiter) {
-  return end(run_lanes(call, choice, sequence, waiter));
+  HCCL_RETURN_IF_ERROR(end(run_lanes(call, choice, sequence, waiter)));
+  const kernels::Folding fold = kernels::Folding::of(call, mesh_.size());
+  if (fold.finish.nothing() ||
+      plan_for(*choice.algorithm, call.root, choice.depth, choice.hosts).folds_at_once) {
+    return {};
+  }
+  if (call.op != Op::kReduce || call.root == mesh_.rank()) {
+    fold.finish_in_place(static_cast<std::byte*>(call.out), call.count);
+  }
+  return {};
 }
 
 Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
@@ -168,8 +178,10 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
         std::max(stride, (layout(s).longest() * slots + kCacheLine - 1) / kCacheLine * kCacheLine);
   }
   std::byte* const staging = scratch((stride + cut.folded) * lanes);
+  const kernels::Folding fold = kernels::Folding::of(call, mesh_.size());
   for (std::size_t i = 0; i < lanes; ++i) {
-    lanes_[i]->begin(static_cast<std::uint32_t>(i), call, mine, cut.message,
+    lanes_[i]->begin(static_cast<std::uint32_t>(i), call, mine,
+                     plan.folds_at_once ? fold : fold.partial(), cut.message,
                      staging + stride * lanes + cut.folded * i);
   }
   for (std::uint64_t s = 0; s < cut.slices; ++s) {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "hccl/kernels/kernels.h"
-
 namespace hccl::exec {
 
 std::size_t Flow::message_within(std::size_t bytes, std::size_t receives) {
@@ -14,13 +12,12 @@ std::size_t Flow::message_within(std::size_t bytes, std::size_t receives) {
   return message;
 }
 
-void Flow::begin(Direction direction, int peer, std::uint32_t lane, DataType type, ReduceOp op,
+void Flow::begin(Direction direction, int peer, std::uint32_t lane, const kernels::Folding& fold,
                  std::size_t message) {
   direction_ = direction;
   peer_ = peer;
   lane_ = lane;
-  type_ = type;
-  op_ = op;
+  fold_ = fold;
   message_ = message;
   staging_ = nullptr;
   pieces_.clear();
@@ -52,7 +49,7 @@ Status Flow::advance(transport::Mesh& mesh) {
       const Piece& piece = pieces_[finished_];
       if (piece.with != nullptr) {
         const std::byte* inputs[] = {piece.with, staging(finished_)};
-        kernels::fold(type_, op_, inputs, piece.data, piece.bytes / size_of(type_));
+        fold_(inputs, piece.data, piece.bytes / size_of(fold_.type));
       }
       ++finished_;
     }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "hccl/base/status.h"
-#include "hccl/base/types.h"
+#include "hccl/kernels/folding.h"
 #include "transport/transport.h"
 
 namespace hccl::exec {
@@ -36,8 +36,8 @@ class Flow {
 
   /// Starts over for a new transfer; keeps its memory. Add pieces, then advance() until done().
   /// `message` is the most bytes of one message, the same on both sides, and the unit in which
-  /// receives are folded.
-  void begin(Direction direction, int peer, std::uint32_t lane, DataType type, ReduceOp op,
+  /// receives are folded, by `fold`.
+  void begin(Direction direction, int peer, std::uint32_t lane, const kernels::Folding& fold = {},
              std::size_t message = kMessage);
   Direction direction() const { return direction_; }
   int peer() const { return peer_; }
@@ -59,8 +59,7 @@ class Flow {
   Direction direction_ = Direction::kSend;
   int peer_ = 0;
   std::uint32_t lane_ = 0;
-  DataType type_ = DataType::kInt8;
-  ReduceOp op_ = ReduceOp::kSum;
+  kernels::Folding fold_;
   std::size_t message_ = kMessage;
   std::byte* staging_ = nullptr;
   std::vector<Piece> pieces_;

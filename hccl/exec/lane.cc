@@ -2,16 +2,15 @@
 
 #include <array>
 
-#include "hccl/kernels/kernels.h"
-
 namespace hccl::exec {
 
 Lane::Lane(transport::Mesh& mesh) : mesh_(mesh) {}
 
-void Lane::begin(std::uint32_t number, const Call& call, const Envelope& mine, std::size_t message,
-                 std::byte* staging) {
+void Lane::begin(std::uint32_t number, const Call& call, const Envelope& mine,
+                 const kernels::Folding& fold, std::size_t message, std::byte* staging) {
   number_ = number;
   call_ = call;
+  fold_ = fold;
   mine_ = mine;
   message_ = message;
   staging_ = staging;
@@ -44,7 +43,7 @@ Flow& Lane::flow(Flow::Direction direction, int peer) {
   }
   if (flows_used_ == flows_.size()) flows_.push_back(std::make_unique<Flow>());
   Flow& fresh = *flows_[flows_used_++];
-  fresh.begin(direction, peer, number_, call_.type, call_.reduce, message_);
+  fresh.begin(direction, peer, number_, fold_.partial(), message_);
   return fresh;
 }
 
@@ -123,8 +122,7 @@ void Lane::fold(const schedule::Fold& fold) {
       inputs[i] = address(fold.inputs[i], fold.inputs[i].chunk + c);
     }
     std::byte* into = address(fold.into, chunk);
-    if (inputs.size() == 1 && inputs[0] == into) continue;  // in place: nothing to copy
-    kernels::fold(call_.type, call_.reduce, inputs, into, bytes / layout.element());
+    fold_(inputs, into, bytes / layout.element());
   }
 }
 

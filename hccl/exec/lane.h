@@ -8,6 +8,7 @@
 #include "hccl/exec/activity.h"
 #include "hccl/exec/flow.h"
 #include "hccl/exec/layout.h"
+#include "hccl/kernels/folding.h"
 #include "hccl/schedule/schedule.h"
 
 namespace hccl::exec {
@@ -18,9 +19,10 @@ class Lane final : public Activity {
 
   /// Prepares for a run on transport lane `number`; slices are then added. Keeps its memory.
   /// `message` and `staging` are those of its flows (flow.h): kWindow messages long for each of a
-  /// step's reducing receives.
+  /// step's reducing receives. `fold`: of the steps' folds; those of reducing receives are partial.
   void begin(std::uint32_t number, const Call& call, const Envelope& mine,
-             std::size_t message = Flow::kMessage, std::byte* staging = nullptr);
+             const kernels::Folding& fold = {}, std::size_t message = Flow::kMessage,
+             std::byte* staging = nullptr);
   /// `schedule` must outlive the run; `scratch` holds its slots, each layout.longest() bytes.
   void add(const schedule::Schedule& schedule, const Layout& layout, std::byte* scratch);
   Status advance() override;
@@ -56,6 +58,7 @@ class Lane final : public Activity {
   transport::Mesh& mesh_;
   std::uint32_t number_ = 0;
   Call call_;
+  kernels::Folding fold_;
   Envelope mine_;
   std::size_t message_ = Flow::kMessage;
   std::byte* staging_ = nullptr;

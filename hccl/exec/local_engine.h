@@ -32,6 +32,8 @@ class LocalEngine {
   /// unless `kernel_copies` is false. Collective, once every rank has its engine. A failure is that
   /// of a wait.
   Status open(bool kernel_copies);
+  /// Of the operations that begin from now on.
+  void set_timeout(std::chrono::nanoseconds timeout) { region_.set_timeout(timeout); }
   /// The same on all ranks, from open() on.
   const local::Topology& topology() const { return topology_; }
   /// From the next operation on; all ranks set the same between the same operations.

@@ -13,6 +13,9 @@ Plan make_plan(const schedule::Algorithm& algorithm, const schedule::Shape& shap
                std::span<const int> order) {
   Plan plan;
   schedule::Shape other = shape;
+  const auto of_all = [&](const schedule::Fold& fold) {
+    return fold.inputs.size() == static_cast<std::size_t>(shape.size);
+  };
   if (!algorithm.any_order) order = {};
   const auto place = std::find(order.begin(), order.end(), shape.rank) - order.begin();
   const int own = order.empty() ? shape.rank : static_cast<int>(place);
@@ -22,6 +25,8 @@ Plan make_plan(const schedule::Algorithm& algorithm, const schedule::Shape& shap
     for (const schedule::Step& step : schedule.steps) {
       const auto reducing = std::count_if(step.recvs.begin(), step.recvs.end(), reduces);
       plan.most_reducing = std::max(plan.most_reducing, static_cast<std::size_t>(reducing));
+      plan.folds_at_once = plan.folds_at_once && reducing == 0 &&
+                           std::all_of(step.folds.begin(), step.folds.end(), of_all);
     }
     if (other.rank == own) plan.schedule = std::move(schedule);
   }

@@ -13,6 +13,7 @@ struct Plan {
   schedule::Schedule schedule;
   int most_slots = 0;             ///< scratch slots
   std::size_t most_reducing = 0;  ///< reducing receives of one step
+  bool folds_at_once = true;      ///< every fold is of the inputs of all ranks
 };
 
 /// `order`: the rank at each place of the schedule, where the algorithm takes any_order; empty: in

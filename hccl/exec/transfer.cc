@@ -91,8 +91,7 @@ void Batch::start(Chain& c) {
   const Transfer& transfer = *c.transfers[c.at];
   c.started = true;
   c.mine = envelope(transfer);
-  c.flow.begin(c.sending ? Flow::Direction::kSend : Flow::Direction::kRecv, c.peer, kDataLane,
-               transfer.type, ReduceOp::kSum);
+  c.flow.begin(c.sending ? Flow::Direction::kSend : Flow::Direction::kRecv, c.peer, kDataLane);
   c.flow.add(
       {static_cast<std::byte*>(transfer.data), nullptr, transfer.count * size_of(transfer.type)});
   const std::uint32_t out_lane = c.sending ? kDataLane : kAnswerLane;

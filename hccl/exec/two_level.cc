@@ -5,6 +5,7 @@
 
 #include "hccl/base/cache_hints.h"
 #include "hccl/exec/layout.h"
+#include "hccl/kernels/folding.h"
 #include "hccl/select/remote_selector.h"
 
 namespace hccl::exec {
@@ -56,6 +57,7 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Wait
   // Between hosts everything happens in place: the sum of a host is in its ranks' outputs.
   Call between = call;
   between.in = call.out;
+  const kernels::Folding fold = kernels::Folding::of(call, mesh_.size());
   const schedule::Schedule& steps = plan.schedule;
   const auto slots = static_cast<std::size_t>(steps.scratch_slots);
   const auto chunks = static_cast<std::uint64_t>(std::max(1, steps.chunks));
@@ -69,7 +71,7 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Wait
     scratch_ = std::make_unique_for_overwrite<std::byte[]>(scratch_bytes_);
   }
   for (std::size_t i = 0; i < kLanes; ++i) {
-    lanes_[i]->begin(static_cast<std::uint32_t>(i), between, mine, message,
+    lanes_[i]->begin(static_cast<std::uint32_t>(i), between, mine, fold.partial(), message,
                      scratch_.get() + i * room + slots_end);
   }
 
@@ -87,6 +89,10 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Wait
     if (step + 1 < kLanes) continue;
     const std::size_t back = step + 1 - kLanes;
     HCCL_RETURN_IF_ERROR(await_lane(back % kLanes, mine, waiter));
+    const Block& own = parts_[back].blocks[static_cast<std::size_t>(place_)];
+    fold.finish_in_place(
+        static_cast<std::byte*>(call.out) + (parts_[back].slice_at + own.at) * size_of(call.type),
+        own.count);
     HCCL_RETURN_IF_ERROR(spread_on_host(call, parts_[back], mine));
   }
   return {};
@@ -151,6 +157,8 @@ Status TwoLevel::sum_on_host(const Call& call, const Part& part, const Envelope&
   const Block& own = part.blocks[static_cast<std::size_t>(place_)];
   Call sum = call;
   sum.op = Op::kReduceScatterV;
+  sum.scale = {};
+  if (sum.reduce == ReduceOp::kAvg) sum.reduce = ReduceOp::kSum;
   sum.in = static_cast<const std::byte*>(call.in) + part.slice_at * element;
   sum.out = static_cast<std::byte*>(call.out) + (part.slice_at + own.at) * element;
   sum.count = own.count;

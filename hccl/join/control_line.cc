@@ -194,6 +194,9 @@ void ControlLine::handle(const std::string& frame) {
     const Status why = wire::get_status(in);
     if (scope == Uuid{}) deaths_.push_back(why);
     for (FailureListener* each : listeners_) each->on_failure(scope, why);
+  } else if (kind == Kind::kSummons) {
+    const auto scope = in.get<Uuid>();
+    for (FailureListener* each : listeners_) each->on_summons(scope);
   } else if (kind == Kind::kLeave) {
     const auto rank = static_cast<int>(in.get<std::uint32_t>());
     left_.insert(rank);
@@ -270,6 +273,10 @@ void ControlLine::stalled(const Uuid& scope, std::uint64_t sequence, const std::
   out.put(static_cast<std::uint32_t>(number));
   for (std::size_t i = 0; i < number; ++i) out.put(static_cast<std::uint32_t>(awaited[i]));
   send(out.bytes());
+}
+
+void ControlLine::summon(const Uuid& scope) {
+  send(ByteWriter().put(Kind::kSummons).put(scope).take());
 }
 
 bool ControlLine::has_left(int rank) const {

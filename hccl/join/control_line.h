@@ -27,6 +27,8 @@ class FailureListener {
   /// `scope` names the communicator that failed; all zeroes: every one that the culprit (a world
   /// rank) is in.
   virtual void on_failure(const Uuid& scope, const Status& why) = 0;
+  /// A rank of this communicator has called summon().
+  virtual void on_summons(const Uuid& scope) = 0;
 };
 
 class ControlLine {
@@ -57,6 +59,9 @@ class ControlLine {
   /// the ranks, and names the absent ranks at a deadline. `awaited`: world ranks.
   void stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,
                const std::vector<int>& awaited);
+
+  /// Tells the listeners of all other ranks that this communicator's ranks are needed.
+  void summon(const Uuid& scope);
 
   /// A world rank that has left in good order.
   bool has_left(int rank) const;

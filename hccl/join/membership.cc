@@ -111,6 +111,8 @@ Membership::Outs Membership::frame(int connection, std::string_view bytes, Time 
       return failure(rank, in);
     case Kind::kStall:
       return stall(rank, in);
+    case Kind::kSummons:
+      return summons(connection, in);
     case Kind::kLeave: {
       ByteWriter out = frame_of(Kind::kLeave);
       out.put(rank);
@@ -340,6 +342,18 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
   }
   calls[rank] = {sequence, std::move(call), std::move(awaited)};
   return {};
+}
+
+Membership::Outs Membership::summons(int connection, ByteReader& in) {
+  const auto scope = in.get<Uuid>();
+  if (!in.finished()) return drop(connection);
+  ByteWriter out = frame_of(Kind::kSummons);
+  out.put(scope);
+  Outs outs;
+  for (const auto& [other, rank] : connections_) {
+    if (other != connection) outs.push_back({other, out.bytes()});
+  }
+  return outs;
 }
 
 Membership::Outs Membership::closed(int connection) {

@@ -68,6 +68,7 @@ class Membership {
   Outs exchange(int connection, ByteReader& in);
   Outs failure(std::uint32_t rank, ByteReader& in);
   Outs stall(std::uint32_t rank, ByteReader& in);
+  Outs summons(int connection, ByteReader& in);
   Time after(std::chrono::nanoseconds wait) const;
   Outs send_table();
   Status compare_with_first(std::uint32_t rank, std::uint32_t size,

@@ -16,16 +16,18 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
+#include "hccl/kernels/operations-inl.h"
 #include "hccl/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hccl::kernels::HWY_NAMESPACE {
 
-/// The inputs, from some byte on, and how the result is stored.
+/// The inputs, from some byte on, and what happens to the result.
 struct Inputs {
   const std::byte* const* from;
-  std::size_t number;  // at least two
+  std::size_t number;  // at least one
   Store store;
+  Finish finish;
 };
 
 /// One Quad of the result, `at` bytes into the data. All inputs are read before `out` is written.
@@ -35,14 +37,15 @@ HWY_INLINE void fold_block(const Inputs& in, std::size_t at, std::byte* out) {
   for (std::size_t i = 1; i < in.number; ++i) {
     sum = join<Op>(sum, enter<Op>(Type::get(in.from[i] + at)));
   }
-  Type::template put<kStore>(leave<Op>(sum), out + at);
+  Type::template put<kStore>(leave<Op>(sum, in.finish), out + at);
 }
 
 /// The same of two inputs, whose addresses stay in registers.
 template <class Type, class Op, Store kStore>
-HWY_INLINE void fold_pair(const std::byte* a, const std::byte* b, std::byte* out) {
+HWY_INLINE void fold_pair(const std::byte* a, const std::byte* b, const Finish& finish,
+                          std::byte* out) {
   const auto sum = join<Op>(enter<Op>(Type::get(a)), enter<Op>(Type::get(b)));
-  Type::template put<kStore>(leave<Op>(sum), out);
+  Type::template put<kStore>(leave<Op>(sum, finish), out);
 }
 
 /// Prefetches the cache lines of a block that is needed kAhead bytes later.
@@ -68,8 +71,8 @@ HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out
     next = join<Op>(next, enter<Op>(Type::get(in.from[i] + at + kBytes)));
     prefetch_ahead<2 * kBytes, 512>(in.from[i] + at);
   }
-  Type::template put<kStore>(leave<Op>(sum), out + at);
-  Type::template put<kStore>(leave<Op>(next), out + at + kBytes);
+  Type::template put<kStore>(leave<Op>(sum, in.finish), out + at);
+  Type::template put<kStore>(leave<Op>(next, in.finish), out + at + kBytes);
 }
 
 /// Fewer bytes than a block, vector by vector: the same arithmetic, so that an element's bits do
@@ -83,7 +86,7 @@ HWY_NOINLINE void fold_rest(const Inputs& in, std::size_t at, std::size_t bytes,
     for (std::size_t i = 1; i < in.number; ++i) {
       sum = join<Op>(sum, enter<Op>(Type::get(From{in.from[i] + at, some})));
     }
-    Type::template put<Store::kCached>(leave<Op>(sum), Short<std::byte>{out + at, some});
+    Type::template put<Store::kCached>(leave<Op>(sum, in.finish), Short<std::byte>{out + at, some});
   }
 }
 
@@ -98,7 +101,7 @@ void fold_blocks(const Inputs& in, std::size_t at, std::size_t bytes, std::byte*
         prefetch_ahead<Type::kBytes, 2048>(a + at);
         prefetch_ahead<Type::kBytes, 2048>(b + at);
       }
-      fold_pair<Type, Op, kStore>(a + at, b + at, out + at);
+      fold_pair<Type, Op, kStore>(a + at, b + at, in.finish, out + at);
     }
   } else if constexpr (Type::kWidens) {
     for (; bytes - at >= 2 * Type::kBytes; at += 2 * Type::kBytes) {
@@ -151,13 +154,34 @@ void fold_integers(bool is_signed, ReduceOp op, const Inputs& in, std::size_t by
     case ReduceOp::kMin:
       return is_signed ? fold_all<Plain<Signed>, MinOfIntegers>(in, bytes, out)
                        : fold_all<Plain<Unsigned>, MinOfIntegers>(in, bytes, out);
+    case ReduceOp::kLogicalAnd:
+      return fold_all<Plain<Unsigned>, Logical<And>>(in, bytes, out);
+    case ReduceOp::kLogicalOr:
+      return fold_all<Plain<Unsigned>, Logical<Or>>(in, bytes, out);
+    case ReduceOp::kLogicalXor:
+      return fold_all<Plain<Unsigned>, Logical<Xor>>(in, bytes, out);
+    case ReduceOp::kAvg:
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+      return;  // not of integers; fold_bits()
   }
+}
+
+/// Bits have no type.
+void fold_bits(ReduceOp op, const Inputs& in, std::size_t bytes, std::byte* out) {
+  using Bits = Plain<std::uint64_t>;
+  if (op == ReduceOp::kBitAnd) return fold_all<Bits, And>(in, bytes, out);
+  if (op == ReduceOp::kBitOr) return fold_all<Bits, Or>(in, bytes, out);
+  return fold_all<Bits, Xor>(in, bytes, out);
 }
 
 template <class Type>
 void fold_floats(ReduceOp op, const Inputs& in, std::size_t bytes, std::byte* out) {
   switch (op) {
     case ReduceOp::kSum:
+    case ReduceOp::kAvg:
+      if (!in.finish.nothing()) return fold_all<Type, SumFinished>(in, bytes, out);
       return fold_all<Type, Sum>(in, bytes, out);
     case ReduceOp::kProd:
       return fold_all<Type, Prod>(in, bytes, out);
@@ -165,12 +189,15 @@ void fold_floats(ReduceOp op, const Inputs& in, std::size_t bytes, std::byte* ou
       return fold_all<Type, MaxOfFloats>(in, bytes, out);
     case ReduceOp::kMin:
       return fold_all<Type, MinOfFloats>(in, bytes, out);
+    default:
+      return;  // of integers only
   }
 }
 
 void fold_vectors(DataType type, ReduceOp op, const std::byte* const* from, std::size_t number,
-                  std::byte* out, std::size_t bytes, Store store) {
-  const Inputs in{from, number, store};
+                  std::byte* out, std::size_t bytes, Store store, const Finish& finish) {
+  const Inputs in{from, number, store, finish};
+  if (bitwise(op)) return fold_bits(op, in, bytes, out);
   switch (type) {
     case DataType::kInt8:
     case DataType::kUint8:
@@ -256,19 +283,28 @@ Int128 join_int128(ReduceOp op, Int128 a, Int128 b) {
       return std::max(a, b);
     case ReduceOp::kMin:
       return std::min(a, b);
+    case ReduceOp::kLogicalAnd:
+      return a & b;
+    case ReduceOp::kLogicalOr:
+      return a | b;
+    case ReduceOp::kLogicalXor:
+      return a ^ b;
+    default:
+      return a;  // of floats; of bits, which have no type
   }
-  return a;
 }
 
-template <ReduceOp op>
-void fold_int128(std::span<const std::byte* const> inputs, std::byte* out, std::size_t count) {
+void fold_int128(ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
+                 std::size_t count) {
+  const auto get = [op](const std::byte* from) {
+    Int128 value;
+    std::memcpy(&value, from, sizeof(value));
+    return logical(op) ? Int128{value != 0} : value;
+  };
   for (std::size_t at = 0; at < count * sizeof(Int128); at += sizeof(Int128)) {
-    Int128 result;
-    std::memcpy(&result, inputs[0] + at, sizeof(result));
+    Int128 result = get(inputs[0] + at);
     for (const std::byte* input : inputs.subspan(1)) {
-      Int128 next;
-      std::memcpy(&next, input + at, sizeof(next));
-      result = join_int128(op, result, next);
+      result = join_int128(op, result, get(input + at));
     }
     std::memcpy(out + at, &result, sizeof(result));
   }
@@ -312,15 +348,16 @@ void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store store) 
 }
 
 void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
-          std::size_t count, Store store) {
+          std::size_t count, Store store, const Finish& finish) {
   const std::size_t bytes = count * size_of(type);
   if (inputs.empty() || bytes == 0) {
     return;
   }
-  if (inputs.size() == 1) {
+  const bool plain = finish.nothing();
+  if (inputs.size() == 1 && plain && !logical(op)) {
     return copy(inputs[0], out, bytes, store);
   }
-  if (bytes <= kShort && op == ReduceOp::kSum) {
+  if (bytes <= kShort && op == ReduceOp::kSum && plain) {
     switch (type) {
       case DataType::kFp32:
         return sum_short<float>(inputs, out, bytes);
@@ -336,23 +373,14 @@ void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, 
         break;
     }
   }
-  if (type == DataType::kInt128) {
-    switch (op) {
-      case ReduceOp::kSum:
-        return fold_int128<ReduceOp::kSum>(inputs, out, count);
-      case ReduceOp::kProd:
-        return fold_int128<ReduceOp::kProd>(inputs, out, count);
-      case ReduceOp::kMax:
-        return fold_int128<ReduceOp::kMax>(inputs, out, count);
-      case ReduceOp::kMin:
-        return fold_int128<ReduceOp::kMin>(inputs, out, count);
-    }
-    return;
+  if (type == DataType::kInt128 && !bitwise(op)) {
+    return fold_int128(op, inputs, out, count);
   }
   if (reinterpret_cast<std::uintptr_t>(out) % size_of(type) != 0) {
     store = Store::kCached;  // no element of the result begins where a vector may
   }
-  HWY_DYNAMIC_DISPATCH(fold_vectors)(type, op, inputs.data(), inputs.size(), out, bytes, store);
+  HWY_DYNAMIC_DISPATCH(fold_vectors)(type, op, inputs.data(), inputs.size(), out, bytes, store,
+                                     finish);
 }
 
 const char* instruction_set() { return HWY_DYNAMIC_DISPATCH(target_name)(); }

@@ -19,10 +19,25 @@ enum class Store : std::uint8_t {
   kStream,
 };
 
+/// What happens to a sum of floats before it is rounded and stored.
+struct Finish {
+  double factor = 1;
+  double divisor = 1;
+
+  bool nothing() const { return factor == 1 && divisor == 1; }
+};
+
 /// Whether fold() can reduce this type: all but HiF8 and FP8-E8M0, whose sums have no agreed
 /// meaning.
 constexpr bool reducible(DataType type) {
   return type != DataType::kHif8 && type != DataType::kFp8E8M0 && size_of(type) != 0;
+}
+
+/// Whether fold() can reduce this type so: averages are of floats, bits and truth of integers.
+constexpr bool reducible(DataType type, ReduceOp op) {
+  if (!reducible(type)) return false;
+  if (op == ReduceOp::kAvg) return floating(type);
+  return !(bitwise(op) || logical(op)) || !floating(type);
 }
 
 /// Whether fold() accumulates in a wider type and rounds once, at the end.
@@ -32,15 +47,16 @@ constexpr bool rounds_at_end(DataType type) {
 }
 
 /// out[i] = inputs[0][i] op inputs[1][i] op …, folded left to right, for i in [0, count). `type`
-/// must be reducible. Any input may be `out` itself; otherwise the ranges must not overlap. No
-/// alignment is needed. No inputs: nothing happens. One input is a copy. fp16, bf16 and the 8-bit
-/// floats accumulate in fp32 and round once (nearest even) at the end of the fold (rounds_at_end).
-/// Integers wrap around as unsigned C arithmetic does. Max and min of floats: a NaN in any input
-/// gives a NaN; max(-0, +0) is +0, min is -0. A NaN that results from two inputs or more is the
-/// type's quiet NaN, sign and payload clear, so that the bits are the same on every instruction
-/// set. Safe from any number of threads.
+/// must be reducible by `op`. Any input may be `out` itself; otherwise the ranges must not overlap.
+/// No alignment is needed. No inputs: nothing happens. One input is a copy, of a logical reduction
+/// its truth. `finish` is of sums of floats, in the type in which they accumulate; an average
+/// (kAvg) is a sum that is finished. fp16, bf16 and the 8-bit floats accumulate in fp32 and round
+/// once (nearest even) at the end of the fold (rounds_at_end). Integers wrap around as unsigned C
+/// arithmetic does. Max and min of floats: a NaN in any input gives a NaN; max(-0, +0) is +0, min
+/// is -0. A NaN that results from two inputs or more is the type's quiet NaN, sign and payload
+/// clear, so that the bits are the same on every instruction set. Safe from any number of threads.
 void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
-          std::size_t count, Store store = Store::kCached);
+          std::size_t count, Store store = Store::kCached, const Finish& finish = {});
 
 /// Copies `bytes` bytes; the ranges are the same or do not overlap. Safe from any number of
 /// threads.

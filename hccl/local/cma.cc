@@ -96,7 +96,7 @@ Status run_cma_folds(Region& region, const Operation& op) {
     op.inputs[static_cast<std::size_t>(place)] = op.in() + (mine.at + first) * op.element;
     const std::size_t at = ((whole ? mine.at : 0) + first) * op.element;
     std::byte* const folded = blocks.takes(place) ? op.out() + at : scratch(place);
-    kernels::fold(op.call.type, op.call.reduce, op.inputs, folded, count);
+    op.fold(op.inputs, folded, count);
     for (int i = 1; i < op.size && whole; ++i) {
       const int peer = (place + i) % op.size;
       if (!blocks.takes(peer)) continue;

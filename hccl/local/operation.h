@@ -8,7 +8,7 @@
 #include <span>
 
 #include "hccl/base/call.h"
-#include "hccl/kernels/kernels.h"
+#include "hccl/kernels/folding.h"
 #include "hccl/local/blocks.h"
 
 namespace hccl::local {
@@ -44,6 +44,7 @@ struct Operation {
   Operation(const Call& the_call, int place, int ranks)
       : call(the_call),
         blocks(the_call, place, ranks),
+        fold(kernels::Folding::of(the_call, ranks)),
         element(hccl::size_of(the_call.type)),
         size(ranks) {}
 
@@ -66,6 +67,7 @@ struct Operation {
 
   const Call& call;
   Blocks blocks;
+  kernels::Folding fold;  ///< of all inputs at once
   std::size_t element;
   int size;                                        ///< ranks
   std::uint64_t bytes = 0;                         ///< of this rank's input, without gaps

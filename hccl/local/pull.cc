@@ -29,7 +29,7 @@ Status run_pull_allreduce(Region& region, const Operation& op) {
   const Block mine = op.slice(region.place(), op.call.count);
   const std::size_t begin = mine.at * op.element;
   for (std::size_t p = 0; p < op.peers.size(); ++p) op.inputs[p] = op.peers[p].in + begin;
-  kernels::fold(op.call.type, op.call.reduce, op.inputs, op.out() + begin, mine.count);
+  op.fold(op.inputs, op.out() + begin, mine.count);
   HCCL_RETURN_IF_ERROR(region.barrier());
   for (int i = 1; i < op.size; ++i) {
     const int peer = (region.place() + i) % op.size;

@@ -47,8 +47,7 @@ Status run_push_reduce(Region& region, const Operation& op) {
   const std::size_t at = mine.at * op.element;
   for (std::size_t p = 0; p < op.peers.size(); ++p) op.inputs[p] = op.peers[p].in + at;
   const PeerBuffers& root = op.peers[static_cast<std::size_t>(op.call.root)];
-  kernels::fold(op.call.type, op.call.reduce, op.inputs, root.out + at, mine.count,
-                op.store_to(root.out, root.in));
+  op.fold(op.inputs, root.out + at, mine.count, op.store_to(root.out, root.in));
   return region.barrier();
 }
 
@@ -62,7 +61,7 @@ Status run_push_allreduce(Region& region, const Operation& op) {
     const std::uint64_t count = std::min(length, mine.count - first);
     const std::size_t at = (mine.at + first) * op.element;
     for (std::size_t p = 0; p < op.peers.size(); ++p) op.inputs[p] = op.peers[p].in + at;
-    kernels::fold(op.call.type, op.call.reduce, op.inputs, op.out() + at, count);
+    op.fold(op.inputs, op.out() + at, count);
     for (std::size_t p = 0; p < op.peers.size(); ++p) {
       if (p == own) continue;
       kernels::copy(op.out() + at, op.peers[p].out + at, count * op.element,

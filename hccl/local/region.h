@@ -11,6 +11,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -104,6 +105,10 @@ class BasicRegion {
     waiting_ = background ? &background_ : &waiter_;
     waited_ = false;
     fingerprint_ = number_ << 32 | digest(call);
+  }
+  /// Of the operations that begin from now on; see Waiter::timeout.
+  void set_timeout(std::chrono::nanoseconds timeout) {
+    waiter_.timeout = background_.timeout = timeout;
   }
   std::uint64_t number() const { return number_; }
   /// Room for what travels with the announcement; written before announce().
@@ -311,6 +316,11 @@ std::uint32_t BasicRegion<Atomics>::digest(const Envelope& call) {
   h += (call.count ^ call.count >> 32) * 0xD6E8FEB86659FD93u;
   h ^= (who ^ who >> 32) * 0xA0761D6478BD642Fu;
   h += (how ^ how >> 32) * 0xE7037ED1A0B428DBu;
+  if (call.scale != Scale{}) {
+    h ^= std::bit_cast<std::uint64_t>(call.scale.before) * 0x9E3779B97F4A7C15u;
+    h += std::bit_cast<std::uint64_t>(call.scale.after) * 0xD6E8FEB86659FD93u;
+    h ^= h << 32;
+  }
   return static_cast<std::uint32_t>(h >> 32);
 }
 

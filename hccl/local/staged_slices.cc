@@ -16,9 +16,8 @@ void fold_slice(const Region& region, const Operation& op, const Pipeline& pipe,
   for (int peer = 0; peer < op.size; ++peer) {
     op.inputs[static_cast<std::size_t>(peer)] = pipe.at(region, peer, chunk) + at;
   }
-  kernels::fold(op.call.type, op.call.reduce, op.inputs,
-                pipe.at(region, region.place(), chunk) + at, mine.count,
-                op.staged_store(mine.count * op.element));
+  op.fold(op.inputs, pipe.at(region, region.place(), chunk) + at, mine.count,
+          op.staged_store(mine.count * op.element));
 }
 
 void copy_slices(const Region& region, const Operation& op, const Pipeline& pipe,

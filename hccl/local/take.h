@@ -27,8 +27,7 @@ void take(const Region& region, const Operation& op, std::uint64_t first, std::u
       op.inputs[static_cast<std::size_t>(giver)] = giver == place ? own() : at(giver);
     }
     std::byte* const to = op.out() + first * op.element;
-    kernels::fold(op.call.type, op.call.reduce, op.inputs, to, std::min(length, mine.count - first),
-                  op.store_to(to, own()));
+    op.fold(op.inputs, to, std::min(length, mine.count - first), op.store_to(to, own()));
     return;
   }
   for (int giver = 0; giver < op.size; ++giver) {

@@ -55,7 +55,8 @@ struct Turns {
       return;
     }
     const std::array<const std::byte*, 2> inputs = {at(chunk), in};
-    kernels::fold(op.call.type, op.call.reduce, inputs, at(chunk), block.count);
+    const bool last = region.place() + 1 == op.size;
+    (last ? op.fold : op.fold.partial())(inputs, at(chunk), block.count);
   }
   void copy_out(std::uint64_t chunk) const {
     const Block block = part(chunk);

@@ -80,6 +80,9 @@ TEST(DeviceConfig, CountAndMemory) {
   ASSERT_TRUE(device({}).ok());
   EXPECT_GE(device({})->count, 16u);
   EXPECT_EQ(device({})->memory_mb, 0u);
+  EXPECT_EQ(device({})->cache_mb, 1024u);
+  EXPECT_EQ(device({{"HCCL_MEMORY_CACHE", "0"}})->cache_mb, 0u);
+  EXPECT_FALSE(device({{"HCCL_MEMORY_CACHE", "-1"}}).ok());
   const auto set = device({{"HCCL_DEVICE_COUNT", "3"}, {"HCCL_DEVICE_MEMORY", "67108864"}});
   ASSERT_TRUE(set.ok()) << set.status().message();
   EXPECT_EQ(set->count, 3u);

@@ -34,6 +34,8 @@ std::vector<float> in_rank_order(int size, std::size_t count) {
   return sum;
 }
 
+float product(float value, double factor) { return value * static_cast<float>(factor); }
+
 struct Setting {
   const char* name;
   const char* transport;
@@ -71,6 +73,47 @@ TEST_P(Strict, BitsAreThoseOfTheFoldInRankOrder) {
             std::memcmp(data.data() + part, expected.data() + part, (count - part) * sizeof(float)),
             0);
       }
+    });
+  }
+}
+
+// 0.3 of each input, averaged, times 1.7: each step rounds.
+TEST_P(Strict, BitsOfScaledAveragesAreThoseOfTheFoldInRankOrder) {
+  const Setting& setting = GetParam();
+  Config config;
+  config.transport = setting.transport;
+  config.algo = setting.algo;
+  config.deterministic = Deterministic::kStrict;
+  World world(setting.size, config);
+  ASSERT_TRUE(world.ok());
+  for (const std::size_t count : {3u, 1000u, 50000u, 700001u}) {
+    std::vector<float> expected(count);
+    for (int rank = 0; rank < setting.size; ++rank) {
+      const std::vector<float> next = numbers(rank, count);
+      for (std::size_t i = 0; i < count; ++i) {
+        expected[i] = rank == 0 ? product(next[i], 0.3) : expected[i] + product(next[i], 0.3);
+      }
+    }
+    for (float& each : expected) each = product(each, 1.7) / static_cast<float>(setting.size);
+    world.run([&](Communicator& c) {
+      const std::vector<float> in = numbers(c.rank(), count);
+      std::vector<float> out(count);
+      Call call{Op::kAllReduce, in.data(), out.data(), count, DataType::kFp32, ReduceOp::kAvg};
+      call.scale = {0.3, 1.7};
+      ASSERT_TRUE(c.run(call).ok());
+      EXPECT_EQ(std::memcmp(out.data(), expected.data(), count * sizeof(float)), 0)
+          << count << " elements";
+      EXPECT_EQ(in, numbers(c.rank(), count)) << "the input was written";
+      const auto n = static_cast<std::size_t>(c.size());
+      const std::size_t block = count / n;
+      call.op = Op::kReduceScatter;
+      call.count = block;
+      ASSERT_TRUE(c.run(call).ok());
+      EXPECT_EQ(
+          std::memcmp(out.data(), expected.data() + block * static_cast<std::size_t>(c.rank()),
+                      block * sizeof(float)),
+          0)
+          << block << " elements";
     });
   }
 }

@@ -60,6 +60,10 @@ std::string stall(const Uuid& scope, std::uint64_t sequence, std::string_view ca
   return out.take();
 }
 
+std::string summons(const Uuid& scope) {
+  return ByteWriter().put(Kind::kSummons).put(scope).take();
+}
+
 // A membership with a clock that only the test moves.
 class Timed {
  public:
@@ -144,6 +148,16 @@ TEST(Membership, RefusesOnlyTheDuplicateAndTheImpossibleRank) {
   const auto late = membership.frame(4, hello(1, 2));
   ASSERT_EQ(receivers(late), std::vector<int>{4});
   EXPECT_EQ(status_in(late[0].frame).code(), Code::kUnavail);
+}
+
+TEST(Membership, PassesASummonsOnToTheOthers) {
+  Timed membership("here", 100, seconds(60));
+  for (std::uint32_t r = 0; r < 3; ++r) {
+    static_cast<void>(membership.frame(static_cast<int>(r) + 1, hello(r, 3)));
+  }
+  const auto outs = membership.frame(2, summons(scope_of(7)));
+  EXPECT_EQ(receivers(outs), (std::vector<int>{1, 3}));
+  for (const auto& out : outs) EXPECT_EQ(out.frame, summons(scope_of(7)));
 }
 
 TEST(Membership, TellsLateComersWhyItGaveUp) {
@@ -313,7 +327,7 @@ TEST(Membership, TruncatedFramesEndTheConnectionOnly) {
   const Uuid scope = scope_of(1);
   const std::vector<std::string> frames = {hello(1, 2), exchange(scope, 2, 1, seconds(1), "blob"),
                                            failure(scope, Status(Code::kPara, "why", 0)),
-                                           stall(scope, 3, "allreduce #3", {0, 1})};
+                                           stall(scope, 3, "allreduce #3", {0, 1}), summons(scope)};
   for (const std::string& whole : frames) {
     for (std::size_t length = 0; length < whole.size(); ++length) {
       const std::string_view cut = std::string_view(whole).substr(0, length);

@@ -146,6 +146,20 @@ inline Wide join_integers(ReduceOp op, Wide a, Wide b) {
       return a > b ? a : b;
     case ReduceOp::kMin:
       return a < b ? a : b;
+    case ReduceOp::kBitAnd:
+      return a & b;
+    case ReduceOp::kBitOr:
+      return a | b;
+    case ReduceOp::kBitXor:
+      return a ^ b;
+    case ReduceOp::kLogicalAnd:
+      return a != 0 && b != 0 ? 1 : 0;
+    case ReduceOp::kLogicalOr:
+      return a != 0 || b != 0 ? 1 : 0;
+    case ReduceOp::kLogicalXor:
+      return (a != 0) != (b != 0) ? 1 : 0;
+    case ReduceOp::kAvg:
+      break;
   }
   return 0;
 }
@@ -161,7 +175,8 @@ inline UnsignedWide bits_of(DataType type, const std::byte* from) {
 
 class Folder {
  public:
-  explicit Folder(DataType type) : type_(type), bytes_(size_of(type)) {
+  explicit Folder(DataType type, double factor = 1, double divisor = 1)
+      : type_(type), bytes_(size_of(type)), factor_(factor), divisor_(divisor) {
     if (const FloatFormat* format = float_format(type); format != nullptr && bytes_ <= 2) {
       small_.emplace_back(*format);
     }
@@ -174,8 +189,10 @@ class Folder {
     for (const std::byte* input : inputs) {
       bits.push_back(bits_of(type_, input + index * bytes_));
     }
-    if (bits.size() == 1) {
-      return bits[0];
+    if (bits.size() == 1 && factor_ == 1 && divisor_ == 1) {
+      const bool truth =
+          op == ReduceOp::kLogicalAnd || op == ReduceOp::kLogicalOr || op == ReduceOp::kLogicalXor;
+      return truth ? UnsignedWide{bits[0] != 0} : bits[0];
     }
     if (!small_.empty()) {
       return small_[0].encode(fold_floats<float>(op, bits, [&](UnsignedWide code) {
@@ -215,12 +232,13 @@ class Folder {
 
  private:
   template <class F, class Decode>
-  static F fold_floats(ReduceOp op, const std::vector<UnsignedWide>& bits, Decode decode) {
+  F fold_floats(ReduceOp op, const std::vector<UnsignedWide>& bits, Decode decode) const {
     F result = decode(bits[0]);
     for (std::size_t i = 1; i < bits.size(); ++i) {
       result = join_floats(op, result, decode(bits[i]));
     }
-    return result;
+    const F product = result * static_cast<F>(factor_);
+    return product / static_cast<F>(divisor_);
   }
 
   [[nodiscard]] UnsignedWide fold_integers(ReduceOp op,
@@ -246,6 +264,8 @@ class Folder {
 
   DataType type_;
   std::size_t bytes_;
+  double factor_;
+  double divisor_;
   std::vector<SmallFloat> small_;  // none or one
 };
 

@@ -29,6 +29,18 @@ constexpr DataType kReducible[] = {
     DataType::kFp64,   DataType::kFp16,  DataType::kBfp16,  DataType::kFp8E4M3, DataType::kFp8E5M2,
 };
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin};
+constexpr DataType kIntegers[] = {
+    DataType::kInt8,   DataType::kUint8, DataType::kInt16,  DataType::kUint16, DataType::kInt32,
+    DataType::kUint32, DataType::kInt64, DataType::kUint64, DataType::kInt128,
+};
+constexpr ReduceOp kIntegerOps[] = {
+    ReduceOp::kBitAnd,     ReduceOp::kBitOr,     ReduceOp::kBitXor,
+    ReduceOp::kLogicalAnd, ReduceOp::kLogicalOr, ReduceOp::kLogicalXor,
+};
+constexpr DataType kFloats[] = {
+    DataType::kFp32,  DataType::kFp64,    DataType::kFp16,
+    DataType::kBfp16, DataType::kFp8E4M3, DataType::kFp8E5M2,
+};
 constexpr DataType kSmallFloats[] = {DataType::kFp16, DataType::kBfp16, DataType::kFp8E4M3,
                                      DataType::kFp8E5M2};
 
@@ -195,6 +207,44 @@ INSTANTIATE_TEST_SUITE_P(All, FoldTest,
                                             ::testing::Values(1, 2, 3, 4, 8, 17)),
                          case_name);
 
+INSTANTIATE_TEST_SUITE_P(OfIntegers, FoldTest,
+                         ::testing::Combine(::testing::ValuesIn(kIntegers),
+                                            ::testing::ValuesIn(kIntegerOps),
+                                            ::testing::Values(1, 2, 3, 8)),
+                         case_name);
+
+/// Sums that are multiplied, divided, or both, before they are rounded.
+class FinishTest : public ::testing::TestWithParam<DataType> {};
+
+TEST_P(FinishTest, EqualsTheOracleOnEveryInstructionSet) {
+  const DataType type = GetParam();
+  const std::size_t size = size_of(type);
+  for (const Finish finish : {Finish{1, 3}, Finish{0.3, 1}, Finish{-2.5, 7}}) {
+    for (const std::size_t number : {1u, 2u, 3u, 5u}) {
+      std::vector<std::vector<std::byte>> numbers;
+      std::vector<const std::byte*> inputs;
+      for (std::size_t i = 0; i < number; ++i) numbers.push_back(mixed_numbers(type, 1030, 77 + i));
+      for (const auto& each : numbers) inputs.push_back(each.data());
+      const auto expected = oracle::Folder(type, finish.factor, finish.divisor)
+                                .fold_all(ReduceOp::kSum, inputs, 1030);
+      on_each_instruction_set([&] {
+        for (const std::size_t count : {1u, 7u, 16u, 64u, 1030u}) {
+          for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
+            std::vector<std::byte> out(count * size);
+            fold(type, op, inputs, out.data(), count, Store::kCached, finish);
+            EXPECT_TRUE(std::equal(out.begin(), out.end(), expected.begin()))
+                << number << " inputs, " << count << " elements, first difference at byte "
+                << std::mismatch(out.begin(), out.end(), expected.begin()).first - out.begin();
+          }
+        }
+      });
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FinishTest, ::testing::ValuesIn(kFloats),
+                         [](const auto& info) { return std::string(words(info.param)); });
+
 /// A fold of numbers given as bits.
 template <class T>
 std::vector<T> fold_bits(DataType type, ReduceOp op, const std::vector<std::vector<T>>& inputs) {
@@ -301,6 +351,27 @@ TEST(FoldNumbersTest, SmallFloatsAreRoundedOnceAtTheEnd) {
     EXPECT_EQ(fold_one<std::uint16_t>(DataType::kFp16, ReduceOp::kSum, {0x7BFF, 0x7BFF, 0xFBFF}),
               0x7BFF);
   });
+}
+
+TEST(FoldNumbersTest, AnAverageOfLargeSmallFloatsDoesNotOverflow) {
+  const std::uint16_t largest = 0x7BFF;
+  const auto* input = reinterpret_cast<const std::byte*>(&largest);
+  const std::vector<const std::byte*> inputs(4, input);
+  on_each_instruction_set([&] {
+    std::uint16_t out = 0;
+    fold(DataType::kFp16, ReduceOp::kAvg, inputs, reinterpret_cast<std::byte*>(&out), 1,
+         Store::kCached, {1, 4});
+    EXPECT_EQ(out, largest);
+  });
+}
+
+TEST(FoldNumbersTest, OnlySomeTypesHaveSomeReductions) {
+  for (const DataType type : kReducible) {
+    EXPECT_EQ(reducible(type, ReduceOp::kAvg), oracle::float_format(type) != nullptr);
+    EXPECT_EQ(reducible(type, ReduceOp::kBitXor), oracle::float_format(type) == nullptr);
+    EXPECT_EQ(reducible(type, ReduceOp::kLogicalAnd), oracle::float_format(type) == nullptr);
+    EXPECT_TRUE(reducible(type, ReduceOp::kMin));
+  }
 }
 
 TEST(FoldNumbersTest, TiesGoToTheEvenNeighbour) {

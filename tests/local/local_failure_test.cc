@@ -120,8 +120,8 @@ TEST(LocalFailure, RanksThatCannotBeReachedByTheKernelAreNot) {
   ASSERT_GT(stranger.process(), 0);
   for (const pid_t process : {stranger.process(), pid_t{0}, pid_t{-1}}) {
     LocalRanks host({.size = 3});
-    host.set_process(rank, 1, process);
     host.run([&](int rank, LocalEngine& engine) {
+      host.set_process(rank, 1, process);
       const Status opened = engine.open(true);
       ASSERT_TRUE(opened.ok()) << opened.message();
       EXPECT_FALSE(engine.topology().kernel_copies);

@@ -2,6 +2,7 @@
 #include <acl/acl.h>
 #include <hccl/hccl.h>
 #include <hccl/hccl_comm.h>
+#include <hccl/hccl_framework.h>
 #include <hccl/hccl_fusion.h>
 #include <hccl/hccl_types.h>
 #include <hccl/hcom.h>

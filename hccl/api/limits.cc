@@ -1,0 +1,50 @@
+// The end of a communicator, and how long its operations may take: hccl/hccl_framework.h.
+#include <chrono>
+
+#include "hccl/api/guard.h"
+#include "hccl/api/state.h"
+#include "hccl/hccl_framework.h"
+
+using hccl::Code;
+using hccl::Status;
+using hccl::api::guard;
+using hccl::api::State;
+
+namespace {
+constexpr std::size_t kReasonBytes = 1024;
+// Some 31 years: sums of points in time stay far from overflow.
+constexpr std::uint64_t kLongest = 1'000'000'000'000;
+}  // namespace
+
+extern "C" {
+
+HcclResult HcclCommAbort(HcclComm comm, const char* reason) {
+  return guard("HcclCommAbort", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    communicator->abort(reason == nullptr ? std::string()
+                                          : std::string(reason, ::strnlen(reason, kReasonBytes)));
+    return {};
+  });
+}
+
+HcclResult HcclCommSetTimeout(HcclComm comm, uint64_t milliseconds) {
+  return guard("HcclCommSetTimeout", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    if (milliseconds > kLongest) {
+      return Status(Code::kPara, "milliseconds is more than " + std::to_string(kLongest));
+    }
+    communicator->set_timeout(std::chrono::milliseconds(milliseconds));
+    return {};
+  });
+}
+
+HcclResult HcclCommGetTimeout(HcclComm comm, uint64_t* milliseconds) {
+  return guard("HcclCommGetTimeout", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_CHECK_PTR(milliseconds);
+    *milliseconds = static_cast<std::uint64_t>(communicator->timeout().count());
+    return {};
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,92 @@
+// Messages with tags: hccl/hccl_framework.h.
+#include <chrono>
+#include <string>
+
+#include "hccl/api/checks.h"
+#include "hccl/api/guard.h"
+#include "hccl/api/state.h"
+#include "hccl/hccl_framework.h"
+
+using hccl::Code;
+using hccl::Status;
+using hccl::api::guard;
+using hccl::api::State;
+using hccl::core::Message;
+using hccl::core::MessagePtr;
+
+namespace {
+
+Message::Done callback(const char* function, HcclRequestCallback done, void* arg) {
+  if (done == nullptr) return nullptr;
+  return [=](const Status& status) {
+    done(arg, status.ok() ? HCCL_SUCCESS : hccl::api::keep(status, function));
+  };
+}
+
+void hand_over(MessagePtr message, HcclRequest* request) {
+  if (request == nullptr) return;
+  *request = static_cast<HcclRequest>(State::get().requests().add(std::move(message)));
+}
+
+}  // namespace
+
+extern "C" {
+
+HcclResult HcclIsend(const void* buf, uint64_t bytes, uint32_t dest, int32_t tag, HcclComm comm,
+                     HcclRequestCallback done, void* arg, HcclRequest* request) {
+  return guard("HcclIsend", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_RETURN_IF_ERROR(hccl::api::need(buf, bytes, "buf"));
+    HCCL_RETURN_IF_ERROR(hccl::api::check_rank(dest, communicator->size(), "dest"));
+    hand_over(communicator->mailbox().send(static_cast<int>(dest), tag, buf, bytes,
+                                           callback("HcclIsend", done, arg)),
+              request);
+    return {};
+  });
+}
+
+HcclResult HcclIrecv(void* buf, uint64_t bytes, uint32_t source, int32_t tag, HcclComm comm,
+                     HcclRequestCallback done, void* arg, HcclRequest* request) {
+  return guard("HcclIrecv", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    HCCL_RETURN_IF_ERROR(hccl::api::need(buf, bytes, "buf"));
+    int from = Message::kAnyRank;
+    if (source != HCCL_ANY_RANK) {
+      HCCL_RETURN_IF_ERROR(hccl::api::check_rank(source, communicator->size(), "source"));
+      from = static_cast<int>(source);
+    }
+    hand_over(communicator->mailbox().recv(from, tag, buf, bytes, callback("HcclIrecv", done, arg)),
+              request);
+    return {};
+  });
+}
+
+HcclResult HcclRequestWait(HcclRequest request, int64_t timeoutMs, uint32_t* source) {
+  return guard("HcclRequestWait", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto message, State::get().requests().get(request));
+    if (timeoutMs < 0) return Status(Code::kPara, "timeoutMs is negative");
+    const auto limit = std::chrono::milliseconds(std::min<std::int64_t>(timeoutMs, 1'000'000'000));
+    HCCL_RETURN_IF_ERROR(
+        message->wait(timeoutMs == 0 ? hccl::Deadline::never() : hccl::Deadline::after(limit)));
+    HCCL_RETURN_IF_ERROR(message->status());
+    if (source != nullptr) *source = static_cast<std::uint32_t>(message->peer());
+    return {};
+  });
+}
+
+HcclResult HcclRequestTest(HcclRequest request, bool* done) {
+  return guard("HcclRequestTest", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto message, State::get().requests().get(request));
+    HCCL_CHECK_PTR(done);
+    *done = message->done();
+    return {};
+  });
+}
+
+HcclResult HcclRequestFree(HcclRequest request) {
+  return guard("HcclRequestFree", [&]() -> Status {
+    return State::get().requests().take(request, [](Message&) { return Status(); }).status();
+  });
+}
+
+}  // extern "C"

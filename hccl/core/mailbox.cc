@@ -1,0 +1,255 @@
+// The life of a mailbox: its thread, its callers, its end. mailbox_wire.cc has the messages.
+#include "hccl/core/mailbox.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hccl::core {
+namespace {
+
+// What all peers together may leave with a rank before its receives.
+constexpr std::uint64_t kEagerTotal = std::uint64_t{4} << 20;
+constexpr std::uint64_t kLeastWindow = std::uint64_t{32} << 10;
+constexpr std::uint64_t kMostWindow = std::uint64_t{512} << 10;
+
+std::uint64_t window_among(int size) {
+  const auto peers = static_cast<std::uint64_t>(std::max(1, size - 1));
+  return std::clamp(kEagerTotal / peers, kLeastWindow, kMostWindow);
+}
+
+}  // namespace
+
+Status Message::wait(Deadline deadline) {
+  Mailbox& box = *box_;
+  if (box.process_ != ::getpid()) {
+    return Status(Code::kUnavail, "a forked child cannot wait for its parent's messages");
+  }
+  const auto ready = [&] {
+    if (done()) return true;
+    std::unique_lock lock(box.mutex_, std::try_to_lock);
+    if (lock.owns_lock()) box.poll(std::move(lock));
+    return done();
+  };
+  const Waiter waiter{.deadline = deadline, .policy = box.policy_};
+  if (waiter.until(ready, box.bell_) == Waited::kReady) return {};
+  return Status(Code::kTimeout, box.name_ + ": timed out: the message with tag " +
+                                    std::to_string(tag_) +
+                                    (sending_            ? " to rank " + std::to_string(peer_)
+                                     : peer_ == kAnyRank ? std::string(" from any rank")
+                                                         : " from rank " + std::to_string(peer_)) +
+                                    " is not done");
+}
+
+Mailbox::Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy)
+    : rank_(rank),
+      size_(size),
+      name_(std::move(name)),
+      policy_(policy),
+      process_(::getpid()),
+      window_(window_among(size)),
+      open_(std::move(open)) {}
+
+Mailbox::~Mailbox() { stop(); }
+
+MessagePtr Mailbox::send(int dest, std::int32_t tag, const void* data, std::uint64_t bytes,
+                         Message::Done done) {
+  // Only read.
+  return make(true, dest, tag, const_cast<void*>(data), bytes, std::move(done));
+}
+
+MessagePtr Mailbox::recv(int source, std::int32_t tag, void* data, std::uint64_t bytes,
+                         Message::Done done) {
+  return make(false, source, tag, data, bytes, std::move(done));
+}
+
+MessagePtr Mailbox::make(bool sending, int peer, std::int32_t tag, void* data, std::uint64_t bytes,
+                         Message::Done done) {
+  auto message = std::make_shared<Message>();
+  message->box_ = shared_from_this();
+  message->sending_ = sending;
+  message->peer_ = peer;
+  message->tag_ = tag;
+  message->data_ = static_cast<std::byte*>(data);
+  message->bytes_ = bytes;
+  message->on_done_ = std::move(done);
+  begin(message);
+  return message;
+}
+
+void Mailbox::begin(const MessagePtr& message) {
+  if (process_ != ::getpid()) {
+    message->status_ = Status(Code::kUnavail, name_ + ": a forked child has no communicator");
+    message->done_.store(true);
+    if (message->on_done_) message->on_done_(message->status_);
+    return;
+  }
+  start();
+  std::unique_lock lock(mutex_);
+  if (ended_.raised()) {
+    settle(message, ended_.reason());
+  } else if (!message->sending_) {
+    post_recv(message);
+  } else if (mesh_ == nullptr && message->peer_ != rank_) {
+    early_.push_back(message);
+  } else {
+    post_send(message);
+  }
+  poll(std::move(lock));
+}
+
+void Mailbox::start() {
+  const std::lock_guard lock(mutex_);
+  if (started_ || ended_.raised()) return;
+  started_ = true;
+  running_ = size_ > 1;
+  if (running_) thread_ = std::thread([this] { run(); });
+}
+
+Status Mailbox::open() {
+  HCCL_ASSIGN_OR_RETURN(std::unique_ptr<transport::Mesh> mesh, open_(ended_));
+  std::unique_lock lock(mutex_);
+  mesh_ = std::move(mesh);
+  sleeper_ = std::make_unique<MailboxSleeper>(mesh_->sleeper(), mutex_);
+  for (int peer = 0; peer < size_; ++peer) {
+    peers_.push_back(std::make_unique<Peer>());
+    peers_.back()->credit = window_;
+    if (peer != rank_) listen(peer);
+  }
+  for (const MessagePtr& each : std::exchange(early_, {})) post_send(each);
+  poll(std::move(lock));
+  return {};
+}
+
+void Mailbox::run() {
+  if (const Status opened = open(); !opened.ok()) {
+    ended_.raise(opened);
+  } else {
+    // Aborts and arrivals ring; only the verdict on a lost peer comes with time.
+    constexpr std::chrono::milliseconds kNap{250};
+    const Waiter waiter{.policy = {.spin = std::chrono::nanoseconds(0), .longest_nap = kNap}};
+    static_cast<void>(waiter.until(
+        [this] {
+          std::unique_lock lock(mutex_);
+          const bool over = failed_;
+          if (poll(std::move(lock))) sleeper_->moved();
+          return over;
+        },
+        *sleeper_));
+  }
+  std::unique_lock lock(mutex_);
+  running_ = false;
+  poll(std::move(lock));
+}
+
+void Mailbox::end(const Status& why) {
+  ended_.raise(why);
+  std::unique_lock lock(mutex_);
+  if (mesh_ != nullptr) mesh_->abort(ended_.reason());
+  if (sleeper_ != nullptr) sleeper_->ring();
+  // Callbacks belong to the thread, if there is one: this caller may hold locks.
+  if (!running_) poll(std::move(lock));
+}
+
+void Mailbox::stop() {
+  if (process_ != ::getpid()) {  // the threads are the parent's, and so are the links
+    if (thread_.joinable()) thread_.detach();
+    [[maybe_unused]] const auto* const mesh = mesh_.release();
+    [[maybe_unused]] const auto* const sleeper = sleeper_.release();
+    return;
+  }
+  end(Status(Code::kUnavail, name_ + ": the communicator has ended"));
+  if (thread_.joinable()) thread_.join();
+  std::unique_lock lock(mutex_);
+  poll(std::move(lock));
+  lock = std::unique_lock(mutex_);
+  sleeper_.reset();
+  mesh_.reset();
+  open_ = nullptr;
+}
+
+bool Mailbox::poll(std::unique_lock<std::mutex> lock) {
+  bool moved = false;
+  while (mesh_ != nullptr && !failed_ && (mesh_->progress() | advance())) moved = true;
+  sentence();
+  if (ended_.raised()) fail_all();
+  // What goes on without this caller is the thread's.
+  if (moved && !active_.empty() && std::this_thread::get_id() != thread_.get_id()) {
+    sleeper_->ring();
+  }
+  tell(std::move(lock));
+  return moved;
+}
+
+// One thread at a time calls them, so that they may post messages without end.
+void Mailbox::tell(std::unique_lock<std::mutex> lock) {
+  if (settled_.empty()) return;
+  bell_.ring();
+  if (telling_) return;
+  telling_ = true;
+  while (!settled_.empty()) {
+    const std::vector<MessagePtr> told = std::exchange(settled_, {});
+    lock.unlock();
+    for (const MessagePtr& each : told) {
+      if (each->on_done_) std::exchange(each->on_done_, nullptr)(each->status_);
+    }
+    lock.lock();
+  }
+  telling_ = false;
+}
+
+void Mailbox::settle(const MessagePtr& message, Status status) {
+  message->status_ = std::move(status);
+  message->done_.store(true, std::memory_order_release);
+  settled_.push_back(message);
+}
+
+// Parts of other messages may be under way in the memory of callers: the mesh ends them first.
+void Mailbox::fail_all() {
+  if (failed_) return;
+  failed_ = true;
+  const Status why = ended_.reason();
+  std::vector<MessagePtr> all(early_.begin(), early_.end());
+  if (mesh_ != nullptr) {
+    mesh_->abort(why);
+    while (mesh_->progress() | advance()) {
+    }
+  }
+  for (Transfer& each : active_) {
+    if (each.then) each.then(why);
+  }
+  for (auto& [tag, list] : receives_) all.insert(all.end(), list.begin(), list.end());
+  for (auto& [tag, list] : arrivals_) {
+    for (const ArrivalPtr& each : list) {
+      if (each->sender != nullptr) all.push_back(each->sender);
+    }
+  }
+  for (auto& [id, message] : asking_) all.push_back(message);
+  for (const Doomed& each : doomed_) all.push_back(each.message);
+  early_.clear();
+  active_.clear();
+  receives_.clear();
+  arrivals_.clear();
+  asking_.clear();
+  doomed_.clear();
+  for (const MessagePtr& each : all) {
+    if (!each->done()) settle(each, why);
+  }
+}
+
+// A peer's closed link may be the echo of another rank's death: the coordinator gets time to name
+// the culprit, which ends the mailbox. Else the peer has left.
+void Mailbox::doom(const MessagePtr& message, const Status& why, Deadline verdict) {
+  doomed_.push_back({message, why, verdict});
+}
+
+void Mailbox::sentence() {
+  std::erase_if(doomed_, [this](const Doomed& each) {
+    if (!each.verdict.expired()) return false;
+    if (!each.message->done()) settle(each.message, each.why);
+    return true;
+  });
+}
+
+}  // namespace hccl::core

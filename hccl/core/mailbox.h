@@ -1,0 +1,204 @@
+// Messages between the ranks of a communicator, matched by tag, at any time and from any thread:
+// they take no part in the order of operations, and have a mesh of their own. The mesh is opened
+// when the first rank has the first message; from then on one thread a rank moves messages.
+//
+//   eager        a header, and the bytes with or right behind it, while the receiver has room:
+//                the sender has credit for what may lie there without its receive
+//   rendezvous   a header that asks; the receiver answers when the receive is posted; the bytes
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "hccl/base/abort_flag.h"
+#include "hccl/base/status.h"
+#include "hccl/base/waiter.h"
+#include "hccl/core/mailbox_sleeper.h"
+#include "transport/transport.h"
+
+namespace hccl::core {
+
+class Mailbox;
+
+/// One send or receive with a tag.
+class Message {
+ public:
+  static constexpr int kAnyRank = -1;
+  using Done = std::function<void(const Status&)>;
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  /// Of a message that is done: how it went, and the other rank.
+  const Status& status() const { return status_; }
+  int peer() const { return peer_; }
+  /// Waits until it is done. kTimeout: not by the deadline; it goes on.
+  Status wait(Deadline deadline);
+
+ private:
+  friend class Mailbox;
+  std::shared_ptr<Mailbox> box_;
+  bool sending_ = false;
+  int peer_ = kAnyRank;
+  std::int32_t tag_ = 0;
+  std::byte* data_ = nullptr;  // a send only reads it
+  std::uint64_t bytes_ = 0;
+  Done on_done_;
+  std::size_t parts_ = 0;  // that are under way
+  Status status_;
+  std::atomic<bool> done_{false};
+};
+using MessagePtr = std::shared_ptr<Message>;
+
+class Mailbox : public std::enable_shared_from_this<Mailbox> {
+ public:
+  /// Opens the mesh, together with the other ranks; ends early if the flag is raised.
+  using Open = std::function<Result<std::unique_ptr<transport::Mesh>>(const AbortFlag&)>;
+  /// `name`: of the communicator, for texts. `policy`: how callers wait.
+  Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy);
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+  ~Mailbox();
+
+  /// Any thread; never block. The ranks exist; `source` may be kAnyRank. Memory belongs to the
+  /// mailbox until the message is done; `done` then runs once, on a thread of the mailbox or of a
+  /// caller, without a lock.
+  MessagePtr send(int dest, std::int32_t tag, const void* data, std::uint64_t bytes,
+                  Message::Done done);
+  MessagePtr recv(int source, std::int32_t tag, void* data, std::uint64_t bytes,
+                  Message::Done done);
+
+  /// Opens the mesh on a thread of its own, unless that has happened.
+  void start();
+  /// Fails all messages, now and from now on. Any thread; does not block.
+  void end(const Status& why);
+  /// After end(): the thread is gone, and so is the mesh.
+  void stop();
+
+ private:
+  friend class Message;
+  enum class Kind : std::uint8_t { kEager = 1, kAsk, kReady, kRefuse, kCredit };
+  static constexpr std::size_t kInline = 40;
+  /// The one form of what comes on the lane of headers.
+  struct Header {
+    Kind kind = Kind::kEager;
+    std::int32_t tag = 0;
+    std::uint64_t bytes = 0;  // of the message; kRefuse: of the receive; kCredit: given back
+    std::uint64_t id = 0;     // of the send that asks
+    std::array<std::byte, kInline> data{};
+  };
+  static_assert(sizeof(Header) == 64);
+  /// Something under way on the mesh, and what follows it.
+  struct Transfer {
+    transport::Request request;
+    Header header;
+    std::function<void(Status)> then;
+  };
+  /// A message that has come before its receive.
+  struct Arrival {
+    int source = 0;
+    std::int32_t tag = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t id = 0;                 // of rendezvous
+    MessagePtr sender;                    // of this rank itself
+    std::unique_ptr<std::byte[]> buffer;  // of eager ones
+    bool eager = false;
+    bool here = false;     // its bytes are in the buffer
+    bool refused = false;  // its receive has another size
+    MessagePtr taker;      // waits for that
+  };
+  using ArrivalPtr = std::shared_ptr<Arrival>;
+  struct Peer {
+    transport::Request incoming;
+    Header header;
+    std::uint64_t credit = 0;  // what may still be sent eagerly
+    std::uint64_t owed = 0;    // what the peer has sent eagerly and has not got back
+    std::uint64_t freed = 0;   // part of it that is free, and not yet told
+    bool gone = false;
+    Status why;
+    Deadline verdict = Deadline::never();  // until then, somebody else may be the culprit
+  };
+  struct Doomed {
+    MessagePtr message;
+    Status why;
+    Deadline verdict;
+  };
+
+  MessagePtr make(bool sending, int peer, std::int32_t tag, void* data, std::uint64_t bytes,
+                  Message::Done done);
+  void begin(const MessagePtr& message);
+  void run();
+  Status open();
+
+  // With mutex_ held.
+  void post_send(const MessagePtr& message);
+  void post_recv(const MessagePtr& message);
+  void send_to_self(const MessagePtr& message);
+  void listen(int peer);
+  void take(int peer);
+  void take_eager(int peer, const Header& header);
+  void take_payload(const ArrivalPtr& arrival, const MessagePtr& receive);
+  void take_ask(int peer, const Header& header);
+  void take_answer(int peer, const Header& header);
+  void match(const ArrivalPtr& arrival, const MessagePtr& receive);
+  MessagePtr find_receive(int source, std::int32_t tag);
+  void put(int peer, const Header& header, std::function<void(Status)> then = {});
+  void move_bytes(int peer, std::uint32_t lane, const MessagePtr& message);
+  void give_back(int peer, std::uint64_t bytes);
+  void part_ended(const MessagePtr& message, const Status& status);
+  void settle(const MessagePtr& message, Status status);
+  void doom(const MessagePtr& message, const Status& why, Deadline verdict);
+  void lost(int peer, const Status& why);
+  void corrupt(int peer, const char* what);
+  void sentence();
+  void fail_all();
+  bool advance();
+  Status mismatch(int source, int dest, std::int32_t tag, std::uint64_t sent,
+                  std::uint64_t expected) const;
+
+  /// Moves on what can move, and tells whom it concerns. True if anything moved.
+  bool poll(std::unique_lock<std::mutex> lock);
+  void tell(std::unique_lock<std::mutex> lock);
+
+  const int rank_;
+  const int size_;
+  const std::string name_;
+  const WaitPolicy policy_;
+  const pid_t process_;
+  const std::uint64_t window_;  // of eager bytes from one peer
+  AbortFlag ended_;
+  Doorbell bell_;  // messages are done
+
+  std::mutex mutex_;  // of all below
+  Open open_;
+  std::unique_ptr<transport::Mesh> mesh_;
+  std::unique_ptr<MailboxSleeper> sleeper_;
+  bool started_ = false;
+  bool running_ = false;  // the thread has not reached its end
+  bool failed_ = false;
+  std::deque<MessagePtr> early_;  // sends before the mesh is open
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::list<Transfer> active_;
+  std::unordered_map<std::int32_t, std::list<MessagePtr>> receives_;  // by tag, as posted
+  std::unordered_map<std::int32_t, std::list<ArrivalPtr>> arrivals_;  // by tag, as they came
+  std::map<std::uint64_t, MessagePtr> asking_;                        // sends, by id
+  std::uint64_t asked_ = 0;
+  std::vector<Doomed> doomed_;
+  std::vector<MessagePtr> settled_;  // whose `done` is to be called
+  bool telling_ = false;             // a thread calls them
+  std::thread thread_;
+};
+
+}  // namespace hccl::core

@@ -1,0 +1,60 @@
+// Where the thread of a mailbox sleeps while callers use its mesh: on the descriptors of the mesh,
+// or, where it has none, in short naps.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "hccl/base/socket.h"
+#include "hccl/base/waiter.h"
+#include "transport/nap_sleeper.h"
+
+namespace hccl::core {
+
+class MailboxSleeper final : public Sleeper {
+ public:
+  /// `mesh`: the mesh's sleeper, used under `mutex` like the mesh. Both outlive this one.
+  MailboxSleeper(Sleeper& mesh, std::mutex& mutex) : mutex_(mutex) {
+    auto* const polled = dynamic_cast<PolledSleeper*>(&mesh);
+    auto both = EpollSleeper::create();
+    if (polled == nullptr || !both.ok()) return;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (::epoll_ctl((*both)->epoll(), EPOLL_CTL_ADD, polled->epoll(), &event) != 0) return;
+    mesh_ = polled;
+    both_ = std::move(both).value();
+  }
+
+  /// Any thread.
+  void ring() { both_ != nullptr ? both_->ring() : nap_.ring(); }
+  /// Something moved: naps are short again. The sleeping thread.
+  void moved() { nap_.moved(); }
+
+  std::uint32_t prepare() override {
+    if (both_ == nullptr) return nap_.prepare();
+    const std::lock_guard lock(mutex_);
+    return mesh_->prepare();
+  }
+  void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) override {
+    both_ != nullptr ? both_->sleep(ticket, at_most) : nap_.sleep(ticket, at_most);
+  }
+  void awake() override {
+    if (both_ == nullptr) return nap_.awake();
+    both_->awake();
+    const std::lock_guard lock(mutex_);
+    mesh_->awake();
+  }
+
+ private:
+  std::mutex& mutex_;
+  PolledSleeper* mesh_ = nullptr;
+  std::unique_ptr<EpollSleeper> both_;  // the mesh's events, and ring(); null: naps
+  transport::NapSleeper nap_;
+};
+
+}  // namespace hccl::core

@@ -1,0 +1,170 @@
+/* What training frameworks need beyond HCCL's interface: more reductions, scaled reductions, point
+ * to point with tags, device memory that is reused, ending a communicator. Valid C99 and C++11.
+ *
+ * Errors: as in hccl_comm.h; the text of a failure is HcclGetLastErrorText() of the thread that got
+ * the result. Calls that are refused have not communicated.
+ *
+ * Threads: each section says it. */
+#ifndef HCCL_FRAMEWORK_H_
+#define HCCL_FRAMEWORK_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hccl_comm.h"
+#include "hccl_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- More reductions ----
+ *
+ * Values of HcclReduceOp, accepted wherever one is. Another type than the ones named:
+ * HCCL_E_NOT_SUPPORT, naming both. */
+
+/** The sum divided by the number of ranks: floating types. Rounded as HcclScale says. */
+#define HCCL_REDUCE_AVG ((HcclReduceOp)16)
+/** Bit by bit: integer types. */
+#define HCCL_REDUCE_BAND ((HcclReduceOp)17)
+#define HCCL_REDUCE_BOR ((HcclReduceOp)18)
+#define HCCL_REDUCE_BXOR ((HcclReduceOp)19)
+/** Of the truth of each input (not zero): integer types; the results are 0 and 1. */
+#define HCCL_REDUCE_LAND ((HcclReduceOp)20)
+#define HCCL_REDUCE_LOR ((HcclReduceOp)21)
+#define HCCL_REDUCE_LXOR ((HcclReduceOp)22)
+
+/* ---- Scaled reductions ---- */
+
+/** Factors of a sum or average of floats: every input is multiplied by `before`, the result by
+ * `after`. Both are finite. Products and quotients are computed in fp32 (fp64 for fp64), with the
+ * factors rounded to that type.
+ *
+ * Roundings: a product with `before` is rounded to the element's type before it is summed, whatever
+ * the algorithm. `after`, and the division of an average, are applied to the sum in fp32 (fp64)
+ * before it is rounded to the element's type, once, where one fold makes it: inside a host, and
+ * with HCCL_DETERMINISTIC=strict. Algorithms that sum in steps between hosts round a 16-bit or
+ * 8-bit sum before. All ranks get the same bits; strict ones do not depend on the algorithm.
+ *
+ * Cost: `before` other than 1 reads the inputs and writes the products once more, into recvBuf
+ * (HcclAllReduceScaled) or memory that the communicator keeps. `after` costs nothing where one fold
+ * makes the result, and else one more pass over it. */
+typedef struct {
+  double before;
+  double after;
+} HcclScale;
+
+/** As HcclAllReduce, HcclReduce and HcclReduceScatter (hccl.h), with factors; null: both are 1. All
+ * ranks give the same factors: a difference is an error on all of them that has both calls.
+ * HCCL_E_PARA: a factor is not finite. HCCL_E_NOT_SUPPORT: factors with another op than
+ * HCCL_REDUCE_SUM and HCCL_REDUCE_AVG, or of a type that is no float. *scale is copied. */
+HcclResult HcclAllReduceScaled(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType,
+                               HcclReduceOp op, const HcclScale* scale, HcclComm comm,
+                               aclrtStream stream);
+HcclResult HcclReduceScaled(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType,
+                            HcclReduceOp op, const HcclScale* scale, uint32_t root, HcclComm comm,
+                            aclrtStream stream);
+HcclResult HcclReduceScatterScaled(void* sendBuf, void* recvBuf, uint64_t recvCount,
+                                   HcclDataType dataType, HcclReduceOp op, const HcclScale* scale,
+                                   HcclComm comm, aclrtStream stream);
+
+/* ---- Point to point with tags ----
+ *
+ * Messages between two ranks of a communicator, by tag. They have nothing to do with the order and
+ * the progress of its collectives, nor with HcclSend and HcclRecv. Any thread may call these
+ * functions at any time, several at once, on one communicator.
+ *
+ * Matching: a receive takes the oldest message of its source with its tag; messages between two
+ * ranks with the same tag match in the order in which they were posted. Messages with different
+ * tags overtake each other. Sizes must be equal: otherwise the receive and the send fail with
+ * HCCL_E_PARA, naming both sizes, and the communicator goes on; a short send may be done already.
+ *
+ * Short messages are sent before the receiver asks, as long as the receiver has room for them (and
+ * the send is done then); long ones after it has asked. A program must not count on either.
+ *
+ * The first request of any rank makes the communicator's ranks connect for messages, and starts one
+ * thread on each, which moves messages while the program computes; so does a thread that waits. The
+ * memory of a request belongs to the library until it is done.
+ *
+ * Failures: the death of a rank ends all requests of the communicator, as it ends its collectives,
+ * and the text names the rank. So do HcclCommAbort, and HcclCommDestroy, which ends requests that
+ * are under way with HCCL_E_UNAVAIL. Requests of a forked child fail with HCCL_E_UNAVAIL. */
+
+/** One send or receive. */
+typedef struct HcclRequest_* HcclRequest;
+
+/** As a source: any rank. */
+#define HCCL_ANY_RANK 0xFFFFFFFFu
+
+/** Called once, when the request is done, on a thread of the library (or inside HcclIsend and
+ * HcclIrecv), with no lock held. It may post requests; it may not wait for them, nor destroy the
+ * communicator. The text of a failure is HcclGetLastErrorText() there. */
+typedef void (*HcclRequestCallback)(void* arg, HcclResult result);
+
+/** Begins to send; dest may be the rank itself. `done` may be null. request may be null: nobody
+ * waits then, and a failure is told to `done` only. Never blocks. HCCL_E_PARA: no such rank. buf
+ * may be null if bytes is 0. */
+HcclResult HcclIsend(const void* buf, uint64_t bytes, uint32_t dest, int32_t tag, HcclComm comm,
+                     HcclRequestCallback done, void* arg, HcclRequest* request);
+/** Begins to receive, from source or HCCL_ANY_RANK. */
+HcclResult HcclIrecv(void* buf, uint64_t bytes, uint32_t source, int32_t tag, HcclComm comm,
+                     HcclRequestCallback done, void* arg, HcclRequest* request);
+
+/** Waits until the request is done and gives its result; *source (may be null) is then the rank
+ * whose message came (of a send: dest). timeoutMs 0: no limit. HCCL_E_TIMEOUT with timeoutMs: the
+ * request goes on. May be called again, also after the communicator's end, until
+ * HcclRequestFree. */
+HcclResult HcclRequestWait(HcclRequest request, int64_t timeoutMs, uint32_t* source);
+/** Whether the request is done, well or not. Never blocks. */
+HcclResult HcclRequestTest(HcclRequest request, bool* done);
+/** Gives the handle back; HCCL_E_AGAIN while another thread waits with it. A request that is under
+ * way goes on without it. */
+HcclResult HcclRequestFree(HcclRequest request);
+
+/* ---- Device memory that is reused ----
+ *
+ * Memory of the device heap (aclrtMalloc), which the ranks of a host share, so that collectives do
+ * not copy it. Freed blocks are kept by size for the next allocation, up to HCCL_MEMORY_CACHE MB of
+ * them. Any thread, at any time, also while the process exits; no communicator and no device are
+ * needed. In a child after fork(), memory of the parent may be freed (which does nothing) and none
+ * can be had (HCCL_E_UNAVAIL). */
+
+/** Memory aligned to 64 bytes; contents undefined. HCCL_E_PARA: bytes is 0. HCCL_E_OOM: the heap
+ * has no room, also without the blocks that are kept; the text has the numbers. */
+HcclResult HcclMemAlloc(void** ptr, size_t bytes);
+/** Null does nothing. HCCL_E_PARA: ptr is not of HcclMemAlloc, or is free already. */
+HcclResult HcclMemFree(void* ptr);
+/** Gives all blocks that are kept back to the device heap. */
+HcclResult HcclMemTrim(void);
+
+typedef struct {
+  size_t inUse;      /**< bytes of blocks that the program has, as rounded up */
+  size_t cached;     /**< bytes of free blocks that are kept */
+  size_t cacheLimit; /**< of `cached` */
+  size_t heapUsed;   /**< bytes of the device heap in use, these and others */
+  size_t heapTotal;  /**< bytes that the device heap can have */
+  uint64_t reused;   /**< allocations that took a kept block */
+  uint64_t fresh;    /**< allocations that took new memory of the heap */
+} HcclMemInfo;
+HcclResult HcclMemGetInfo(HcclMemInfo* info);
+
+/* ---- Ending and limits ---- */
+
+/** Ends the communicator on all its ranks, within a second: operations that run, and those that
+ * come, fail with HCCL_E_UNAVAIL and a text that has the rank and `reason` (may be null). Any
+ * thread, also while another one waits in an operation of the communicator. The communicator is
+ * still to be destroyed. Success if it has failed already. */
+HcclResult HcclCommAbort(HcclComm comm, const char* reason);
+
+/** How long each operation that begins from now on may take, in milliseconds; 0: no limit. At
+ * first: HCCL_EXEC_TIMEOUT. Any thread. Does not concern HcclIsend and HcclIrecv, whose limit is
+ * HcclRequestWait's. A local setting: ranks may differ, and the shortest one ends the operation on
+ * all ranks. */
+HcclResult HcclCommSetTimeout(HcclComm comm, uint64_t milliseconds);
+HcclResult HcclCommGetTimeout(HcclComm comm, uint64_t* milliseconds);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HCCL_FRAMEWORK_H_ */

@@ -1,0 +1,45 @@
+// The reduction of a call, as fold() does it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "hccl/base/call.h"
+#include "hccl/kernels/kernels.h"
+
+namespace hccl::kernels {
+
+/// Folds the inputs of all ranks of a call at once, and then finishes: divides an average, and
+/// applies the factor of the result.
+struct Folding {
+  DataType type = DataType::kFp32;
+  ReduceOp op = ReduceOp::kSum;
+  Finish finish{};
+
+  /// `ranks`: whose inputs the call reduces. Of other operations: copies.
+  static Folding of(const Call& call, int ranks) {
+    if (!reduces(call.op)) return {call.type, ReduceOp::kSum, {}};
+    const double divisor = call.reduce == ReduceOp::kAvg ? ranks : 1;
+    return {call.type, call.reduce, {call.scale.after, divisor}};
+  }
+  /// Folds some of the inputs, of which a later fold makes the result.
+  Folding partial() const { return {type, op, {}}; }
+
+  void operator()(std::span<const std::byte* const> inputs, std::byte* out, std::size_t count,
+                  Store store = Store::kCached) const {
+    fold(type, op, inputs, out, count, store, finish);
+  }
+  /// Finishes what partial folds have made.
+  void finish_in_place(std::byte* data, std::size_t count) const {
+    const std::byte* input = data;
+    if (!finish.nothing()) fold(type, op, {&input, 1}, data, count, Store::kCached, finish);
+  }
+};
+
+/// Multiplies floats by a factor: from `from` to `to`, which may be the same.
+inline void multiply(DataType type, double factor, const std::byte* from, std::byte* to,
+                     std::size_t count) {
+  fold(type, ReduceOp::kSum, {&from, 1}, to, count, Store::kCached, {factor, 1});
+}
+
+}  // namespace hccl::kernels

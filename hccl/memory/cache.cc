@@ -1,0 +1,103 @@
+#include "hccl/memory/cache.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+
+namespace hccl::memory {
+
+Cache::Cache(std::shared_ptr<Heap> heap, std::size_t limit)
+    : heap_(std::move(heap)), limit_(limit), process_(::getpid()) {}
+
+bool Cache::forked() const { return ::getpid() != process_; }
+
+std::size_t Cache::class_of(std::size_t bytes) {
+  constexpr std::size_t kSteps = 8;
+  const std::size_t step = std::max(std::bit_floor(bytes) / kSteps, Heap::kAlignment);
+  return (bytes + step - 1) / step * step;
+}
+
+Result<void*> Cache::allocate(std::size_t bytes) {
+  if (forked()) return Status(Code::kUnavail, "device memory: a forked child has none");
+  if (bytes == 0 || bytes > heap_->reserve()) {
+    return heap_->allocate(bytes);  // says why not
+  }
+  const std::size_t size = class_of(bytes);
+  {
+    const std::lock_guard lock(mutex_);
+    if (void* const memory = take(size)) return memory;
+  }
+  auto made = heap_->allocate(size);
+  if (made.status().code() == Code::kOom) {
+    trim();
+    made = heap_->allocate(size);
+  }
+  if (!made.ok()) return made;
+  const std::lock_guard lock(mutex_);
+  live_.emplace(*made, size);
+  info_.in_use += size;
+  ++info_.fresh;
+  return made;
+}
+
+// The block freed last: what it holds of caches is there still.
+void* Cache::take(std::size_t bytes) {
+  const auto at = classes_.find(bytes);
+  if (at == classes_.end() || at->second.empty()) return nullptr;
+  const Free::iterator block = at->second.back();
+  void* const memory = block->memory;
+  live_.emplace(memory, bytes);
+  at->second.pop_back();
+  free_.erase(block);
+  info_.cached -= bytes;
+  info_.in_use += bytes;
+  ++info_.reused;
+  return memory;
+}
+
+Status Cache::free(void* memory) {
+  if (memory == nullptr || forked()) return {};
+  const std::lock_guard lock(mutex_);
+  const auto at = live_.find(memory);
+  if (at == live_.end()) {
+    return Status(Code::kPara, "device memory: no block of this cache is at the address to free");
+  }
+  const std::size_t bytes = at->second;
+  free_.push_back({memory, bytes});
+  classes_[bytes].push_back(std::prev(free_.end()));
+  live_.erase(at);
+  info_.in_use -= bytes;
+  info_.cached += bytes;
+  shrink(limit_);
+  return {};
+}
+
+void Cache::trim() {
+  if (forked()) return;
+  const std::lock_guard lock(mutex_);
+  shrink(0);
+}
+
+void Cache::shrink(std::size_t limit) {
+  while (info_.cached > limit) {
+    const Block oldest = free_.front();
+    free_.pop_front();
+    const auto at = classes_.find(oldest.bytes);
+    at->second.pop_front();
+    if (at->second.empty()) classes_.erase(at);
+    info_.cached -= oldest.bytes;
+    // A live block of the heap, so this cannot fail.
+    static_cast<void>(heap_->free(oldest.memory));
+  }
+}
+
+Cache::Info Cache::info() const {
+  if (forked()) return {};
+  const std::lock_guard lock(mutex_);
+  return info_;
+}
+
+}  // namespace hccl::memory

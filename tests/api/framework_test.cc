@@ -1,0 +1,214 @@
+// hccl_framework.h through C: what a training framework calls.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hccl/hccl.h"
+#include "hccl/hccl_framework.h"
+#include "tests/support/api_world.h"
+
+namespace hccl::testing {
+namespace {
+
+bool text_has(const std::string& words) {
+  return std::string(HcclGetLastErrorText()).find(words) != std::string::npos;
+}
+
+TEST(Framework, ReductionsAndFactors) {
+  ApiWorld world(3);
+  world.on_all([&](int rank) {
+    const HcclComm comm = world.comm(rank);
+    const std::vector<float> in(6, static_cast<float>(rank + 1));
+    std::vector<float> out(6);
+    const HcclScale scale{2, 0.5};
+    ASSERT_EQ(HcclAllReduce(const_cast<float*>(in.data()), out.data(), 6, HCCL_DATA_TYPE_FP32,
+                            HCCL_REDUCE_AVG, comm, nullptr),
+              0);
+    EXPECT_EQ(out, std::vector<float>(6, 2));
+    ASSERT_EQ(HcclAllReduceScaled(const_cast<float*>(in.data()), out.data(), 6, HCCL_DATA_TYPE_FP32,
+                                  HCCL_REDUCE_SUM, &scale, comm, nullptr),
+              0);
+    EXPECT_EQ(out, std::vector<float>(6, 6));
+    ASSERT_EQ(HcclReduceScaled(const_cast<float*>(in.data()), out.data(), 6, HCCL_DATA_TYPE_FP32,
+                               HCCL_REDUCE_AVG, &scale, 1, comm, nullptr),
+              0);
+    if (rank == 1) {
+      EXPECT_EQ(out, std::vector<float>(6, 2));
+    }
+    ASSERT_EQ(HcclReduceScatterScaled(const_cast<float*>(in.data()), out.data(), 2,
+                                      HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, nullptr, comm, nullptr),
+              0);
+    EXPECT_EQ(out[1], 6);
+    std::uint8_t flag = rank == 1 ? 0 : 4, any = 9;
+    ASSERT_EQ(HcclAllReduce(&flag, &any, 1, HCCL_DATA_TYPE_UINT8, HCCL_REDUCE_LOR, comm, nullptr),
+              0);
+    EXPECT_EQ(any, 1);
+    ASSERT_EQ(HcclAllReduce(&flag, &any, 1, HCCL_DATA_TYPE_UINT8, HCCL_REDUCE_BAND, comm, nullptr),
+              0);
+    EXPECT_EQ(any, 0);
+  });
+}
+
+TEST(Framework, RefusesWhatATypeDoesNotHave) {
+  ApiWorld world(1);
+  const HcclComm comm = world.comm(0);
+  std::int32_t number = 1;
+  float real = 1;
+  EXPECT_EQ(
+      HcclAllReduce(&number, &number, 1, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_AVG, comm, nullptr),
+      HCCL_E_NOT_SUPPORT);
+  EXPECT_TRUE(text_has("int32 cannot be reduced by avg")) << HcclGetLastErrorText();
+  EXPECT_EQ(HcclAllReduce(&real, &real, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_BXOR, comm, nullptr),
+            HCCL_E_NOT_SUPPORT);
+  EXPECT_TRUE(text_has("fp32 cannot be reduced by bxor")) << HcclGetLastErrorText();
+  HcclScale scale{1, NAN};
+  const auto run = [&](HcclDataType type, HcclReduceOp op) {
+    return HcclAllReduceScaled(&real, &real, 1, type, op, &scale, comm, nullptr);
+  };
+  EXPECT_EQ(run(HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM), HCCL_E_PARA);
+  scale.after = 3;
+  EXPECT_EQ(run(HCCL_DATA_TYPE_FP32, HCCL_REDUCE_MAX), HCCL_E_NOT_SUPPORT);
+  EXPECT_EQ(run(HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM), HCCL_E_NOT_SUPPORT);
+  EXPECT_EQ(run(HCCL_DATA_TYPE_FP32, HCCL_REDUCE_AVG), HCCL_SUCCESS);
+  EXPECT_EQ(real, 3);
+  std::int32_t five = 5;
+  EXPECT_EQ(HcclAllReduce(&five, &five, 1, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_LAND, comm, nullptr),
+            0);
+  EXPECT_EQ(five, 1);
+}
+
+TEST(Framework, MessagesWithTags) {
+  ApiWorld world(2);
+  world.on_all([&](int rank) {
+    const HcclComm comm = world.comm(rank);
+    const auto peer = static_cast<std::uint32_t>(1 - rank);
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{300000}}) {
+      std::vector<char> out(bytes, static_cast<char>(rank)), in(bytes, 9);
+      std::atomic<int> called{0};
+      const auto done = [](void* arg, HcclResult result) {
+        EXPECT_EQ(result, HCCL_SUCCESS);
+        ++*static_cast<std::atomic<int>*>(arg);
+      };
+      HcclRequest got = nullptr, sent = nullptr;
+      ASSERT_EQ(HcclIrecv(in.data(), bytes, HCCL_ANY_RANK, -7, comm, done, &called, &got), 0);
+      ASSERT_EQ(HcclIsend(out.data(), bytes, peer, -7, comm, nullptr, nullptr, &sent), 0);
+      std::uint32_t source = 99;
+      ASSERT_EQ(HcclRequestWait(got, 30000, &source), 0) << HcclGetLastErrorText();
+      ASSERT_EQ(HcclRequestWait(sent, 0, nullptr), 0);
+      EXPECT_EQ(source, peer);
+      EXPECT_EQ(in, std::vector<char>(bytes, static_cast<char>(peer)));
+      bool over = false;
+      EXPECT_EQ(HcclRequestTest(got, &over), 0);
+      EXPECT_TRUE(over);
+      EXPECT_EQ(HcclRequestFree(got), 0);
+      EXPECT_EQ(HcclRequestFree(sent), 0);
+      EXPECT_EQ(HcclRequestFree(sent), HCCL_E_PARA);
+      EXPECT_EQ(HcclRequestWait(got, 0, nullptr), HCCL_E_PARA);
+      while (called != 1) std::this_thread::yield();
+    }
+    char byte = 0;
+    HcclRequest none = nullptr;
+    ASSERT_EQ(HcclIrecv(&byte, 1, peer, 1, comm, nullptr, nullptr, &none), 0);
+    EXPECT_EQ(HcclRequestWait(none, 20, nullptr), HCCL_E_TIMEOUT);
+    EXPECT_TRUE(text_has("tag 1 from rank")) << HcclGetLastErrorText();
+    EXPECT_EQ(HcclRequestFree(none), 0);  // under way: goes on without its handle
+    EXPECT_EQ(HcclIsend(&byte, 1, 2, 1, comm, nullptr, nullptr, nullptr), HCCL_E_PARA);
+    EXPECT_TRUE(text_has("dest")) << HcclGetLastErrorText();
+    EXPECT_EQ(HcclIrecv(nullptr, 1, peer, 1, comm, nullptr, nullptr, nullptr), HCCL_E_PTR);
+  });
+}
+
+TEST(Framework, AFailedMessageTellsItsCallbackWhy) {
+  ApiWorld world(1);
+  char byte = 0;
+  std::string text;
+  const auto done = [](void* arg, HcclResult result) {
+    EXPECT_EQ(result, HCCL_E_UNAVAIL);
+    *static_cast<std::string*>(arg) = HcclGetLastErrorText();
+  };
+  ASSERT_EQ(HcclIrecv(&byte, 1, 0, 1, world.comm(0), done, &text, nullptr), 0);
+  ASSERT_EQ(HcclCommAbort(world.comm(0), "enough"), 0);
+  EXPECT_NE(text.find("enough"), std::string::npos) << text;
+}
+
+TEST(Framework, RequestsOfAForkedChildFail) {
+  ApiWorld world(2);
+  world.on_all([&](int rank) {  // connected, with a thread
+    char out = 1, in = 0;
+    HcclRequest got = nullptr;
+    const auto peer = static_cast<std::uint32_t>(1 - rank);
+    ASSERT_EQ(HcclIsend(&out, 1, peer, 0, world.comm(rank), nullptr, nullptr, nullptr), 0);
+    ASSERT_EQ(HcclIrecv(&in, 1, peer, 0, world.comm(rank), nullptr, nullptr, &got), 0);
+    ASSERT_EQ(HcclRequestWait(got, 30000, nullptr), 0);
+    ASSERT_EQ(HcclRequestFree(got), 0);
+  });
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char byte = 0;
+    HcclRequest request = nullptr;
+    const bool posted =
+        HcclIrecv(&byte, 1, 1, 0, world.comm(0), nullptr, nullptr, &request) == HCCL_SUCCESS;
+    ::_exit(posted && HcclRequestWait(request, 5000, nullptr) == HCCL_E_UNAVAIL ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  world.expect_usable();
+}
+
+TEST(Framework, MemoryIsReusedAndShared) {
+  ApiWorld world(2);
+  world.on_all([&](int rank) {
+    void* memory = nullptr;
+    constexpr std::uint64_t kCount = 100000;
+    ASSERT_EQ(HcclMemAlloc(&memory, kCount * 4), 0);
+    auto* const data = static_cast<float*>(memory);
+    std::fill(data, data + kCount, static_cast<float>(rank));
+    EXPECT_EQ(HcclAllReduce(data, data, kCount, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM,
+                            world.comm(rank), nullptr),
+              0);
+    EXPECT_EQ(data[kCount - 1], 1.0F);
+    EXPECT_EQ(HcclMemFree(memory), 0);
+  });
+  HcclMemInfo info{};
+  ASSERT_EQ(HcclMemGetInfo(&info), 0);
+  EXPECT_GE(info.cached, 400000u);
+  EXPECT_LE(info.cached, info.cacheLimit);
+  void* again = nullptr;
+  ASSERT_EQ(HcclMemAlloc(&again, 400000), 0);
+  HcclMemInfo later{};
+  ASSERT_EQ(HcclMemGetInfo(&later), 0);
+  EXPECT_EQ(later.reused, info.reused + 1);
+  EXPECT_EQ(HcclMemFree(again), 0);
+  EXPECT_EQ(HcclMemFree(again), HCCL_E_PARA);
+  EXPECT_EQ(HcclMemFree(nullptr), 0);
+  EXPECT_EQ(HcclMemTrim(), 0);
+  ASSERT_EQ(HcclMemGetInfo(&later), 0);
+  EXPECT_EQ(later.cached, 0u);
+  EXPECT_EQ(HcclMemAlloc(&again, 0), HCCL_E_PARA);
+  EXPECT_EQ(HcclMemAlloc(&again, ~std::size_t{0} / 2), HCCL_E_OOM);
+  EXPECT_EQ(HcclMemAlloc(nullptr, 1), HCCL_E_PTR);
+}
+
+TEST(Framework, TimeLimits) {
+  ApiWorld world(1);
+  std::uint64_t limit = 0;
+  ASSERT_EQ(HcclCommGetTimeout(world.comm(0), &limit), 0);
+  EXPECT_EQ(limit, 1836000u);
+  ASSERT_EQ(HcclCommSetTimeout(world.comm(0), 250), 0);
+  ASSERT_EQ(HcclCommGetTimeout(world.comm(0), &limit), 0);
+  EXPECT_EQ(limit, 250u);
+  EXPECT_EQ(HcclCommSetTimeout(world.comm(0), ~std::uint64_t{0}), HCCL_E_PARA);
+  EXPECT_EQ(HcclCommSetTimeout(nullptr, 1), HCCL_E_PTR);
+}
+
+}  // namespace
+}  // namespace hccl::testing

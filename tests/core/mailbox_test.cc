@@ -1,0 +1,356 @@
+// Messages with tags: random ones against an oracle, any source, tags out of order, messages before
+// their receives, sizes that differ, and the ends: abort, destruction, a rank that leaves.
+#include "hccl/core/mailbox.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/world.h"
+#include "transport/registry.h"
+
+namespace hccl::testing {
+namespace {
+
+using core::Communicator;
+using core::Message;
+using core::MessagePtr;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+using Bytes = std::vector<std::byte>;
+
+Config config_of(const std::string& transport) {
+  Config config;
+  config.transport = transport;
+  config.connect_timeout = seconds(30);
+  config.exec_timeout = seconds(30);
+  config.flight_recorder_dir = "off";
+  config.log_level = "off";
+  return config;
+}
+
+Deadline soon() { return Deadline::after(seconds(30)); }
+
+// What rank `from` sends `to` as its `number`-th message with this tag.
+Bytes content(int from, int to, int tag, int number, std::size_t bytes) {
+  std::mt19937 random(static_cast<unsigned>(((from * 31 + to) * 97 + tag) * 1009 + number));
+  Bytes data(bytes);
+  for (auto& each : data) each = static_cast<std::byte>(random());
+  return data;
+}
+
+std::size_t length(int from, int to, int tag, int number) {
+  constexpr std::size_t kLengths[] = {0, 1, 40, 41, 1000, 16384, 16385, 100000, 700000};
+  return kLengths[static_cast<std::size_t>(from * 5 + to * 3 + tag * 7 + number * 11) % 9];
+}
+
+void expect_ok(const MessagePtr& message) {
+  ASSERT_TRUE(message->wait(soon()).ok()) << "not done";
+  EXPECT_TRUE(message->status().ok()) << message->status().message();
+}
+
+class Mailboxes : public ::testing::TestWithParam<std::string> {};
+
+// Every rank sends every rank, itself too, several messages of several tags, all in an order of its
+// own; each of these orders, and that of the receives, is random.
+TEST_P(Mailboxes, RandomMessagesArriveWhereTheyBelong) {
+  constexpr int kTags = 3, kMessages = 12;
+  for (const int size : {1, 2, 4}) {
+    World world(size, config_of(GetParam()));
+    ASSERT_TRUE(world.ok());
+    world.run([&](Communicator& c) {
+      struct Each {
+        bool sending;
+        int peer, tag;
+      };
+      std::vector<Each> todo;
+      for (int peer = 0; peer < c.size(); ++peer) {
+        for (int tag = 0; tag < kTags; ++tag) {
+          for (int i = 0; i < kMessages; ++i) {
+            todo.push_back({true, peer, tag});
+            todo.push_back({false, peer, tag});
+          }
+        }
+      }
+      std::mt19937 random(static_cast<unsigned>(c.rank()));
+      std::shuffle(todo.begin(), todo.end(), random);
+      std::map<std::tuple<bool, int, int>, int> numbers;
+      std::vector<MessagePtr> messages;
+      std::vector<Bytes> sent, got, expected;
+      std::atomic<int> called{0};
+      const auto done = [&called](const Status&) { ++called; };
+      for (const Each& each : todo) {
+        const int number = numbers[{each.sending, each.peer, each.tag}]++;
+        const int from = each.sending ? c.rank() : each.peer;
+        const int to = each.sending ? each.peer : c.rank();
+        const std::size_t bytes = length(from, to, each.tag, number);
+        if (each.sending) {
+          sent.push_back(content(from, to, each.tag, number, bytes));
+          messages.push_back(
+              c.mailbox().send(each.peer, each.tag, sent.back().data(), bytes, done));
+        } else {
+          expected.push_back(content(from, to, each.tag, number, bytes));
+          got.emplace_back(bytes);
+          messages.push_back(c.mailbox().recv(each.peer, each.tag, got.back().data(), bytes, done));
+        }
+      }
+      for (const MessagePtr& each : messages) expect_ok(each);
+      for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(got[i] == expected[i]) << i;
+      const Deadline patience = soon();
+      while (called != static_cast<int>(messages.size()) && !patience.expired()) {
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+      EXPECT_EQ(called, static_cast<int>(messages.size()));
+    });
+  }
+}
+
+TEST_P(Mailboxes, AnyRankTakesEachMessageOnceAndNamesItsSource) {
+  World world(4, config_of(GetParam()));
+  ASSERT_TRUE(world.ok());
+  world.run([](Communicator& c) {
+    for (const std::size_t bytes : {std::size_t{4}, std::size_t{50000}}) {
+      const int tag = static_cast<int>(bytes);
+      const std::size_t count = bytes / sizeof(int);
+      if (c.rank() != 0) {
+        const std::vector<int> mine(count, c.rank());
+        expect_ok(c.mailbox().send(0, tag, mine.data(), bytes, {}));
+        continue;
+      }
+      std::vector<bool> seen(4);
+      for (int i = 1; i < c.size(); ++i) {
+        std::vector<int> data(count, -1);
+        const MessagePtr got = c.mailbox().recv(Message::kAnyRank, tag, data.data(), bytes, {});
+        expect_ok(got);
+        EXPECT_EQ(data, std::vector<int>(count, got->peer()));
+        EXPECT_FALSE(seen.at(static_cast<std::size_t>(got->peer())));
+        seen.at(static_cast<std::size_t>(got->peer())) = true;
+      }
+    }
+  });
+}
+
+// Thousands of short messages before the first receive: what lies at the receiver is bounded, the
+// rest waits at the sender, and collectives go on.
+TEST_P(Mailboxes, MessagesBeforeTheirReceivesWait) {
+  constexpr int kMessages = 3000;
+  World world(2, config_of(GetParam()));
+  ASSERT_TRUE(world.ok());
+  world.run([](Communicator& c) {
+    std::vector<std::vector<int>> data(kMessages, std::vector<int>(500, c.rank()));
+    std::vector<MessagePtr> messages;
+    if (c.rank() == 0) {
+      for (int i = 0; i < kMessages; ++i) {
+        auto& each = data[static_cast<std::size_t>(i)];
+        each.assign(500, i);
+        messages.push_back(c.mailbox().send(1, i, each.data(), 2000, {}));
+      }
+    }
+    ASSERT_TRUE(c.run({}).ok());
+    if (c.rank() == 1) {
+      for (int i = kMessages; i-- > 0;) {
+        messages.push_back(
+            c.mailbox().recv(0, i, data[static_cast<std::size_t>(i)].data(), 2000, {}));
+      }
+    }
+    for (const MessagePtr& each : messages) expect_ok(each);
+    for (int i = 0; i < kMessages; ++i) {
+      ASSERT_EQ(data[static_cast<std::size_t>(i)], std::vector<int>(500, i));
+    }
+  });
+}
+
+TEST_P(Mailboxes, SizesThatDifferFailBothAndNothingElse) {
+  World world(2, config_of(GetParam()));
+  ASSERT_TRUE(world.ok());
+  world.run([](Communicator& c) {
+    for (const std::size_t bytes : {std::size_t{16}, std::size_t{3000}, std::size_t{200000}}) {
+      for (const bool early : {false, true}) {
+        Bytes data(bytes + 8);
+        MessagePtr message;
+        if (early && c.rank() == 1) std::this_thread::sleep_for(milliseconds(30));
+        if (c.rank() == 0) {
+          message = c.mailbox().send(1, 1, data.data(), bytes, {});
+        } else {
+          message = c.mailbox().recv(0, 1, data.data(), bytes + 8, {});
+        }
+        ASSERT_TRUE(message->wait(soon()).ok());
+        if (c.rank() == 1 || bytes > 100000) {
+          EXPECT_EQ(message->status().code(), Code::kPara);
+          const std::string& text = message->status().message();
+          EXPECT_NE(text.find(std::to_string(bytes)), std::string::npos) << text;
+          EXPECT_NE(text.find(std::to_string(bytes + 8)), std::string::npos) << text;
+        }
+        ASSERT_TRUE(c.run({}).ok());
+      }
+    }
+  });
+}
+
+TEST_P(Mailboxes, AnAbortEndsWhatWaitsOnAllRanks) {
+  World world(3, config_of(GetParam()));
+  ASSERT_TRUE(world.ok());
+  std::atomic<int> posted{0};
+  world.run([&](Communicator& c) {
+    Bytes data(500000);
+    const MessagePtr waits = c.mailbox().recv((c.rank() + 1) % 3, 9, data.data(), data.size(), {});
+    ++posted;
+    if (c.rank() == 1) {
+      while (posted != 3) std::this_thread::sleep_for(milliseconds(1));
+      std::this_thread::sleep_for(milliseconds(100));
+      c.abort("because");
+    }
+    const auto begun = Deadline::Clock::now();
+    ASSERT_TRUE(waits->wait(soon()).ok());
+    EXPECT_LT(Deadline::Clock::now() - begun, seconds(3));
+    EXPECT_EQ(waits->status().code(), Code::kUnavail);
+    EXPECT_NE(waits->status().message().find("rank 1"), std::string::npos);
+    EXPECT_NE(waits->status().message().find("because"), std::string::npos);
+    EXPECT_FALSE(c.run({}).ok());
+    const MessagePtr later = c.mailbox().send(0, 1, data.data(), 10, {});
+    EXPECT_TRUE(later->done());
+    EXPECT_EQ(later->status().code(), Code::kUnavail);
+  });
+}
+
+std::vector<std::string> transports() {
+  std::vector<std::string> names{"auto"};
+  for (const auto& backend : transport::backends()) {
+    if (backend.name != "shm") names.emplace_back(backend.name);  // "auto" is shm here
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, Mailboxes, ::testing::ValuesIn(transports()),
+                         [](const auto& info) { return info.param; });
+
+TEST(Mailbox, EndsWithItsCommunicator) {
+  std::vector<MessagePtr> left(2);
+  std::vector<Bytes> data(2, Bytes(100000));
+  {
+    World world(2, config_of("auto"));
+    world.run([&](Communicator& c) {
+      const auto at = static_cast<std::size_t>(c.rank());
+      left[at] = c.mailbox().recv(1 - c.rank(), 3, data[at].data(), data[at].size(), {});
+      EXPECT_EQ(left[at]->wait(Deadline::after(milliseconds(20))).code(), Code::kTimeout);
+    });
+  }
+  for (const MessagePtr& each : left) {
+    ASSERT_TRUE(each->done());
+    EXPECT_EQ(each->status().code(), Code::kUnavail) << each->status().message();
+  }
+}
+
+// Each message that comes is answered from its own callback, a hundred times.
+TEST(Mailbox, CallbacksMayPostMessages) {
+  World world(2, config_of("auto"));
+  ASSERT_TRUE(world.ok());
+  world.run([](Communicator& c) {
+    int value = 0, answered = 0;
+    std::atomic<bool> over{false};
+    std::function<void(const Status&)> answer = [&](const Status& status) {
+      if (over) return;
+      EXPECT_TRUE(status.ok()) << status.message();
+      answered = value + 1;
+      static_cast<void>(c.mailbox().send(1 - c.rank(), 0, &answered, sizeof answered, {}));
+      if (answered >= 100) {
+        over = true;
+      } else {
+        static_cast<void>(c.mailbox().recv(1 - c.rank(), 0, &value, sizeof value, answer));
+      }
+    };
+    static_cast<void>(c.mailbox().recv(1 - c.rank(), 0, &value, sizeof value, answer));
+    const int first = 0;
+    if (c.rank() == 0) static_cast<void>(c.mailbox().send(1, 0, &first, sizeof first, {}));
+    const Deadline patience = soon();
+    while (!over && !patience.expired()) std::this_thread::sleep_for(milliseconds(1));
+    EXPECT_TRUE(over);
+    ASSERT_TRUE(c.run({}).ok());  // both have answered
+  });
+}
+
+// Several threads of each rank, with a collective going on all the time.
+TEST(Mailbox, ThreadsAndCollectivesDoNotMeet) {
+  World world(2, config_of("auto"));
+  ASSERT_TRUE(world.ok());
+  world.run([](Communicator& c) {
+    std::vector<std::thread> threads;
+    for (int tag = 0; tag < 3; ++tag) {
+      threads.emplace_back([&c, tag] {
+        for (int i = 0; i < 300; ++i) {
+          std::vector<int> out(static_cast<std::size_t>(1 + i * 37 % 9000), tag * 1000 + i);
+          std::vector<int> in(out.size());
+          const std::size_t bytes = out.size() * sizeof(int);
+          const MessagePtr sent = c.mailbox().send(1 - c.rank(), tag, out.data(), bytes, {});
+          const MessagePtr got = c.mailbox().recv(1 - c.rank(), tag, in.data(), bytes, {});
+          expect_ok(sent);
+          expect_ok(got);
+          ASSERT_EQ(in, out);
+        }
+      });
+    }
+    for (int i = 0; i < 500; ++i) {
+      std::int64_t one = 1;
+      ASSERT_TRUE(
+          c.run({Op::kAllReduce, &one, &one, 1, DataType::kInt64, ReduceOp::kSum, 0, 0}).ok());
+      ASSERT_EQ(one, 2);
+    }
+    for (auto& each : threads) each.join();
+  });
+}
+
+// ---- ends and limits of operations ----
+
+TEST(Abort, EndsAnOperationThatWaits) {
+  for (const char* transport : {"auto", "tcp"}) {
+    World world(3, config_of(transport));
+    ASSERT_TRUE(world.ok());
+    world.run([](Communicator& c) {
+      if (c.rank() == 2) {  // does not call it, and ends it for all
+        std::this_thread::sleep_for(milliseconds(100));
+        c.abort("the user said so");
+      }
+      const auto begun = Deadline::Clock::now();
+      std::vector<float> data(1000);
+      const Status status = c.rank() == 2 ? c.run({})
+                                          : c.run({Op::kAllReduce, data.data(), data.data(), 1000,
+                                                   DataType::kFp32, ReduceOp::kSum, 0, 0});
+      EXPECT_LT(Deadline::Clock::now() - begun, seconds(2));
+      EXPECT_EQ(status.code(), Code::kUnavail) << status.message();
+      EXPECT_NE(status.message().find("rank 2 aborted"), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find("the user said so"), std::string::npos);
+    });
+  }
+}
+
+TEST(Timeout, CanBeSetForTheOperationsThatFollow) {
+  for (const char* transport : {"auto", "tcp"}) {
+    World world(2, config_of(transport));
+    ASSERT_TRUE(world.ok());
+    world.run([](Communicator& c) {
+      EXPECT_EQ(c.timeout(), seconds(30));
+      c.set_timeout(milliseconds(300));
+      ASSERT_TRUE(c.run({}).ok());
+      if (c.rank() == 1) {  // never comes
+        std::this_thread::sleep_for(seconds(2));
+        return;
+      }
+      const auto begun = Deadline::Clock::now();
+      EXPECT_EQ(c.run({}).code(), Code::kTimeout);
+      EXPECT_LT(Deadline::Clock::now() - begun, seconds(5));
+      EXPECT_GE(Deadline::Clock::now() - begun, milliseconds(300));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace hccl::testing

@@ -1,0 +1,206 @@
+// Averages, bits, truth and factors: every remote algorithm and the local ones, against numbers
+// worked out here.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "hccl/schedule/algorithm.h"
+#include "tests/support/world.h"
+
+namespace hccl::testing {
+namespace {
+
+using core::Communicator;
+
+struct Setting {
+  std::string transport;
+  std::string algorithm;
+  int size;
+};
+
+void PrintTo(const Setting& s, std::ostream* out) { *out << s.transport << " " << s.algorithm; }
+
+std::vector<Setting> settings() {
+  std::vector<Setting> all;
+  for (const int size : {1, 2, 3, 5}) all.push_back({"auto", "", size});
+  std::set<std::string> seen;
+  for (const auto& algorithm : schedule::algorithms()) {
+    if (!reduces(algorithm.op) || !algorithm.refuse(4).empty()) continue;
+    if (seen.insert(std::string(algorithm.name)).second) {
+      all.push_back({"shm", "level0:NA;level1:" + std::string(algorithm.name), 4});
+    }
+  }
+  all.push_back({"tcp", "level0:NA;level1:ring", 3});
+  all.push_back({"tcp", "level0:NA", 1});
+  return all;
+}
+
+std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+// Zero for some ranks, and for all of them at some places.
+std::uint32_t bits(int rank, std::size_t i) {
+  const auto mixed =
+      static_cast<std::uint32_t>((i + 1) * 2654435761u + at(rank) * 40503u * (i + 7));
+  return i % 5 == 0 || (i + at(rank)) % 3 == 0 ? 0 : mixed;
+}
+
+std::uint32_t folded(ReduceOp op, std::size_t i, int size) {
+  const auto input = [&](int rank) { return logical(op) ? bits(rank, i) != 0 : bits(rank, i); };
+  std::uint32_t out = input(0);
+  for (int r = 1; r < size; ++r) {
+    if (op == ReduceOp::kBitAnd || op == ReduceOp::kLogicalAnd) out &= input(r);
+    if (op == ReduceOp::kBitOr || op == ReduceOp::kLogicalOr) out |= input(r);
+    if (op == ReduceOp::kBitXor || op == ReduceOp::kLogicalXor) out ^= input(r);
+  }
+  return out;
+}
+
+class Reductions : public ::testing::TestWithParam<Setting> {
+ protected:
+  World world_{GetParam().size, [] {
+                 Config config;
+                 config.transport = GetParam().transport;
+                 config.algo = GetParam().algorithm;
+                 config.exec_timeout = std::chrono::seconds(60);
+                 config.flight_recorder_dir = "off";
+                 return config;
+               }()};
+};
+
+// Allreduce, reduce and reduce-scatter, and what each must give at element i of the vector.
+template <class T, class Expected>
+void check(Communicator& c, Call call, const std::vector<T>& in, const Expected& expected) {
+  const std::size_t count = in.size() / at(c.size());
+  const auto run = [&](Op op, std::size_t elements, std::size_t first, bool takes) {
+    std::vector<T> out(elements);
+    call.op = op;
+    call.in = in.data();
+    call.out = takes ? out.data() : nullptr;
+    call.count = elements;
+    call.root = op == Op::kReduce ? c.size() - 1 : 0;
+    const Status status = c.run(call);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (std::size_t i = 0; takes && i < elements; ++i) {
+      ASSERT_TRUE(expected(first + i, out[i])) << words(op) << ", element " << i << ": " << +out[i];
+    }
+  };
+  run(Op::kAllReduce, in.size(), 0, true);
+  run(Op::kReduce, in.size(), 0, c.rank() == c.size() - 1);
+  run(Op::kReduceScatter, count, count * at(c.rank()), true);
+  std::vector<T> same = in;
+  call.op = Op::kAllReduce;
+  call.in = call.out = same.data();
+  call.count = same.size();
+  ASSERT_TRUE(c.run(call).ok());
+  for (std::size_t i = 0; i < same.size(); ++i) {
+    ASSERT_TRUE(expected(i, same[i])) << "in place, element " << i;
+  }
+}
+
+constexpr std::size_t kCounts[] = {1, 9, 1000, 40001};
+
+TEST_P(Reductions, OfBitsAndTruth) {
+  ASSERT_TRUE(world_.ok());
+  world_.run([&](Communicator& c) {
+    for (const std::size_t count : kCounts) {
+      std::vector<std::uint32_t> in(count * at(c.size()));
+      for (std::size_t i = 0; i < in.size(); ++i) in[i] = bits(c.rank(), i);
+      for (const ReduceOp op :
+           {ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor, ReduceOp::kLogicalAnd,
+            ReduceOp::kLogicalOr, ReduceOp::kLogicalXor}) {
+        SCOPED_TRACE(words(op));
+        Call call;
+        call.type = DataType::kUint32;
+        call.reduce = op;
+        check(c, call, in,
+              [&](std::size_t i, std::uint32_t got) { return got == folded(op, i, c.size()); });
+      }
+    }
+  });
+}
+
+TEST_P(Reductions, AverageAndFactors) {
+  ASSERT_TRUE(world_.ok());
+  struct Case {
+    ReduceOp op;
+    Scale scale;
+  };
+  world_.run([&](Communicator& c) {
+    const auto value = [](int rank, std::size_t i) {
+      return static_cast<double>((i * 37 + at(rank) * 11) % 101) / 8 - 5;
+    };
+    for (const std::size_t count : kCounts) {
+      std::vector<double> in(count * at(c.size()));
+      for (std::size_t i = 0; i < in.size(); ++i) in[i] = value(c.rank(), i);
+      for (const Case& each : {Case{ReduceOp::kAvg, {}}, Case{ReduceOp::kSum, {0.3, 1}},
+                               Case{ReduceOp::kSum, {1, -7.5}}, Case{ReduceOp::kAvg, {0.25, 3}}}) {
+        Call call;
+        call.type = DataType::kFp64;
+        call.reduce = each.op;
+        call.scale = each.scale;
+        check(c, call, in, [&](std::size_t i, double got) {
+          double sum = 0, size = 0;
+          for (int r = 0; r < c.size(); ++r) {
+            sum += value(r, i) * each.scale.before;
+            size += std::abs(value(r, i));
+          }
+          sum *= each.scale.after;
+          if (each.op == ReduceOp::kAvg) sum /= c.size();
+          return std::abs(got - sum) <= (size + 1) * 10 * 0x1p-52;
+        });
+      }
+    }
+  });
+}
+
+// The smallest float that is not lost in fp16: an average of these stays the same number, though
+// their sum is more than the type can hold.
+TEST_P(Reductions, AverageInsideAHostAccumulatesInFp32) {
+  if (GetParam().transport != "auto") return;
+  world_.run([](Communicator& c) {
+    for (const std::size_t count : kCounts) {
+      std::vector<std::uint16_t> data(count, 0x7BFF);
+      ASSERT_TRUE(c.run({Op::kAllReduce, data.data(), data.data(), count, DataType::kFp16,
+                         ReduceOp::kAvg, 0, 0})
+                      .ok());
+      EXPECT_EQ(data, std::vector<std::uint16_t>(count, 0x7BFF));
+    }
+  });
+}
+
+TEST_P(Reductions, AverageOfBlocksOfManyLengths) {
+  world_.run([](Communicator& c) {
+    std::vector<Block> blocks;
+    std::uint64_t end = 0;
+    for (int r = 0; r < c.size(); ++r) {
+      blocks.push_back({end, at(r) * 1000});
+      end += blocks.back().count;
+    }
+    const Block own = blocks[at(c.rank())];
+    std::vector<float> in(end);
+    for (std::size_t i = 0; i < end; ++i) in[i] = static_cast<float>(i % 64 * at(c.rank()));
+    std::vector<float> out(own.count, -1);
+    Call call{Op::kReduceScatterV, in.data(),       out.data(),
+              own.count,           DataType::kFp32, ReduceOp::kAvg};
+    call.in_blocks = blocks;
+    ASSERT_TRUE(c.run(call).ok());
+    for (std::size_t i = 0; i < own.count; ++i) {
+      ASSERT_EQ(out[i],
+                static_cast<float>((own.at + i) % 64) * static_cast<float>(c.size() - 1) / 2);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, Reductions, ::testing::ValuesIn(settings()),
+                         [](const auto& info) {
+                           std::string name = info.param.transport + "_" + info.param.algorithm +
+                                              "_" + std::to_string(info.param.size);
+                           std::erase_if(name, [](char c) { return !std::isalnum(c) && c != '_'; });
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace hccl::testing
