@@ -33,8 +33,7 @@ std::string list(const std::vector<std::uint32_t>& ranks) {
   return text;
 }
 
-template <class Place>
-std::vector<std::uint32_t> empty_places(const std::vector<std::optional<Place>>& places) {
+std::vector<std::uint32_t> empty_places(const auto& places) {
   std::vector<std::uint32_t> empty;
   for (std::uint32_t i = 0; i < places.size(); ++i) {
     if (!places[i]) empty.push_back(i);
@@ -87,6 +86,14 @@ Membership::Outs Membership::give_up(int connection, const Status& why) {
   return outs;
 }
 
+Membership::Outs Membership::to_members(const std::string& frame, int except) const {
+  Outs outs;
+  for (const auto& [connection, rank] : connections_) {
+    if (connection != except) outs.push_back({connection, frame});
+  }
+  return outs;
+}
+
 Membership::Time Membership::after(std::chrono::nanoseconds wait) const {
   return wait > Time::max() - now_ ? Time::max() : now_ + wait;
 }
@@ -114,14 +121,12 @@ Membership::Outs Membership::frame(int connection, std::string_view bytes, Time 
     case Kind::kSummons:
       return summons(connection, in);
     case Kind::kLeave: {
-      ByteWriter out = frame_of(Kind::kLeave);
-      out.put(rank);
+      const std::string frame = frame_of(Kind::kLeave).put(rank).take();
       connections_.erase(connection);  // its end is no death any more
       left_.insert(connection);
-      Outs outs;
-      for (const auto& [other, r] : connections_) outs.push_back({other, out.bytes()});
-      for (const int other : left_)
-        outs.push_back({other, out.bytes()});  // these wait for the rest
+      Outs outs = to_members(frame);
+      // Those that have left wait for the rest.
+      for (const int other : left_) outs.push_back({other, frame});
       return outs;
     }
     default:
@@ -219,11 +224,7 @@ Membership::Outs Membership::send_table() {
 Membership::Outs Membership::beat() {
   if (now_ < next_beat_) return {};
   next_beat_ = after(wire::beat_interval(peer_timeout_));
-  Outs outs;
-  for (const auto& [connection, rank] : connections_) {
-    outs.push_back({connection, frame_of(Kind::kBeat).take()});
-  }
-  return outs;
+  return to_members(frame_of(Kind::kBeat).take());
 }
 
 // A stopped process keeps its connections; only its silence shows that it is stopped.
@@ -239,7 +240,7 @@ Membership::Outs Membership::expel_silent() {
                      name_of(rank) + " has given no sign of life for " + std::to_string(seconds) +
                          " s (HCCL_PEER_TIMEOUT): it is stopped, or cut off",
                      static_cast<int>(rank));
-    append(outs, tell_all(kEverything, why, -1));
+    append(outs, tell_all(kEverything, why));
     // A process that is resumed reads that it was expelled.
     outs.push_back({connection, failure_frame(kEverything, why), true});
   }
@@ -280,12 +281,7 @@ Membership::Outs Membership::tell_all(const Uuid& scope, const Status& why, int 
   if (failed_.count(scope) != 0 && scope != kEverything) return {};
   if (failed_.size() >= kScopesCap) failed_.clear();  // it only saves messages
   failed_.insert(scope);
-  const std::string frame = failure_frame(scope, why);
-  Outs outs;
-  for (const auto& [connection, rank] : connections_) {
-    if (connection != except) outs.push_back({connection, frame});
-  }
-  return outs;
+  return to_members(failure_frame(scope, why), except);
 }
 
 Membership::Outs Membership::failure(std::uint32_t rank, ByteReader& in) {
@@ -296,12 +292,11 @@ Membership::Outs Membership::failure(std::uint32_t rank, ByteReader& in) {
   if (why.code() != Code::kTimeout) return tell_all(scope, why, connection_of_[rank]);
   // Only the coordinator knows the absent ranks; the rank that reports waits for their names.
   const std::vector<std::uint32_t> absent = missing(scope, rank);
-  if (absent.empty()) return tell_all(scope, why, -1);
+  if (absent.empty()) return tell_all(scope, why);
   return tell_all(
       scope,
       Status(why.code(), why.message() + "; these did not call it (world ranks): " + list(absent),
-             absent.size() == 1 ? static_cast<int>(absent[0]) : why.culprit()),
-      -1);
+             absent.size() == 1 ? static_cast<int>(absent[0]) : why.culprit()));
 }
 
 // Ranks that are awaited in the witness's operation and do not wait in it themselves.
@@ -326,8 +321,7 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
   std::vector<std::uint32_t> awaited(
       std::min<std::size_t>(in.get<std::uint32_t>(), wire::kAwaitedCap));
   for (std::uint32_t& each : awaited) each = in.get<std::uint32_t>();
-  const bool sane = std::all_of(awaited.begin(), awaited.end(),
-                                [this](std::uint32_t each) { return each < size_; });
+  const bool sane = std::ranges::all_of(awaited, [this](auto each) { return each < size_; });
   if (!in.finished() || !sane) return drop(connection_of_[rank]);
   // Forgets reports of old communicators; ranks that still wait report again.
   if (stalls_.size() >= kScopesCap && stalls_.count(scope) == 0) stalls_.clear();
@@ -338,7 +332,7 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
                                       " called " + call + ", rank " + std::to_string(other) +
                                       " called " + theirs.call + " (world ranks)");
     stalls_.erase(scope);
-    return tell_all(scope, why, -1);
+    return tell_all(scope, why);
   }
   calls[rank] = {sequence, std::move(call), std::move(awaited)};
   return {};
@@ -347,13 +341,7 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
 Membership::Outs Membership::summons(int connection, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   if (!in.finished()) return drop(connection);
-  ByteWriter out = frame_of(Kind::kSummons);
-  out.put(scope);
-  Outs outs;
-  for (const auto& [other, rank] : connections_) {
-    if (other != connection) outs.push_back({other, out.bytes()});
-  }
-  return outs;
+  return to_members(frame_of(Kind::kSummons).put(scope).take(), connection);
 }
 
 Membership::Outs Membership::closed(int connection) {
@@ -370,9 +358,8 @@ Membership::Outs Membership::closed(int connection) {
     --present_;
     return {};
   }
-  return tell_all(
-      kEverything,
-      Status(Code::kRemote, name_of(rank) + " died or was cut off", static_cast<int>(rank)), -1);
+  return tell_all(kEverything, Status(Code::kRemote, name_of(rank) + " died or was cut off",
+                                      static_cast<int>(rank)));
 }
 
 Membership::Outs Membership::tick(Time now) {
@@ -388,10 +375,10 @@ Membership::Outs Membership::tick(Time now) {
 Membership::Outs Membership::end_joining() {
   if (complete_ || gave_up_ || !deadline_ || now_ < *deadline_) return {};
   const std::vector<std::uint32_t> absent = empty_places(members_);
-  const Status why(Code::kTimeout,
-                   "EI0015: " + std::to_string(absent.size()) + " of " + std::to_string(size_) +
-                       " ranks did not join within HCCL_CONNECT_TIMEOUT; absent: " + list(absent));
-  return refuse_all(why);
+  return refuse_all(
+      Status(Code::kTimeout,
+             "EI0015: " + std::to_string(absent.size()) + " of " + std::to_string(size_) +
+                 " ranks did not join within HCCL_CONNECT_TIMEOUT; absent: " + list(absent)));
 }
 
 // Answers exchanges whose time is over with the indices that are absent.

@@ -82,7 +82,9 @@ class Membership {
   Outs give_up(int connection, const Status& why);
   std::vector<std::uint32_t> missing(const Uuid& scope, std::uint32_t witness) const;
   Outs drop(int connection);
-  Outs tell_all(const Uuid& scope, const Status& why, int except);
+  /// One frame to every rank that is here, but for one connection.
+  [[nodiscard]] Outs to_members(const std::string& frame, int except = -1) const;
+  Outs tell_all(const Uuid& scope, const Status& why, int except = -1);
   std::string name_of(std::uint32_t rank) const;
 
   std::string host_;
