@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hccl/base/text.h"
 #include "hccl/select/algorithms.h"
 
 namespace hccl::api {
@@ -62,13 +63,9 @@ std::string_view trimmed(std::string_view part) {
 }
 
 std::vector<std::string_view> parts_of(std::string_view all) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const auto comma = all.find(',');
-    parts.push_back(trimmed(all.substr(0, comma)));
-    if (comma == std::string_view::npos) return parts;
-    all.remove_prefix(comma + 1);
-  }
+  std::vector<std::string_view> parts = split(all, ',');
+  for (std::string_view& part : parts) part = trimmed(part);
+  return parts;
 }
 
 // "L0:0, L1:1, L2:0": any of the levels, each once.

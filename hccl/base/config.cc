@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <map>
 #include <string_view>
 #include <thread>
+
+#include "hccl/base/text.h"
 
 namespace hccl {
 namespace {
@@ -22,13 +23,11 @@ Status invalid(std::string_view name, std::string_view value, std::string_view e
 
 Result<std::uint64_t> number(std::string_view name, std::string_view text, std::uint64_t low,
                              std::uint64_t high) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.size() > 10 || error != std::errc() || end != text.data() + text.size() || value < low ||
-      value > high) {
+  const auto value = decimal(text);
+  if (!value || *value < low || *value > high) {
     return invalid(name, text, "an integer " + std::to_string(low) + " to " + std::to_string(high));
   }
-  return value;
+  return *value;
 }
 
 std::string without_blanks(std::string_view text) {
@@ -42,16 +41,6 @@ std::string lower(std::string_view text) {
   std::transform(out.begin(), out.end(), out.begin(),
                  [](unsigned char c) { return std::tolower(c); });
   return out;
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const auto at = text.find(separator);
-    parts.push_back(text.substr(0, at));
-    if (at == std::string_view::npos) return parts;
-    text.remove_prefix(at + 1);
-  }
 }
 
 Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::string_view name,

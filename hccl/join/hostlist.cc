@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 
+#include "hccl/base/text.h"
 #include "hccl/join/json_text.h"
 
 namespace hccl::join {
@@ -16,12 +16,9 @@ Status bad(std::string_view text, const std::string& why) {
 }
 
 std::optional<std::uint32_t> digits(std::string_view text) {
-  std::uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || text.size() > 9 || error != std::errc() || end != text.data() + text.size()) {
-    return std::nullopt;
-  }
-  return value;
+  const auto value = decimal(text);
+  if (!value || text.size() > 9) return std::nullopt;
+  return static_cast<std::uint32_t>(*value);
 }
 
 bool host_character(char c) {
@@ -31,9 +28,7 @@ bool host_character(char c) {
 
 // "03-05,9" to 03, 04, 05, 9: numbers keep the width of the first end.
 bool expand_bracket(std::string_view text, std::vector<std::string>& out) {
-  for (;;) {
-    const auto comma = text.find(',');
-    const std::string_view part = text.substr(0, comma);
+  for (const std::string_view part : split(text, ',')) {
     const auto dash = part.find('-');
     const std::string_view first = part.substr(0, dash);
     const auto low = digits(first);
@@ -45,9 +40,8 @@ bool expand_bracket(std::string_view text, std::vector<std::string>& out) {
       out.push_back(std::string(first.size() - std::min(first.size(), number.size()), '0') +
                     number);
     }
-    if (comma == std::string_view::npos) return true;
-    text.remove_prefix(comma + 1);
   }
+  return true;
 }
 
 // Takes one name with its brackets off the front of `text`, up to a comma outside brackets.
@@ -91,9 +85,7 @@ Result<std::vector<std::string>> expand_hostlist(std::string_view text) {
 
 Result<std::vector<int>> expand_counts(std::string_view text) {
   std::vector<int> counts;
-  for (std::string_view rest = text;;) {
-    const auto comma = rest.find(',');
-    std::string_view part = rest.substr(0, comma);
+  for (std::string_view part : split(text, ',')) {
     std::optional<std::uint32_t> times = 1;
     if (const auto at = part.find("(x"); at != std::string_view::npos && part.back() == ')') {
       times = digits(part.substr(at + 2, part.size() - at - 3));
@@ -104,9 +96,8 @@ Result<std::vector<int>> expand_counts(std::string_view text) {
       return bad(text, "is no list of counts as 2(x3),1");
     }
     counts.insert(counts.end(), *times, static_cast<int>(*count));
-    if (comma == std::string_view::npos) return counts;
-    rest.remove_prefix(comma + 1);
   }
+  return counts;
 }
 
 }  // namespace hccl::join

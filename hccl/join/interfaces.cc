@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 
+#include "hccl/base/text.h"
 #include "hccl/join/json_text.h"
 
 namespace hccl::join {
@@ -55,12 +56,7 @@ struct NameRule {
   explicit NameRule(std::string_view text) {
     if (text.starts_with('^')) negated = true, text.remove_prefix(1);
     if (text.starts_with('=')) exact = true, text.remove_prefix(1);
-    for (;;) {
-      const auto comma = text.find(',');
-      names.push_back(text.substr(0, comma));
-      if (comma == std::string_view::npos) return;
-      text.remove_prefix(comma + 1);
-    }
+    names = split(text, ',');
   }
   bool matches(std::string_view name) const {
     const bool listed = std::any_of(names.begin(), names.end(), [&](std::string_view word) {

@@ -1,10 +1,10 @@
 #include "hccl/join/launcher.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 
+#include "hccl/base/text.h"
 #include "hccl/join/hostlist.h"
 #include "hccl/join/json_text.h"
 
@@ -44,14 +44,13 @@ class Environment {
   Result<std::int64_t> number(const char* name, const char* because, std::int64_t low,
                               std::int64_t high) const {
     HCCL_ASSIGN_OR_RETURN(const std::string text, need(name, because));
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (text.size() > 10 || error != std::errc() || end != text.data() + text.size() ||
-        value < low || value > high) {
+    const auto value = decimal(text);
+    if (!value || static_cast<std::int64_t>(*value) < low ||
+        static_cast<std::int64_t>(*value) > high) {
       return invalid(name, text,
                      "an integer " + std::to_string(low) + " to " + std::to_string(high));
     }
-    return value;
+    return static_cast<std::int64_t>(*value);
   }
   Result<std::int64_t> number_or(const char* name, std::int64_t otherwise, std::int64_t low,
                                  std::int64_t high) const {

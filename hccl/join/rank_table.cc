@@ -1,8 +1,8 @@
 #include "hccl/join/rank_table.h"
 
 #include <algorithm>
-#include <charconv>
 
+#include "hccl/base/text.h"
 #include "hccl/join/rank_table_item.h"
 
 namespace hccl::join {
@@ -86,15 +86,12 @@ Result<int> own_rank(const RankTable& table, std::string_view identify, std::opt
   };
   const bool by_pod = !table.ranks.empty() && !table.ranks.front().pod.empty();
   if (!by_pod) {
-    int rank = -1;
-    const char* end = identify.data() + identify.size();
-    const auto [stop, error] = std::from_chars(identify.data(), end, rank);
-    if (identify.size() > 10 || error != std::errc() || stop != end || rank < 0 ||
-        static_cast<std::size_t>(rank) >= table.ranks.size()) {
+    const auto rank = decimal(identify);
+    if (!rank || *rank >= table.ranks.size()) {
       return refuse(Code::kPara, "decimal digits, a rank of the table, 0 to " +
                                      std::to_string(table.ranks.size() - 1));
     }
-    return rank;
+    return static_cast<int>(*rank);
   }
   std::vector<const RankEntry*> mine;
   for (const RankEntry& entry : table.ranks) {

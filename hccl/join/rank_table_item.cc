@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
+
+#include "hccl/base/text.h"
 
 namespace hccl::join {
 namespace {
@@ -93,31 +94,26 @@ Result<std::optional<std::uint64_t>> TableItem::optional_number(std::string_view
                                                                 std::uint64_t high) const {
   HCCL_ASSIGN_OR_RETURN(const auto found, optional_text(key));
   if (!found.has_value()) return std::optional<std::uint64_t>();
-  std::uint64_t value = 0;
-  const char* end = found->data() + found->size();
-  const auto [stop, error] = std::from_chars(found->data(), end, value);
-  if (found->size() > 10 || error != std::errc() || stop != end || value < low || value > high) {
+  const auto value = decimal(*found);
+  if (!value || *value < low || *value > high) {
     return wrong_value(*found, place(key),
                        "decimal digits, " + std::to_string(low) + " to " + std::to_string(high));
   }
-  return std::optional<std::uint64_t>(value);
+  return value;
 }
 
 Result<std::vector<std::string>> TableItem::addresses(std::string_view key) const {
   HCCL_ASSIGN_OR_RETURN(const auto found, optional_text(key));
   std::vector<std::string> out;
   if (!found.has_value() || found->empty()) return out;
-  std::string_view rest = *found;
-  for (;;) {
-    const auto comma = rest.find(',');
-    const auto address = canonical_address(rest.substr(0, comma));
+  for (const std::string_view part : split(*found, ',')) {
+    const auto address = canonical_address(part);
     if (!address.has_value()) {
       return wrong_value(*found, place(key), "IPv4 or IPv6 addresses with commas between them");
     }
     out.push_back(*address);
-    if (comma == std::string_view::npos) return out;
-    rest.remove_prefix(comma + 1);
   }
+  return out;
 }
 
 Result<std::string> TableItem::address(std::string_view key) const {
