@@ -19,8 +19,9 @@ for step in "${@:-all}"; do
 done
 
 # The programs whose ranks are threads.
-threads=(acl agreement api collectives comm exchange fusion fusion_auto handles heap local local_failure mismatch
-  operators routed select selection shm shm_ring split streams strict tcp transport_contract two_level waiter)
+threads=(acl agreement api collectives comm exchange framework fusion fusion_auto handles heap local local_failure
+  mailbox mismatch operators reductions routed select selection shm shm_ring split streams strict tcp
+  transport_contract two_level waiter)
 
 begin=$SECONDS since=$SECONDS now='' times=()
 # took NAME: the time since the last call is that of NAME.
