@@ -78,6 +78,8 @@ for now in "${steps[@]}"; do
       HCCL_BUILD_DIR=build/dev scripts/python.sh
       echo
       echo "== python =="
+      .venv/bin/mypy --cache-dir build/mypy -p hccl
+      .venv/bin/mypy --cache-dir build/mypy tests/python/typed_program.py
       HCCL_BUILD_DIR=build/dev .venv/bin/python -m pytest -q tests/python
       ;;
     torch)

@@ -44,6 +44,10 @@ def test_error_can_be_copied():
     assert isinstance(error, RuntimeError)
 
 
-@pytest.mark.parametrize("script, ranks", [("groups.py", 4), ("split.py", 1), ("split.py", 2)])
-def test_groups_and_splits(script, ranks):
+SCRIPTS = [("groups.py", 4), ("split.py", 1), ("split.py", 2)]
+SCRIPTS += [("operations.py", ranks) for ranks in [1, 2, 4]]
+
+
+@pytest.mark.parametrize("script, ranks", SCRIPTS)
+def test_scripts(script, ranks):
     run_rank_script(ranks, script)
