@@ -8,7 +8,7 @@ import hccl
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import environment, on_threads
+from conftest import environment, on_threads, run_rank_script
 
 MANY = 4 << 20  # bytes
 
@@ -97,3 +97,9 @@ def test_memory_outlives_its_communicator_and_the_interpreter():
 def test_what_is_refused(shape, dtype, error, match):
     with pytest.raises(error, match=match):
         hccl.empty(shape, dtype)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_collectives_do_not_copy_device_memory(ranks, monkeypatch):
+    monkeypatch.setenv("HCCL_CMA", "off")  # the comparison is with memory that is staged
+    run_rank_script(ranks, "zero_copy.py")
