@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the Python package around the library of $HCCL_BUILD_DIR and installs it into .venv.
+# Builds the Python package around the library of $HCCL_BUILD_DIR and installs it into .venv (or $HCCL_VENV).
 # Does nothing when neither the package nor the library has changed.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
-build=${HCCL_BUILD_DIR:-build/release}
+build=${HCCL_BUILD_DIR:-build/release} venv=${HCCL_VENV:-.venv}
 scripts/setup.sh
 
 if [[ $build == build/release ]]; then
@@ -13,9 +13,9 @@ contents() {
   find pyproject.toml python hccl/*.h hccl/acl -type f -not -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum
   stat -c '%n %s %Y' "$build"/lib/libhccl*.so
 }
-stamp=.venv/hccl.installed
+stamp=$venv/hccl.installed
 if [[ -f $stamp ]] && cmp -s "$stamp" <(contents); then
-  echo "python: hccl is installed in .venv"
+  echo "python: hccl is installed in $venv"
   exit
 fi
 
@@ -23,7 +23,7 @@ fi
 prefix=$PWD/$build-install
 rm -rf "$prefix"
 "$cmake" --install "$build" --prefix "$prefix" --strip --component library >/dev/null
-CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
   --force-reinstall --config-settings=cmake.define.hccl_ROOT="$prefix" .
 contents >"$stamp"
-echo "python: installed hccl in .venv"
+echo "python: installed hccl in $venv"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # Checks the code, builds, and runs every test; ends with the time of each step.
-#   scripts/test.sh [step...]     default: format tidy release python asan tsan
-#   scripts/test.sh core          all but Python
+#   scripts/test.sh [step...]     default: format tidy release python torch asan tsan
+#   scripts/test.sh core          all but Python and PyTorch
 #   scripts/test.sh long          what takes longer than a gate may; by hand
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 steps=()
 for step in "${@:-all}"; do
   case $step in
-    all) steps+=(format tidy release python asan tsan) ;;
+    all) steps+=(format tidy release python torch asan tsan) ;;
     core) steps+=(format tidy release asan tsan) ;;
-    format | tidy | release | python | asan | tsan | long) steps+=("$step") ;;
+    format | tidy | release | python | torch | asan | tsan | long) steps+=("$step") ;;
     *)
-      echo "test.sh: unknown step \"$step\": core, format, tidy, release, python, asan, tsan or long" >&2
+      echo "test.sh: unknown step \"$step\": core, format, tidy, release, python, torch, asan, tsan or long" >&2
       exit 2
       ;;
   esac
@@ -79,7 +79,16 @@ for now in "${steps[@]}"; do
       HCCL_BUILD_DIR=build/dev scripts/python.sh
       echo
       echo "== python =="
+      .venv/bin/mypy --cache-dir build/mypy -p hccl
+      .venv/bin/mypy --cache-dir build/mypy tests/python/typed_program.py
       HCCL_BUILD_DIR=build/dev .venv/bin/python -m pytest -q tests/python
+      ;;
+    torch)
+      build dev
+      HCCL_BUILD_DIR=build/dev scripts/torch.sh
+      echo
+      echo "== torch =="
+      .venv-torch/bin/python -m pytest -q tests/torch
       ;;
     asan)
       build asan
@@ -94,9 +103,12 @@ for now in "${steps[@]}"; do
       GTEST_FILTER='-*_mpi_*:*/mpi*:*_ofi_*:*/ofi*' run_ctest tsan -R "^($(IFS="|" && echo "${threads[*]}"))_test\$"
       ;;
     long)
-      # Every test three times, the path-sensitive analysis of the library, and the kernels for Arm.
+      # Every test three times, PyTorch's tests with more ranks, the path-sensitive analysis of the library, and the
+      # kernels for Arm.
       build dev
       run_ctest dev --repeat until-fail:3
+      HCCL_BUILD_DIR=build/dev scripts/torch.sh
+      .venv-torch/bin/python tests/torch/pytorch_suite.py --ranks 4
       analyzer='-*,clang-analyzer-*,-clang-analyzer-optin.performance.Padding,-clang-analyzer-unix.Errno'
       scripts/tidy.py build/dev "--checks=$analyzer" $(git ls-files 'hccl/*.cc' 'transport/*.cc' 'split/*.cc')
       if [[ $(uname -m) != aarch64 ]]; then scripts/arm.sh; fi

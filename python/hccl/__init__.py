@@ -1,21 +1,75 @@
 """Collective communication for CPU hosts with HCCL's interface.
 
-comm = hccl.init()          # the ranks that mpirun, torchrun or Slurm started
-comm.allreduce(array)       # in place, on the array's own memory
-comm.destroy()
+import hccl, numpy as np
+
+with hccl.init() as comm:           # the ranks that mpirun, torchrun or Slurm started
+    gradient = hccl.empty(1000, np.float32)     # memory that the ranks of a host share
+    gradient[:] = comm.rank
+    comm.allreduce(gradient)        # in place, on the array's own memory
+
+Communicator has the operations, Handle what a non-blocking one returns, Fusion reduces gradients
+while others are computed. hccl.manage.api and hccl.split.api are HCCL's own modules; `import torch`
+finds the backend of hccl.torch by itself. `python -m hccl.info` prints what is installed.
 """
 
-from hccl._hccl import WORLD
-from hccl.communicator import Communicator, init, init_from_rank_table, root_info
-from hccl.errors import HcclError
-from hccl.fusion import Fusion
+from __future__ import annotations
 
-__all__ = [
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from hccl._hccl import ANY_RANK as ANY_RANK
+    from hccl._hccl import WORLD as WORLD
+    from hccl.communicator import Communicator as Communicator
+    from hccl.communicator import init as init
+    from hccl.communicator import init_from_rank_table as init_from_rank_table
+    from hccl.communicator import root_info as root_info
+    from hccl.errors import HcclError as HcclError
+    from hccl.fusion import Fusion as Fusion
+    from hccl.handle import Handle as Handle
+    from hccl.memory import MemoryInfo as MemoryInfo
+    from hccl.memory import empty as empty
+    from hccl.memory import memory_info as memory_info
+
+# Loaded at the first use: `import torch` imports this package to register the backend, and must
+# not load the library.
+_HOMES = {
+    "ANY_RANK": "hccl._hccl",
+    "WORLD": "hccl._hccl",
+    "Communicator": "hccl.communicator",
+    "Fusion": "hccl.fusion",
+    "Handle": "hccl.handle",
+    "HcclError": "hccl.errors",
+    "MemoryInfo": "hccl.memory",
+    "empty": "hccl.memory",
+    "init": "hccl.communicator",
+    "init_from_rank_table": "hccl.communicator",
+    "memory_info": "hccl.memory",
+    "root_info": "hccl.communicator",
+}
+__all__ = [  # noqa: F822
+    "ANY_RANK",
     "WORLD",
     "Communicator",
     "Fusion",
+    "Handle",
     "HcclError",
+    "MemoryInfo",
+    "empty",
     "init",
     "init_from_rank_table",
+    "memory_info",
     "root_info",
 ]
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hccl' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

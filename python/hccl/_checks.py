@@ -1,11 +1,13 @@
 """Checks of arguments shared by hccl.manage and hccl.split. As in HCCL, every error of these
 modules is a ValueError; the text names the argument and what it was."""
 
+from __future__ import annotations
+
 MAX_NAME = 127  # characters; the library counts bytes
 MAX_NUMBER = (1 << 32) - 1
 
 
-def check_group(group):
+def check_group(group: object) -> None:
     if not isinstance(group, str):
         raise ValueError(f"group: expected a str, not {describe(group)}")
     if len(group) == 0:
@@ -16,7 +18,7 @@ def check_group(group):
         raise ValueError(f"group: {group!r} has a character that no name can have")
 
 
-def _encodes(text):
+def _encodes(text: str) -> bool:
     try:
         text.encode()
         return True
@@ -24,12 +26,12 @@ def _encodes(text):
         return False
 
 
-def check_list(argument, value):
+def check_list(argument: str, value: object) -> None:
     if not isinstance(value, list):
         raise ValueError(f"{argument}: expected a list, not {describe(value)}")
 
 
-def check_number(argument, value):
+def check_number(argument: str, value: object) -> None:
     if not isinstance(value, int):
         raise ValueError(f"{argument}: expected an int, not {describe(value)}")
     if value < 0:
@@ -38,5 +40,5 @@ def check_number(argument, value):
         raise ValueError(f"{argument}: is {value}, above {MAX_NUMBER}")
 
 
-def describe(value):
+def describe(value: object) -> str:
     return f"{type(value).__name__} {value!r}"

@@ -1,208 +1,270 @@
-"""Communicators: joining, collectives, leaving.
+"""Communicators: joining, operations, leaving.
 
 An array is anything contiguous with the buffer protocol, DLPack (CPU) or __array_interface__:
 numpy, torch, bytearray, memoryview, … Its memory is used where it lies, never copied. Elements are
-int8 to int64, uint8 to uint64, float16, bfloat16, float32 or float64.
+bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64 or, from ml_dtypes,
+float8_e4m3fn, float8_e5m2 and float8_e8m0fnu. Arrays of hccl.empty() are the fastest.
+
+A method without `i` returns when its operation is done. Its twin with `i` (iallreduce, irecv, …)
+returns an hccl.Handle at once, whose wait() returns what the other method returns. Operations of a
+communicator run in the order of the calls.
 
 An invalid argument is refused before anything is sent: TypeError or ValueError, naming the
 argument. A failure of the library is an HcclError. Operations release the GIL, and Ctrl-C ends the
-wait for other ranks; after that the communicator cannot be used any more.
+wait for other ranks; if that was in a collective without `i`, the communicator cannot be used any
+more. After fork() the child cannot use it either.
 """
 
+from __future__ import annotations
+
+import array as arrays
+import contextlib
 import os
+import weakref
+from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence, TypeVar, Union
 
 from hccl import _hccl
+from hccl._arguments import MAX_RANK, MAX_TAG, check_number, check_timeout
+from hccl.collectives import Collectives
+from hccl.errors import HcclError
+from hccl.handle import Handle
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Array = TypeVar("Array")
+
+_next_sub_id = 0  # of this process; split() agrees on one that no rank has used
 
 
-class Communicator:
-    """An ordered set of ranks, as one of them. All ranks call the same operations in the same
-    order. Used by one thread at a time. Leave with destroy(), or use it in a `with` statement."""
+class Communicator(Collectives):
+    """An ordered set of ranks, as one of them. All ranks call the same collectives in the same
+    order. Used by one thread at a time, but for messages (send, recv and twins), abort() and
+    handles, which any thread may use. Leave with destroy(), or use it in a `with` statement.
 
-    def __init__(self, native):
-        """For this module: see init(), from_root_info() and from_rank_table()."""
+    Reductions are "sum", "prod", "max", "min", "avg" (floats), "band", "bor", "bxor" (bits of
+    integers and bools), "land", "lor" and "lxor" (truth of integers and bools). With "sum" and
+    "avg" of floats every input is multiplied by `prescale`, and the result by `postscale`.
+    """
+
+    def __init__(
+        self,
+        native: _hccl.Communicator,
+        world: Optional[_hccl.Communicator] = None,
+        world_ranks: Optional[Sequence[int]] = None,
+    ) -> None:
+        """For this module: see hccl.init(), from_root_info(), from_rank_table() and split()."""
         self._native = native
+        self._world = native if world is None else world
+        self._world_ranks = range(native.size) if world_ranks is None else world_ranks
+        self._messages: list[Handle[Any]] = []  # of the open group
+        self._subs: weakref.WeakSet[Communicator] = weakref.WeakSet()
 
     @classmethod
-    def from_root_info(cls, info, size, rank):
+    def from_root_info(cls, info: bytes, size: int, rank: int) -> Communicator:
         """Joins `size` ranks, which all call this with the bytes of one rank's root_info()."""
-        _check_number("size", size)
-        _check_number("rank", rank)
+        check_number("size", size)
+        check_number("rank", rank)
         return cls(_hccl.Communicator.from_root_info(bytes(info), size, rank))
 
     @classmethod
-    def from_rank_table(cls, path, rank):
+    def from_rank_table(cls, path: Union[str, os.PathLike[str]], rank: int) -> Communicator:
         """Joins the ranks of a rank table file; `rank` is the rank_id."""
-        _check_number("rank", rank)
+        check_number("rank", rank)
         return cls(_hccl.Communicator.from_rank_table(os.fspath(path), rank))
 
     @classmethod
-    def from_group(cls, group):
+    def from_group(cls, group: str) -> Communicator:
         """The communicator of a group made by hccl.manage.api.create_group, with which it
         ends."""
-        return cls(_hccl.Communicator.from_group(group))
+        native = _hccl.Communicator.from_group(group)
+        ranks = [_hccl.get_world_rank_from_group_rank(group, rank) for rank in range(native.size)]
+        return cls(native, _hccl.Communicator.from_group(_hccl.WORLD), ranks)
+
+    # ---- about it ----
 
     @property
-    def rank(self):
-        """The number of this rank, from 0."""
-        return self._native.rank
-
-    @property
-    def size(self):
-        """The number of ranks."""
-        return self._native.size
-
-    @property
-    def name(self):
+    def name(self) -> str:
+        """The name that error texts and logs use."""
         return self._native.name
 
-    def allreduce(self, array, op="sum", out=None):
-        """Reduces the arrays of all ranks with op ("sum", "prod", "max" or "min"). The result is in
-        `out`, or in `array` itself. Returns the array with the result."""
-        self._native.all_reduce(array, op, out)
-        return array if out is None else out
+    @property
+    def timeout(self) -> Optional[float]:
+        """How many seconds each collective that begins from now on may take, or None: no limit.
+        At first HCCL_EXEC_TIMEOUT. Can be set. After a collective that took longer all ranks get an
+        HcclError (code 9), and the communicator has failed. Messages have no limit of their own."""
+        return self._native.timeout / 1000 or None
 
-    def broadcast(self, array, root=0):
-        """Copies the root's array into every rank's array, which is returned."""
-        self._native.broadcast(array, _rank("root", root))
+    @timeout.setter
+    def timeout(self, seconds: Optional[float]) -> None:
+        limit = check_timeout("timeout", seconds)
+        if limit == 0:
+            raise ValueError("timeout: is 0 s; None is no limit")
+        self._native.timeout = 0 if limit is None else max(1, round(limit * 1000))
+
+    def __repr__(self) -> str:
+        state = "" if self._native.usable else ", not usable any more"
+        return f"<hccl.Communicator {self.name}: rank {self.rank} of {self.size}{state}>"
+
+    # ---- messages ----
+
+    def send(self, array: Any, dest: int, tag: int = 0) -> None:
+        """Gives the array to rank `dest`, which calls recv() or irecv() with an array of as many
+        bytes and the same tag. May return before that if the array is short. `dest` may be this
+        rank, if it has called irecv().
+
+        Messages between two ranks with one tag arrive in order; other messages and collectives do
+        not matter to them."""
+        handle = self.isend(array, dest, tag)
+        self._wait_now_or_after_group(handle)
+
+    def isend(self, array: Any, dest: int, tag: int = 0) -> Handle[None]:
+        """send() that returns a handle at once. Of many messages that are not waited for, each
+        holds its array until it is done."""
+        dest = check_number("dest", dest)
+        return Handle(self._native.send(array, dest, _tag(tag)), None, "isend")
+
+    def recv(self, array: Array, src: int, tag: int = 0) -> Array:
+        """Fills the array with the oldest message of rank `src`, or of any rank (hccl.ANY_RANK),
+        that has this tag. Returns the array. HcclError on both ranks: the array is not as long as
+        the message. irecv()'s handle tells who has sent it."""
+        handle = self.irecv(array, src, tag)
+        self._wait_now_or_after_group(handle)
         return array
 
-    def allgather(self, array, out=None):
-        """Returns the arrays of all ranks, concatenated along the first dimension."""
-        if out is None:
-            shape = _shape(array)
-            rows = shape[0] if shape else 1
-            out = _empty_like(array, (rows * self.size, *shape[1:]))
-        self._native.all_gather(array, out)
-        return out
+    def irecv(self, array: Array, src: int, tag: int = 0) -> Handle[Array]:
+        """recv() that returns a handle at once; its `source` is the rank whose message came."""
+        src = check_number("src", src, most=MAX_RANK)
+        return Handle(self._native.recv(array, src, _tag(tag)), array, "irecv")
 
-    def reduce_scatter(self, array, op="sum", out=None):
-        """Reduces the arrays of all ranks. Returns this rank's part along the first dimension."""
-        if out is None:
-            out = _empty_like(array, self._part(array))
-        self._native.reduce_scatter(array, op, out)
-        return out
+    # ---- several at once ----
 
-    def reduce(self, array, op="sum", root=0, out=None):
-        """Reduces the arrays of all ranks. On the root the result is in `out`, or in `array`
-        itself, and is returned; the other ranks' arrays do not change, and None is returned."""
-        self._native.reduce(array, op, _rank("root", root), out)
-        if self.rank != root:
+    @contextlib.contextmanager
+    def group(self) -> Iterator[None]:
+        """Runs the operations of a `with` block together, when it ends: sends and receives in any
+        order, and collectives one behind the other, of which either all are accepted or none runs.
+
+            with comm.group():
+                comm.send(mine, right)
+                comm.recv(theirs, left)
+
+        Their results are there after the block. An exception in the block drops its collectives;
+        messages are under way already."""
+        self._native.begin_group()
+        self._messages = []
+        try:
+            yield
+        except BaseException:
+            self._native.drop_group()
+            raise
+        self._native.end_group(True)
+        for handle in self._messages:
+            handle.wait()
+
+    @contextlib.contextmanager
+    def igroup(self) -> Iterator[Handle[None]]:
+        """As group(), for collectives, without waiting at the end of the block:
+
+            with comm.igroup() as handle:
+                comm.allreduce(a)
+                comm.allreduce(b)
+            ...
+            handle.wait()
+        """
+        self._native.begin_group()
+        handle: Handle[None] = Handle(None, None, "igroup")
+        try:
+            yield handle
+        except BaseException:
+            self._native.drop_group()
+            raise
+        handle._pending = self._native.end_group(False)
+
+    def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
+        """Called by all ranks: a communicator of the ranks that give the same color, ordered by
+        `key`, and by rank where keys are equal. A color of None (0 or more otherwise) is for ranks
+        that take no part: they get None.
+
+        It may itself be split. Destroy it before the world, which otherwise ends it, too."""
+        if self._native.in_group:
+            raise ValueError("split: is not possible inside a group")
+        mine = -1 if color is None else check_number("color", color)
+        key = check_number("key", key, -(1 << 31), MAX_RANK)
+        global _next_sub_id
+        table = arrays.array("q", bytes(8 * 3 * self.size))
+        self._native.all_gather(arrays.array("q", [mine, key, _next_sub_id]), table, True)
+        colors, keys, ids = table[0::3], table[1::3], table[2::3]
+        all_colors = sorted({each for each in colors if each >= 0})
+        first_id = max(ids)
+        _next_sub_id = max(_next_sub_id, first_id + len(all_colors))
+        if color is None:
             return None
-        return array if out is None else out
+        members = [rank for rank in range(self.size) if colors[rank] == mine]
+        members.sort(key=lambda rank: (keys[rank], rank))
+        ranks = [self._world_ranks[rank] for rank in members]
+        sub_id = first_id + all_colors.index(mine)
+        made = self._world.sub(ranks, members.index(self.rank), sub_id)
+        sub = Communicator(made, self._world, ranks)
+        sub._subs = self._subs  # of the world
+        self._subs.add(sub)
+        return sub
 
-    def scatter(self, array, root=0, out=None):
-        """Cuts the root's array along the first dimension, and gives each rank its part. Only the
-        root can do without `out`; only the root needs `array`."""
-        root = _rank("root", root)
-        if self.rank == root and array is None:
-            raise ValueError("array: is None on the root")
-        if out is None:
-            if self.rank != root:
-                raise ValueError("out: is needed on every rank but the root")
-            out = _empty_like(array, self._part(array))
-        self._native.scatter(array, root, out)
-        return out
+    # ---- the end ----
 
-    def alltoall(self, array, out=None):
-        """Gives part d of the array (along the first dimension) to rank d. Returns the parts for
-        this rank in the order of the ranks that gave them."""
-        if out is None:
-            self._part(array)
-            out = _empty_like(array, _shape(array))
-        self._native.all_to_all(array, out)
-        return out
+    def abort(self, reason: str = "") -> None:
+        """Ends the communicator on all ranks, within a second: operations that run, and those that
+        come, raise an HcclError with this rank and the reason. Any thread. destroy() follows."""
+        self._native.abort(reason)
 
-    def send(self, array, dest):
-        """Gives the array to rank `dest`, which calls recv(); returns when it has joined."""
-        self._native.send(array, _rank("dest", dest))
-
-    def recv(self, array, src):
-        """Fills the array with the data of rank `src`. Returns the array."""
-        self._native.recv(array, _rank("src", src))
-        return array
-
-    def barrier(self):
-        """Returns when every rank has called it."""
-        self._native.barrier()
-
-    def destroy(self):
-        """Leaves. A second call does nothing. Leaving the world also ends all groups and removes
-        all split strategies."""
+    def destroy(self) -> None:
+        """Leaves, after the collectives that are under way; messages under way fail. A second call
+        does nothing. Leaving the world also ends all communicators made by split() from it, all
+        groups, and removes all split strategies."""
+        if self._native is self._world:
+            for sub in list(self._subs):
+                sub.destroy()
         self._native.destroy()
 
-    def __enter__(self):
+    def __enter__(self) -> Communicator:
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        """destroy(). With an exception while operations are under way, which other ranks may never
+        complete: abort() comes first."""
+        if kind is not None and self._native.under_way():
+            with contextlib.suppress(HcclError):  # destroyed already
+                self.abort(f"left by {kind.__name__}: {error}")
         self.destroy()
 
-    def __repr__(self):
-        return f"<hccl.Communicator {self.name}: rank {self.rank} of {self.size}>"
-
-    def _part(self, array):
-        """The shape of one rank's part of the array."""
-        shape = _shape(array)
-        rows = shape[0] if shape else 1
-        if rows % self.size != 0:
-            raise ValueError(
-                f"array: its first dimension is {rows}, not a multiple of the {self.size} ranks"
-            )
-        return (rows // self.size, *shape[1:])
+    def _wait_now_or_after_group(self, handle: Handle[Any]) -> None:
+        if self._native.in_group:
+            self._messages.append(handle)
+        else:
+            handle.wait()
 
 
-def init():
+def init() -> Communicator:
     """Joins the world that a launcher started: the rank table that RANK_TABLE_FILE names, mpirun,
     torchrun or Slurm; a program started alone is a world of one. Once in a program."""
     return Communicator(_hccl.Communicator.join_by_launcher())
 
 
-def init_from_rank_table(path, rank):
+def init_from_rank_table(path: Union[str, os.PathLike[str]], rank: int) -> Communicator:
     """Joins the world that a rank table file describes; `rank` is the rank_id."""
-    _check_number("rank", rank)
+    check_number("rank", rank)
     return Communicator(_hccl.Communicator.join_by_rank_table(os.fspath(path), rank))
 
 
-def root_info():
+def root_info() -> bytes:
     """Called on one rank: the bytes that all ranks need for Communicator.from_root_info(). They
     hold the secret of the communicator: treat them as a password."""
     return _hccl.root_info()
 
 
-def _check_number(argument, value):
-    if not isinstance(value, int):
-        raise TypeError(f"{argument}: expected an int, not {type(value).__name__}")
-    if not 0 <= value < 1 << 32:
-        raise ValueError(f"{argument}: is {value}, not 0 to 4294967295")
-
-
-def _rank(argument, value):
-    if hasattr(value, "__index__"):
-        value = value.__index__()
-    _check_number(argument, value)
-    return value
-
-
-def _shape(array):
-    """The shape of an array of any kind."""
-    shape = getattr(array, "shape", None)
-    if shape is None:
-        try:
-            shape = memoryview(array).shape
-        except TypeError:
-            raise TypeError(f"array: expected an array, not {type(array).__name__}") from None
-    return tuple(shape)
-
-
-def _empty_like(array, shape):
-    """A new array of the same kind and element type."""
-    if hasattr(array, "new_empty"):  # torch
-        return array.new_empty(shape)
-    import numpy as np  # here: a program with arrays of its own needs no numpy
-
-    dtype = getattr(array, "dtype", None)
-    if not isinstance(dtype, np.dtype):
-        try:
-            dtype = np.asarray(memoryview(array)).dtype
-        except TypeError:
-            dtype = np.asarray(array).dtype
-    return np.empty(shape, dtype)
+def _tag(value: int) -> int:
+    return check_number("tag", value, -MAX_TAG - 1, MAX_TAG)

@@ -1,13 +1,15 @@
 """The exception of a failed library call."""
 
+from __future__ import annotations
+
 
 class HcclError(RuntimeError):
     """A call into the library failed. `code` is its HcclResult (21: a rank died, 9: timeout, …);
     the text names the ranks or the argument, the operation and what to do."""
 
-    def __init__(self, code, text):
+    def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[HcclError], tuple[int, str]]:
         return type(self), (self.code, str(self))

@@ -1,8 +1,17 @@
 """Gradient fusion: gradients are reduced in segments, while backward still runs."""
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence, Union
 
 from hccl import _hccl
+from hccl._arguments import check_number, check_op
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from hccl.communicator import Communicator
 
 
 class Fusion:
@@ -22,15 +31,15 @@ class Fusion:
 
     def __init__(
         self,
-        comm,
-        gradients,
-        hcom_parallel=False,
-        split_by_size=None,
-        split_by_index=None,
-        op="sum",
-        group=_hccl.WORLD,
-    ):
-        pairs = []
+        comm: Communicator,
+        gradients: Iterable[tuple[str, Any]],
+        hcom_parallel: bool = False,
+        split_by_size: Optional[Sequence[float]] = None,
+        split_by_index: Optional[Sequence[int]] = None,
+        op: str = "sum",
+        group: str = _hccl.WORLD,
+    ) -> None:
+        pairs: list[tuple[str, Any]] = []
         for i, item in enumerate(gradients):
             if (
                 not isinstance(item, (tuple, list))
@@ -38,57 +47,65 @@ class Fusion:
                 or not isinstance(item[0], str)
             ):
                 raise TypeError(f"gradients[{i}]: expected a pair of a name and an array")
-            pairs.append(tuple(item))
+            pairs.append((item[0], item[1]))
         sizes = None if split_by_size is None else [float(size) for size in split_by_size]
-        indices = None if split_by_index is None else [int(index) for index in split_by_index]
-        if indices is not None and not all(0 <= index < 1 << 32 for index in indices):
-            raise ValueError(f"split_by_index: {indices} has an index that is not 0 to 4294967295")
+        indices = None
+        if split_by_index is not None:
+            indices = [check_number("split_by_index", index) for index in split_by_index]
         self._native = _hccl.Fusion(
-            comm._native, pairs, bool(hcom_parallel), sizes, indices, op, group
+            comm._native, pairs, bool(hcom_parallel), sizes, indices, check_op(op), group
         )
         self._count = len(pairs)
 
-    def ready(self, index):
+    def ready(self, index: int) -> None:
         """Gradient `index` is complete."""
-        index = index.__index__()
-        if not 0 <= index < self._count:
+        index = check_number("index", index)
+        if index >= self._count:
             raise ValueError(f"index: is {index}, there are {self._count} gradients")
         self._native.ready(index)
 
-    def mark(self, point):
+    def mark(self, point: str) -> None:
         """Notes the time of a point of the iteration: "fp_start", "bp_end" or "iteration_end"."""
         value = _POINTS.get(point)
         if value is None:
             raise ValueError(f"point: expected one of {', '.join(_POINTS)}, not {point!r}")
         self._native.mark(value)
 
-    def wait(self):
+    def wait(self) -> None:
         """Returns when all gradients are reduced. If some were never ready, HcclError names them,
         and the iteration can continue."""
         self._native.wait()
 
     @property
-    def segments(self):
+    def segments(self) -> list[int]:
         """The index of the last gradient of each segment."""
         return self._native.segments
 
-    def trace_text(self):
+    def trace_text(self) -> str:
         """The time line of the last iteration: "<microseconds> <point>" on each line."""
         return self._native.trace_text()
 
-    def write_trace(self, path):
+    def write_trace(self, path: Union[str, os.PathLike[str]]) -> None:
         """Writes the last iterations: .json (opens in Perfetto), .csv, or Protobuf."""
         self._native.write_trace(os.fspath(path))
 
-    def close(self):
+    def close(self) -> None:
         """Waits for segments under way and releases the arrays. A second call does nothing."""
         self._native.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Fusion:
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"<hccl.Fusion of {self._count} gradients>"
 
 
 _POINTS = {

@@ -18,7 +18,7 @@ struct Found {
   void* data = nullptr;
   std::uint64_t count = 1;
   std::size_t item_bytes = 0;
-  char kind = 0;  // 'i' signed, 'u' unsigned, 'f' float, 'b' bfloat16, 0 none of HCCL's
+  char kind = 0;  // 'i' signed, 'u' unsigned, 'f' float, 't' truth, or see kTypes; 0 none of HCCL's
   bool contiguous = true;
   bool read_only = false;
   std::string type;  // as the protocol calls it
@@ -31,12 +31,22 @@ struct Type {
   const char* name;
 };
 constexpr Type kTypes[] = {
-    {'i', 1, HCCL_DATA_TYPE_INT8, "int8"},     {'i', 2, HCCL_DATA_TYPE_INT16, "int16"},
-    {'i', 4, HCCL_DATA_TYPE_INT32, "int32"},   {'i', 8, HCCL_DATA_TYPE_INT64, "int64"},
-    {'u', 1, HCCL_DATA_TYPE_UINT8, "uint8"},   {'u', 2, HCCL_DATA_TYPE_UINT16, "uint16"},
-    {'u', 4, HCCL_DATA_TYPE_UINT32, "uint32"}, {'u', 8, HCCL_DATA_TYPE_UINT64, "uint64"},
-    {'f', 2, HCCL_DATA_TYPE_FP16, "float16"},  {'f', 4, HCCL_DATA_TYPE_FP32, "float32"},
-    {'f', 8, HCCL_DATA_TYPE_FP64, "float64"},  {'b', 2, HCCL_DATA_TYPE_BFP16, "bfloat16"},
+    {'i', 1, HCCL_DATA_TYPE_INT8, "int8"},
+    {'i', 2, HCCL_DATA_TYPE_INT16, "int16"},
+    {'i', 4, HCCL_DATA_TYPE_INT32, "int32"},
+    {'i', 8, HCCL_DATA_TYPE_INT64, "int64"},
+    {'u', 1, HCCL_DATA_TYPE_UINT8, "uint8"},
+    {'u', 2, HCCL_DATA_TYPE_UINT16, "uint16"},
+    {'u', 4, HCCL_DATA_TYPE_UINT32, "uint32"},
+    {'u', 8, HCCL_DATA_TYPE_UINT64, "uint64"},
+    {'f', 2, HCCL_DATA_TYPE_FP16, "float16"},
+    {'f', 4, HCCL_DATA_TYPE_FP32, "float32"},
+    {'f', 8, HCCL_DATA_TYPE_FP64, "float64"},
+    {'t', 1, HCCL_DATA_TYPE_UINT8, "bool"},
+    {'b', 2, HCCL_DATA_TYPE_BFP16, "bfloat16"},
+    {'3', 1, HCCL_DATA_TYPE_FP8E4M3, "float8_e4m3fn"},
+    {'2', 1, HCCL_DATA_TYPE_FP8E5M2, "float8_e5m2"},
+    {'0', 1, HCCL_DATA_TYPE_FP8E8M0, "float8_e8m0fnu"},
 };
 
 [[noreturn]] void raise(PyObject* type, const std::string& text) {
@@ -65,6 +75,13 @@ bool in_c_order(const Length* shape, const Length* strides, int dimensions, Leng
   return right;
 }
 
+char kind_of_name(const std::string& name) {
+  for (const Type& type : kTypes) {
+    if (name == type.name) return type.kind;
+  }
+  return 0;
+}
+
 char kind_of_format(const char* format) {
   if (format == nullptr) return 'u';
   if (*format == '@' || *format == '=' || *format == '<') ++format;
@@ -72,6 +89,7 @@ char kind_of_format(const char* format) {
   if (std::strchr("bhilqn", *format) != nullptr) return 'i';
   if (std::strchr("BHILQN", *format) != nullptr) return 'u';
   if (std::strchr("efd", *format) != nullptr) return 'f';
+  if (*format == '?') return 't';
   return 0;
 }
 
@@ -168,7 +186,7 @@ std::optional<Found> by_dlpack(nb::handle object, const std::string& argument) {
     found.count *= static_cast<std::uint64_t>(tensor->shape[i]);
   }
   found.item_bytes = tensor->type_bits / 8U;
-  constexpr char kKinds[] = {'i', 'u', 'f', 0, 'b'};
+  constexpr char kKinds[] = {'i', 'u', 'f', 0, 'b', 0, 't', 0, 0, 0, '3', 0, '2', 0, '0'};
   if (tensor->type_code < sizeof kKinds && tensor->type_lanes == 1) {
     found.kind = kKinds[tensor->type_code];
   }
@@ -197,7 +215,10 @@ std::optional<Found> by_array_interface(nb::handle object) {
   found.type = type;
   found.item_bytes = std::strtoul(type.c_str() + 2, nullptr, 10);
   if (type[0] != '>' && (type[1] == 'i' || type[1] == 'u' || type[1] == 'f')) found.kind = type[1];
-  if (type == "<V2" && name_of_type(object, type) == "bfloat16") found.kind = 'b';
+  if (type[1] == 'b') found.kind = 't';
+  if (type == "<V2" || type == "<V1" || type == "<f1") {  // of the package ml_dtypes
+    found.kind = kind_of_name(name_of_type(object, type));
+  }
   if (about.contains("strides") && !about["strides"].is_none()) {
     std::vector<std::int64_t> strides;
     for (nb::handle step : nb::cast<nb::tuple>(about["strides"])) {
@@ -224,7 +245,10 @@ Array array_of(nb::handle object, const std::string& argument, Access access) {
   }
   Array array;
   for (const Type& type : kTypes) {
-    if (type.kind == found->kind && type.bytes == found->item_bytes) array.type = type.value;
+    if (type.kind == found->kind && type.bytes == found->item_bytes) {
+      array.type = type.value;
+      array.type_name = type.name;
+    }
   }
   if (array.type == HCCL_DATA_TYPE_RESERVED) {
     raise(PyExc_TypeError, argument + ": the element type " + name_of_type(object, found->type) +
@@ -241,13 +265,6 @@ Array array_of(nb::handle object, const std::string& argument, Access access) {
   array.count = found->count;
   array.item_bytes = found->item_bytes;
   return array;
-}
-
-const char* type_name(HcclDataType type) {
-  for (const Type& each : kTypes) {
-    if (each.value == type) return each.name;
-  }
-  return "unknown";
 }
 
 }  // namespace hccl::python

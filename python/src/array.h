@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "hccl/hccl_types.h"
 
@@ -21,6 +22,7 @@ struct Array {
   void* data = nullptr;
   std::uint64_t count = 0;
   HcclDataType type = HCCL_DATA_TYPE_RESERVED;
+  std::string_view type_name;  // "float32", …; "bool" is uint8 for the library
   std::size_t item_bytes = 0;
 
   std::byte* at(std::uint64_t index) const {
@@ -32,8 +34,5 @@ struct Array {
 /// names the object in errors: TypeError if it is no array, or of a type that HCCL does not have;
 /// ValueError if it is not contiguous (C order), or is to be written and read-only.
 Array array_of(nb::handle object, const std::string& argument, Access access);
-
-/// "float32", …
-const char* type_name(HcclDataType type);
 
 }  // namespace hccl::python

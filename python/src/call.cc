@@ -3,11 +3,12 @@
 #include <nanobind/stl/string.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
 #include <condition_variable>
 #include <csignal>
+#include <deque>
+#include <future>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -16,24 +17,18 @@
 namespace hccl::python {
 namespace {
 
-// Short calls end before the first look; the second keeps Ctrl-C prompt.
-constexpr auto kFirstLook = std::chrono::milliseconds(100);
-constexpr auto kNextLook = std::chrono::milliseconds(50);
+using std::chrono::milliseconds;
 
-struct Outcome {
-  HcclResult code = HCCL_SUCCESS;
-  std::string text;  // kept by the library for each thread, so it is taken on the calling one
-};
-
-Outcome call_now(const LibraryCall& call) {
-  Outcome outcome{call(), {}};
-  if (outcome.code != HCCL_SUCCESS) outcome.text = HcclGetLastErrorText();
-  return outcome;
-}
+// Short calls end before the first look for signals; the second keeps Ctrl-C prompt.
+constexpr milliseconds kFirstLook(100);
+constexpr milliseconds kNextLook(50);
 
 void check(const Outcome& outcome) {
   if (outcome.code != HCCL_SUCCESS) raise_error(outcome.code, outcome.text);
 }
+
+// So many may have ended without the list being looked through.
+constexpr std::size_t kFewCalls = 16;
 
 bool on_main_thread() { return ::gettid() == ::getpid(); }
 
@@ -50,8 +45,68 @@ void check(HcclResult code) {
   if (code != HCCL_SUCCESS) raise_error(code, HcclGetLastErrorText());
 }
 
-// A thread that makes one call after the other. It owns itself, so that it may be left behind.
-class BlockingCalls::Helper : public std::enable_shared_from_this<Helper> {
+Outcome call_now(const LibraryCall& call) {
+  Outcome outcome;
+  outcome.code = call();
+  if (outcome.code != HCCL_SUCCESS) outcome.text = HcclGetLastErrorText();
+  return outcome;
+}
+
+// ---- what is under way ----
+
+Pending::Pending() : process_(::getpid()) {}
+
+bool Pending::look(milliseconds patience) {
+  if (outcome_) return true;
+  if (process_ != ::getpid()) {
+    raise_error(HCCL_E_UNAVAIL, "handle: was begun by process " + std::to_string(process_) +
+                                    ", of which this one is a fork");
+  }
+  std::optional<Outcome> found;
+  if (patience == milliseconds(0)) {
+    found = outcome_within(patience);
+  } else {
+    nb::gil_scoped_release others_run;
+    found = outcome_within(patience);
+  }
+  if (!found) return false;
+  outcome_ = std::move(found);
+  const Owners freed = std::exchange(kept_, {});
+  return true;
+}
+
+bool Pending::wait(std::optional<double> limit) {
+  using Seconds = std::chrono::duration<double>;
+  const auto begin = std::chrono::steady_clock::now();
+  for (auto patience = kFirstLook;; patience = kNextLook) {
+    Seconds left(patience);
+    if (limit) left = Seconds(*limit) - (std::chrono::steady_clock::now() - begin);
+    const auto next = std::chrono::ceil<milliseconds>(std::clamp<Seconds>(left, {}, patience));
+    if (look(next)) break;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (left.count() <= 0) return false;
+  }
+  check(*outcome_);
+  return true;
+}
+
+bool Pending::done() { return look(milliseconds(0)); }
+
+std::uint32_t Pending::source() {
+  if (!done()) throw nb::value_error("handle: is not done yet, so its source is not known");
+  check(*outcome_);
+  return outcome_->source;
+}
+
+void Pending::abandon() {
+  for (nb::object& each : kept_) static_cast<void>(each.release());
+}
+
+// ---- the worker ----
+
+// A thread that makes one call after the other. It owns itself, so that it may be left behind, and
+// holds nothing of Python.
+class BlockingCalls::Worker : public std::enable_shared_from_this<Worker> {
  public:
   void start() {
     sigset_t all;
@@ -62,79 +117,126 @@ class BlockingCalls::Helper : public std::enable_shared_from_this<Helper> {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
-  void begin(LibraryCall call) {
-    std::lock_guard lock(mutex_);
-    call_ = std::move(call);
-    changed_.notify_all();
+  std::future<Outcome> begin(LibraryCall call) {
+    std::packaged_task<Outcome()> task([call = std::move(call)] { return call_now(call); });
+    std::future<Outcome> outcome = task.get_future();
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(task));
+    changed_.notify_one();
+    return outcome;
   }
 
-  /// The outcome of the call that was begun; nothing if it takes longer than this.
-  std::optional<Outcome> end(std::chrono::milliseconds patience) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, patience, [this] { return outcome_.has_value(); });
-    return std::exchange(outcome_, std::nullopt);
-  }
-
+  /// Ends the thread once it has nothing to do.
   void stop() {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);
     stop_ = true;
-    changed_.notify_all();
+    changed_.notify_one();
   }
 
  private:
   void serve() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return stop_ || call_; });
-      if (!call_) return;
-      const LibraryCall call = std::exchange(call_, nullptr);
+      changed_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      std::packaged_task<Outcome()> task = std::move(waiting_.front());
+      waiting_.pop_front();
       lock.unlock();
-      Outcome outcome = call_now(call);
+      task();
       lock.lock();
-      outcome_ = std::move(outcome);
-      changed_.notify_all();
     }
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  LibraryCall call_;
-  std::optional<Outcome> outcome_;
+  std::deque<std::packaged_task<Outcome()>> waiting_;
   bool stop_ = false;
 };
 
+namespace {
+
+class QueuedCall final : public Pending {
+ public:
+  explicit QueuedCall(std::future<Outcome> outcome) : outcome_(outcome.share()) {}
+
+ private:
+  std::optional<Outcome> outcome_within(milliseconds patience) override {
+    const std::shared_future<Outcome> outcome = outcome_;  // each thread waits with its own
+    if (outcome.wait_for(patience) != std::future_status::ready) return std::nullopt;
+    return outcome.get();
+  }
+
+  std::shared_future<Outcome> outcome_;
+};
+
+}  // namespace
+
+// ---- the calls of a communicator ----
+
+BlockingCalls::BlockingCalls() : process_(::getpid()) {}
+
 BlockingCalls::~BlockingCalls() {
-  if (helper_ != nullptr) helper_->stop();
+  // A fork has no worker, whose lock may have been held.
+  const bool fork = process_ != ::getpid();
+  if (worker_ != nullptr && !fork) worker_->stop();
+  for (const auto& each : under_way_) {
+    if (fork || !each->done()) each->abandon();
+  }
 }
 
-void BlockingCalls::run(LibraryCall call, std::vector<nb::object> kept) {
-  if (!on_main_thread()) {
-    Outcome outcome;
-    {
-      nb::gil_scoped_release others_run;
-      outcome = call_now(call);
-    }
-    return check(outcome);
-  }
-  if (helper_ == nullptr) {
-    helper_ = std::make_shared<Helper>();
-    helper_->start();
-  }
-  helper_->begin(std::move(call));
-  for (auto patience = kFirstLook;; patience = kNextLook) {
-    std::optional<Outcome> outcome;
-    {
-      nb::gil_scoped_release others_run;
-      outcome = helper_->end(patience);
-    }
-    if (outcome) return check(*outcome);
-    if (PyErr_CheckSignals() != 0) {
-      interrupted_ = true;
-      helper_->stop();  // once the call returns, if it ever does
-      for (nb::object& each : kept) static_cast<void>(each.release());
-      throw nb::python_error();
+// Memory that is freed may run Python code, and so other threads, which change the list.
+bool BlockingCalls::under_way() {
+  for (std::size_t i = 0; i < under_way_.size();) {
+    const std::shared_ptr<Pending> each = under_way_[i];
+    if (each->done()) {
+      std::erase(under_way_, each);
+    } else {
+      ++i;
     }
   }
+  return !under_way_.empty();
+}
+
+void BlockingCalls::watch(const std::shared_ptr<Pending>& pending) {
+  if (under_way_.size() >= look_at_) {
+    static_cast<void>(under_way());
+    look_at_ = std::max(kFewCalls, 2 * under_way_.size());
+  }
+  under_way_.push_back(pending);
+}
+
+std::shared_ptr<Pending> BlockingCalls::begin(LibraryCall call, const Owners& owners) {
+  if (worker_ == nullptr) {
+    worker_ = std::make_shared<Worker>();
+    worker_->start();
+  }
+  auto pending = std::make_shared<QueuedCall>(worker_->begin(std::move(call)));
+  pending->keep(owners);
+  watch(pending);
+  return pending;
+}
+
+void BlockingCalls::wait_to_end(Pending& pending) {
+  try {
+    pending.wait(std::nullopt);
+  } catch (nb::python_error&) {
+    if (!pending.done()) interrupted_ = true;
+    throw;
+  }
+}
+
+void BlockingCalls::run(LibraryCall call, const Owners& owners) {
+  if (on_main_thread() || under_way()) return wait_to_end(*begin(std::move(call), owners));
+  Outcome outcome;
+  {
+    nb::gil_scoped_release others_run;
+    outcome = call_now(call);
+  }
+  check(outcome);
+}
+
+void BlockingCalls::finish() {
+  if (under_way() && worker_ != nullptr) wait_to_end(*begin([] { return HCCL_SUCCESS; }, {}));
 }
 
 }  // namespace hccl::python

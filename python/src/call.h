@@ -2,9 +2,12 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <sys/types.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +18,8 @@ namespace hccl::python {
 namespace nb = nanobind;
 
 using LibraryCall = std::function<HcclResult()>;
+/// The Python objects that own the memory of a call.
+using Owners = std::vector<nb::object>;
 
 /// Raises hccl.HcclError with this code.
 [[noreturn]] void raise_error(HcclResult code, const std::string& text);
@@ -23,28 +28,86 @@ using LibraryCall = std::function<HcclResult()>;
 /// directly.
 void check(HcclResult code);
 
-/// Runs library calls that may block, one at a time, without the GIL. The library cannot be
-/// interrupted in the middle of a collective, and Python runs signal handlers on the main thread
-/// only: so the main thread lets a helper thread call, and looks for signals while it waits.
+struct Outcome {
+  HcclResult code = HCCL_SUCCESS;
+  std::string text;          // kept by the library for each thread: taken on the calling one
+  std::uint32_t source = 0;  // of a message
+};
+
+/// Makes the call and notes its outcome.
+Outcome call_now(const LibraryCall& call);
+
+/// What was begun and can be waited for. Used with the GIL. It keeps the memory of the call alive
+/// until it is done; BlockingCalls keeps it meanwhile, whatever Python does with its handle.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+
+  /// Waits without the GIL; false once `limit` (seconds) has passed. Raises the failure, each time.
+  /// If a signal handler raises (Ctrl-C), so does this, and what is under way goes on.
+  bool wait(std::optional<double> limit);
+  /// Whether it has ended, well or not. Never waits.
+  bool done();
+  /// The rank whose message came. Raises unless done.
+  std::uint32_t source();
+
+  void keep(const Owners& owners) { kept_.insert(kept_.end(), owners.begin(), owners.end()); }
+  /// Leaves the memory alone for ever: nobody will learn when the call has ended.
+  void abandon();
+
+ protected:
+  Pending();
+
+ private:
+  /// The outcome, if it is there within `patience` (0: a look). Called without the GIL, but for a
+  /// look.
+  virtual std::optional<Outcome> outcome_within(std::chrono::milliseconds patience) = 0;
+  bool look(std::chrono::milliseconds patience);
+
+  Owners kept_;
+  std::optional<Outcome> outcome_;
+  pid_t process_;
+};
+
+/// Runs the calls of a communicator that may block, one at a time, in order, without the GIL. The
+/// library cannot be interrupted in the middle of a collective, and Python runs signal handlers on
+/// the main thread only: so a worker thread calls, and the main thread looks for signals while it
+/// waits. Used with the GIL.
 class BlockingCalls {
  public:
-  BlockingCalls() = default;
+  BlockingCalls();
+  /// Never waits: memory of what is still under way is left alone for ever.
   ~BlockingCalls();
   BlockingCalls(const BlockingCalls&) = delete;
   BlockingCalls& operator=(const BlockingCalls&) = delete;
 
-  /// Raises HcclError if the call fails. If a signal handler raises (Ctrl-C), so does this, at
-  /// once: the call stays in its thread for ever, so it must own its arguments, and `kept` (the
-  /// owners of its memory) is never released.
-  void run(LibraryCall call, std::vector<nb::object> kept = {});
+  /// Runs the call after those before it, and returns when it is done. Raises HcclError if it
+  /// fails. If a signal handler raises (Ctrl-C), so does this, at once: the call stays in its
+  /// thread, so it must own its arguments, and nothing else can be run.
+  void run(LibraryCall call, const Owners& owners = {});
+  /// Queues the call.
+  std::shared_ptr<Pending> begin(LibraryCall call, const Owners& owners);
+  /// Keeps the memory of something that the library runs by itself, until it is done.
+  void watch(const std::shared_ptr<Pending>& pending);
+  /// Returns when all queued calls are done, well or not. Raises as run() on Ctrl-C.
+  void finish();
 
-  /// A signal ended the wait for a call: nothing else can be run.
+  /// Something has begun and has not ended.
+  bool under_way();
+  /// A signal ended the wait for a call.
   bool interrupted() const { return interrupted_; }
 
  private:
-  class Helper;
-  std::shared_ptr<Helper> helper_;
+  class Worker;
+  void wait_to_end(Pending& pending);
+
+  std::shared_ptr<Worker> worker_;
+  std::vector<std::shared_ptr<Pending>> under_way_;
+  std::size_t look_at_ = 0;  // this many under way: those that have ended are removed
   bool interrupted_ = false;
+  pid_t process_;
 };
 
 }  // namespace hccl::python

@@ -1,11 +1,15 @@
 #include "communicator.h"
 
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <memory>
+#include <utility>
 
-#include "hccl/hccl.h"
+#include "hccl/hccl_framework.h"
 #include "hccl/hcom.h"
 
 namespace hccl::python {
@@ -13,23 +17,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& text) { throw nb::value_error(text.c_str()); }
 
-std::uint64_t share_of(const Array& array, std::uint32_t size) {
-  if (array.count % size != 0) {
-    refuse("array: has " + std::to_string(array.count) + " elements, not a multiple of the " +
-           std::to_string(size) + " ranks");
-  }
-  return array.count / size;
-}
-
 }  // namespace
-
-HcclReduceOp reduce_op(const std::string& name) {
-  if (name == "sum") return HCCL_REDUCE_SUM;
-  if (name == "prod") return HCCL_REDUCE_PROD;
-  if (name == "max") return HCCL_REDUCE_MAX;
-  if (name == "min") return HCCL_REDUCE_MIN;
-  refuse("op: expected \"sum\", \"prod\", \"max\" or \"min\", not \"" + name + "\"");
-}
 
 // ---- joining and leaving ----
 
@@ -73,7 +61,20 @@ Communicator* Communicator::from_group(const std::string& group) {
   return new Communicator(comm, Kind::kGroup);
 }
 
-Communicator::Communicator(HcclComm handle, Kind kind) : handle_(handle), kind_(kind) {
+Communicator* Communicator::sub(std::vector<std::uint32_t> ranks, std::uint32_t place,
+                                std::uint64_t id) {
+  const auto comm = std::make_shared<HcclComm>();
+  BlockingCalls().run([=, world = handle(), ranks = std::move(ranks)]() mutable {
+    HcclCommConfig config;
+    HcclCommConfigInit(&config);
+    return HcclCreateSubCommConfig(&world, static_cast<std::uint32_t>(ranks.size()), ranks.data(),
+                                   id, place, &config, comm.get());
+  });
+  return new Communicator(*comm, Kind::kOwn);
+}
+
+Communicator::Communicator(HcclComm handle, Kind kind)
+    : handle_(handle), kind_(kind), process_(::getpid()) {
   check(HcclGetRankId(handle_, &rank_));
   check(HcclGetRankSize(handle_, &size_));
   char name[COMM_NAME_MAX_LENGTH] = {};
@@ -82,167 +83,122 @@ Communicator::Communicator(HcclComm handle, Kind kind) : handle_(handle), kind_(
 }
 
 Communicator::~Communicator() {
-  if (usable() && kind_ == Kind::kOwn) {
-    nb::gil_scoped_release others_run;
-    static_cast<void>(HcclCommDestroy(handle_));
-  }
+  if (handle_ == nullptr || kind_ != Kind::kOwn || process_ != ::getpid()) return;
+  if (calls_.under_way()) return;
+  nb::gil_scoped_release others_run;
+  static_cast<void>(HcclCommDestroy(handle_));
 }
 
 void Communicator::destroy() {
-  if (!usable() || kind_ == Kind::kGroup) {
+  const HcclComm handle = handle_;
+  const bool ours = handle != nullptr && kind_ != Kind::kGroup && process_ == ::getpid();
+  group_.reset();
+  if (!ours || (interrupted() && calls_.under_way())) {
     handle_ = nullptr;
     return;
   }
-  const HcclComm handle = handle_;
   if (kind_ == Kind::kWorld) {
     calls_.run([] { return HcomDestroy(); });
   } else {
     calls_.run([=] { return HcclCommDestroy(handle); });
   }
   handle_ = nullptr;
+  static_cast<void>(calls_.under_way());  // messages have ended, and let go of their memory
 }
 
 HcclComm Communicator::handle() const {
-  if (interrupted()) {
-    raise_error(HCCL_E_SUSPENDING,
-                "communicator " + name_ + ": an operation was interrupted, so it cannot go on");
+  const std::string me = "communicator " + name_;
+  if (process_ != ::getpid()) {
+    raise_error(HCCL_E_UNAVAIL, me + " is of process " + std::to_string(process_) +
+                                    ", of which this one is a fork: join in the child instead");
   }
-  if (handle_ == nullptr) raise_error(HCCL_E_PARA, "communicator " + name_ + " was destroyed");
+  if (interrupted()) {
+    raise_error(HCCL_E_SUSPENDING, me + ": an operation was interrupted, so it cannot go on");
+  }
+  if (handle_ == nullptr) raise_error(HCCL_E_PARA, me + " was destroyed");
   return handle_;
 }
 
-// ---- operations ----
+// ---- running ----
 
-// The array for a result of `count` elements of the type of `like`.
-Array Communicator::block(nb::handle out, const Array& like, const char* argument,
-                          std::uint64_t count) const {
-  Array result = array_of(out, argument, Access::kWrite);
-  if (result.type != like.type) {
-    refuse(std::string(argument) + ": is of " + type_name(result.type) + ", array of " +
-           type_name(like.type));
+std::shared_ptr<Pending> Communicator::launch(LibraryCall call, const Owners& owners,
+                                              bool blocking) {
+  if (group_) {
+    if (!blocking) refuse("the group: has only blocking operations; igroup() has a handle for all");
+    group_->calls.push_back(std::move(call));
+    group_->owners.insert(group_->owners.end(), owners.begin(), owners.end());
+    return nullptr;
   }
-  if (result.count != count) {
-    refuse(std::string(argument) + ": has " + std::to_string(result.count) + " elements, not " +
-           std::to_string(count));
-  }
-  return result;
+  if (!blocking) return calls_.begin(std::move(call), owners);
+  calls_.run(std::move(call), owners);
+  return nullptr;
 }
 
-void Communicator::all_reduce(nb::handle array, const std::string& op, nb::handle out) {
-  const HcclReduceOp reduce = reduce_op(op);
-  const Array in = array_of(array, "array", out.is_none() ? Access::kWrite : Access::kRead);
-  const Array result = out.is_none() ? in : block(out, in, "out", in.count);
-  calls_.run([comm = handle(), from = in.data, to = result.data, count = in.count, type = in.type,
-              reduce] { return HcclAllReduce(from, to, count, type, reduce, comm, nullptr); },
-             {in.owner, result.owner});
+void Communicator::begin_group() {
+  static_cast<void>(handle());
+  if (group_) refuse("the group: is inside another one of this communicator");
+  group_.emplace();
 }
 
-void Communicator::broadcast(nb::handle array, std::uint32_t root) {
-  const Array in = array_of(array, "array", root == rank_ ? Access::kRead : Access::kWrite);
-  calls_.run([comm = handle(), data = in.data, count = in.count, type = in.type,
-              root] { return HcclBroadcast(data, count, type, root, comm, nullptr); },
-             {in.owner});
+void Communicator::drop_group() { group_.reset(); }
+
+std::shared_ptr<Pending> Communicator::end_group(bool blocking) {
+  Group group = std::exchange(group_, std::nullopt).value();
+  static_cast<void>(handle());
+  const auto run = [calls = std::move(group.calls)] {
+    HcclResult result = HcclGroupStart();
+    if (result != HCCL_SUCCESS) return result;
+    for (const LibraryCall& call : calls) {
+      if (result == HCCL_SUCCESS) result = call();
+    }
+    const HcclResult end = HcclGroupEnd();  // has the reason if a call was refused
+    return end != HCCL_SUCCESS ? end : result;
+  };
+  return launch(run, group.owners, blocking);
 }
 
-void Communicator::all_gather(nb::handle array, nb::handle out) {
-  const Array in = array_of(array, "array", Access::kRead);
-  const Array result = block(out, in, "out", in.count * size_);
-  calls_.run([comm = handle(), from = in.data, to = result.data, count = in.count,
-              type = in.type] { return HcclAllGather(from, to, count, type, comm, nullptr); },
-             {in.owner, result.owner});
+void Communicator::abort(const std::string& reason) {
+  if (handle_ == nullptr || process_ != ::getpid()) static_cast<void>(handle());  // raises
+  nb::gil_scoped_release others_run;
+  static_cast<void>(HcclCommAbort(handle_, reason.c_str()));
 }
 
-void Communicator::reduce_scatter(nb::handle array, const std::string& op, nb::handle out) {
-  const HcclReduceOp reduce = reduce_op(op);
-  const Array in = array_of(array, "array", Access::kRead);
-  const std::uint64_t share = share_of(in, size_);
-  const Array result = block(out, in, "out", share);
-  calls_.run([comm = handle(), from = in.data, to = result.data, share, type = in.type,
-              reduce] { return HcclReduceScatter(from, to, share, type, reduce, comm, nullptr); },
-             {in.owner, result.owner});
+std::uint64_t Communicator::timeout() const {
+  std::uint64_t milliseconds = 0;
+  check(HcclCommGetTimeout(handle(), &milliseconds));
+  return milliseconds;
 }
 
-void Communicator::reduce(nb::handle array, const std::string& op, std::uint32_t root,
-                          nb::handle out) {
-  const HcclReduceOp reduce = reduce_op(op);
-  const bool in_place = root == rank_ && out.is_none();
-  const Array in = array_of(array, "array", in_place ? Access::kWrite : Access::kRead);
-  Array result;
-  if (root == rank_) result = in_place ? in : block(out, in, "out", in.count);
-  calls_.run(
-      [comm = handle(), from = in.data, to = result.data, count = in.count, type = in.type, reduce,
-       root] { return HcclReduce(from, to, count, type, reduce, root, comm, nullptr); },
-      {in.owner, result.owner});
-}
-
-void Communicator::scatter(nb::handle array, std::uint32_t root, nb::handle out) {
-  Array in;
-  const Array result = array_of(out, "out", Access::kWrite);
-  if (root == rank_) {
-    in = array_of(array, "array", Access::kRead);
-    static_cast<void>(block(out, in, "out", share_of(in, size_)));
-  }
-  calls_.run(
-      [comm = handle(), from = in.data, to = result.data, share = result.count, type = result.type,
-       root] { return HcclScatter(from, to, share, type, root, comm, nullptr); },
-      {in.owner, result.owner});
-}
-
-void Communicator::all_to_all(nb::handle array, nb::handle out) {
-  const Array in = array_of(array, "array", Access::kRead);
-  const std::uint64_t share = share_of(in, size_);
-  const Array result = block(out, in, "out", in.count);
-  calls_.run(
-      [comm = handle(), from = in.data, to = result.data, share, type = in.type] {
-        return HcclAlltoAll(from, share, type, to, share, type, comm, nullptr);
-      },
-      {in.owner, result.owner});
-}
-
-void Communicator::send(nb::handle array, std::uint32_t dest) {
-  const Array in = array_of(array, "array", Access::kRead);
-  calls_.run([comm = handle(), data = in.data, count = in.count, type = in.type,
-              dest] { return HcclSend(data, count, type, dest, comm, nullptr); },
-             {in.owner});
-}
-
-void Communicator::recv(nb::handle array, std::uint32_t src) {
-  const Array result = array_of(array, "array", Access::kWrite);
-  calls_.run([comm = handle(), data = result.data, count = result.count, type = result.type,
-              src] { return HcclRecv(data, count, type, src, comm, nullptr); },
-             {result.owner});
-}
-
-void Communicator::barrier() {
-  calls_.run([comm = handle()] { return HcclBarrier(comm, nullptr); });
+void Communicator::set_timeout(std::uint64_t milliseconds) {
+  check(HcclCommSetTimeout(handle(), milliseconds));
 }
 
 // ---- Python ----
 
 void bind_communicator(nb::module_& module) {
   using nb::arg;
-  const auto array = arg("array").none();  // None is refused by array_of, with a better text
-  const auto out = arg("out").none();
-  nb::class_<Communicator>(module, "Communicator")
-      .def_static("from_root_info", &Communicator::from_root_info)
-      .def_static("from_rank_table", &Communicator::from_rank_table)
+  nb::class_<Communicator> type(module, "Communicator");
+  type.def_static("from_root_info", &Communicator::from_root_info, arg("info"), arg("size"),
+                  arg("rank"))
+      .def_static("from_rank_table", &Communicator::from_rank_table, arg("path"), arg("rank"))
       .def_static("join_by_launcher", &Communicator::join_by_launcher)
-      .def_static("join_by_rank_table", &Communicator::join_by_rank_table)
-      .def_static("from_group", &Communicator::from_group)
+      .def_static("join_by_rank_table", &Communicator::join_by_rank_table, arg("path"), arg("rank"))
+      .def_static("from_group", &Communicator::from_group, arg("group"))
+      .def("sub", &Communicator::sub, arg("ranks"), arg("place"), arg("id"))
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)
       .def_prop_ro("name", &Communicator::name)
-      .def("all_reduce", &Communicator::all_reduce, array, arg("op"), out)
-      .def("broadcast", &Communicator::broadcast, array, arg("root"))
-      .def("all_gather", &Communicator::all_gather, array, out)
-      .def("reduce_scatter", &Communicator::reduce_scatter, array, arg("op"), out)
-      .def("reduce", &Communicator::reduce, array, arg("op"), arg("root"), out)
-      .def("scatter", &Communicator::scatter, array, arg("root"), out)
-      .def("all_to_all", &Communicator::all_to_all, array, out)
-      .def("send", &Communicator::send, array, arg("dest"))
-      .def("recv", &Communicator::recv, array, arg("src"))
-      .def("barrier", &Communicator::barrier)
+      .def_prop_ro("usable", &Communicator::usable)
+      .def_prop_ro("in_group", &Communicator::in_group)
+      .def_prop_rw("timeout", &Communicator::timeout, &Communicator::set_timeout)
+      .def("under_way", &Communicator::under_way)
+      .def("begin_group", &Communicator::begin_group)
+      .def("drop_group", &Communicator::drop_group)
+      .def("end_group", &Communicator::end_group, arg("blocking"))
+      .def("abort", &Communicator::abort, arg("reason"))
       .def("destroy", &Communicator::destroy);
+  bind_collectives(type);
+  bind_messages(type);
 
   module.def("root_info", [] {
     HcclRootInfo info;

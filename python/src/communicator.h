@@ -2,16 +2,22 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "array.h"
 #include "call.h"
 #include "hccl/hccl_comm.h"
+#include "hccl/hccl_framework.h"
 
 namespace hccl::python {
+
+using Counts = std::vector<std::uint64_t>;
 
 /// The arguments are Python's: errors name them as hccl/communicator.py does.
 class Communicator {
@@ -26,6 +32,8 @@ class Communicator {
   static Communicator* join_by_launcher();
   static Communicator* join_by_rank_table(const std::string& path, std::uint32_t rank);
   static Communicator* from_group(const std::string& group);
+  /// A communicator of these ranks of this world, of which this one is ranks[place].
+  Communicator* sub(std::vector<std::uint32_t> ranks, std::uint32_t place, std::uint64_t id);
 
   Communicator(HcclComm handle, Kind kind);
   /// Never raises and hardly waits: a program that wants to leave in good order calls destroy().
@@ -33,16 +41,37 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  void all_reduce(nb::handle array, const std::string& op, nb::handle out);
-  void broadcast(nb::handle array, std::uint32_t root);
-  void all_gather(nb::handle array, nb::handle out);
-  void reduce_scatter(nb::handle array, const std::string& op, nb::handle out);
-  void reduce(nb::handle array, const std::string& op, std::uint32_t root, nb::handle out);
-  void scatter(nb::handle array, std::uint32_t root, nb::handle out);
-  void all_to_all(nb::handle array, nb::handle out);
-  void send(nb::handle array, std::uint32_t dest);
-  void recv(nb::handle array, std::uint32_t src);
-  void barrier();
+  /// The operations. A blocking one returns null when it is done, or is collected while a group is
+  /// open; another one returns at once.
+  using Begun = std::shared_ptr<Pending>;
+  Begun all_reduce(nb::handle array, const std::string& op, nb::handle out, const HcclScale& scale,
+                   bool blocking);
+  Begun reduce(nb::handle array, const std::string& op, std::uint32_t root, nb::handle out,
+               const HcclScale& scale, bool blocking);
+  Begun reduce_scatter(nb::handle array, const std::string& op, nb::handle out,
+                       const HcclScale& scale, bool blocking);
+  Begun broadcast(nb::handle array, std::uint32_t root, bool blocking);
+  Begun all_gather(nb::handle array, nb::handle out, bool blocking);
+  Begun scatter(nb::handle array, std::uint32_t root, nb::handle out, bool blocking);
+  Begun all_to_all(nb::handle array, nb::handle out, bool blocking);
+  Begun all_to_all_v(nb::handle array, Counts send_counts, Counts recv_counts, nb::handle out,
+                     bool blocking);
+  Begun barrier(bool blocking);
+
+  /// Messages run by themselves; in a group too.
+  Begun send(nb::handle array, std::uint32_t dest, std::int32_t tag);
+  Begun recv(nb::handle array, std::uint32_t src, std::int32_t tag);
+
+  /// From here on blocking operations are collected, until they are run together or dropped.
+  void begin_group();
+  void drop_group();
+  Begun end_group(bool blocking);
+
+  /// Ends it on all ranks, from any thread.
+  void abort(const std::string& reason);
+  /// Milliseconds; 0 is no limit.
+  std::uint64_t timeout() const;
+  void set_timeout(std::uint64_t milliseconds);
   /// A second call does nothing. After an interrupted call the library's part is left as it is.
   void destroy();
 
@@ -51,27 +80,42 @@ class Communicator {
   const std::string& name() const { return name_; }
   bool interrupted() const { return calls_.interrupted(); }
   bool usable() const { return handle_ != nullptr && !interrupted(); }
+  bool in_group() const { return group_.has_value(); }
+  /// Operations or messages have begun and have not ended.
+  bool under_way() { return calls_.under_way(); }
 
-  /// Raises HcclError if destroyed or interrupted.
+  /// Raises HcclError if destroyed, interrupted, or of the process that forked this one.
   HcclComm handle() const;
   BlockingCalls& calls() { return calls_; }
 
  private:
   static Communicator* world(LibraryCall join);
-  Array block(nb::handle out, const Array& like, const char* argument, std::uint64_t count) const;
+  Array block(nb::handle out, const Array& like, std::uint64_t count) const;
+  Begun launch(LibraryCall call, const Owners& owners, bool blocking);
+
+  struct Group {
+    std::vector<LibraryCall> calls;
+    Owners owners;
+  };
 
   BlockingCalls calls_;
   HcclComm handle_;
   Kind kind_;
+  pid_t process_;
+  std::optional<Group> group_;
   std::uint32_t rank_ = 0;
   std::uint32_t size_ = 0;
   std::string name_;
 };
 
-/// "sum", "prod", "max" or "min"; ValueError otherwise.
-HcclReduceOp reduce_op(const std::string& name);
+/// The reduction of this name; ValueError if there is none, or not for bool.
+HcclReduceOp reduce_op(const std::string& name, const Array& array);
 
+void bind_pending(nb::module_& module);
+void bind_memory(nb::module_& module);
 void bind_communicator(nb::module_& module);
+void bind_collectives(nb::class_<Communicator>& type);
+void bind_messages(nb::class_<Communicator>& type);
 void bind_fusion(nb::module_& module);
 void bind_groups(nb::module_& module);
 

@@ -1,5 +1,6 @@
 // Gradient fusion: hccl/hccl_fusion.h.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,9 +12,11 @@
 namespace hccl::python {
 namespace {
 
+using Gradients = std::vector<std::pair<std::string, nb::object>>;
+
 class Fusion {
  public:
-  Fusion(nb::object communicator, const nb::list& gradients, bool hcom_parallel,
+  Fusion(nb::object communicator, const Gradients& gradients, bool hcom_parallel,
          const std::optional<std::vector<float>>& split_by_size,
          const std::optional<std::vector<std::uint32_t>>& split_by_index, const std::string& op,
          const std::string& group);
@@ -40,21 +43,21 @@ class Fusion {
   bool under_way_ = false;  // a gradient was marked ready and not waited for
 };
 
-Fusion::Fusion(nb::object communicator_object, const nb::list& gradients, bool hcom_parallel,
+Fusion::Fusion(nb::object communicator_object, const Gradients& gradients, bool hcom_parallel,
                const std::optional<std::vector<float>>& split_by_size,
                const std::optional<std::vector<std::uint32_t>>& split_by_index,
                const std::string& op, const std::string& group)
     : owner_(std::move(communicator_object)) {
   std::vector<std::string> names;
   std::vector<Array> arrays;
-  for (nb::handle each : gradients) {
-    names.push_back(nb::cast<std::string>(each[0]));
+  for (const auto& [name, gradient] : gradients) {
+    names.push_back(name);
     const std::string where =
         "gradients[" + std::to_string(arrays.size()) + "] (" + names.back() + ")";
-    arrays.push_back(array_of(nb::object(each[1]), where, Access::kWrite));
-    if (arrays.back().type != arrays.front().type) {
-      throw nb::value_error((where + ": is of " + type_name(arrays.back().type) +
-                             ", the first of " + type_name(arrays.front().type))
+    arrays.push_back(array_of(gradient, where, Access::kWrite));
+    if (arrays.back().type_name != arrays.front().type_name) {
+      throw nb::value_error((where + ": is of " + std::string(arrays.back().type_name) +
+                             ", the first of " + std::string(arrays.front().type_name))
                                 .c_str());
     }
   }
@@ -66,7 +69,7 @@ Fusion::Fusion(nb::object communicator_object, const nb::list& gradients, bool h
   if (list.empty()) throw nb::value_error("gradients: there are none");
   HcclFusionOptions options{};
   options.dataType = arrays.front().type;
-  options.op = reduce_op(op);
+  options.op = reduce_op(op, arrays.front());
   options.hcomParallel = hcom_parallel ? 1 : 0;
   options.group = group.c_str();
   if (split_by_size && split_by_index) {
@@ -109,6 +112,7 @@ HcclFusion Fusion::handle() const {
 }
 
 void Fusion::ready(std::uint32_t index) {
+  communicator().calls().finish();  // so the order of operations is that of the calls
   check(HcclFusionReady(handle(), index));
   under_way_ = true;
 }
@@ -158,7 +162,7 @@ void bind_fusion(nb::module_& module) {
       .value("iteration_end", HCCL_FUSION_ITERATION_END);
 
   nb::class_<Fusion>(module, "Fusion")
-      .def(nb::init<nb::object, const nb::list&, bool, const std::optional<std::vector<float>>&,
+      .def(nb::init<nb::object, const Gradients&, bool, const std::optional<std::vector<float>>&,
                     const std::optional<std::vector<std::uint32_t>>&, const std::string&,
                     const std::string&>(),
            nb::arg("communicator"), nb::arg("gradients"), nb::arg("hcom_parallel"),

@@ -125,7 +125,7 @@ def test_no_array(alone, wrong):
             call(wrong)
 
 
-@pytest.mark.parametrize("dtype", [bool, complex, ">f4", "S3", "f4,i4", "M8[s]", np.longdouble])
+@pytest.mark.parametrize("dtype", [complex, ">f4", "S3", "f4,i4", "M8[s]", np.longdouble])
 def test_types_that_hccl_does_not_have(alone, dtype):
     with pytest.raises(TypeError, match="^array: the element type .* is not supported"):
         alone.allreduce(np.zeros(3, dtype))

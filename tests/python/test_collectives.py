@@ -1,9 +1,11 @@
 """Collectives between processes, and between threads of one process."""
 
+import sys
+
 import hccl
 import numpy as np
 import pytest
-from conftest import on_threads, run_rank_script
+from conftest import ROOT, mpirun, on_threads, run_rank_script
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -44,6 +46,22 @@ def test_error_can_be_copied():
     assert isinstance(error, RuntimeError)
 
 
-@pytest.mark.parametrize("script, ranks", [("groups.py", 4), ("split.py", 1), ("split.py", 2)])
-def test_groups_and_splits(script, ranks):
+SCRIPTS = [("groups.py", 4), ("split.py", 1), ("split.py", 2)]
+SCRIPTS += [("operations.py", ranks) for ranks in [1, 2, 4]]
+
+
+@pytest.mark.parametrize("script, ranks", SCRIPTS)
+def test_scripts(script, ranks):
     run_rank_script(ranks, script)
+
+
+def test_the_example_of_heat():
+    """As computed by one numpy program."""
+    rod = np.zeros(1202)
+    rod[201:401] = 100
+    for _ in range(2000):
+        rod[1:-1] = rod[1:-1] + 0.4 * (rod[:-2] - 2 * rod[1:-1] + rod[2:])
+    expected = f"after 2000 steps: at most {rod.max():.3f} degrees, in all {rod.sum():.3f}\n"
+    for ranks in [1, 3]:
+        done = mpirun(ranks, sys.executable, ROOT / "examples" / "heat.py")
+        assert (done.returncode, done.stdout) == (0, expected), done.stdout + done.stderr

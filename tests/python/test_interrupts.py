@@ -33,9 +33,11 @@ def wait():
 print("waiting", flush=True)
 try:
     {"allreduce": lambda: comm.allreduce(array), "recv": lambda: comm.recv(array, 1),
-     "barrier": comm.barrier, "fusion": wait}[sys.argv[1]]()
+     "barrier": comm.barrier, "fusion": wait, "handle": lambda: comm.ibarrier().wait()}[sys.argv[1]]()
 except KeyboardInterrupt:
     print("interrupted", flush=True)
+    if sys.argv[1] in ("recv", "handle"):  # may go on
+        comm.abort("it cannot go on")
     try:
         comm.barrier()
     except hccl.HcclError as error:
@@ -48,7 +50,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("what", ["allreduce", "recv", "barrier", "fusion", "join"])
+@pytest.mark.parametrize("what", ["allreduce", "recv", "handle", "barrier", "fusion", "join"])
 @pytest.mark.parametrize("how", ["loudly", "quietly"])
 def test_ctrl_c(what, how):
     process = subprocess.Popen(

@@ -2,13 +2,15 @@
 # Ranks on several hosts: network namespaces are the hosts, joined by a bridge. Two hosts with two ranks each
 # must route shm inside and tcp between them; four hosts with one rank each must use tcp alone. Needs root
 # (or sudo without a password) for `ip netns`.
-#   hosts_test.sh PROGRAM PERF TRAIN
+#   hosts_test.sh PROGRAM PERF TRAIN MESSAGES
 # PROGRAM joins by launcher and prints "rank R of 4: the ranks add up to 6, ..."; PERF is hccl_perf, which checks
-# allreduces of many sizes over both shapes; TRAIN is train_digits, whose gradients are planned on a slow line.
+# allreduces of many sizes over both shapes; TRAIN is train_digits, whose gradients are planned on a slow line;
+# MESSAGES checks messages with tags, limits and abort, and prints "all right" on each rank.
 set -euo pipefail
 program=$1
 perf=$2
 train=$3
+messages=$4
 if ((EUID != 0)); then exec sudo -n "$0" "$@"; fi
 
 tag=hccl$$
@@ -75,8 +77,22 @@ sweep() {
   echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: allreduce right at all sizes, by $algorithm"
 }
 
+# talk RANKS_PER_HOST: messages between all ranks, the limits and the end of communicators.
+talk() {
+  local per_host=$1 output
+  output=$(start "$per_host" "$messages")
+  if (($(grep -c 'of 4: all right' <<<"$output" || true) != 4)); then
+    echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: messages, limits and abort:"
+    echo "$output"
+    exit 1
+  fi
+  echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: messages, limits and abort right"
+}
+
 run 2 auto
 run 1 tcp
+talk 2
+talk 1
 sweep 2 two_level
 sweep 2 two_level --memory heap
 sweep 1 halving_doubling

@@ -4,12 +4,18 @@ A group's ranks are numbered by their place in the sorted list of world ranks. E
 ValueError.
 """
 
+from __future__ import annotations
+
+from typing import Callable, TypeVar
+
 from hccl import _hccl
 from hccl._checks import check_group, check_list, check_number, describe
 from hccl.errors import HcclError
 
+Answer = TypeVar("Answer")
 
-def create_group(group, rank_num, rank_ids):
+
+def create_group(group: str, rank_num: int, rank_ids: list[int]) -> None:
     """Makes a group of the given world ranks; called by each of them. Before the world exists the
     request is kept, and the group is made when the world joins."""
     check_group(group)
@@ -25,36 +31,38 @@ def create_group(group, rank_num, rank_ids):
     _call(f"create group error:{group}, ", _hccl.create_group, group, _ints(rank_ids))
 
 
-def destroy_group(group):
+def destroy_group(group: str) -> None:
+    """Ends a group, or takes back a request that is kept; called by each of its ranks."""
     check_group(group)
     _call(f"destroy group error :{group}, ", _hccl.destroy_group, group)
 
 
-def get_rank_size(group=_hccl.WORLD):
+def get_rank_size(group: str = _hccl.WORLD) -> int:
     """The number of ranks of the group."""
     check_group(group)
     return _call("get rank size error. ", _hccl.get_rank_size, group)
 
 
-def get_rank_id(group=_hccl.WORLD):
+def get_rank_id(group: str = _hccl.WORLD) -> int:
     """The rank of this process in the group."""
     check_group(group)
     return _call("get rank id error. ", _hccl.get_rank_id, group)
 
 
-def get_local_rank_size(group=_hccl.WORLD):
+def get_local_rank_size(group: str = _hccl.WORLD) -> int:
     """The number of the group's ranks on each host."""
     check_group(group)
     return _call("get local rank size error. ", _hccl.get_local_rank_size, group)
 
 
-def get_local_rank_id(group=_hccl.WORLD):
+def get_local_rank_id(group: str = _hccl.WORLD) -> int:
     """The rank of this process among the group's ranks on its host."""
     check_group(group)
     return _call("get local rank id error. ", _hccl.get_local_rank_id, group)
 
 
-def get_world_rank_from_group_rank(group, group_rank_id):
+def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
+    """The rank in the world of a rank of the group."""
     check_group(group)
     check_number("group_rank_id", group_rank_id)
     return _call(
@@ -65,7 +73,8 @@ def get_world_rank_from_group_rank(group, group_rank_id):
     )
 
 
-def get_group_rank_from_world_rank(world_rank_id, group):
+def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
+    """The rank in the group of a rank of the world, which must be a member."""
     check_group(group)
     check_number("world_rank_id", world_rank_id)
     return _call(
@@ -76,12 +85,12 @@ def get_group_rank_from_world_rank(world_rank_id, group):
     )
 
 
-def _ints(values):
+def _ints(values: list[int]) -> list[int]:
     """As plain ints: bool is an int, too."""
     return [int(value) for value in values]
 
 
-def _call(text, function, *arguments):
+def _call(text: str, function: Callable[..., Answer], *arguments: object) -> Answer:
     try:
         return function(*arguments)
     except HcclError as error:

@@ -4,6 +4,10 @@ A setting by size beats one by index; a later call replaces an earlier one. Ever
 ValueError.
 """
 
+from __future__ import annotations
+
+from typing import Callable, Union
+
 from hccl import _hccl
 from hccl._checks import check_group, check_list, check_number, describe
 from hccl.errors import HcclError
@@ -11,7 +15,7 @@ from hccl.errors import HcclError
 _SUM_TOLERANCE = 1e-3  # percentages such as 14.2857 seven times are meant to be 100
 
 
-def set_split_strategy_by_idx(idxList, group=_hccl.WORLD):
+def set_split_strategy_by_idx(idxList: list[int], group: str = _hccl.WORLD) -> None:
     """Cuts after these gradients; the last index must be that of the last gradient."""
     check_group(group)
     check_list("idxList", idxList)
@@ -25,7 +29,9 @@ def set_split_strategy_by_idx(idxList, group=_hccl.WORLD):
     _call(_hccl.set_split_by_index, group, [int(index) for index in idxList])
 
 
-def set_split_strategy_by_size(dataSizeList, group=_hccl.WORLD):
+def set_split_strategy_by_size(
+    dataSizeList: list[Union[int, float]], group: str = _hccl.WORLD
+) -> None:
     """Cuts at these percentages of the bytes of all gradients; they add up to 100 within 0.001."""
     check_group(group)
     check_list("dataSizeList", dataSizeList)
@@ -45,14 +51,14 @@ def set_split_strategy_by_size(dataSizeList, group=_hccl.WORLD):
     _call(_hccl.set_split_by_size, group, [float(size) for size in dataSizeList])
 
 
-def set_split_strategy_auto(group=_hccl.WORLD):
+def set_split_strategy_auto(group: str = _hccl.WORLD) -> None:
     """Cuts by a plan that is computed from measured times of the training, for all ranks at
     once, where the group has no setting by index or size. All ranks set it."""
     check_group(group)
     _call(_hccl.set_split_auto, group)
 
 
-def _call(function, group, *values):
+def _call(function: Callable[..., None], group: str, *values: object) -> None:
     try:
         function(group, *values)
     except HcclError as error:

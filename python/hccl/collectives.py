@@ -1,0 +1,291 @@
+"""The collectives of communicators."""
+
+from __future__ import annotations
+
+import array as arrays
+from typing import Any, Optional, Sequence, TypeVar
+
+from hccl import _hccl
+from hccl._arguments import check_counts, check_finite, check_number, check_op
+from hccl._results import empty_like, part_of, shape_of
+from hccl.handle import Handle
+
+Array = TypeVar("Array")
+
+
+class Collectives:
+    """What all ranks of a communicator call together: a part of hccl.Communicator, which says what
+    the reductions are."""
+
+    _native: _hccl.Communicator
+
+    @property
+    def rank(self) -> int:
+        """The number of this rank, from 0."""
+        return self._native.rank
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self._native.size
+
+    def allreduce(
+        self,
+        array: Array,
+        op: str = "sum",
+        out: Optional[Array] = None,
+        *,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Array:
+        """Reduces the arrays of all ranks. The result is in `out`, of the same number of elements,
+        or in `array` itself. Returns the array with the result."""
+        self._allreduce(array, op, out, prescale, postscale, True)
+        return array if out is None else out
+
+    def iallreduce(
+        self,
+        array: Array,
+        op: str = "sum",
+        out: Optional[Array] = None,
+        *,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Handle[Array]:
+        """allreduce() that returns a handle at once."""
+        begun = self._allreduce(array, op, out, prescale, postscale, False)
+        return Handle(begun, array if out is None else out, "iallreduce")
+
+    def reduce(
+        self,
+        array: Array,
+        op: str = "sum",
+        root: int = 0,
+        out: Optional[Array] = None,
+        *,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Optional[Array]:
+        """Reduces the arrays of all ranks. On the root the result is in `out`, or in `array`
+        itself, and is returned; the other ranks' arrays do not change, and None is returned."""
+        self._reduce(array, op, root, out, prescale, postscale, True)
+        return self._on(root, array if out is None else out)
+
+    def ireduce(
+        self,
+        array: Array,
+        op: str = "sum",
+        root: int = 0,
+        out: Optional[Array] = None,
+        *,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Handle[Optional[Array]]:
+        """reduce() that returns a handle at once."""
+        begun = self._reduce(array, op, root, out, prescale, postscale, False)
+        return Handle(begun, self._on(root, array if out is None else out), "ireduce")
+
+    def reduce_scatter(
+        self,
+        array: Array,
+        op: str = "sum",
+        out: Optional[Array] = None,
+        *,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Array:
+        """Reduces the arrays of all ranks. Returns this rank's part along the first dimension:
+        (size * n, ...) gives (n, ...)."""
+        out = self._reduced_part(array, out)
+        self._reduce_scatter(array, op, out, prescale, postscale, True)
+        return out
+
+    def ireduce_scatter(
+        self,
+        array: Array,
+        op: str = "sum",
+        out: Optional[Array] = None,
+        *,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Handle[Array]:
+        """reduce_scatter() that returns a handle at once."""
+        out = self._reduced_part(array, out)
+        begun = self._reduce_scatter(array, op, out, prescale, postscale, False)
+        return Handle(begun, out, "ireduce_scatter")
+
+    def broadcast(self, array: Array, root: int = 0) -> Array:
+        """Copies the root's array into every rank's array, which is returned."""
+        self._native.broadcast(array, check_number("root", root), True)
+        return array
+
+    def ibroadcast(self, array: Array, root: int = 0) -> Handle[Array]:
+        """broadcast() that returns a handle at once."""
+        begun = self._native.broadcast(array, check_number("root", root), False)
+        return Handle(begun, array, "ibroadcast")
+
+    def allgather(self, array: Array, out: Optional[Array] = None) -> Array:
+        """Returns the arrays of all ranks, concatenated along the first dimension: (n, ...) gives
+        (size * n, ...)."""
+        out = self._gathered(array, out)
+        self._native.all_gather(array, out, True)
+        return out
+
+    def iallgather(self, array: Array, out: Optional[Array] = None) -> Handle[Array]:
+        """allgather() that returns a handle at once."""
+        out = self._gathered(array, out)
+        return Handle(self._native.all_gather(array, out, False), out, "iallgather")
+
+    def scatter(
+        self, array: Optional[Array], root: int = 0, out: Optional[Array] = None
+    ) -> Array:
+        """Cuts the root's array along the first dimension, and gives each rank its part. Only the
+        root can do without `out`; only the root needs `array`."""
+        out = self._scattered(array, root, out)
+        self._native.scatter(array, check_number("root", root), out, True)
+        return out
+
+    def iscatter(
+        self, array: Optional[Array], root: int = 0, out: Optional[Array] = None
+    ) -> Handle[Array]:
+        """scatter() that returns a handle at once."""
+        out = self._scattered(array, root, out)
+        begun = self._native.scatter(array, check_number("root", root), out, False)
+        return Handle(begun, out, "iscatter")
+
+    def alltoall(self, array: Array, out: Optional[Array] = None) -> Array:
+        """Gives part d of the array (along the first dimension) to rank d. Returns the parts for
+        this rank in the order of the ranks that gave them. `out` is not `array`."""
+        out = self._exchanged(array, out)
+        self._native.all_to_all(array, out, True)
+        return out
+
+    def ialltoall(self, array: Array, out: Optional[Array] = None) -> Handle[Array]:
+        """alltoall() that returns a handle at once."""
+        out = self._exchanged(array, out)
+        return Handle(self._native.all_to_all(array, out, False), out, "ialltoall")
+
+    def alltoallv(
+        self,
+        array: Array,
+        send_counts: Sequence[int],
+        recv_counts: Optional[Sequence[int]] = None,
+        out: Optional[Array] = None,
+    ) -> Array:
+        """Gives send_counts[d] rows (along the first dimension) to rank d, one part behind the
+        other. Returns the recv_counts[s] rows from each rank s in the order of the ranks. All ranks
+        give recv_counts, or none does: then they tell each other first."""
+        sent = check_counts("send_counts", send_counts, self.size)
+        if recv_counts is None:
+            if self._native.in_group:
+                raise ValueError("recv_counts: is needed inside a group")
+            told = arrays.array("Q", bytes(8 * self.size))
+            self._native.all_to_all(arrays.array("Q", sent), told, True)
+            recv_counts = told
+        out = self._exchanged_rows(array, recv_counts, out)
+        self._alltoallv(array, sent, recv_counts, out, True)
+        return out
+
+    def ialltoallv(
+        self,
+        array: Array,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        out: Optional[Array] = None,
+    ) -> Handle[Array]:
+        """alltoallv() that returns a handle at once."""
+        out = self._exchanged_rows(array, recv_counts, out)
+        begun = self._alltoallv(array, send_counts, recv_counts, out, False)
+        return Handle(begun, out, "ialltoallv")
+
+    def barrier(self) -> None:
+        """Returns when every rank has called it."""
+        self._native.barrier(True)
+
+    def ibarrier(self) -> Handle[None]:
+        """barrier() that returns a handle at once."""
+        return Handle(self._native.barrier(False), None, "ibarrier")
+
+    # ---- the calls, and the arrays for their results ----
+
+    def _allreduce(
+        self, array: Any, op: str, out: Any, prescale: float, postscale: float, blocking: bool
+    ) -> Optional[_hccl.Pending]:
+        before, after = _factors(prescale, postscale)
+        return self._native.all_reduce(array, check_op(op), out, before, after, blocking)
+
+    def _reduce(
+        self,
+        array: Any,
+        op: str,
+        root: int,
+        out: Any,
+        prescale: float,
+        postscale: float,
+        blocking: bool,
+    ) -> Optional[_hccl.Pending]:
+        before, after = _factors(prescale, postscale)
+        root = check_number("root", root)
+        return self._native.reduce(array, check_op(op), root, out, before, after, blocking)
+
+    def _reduce_scatter(
+        self, array: Any, op: str, out: Any, prescale: float, postscale: float, blocking: bool
+    ) -> Optional[_hccl.Pending]:
+        before, after = _factors(prescale, postscale)
+        return self._native.reduce_scatter(array, check_op(op), out, before, after, blocking)
+
+    def _alltoallv(
+        self,
+        array: Any,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        out: Any,
+        blocking: bool,
+    ) -> Optional[_hccl.Pending]:
+        sent = check_counts("send_counts", send_counts, self.size)
+        received = check_counts("recv_counts", recv_counts, self.size)
+        row = 1
+        for length in shape_of(array)[1:]:
+            row *= length
+        return self._native.all_to_all_v(
+            array, [n * row for n in sent], [n * row for n in received], out, blocking
+        )
+
+    def _on(self, root: int, result: Array) -> Optional[Array]:
+        return result if self.rank == root else None
+
+    def _reduced_part(self, array: Array, out: Optional[Array]) -> Array:
+        return empty_like(array, part_of(array, self.size)) if out is None else out
+
+    def _gathered(self, array: Array, out: Optional[Array]) -> Array:
+        if out is not None:
+            return out
+        rows, *rest = shape_of(array) or (1,)
+        return empty_like(array, (rows * self.size, *rest))
+
+    def _scattered(self, array: Optional[Array], root: int, out: Optional[Array]) -> Array:
+        if self.rank == check_number("root", root) and array is None:
+            raise ValueError("array: is None on the root")
+        if out is not None:
+            return out
+        if array is None or self.rank != root:
+            raise ValueError("out: is needed on every rank but the root")
+        return empty_like(array, part_of(array, self.size))
+
+    def _exchanged(self, array: Array, out: Optional[Array]) -> Array:
+        if out is not None:
+            return out
+        part_of(array, self.size)
+        return empty_like(array, shape_of(array))
+
+    def _exchanged_rows(
+        self, array: Array, recv_counts: Sequence[int], out: Optional[Array]
+    ) -> Array:
+        if out is not None:
+            return out
+        rows = sum(check_counts("recv_counts", recv_counts, self.size))
+        return empty_like(array, (rows, *shape_of(array)[1:]))
+
+
+def _factors(prescale: float, postscale: float) -> tuple[float, float]:
+    return check_finite("prescale", prescale), check_finite("postscale", postscale)

@@ -1,0 +1,59 @@
+"""Operations under way."""
+
+from __future__ import annotations
+
+from typing import Generic, Optional, TypeVar
+
+from hccl import _hccl
+from hccl._arguments import check_timeout
+
+Result = TypeVar("Result")
+
+
+class Handle(Generic[Result]):
+    """An operation or message under way, from a method such as Communicator.iallreduce.
+
+    Until it is done its arrays belong to the library: leave them alone. They are kept alive
+    meanwhile, also if the handle is dropped; then nobody learns of a failure but later operations.
+    Any thread may use a handle, also after the end of its communicator.
+    """
+
+    def __init__(self, pending: Optional[_hccl.Pending], result: Result, name: str) -> None:
+        """For hccl.Communicator. A group's handle has no `pending` before the group ends."""
+        self._pending = pending
+        self._result = result
+        self._name = name
+
+    def wait(self, timeout: Optional[float] = None) -> Result:
+        """Returns when the operation is done, with what the blocking method returns.
+
+        Raises HcclError if it has failed; a second call returns or raises the same again.
+        TimeoutError: it is not done after `timeout` seconds, and goes on. After Ctrl-C, too, it
+        goes on, and may be waited for again."""
+        if not self._begun().wait(check_timeout("timeout", timeout)):
+            raise TimeoutError(f"{self._name}: not done after {timeout} s; it goes on")
+        return self._result
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not. Never waits."""
+        return self._begun().done()
+
+    @property
+    def source(self) -> int:
+        """The rank whose message irecv() has received. ValueError before it is done, and for other
+        operations."""
+        if self._name != "irecv":
+            raise ValueError(f"source: only messages that are received have one, not {self._name}")
+        return self._begun().source()
+
+    def __repr__(self) -> str:
+        if self._pending is None:
+            state = "not begun"
+        else:
+            state = "done" if self._pending.done() else "under way"
+        return f"<hccl.Handle {self._name}: {state}>"
+
+    def _begun(self) -> _hccl.Pending:
+        if self._pending is None:
+            raise RuntimeError(f"handle: its {self._name} begins at the end of the `with` block")
+        return self._pending

@@ -1,0 +1,60 @@
+"""What is installed, and what it would use: python -m hccl.info"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pathlib
+import platform
+import shutil
+import sys
+from typing import Iterator
+
+import hccl
+
+PACKAGE = pathlib.Path(hccl.__file__).resolve().parent
+
+
+def main() -> None:
+    for name, value in [*_versions(), *_transports(), *_memory(), *_torch()]:
+        print(f"{name:<12} {value}")
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    yield "package", f"hccl {importlib.metadata.version('hccl')} in {PACKAGE}"
+    for library in sorted(PACKAGE.glob("libhccl.so*")):
+        yield "library", f"{library.name}, {library.stat().st_size / 2**20:.1f} MiB"
+    yield "python", f"{platform.python_version()} ({sys.executable})"
+    yield "host", f"{platform.node()}, {platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+
+
+def _transports() -> Iterator[tuple[str, str]]:
+    plugins = {"ofi": "libfabric", "mpi": "MPI", "pmix": "PMIx: joining under mpirun"}
+    yield "transport", f"{os.environ.get('HCCL_TRANSPORT', 'auto')} (HCCL_TRANSPORT); built in: shm, tcp"
+    for name, what in plugins.items():
+        state = "there" if (PACKAGE / f"libhccl_{name}.so").exists() else "not in this build"
+        yield "plugin", f"{name} ({what}): {state}"
+
+
+def _memory() -> Iterator[tuple[str, str]]:
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    locked = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
+    yield "memory", f"{total / 2**30:.1f} GiB; {locked / 2**30:.1f} GiB free in /dev/shm"
+    yield "device heap", "sealed memory files, shared by the ranks of a host (aclrtMalloc, hccl.torch.empty)"
+
+
+def _torch() -> Iterator[tuple[str, str]]:
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        yield "torch", "not installed"
+        return
+    from hccl.torch import build
+
+    module = build.find()
+    yield "torch", f"torch {version}"
+    yield "backend", module or "not built: python -m hccl.torch.build, or the first use"
+
+
+if __name__ == "__main__":
+    main()

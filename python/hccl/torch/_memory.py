@@ -1,0 +1,40 @@
+"""Tensors in memory that the ranks of a host share."""
+
+
+def empty(*shape, dtype=None):
+    """A new tensor, with undefined contents, in memory that the ranks of a host share: collectives
+    of the backend "hccl" do not copy it. It needs no process group and may outlive all of them."""
+    import torch
+
+    from hccl.torch import _module
+
+    if len(shape) == 1 and not isinstance(shape[0], int):
+        shape = tuple(shape[0])
+    return _module.load().empty(shape, dtype or torch.get_default_dtype())
+
+
+def share_(module):
+    """Moves the parameters and buffers of a torch.nn.Module (or the tensors of an iterable) into
+    memory that the ranks of a host share, with their values, shapes and strides. Tensors that share
+    a storage still do. Returns the module."""
+    import torch
+
+    from hccl.torch import _module
+
+    if isinstance(module, torch.nn.Module):
+        tensors = [*module.parameters(), *module.buffers()]
+    else:
+        tensors = list(module)
+    storages = {}
+    for tensor in tensors:
+        old = tensor.untyped_storage()
+        if old.data_ptr() not in storages:
+            new = _module.load().empty([old.nbytes()], torch.uint8).untyped_storage()
+            new.copy_(old)
+            storages[old.data_ptr()] = new
+        moved = torch.empty(0, dtype=tensor.dtype)
+        moved.set_(
+            storages[old.data_ptr()], tensor.storage_offset(), tensor.size(), tensor.stride()
+        )
+        tensor.data = moved
+    return module

@@ -1,0 +1,20 @@
+"""The compiled module for the torch of this process: loaded, and built first if it is missing."""
+
+import importlib.util
+
+_loaded = None
+
+
+def load():
+    global _loaded
+    if _loaded is None:
+        import hccl._hccl  # noqa: F401  its libhccl.so is the one that the module uses
+        import torch  # noqa: F401  and torch's libraries
+
+        from hccl.torch import build
+
+        spec = importlib.util.spec_from_file_location("hccl.torch._backend", build.build())
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        _loaded = module
+    return _loaded

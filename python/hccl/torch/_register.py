@@ -1,0 +1,59 @@
+"""What `import torch` calls (entry point group torch.backends). It only registers: no thread, no
+socket, no C module, and never an exception, which would make `import torch` fail."""
+
+import os
+import warnings
+
+NAMES = ("hccl", "hccl_cpu")
+
+
+def register():
+    """Registers the backend with torch.distributed. A second call does nothing."""
+    try:
+        _register()
+    except Exception as error:
+        warnings.warn(f"hccl: the backend could not be registered: {error!r}", stacklevel=2)
+
+
+def _register():
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return
+    name = _free_name(dist.Backend)
+    if name is None:
+        return
+    # DDP's buckets lie in memory that the ranks share, unless the user has decided otherwise.
+    os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
+    dist.Backend.register_backend(name, create, extended_api=True, devices=["cpu"])
+    if name != NAMES[0]:
+        warnings.warn(
+            f'hccl: another package has the backend name "{NAMES[0]}"; for CPU ranks use '
+            f'init_process_group("{name}")',
+            stacklevel=4,
+        )
+
+
+def _free_name(backends):
+    """The name to register; None if that is done already."""
+    for name in NAMES:
+        plugin = backends._plugins.get(name.upper())
+        if plugin is None:
+            return name
+        if plugin.creator_fn is create:
+            return None
+    raise RuntimeError(f"both names, {' and '.join(NAMES)}, are taken")
+
+
+def create(options, pg_options=None):
+    """Makes the backend of one process group; called by torch.distributed on its members."""
+    from hccl.torch import _module
+
+    return _module.load().create(
+        store=options.store,
+        rank=options.group_rank,
+        size=options.group_size,
+        timeout=options.timeout,
+        group_name=options.group_id,
+        global_ranks=options.global_ranks_in_group,
+    )

@@ -1,0 +1,48 @@
+#include "allocator.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/util/Exception.h>
+
+#include <cstring>
+
+#include "hccl/hccl_framework.h"
+
+namespace hccl::pytorch {
+namespace {
+
+// Also called while the process exits, and in children of a fork, where it does nothing.
+void free_block(void* block) { static_cast<void>(HcclMemFree(block)); }
+
+class HeapAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    void* block = nullptr;
+    if (bytes > 0) {
+      const HcclResult result = HcclMemAlloc(&block, bytes);
+      TORCH_CHECK_WITH(OutOfMemoryError, result == HCCL_SUCCESS,
+                       "hccl: cannot allocate memory that ranks share: ", HcclGetLastErrorText());
+    }
+    return {block, block, &free_block, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
+  void copy_data(void* dest, const void* src, std::size_t count) const override {
+    std::memcpy(dest, src, count);
+  }
+};
+
+}  // namespace
+
+c10::Allocator* heap_allocator() {
+  static HeapAllocator* const allocator = new HeapAllocator;  // tensors may outlive statics
+  return allocator;
+}
+
+at::Tensor heap_empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  TORCH_CHECK(options.device().is_cpu(), "hccl: memory that ranks share is on the CPU, not on ",
+              options.device());
+  constexpr c10::DispatchKeySet kDense(c10::DispatchKey::CPU);
+  return at::detail::empty_generic(sizes, heap_allocator(), kDense,
+                                   c10::typeMetaToScalarType(options.dtype()), std::nullopt);
+}
+
+}  // namespace hccl::pytorch

@@ -1,0 +1,127 @@
+#include "backend.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/python_headers.h>
+
+#include <algorithm>
+#include <optional>
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+#include <utility>
+
+#include "allocator.h"
+#include "hccl/hccl_framework.h"
+
+namespace hccl::pytorch {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long a group that nobody has destroyed lets its operations run at the end of the program.
+constexpr milliseconds kPatienceAtExit{10'000};
+
+// Other threads may need the interpreter while this one waits for them.
+class WithoutInterpreterLock {
+ public:
+  WithoutInterpreterLock() {
+    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) state_ = PyEval_SaveThread();
+  }
+  ~WithoutInterpreterLock() {
+    if (state_ != nullptr) PyEval_RestoreThread(state_);
+  }
+  WithoutInterpreterLock(const WithoutInterpreterLock&) = delete;
+  WithoutInterpreterLock& operator=(const WithoutInterpreterLock&) = delete;
+
+ private:
+  PyThreadState* state_ = nullptr;
+};
+
+// Moves a reference to where no destructor sees it.
+template <typename T>
+void leak(std::shared_ptr<T>& pointer) {
+  static_cast<void>(new std::shared_ptr<T>(std::move(pointer)));
+}
+
+}  // namespace
+
+ProcessGroupHccl::ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                                   milliseconds timeout, std::string group_name,
+                                   std::vector<uint64_t> global_ranks)
+    : Backend(rank, size),
+      options_(c10::make_intrusive<Options>("hccl", timeout)),
+      communicator_(std::make_shared<Communicator>(*store, rank, size, timeout)),
+      queue_(std::make_shared<Queue>()),
+      messages_(std::make_shared<Messages>()) {
+  options_->group_name = std::move(group_name);
+  options_->global_ranks_in_group = std::move(global_ranks);
+  init();
+}
+
+ProcessGroupHccl::~ProcessGroupHccl() {
+  if (fork_.in_child()) {  // the parent's threads and connections
+    leak(queue_);
+    leak(communicator_);
+    leak(messages_);
+    return;
+  }
+  end(std::min(options_->timeout, kPatienceAtExit));
+}
+
+WorkPtr ProcessGroupHccl::issue(Call call, std::function<void(HcclComm)> run) {
+  fork_.check();
+  const milliseconds timeout =
+      call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout;
+  auto work =
+      c10::make_intrusive<Work>(rank_, call.type, call.title, call.inputs, std::move(call.outputs));
+  work->set_sequence_number(++operations_);
+  auto task = [communicator = communicator_, run = std::move(run), timeout] {
+    // Copies into leaves and into inference tensors are no steps of autograd.
+    const at::AutoDispatchBelowADInplaceOrView no_autograd;
+    communicator->set_timeout(timeout);
+    run(communicator->handle());
+  };
+  queue_->submit({work, std::move(task)}, !call.async);
+  return work;
+}
+
+c10d::ErrorType ProcessGroupHccl::getError() {
+  fork_.check();
+  HcclResult state = HCCL_SUCCESS;
+  check(HcclGetCommAsyncError(communicator_->handle(), &state), "get_error");
+  return state == HCCL_SUCCESS ? c10d::ErrorType::SUCCESS : c10d::ErrorType::REMOTE_ERROR;
+}
+
+void ProcessGroupHccl::abort() {
+  if (fork_.in_child()) return;  // the group is the parent's
+  const WithoutInterpreterLock lock;
+  communicator_->abort("the process group was aborted (ProcessGroup.abort)");
+}
+
+void ProcessGroupHccl::shutdown() {
+  if (fork_.in_child()) return;
+  end(options_->timeout);
+}
+
+void ProcessGroupHccl::end(milliseconds patience) {
+  const WithoutInterpreterLock lock;
+  const std::lock_guard one_at_a_time(ending_);
+  if (!queue_->drain(patience) || !messages_->drain(patience)) {
+    communicator_->abort("the process group was destroyed while operations ran");
+  }
+  queue_->stop();
+  messages_->stop();
+  communicator_->leave();
+}
+
+// ---- memory ----
+
+at::Tensor ProcessGroupHccl::allocateTensor(long numel, at::TensorOptions options) {
+  return heap_empty({numel}, options);
+}
+
+bool ProcessGroupHccl::supportsTensorAlloc(c10::DeviceIndex device) { return device < 0; }
+
+std::shared_ptr<c10::Allocator> ProcessGroupHccl::getMemAllocator() {
+  return {std::shared_ptr<void>(), heap_allocator()};  // lives as long as the process
+}
+
+}  // namespace hccl::pytorch

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "communicator.h"
+#include "error.h"
+#include "messages.h"
+#include "queue.h"
+#include "tensors.h"
+
+namespace hccl::pytorch {
+
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using TensorLists = std::vector<Tensors>;
+
+/// The backend "hccl" of one process group, on a communicator of its own.
+class ProcessGroupHccl final : public c10d::Backend {
+ public:
+  ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                   std::chrono::milliseconds timeout, std::string group_name,
+                   std::vector<uint64_t> global_ranks);
+  ~ProcessGroupHccl() override;
+
+  const std::string getBackendName() const override { return "hccl"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; }
+
+  // reductions.cc
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+
+  // movements.cc
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs,
+                  const c10d::ScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits,
+                        const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+  // messages.cc
+  WorkPtr send(Tensors& tensors, int dest, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  // Memory that the ranks of a host share (allocator.h).
+  at::Tensor allocateTensor(long numel, at::TensorOptions options) override;
+  bool supportsTensorAlloc(c10::DeviceIndex device) override;
+  std::shared_ptr<c10::Allocator> getMemAllocator() override;
+
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return operations_; }
+  c10d::ErrorType getError() override;
+  void abort() override;
+  void shutdown() override;
+
+ private:
+  /// What c10d wants to know of an operation before it runs.
+  struct Call {
+    c10d::OpType type;
+    const char* title;  // of the profiler's record; a literal
+    Tensors inputs;
+    Tensors outputs;
+    std::chrono::milliseconds timeout;
+    bool async;
+  };
+  /// Runs the operation, or has it run; `run` keeps the tensors that it uses.
+  WorkPtr issue(Call call, std::function<void(HcclComm)> run);
+  void end(std::chrono::milliseconds patience);
+
+  const ForkGuard fork_;
+  const c10::intrusive_ptr<Options> options_;
+  std::atomic<uint64_t> operations_ = 0;
+  std::mutex ending_;                           // one thread at a time ends the group
+  std::shared_ptr<Communicator> communicator_;  // shared with the operations that run
+  std::shared_ptr<Queue> queue_;
+  std::shared_ptr<Messages> messages_;
+};
+
+}  // namespace hccl::pytorch

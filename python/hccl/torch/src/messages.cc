@@ -1,0 +1,164 @@
+#include "messages.h"
+
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+#include <utility>
+
+#include "backend.h"
+#include "hccl/hccl_framework.h"
+
+namespace hccl::pytorch {
+namespace {
+
+/// The Work of a send or receive. It is kept by the library's callback while it is under way.
+class MessageWork final : public Work {
+ public:
+  MessageWork(int rank, c10d::OpType type, const char* title, const at::Tensor& tensor,
+              std::shared_ptr<Communicator> communicator, std::shared_ptr<Messages> messages,
+              std::chrono::milliseconds timeout)
+      : Work(rank, type, title, {tensor}, {tensor}),
+        tensor_(tensor),
+        memory_(type == c10d::OpType::SEND ? packed(tensor) : room_for(tensor)),
+        communicator_(std::move(communicator)),
+        messages_(std::move(messages)),
+        timeout_(timeout) {}
+  ~MessageWork() override {
+    if (request_ != nullptr) static_cast<void>(HcclRequestFree(request_));
+  }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    return Work::wait(timeout <= kNoTimeout ? timeout_ : timeout);
+  }
+
+  int sourceRank() const override {
+    uint32_t source = 0;
+    check(HcclRequestWait(request_, 0, &source), "recv");
+    return static_cast<int>(source);
+  }
+
+  void send_to(int dest, int tag) {
+    start([&](void* self) {
+      return HcclIsend(memory_.const_data_ptr(), memory_.nbytes(), static_cast<uint32_t>(dest), tag,
+                       communicator_->handle(), &MessageWork::done, self, &request_);
+    });
+  }
+
+  void receive_from(uint32_t source, int tag) {
+    start([&](void* self) {
+      return HcclIrecv(memory_.data_ptr(), memory_.nbytes(), source, tag, communicator_->handle(),
+                       &MessageWork::done, self, &request_);
+    });
+  }
+
+ private:
+  template <typename Post>
+  void start(const Post& post) {
+    messages_->begin();
+    auto* self = c10::intrusive_ptr<MessageWork>::unsafe_reclaim_from_nonowning(this).release();
+    const HcclResult result = post(self);
+    if (result == HCCL_SUCCESS) return;
+    c10::intrusive_ptr<MessageWork>::reclaim(self);
+    messages_->end();
+    check(result, retrieveOpType() == c10d::OpType::SEND ? "send" : "recv");
+  }
+
+  static void done(void* arg, HcclResult result) {
+    const auto self = c10::intrusive_ptr<MessageWork>::reclaim(static_cast<MessageWork*>(arg));
+    self->finish_with(result);
+  }
+
+  void finish_with(HcclResult result) {
+    const bool sends = retrieveOpType() == c10d::OpType::SEND;
+    std::exception_ptr failure;
+    try {
+      check(result, sends ? "send" : "recv");
+      const at::AutoDispatchBelowADInplaceOrView no_autograd;
+      if (!sends) unpack(memory_, tensor_);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    complete(std::move(failure));
+    messages_->end();
+  }
+
+  const at::Tensor tensor_;
+  const at::Tensor memory_;
+  const std::shared_ptr<Communicator> communicator_;
+  const std::shared_ptr<Messages> messages_;
+  const std::chrono::milliseconds timeout_;
+  HcclRequest request_ = nullptr;
+};
+
+const at::Tensor& single(const Tensors& tensors, const Refusal& refuse) {
+  if (tensors.size() != 1) refuse("takes a single tensor");
+  c10d::assertDense(refuse, tensors);
+  c10d::assertCPU(refuse, tensors);
+  return tensors[0];
+}
+
+void check_tag(int tag, const Refusal& refuse) {
+  if (tag < 0) refuse("Tag must be nonnegative");
+}
+
+}  // namespace
+
+void Messages::begin() {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK_WITH(DistBackendError, !stopped_,
+                   "hccl: the process group has been shut down or aborted");
+  ++under_way_;
+}
+
+void Messages::end() {
+  const std::lock_guard lock(mutex_);
+  --under_way_;
+  none_left_.notify_all();
+}
+
+bool Messages::drain(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return none_left_.wait_for(lock, limit, [this] { return under_way_ == 0; });
+}
+
+void Messages::stop() {
+  std::unique_lock lock(mutex_);
+  stopped_ = true;
+  none_left_.wait(lock, [this] { return under_way_ == 0; });
+}
+
+WorkPtr ProcessGroupHccl::send(Tensors& tensors, int dest, int tag) {
+  const Refusal refuse("send");
+  const at::Tensor& tensor = single(tensors, refuse);
+  check_tag(tag, refuse);
+  if (dest < 0 || dest >= size_) refuse("invalid destination rank: " + std::to_string(dest));
+  fork_.check();
+  auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::SEND, "hccl:send", tensor,
+                                               communicator_, messages_, options_->timeout);
+  work->send_to(dest, tag);
+  return work;
+}
+
+WorkPtr ProcessGroupHccl::recv(Tensors& tensors, int source, int tag) {
+  const Refusal refuse("recv");
+  const at::Tensor& tensor = single(tensors, refuse);
+  check_tag(tag, refuse);
+  if (source < 0 || source >= size_) refuse("invalid source rank: " + std::to_string(source));
+  fork_.check();
+  auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::RECV, "hccl:recv", tensor,
+                                               communicator_, messages_, options_->timeout);
+  work->receive_from(static_cast<uint32_t>(source), tag);
+  return work;
+}
+
+WorkPtr ProcessGroupHccl::recvAnysource(Tensors& tensors, int tag) {
+  const Refusal refuse("recvAnysource");
+  const at::Tensor& tensor = single(tensors, refuse);
+  check_tag(tag, refuse);
+  fork_.check();
+  auto work =
+      c10::make_intrusive<MessageWork>(rank_, c10d::OpType::RECVANYSOURCE, "hccl:recvAnySource",
+                                       tensor, communicator_, messages_, options_->timeout);
+  work->receive_from(HCCL_ANY_RANK, tag);
+  return work;
+}
+
+}  // namespace hccl::pytorch

@@ -1,0 +1,37 @@
+// The Python module: c10d's classes are bound with pybind11, so this one is, too.
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "allocator.h"
+#include "backend.h"
+
+namespace py = pybind11;
+
+namespace hccl::pytorch {
+namespace {
+
+c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                         int size, std::chrono::milliseconds timeout,
+                                         const std::string& group_name,
+                                         const std::vector<uint64_t>& global_ranks) {
+  return c10::make_intrusive<ProcessGroupHccl>(store, rank, size, timeout, group_name,
+                                               global_ranks);
+}
+
+}  // namespace
+}  // namespace hccl::pytorch
+
+PYBIND11_MODULE(_backend, module) {
+  py::module_::import("torch._C._distributed_c10d");  // the classes that this one builds on
+  py::class_<hccl::pytorch::ProcessGroupHccl, c10d::Backend,
+             c10::intrusive_ptr<hccl::pytorch::ProcessGroupHccl>>(module, "ProcessGroupHccl");
+  module.def("create", &hccl::pytorch::create, py::arg("store"), py::arg("rank"), py::arg("size"),
+             py::arg("timeout"), py::arg("group_name"), py::arg("global_ranks"),
+             py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "empty",
+      [](const std::vector<int64_t>& sizes, at::ScalarType type) {
+        return hccl::pytorch::heap_empty(sizes, at::TensorOptions(type));
+      },
+      py::arg("sizes"), py::arg("dtype"));
+}

@@ -1,0 +1,341 @@
+// The collectives that move data, and the barrier.
+#include <ATen/ATen.h>
+#include <c10/util/irange.h>
+
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+
+#include "backend.h"
+#include "hccl/hccl.h"
+
+namespace hccl::pytorch {
+namespace {
+
+/// How many elements go to, or come from, each rank, and where they begin.
+struct Blocks {
+  std::vector<uint64_t> counts;
+  std::vector<uint64_t> offsets;
+
+  void add(uint64_t count) {
+    offsets.push_back(counts.empty() ? 0 : offsets.back() + counts.back());
+    counts.push_back(count);
+  }
+  static Blocks none(int ranks) {
+    Blocks blocks;
+    for (int i = 0; i < ranks; ++i) blocks.add(0);
+    return blocks;
+  }
+  static Blocks only(int ranks, int64_t rank, uint64_t count) {
+    Blocks blocks;
+    for (int i = 0; i < ranks; ++i) blocks.add(i == rank ? count : 0);
+    return blocks;
+  }
+  static Blocks of(const Tensors& tensors) {
+    Blocks blocks;
+    for (const at::Tensor& each : tensors) blocks.add(to_move(each).count);
+    return blocks;
+  }
+  /// Rows of a contiguous tensor: as given, or else the same number for each rank.
+  static Blocks of_rows(const at::Tensor& tensor, const std::vector<int64_t>& rows, int ranks) {
+    Blocks blocks;
+    const uint64_t all = to_move(tensor).count;
+    const int64_t total = tensor.dim() == 0 ? 1 : tensor.size(0);
+    const uint64_t row = total == 0 ? 0 : all / static_cast<uint64_t>(total);
+    for (int i = 0; i < ranks; ++i) {
+      blocks.add(rows.empty() ? all / static_cast<uint64_t>(ranks)
+                              : static_cast<uint64_t>(rows[static_cast<size_t>(i)]) * row);
+    }
+    return blocks;
+  }
+};
+
+void check_dense(const Tensors& tensors, const Refusal& refuse) {
+  c10d::assertNonEmpty(refuse, tensors);
+  for (const at::Tensor& each : tensors) {
+    c10d::assertDense(refuse, {each});
+    c10d::assertCPU(refuse, {each});
+  }
+}
+
+void check_types(const Tensors& tensors, const at::Tensor& like, const Refusal& refuse) {
+  for (const auto i : c10::irange(tensors.size())) {
+    c10d::assertTypeMatch(refuse, like.options(), tensors, i);
+  }
+}
+
+void check_gathered(const at::Tensor& output, const at::Tensor& input, int size,
+                    const Refusal& refuse) {
+  check_dense({output, input}, refuse);
+  if (output.scalar_type() != input.scalar_type()) {
+    refuse("output tensor must have the same type as input tensor");
+  }
+  if (output.numel() != input.numel() * size) {
+    refuse("output tensor size must be equal to world_size times input tensor size");
+  }
+}
+
+void gather_all(const at::Tensor& output, const at::Tensor& input, HcclComm comm) {
+  const at::Tensor send = packed(input);
+  const at::Tensor recv = room_for(output);
+  const Elements from = to_move(send);
+  check(HcclAllGather(from.data, recv.data_ptr(), from.count, from.type, comm, nullptr),
+        "all_gather");
+  unpack(recv, output);
+}
+
+// One tensor of each rank into a list, where sizes may differ between the ranks.
+void gather_list(const Tensors& outputs, const at::Tensor& input, HcclComm comm) {
+  const at::Tensor send = packed(input);
+  const at::Tensor recv = room_for_all(outputs);
+  const Elements from = to_move(send);
+  if (same_sizes(outputs)) {
+    check(HcclAllGather(from.data, recv.data_ptr(), from.count, from.type, comm, nullptr),
+          "all_gather");
+  } else {
+    const Blocks blocks = Blocks::of(outputs);
+    check(HcclAllGatherV(from.data, from.count, recv.data_ptr(), blocks.counts.data(),
+                         blocks.offsets.data(), from.type, comm, nullptr),
+          "all_gather");
+  }
+  unpack_all(recv, outputs);
+}
+
+void exchange(const at::Tensor& send, const Blocks& give, const at::Tensor& recv,
+              const Blocks& take, const char* operation, HcclComm comm) {
+  const HcclDataType type = to_move(send).type;
+  check(
+      HcclAlltoAllV(send.data_ptr(), give.counts.data(), give.offsets.data(), type, recv.data_ptr(),
+                    take.counts.data(), take.offsets.data(), to_move(recv).type, comm, nullptr),
+      operation);
+}
+
+at::Tensor apart_from(const at::Tensor& memory, const at::Tensor& other) {
+  return memory.is_alias_of(other) ? memory.clone() : memory;
+}
+
+void check_list_of_lists(const TensorLists& outputs, const Tensors& inputs, int size,
+                         const Refusal& refuse) {
+  c10d::assertNonEmptyInputTensorList(refuse, inputs.size());
+  c10d::assertInputOutputTensorListsSameSize(refuse, outputs.size(), inputs.size());
+  const size_t expected = inputs.size() * static_cast<size_t>(size);
+  for (const auto i : c10::irange(outputs.size())) {
+    if (outputs[i].size() != expected) {
+      refuse("invalid output tensor list at index " + std::to_string(i) + " (expected length " +
+             std::to_string(expected) + ", got " + std::to_string(outputs[i].size()) + ")");
+    }
+  }
+}
+
+}  // namespace
+
+WorkPtr ProcessGroupHccl::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  const Refusal refuse("broadcast");
+  c10d::assertRootRank(refuse, options.rootRank, size_);
+  c10d::assertRootTensor(refuse, options.rootTensor, static_cast<int64_t>(tensors.size()));
+  check_dense(tensors, refuse);
+  c10d::assertTypeAndSizesMatch(refuse, tensors);
+  Call call{c10d::OpType::BROADCAST, "hccl:broadcast", tensors, tensors,
+            options.timeout,         options.asyncOp};
+  return issue(std::move(call), [=, rank = rank_](HcclComm comm) {
+    const at::Tensor& source = tensors[static_cast<size_t>(options.rootTensor)];
+    const bool root = rank == options.rootRank;
+    const at::Tensor memory = root ? packed(source) : room_for(source);
+    const Elements all = to_move(memory);
+    check(HcclBroadcast(all.data, all.count, all.type, static_cast<uint32_t>(options.rootRank),
+                        comm, nullptr),
+          "broadcast");
+    for (const at::Tensor& each : tensors) {
+      if (!root || !each.is_same(source)) unpack(memory, each);
+    }
+  });
+}
+
+WorkPtr ProcessGroupHccl::allgather(TensorLists& outputs, Tensors& inputs,
+                                    const c10d::AllgatherOptions& options) {
+  const Refusal refuse("allgather");
+  check_list_of_lists(outputs, inputs, size_, refuse);
+  check_dense(inputs, refuse);
+  c10d::assertTypeAndSizesMatch(refuse, inputs);
+  for (const Tensors& list : outputs) check_types(list, inputs[0], refuse);
+  if (inputs.size() == 1) {
+    c10d::assertSizesMatch(refuse, inputs[0].sizes(), outputs[0], static_cast<size_t>(rank_));
+  }
+  Call call{c10d::OpType::ALLGATHER, "hccl:all_gather", inputs, outputs[0],
+            options.timeout,         options.asyncOp};
+  return issue(std::move(call), [=](HcclComm comm) {
+    const at::Tensor input = inputs.size() == 1 ? inputs[0] : packed_all(inputs);
+    const at::Tensor recv = room_for_all(outputs[0]);
+    if (inputs.size() == 1) return gather_list(outputs[0], input, comm);
+    gather_all(recv, input, comm);
+    for (const Tensors& list : outputs) unpack_all(recv, list);
+  });
+}
+
+WorkPtr ProcessGroupHccl::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                          const c10d::AllgatherOptions& options) {
+  check_gathered(output, input, size_, Refusal("_allgather_base"));
+  Call call{c10d::OpType::_ALLGATHER_BASE,
+            "hccl:_all_gather_base",
+            {input},
+            {output},
+            options.timeout,
+            options.asyncOp};
+  return issue(std::move(call), [=](HcclComm comm) { gather_all(output, input, comm); });
+}
+
+WorkPtr ProcessGroupHccl::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& options) {
+  const Refusal refuse("allgather_coalesced");
+  check_dense(inputs, refuse);
+  c10d::assertAllgatherCoalescedOutputTensorLists(refuse, outputs, inputs.size(), size_);
+  TensorLists by_input(inputs.size());  // outputs[rank][i] is from inputs[i]
+  Tensors results;
+  for (const Tensors& list : outputs) {
+    for (const auto i : c10::irange(list.size())) {
+      c10d::assertTypeMatch(refuse, inputs[i].options(), list, i);
+      c10d::assertSizesMatch(refuse, inputs[i].sizes(), list, i);
+      by_input[i].push_back(list[i]);
+      results.push_back(list[i]);
+    }
+  }
+  Call call{c10d::OpType::ALLGATHER_COALESCED,
+            "hccl:all_gather",
+            inputs,
+            std::move(results),
+            options.timeout,
+            options.asyncOp};
+  return issue(std::move(call), [=, lists = std::move(by_input)](HcclComm comm) {
+    for (const auto i : c10::irange(inputs.size())) gather_list(lists[i], inputs[i], comm);
+  });
+}
+
+WorkPtr ProcessGroupHccl::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                          const c10d::AllgatherOptions& options) {
+  const Refusal refuse("allgather_into_tensor_coalesced");
+  c10d::assertInputOutputTensorListsSameSize(refuse, outputs.size(), inputs.size());
+  for (const auto i : c10::irange(outputs.size())) {
+    check_gathered(outputs[i], inputs[i], size_, refuse);
+  }
+  Call call{c10d::OpType::ALLGATHER_COALESCED,
+            "hccl:all_gather_into_tensor_coalesced",
+            inputs,
+            outputs,
+            options.timeout,
+            options.asyncOp};
+  return issue(std::move(call), [=](HcclComm comm) {
+    for (const auto i : c10::irange(outputs.size())) gather_all(outputs[i], inputs[i], comm);
+  });
+}
+
+WorkPtr ProcessGroupHccl::gather(TensorLists& outputs, Tensors& inputs,
+                                 const c10d::GatherOptions& options) {
+  const Refusal refuse("gather");
+  c10d::assertRootRank(refuse, options.rootRank, size_);
+  c10d::assertSingleElementInput(refuse, inputs);
+  check_dense(inputs, refuse);
+  const bool root = rank_ == options.rootRank;
+  if (root) {
+    c10d::assertGatherOutputTensorList(refuse, outputs, size_);
+    check_types(outputs[0], inputs[0], refuse);
+    c10d::assertSizesMatch(refuse, inputs[0].sizes(), outputs[0], static_cast<size_t>(rank_));
+  } else {
+    c10d::assertEmptyOutputTensorList(refuse, outputs);
+  }
+  const Tensors list = root ? outputs[0] : Tensors();
+  Call call{c10d::OpType::GATHER, "hccl:gather", inputs, list, options.timeout, options.asyncOp};
+  return issue(std::move(call), [=, input = inputs[0], size = size_](HcclComm comm) {
+    const at::Tensor send = packed(input);
+    const at::Tensor recv = root ? room_for_all(list) : at::empty({0}, input.options());
+    exchange(apart_from(send, recv), Blocks::only(size, options.rootRank, to_move(send).count),
+             recv, root ? Blocks::of(list) : Blocks::none(size), "gather", comm);
+    unpack_all(recv, list);
+  });
+}
+
+WorkPtr ProcessGroupHccl::scatter(Tensors& outputs, TensorLists& inputs,
+                                  const c10d::ScatterOptions& options) {
+  const Refusal refuse("scatter");
+  c10d::assertRootRank(refuse, options.rootRank, size_);
+  c10d::assertSingleElementOutput(refuse, outputs);
+  check_dense(outputs, refuse);
+  const bool root = rank_ == options.rootRank;
+  if (root) {
+    c10d::assertScatterInputTensorList(refuse, inputs, size_);
+    check_types(inputs[0], outputs[0], refuse);
+    c10d::assertSizesMatch(refuse, outputs[0].sizes(), inputs[0], static_cast<size_t>(rank_));
+  } else {
+    c10d::assertEmptyInputTensorList(refuse, inputs);
+  }
+  const Tensors list = root ? inputs[0] : Tensors();
+  Call call{c10d::OpType::SCATTER, "hccl:scatter", list, outputs, options.timeout, options.asyncOp};
+  return issue(std::move(call), [=, output = outputs[0], size = size_](HcclComm comm) {
+    const at::Tensor recv = room_for(output);
+    const at::Tensor send = root ? packed_all(list) : at::empty({0}, output.options());
+    exchange(apart_from(send, recv), root ? Blocks::of(list) : Blocks::none(size), recv,
+             Blocks::only(size, options.rootRank, to_move(recv).count), "scatter", comm);
+    unpack(recv, output);
+  });
+}
+
+WorkPtr ProcessGroupHccl::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                        std::vector<int64_t>& output_splits,
+                                        std::vector<int64_t>& input_splits,
+                                        const c10d::AllToAllOptions& options) {
+  const Refusal refuse("alltoall_base");
+  check_dense({output, input}, refuse);
+  check_types({output}, input, refuse);
+  c10d::checkSplitSizes(input_splits, input, size_);
+  c10d::checkSplitSizes(output_splits, output, size_);
+  const bool equal = input_splits.empty() && output_splits.empty();
+  if (equal && input.numel() != output.numel()) refuse("input and output differ in size");
+  Call call{c10d::OpType::ALLTOALL_BASE,
+            "hccl:all_to_all",
+            {input},
+            {output},
+            options.timeout,
+            options.asyncOp};
+  return issue(std::move(call), [=, size = size_](HcclComm comm) {
+    const at::Tensor recv = room_for(output);
+    const at::Tensor send = apart_from(packed(input), recv);
+    if (equal) {
+      const Elements from = to_move(send);
+      const uint64_t part = from.count / static_cast<uint64_t>(size);
+      check(
+          HcclAlltoAll(from.data, part, from.type, recv.data_ptr(), part, from.type, comm, nullptr),
+          "all_to_all");
+    } else {
+      exchange(send, Blocks::of_rows(send, input_splits, size), recv,
+               Blocks::of_rows(recv, output_splits, size), "all_to_all", comm);
+    }
+    unpack(recv, output);
+  });
+}
+
+WorkPtr ProcessGroupHccl::alltoall(Tensors& outputs, Tensors& inputs,
+                                   const c10d::AllToAllOptions& options) {
+  const Refusal refuse("alltoall");
+  c10d::assertAllToAllTensorListSizes(refuse, outputs.size(), inputs.size(), size_);
+  check_dense(outputs, refuse);
+  check_dense(inputs, refuse);
+  check_types(outputs, inputs[0], refuse);
+  check_types(inputs, inputs[0], refuse);
+  Call call{c10d::OpType::ALLTOALL, "hccl:all_to_all", inputs, outputs,
+            options.timeout,        options.asyncOp};
+  return issue(std::move(call), [=](HcclComm comm) {
+    const at::Tensor recv = room_for_all(outputs);
+    const at::Tensor send = apart_from(packed_all(inputs), recv);
+    exchange(send, Blocks::of(inputs), recv, Blocks::of(outputs), "all_to_all", comm);
+    unpack_all(recv, outputs);
+  });
+}
+
+WorkPtr ProcessGroupHccl::barrier(const c10d::BarrierOptions& options) {
+  Call call{c10d::OpType::BARRIER, "hccl:barrier", {}, {}, options.timeout, options.asyncOp};
+  return issue(std::move(call),
+               [](HcclComm comm) { check(HcclBarrier(comm, nullptr), "barrier"); });
+}
+
+void ProcessGroupHccl::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
+  barrier(options)->wait();  // the library's text names the absent ranks
+}
+
+}  // namespace hccl::pytorch

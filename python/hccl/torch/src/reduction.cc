@@ -1,0 +1,130 @@
+#include "reduction.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <string>
+
+#include "hccl/hccl.h"
+
+namespace hccl::pytorch {
+namespace {
+
+constexpr uint64_t kMaxCount = 0x7FFFFFFF;
+
+using Kind = c10d::ReduceOp::RedOpType;
+
+const char* name_of(Kind kind) {
+  static constexpr const char* kNames[] = {"SUM",  "AVG", "PRODUCT", "MIN",       "MAX",
+                                           "BAND", "BOR", "BXOR",    "PREMUL_SUM"};
+  return kind < std::size(kNames) ? kNames[kind] : "UNUSED";
+}
+
+HcclReduceOp of_numbers(Kind kind) {
+  switch (kind) {
+    case Kind::AVG:
+      return HCCL_REDUCE_AVG;
+    case Kind::PRODUCT:
+      return HCCL_REDUCE_PROD;
+    case Kind::MIN:
+      return HCCL_REDUCE_MIN;
+    case Kind::MAX:
+      return HCCL_REDUCE_MAX;
+    case Kind::BAND:
+      return HCCL_REDUCE_BAND;
+    case Kind::BOR:
+      return HCCL_REDUCE_BOR;
+    case Kind::BXOR:
+      return HCCL_REDUCE_BXOR;
+    default:
+      return HCCL_REDUCE_SUM;
+  }
+}
+
+// Truth values are the bytes 0 and 1: a sum is "or", a product is "and".
+HcclReduceOp of_truth(Kind kind) {
+  switch (kind) {
+    case Kind::PRODUCT:
+    case Kind::MIN:
+    case Kind::BAND:
+      return HCCL_REDUCE_MIN;
+    case Kind::BXOR:
+      return HCCL_REDUCE_BXOR;
+    default:
+      return HCCL_REDUCE_MAX;
+  }
+}
+
+double factor_of(const c10d::ReduceOp& op, const Refusal& refuse) {
+  const auto* given = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  if (given == nullptr) refuse("ReduceOp.PREMUL_SUM has no factor");
+  return given->tensor_factor.defined() ? given->tensor_factor.item().toDouble()
+                                        : given->double_factor;
+}
+
+bool is_bitwise(Kind kind) { return kind == Kind::BAND || kind == Kind::BOR || kind == Kind::BXOR; }
+
+void check_type(Kind kind, at::ScalarType type, const Refusal& refuse) {
+  const std::string op = std::string("Cannot use ReduceOp.") + name_of(kind) + " with ";
+  const std::string name = c10::toString(type);
+  const bool fractions = at::isFloatingType(type) || at::isComplexType(type);
+  if (kind > Kind::PREMUL_SUM) refuse("Unhandled ReduceOp");
+  if (!is_reducible(type)) refuse("Invalid scalar type " + name + " for a reduction");
+  if (is_bitwise(kind) && fractions) refuse(op + "non-integral dtype " + name);
+  if ((kind == Kind::AVG || kind == Kind::PREMUL_SUM) && !fractions) {
+    refuse(op + "integral dtype " + name);
+  }
+  if (at::isComplexType(type) &&
+      (kind == Kind::PRODUCT || kind == Kind::MIN || kind == Kind::MAX)) {
+    refuse(op + "complex dtype " + name);
+  }
+}
+
+}  // namespace
+
+Reduction Reduction::of(const c10d::ReduceOp& op, at::ScalarType type, const Refusal& refuse) {
+  const Kind kind = op.op_;
+  check_type(kind, type, refuse);
+  if (type == at::kBool) return {of_truth(kind), std::nullopt};
+  if (kind == Kind::PREMUL_SUM) {
+    return {HCCL_REDUCE_SUM, HcclScale{.before = factor_of(op, refuse), .after = 1}};
+  }
+  return {of_numbers(kind), std::nullopt};
+}
+
+void Reduction::all_reduce(const at::Tensor& tensor, HcclComm comm) const {
+  const Elements all = to_reduce(tensor);
+  char* data = static_cast<char*>(all.data);
+  const uint64_t size = all.count == 0 ? 1 : tensor.nbytes() / all.count;
+  uint64_t done = 0;
+  do {
+    const uint64_t count = std::min(all.count - done, kMaxCount);
+    char* at = data + done * size;
+    check(scale ? HcclAllReduceScaled(at, at, count, all.type, op, &*scale, comm, nullptr)
+                : HcclAllReduce(at, at, count, all.type, op, comm, nullptr),
+          "all_reduce");
+    done += count;
+  } while (done < all.count);
+}
+
+void Reduction::reduce(const at::Tensor& send, const at::Tensor& recv, uint32_t root,
+                       HcclComm comm) const {
+  const Elements from = to_reduce(send);
+  void* to = recv.data_ptr();
+  check(scale ? HcclReduceScaled(from.data, to, from.count, from.type, op, &*scale, root, comm,
+                                 nullptr)
+              : HcclReduce(from.data, to, from.count, from.type, op, root, comm, nullptr),
+        "reduce");
+}
+
+void Reduction::reduce_scatter(const at::Tensor& send, const at::Tensor& recv,
+                               HcclComm comm) const {
+  void* from = send.data_ptr();
+  const Elements to = to_reduce(recv);
+  check(scale
+            ? HcclReduceScatterScaled(from, to.data, to.count, to.type, op, &*scale, comm, nullptr)
+            : HcclReduceScatter(from, to.data, to.count, to.type, op, comm, nullptr),
+        "reduce_scatter");
+}
+
+}  // namespace hccl::pytorch

@@ -1,0 +1,206 @@
+// The collectives that compute.
+#include <ATen/ATen.h>
+#include <c10/util/irange.h>
+
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+
+#include "backend.h"
+#include "hccl/hccl.h"
+#include "reduction.h"
+
+namespace hccl::pytorch {
+namespace {
+
+void check_dense(const Tensors& tensors, const Refusal& refuse) {
+  c10d::assertNonEmpty(refuse, tensors);
+  c10d::assertDense(refuse, tensors);
+  c10d::assertCPU(refuse, tensors);
+}
+
+void reduce_in_place(const at::Tensor& tensor, const Reduction& reduction, HcclComm comm) {
+  const at::Tensor memory = packed(tensor);
+  reduction.all_reduce(memory, comm);
+  unpack(memory, tensor);
+}
+
+// Several tensors in a list count as inputs of several ranks: this rank's own, reduced.
+at::Tensor fold(const Tensors& tensors, const c10d::ReduceOp& op, const Refusal& refuse) {
+  if (tensors.size() == 1) return tensors[0];
+  if (op.op_ != c10d::ReduceOp::SUM) refuse("several tensors in one list can only be summed");
+  at::Tensor sum = tensors[0].clone(at::MemoryFormat::Contiguous);
+  for (const auto i : c10::irange(size_t{1}, tensors.size())) sum.add_(tensors[i]);
+  return sum;
+}
+
+// The parts of the ranks differ in size: each rank gives the same list of parts.
+void reduce_scatter_uneven(const Tensors& inputs, const at::Tensor& output,
+                           const Reduction& reduction, HcclComm comm) {
+  at::Tensor all = packed_all(inputs);
+  if (reduction.scale) all = all.mul(reduction.scale->before);
+  std::vector<uint64_t> counts;
+  std::vector<uint64_t> offsets;
+  uint64_t end = 0;
+  for (const at::Tensor& each : inputs) {
+    counts.push_back(static_cast<uint64_t>(each.numel()) * (each.is_complex() ? 2 : 1));
+    offsets.push_back(end);
+    end += counts.back();
+  }
+  const at::Tensor memory = room_for(output);
+  const Elements to = to_reduce(memory);
+  check(HcclReduceScatterV(all.data_ptr(), counts.data(), offsets.data(), to.data, to.count,
+                           to.type, reduction.op, comm, nullptr),
+        "reduce_scatter");
+  unpack(memory, output);
+}
+
+void check_scatter(const at::Tensor& output, const at::Tensor& input, int size,
+                   const Refusal& refuse) {
+  c10d::assertCPU(refuse, {output, input});
+  c10d::assertDense(refuse, {output});
+  c10d::assertDense(refuse, {input});
+  if (output.scalar_type() != input.scalar_type()) {
+    refuse("input tensor must be the same type as the output tensor.");
+  }
+  if (input.numel() != output.numel() * size) {
+    refuse("input tensor must be the same size as output size times world size");
+  }
+}
+
+void scatter_reduced(const at::Tensor& output, const at::Tensor& input, const Reduction& reduction,
+                     HcclComm comm) {
+  const at::Tensor memory = room_for(output);
+  reduction.reduce_scatter(packed(input), memory, comm);
+  unpack(memory, output);
+}
+
+}  // namespace
+
+WorkPtr ProcessGroupHccl::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  const Refusal refuse("allreduce");
+  c10d::assertNonEmpty(refuse, tensors);
+  c10d::assertLayoutMatch(refuse, tensors);
+  c10d::assertCPU(refuse, tensors);
+  c10d::assertTypeAndSizesMatch(refuse, tensors);
+  if (tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
+  if (tensors[0].layout() != at::kStrided) refuse("unsupported layout");
+  const auto reduction = Reduction::of(options.reduceOp, tensors[0].scalar_type(), refuse);
+  Call call{c10d::OpType::ALLREDUCE, "hccl:all_reduce", tensors, tensors,
+            options.timeout,         options.asyncOp};
+  if (tensors.size() == 1) {
+    return issue(std::move(call), [tensor = tensors[0], reduction](HcclComm comm) {
+      reduce_in_place(tensor, reduction, comm);
+    });
+  }
+  return issue(std::move(call), [=](HcclComm comm) {
+    const at::Tensor sum = fold(tensors, options.reduceOp, refuse);
+    reduction.all_reduce(sum, comm);
+    for (const at::Tensor& each : tensors) unpack(sum, each);
+  });
+}
+
+WorkPtr ProcessGroupHccl::allreduce_coalesced(Tensors& tensors,
+                                              const c10d::AllreduceCoalescedOptions& options) {
+  const Refusal refuse("allreduce_coalesced");
+  check_dense(tensors, refuse);
+  c10d::assertLayoutMatch(refuse, tensors);
+  std::vector<Reduction> reductions;
+  for (const at::Tensor& each : tensors) {
+    reductions.push_back(Reduction::of(options.reduceOp, each.scalar_type(), refuse));
+  }
+  Call call{c10d::OpType::ALLREDUCE_COALESCED,
+            "hccl:all_reduce",
+            tensors,
+            tensors,
+            options.timeout,
+            options.asyncOp};
+  return issue(std::move(call), [=](HcclComm comm) {
+    for (const auto i : c10::irange(tensors.size())) {
+      reduce_in_place(tensors[i], reductions[i], comm);
+    }
+  });
+}
+
+WorkPtr ProcessGroupHccl::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  const Refusal refuse("reduce");
+  c10d::assertRootRank(refuse, options.rootRank, size_);
+  check_dense(tensors, refuse);
+  c10d::assertRootTensor(refuse, options.rootTensor, static_cast<int64_t>(tensors.size()));
+  c10d::assertTypeAndSizesMatch(refuse, tensors);
+  const auto reduction = Reduction::of(options.reduceOp, tensors[0].scalar_type(), refuse);
+  Call call{c10d::OpType::REDUCE, "hccl:reduce",  tensors, tensors,
+            options.timeout,      options.asyncOp};
+  return issue(std::move(call), [=, rank = rank_](HcclComm comm) {
+    const at::Tensor send = packed(fold(tensors, options.reduceOp, refuse));
+    const at::Tensor& result = tensors[static_cast<size_t>(options.rootTensor)];
+    const at::Tensor recv = rank == options.rootRank ? room_for(result) : send;
+    reduction.reduce(send, recv, static_cast<uint32_t>(options.rootRank), comm);
+    if (rank == options.rootRank) unpack(recv, result);
+  });
+}
+
+WorkPtr ProcessGroupHccl::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                         const c10d::ReduceScatterOptions& options) {
+  const Refusal refuse("reduce_scatter");
+  c10d::assertSingleElementOutput(refuse, outputs);
+  c10d::assertScatterInputTensorList(refuse, inputs, size_);
+  check_dense(outputs, refuse);
+  check_dense(inputs[0], refuse);
+  const at::Tensor& output = outputs[0];
+  for (const auto i : c10::irange(inputs[0].size())) {
+    c10d::assertTypeMatch(refuse, output.options(), inputs[0], i);
+  }
+  c10d::assertSizesMatch(refuse, output.sizes(), inputs[0], static_cast<size_t>(rank_));
+  const auto reduction = Reduction::of(options.reduceOp, output.scalar_type(), refuse);
+  Call call{c10d::OpType::REDUCE_SCATTER,
+            "hccl:reduce_scatter",
+            inputs[0],
+            outputs,
+            options.timeout,
+            options.asyncOp};
+  return issue(std::move(call), [=, parts = inputs[0]](HcclComm comm) {
+    if (same_sizes(parts)) {
+      scatter_reduced(output, packed_all(parts), reduction, comm);
+    } else {
+      reduce_scatter_uneven(parts, output, reduction, comm);
+    }
+  });
+}
+
+WorkPtr ProcessGroupHccl::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                               const c10d::ReduceScatterOptions& options) {
+  const Refusal refuse("_reduce_scatter_base");
+  check_scatter(output, input, size_, refuse);
+  const auto reduction = Reduction::of(options.reduceOp, output.scalar_type(), refuse);
+  Call call{c10d::OpType::_REDUCE_SCATTER_BASE,
+            "hccl:_reduce_scatter_base",
+            {input},
+            {output},
+            options.timeout,
+            options.asyncOp};
+  return issue(std::move(call),
+               [=](HcclComm comm) { scatter_reduced(output, input, reduction, comm); });
+}
+
+WorkPtr ProcessGroupHccl::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  const Refusal refuse("reduce_scatter_tensor_coalesced");
+  c10d::assertInputOutputTensorListsSameSize(refuse, outputs.size(), inputs.size());
+  std::vector<Reduction> reductions;
+  for (const auto i : c10::irange(outputs.size())) {
+    check_scatter(outputs[i], inputs[i], size_, refuse);
+    reductions.push_back(Reduction::of(options.reduceOp, outputs[i].scalar_type(), refuse));
+  }
+  Call call{c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
+            "hccl:reduce_scatter_tensor_coalesced",
+            inputs,
+            outputs,
+            options.timeout,
+            options.asyncOp};
+  return issue(std::move(call), [=](HcclComm comm) {
+    for (const auto i : c10::irange(outputs.size())) {
+      scatter_reduced(outputs[i], inputs[i], reductions[i], comm);
+    }
+  });
+}
+
+}  // namespace hccl::pytorch

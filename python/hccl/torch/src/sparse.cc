@@ -1,0 +1,95 @@
+// The sum of sparse tensors (COO), as the gradients of embeddings are.
+#include <ATen/ATen.h>
+#include <c10/util/irange.h>
+
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+
+#include "backend.h"
+#include "hccl/hccl.h"
+
+namespace hccl::pytorch {
+namespace {
+
+// One rank's numbers of elements and of sparse dimensions, and its sizes, in an int64 tensor.
+constexpr int64_t kHead = 2;
+
+at::Tensor describe(const at::Tensor& tensor) {
+  std::vector<int64_t> words = {tensor._nnz(), tensor.sparse_dim()};
+  words.insert(words.end(), tensor.sizes().begin(), tensor.sizes().end());
+  return at::tensor(words, at::kLong);
+}
+
+// All ranks' descriptions, a row each. Sizes that differ are an error on all ranks.
+at::Tensor exchange_descriptions(const at::Tensor& tensor, int size, HcclComm comm) {
+  const at::Tensor own = describe(tensor);
+  at::Tensor all = at::empty({size, own.numel()}, at::kLong);
+  const Elements send = to_move(own);
+  check(HcclAllGather(send.data, all.data_ptr(), send.count, send.type, comm, nullptr),
+        "sparse all_reduce");
+  const at::Tensor shapes = all.narrow(1, 1, own.numel() - 1);
+  for (const int64_t rank : c10::irange(int64_t{1}, int64_t{size})) {
+    TORCH_CHECK(
+        shapes[0].equal(shapes[rank]),
+        "hccl sparse all_reduce: tensor sizes differ: rank 0 has (sparse dimensions, sizes) ",
+        shapes[0], ", rank ", rank, " has ", shapes[rank]);
+  }
+  return all;
+}
+
+// The rows of all ranks, where rank r has counts[r] rows like those of `own`.
+at::Tensor gather_rows(const at::Tensor& own, const std::vector<int64_t>& counts, HcclComm comm) {
+  std::vector<int64_t> sizes = own.sizes().vec();
+  int64_t row = own.is_complex() ? 2 : 1;
+  for (const auto dim : c10::irange(size_t{1}, sizes.size())) row *= sizes[dim];
+  std::vector<uint64_t> numbers;
+  std::vector<uint64_t> offsets;
+  int64_t rows = 0;
+  for (const int64_t count : counts) {
+    numbers.push_back(static_cast<uint64_t>(count * row));
+    offsets.push_back(static_cast<uint64_t>(rows * row));
+    rows += count;
+  }
+  sizes[0] = rows;
+  at::Tensor all = at::empty(sizes, own.options());
+  const Elements send = to_move(own);
+  check(HcclAllGatherV(send.data, send.count, all.data_ptr(), numbers.data(), offsets.data(),
+                       send.type, comm, nullptr),
+        "sparse all_reduce");
+  return all;
+}
+
+void sum_sparse(const at::Tensor& tensor, int size, HcclComm comm) {
+  const at::Tensor own = tensor.coalesce();
+  const at::Tensor descriptions = exchange_descriptions(own, size, comm);
+  std::vector<int64_t> counts;
+  for (const int64_t rank : c10::irange(int64_t{size})) {
+    counts.push_back(descriptions[rank][0].item<int64_t>());
+  }
+  const at::Tensor indices = gather_rows(own.indices().t().contiguous(), counts, comm);
+  const at::Tensor values = gather_rows(own.values().contiguous(), counts, comm);
+  const at::Tensor sum =
+      at::sparse_coo_tensor(indices.t(), values, own.sizes(), own.options()).coalesce();
+  tensor.copy_(sum);
+}
+
+}  // namespace
+
+WorkPtr ProcessGroupHccl::allreduce_sparse(Tensors& tensors,
+                                           const c10d::AllreduceOptions& options) {
+  const Refusal refuse("allreduce");
+  c10d::assertSingleElement(refuse, tensors);
+  if (options.reduceOp.op_ != c10d::ReduceOp::SUM) {
+    refuse("unsupported reduction operation for sparse tensors: only SUM");
+  }
+  Call call{c10d::OpType::_ALLREDUCE_SPARSE,
+            "hccl:sparse_all_reduce",
+            tensors,
+            tensors,
+            options.timeout,
+            options.asyncOp};
+  return issue(std::move(call), [tensor = tensors[0], size = size_](HcclComm comm) {
+    sum_sparse(tensor, size, comm);
+  });
+}
+
+}  // namespace hccl::pytorch

@@ -1,0 +1,160 @@
+#include "tensors.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/irange.h>
+
+#include <optional>
+
+namespace hccl::pytorch {
+namespace {
+
+// Counts of the library are at most this.
+constexpr uint64_t kMaxCount = 0x7FFFFFFF;
+
+std::optional<HcclDataType> library_type(at::ScalarType type) {
+  switch (type) {
+    case at::kBool:
+    case at::kByte:
+      return HCCL_DATA_TYPE_UINT8;
+    case at::kChar:
+      return HCCL_DATA_TYPE_INT8;
+    case at::kShort:
+      return HCCL_DATA_TYPE_INT16;
+    case at::kUInt16:
+      return HCCL_DATA_TYPE_UINT16;
+    case at::kInt:
+      return HCCL_DATA_TYPE_INT32;
+    case at::kUInt32:
+      return HCCL_DATA_TYPE_UINT32;
+    case at::kLong:
+      return HCCL_DATA_TYPE_INT64;
+    case at::kUInt64:
+      return HCCL_DATA_TYPE_UINT64;
+    case at::kHalf:
+    case at::kComplexHalf:
+      return HCCL_DATA_TYPE_FP16;
+    case at::kBFloat16:
+      return HCCL_DATA_TYPE_BFP16;
+    case at::kFloat:
+    case at::kComplexFloat:
+      return HCCL_DATA_TYPE_FP32;
+    case at::kDouble:
+    case at::kComplexDouble:
+      return HCCL_DATA_TYPE_FP64;
+    case at::kFloat8_e4m3fn:
+      return HCCL_DATA_TYPE_FP8E4M3;
+    case at::kFloat8_e5m2:
+      return HCCL_DATA_TYPE_FP8E5M2;
+    default:
+      return std::nullopt;
+  }
+}
+
+uint64_t numbers_in(const at::Tensor& tensor) {
+  return static_cast<uint64_t>(tensor.numel()) * (tensor.is_complex() ? 2 : 1);
+}
+
+bool is_packed(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+}
+
+at::Tensor dense_like(const at::Tensor& tensor) {
+  return at::empty(tensor.sizes(), tensor.options());
+}
+
+// Whether each tensor begins where the one before it ends, in one storage.
+bool lie_in_a_row(const Tensors& tensors) {
+  const char* end = nullptr;
+  for (const at::Tensor& each : tensors) {
+    const char* begin = static_cast<const char*>(each.const_data_ptr());
+    if (!is_packed(each) || !each.is_alias_of(tensors[0])) return false;
+    if (end != nullptr && begin != end) return false;
+    end = begin + each.nbytes();
+  }
+  return true;
+}
+
+int64_t total(const Tensors& tensors) {
+  int64_t sum = 0;
+  for (const at::Tensor& each : tensors) sum += each.numel();
+  return sum;
+}
+
+}  // namespace
+
+Elements to_move(const at::Tensor& tensor) {
+  void* data = tensor.data_ptr();
+  const std::optional<HcclDataType> type = library_type(tensor.scalar_type());
+  if (type && numbers_in(tensor) <= kMaxCount) return {data, numbers_in(tensor), *type};
+  const uint64_t bytes = tensor.nbytes();
+  if (bytes > kMaxCount && bytes % sizeof(double) == 0) {
+    return {data, bytes / sizeof(double), HCCL_DATA_TYPE_FP64};
+  }
+  return {data, bytes, HCCL_DATA_TYPE_UINT8};
+}
+
+Elements to_reduce(const at::Tensor& tensor) {
+  return {tensor.data_ptr(), numbers_in(tensor), library_type(tensor.scalar_type()).value()};
+}
+
+bool is_reducible(at::ScalarType type) { return library_type(type).has_value(); }
+
+at::Tensor packed(const at::Tensor& tensor) {
+  if (is_packed(tensor)) return tensor;
+  at::Tensor memory = dense_like(tensor);
+  memory.copy_(tensor);
+  return memory;
+}
+
+at::Tensor room_for(const at::Tensor& tensor) {
+  return is_packed(tensor) ? tensor : dense_like(tensor);
+}
+
+void unpack(const at::Tensor& memory, const at::Tensor& tensor) {
+  if (memory.is_same(tensor)) return;
+  at::Tensor source = memory;
+  at::Tensor target = tensor;
+  for (const int64_t dim : c10::irange(tensor.dim())) {
+    // Expanded: one element in memory, which all indices of this dimension name.
+    if (tensor.stride(dim) == 0 && tensor.size(dim) > 1) {
+      source = source.narrow(dim, 0, 1);
+      target = target.narrow(dim, 0, 1);
+    }
+  }
+  target.copy_(source);
+}
+
+at::Tensor room_for_all(const Tensors& tensors) {
+  if (tensors.empty()) return at::empty({0});
+  if (lie_in_a_row(tensors)) return tensors[0].as_strided({total(tensors)}, {1});
+  return at::empty({total(tensors)}, tensors[0].options());
+}
+
+at::Tensor packed_all(const Tensors& tensors) {
+  at::Tensor memory = room_for_all(tensors);
+  if (!tensors.empty() && memory.is_alias_of(tensors[0])) return memory;
+  int64_t offset = 0;
+  for (const at::Tensor& each : tensors) {
+    memory.narrow(0, offset, each.numel()).view(each.sizes()).copy_(each);
+    offset += each.numel();
+  }
+  return memory;
+}
+
+void unpack_all(const at::Tensor& memory, const Tensors& tensors) {
+  if (tensors.empty() || memory.is_alias_of(tensors[0])) return;
+  int64_t offset = 0;
+  for (const at::Tensor& each : tensors) {
+    unpack(memory.narrow(0, offset, each.numel()).view(each.sizes()), each);
+    offset += each.numel();
+  }
+}
+
+bool same_sizes(const Tensors& tensors) {
+  for (const at::Tensor& each : tensors) {
+    if (each.sizes() != tensors[0].sizes()) return false;
+  }
+  return true;
+}
+
+}  // namespace hccl::pytorch

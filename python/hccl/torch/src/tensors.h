@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "hccl/hccl_types.h"
+
+namespace hccl::pytorch {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// The memory of a contiguous tensor as the library takes it.
+struct Elements {
+  void* data;
+  uint64_t count;
+  HcclDataType type;
+};
+
+/// For moving: every type; types that the library does not have are bytes.
+Elements to_move(const at::Tensor& tensor);
+/// For reducing: complex numbers are pairs, truth values are bytes. Other types are as they are.
+Elements to_reduce(const at::Tensor& tensor);
+/// Whether the library can reduce this type.
+bool is_reducible(at::ScalarType type);
+
+/// The tensor itself if it is contiguous, else a contiguous copy.
+at::Tensor packed(const at::Tensor& tensor);
+/// The tensor itself if it is contiguous, else contiguous memory for its elements.
+at::Tensor room_for(const at::Tensor& tensor);
+/// Puts what is in the memory from packed() or room_for() into the tensor.
+void unpack(const at::Tensor& memory, const at::Tensor& tensor);
+
+/// Contiguous memory for all elements of the tensors, one after the other: the tensors' own memory
+/// where they lie so already.
+at::Tensor room_for_all(const Tensors& tensors);
+/// The same with their elements.
+at::Tensor packed_all(const Tensors& tensors);
+void unpack_all(const at::Tensor& memory, const Tensors& tensors);
+
+bool same_sizes(const Tensors& tensors);
+
+}  // namespace hccl::pytorch

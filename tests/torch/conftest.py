@@ -1,0 +1,98 @@
+"""What the tests of the PyTorch backend share: ranks forked from this process, and torchrun."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as processes
+
+HERE = pathlib.Path(__file__).resolve().parent
+TIMEOUT = 120  # seconds; for a hang, not for speed
+torch.set_num_threads(1)  # ranks are forked: there must be no threads here
+
+
+def _rank(work, rank, size, folder, options, pipe):
+    try:
+        store = dist.FileStore(f"{folder}/store", size)
+        dist.init_process_group(
+            options.pop("backend", "hccl"), store=store, rank=rank, world_size=size, **options
+        )
+        result = work(rank)
+        if dist.is_initialized():
+            dist.barrier()
+            dist.destroy_process_group()
+        pipe.send((True, result))
+    except BaseException:
+        pipe.send((False, traceback.format_exc()))
+    pipe.close()
+    os._exit(0)  # what the parent registered for its own end is not for ranks
+
+
+def on_ranks(size, work, *, killed=(), **options):
+    """Calls work(rank) on new processes that have joined. Their results, by rank; None for the
+    ranks in `killed`, which end themselves."""
+    fork = processes.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = []
+        for rank in range(size):
+            parent, child = fork.Pipe()
+            arguments = (work, rank, size, folder, dict(options), child)
+            ranks.append((fork.Process(target=_rank, args=arguments), parent))
+            ranks[-1][0].start()
+            child.close()
+        try:
+            answers = [_answer(pipe) for _, pipe in ranks]
+        finally:
+            for process, _ in ranks:
+                process.kill()
+                process.join()
+    failures = [
+        f"rank {rank}: {result}"
+        for rank, (well, result) in enumerate(answers)
+        if not well and rank not in killed
+    ]
+    assert not failures, "\n".join(failures)
+    return [result if well else None for well, result in answers]
+
+
+def _answer(pipe):
+    """Whether a rank ended well, and what it returned."""
+    if not pipe.poll(TIMEOUT):
+        return False, "hangs"
+    try:
+        return pipe.recv()
+    except EOFError:
+        return False, "died"
+
+
+def kill_self():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run(command, **environment):
+    """The finished process, with its output as text."""
+    return subprocess.run(
+        [str(word) for word in command],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+
+
+def torchrun(ranks, script, *options, **environment):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", ranks]
+    return run([*command, *options, HERE / "ranks" / script], **environment)
+
+
+@pytest.fixture
+def python():
+    """Runs a program given as text."""
+    return lambda text, **environment: run([sys.executable, "-c", text], **environment)

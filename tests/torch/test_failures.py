@@ -1,0 +1,238 @@
+"""What users see when something goes wrong, and how groups end."""
+
+import datetime
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from conftest import kill_self, on_ranks
+from torch.nn.parallel import DistributedDataParallel
+
+SECOND = datetime.timedelta(seconds=1)
+
+
+def failure_of(operation):
+    """The text of the DistBackendError, and the seconds until it came."""
+    begin = time.monotonic()
+    with pytest.raises(dist.DistBackendError) as caught:
+        operation()
+    return str(caught.value), time.monotonic() - begin
+
+
+def test_a_rank_killed_in_ddp_backward():
+    def work(rank):
+        model = DistributedDataParallel(torch.nn.Linear(100, 100))
+        model(torch.ones(2, 100)).sum().backward()
+        dist.barrier()
+        if rank == 1:
+            model.module.weight.register_hook(lambda _: kill_self())
+        loss = model(torch.ones(2, 100)).sum()
+        text, seconds = failure_of(loss.backward)
+        dist.destroy_process_group()
+        return text, seconds
+
+    results = on_ranks(4, work, killed=[1])
+    for rank in [0, 2, 3]:
+        text, seconds = results[rank]
+        assert "rank 1" in text and "died" in text, text
+        assert seconds < 1.5, seconds  # and the work of the others, on busy cores
+
+
+def test_calls_that_differ_have_both_in_the_text():
+    def shapes(rank):
+        return dist.all_reduce(torch.ones(3 + rank))
+
+    def types(rank):
+        return dist.all_reduce(torch.ones(4, dtype=[torch.float32, torch.int32][rank]))
+
+    def operations(rank):
+        tensor = torch.ones(4)
+        return dist.all_reduce(tensor) if rank == 0 else dist.broadcast(tensor, 0)
+
+    def reductions(rank):
+        op = [dist.ReduceOp.SUM, dist.ReduceOp.MAX][rank]
+        return dist.all_reduce(torch.ones(4), op=op)
+
+    def roots(rank):
+        return dist.broadcast(torch.ones(4), rank)
+
+    def work(rank):
+        texts = []
+        for differ in [shapes, types, operations, reductions, roots]:
+            group = dist.new_group()
+            outer, dist.group.WORLD = dist.group.WORLD, group
+            texts.append(failure_of(lambda differ=differ: differ(rank))[0])
+            dist.group.WORLD = outer
+        return texts
+
+    words = [("3", "4"), ("fp32", "int32"), ("all_?reduce", "broadcast"), ("sum", "max"), ("0", "1")]
+    for texts in on_ranks(2, work):
+        for text, pair in zip(texts, words):
+            for word in pair:
+                assert re.search(word, text), text
+
+
+def test_a_rank_that_skips_an_operation_is_named():
+    def work(rank):
+        if rank == 1:
+            time.sleep(2)
+            return "", 0
+        return failure_of(lambda: dist.all_reduce(torch.ones(4)))
+
+    def ended(rank):
+        result = work(rank)
+        dist.destroy_process_group()
+        return result
+
+    text, seconds = on_ranks(2, ended, timeout=SECOND)[0]
+    assert re.search(" Timed out ", text) and "rank 1" in text
+    assert 0.9 < seconds < 2
+
+
+def test_limits_of_operations_and_groups():
+    def work(rank):
+        group = dist.new_group(timeout=datetime.timedelta(milliseconds=300))
+        if rank == 1:
+            time.sleep(1)
+            return 0
+        return failure_of(lambda: dist.barrier(group))[1]
+
+    assert 0.25 < on_ranks(2, work)[0] < 0.9
+
+
+def test_abort_ends_an_operation_on_all_ranks():
+    def work(rank):
+        group = dist.distributed_c10d._get_default_group()
+        if rank == 0:
+            threading.Timer(0.3, group.abort).start()
+            return failure_of(lambda: dist.all_reduce(torch.ones(4)))
+        return failure_of(lambda: dist.recv(torch.ones(4), 2))
+
+    def ended(rank):
+        result = work(rank) if rank < 2 else failure_of(lambda: dist.recv(torch.ones(1), 0))
+        dist.destroy_process_group()
+        return result
+
+    for text, seconds in on_ranks(3, ended):
+        assert "abort" in text, text
+        assert seconds < 1.5
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_groups_end_in_any_order(first):
+    def work(rank):
+        groups = [dist.new_group() for _ in range(3)]
+        for group in groups:
+            dist.all_reduce(torch.ones(4), group=group, async_op=True)
+        if rank != first:
+            time.sleep(0.3)
+        order = groups if rank == first else reversed(groups)
+        for group in order:
+            dist.destroy_process_group(group)
+        dist.destroy_process_group()
+        with pytest.raises(ValueError, match="not been initialized"):
+            dist.all_reduce(torch.ones(4))
+
+    on_ranks(2, work)
+
+
+def test_init_again_after_the_end():
+    def work(rank):
+        dist.destroy_process_group()
+        for attempt in range(3):
+            store = dist.FileStore(f"/tmp/hccl-again-{os.getppid()}-{attempt}", 2)
+            dist.init_process_group("hccl", store=store, rank=rank, world_size=2)
+            tensor = torch.ones(1)
+            dist.all_reduce(tensor)
+            assert tensor == 2
+            dist.barrier()
+            dist.destroy_process_group()
+
+    on_ranks(2, work)
+
+
+def test_a_forked_child_is_refused():
+    def work(rank):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                dist.all_reduce(torch.ones(1))
+                text = "no error"
+            except RuntimeError as error:
+                text = str(error)
+            os.write(writer, text.encode()[:4000])
+            dist.destroy_process_group()  # does nothing to the parent's
+            os._exit(0)
+        os.close(writer)
+        os.waitpid(child, 0)
+        dist.barrier()  # the parent's group is unharmed
+        return os.read(reader, 4000).decode()
+
+    for text in on_ranks(2, work):
+        assert "made before a fork" in text, text
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "",  # nothing is destroyed
+        "sys.exit(3)",
+        "raise KeyError('the users own')",
+        "del group; gc.collect()",
+    ],
+)
+def test_the_end_of_the_interpreter(ending, tmp_path):
+    program = f"""
+import gc, sys, torch, torch.distributed as dist
+store = dist.FileStore("{tmp_path}/store", 2)
+dist.init_process_group("hccl", store=store, rank=int(sys.argv[1]), world_size=2)
+group = dist.new_group()
+work = dist.all_reduce(torch.ones(1000), group=group, async_op=True)
+dist.barrier()
+{ending}
+"""
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", program, str(rank)], stderr=subprocess.PIPE)
+        for rank in range(2)
+    ]
+    expected = 3 if "exit" in ending else 1 if "raise" in ending else 0
+    for rank in ranks:
+        _, errors = rank.communicate(timeout=60)
+        assert rank.returncode == expected, errors.decode()
+
+
+def test_the_words_that_users_of_gloo_look_for():
+    def work(rank):
+        backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+        one, two = torch.ones(1), torch.ones(2)
+        options = dist.BroadcastOptions()
+        options.rootRank = 7
+        at_0, elsewhere, from_elsewhere = (
+            dist.GatherOptions(), dist.GatherOptions(), dist.ScatterOptions()
+        )
+        at_0.rootRank = 0
+        elsewhere.rootRank = from_elsewhere.rootRank = 1 - rank
+        for match, call in [
+            ("invalid root rank: 7", lambda: backend.broadcast([one], options)),
+            ("requires non-empty tensor list", lambda: backend.allreduce([])),
+            ("invalid tensor size", lambda: backend.allreduce([one, two])),
+            ("requires a single-element input", lambda: backend.gather([], [one, one], at_0)),
+            ("requires empty output on non-root", lambda: backend.gather([[one]], [one], elsewhere)),
+            ("requires empty input on non-root", lambda: backend.scatter([one], [[one]], from_elsewhere)),
+            ("invalid output tensor list", lambda: backend.allgather([[one]], [one])),
+            ("does not match world size", lambda: backend.alltoall([one], [one, one])),
+            ("world_size times input", lambda: backend._allgather_base(one, one)),
+            ("Tag must be nonnegative", lambda: backend.send([one], 0, -1)),
+            ("only supports CPU tensors", lambda: backend.allreduce([one.to("meta")])),
+        ]:
+            with pytest.raises(RuntimeError, match=match):
+                call()
+
+    on_ranks(2, work)

@@ -1,0 +1,143 @@
+"""Tensors that do not lie one element after the other; none; sparse ones; sizes that differ."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from conftest import on_ranks
+
+SHAPE = (2, 4, 3, 5)
+
+
+def permuted(fill):
+    return torch.full((5, 3, 4, 2), fill).permute(3, 2, 1, 0)
+
+
+def channels_last(fill):
+    return torch.full(SHAPE, fill).to(memory_format=torch.channels_last)
+
+
+def every_other(fill):
+    return torch.full((4, 4, 3, 10), fill)[::2, :, :, ::2]
+
+
+def expanded(fill):
+    return torch.full((1, 4, 1, 5), fill).expand(SHAPE)
+
+
+def dense(fill):
+    return torch.full(SHAPE, fill)
+
+
+LAYOUTS = [permuted, channels_last, every_other, expanded, dense]
+
+
+@pytest.mark.parametrize("make", LAYOUTS)
+def test_every_collective_takes_it(make):
+    def same(tensor, value):
+        assert tensor.shape == SHAPE and (tensor == value).all(), tensor
+
+    def work(rank):
+        own = float(rank + 1)
+        tensor = make(own)
+        dist.all_reduce(tensor)
+        same(tensor, 3)
+        tensor = make(own)
+        dist.reduce(tensor, 0)
+        same(tensor, 3 if rank == 0 else 2)
+        tensor = make(own)
+        dist.broadcast(tensor, 1)
+        same(tensor, 2)
+        parts = [make(0.0), make(0.0)]
+        dist.all_gather(parts, make(own))
+        same(parts[0], 1), same(parts[1], 2)
+        dist.gather(make(own + 4), parts if rank == 1 else None, 1)
+        same(parts[1], 6 if rank == 1 else 2)
+        tensor = make(0.0)
+        dist.scatter(tensor, [make(7.0), make(8.0)] if rank == 0 else None)
+        same(tensor, 7 + rank)
+        dist.reduce_scatter(tensor, [make(own), make(own * 10)])
+        same(tensor, [3, 30][rank])
+        dist.all_to_all(parts, [make(own), make(own * 10)])
+        same(parts[0], [1, 10][rank]), same(parts[1], [2, 20][rank])
+        if rank == 0:
+            dist.send(make(4.0), 1)
+        else:
+            dist.recv(tensor, 0)
+            same(tensor, 4)
+
+    on_ranks(2, work)
+
+
+def test_what_lies_between_the_elements_stays():
+    def work(rank):
+        memory = torch.zeros(4, 6)
+        memory[1::2, 1:5] = rank + 1
+        dist.all_reduce(memory[1::2, 1:5])
+        return memory.tolist()
+
+    empty, full = [0.0] * 6, [0.0, 3.0, 3.0, 3.0, 3.0, 0.0]
+    assert on_ranks(2, work) == 2 * [[empty, full, empty, full]]
+
+
+def test_no_elements():
+    def work(rank):
+        none = torch.empty(0)
+        dist.all_reduce(none)
+        dist.broadcast(none, 0)
+        dist.all_gather([torch.empty(0), torch.empty(0)], none)
+        dist.all_to_all_single(none, torch.empty(0))
+        dist.reduce_scatter_single(none, torch.empty(0))
+        scalar = torch.tensor(2.0)
+        dist.all_reduce(scalar)
+        return scalar.item()
+
+    assert on_ranks(2, work) == [4.0, 4.0]
+
+
+def test_sizes_that_differ_between_ranks():
+    def work(rank):
+        own = torch.full((rank + 1, 2), float(rank))
+        parts = [torch.zeros(1, 2), torch.zeros(2, 2)]
+        dist.all_gather(parts, own)
+        gathered = torch.cat(parts).flatten().tolist()
+        given = [torch.full((rank + 1,), 10.0 * rank), torch.full((3,), 10.0 * rank + 1)]
+        taken = [torch.zeros(1), torch.zeros(2)] if rank == 0 else [torch.zeros(3)] * 2
+        taken = [each.clone() for each in taken]
+        dist.all_to_all(taken, given)
+        part = torch.zeros(rank + 1)
+        dist.reduce_scatter(part, [torch.ones(1), torch.ones(2) * 2])
+        return gathered, torch.cat(taken).tolist(), part.tolist()
+
+    gathered = [0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
+    assert on_ranks(2, work) == [
+        (gathered, [0.0, 10.0, 10.0], [2.0]),
+        (gathered, [1.0, 1.0, 1.0, 11.0, 11.0, 11.0], [4.0, 4.0]),
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+def test_sparse_sum(dtype):
+    def work(rank):
+        indices = torch.tensor([[0, 2, 2], [1, rank, rank]])  # one twice: not coalesced
+        values = torch.tensor([[1, 2], [3, 4], [5, 6]], dtype=dtype) * (rank + 1)
+        tensor = torch.sparse_coo_tensor(indices, values, (4, 3, 2), check_invariants=False)
+        expected = torch.zeros(4, 3, 2, dtype=dtype)
+        expected[0, 1] = torch.tensor([3, 6], dtype=dtype)
+        expected[2, 0] = torch.tensor([8, 10], dtype=dtype)
+        expected[2, 1] = torch.tensor([16, 20], dtype=dtype)
+        dist.all_reduce(tensor)
+        assert torch.equal(tensor.to_dense(), expected), tensor
+        none = torch.sparse_coo_tensor(torch.empty(2, 0), torch.empty(0, 2), (4, 3, 2))
+        dist.all_reduce(none)
+        assert none.to_dense().abs().sum() == 0
+
+    on_ranks(2, work)
+
+
+def test_sparse_sizes_that_differ_are_an_error_on_all_ranks():
+    def work(rank):
+        tensor = torch.sparse_coo_tensor([[0]], [1.0], (4 + rank,))
+        with pytest.raises(RuntimeError, match="tensor sizes differ"):
+            dist.all_reduce(tensor)
+
+    on_ranks(2, work)

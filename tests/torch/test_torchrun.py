@@ -1,0 +1,102 @@
+"""Programs as users start them."""
+
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+from conftest import HERE, on_ranks, run, torchrun
+from torch.profiler import ProfilerActivity, profile
+
+
+@pytest.mark.parametrize("ranks, debug", [(2, "OFF"), (4, "OFF"), (2, "DETAIL")])
+def test_upper_layers(ranks, debug, tmp_path):
+    done = torchrun(ranks, "upper_layers.py", TORCH_DISTRIBUTED_DEBUG=debug, FOLDER=str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("all right") == ranks, done.stdout + done.stderr
+
+
+def test_started_by_mpirun(tmp_path):
+    store = f"file://{tmp_path}/store"
+    program = (
+        "import os, torch, torch.distributed as dist\n"
+        f"dist.init_process_group('hccl', init_method='{store}', "
+        "rank=int(os.environ['OMPI_COMM_WORLD_RANK']), world_size=2)\n"
+        "tensor = torch.ones(3); dist.all_reduce(tensor); print(tensor.tolist())\n"
+        "dist.destroy_process_group()\n"
+    )
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    mpirun = ["mpirun", "--oversubscribe", "-np", 2, sys.executable, "-c", program]
+    done = run(mpirun, OMPI_MCA_rmaps_base_oversubscribe="1", **root)
+    assert done.stdout.count("[2.0, 2.0, 2.0]") == 2, done.stdout + done.stderr
+
+
+def test_a_restart_after_a_kill():
+    done = torchrun(2, "restart.py", "--max-restarts", 1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("attempt 1: [2.0, 2.0, 2.0, 2.0]") == 2, done.stdout + done.stderr
+
+
+def test_importing_torch_registers_and_starts_nothing(python):
+    done = python(
+        "import torch, torch.distributed as dist, sys, threading, os\n"
+        "print('HCCL' in dist.Backend._plugins, 'hccl._hccl' in sys.modules)\n"
+        "print(threading.active_count(), dist.Backend.default_device_backend_map['cpu'])\n"
+    )
+    assert done.stdout.split() == ["True", "False", "1", "gloo"], done.stderr
+
+
+def test_importing_hccl_does_not_import_torch(python):
+    done = python("import hccl, hccl.torch, sys; print('torch' in sys.modules)")
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_another_package_with_our_name(python):
+    done = python(
+        "import torch, torch.distributed as dist\n"
+        "dist.Backend.register_backend('hccl', lambda *a: None, devices=['npu'])\n"
+        "from hccl.torch._register import register\n"
+        "register(); register()\n"
+        "store = dist.HashStore()\n"
+        "dist.init_process_group('hccl_cpu', store=store, rank=0, world_size=1)\n"
+        "t = torch.ones(1); dist.all_reduce(t); print(t.item())\n",
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+    )
+    assert done.stdout.strip() == "1.0", done.stderr
+    assert done.stderr.count('init_process_group("hccl_cpu")') == 1, done.stderr
+
+
+def test_records_of_the_profiler():
+    def work(rank):
+        one = torch.ones(4)
+        with profile(activities=[ProfilerActivity.CPU]) as seen:
+            dist.all_reduce(one)
+            dist.all_reduce(one, async_op=True).get_future().wait()
+            dist.broadcast(one, 0)
+            dist.barrier()
+            dist.send(one, 1) if rank == 0 else dist.recv(one, 0)
+        return {event.key: event.count for event in seen.key_averages() if "hccl:" in event.key}
+
+    for rank, events in enumerate(on_ranks(2, work)):
+        message = "hccl:send" if rank == 0 else "hccl:recv"
+        assert events == {"hccl:all_reduce": 2, "hccl:broadcast": 1, "hccl:barrier": 1, message: 1}
+
+
+def test_pytorchs_own_tests():
+    """All tests of distributed_test.py that Gloo runs, but four that torch refuses to plugins."""
+    done = run([sys.executable, HERE / "pytorch_suite.py"])
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-20000:]
+
+
+def test_building(python, tmp_path):
+    found = run([sys.executable, "-m", "hccl.torch.build"])
+    assert found.stdout.strip().endswith(".so") and found.returncode == 0
+    nothing = run([sys.executable, "-m", "hccl.torch.build", "--force"], PATH=str(tmp_path))
+    assert nothing.returncode != 0
+    assert "is missing" in nothing.stderr and "Traceback" not in nothing.stderr, nothing.stderr
+
+
+def test_information():
+    text = run([sys.executable, "-m", "hccl.info"]).stdout
+    for words in ["hccl 0.1", "libhccl.so", "device heap", f"torch {torch.__version__}", "_backend"]:
+        assert words in text, text
