@@ -20,6 +20,7 @@ from __future__ import annotations
 import array as arrays
 import contextlib
 import os
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence, TypeVar, Union
 
@@ -57,7 +58,7 @@ class Communicator(Collectives):
         self._native = native
         self._world = native if world is None else world
         self._world_ranks = range(native.size) if world_ranks is None else world_ranks
-        self._messages: list[Handle[Any]] = []  # of the open group
+        self._group: Optional[_Group] = None
         self._subs: weakref.WeakSet[Communicator] = weakref.WeakSet()
 
     @classmethod
@@ -115,8 +116,8 @@ class Communicator(Collectives):
 
         Messages between two ranks with one tag arrive in order; other messages and collectives do
         not matter to them."""
-        handle = self.isend(array, dest, tag)
-        self._wait_now_or_after_group(handle)
+        messages = self._messages_of_group()
+        self._wait(self.isend(array, dest, tag), messages)
 
     def isend(self, array: Any, dest: int, tag: int = 0) -> Handle[None]:
         """send() that returns a handle at once. Of many messages that are not waited for, each
@@ -128,8 +129,8 @@ class Communicator(Collectives):
         """Fills the array with the oldest message of rank `src`, or of any rank (hccl.ANY_RANK),
         that has this tag. Returns the array. HcclError on both ranks: the array is not as long as
         the message. irecv()'s handle tells who has sent it."""
-        handle = self.irecv(array, src, tag)
-        self._wait_now_or_after_group(handle)
+        messages = self._messages_of_group()
+        self._wait(self.irecv(array, src, tag), messages)
         return array
 
     def irecv(self, array: Array, src: int, tag: int = 0) -> Handle[Array]:
@@ -149,21 +150,17 @@ class Communicator(Collectives):
                 comm.recv(theirs, left)
 
         Their results are there after the block. An exception in the block drops its collectives;
-        messages are under way already."""
-        self._native.begin_group()
-        self._messages = []
-        try:
+        messages are under way already. Messages of other threads are not part of the group."""
+        group = _Group([])
+        with self._collecting(group):
             yield
-        except BaseException:
-            self._native.drop_group()
-            raise
         self._native.end_group(True)
-        for handle in self._messages:
+        for handle in group.messages or ():
             handle.wait()
 
     @contextlib.contextmanager
     def igroup(self) -> Iterator[Handle[None]]:
-        """As group(), for collectives, without waiting at the end of the block:
+        """As group(), for collectives only, without waiting at the end of the block:
 
             with comm.igroup() as handle:
                 comm.allreduce(a)
@@ -171,13 +168,9 @@ class Communicator(Collectives):
             ...
             handle.wait()
         """
-        self._native.begin_group()
         handle: Handle[None] = Handle(None, None, "igroup")
-        try:
+        with self._collecting(_Group(None)):
             yield handle
-        except BaseException:
-            self._native.drop_group()
-            raise
         handle._pending = self._native.end_group(False)
 
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
@@ -241,11 +234,41 @@ class Communicator(Collectives):
                 self.abort(f"left by {kind.__name__}: {error}")
         self.destroy()
 
-    def _wait_now_or_after_group(self, handle: Handle[Any]) -> None:
-        if self._native.in_group:
-            self._messages.append(handle)
+    @contextlib.contextmanager
+    def _collecting(self, group: _Group) -> Iterator[None]:
+        self._native.begin_group()
+        self._group = group
+        try:
+            yield
+        except BaseException:
+            self._native.drop_group()
+            raise
+        finally:
+            self._group = None
+
+    def _messages_of_group(self) -> Optional[list[Handle[Any]]]:
+        """Where a group that this thread has open keeps its messages."""
+        group = self._group
+        if group is None or group.thread != threading.get_ident():
+            return None
+        if group.messages is None:
+            raise ValueError("the group: of igroup() has only collectives; see isend(), irecv()")
+        return group.messages
+
+    @staticmethod
+    def _wait(message: Handle[Any], messages: Optional[list[Handle[Any]]]) -> None:
+        if messages is None:
+            message.wait()
         else:
-            handle.wait()
+            messages.append(message)
+
+
+class _Group:
+    """A group that is open: the thread it is for, and the messages to wait for at its end."""
+
+    def __init__(self, messages: Optional[list[Handle[Any]]]) -> None:
+        self.thread = threading.get_ident()
+        self.messages = messages
 
 
 def init() -> Communicator:
