@@ -55,6 +55,8 @@ class Communicator(Collectives):
         world_ranks: Optional[Sequence[int]] = None,
     ) -> None:
         """For this module: see hccl.init(), from_root_info(), from_rank_table() and split()."""
+        if not isinstance(native, _hccl.Communicator):
+            raise TypeError("a communicator is made by hccl.init(), from_root_info() and others")
         self._native = native
         self._world = native if world is None else world
         self._world_ranks = range(native.size) if world_ranks is None else world_ranks
@@ -64,6 +66,8 @@ class Communicator(Collectives):
     @classmethod
     def from_root_info(cls, info: bytes, size: int, rank: int) -> Communicator:
         """Joins `size` ranks, which all call this with the bytes of one rank's root_info()."""
+        if not isinstance(info, (bytes, bytearray, memoryview)):
+            raise TypeError(f"info: expected bytes, not {type(info).__name__}")
         check_number("size", size)
         check_number("rank", rank)
         return cls(_hccl.Communicator.from_root_info(bytes(info), size, rank))
@@ -135,7 +139,9 @@ class Communicator(Collectives):
 
     def irecv(self, array: Array, src: int, tag: int = 0) -> Handle[Array]:
         """recv() that returns a handle at once; its `source` is the rank whose message came."""
-        src = check_number("src", src, most=MAX_RANK)
+        if src == -1:  # of other libraries
+            raise ValueError("src: is -1; any rank is hccl.ANY_RANK")
+        src = check_number("src", src)
         return Handle(self._native.recv(array, src, _tag(tag)), array, "irecv")
 
     # ---- several at once ----
@@ -204,10 +210,10 @@ class Communicator(Collectives):
 
     # ---- the end ----
 
-    def abort(self, reason: str = "") -> None:
+    def abort(self, reason: object = "") -> None:
         """Ends the communicator on all ranks, within a second: operations that run, and those that
-        come, raise an HcclError with this rank and the reason. Any thread. destroy() follows."""
-        self._native.abort(reason)
+        come, raise an HcclError with this rank and str(reason). Any thread. destroy() follows."""
+        self._native.abort(str(reason))
 
     def destroy(self) -> None:
         """Leaves, after the collectives that are under way; messages under way fail. A second call

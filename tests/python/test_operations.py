@@ -124,6 +124,10 @@ def test_wrong_arguments_are_refused_before_anything_begins(alone):
         alone.isend(good, 1)
     with pytest.raises(ValueError, match="^send_counts: has 2 numbers, there are 1 ranks"):
         alone.alltoallv(good, [2, 2])
+    with pytest.raises(TypeError, match="^send_counts: expected ints, one a rank, not int"):
+        alone.alltoallv(good, 4)
+    with pytest.raises(ValueError, match="^src: is -1; any rank is hccl.ANY_RANK"):
+        alone.recv(good, -1)
     with pytest.raises(ValueError, match="^send_counts: add up to 3 elements, array has 4"):
         alone.alltoallv(good, [3], [3])
     with pytest.raises(ValueError, match="^out: has 4 elements, not 5"):
