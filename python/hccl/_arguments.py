@@ -54,6 +54,8 @@ def check_op(value: object) -> str:
 
 
 def check_counts(argument: str, values: Sequence[int], size: int) -> list[int]:
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        raise TypeError(f"{argument}: expected ints, one a rank, not {type(values).__name__}")
     counts = [check_number(f"{argument}[{i}]", value) for i, value in enumerate(values)]
     if len(counts) != size:
         raise ValueError(f"{argument}: has {len(counts)} numbers, there are {size} ranks")

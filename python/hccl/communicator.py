@@ -20,6 +20,7 @@ from __future__ import annotations
 import array as arrays
 import contextlib
 import os
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence, TypeVar, Union
 
@@ -54,15 +55,19 @@ class Communicator(Collectives):
         world_ranks: Optional[Sequence[int]] = None,
     ) -> None:
         """For this module: see hccl.init(), from_root_info(), from_rank_table() and split()."""
+        if not isinstance(native, _hccl.Communicator):
+            raise TypeError("a communicator is made by hccl.init(), from_root_info() and others")
         self._native = native
         self._world = native if world is None else world
         self._world_ranks = range(native.size) if world_ranks is None else world_ranks
-        self._messages: list[Handle[Any]] = []  # of the open group
+        self._group: Optional[_Group] = None
         self._subs: weakref.WeakSet[Communicator] = weakref.WeakSet()
 
     @classmethod
     def from_root_info(cls, info: bytes, size: int, rank: int) -> Communicator:
         """Joins `size` ranks, which all call this with the bytes of one rank's root_info()."""
+        if not isinstance(info, (bytes, bytearray, memoryview)):
+            raise TypeError(f"info: expected bytes, not {type(info).__name__}")
         check_number("size", size)
         check_number("rank", rank)
         return cls(_hccl.Communicator.from_root_info(bytes(info), size, rank))
@@ -115,8 +120,8 @@ class Communicator(Collectives):
 
         Messages between two ranks with one tag arrive in order; other messages and collectives do
         not matter to them."""
-        handle = self.isend(array, dest, tag)
-        self._wait_now_or_after_group(handle)
+        messages = self._messages_of_group()
+        self._wait(self.isend(array, dest, tag), messages)
 
     def isend(self, array: Any, dest: int, tag: int = 0) -> Handle[None]:
         """send() that returns a handle at once. Of many messages that are not waited for, each
@@ -128,13 +133,15 @@ class Communicator(Collectives):
         """Fills the array with the oldest message of rank `src`, or of any rank (hccl.ANY_RANK),
         that has this tag. Returns the array. HcclError on both ranks: the array is not as long as
         the message. irecv()'s handle tells who has sent it."""
-        handle = self.irecv(array, src, tag)
-        self._wait_now_or_after_group(handle)
+        messages = self._messages_of_group()
+        self._wait(self.irecv(array, src, tag), messages)
         return array
 
     def irecv(self, array: Array, src: int, tag: int = 0) -> Handle[Array]:
         """recv() that returns a handle at once; its `source` is the rank whose message came."""
-        src = check_number("src", src, most=MAX_RANK)
+        if src == -1:  # of other libraries
+            raise ValueError("src: is -1; any rank is hccl.ANY_RANK")
+        src = check_number("src", src)
         return Handle(self._native.recv(array, src, _tag(tag)), array, "irecv")
 
     # ---- several at once ----
@@ -149,21 +156,17 @@ class Communicator(Collectives):
                 comm.recv(theirs, left)
 
         Their results are there after the block. An exception in the block drops its collectives;
-        messages are under way already."""
-        self._native.begin_group()
-        self._messages = []
-        try:
+        messages are under way already. Messages of other threads are not part of the group."""
+        group = _Group([])
+        with self._collecting(group):
             yield
-        except BaseException:
-            self._native.drop_group()
-            raise
         self._native.end_group(True)
-        for handle in self._messages:
+        for handle in group.messages or ():
             handle.wait()
 
     @contextlib.contextmanager
     def igroup(self) -> Iterator[Handle[None]]:
-        """As group(), for collectives, without waiting at the end of the block:
+        """As group(), for collectives only, without waiting at the end of the block:
 
             with comm.igroup() as handle:
                 comm.allreduce(a)
@@ -171,13 +174,9 @@ class Communicator(Collectives):
             ...
             handle.wait()
         """
-        self._native.begin_group()
         handle: Handle[None] = Handle(None, None, "igroup")
-        try:
+        with self._collecting(_Group(None)):
             yield handle
-        except BaseException:
-            self._native.drop_group()
-            raise
         handle._pending = self._native.end_group(False)
 
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
@@ -211,10 +210,10 @@ class Communicator(Collectives):
 
     # ---- the end ----
 
-    def abort(self, reason: str = "") -> None:
+    def abort(self, reason: object = "") -> None:
         """Ends the communicator on all ranks, within a second: operations that run, and those that
-        come, raise an HcclError with this rank and the reason. Any thread. destroy() follows."""
-        self._native.abort(reason)
+        come, raise an HcclError with this rank and str(reason). Any thread. destroy() follows."""
+        self._native.abort(str(reason))
 
     def destroy(self) -> None:
         """Leaves, after the collectives that are under way; messages under way fail. A second call
@@ -241,11 +240,41 @@ class Communicator(Collectives):
                 self.abort(f"left by {kind.__name__}: {error}")
         self.destroy()
 
-    def _wait_now_or_after_group(self, handle: Handle[Any]) -> None:
-        if self._native.in_group:
-            self._messages.append(handle)
+    @contextlib.contextmanager
+    def _collecting(self, group: _Group) -> Iterator[None]:
+        self._native.begin_group()
+        self._group = group
+        try:
+            yield
+        except BaseException:
+            self._native.drop_group()
+            raise
+        finally:
+            self._group = None
+
+    def _messages_of_group(self) -> Optional[list[Handle[Any]]]:
+        """Where a group that this thread has open keeps its messages."""
+        group = self._group
+        if group is None or group.thread != threading.get_ident():
+            return None
+        if group.messages is None:
+            raise ValueError("the group: of igroup() has only collectives; see isend(), irecv()")
+        return group.messages
+
+    @staticmethod
+    def _wait(message: Handle[Any], messages: Optional[list[Handle[Any]]]) -> None:
+        if messages is None:
+            message.wait()
         else:
-            handle.wait()
+            messages.append(message)
+
+
+class _Group:
+    """A group that is open: the thread it is for, and the messages to wait for at its end."""
+
+    def __init__(self, messages: Optional[list[Handle[Any]]]) -> None:
+        self.thread = threading.get_ident()
+        self.messages = messages
 
 
 def init() -> Communicator:

@@ -40,7 +40,7 @@ def _memory() -> Iterator[tuple[str, str]]:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     locked = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
     yield "memory", f"{total / 2**30:.1f} GiB; {locked / 2**30:.1f} GiB free in /dev/shm"
-    yield "device heap", "sealed memory files, shared by the ranks of a host (aclrtMalloc, hccl.torch.empty)"
+    yield "device heap", "sealed memory files, shared by the ranks of a host (hccl.empty, hccl.torch.empty, aclrtMalloc)"
 
 
 def _torch() -> Iterator[tuple[str, str]]:

@@ -126,6 +126,56 @@ TEST(Framework, MessagesWithTags) {
   });
 }
 
+// Only the messages with it: others go on.
+TEST(Framework, ARankThatLeavesEndsItsMessages) {
+  ApiWorld world(3);
+  std::atomic<int> ready{0}, told{0};
+  const auto until = [](const std::atomic<int>& number, int value) {
+    while (number < value) std::this_thread::yield();
+  };
+  world.on_all([&](int rank) {
+    const HcclComm comm = world.comm(rank);
+    char byte = 1;
+    if (rank != 0) {
+      until(ready, 1);
+      if (rank == 2) {
+        until(told, 1);
+        ASSERT_EQ(HcclIsend(&byte, 1, 0, 5, comm, nullptr, nullptr, nullptr), 0);
+        until(told, 2);
+      }
+      EXPECT_EQ(HcclCommDestroy(comm), 0) << HcclGetLastErrorText();
+      world.comm(rank) = nullptr;
+      return;
+    }
+    std::vector<char> large(1000000);
+    char in = 0, any = 0;
+    HcclRequest from_one = nullptr, to_one = nullptr, from_two = nullptr, from_any = nullptr;
+    ASSERT_EQ(HcclIrecv(&byte, 1, 1, 4, comm, nullptr, nullptr, &from_one), 0);
+    ASSERT_EQ(HcclIsend(large.data(), large.size(), 1, 4, comm, nullptr, nullptr, &to_one), 0);
+    ASSERT_EQ(HcclIrecv(&in, 1, 2, 5, comm, nullptr, nullptr, &from_two), 0);
+    ASSERT_EQ(HcclIrecv(&any, 1, HCCL_ANY_RANK, 6, comm, nullptr, nullptr, &from_any), 0);
+    EXPECT_EQ(HcclRequestWait(from_two, 50, nullptr), HCCL_E_TIMEOUT);
+    ++ready;
+    for (const HcclRequest each : {from_one, to_one}) {
+      const HcclResult result = HcclRequestWait(each, 30000, nullptr);
+      EXPECT_TRUE(result != 0 && result != HCCL_E_TIMEOUT) << result;
+      EXPECT_TRUE(text_has("rank 1 left")) << HcclGetLastErrorText();
+    }
+    ++told;
+    EXPECT_EQ(HcclRequestWait(from_two, 30000, nullptr), 0) << HcclGetLastErrorText();
+    EXPECT_EQ(in, 1);
+    bool over = true;
+    EXPECT_EQ(HcclRequestTest(from_any, &over), 0);
+    EXPECT_FALSE(over);  // rank 2 is still there
+    ++told;
+    EXPECT_NE(HcclRequestWait(from_any, 30000, nullptr), 0);
+    EXPECT_TRUE(text_has("rank 2 left")) << HcclGetLastErrorText();
+    for (const HcclRequest each : {from_one, to_one, from_two, from_any}) {
+      EXPECT_EQ(HcclRequestFree(each), 0);
+    }
+  });
+}
+
 TEST(Framework, AFailedMessageTellsItsCallbackWhy) {
   ApiWorld world(1);
   char byte = 0;

@@ -169,6 +169,29 @@ TEST_P(Mailboxes, MessagesBeforeTheirReceivesWait) {
   });
 }
 
+// The room of messages that were received is used again: after many times the room, a short message
+// is still sent before its receive.
+TEST_P(Mailboxes, ShortMessagesDoNotWaitForTheirReceivesInTheLongRun) {
+  World world(2, config_of(GetParam()));
+  ASSERT_TRUE(world.ok());
+  world.run([](Communicator& c) {
+    const int peer = 1 - c.rank();
+    for (const std::size_t bytes : {std::size_t{30}, std::size_t{8000}}) {
+      Bytes out(bytes), in(bytes);
+      for (int i = 0; i < 1500; ++i) {
+        const MessagePtr sent = c.mailbox().send(peer, 1, out.data(), bytes, {});
+        expect_ok(c.mailbox().recv(peer, 1, in.data(), bytes, {}));
+        expect_ok(sent);
+      }
+      out = content(c.rank(), peer, 2, 0, bytes);
+      expect_ok(c.mailbox().send(peer, 2, out.data(), bytes, {}));
+      ASSERT_TRUE(c.run({}).ok());  // both are sent, and none is asked for
+      expect_ok(c.mailbox().recv(peer, 2, in.data(), bytes, {}));
+      EXPECT_EQ(in, content(peer, c.rank(), 2, 0, bytes));
+    }
+  });
+}
+
 TEST_P(Mailboxes, SizesThatDifferFailBothAndNothingElse) {
   World world(2, config_of(GetParam()));
   ASSERT_TRUE(world.ok());

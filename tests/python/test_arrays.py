@@ -165,6 +165,10 @@ def test_other_arguments(alone):
     with pytest.raises(hccl.HcclError, match="root is 1") as caught:
         alone.broadcast(numbers, root=1)
     assert caught.value.code == 1
+    with pytest.raises(TypeError, match="^a communicator is made by hccl.init"):
+        hccl.Communicator(None)
+    with pytest.raises(TypeError, match="^info: expected bytes, not str"):
+        hccl.Communicator.from_root_info("abc", 1, 0)
     with pytest.raises(ValueError, match="^info: has 3 bytes"):
         hccl.Communicator.from_root_info(b"abc", 1, 0)
     with pytest.raises(ValueError, match="^rank: is -1"):

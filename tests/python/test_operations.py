@@ -124,6 +124,10 @@ def test_wrong_arguments_are_refused_before_anything_begins(alone):
         alone.isend(good, 1)
     with pytest.raises(ValueError, match="^send_counts: has 2 numbers, there are 1 ranks"):
         alone.alltoallv(good, [2, 2])
+    with pytest.raises(TypeError, match="^send_counts: expected ints, one a rank, not int"):
+        alone.alltoallv(good, 4)
+    with pytest.raises(ValueError, match="^src: is -1; any rank is hccl.ANY_RANK"):
+        alone.recv(good, -1)
     with pytest.raises(ValueError, match="^send_counts: add up to 3 elements, array has 4"):
         alone.alltoallv(good, [3], [3])
     with pytest.raises(ValueError, match="^out: has 4 elements, not 5"):
@@ -208,6 +212,25 @@ def test_a_group_runs_all_of_its_collectives_or_none():
     assert on_threads(2, work) == [2, 2]
 
 
+def test_messages_of_other_threads_are_not_of_the_group(alone):
+    array = np.zeros(3)
+
+    def other():
+        alone.send(np.full(3, 8.0), 0, tag=1)
+        alone.recv(array, 0, tag=2)  # waits, although a group is open
+        array.flags.writeable = False
+
+    thread = threading.Thread(target=other)
+    with alone.group():
+        thread.start()
+        first = alone.recv(np.zeros(3), 0, tag=1)
+        time.sleep(0.1)
+        assert array.flags.writeable  # has not returned
+        alone.send(np.full(3, 9.0), 0, tag=2)
+    thread.join(60)
+    assert (first == 8).all() and (array == 9).all() and not array.flags.writeable
+
+
 def test_what_a_group_refuses(alone):
     array = np.ones(2)
     with alone.group():
@@ -221,6 +244,8 @@ def test_what_a_group_refuses(alone):
         with pytest.raises(ValueError, match="^recv_counts: is needed inside a group"):
             alone.alltoallv(array, [2])
     with alone.igroup() as handle:
+        with pytest.raises(ValueError, match="^the group: of igroup.. has only collectives"):
+            alone.recv(array, 0)
         with pytest.raises(RuntimeError, match="igroup begins at the end of the `with` block"):
             handle.wait()
         assert repr(handle) == "<hccl.Handle igroup: not begun>"
