@@ -1,8 +1,10 @@
 #include "allocator.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
 
+#include <cstddef>
 #include <cstring>
 
 #include "hccl/hccl_framework.h"
@@ -43,6 +45,16 @@ at::Tensor heap_empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
   constexpr c10::DispatchKeySet kDense(c10::DispatchKey::CPU);
   return at::detail::empty_generic(sizes, heap_allocator(), kDense,
                                    c10::typeMetaToScalarType(options.dtype()), std::nullopt);
+}
+
+std::optional<at::Tensor> Pack::add(int64_t numel, const at::TensorOptions& options) {
+  const auto element = static_cast<int64_t>(options.dtype().itemsize());
+  if (numel > (bytes_ - used_) / element || used_ % element != 0) return std::nullopt;
+  if (!block_.defined()) block_ = heap_empty({bytes_}, at::kByte);
+  auto* begin = static_cast<std::byte*>(block_.data_ptr()) + used_;
+  used_ += numel * element;
+  // A storage of its own: DDP's views of it begin at 0.
+  return at::from_blob(begin, {numel}, [block = block_](void*) {}, options);
 }
 
 }  // namespace hccl::pytorch

@@ -115,7 +115,15 @@ void ProcessGroupHccl::end(milliseconds patience) {
 // ---- memory ----
 
 at::Tensor ProcessGroupHccl::allocateTensor(long numel, at::TensorOptions options) {
+  if (pack_) {
+    if (auto tensor = pack_->add(numel, options)) return *std::move(tensor);
+  }
   return heap_empty({numel}, options);
+}
+
+void ProcessGroupHccl::pack_tensors(int64_t bytes) {
+  pack_.reset();
+  if (bytes > 0) pack_.emplace(bytes);
 }
 
 bool ProcessGroupHccl::supportsTensorAlloc(c10::DeviceIndex device) { return device < 0; }

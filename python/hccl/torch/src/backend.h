@@ -3,9 +3,11 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "allocator.h"
 #include "communicator.h"
 #include "error.h"
 #include "messages.h"
@@ -73,6 +75,9 @@ class ProcessGroupHccl final : public c10d::Backend {
   at::Tensor allocateTensor(long numel, at::TensorOptions options) override;
   bool supportsTensorAlloc(c10::DeviceIndex device) override;
   std::shared_ptr<c10::Allocator> getMemAllocator() override;
+  /// The next tensors of allocateTensor lie one behind the other, up to so many bytes; 0: no
+  /// longer.
+  void pack_tensors(int64_t bytes);
 
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return operations_; }
@@ -97,6 +102,7 @@ class ProcessGroupHccl final : public c10d::Backend {
   const ForkGuard fork_;
   const c10::intrusive_ptr<Options> options_;
   std::atomic<uint64_t> operations_ = 0;
+  std::optional<Pack> pack_;                    // of allocateTensor
   std::mutex ending_;                           // one thread at a time ends the group
   std::shared_ptr<Communicator> communicator_;  // shared with the operations that run
   std::shared_ptr<Queue> queue_;

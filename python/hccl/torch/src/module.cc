@@ -4,6 +4,7 @@
 
 #include "allocator.h"
 #include "backend.h"
+#include "plan.h"
 
 namespace py = pybind11;
 
@@ -24,7 +25,11 @@ c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& 
 PYBIND11_MODULE(_backend, module) {
   py::module_::import("torch._C._distributed_c10d");  // the classes that this one builds on
   py::class_<hccl::pytorch::ProcessGroupHccl, c10d::Backend,
-             c10::intrusive_ptr<hccl::pytorch::ProcessGroupHccl>>(module, "ProcessGroupHccl");
+             c10::intrusive_ptr<hccl::pytorch::ProcessGroupHccl>>(module, "ProcessGroupHccl")
+      .def_property_readonly(
+          "timeout",
+          [](hccl::pytorch::ProcessGroupHccl& self) { return self.getBackendOptions()->timeout; })
+      .def("pack_tensors", &hccl::pytorch::ProcessGroupHccl::pack_tensors, py::arg("bytes"));
   module.def("create", &hccl::pytorch::create, py::arg("store"), py::arg("rank"), py::arg("size"),
              py::arg("timeout"), py::arg("group_name"), py::arg("global_ranks"),
              py::call_guard<py::gil_scoped_release>());
@@ -34,4 +39,5 @@ PYBIND11_MODULE(_backend, module) {
         return hccl::pytorch::heap_empty(sizes, at::TensorOptions(type));
       },
       py::arg("sizes"), py::arg("dtype"));
+  hccl::pytorch::bind_plan(module);
 }

@@ -1,0 +1,177 @@
+#include "plan.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <utility>
+
+#include "hccl/hccl.h"
+#include "hccl/hccl_framework.h"
+
+namespace hccl::pytorch {
+namespace {
+
+using Future = c10::ivalue::Future;
+
+constexpr const char* kOperation = "gradients";
+
+class PlanHook final : public c10d::CppCommHookInterface<std::shared_ptr<GradientPlan>> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+  c10::intrusive_ptr<Future> runHook(c10d::GradBucket& bucket) override {
+    return state_->reduce(bucket);
+  }
+};
+
+}  // namespace
+
+GradientPlan::GradientPlan(c10d::Store& store, int rank, int size,
+                           std::chrono::milliseconds timeout, std::string group,
+                           const Tensors& parameters, std::vector<std::string> names)
+    : communicator_(store, rank, size, timeout),
+      group_(std::move(group)),
+      parameters_(parameters),
+      names_(std::move(names)) {
+  communicator_.set_timeout(timeout);
+}
+
+// An iteration that was not finished cannot be: other ranks may not even have begun it.
+GradientPlan::~GradientPlan() {
+  if (fork_.in_child()) return;
+  if (under_way_) communicator_.abort("a model was deleted in the middle of a backward pass");
+  forget();
+}
+
+void GradientPlan::forget() {
+  if (fusion_ != nullptr) static_cast<void>(HcclFusionDestroy(std::exchange(fusion_, nullptr)));
+  buckets_.clear();
+}
+
+c10::intrusive_ptr<Future> GradientPlan::reduce(c10d::GradBucket& bucket) {
+  fork_.check();
+  const size_t index = bucket.getIndex();
+  if (index == 0) futures_.clear();
+  under_way_ = true;
+  futures_.push_back(c10::make_intrusive<Future>(c10::TensorType::get()));
+  const auto future = futures_.back();
+  if (fusion_ == nullptr) {
+    add(bucket);
+  } else {
+    TORCH_CHECK(
+        index < buckets_.size() && bucket.getBuffer().data_ptr() == buckets_[index].data.data_ptr(),
+        "hccl: the gradient of ", buckets_.at(index).name, " has moved");
+    check(HcclFusionReady(fusion_, static_cast<uint32_t>(index)), kOperation);
+  }
+  if (bucket.isLast()) finish();
+  return future;
+}
+
+// An iteration with new buckets: as they come. DDP's first bucket has all gradients.
+void GradientPlan::add(const c10d::GradBucket& bucket) {
+  const at::Tensor& buffer = bucket.getBuffer();
+  TORCH_CHECK(!buffer.is_sparse(), "hccl: a plan cannot reduce sparse gradients");
+  buckets_.push_back({"", bucket.getParameters(), buffer});
+  const at::Tensor& parameter = buckets_.back().parameters.at(0);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].is_same(parameter)) buckets_.back().name = names_.at(i);
+  }
+  const Elements elements = to_reduce(buffer);
+  check(HcclAllReduce(elements.data, elements.data, elements.count, elements.type, HCCL_REDUCE_AVG,
+                      communicator_.handle(), nullptr),
+        kOperation);
+}
+
+void GradientPlan::make_fusion() {
+  std::vector<HcclFusionGradient> list;
+  for (const Bucket& each : buckets_) {
+    list.push_back(
+        {each.name.c_str(), each.data.data_ptr(), static_cast<uint64_t>(each.data.numel())});
+  }
+  HcclFusionOptions options{};
+  options.dataType = to_reduce(buckets_.front().data).type;
+  options.op = HCCL_REDUCE_AVG;
+  options.hcomParallel = 1;
+  options.group = group_.c_str();
+  check(HcclFusionCreate(communicator_.handle(), list.data(), static_cast<uint32_t>(list.size()),
+                         &options, &fusion_),
+        kOperation);
+}
+
+// All gradients are ready: backward has nothing else to do than to wait.
+void GradientPlan::finish() {
+  std::vector<uint32_t> last = segments();  // wait() may change them for the next iteration
+  if (fusion_ != nullptr) {
+    check(HcclFusionMark(fusion_, HCCL_FUSION_BP_END), kOperation);
+    check(HcclFusionWait(fusion_), kOperation);
+    finished_ = true;
+  } else {
+    last = {static_cast<uint32_t>(buckets_.size() - 1)};
+  }
+  under_way_ = false;
+  for (size_t i = 0; i < futures_.size(); ++i) futures_[i]->markCompleted(buckets_[i].data);
+  if (tail_) call_tail(last);
+  if (fusion_ != nullptr) return;
+  const auto alone = [](const Bucket& each) { return each.parameters.size() == 1; };
+  if (std::all_of(buckets_.begin(), buckets_.end(), alone)) {
+    make_fusion();
+  } else {
+    buckets_.clear();  // DDP makes new ones
+  }
+}
+
+void GradientPlan::call_tail(const std::vector<uint32_t>& last) const {
+  size_t next = 0;
+  for (const uint32_t end : last) {
+    Tensors parameters;
+    for (; next <= end; ++next) {
+      const Tensors& own = buckets_[next].parameters;
+      parameters.insert(parameters.end(), own.begin(), own.end());
+    }
+    tail_(parameters);
+  }
+}
+
+void GradientPlan::mark_forward() {
+  if (fusion_ == nullptr || under_way_) return;
+  if (std::exchange(finished_, false))
+    check(HcclFusionMark(fusion_, HCCL_FUSION_ITERATION_END), kOperation);
+  check(HcclFusionMark(fusion_, HCCL_FUSION_FP_START), kOperation);
+}
+
+std::vector<uint32_t> GradientPlan::segments() const {
+  if (fusion_ == nullptr) return {};
+  uint32_t number = 0;
+  check(HcclFusionGetSegments(fusion_, nullptr, &number), "segments");
+  std::vector<uint32_t> last(number);
+  check(HcclFusionGetSegments(fusion_, last.data(), &number), "segments");
+  return last;
+}
+
+std::vector<std::string> GradientPlan::gradients() const {
+  std::vector<std::string> names;
+  for (const Bucket& each : buckets_) names.push_back(each.name);
+  return names;
+}
+
+HcclFusion GradientPlan::fusion() const {
+  TORCH_CHECK(fusion_ != nullptr,
+              "hccl: there is no trace yet: it begins with the third backward pass");
+  return fusion_;
+}
+
+std::string GradientPlan::trace_text() const {
+  const char* text = nullptr;
+  check(HcclFusionTraceText(fusion(), &text), "trace");
+  return text;
+}
+
+void GradientPlan::write_trace(const std::string& path) const {
+  check(HcclFusionTraceWrite(fusion(), path.c_str()), "trace");
+}
+
+void plan_reducer(c10d::Reducer& reducer, std::shared_ptr<GradientPlan> plan) {
+  reducer.register_comm_hook(std::make_unique<PlanHook>(std::move(plan)));
+}
+
+}  // namespace hccl::pytorch

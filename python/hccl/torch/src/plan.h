@@ -1,0 +1,90 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <vector>
+
+#include "communicator.h"
+#include "error.h"
+#include "hccl/hccl_fusion.h"
+#include "tensors.h"
+
+namespace c10d {
+class Reducer;
+}
+namespace pybind11 {
+class module_;
+}
+
+namespace hccl::pytorch {
+
+/// Reduces the gradients of one DistributedDataParallel in the segments of the library's fusion
+/// engine (hccl_fusion.h), which measures, plans and writes traces. Each of DDP's buckets has one
+/// gradient. Used by one thread at a time, as DDP is.
+class GradientPlan {
+ public:
+  /// Called with the parameters of a segment whose gradients are reduced.
+  using Tail = std::function<void(const Tensors&)>;
+
+  /// Joins a communicator of its own: DDP and its user have operations of theirs on the group's.
+  /// group: whose split strategy applies. parameters, names: of DDP, for traces.
+  GradientPlan(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout,
+               std::string group, const Tensors& parameters, std::vector<std::string> names);
+  ~GradientPlan();
+  GradientPlan(const GradientPlan&) = delete;
+  GradientPlan& operator=(const GradientPlan&) = delete;
+
+  /// The bucket's gradient is ready. The futures of all buckets complete with that of the last one,
+  /// which returns when all are reduced.
+  c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
+  /// DDP has new buckets: the next iteration is reduced bucket by bucket, and shows them.
+  void forget();
+  /// A forward pass begins, whose backward pass will be reduced: for the trace.
+  void mark_forward();
+  void set_tail(Tail tail) { tail_ = std::move(tail); }
+
+  /// The last gradient of each segment; empty as long as there are none.
+  std::vector<uint32_t> segments() const;
+  /// The names of the gradients, in the order of the buckets.
+  std::vector<std::string> gradients() const;
+  std::string trace_text() const;
+  void write_trace(const std::string& path) const;
+
+ private:
+  struct Bucket {
+    std::string name;  // of its first parameter; there is one only but in the first iteration
+    Tensors parameters;
+    at::Tensor data;
+  };
+
+  void add(const c10d::GradBucket& bucket);
+  void make_fusion();
+  void finish();
+  void call_tail(const std::vector<uint32_t>& last) const;
+  HcclFusion fusion() const;
+
+  const ForkGuard fork_;
+  Communicator communicator_;
+  const std::string group_;
+  const Tensors parameters_;
+  const std::vector<std::string> names_;  // of parameters_
+  std::vector<Bucket> buckets_;           // of the last iterations
+  HcclFusion fusion_ = nullptr;
+  bool under_way_ = false;  // some gradients of the iteration are ready
+  bool finished_ = false;   // an iteration has ended, and no forward pass has begun
+  std::vector<c10::intrusive_ptr<c10::ivalue::Future>> futures_;  // of the iteration at hand
+  Tail tail_;
+};
+
+/// Makes the plan the communication hook of DDP's reducer, which keeps it.
+void plan_reducer(c10d::Reducer& reducer, std::shared_ptr<GradientPlan> plan);
+
+/// plan_module.cc: the class GradientPlan and the function plan_reducer in Python.
+void bind_plan(pybind11::module_& module);
+
+}  // namespace hccl::pytorch

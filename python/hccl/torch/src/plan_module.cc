@@ -1,0 +1,41 @@
+// GradientPlan in Python.
+#include <pybind11/chrono.h>
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include "plan.h"
+
+namespace py = pybind11;
+
+namespace hccl::pytorch {
+
+void bind_plan(py::module_& module) {
+  using Release = py::call_guard<py::gil_scoped_release>;
+  py::class_<GradientPlan, std::shared_ptr<GradientPlan>>(module, "GradientPlan")
+      .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                       std::chrono::milliseconds timeout, const std::string& group,
+                       const Tensors& parameters, const std::vector<std::string>& names) {
+             return std::make_shared<GradientPlan>(*store, rank, size, timeout, group, parameters,
+                                                   names);
+           }),
+           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("group"),
+           py::arg("parameters"), py::arg("names"), Release())
+      .def("forget", &GradientPlan::forget, Release())
+      .def("mark_forward", &GradientPlan::mark_forward)
+      .def("set_tail", &GradientPlan::set_tail, py::arg("tail").none(true))
+      .def_property_readonly("segments", &GradientPlan::segments)
+      .def_property_readonly("gradients", &GradientPlan::gradients)
+      .def("trace_text", &GradientPlan::trace_text)
+      .def("write_trace", &GradientPlan::write_trace, py::arg("path"));
+  module.def(
+      "plan_reducer",
+      [](c10d::Reducer& reducer, std::shared_ptr<GradientPlan> plan) {
+        plan_reducer(reducer, std::move(plan));
+      },
+      py::arg("reducer"), py::arg("plan"));
+}
+
+}  // namespace hccl::pytorch
