@@ -257,19 +257,23 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, Mailboxes, ::testing::ValuesIn(transports()
                          [](const auto& info) { return info.param; });
 
 TEST(Mailbox, EndsWithItsCommunicator) {
-  std::vector<MessagePtr> left(2);
+  std::vector<MessagePtr> left(2), to_self(2);
   std::vector<Bytes> data(2, Bytes(100000));
   {
     World world(2, config_of("auto"));
     world.run([&](Communicator& c) {
       const auto at = static_cast<std::size_t>(c.rank());
       left[at] = c.mailbox().recv(1 - c.rank(), 3, data[at].data(), data[at].size(), {});
+      to_self[at] = c.mailbox().send(c.rank(), 4, data[at].data(), 1, {});
       EXPECT_EQ(left[at]->wait(Deadline::after(milliseconds(20))).code(), Code::kTimeout);
+      EXPECT_FALSE(to_self[at]->done());
     });
   }
-  for (const MessagePtr& each : left) {
-    ASSERT_TRUE(each->done());
-    EXPECT_EQ(each->status().code(), Code::kUnavail) << each->status().message();
+  for (const auto& list : {left, to_self}) {
+    for (const MessagePtr& each : list) {
+      ASSERT_TRUE(each->done());
+      EXPECT_EQ(each->status().code(), Code::kUnavail) << each->status().message();
+    }
   }
 }
 

