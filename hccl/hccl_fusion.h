@@ -75,6 +75,13 @@ HcclResult HcclFusionReady(HcclFusion fusion, uint32_t index);
  * that does. */
 HcclResult HcclFusionWait(HcclFusion fusion);
 
+/** Returns when segment `segment` of the iteration at hand, and all before it, are reduced: so that
+ * its weights can be updated while later segments run. HcclFusionWait must follow, and the memory
+ * of the segment's gradients belongs to the library until then but for reading. On all ranks or
+ * none in the first iteration. HCCL_E_PARA: no such segment, or not all of its gradients, and of
+ * those before, are marked. */
+HcclResult HcclFusionWaitSegment(HcclFusion fusion, uint32_t segment);
+
 /** The segments of the iteration at hand as index pairs: lastIndices[k] for k < *segmentNum (in:
  * capacity, out: number). */
 HcclResult HcclFusionGetSegments(HcclFusion fusion, uint32_t* lastIndices, uint32_t* segmentNum);

@@ -262,9 +262,7 @@ void Overlap::start(std::size_t index) {
 
 Status Overlap::wait() {
   begin_if_over();
-  if (now_.wait_begin == 0) now_.wait_begin = now_ns();
   if (due_ < segments_.size()) {
-    now_.wait_begin = 0;
     std::string missing;
     std::size_t number = 0;
     for (std::uint32_t i = 0; i < gradients_.size(); ++i) {
@@ -274,6 +272,7 @@ Status Overlap::wait() {
     if (number > kNamesInText) missing += ", … (" + std::to_string(number) + " in all)";
     return Status(Code::kPara, "gradients never marked ready in this iteration: " + missing);
   }
+  if (now_.wait_begin == 0) now_.wait_begin = now_ns();
   if (!met_) HCCL_RETURN_IF_ERROR(meet());
   start_due();
   Status first_failure;
@@ -286,6 +285,16 @@ Status Overlap::wait() {
   if (first_failure.ok() && automatic_ && automatic_->ends_window(now_.number))
     first_failure = end_window();
   return first_failure;
+}
+
+Status Overlap::wait_segment(std::size_t segment) {
+  if (segment >= due_) {
+    return Status(Code::kPara, "segment " + std::to_string(segment) + " is not ready");
+  }
+  if (now_.wait_begin == 0) now_.wait_begin = now_ns();
+  if (!met_) HCCL_RETURN_IF_ERROR(meet());
+  start_due();
+  return communicator_->wait(segments_[segment].ticket);
 }
 
 void Overlap::mark(Point point) {
@@ -359,9 +368,9 @@ TraceIteration Overlap::iteration(const Times& times) const {
   if (times.fp_start != 0) out.marks.push_back({"fp_start", times.fp_start});
   if (times.bp_end != 0) out.marks.push_back({"bp_end", times.bp_end});
   if (times.iteration_end != 0) out.marks.push_back({"iteration_end", times.iteration_end});
-  const std::size_t element = size_of(type_);
   for (std::uint32_t i = 0; i < gradients_.size(); ++i) {
-    out.gradients.push_back({i, gradients_[i].name, gradients_[i].count * element, times.ready[i]});
+    const Gradient& each = gradients_[i];
+    out.gradients.push_back({i, each.name, each.count * size_of(type_), times.ready[i]});
   }
   std::uint32_t first = 0;
   for (std::size_t s = 0; s < times.layout->last_indices.size(); ++s) {

@@ -53,6 +53,9 @@ class Overlap {
   /// were never marked; then nothing has changed, and they can still be marked. The first time,
   /// kPara also if the ranks differ in their gradients or segments: nothing has been sent then.
   Status wait();
+  /// Returns when this segment, and all before it, are reduced; wait() must follow. kPara: no such
+  /// segment, or some of its gradients, or of those before, are not ready.
+  Status wait_segment(std::size_t segment);
   void mark(Point point);
 
   /// Those of the iteration at hand; an automatic plan changes them between iterations.

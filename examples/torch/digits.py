@@ -32,7 +32,7 @@ def join(backend: str) -> tuple[int, int]:
 def options(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--backend", default="hccl", help="hccl or gloo")
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch", type=int, default=64, help="images of all ranks together")
     parser.add_argument("--save", help="a file for the trained weights")
     return parser
@@ -66,7 +66,9 @@ def train(model: nn.Module, arguments: argparse.Namespace, rank: int, size: int)
     if arguments.batch % size != 0:
         raise SystemExit(f"--batch {arguments.batch} cannot be shared by {size} ranks")
     part = arguments.batch // size
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    steps = arguments.epochs * (len(images) // arguments.batch)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, total_iters=steps)
     begin = time.perf_counter()
     for epoch in range(arguments.epochs):
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch))
@@ -75,6 +77,7 @@ def train(model: nn.Module, arguments: argparse.Namespace, rank: int, size: int)
             optimizer.zero_grad(set_to_none=False)  # gradients stay where the ranks share them
             functional.cross_entropy(model(images[mine]), labels[mine]).backward()
             optimizer.step()
+            schedule.step()
     if rank == 0:
         print(f"{size} ranks: {time.perf_counter() - begin:.1f} s for {arguments.epochs} epochs")
 

@@ -117,6 +117,13 @@ HcclResult HcclFusionWait(HcclFusion fusion) {
   });
 }
 
+HcclResult HcclFusionWaitSegment(HcclFusion fusion, uint32_t segment) {
+  return guard("HcclFusionWaitSegment", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
+    return found->overlap->wait_segment(segment);
+  });
+}
+
 HcclResult HcclFusionGetSegments(HcclFusion fusion, uint32_t* lastIndices, uint32_t* segmentNum) {
   return guard("HcclFusionGetSegments", [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));

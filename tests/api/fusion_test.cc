@@ -160,6 +160,38 @@ TEST(Fusion, BitsOfRealNumbersDependOnNeitherOrderNorMemoryNorThread) {
   EXPECT_EQ(first[0], first[2]);
 }
 
+TEST(Fusion, SegmentsCanBeWaitedForOneByOne) {
+  const Indices split = {3, 4, 11};
+  for (const auto& base : {serial(), parallel()}) {
+    ApiWorld world(3);
+    world.on_all([&](int rank) {
+      Gradients gradients(kSizes, true);
+      const auto options = cut(base, split);
+      HcclFusion fusion = create(world.comm(rank), gradients, &options);
+      for (int iteration = 0; iteration < 3; ++iteration) {
+        gradients.fill([&](std::size_t e) { return whole(rank, e, iteration); });
+        OK(HcclFusionReady(fusion, 0));
+        SAYS(HcclFusionWaitSegment(fusion, 0), HCCL_E_PARA, "segment 0 is not ready");
+        for (std::uint32_t i = 1; i < gradients.size(); ++i) OK(HcclFusionReady(fusion, i));
+        std::size_t e = 0;
+        std::uint32_t next = 0;
+        for (std::uint32_t segment = 0; segment < split.size(); ++segment) {
+          OK(HcclFusionWaitSegment(fusion, segment));
+          for (; next <= split[segment]; ++next) {
+            for (std::size_t i = 0; i < gradients.count(next); ++i, ++e) {
+              ASSERT_EQ(gradients.data(next)[i],
+                        whole(0, e, iteration) + whole(1, e, iteration) + whole(2, e, iteration));
+            }
+          }
+        }
+        SAYS(HcclFusionWaitSegment(fusion, 3), HCCL_E_PARA, "segment 3");
+        OK(HcclFusionWait(fusion));
+      }
+      OK(HcclFusionDestroy(fusion));
+    });
+  }
+}
+
 TEST(Fusion, OtherTypesAndReductions) {
   ApiWorld world(2);
   world.on_all([&](int rank) {

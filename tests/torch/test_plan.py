@@ -128,7 +128,7 @@ def test_a_strategy_that_does_not_fit():
     on_ranks(2, work)
 
 
-@pytest.mark.parametrize("split", ["auto", "trace"])
+@pytest.mark.parametrize("split", ["", "auto", "trace", "default"])
 def test_hccl_plan_reads_the_traces(split, tmp_path, monkeypatch):
     monkeypatch.setenv("HCCL_SPLIT", split)
 
@@ -141,8 +141,9 @@ def test_hccl_plan_reads_the_traces(split, tmp_path, monkeypatch):
             model.zero_grad(set_to_none=False)
             model(torch.ones(4, 200)).sum().backward()
             first = first or model.segments
-        assert split == "auto" or model.segments == first
+        assert split in ("", "auto") or model.segments == first
         model.write_trace(tmp_path / f"{rank}.pb")
+        model.write_trace(tmp_path / f"{rank}.pb.json")
         sizes = {name: p.nbytes for name, p in network.named_parameters()}
         return model.segments, [sizes[name] for name in model.gradients], model.trace_text()
 
@@ -159,6 +160,9 @@ def test_hccl_plan_reads_the_traces(split, tmp_path, monkeypatch):
     assert plan["traced_ranks"] == 2 and plan["iterations"] >= 30
     assert [gradient["bytes"] for gradient in plan["gradients"]] == sizes
     assert plan["today"]["last_indices"] == segments
+    iterations = json.loads((tmp_path / "0.pb.json").read_text())["iterations"]
+    behind = {iteration["behind_backward"] for iteration in iterations[1:9]}
+    assert behind == ({False} if split == "default" else {False, True})  # apart, to be measured
 
 
 def test_the_segment_hook():

@@ -115,9 +115,10 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
     def register_segment_hook(
         self, hook: Callable[[Sequence[torch.nn.Parameter]], None] | None
     ) -> None:
-        """Calls `hook` with the parameters of each segment when their gradients are reduced, in the
-        order of the segments, at the end of backward; None: no longer. For optimizers that step
-        segment by segment. Needs gradient_as_bucket_view. What the hook raises ends backward."""
+        """Calls `hook` with the parameters of each segment at the end of backward, as soon as their
+        gradients are reduced, while later segments still are; None: no longer. For optimizers that
+        step segment by segment. Needs gradient_as_bucket_view. The hook may read gradients, and
+        write parameters; what it raises ends backward."""
         if hook is not None and not self.gradient_as_bucket_view:
             raise ValueError("hccl: a segment hook needs gradient_as_bucket_view=True")
         self._plan.set_tail(hook)

@@ -100,17 +100,16 @@ void GradientPlan::make_fusion() {
 
 // All gradients are ready: backward has nothing else to do than to wait.
 void GradientPlan::finish() {
-  std::vector<uint32_t> last = segments();  // wait() may change them for the next iteration
   if (fusion_ != nullptr) {
     check(HcclFusionMark(fusion_, HCCL_FUSION_BP_END), kOperation);
+    if (tail_) call_tail(segments());
     check(HcclFusionWait(fusion_), kOperation);
     finished_ = true;
   } else {
-    last = {static_cast<uint32_t>(buckets_.size() - 1)};
+    if (tail_) call_tail({static_cast<uint32_t>(buckets_.size() - 1)});
   }
   under_way_ = false;
   for (size_t i = 0; i < futures_.size(); ++i) futures_[i]->markCompleted(buckets_[i].data);
-  if (tail_) call_tail(last);
   if (fusion_ != nullptr) return;
   const auto alone = [](const Bucket& each) { return each.parameters.size() == 1; };
   if (std::all_of(buckets_.begin(), buckets_.end(), alone)) {
@@ -120,11 +119,13 @@ void GradientPlan::finish() {
   }
 }
 
+// Each segment as soon as it is reduced, while later ones run.
 void GradientPlan::call_tail(const std::vector<uint32_t>& last) const {
   size_t next = 0;
-  for (const uint32_t end : last) {
+  for (uint32_t segment = 0; segment < last.size(); ++segment) {
+    if (fusion_ != nullptr) check(HcclFusionWaitSegment(fusion_, segment), kOperation);
     Tensors parameters;
-    for (; next <= end; ++next) {
+    for (; next <= last[segment]; ++next) {
       const Tensors& own = buckets_[next].parameters;
       parameters.insert(parameters.end(), own.begin(), own.end());
     }
