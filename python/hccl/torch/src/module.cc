@@ -4,6 +4,7 @@
 
 #include "allocator.h"
 #include "backend.h"
+#include "optimizer.h"
 
 namespace py = pybind11;
 
@@ -34,4 +35,5 @@ PYBIND11_MODULE(_backend, module) {
         return hccl::pytorch::heap_empty(sizes, at::TensorOptions(type));
       },
       py::arg("sizes"), py::arg("dtype"));
+  hccl::pytorch::bind_optimizer(module);
 }
