@@ -5,5 +5,6 @@ that the ranks of a host share, which collectives do not copy. It imports torch 
 """
 
 from hccl.torch._memory import empty, share_
+from hccl.torch.npu import as_npu
 
-__all__ = ["empty", "share_"]
+__all__ = ["as_npu", "empty", "share_"]
