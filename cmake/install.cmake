@@ -8,7 +8,7 @@ include(CMakePackageConfigHelpers)
 # A component of its own, so that the library can be installed without the programs.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME library)
 
-install(FILES hccl.h hccl_comm.h hccl_framework.h hccl_fusion.h hccl_types.h hcom.h
+install(FILES hccl.h hccl_comm.h hccl_framework.h hccl_fusion.h hccl_optim.h hccl_types.h hcom.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hccl)
 # acl/ is a room too: its public headers are those with acl in their names, and the codes.
 install(DIRECTORY acl/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/acl

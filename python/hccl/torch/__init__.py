@@ -8,11 +8,12 @@ the fusion planner. It imports torch at the first use.
 import typing
 
 from hccl.torch._memory import empty, share_
+from hccl.torch.npu import as_npu
 
 if typing.TYPE_CHECKING:
     from hccl.torch._ddp import DistributedDataParallel
 
-__all__ = ["DistributedDataParallel", "empty", "share_"]  # noqa: F822
+__all__ = ["DistributedDataParallel", "as_npu", "empty", "share_"]  # noqa: F822
 
 
 def __getattr__(name):

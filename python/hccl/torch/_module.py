@@ -1,5 +1,6 @@
 """The compiled module for the torch of this process: loaded, and built first if it is missing."""
 
+import ctypes
 import importlib.util
 
 _loaded = None
@@ -13,6 +14,7 @@ def load():
 
         from hccl.torch import build
 
+        ctypes.CDLL(str(build.PACKAGE / "libhccl_optim.so"))
         spec = importlib.util.spec_from_file_location("hccl.torch._backend", build.build())
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)

@@ -113,7 +113,8 @@ def _compile(target):
                 f"-DCMAKE_CXX_FLAGS=-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
                 f"-DHCCL_TORCH_INCLUDES={';'.join(includes)}",
                 f"-DHCCL_TORCH_LIBRARIES={';'.join(cpp_extension.library_paths())}",
-                f"-DHCCL_TORCH_LIBRARY={_library()}",
+                f"-DHCCL_TORCH_LIBRARY={_library('libhccl.so.*')}",
+                f"-DHCCL_TORCH_OPTIM={_library('libhccl_optim.so')}",
                 f"-DHCCL_TORCH_SUFFIX={sysconfig.get_config_var('EXT_SUFFIX')}",
             ]
         )
@@ -126,10 +127,10 @@ def _compile(target):
     _say(f"built {target} in {time.monotonic() - begin:.0f} s")
 
 
-def _library():
-    library = next(PACKAGE.glob("libhccl.so.*"), None)
+def _library(name):
+    library = next(PACKAGE.glob(name), None)
     if library is None:
-        raise BuildError(f"hccl: libhccl.so is not in {PACKAGE}: install the package again")
+        raise BuildError(f"hccl: {name} is not in {PACKAGE}: install the package again")
     return library
 
 

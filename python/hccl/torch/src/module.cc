@@ -4,6 +4,7 @@
 
 #include "allocator.h"
 #include "backend.h"
+#include "optimizer.h"
 #include "plan.h"
 
 namespace py = pybind11;
@@ -39,5 +40,6 @@ PYBIND11_MODULE(_backend, module) {
         return hccl::pytorch::heap_empty(sizes, at::TensorOptions(type));
       },
       py::arg("sizes"), py::arg("dtype"));
+  hccl::pytorch::bind_optimizer(module);
   hccl::pytorch::bind_plan(module);
 }

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Trains MobileNetV1 on handwritten digits at 32x32: python examples/torch/mobilenet_v1.py --optimizer fused
+
+The network has the real layers (83 tensors, 3.2 million numbers for 10 classes); only the input is
+smaller. Prints what an iteration's time is made of, and the accuracy; --trace writes a time line for
+chrome://tracing. With --optimizer torch, the same with torch.optim.SGD.
+"""
+
+import argparse
+import pathlib
+import statistics
+import time
+
+import torch
+from torch import nn
+
+DIGITS = pathlib.Path(__file__).resolve().parent.parent / "data" / "digits.csv"
+TEST_IMAGES = 297
+# (channels, stride) of the depthwise separable layers
+LAYERS = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]
+PHASES = ("forward", "backward", "step")
+
+
+def mobilenet_v1(classes: int) -> nn.Sequential:
+    """Howard et al., 2017, width 1."""
+
+    def convolution(inner: int, outer: int, size: int, stride: int, groups: int = 1) -> list:
+        return [
+            nn.Conv2d(inner, outer, size, stride, size // 2, groups=groups, bias=False),
+            nn.BatchNorm2d(outer),
+            nn.ReLU(inplace=True),
+        ]
+
+    layers, width = convolution(1, 32, 3, 2), 32
+    for channels, stride in LAYERS:
+        layers += convolution(width, width, 3, stride, groups=width)  # depthwise
+        layers += convolution(width, channels, 1, 1)  # pointwise
+        width = channels
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
+
+
+def digits() -> tuple:
+    """((images, labels) to train with, (images, labels) to test with); images are [N, 1, 32, 32]."""
+    rows = [[int(word) for word in line.split(",")] for line in DIGITS.read_text().splitlines()]
+    table = torch.tensor(rows)[torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))]
+    images = nn.functional.interpolate(
+        table[:, :64].float().view(-1, 1, 8, 8) / 8 - 1, size=32, mode="bilinear", align_corners=False
+    )
+    labels = table[:, 64]
+    return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def make_optimizer(options: argparse.Namespace, model: nn.Module) -> torch.optim.Optimizer:
+    numbers = {"lr": options.lr, "momentum": 0.9, "weight_decay": 1e-4}
+    if options.optimizer == "torch":
+        return torch.optim.SGD(model.parameters(), **numbers)
+    from hccl.torch import optim
+
+    return optim.FusedSGD(model.parameters(), **numbers)
+
+
+def train_epoch(model, optimizer, images, labels, batch: int) -> list:
+    """Milliseconds of the phases of each iteration."""
+    times = []
+    for chosen in torch.randperm(len(images)).split(batch):
+        marks = [time.perf_counter()]
+        loss = nn.functional.cross_entropy(model(images[chosen]), labels[chosen])
+        marks.append(time.perf_counter())
+        optimizer.zero_grad()
+        loss.backward()
+        marks.append(time.perf_counter())
+        optimizer.step()
+        marks.append(time.perf_counter())
+        times.append([1e3 * (b - a) for a, b in zip(marks, marks[1:])])
+    return times
+
+
+@torch.no_grad()
+def accuracy(model, images, labels) -> float:
+    model.eval()
+    right = (model(images).argmax(1) == labels).float().mean().item()
+    model.train()
+    return right
+
+
+def report(times: list, batch: int) -> None:
+    """The time line of a median iteration, to scale."""
+    medians = [statistics.median(phase) for phase in zip(*times)]
+    total = sum(medians)
+    for phase, value in zip(PHASES, medians):
+        bar = "#" * max(1, round(60 * value / total))
+        print(f"  {phase:8} {value:8.2f} ms  {bar}")
+    print(f"  {1e3 * batch / total:.0f} images a second")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--optimizer", choices=["torch", "fused"], default="fused")
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--trace", help="a file for the time line of one epoch more, as JSON")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    model = mobilenet_v1(10)
+    optimizer = make_optimizer(options, model)
+    train, test = digits()
+    times = []
+    for epoch in range(1, options.epochs + 1):
+        times += train_epoch(model, optimizer, *train, options.batch)
+        print(f"epoch {epoch}: accuracy {accuracy(model, *test):.3f}", flush=True)
+    print(f"{type(optimizer).__name__}, an iteration of {options.batch} images (median):")
+    report(times, options.batch)
+    if options.trace:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            train_epoch(model, optimizer, *(part[:256] for part in train), options.batch)
+        profile.export_chrome_trace(options.trace)
+
+
+if __name__ == "__main__":
+    main()

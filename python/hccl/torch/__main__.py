@@ -1,0 +1,22 @@
+"""python -m hccl.torch script.py [arguments]: runs a script that was written for Ascend's adapter.
+
+torch_npu and apex are importable in it, and "npu" means the CPU."""
+
+import pathlib
+import runpy
+import sys
+
+from hccl.torch import as_npu
+
+
+def main() -> None:
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        sys.exit(__doc__)
+    as_npu()
+    sys.argv = sys.argv[1:]
+    sys.path[0] = str(pathlib.Path(sys.argv[0]).resolve().parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

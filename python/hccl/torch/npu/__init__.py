@@ -1,0 +1,51 @@
+"""Ascend's names for scripts that were written for its PyTorch adapter: torch_npu and apex.
+
+    python -m hccl.torch script.py        or        hccl.torch.as_npu()
+
+makes these modules importable, with their parts that make sense on a CPU, and makes "npu" mean the
+CPU. A real torch_npu or apex wins. Nothing is installed: the modules exist in this process only.
+"""
+
+import importlib.util
+import sys
+import types
+
+_NAMES = ("torch_npu", "apex")
+
+
+def as_npu() -> None:
+    """Makes torch_npu and apex importable, unless they are installed, and "npu" the CPU.
+
+    A second call does nothing."""
+    from hccl.torch.npu import _devices, _modules
+
+    real = [name for name in _NAMES if name not in sys.modules and _is_installed(name)]
+    made = {}
+    for path, contents in _modules.contents().items():
+        top = path.split(".")[0]
+        if top not in real and not _is_real(sys.modules.get(top)):
+            made[path] = _module(path, contents)
+    for path, module in made.items():
+        sys.modules[path] = module
+        parent, _, name = path.rpartition(".")
+        if parent:
+            setattr(made[parent], name, module)
+    if "torch_npu" in made:
+        _devices.install(made["torch_npu.npu"])
+
+
+def _is_installed(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def _is_real(module: object) -> bool:
+    return module is not None and not getattr(module, "__hccl__", False)
+
+
+def _module(path: str, contents: dict) -> types.ModuleType:
+    module = types.ModuleType(path, f"hccl.torch.npu's {path}: Ascend's names on the CPU.")
+    module.__hccl__ = True
+    module.__path__ = []  # a package: it may have submodules
+    module.__spec__ = importlib.util.spec_from_loader(path, loader=None, is_package=True)
+    module.__dict__.update(contents)
+    return module

@@ -1,0 +1,74 @@
+"""The device "npu" is the CPU, in strings and in calls."""
+
+import functools
+
+import torch
+
+
+def _to_cpu(device):
+    if isinstance(device, str) and device.split(":")[0] == "npu":
+        return "cpu"
+    return device
+
+
+def _translated(call, device=None):
+    """A function whose arguments may name a device. Only strings are: numbers mean other things."""
+
+    @functools.wraps(call)
+    def with_cpu(*args, **kwargs):
+        args = tuple(_to_cpu(argument) for argument in args)
+        for name in ("device", "device_type", "map_location"):
+            if name in kwargs:
+                kwargs[name] = _to_cpu(kwargs[name])
+        return call(*args, **kwargs)
+
+    with_cpu.__hccl__ = True
+    return with_cpu
+
+
+_FACTORIES = (
+    *("arange", "as_tensor", "empty", "empty_like", "empty_strided", "eye", "full", "full_like"),
+    *("linspace", "logspace", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like"),
+    *("randn", "randn_like", "randperm", "tensor", "zeros", "zeros_like", "load", "set_default_device"),
+)
+
+
+class _DeviceOfScripts(type(torch.device)):
+    def __instancecheck__(cls, thing):
+        return isinstance(thing, cls.real)
+
+
+def _device_class():
+    """torch.device("npu:0") is the CPU; isinstance(x, torch.device) is as before."""
+    real = torch.device
+
+    class device(metaclass=_DeviceOfScripts):
+        def __new__(cls, kind, *index):
+            translated = _to_cpu(kind)
+            return real(translated) if translated != kind else real(kind, *index)
+
+    device.real = real
+    device.__hccl__ = True
+    return device
+
+
+def install(npu) -> None:
+    """Patches torch: .npu(), device="npu", torch.npu and torch.device("npu")."""
+    if getattr(torch, "npu", None) is npu or getattr(torch.device, "__hccl__", False):
+        torch.npu = npu
+        return
+    torch.npu = npu
+
+    def to_npu(self, device=None, non_blocking=False, **_):
+        return self.cpu()
+
+    torch.Tensor.npu = to_npu
+    torch.nn.Module.npu = to_npu
+    torch.Tensor.is_npu = property(lambda self: self.device.type == "cpu")
+    for owner in (torch.Tensor, torch.nn.Module):
+        owner.to = _translated(owner.to)
+    for name in _FACTORIES:
+        setattr(torch, name, _translated(getattr(torch, name)))
+    torch.autocast.__init__ = _translated(torch.autocast.__init__)
+    torch.amp.GradScaler.__init__ = _translated(torch.amp.GradScaler.__init__)
+    torch.device = _device_class()

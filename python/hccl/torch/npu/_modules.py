@@ -1,0 +1,52 @@
+"""Which module has which names."""
+
+import contextlib
+
+import torch
+
+from hccl.torch.npu import _apex, _combine, _optimizers
+
+
+def contents() -> dict:
+    """The names of each module that is made, by the module's path, parents first."""
+    utils = {
+        "npu_combine_tensors": _combine.npu_combine_tensors,
+        "get_part_combined_tensor": _combine.get_part_combined_tensor,
+        "is_combined_tensor_valid": _combine.is_combined_tensor_valid,
+        "clip_grad_norm_fused_": _optimizers.clip_grad_norm_fused_,
+    }
+    amp = {"GradScaler": _optimizers.GradScaler, "autocast": _autocast}
+    functions = ("initialize", "scale_loss", "master_params", "state_dict", "load_state_dict")
+    lamb = {"Lamb": _optimizers.NpuFusedLamb}
+    return {
+        "torch_npu": {"npu_change_data_ptr": _combine.npu_change_data_ptr, **utils},
+        "torch_npu.optim": dict(_optimizers.OPTIMIZERS),
+        "torch_npu.utils": utils,
+        "torch_npu.npu": _device_calls(),
+        "torch_npu.npu.amp": amp,
+        "torch_npu.contrib": {},
+        "torch_npu.contrib.transfer_to_npu": {},
+        "apex": {},
+        "apex.amp": {name: getattr(_apex, name) for name in functions},
+        "apex.optimizers": {**_optimizers.OPTIMIZERS, **lamb},
+    }
+
+
+def _autocast(enabled: bool = True, dtype: torch.dtype = torch.bfloat16, **rest):
+    return torch.autocast("cpu", dtype=dtype, enabled=enabled, **rest)
+
+
+def _device_calls() -> dict:
+    """torch.npu, of a host with one device that has done everything already."""
+    return {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": lambda device: None,
+        "synchronize": lambda device=None: None,
+        "empty_cache": lambda: None,
+        "manual_seed": lambda seed: torch.manual_seed(seed),
+        "manual_seed_all": lambda seed: torch.manual_seed(seed),
+        "set_compile_mode": lambda *_, **__: None,
+        "device": lambda device=None: contextlib.nullcontext(),
+    }

@@ -1,0 +1,138 @@
+"""NpuFused*: the fused optimizers with Ascend's arguments."""
+
+from typing import Any
+
+import torch
+
+from hccl.torch import optim
+
+
+def _npu(base: type, required_lr: bool = False) -> type:
+    """Ascend's class of that name: the arguments of `base`, without what Ascend's does not have."""
+
+    class NpuFused(base):
+        def __init__(self, params, lr=None, *args: Any, **kwargs: Any):
+            for name in ("maximize", "master_weights"):
+                if name in kwargs:
+                    raise TypeError(f"{type(self).__name__} got an unexpected argument '{name}'")
+            if lr is None and required_lr:
+                raise ValueError("Invalid learning rate: it is required")
+            if lr is None:
+                super().__init__(params, *args, **kwargs)
+            else:
+                super().__init__(params, lr, *args, **kwargs)
+
+        def zero_grad(self, set_to_none: bool = False) -> None:
+            """Zeroes gradients; as Ascend's, it keeps them where they are."""
+            if set_to_none:
+                raise ValueError("set_to_none is not supported in fused optimizers")
+            super().zero_grad(set_to_none=False)
+
+        def get_combined_params(self) -> list:
+            return self._combined(lambda p: p)
+
+        def get_combined_grads(self) -> list:
+            return self._combined(lambda p: p.grad)
+
+        def _combined(self, of) -> list:
+            """[float32, float16] of the parameters with a gradient, combined; None where none is."""
+            from hccl.torch.npu._combine import is_combined_tensor_valid, npu_combine_tensors
+
+            known = self.__dict__.setdefault("_combined_tensors", {})
+            found = []
+            for dtype in (torch.float32, torch.float16):
+                tensors = [
+                    of(p)
+                    for group in self.param_groups
+                    for p in group["params"]
+                    if p.grad is not None and p.dtype == dtype
+                ]
+                key = (of.__code__, dtype)
+                total = sum(tensor.numel() for tensor in tensors)
+                combined = known.get(key)
+                if combined is None or combined.numel() != total or not is_combined_tensor_valid(
+                    combined, [t for t in tensors if t.numel()]
+                ):
+                    combined = known[key] = npu_combine_tensors(tensors)
+                found.append(combined)
+            return found
+
+    NpuFused.__name__ = NpuFused.__qualname__ = base.__name__.replace("Fused", "NpuFused", 1)
+    NpuFused.__doc__ = f"{base.__name__} with the arguments of torch_npu's class of that name."
+    NpuFused.__module__ = __name__
+    return NpuFused
+
+
+NpuFusedSGD = _npu(optim.FusedSGD, required_lr=True)
+NpuFusedAdam = _npu(optim.FusedAdam)
+NpuFusedAdamW = _npu(optim.FusedAdamW)
+NpuFusedAdamP = _npu(optim.FusedAdamP)
+NpuFusedAdadelta = _npu(optim.FusedAdadelta)
+NpuFusedLamb = _npu(optim.FusedLamb)
+NpuFusedRMSprop = _npu(optim.FusedRMSprop)
+NpuFusedRMSpropTF = _npu(optim.FusedRMSpropTF)
+NpuFusedBertAdam = _npu(optim.FusedBertAdam, required_lr=True)
+NpuFusedOptimizerBase = optim.FusedOptimizer
+
+OPTIMIZERS = {
+    one.__name__: one
+    for one in (
+        *(NpuFusedSGD, NpuFusedAdam, NpuFusedAdamW, NpuFusedAdamP, NpuFusedAdadelta),
+        *(NpuFusedLamb, NpuFusedRMSprop, NpuFusedRMSpropTF, NpuFusedBertAdam),
+    )
+}
+
+
+class GradScaler(optim.GradScaler):
+    """torch_npu.npu.amp.GradScaler. dynamic=False: gradients are unscaled, never checked, and the
+    scale never changes."""
+
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        dynamic: bool = True,
+        enabled: bool = True,
+    ):
+        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+        self._dynamic = dynamic
+
+    def _forget(self, optimizer) -> None:
+        if not self._dynamic:
+            found = torch.tensor(0.0)
+            state = self._per_optimizer_states[id(optimizer)]
+            state["found_inf_per_device"] = {found.device: found}
+
+    def unscale_(self, optimizer) -> None:
+        super().unscale_(optimizer)
+        if self._enabled:
+            self._forget(optimizer)
+
+    def step(self, optimizer, *args: Any, **kwargs: Any) -> Any:
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        if self._enabled and not self._dynamic:
+            from torch.amp.grad_scaler import OptState
+
+            if self._per_optimizer_states[id(optimizer)]["stage"] is OptState.READY:
+                self.unscale_(optimizer)
+        done = super().step(optimizer, *args, **kwargs)
+        if self._enabled and any(
+            found.item()
+            for found in self._per_optimizer_states[id(optimizer)]["found_inf_per_device"].values()
+        ):
+            print("Gradient overflow. Skipping step")
+        return done
+
+    def update(self, new_scale: Any = None) -> None:
+        if self._dynamic or new_scale is not None:
+            return super().update(new_scale)
+        self._per_optimizer_states.clear()
+        return None
+
+
+def clip_grad_norm_fused_(optimizer, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+    """Of all gradients of an optimizer: their norm before."""
+    return optimizer.clip_grad_norm_fused_(max_norm, norm_type)

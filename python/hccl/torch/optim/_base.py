@@ -1,0 +1,274 @@
+"""What all fused optimizers share. A class of them gives its rule, its numbers and its states."""
+
+import math
+from typing import Any, Callable, Iterable, Optional
+
+import torch
+from torch.amp.grad_scaler import OptState
+
+from hccl.torch import _module
+
+native = _module.load()
+_CLIP_EPS = 1e-6  # torch.nn.utils.clip_grad_norm_'s
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+class FusedOptimizer(torch.optim.Optimizer):
+    """A torch.optim.Optimizer whose step is one call over a table of addresses.
+
+    Nothing is combined or cached by value: each `.grad` is taken where it lies when the step is
+    made. Parameters are float32, float64, bfloat16 or float16, on the CPU, mixed as you like.
+
+    master_weights: parameters of 16 bits get a float32 copy (state "master_param") and float32
+    states; the step is made on these, and the parameter is its rounded copy.
+    """
+
+    _rule: Any  # of native.Rule
+    _step_supports_amp_scaling = True  # torch.amp.GradScaler leaves unscaling to the step
+    is_fused_optimizer = True  # the name that Ascend's scripts look for
+
+    def __init__(self, params: Iterable, defaults: dict, master_weights: bool = False):
+        self._native = native.Optimizer(self._rule, self)
+        self._pending: Optional[tuple] = None  # (factor, norm) of an unscale_ that was deferred
+        self.master_weights = master_weights
+        self.grad_norm: Optional[torch.Tensor] = None
+        super().__init__(params, defaults)
+
+    # ---- What a class gives. ----
+
+    def _numbers(self, group: dict, step: float) -> Any:
+        """native.Numbers of a group's parameters in their step number `step`, from 1."""
+        raise NotImplementedError
+
+    def _state_names(self, group: dict) -> tuple:
+        """The names of the states in the rule's order; None for one that the group does not have."""
+        raise NotImplementedError
+
+    _counts_steps = True
+
+    def _initial_of(self, name: str) -> float:
+        return 0.0
+
+    # ---- Called by the C++ side, only when something has changed. ----
+
+    def _state_key(self, group: dict) -> tuple:
+        return self._state_names(group)
+
+    def _state_of(self, parameter: torch.Tensor, group: dict) -> tuple:
+        """(dictionary, step, states, master, whether a state is new); makes what is missing."""
+        state = self.state[parameter]
+        step = self._step_tensor(state) if self._counts_steps else None
+        master = self._master(parameter, state)
+        like = parameter if master is None else master
+        states, new = [], False
+        for name in self._state_names(group):
+            tensor = state.get(name) if name else None
+            if name and tensor is None:
+                new = True
+                tensor = torch.full_like(like, self._initial_of(name), requires_grad=False)
+            if name:
+                states.append(self._fitting(name, tensor, like))
+                state[name] = states[-1]
+            else:
+                states.append(None)
+        return state, step, states, master, new
+
+    @staticmethod
+    def _step_tensor(state: dict) -> torch.Tensor:
+        step = state.get("step", 0)
+        if not torch.is_tensor(step):  # a checkpoint of Ascend's has an int
+            step = torch.tensor(float(step), dtype=_step_type())
+        elif step.dtype not in (torch.float32, torch.float64) or step.numel() != 1:
+            step = step.to(_step_type())
+        state["step"] = step
+        return step
+
+    def _master(self, parameter: torch.Tensor, state: dict) -> Optional[torch.Tensor]:
+        if not self.master_weights or parameter.dtype not in _HALVES:
+            return None
+        master = state.get("master_param")
+        if master is None:
+            master = parameter.detach().float()
+        state["master_param"] = self._fitting("master_param", master, parameter, torch.float32)
+        return state["master_param"]
+
+    @staticmethod
+    def _fitting(name: str, tensor: torch.Tensor, like: torch.Tensor, dtype=None) -> torch.Tensor:
+        if tensor.shape != like.shape:
+            raise RuntimeError(
+                f"its state {name} has the shape {tuple(tensor.shape)}, "
+                f"the parameter {tuple(like.shape)}"
+            )
+        dtype = dtype or like.dtype
+        if tensor.dtype == dtype and tensor.stride() == like.stride() and tensor.device == like.device:
+            return tensor
+        return torch.empty_like(like, dtype=dtype, requires_grad=False).copy_(tensor)
+
+    # ---- The step. ----
+
+    @torch.no_grad()
+    def step(
+        self,
+        closure: Optional[Callable] = None,
+        *,
+        max_norm: Optional[float] = None,
+        norm_type: float = 2.0,
+        scaler: Optional[torch.amp.GradScaler] = None,
+        zero_grad: bool = False,
+        process_group: Any = None,
+    ) -> Any:
+        """One step; returns what closure returned.
+
+        max_norm: gradients whose norm is greater are scaled down to it, as by
+            torch.nn.utils.clip_grad_norm_; `self.grad_norm` is the norm then.
+        scaler: gradients are unscaled, and the step is skipped where one is not finite; then call
+            scaler.update(). With it, no scaler.unscale_() and no scaler.step() is needed.
+        zero_grad: gradients are 0 afterwards, written in the pass of the step.
+        process_group: of torch.distributed; each of its ranks has a part of the gradients, and the
+            norm, and whether one is not finite, are those of all of them.
+
+        With max_norm or scaler, gradients are read once more, before; they are not written, so
+        without zero_grad they remain scaled.
+        """
+        loss = None
+        if closure is not None:
+            if scaler is not None:
+                raise RuntimeError("hccl: a closure cannot be used together with a scaler")
+            with torch.enable_grad():
+                loss = closure()
+        factor = self._factor(max_norm, norm_type, scaler, process_group)
+        if factor is not None:
+            self._native.step(self.param_groups, self.state, factor, zero_grad, None)
+        elif zero_grad:
+            self.zero_grad(set_to_none=False)
+        return loss
+
+    def _factor(self, max_norm, norm_type, scaler, process_group) -> Optional[float]:
+        """What gradients are multiplied by in the step; None: the step is skipped."""
+        factor, norm = self._pending or (1.0, None)
+        self._pending = None
+        found = getattr(self, "found_inf", None)  # set by torch.amp.GradScaler.step
+        if found is not None and found.item() != 0:
+            return None
+        scale = getattr(self, "grad_scale", None)
+        if scale is not None:
+            factor /= scale.item()
+        checks = scaler is not None and scaler.is_enabled()
+        if checks:
+            stage = scaler._per_optimizer_states[id(self)]
+            if stage["stage"] is OptState.STEPPED:
+                raise RuntimeError("step() has already been called since the last update().")
+            if stage["stage"] is OptState.READY:
+                factor = 1.0 / scaler._get_scale_async().double().item()
+                norm = self._norm(norm_type, process_group)
+                self._record(scaler, norm)
+            stage["stage"] = OptState.STEPPED
+            if any(found.item() for found in stage["found_inf_per_device"].values()):
+                return None
+        if max_norm is not None:
+            norm = norm or self._norm(norm_type, process_group)
+            factor *= self._clip(norm, factor, max_norm)
+        return factor
+
+    def gradients(self) -> list:
+        """The gradients that there are."""
+        return [
+            p.grad for group in self.param_groups for p in group["params"] if p.grad is not None
+        ]
+
+    def _norm(self, norm_type: float, process_group: Any = None) -> tuple:
+        """(norm, whether all gradients are finite), in one pass over them as they are."""
+        gradients = self.gradients()
+        squares, largest = native.norms(gradients)
+        infinite = float(math.isnan(squares) or math.isinf(largest))
+        power = squares
+        if norm_type not in (2.0, math.inf):
+            norm = torch.nn.utils.get_total_norm(gradients, norm_type) if gradients else 0.0
+            power = float(norm) ** norm_type
+        if process_group is not None:
+            power, largest, infinite = self._over_ranks(power, largest, infinite, process_group)
+        if norm_type == math.inf:
+            norm = math.nan if math.isnan(power) else largest
+        else:
+            norm = power ** (1.0 / norm_type)
+        return norm, infinite == 0
+
+    @staticmethod
+    def _over_ranks(power, largest, infinite, process_group) -> tuple:
+        sums = torch.tensor([power, infinite], dtype=torch.float64)
+        torch.distributed.all_reduce(sums, group=process_group)
+        most = torch.tensor(largest, dtype=torch.float64)
+        torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX, group=process_group)
+        return sums[0].item(), most.item(), sums[1].item()
+
+    def _record(self, scaler, norm) -> None:
+        """Tells a scaler what unscale_ would have found."""
+        found = torch.tensor(0.0 if norm[1] else 1.0)
+        scaler._per_optimizer_states[id(self)]["found_inf_per_device"] = {found.device: found}
+
+    def _clip(self, norm, factor, max_norm) -> float:
+        """The coefficient for gradients that are multiplied by `factor`; sets grad_norm."""
+        total = norm[0] * abs(factor)
+        self.grad_norm = torch.tensor(total, dtype=torch.float32)
+        if math.isnan(total):
+            return math.nan
+        return min(1.0, float(max_norm) / (total + _CLIP_EPS))
+
+    def clip_grad_norm_fused_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """Clips the gradients of all groups together, as torch.nn.utils.clip_grad_norm_, and
+        returns their norm before. After a deferred unscale_ it only remembers the coefficient."""
+        pending = self._pending
+        factor, norm = pending or (1.0, None)
+        if norm is None or norm_type != 2.0:
+            norm = self._norm(float(norm_type))
+        coefficient = self._clip(norm, factor, max_norm)
+        if pending is not None:
+            self._pending = (factor * coefficient, norm)
+        elif coefficient != 1.0:
+            native.scale(self.gradients(), coefficient)
+        return self.grad_norm
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self._pending = None
+        super().zero_grad(set_to_none)
+
+    # ---- Copies and checkpoints. ----
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Also of torch's own optimizer of that name, and the other way round."""
+        super().load_state_dict(state_dict)
+        if not self.master_weights:
+            return
+        # torch has rounded the states to the parameters' type.
+        saved = [i for group in state_dict["param_groups"] for i in group["params"]]
+        own = [p for group in self.param_groups for p in group["params"]]
+        for number, parameter in zip(saved, own):
+            for name, value in state_dict["state"].get(number, {}).items():
+                if torch.is_tensor(value) and name != "step":
+                    self.state[parameter][name] = value.clone()
+
+    def __getstate__(self) -> dict:
+        state = self.__dict__.copy()
+        del state["_native"]
+        return state
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        self._native = native.Optimizer(self._rule, self)
+        self.__dict__.setdefault("_pending", None)
+
+
+def _step_type() -> torch.dtype:
+    return torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
+
+
+def check(name: str, value: Any, at_least: float = 0.0, below: float = math.inf) -> None:
+    """Refuses a number outside [at_least, below), in torch's words."""
+    if not at_least <= value < below:
+        raise ValueError(f"Invalid {name}: {value}")
+
+
+def check_betas(betas: tuple) -> None:
+    for i, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")

@@ -1,0 +1,251 @@
+"""The optimizers that torch.optim does not have."""
+
+import math
+from typing import Any, Iterable
+
+from hccl.torch.optim._base import FusedOptimizer, check, check_betas, native
+
+
+class FusedAdamP(FusedOptimizer):
+    """AdamP (Heo et al., 2020): updates of weights that only rescale them are taken out."""
+
+    _rule = native.Rule.ADAMP
+
+    def __init__(
+        self,
+        params: Iterable,
+        lr: float = 1e-3,
+        betas: tuple = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        delta: float = 0.1,
+        wd_ratio: float = 0.1,
+        nesterov: bool = False,
+        *,
+        master_weights: bool = False,
+    ):
+        defaults = {
+            **{"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay},
+            **{"delta": delta, "wd_ratio": wd_ratio, "nesterov": nesterov},
+        }
+        super().__init__(params, defaults, master_weights)
+
+    def _state_names(self, group: dict) -> tuple:
+        return ("exp_avg", "exp_avg_sq")
+
+    def _numbers(self, group: dict, step: float) -> Any:
+        return native.Numbers(
+            lr=float(group["lr"]),
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            eps=group["eps"],
+            weight_decay=group["weight_decay"],
+            delta=group["delta"],
+            wd_ratio=group["wd_ratio"],
+            flags=native.NESTEROV if group["nesterov"] else 0,
+        )
+
+
+class FusedLamb(FusedOptimizer):
+    """LAMB (You et al., 2019) without bias correction. adam: without the ratio of norms.
+    use_global_grad_norm: gradients are divided by their norm over all groups if it exceeds 1."""
+
+    _rule = native.Rule.LAMB
+
+    def __init__(
+        self,
+        params: Iterable,
+        lr: float = 1e-3,
+        betas: tuple = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        adam: bool = False,
+        use_global_grad_norm: bool = False,
+        *,
+        master_weights: bool = False,
+    ):
+        check("learning rate", lr)
+        check("epsilon value", eps)
+        check_betas(betas)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        self.adam = adam
+        self.use_global_grad_norm = use_global_grad_norm
+        super().__init__(params, defaults, master_weights)
+
+    def _state_names(self, group: dict) -> tuple:
+        return ("exp_avg", "exp_avg_sq")
+
+    def _factor(self, *arguments: Any) -> Any:
+        factor = super()._factor(*arguments)
+        if factor is not None and self.use_global_grad_norm:
+            factor /= max(1.0, self._norm(2.0)[0] * abs(factor))
+        return factor
+
+    def _numbers(self, group: dict, step: float) -> Any:
+        return native.Numbers(
+            lr=float(group["lr"]),
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            eps=group["eps"],
+            weight_decay=group["weight_decay"],
+            flags=native.NO_TRUST if self.adam else 0,
+        )
+
+
+class FusedRMSpropTF(FusedOptimizer):
+    """RMSprop as TensorFlow has it: eps inside the root, squares that start at one. decoupled_decay
+    takes weight_decay times the parameter away, without the learning rate."""
+
+    _rule = native.Rule.RMSPROP_TF
+
+    def __init__(
+        self,
+        params: Iterable,
+        lr: float = 1e-2,
+        alpha: float = 0.9,
+        eps: float = 1e-10,
+        weight_decay: float = 0,
+        momentum: float = 0.0,
+        centered: bool = False,
+        decoupled_decay: bool = False,
+        lr_in_momentum: bool = True,
+        *,
+        master_weights: bool = False,
+    ):
+        check("learning rate", lr)
+        check("epsilon value", eps)
+        check("momentum value", momentum)
+        check("weight_decay value", weight_decay)
+        check("alpha value", alpha)
+        defaults = {
+            **{"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay},
+            **{"momentum": momentum, "centered": centered, "decoupled_decay": decoupled_decay},
+            "lr_in_momentum": lr_in_momentum,
+        }
+        super().__init__(params, defaults, master_weights)
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("momentum", 0)
+            group.setdefault("centered", False)
+
+    def _initial_of(self, name: str) -> float:
+        return 1.0 if name == "square_avg" else 0.0
+
+    def _state_names(self, group: dict) -> tuple:
+        return (
+            "square_avg",
+            "momentum_buffer" if group["momentum"] > 0 else None,
+            "grad_avg" if group["centered"] else None,
+        )
+
+    def _numbers(self, group: dict, step: float) -> Any:
+        flags = native.DECOUPLED if group["decoupled_decay"] else 0
+        if group["lr_in_momentum"]:
+            flags |= native.LR_IN_MOMENTUM
+        return native.Numbers(
+            lr=float(group["lr"]),
+            beta2=group["alpha"],
+            eps=group["eps"],
+            weight_decay=group["weight_decay"],
+            momentum=group["momentum"],
+            flags=flags,
+        )
+
+
+def _rest(x: float) -> float:
+    return max(1.0 - x, 0.0)
+
+
+# What the learning rate is multiplied by, x of the way through, after the warm-up.
+SCHEDULES = {
+    "warmup_cosine": lambda x, warmup: 0.5 * (1.0 + math.cos(math.pi * x)),
+    "warmup_constant": lambda x, warmup: 1.0,
+    "warmup_linear": lambda x, warmup: max((x - 1.0) / (warmup - 1.0), 0.0),
+    "warmup_poly": lambda x, warmup: _rest(x) ** 0.5,
+}
+
+
+class FusedBertAdam(FusedOptimizer):
+    """BERT's Adam: no bias correction, decoupled decay, a schedule of its own, and gradients that
+    are clipped, group by group, to the norm max_grad_norm (not clipped where it is not positive).
+
+    lr is multiplied by the schedule at step/t_total; t_total of -1: by nothing.
+    """
+
+    _rule = native.Rule.BERT_ADAM
+
+    def __init__(
+        self,
+        params: Iterable,
+        lr: float = 1e-3,
+        warmup: float = -1,
+        t_total: int = -1,
+        schedule: str = "warmup_linear",
+        b1: float = 0.9,
+        b2: float = 0.999,
+        e: float = 1e-6,
+        weight_decay: float = 0.01,
+        max_grad_norm: float = 1.0,
+        *,
+        master_weights: bool = False,
+    ):
+        check("learning rate", lr)
+        if schedule not in SCHEDULES:
+            raise ValueError(f"Invalid schedule parameter: {schedule}")
+        if not (0.0 <= warmup < 1.0 or warmup == -1):
+            raise ValueError(f"Invalid warmup: {warmup} - should be in [0.0, 1.0[ or -1")
+        check("b1", b1, below=1.0)
+        check("b2", b2, below=1.0)
+        check("e", e)
+        defaults = {
+            **{"lr": lr, "schedule": schedule, "warmup": warmup, "t_total": t_total},
+            **{"b1": b1, "b2": b2, "e": e, "weight_decay": weight_decay},
+            "max_grad_norm": max_grad_norm,
+        }
+        self._clips: dict = {}
+        super().__init__(params, defaults, master_weights)
+
+    def _state_names(self, group: dict) -> tuple:
+        return ("exp_avg", "exp_avg_sq")
+
+    def _factor(self, *arguments: Any) -> Any:
+        factor = super()._factor(*arguments)
+        self._clips = {}
+        for group in self.param_groups if factor is not None else ():
+            gradients = [p.grad for p in group["params"] if p.grad is not None]
+            if group["max_grad_norm"] > 0 and gradients:
+                norm = math.sqrt(native.norms(gradients)[0]) * abs(factor)
+                self._clips[id(group)] = min(1.0, group["max_grad_norm"] / (norm + 1e-6))
+        return factor
+
+    def get_lr(self) -> list:
+        """The learning rates of the next step, parameter by parameter; [0] before the first."""
+        rates = []
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    if not self.state[parameter]:
+                        return [0]
+                    rates.append(self._rate(group, self.state[parameter]["step"].item()))
+        return rates
+
+    @staticmethod
+    def _rate(group: dict, done: float) -> float:
+        if group["t_total"] == -1:
+            return float(group["lr"])
+        x = done / group["t_total"]
+        if x < group["warmup"]:
+            return group["lr"] * x / group["warmup"]
+        return group["lr"] * SCHEDULES[group["schedule"]](x, group["warmup"])
+
+    def _numbers(self, group: dict, step: float) -> Any:
+        return native.Numbers(
+            lr=self._rate(group, step - 1),
+            beta1=group["b1"],
+            beta2=group["b2"],
+            eps=group["e"],
+            weight_decay=group["weight_decay"],
+            factor=self._clips.get(id(group), 1.0),
+        )

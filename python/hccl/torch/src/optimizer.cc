@@ -1,0 +1,225 @@
+#include "optimizer.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "spans.h"
+
+namespace hccl::pytorch {
+namespace {
+
+void prefetch_tensor(const at::Tensor& tensor) {
+  const auto* const impl = reinterpret_cast<const char*>(tensor.unsafeGetTensorImpl());
+  for (size_t line = 0; line < sizeof(at::TensorImpl); line += 64) __builtin_prefetch(impl + line);
+}
+void prefetch_storage(const at::Tensor& tensor) {
+  const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  __builtin_prefetch(storage.unsafeGetStorageImpl());
+}
+
+/// Whether the values of a dictionary are those that were in it.
+template <class Values>
+bool same_values(PyObject* dictionary, const Values& values) {
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  size_t number = 0;
+  while (PyDict_Next(dictionary, &at, &key, &value) != 0) {
+    if (number == values.size() || values[number].ptr() != value) return false;
+    ++number;
+  }
+  return number == values.size() || !values[number];
+}
+
+}  // namespace
+
+Optimizer::Optimizer(HcclOptimRule rule, const py::object& owner) : rule_(rule), owner_(owner) {}
+
+void Optimizer::step(const py::list& groups, const py::dict& state, double factor, bool zero,
+                     const py::object& only) {
+  factor_ = factor;
+  zero_ = zero;
+  looked_up_ = false;
+  numbers_.clear();
+  spans_.clear();
+  steps_.clear();
+  copies_.clear();
+  zeroed_.clear();
+  if (!same_states(state)) groups_.clear();
+  groups_.resize(groups.size());
+  for (size_t i = 0; i < groups.size(); ++i) {
+    Group& group = groups_[i];
+    group.of_python = groups[i].cast<py::dict>();
+    group.numbers.clear();
+    group.last_numbers = nullptr;
+    py::object key = owner_().attr("_state_key")(group.of_python);
+    if (!group.key || !group.key.equal(key)) group.entries.clear();
+    group.key = std::move(key);
+    collect(i, group.of_python["params"].cast<py::list>(), only);
+  }
+  if (looked_up_) remember_states(state);
+  for (const Counter& counter : steps_) counter.set();
+  {
+    const py::gil_scoped_release others;
+    const HcclOptimThreads threads = torch_threads();
+    HcclOptimStep(rule_, spans_.data(), spans_.size(), &threads);
+  }
+  for (at::Tensor& gradient : zeroed_) gradient.zero_();
+}
+
+bool Optimizer::same_states(const py::dict& state) const {
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  size_t number = 0;
+  while (PyDict_Next(state.ptr(), &at, &key, &value) != 0) {
+    if (number == states_.size() || states_[number].first.ptr() != key ||
+        states_[number].second.ptr() != value) {
+      return false;
+    }
+    ++number;
+  }
+  return number == states_.size();
+}
+
+void Optimizer::remember_states(const py::dict& state) {
+  states_.clear();
+  for (const auto& [key, value] : state) {
+    states_.emplace_back(py::reinterpret_borrow<py::object>(key),
+                         py::reinterpret_borrow<py::object>(value));
+  }
+}
+
+void Optimizer::prefetch(const Group& group, const py::list& parameters, size_t i) const {
+  // Each distance reads only what the one before has fetched.
+  const auto at = [&](size_t distance) { return std::min(i + distance, parameters.size() - 1); };
+  const auto tensor = [&](size_t distance) -> const at::Tensor& {
+    return THPVariable_Unpack(PyList_GET_ITEM(parameters.ptr(), at(distance)));
+  };
+  const Entry& far = group.entries[at(12)];
+  __builtin_prefetch(PyList_GET_ITEM(parameters.ptr(), at(12)));
+  __builtin_prefetch(far.state.ptr());
+  for (const at::Tensor& state : far.states) prefetch_tensor(state);
+  prefetch_tensor(far.step);
+  prefetch_tensor(tensor(9));
+  const Entry& near = group.entries[at(6)];
+  for (const at::Tensor& state : near.states) prefetch_storage(state);
+  prefetch_storage(near.step);
+  prefetch_storage(tensor(6));
+  __builtin_prefetch(tensor(6).unsafeGetTensorImpl()->autograd_meta());
+  prefetch_tensor(gradient_of(tensor(4)));
+  prefetch_storage(gradient_of(tensor(2)));
+}
+
+void Optimizer::collect(size_t group_number, const py::list& parameters, const py::object& only) {
+  Group& group = groups_[group_number];
+  group.entries.resize(parameters.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    prefetch(group, parameters, i);
+    PyObject* const object = PyList_GET_ITEM(parameters.ptr(), i);
+    const at::Tensor& parameter = THPVariable_Unpack(object);
+    const at::Tensor& gradient = gradient_of(parameter);
+    if (!gradient.defined()) continue;
+    if (!only.is_none() && PySet_Contains(only.ptr(), object) != 1) continue;
+    Entry& entry = group.entries[i];
+    if (entry.parameter.ptr() != object) {
+      entry = Entry();
+      entry.parameter = py::reinterpret_borrow<py::object>(object);
+    }
+    if (!can_step(parameter, gradient)) {
+      refuse(group_number, i, fault_of_gradient(parameter, gradient));
+    }
+    if (!entry.state || !same_values(entry.state.ptr(), entry.values)) {
+      try {
+        look_up(entry, group);
+      } catch (const py::error_already_set& error) {
+        if (!error.matches(PyExc_RuntimeError)) throw;
+        refuse(group_number, i, py::str(error.value()));
+      }
+    }
+    add_span(entry, parameter, gradient, group_number, i);
+  }
+}
+
+void Optimizer::look_up(Entry& entry, const Group& group) {
+  looked_up_ = true;
+  const auto found = owner_().attr("_state_of")(entry.parameter, group.of_python).cast<py::tuple>();
+  entry.state = found[0];
+  entry.step = found[1].is_none() ? at::Tensor() : found[1].cast<at::Tensor>();
+  const auto states = found[2].cast<py::list>();
+  for (size_t k = 0; k < entry.states.size(); ++k) {
+    const bool there = k < states.size() && !states[k].is_none();
+    entry.states[k] = there ? states[k].cast<at::Tensor>() : at::Tensor();
+  }
+  entry.master = found[3].is_none() ? at::Tensor() : found[3].cast<at::Tensor>();
+  entry.is_new = found[4].cast<bool>();
+  entry.values = {};
+  size_t number = 0;
+  for (const auto& item : entry.state.cast<py::dict>()) {
+    if (number == entry.values.size()) break;  // a stranger's entries: looked up each time
+    entry.values[number++] = py::reinterpret_borrow<py::object>(item.second);
+  }
+}
+
+void Optimizer::add_span(Entry& entry, const at::Tensor& parameter, const at::Tensor& gradient,
+                         size_t group, size_t number) {
+  double step = entry.is_new ? 1 : 2;  // of rules that do not count
+  entry.is_new = false;
+  if (entry.step.defined()) {
+    Counter counter{memory_of(entry.step), entry.step.scalar_type() == at::kDouble, 0};
+    step = counter.value = counter.get() + 1;
+    steps_.push_back(counter);
+  }
+  HcclOptimSpan span{};
+  span.count = static_cast<uint64_t>(parameter.numel());
+  if (span.count == 0) return;
+  const bool has_master = entry.master.defined();
+  span.parameter = memory_of(has_master ? entry.master : parameter);
+  span.copy = has_master ? memory_of(parameter) : nullptr;
+  span.type = type_of(parameter, has_master);
+  if (same_layout(gradient, parameter)) {
+    span.gradient = memory_of(gradient);
+  } else {
+    if (zero_) zeroed_.push_back(gradient);
+    span.gradient = memory_of(copies_.emplace_back(at::empty_like(parameter).copy_(gradient)));
+  }
+  for (size_t k = 0; k < entry.states.size(); ++k) {
+    const at::Tensor& state = entry.states[k];
+    if (!state.defined()) continue;
+    if (!same_layout(state, parameter)) {
+      refuse(group, number, "its state has other sizes or strides");
+    }
+    span.states[k] = memory_of(state);
+  }
+  if (rule_ == HCCL_OPTIM_ADAMP && parameter.dim() > 1) {
+    if (!rows_are_contiguous(parameter)) refuse(group, number, "its rows are not contiguous");
+    span.rows = static_cast<uint64_t>(parameter.size(0));
+  }
+  span.numbers = numbers_of(groups_[group], step);
+  spans_.push_back(span);
+  if (!parameter.is_inference()) parameter.unsafeGetTensorImpl()->bump_version();
+}
+
+const HcclOptimNumbers* Optimizer::numbers_of(Group& group, double step) {
+  if (group.last_numbers != nullptr && group.last_step == step) return group.last_numbers;
+  const HcclOptimNumbers*& known = group.numbers[step];
+  if (known == nullptr) {
+    auto numbers = owner_().attr("_numbers")(group.of_python, step).cast<HcclOptimNumbers>();
+    numbers.step = step;
+    numbers.factor *= factor_;
+    if (zero_) numbers.flags |= HCCL_OPTIM_ZERO_GRADIENT;
+    known = &numbers_.emplace_back(numbers);
+  }
+  group.last_step = step;
+  return group.last_numbers = known;
+}
+
+void Optimizer::refuse(size_t group, size_t number, const std::string& reason) const {
+  const py::dict& of_python = groups_[group].of_python;
+  std::ostringstream text;
+  text << "parameter " << number << " of group " << group;
+  if (of_python.contains("param_names")) {
+    text << " (" << std::string(py::str(of_python["param_names"].cast<py::list>()[number])) << ")";
+  }
+  throw std::runtime_error(text.str() + ": " + reason);
+}
+
+}  // namespace hccl::pytorch

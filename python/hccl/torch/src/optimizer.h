@@ -1,0 +1,97 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <array>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "hccl/hccl_optim.h"
+
+namespace hccl::pytorch {
+
+namespace py = pybind11;
+
+/// Makes the table of spans of an optimizer of Python, anew for each step, and hands it to the
+/// library. Parameters, gradients and states are taken where they lie at that moment; what is kept
+/// from one step to the next is only what a dictionary would have to be searched for, and it is
+/// compared by identity first.
+class Optimizer {
+ public:
+  /// `owner` is the object of Python, which this one does not keep alive. It has
+  ///   _numbers(group, step) -> Numbers
+  ///   _state_of(parameter, group) -> (the dictionary, step or None, [states], master or None, is
+  ///   new)
+  Optimizer(HcclOptimRule rule, const py::object& owner);
+
+  /// One step of the parameters that have a gradient. Gradients are multiplied by `factor`, and are
+  /// 0 afterwards where `zero` says so. `only`: a set of parameters; None: all.
+  void step(const py::list& groups, const py::dict& state, double factor, bool zero,
+            const py::object& only);
+
+ private:
+  /// What is known of a parameter since the last step.
+  struct Entry {
+    py::object parameter;
+    py::object state;                  // the dictionary; null: look it up
+    std::array<py::object, 6> values;  // that were in it
+    at::Tensor step, master;
+    std::array<at::Tensor, 3> states;
+    bool is_new = false;  // not stepped yet
+  };
+  struct Group {
+    std::vector<Entry> entries;
+    py::object key;  // which states the group has
+    py::dict of_python;
+    std::unordered_map<double, const HcclOptimNumbers*> numbers;
+    double last_step = -1;
+    const HcclOptimNumbers* last_numbers = nullptr;
+  };
+
+  /// The state "step" of a parameter, which changes only when all spans have been made.
+  struct Counter {
+    void* at;
+    bool is_double;
+    double value;
+    double get() const {
+      return is_double ? *static_cast<const double*>(at) : *static_cast<const float*>(at);
+    }
+    void set() const {
+      if (is_double) {
+        *static_cast<double*>(at) = value;
+      } else {
+        *static_cast<float*>(at) = static_cast<float>(value);
+      }
+    }
+  };
+
+  bool same_states(const py::dict& state) const;
+  void remember_states(const py::dict& state);
+  /// With thousands of small tensors, a step waits for nothing but their headers.
+  void prefetch(const Group& group, const py::list& parameters, size_t i) const;
+  void collect(size_t group, const py::list& parameters, const py::object& only);
+  void look_up(Entry& entry, const Group& group);
+  void add_span(Entry& entry, const at::Tensor& parameter, const at::Tensor& gradient, size_t group,
+                size_t number);
+  const HcclOptimNumbers* numbers_of(Group& group, double step);
+  [[noreturn]] void refuse(size_t group, size_t number, const std::string& reason) const;
+
+  HcclOptimRule rule_;
+  py::weakref owner_;
+  std::vector<Group> groups_;
+  std::vector<std::pair<py::object, py::object>> states_;  // of the optimizer, in order
+
+  // Of the step that is being made.
+  double factor_ = 1;
+  bool zero_ = false, looked_up_ = false;
+  std::deque<HcclOptimNumbers> numbers_;
+  std::vector<HcclOptimSpan> spans_;
+  std::vector<Counter> steps_;
+  std::vector<at::Tensor> copies_, zeroed_;
+};
+
+void bind_optimizer(py::module_& module);
+
+}  // namespace hccl::pytorch

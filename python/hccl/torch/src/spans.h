@@ -1,0 +1,63 @@
+// Tensors as the optimizers' kernels take them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hccl/hccl_optim.h"
+
+namespace hccl::pytorch {
+
+// The functions that are called for every tensor of every step are inline and look at no more than
+// they must: with thousands of small tensors, they are the cost of a step.
+
+/// The gradient of a leaf or of any other tensor; undefined if there is none.
+inline const at::Tensor& gradient_of(const at::Tensor& parameter) {
+  return std::as_const(*parameter.unsafeGetTensorImpl()).grad();
+}
+/// Where a tensor's elements are, to be written.
+inline void* memory_of(const at::Tensor& tensor) {
+  const at::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  auto* const base = static_cast<std::byte*>(impl.unsafe_storage().mutable_data());
+  return base + impl.storage_offset() * static_cast<int64_t>(impl.itemsize());
+}
+inline bool is_steppable(at::ScalarType type) {
+  return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf;
+}
+/// Whether a parameter can be stepped from a gradient: both strided, on the CPU, of one floating
+/// type, the elements of the parameter without gaps.
+inline bool can_step(const at::Tensor& parameter, const at::Tensor& gradient) {
+  const auto type = parameter.scalar_type();
+  return gradient.layout() == at::kStrided && gradient.scalar_type() == type &&
+         is_steppable(type) && parameter.is_cpu() && gradient.is_cpu() &&
+         (parameter.is_contiguous() || parameter.is_non_overlapping_and_dense());
+}
+/// Whether element i of one lies where element i of the other does, counted in elements.
+inline bool same_layout(const at::Tensor& a, const at::Tensor& b) {
+  if (a.numel() != b.numel()) return false;
+  if (a.is_contiguous() && b.is_contiguous()) return true;
+  return a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
+/// Why can_step() is false, in words.
+std::string fault_of_gradient(const at::Tensor& parameter, const at::Tensor& gradient);
+
+/// Whether the elements of each index of the first dimension lie together.
+bool rows_are_contiguous(const at::Tensor& tensor);
+
+/// Of a floating type that is_steppable().
+HcclOptimType type_of(const at::Tensor& parameter, bool has_master);
+
+/// As many threads as torch's own operators use, from torch's own pool.
+HcclOptimThreads torch_threads();
+
+/// Sum of squares and largest magnitude of tensors of any types and layouts.
+HcclOptimNorm norms(const std::vector<at::Tensor>& tensors);
+void scale(const std::vector<at::Tensor>& tensors, double factor);
+
+}  // namespace hccl::pytorch

@@ -1,0 +1,194 @@
+"""Ascend's names: scripts written for its adapter, each in a process of its own."""
+
+import sys
+
+import pytest
+from conftest import run
+
+HEAD = "import hccl.torch; hccl.torch.as_npu(); import torch\n"
+
+TRAINING = """
+import sys
+import torch, torch_npu, torch_npu.optim
+from torch_npu.npu.amp import GradScaler, autocast
+assert sys.argv[1:] == ["--epochs", "3"]
+device = torch.device("npu:0")
+torch.npu.set_device(device)
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).to(device)
+data = torch.randn(64, 4).npu()
+target = data.sum(1, keepdim=True).to("npu", non_blocking=True)
+optimizer = torch_npu.optim.NpuFusedSGD(model.parameters(), 0.05, momentum=0.9, weight_decay=1e-4)
+scaler = GradScaler(init_scale=1024.0)
+losses = []
+for _ in range(40):
+    optimizer.zero_grad()
+    loss = (model(data) - target).square().mean()
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    optimizer.clip_grad_norm_fused_(5.0)
+    scaler.step(optimizer)
+    scaler.update()
+    losses.append(loss.item())
+assert isinstance(data.device, torch.device) and torch.ones(2, device="npu").device.type == "cpu"
+print("end", losses[-1] < 0.2 * losses[0])
+"""
+
+
+def check(text, python, **environment):
+    done = python(HEAD + text, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_script_runs_unchanged(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING)
+    done = run([sys.executable, "-m", "hccl.torch", script, "--epochs", "3"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "end True\n"
+
+
+def test_without_being_asked_there_are_no_such_modules(python):
+    done = python("import hccl.torch.optim, torch\nimport torch_npu")
+    assert "No module named 'torch_npu'" in done.stderr
+    done = python("import hccl.torch.optim, torch\ntorch.ones(1, device='npu')")
+    assert done.returncode != 0
+
+
+def test_a_real_torch_npu_wins(tmp_path, python):
+    (tmp_path / "torch_npu.py").write_text("real = True")
+    text = "import torch_npu, apex.amp; print(torch_npu.real, hasattr(torch.Tensor, 'npu'))"
+    assert check(text, python, PYTHONPATH=str(tmp_path)) == "True False\n"
+
+
+def test_a_second_call_does_nothing(python):
+    check("before = torch.Tensor.to; hccl.torch.as_npu(); assert torch.Tensor.to is before", python)
+
+
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_apex(level, python):
+    text = f"""
+from apex import amp
+import apex.optimizers
+torch.manual_seed(0)
+model = torch.nn.Linear(8, 1).npu()
+optimizer = apex.optimizers.NpuFusedSGD(model.parameters(), 0.05, momentum=0.9)
+model, optimizer = amp.initialize(
+    model, optimizer, opt_level="{level}", loss_scale=128.0, combine_grad=True)
+x = torch.randn(64, 8).to(model.weight.dtype)
+y = x.sum(1, keepdim=True)
+losses = []
+for i in range(60):
+    optimizer.zero_grad()
+    loss = (model(x) - y).float().square().mean()
+    if i == 30:
+        before = model.weight.detach().clone()
+        loss = loss * float("inf")
+    with amp.scale_loss(loss, optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+    if i == 30:
+        assert torch.equal(before, model.weight)
+    losses.append(loss.item())
+assert {{p.dtype for p in amp.master_params(optimizer)}} == {{torch.float32}}
+assert model.weight.dtype == (torch.float16 if "{level}" == "O2" else torch.float32)
+print(losses[-1] < 0.01 * losses[0])
+"""
+    assert check(text, python).splitlines() == ["Gradient overflow. Skipping step", "True"]
+
+
+def test_combined_tensors(python):
+    text = """
+import io
+from torch_npu.utils import (
+    get_part_combined_tensor, is_combined_tensor_valid, npu_combine_tensors)
+for dtype in (torch.float32, torch.float16, torch.bfloat16):
+    parts = [torch.arange(6.0).to(dtype).view(2, 3), torch.full((100000,), 7).to(dtype)]
+    combined = npu_combine_tensors(parts)
+    assert combined.numel() == 100006 and parts[0].tolist() == [[0, 1, 2], [3, 4, 5]]
+    combined.mul_(2)
+    assert parts[0][1, 2] == 10 and parts[1][-1] == 14
+    file = io.BytesIO()
+    torch.save(parts[0], file)
+    assert len(file.getvalue()) < 4000  # not the combined memory
+    assert get_part_combined_tensor(combined, 3, 3).tolist() == [6, 8, 10]
+    assert is_combined_tensor_valid(combined, parts)
+    parts[0].data = parts[0].data.clone()
+    assert not is_combined_tensor_valid(combined, parts)
+assert npu_combine_tensors([]) is None and get_part_combined_tensor(None, 0, 3) is None
+assert is_combined_tensor_valid(None, []) and not is_combined_tensor_valid(combined, [None])
+for bad in ([None], [torch.ones(2), torch.ones(2).half()], [torch.ones(4, 4).t()]):
+    try:
+        npu_combine_tensors(bad)
+    except RuntimeError:
+        continue
+    raise AssertionError(bad)
+try:
+    get_part_combined_tensor(combined, 100000, 7)
+except RuntimeError as error:
+    print(error)
+"""
+    assert "are not in a tensor of 100006" in check(text, python)
+
+
+def test_all_optimizers_have_ascends_arguments(python):
+    text = """
+import inspect, torch_npu.optim as npu
+for name, options in {
+    "NpuFusedSGD": dict(lr=0.1, momentum=0.9, dampening=0, weight_decay=0.1, nesterov=True),
+    "NpuFusedAdam": dict(betas=(0.9, 0.99), eps=1e-8, weight_decay=0, amsgrad=True),
+    "NpuFusedAdamW": dict(lr=1e-3, amsgrad=False),
+    "NpuFusedAdamP": dict(delta=0.1, wd_ratio=0.1, nesterov=False),
+    "NpuFusedAdadelta": dict(lr=1.0, rho=0.9, eps=1e-6),
+    "NpuFusedLamb": dict(adam=False, use_global_grad_norm=True),
+    "NpuFusedRMSprop": dict(alpha=0.99, momentum=0.9, centered=True),
+    "NpuFusedRMSpropTF": dict(decoupled_decay=False, lr_in_momentum=True),
+    "NpuFusedBertAdam": dict(lr=0.1, warmup=0.1, t_total=10, schedule="warmup_cosine", b1=0.9),
+}.items():
+    weight = torch.ones(3, 4, requires_grad=True)
+    optimizer = getattr(npu, name)([weight], **options)
+    for _ in range(2):
+        (weight * weight).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        assert weight.grad is not None and (weight.grad == 0).all()
+    assert (weight < 1).all(), name
+    # Where Ascend's class silently steps with the old combined gradient:
+    weight.grad = None
+    before = weight.detach().clone()
+    optimizer.step()
+    assert torch.equal(weight, before), name
+    for bad in (lambda: optimizer.zero_grad(set_to_none=True), lambda: getattr(npu, name)([weight], maximize=True, **options)):
+        try:
+            bad()
+        except (TypeError, ValueError):
+            continue
+        raise AssertionError(name)
+    (weight * weight).sum().backward()
+    params, half = optimizer.get_combined_params()
+    grads, _ = optimizer.get_combined_grads()
+    assert half is None and params.numel() == grads.numel() == 12
+    grads.zero_()
+    assert (weight.grad == 0).all()
+print("all")
+"""
+    assert check(text, python) == "all\n"
+
+
+def test_a_static_scale_never_skips(python):
+    text = """
+from torch_npu.npu.amp import GradScaler
+import torch_npu.optim
+weight = torch.ones(2, requires_grad=True)
+optimizer = torch_npu.optim.NpuFusedSGD([weight], lr=1.0)
+for dynamic in (True, False):
+    scaler = GradScaler(init_scale=4.0, dynamic=dynamic)
+    scaler.scale(weight.sum() * torch.tensor(float("inf"))).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+    print(weight.isfinite().all().item(), scaler.get_scale())
+"""
+    lines = check(text, python).splitlines()
+    assert lines == ["Gradient overflow. Skipping step", "True 2.0", "False 4.0"]
