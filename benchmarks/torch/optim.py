@@ -42,7 +42,16 @@ def bert_base():
     h = 768
     shapes = [(30522, h), (512, h), (2, h), (h,), (h,)]
     for _ in range(12):
-        shapes += [(h, h), (h,)] * 4 + [(h,), (h,), (4 * h, h), (4 * h,), (h, 4 * h), (h,), (h,), (h,)]
+        shapes += [(h, h), (h,)] * 4 + [
+            (h,),
+            (h,),
+            (4 * h, h),
+            (4 * h,),
+            (h, 4 * h),
+            (h,),
+            (h,),
+            (h,),
+        ]
     return shapes + [(h, h), (h,)]
 
 
@@ -126,8 +135,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=3.0, help="of each line")
     options = parser.parse_args()
     print(f"torch {torch.__version__}, {torch.get_num_threads()} cores; microseconds a step")
-    print(f"{'case':10} {'rule':18} {'threads':>7} {'ours':>9} {'fused':>9} {'foreach':>9} "
-          f"{'loop':>9} {'fused/ours':>10} {'best/ours':>9}")
+    print(
+        f"{'case':10} {'rule':18} {'threads':>7} {'ours':>9} {'fused':>9} {'foreach':>9} "
+        f"{'loop':>9} {'fused/ours':>10} {'best/ours':>9}"
+    )
     for threads in options.threads:
         torch.set_num_threads(threads)
         for case in options.case:
@@ -136,9 +147,14 @@ def main():
                 one = whole_update(parameters) if rule not in RULES else forms(rule, parameters)
                 found = rounds(one, threads, options.seconds)
                 best = min(value for name, value in found.items() if name != "ours")
-                cells = [f"{found.get(name, 0):9.0f}" for name in ("ours", "fused", "foreach", "loop")]
-                print(f"{case:10} {rule:18} {threads:7} {' '.join(cells)} "
-                      f"{found['fused'] / found['ours']:10.2f} {best / found['ours']:9.2f}", flush=True)
+                cells = [
+                    f"{found.get(name, 0):9.0f}" for name in ("ours", "fused", "foreach", "loop")
+                ]
+                print(
+                    f"{case:10} {rule:18} {threads:7} {' '.join(cells)} "
+                    f"{found['fused'] / found['ours']:10.2f} {best / found['ours']:9.2f}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -24,9 +24,15 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gbit", type=float, nargs="+", default=[1, 10])
     parser.add_argument("--rounds", type=int, default=15, help="that count")
-    parser.add_argument("--learn", type=int, default=80, help="iterations before, for the automatic plan")
-    parser.add_argument("--compute", choices=["sleep", "busy"], default="sleep",
-                        help="sleep: as an accelerator would compute; busy: on the rank's core")
+    parser.add_argument(
+        "--learn", type=int, default=80, help="iterations before, for the automatic plan"
+    )
+    parser.add_argument(
+        "--compute",
+        choices=["sleep", "busy"],
+        default="sleep",
+        help="sleep: as an accelerator would compute; busy: on the rank's core",
+    )
     parser.add_argument("--hccl-plan", default="build/release/split/plan_tool/hccl-plan")
     parser.add_argument("--json", help="a file for all times")
     return parser.parse_args()
@@ -60,8 +66,11 @@ def network(model, compute):
         def backward(context, gradient):
             index = context.index
             passed = 1e3 * (time.perf_counter() - values["begin"])
-            ahead = gradients[index]["ready_ms"] - passed if compute == "sleep" else (
-                before[index + 1] - before[index])
+            ahead = (
+                gradients[index]["ready_ms"] - passed
+                if compute == "sleep"
+                else (before[index + 1] - before[index])
+            )
             if ahead > 0:
                 work(ahead)
             return gradient, values[index], None
@@ -98,9 +107,12 @@ def rank(given):
     model = json.loads(MODEL.read_text())
     contenders = {
         "compute only": DistributedDataParallel(network(model, given.compute)),
-        "gloo, DDP": DistributedDataParallel(network(model, given.compute), process_group=gloo,
-                                             gradient_as_bucket_view=True),
-        "hccl, DDP": DistributedDataParallel(network(model, given.compute), gradient_as_bucket_view=True),
+        "gloo, DDP": DistributedDataParallel(
+            network(model, given.compute), process_group=gloo, gradient_as_bucket_view=True
+        ),
+        "hccl, DDP": DistributedDataParallel(
+            network(model, given.compute), gradient_as_bucket_view=True
+        ),
         "hccl, planned": hccl.torch.DistributedDataParallel(network(model, given.compute)),
     }
     x = torch.ones(1, requires_grad=True)
@@ -151,9 +163,17 @@ def case(given, gbit):
     with tempfile.TemporaryDirectory() as folder, Hosts(2, gbit) as hosts:
         ranks = []
         for number in range(2):
-            environment = {**os.environ, "RANK": str(number), "WORLD_SIZE": "2", "MASTER_ADDR": ADDRESS,
-                           "MASTER_PORT": "29511", "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1",
-                           "HCCL_CONNECT_TIMEOUT": "60", "RESULT": folder}
+            environment = {
+                **os.environ,
+                "RANK": str(number),
+                "WORLD_SIZE": "2",
+                "MASTER_ADDR": ADDRESS,
+                "MASTER_PORT": "29511",
+                "GLOO_SOCKET_IFNAME": "eth0",
+                "OMP_NUM_THREADS": "1",
+                "HCCL_CONNECT_TIMEOUT": "60",
+                "RESULT": folder,
+            }
             command = ["ip", "netns", "exec", hosts.name(number), sys.executable, *sys.argv]
             ranks.append(subprocess.Popen(command, env=environment))
         if any([each.wait() for each in ranks]):
@@ -161,20 +181,31 @@ def case(given, gbit):
         found = json.loads(pathlib.Path(folder, "times.json").read_text())
         report = pathlib.Path(folder, "plan.json")
         traces = [f"{folder}/{number}.pb" for number in range(2)]
-        subprocess.run([given.hccl_plan, *traces, "-k", "64", "--json", report], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [given.hccl_plan, *traces, "-k", "64", "--json", report],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         plan = json.loads(report.read_text())
-        found.update(gbit=gbit, bound=plan["best"]["lower_bound"], today=plan["today"], best=plan["best"])
+        found.update(
+            gbit=gbit, bound=plan["best"]["lower_bound"], today=plan["today"], best=plan["best"]
+        )
         return found
 
 
 def show(found):
     medians = {name: 1e3 * statistics.median(each) for name, each in found["times"].items()}
-    print(f"\n{found['gbit']:g} Gbit/s, {len(found['segments'])} segments; bound {1e3 * found['bound']:.0f} ms")
+    print(
+        f"\n{found['gbit']:g} Gbit/s, {len(found['segments'])} segments; bound {1e3 * found['bound']:.0f} ms"
+    )
     for name, median in medians.items():
         print(f"  {name:14} {median:8.1f} ms   exposed {median - medians['compute only']:7.1f} ms")
     planned = medians["hccl, planned"]
-    print(f"  planned: {planned / (10 * found['bound']) - 100:+.1f} % of the bound, "
-          f"{medians['gloo, DDP'] / planned:.2f} times as fast as Gloo", flush=True)
+    print(
+        f"  planned: {planned / (10 * found['bound']) - 100:+.1f} % of the bound, "
+        f"{medians['gloo, DDP'] / planned:.2f} times as fast as Gloo",
+        flush=True,
+    )
 
 
 def main():

@@ -72,7 +72,9 @@ def train(model: nn.Module, arguments: argparse.Namespace, rank: int, size: int)
     begin = time.perf_counter()
     for epoch in range(arguments.epochs):
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch))
-        for batch in order[: len(order) // arguments.batch * arguments.batch].split(arguments.batch):
+        for batch in order[: len(order) // arguments.batch * arguments.batch].split(
+            arguments.batch
+        ):
             mine = batch[rank * part : (rank + 1) * part]
             optimizer.zero_grad(set_to_none=False)  # gradients stay where the ranks share them
             functional.cross_entropy(model(images[mine]), labels[mine]).backward()

@@ -86,7 +86,9 @@ def load() -> tuple[MiniLM, Tokenizer]:
         names[f"{ours}.narrow"] = f"{theirs}.output.dense"
         names[f"{ours}.output_norm"] = f"{theirs}.output.LayerNorm"
         for kind in ("weight", "bias"):
-            parts = [found[f"{theirs}.attention.self.{p}.{kind}"] for p in ("query", "key", "value")]
+            parts = [
+                found[f"{theirs}.attention.self.{p}.{kind}"] for p in ("query", "key", "value")
+            ]
             by_head = torch.stack([part.unflatten(0, (HEADS, HEAD)) for part in parts], 1)
             weights[f"{ours}.attention.inputs.{kind}"] = by_head.flatten(0, 2)
     for ours, theirs in names.items():

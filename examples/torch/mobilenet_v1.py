@@ -17,7 +17,17 @@ from torch import nn
 DIGITS = pathlib.Path(__file__).resolve().parent.parent / "data" / "digits.csv"
 TEST_IMAGES = 297
 # (channels, stride) of the depthwise separable layers
-LAYERS = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]
+LAYERS = [
+    (64, 1),
+    (128, 2),
+    (128, 1),
+    (256, 2),
+    (256, 1),
+    (512, 2),
+    *[(512, 1)] * 5,
+    (1024, 2),
+    (1024, 1),
+]
 PHASES = ("forward", "backward", "step")
 
 
@@ -42,12 +52,20 @@ def mobilenet_v1(classes: int) -> nn.Sequential:
 def digits() -> tuple:
     """((images, labels) to train with, (images, labels) to test with); images are [N, 1, 32, 32]."""
     rows = [[int(word) for word in line.split(",")] for line in DIGITS.read_text().splitlines()]
-    table = torch.tensor(rows)[torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))]
+    table = torch.tensor(rows)[
+        torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))
+    ]
     images = nn.functional.interpolate(
-        table[:, :64].float().view(-1, 1, 8, 8) / 8 - 1, size=32, mode="bilinear", align_corners=False
+        table[:, :64].float().view(-1, 1, 8, 8) / 8 - 1,
+        size=32,
+        mode="bilinear",
+        align_corners=False,
     )
     labels = table[:, 64]
-    return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+    return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (
+        images[:TEST_IMAGES],
+        labels[:TEST_IMAGES],
+    )
 
 
 def make_optimizer(options: argparse.Namespace, model: nn.Module) -> torch.optim.Optimizer:

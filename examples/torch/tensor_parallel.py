@@ -94,7 +94,9 @@ def main() -> None:
     timed(models, tokens, 3)
     times = timed(models, tokens, arguments.rounds)
     if rank == 0:
-        print(f"similar sentences {expected[0] @ expected[1]:.3f}, others {expected[0] @ expected[2]:.3f}")
+        print(
+            f"similar sentences {expected[0] @ expected[1]:.3f}, others {expected[0] @ expected[2]:.3f}"
+        )
         words = statistics.mean(sentence.numel() for sentence in tokens)
         for name, microseconds in times.items():
             print(

@@ -44,9 +44,7 @@ if NAME != "gloo":
         delattr(distributed_test.DistributedTest._DistTestBase, test)
 
 
-class TestBackend(
-    distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase
-):
+class TestBackend(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
     def setUp(self):
         super().setUp()
         # Forked from a process that has imported torch: many times faster than spawned ones.

@@ -71,7 +71,13 @@ def test_calls_that_differ_have_both_in_the_text():
             dist.group.WORLD = outer
         return texts
 
-    words = [("3", "4"), ("fp32", "int32"), ("all_?reduce", "broadcast"), ("sum", "max"), ("0", "1")]
+    words = [
+        ("3", "4"),
+        ("fp32", "int32"),
+        ("all_?reduce", "broadcast"),
+        ("sum", "max"),
+        ("0", "1"),
+    ]
     for texts in on_ranks(2, work):
         for text, pair in zip(texts, words):
             for word in pair:
@@ -215,7 +221,9 @@ def test_the_words_that_users_of_gloo_look_for():
         options = dist.BroadcastOptions()
         options.rootRank = 7
         at_0, elsewhere, from_elsewhere = (
-            dist.GatherOptions(), dist.GatherOptions(), dist.ScatterOptions()
+            dist.GatherOptions(),
+            dist.GatherOptions(),
+            dist.ScatterOptions(),
         )
         at_0.rootRank = 0
         elsewhere.rootRank = from_elsewhere.rootRank = 1 - rank
@@ -224,8 +232,14 @@ def test_the_words_that_users_of_gloo_look_for():
             ("requires non-empty tensor list", lambda: backend.allreduce([])),
             ("invalid tensor size", lambda: backend.allreduce([one, two])),
             ("requires a single-element input", lambda: backend.gather([], [one, one], at_0)),
-            ("requires empty output on non-root", lambda: backend.gather([[one]], [one], elsewhere)),
-            ("requires empty input on non-root", lambda: backend.scatter([one], [[one]], from_elsewhere)),
+            (
+                "requires empty output on non-root",
+                lambda: backend.gather([[one]], [one], elsewhere),
+            ),
+            (
+                "requires empty input on non-root",
+                lambda: backend.scatter([one], [[one]], from_elsewhere),
+            ),
             ("invalid output tensor list", lambda: backend.allgather([[one]], [one])),
             ("does not match world size", lambda: backend.alltoall([one], [one, one])),
             ("world_size times input", lambda: backend._allgather_base(one, one)),

@@ -86,7 +86,11 @@ def test_memory_comes_back():
 def test_a_module_moves_with_all_it_is():
     def work(rank):
         module = torch.nn.ModuleDict(
-            {"lstm": torch.nn.LSTM(4, 5), "norm": torch.nn.BatchNorm1d(5), "out": torch.nn.Linear(5, 4)}
+            {
+                "lstm": torch.nn.LSTM(4, 5),
+                "norm": torch.nn.BatchNorm1d(5),
+                "out": torch.nn.Linear(5, 4),
+            }
         )
         module["tied"] = torch.nn.Linear(5, 4)
         module["tied"].weight = module["out"].weight

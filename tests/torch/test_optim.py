@@ -60,7 +60,8 @@ def run(optimizer, them, steps, first=1):
 def relative(ours, theirs):
     """The largest difference of two lists of tensors, of the largest element each."""
     return max(
-        (a.double() - b.double()).abs().max().item() / b.double().abs().max().clamp(min=1e-30).item()
+        (a.double() - b.double()).abs().max().item()
+        / b.double().abs().max().clamp(min=1e-30).item()
         for a, b in zip(ours, theirs)
         if a.numel()
     )
@@ -280,7 +281,10 @@ def test_nothing_is_remembered_that_may_change(name, options):
 def test_layouts():
     def make():
         a = tensors(0, shapes=[(8, 4, 6, 6), (30, 20)])
-        return [a[0].to(memory_format=torch.channels_last).requires_grad_(), a[1].t().requires_grad_()]
+        return [
+            a[0].to(memory_format=torch.channels_last).requires_grad_(),
+            a[1].t().requires_grad_(),
+        ]
 
     ours, theirs = make(), make()
     own, other = optim.FusedAdamW(ours), torch.optim.AdamW(theirs)
@@ -374,7 +378,9 @@ def test_a_state_of_another_shape_is_refused():
     run(optimizer, them, 1)
     steps = [state["step"].item() for state in optimizer.state.values()]
     optimizer.state[them[1]]["exp_avg"] = torch.zeros(3)
-    with pytest.raises(RuntimeError, match=r"parameter 1 of group 0: its state exp_avg has the shape"):
+    with pytest.raises(
+        RuntimeError, match=r"parameter 1 of group 0: its state exp_avg has the shape"
+    ):
         optimizer.step()
     assert [state["step"].item() for state in optimizer.state.values()] == steps
 

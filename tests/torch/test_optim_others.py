@@ -101,12 +101,15 @@ class BertAdam(Formula):
         x = (self.t - 1) / self.t_total
         if x < self.warmup:
             return self.lr * x / self.warmup
-        return self.lr * {
-            "warmup_cosine": 0.5 * (1 + math.cos(math.pi * x)),
-            "warmup_constant": 1.0,
-            "warmup_linear": max((x - 1) / (self.warmup - 1), 0),
-            "warmup_poly": max(1 - x, 0) ** 0.5,
-        }[self.schedule]
+        return (
+            self.lr
+            * {
+                "warmup_cosine": 0.5 * (1 + math.cos(math.pi * x)),
+                "warmup_constant": 1.0,
+                "warmup_linear": max((x - 1) / (self.warmup - 1), 0),
+                "warmup_poly": max(1 - x, 0) ** 0.5,
+            }[self.schedule]
+        )
 
     def update(self, g):
         self.moments(g, self.b1, self.b2)
@@ -132,7 +135,9 @@ CASES = [
         for name in ("cosine", "constant", "linear", "poly")
     ),
 ]
-each_case = pytest.mark.parametrize("formula, options", CASES, ids=lambda x: getattr(x, "__name__", ""))
+each_case = pytest.mark.parametrize(
+    "formula, options", CASES, ids=lambda x: getattr(x, "__name__", "")
+)
 
 
 def expected(formula, options, steps, dtype):
@@ -210,7 +215,9 @@ def test_adamp_takes_rows_or_says_that_it_cannot():
         optim.FusedAdamP([weight]).step()
 
 
-@pytest.mark.parametrize("options", [{"schedule": "warmup"}, {"warmup": 1.5}, {"b1": 1.0}, {"lr": -1}])
+@pytest.mark.parametrize(
+    "options", [{"schedule": "warmup"}, {"warmup": 1.5}, {"b1": 1.0}, {"lr": -1}]
+)
 def test_bert_adam_checks_its_arguments(options):
     with pytest.raises(ValueError, match="Invalid"):
         optim.FusedBertAdam(parameters(), **options)

@@ -98,5 +98,11 @@ def test_building(python, tmp_path):
 
 def test_information():
     text = run([sys.executable, "-m", "hccl.info"]).stdout
-    for words in ["hccl 0.1", "libhccl.so", "device heap", f"torch {torch.__version__}", "_backend"]:
+    for words in [
+        "hccl 0.1",
+        "libhccl.so",
+        "device heap",
+        f"torch {torch.__version__}",
+        "_backend",
+    ]:
         assert words in text, text

@@ -89,7 +89,9 @@ def test_several_threads():
 def test_messages(count):
     def work(rank):
         peer = 1 - rank
-        sends = [dist.isend(torch.full((count,), 10.0 * rank + tag), peer, tag=tag) for tag in range(4)]
+        sends = [
+            dist.isend(torch.full((count,), 10.0 * rank + tag), peer, tag=tag) for tag in range(4)
+        ]
         into = [torch.zeros(count) for _ in range(4)]
         receives = [dist.irecv(into[tag], peer, tag=tag) for tag in reversed(range(4))]
         mixed = torch.ones(5)

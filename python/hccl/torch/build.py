@@ -94,7 +94,9 @@ def _tool(name, *variables):
         if found:
             return found
     hint = " or ".join([f"install {name}", *(f"set {variable}" for variable in variables)])
-    raise BuildError(f"hccl: the PyTorch backend is compiled for each torch, but {name} is missing: {hint}")
+    raise BuildError(
+        f"hccl: the PyTorch backend is compiled for each torch, but {name} is missing: {hint}"
+    )
 
 
 def _compile(target):

@@ -29,7 +29,16 @@ def _translated(call, device=None):
 _FACTORIES = (
     *("arange", "as_tensor", "empty", "empty_like", "empty_strided", "eye", "full", "full_like"),
     *("linspace", "logspace", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like"),
-    *("randn", "randn_like", "randperm", "tensor", "zeros", "zeros_like", "load", "set_default_device"),
+    *(
+        "randn",
+        "randn_like",
+        "randperm",
+        "tensor",
+        "zeros",
+        "zeros_like",
+        "load",
+        "set_default_device",
+    ),
 )
 
 

@@ -50,8 +50,10 @@ def _npu(base: type, required_lr: bool = False) -> type:
                 key = (of.__code__, dtype)
                 total = sum(tensor.numel() for tensor in tensors)
                 combined = known.get(key)
-                if combined is None or combined.numel() != total or not is_combined_tensor_valid(
-                    combined, [t for t in tensors if t.numel()]
+                if (
+                    combined is None
+                    or combined.numel() != total
+                    or not is_combined_tensor_valid(combined, [t for t in tensors if t.numel()])
                 ):
                     combined = known[key] = npu_combine_tensors(tensors)
                 found.append(combined)

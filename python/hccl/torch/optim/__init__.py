@@ -1,7 +1,7 @@
 """Fused optimizers: one call a step, one pass over memory for unscale, clip, step and zero.
 
-    optimizer = hccl.torch.optim.FusedAdamW(model.parameters(), lr=1e-3)
-    optimizer.step(max_norm=1.0, zero_grad=True)
+optimizer = hccl.torch.optim.FusedAdamW(model.parameters(), lr=1e-3)
+optimizer.step(max_norm=1.0, zero_grad=True)
 """
 
 from hccl.torch.optim._base import FusedOptimizer

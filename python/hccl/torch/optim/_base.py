@@ -100,7 +100,11 @@ class FusedOptimizer(torch.optim.Optimizer):
                 f"the parameter {tuple(like.shape)}"
             )
         dtype = dtype or like.dtype
-        if tensor.dtype == dtype and tensor.stride() == like.stride() and tensor.device == like.device:
+        if (
+            tensor.dtype == dtype
+            and tensor.stride() == like.stride()
+            and tensor.device == like.device
+        ):
             return tensor
         return torch.empty_like(like, dtype=dtype, requires_grad=False).copy_(tensor)
 

@@ -8,15 +8,6 @@
 namespace hccl::pytorch {
 namespace {
 
-void prefetch_tensor(const at::Tensor& tensor) {
-  const auto* const impl = reinterpret_cast<const char*>(tensor.unsafeGetTensorImpl());
-  for (size_t line = 0; line < sizeof(at::TensorImpl); line += 64) __builtin_prefetch(impl + line);
-}
-void prefetch_storage(const at::Tensor& tensor) {
-  const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-  __builtin_prefetch(storage.unsafeGetStorageImpl());
-}
-
 /// Whether the values of a dictionary are those that were in it.
 template <class Values>
 bool same_values(PyObject* dictionary, const Values& values) {
@@ -88,32 +79,10 @@ void Optimizer::remember_states(const py::dict& state) {
   }
 }
 
-void Optimizer::prefetch(const Group& group, const py::list& parameters, size_t i) const {
-  // Each distance reads only what the one before has fetched.
-  const auto at = [&](size_t distance) { return std::min(i + distance, parameters.size() - 1); };
-  const auto tensor = [&](size_t distance) -> const at::Tensor& {
-    return THPVariable_Unpack(PyList_GET_ITEM(parameters.ptr(), at(distance)));
-  };
-  const Entry& far = group.entries[at(12)];
-  __builtin_prefetch(PyList_GET_ITEM(parameters.ptr(), at(12)));
-  __builtin_prefetch(far.state.ptr());
-  for (const at::Tensor& state : far.states) prefetch_tensor(state);
-  prefetch_tensor(far.step);
-  prefetch_tensor(tensor(9));
-  const Entry& near = group.entries[at(6)];
-  for (const at::Tensor& state : near.states) prefetch_storage(state);
-  prefetch_storage(near.step);
-  prefetch_storage(tensor(6));
-  __builtin_prefetch(tensor(6).unsafeGetTensorImpl()->autograd_meta());
-  prefetch_tensor(gradient_of(tensor(4)));
-  prefetch_storage(gradient_of(tensor(2)));
-}
-
 void Optimizer::collect(size_t group_number, const py::list& parameters, const py::object& only) {
   Group& group = groups_[group_number];
   group.entries.resize(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
-    prefetch(group, parameters, i);
     PyObject* const object = PyList_GET_ITEM(parameters.ptr(), i);
     const at::Tensor& parameter = THPVariable_Unpack(object);
     const at::Tensor& gradient = gradient_of(parameter);

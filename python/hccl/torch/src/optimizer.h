@@ -69,8 +69,6 @@ class Optimizer {
 
   bool same_states(const py::dict& state) const;
   void remember_states(const py::dict& state);
-  /// With thousands of small tensors, a step waits for nothing but their headers.
-  void prefetch(const Group& group, const py::list& parameters, size_t i) const;
   void collect(size_t group, const py::list& parameters, const py::object& only);
   void look_up(Entry& entry, const Group& group);
   void add_span(Entry& entry, const at::Tensor& parameter, const at::Tensor& gradient, size_t group,
