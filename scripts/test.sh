@@ -103,10 +103,11 @@ for now in "${steps[@]}"; do
       GTEST_FILTER='-*_mpi_*:*/mpi*:*_ofi_*:*/ofi*' run_ctest tsan -R "^($(IFS="|" && echo "${threads[*]}"))_test\$"
       ;;
     long)
-      # Every test three times, PyTorch's tests with more ranks, the path-sensitive analysis of the library, and the
-      # kernels for Arm.
+      # Every test three times, many simulated worlds, PyTorch's tests with more ranks, the path-sensitive analysis of
+      # the library, and the kernels for Arm.
       build dev
       run_ctest dev --repeat until-fail:3
+      build/dev/tests/simulation_test --seeds 100000
       HCCL_BUILD_DIR=build/dev scripts/torch.sh
       .venv-torch/bin/python tests/torch/pytorch_suite.py --ranks 4
       analyzer='-*,clang-analyzer-*,-clang-analyzer-optin.performance.Padding,-clang-analyzer-unix.Errno'

@@ -86,22 +86,11 @@ Membership::Outs Membership::give_up(int connection, const Status& why) {
   return outs;
 }
 
-Membership::Outs Membership::to_members(const std::string& frame, int except) const {
-  Outs outs;
-  for (const auto& [connection, rank] : connections_) {
-    if (connection != except) outs.push_back({connection, frame});
-  }
-  return outs;
-}
-
-Membership::Time Membership::after(std::chrono::nanoseconds wait) const {
-  return wait > Time::max() - now_ ? Time::max() : now_ + wait;
-}
-
 Membership::Outs Membership::frame(int connection, std::string_view bytes, Time now) {
   now_ = now;
   ByteReader in(bytes);
   const auto kind = in.get<Kind>();
+  if (left_.count(connection) != 0) return {};  // it waits for the others, and still beats
   const auto at = connections_.find(connection);
   if (at == connections_.end()) {
     return kind == Kind::kHello ? hello(connection, in) : drop(connection);
@@ -121,17 +110,23 @@ Membership::Outs Membership::frame(int connection, std::string_view bytes, Time 
     case Kind::kSummons:
       return summons(connection, in);
     case Kind::kLeave: {
-      const std::string frame = frame_of(Kind::kLeave).put(rank).take();
-      connections_.erase(connection);  // its end is no death any more
       left_.insert(connection);
-      Outs outs = to_members(frame);
-      // Those that have left wait for the rest.
-      for (const int other : left_) outs.push_back({other, frame});
+      Outs outs = forget(connection, rank);  // its end is no death any more
+      append(outs, to_members(frame_of(Kind::kLeave).put(rank).take()));
       return outs;
     }
     default:
       return drop(connection);
   }
+}
+
+// A rank has gone: it gets no answers, and those that have left do not wait for it any more.
+Membership::Outs Membership::forget(int connection, std::uint32_t rank) {
+  connections_.erase(connection);
+  for (auto& [key, gathering] : gatherings_) std::erase(gathering.connections, connection);
+  Outs outs;
+  for (const int each : left_) outs.push_back({each, frame_of(Kind::kLeave).put(rank).take()});
+  return outs;
 }
 
 Membership::Outs Membership::drop(int connection) {
@@ -234,7 +229,7 @@ Membership::Outs Membership::expel_silent() {
     const auto [connection, rank] = *at++;
     const auto silence = silence_.find(connection);
     if (silence == silence_.end() || now_ < silence->second) continue;
-    connections_.erase(connection);
+    append(outs, forget(connection, rank));
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(peer_timeout_).count();
     const Status why(Code::kRemote,
                      name_of(rank) + " has given no sign of life for " + std::to_string(seconds) +
@@ -350,7 +345,7 @@ Membership::Outs Membership::closed(int connection) {
   const auto at = connections_.find(connection);
   if (at == connections_.end()) return {};
   const std::uint32_t rank = at->second;
-  connections_.erase(at);
+  Outs outs = forget(connection, rank);
   if (!complete_) {
     // The rank may come again until the world is complete.
     members_[rank].reset();
@@ -358,8 +353,9 @@ Membership::Outs Membership::closed(int connection) {
     --present_;
     return {};
   }
-  return tell_all(kEverything, Status(Code::kRemote, name_of(rank) + " died or was cut off",
-                                      static_cast<int>(rank)));
+  const Status why(Code::kRemote, name_of(rank) + " died or was cut off", static_cast<int>(rank));
+  append(outs, tell_all(kEverything, why));
+  return outs;
 }
 
 Membership::Outs Membership::tick(Time now) {

@@ -69,7 +69,9 @@ class Membership {
   Outs failure(std::uint32_t rank, ByteReader& in);
   Outs stall(std::uint32_t rank, ByteReader& in);
   Outs summons(int connection, ByteReader& in);
-  Time after(std::chrono::nanoseconds wait) const;
+  Time after(std::chrono::nanoseconds wait) const {
+    return wait > Time::max() - now_ ? Time::max() : now_ + wait;
+  }
   Outs send_table();
   Status compare_with_first(std::uint32_t rank, std::uint32_t size,
                             const std::string& agreement) const;
@@ -83,7 +85,14 @@ class Membership {
   std::vector<std::uint32_t> missing(const Uuid& scope, std::uint32_t witness) const;
   Outs drop(int connection);
   /// One frame to every rank that is here, but for one connection.
-  [[nodiscard]] Outs to_members(const std::string& frame, int except = -1) const;
+  [[nodiscard]] Outs to_members(const std::string& frame, int except = -1) const {
+    Outs outs;
+    for (const auto& [connection, rank] : connections_) {
+      if (connection != except) outs.push_back({connection, frame});
+    }
+    return outs;
+  }
+  Outs forget(int connection, std::uint32_t rank);
   Outs tell_all(const Uuid& scope, const Status& why, int except = -1);
   std::string name_of(std::uint32_t rank) const;
 

@@ -130,6 +130,32 @@ TEST(Membership, TellsTheTableWhenAllAreThere) {
   EXPECT_TRUE(in.finished());
 }
 
+TEST(Membership, RanksThatLeftStayUntilTheRestHaveGone) {
+  Timed membership = joined(3);
+  static_cast<void>(membership.frame(10, ByteWriter().put(Kind::kLeave).take()));
+  EXPECT_TRUE(membership.frame(10, ByteWriter().put(Kind::kBeat).take()).empty())
+      << "a rank that waits for the others still beats";
+  const auto outs = membership.closed(11);
+  EXPECT_EQ(receivers(outs), (std::vector<int>{10, 12}));
+  for (const auto& out : outs) {
+    if (out.connection != 10) continue;
+    EXPECT_EQ(out.frame, ByteWriter().put(Kind::kLeave).put(std::uint32_t{1}).take())
+        << "rank 0 must not wait for the dead";
+  }
+}
+
+TEST(Membership, AnswersNoExchangeOfADeadRank) {
+  Timed membership = joined(3);
+  for (const std::uint32_t rank : {0u, 1u}) {
+    static_cast<void>(membership.frame(static_cast<int>(10 + rank),
+                                       exchange(scope_of(1), 3, rank, seconds(5), "part")));
+  }
+  static_cast<void>(membership.closed(11));
+  const auto outs = membership.tick(seconds(6));
+  EXPECT_EQ(std::ranges::count(receivers(outs), 11), 0);
+  EXPECT_GE(std::ranges::count(receivers(outs), 10), 1) << "who lives hears who is absent";
+}
+
 TEST(Membership, RefusesOnlyTheDuplicateAndTheImpossibleRank) {
   Timed membership("here", 100, seconds(60));
   EXPECT_TRUE(membership.frame(1, hello(0, 2)).empty());
