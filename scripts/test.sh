@@ -58,6 +58,10 @@ run_ctest() {
   ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j 2 "$@"
 }
 
+# What ranks record when they fail, as tests make them do: kept until the next run.
+export HCCL_FLIGHT_RECORDER_DIR=$PWD/build/flight
+rm -rf "$HCCL_FLIGHT_RECORDER_DIR" && mkdir -p "$HCCL_FLIGHT_RECORDER_DIR"
+
 now=setup
 scripts/setup.sh
 took "$now"
