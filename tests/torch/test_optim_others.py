@@ -223,6 +223,12 @@ def test_bert_adam_checks_its_arguments(options):
         optim.FusedBertAdam(parameters(), **options)
 
 
+@pytest.mark.parametrize("options", [{"lr": -1}, {"betas": (0.9, 1.0)}, {"delta": -0.1}])
+def test_adamp_checks_its_arguments(options):
+    with pytest.raises(ValueError, match="Invalid"):
+        optim.FusedAdamP(parameters(), **options)
+
+
 def test_copies_go_their_own_way():
     optimizer, them = make(Lamb, {})
     run(optimizer, them, 2)

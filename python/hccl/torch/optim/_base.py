@@ -42,8 +42,9 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     def _state_names(self, group: dict) -> tuple:
         """The names of the states in the rule's order; None for one that the group does not have."""
-        raise NotImplementedError
+        return self._states
 
+    _states: tuple = ()  # where all groups have the same
     _counts_steps = True
 
     def _initial_of(self, name: str) -> float:

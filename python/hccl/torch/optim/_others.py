@@ -4,12 +4,14 @@ import math
 from typing import Any, Iterable
 
 from hccl.torch.optim._base import FusedOptimizer, check, check_betas, native
+from hccl.torch.optim._torchs import FusedRMSprop
 
 
 class FusedAdamP(FusedOptimizer):
     """AdamP (Heo et al., 2020): updates of weights that only rescale them are taken out."""
 
     _rule = native.Rule.ADAMP
+    _states = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -24,14 +26,22 @@ class FusedAdamP(FusedOptimizer):
         *,
         master_weights: bool = False,
     ):
-        defaults = {
-            **{"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay},
-            **{"delta": delta, "wd_ratio": wd_ratio, "nesterov": nesterov},
-        }
+        check("learning rate", lr)
+        check("epsilon value", eps)
+        check_betas(betas)
+        check("weight_decay value", weight_decay)
+        check("delta value", delta)
+        check("wd_ratio value", wd_ratio)
+        defaults = dict(
+            lr=lr,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            delta=delta,
+            wd_ratio=wd_ratio,
+            nesterov=nesterov,
+        )
         super().__init__(params, defaults, master_weights)
-
-    def _state_names(self, group: dict) -> tuple:
-        return ("exp_avg", "exp_avg_sq")
 
     def _numbers(self, group: dict, step: float) -> Any:
         return native.Numbers(
@@ -51,6 +61,7 @@ class FusedLamb(FusedOptimizer):
     use_global_grad_norm: gradients are divided by their norm over all groups if it exceeds 1."""
 
     _rule = native.Rule.LAMB
+    _states = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -67,13 +78,15 @@ class FusedLamb(FusedOptimizer):
         check("learning rate", lr)
         check("epsilon value", eps)
         check_betas(betas)
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        defaults = dict(
+            lr=lr,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+        )
         self.adam = adam
         self.use_global_grad_norm = use_global_grad_norm
         super().__init__(params, defaults, master_weights)
-
-    def _state_names(self, group: dict) -> tuple:
-        return ("exp_avg", "exp_avg_sq")
 
     def _factor(self, *arguments: Any) -> Any:
         factor = super()._factor(*arguments)
@@ -97,6 +110,7 @@ class FusedRMSpropTF(FusedOptimizer):
     takes weight_decay times the parameter away, without the learning rate."""
 
     _rule = native.Rule.RMSPROP_TF
+    _state_names = FusedRMSprop._state_names
 
     def __init__(
         self,
@@ -117,11 +131,16 @@ class FusedRMSpropTF(FusedOptimizer):
         check("momentum value", momentum)
         check("weight_decay value", weight_decay)
         check("alpha value", alpha)
-        defaults = {
-            **{"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay},
-            **{"momentum": momentum, "centered": centered, "decoupled_decay": decoupled_decay},
-            "lr_in_momentum": lr_in_momentum,
-        }
+        defaults = dict(
+            lr=lr,
+            alpha=alpha,
+            eps=eps,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            centered=centered,
+            decoupled_decay=decoupled_decay,
+            lr_in_momentum=lr_in_momentum,
+        )
         super().__init__(params, defaults, master_weights)
 
     def __setstate__(self, state: dict) -> None:
@@ -132,13 +151,6 @@ class FusedRMSpropTF(FusedOptimizer):
 
     def _initial_of(self, name: str) -> float:
         return 1.0 if name == "square_avg" else 0.0
-
-    def _state_names(self, group: dict) -> tuple:
-        return (
-            "square_avg",
-            "momentum_buffer" if group["momentum"] > 0 else None,
-            "grad_avg" if group["centered"] else None,
-        )
 
     def _numbers(self, group: dict, step: float) -> Any:
         flags = native.DECOUPLED if group["decoupled_decay"] else 0
@@ -175,6 +187,7 @@ class FusedBertAdam(FusedOptimizer):
     """
 
     _rule = native.Rule.BERT_ADAM
+    _states = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -199,16 +212,19 @@ class FusedBertAdam(FusedOptimizer):
         check("b1", b1, below=1.0)
         check("b2", b2, below=1.0)
         check("e", e)
-        defaults = {
-            **{"lr": lr, "schedule": schedule, "warmup": warmup, "t_total": t_total},
-            **{"b1": b1, "b2": b2, "e": e, "weight_decay": weight_decay},
-            "max_grad_norm": max_grad_norm,
-        }
+        defaults = dict(
+            lr=lr,
+            schedule=schedule,
+            warmup=warmup,
+            t_total=t_total,
+            b1=b1,
+            b2=b2,
+            e=e,
+            weight_decay=weight_decay,
+            max_grad_norm=max_grad_norm,
+        )
         self._clips: dict = {}
         super().__init__(params, defaults, master_weights)
-
-    def _state_names(self, group: dict) -> tuple:
-        return ("exp_avg", "exp_avg_sq")
 
     def _factor(self, *arguments: Any) -> Any:
         factor = super()._factor(*arguments)

@@ -38,10 +38,16 @@ class FusedSGD(FusedOptimizer):
         check("weight_decay value", weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        defaults = {
-            **{"lr": lr, "momentum": momentum, "dampening": dampening, "fused": None},
-            **{"weight_decay": weight_decay, "nesterov": nesterov, "maximize": maximize, **_TORCHS},
-        }
+        defaults = dict(
+            lr=lr,
+            momentum=momentum,
+            dampening=dampening,
+            fused=None,
+            weight_decay=weight_decay,
+            nesterov=nesterov,
+            maximize=maximize,
+            **_TORCHS,
+        )
         super().__init__(params, defaults, master_weights)
 
     def __setstate__(self, state: dict) -> None:
@@ -86,11 +92,18 @@ class FusedAdam(FusedOptimizer):
         check("epsilon value", eps)
         check_betas(betas)
         check("weight_decay value", weight_decay)
-        defaults = {
-            **{"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": None},
-            **{"amsgrad": amsgrad, "maximize": maximize, "capturable": False, **_TORCHS},
-            "decoupled_weight_decay": self._decoupled,
-        }
+        defaults = dict(
+            lr=lr,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            fused=None,
+            amsgrad=amsgrad,
+            maximize=maximize,
+            capturable=False,
+            decoupled_weight_decay=self._decoupled,
+            **_TORCHS,
+        )
         super().__init__(params, defaults, master_weights)
 
     def __setstate__(self, state: dict) -> None:
@@ -144,6 +157,7 @@ class FusedAdadelta(FusedOptimizer):
     """torch.optim.Adadelta."""
 
     _rule = native.Rule.ADADELTA
+    _states = ("square_avg", "acc_delta")
 
     def __init__(
         self,
@@ -161,14 +175,16 @@ class FusedAdadelta(FusedOptimizer):
             raise ValueError(f"Invalid rho value: {rho}")
         check("epsilon value", eps)
         check("weight_decay value", weight_decay)
-        defaults = {
-            **{"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay},
-            **{"maximize": maximize, "capturable": False, **_TORCHS},
-        }
+        defaults = dict(
+            lr=lr,
+            rho=rho,
+            eps=eps,
+            weight_decay=weight_decay,
+            maximize=maximize,
+            capturable=False,
+            **_TORCHS,
+        )
         super().__init__(params, defaults, master_weights)
-
-    def _state_names(self, group: dict) -> tuple:
-        return ("square_avg", "acc_delta")
 
     def _numbers(self, group: dict, step: float) -> Any:
         return native.Numbers(
@@ -203,11 +219,17 @@ class FusedRMSprop(FusedOptimizer):
         check("momentum value", momentum)
         check("weight_decay value", weight_decay)
         check("alpha value", alpha)
-        defaults = {
-            **{"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay},
-            **{"momentum": momentum, "centered": centered, "maximize": maximize},
-            **{"capturable": False, **_TORCHS},
-        }
+        defaults = dict(
+            lr=lr,
+            alpha=alpha,
+            eps=eps,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            centered=centered,
+            maximize=maximize,
+            capturable=False,
+            **_TORCHS,
+        )
         super().__init__(params, defaults, master_weights)
 
     def _state_names(self, group: dict) -> tuple:
