@@ -1,25 +1,26 @@
 """PyTorch on hccl: torch.distributed.init_process_group("hccl").
 
 Importing torch is enough for that. This module adds what PyTorch has no call for: tensors in memory
-that the ranks of a host share, which collectives do not copy, and a DistributedDataParallel with
-the fusion planner. It imports torch at the first use.
+that the ranks of a host share, which collectives do not copy, and the fusion planner, with
+DistributedDataParallel or without. It imports torch at the first use.
 """
 
+import importlib
 import typing
 
 from hccl.torch._memory import empty, share_
 from hccl.torch.npu import as_npu
 
 if typing.TYPE_CHECKING:
+    from hccl.torch._combined import CombinedGradients
     from hccl.torch._ddp import DistributedDataParallel
 
-__all__ = ["DistributedDataParallel", "as_npu", "empty", "share_"]  # noqa: F822
+__all__ = ["CombinedGradients", "DistributedDataParallel", "as_npu", "empty", "share_"]
+_LATER = {"CombinedGradients": "_combined", "DistributedDataParallel": "_ddp"}
 
 
 def __getattr__(name):
-    if name != "DistributedDataParallel":
+    if name not in _LATER:
         raise AttributeError(f"module 'hccl.torch' has no attribute {name!r}")
-    from hccl.torch._ddp import DistributedDataParallel
-
-    globals()[name] = DistributedDataParallel
-    return DistributedDataParallel
+    globals()[name] = getattr(importlib.import_module(f"hccl.torch.{_LATER[name]}"), name)
+    return globals()[name]

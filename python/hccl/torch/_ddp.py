@@ -1,23 +1,18 @@
 """DistributedDataParallel whose gradients are reduced in the segments of a plan."""
 
 import contextlib
-import os
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from hccl import WORLD
-from hccl.split.api import set_split_strategy_auto
 from hccl.torch import _module
+from hccl.torch._plan import CPU, Planned, SegmentHook, check_parameters, join
 from torch.distributed import distributed_c10d
-from torch.distributed.constants import default_pg_timeout
 
-_CPU = torch.device("cpu")
 _ONE_GRADIENT = 1 / (1 << 20)  # MiB: a bucket is full when it has one
 _COMPILED = 25 << 20
-_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _NOT_WITH_A_PLAN = (
     "bucket_cap_mb",
     "bucket_cap_mb_list",
@@ -28,7 +23,7 @@ _NOT_WITH_A_PLAN = (
 )
 
 
-class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
+class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel):
     """torch's DistributedDataParallel, but that the library's fusion planner decides how gradients
     are reduced.
 
@@ -75,9 +70,7 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
         if self._use_python_reducer:
             raise ValueError('hccl: a plan needs the C++ reducer, not "python_reducer"')
         self.bucket_bytes_cap = _COMPILED  # torch.compile cuts its graphs by it
-        if not os.environ.get("HCCL_SPLIT"):
-            set_split_strategy_auto(split_group)
-        self._plan = _join(group, split_group, parameters)
+        self._plan = join(group, split_group, parameters)
         _module.load().plan_reducer(self.reducer, self._plan)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
@@ -92,36 +85,12 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
             self._plan.forget()
         return output
 
-    @property
-    def segments(self) -> list[int]:
-        """The last gradient of each segment, as an index of `gradients`, in the next iteration.
-        Empty before the first backward pass."""
-        return self._plan.segments
-
-    @property
-    def gradients(self) -> list[str]:
-        """The names of the parameters in the order in which their gradients are reduced."""
-        return self._plan.gradients
-
-    def trace_text(self) -> str:
-        """The time line of the last iteration: "<microseconds> <point>" on each line."""
-        return self._plan.trace_text()
-
-    def write_trace(self, path: str) -> None:
-        """Writes this rank's last iterations for hccl-plan; .json opens in Perfetto, .csv is a
-        table."""
-        self._plan.write_trace(str(path))
-
-    def register_segment_hook(
-        self, hook: Callable[[Sequence[torch.nn.Parameter]], None] | None
-    ) -> None:
-        """Calls `hook` with the parameters of each segment at the end of backward, as soon as their
-        gradients are reduced, while later segments still are; None: no longer. For optimizers that
-        step segment by segment. Needs gradient_as_bucket_view. The hook may read gradients, and
-        write parameters; what it raises ends backward."""
+    def register_segment_hook(self, hook: SegmentHook | None) -> None:
         if hook is not None and not self.gradient_as_bucket_view:
             raise ValueError("hccl: a segment hook needs gradient_as_bucket_view=True")
-        self._plan.set_tail(hook)
+        super().register_segment_hook(hook)
+
+    register_segment_hook.__doc__ = Planned.register_segment_hook.__doc__
 
     def register_comm_hook(self, state: object, hook: Callable) -> None:
         raise TypeError("hccl: the plan is the communication hook; see register_segment_hook")
@@ -148,45 +117,17 @@ def _check(module: torch.nn.Module, options: dict[str, Any]) -> dict[str, torch.
         for name, parameter in module.named_parameters()
         if parameter.requires_grad and name not in ignored
     }
-    if not parameters:
-        raise ValueError("hccl: no parameter needs a gradient")
-    first, kind = next((name, parameter.dtype) for name, parameter in parameters.items())
-    for name, parameter in parameters.items():
-        if parameter.device.type != "cpu":
-            raise ValueError(f"hccl: {name} is on {parameter.device}, not on the CPU")
-        if parameter.dtype not in _TYPES:
-            raise TypeError(f"hccl: {name} is of {parameter.dtype}, which a plan cannot reduce")
-        if parameter.dtype != kind:
-            raise TypeError(
-                f"hccl: {name} is of {parameter.dtype}, {first} of {kind}: a plan needs one type"
-            )
-        if hasattr(parameter, "_in_backward_optimizers"):
-            raise TypeError(f"hccl: {name} has an optimizer in backward")
+    check_parameters(parameters)
     for name, each in module.named_modules():
         if isinstance(each, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and each.sparse:
             raise TypeError(f"hccl: the gradient of {name or 'the embedding'} is sparse")
     return parameters
 
 
-def _join(group: dist.ProcessGroup, split_group: str, parameters: dict[str, torch.nn.Parameter]):
-    token = [uuid.uuid4().hex]  # for several models in a group
-    dist.broadcast_object_list(token, group=group, group_src=0)
-    store = distributed_c10d._get_process_group_store(group)
-    return _module.load().GradientPlan(
-        store=dist.PrefixStore(f"hccl/plan/{token[0]}", store),
-        rank=group.rank(),
-        size=group.size(),
-        timeout=getattr(group._get_backend(_CPU), "timeout", default_pg_timeout),
-        group=split_group,
-        parameters=list(parameters.values()),
-        names=list(parameters),
-    )
-
-
 @contextlib.contextmanager
 def _packed(group: dist.ProcessGroup, size: int):
     """DDP's buckets made meanwhile lie one behind the other, so that segments need no copy."""
-    backend = group._get_backend(_CPU)
+    backend = group._get_backend(CPU)
     pack = getattr(backend, "pack_tensors", None)  # TORCH_DISTRIBUTED_DEBUG=DETAIL hides it
     if pack is None:
         yield

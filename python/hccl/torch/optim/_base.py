@@ -32,6 +32,7 @@ class FusedOptimizer(torch.optim.Optimizer):
         self._pending: Optional[tuple] = None  # (factor, norm) of an unscale_ that was deferred
         self.master_weights = master_weights
         self.grad_norm: Optional[torch.Tensor] = None
+        self._stepped: set = set()  # by step_segment, since the last step
         super().__init__(params, defaults)
 
     # ---- What a class gives. ----
@@ -141,12 +142,54 @@ class FusedOptimizer(torch.optim.Optimizer):
                 raise RuntimeError("hccl: a closure cannot be used together with a scaler")
             with torch.enable_grad():
                 loss = closure()
+        if self._stepped:
+            self._step_rest(max_norm is not None or scaler is not None)
+            if zero_grad:
+                self.zero_grad(set_to_none=False)
+            return loss
         factor = self._factor(max_norm, norm_type, scaler, process_group)
         if factor is not None:
             self._native.step(self.param_groups, self.state, factor, zero_grad, None)
         elif zero_grad:
             self.zero_grad(set_to_none=False)
         return loss
+
+    @torch.no_grad()
+    def step_segment(self, parameters: Iterable[torch.Tensor]) -> None:
+        """The step of those of `parameters` that are this optimizer's: for register_segment_hook of
+        hccl.torch.DistributedDataParallel and CombinedGradients, so that the first segments of
+        gradients are stepped while the next ones are reduced.
+
+        step() follows as always; it steps what is left, and begins the next iteration. Numbers such
+        as lr are those at the end of backward. Not together with clipping or a scaler, which need
+        all gradients first. RuntimeError: a second backward before step() (accumulate in no_sync).
+        """
+        if self._needs_all_gradients() or self._pending is not None:
+            raise RuntimeError(
+                "hccl: a segment cannot be stepped before the norm of all gradients is known"
+            )
+        segment = set(parameters)
+        if not self._stepped.isdisjoint(segment):
+            raise RuntimeError(
+                "hccl: backward ran twice before step(): accumulate gradients in no_sync()"
+            )
+        self._native.step(self.param_groups, self.state, 1.0, False, segment)
+        self._stepped |= segment
+
+    def _step_rest(self, wants_norm: bool) -> None:
+        """What step_segment has left; the pass of a step is over."""
+        stepped, self._stepped = self._stepped, set()
+        if wants_norm or getattr(self, "grad_scale", None) is not None:
+            raise RuntimeError(
+                "hccl: max_norm and scaler come too late: step_segment has made the step"
+            )
+        rest = {p for group in self.param_groups for p in group["params"]} - stepped
+        if rest:
+            self._native.step(self.param_groups, self.state, 1.0, False, rest)
+
+    def _needs_all_gradients(self) -> bool:
+        """Whether the step of one parameter depends on other gradients."""
+        return False
 
     def _factor(self, max_norm, norm_type, scaler, process_group) -> Optional[float]:
         """What gradients are multiplied by in the step; None: the step is skipped."""
@@ -261,6 +304,7 @@ class FusedOptimizer(torch.optim.Optimizer):
         super().__setstate__(state)
         self._native = native.Optimizer(self._rule, self)
         self.__dict__.setdefault("_pending", None)
+        self.__dict__.setdefault("_stepped", set())
 
 
 def _step_type() -> torch.dtype:

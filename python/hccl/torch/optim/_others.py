@@ -88,6 +88,9 @@ class FusedLamb(FusedOptimizer):
         self.use_global_grad_norm = use_global_grad_norm
         super().__init__(params, defaults, master_weights)
 
+    def _needs_all_gradients(self) -> bool:
+        return self.use_global_grad_norm
+
     def _factor(self, *arguments: Any) -> Any:
         factor = super()._factor(*arguments)
         if factor is not None and self.use_global_grad_norm:
@@ -225,6 +228,9 @@ class FusedBertAdam(FusedOptimizer):
         )
         self._clips: dict = {}
         super().__init__(params, defaults, master_weights)
+
+    def _needs_all_gradients(self) -> bool:
+        return any(group["max_grad_norm"] > 0 for group in self.param_groups)
 
     def _factor(self, *arguments: Any) -> Any:
         factor = super()._factor(*arguments)

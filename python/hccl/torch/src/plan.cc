@@ -48,6 +48,21 @@ void GradientPlan::forget() {
   buckets_.clear();
 }
 
+void GradientPlan::set_gradients(const Tensors& gradients) {
+  TORCH_CHECK(fusion_ == nullptr && gradients.size() == parameters_.size(),
+              "hccl: a plan has one gradient for each parameter, once");
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    buckets_.push_back({names_.at(i), {parameters_[i]}, gradients[i]});
+  }
+  make_fusion();
+}
+
+void GradientPlan::ready(uint32_t gradient) {
+  fork_.check();
+  under_way_ = true;
+  check(HcclFusionReady(fusion_, gradient), kOperation);
+}
+
 c10::intrusive_ptr<Future> GradientPlan::reduce(c10d::GradBucket& bucket) {
   fork_.check();
   const size_t index = bucket.getIndex();
@@ -61,7 +76,7 @@ c10::intrusive_ptr<Future> GradientPlan::reduce(c10d::GradBucket& bucket) {
     TORCH_CHECK(
         index < buckets_.size() && bucket.getBuffer().data_ptr() == buckets_[index].data.data_ptr(),
         "hccl: the gradient of ", buckets_.at(index).name, " has moved");
-    check(HcclFusionReady(fusion_, static_cast<uint32_t>(index)), kOperation);
+    ready(static_cast<uint32_t>(index));
   }
   if (bucket.isLast()) finish();
   return future;

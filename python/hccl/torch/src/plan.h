@@ -23,21 +23,27 @@ class module_;
 
 namespace hccl::pytorch {
 
-/// Reduces the gradients of one DistributedDataParallel in the segments of the library's fusion
-/// engine (hccl_fusion.h), which measures, plans and writes traces. Each of DDP's buckets has one
-/// gradient. Used by one thread at a time, as DDP is.
+/// Reduces gradients in the segments of the library's fusion engine (hccl_fusion.h), which
+/// measures, plans and writes traces. They are those of a DistributedDataParallel, each in a bucket
+/// of its own, or a list. Used by one thread at a time, as DDP is.
 class GradientPlan {
  public:
   /// Called with the parameters of a segment whose gradients are reduced.
   using Tail = std::function<void(const Tensors&)>;
 
   /// Joins a communicator of its own: DDP and its user have operations of theirs on the group's.
-  /// group: whose split strategy applies. parameters, names: of DDP, for traces.
+  /// group: whose split strategy applies. names: of the parameters, for traces.
   GradientPlan(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout,
                std::string group, const Tensors& parameters, std::vector<std::string> names);
   ~GradientPlan();
   GradientPlan(const GradientPlan&) = delete;
   GradientPlan& operator=(const GradientPlan&) = delete;
+
+  /// Without DDP: `gradients` are those of the parameters, in the order in which they become ready.
+  /// ready() with the number of each, then finish() returns when all are reduced.
+  void set_gradients(const Tensors& gradients);
+  void ready(uint32_t gradient);
+  void finish();
 
   /// The bucket's gradient is ready. The futures of all buckets complete with that of the last one,
   /// which returns when all are reduced.
@@ -64,7 +70,6 @@ class GradientPlan {
 
   void add(const c10d::GradBucket& bucket);
   void make_fusion();
-  void finish();
   void call_tail(const std::vector<uint32_t>& last) const;
   HcclFusion fusion() const;
 

@@ -23,6 +23,9 @@ void bind_plan(py::module_& module) {
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("group"),
            py::arg("parameters"), py::arg("names"), Release())
+      .def("set_gradients", &GradientPlan::set_gradients, py::arg("gradients"))
+      .def("ready", &GradientPlan::ready, py::arg("gradient"))
+      .def("finish", &GradientPlan::finish, Release())
       .def("forget", &GradientPlan::forget, Release())
       .def("mark_forward", &GradientPlan::mark_forward)
       .def("set_tail", &GradientPlan::set_tail, py::arg("tail").none(true))

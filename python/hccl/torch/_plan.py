@@ -1,0 +1,88 @@
+"""Gradients that are reduced in the segments of a plan: what DDP and combined gradients share."""
+
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from hccl.split.api import set_split_strategy_auto
+from hccl.torch import _module
+from torch.distributed import distributed_c10d
+from torch.distributed.constants import default_pg_timeout
+
+CPU = torch.device("cpu")
+SegmentHook = Callable[[Sequence[torch.nn.Parameter]], None]
+_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+class Planned:
+    """What a user sees of the plan."""
+
+    _plan: Any  # the C++ module's GradientPlan
+
+    @property
+    def segments(self) -> list[int]:
+        """The last gradient of each segment, as an index of `gradients`, in the next iteration.
+        Empty before the first backward pass."""
+        return self._plan.segments
+
+    @property
+    def gradients(self) -> list[str]:
+        """The names of the parameters in the order in which their gradients are reduced."""
+        return self._plan.gradients
+
+    def trace_text(self) -> str:
+        """The time line of the last iteration: "<microseconds> <point>" on each line."""
+        return self._plan.trace_text()
+
+    def write_trace(self, path: str) -> None:
+        """Writes this rank's last iterations for hccl-plan; .json opens in Perfetto, .csv is a
+        table."""
+        self._plan.write_trace(str(path))
+
+    def register_segment_hook(self, hook: SegmentHook | None) -> None:
+        """Calls `hook` with the parameters of each segment at the end of backward, as soon as their
+        gradients are reduced, while later segments still are; None: no longer. For optimizers:
+        FusedOptimizer.step_segment. The hook may read gradients, and write parameters; what it
+        raises ends backward."""
+        self._plan.set_tail(hook)
+
+
+def check_parameters(parameters: dict[str, torch.nn.Parameter]) -> None:
+    """TypeError or ValueError, with the parameter's name, where a plan cannot reduce them."""
+    if not parameters:
+        raise ValueError("hccl: no parameter needs a gradient")
+    first, kind = next((name, parameter.dtype) for name, parameter in parameters.items())
+    for name, parameter in parameters.items():
+        if parameter.device.type != "cpu":
+            raise ValueError(f"hccl: {name} is on {parameter.device}, not on the CPU")
+        if parameter.dtype not in _TYPES:
+            raise TypeError(f"hccl: {name} is of {parameter.dtype}, which a plan cannot reduce")
+        if parameter.dtype != kind:
+            raise TypeError(
+                f"hccl: {name} is of {parameter.dtype}, {first} of {kind}: a plan needs one type"
+            )
+        if hasattr(parameter, "_in_backward_optimizers"):
+            raise TypeError(f"hccl: {name} has an optimizer in backward")
+
+
+def join(
+    group: dist.ProcessGroup, split_group: str, parameters: dict[str, torch.nn.Parameter]
+) -> Any:
+    """A GradientPlan on all ranks of `group`, which all call this; automatic unless told."""
+    if not os.environ.get("HCCL_SPLIT"):
+        set_split_strategy_auto(split_group)
+    token = [uuid.uuid4().hex]  # for several models in a group
+    dist.broadcast_object_list(token, group=group, group_src=0)
+    store = distributed_c10d._get_process_group_store(group)
+    return _module.load().GradientPlan(
+        store=dist.PrefixStore(f"hccl/plan/{token[0]}", store),
+        rank=group.rank(),
+        size=group.size(),
+        timeout=getattr(group._get_backend(CPU), "timeout", default_pg_timeout),
+        group=split_group,
+        parameters=list(parameters.values()),
+        names=list(parameters),
+    )
