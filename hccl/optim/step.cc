@@ -16,6 +16,9 @@
 #include "hccl/optim/memory-inl.h"
 #include "hccl/optim/rules-inl.h"
 
+#undef HCCL_BLOCK
+#define HCCL_BLOCK HWY_ATTR __attribute__((always_inline))
+
 HWY_BEFORE_NAMESPACE();
 namespace hccl::optim::HWY_NAMESPACE {
 
@@ -82,9 +85,10 @@ class Tail {
 };
 
 /// Calls block(streams, at) for every vector of a piece. The lanes of the last one that are beyond
-/// the piece are zero.
+/// the piece are zero. A block is inlined (HCCL_BLOCK) and holds its rule by value, so that
+/// coefficients stay in registers: a store of a vector may alias whatever a reference leads to.
 template <class Memory, class Block>
-HWY_INLINE void for_each_vector(const Piece& piece, const Block& block) {
+HWY_INLINE void for_each_vector(const Piece& piece, Block block) {
   const Streams<Memory> streams(piece);
   std::size_t at = 0;
   for (; at + Memory::kLanes <= piece.count; at += Memory::kLanes) {
@@ -103,6 +107,7 @@ using Number = typename Memory::Number;
 template <class Memory, int kStates>
 HWY_INLINE void load_states(const Streams<Memory>& streams, std::size_t at,
                             Vec<Number<Memory>>* s) {
+  HWY_UNROLL(3)
   for (int k = 0; k < kStates; ++k) {
     s[k] = streams.states[k] == nullptr ? all<Number<Memory>>(0)
                                         : Memory::Kept::load(streams.states[k] + at);
@@ -111,6 +116,7 @@ HWY_INLINE void load_states(const Streams<Memory>& streams, std::size_t at,
 template <class Memory, int kStates>
 HWY_INLINE void store_states(const Vec<Number<Memory>>* s, const Streams<Memory>& streams,
                              std::size_t at) {
+  HWY_UNROLL(3)
   for (int k = 0; k < kStates; ++k) {
     if (streams.states[k] != nullptr) Memory::Kept::store(s[k], streams.states[k] + at);
   }
@@ -141,7 +147,7 @@ void only_pass(const Batch& batch) {
   const R rule(*batch.numbers, batch.pieces[0].states);
   for (std::size_t i = 0; i < batch.number; ++i) {
     for_each_vector<Memory>(batch.pieces[i],
-                            [&](const Streams<Memory>& streams, std::size_t at) HWY_ATTR {
+                            [=](const Streams<Memory>& streams, std::size_t at) HCCL_BLOCK {
                               Vec<Number<Memory>> s[R::kStates];
                               auto p = Memory::Kept::load(streams.parameter + at);
                               load_states<Memory, R::kStates>(streams, at, s);
@@ -191,11 +197,11 @@ void first_pass(const Batch& batch) {
   for (std::size_t i = 0; i < batch.number; ++i) {
     Sum<Number<Memory>> sums[R::kSums];
     for_each_vector<Memory>(
-        batch.pieces[i], [&](const Streams<Memory>& streams, std::size_t at) HWY_ATTR {
+        batch.pieces[i], [=, &sums](const Streams<Memory>& streams, std::size_t at) HCCL_BLOCK {
           Vec<Number<Memory>> s[R::kStates];
           load_states<Memory, R::kStates>(streams, at, s);
           rule.first(Memory::Kept::load(streams.parameter + at), ends.gradient(streams, at), s,
-                     [&](int k, auto a, auto b) HWY_ATTR { sums[k].add(a, b); });
+                     [&](int k, auto a, auto b) HCCL_BLOCK { sums[k].add(a, b); });
           store_states<Memory, R::kStates>(s, streams, at);
         });
     for (int k = 0; k < R::kSums; ++k) batch.pieces[i].sums->values[k] = sums[k].value();
@@ -210,7 +216,7 @@ void second_pass(const Batch& batch) {
   for (std::size_t i = 0; i < batch.number; ++i) {
     const double* const values = batch.pieces[i].sums->values;
     for_each_vector<Memory>(batch.pieces[i],
-                            [&](const Streams<Memory>& streams, std::size_t at) HWY_ATTR {
+                            [=](const Streams<Memory>& streams, std::size_t at) HCCL_BLOCK {
                               Vec<Number<Memory>> s[R::kStates];
                               auto p = Memory::Kept::load(streams.parameter + at);
                               load_states<Memory, R::kStates>(streams, at, s);
@@ -227,7 +233,7 @@ void norm_pieces(const Batch& batch) {
     Sum<T> squares;
     auto largest = all<T>(0);
     for_each_vector<Memory>(batch.pieces[i],
-                            [&](const Streams<Memory>& streams, std::size_t at) HWY_ATTR {
+                            [&](const Streams<Memory>& streams, std::size_t at) HCCL_BLOCK {
                               const auto g = Memory::Given::load(streams.gradient + at);
                               squares.add(g, g);
                               largest = hn::Max(largest, hn::Abs(g));
@@ -242,7 +248,7 @@ void scale_pieces(const Batch& batch, double factor) {
   const auto by = all<Number<Memory>>(factor);
   for (std::size_t i = 0; i < batch.number; ++i) {
     for_each_vector<Memory>(
-        batch.pieces[i], [&](const Streams<Memory>& streams, std::size_t at) HWY_ATTR {
+        batch.pieces[i], [by](const Streams<Memory>& streams, std::size_t at) HCCL_BLOCK {
           Memory::Given::store(hn::Mul(Memory::Given::load(streams.gradient + at), by),
                                streams.gradient + at);
         });
