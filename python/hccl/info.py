@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import pathlib
 import platform
 import shutil
 import sys
-from typing import Iterator
+from typing import Iterator, Optional
 
 import hccl
 
@@ -16,7 +17,7 @@ PACKAGE = pathlib.Path(hccl.__file__).resolve().parent
 
 
 def main() -> None:
-    for name, value in [*_versions(), *_transports(), *_memory(), *_torch()]:
+    for name, value in [*_versions(), *_transports(), *_memory(), *_frameworks()]:
         print(f"{name:<12} {value}")
 
 
@@ -43,17 +44,22 @@ def _memory() -> Iterator[tuple[str, str]]:
     yield "device heap", "sealed memory files, shared by the ranks of a host (hccl.empty, hccl.torch.empty, aclrtMalloc)"
 
 
-def _torch() -> Iterator[tuple[str, str]]:
-    try:
-        version = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        yield "torch", "not installed"
-        return
-    from hccl.torch import build
+def _frameworks() -> Iterator[tuple[str, str]]:
+    for title, packages in (("torch", ["torch"]), ("tensorflow", ["tensorflow", "tensorflow-cpu"])):
+        version = next(filter(None, map(_version, packages)), None)
+        if version is None:
+            yield title, "not installed"
+            continue
+        module = importlib.import_module(f"hccl.{title}.build").MODULE.find()
+        yield title, f"{title} {version}"
+        yield "module", str(module or f"not built: python -m hccl.{title}.build, or the first use")
 
-    module = build.find()
-    yield "torch", f"torch {version}"
-    yield "backend", module or "not built: python -m hccl.torch.build, or the first use"
+
+def _version(package: str) -> Optional[str]:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 if __name__ == "__main__":

@@ -12,10 +12,11 @@ def load():
         import hccl._hccl  # noqa: F401  its libhccl.so is the one that the module uses
         import torch  # noqa: F401  and torch's libraries
 
-        from hccl.torch import build
+        from hccl import _build
+        from hccl.torch.build import MODULE
 
-        ctypes.CDLL(str(build.PACKAGE / "libhccl_optim.so"))
-        spec = importlib.util.spec_from_file_location("hccl.torch._backend", build.build())
+        ctypes.CDLL(str(_build.PACKAGE / "libhccl_optim.so"))
+        spec = importlib.util.spec_from_file_location("hccl.torch._backend", MODULE.build())
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         _loaded = module
