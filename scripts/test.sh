@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Checks the code, builds, and runs every test; ends with the time of each step.
-#   scripts/test.sh [step...]     default: format tidy release python torch asan tsan
-#   scripts/test.sh core          all but Python and PyTorch
+#   scripts/test.sh [step...]     default: format tidy release python torch tensorflow asan tsan
+#   scripts/test.sh core          all but Python, PyTorch and TensorFlow
 #   scripts/test.sh long          what takes longer than a gate may; by hand
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 steps=()
 for step in "${@:-all}"; do
   case $step in
-    all) steps+=(format tidy release python torch asan tsan) ;;
+    all) steps+=(format tidy release python torch tensorflow asan tsan) ;;
     core) steps+=(format tidy release asan tsan) ;;
-    format | tidy | release | python | torch | asan | tsan | long) steps+=("$step") ;;
+    format | tidy | release | python | torch | tensorflow | asan | tsan | long) steps+=("$step") ;;
     *)
-      echo "test.sh: unknown step \"$step\": core, format, tidy, release, python, torch, asan, tsan or long" >&2
+      echo "test.sh: unknown step \"$step\": core, format, tidy, release, python, torch, tensorflow,"\
+        "asan, tsan or long" >&2
       exit 2
       ;;
   esac
@@ -93,6 +94,15 @@ for now in "${steps[@]}"; do
       echo
       echo "== torch =="
       .venv-torch/bin/python -m pytest -q tests/torch
+      ;;
+    tensorflow)
+      build dev
+      HCCL_BUILD_DIR=build/dev scripts/tensorflow.sh
+      for version in 215 221; do
+        echo
+        echo "== tensorflow $version =="
+        .venv-tf$version/bin/python -m pytest -q tests/tensorflow
+      done
       ;;
     asan)
       build asan

@@ -1,0 +1,200 @@
+"""TensorFlow on hccl, for programs without an Ascend name in them: data-parallel training with
+tf.keras or with loops of one's own.
+
+    import hccl.tensorflow as hvd
+
+    hvd.init()                                        # mpirun -np 4 python train.py
+    optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
+    model.compile(optimizer, loss)
+    model.fit(dataset, callbacks=[hvd.BroadcastGlobalVariablesCallback(0)])
+
+The functions have the names, arguments and results that Horovod users know. All ranks call the same
+collectives in the same order; a difference is an InvalidArgumentError on all of them, and a rank
+that has died is named by an AbortedError. Collectives of eager code and of a tf.function run in the
+order of the program.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+import hccl
+import tensorflow as tf
+from hccl.manage import api as _manage
+from hccl.tensorflow import _ops
+from hccl.tensorflow._callbacks import BroadcastGlobalVariablesCallback, MetricAverageCallback
+from hccl.tensorflow._world import join, joined, leave
+
+__all__ = [
+    "Average",
+    "BroadcastGlobalVariablesCallback",
+    "DistributedGradientTape",
+    "DistributedOptimizer",
+    "Max",
+    "MetricAverageCallback",
+    "Min",
+    "Product",
+    "Sum",
+    "allgather",
+    "allreduce",
+    "broadcast",
+    "broadcast_variables",
+    "grouped_allreduce",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "rank",
+    "shutdown",
+    "size",
+]
+
+Average, Sum, Max, Min, Product = "mean", "sum", "max", "min", "prod"
+
+
+def init() -> None:
+    """Joins the ranks that mpirun, torchrun, Slurm or a rank table started; alone: one rank. A
+    second call does nothing."""
+    join()
+
+
+def shutdown() -> None:
+    """Leaves the ranks; at the end of the program this happens by itself."""
+    leave()
+
+
+def is_initialized() -> bool:
+    return joined()
+
+
+def rank() -> int:
+    return _manage.get_rank_id()
+
+
+def size() -> int:
+    return _manage.get_rank_size()
+
+
+def local_rank() -> int:
+    """The rank among those of this host."""
+    return _manage.get_local_rank_id()
+
+
+def local_size() -> int:
+    return _manage.get_local_rank_size()
+
+
+def allreduce(tensor: Any, op: str = Average, *, group: str = hccl.WORLD) -> tf.Tensor:
+    """Over all ranks of the group, element by element. A mean of integers is a float. An
+    IndexedSlices becomes a dense tensor. The gradient is the allreduce of the gradient."""
+    return reduce_list([tensor], op, group)[0]
+
+
+def grouped_allreduce(
+    tensors: Sequence[Any], op: str = Average, *, group: str = hccl.WORLD
+) -> list[Any]:
+    """A list at once; None stays None."""
+    return reduce_list(tensors, op, group)
+
+
+def reduce_list(
+    tensors: Sequence[Any],
+    reduction: str,
+    group: str = hccl.WORLD,
+    names: Optional[Sequence[str]] = None,
+) -> list[Any]:
+    """The list, reduced; None stays None. names: of the tensors, for errors."""
+    if reduction not in (Average, Sum, Max, Min, Product):
+        raise ValueError(f'hccl: there is no reduction "{reduction}"')
+    there = [i for i, tensor in enumerate(tensors) if tensor is not None]
+    values = [tf.convert_to_tensor(tensors[i]) for i in there]
+    if not values:
+        return list(tensors)
+    ranks = _manage.get_rank_size(group)
+    mean = reduction == Average
+    op = Sum if mean else reduction
+    scale = 1 / ranks if mean else 1.0
+    if len(values) == 1:
+        floats = values[0].dtype in _ops.FLOATS
+        reduced = [_ops.all_reduce(values[0], op, group, scale if floats else 1.0)]
+    else:
+        called = None if names is None else [names[i] for i in there]
+        reduced = _ops.grouped_all_reduce(values, op, group, scale, called)
+    results = list(tensors)
+    for i, tensor in zip(there, reduced):
+        if mean and tensor.dtype not in _ops.FLOATS:
+            tensor = tf.divide(tensor, tf.cast(ranks, tensor.dtype))
+        results[i] = tensor
+    return results
+
+
+def allgather(tensor: Any, *, group: str = hccl.WORLD) -> tf.Tensor:
+    """All ranks' tensors, one behind the other in the first dimension, which may differ between
+    ranks; all others are equal."""
+    tensor = tf.convert_to_tensor(tensor)
+    ranks = _manage.get_rank_size(group)
+    rows = tf.shape(tensor, out_type=tf.int64)[:1]
+    counts = _ops.all_gather(rows, ranks, group)
+    most = tf.reduce_max(counts)
+    padding = tf.concat([[[0, most - rows[0]]], tf.zeros([tf.rank(tensor) - 1, 2], tf.int64)], 0)
+    padded = _ops.all_gather(tf.pad(tensor, padding), ranks, group)
+    parts = tf.reshape(padded, tf.concat([[ranks, -1], tf.shape(tensor)[1:]], 0))
+    return tf.boolean_mask(parts, tf.sequence_mask(counts, most))
+
+
+def broadcast(tensor: Any, root_rank: int, *, group: str = hccl.WORLD) -> tf.Tensor:
+    return _ops.broadcast([tensor], root_rank, group)[0]
+
+
+def broadcast_variables(
+    variables: Sequence[Any], root_rank: int = 0, *, group: str = hccl.WORLD
+) -> None:
+    """Gives the variables the values that they have on the root. After they have been made: a Keras
+    model has its variables once it is built."""
+    variables = list(variables)
+    values = _ops.broadcast([tf.convert_to_tensor(v) for v in variables], root_rank, group)
+    for variable, value in zip(variables, values):
+        variable.assign(value)
+
+
+def DistributedOptimizer(  # noqa: N802  a class in Horovod
+    optimizer: Any, op: str = Average, *, group: str = hccl.WORLD
+) -> Any:
+    """A Keras optimizer (Keras 2 or 3), or the name of one, that reduces gradients over the ranks
+    before it applies them, in `fit` and in loops of one's own. Returns the same object, changed."""
+    optimizer = tf.keras.optimizers.get(optimizer)
+    if getattr(optimizer, "_hccl_reduces", False):
+        raise ValueError("hccl: this optimizer reduces its gradients already")
+    apply = optimizer.apply_gradients
+
+    def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        names = [variable.name for _, variable in pairs]
+        gradients = reduce_list([gradient for gradient, _ in pairs], op, group, names)
+        return apply(list(zip(gradients, [v for _, v in pairs])), *args, **kwargs)
+
+    optimizer.apply_gradients = apply_gradients
+    optimizer._hccl_reduces = True
+    return optimizer
+
+
+class DistributedGradientTape:
+    """A tf.GradientTape whose gradient() is reduced over the ranks."""
+
+    def __init__(self, tape: tf.GradientTape, op: str = Average, *, group: str = hccl.WORLD):
+        self._tape, self._op, self._group = tape, op, group
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tape, name)
+
+    def __enter__(self) -> DistributedGradientTape:
+        self._tape.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._tape.__exit__(*exception)
+
+    def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        gradients = self._tape.gradient(target, sources, *args, **kwargs)
+        flat = tf.nest.flatten(gradients)
+        return tf.nest.pack_sequence_as(gradients, reduce_list(flat, self._op, self._group))

@@ -1,0 +1,47 @@
+"""Keras callbacks for data-parallel training."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import hccl
+import tensorflow as tf
+
+
+class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
+    """Gives the variables of model and optimizer the values of one rank, once, after the first
+    batch: they exist by then, and all ranks go on from the same state."""
+
+    def __init__(self, root_rank: int = 0, group: str = hccl.WORLD) -> None:
+        super().__init__()
+        self._root, self._group, self._done = root_rank, group, False
+
+    def on_train_batch_end(self, batch: int, logs: Optional[dict[str, Any]] = None) -> None:
+        if self._done:
+            return
+        self._done = True
+        from hccl.tensorflow import broadcast_variables
+
+        optimizer = self.model.optimizer
+        state = optimizer.variables
+        variables = [*self.model.variables, *(state() if callable(state) else state)]
+        own = {id(v): v for v in variables}  # Keras lists some twice
+        broadcast_variables(list(own.values()), self._root, group=self._group)
+
+
+class MetricAverageCallback(tf.keras.callbacks.Callback):
+    """Replaces the metrics of an epoch by their mean over the ranks, for the callbacks behind it."""
+
+    def __init__(self, group: str = hccl.WORLD) -> None:
+        super().__init__()
+        self._group = group
+
+    def on_epoch_end(self, epoch: int, logs: Optional[dict[str, Any]] = None) -> None:
+        if not logs:
+            return
+        from hccl.tensorflow import grouped_allreduce
+
+        names = sorted(logs)
+        values = [tf.constant(float(logs[name]), tf.float64) for name in names]
+        for name, value in zip(names, grouped_allreduce(values, group=self._group)):
+            logs[name] = float(value)

@@ -1,0 +1,156 @@
+// The ops as TensorFlow's graphs know them. All are stateful: automatic control dependencies keep
+// them in the order of the program, which is the same on all ranks.
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace hccl::tf {
+namespace {
+
+using ::tensorflow::shape_inference::DimensionHandle;
+using ::tensorflow::shape_inference::InferenceContext;
+using ::tensorflow::shape_inference::ShapeHandle;
+using ::tensorflow::shape_inference::UnchangedShape;
+
+// Numbers of HCCL's types; what is only moved may also be a truth value.
+#define HCCL_TF_NUMBERS \
+  "{int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double}"
+#define HCCL_TF_MOVED \
+  "{int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double, bool}"
+
+absl::Status same_shapes(InferenceContext* c) {
+  for (int i = 0; i < c->num_inputs(); ++i) c->set_output(i, c->input(i));
+  return absl::OkStatus();
+}
+
+/// The first dimension becomes `multiple` times as long, or that part of it where `divides`.
+absl::Status scale_first(InferenceContext* c, bool divides) {
+  int size = 0;
+  TF_RETURN_IF_ERROR(c->GetAttr("rank_size", &size));
+  ShapeHandle in, out;
+  TF_RETURN_IF_ERROR(c->WithRankAtLeast(c->input(0), 1, &in));
+  DimensionHandle first;
+  if (divides) {
+    if (c->ValueKnown(c->Dim(in, 0)) && c->Value(c->Dim(in, 0)) % size != 0) {
+      return ::tensorflow::errors::InvalidArgument("input first dim should be N * rank_size.");
+    }
+    TF_RETURN_IF_ERROR(c->Divide(c->Dim(in, 0), size, true, &first));
+  } else {
+    TF_RETURN_IF_ERROR(c->Multiply(c->Dim(in, 0), size, &first));
+  }
+  TF_RETURN_IF_ERROR(c->ReplaceDim(in, 0, first, &out));
+  c->set_output(0, out);
+  return absl::OkStatus();
+}
+
+absl::Status any_vector(InferenceContext* c) {
+  c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// postscale: what a sum of floats is multiplied by.
+REGISTER_OP("HcclAllReduce")
+    .Input("tensor: T")
+    .Output("reduced: T")
+    .Attr("T: " HCCL_TF_NUMBERS)
+    .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
+    .Attr("postscale: float = 1.0")
+    .Attr("group: string = 'hccl_world_group'")
+    .SetIsStateful()
+    .SetShapeFn(UnchangedShape);
+
+// names: of the tensors, for errors.
+REGISTER_OP("HcclGroupedAllReduce")
+    .Input("tensors: N * T")
+    .Output("reduced: N * T")
+    .Attr("N: int >= 1")
+    .Attr("T: " HCCL_TF_NUMBERS)
+    .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
+    .Attr("postscale: float = 1.0")
+    .Attr("names: list(string) = []")
+    .Attr("group: string = 'hccl_world_group'")
+    .SetIsStateful()
+    .SetShapeFn(same_shapes);
+
+REGISTER_OP("HcclBroadcast")
+    .Input("tensors: T")
+    .Output("of_root: T")
+    .Attr("T: list(" HCCL_TF_MOVED ") >= 1")
+    .Attr("root_rank: int >= 0")
+    .Attr("group: string = 'hccl_world_group'")
+    .SetIsStateful()
+    .SetShapeFn(same_shapes);
+
+REGISTER_OP("HcclReduce")
+    .Input("tensor: T")
+    .Output("reduced: T")
+    .Attr("T: " HCCL_TF_NUMBERS)
+    .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
+    .Attr("root_rank: int >= 0")
+    .Attr("group: string = 'hccl_world_group'")
+    .SetIsStateful()
+    .SetShapeFn(UnchangedShape);
+
+REGISTER_OP("HcclAllGather")
+    .Input("tensor: T")
+    .Output("gathered: T")
+    .Attr("T: " HCCL_TF_MOVED)
+    .Attr("rank_size: int >= 1")
+    .Attr("group: string = 'hccl_world_group'")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) { return scale_first(c, false); });
+
+REGISTER_OP("HcclReduceScatter")
+    .Input("tensor: T")
+    .Output("part: T")
+    .Attr("T: " HCCL_TF_NUMBERS)
+    .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
+    .Attr("rank_size: int >= 1")
+    .Attr("group: string = 'hccl_world_group'")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) { return scale_first(c, true); });
+
+REGISTER_OP("HcclAllToAllV")
+    .Input("send_data: T")
+    .Input("send_counts: int64")
+    .Input("send_displacements: int64")
+    .Input("recv_counts: int64")
+    .Input("recv_displacements: int64")
+    .Output("recv_data: T")
+    .Attr("T: " HCCL_TF_MOVED)
+    .Attr("group: string = 'hccl_world_group'")
+    .SetIsStateful()
+    .SetShapeFn(any_vector);
+
+REGISTER_OP("HcclAllToAllVC")
+    .Input("send_data: T")
+    .Input("send_count_matrix: int64")
+    .Output("recv_data: T")
+    .Attr("T: " HCCL_TF_MOVED)
+    .Attr("rank: int >= 0")
+    .Attr("group: string = 'hccl_world_group'")
+    .SetIsStateful()
+    .SetShapeFn(any_vector);
+
+REGISTER_OP("HcclSend")
+    .Input("tensor: T")
+    .Attr("T: " HCCL_TF_MOVED)
+    .Attr("sr_tag: int")
+    .Attr("dest_rank: int >= 0")
+    .Attr("group: string = 'hccl_world_group'")
+    .SetIsStateful()
+    .SetShapeFn(::tensorflow::shape_inference::NoOutputs);
+
+REGISTER_OP("HcclReceive")
+    .Output("tensor: T")
+    .Attr("shape: shape")
+    .Attr("T: " HCCL_TF_MOVED)
+    .Attr("sr_tag: int")
+    .Attr("src_rank: int >= 0")
+    .Attr("group: string = 'hccl_world_group'")
+    .SetIsStateful()
+    .SetShapeFn(::tensorflow::shape_inference::ExplicitShape);
+
+}  // namespace hccl::tf

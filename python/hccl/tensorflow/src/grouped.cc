@@ -1,0 +1,138 @@
+// A list of tensors in one operation: small ones packed together, large ones where they lie.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "hccl/hccl.h"
+#include "hccl/hccl_framework.h"
+#include "kernel.h"
+
+namespace hccl::tf {
+namespace {
+
+// Above it a tensor's own allreduce costs less than two copies.
+constexpr std::size_t kPacked = 256 << 10;
+
+/// Memory that the ranks of a host share.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { static_cast<void>(HcclMemFree(data_)); }
+  /// As many bytes, contents undefined.
+  Status resize(std::size_t bytes) {
+    if (bytes <= bytes_) return absl::OkStatus();
+    static_cast<void>(HcclMemFree(data_));
+    data_ = nullptr;
+    bytes_ = 0;
+    TF_RETURN_IF_ERROR(to_status(HcclMemAlloc(&data_, bytes)));
+    bytes_ = bytes;
+    return absl::OkStatus();
+  }
+  char* data() const { return static_cast<char*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+class GroupedAllReduce final : public Reducing {
+ public:
+  explicit GroupedAllReduce(OpKernelConstruction* construction) : Reducing(construction) {
+    float after = 1;
+    OP_REQUIRES_OK(construction, construction->GetAttr("postscale", &after));
+    OP_REQUIRES_OK(construction, construction->GetAttr("names", &names_));
+    scale_.after = after;
+  }
+
+ private:
+  struct Part {
+    void *in, *out;
+    std::size_t count, bytes;
+  };
+
+  Status run(OpKernelContext* context, HcclComm comm) override {
+    TF_RETURN_IF_ERROR(compare(context, comm));
+    type_ = to_type(context->input_dtype(0));
+    std::vector<Part> parts;
+    std::size_t packed = 0, number = 0;
+    for (int i = 0; i < context->num_inputs(); ++i) {
+      Part part{nullptr, nullptr, count_of(context->input(i)),
+                context->input(i).tensor_data().size()};
+      TF_RETURN_IF_ERROR(forward(context, i, &part.in, &part.out));
+      if (part.bytes <= kPacked) packed += part.bytes, ++number;
+      parts.push_back(part);
+    }
+    if (number > 1) TF_RETURN_IF_ERROR(reduce_packed(parts, packed, comm));
+    for (const Part& part : parts) {
+      if (part.bytes <= kPacked && number > 1) continue;
+      TF_RETURN_IF_ERROR(reduce(part.in, part.out, part.count, comm));
+    }
+    return absl::OkStatus();
+  }
+
+  Status reduce(void* in, void* out, std::size_t count, HcclComm comm) const {
+    const HcclScale* const scale = scale_.after == 1 ? nullptr : &scale_;
+    return to_status(HcclAllReduceScaled(in, out, count, type_, op_, scale, comm, nullptr));
+  }
+
+  Status reduce_packed(const std::vector<Part>& parts, std::size_t bytes, HcclComm comm) {
+    TF_RETURN_IF_ERROR(buffer_.resize(bytes));
+    std::size_t at = 0, count = 0;
+    for (const Part& part : parts) {
+      if (part.bytes > kPacked) continue;
+      std::memcpy(buffer_.data() + at, part.in, part.bytes);
+      at += part.bytes;
+      count += part.count;
+    }
+    TF_RETURN_IF_ERROR(reduce(buffer_.data(), buffer_.data(), count, comm));
+    at = 0;
+    for (const Part& part : parts) {
+      if (part.bytes > kPacked) continue;
+      std::memcpy(part.out, buffer_.data() + at, part.bytes);
+      at += part.bytes;
+    }
+    return absl::OkStatus();
+  }
+
+  /// Whether all ranks have these tensors: when this list of sizes is met for the first time. The
+  /// sum of the sizes alone would hide a difference, and name no tensor.
+  Status compare(OpKernelContext* context, HcclComm comm) {
+    std::vector<std::int64_t> own;
+    for (int i = 0; i < context->num_inputs(); ++i) own.push_back(context->input(i).NumElements());
+    if (own == compared_) return absl::OkStatus();
+    std::uint32_t ranks = 0;
+    TF_RETURN_IF_ERROR(to_status(HcclGetRankSize(comm, &ranks)));
+    std::vector<std::int64_t> all(own.size() * ranks);
+    TF_RETURN_IF_ERROR(to_status(HcclAllGather(own.data(), all.data(), own.size(),
+                                               HCCL_DATA_TYPE_INT64, comm, nullptr)));
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      for (std::uint32_t rank = 1; rank < ranks; ++rank) {
+        const std::int64_t there = all[rank * own.size() + i];
+        if (there == all[i]) continue;
+        return ::tensorflow::errors::InvalidArgument(
+            "hccl: ", context->op_kernel().name(), ": ", name_of(i), " has ", all[i],
+            " elements on rank 0, ", there, " on rank ", rank);
+      }
+    }
+    compared_ = std::move(own);
+    return absl::OkStatus();
+  }
+  std::string name_of(std::size_t number) const {
+    return number < names_.size() ? names_[number] : "tensor " + std::to_string(number);
+  }
+
+  std::vector<std::string> names_;
+  HcclScale scale_{1, 1};
+  HcclDataType type_ = HCCL_DATA_TYPE_FP32;
+  std::vector<std::int64_t> compared_;
+  Buffer buffer_;  // used by the queue's thread only, as all that run() changes
+};
+
+}  // namespace
+
+REGISTER_KERNEL_BUILDER(Name("HcclGroupedAllReduce").Device(::tensorflow::DEVICE_CPU),
+                        GroupedAllReduce);
+
+}  // namespace hccl::tf

@@ -1,0 +1,111 @@
+#include "kernel.h"
+
+#include <map>
+#include <utility>
+
+#include "hccl/hcom.h"
+#include "queue.h"
+
+namespace hccl::tf {
+
+Status to_status(HcclResult result) {
+  namespace errors = ::tensorflow::errors;
+  if (result == HCCL_SUCCESS) return absl::OkStatus();
+  const std::string text = std::string("hccl: ") + HcclGetLastErrorText();
+  switch (result) {
+    case HCCL_E_PARA:
+    case HCCL_E_PTR:
+      return errors::InvalidArgument(text);
+    case HCCL_E_NOT_SUPPORT:
+      return errors::Unimplemented(text);
+    case HCCL_E_NOT_FOUND:
+      return errors::NotFound(text);
+    case HCCL_E_TIMEOUT:
+      return errors::DeadlineExceeded(text);
+    case HCCL_E_OOM:
+    case HCCL_E_MEMORY:
+      return errors::ResourceExhausted(text);
+    default:
+      return errors::Aborted(text);
+  }
+}
+
+HcclDataType to_type(::tensorflow::DataType type) {
+  switch (type) {
+    case ::tensorflow::DT_INT8:
+      return HCCL_DATA_TYPE_INT8;
+    case ::tensorflow::DT_INT16:
+      return HCCL_DATA_TYPE_INT16;
+    case ::tensorflow::DT_INT32:
+      return HCCL_DATA_TYPE_INT32;
+    case ::tensorflow::DT_INT64:
+      return HCCL_DATA_TYPE_INT64;
+    case ::tensorflow::DT_BOOL:
+    case ::tensorflow::DT_UINT8:
+      return HCCL_DATA_TYPE_UINT8;
+    case ::tensorflow::DT_UINT16:
+      return HCCL_DATA_TYPE_UINT16;
+    case ::tensorflow::DT_UINT32:
+      return HCCL_DATA_TYPE_UINT32;
+    case ::tensorflow::DT_UINT64:
+      return HCCL_DATA_TYPE_UINT64;
+    case ::tensorflow::DT_HALF:
+      return HCCL_DATA_TYPE_FP16;
+    case ::tensorflow::DT_BFLOAT16:
+      return HCCL_DATA_TYPE_BFP16;
+    case ::tensorflow::DT_FLOAT:
+      return HCCL_DATA_TYPE_FP32;
+    case ::tensorflow::DT_DOUBLE:
+      return HCCL_DATA_TYPE_FP64;
+    default:
+      return HCCL_DATA_TYPE_RESERVED;  // the ops have no other types
+  }
+}
+
+Status to_op(const std::string& reduction, HcclReduceOp* op) {
+  static const std::map<std::string, HcclReduceOp> ops = {{"sum", HCCL_REDUCE_SUM},
+                                                          {"prod", HCCL_REDUCE_PROD},
+                                                          {"max", HCCL_REDUCE_MAX},
+                                                          {"min", HCCL_REDUCE_MIN}};
+  const auto found = ops.find(reduction);
+  if (found == ops.end()) {
+    return ::tensorflow::errors::InvalidArgument("hccl: there is no reduction \"", reduction, "\"");
+  }
+  *op = found->second;
+  return absl::OkStatus();
+}
+
+Status forward(OpKernelContext* context, int number, void** in, void** out) {
+  const TensorShape shape = context->input(number).shape();
+  *in = memory_of(context->input(number));
+  Tensor* output = nullptr;
+  TF_RETURN_IF_ERROR(context->forward_input_or_allocate_output({number}, number, shape, &output));
+  *out = memory_of(*output);
+  return absl::OkStatus();
+}
+
+Status comm_of(const std::string& group, HcclComm* comm) {
+  return to_status(HcomGetCommHandleByGroup(group.c_str(), comm));
+}
+
+Kernel::Kernel(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
+  OP_REQUIRES_OK(construction, construction->GetAttr("group", &group_));
+}
+
+void Kernel::ComputeAsync(OpKernelContext* context, DoneCallback done) {
+  Queue::of(group_).add([this, context, done = std::move(done)] {
+    HcclComm comm = nullptr;
+    Status status = comm_of(group_, &comm);
+    if (status.ok()) status = run(context, comm);
+    if (!status.ok()) context->CtxFailure(status);
+    done();
+  });
+}
+
+Reducing::Reducing(OpKernelConstruction* construction) : Kernel(construction) {
+  std::string reduction;
+  OP_REQUIRES_OK(construction, construction->GetAttr("reduction", &reduction));
+  OP_REQUIRES_OK(construction, to_op(reduction, &op_));
+}
+
+}  // namespace hccl::tf

@@ -1,0 +1,62 @@
+// What the kernels share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "hccl/hccl_comm.h"
+#include "hccl/hccl_types.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace hccl::tf {
+
+using ::tensorflow::AsyncOpKernel;
+using ::tensorflow::OpKernelConstruction;
+using ::tensorflow::OpKernelContext;
+using ::tensorflow::Tensor;
+using ::tensorflow::TensorShape;
+using Status = absl::Status;
+
+/// The result of a call of the library, with the text of its failure on this thread.
+Status to_status(HcclResult result);
+
+HcclDataType to_type(::tensorflow::DataType type);
+Status to_op(const std::string& reduction, HcclReduceOp* op);
+
+inline void* memory_of(const Tensor& tensor) {
+  return const_cast<char*>(tensor.tensor_data().data());
+}
+inline std::uint64_t count_of(const Tensor& tensor) {
+  return static_cast<std::uint64_t>(tensor.NumElements());
+}
+
+/// An output over the memory of the input of the same number where nobody else needs that, else new.
+/// `in` is where the input's elements are; the input is not valid any more.
+Status forward(OpKernelContext* context, int number, void** in, void** out);
+
+/// A kernel whose operation runs in its group's queue.
+class Kernel : public AsyncOpKernel {
+ public:
+  explicit Kernel(OpKernelConstruction* construction);
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) final;
+
+ protected:
+  /// On the queue's thread.
+  virtual Status run(OpKernelContext* context, HcclComm comm) = 0;
+
+ private:
+  std::string group_;
+};
+
+/// A kernel that reduces.
+class Reducing : public Kernel {
+ public:
+  explicit Reducing(OpKernelConstruction* construction);
+
+ protected:
+  HcclReduceOp op_ = HCCL_REDUCE_SUM;
+};
+
+Status comm_of(const std::string& group, HcclComm* comm);
+
+}  // namespace hccl::tf

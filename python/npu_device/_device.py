@@ -1,0 +1,97 @@
+"""open(): this process's device and its place among the workers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import Any, Optional
+
+import tensorflow as tf
+from absl import logging
+from hccl.errors import HcclError
+from hccl.manage import api as manage
+from hccl.tensorflow import _world
+
+from npu_device import _function
+
+_lock = threading.Lock()
+_opened: dict[int, Device] = {}
+_default: Optional[Device] = None
+
+
+class Device:
+    """What open() returns: the device, and the worker that has it."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.workers_num = manage.get_rank_size()
+        self.worker_id = manage.get_rank_id()
+
+    def name(self) -> str:
+        return f"/job:localhost/replica:0/task:0/device:NPU:{self._number}"
+
+    def scope(self) -> Any:
+        """A context in which tensors are made on the device: the CPU."""
+        return tf.device("/CPU:0")
+
+    def is_cluster_worker(self) -> bool:
+        return self.workers_num > 1 and 0 <= self.worker_id < self.workers_num
+
+    def as_default(self) -> Device:
+        """From now on npu.distribute reduces over the workers, and tf.function drops
+        jit_compile, which has no collectives."""
+        global _default
+        _default = self
+        tf.function = _function.npu_compat_function
+        return self
+
+
+def open(device_id: Optional[int] = None) -> Device:  # noqa: A001  Ascend's name
+    """Opens the device and joins the workers that the environment describes: RANK_TABLE_FILE and
+    RANK_ID, RANK_SIZE, CM_CHIEF_IP and its kin, mpirun, torchrun or Slurm; alone otherwise.
+
+    ValueError: both RANK_SIZE and CM_WORKER_SIZE. RuntimeError: what is missing; another device is
+    open; the workers cannot be joined."""
+    number = int(os.environ.get("ASCEND_DEVICE_ID", "0")) if device_id is None else device_id
+    with _lock:
+        if number in _opened:
+            logging.info("Npu instance on device %d already created", number)
+            return _opened[number]
+        if _opened:
+            raise RuntimeError(
+                f"Failed open npu device {number}: device {next(iter(_opened))} is open already, "
+                "and a process has one"
+            )
+        _check_environment()
+        try:
+            _world.join()
+        except HcclError as error:
+            raise RuntimeError(f"Failed open npu device {number}: {error}") from None
+        _opened[number] = Device(number)
+        return _opened[number]
+
+
+def cluster_worker() -> Optional[Device]:
+    """The default device, if it is one of several workers."""
+    return _default if _default is not None and _default.is_cluster_worker() else None
+
+
+def _check_environment() -> None:
+    if "RANK_SIZE" in os.environ and "CM_WORKER_SIZE" in os.environ:
+        raise ValueError("RANK_SIZE and CM_WORKER_SIZE cannot be configured at the same time")
+    size = 1
+    with contextlib.suppress(ValueError):
+        size = int(os.environ.get("RANK_SIZE") or os.environ.get("CM_WORKER_SIZE") or 1)
+    if size <= 1:
+        return
+    if "CM_CHIEF_IP" in os.environ and "RANK_TABLE_FILE" in os.environ:
+        raise RuntimeError("CM_CHIEF_IP and RANK_TABLE_FILE cannot be configured at the same time")
+    needed = []
+    if "CM_CHIEF_IP" in os.environ:
+        needed = ["CM_CHIEF_PORT", "CM_CHIEF_DEVICE"]
+    elif "RANK_TABLE_FILE" in os.environ:
+        needed = ["RANK_ID"]
+    for name in needed:
+        if not os.environ.get(name):
+            raise RuntimeError(f"{name} is not set, but there are {size} workers")

@@ -1,0 +1,22 @@
+"""tf.function as npu_device has it."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Optional
+
+import tensorflow as tf
+
+from npu_device import _loop, _log
+
+_tf_function = tf.function
+
+
+def npu_compat_function(func: Optional[Callable] = None, *args: Any, **kwargs: Any) -> Any:
+    """tf.function without jit_compile: XLA has no collectives."""
+    for name in ("jit_compile", "experimental_compile"):
+        if kwargs.pop(name, None):
+            _log.once(f"{name} is dropped: XLA has no collectives")
+    if func is None:
+        return functools.partial(npu_compat_function, *args, **kwargs)
+    return _loop.watched(_tf_function(func, *args, **kwargs))

@@ -1,0 +1,94 @@
+"""The loop size: how many steps one call of a training loop makes on an NPU.
+
+TensorFlow runs the While of a loop function natively, with the number of steps that it is given. An
+NPU would run as many as the loop size says; a difference is said once.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional
+
+import tensorflow as tf
+from absl import logging
+
+from npu_device import _log
+
+
+def _of_environment() -> Optional[int]:
+    text = os.environ.get("NPU_LOOP_SIZE")
+    if text is None:
+        return None
+    try:
+        size = int(text)
+    except ValueError:
+        return 1
+    if size <= 0:
+        logging.error("Npu loop size must be greater than 0, got %d", size)
+        return 1
+    return size
+
+
+_size: Optional[int] = _of_environment()  # None: nobody has said anything
+
+
+def set_npu_loop_size(loop_size: int) -> None:
+    """Counts from the next call of a training loop on. A size that is not above 0 is logged as an
+    error, and changes nothing; TypeError: no integer."""
+    global _size
+    if isinstance(loop_size, bool) or not hasattr(loop_size, "__index__"):
+        raise TypeError(f"loop_size: expected an int, not {type(loop_size).__name__}")
+    size = loop_size.__index__()
+    if size <= 0:
+        logging.error("Npu loop size must be greater than 0, got %d", size)
+        return
+    logging.info("Npu loop size is set to %d, it will take effect in the next training loop", size)
+    _size = size
+
+
+def size() -> int:
+    return 1 if _size is None else _size
+
+
+class _Watched:
+    """A tf.function that compares the steps it is given with the loop size."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self.__wrapped__ = getattr(function, "python_function", function)
+        self.__name__ = getattr(self.__wrapped__, "__name__", "function")
+        self.__doc__ = getattr(self.__wrapped__, "__doc__", None)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _size is not None:
+            _compare(self.__name__, [*args, *kwargs.values()])
+        return self._function(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return watched(self._function.__get__(instance, owner))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_function":  # while it is copied
+            raise AttributeError(name)
+        return getattr(self._function, name)
+
+
+def watched(function: Any) -> Any:
+    return _Watched(function)
+
+
+def _compare(name: str, arguments: list[Any]) -> None:
+    if not any(isinstance(a, tf.data.Iterator) for a in arguments):
+        return
+    for argument in arguments:
+        if isinstance(argument, int) or (tf.is_tensor(argument) and argument.dtype.is_integer):
+            steps = tf.get_static_value(argument) if tf.is_tensor(argument) else argument
+            if steps is None or getattr(steps, "shape", ()) != () or isinstance(steps, bool):
+                continue
+            if int(steps) != size():
+                _log.once(
+                    f"{name} runs {int(steps)} steps, as it is told; the loop size is {size()}, "
+                    f"and an NPU would run {size()}",
+                    logging.WARNING,
+                )
+            return

@@ -1,0 +1,42 @@
+"""Contexts and switches that matter on an NPU only."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Iterator
+
+from npu_device import _log
+
+_saturation_mode = 1  # CPUs compute with infinities and NaN
+
+
+def set_device_sat_mode(mode: int) -> None:
+    """0: saturation; 1: infinities and NaN, which is what CPUs have. Kept. ValueError: another."""
+    global _saturation_mode
+    if mode not in (0, 1):
+        raise ValueError(f"mode: is {mode}, not 0 or 1")
+    if mode == 0:
+        _log.without_effect("set_device_sat_mode(0)")
+    _saturation_mode = mode
+
+
+def is_inf_nan_enabled() -> bool:
+    return _saturation_mode == 1
+
+
+@contextlib.contextmanager
+def keep_dtype_scope() -> Iterator[None]:
+    _log.without_effect("keep_dtype_scope")
+    yield
+
+
+@contextlib.contextmanager
+def npu_recompute_scope() -> Iterator[None]:
+    _log.without_effect("npu_recompute_scope")
+    yield
+
+
+@contextlib.contextmanager
+def npu_run_context(options: Any = None) -> Iterator[None]:
+    _log.without_effect("npu_run_context")
+    yield

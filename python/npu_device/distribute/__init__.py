@@ -1,0 +1,135 @@
+"""npu.distribute: data-parallel training. Without open().as_default(), or with one worker, every
+function does nothing and says so, so that the same script runs on one device."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import hccl
+import tensorflow as tf
+from absl import logging
+from hccl.tensorflow import _ops, reduce_list
+
+from npu_device import _device
+from npu_device.distribute import hccl_ops
+from npu_device.distribute._callbacks import (
+    NPUBroadcastGlobalVariablesCallback,
+    npu_callbacks_append,
+)
+from npu_device.distribute._grouping import grouping_broadcast, grouping_gradients_apply
+
+__all__ = [
+    "NPUBroadcastGlobalVariablesCallback",
+    "all_reduce",
+    "broadcast",
+    "grouping_broadcast",
+    "grouping_gradients_apply",
+    "hccl_ops",
+    "npu_callbacks_append",
+    "npu_distributed_keras_optimizer_wrapper",
+    "shard_and_rebatch_dataset",
+]
+
+
+def all_reduce(
+    values: Any,
+    reduction: str = "mean",
+    fusion: int = 1,
+    fusion_id: int = -1,
+    group: str = hccl.WORLD,
+) -> Any:
+    """Over all workers: "mean", "sum", "max", "min" or "prod". A list or tuple gives a list, in
+    which None stays None; anything else one tensor. An IndexedSlices becomes dense. A mean divides
+    by the number of all workers; that of integers is a float.
+
+    fusion: 0 each on its own; 1 all of a list at once; 2 those with the same fusion_id at once."""
+    worker = _device.cluster_worker()
+    if worker is None:
+        logging.info("Skip all reduce as current process is not npu cluster worker")
+        return values
+    hccl_ops.check_fusion(fusion, fusion_id, (0, 1, 2))
+    if isinstance(values, (list, tuple)):
+        return _reduce(list(values), reduction, group, fusion, worker.workers_num)
+    return _reduce([values], reduction, group, fusion, worker.workers_num)[0]
+
+
+def _reduce(values: list[Any], reduction: str, group: str, fusion: int, workers: int) -> list[Any]:
+    if reduction != "mean" or group == hccl.WORLD:
+        if fusion != 0:
+            return reduce_list(values, reduction, group, [_name(v) for v in values])
+        return [None if v is None else reduce_list([v], reduction, group)[0] for v in values]
+    sums = _reduce(values, "sum", group, fusion, workers)
+    return [None if s is None else _divide(s, workers) for s in sums]
+
+
+def _divide(total: tf.Tensor, workers: int) -> tf.Tensor:
+    if total.dtype in _ops.FLOATS:
+        return total * tf.cast(1 / workers, total.dtype)
+    return tf.divide(total, tf.cast(workers, total.dtype))
+
+
+def _name(value: Any) -> str:
+    try:
+        return str(value.name)
+    except (AttributeError, ValueError):  # an eager tensor has none
+        return "a gradient"
+
+
+def broadcast(
+    values: Any,
+    root_rank: int = 0,
+    fusion: int = 2,
+    fusion_id: int = 0,
+    group: str = hccl.WORLD,
+) -> None:
+    """Gives a variable, or each of a list, the value that it has on the root."""
+    if _device.cluster_worker() is None:
+        logging.info("Skip broadcast as current process is not npu cluster worker")
+        return
+    variables = list(values) if isinstance(values, (list, tuple)) else [values]
+    results = _ops.broadcast([tf.convert_to_tensor(v) for v in variables], root_rank, group)
+    for variable, value in zip(variables, results):
+        variable.assign(value)
+
+
+def npu_distributed_keras_optimizer_wrapper(
+    optimizer: Any,
+    reduce_reduction: str = "mean",
+    fusion: int = 1,
+    fusion_id: int = -1,
+    group: str = hccl.WORLD,
+) -> Any:
+    """A Keras optimizer (Keras 2 or 3), or the name of one, whose apply_gradients reduces the
+    gradients over all workers first. Returns the same object, changed."""
+    optimizer = tf.keras.optimizers.get(optimizer)
+    apply: Callable = optimizer.apply_gradients
+
+    def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        gradients, variables = zip(*grads_and_vars)
+        worker = _device.cluster_worker()
+        if worker is None:
+            return apply(zip(gradients, variables), *args, **kwargs)
+        hccl_ops.check_fusion(fusion, fusion_id, (0, 1, 2))
+        names = [variable.name for variable in variables]
+        if fusion != 0 and (reduce_reduction != "mean" or group == hccl.WORLD):
+            reduced = reduce_list(gradients, reduce_reduction, group, names)
+        else:
+            reduced = _reduce(list(gradients), reduce_reduction, group, fusion, worker.workers_num)
+        return apply(list(zip(reduced, variables)), *args, **kwargs)
+
+    optimizer.apply_gradients = apply_gradients
+    return optimizer
+
+
+def shard_and_rebatch_dataset(dataset: Any, global_bs: int) -> tuple:
+    """(this worker's part of the dataset, this worker's part of a batch): element i is of worker
+    i % workers. Call it before .batch(). ValueError: the batch does not divide by the workers."""
+    worker = _device.cluster_worker()
+    if worker is None:
+        return dataset, global_bs
+    if global_bs % worker.workers_num != 0:
+        raise ValueError(f"Batch size must be divisible by num npus: {worker.workers_num}")
+    return (
+        dataset.shard(worker.workers_num, worker.worker_id),
+        global_bs // worker.workers_num,
+    )

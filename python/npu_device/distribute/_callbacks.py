@@ -1,0 +1,39 @@
+"""Keras callbacks."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from npu_device import _device
+
+
+class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
+    """Gives the model's variables their values of the root, before the first batch; those that are
+    made later, after it."""
+
+    def __init__(self, root_rank: int) -> None:
+        super().__init__()
+        self._root, self._done = root_rank, False
+
+    def on_train_batch_begin(self, batch: int, logs: Optional[dict[str, Any]] = None) -> None:
+        self._broadcast()
+
+    def on_train_batch_end(self, batch: int, logs: Optional[dict[str, Any]] = None) -> None:
+        self._broadcast()
+
+    def _broadcast(self) -> None:
+        if self._done or not self.model.built or _device.cluster_worker() is None:
+            return
+        self._done = True
+        from npu_device.distribute import broadcast
+
+        broadcast(list(self.model.variables), self._root)
+
+
+def npu_callbacks_append(callbacks_list: Any = ()) -> list:
+    """The list with a NPUBroadcastGlobalVariablesCallback of rank 0 behind; else a new one."""
+    callbacks = callbacks_list if isinstance(callbacks_list, list) else []
+    callbacks.append(NPUBroadcastGlobalVariablesCallback(0))
+    return callbacks

@@ -1,0 +1,102 @@
+"""Single collectives, as HCCL's ops: each blocks until it is done, in the order of the program."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, Sequence
+
+import hccl
+import tensorflow as tf
+from hccl.tensorflow import _ops
+
+REDUCTIONS = ("max", "min", "prod", "sum")
+
+
+def check_fusion(fusion: int, fusion_id: int, allowed: Sequence[int]) -> None:
+    if fusion not in allowed:
+        raise ValueError(f"fusion {fusion} is not one of {list(allowed)}")
+    if fusion == 2 and fusion_id < 0:
+        raise ValueError("fusion 2 needs a fusion_id that is not negative")
+    if fusion == 1 and fusion_id != -1:
+        raise ValueError("fusion 1 needs the fusion_id -1")
+
+
+def check_reduction(reduction: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise ValueError(f'reduction "{reduction}" is not one of {", ".join(REDUCTIONS)}')
+
+
+def allreduce(
+    tensor: Any, reduction: str, fusion: int = 1, fusion_id: int = -1, group: str = hccl.WORLD
+) -> tf.Tensor:
+    check_reduction(reduction)
+    check_fusion(fusion, fusion_id, (0, 1, 2))
+    return _ops.all_reduce(tensor, reduction, group)
+
+
+def allgather(tensor: Any, rank_size: int, group: str = hccl.WORLD) -> tf.Tensor:
+    """The first dimension becomes rank_size times as long."""
+    return _ops.all_gather(tensor, rank_size, group)
+
+
+def broadcast(
+    tensor: Sequence[Any],
+    root_rank: int,
+    fusion: int = 2,
+    fusion_id: int = 0,
+    group: str = hccl.WORLD,
+) -> list:
+    """A list of tensors, of any types, as they are on the root."""
+    check_fusion(fusion, fusion_id, (0, 2))
+    if not isinstance(tensor, (list, tuple)):
+        raise ValueError("tensor: expected a list of tensors")
+    return _ops.broadcast(tensor, root_rank, group)
+
+
+def reduce(
+    tensor: Any,
+    reduction: str,
+    root_rank: int,
+    fusion: int = 0,
+    fusion_id: int = -1,
+    group: str = hccl.WORLD,
+) -> tf.Tensor:
+    """On other ranks than the root: the rank's own tensor."""
+    check_reduction(reduction)
+    check_fusion(fusion, fusion_id, (0, 2))
+    return _ops.reduce(tensor, reduction, root_rank, group)
+
+
+def reduce_scatter(
+    tensor: Any, reduction: str, rank_size: int, group: str = hccl.WORLD
+) -> tf.Tensor:
+    """The first dimension becomes rank_size times shorter."""
+    check_reduction(reduction)
+    return _ops.reduce_scatter(tensor, reduction, rank_size, group)
+
+
+def send(tensor: Any, sr_tag: int, dest_rank: int, group: str = hccl.WORLD) -> Any:
+    return _ops.send(tensor, sr_tag, dest_rank, group)
+
+
+def receive(
+    shape: Any, data_type: Any, sr_tag: int, src_rank: int, group: str = hccl.WORLD
+) -> tf.Tensor:
+    return _ops.receive(shape, data_type, sr_tag, src_rank, group)
+
+
+def _of_a_device(name: str) -> NoReturn:
+    raise NotImplementedError(
+        f"hccl: {name} reads addresses of NPU memory; use hccl_ops.send and receive"
+    )
+
+
+def remote_read(*args: Any, **kwargs: Any) -> NoReturn:
+    _of_a_device("remote_read")
+
+
+def remote_ref_read(*args: Any, **kwargs: Any) -> NoReturn:
+    _of_a_device("remote_ref_read")
+
+
+def remote_write(*args: Any, **kwargs: Any) -> NoReturn:
+    _of_a_device("remote_write")

@@ -1,0 +1,5 @@
+"""npu.train."""
+
+from npu_device.train import optimizer
+
+__all__ = ["optimizer"]

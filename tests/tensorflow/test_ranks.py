@@ -1,0 +1,94 @@
+"""Ranks as processes, with the TensorFlow of this environment."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import HERE, on_ranks, run, start
+
+RANKS = HERE / "ranks"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_collectives_are_numpys(size):
+    assert all("all well" in output for output in on_ranks(size, RANKS / "collectives.py"))
+
+
+def test_npu_device():
+    assert all("all well" in output for output in on_ranks(2, RANKS / "npu.py"))
+
+
+@pytest.mark.parametrize("how", ["fit", "loop", "plain"])
+def test_any_number_of_ranks_ends_with_the_same_weights(how, tmp_path):
+    weights = []
+    for size in (1, 2, 4):
+        on_ranks(size, RANKS / "train.py", how, tmp_path / str(size))
+        weights += [np.load(tmp_path / f"{size}-{rank}.npy") for rank in range(size)]
+    for other in weights[1:]:
+        np.testing.assert_allclose(other, weights[0], rtol=1e-5, atol=1e-5)
+    assert np.array_equal(weights[1], weights[2])
+
+
+def test_mpirun(tmp_path):
+    command = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-np", "2", sys.executable]
+    done = subprocess.run([*command, RANKS / "train.py", "fit", tmp_path / "m"], timeout=120)
+    assert done.returncode == 0
+    assert np.array_equal(np.load(tmp_path / "m-0.npy"), np.load(tmp_path / "m-1.npy"))
+
+
+def test_a_killed_rank_is_named_in_fit(tmp_path):
+    ranks = start(3, RANKS / "killed.py", tmp_path / "when")
+    outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
+    killed = float((tmp_path / "when").read_text())
+    assert ranks[1].returncode == -9
+    for rank in (0, 2):
+        when, text = next(line for line in outputs[rank].splitlines() if "hccl" in line).split(" ", 1)
+        assert "rank 1" in text, outputs[rank]
+        assert float(when) - killed < 5  # a second where nothing else runs
+
+
+def test_building_says_what_is_missing(tmp_path):
+    found = run("-m", "hccl.tensorflow.build")
+    assert found.stdout.strip().endswith(".so"), found.stderr
+    nothing = run("-m", "hccl.tensorflow.build", "--force", PATH=str(tmp_path))
+    assert nothing.returncode != 0
+    assert "cmake is missing" in nothing.stderr and "Traceback" not in nothing.stderr
+
+
+def test_a_real_ascend_installation_wins(tmp_path):
+    (tmp_path / "npu_device").mkdir()
+    (tmp_path / "npu_device" / "__init__.py").write_text("real = True")
+    text = "import npu_device; print(getattr(npu_device, 'real', False))"
+    assert run("-c", text, PYTHONPATH=str(tmp_path)).stdout.strip() == "True"
+    assert run("-c", text).stdout.strip() == "False"
+
+
+TRACE = """
+import numpy, hccl
+with hccl.init() as comm, hccl.Fusion(comm, [("weights", numpy.ones(4, "float32"))]) as fusion:
+    for _ in range(2):
+        fusion.ready(0)
+        fusion.wait()
+    fusion.write_trace(PATH)
+"""
+
+
+@pytest.mark.parametrize("first", ["tensorflow", "hccl"])
+def test_protobuf_stays_apart(first, tmp_path):
+    """TensorFlow brings a protobuf of its own, as the library's plugin does."""
+    path = tmp_path / "trace.pb.json"
+    use = "import tensorflow as tf; tf.constant(1); tf.train.Example().SerializeToString()\n"
+    trace = TRACE.replace("PATH", repr(str(path)))
+    done = run("-c", use + trace if first == "tensorflow" else trace + use)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "weights" in path.read_text()
+
+
+def test_import_is_quick_and_silent():
+    text = (
+        "import time, tensorflow; a = time.time(); import npu_device; print(time.time() - a)"
+    )
+    done = run("-c", text)
+    assert float(done.stdout) < 3, done.stdout  # 0.3 s where nothing else runs
+    assert "npu" not in done.stderr.lower() and "hccl" not in done.stderr.lower()
