@@ -11,7 +11,10 @@ if ((${#options[@]} == 0)); then options=(-b 1M -e 64M -f 4 -n 10 -w 3); fi
 if ((EUID != 0)); then exec sudo -n "$0" "$@"; fi
 
 tag=hccl$$
+secret=$(mktemp)
+openssl rand -hex 32 >"$secret"
 cleanup() {
+  rm -f "$secret"
   ip netns del "$tag-0" 2>/dev/null || true
   ip netns del "$tag-1" 2>/dev/null || true
 }
@@ -42,7 +45,7 @@ cores_of() {
 
 echo "# two hosts with two ranks each, $rate between them; bound = bytes / line rate; $cores cores for all four ranks"
 for rank in 1 2 3 0; do
-  run=(env HCCL_CONNECT_TIMEOUT=30 HCCL_EXEC_TIMEOUT=60 RANK=$rank WORLD_SIZE=4
+  run=(env HCCL_JOB_SECRET_FILE="$secret" HCCL_CONNECT_TIMEOUT=30 HCCL_EXEC_TIMEOUT=60 RANK=$rank WORLD_SIZE=4
     LOCAL_RANK=$((rank % 2)) LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.212.0.1 MASTER_PORT=29500
     TORCHELASTIC_RUN_ID="$tag" ip netns exec "$tag-$((rank / 2))"
     taskset -c "$(cores_of $((rank / 2)))" "$program" "${options[@]}")

@@ -9,6 +9,7 @@
 
 #include "hccl/base/auth.h"
 #include "hccl/base/plugin.h"
+#include "hccl/join/host_root.h"
 #include "hccl/join/interfaces.h"
 #include "hccl/join/launcher.h"
 #include "hccl/join/pmix/pmix_plugin.h"
@@ -24,15 +25,12 @@ using join::RootInfo;
 // Ports that a root may listen on when its peers have to try them in turn.
 constexpr int kGuessedPorts = 16;
 
-Result<RootInfo> fresh_root(const Config& config, bool one_host) {
+// A world with a secret of its own, whose coordinator is in this process.
+Result<RootInfo> fresh_root(const Config& config, const std::string& address) {
   RootInfo info;
   HCCL_RETURN_IF_ERROR(random_bytes(info.id.data(), info.id.size()));
   HCCL_RETURN_IF_ERROR(random_bytes(info.secret.data(), info.secret.size()));
-  if (one_host && config.if_ip.empty() && config.socket_ifname.empty()) {
-    info.address = "127.0.0.1";
-  } else {
-    HCCL_ASSIGN_OR_RETURN(info.address, join::local_address(config));
-  }
+  info.address = address;
   if (!config.port_ranges.empty()) {
     info.port = config.port_ranges.front().first;
     info.ports = static_cast<std::uint16_t>(config.port_ranges.front().second - info.port + 1);
@@ -41,48 +39,86 @@ Result<RootInfo> fresh_root(const Config& config, bool one_host) {
   return info;
 }
 
-// Root info that every rank derives by itself from the launcher's variables or the rank table.
-Result<RootInfo> known_root(const Config& config, const std::string& address, std::uint16_t port,
-                            const std::string& job) {
-  RootInfo info;
-  info.address = address;
-  info.port = port;
-  info.ports = static_cast<std::uint16_t>(std::min(kGuessedPorts, 65536 - port));
-  const Key id = digest("hccl job " + job);
-  std::memcpy(info.id.data(), id.data(), info.id.size());
+Result<RootInfo> fresh_root(const Config& config, bool one_host) {
+  std::string address = "127.0.0.1";
+  if (!one_host || !config.if_ip.empty() || !config.socket_ifname.empty()) {
+    HCCL_ASSIGN_OR_RETURN(address, join::local_address(config));
+  }
+  return fresh_root(config, address);
+}
+
+// A job that every rank knows from the launcher's variables or the rank table, without a word from
+// another rank.
+struct KnownJob {
+  std::string name;
+  std::string address;  // of rank 0
+  std::uint16_t port = 0;
+  bool one_host = false;
+  int size = 1;
+  int rank = 0;
+};
+
+Result<Key> secret_of(const KnownJob& job, const Config& config) {
   if (!config.job_secret_file.empty()) {
     HCCL_ASSIGN_OR_RETURN(const Key secret, join::read_secret_file(config.job_secret_file));
-    info.secret = derive(secret, "job " + job);
-    return info;
+    return derive(secret, "job " + job.name);
   }
-  // Without a secret, anyone who knows the job's name can join: warned once, and allowed on private
-  // addresses only.
-  if (!config.allow_insecure && !join::is_private(address)) {
-    return Status(Code::kPara, "joining at " + address +
-                                   ", which is not a private address, needs a secret: set "
-                                   "HCCL_JOB_SECRET_FILE (or HCCL_ALLOW_INSECURE=1)");
+  if (!config.allow_insecure) {
+    return Status(Code::kPara,
+                  "the ranks of this job are on several hosts and have no secret in common, so "
+                  "anybody could join: `(umask 077; openssl rand -hex 32 > $HOME/hccl-secret)` "
+                  "makes one; give each host a copy of it and each rank HCCL_JOB_SECRET_FILE="
+                  "$HOME/hccl-secret (or HCCL_ALLOW_INSECURE=1, to do without)");
   }
-  info.secret = derive(digest("uid " + std::to_string(::geteuid())), "job " + job);
-  return info;
+  State::get().log()->warn(
+      "HCCL_ALLOW_INSECURE=1: this job has no secret; anybody who reaches {} can join, and read "
+      "and "
+      "change its data",
+      job.address);
+  return derive(digest("uid " + std::to_string(::geteuid())), "job " + job.name);
 }
 
-// The job's name for this join: a program may leave a job and join again, or join twice at once.
-std::string numbered(const std::string& job, int rank) {
-  const int number = State::get().next_join(job + " rank " + std::to_string(rank));
-  return job + " join " + std::to_string(number);
-}
-
-Result<CommunicatorPtr> join_known(const RootInfo& info, int size, int rank, const Config& config,
-                                   const std::string& name) {
-  if (rank == 0) {
+// Between hosts: every rank derives the root info by itself.
+Result<CommunicatorPtr> join_between_hosts(const KnownJob& job, const Config& config,
+                                           const std::string& name) {
+  RootInfo info;
+  HCCL_ASSIGN_OR_RETURN(info.secret, secret_of(job, config));
+  info.address = job.address;
+  info.port = job.port;
+  info.ports = static_cast<std::uint16_t>(std::min(kGuessedPorts, 65536 - job.port));
+  const Key id = digest("hccl job " + job.name);
+  std::memcpy(info.id.data(), id.data(), info.id.size());
+  if (job.rank == 0) {
     // The root may resolve its own name to another address than its peers do.
-    RootInfo coordinator = info;
     const auto own = join::local_address(config);
-    if (own.ok() && !join::is_private(info.address)) coordinator.address = own.value();
-    HCCL_RETURN_IF_ERROR(State::get().start_coordinator(coordinator, config));
-    return State::get().join(coordinator, size, rank, config, name);
+    if (own.ok() && !join::is_private(info.address)) info.address = own.value();
+    HCCL_RETURN_IF_ERROR(State::get().start_coordinator(info, config));
   }
-  return State::get().join(info, size, rank, config, name);
+  return State::get().join(info, job.size, job.rank, config, name);
+}
+
+// Inside a host: rank 0 makes up the root info, and the others read it from a file of this user's.
+Result<CommunicatorPtr> join_inside_host(const KnownJob& job, const Config& config,
+                                         const std::string& name) {
+  const Deadline deadline = Deadline::after(config.connect_timeout);
+  if (job.rank != 0) {
+    HCCL_ASSIGN_OR_RETURN(const RootInfo info,
+                          join::find_host_root(config.runtime_dir, job.name, deadline));
+    return State::get().join(info, job.size, job.rank, config, name);
+  }
+  HCCL_ASSIGN_OR_RETURN(const auto file,
+                        join::HostRoot::create(config.runtime_dir, job.name, deadline));
+  HCCL_ASSIGN_OR_RETURN(const RootInfo info, fresh_root(config, job.address));
+  HCCL_RETURN_IF_ERROR(file.write(info));
+  return State::get().join(info, job.size, job.rank, config, name);
+}
+
+Result<CommunicatorPtr> join_known(KnownJob job, const Config& config, const std::string& name) {
+  // A program may leave a job and join again, or join twice at once.
+  const int number = State::get().next_join(job.name + " rank " + std::to_string(job.rank));
+  job.name += " join " + std::to_string(number);
+  const bool inside = job.one_host && config.job_secret_file.empty();
+  return inside ? join_inside_host(job, config, name) : join_between_hosts(job, config, name);
 }
 
 // ---- PMIx ----
@@ -155,18 +191,39 @@ Result<CommunicatorPtr> join_by_table(const join::RankTable& table, const std::s
   if (own) config = *own;
   HCCL_ASSIGN_OR_RETURN(const int rank, join::own_rank(table, identify));
   const join::RankEntry& root = table.ranks.front();
-  bool one_host = true;
-  for (const auto& each : table.ranks) one_host = one_host && each.server_id == root.server_id;
-  if (!one_host && root.address.empty()) {
+  bool one_server = true;
+  bool all_local = true;
+  for (const auto& each : table.ranks) {
+    one_server = one_server && each.server_id == root.server_id;
+    all_local = all_local && join::is_local(each.address);
+  }
+  if (!one_server && root.address.empty()) {
     return Status(Code::kPara,
                   "EI0014: rank 0 of the rank table has neither host_ip nor device_ip");
   }
-  const std::string address = one_host ? "127.0.0.1" : root.address;
-  const std::uint16_t port = root.port != 0 && !one_host ? root.port : config.base_port;
-  HCCL_ASSIGN_OR_RETURN(
-      const RootInfo info,
-      known_root(config, address, port, numbered("table " + table.digest_text, rank)));
-  return join_known(info, static_cast<int>(table.ranks.size()), rank, config, name);
+  KnownJob job{
+      "table " + table.digest_text,         "127.0.0.1", config.base_port, one_server || all_local,
+      static_cast<int>(table.ranks.size()), rank};
+  if (!one_server) {
+    job.address = root.address;
+    if (root.port != 0) job.port = root.port;
+  }
+  return join_known(std::move(job), config, name);
+}
+
+Result<CommunicatorPtr> join_by_variables(const Launch& launch, const Config& config,
+                                          const std::string& name) {
+  const bool one_host = launch.local_size == launch.size;
+  std::string address = "127.0.0.1";
+  if (!one_host || !config.if_ip.empty()) {
+    HCCL_ASSIGN_OR_RETURN(address, join::resolve(launch.root_address, config.socket_family));
+  }
+  // Where the launcher does not say how many ranks are here, ranks at rank 0's address are on its
+  // host, and no others can join.
+  const bool here = launch.local_size == 0 && join::is_local(address);
+  return join_known(
+      {launch.job, address, launch.root_port, one_host || here, launch.size, launch.rank}, config,
+      name);
 }
 
 }  // namespace
@@ -201,17 +258,8 @@ Result<CommunicatorPtr> join_by_launcher(const std::string& name) {
     case Launch::Kind::kPmix:
       return join_by_pmix(launch, config, name);
     case Launch::Kind::kTorchrun:
-    case Launch::Kind::kSlurm: {
-      const bool one_host = launch.local_size == launch.size && config.if_ip.empty();
-      std::string address = "127.0.0.1";
-      if (!one_host) {
-        HCCL_ASSIGN_OR_RETURN(address, join::resolve(launch.root_address, config.socket_family));
-      }
-      const std::string job = numbered(launch.job, launch.rank);
-      HCCL_ASSIGN_OR_RETURN(const RootInfo info,
-                            known_root(config, address, launch.root_port, job));
-      return join_known(info, launch.size, launch.rank, config, name);
-    }
+    case Launch::Kind::kSlurm:
+      return join_by_variables(launch, config, name);
     case Launch::Kind::kAlone:
       break;
   }

@@ -72,10 +72,13 @@ struct Config {
   /// HCCL_HOST_SOCKET_PORT_RANGE: ports the root may listen on: "auto" or "60000-60031,61000".
   std::vector<std::pair<std::uint16_t, std::uint16_t>> port_ranges;
   /// HCCL_JOB_SECRET_FILE: file of the job's secret (owned by this user, mode 0600) for joins that
-  /// carry no root info. Without it such joins are refused on addresses that are not private.
+  /// carry no root info. Without it such joins are refused between hosts.
   std::string job_secret_file;
-  /// HCCL_ALLOW_INSECURE: 1 permits joining without a secret on any address; default 0.
+  /// HCCL_ALLOW_INSECURE: 1 permits joining without a secret between hosts; default 0.
   bool allow_insecure = false;
+  /// XDG_RUNTIME_DIR: where the ranks of one host exchange a secret; where it is not a directory of
+  /// this user's, /tmp/hccl-<uid>.
+  std::string runtime_dir;
   /// HCCL_LOG: trace, debug, info, warn, error or off; default warn. Goes to standard error.
   std::string log_level = "warn";
   /// HCCL_FLIGHT_RECORDER_DIR: where the flight recorder is dumped on failure; default: the

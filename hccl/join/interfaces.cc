@@ -175,6 +175,17 @@ bool is_private(std::string_view address) {
   return b == kLoopback || link_local || unique_local;
 }
 
+bool is_local(std::string_view address) {
+  Bytes wanted;
+  if (!to_bytes(address, wanted)) return false;
+  const auto all = local_interfaces();
+  if (!all.ok()) return false;
+  return std::any_of(all->begin(), all->end(), [&](const Interface& each) {
+    Bytes own;
+    return to_bytes(each.address, own) && own == wanted;
+  });
+}
+
 Result<std::string> resolve(const std::string& host, int family) {
   const auto unknown = [&](const std::string& why) {
     return Status(Code::kNotFound, "host \"" + shown(host) + "\" has no address: " + why);

@@ -33,6 +33,9 @@ Result<std::string> local_address(const Config& config);
 /// link-local, unique local IPv6. False for text that is no IP address.
 bool is_private(std::string_view address);
 
+/// Whether the address is one of this host's own.
+bool is_local(std::string_view address);
+
 /// A host's numeric address by its name (or address), of `family`, else of the other one; AF_UNSPEC
 /// prefers IPv4. Blocks for as long as the system's resolver does. kNotFound without one.
 /// On the host itself its name may stand for a loopback address: bind to local_address() instead.

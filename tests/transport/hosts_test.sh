@@ -22,6 +22,7 @@ cleanup() {
   rm -rf "$table"
 }
 trap cleanup EXIT
+(umask 077; openssl rand -hex 32 >"$table/secret")
 
 ip link add "$tag-b" type bridge
 ip link set "$tag-b" up
@@ -40,7 +41,7 @@ done
 start() {
   local per_host=$1
   for rank in 0 1 2 3; do
-    HCCL_LOG=info HCCL_CONNECT_TIMEOUT=30 HCCL_EXEC_TIMEOUT=30 \
+    HCCL_JOB_SECRET_FILE=${secret-$table/secret} HCCL_LOG=info HCCL_CONNECT_TIMEOUT=30 HCCL_EXEC_TIMEOUT=30 \
       RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % per_host)) LOCAL_WORLD_SIZE=$per_host \
       MASTER_ADDR=10.211.0.1 MASTER_PORT=29500 TORCHELASTIC_RUN_ID="$tag-$*" \
       ip netns exec "$tag-$((rank / per_host))" "${@:2}" 2>&1 &
@@ -88,6 +89,14 @@ talk() {
   fi
   echo "hosts_test: $((4 / per_host)) hosts with $per_host ranks each: messages, limits and abort right"
 }
+
+# Without a secret every rank says how to make one.
+refused=$(secret='' start 2 "$program" | grep -c 'openssl rand -hex 32' || true)
+if ((refused < 4)); then
+  echo "hosts_test: without a secret $refused of 4 ranks were refused with a text that helps"
+  exit 1
+fi
+echo "hosts_test: a job on several hosts is refused without a secret"
 
 run 2 auto
 run 1 tcp

@@ -185,8 +185,8 @@ class AllToAllV final : public Kernel {
                              " are to be sent");
     }
     Tensor* output = nullptr;
-    TF_RETURN_IF_ERROR(context->allocate_output(
-        0, TensorShape({static_cast<std::int64_t>(received)}), &output));
+    TF_RETURN_IF_ERROR(
+        context->allocate_output(0, TensorShape({static_cast<std::int64_t>(received)}), &output));
     std::memset(memory_of(*output), 0, output->tensor_data().size());  // gaps
     const HcclDataType type = to_type(input.dtype());
     return to_status(HcclAlltoAllV(memory_of(input), lists[0].data(), lists[1].data(), type,
@@ -223,8 +223,8 @@ class AllToAllVC final : public Kernel {
                              " are to be sent");
     }
     Tensor* output = nullptr;
-    TF_RETURN_IF_ERROR(context->allocate_output(
-        0, TensorShape({static_cast<std::int64_t>(received)}), &output));
+    TF_RETURN_IF_ERROR(
+        context->allocate_output(0, TensorShape({static_cast<std::int64_t>(received)}), &output));
     const HcclDataType type = to_type(input.dtype());
     return to_status(HcclAlltoAllVC(memory_of(input), matrix.data(), type, memory_of(*output), type,
                                     comm, nullptr));

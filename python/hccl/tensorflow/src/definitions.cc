@@ -15,8 +15,9 @@ using ::tensorflow::shape_inference::UnchangedShape;
 // Numbers of HCCL's types; what is only moved may also be a truth value.
 #define HCCL_TF_NUMBERS \
   "{int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double}"
-#define HCCL_TF_MOVED \
-  "{int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double, bool}"
+#define HCCL_TF_MOVED                                                                          \
+  "{int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double, " \
+  "bool}"
 
 absl::Status same_shapes(InferenceContext* c) {
   for (int i = 0; i < c->num_inputs(); ++i) c->set_output(i, c->input(i));

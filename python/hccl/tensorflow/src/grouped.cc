@@ -105,8 +105,8 @@ class GroupedAllReduce final : public Reducing {
     std::uint32_t ranks = 0;
     TF_RETURN_IF_ERROR(to_status(HcclGetRankSize(comm, &ranks)));
     std::vector<std::int64_t> all(own.size() * ranks);
-    TF_RETURN_IF_ERROR(to_status(HcclAllGather(own.data(), all.data(), own.size(),
-                                               HCCL_DATA_TYPE_INT64, comm, nullptr)));
+    TF_RETURN_IF_ERROR(to_status(
+        HcclAllGather(own.data(), all.data(), own.size(), HCCL_DATA_TYPE_INT64, comm, nullptr)));
     for (std::size_t i = 0; i < own.size(); ++i) {
       for (std::uint32_t rank = 1; rank < ranks; ++rank) {
         const std::int64_t there = all[rank * own.size() + i];

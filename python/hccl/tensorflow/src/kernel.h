@@ -30,8 +30,8 @@ inline std::uint64_t count_of(const Tensor& tensor) {
   return static_cast<std::uint64_t>(tensor.NumElements());
 }
 
-/// An output over the memory of the input of the same number where nobody else needs that, else new.
-/// `in` is where the input's elements are; the input is not valid any more.
+/// An output over the memory of the input of the same number where nobody else needs that, else
+/// new. `in` is where the input's elements are; the input is not valid any more.
 Status forward(OpKernelContext* context, int number, void** in, void** out);
 
 /// A kernel whose operation runs in its group's queue.

@@ -1,0 +1,204 @@
+#include "hccl/join/host_root.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/auth.h"
+#include "hccl/base/waiter.h"
+
+namespace hccl::join {
+namespace {
+
+constexpr std::string_view kPrefix = "root-";
+constexpr mode_t kOthers = 077;
+
+Status refused(const std::string& path, const std::string& why) {
+  return Status(Code::kPara, "the directory of this user's job secrets, " + path + ", " + why +
+                                 ": remove it, or set XDG_RUNTIME_DIR or HCCL_JOB_SECRET_FILE");
+}
+
+bool belongs_to_this_user_alone(const struct stat& info) {
+  return info.st_uid == ::geteuid() && (info.st_mode & kOthers) == 0;
+}
+
+Fd open_folder(int at, const std::string& path) {
+  return Fd(::openat(at, path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+struct Folder {
+  Fd fd;
+  std::string path;
+};
+
+Result<Folder> folder_of_user(const std::string& runtime_dir) {
+  Fd base;
+  if (runtime_dir.starts_with('/')) base = open_folder(AT_FDCWD, runtime_dir);
+  struct stat info = {};
+  // su keeps the variable: it may be that of another user.
+  if (base.valid() && (::fstat(base.get(), &info) != 0 || !belongs_to_this_user_alone(info))) {
+    base.reset();
+  }
+  const std::string name = base.valid() ? "hccl" : "/tmp/hccl-" + std::to_string(::geteuid());
+  const std::string path = base.valid() ? runtime_dir + "/hccl" : name;
+  const int at = base.valid() ? base.get() : AT_FDCWD;
+  if (::mkdirat(at, name.c_str(), 0700) != 0 && errno != EEXIST) {
+    return refused(path, std::string("cannot be made (") + std::strerror(errno) + ")");
+  }
+  Fd folder = open_folder(at, name);
+  if (!folder.valid() || ::fstat(folder.get(), &info) != 0) {
+    return refused(path, std::string("cannot be opened (") + std::strerror(errno) + ")");
+  }
+  if (!belongs_to_this_user_alone(info)) {
+    return refused(path, "belongs to another user or is open to others");
+  }
+  return Folder{std::move(folder), path};
+}
+
+std::string file_of(const std::string& job) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string name(kPrefix);
+  for (const std::uint8_t byte : digest("hccl host root " + job)) {
+    name += {kHex[byte >> 4], kHex[byte & 15]};
+  }
+  return name;
+}
+
+// Locks of an open file, not of a process: ranks may be threads.
+struct flock whole_file() {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+bool somebody_holds(int file) {
+  struct flock lock = whole_file();
+  return ::fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+Fd open_file(int folder, const std::string& name) {
+  return Fd(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+}
+
+// Removes what jobs that were killed have left. The folder's lock is held.
+void sweep(int folder) {
+  Fd copy = open_folder(folder, ".");
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(copy.get()), &::closedir);
+  if (entries == nullptr) return;
+  copy.release();
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string name(entry->d_name);
+    if (!name.starts_with(kPrefix)) continue;
+    const Fd file = open_file(folder, name);
+    if (!file.valid() || !somebody_holds(file.get())) ::unlinkat(folder, name.c_str(), 0);
+  }
+}
+
+// A new file with its lock; an invalid one while another job holds the name.
+Result<Fd> create_file(const Folder& folder, const std::string& name) {
+  sweep(folder.fd.get());
+  Fd file(::openat(folder.fd.get(), name.c_str(),
+                   O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid() && errno == EEXIST) return Fd();
+  struct flock lock = whole_file();
+  if (!file.valid() || ::fcntl(file.get(), F_OFD_SETLK, &lock) != 0) {
+    return Status(Code::kOpenFileFailure, "cannot make a file for the job's secret in " +
+                                              folder.path + ": " + std::strerror(errno));
+  }
+  return file;
+}
+
+// The info, if a living rank 0 has written it.
+Result<RootInfo> read_file(const Folder& folder, const std::string& name) {
+  const Status absent(Code::kTimeout, "rank 0 has not written it yet");
+  const Fd file = open_file(folder.fd.get(), name);
+  struct stat info = {};
+  if (!file.valid() || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return absent;
+  if (!belongs_to_this_user_alone(info) || !somebody_holds(file.get())) return absent;
+  std::array<char, RootInfo::kBytes> bytes{};
+  if (::pread(file.get(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return absent;
+  }
+  auto root = RootInfo::decode(bytes);
+  ::explicit_bzero(bytes.data(), bytes.size());
+  return root;
+}
+
+// Tries again, ever less often, until `attempt` is true or the deadline has passed.
+template <class Attempt>
+bool again(Deadline deadline, const Attempt& attempt) {
+  for (auto pause = std::chrono::milliseconds(1); !attempt();
+       pause = std::min(2 * pause, std::chrono::milliseconds(20))) {
+    if (deadline.expired()) return false;
+    nap(pause, deadline);
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<HostRoot> HostRoot::create(const std::string& runtime_dir, const std::string& job,
+                                  Deadline deadline) {
+  HCCL_ASSIGN_OR_RETURN(Folder folder, folder_of_user(runtime_dir));
+  const std::string name = file_of(job);
+  Result<Fd> file = Fd();
+  const bool made = again(deadline, [&] {
+    // One rank 0 at a time looks for files without a lock, and makes a file that has none yet.
+    if (::flock(folder.fd.get(), LOCK_EX | LOCK_NB) != 0) return false;
+    file = create_file(folder, name);
+    ::flock(folder.fd.get(), LOCK_UN);
+    return !file.ok() || file->valid();
+  });
+  if (!file.ok()) return file.status();
+  if (!made) {
+    return Status(Code::kUnavail, "another job of this user with the same name is joining (" +
+                                      folder.path + "/" + name + ")");
+  }
+  return HostRoot(std::move(folder.fd), name, std::move(*file));
+}
+
+Status HostRoot::write(const RootInfo& info) const {
+  std::array<char, RootInfo::kBytes> bytes{};
+  info.encode(bytes);
+  const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), 0);
+  ::explicit_bzero(bytes.data(), bytes.size());
+  if (written == static_cast<ssize_t>(bytes.size())) return {};
+  return Status(Code::kOpenFileFailure, std::string("cannot write the job's secret: ") +
+                                            (written < 0 ? std::strerror(errno) : "disk full"));
+}
+
+HostRoot::~HostRoot() {
+  // The lock is held still: the name is that of this file.
+  if (file_.valid()) ::unlinkat(folder_.get(), name_.c_str(), 0);
+}
+
+Result<RootInfo> find_host_root(const std::string& runtime_dir, const std::string& job,
+                                Deadline deadline) {
+  HCCL_ASSIGN_OR_RETURN(const Folder folder, folder_of_user(runtime_dir));
+  const std::string name = file_of(job);
+  Result<RootInfo> info = Status(Code::kTimeout, "");
+  if (again(deadline, [&] {
+        info = read_file(folder, name);
+        return info.ok();
+      })) {
+    return info;
+  }
+  return Status(Code::kTimeout,
+                "EI0006: rank 0 of this job has not come on this host: it wrote nothing to " +
+                    folder.path +
+                    ". Ranks that do not share this directory, as those of several hosts, "
+                    "containers or users, need HCCL_JOB_SECRET_FILE");
+}
+
+}  // namespace hccl::join
