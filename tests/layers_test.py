@@ -62,6 +62,8 @@ LIBRARIES = {
     "spdlog/": ["hccl/base"],
     "openssl/": ["hccl/base"],
     "google/protobuf/": ["hccl/files/plugin"],
+    "tensorflow/": ["python"],
+    "torch/": ["python"],
 }
 SLEEPS = re.compile(r"\b(usleep|nanosleep|sleep_for|sleep_until|sched_yield|this_thread::yield|"
                     r"_mm_pause|__builtin_ia32_pause|SYS_futex)\b")

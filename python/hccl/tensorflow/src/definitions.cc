@@ -1,8 +1,8 @@
 // The ops as TensorFlow's graphs know them. All are stateful: automatic control dependencies keep
 // them in the order of the program, which is the same on all ranks.
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
+#include <tensorflow/core/framework/common_shape_fns.h>
+#include <tensorflow/core/framework/op.h>
+#include <tensorflow/core/framework/shape_inference.h>
 
 namespace hccl::tf {
 namespace {

@@ -1,12 +1,13 @@
 // What the kernels share.
 #pragma once
 
+#include <tensorflow/core/framework/op_kernel.h>
+
 #include <cstdint>
 #include <string>
 
 #include "hccl/hccl_comm.h"
 #include "hccl/hccl_types.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace hccl::tf {
 

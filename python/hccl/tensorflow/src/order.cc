@@ -1,0 +1,58 @@
+// The graph optimizer "NpuOptimizer", which TensorFlow 1's sessions ask for by that name: the
+// collectives that a run needs are chained in the order in which the program has made them. In a
+// graph of TensorFlow 1 independent operations have no order, and ranks would call them in several.
+// The chain is that of a run, not of the graph: a fetch never runs a collective it does not need.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tensorflow/core/grappler/grappler_item.h>
+#include <tensorflow/core/grappler/optimizers/custom_graph_optimizer.h>
+#include <tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h>
+
+namespace hccl::tf {
+namespace {
+
+using ::tensorflow::GraphDef;
+using ::tensorflow::NodeDef;
+
+constexpr const char* kOrder = "_hccl_order";  // set by Python as ops are made
+
+class NpuOptimizer final : public ::tensorflow::grappler::CustomGraphOptimizer {
+ public:
+  std::string name() const override { return "NpuOptimizer"; }
+  bool UsesFunctionLibrary() const override { return false; }
+  absl::Status Init(const ::tensorflow::RewriterConfig_CustomGraphOptimizer*) override {
+    return absl::OkStatus();
+  }
+  absl::Status Optimize(::tensorflow::grappler::Cluster*,
+                        const ::tensorflow::grappler::GrapplerItem& item,
+                        GraphDef* optimized) override {
+    *optimized = item.graph;
+    std::vector<std::pair<std::int64_t, NodeDef*>> collectives;
+    for (NodeDef& node : *optimized->mutable_node()) {
+      const auto order = node.attr().find(kOrder);
+      if (order != node.attr().end()) collectives.emplace_back(order->second.i(), &node);
+    }
+    std::sort(collectives.begin(), collectives.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (std::size_t i = 1; i < collectives.size(); ++i) {
+      follow(*collectives[i].second, "^" + collectives[i - 1].second->name());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Sessions optimize a graph more than once.
+  static void follow(NodeDef& node, const std::string& control) {
+    const auto& inputs = node.input();
+    if (std::find(inputs.begin(), inputs.end(), control) == inputs.end()) node.add_input(control);
+  }
+};
+
+}  // namespace
+
+REGISTER_GRAPH_OPTIMIZER_AS(NpuOptimizer, "NpuOptimizer");
+
+}  // namespace hccl::tf

@@ -1,0 +1,104 @@
+"""tf.contrib, which is gone: the parts of it that scripts use most."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import Any
+
+import tensorflow as tf
+
+
+class _Part(types.ModuleType):
+    """A module of tf.contrib: a name that is not here says what to use instead."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ImportError(
+            f"{self.__name__}.{name}: tf.contrib does not exist since TensorFlow 2, and hccl has "
+            f"not this part of it; look for {name} in tf.compat.v1, tf_slim or tensorflow_addons"
+        )
+
+
+class _Contrib(_Part):
+    def __getattr__(self, name: str) -> Any:
+        if name == "slim":
+            module = _slim()
+            setattr(self, name, module)
+            return module
+        return super().__getattr__(name)
+
+
+def _slim() -> Any:
+    try:
+        return importlib.import_module("tf_slim")
+    except ModuleNotFoundError:
+        raise ImportError("tf.contrib.slim: install the package tf_slim") from None
+
+
+def _xavier_initializer(uniform: bool = True, seed: Any = None, dtype: Any = tf.float32) -> Any:
+    make = tf.compat.v1.glorot_uniform_initializer if uniform else tf.compat.v1.glorot_normal_initializer
+    return make(seed=seed, dtype=dtype)
+
+
+def _variance_scaling_initializer(
+    factor: float = 2.0,
+    mode: str = "FAN_IN",
+    uniform: bool = False,
+    seed: Any = None,
+    dtype: Any = tf.float32,
+) -> Any:
+    return tf.compat.v1.variance_scaling_initializer(
+        scale=factor,
+        mode=mode.lower(),
+        distribution="uniform" if uniform else "truncated_normal",
+        seed=seed,
+        dtype=dtype,
+    )
+
+
+def _l2_regularizer(scale: float, scope: Any = None) -> Any:
+    return lambda weights: tf.multiply(scale, tf.nn.l2_loss(weights))
+
+
+def _l1_regularizer(scale: float, scope: Any = None) -> Any:
+    return lambda weights: tf.multiply(scale, tf.reduce_sum(tf.abs(weights)))
+
+
+def _modules() -> dict[str, dict[str, Any]]:
+    from npu_bridge.estimator.npu import npu_loss_scale_manager as managers
+    from npu_bridge.estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer
+
+    return {
+        "layers": {
+            "xavier_initializer": _xavier_initializer,
+            "xavier_initializer_conv2d": _xavier_initializer,
+            "variance_scaling_initializer": _variance_scaling_initializer,
+            "l1_regularizer": _l1_regularizer,
+            "l2_regularizer": _l2_regularizer,
+            "flatten": lambda inputs, **_: tf.compat.v1.reshape(
+                inputs, [-1, inputs.shape[1:].num_elements()]
+            ),
+        },
+        "mixed_precision": {
+            "FixedLossScaleManager": managers.FixedLossScaleManager,
+            "ExponentialUpdateLossScaleManager": managers.ExponentialUpdateLossScaleManager,
+            "LossScaleOptimizer": NPULossScaleOptimizer,
+        },
+        "framework": {"get_or_create_global_step": tf.compat.v1.train.get_or_create_global_step},
+    }
+
+
+def install(tensorflow: Any) -> None:
+    if hasattr(tensorflow, "contrib"):  # a real one
+        return
+    contrib = _Contrib("tensorflow.contrib")
+    contrib.__path__ = []
+    sys.modules[contrib.__name__] = tensorflow.contrib = contrib
+    for name, contents in _modules().items():
+        part = _Part(f"tensorflow.contrib.{name}")
+        vars(part).update(contents)
+        sys.modules[part.__name__] = part
+        setattr(contrib, name, part)

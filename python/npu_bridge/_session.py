@@ -1,0 +1,109 @@
+"""What sessions do here: they ask for the graph optimizer that orders collectives, and a run of
+IterationOp makes as many steps as the loop says."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Iterator
+
+import numpy as np
+import tensorflow as tf
+from hccl.tensorflow import _ops
+from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
+
+ITERATION_OP = "IterationOp"
+# Of each session: how many more steps than one a run of IterationOp makes, and what makes them.
+_repeats: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_callables: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def complete(config: Any) -> config_pb2.ConfigProto:
+    """The config (a new one if it is none), with what a session needs on an NPU: changed in
+    place."""
+    if not isinstance(config, config_pb2.ConfigProto):
+        config = config_pb2.ConfigProto()
+    config.allow_soft_placement = True
+    config.log_device_placement = False
+    rewrite = config.graph_options.rewrite_options
+    rewrite.remapping = rewriter_config_pb2.RewriterConfig.OFF
+    config.graph_options.optimizer_options.global_jit_level = config_pb2.OptimizerOptions.OFF
+    if not any(each.name == "NpuOptimizer" for each in rewrite.custom_optimizers):
+        rewrite.custom_optimizers.add().name = "NpuOptimizer"
+        rewrite.memory_optimization = rewriter_config_pb2.RewriterConfig.OFF
+    return config
+
+
+def load_loop(session: Any, iterations_per_loop: int) -> None:
+    """From now on a run of IterationOp in this session makes so many steps."""
+    _repeats[_base_of(session)] = iterations_per_loop - 1
+
+
+def install(tensorflow: Any) -> None:
+    """Once for a process."""
+    v1 = tensorflow.compat.v1
+    if getattr(v1.Session, "_hccl", False):
+        return
+    base = v1.Session.__mro__[1]  # BaseSession
+    v1.Session._hccl = True
+    for kind in (v1.Session, v1.InteractiveSession):
+        _complete_configs(kind)
+    run = base.run
+
+    def run_loop(self: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any) -> Any:
+        repeats = _repeats.get(self, 0)
+        if repeats > 0 and any(_is_iteration_op(fetch) for fetch in _leaves(fetches)):
+            _repeat(self, feed_dict or {}, repeats)
+        return run(self, fetches, feed_dict, *args, **kwargs)
+
+    base.run = run_loop
+
+
+def _complete_configs(kind: Any) -> None:
+    made = kind.__init__
+
+    def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        _ops.library()  # the optimizer's name must be known
+        made(self, target=target, graph=graph, config=complete(config))
+
+    kind.__init__ = init
+
+
+def _base_of(session: Any) -> Any:
+    """The session of a MonitoredSession, Supervisor's or plain."""
+    while hasattr(session, "_sess") and session._sess is not None:
+        session = session._sess
+    return session
+
+
+def _leaves(fetches: Any) -> Iterator[Any]:
+    # Not tf.nest: a MonitoredSession's fetches are a dictionary with hooks as keys.
+    if isinstance(fetches, dict):
+        fetches = fetches.values()
+    elif not isinstance(fetches, (list, tuple)):
+        yield fetches
+        return
+    for fetch in fetches:
+        yield from _leaves(fetch)
+
+
+def _is_iteration_op(fetch: Any) -> bool:
+    name = fetch if isinstance(fetch, str) else getattr(fetch, "name", None)
+    return isinstance(name, str) and name.split("/")[-1] == ITERATION_OP
+
+
+def _repeat(session: Any, feeds: dict, times: int) -> None:
+    """All steps but the last, on the same feed, by a callable that is made once."""
+    known = _callables.setdefault(session, {})
+    tensors = [session.graph.as_graph_element(key, allow_operation=False) for key in feeds]
+    key = tuple(tensor.name for tensor in tensors)
+    if key not in known:
+        # Below Session.run, which would come back here.
+        known[key] = session._make_callable_from_options(
+            config_pb2.CallableOptions(feed=key, target=[ITERATION_OP])
+        )
+    values = [
+        np.asarray(value, dtype=tensor.dtype.as_numpy_dtype)
+        for tensor, value in zip(tensors, feeds.values())
+    ]
+    for _ in range(times):
+        known[key](*values)

@@ -1,0 +1,27 @@
+"""TensorFlow 1 within TensorFlow 2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow
+
+from npu_bridge import _contrib, _session
+
+
+def enable() -> Any:
+    """Switches TensorFlow 1's behaviour on and copies its public names onto the module tensorflow,
+    so that it does not matter which name a script has imported, and when. Returns the module."""
+    v1 = tensorflow.compat.v1
+    v1.disable_v2_behavior()
+    for name in dir(v1):
+        if name.startswith("_"):
+            continue
+        try:
+            value = getattr(v1, name)
+        except (AttributeError, ImportError):  # Estimator, where this TensorFlow has none
+            continue
+        setattr(tensorflow, name, value)
+    _contrib.install(tensorflow)
+    _session.install(tensorflow)
+    return tensorflow

@@ -1,0 +1,31 @@
+"""Keras callbacks."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import tensorflow as tf
+from hccl.tensorflow import _ops
+
+from npu_bridge import _ranks
+
+
+class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
+    """Gives the model's variables the values of the root before the first batch."""
+
+    def __init__(self, root_rank: int) -> None:
+        super().__init__()
+        self._root, self._done = root_rank, False
+
+    def on_batch_begin(self, batch: int, logs: Optional[dict] = None) -> None:
+        if self._done or _ranks.size() <= 1:
+            return
+        self._done = True
+        variables = self.model.variables
+        if tf.executing_eagerly():
+            for variable, value in zip(variables, _ops.broadcast(variables, self._root)):
+                variable.assign(value)
+            return
+        values = _ops.broadcast([v.read_value() for v in variables], self._root)
+        assign = [v.assign(value) for v, value in zip(variables, values)]
+        tf.compat.v1.keras.backend.get_session().run(assign)

@@ -1,0 +1,144 @@
+"""NPURunConfig and what belongs to it: checked, kept, and used where it has a meaning on a CPU."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from npu_bridge import _session
+
+
+class _Kept:
+    """Arguments by name, as attributes."""
+
+    def __init__(self, **options: Any) -> None:
+        for name, value in options.items():
+            setattr(self, f"_{name}", value)
+
+
+class ProfilingConfig(_Kept):
+    def __init__(
+        self, enable_profiling: bool = False, profiling_options: Optional[str] = None
+    ) -> None:
+        super().__init__(enable_profiling=enable_profiling, profiling_options=profiling_options)
+
+
+class DumpConfig(_Kept):
+    def __init__(
+        self,
+        enable_dump: bool = False,
+        dump_path: Optional[str] = None,
+        dump_step: Optional[str] = None,
+        dump_mode: str = "output",
+        enable_dump_debug: bool = False,
+        dump_debug_mode: str = "all",
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            enable_dump=enable_dump,
+            dump_path=dump_path,
+            dump_step=dump_step,
+            dump_mode=dump_mode,
+            enable_dump_debug=enable_dump_debug,
+            dump_debug_mode=dump_debug_mode,
+            **options,
+        )
+
+
+class MemoryConfig(_Kept):
+    pass
+
+
+class DynamicInputConfig(_Kept):
+    def __init__(
+        self,
+        input_shape: str,
+        dynamic_dims: str,
+        dynamic_node_type: int,
+    ) -> None:
+        if dynamic_node_type not in (0, 1):
+            raise ValueError("dynamic_node_type should be 0 or 1")
+        super().__init__(
+            input_shape=input_shape, dynamic_dims=dynamic_dims, dynamic_node_type=dynamic_node_type
+        )
+
+
+class ExperimentalConfig(_Kept):
+    pass
+
+
+_RunConfig = getattr(getattr(tf, "estimator", None), "RunConfig", object)
+
+
+class NPURunConfig(_RunConfig):
+    """tf.estimator.RunConfig with Ascend's arguments. iterations_per_loop: steps a session.run;
+    the others of Ascend's are kept, by their name with an underscore before it."""
+
+    def __init__(
+        self,
+        iterations_per_loop: int = 1,
+        profiling_config: Optional[ProfilingConfig] = None,
+        model_dir: Optional[str] = None,
+        tf_random_seed: Optional[int] = None,
+        save_summary_steps: int = 0,
+        save_checkpoints_steps: Optional[int] = None,
+        save_checkpoints_secs: Optional[int] = None,
+        session_config: Any = None,
+        keep_checkpoint_max: int = 5,
+        keep_checkpoint_every_n_hours: float = 10000,
+        log_step_count_steps: int = 100,
+        enable_data_pre_proc: bool = True,
+        precision_mode: Optional[str] = None,
+        enable_reduce_precision: bool = False,
+        variable_format_optimize: bool = True,
+        mix_compile_mode: bool = False,
+        hcom_parallel: bool = True,
+        graph_memory_max_size: Optional[str] = None,
+        variable_memory_max_size: Optional[str] = None,
+        **options: Any,
+    ) -> None:
+        if _RunConfig is object:
+            raise ImportError(
+                "NPURunConfig: this TensorFlow has no Estimator; use TensorFlow 2.15, or a session "
+                "with util.set_iteration_per_loop"
+            )
+        if not isinstance(iterations_per_loop, int) or iterations_per_loop < 1:
+            raise ValueError("iterations_per_loop must be a positive integer")
+        if not isinstance(mix_compile_mode, bool):
+            raise ValueError("mix_compile_mode must be True or False")
+        if mix_compile_mode and iterations_per_loop != 1:
+            raise ValueError("iterations_per_loop must be 1 with mix_compile_mode")
+        if save_checkpoints_steps is not None and save_checkpoints_secs is not None:
+            raise ValueError(
+                "save_checkpoints_steps and save_checkpoints_secs cannot be given together"
+            )
+        saving = {"save_checkpoints_secs": save_checkpoints_secs}
+        if save_checkpoints_secs is None:
+            saving = {"save_checkpoints_steps": save_checkpoints_steps or 100}
+        super().__init__(
+            model_dir=model_dir,
+            tf_random_seed=tf_random_seed,
+            save_summary_steps=save_summary_steps,
+            session_config=_session.complete(session_config),
+            keep_checkpoint_max=keep_checkpoint_max,
+            keep_checkpoint_every_n_hours=keep_checkpoint_every_n_hours,
+            log_step_count_steps=log_step_count_steps,
+            **saving,
+        )
+        kept = {
+            "iterations_per_loop": iterations_per_loop,
+            "profiling_config": profiling_config,
+            "enable_data_pre_proc": enable_data_pre_proc,
+            "precision_mode": precision_mode,
+            "enable_reduce_precision": enable_reduce_precision,
+            "variable_format_optimize": variable_format_optimize,
+            "mix_compile_mode": mix_compile_mode,
+            "hcom_parallel": hcom_parallel,
+            "graph_memory_max_size": graph_memory_max_size,
+            "variable_memory_max_size": variable_memory_max_size,
+            **options,
+        }
+        for name, value in kept.items():
+            object.__setattr__(self, f"_{name}", value)
+        self.iterations_per_loop = iterations_per_loop

@@ -1,0 +1,153 @@
+"""Optimizers of TensorFlow 1 and Keras whose gradients are reduced over the ranks."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import hccl
+import tensorflow as tf
+from hccl.tensorflow import _ops, reduce_list
+
+from npu_bridge import _ranks
+
+_Optimizer = tf.compat.v1.train.Optimizer
+
+
+def allreduce(tensor: Any, average: bool = True) -> Any:
+    """The sum over the ranks, or their mean. IndexedSlices stay sparse: the ranks' rows, one behind
+    the other."""
+    size = _ranks.size()
+    if isinstance(tensor, tf.IndexedSlices):
+        values = _ops.all_gather(tensor.values, size)
+        indices = _ops.all_gather(tensor.indices, size)
+        if average:
+            values = tf.divide(values, tf.cast(size, values.dtype))
+        return tf.IndexedSlices(values, indices, dense_shape=tensor.dense_shape)
+    return reduce_list([tensor], "mean" if average else "sum")[0]
+
+
+def reduce(
+    tensor: Any, root_rank: int, average: bool = True, fusion: int = 0, fusion_id: int = -1
+) -> Any:
+    """On the root the sum, or the mean; elsewhere the rank's own tensor."""
+    size = _ranks.size()
+    result = _ops.reduce(tensor, "sum", root_rank)
+    if average and _ranks.rank() == root_rank:
+        result = tf.divide(result, tf.cast(size, result.dtype))
+    return result
+
+
+def npu_allreduce(
+    values: Any,
+    reduction: str = "mean",
+    fusion: int = 1,
+    fusion_id: int = -1,
+    group: str = hccl.WORLD,
+) -> list:
+    """A list; None stays None. With one rank the list itself."""
+    if _ranks.size() <= 1:
+        return values
+    return reduce_list(list(values), reduction, group, [_name(value) for value in values])
+
+
+def _name(value: Any) -> str:
+    return str(getattr(value, "name", "a gradient"))
+
+
+def _reduce_gradients(pairs: list, average: bool = True) -> list:
+    """(gradient, variable) pairs: dense gradients at once, sparse ones each."""
+    dense = [
+        None if gradient is None or isinstance(gradient, tf.IndexedSlices) else gradient
+        for gradient, _ in pairs
+    ]
+    names = [variable.name for _, variable in pairs]
+    reduced = reduce_list(dense, "mean" if average else "sum", names=names)
+    return [
+        (allreduce(g, average) if isinstance(g, tf.IndexedSlices) else r, v)
+        for (g, v), r in zip(pairs, reduced)
+    ]
+
+
+class NPUDistributedOptimizer(_Optimizer):
+    """An optimizer of tf.train whose gradients are means over the ranks."""
+
+    def __init__(
+        self, optimizer: Any, is_weight_update_sharding: bool = False, name: Optional[str] = None
+    ) -> None:
+        name = name or f"Distributed{type(optimizer).__name__}"
+        super().__init__(use_locking=False, name=name)
+        self._optimizer = optimizer
+        self._name_scope = f"{name}_Allreduce"
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list:
+        pairs = self._optimizer.compute_gradients(*args, **kwargs)
+        if _ranks.size() <= 1:
+            return pairs
+        with tf.name_scope(self._name_scope):
+            return _reduce_gradients(pairs)
+
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.apply_gradients(*args, **kwargs)
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.get_slot_names(*args, **kwargs)
+
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.variables(*args, **kwargs)
+
+
+class NPUOptimizer(_Optimizer):
+    """An optimizer with loss scaling, with gradients over the ranks, or both. A step is skipped on
+    all ranks where a gradient of any is not finite."""
+
+    def __init__(
+        self,
+        opt: Any,
+        loss_scale_manager: Any = None,
+        is_distributed: bool = False,
+        is_loss_scale: bool = False,
+        is_tailing_optimization: bool = False,
+        name: Optional[str] = None,
+    ) -> None:
+        if is_loss_scale and loss_scale_manager is None:
+            raise ValueError("is_loss_scale is True, loss_scale_manager can not be None")
+        super().__init__(use_locking=False, name=name or f"NPUOptimizer{type(opt).__name__}")
+        self._opt = NPUDistributedOptimizer(opt) if is_distributed else opt
+        if is_loss_scale:
+            from npu_bridge.estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer
+
+            self._opt = NPULossScaleOptimizer(self._opt, loss_scale_manager, is_distributed)
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list:
+        return self._opt.compute_gradients(*args, **kwargs)
+
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        return self._opt.apply_gradients(*args, **kwargs)
+
+
+def KerasDistributeOptimizer(  # noqa: N802  a class upstream
+    optimizer: Any, name: str = "NpuKerasOptimizer"
+) -> Any:
+    """A Keras optimizer whose gradients are means over the ranks: the same object, changed."""
+    apply = optimizer.apply_gradients
+
+    def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        if _ranks.size() > 1:
+            pairs = _reduce_gradients(pairs)
+        return apply(pairs, *args, **kwargs)
+
+    optimizer.apply_gradients = apply_gradients
+    return optimizer
+
+
+def npu_distributed_optimizer_wrapper(optimizer: Any) -> Any:
+    """An optimizer of tf.train or of Keras, or the name of a Keras one."""
+    if isinstance(optimizer, str):
+        optimizer = tf.keras.optimizers.get(optimizer)
+    if isinstance(optimizer, _Optimizer):
+        return NPUDistributedOptimizer(optimizer)
+    return KerasDistributeOptimizer(optimizer)

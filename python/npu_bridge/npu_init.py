@@ -1,0 +1,154 @@
+"""from npu_bridge.npu_init import *: what a script for Ascend's TensorFlow 1 needs, tf included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hccl.manage.api import (
+    create_group,
+    destroy_group,
+    get_group_rank_from_world_rank,
+    get_local_rank_id,
+    get_local_rank_size,
+    get_rank_id,
+    get_rank_size,
+    get_world_rank_from_group_rank,
+)
+from hccl.split.api import set_split_strategy_by_idx, set_split_strategy_by_size
+from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+
+from npu_bridge import _ranks, _session, tf
+from npu_bridge.estimator import npu_ops, npu_unary_ops
+from npu_bridge.estimator.npu import util
+from npu_bridge.estimator.npu.npu_callbacks import NPUBroadcastGlobalVariablesCallback
+from npu_bridge.estimator.npu.npu_config import (
+    DumpConfig,
+    DynamicInputConfig,
+    ExperimentalConfig,
+    MemoryConfig,
+    NPURunConfig,
+    ProfilingConfig,
+)
+from npu_bridge.estimator.npu.npu_estimator import NPUEstimator, NPUEstimatorSpec
+from npu_bridge.estimator.npu.npu_hook import (
+    NPUBroadcastGlobalVariablesHook,
+    NPUCheckpointSaverHook,
+    NpuEmptyHook,
+    NPUOutputTensorHook,
+    SetIterationsVarHook,
+    TellMeStepOrLossHook,
+)
+from npu_bridge.estimator.npu.npu_loss_scale_manager import (
+    ExponentialUpdateLossScaleManager,
+    FixedLossScaleManager,
+)
+from npu_bridge.estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer
+from npu_bridge.estimator.npu.npu_optimizer import (
+    KerasDistributeOptimizer,
+    NPUDistributedOptimizer,
+    NPUOptimizer,
+    npu_allreduce,
+    npu_distributed_optimizer_wrapper,
+)
+from npu_bridge.hccl import hccl_ops
+
+session = tf.compat.v1.Session
+session_run_hook = tf.compat.v1.train.SessionRunHook
+backend = tf.compat.v1.keras.backend
+
+
+def npu_config_proto(config_proto: Any = None) -> config_pb2.ConfigProto:
+    """The config, or a new one, with what sessions need on an NPU: changed in place."""
+    return _session.complete(config_proto)
+
+
+def npu_graph_options(graph_options: Any = None) -> config_pb2.GraphOptions:
+    if not isinstance(graph_options, config_pb2.GraphOptions):
+        graph_options = config_pb2.GraphOptions()
+    graph_options.optimizer_options.global_jit_level = config_pb2.OptimizerOptions.OFF
+    return graph_options
+
+
+def npu_optimizer_options(optimizer_options: Any = None) -> config_pb2.OptimizerOptions:
+    if not isinstance(optimizer_options, config_pb2.OptimizerOptions):
+        optimizer_options = config_pb2.OptimizerOptions()
+    optimizer_options.global_jit_level = config_pb2.OptimizerOptions.OFF
+    return optimizer_options
+
+
+def npu_run_config_init(run_config: Any = None) -> Any:
+    """A tf.estimator.RunConfig whose sessions have npu_config_proto's config."""
+    if not isinstance(run_config, tf.estimator.RunConfig):
+        run_config = tf.estimator.RunConfig()
+    config = npu_config_proto(run_config.session_config)
+    return run_config.replace(session_config=config)
+
+
+def set_keras_session_npu_config(config: Any = None) -> Any:
+    made = tf.compat.v1.Session(config=npu_config_proto(config))
+    tf.compat.v1.keras.backend.set_session(made)
+    return made
+
+
+def npu_clear_session(config: Any = None) -> None:
+    tf.compat.v1.keras.backend.clear_session()
+    set_keras_session_npu_config(config)
+
+
+def init_resource(config: Any = None) -> tuple:
+    """Joins the ranks: (a session, the op for shutdown_resource)."""
+    made = tf.compat.v1.Session(config=npu_config_proto(config))
+    with made.graph.as_default():
+        start, stop = npu_ops.initialize_system(), npu_ops.shutdown_system()
+    made.run(start)
+    return made, stop
+
+
+def shutdown_resource(sess: Any, npu_shutdown: Any) -> None:
+    sess.run(npu_shutdown)
+
+
+def close_session(sess: Any) -> None:
+    sess.close()
+
+
+def get_npu_rank_id() -> int:
+    return _ranks.rank()
+
+
+def get_npu_rank_size() -> int:
+    return _ranks.size()
+
+
+def get_npu_local_rank_id() -> int:
+    _ranks.size()
+    return get_local_rank_id()
+
+
+def get_npu_local_rank_size() -> int:
+    _ranks.size()
+    return get_local_rank_size()
+
+
+def npu_hooks_append(hooks_list: Any = ()) -> list:
+    hooks = hooks_list if isinstance(hooks_list, list) else []
+    hooks.append(NPUBroadcastGlobalVariablesHook(0))
+    return hooks
+
+
+def npu_callbacks_append(callbacks_list: Any = ()) -> list:
+    callbacks = callbacks_list if isinstance(callbacks_list, list) else []
+    callbacks.append(NPUBroadcastGlobalVariablesCallback(0))
+    return callbacks
+
+
+def npu_keras_optimizer(opt: Any) -> Any:
+    return KerasDistributeOptimizer(opt)
+
+
+def npu_tf_optimizer(opt: Any) -> Any:
+    return NPUDistributedOptimizer(opt)
+
+
+__all__ = [name for name in dir() if not name.startswith("_") and name not in ("Any", "annotations")]

@@ -1,0 +1,129 @@
+"""npu_bridge: each test in a process of its own, as it makes TensorFlow what it was."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from conftest import HERE, on_ranks, run
+
+RANKS = HERE / "ranks"
+ESTIMATOR = tf.__version__.startswith("2.15")
+BEGIN = "from npu_bridge.npu_init import *\n"
+
+
+def outcome(text, **environment):
+    done = run("-c", BEGIN + text, **environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_ranks(size):
+    assert all("all well" in output for output in on_ranks(size, RANKS / "bridge.py"))
+
+
+@pytest.mark.parametrize("how", ["session", *(["estimator"] if ESTIMATOR else [])])
+def test_any_number_of_ranks_ends_with_the_same_weights(how, tmp_path):
+    weights = []
+    for size in (1, 2, 4):
+        on_ranks(size, RANKS / "bridge_train.py", how, tmp_path / str(size))
+        weights += [np.load(tmp_path / f"{size}-{rank}.npy") for rank in range(size)]
+    for other in weights[1:]:
+        np.testing.assert_allclose(other, weights[0], rtol=1e-5, atol=1e-5)
+
+
+def test_tensorflow_one_is_there_whatever_was_imported_first():
+    text = "tf.compat.v1.Session is tf.Session and tf.placeholder(tf.float32).graph is not None"
+    for order in ("import tensorflow as tf\nimport npu_bridge\n", "import npu_bridge\nimport tensorflow as tf\n"):
+        done = run("-c", f"{order}print({text})")
+        assert done.stdout.strip() == "True", done.stderr
+
+
+LOOP = """
+import numpy as np
+x = tf.placeholder(tf.float32, [])
+w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+train = tf.group(tf.assign_add(w, x), tf.assign_add(tf.train.get_or_create_global_step(), 1))
+with tf.Session() as sess:
+    sess.run(tf.global_variables_initializer())
+    %s
+    for i in range(3):
+        _, step = sess.run({"a": [loop, tf.train.get_global_step()]}["a"], {x: 2.0})
+    print(sess.run(w), sess.run(tf.train.get_global_step()))
+"""
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "loop = util.set_iteration_per_loop(sess, train, 10)",
+        "it = util.IterationPerLoop(); loop = it.create_iteration_per_loop_var(train); "
+        "it.load_iteration_per_loop_var(sess, 10)",
+        "hook = SetIterationsVarHook(10); hook.begin(); "
+        "loop = tf.group(train, name='IterationOp'); hook.after_create_session(sess, None)",
+    ],
+)
+def test_loops_run_many_steps_on_the_same_feed(how):
+    assert outcome(LOOP % how)[-2:] == ["60.0", "30"]
+
+
+def test_a_loop_of_one_is_the_operation_itself():
+    assert outcome(LOOP % "loop = util.set_iteration_per_loop(sess, train, 1)")[-2:] == ["6.0", "3"]
+
+
+def test_a_loop_checks_its_arguments():
+    text = """
+train, sess = tf.no_op(), tf.Session()
+for op, n in ((tf.constant(1), 2), (train, 2.0), (train, 0)):
+    try:
+        util.set_iteration_per_loop(sess, op, n)
+    except (TypeError, ValueError) as error:
+        print(type(error).__name__)
+"""
+    assert outcome(text) == ["ValueError", "TypeError", "ValueError"]
+
+
+def test_configs_are_upstreams():
+    text = """
+config = npu_config_proto()
+options = config.graph_options
+print(config.allow_soft_placement, options.rewrite_options.remapping == RewriterConfig.OFF,
+      [o.name for o in options.rewrite_options.custom_optimizers],
+      options.rewrite_options.memory_optimization == RewriterConfig.OFF)
+given = config_pb2.ConfigProto()
+given.graph_options.rewrite_options.custom_optimizers.add().name = "NpuOptimizer"
+print(npu_config_proto(given) is given,
+      len(given.graph_options.rewrite_options.custom_optimizers),
+      given.graph_options.rewrite_options.memory_optimization == RewriterConfig.OFF)
+"""
+    assert outcome(text) == "True True ['NpuOptimizer'] True True 1 False".split()
+
+
+def test_contrib():
+    text = """
+print(tf.contrib.layers.xavier_initializer()([2, 2]).shape, tf.contrib.layers.l2_regularizer(0.5)(tf.ones([2])).shape)
+print(tf.contrib.mixed_precision.FixedLossScaleManager is FixedLossScaleManager)
+import tensorflow.contrib.layers
+try:
+    tf.contrib.crf
+except ImportError as error:
+    print("tf_slim" in str(error))
+"""
+    assert outcome(text)[-2:] == ["True", "True"]
+    if ESTIMATOR:
+        assert outcome("print(tf.contrib.slim.conv2d(tf.ones([1,8,8,1]), 2, 3).shape)")[-1] == "2)"
+
+
+def test_small_things():
+    text = """
+x = tf.ones([1000])
+with tf.Session() as sess:
+    kept = sess.run(npu_ops.dropout(x, 0.5))
+    print(set(kept.tolist()) == {0.0, 2.0}, bool(abs(sess.run(npu_unary_ops.gelu(1.0)) - 0.8412) < 1e-3))
+for wrong in (0.0, 1.5):
+    try:
+        npu_ops.dropout(x, wrong)
+    except ValueError:
+        print("refused")
+print(len(npu_hooks_append()), get_npu_rank_size(), get_npu_rank_id())
+"""
+    assert outcome(text) == "True True refused refused 1 1 0".split()
