@@ -13,8 +13,8 @@ for option in "$@"; do
   esac
 done
 
-git ls-files -z '*.h' '*.cc' '*.c' | xargs -0 -n 64 -P "$jobs" .venv/bin/clang-format "${check[@]}"
-long=$(git ls-files -z '*.h' '*.cc' '*.c' '*.py' '*.sh' ':!tests/' | xargs -0 wc -l | awk '$1 > 400 && $2 != "total"')
+git ls-files --cached --others --exclude-standard -z '*.h' '*.cc' '*.c' | xargs -0 -n 64 -P "$jobs" .venv/bin/clang-format "${check[@]}"
+long=$(git ls-files --cached --others --exclude-standard -z '*.h' '*.cc' '*.c' '*.py' '*.sh' ':!tests/' | xargs -0 wc -l | awk '$1 > 400 && $2 != "total"')
 if [[ $long ]]; then
   echo "format: more than 400 lines:" && echo "$long"
   ((strict == 0))

@@ -2,14 +2,14 @@
 // collectives that a run needs are chained in the order in which the program has made them. In a
 // graph of TensorFlow 1 independent operations have no order, and ranks would call them in several.
 // The chain is that of a run, not of the graph: a fetch never runs a collective it does not need.
+#include <tensorflow/core/grappler/grappler_item.h>
+#include <tensorflow/core/grappler/optimizers/custom_graph_optimizer.h>
+#include <tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <tensorflow/core/grappler/grappler_item.h>
-#include <tensorflow/core/grappler/optimizers/custom_graph_optimizer.h>
-#include <tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h>
 
 namespace hccl::tf {
 namespace {
