@@ -1,0 +1,20 @@
+"""The handwritten digits that the examples train with."""
+
+import pathlib
+
+import numpy as np
+
+DIGITS = pathlib.Path(__file__).resolve().parent.parent / "data" / "digits.csv"
+TEST_IMAGES = 297
+
+
+def load() -> tuple:
+    """((images, labels) to train with, (images, labels) to test with); images are [N, 64] from -1
+    to 1, in the same order on all ranks."""
+    table = np.loadtxt(DIGITS, delimiter=",", dtype="int64")
+    table = table[np.random.RandomState(1).permutation(len(table))]
+    images, labels = table[:, :64].astype("float32") / 8 - 1, table[:, 64]
+    return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (
+        images[:TEST_IMAGES],
+        labels[:TEST_IMAGES],
+    )

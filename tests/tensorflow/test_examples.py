@@ -1,0 +1,32 @@
+"""The examples, as their README runs them, on two ranks."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "tensorflow"
+PROGRAMS = ["keras_fit", "custom_loop", "session_loop"]
+if tf.__version__.startswith("2.15"):
+    PROGRAMS.append("estimator")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_examples(program):
+    command = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-np", "2", sys.executable]
+    done = subprocess.run(
+        [*command, EXAMPLES / f"{program}.py"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = re.findall(r"(\d) of 2: accuracy ([\d.]+)", done.stdout)
+    assert sorted(rank for rank, _ in found) == ["0", "1"], done.stdout
+    assert min(float(accuracy) for _, accuracy in found) > 0.9, found
+    assert len({accuracy for _, accuracy in found}) == 1
