@@ -34,6 +34,13 @@ Status no_memory(std::size_t bytes) {
                 "device memory: the machine has no memory for " + std::to_string(bytes) + " bytes");
 }
 
+// Asks for large pages, and leaves the mapping out of core dumps: a dump would fault in all of the
+// reserve, and hold the dying process, which peers wait for, until it is written.
+void advise(void* at, std::size_t bytes) {
+  ::madvise(at, bytes, MADV_HUGEPAGE);
+  ::madvise(at, bytes, MADV_DONTDUMP);
+}
+
 std::size_t physical_memory() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -62,7 +69,7 @@ Result<std::shared_ptr<Heap>> Heap::create(std::size_t reserve) {
     ::munmap(base, reserve);
     return status;
   }
-  ::madvise(base, reserve, MADV_HUGEPAGE);
+  advise(base, reserve);
   return std::shared_ptr<Heap>(new Heap(std::move(memfd), base, reserve));
 }
 
@@ -167,6 +174,7 @@ Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
              memfd_.get(), static_cast<off_t>(offset)) == MAP_FAILED) {
     return failure("mapping a physical block");
   }
+  ::madvise(at, bytes, MADV_DONTDUMP);
   fault_in(static_cast<std::byte*>(at), bytes);  // the pages exist: only this mapping is new
   mappings_.emplace(address, Mapped{bytes, offset});
   mapped_.store(true, std::memory_order_release);
@@ -237,7 +245,7 @@ Result<View> View::of(const Fd& memfd) {
   void* const base =
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd.get(), 0);
   if (base == MAP_FAILED) return failure("mapping a peer's heap");
-  ::madvise(base, size, MADV_HUGEPAGE);
+  advise(base, size);
   return View(static_cast<std::byte*>(base), size);
 }
 

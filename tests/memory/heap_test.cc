@@ -9,8 +9,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "hccl/memory/arena.h"
@@ -46,6 +49,29 @@ TEST(Heap, HandsOutMemoryThatNobodyElseHas) {
   EXPECT_EQ(heap->used(), 0u);
   // Nothing is lost in pieces: the whole can be had again.
   EXPECT_TRUE(heap->allocate(64 * kMiB).ok());
+}
+
+// The kernel's flags of each mapping of a heap in this process.
+std::vector<std::string> flags_of_heaps() {
+  std::ifstream maps("/proc/self/smaps");
+  std::vector<std::string> found;
+  bool of_heap = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:hccl-heap") != std::string::npos) of_heap = true;
+    if (line.starts_with("VmFlags:") && std::exchange(of_heap, false)) found.push_back(line + " ");
+  }
+  return found;
+}
+
+// A core dump would fault in the whole reserve, and peers would wait for it.
+TEST(Heap, IsLeftOutOfCoreDumps) {
+  const auto heap = Heap::create(64 * kMiB).value();
+  const View view = View::of(Fd(::dup(heap->memfd()))).value();
+  void* const area = ::mmap(nullptr, 2 * kMiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_TRUE(heap->map(area, 2 * kMiB, heap->allocate_pages(2 * kMiB).value()).ok());
+  const auto all = flags_of_heaps();
+  EXPECT_EQ(all.size(), 3u);
+  for (const std::string& flags : all) EXPECT_NE(flags.find(" dd "), std::string::npos) << flags;
 }
 
 TEST(Heap, RefusesWhatItCannotGive) {
