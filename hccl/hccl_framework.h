@@ -89,7 +89,7 @@ HcclResult HcclReduceScatterScaled(void* sendBuf, void* recvBuf, uint64_t recvCo
  *
  * Failures: the death of a rank ends all requests of the communicator, as it ends its collectives,
  * and the text names the rank. So do HcclCommAbort, and HcclCommDestroy, which ends requests that
- * are under way with HCCL_E_UNAVAIL. Requests of a forked child fail with HCCL_E_UNAVAIL. */
+ * are under way with HCCL_E_UNAVAIL. A forked child has no communicators: HCCL_E_NOT_SUPPORT. */
 
 /** One send or receive. */
 typedef struct HcclRequest_* HcclRequest;

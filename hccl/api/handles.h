@@ -59,7 +59,7 @@ class Handles {
   ~Handles() {
     for (auto& each : chunks_) {
       Slot* const chunk = each.load(std::memory_order_relaxed);
-      if (chunk == nullptr) return;
+      if (chunk == nullptr) continue;
       bool in_use = false;
       for (Slot* slot = chunk; slot != chunk + kChunk; ++slot) {
         if ((slot->word.load(std::memory_order_acquire) & kUsers) != 0) {
@@ -73,6 +73,17 @@ class Handles {
   }
   Handles(const Handles&) = delete;
   Handles& operator=(const Handles&) = delete;
+
+  /// In a forked child: the objects are the parent's. They are never destroyed here, and their
+  /// handles are refused with kNotSupport. Safe where another thread may have held a lock.
+  void abandon() {
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      if (Slot* const chunk = chunks_[i].exchange(nullptr)) of_parent_[i] = chunk;
+    }
+    free_.clear();
+    used_ = (used_ + kChunk - 1) / kChunk * kChunk;
+    abandoned_ = used_;
+  }
 
   /// Throws std::bad_alloc when a million handles are alive.
   void* add(Object object) {
@@ -200,6 +211,12 @@ class Handles {
   }
   [[gnu::cold]] Status unknown(const void* handle) const {
     if (handle == nullptr) return Status(Code::kPtr, argument_ + " is null");
+    const auto number = reinterpret_cast<std::uintptr_t>(handle);
+    if (number >> kNumberBits == mark_ && (number & (kSlots - 1)) < abandoned_) {
+      return Status(Code::kNotSupport, argument_ +
+                                           " is of the process that this one was forked from; a "
+                                           "forked child has none of it");
+    }
     return Status(Code::kPara, argument_ + " is no handle, or was destroyed already");
   }
 
@@ -207,8 +224,10 @@ class Handles {
   std::uint64_t mark_;
   mutable std::mutex mutex_;  // of add() and take()
   std::array<std::atomic<Slot*>, kSlots / kChunk> chunks_{};
+  std::array<Slot*, kSlots / kChunk> of_parent_{};
   std::vector<std::size_t> free_;
-  std::size_t used_ = 0;  // slots ever in use
+  std::size_t used_ = 0;       // slots ever in use
+  std::size_t abandoned_ = 0;  // slots before it are those of the parent
 };
 
 }  // namespace hccl::api

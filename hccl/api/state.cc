@@ -1,7 +1,10 @@
 #include "hccl/api/state.h"
 
+#include <pthread.h>
+
 #include <array>
 #include <cstdlib>
+#include <utility>
 
 #include "hccl/acl/runtime.h"
 #include "hccl/base/auth.h"
@@ -25,12 +28,31 @@ Result<CommunicatorPtr> ClusterWorlds::keep(const Rank& rank, Result<Communicato
   return made;
 }
 
+namespace {
+State* living = nullptr;  // for the handler of fork()
+}  // namespace
+
+// A forked child leaves what the parent has alone, whatever it does: it destroys none of it when it
+// ends, and joins no thread, as it has none of them.
+void State::abandon() {
+  communicators_.abandon();
+  fusions_.abandon();
+  requests_.abandon();
+  coordinators_of_parent_ = new auto(std::move(coordinators_));
+}
+
 // OpenSSL registers its exit handler when it is used first. Used here, before this object is
 // complete, it outlives the object, whose end joins threads that hold OpenSSL's memory.
 State::State() {
   std::array<std::uint8_t, 1> byte{};
   static_cast<void>(random_bytes(byte.data(), byte.size()));
+  living = this;
+  static_cast<void>(::pthread_atfork(nullptr, nullptr, [] {
+    if (living != nullptr) living->abandon();
+  }));
 }
+
+State::~State() { living = nullptr; }
 
 State& State::get() {
   static State state;

@@ -68,6 +68,8 @@ class State {
 
  private:
   State();
+  ~State();
+  void abandon();             // in a forked child
   Status read_environment();  // mutex_ held
 
   std::mutex mutex_;
@@ -75,7 +77,9 @@ class State {
   bool environment_deterministic_ = false;  // the environment sets it
   Logger log_;
   std::map<std::string, int> joins_;
-  std::vector<std::unique_ptr<join::Coordinator>> coordinators_;
+  using Coordinators = std::vector<std::unique_ptr<join::Coordinator>>;
+  Coordinators coordinators_;
+  Coordinators* coordinators_of_parent_ = nullptr;  // never destroyed
   Communicators communicators_;
   Handles<Fusion> fusions_{"fusion", 2};
   Handles<core::Message> requests_{"request", 3};
