@@ -107,14 +107,14 @@ for now in "${steps[@]}"; do
     asan)
       build asan
       # What mpirun starts is left to the release run, and where MPI is loaded leaks are not looked for: they
-      # are MPI's own.
-      GTEST_FILTER='-*_mpi_*:*/mpi*' run_ctest asan -E 'mpi|pmix|install|hosts|rivals'
+      # are MPI's own. Nor are they found in a forked child, where what its parent's threads hold seems lost.
+      GTEST_FILTER='-*_mpi_*:*/mpi*:*.AForkedChild*' run_ctest asan -E 'mpi|pmix|install|hosts|rivals'
       GTEST_FILTER='*mpi_2*' ASAN_OPTIONS=detect_leaks=0 run_ctest asan -R '^(collectives|transport_contract)_test$'
       ;;
     tsan)
       build tsan "${threads[@]/%/_test}"
       # Ranks as threads; MPI and libfabric know nothing of the thread sanitizer.
-      GTEST_FILTER='-*_mpi_*:*/mpi*:*_ofi_*:*/ofi*' run_ctest tsan -R "^($(IFS="|" && echo "${threads[*]}"))_test\$"
+      GTEST_FILTER='-*_mpi_*:*/mpi*:*_ofi_*:*/ofi*:*.AForkedChild*' run_ctest tsan -R "^($(IFS="|" && echo "${threads[*]}"))_test\$"
       ;;
     long)
       # Every test three times, many simulated worlds, PyTorch's tests with more ranks, the path-sensitive analysis of
