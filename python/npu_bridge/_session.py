@@ -8,7 +8,7 @@ from typing import Any, Iterator
 
 import numpy as np
 import tensorflow as tf
-from hccl.tensorflow import _ops
+from hccl.tensorflow import _fusion, _ops
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 
 ITERATION_OP = "IterationOp"
@@ -30,7 +30,17 @@ def complete(config: Any) -> config_pb2.ConfigProto:
     if not any(each.name == "NpuOptimizer" for each in rewrite.custom_optimizers):
         rewrite.custom_optimizers.add().name = "NpuOptimizer"
         rewrite.memory_optimization = rewriter_config_pb2.RewriterConfig.OFF
+    parameters = npu_parameters(config)
+    if "profiling_mode" in parameters and parameters["profiling_mode"].b:
+        options = parameters["profiling_options"].s if "profiling_options" in parameters else b""
+        _fusion.profile(options.decode())
     return config
+
+
+def npu_parameters(config: config_pb2.ConfigProto) -> Any:
+    """The parameter_map of the config's NpuOptimizer."""
+    optimizers = config.graph_options.rewrite_options.custom_optimizers
+    return next(each.parameter_map for each in optimizers if each.name == "NpuOptimizer")
 
 
 def load_loop(session: Any, iterations_per_loop: int) -> None:

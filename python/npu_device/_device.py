@@ -11,9 +11,9 @@ import tensorflow as tf
 from absl import logging
 from hccl.errors import HcclError
 from hccl.manage import api as manage
-from hccl.tensorflow import _world
+from hccl.tensorflow import _fusion, _world
 
-from npu_device import _function
+from npu_device import _function, configs
 
 _lock = threading.Lock()
 _opened: dict[int, Device] = {}
@@ -68,8 +68,15 @@ def open(device_id: Optional[int] = None) -> Device:  # noqa: A001  Ascend's nam
             _world.join()
         except HcclError as error:
             raise RuntimeError(f"Failed open npu device {number}: {error}") from None
+        _apply(configs.global_options())
         _opened[number] = Device(number)
         return _opened[number]
+
+
+def _apply(options: configs.GlobalOptions) -> None:
+    _fusion.options.hcom_parallel = bool(options.hcom_parallel)
+    if options.profiling_config.enable_profiling:
+        _fusion.profile(options.profiling_config.profiling_options or "")
 
 
 def cluster_worker() -> Optional[Device]:

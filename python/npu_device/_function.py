@@ -7,7 +7,9 @@ from typing import Any, Callable, Optional
 
 import tensorflow as tf
 
-from npu_device import _loop, _log
+from hccl.tensorflow import _log
+
+from npu_device import _loop
 
 _tf_function = tf.function
 

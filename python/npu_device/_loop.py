@@ -12,7 +12,7 @@ from typing import Any, Optional
 import tensorflow as tf
 from absl import logging
 
-from npu_device import _log
+from hccl.tensorflow import _log
 
 
 def _of_environment() -> Optional[int]:

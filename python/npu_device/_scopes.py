@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Iterator
 
-from npu_device import _log
+from hccl.tensorflow import _log
 
 _saturation_mode = 1  # CPUs compute with infinities and NaN
 

@@ -1,10 +1,11 @@
-"""global_options(): what scripts set before open(). Checked and kept; on a CPU it changes nothing."""
+"""global_options(): what scripts set before open(). Checked and kept; on a CPU only `hcom_parallel` and
+`profiling_config` change anything."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from npu_device import _log
+from hccl.tensorflow import _log
 
 _ANY = object()
 _SWITCH = (True, False)
@@ -85,6 +86,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         )
     },
 }
+_WITH_EFFECT = ("hcom_parallel",)
 _PARTS = ("dump_config", "aoe_config", "profiling_config", "memory_config", "experimental")
 
 
@@ -95,7 +97,8 @@ class _Part:
         object.__setattr__(self, "_name", name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        _log.without_effect(f"{self._name}.{name}")
+        if self._name != "profiling_config":
+            _log.without_effect(f"{self._name}.{name}")
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
@@ -126,7 +129,8 @@ class GlobalOptions:
         allowed = _OPTIONS[name][1]
         if allowed is not _ANY and value not in allowed:
             raise ValueError(f"'{value}' is not allowed for {name}: it is one of {list(allowed)}")
-        _log.without_effect(f"global_options().{name}")
+        if name not in _WITH_EFFECT:
+            _log.without_effect(f"global_options().{name}")
         object.__setattr__(self, name, value)
 
 

@@ -7,7 +7,8 @@ import npu_device as npu
 import pytest
 import tensorflow as tf
 from conftest import run
-from npu_device import _log, _loop
+from hccl.tensorflow import _log
+from npu_device import _loop
 
 
 def after_open(environment):

@@ -12,6 +12,7 @@ from hccl import _hccl
 from hccl._checks import check_group, check_list, check_number, describe
 from hccl.errors import HcclError
 
+_set: set[str] = set()
 _SUM_TOLERANCE = 1e-3  # percentages such as 14.2857 seven times are meant to be 100
 
 
@@ -58,8 +59,14 @@ def set_split_strategy_auto(group: str = _hccl.WORLD) -> None:
     _call(_hccl.set_split_auto, group)
 
 
+def is_set(group: str = _hccl.WORLD) -> bool:
+    """Whether the program has set a strategy for the group."""
+    return group in _set
+
+
 def _call(function: Callable[..., None], group: str, *values: object) -> None:
     try:
         function(group, *values)
     except HcclError as error:
         raise ValueError(f"set split strategy error:{group}, ret[{error.code}]: {error}") from None
+    _set.add(group)

@@ -21,8 +21,9 @@ from typing import Any, Optional, Sequence
 import hccl
 import tensorflow as tf
 from hccl.manage import api as _manage
-from hccl.tensorflow import _ops
+from hccl.tensorflow import _fusion, _ops
 from hccl.tensorflow._callbacks import BroadcastGlobalVariablesCallback, MetricAverageCallback
+from hccl.tensorflow._fusion import trace_at_exit
 from hccl.tensorflow._world import join, joined, leave
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "rank",
     "shutdown",
     "size",
+    "trace_at_exit",
 ]
 
 Average, Sum, Max, Min, Product = "mean", "sum", "max", "min", "prod"
@@ -97,13 +99,14 @@ def grouped_allreduce(
     return reduce_list(tensors, op, group)
 
 
+@tf.autograph.experimental.do_not_convert
 def reduce_list(
     tensors: Sequence[Any],
     reduction: str,
     group: str = hccl.WORLD,
     names: Optional[Sequence[str]] = None,
 ) -> list[Any]:
-    """The list, reduced; None stays None. names: of the tensors, for errors."""
+    """The list, reduced; None stays None. names: of the tensors, for errors and traces."""
     if reduction not in (Average, Sum, Max, Min, Product):
         raise ValueError(f'hccl: there is no reduction "{reduction}"')
     there = [i for i, tensor in enumerate(tensors) if tensor is not None]
@@ -114,11 +117,13 @@ def reduce_list(
     mean = reduction == Average
     op = Sum if mean else reduction
     scale = 1 / ranks if mean else 1.0
-    if len(values) == 1:
+    called = [str(i) for i in there] if names is None else [names[i] for i in there]
+    if _fusion.wanted(values, reduction, group):
+        reduced = _fusion.reduce(values, mean, called)
+    elif len(values) == 1:
         floats = values[0].dtype in _ops.FLOATS
         reduced = [_ops.all_reduce(values[0], op, group, scale if floats else 1.0)]
     else:
-        called = None if names is None else [names[i] for i in there]
         reduced = _ops.grouped_all_reduce(values, op, group, scale, called)
     results = list(tensors)
     for i, tensor in zip(there, reduced):

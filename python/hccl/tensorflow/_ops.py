@@ -7,12 +7,18 @@ on all ranks. In a graph of TensorFlow 1 they have a number, by which the graph 
 
 from __future__ import annotations
 
+import collections
+import ctypes
 import functools
+import hashlib
 import itertools
+import os
+import weakref
 from typing import Any, Optional, Sequence
 
 import hccl
 import tensorflow as tf
+from hccl.manage import api as _manage
 
 FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
@@ -23,7 +29,10 @@ def library() -> Any:
     import hccl._hccl  # noqa: F401  its libhccl.so is the one that the ops use
     from hccl.tensorflow.build import MODULE
 
-    return tf.load_op_library(str(MODULE.build()))
+    path = str(MODULE.build())
+    loaded = tf.load_op_library(path)
+    loaded.hccl_file = path
+    return loaded
 
 
 _numbers = itertools.count(1)
@@ -72,6 +81,69 @@ def grouped_all_reduce(
         for i, tensor in zip(own, reduced):
             results[i] = tensor
     return results
+
+
+def fused_all_reduce(
+    gradients: Sequence[Any], average: bool, names: Sequence[str], hcom_parallel: bool = True
+) -> list[tf.Tensor]:
+    """The sums of gradients of one type over all ranks, or their means: fused into segments, each
+    of which is reduced as soon as its gradients are there. In graphs only. The last one is made
+    first by backward."""
+    count = len(gradients)
+    key = _list_key(gradients, average, names)
+    handed_over = [
+        library().hccl_fused_push(gradient=gradient, list_key=key, index=count - 1 - i)
+        for i, gradient in enumerate(gradients)
+    ]
+    return list(
+        _numbered(
+            library().hccl_fused_all_reduce(
+                gradients=gradients,
+                handed_over=handed_over,
+                list_key=key,
+                average=average,
+                names=names,
+                hcom_parallel=hcom_parallel,
+            )
+        )
+    )
+
+
+# Of each graph: how often a list of the same names, shapes and types has been met.
+_met: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def _list_key(gradients: Sequence[Any], average: bool, names: Sequence[str]) -> str:
+    """The same for a list each time its function is traced, as retracing must not make new
+    communicators; different for two lists in one graph."""
+    signature = repr((average, [(n, g.shape, g.dtype) for n, g in zip(names, gradients)]))
+    digest = hashlib.sha256(signature.encode()).hexdigest()[:16]
+    graph = tf.compat.v1.get_default_graph()
+    while getattr(graph, "outer_graph", None) is not None:
+        if not graph.outer_graph.building_function and tf.compat.v1.executing_eagerly_outside_functions():
+            break
+        graph = graph.outer_graph
+    counts = _met.setdefault(graph, collections.Counter())
+    counts[digest] += 1
+    return f"{digest}.{counts[digest]}"
+
+
+def forget_lists() -> None:
+    """Ends the fused lists; before the world is left."""
+    if library.cache_info().currsize:
+        _functions().hccl_tf_forget_lists()
+
+
+def write_traces(prefix: str) -> None:
+    text = _functions().hccl_tf_write_traces(os.fsencode(prefix)) if library.cache_info().currsize else None
+    if text is not None:
+        raise OSError(text.decode())
+
+
+def _functions() -> Any:
+    functions = ctypes.CDLL(str(library().hccl_file))
+    functions.hccl_tf_write_traces.restype = ctypes.c_char_p
+    return functions
 
 
 def broadcast(tensors: Sequence[Any], root: int, group: str = hccl.WORLD) -> list[tf.Tensor]:
@@ -148,5 +220,11 @@ def _grouped_all_reduce_gradient(op: Any, *gradients: Any) -> Any:
     )
 
 
-for _name in ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllToAllV", "AllToAllVC"):
+@tf.RegisterGradient("HcclFusedAllReduce")
+def _fused_all_reduce_gradient(op: Any, *gradients: Any) -> Any:
+    scale = 1 / _manage.get_rank_size() if op.get_attr("average") else 1.0
+    return [*grouped_all_reduce(gradients, "sum", hccl.WORLD, scale), *[None] * len(gradients)]
+
+
+for _name in ("FusedPush", "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllToAllV", "AllToAllVC"):
     tf.no_gradient(f"Hccl{_name}")

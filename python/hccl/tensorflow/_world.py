@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
-from typing import Optional
+from typing import Callable, Optional
 
 import hccl
 from hccl import _hccl
 
 _world: Optional[hccl.Communicator] = None
+before_leaving: list[Callable[[], None]] = []
 
 
 def joined() -> bool:
@@ -30,6 +31,8 @@ def join() -> None:
 def leave() -> None:
     global _world
     if _world is not None:
+        for each in before_leaving:
+            each()
         _world.destroy()
         _world = None
         atexit.unregister(leave)

@@ -1,5 +1,5 @@
-// The ops as TensorFlow's graphs know them. All are stateful: automatic control dependencies keep
-// them in the order of the program, which is the same on all ranks.
+// The ops as TensorFlow's graphs know them. All collectives are stateful: automatic control
+// dependencies keep them in the order of the program, which is the same on all ranks.
 #include <tensorflow/core/framework/common_shape_fns.h>
 #include <tensorflow/core/framework/op.h>
 #include <tensorflow/core/framework/shape_inference.h>
@@ -74,6 +74,35 @@ REGISTER_OP("HcclGroupedAllReduce")
     .Attr("group: string = 'hccl_world_group'")
     .SetIsStateful()
     .SetShapeFn(same_shapes);
+
+// A gradient of a list, handed over as soon as it is there; `handed_over` is of use to
+// HcclFusedAllReduce only. Not stateful, so that gradients are handed over in any order: if the op
+// is folded away, HcclFusedAllReduce copies the gradient itself.
+REGISTER_OP("HcclFusedPush")
+    .Input("gradient: T")
+    .Output("handed_over: int64")
+    .Attr("T: {half, bfloat16, float, double}")
+    .Attr("list_key: string")
+    .Attr("index: int >= 0")
+    .SetShapeFn(::tensorflow::shape_inference::ScalarShape);
+
+// The gradients of a list, fused into segments (hccl/hccl_fusion.h).
+REGISTER_OP("HcclFusedAllReduce")
+    .Input("gradients: N * T")
+    .Input("handed_over: N * int64")
+    .Output("reduced: N * T")
+    .Attr("N: int >= 1")
+    .Attr("T: {half, bfloat16, float, double}")
+    .Attr("list_key: string")
+    .Attr("average: bool")
+    .Attr("names: list(string)")
+    .Attr("hcom_parallel: bool = true")
+    .Attr("group: string = 'hccl_world_group'")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(i));
+      return absl::OkStatus();
+    });
 
 REGISTER_OP("HcclBroadcast")
     .Input("tensors: T")

@@ -3,39 +3,16 @@
 #include <string>
 #include <vector>
 
-#include "hccl/hccl.h"
+#include "compare.h"
 #include "hccl/hccl_framework.h"
 #include "kernel.h"
+#include "memory.h"
 
 namespace hccl::tf {
 namespace {
 
 // Above it a tensor's own allreduce costs less than two copies.
 constexpr std::size_t kPacked = 256 << 10;
-
-/// Memory that the ranks of a host share.
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { static_cast<void>(HcclMemFree(data_)); }
-  /// As many bytes, contents undefined.
-  Status resize(std::size_t bytes) {
-    if (bytes <= bytes_) return absl::OkStatus();
-    static_cast<void>(HcclMemFree(data_));
-    data_ = nullptr;
-    bytes_ = 0;
-    TF_RETURN_IF_ERROR(to_status(HcclMemAlloc(&data_, bytes)));
-    bytes_ = bytes;
-    return absl::OkStatus();
-  }
-  char* data() const { return static_cast<char*>(data_); }
-
- private:
-  void* data_ = nullptr;
-  std::size_t bytes_ = 0;
-};
 
 class GroupedAllReduce final : public Reducing {
  public:
@@ -53,7 +30,7 @@ class GroupedAllReduce final : public Reducing {
   };
 
   Status run(OpKernelContext* context, HcclComm comm) override {
-    TF_RETURN_IF_ERROR(compare(context, comm));
+    TF_RETURN_IF_ERROR(compare_once(context, comm));
     type_ = to_type(context->input_dtype(0));
     std::vector<Part> parts;
     std::size_t packed = 0, number = 0;
@@ -96,31 +73,14 @@ class GroupedAllReduce final : public Reducing {
     return absl::OkStatus();
   }
 
-  /// Whether all ranks have these tensors: when this list of sizes is met for the first time. The
-  /// sum of the sizes alone would hide a difference, and name no tensor.
-  Status compare(OpKernelContext* context, HcclComm comm) {
+  /// Ranks compare their lists when this one is met for the first time.
+  Status compare_once(OpKernelContext* context, HcclComm comm) {
     std::vector<std::int64_t> own;
     for (int i = 0; i < context->num_inputs(); ++i) own.push_back(context->input(i).NumElements());
     if (own == compared_) return absl::OkStatus();
-    std::uint32_t ranks = 0;
-    TF_RETURN_IF_ERROR(to_status(HcclGetRankSize(comm, &ranks)));
-    std::vector<std::int64_t> all(own.size() * ranks);
-    TF_RETURN_IF_ERROR(to_status(
-        HcclAllGather(own.data(), all.data(), own.size(), HCCL_DATA_TYPE_INT64, comm, nullptr)));
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      for (std::uint32_t rank = 1; rank < ranks; ++rank) {
-        const std::int64_t there = all[rank * own.size() + i];
-        if (there == all[i]) continue;
-        return ::tensorflow::errors::InvalidArgument(
-            "hccl: ", context->op_kernel().name(), ": ", name_of(i), " has ", all[i],
-            " elements on rank 0, ", there, " on rank ", rank);
-      }
-    }
+    TF_RETURN_IF_ERROR(compare(comm, Form::kGrouped, own, context->op_kernel().name(), names_));
     compared_ = std::move(own);
     return absl::OkStatus();
-  }
-  std::string name_of(std::size_t number) const {
-    return number < names_.size() ? names_[number] : "tensor " + std::to_string(number);
   }
 
   std::vector<std::string> names_;

@@ -2,11 +2,13 @@
 // collectives that a run needs are chained in the order in which the program has made them. In a
 // graph of TensorFlow 1 independent operations have no order, and ranks would call them in several.
 // The chain is that of a run, not of the graph: a fetch never runs a collective it does not need.
+// Of the session's options it reads hcom_parallel.
 #include <tensorflow/core/grappler/grappler_item.h>
 #include <tensorflow/core/grappler/optimizers/custom_graph_optimizer.h>
 #include <tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,13 +19,17 @@ namespace {
 using ::tensorflow::GraphDef;
 using ::tensorflow::NodeDef;
 
+constexpr const char* kParallel = "hcom_parallel";
 constexpr const char* kOrder = "_hccl_order";  // set by Python as ops are made
 
 class NpuOptimizer final : public ::tensorflow::grappler::CustomGraphOptimizer {
  public:
   std::string name() const override { return "NpuOptimizer"; }
   bool UsesFunctionLibrary() const override { return false; }
-  absl::Status Init(const ::tensorflow::RewriterConfig_CustomGraphOptimizer*) override {
+  absl::Status Init(const ::tensorflow::RewriterConfig_CustomGraphOptimizer* config) override {
+    if (config == nullptr) return absl::OkStatus();
+    const auto given = config->parameter_map().find(kParallel);
+    if (given != config->parameter_map().end()) parallel_ = given->second;
     return absl::OkStatus();
   }
   absl::Status Optimize(::tensorflow::grappler::Cluster*,
@@ -34,6 +40,9 @@ class NpuOptimizer final : public ::tensorflow::grappler::CustomGraphOptimizer {
     for (NodeDef& node : *optimized->mutable_node()) {
       const auto order = node.attr().find(kOrder);
       if (order != node.attr().end()) collectives.emplace_back(order->second.i(), &node);
+      if (parallel_ && node.op() == "HcclFusedAllReduce") {
+        (*node.mutable_attr())[kParallel] = *parallel_;
+      }
     }
     std::sort(collectives.begin(), collectives.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -49,6 +58,8 @@ class NpuOptimizer final : public ::tensorflow::grappler::CustomGraphOptimizer {
     const auto& inputs = node.input();
     if (std::find(inputs.begin(), inputs.end(), control) == inputs.end()) node.add_input(control);
   }
+
+  std::optional<::tensorflow::AttrValue> parallel_;
 };
 
 }  // namespace

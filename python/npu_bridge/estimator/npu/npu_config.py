@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import tensorflow as tf
+from hccl.tensorflow import _fusion
 
 from npu_bridge import _session
 
@@ -116,11 +117,16 @@ class NPURunConfig(_RunConfig):
         saving = {"save_checkpoints_secs": save_checkpoints_secs}
         if save_checkpoints_secs is None:
             saving = {"save_checkpoints_steps": save_checkpoints_steps or 100}
+        session_config = _session.complete(session_config)
+        parameters = _session.npu_parameters(session_config)
+        parameters["hcom_parallel"].b = hcom_parallel
+        if profiling_config is not None and profiling_config._enable_profiling:
+            _fusion.profile(profiling_config._profiling_options or "")
         super().__init__(
             model_dir=model_dir,
             tf_random_seed=tf_random_seed,
             save_summary_steps=save_summary_steps,
-            session_config=_session.complete(session_config),
+            session_config=session_config,
             keep_checkpoint_max=keep_checkpoint_max,
             keep_checkpoint_every_n_hours=keep_checkpoint_every_n_hours,
             log_step_count_steps=log_step_count_steps,

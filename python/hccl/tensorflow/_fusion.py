@@ -1,0 +1,90 @@
+"""Which lists of gradients are fused into segments, and what users set for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import Any, Sequence
+
+import hccl
+import tensorflow as tf
+from hccl.manage import api as _manage
+from hccl.split import api as _split
+
+from hccl.tensorflow import _ops, _world
+
+# Within a host, and below either, one grouped operation is faster: it makes fewer copies, and no
+# thread takes time from backward (benchmarks/tensorflow).
+LEAST_BYTES, LEAST_TENSORS = 1 << 20, 8
+_FUSED = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
+
+
+# Where traces go as the world is left.
+_directories: set[pathlib.Path] = set()
+
+
+class _Options:
+    hcom_parallel = True  # segments are reduced while backward runs
+
+
+options = _Options()
+
+
+def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
+    """Whether the list is fused. All ranks decide alike: by the list and by what is set for all."""
+    if group != hccl.WORLD or reduction not in ("mean", "sum") or tf.executing_eagerly():
+        return False
+    if _manage.get_rank_size() == 1:
+        return False
+    if not all(v.dtype in _FUSED and v.shape.is_fully_defined() for v in values):
+        return False
+    if _split.is_set() or _directories or os.environ.get("HCCL_SPLIT", "default") != "default":
+        return True
+    if _manage.get_local_rank_size() == _manage.get_rank_size():
+        return False
+    size = sum(v.shape.num_elements() * v.dtype.size for v in values)
+    return len(values) >= LEAST_TENSORS and size >= LEAST_BYTES
+
+
+def reduce(values: Sequence[tf.Tensor], average: bool, names: Sequence[str]) -> list[Any]:
+    """One list for each type."""
+    results: list[Any] = [None] * len(values)
+    for dtype in dict.fromkeys(value.dtype for value in values):
+        own = [i for i, value in enumerate(values) if value.dtype == dtype]
+        reduced = _ops.fused_all_reduce(
+            [values[i] for i in own], average, [names[i] for i in own], options.hcom_parallel
+        )
+        for i, tensor in zip(own, reduced):
+            results[i] = tensor
+    return results
+
+
+def trace_at_exit(directory: str | os.PathLike[str]) -> None:
+    """Writes, as the world is left, the traces of this rank's fused lists into the directory:
+    hccl_trace_rank<rank>_<list>.pb for `hccl-plan`, and .json for Perfetto."""
+    _directories.add(pathlib.Path(directory))
+
+
+def profile(options: str) -> None:
+    """What Ascend's profiling_options ask for, a JSON text: with training_trace on, the traces go
+    to the directory "output" (else where the program runs) as the world is left. ValueError: no
+    such text."""
+    try:
+        given = json.loads(options) if options else {}
+        directory, trace = given.get("output", "."), given.get("training_trace", "on")
+    except (ValueError, AttributeError):
+        raise ValueError(f"profiling_options: not a JSON object: {options}") from None
+    if trace == "on":
+        trace_at_exit(directory or ".")
+
+
+def end() -> None:
+    """Before the world is left: writes the traces, ends the lists."""
+    for directory in _directories:
+        directory.mkdir(parents=True, exist_ok=True)
+        _ops.write_traces(str(directory / f"hccl_trace_rank{_manage.get_rank_id()}_"))
+    _ops.forget_lists()
+
+
+_world.before_leaving.append(end)

@@ -1,0 +1,76 @@
+// A list of gradients that is reduced once a step, in segments, while backward makes the rest.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "hccl/hccl_fusion.h"
+#include "kernel.h"
+#include "memory.h"
+
+namespace hccl::tf {
+
+/// One fusion object with a communicator of its own, so that collectives of forward and backward
+/// never wait for it nor it for them. Index 0 is the gradient that backward makes first.
+///
+/// A step: pushes, from any threads and in any order, copy gradients into the list's memory and
+/// hand them over; reduce(), with all gradients as inputs, copies those that no push has handed
+/// over, waits, and copies the results out. The first step makes the fusion object, so its pushes
+/// do nothing. That happens in reduce(), whose place in the program's order is the same on all
+/// ranks, because making a communicator is a collective operation.
+class FusedList {
+ public:
+  struct Options {
+    std::vector<std::string> names;
+    bool average = false;
+    bool hcom_parallel = true;
+  };
+
+  /// The list of a key; made with its first operation, and never destroyed: TensorFlow may run ops
+  /// until the process ends.
+  static FusedList& of(const std::string& key);
+  /// Ends all lists, before the world does. Lists that are in use stay.
+  static void forget_all();
+  /// Writes the traces of all lists: PREFIX<number>.pb, and .json in Chrome's form.
+  static Status write_traces(const std::string& prefix);
+
+  /// The number of the step to which the gradient was handed over; 0: it was not.
+  std::int64_t push(std::uint32_t index, const Tensor& gradient);
+
+  /// The context's first inputs are the gradients, its last what the pushes gave.
+  Status reduce(OpKernelContext* context, HcclComm world, const Options& options);
+
+ private:
+  enum class State : std::uint8_t { kEmpty, kCopying, kCopied };
+  struct Gradient {
+    char* data = nullptr;
+    std::size_t bytes = 0;
+    State state = State::kEmpty;
+    std::int64_t step = 0;  // that of the push
+  };
+
+  Status open(OpKernelContext* context, HcclComm world, const Options& options);
+  Status open_communicator(HcclComm world);
+  Status collect(OpKernelContext* context);
+  Status wait(OpKernelContext* context);
+  Status hand_over();
+  void forget();
+
+  std::mutex mutex_;
+  std::condition_variable copied_;
+  // Not guarded: the step's reduce() has them, pushes of later steps being refused meanwhile.
+  HcclFusion fusion_ = nullptr;
+  HcclComm comm_ = nullptr;
+  std::uint64_t number_ = 0;  // lists are opened in the program's order: the same on all ranks
+  Buffer memory_;
+  // Guarded.
+  std::vector<Gradient> gradients_;  // none before the first step
+  bool reducing_ = false;
+  std::int64_t step_ = 1;
+  std::uint32_t next_ = 0;  // the gradients before it are the fusion's
+};
+
+}  // namespace hccl::tf

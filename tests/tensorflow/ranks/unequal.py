@@ -1,0 +1,36 @@
+"""Ranks whose lists differ: unequal.py sizes|rules|skip"""
+
+import sys
+
+import hccl.tensorflow as hvd
+import tensorflow as tf
+from hccl.split.api import set_split_strategy_by_idx
+
+HOW = sys.argv[1]
+hvd.init()
+last = hvd.rank() == hvd.size() - 1
+if HOW != "rules" or last:
+    set_split_strategy_by_idx([0, 1])
+model = tf.keras.Sequential([tf.keras.layers.Input((3,)), tf.keras.layers.Dense(5 if HOW == "sizes" and last else 4)])
+optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
+
+
+@tf.function
+def step():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(tf.ones([2, 3])))
+    gradients = tape.gradient(loss, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+
+try:
+    step()
+    if HOW == "skip":
+        step()
+        if last:
+            import time
+
+            time.sleep(8)
+        step()
+except tf.errors.OpError as error:
+    print(type(error).__name__, error.message)

@@ -1,0 +1,46 @@
+"""Lists of gradients that are fused into segments."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+from conftest import HERE, on_ranks
+
+RANKS = HERE / "ranks"
+BUILD = pathlib.Path(os.environ.get("HCCL_BUILD_DIR", HERE.parents[1] / "build"))
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_segments_are_numpys(size, tmp_path):
+    outputs = on_ranks(size, RANKS / "fused.py", tmp_path / "traces")
+    assert all("all well" in output for output in outputs)
+    first = [tmp_path / "traces" / f"hccl_trace_rank{rank}_0.pb" for rank in range(size)]
+    events = json.loads(first[0].with_suffix(".json").read_text())["traceEvents"]
+    assert any("allreduce2" in event["name"] for event in events)  # as the strategy says
+    tool = shutil.which("hccl-plan") or next(BUILD.rglob("hccl-plan"))
+    report = tmp_path / "plan.json"
+    subprocess.run([tool, *first, "--json", report], check=True, stdout=subprocess.DEVNULL)
+    plan = json.loads(report.read_text())
+    assert plan["traced_ranks"] == size and len(plan["today"]["last_indices"]) == 2
+    # Backward makes the last gradient first.
+    assert plan["gradients"][0]["bytes"] == 0 and plan["gradients"][3]["bytes"] == 400000
+
+
+@pytest.mark.parametrize(
+    "how, text",
+    [("sizes", "elements on rank 0"), ("rules", "by different rules")],
+)
+def test_lists_that_differ_are_an_error_on_all_ranks(how, text):
+    for output in on_ranks(3, RANKS / "unequal.py", how):
+        assert "InvalidArgumentError" in output and text in output, output
+        if how == "sizes":
+            assert "kernel" in output, output  # the gradient's name
+
+
+def test_a_rank_that_skips_a_list_is_named():
+    outputs = on_ranks(3, RANKS / "unequal.py", "skip", HCCL_EXEC_TIMEOUT="4")
+    for output in outputs[:2]:
+        assert "DeadlineExceededError" in output and "rank 2" in output, outputs
