@@ -19,8 +19,15 @@ from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 from npu_bridge import _ranks, _session, tf
-from npu_bridge.estimator import npu_ops, npu_unary_ops
-from npu_bridge.estimator.npu import util
+from npu_bridge.estimator import npu_aicore_ops, npu_ops, npu_unary_ops
+from npu_bridge.estimator.npu import (
+    keras_to_npu,
+    npu_plugin,
+    npu_rnn,
+    npu_scope,
+    npu_strategy,
+    util,
+)
 from npu_bridge.estimator.npu.npu_callbacks import NPUBroadcastGlobalVariablesCallback
 from npu_bridge.estimator.npu.npu_config import (
     DumpConfig,
@@ -52,6 +59,9 @@ from npu_bridge.estimator.npu.npu_optimizer import (
     npu_distributed_optimizer_wrapper,
 )
 from npu_bridge.hccl import hccl_ops
+from npu_bridge.npu_cpu import npu_cpu_ops
+from npu_bridge.profiler import profiler
+from npu_bridge.scoped_graph_manager import scoped_graph_manager
 
 session = tf.compat.v1.Session
 session_run_hook = tf.compat.v1.train.SessionRunHook

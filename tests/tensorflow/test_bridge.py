@@ -21,6 +21,20 @@ def test_ranks(size):
     assert all("all well" in output for output in on_ranks(size, RANKS / "bridge.py"))
 
 
+def test_names_against_numpy():
+    done = run(RANKS / "bridge_names.py")
+    assert "all well" in done.stdout, done.stderr[-3000:]
+
+
+def test_sharding_strategies_and_keras_estimators():
+    assert all("all well" in output for output in on_ranks(2, RANKS / "bridge_sharded.py"))
+
+
+def test_npu_device_has_npu_bridge_as_compat_v1():
+    text = "from npu_device.compat.v1.npu_init import *; print(tf.placeholder.__name__, NPUDistributedOptimizer.__name__)"
+    assert run("-c", text).stdout.split() == ["placeholder", "NPUDistributedOptimizer"]
+
+
 @pytest.mark.parametrize("how", ["session", *(["estimator"] if ESTIMATOR else [])])
 def test_any_number_of_ranks_ends_with_the_same_weights(how, tmp_path):
     weights = []

@@ -43,3 +43,116 @@ def dropout(
     return tf.compat.v1.nn.dropout(
         x, rate=1 - keep_prob, noise_shape=noise_shape, seed=seed, name=name
     )
+
+
+def LARS(  # noqa: N802  Ascend's name
+    inputs_w: Any,
+    inputs_g: Any,
+    weight_decay: Any,
+    hyperpara: float = 0.001,
+    epsilon: float = 0.00001,
+    name: Optional[str] = None,
+) -> list:
+    """Of lists of weights and gradients, the gradients scaled by layer: by hyperpara * |w| /
+    (|g| + weight_decay * |w| + epsilon), with the weights' decay added first."""
+    return [
+        _lars(w, g, weight_decay, hyperpara, epsilon, None) for w, g in zip(inputs_w, inputs_g)
+    ]
+
+
+def LARSV2(  # noqa: N802  Ascend's name
+    input_weight: Any,
+    input_grad: Any,
+    weight_decay: Any,
+    learning_rate: Any,
+    hyperpara: float = 0.001,
+    epsilon: float = 0.00001,
+    use_clip: bool = False,
+    name: Optional[str] = None,
+) -> Any:
+    """LARS of one weight; with use_clip the scale is at most the learning rate's share, 1."""
+    rate = learning_rate if use_clip else None
+    return _lars(input_weight, input_grad, weight_decay, hyperpara, epsilon, rate)
+
+
+def _lars(w: Any, g: Any, decay: Any, hyperpara: float, epsilon: float, rate: Any) -> Any:
+    w, g = tf.convert_to_tensor(w), tf.convert_to_tensor(g)
+    weight, gradient = tf.norm(w), tf.norm(g)
+    scale = hyperpara * weight / (gradient + decay * weight + epsilon)
+    if rate is not None:
+        scale = tf.clip_by_value(scale / rate, 0.0, 1.0)
+    return scale * (g + decay * w)
+
+
+def basic_lstm_cell(
+    x: Any,
+    h: Any,
+    c: Any,
+    w: Any,
+    b: Any,
+    keep_prob: float = 1.0,
+    forget_bias: float = 1.0,
+    state_is_tuple: bool = True,
+    activation: str = "tanh",
+    name: Optional[str] = None,
+) -> tuple:
+    """One step of an LSTM with the gates i, j, f, o in the columns of w: (c, h, i, j, f, o,
+    tanh(c))."""
+    i, j, f, o = tf.split(tf.matmul(tf.concat([x, h], 1), w) + b, 4, axis=1)
+    i, f, o, j = tf.sigmoid(i), tf.sigmoid(f + forget_bias), tf.sigmoid(o), tf.tanh(j)
+    c = f * c + i * j
+    tanh = tf.tanh(c)
+    return c, o * tanh, i, j, f, o, tanh
+
+
+def adam_apply_one_assign(
+    input0: Any,
+    input1: Any,
+    input2: Any,
+    input3: Any,
+    input4: Any,
+    mul0_x: Any,
+    mul1_x: Any,
+    mul2_x: Any,
+    mul3_x: Any,
+    add2_y: Any,
+    name: Optional[str] = None,
+) -> tuple:
+    """One step of Adam without bias correction: input0 is the gradient, input1 the second moment,
+    input2 the first, input3 the weight, input4 the rate; mul0_x to mul3_x are beta1, 1 - beta1,
+    beta2, 1 - beta2, and add2_y epsilon. Assigns and returns the moments and the weight, as
+    (second, first, weight)."""
+    muls = (mul0_x, mul1_x, mul2_x, mul3_x)
+    return _adam((input0, input1, input2, input3, input4), muls, 0.0, add2_y)
+
+
+def adam_apply_one_with_decay_assign(
+    input0: Any,
+    input1: Any,
+    input2: Any,
+    input3: Any,
+    input4: Any,
+    mul0_x: Any,
+    mul1_x: Any,
+    mul2_x: Any,
+    mul3_x: Any,
+    mul4_x: Any,
+    add2_y: Any,
+    name: Optional[str] = None,
+) -> tuple:
+    """The same with mul4_x times the weight added to the step."""
+    muls = (mul0_x, mul1_x, mul2_x, mul3_x)
+    return _adam((input0, input1, input2, input3, input4), muls, mul4_x, add2_y)
+
+
+def _adam(inputs: tuple, muls: tuple, decay: Any, epsilon: Any) -> tuple:
+    gradient, second, first, weight, rate = inputs
+    new_second = muls[2] * second + muls[3] * tf.square(gradient)
+    new_first = muls[0] * first + muls[1] * gradient
+    step = new_first / (tf.sqrt(new_second) + epsilon) + decay * weight
+    results = (new_second, new_first, weight - rate * step)
+    kept = zip((second, first, weight), results)
+    return tuple(
+        old.assign(new) if hasattr(old, "assign") else tf.convert_to_tensor(new)
+        for old, new in kept
+    )

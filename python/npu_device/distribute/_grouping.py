@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Sequence
 
-from hccl.tensorflow import _ops
+from hccl.tensorflow import _shares
 
 from npu_device import _device
-
-
-def _owners(variables: Sequence[Any], ranks: int) -> list[int]:
-    """The rank of each variable: the largest first, each to the rank that has least."""
-    if len(variables) < ranks:
-        raise ValueError(f"{len(variables)} variables cannot be divided over {ranks} ranks")
-    sizes = [variable.shape.num_elements() for variable in variables]
-    owners, load = [0] * len(variables), [0] * ranks
-    for i in sorted(range(len(variables)), key=lambda i: (-sizes[i], i)):
-        owners[i] = load.index(min(load))
-        load[owners[i]] += sizes[i]
-    return owners
 
 
 def grouping_gradients_apply(
@@ -29,10 +17,10 @@ def grouping_gradients_apply(
     if worker is None:
         return apply_func(grads_and_vars, *args, **kwargs)
     pairs = list(grads_and_vars)
-    owners = _owners([variable for _, variable in pairs], worker.workers_num)
+    owners = _shares.owners([variable for _, variable in pairs], worker.workers_num)
     own = [pair for pair, owner in zip(pairs, owners) if owner == worker.worker_id]
     result = apply_func(own, *args, **kwargs)
-    _broadcast([variable for _, variable in pairs], owners)
+    _shares.give([variable for _, variable in pairs], owners)
     return result
 
 
@@ -40,11 +28,4 @@ def grouping_broadcast(variables: Sequence[Any]) -> None:
     """Gives every variable the value of the rank that grouping_gradients_apply gave it to."""
     worker = _device.cluster_worker()
     if worker is not None:
-        _broadcast(variables, _owners(variables, worker.workers_num))
-
-
-def _broadcast(variables: Sequence[Any], owners: list[int]) -> None:
-    for owner in sorted(set(owners)):
-        own = [variable for variable, of in zip(variables, owners) if of == owner]
-        for variable, value in zip(own, _ops.broadcast(own, owner)):
-            variable.assign(value)
+        _shares.give(variables, _shares.owners(variables, worker.workers_num))

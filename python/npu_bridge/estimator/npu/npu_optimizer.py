@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Optional
 
 import hccl
 import tensorflow as tf
-from hccl.tensorflow import _ops, reduce_list
+from hccl.tensorflow import _ops, _shares, reduce_list
 
 from npu_bridge import _ranks
 
@@ -69,7 +70,9 @@ def _reduce_gradients(pairs: list, average: bool = True) -> list:
 
 
 class NPUDistributedOptimizer(_Optimizer):
-    """An optimizer of tf.train whose gradients are means over the ranks."""
+    """An optimizer of tf.train whose gradients are means over the ranks. With
+    is_weight_update_sharding each rank updates its share of the variables, keeps the optimizer's
+    state of those only, and gives them to all."""
 
     def __init__(
         self, optimizer: Any, is_weight_update_sharding: bool = False, name: Optional[str] = None
@@ -77,6 +80,7 @@ class NPUDistributedOptimizer(_Optimizer):
         name = name or f"Distributed{type(optimizer).__name__}"
         super().__init__(use_locking=False, name=name)
         self._optimizer = optimizer
+        self._sharding = is_weight_update_sharding
         self._name_scope = f"{name}_Allreduce"
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list:
@@ -86,8 +90,16 @@ class NPUDistributedOptimizer(_Optimizer):
         with tf.name_scope(self._name_scope):
             return _reduce_gradients(pairs)
 
-    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        return self._optimizer.apply_gradients(*args, **kwargs)
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._sharding or _ranks.size() <= 1:
+            return self._optimizer.apply_gradients(grads_and_vars, *args, **kwargs)
+        pairs = [pair for pair in grads_and_vars if pair[0] is not None]
+        variables = [variable for _, variable in pairs]
+        owned = _shares.owners(variables, _ranks.size())
+        own = [pair for pair, owner in zip(pairs, owned) if owner == _ranks.rank()]
+        updated = self._optimizer.apply_gradients(own, *args, **kwargs)
+        with tf.control_dependencies([updated]):
+            return tf.group(*_shares.give(variables, owned))
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         return self._optimizer.get_slot(*args, **kwargs)
@@ -131,17 +143,22 @@ class NPUOptimizer(_Optimizer):
 def KerasDistributeOptimizer(  # noqa: N802  a class upstream
     optimizer: Any, name: str = "NpuKerasOptimizer"
 ) -> Any:
-    """A Keras optimizer whose gradients are means over the ranks: the same object, changed."""
-    apply = optimizer.apply_gradients
+    """A Keras optimizer whose gradients are means over the ranks: the same object, changed. Its
+    class changes, too, so that a copy by its configuration, as Estimator makes, does the same."""
+    optimizer.__class__ = _reducing(type(optimizer))
+    return optimizer
 
-    def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+
+@functools.lru_cache(maxsize=None)
+def _reducing(kind: type) -> type:
+    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
         if _ranks.size() > 1:
             pairs = _reduce_gradients(pairs)
-        return apply(pairs, *args, **kwargs)
+        return super(made, self).apply_gradients(pairs, *args, **kwargs)
 
-    optimizer.apply_gradients = apply_gradients
-    return optimizer
+    made = type(kind.__name__, (kind,), {"apply_gradients": apply_gradients})
+    return made
 
 
 def npu_distributed_optimizer_wrapper(optimizer: Any) -> Any:

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import tensorflow as tf
+from hccl.tensorflow import _log
 
 from npu_bridge import _session
 
@@ -96,3 +97,96 @@ class IterationPerLoop:
         _check_iterations(iterations_per_loop)
         with _session._base_of(sess).graph.as_default():
             load_iterations(sess, iterations_per_loop)
+
+
+# ---- Kept for scripts: what has no meaning on a CPU says so once ----
+
+_values: dict = {}
+
+
+def global_dict_init() -> None:
+    """Forgets all values of set_value."""
+    _values.clear()
+
+
+def set_value(key: Any, value: Any) -> None:
+    _values[key] = value
+
+
+def get_value(key: Any, def_value: Any = None) -> Any:
+    return _values.get(key, def_value)
+
+
+def variable_initializer_in_host(var_list: Any) -> Any:
+    """The op that initializes the variables."""
+    return tf.compat.v1.variables_initializer(var_list, name="var_in_host")
+
+
+def npu_compile(sess: Any, *fetches: Any) -> None:
+    """Runs the fetches once, so that later runs find them prepared."""
+    sess.run(fetches)
+
+
+def keep_tensors_dtypes(graph: Any, input_tensors: Any) -> None:
+    """ValueError: no graph; no list of names."""
+    if not isinstance(graph, tf.Graph):
+        raise ValueError("graph param must be ops.Graph class.")
+    if not isinstance(input_tensors, (tuple, list)):
+        raise ValueError("input_tensors must be list or tuple.")
+    for name in input_tensors:
+        graph.get_tensor_by_name(name)
+    _log.without_effect("util.keep_tensors_dtypes")
+
+
+def set_graph_exec_config(
+    fetch: Any,
+    dynamic_input: bool = False,
+    dynamic_graph_execute_mode: str = "dynamic_execute",
+    dynamic_inputs_shape_range: Any = None,
+    is_train_graph: bool = False,
+    experimental_config: Any = None,
+) -> Any:
+    """The fetch itself. ValueError: an unknown mode, or what is no op, tensor, name or list."""
+    if dynamic_graph_execute_mode not in ("lazy_recompile", "dynamic_execute"):
+        raise ValueError("dynamic_graph_execute_mode should be lazy_recompile or dynamic_execute")
+    if isinstance(fetch, str):
+        return tf.compat.v1.get_default_graph().get_tensor_by_name(fetch)
+    if not isinstance(fetch, (tf.Operation, tf.Tensor, tuple, list)):
+        raise ValueError("fetch is invalid, should be op, tensor, list, tuple or tensor name.")
+    _log.without_effect("util.set_graph_exec_config")
+    return fetch
+
+
+def set_op_max_shape(tensor: Any, max_shape: Any) -> None:
+    _log.without_effect("util.set_op_max_shape")
+
+
+def set_op_tensor_max_range(tensor: Any, max_shape: Any) -> None:
+    _log.without_effect("util.set_op_tensor_max_range")
+
+
+def set_op_input_tensor_multi_dims(tensor: Any, input_shape: Any, input_dims: Any) -> None:
+    _log.without_effect("util.set_op_input_tensor_multi_dims")
+
+
+def set_op_tensor_max_size(tensor: Any, max_size: int) -> None:
+    _log.without_effect("util.set_op_tensor_max_size")
+
+
+def fair_division(inputs: Any, number: int) -> Any:
+    """Gives each item, in order, one of `number` ranks as its root_rank_id, so that the sums of
+    their sizes are alike. ValueError: fewer items than ranks."""
+    if number > len(inputs) or number < 0:
+        raise ValueError(
+            "'number' is greater than the number of inputs or 'number' is less than 0."
+        )
+    left, rank, taken = sum(item.size for item in inputs), 0, 0
+    for i, item in enumerate(inputs):
+        share = left / (number - rank)
+        others = number - rank - 1
+        full = taken > 0 and taken + item.size / 2 > share
+        if others > 0 and taken > 0 and (full or len(inputs) - i <= others):
+            left, rank, taken = left - taken, rank + 1, 0
+        item.root_rank_id = rank
+        taken += item.size
+    return inputs

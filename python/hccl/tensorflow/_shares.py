@@ -1,0 +1,33 @@
+"""Variables that are divided over the ranks: each rank updates its share, and gives it to all."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import tensorflow as tf
+
+from hccl.tensorflow import _ops
+
+
+def owners(variables: Sequence[Any], ranks: int) -> list[int]:
+    """The rank of each variable: the largest first, each to the rank that has least. ValueError: a
+    rank would have none."""
+    if len(variables) < ranks:
+        raise ValueError(f"{len(variables)} variables cannot be divided over {ranks} ranks")
+    sizes = [variable.shape.num_elements() for variable in variables]
+    found, load = [0] * len(variables), [0] * ranks
+    for i in sorted(range(len(variables)), key=lambda i: (-sizes[i], i)):
+        found[i] = load.index(min(load))
+        load[found[i]] += sizes[i]
+    return found
+
+
+def give(variables: Sequence[Any], owned: Sequence[int]) -> list[Any]:
+    """Gives every variable the value that it has on its owner; in a graph, by these operations."""
+    assigned = []
+    for owner in sorted(set(owned)):
+        own = [variable for variable, of in zip(variables, owned) if of == owner]
+        values = [tf.identity(variable.read_value()) for variable in own]
+        for variable, value in zip(own, _ops.broadcast(values, owner)):
+            assigned.append(variable.assign(value))
+    return assigned

@@ -1,0 +1,44 @@
+"""An NPUEstimator of a Keras model: TensorFlow 1's way to many steps a session.run with Keras."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from npu_bridge.estimator.npu.npu_estimator import NPUEstimator
+
+
+def model_to_npu_estimator(
+    keras_model: Any = None,
+    keras_model_path: Optional[str] = None,
+    custom_objects: Optional[dict] = None,
+    model_dir: Optional[str] = None,
+    checkpoint_format: str = "saver",
+    config: Any = None,
+    job_start_file: str = "",
+) -> NPUEstimator:
+    """Of a compiled model, or of the file of one. config: an NPURunConfig (ValueError)."""
+    estimators = getattr(tf.keras, "estimator", None)
+    if estimators is None:
+        raise ImportError(
+            "model_to_npu_estimator: this TensorFlow has no Estimator; use TensorFlow 2.15"
+        )
+    # The Estimator asks tf, which has TensorFlow 1's names now, for a name of TensorFlow 2.
+    if not hasattr(tf.keras.optimizers, "experimental"):
+        tf.keras.optimizers.experimental = tf.compat.v2.keras.optimizers.experimental
+    made = estimators.model_to_estimator(
+        keras_model=keras_model,
+        keras_model_path=keras_model_path,
+        custom_objects=custom_objects,
+        model_dir=model_dir,
+        config=tf.estimator.RunConfig(model_dir=model_dir),
+        checkpoint_format=checkpoint_format,
+    )
+    return NPUEstimator(
+        model_fn=made._model_fn,
+        model_dir=model_dir,
+        config=config,
+        job_start_file=job_start_file,
+        warm_start_from=made._warm_start_settings,
+    )

@@ -1,0 +1,27 @@
+"""A recurrent network of a cell, over inputs with the time first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+
+def npu_dynamic_rnn(
+    cell: Any,
+    inputs: Any,
+    initial_state: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple:
+    """inputs: [time, batch, features]. (outputs [time, batch, units], the last state)."""
+    return tf.compat.v1.nn.dynamic_rnn(
+        cell,
+        tf.convert_to_tensor(inputs),
+        sequence_length=sequence_length,
+        initial_state=initial_state,
+        dtype=dtype,
+        time_major=True,
+        scope=scope,
+    )

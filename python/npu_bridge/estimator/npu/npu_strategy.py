@@ -1,0 +1,28 @@
+"""NPUStrategy: one device in a process, and the data divided over the ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow.python.distribute import distribute_lib, one_device_strategy
+
+from npu_bridge import _ranks
+
+
+class NPUExtended(one_device_strategy.OneDeviceExtended):
+    @property
+    def _num_replicas_in_sync(self) -> int:
+        return _ranks.size()
+
+    def _experimental_distribute_dataset(self, dataset: Any, *options: Any) -> Any:
+        return dataset.shard(_ranks.size(), _ranks.rank())
+
+
+class NPUStrategy(distribute_lib.StrategyV1):
+    """As tf.distribute's strategy of one device, but that a dataset is divided over the ranks and
+    that num_replicas_in_sync is their number. ValueError: another device than "/cpu:0"."""
+
+    def __init__(self, device: str = "/cpu:0") -> None:
+        if device != "/cpu:0":
+            raise ValueError('"device" only support "/cpu:0"')
+        super().__init__(NPUExtended(self, device))

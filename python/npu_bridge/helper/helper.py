@@ -1,0 +1,11 @@
+"""Where scripts fetch the NPU's generated ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def get_gen_ops() -> Any:
+    from npu_device import gen_npu_ops
+
+    return gen_npu_ops

@@ -1,0 +1,14 @@
+"""Embedding tables and text recognition in an NPU's own CPU: names that say what to use instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npu_bridge import _absent
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    why = "embedding tables are tf.Variable with tf.nn.embedding_lookup, and images are tf.image's"
+    return _absent.function(f"npu_cpu_ops.{name}", why)

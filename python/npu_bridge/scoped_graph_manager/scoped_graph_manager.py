@@ -1,0 +1,22 @@
+"""A context at whose end an NPU forgets its graphs: a CPU keeps none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hccl.tensorflow import _log
+
+
+class ScopedGraphManager:
+    def __enter__(self) -> ScopedGraphManager:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        _log.without_effect("ScopedGraphManager")
+
+    def stop(self) -> None:
+        pass

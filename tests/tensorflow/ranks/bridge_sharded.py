@@ -1,0 +1,73 @@
+"""Weight-update sharding, NPUStrategy and Keras as an Estimator, on several ranks."""
+
+from npu_bridge.npu_init import *  # noqa: F403  as scripts do
+
+import tempfile
+
+import numpy as np
+
+rank, size = get_npu_rank_id(), get_npu_rank_size()  # noqa: F405
+
+
+def sharded():
+    """The same weights as without; each rank has the state of its own share."""
+    start = [np.arange(n, dtype="float32") for n in (3, 5, 7, 2)]
+    variables = [tf.get_variable(f"v{i}", initializer=s) for i, s in enumerate(start)]  # noqa: F405
+    loss = tf.add_n([tf.reduce_sum(v * v) * (rank + 1) for v in variables])  # noqa: F405
+    optimizer = NPUDistributedOptimizer(  # noqa: F405
+        tf.train.MomentumOptimizer(0.01, 0.9), is_weight_update_sharding=True  # noqa: F405
+    )
+    step = optimizer.minimize(loss, var_list=variables)
+    slots = [optimizer.get_slot(v, "momentum") is not None for v in variables]
+    assert 0 < sum(slots) < len(variables), slots
+    with tf.Session() as sess:  # noqa: F405
+        sess.run(tf.global_variables_initializer())  # noqa: F405
+        for _ in range(5):
+            sess.run(step)
+        got = sess.run(variables)
+    for value, weight in zip(got, start):
+        momentum = np.zeros_like(weight)
+        for _ in range(5):
+            momentum = 0.9 * momentum + weight * 2 * (size + 1) / 2
+            weight = weight - 0.01 * momentum
+        np.testing.assert_allclose(value, weight, rtol=1e-5)
+
+
+def strategy():
+    made = npu_strategy.NPUStrategy()  # noqa: F405
+    assert made.num_replicas_in_sync == size
+    data = made.experimental_distribute_dataset(tf.data.Dataset.range(10))  # noqa: F405
+    following = tf.data.make_one_shot_iterator(data).get_next()  # noqa: F405
+    with tf.Session() as sess:  # noqa: F405
+        assert [sess.run(following) for _ in range(2)] == [rank, rank + size]
+
+
+def keras():
+    tf.set_random_seed(rank)  # the broadcast makes the ranks alike
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(4,))])  # noqa: F405
+    optimizer = npu_distributed_optimizer_wrapper(tf.keras.optimizers.SGD(0.1))  # noqa: F405
+    model.compile(optimizer=optimizer, loss="mse")
+    data = np.random.RandomState(rank).randn(64, 4).astype("float32")
+    config = NPURunConfig(iterations_per_loop=4, save_checkpoints_steps=8)  # noqa: F405
+    estimator = keras_to_npu.model_to_npu_estimator(  # noqa: F405
+        keras_model=model, model_dir=tempfile.mkdtemp(), config=config
+    )
+
+    def feed():
+        pairs = tf.data.Dataset.from_tensor_slices((data, data.sum(1, keepdims=True)))  # noqa: F405
+        return pairs.repeat().batch(8)
+
+    estimator.train(feed, max_steps=8)
+    assert estimator.get_variable_value("global_step") == 8
+    names = [n for n in estimator.get_variable_names() if "kernel" in n and "momentum" not in n.lower()]
+    kernel = tf.constant(estimator.get_variable_value(names[0]))  # noqa: F405
+    with tf.Session() as sess:  # noqa: F405
+        alike = sess.run(hccl_ops.allgather(kernel, size))  # noqa: F405
+    for other in np.split(alike, size)[1:]:
+        np.testing.assert_array_equal(other, np.split(alike, size)[0])
+
+
+for test in (sharded, strategy, *([keras] if tf.__version__ < "2.16" else [])):  # noqa: F405
+    tf.reset_default_graph()  # noqa: F405
+    test()
+print("all well")
