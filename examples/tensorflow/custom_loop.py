@@ -1,12 +1,19 @@
 #!/usr/bin/env python3
-"""A training loop that sinks: mpirun -np 4 python examples/tensorflow/custom_loop.py"""
-
-import npu_device as npu
-
-device = npu.open().as_default()
+"""A training loop that sinks: mpirun -np 4 python examples/tensorflow/custom_loop.py [DIRECTORY of traces]"""
 
 import digits
+import npu_device as npu
+
+options = npu.global_options()
+options.hcom_parallel = True
+options.profiling_config.enable_profiling = digits.profiling_options() != ""
+options.profiling_config.profiling_options = digits.profiling_options()
+device = npu.open().as_default()
+
 import tensorflow as tf
+from hccl.split.api import set_split_strategy_by_idx
+
+set_split_strategy_by_idx([1, 3])
 
 STEPS, LOOP, BATCH = 250, 30, 60
 (images, labels), test = digits.load()

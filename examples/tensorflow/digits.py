@@ -1,6 +1,8 @@
 """The handwritten digits that the examples train with."""
 
+import json
 import pathlib
+import sys
 
 import numpy as np
 
@@ -18,3 +20,10 @@ def load() -> tuple:
         images[:TEST_IMAGES],
         labels[:TEST_IMAGES],
     )
+
+
+def profiling_options() -> str:
+    """Ascend's profiling options: traces go to the directory that the command line names; "": none."""
+    if len(sys.argv) < 2:
+        return ""
+    return json.dumps({"output": sys.argv[1], "training_trace": "on"})

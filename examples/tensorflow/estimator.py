@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An NPUEstimator (TensorFlow 2.15): mpirun -np 4 python examples/tensorflow/estimator.py"""
+"""An NPUEstimator (TensorFlow 2.15): mpirun -np 4 python examples/tensorflow/estimator.py [DIRECTORY of traces]"""
 
 from npu_bridge.npu_init import *  # noqa: F403  tf included
 
@@ -9,6 +9,7 @@ import digits
 
 BATCH = 60
 rank, size = get_npu_rank_id(), get_npu_rank_size()  # noqa: F405
+set_split_strategy_by_size([60, 40])  # noqa: F405
 train, test = digits.load()
 
 
@@ -31,7 +32,13 @@ def model_fn(features, labels, mode):
     return NPUEstimatorSpec(mode, loss=loss, train_op=train_op, eval_metric_ops={"accuracy": right})  # noqa: F405
 
 
-config = NPURunConfig(iterations_per_loop=10, hcom_parallel=True, save_checkpoints_steps=250)  # noqa: F405
+options = digits.profiling_options()
+config = NPURunConfig(  # noqa: F405
+    iterations_per_loop=10,
+    hcom_parallel=True,
+    save_checkpoints_steps=250,
+    profiling_config=ProfilingConfig(options != "", options),  # noqa: F405
+)
 estimator = NPUEstimator(model_fn, model_dir=tempfile.mkdtemp(), config=config)  # noqa: F405
 estimator.train(train_data, max_steps=250)
 accuracy = estimator.evaluate(test_data)["accuracy"]

@@ -1,12 +1,19 @@
 #!/usr/bin/env python3
-"""Keras fit, as a script for Ascend has it: mpirun -np 4 python examples/tensorflow/keras_fit.py"""
-
-import npu_device as npu
-
-device = npu.open().as_default()
+"""Keras fit, as a script for Ascend has it: mpirun -np 4 python examples/tensorflow/keras_fit.py [DIRECTORY of traces]"""
 
 import digits
+import npu_device as npu
+
+options = npu.global_options()
+options.hcom_parallel = True
+options.profiling_config.enable_profiling = digits.profiling_options() != ""
+options.profiling_config.profiling_options = digits.profiling_options()
+device = npu.open().as_default()
+
 import tensorflow as tf
+from hccl.split.api import set_split_strategy_by_size
+
+set_split_strategy_by_size([60, 40])
 
 BATCH = 60  # of all workers together
 (images, labels), test = digits.load()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""TensorFlow 1, ten steps a session.run: mpirun -np 4 python examples/tensorflow/session_loop.py"""
+"""TensorFlow 1, ten steps a session.run: mpirun -np 4 python examples/tensorflow/session_loop.py [DIRECTORY of traces]"""
 
 from npu_bridge.npu_init import *  # noqa: F403  tf included
 
@@ -7,6 +7,7 @@ import digits
 
 STEPS, LOOP, BATCH = 250, 10, 60
 rank, size = get_npu_rank_id(), get_npu_rank_size()  # noqa: F405
+set_split_strategy_by_size([60, 40])  # noqa: F405
 (images, labels), test = digits.load()
 dataset = tf.data.Dataset.from_tensor_slices((images, labels)).shard(size, rank)  # noqa: F405
 iterator = tf.data.make_initializable_iterator(dataset.repeat().batch(BATCH // size))  # noqa: F405
@@ -35,6 +36,8 @@ custom.name = "NpuOptimizer"
 custom.parameter_map["use_off_line"].b = True
 custom.parameter_map["hcom_parallel"].b = True
 custom.parameter_map["iterations_per_loop"].i = LOOP
+custom.parameter_map["profiling_mode"].b = digits.profiling_options() != ""
+custom.parameter_map["profiling_options"].s = digits.profiling_options().encode()
 broadcast = NPUBroadcastGlobalVariablesHook(0)  # noqa: F405
 broadcast.begin()
 with tf.Session(config=config) as sess:  # noqa: F405
