@@ -14,15 +14,16 @@ std::string name(std::uint8_t op) {
 
 bool is(std::uint8_t op, Op which) { return op == static_cast<std::uint8_t>(which); }
 
-// FNV-1a over the numbers; never 0, which stands for "no blocks".
-std::uint32_t hash(std::span<const Block> blocks) {
-  std::uint64_t h = 14695981039346656037u;
-  for (const Block& block : blocks) {
-    h = (h ^ block.at) * 1099511628211u;
-    h = (h ^ block.count) * 1099511628211u;
-    h ^= h >> 29;
-  }
-  return static_cast<std::uint32_t>(h ^ (h >> 32)) | 1u;
+// Each number goes through a bijection that spreads every bit.
+std::uint64_t hash(std::span<const Block> blocks) {
+  std::uint64_t h = blocks.size();
+  const auto add = [&](std::uint64_t number) {
+    h = (h ^ number) * 0x9E3779B97F4A7C15u;
+    h = (h ^ h >> 32) * 0xD6E8FEB86659FD93u;
+    h ^= h >> 32;
+  };
+  for (const Block& block : blocks) add(block.at), add(block.count);
+  return h;
 }
 
 }  // namespace
@@ -32,7 +33,9 @@ void enclose_blocks(const Call& call, Envelope& envelope) {
   if (call.op == Op::kAllToAllV) return;
   const auto blocks = call.op == Op::kAllGatherV ? call.out_blocks : call.in_blocks;
   for (const Block& block : blocks) envelope.count += block.count;
-  envelope.root = hash(blocks);
+  const std::uint64_t arrays = hash(blocks);
+  envelope.root = static_cast<std::uint32_t>(arrays);
+  envelope.plan = static_cast<std::uint32_t>(arrays >> 32);
 }
 
 // FNV-1a.
@@ -68,8 +71,8 @@ std::string words(const Envelope& e) {
   const auto type = data_type(static_cast<int>(e.type));
   text += " (";
   if (is(e.op, Op::kAllGatherV) || is(e.op, Op::kReduceScatterV)) {
-    char arrays[16];
-    std::snprintf(arrays, sizeof arrays, "%08x", e.root);
+    char arrays[24];
+    std::snprintf(arrays, sizeof arrays, "%08x%08x", e.plan, e.root);
     text += "counts and displacements #" + std::string(arrays) + " with " +
             std::to_string(e.count) + " elements in all, ";
   } else if (!is(e.op, Op::kAllToAllV)) {
@@ -89,7 +92,8 @@ std::string words(const Envelope& e) {
     text += factors;
   }
   if (rooted(static_cast<Op>(e.op))) text += ", root " + std::to_string(e.root);
-  if (e.plan != 0) text += ", gradient plan " + std::to_string(e.plan);
+  if (e.plan != 0 && !has_blocks(static_cast<Op>(e.op)))
+    text += ", gradient plan " + std::to_string(e.plan);
   return text + ")";
 }
 

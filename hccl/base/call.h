@@ -60,15 +60,15 @@ struct Envelope {
   /// Of the call; of all blocks together for reducescatterv and allgatherv. Between two ranks in
   /// alltoallv: the elements that the sender of the envelope sends to its peer.
   std::uint64_t count = 0;
-  /// Reducescatterv and allgatherv: a hash of the arrays of counts and displacements. Between two
-  /// ranks in alltoallv: the elements that the sender of the envelope expects.
+  /// Reducescatterv and allgatherv: with plan, a hash of the arrays of counts and displacements.
+  /// Between two ranks in alltoallv: the elements that the sender of the envelope expects.
   std::uint32_t root = 0;
   std::uint32_t plan = 0;
   std::uint32_t algorithm = 0;  ///< hash of its name, depth, lanes and slice size
   std::uint8_t op = 0;          ///< Op, or kSend / kRecv
   std::uint8_t type = 0;
   std::uint8_t reduce = 0;
-  std::uint8_t version = 2;
+  std::uint8_t version = 3;
   Scale scale;
 
   static constexpr std::uint8_t kSend = 100;

@@ -63,14 +63,12 @@ Status BasicRegion<Atomics>::barrier() {
 // A rank whose announcement is withdrawn has failed, and told why: it is not what is looked for.
 template <class Atomics>
 Status BasicRegion<Atomics>::mismatch() {
-  const auto word = [&](int peer) { return slot(peer).word.load(std::memory_order_acquire); };
   for (int peer = 0; peer < size_; ++peer) {
-    if (word(peer) == fingerprint_ || !announced(word(peer))) continue;
+    if (word(peer) == key() || !announced(peer)) continue;
     return hccl::mismatch(rank_of(place_), *call_, rank_of(peer), control(peer).calls[number_ & 1]);
   }
-  return await_long(
-      [] { return false; },
-      [&](int peer) { return !announced(word(peer)) && word(peer) != Slot::kWithdrawn; });
+  return await_long([] { return false; },
+                    [&](int peer) { return !announced(peer) && word(peer) != Slot::kWithdrawn; });
 }
 
 template <class Atomics>

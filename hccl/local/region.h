@@ -11,13 +11,13 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hccl/base/atomics.h"
@@ -26,6 +26,7 @@
 #include "hccl/base/doorbell.h"
 #include "hccl/base/host_memory.h"
 #include "hccl/base/waiter.h"
+#include "hccl/local/call_key.h"
 
 namespace hccl::local {
 
@@ -35,9 +36,9 @@ template <class Atomics>
 struct alignas(64) BasicSlot {
   static constexpr std::size_t kPayload = 56;
   std::array<std::byte, kPayload> payload{};
-  /// The operation's number on this host (low 32 bits) above the fingerprint of the call.
+  /// call_key() of the call and the operation's number on this host.
   typename Atomics::template atomic<std::uint64_t> word{0};
-  /// As the word: the announcement was taken back. Operations are numbered from 1.
+  /// As the word: the announcement was taken back.
   static constexpr std::uint64_t kWithdrawn = 1;
 };
 using Slot = BasicSlot<StdAtomics>;
@@ -58,8 +59,10 @@ struct alignas(kApart) BasicControlBlock {
   using Counter = typename Atomics::template atomic<std::uint64_t>;
   /// Two of each: a rank may be one operation ahead of another.
   std::array<BasicSlot<Atomics>, 2> slots;
-  /// The calls behind the fingerprints; read only where fingerprints differ.
+  /// The calls behind the keys, and the numbers of their operations, which are stored after the
+  /// keys; read only where keys differ.
   alignas(kApart) std::array<Envelope, 2> calls;
+  std::array<Counter, 2> numbers{};
   alignas(kApart) std::array<Counter, 3> progress{};
   alignas(kApart) Counter barriers{0};  ///< reached so far
   /// Number of the last operation that it has left, of those that use peers' buffers.
@@ -104,7 +107,7 @@ class BasicRegion {
     call_ = &call;
     waiting_ = background ? &background_ : &waiter_;
     waited_ = false;
-    fingerprint_ = number_ << 32 | digest(call);
+    before_ = std::exchange(keys_[number_ & 1], call_key(call, number_));
   }
   /// Of the operations that begin from now on; see Waiter::timeout.
   void set_timeout(std::chrono::nanoseconds timeout) {
@@ -116,7 +119,8 @@ class BasicRegion {
   const std::byte* payload(int place) const { return slot(place).payload.data(); }
   void announce() {
     control(place_).calls[number_ & 1] = *call_;
-    slot(place_).word.store(fingerprint_, std::memory_order_release);
+    slot(place_).word.store(key(), std::memory_order_release);
+    control(place_).numbers[number_ & 1].store(number_, std::memory_order_release);
     doorbell().ring();
   }
   /// Waits until all ranks have announced this call. Then every rank has left the operation before
@@ -237,8 +241,6 @@ class BasicRegion {
     return (tables_at(ranks) + 2 * of(ranks) * of(ranks) * sizeof(Block) + kPage - 1) / kPage *
            kPage;
   }
-  static std::uint32_t digest(const Envelope& call);
-
   Doorbell& doorbell() const { return *reinterpret_cast<Doorbell*>(base_); }
   ControlBlock& control(int place) const {
     return *reinterpret_cast<ControlBlock*>(base_ + kApart + of(place) * sizeof(ControlBlock));
@@ -247,7 +249,16 @@ class BasicRegion {
   typename ControlBlock::Counter& progress(int place, Progress what) const {
     return control(place).progress[static_cast<std::size_t>(what)];
   }
-  bool announced(std::uint64_t word) const { return (word ^ fingerprint_) >> 32 == 0; }
+  std::uint64_t key() const { return keys_[number_ & 1]; }
+  std::uint64_t word(int place) const { return slot(place).word.load(std::memory_order_acquire); }
+  /// Whether the rank has announced this operation, be it by another call. What its slot had two
+  /// operations ago is known, so that no more than the slot is read while it comes.
+  bool announced(int place) const {
+    const std::uint64_t there = word(place);
+    return there == key() ||
+           (there != before_ && there != Slot::kWithdrawn &&
+            control(place).numbers[number_ & 1].load(std::memory_order_acquire) == number_);
+  }
   Status mismatch();
   Status await_long(const std::function<bool()>& done, const std::function<bool(int)>& late);
 
@@ -259,8 +270,9 @@ class BasicRegion {
   Waiter background_;
   const Waiter* waiting_ = &waiter_;  // of this operation
   const Envelope* call_ = nullptr;
-  std::uint64_t fingerprint_ = 0;
   std::uint64_t number_ = 0;
+  std::array<std::uint64_t, 2> keys_{};  // of this operation and the last one, by the slot
+  std::uint64_t before_ = 0;             // what this slot had before
   std::uint64_t chunks_ = 0;
   std::uint64_t barriers_ = 0;
   std::size_t whole_at_ = 0;
@@ -273,23 +285,18 @@ template <class Atomics>
 template <class Look>
 Status BasicRegion<Atomics>::await_announced(Look&& look) {
   bool all = true;  // Often every rank is there: their lines are asked for together.
-  for (int peer = 0; peer < size_; ++peer) {
-    all &= slot(peer).word.load(std::memory_order_acquire) == fingerprint_;
-  }
+  for (int peer = 0; peer < size_; ++peer) all &= word(peer) == key();
   if (all) return {};
   // A rank whose announcement is withdrawn has come; the wait ends with the reason.
-  const auto late = [&](int peer) {
-    const std::uint64_t word = slot(peer).word.load(std::memory_order_acquire);
-    return !announced(word) && word != Slot::kWithdrawn;
-  };
+  const auto late = [&](int peer) { return !announced(peer) && word(peer) != Slot::kWithdrawn; };
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == place_) continue;
     const auto here = [&](int which) {
       look(which);
-      return announced(slot(which).word.load(std::memory_order_acquire));
+      return announced(which);
     };
     HCCL_RETURN_IF_ERROR(await_until(peer, here, late));
-    if (slot(peer).word.load(std::memory_order_relaxed) != fingerprint_) return mismatch();
+    if (word(peer) != key()) return mismatch();
   }
   return {};
 }
@@ -302,26 +309,6 @@ Status BasicRegion<Atomics>::await_each(Done&& done) {
     HCCL_RETURN_IF_ERROR(await_until(peer, done));
   }
   return {};
-}
-
-// Field by field: a wide load of what was just stored in pieces would wait for all of the pieces.
-// The products do not wait for one another: every operation begins with this.
-template <class Atomics>
-std::uint32_t BasicRegion<Atomics>::digest(const Envelope& call) {
-  const std::uint64_t kind = std::uint64_t{call.op} << 24 | std::uint64_t{call.type} << 16 |
-                             std::uint64_t{call.reduce} << 8 | call.version;
-  const std::uint64_t who = std::uint64_t{call.root} << 32 | call.plan;
-  const std::uint64_t how = std::uint64_t{call.algorithm} << 32 | kind;
-  std::uint64_t h = call.sequence * 0x9E3779B97F4A7C15u;
-  h += (call.count ^ call.count >> 32) * 0xD6E8FEB86659FD93u;
-  h ^= (who ^ who >> 32) * 0xA0761D6478BD642Fu;
-  h += (how ^ how >> 32) * 0xE7037ED1A0B428DBu;
-  if (call.scale != Scale{}) {
-    h ^= std::bit_cast<std::uint64_t>(call.scale.before) * 0x9E3779B97F4A7C15u;
-    h += std::bit_cast<std::uint64_t>(call.scale.after) * 0xD6E8FEB86659FD93u;
-    h ^= h << 32;
-  }
-  return static_cast<std::uint32_t>(h >> 32);
 }
 
 }  // namespace hccl::local

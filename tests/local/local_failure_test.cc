@@ -12,10 +12,16 @@
 #include <csignal>
 #include <cstring>
 #include <mutex>
+#include <random>
+#include <set>
 #include <string>
 #include <thread>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "hccl/local/call_key.h"
 #include "tests/support/local_ranks.h"
 
 namespace hccl::local {
@@ -216,6 +222,93 @@ TEST(LocalFailure, NamesBothCallsOfAMismatchOnAllRanks) {
 }
 
 // A rank that fails gives the other ranks time to leave its buffers.
+// What this library once compared: 32 bits, of which whoever looks for them finds doubles.
+std::uint32_t short_digest(const Envelope& call) {
+  const std::uint64_t kind = std::uint64_t{call.op} << 24 | std::uint64_t{call.type} << 16 |
+                             std::uint64_t{call.reduce} << 8 | call.version;
+  const std::uint64_t who = std::uint64_t{call.root} << 32 | call.plan;
+  const std::uint64_t how = std::uint64_t{call.algorithm} << 32 | kind;
+  std::uint64_t h = call.sequence * 0x9E3779B97F4A7C15u;
+  h += (call.count ^ call.count >> 32) * 0xD6E8FEB86659FD93u;
+  h ^= (who ^ who >> 32) * 0xA0761D6478BD642Fu;
+  h += (how ^ how >> 32) * 0xE7037ED1A0B428DBu;
+  return static_cast<std::uint32_t>(h >> 32);
+}
+
+/// Different calls of one short digest.
+std::vector<std::pair<Call, Call>> doubles(std::size_t wanted) {
+  std::vector<std::pair<Call, Call>> found;
+  std::unordered_map<std::uint32_t, Call> seen;
+  for (std::uint64_t count = 1; found.size() < wanted && count < 20000; ++count) {
+    for (const Op op : {Op::kAllReduce, Op::kBroadcast, Op::kReduce}) {
+      for (const DataType type : {DataType::kFp32, DataType::kInt32, DataType::kUint32}) {
+        for (int root = 0; root < (op == Op::kAllReduce ? 1 : 2); ++root) {
+          Call call{op, nullptr, nullptr, count, type};
+          call.root = root;
+          const auto [at, fresh] = seen.try_emplace(short_digest(envelope(call, 1, 0)), call);
+          if (!fresh) found.emplace_back(at->second, call);
+        }
+      }
+    }
+  }
+  return found;
+}
+
+TEST(LocalFailure, CallsOfOneShortDigestAreDifferentAllTheSame) {
+  const auto pairs = doubles(28);
+  ASSERT_EQ(pairs.size(), 28U);
+  for (const auto& pair : pairs) {
+    LocalRanks host({.size = 2});
+    host.run([&](int rank, LocalEngine& engine) {
+      std::vector<std::uint32_t> in(20000), out(20000);
+      Call call = rank == 0 ? pair.first : pair.second;
+      call.in = in.data();
+      call.out = out.data();
+      const Status status = engine.run(call, envelope(call, 1, 0));
+      EXPECT_EQ(status.code(), Code::kPara) << words(envelope(call, 1, 0));
+      for (const auto& each : {pair.first, pair.second}) {
+        EXPECT_TRUE(status.message().find(words(envelope(each, 1, 0))) != std::string::npos)
+            << status.message();
+      }
+    });
+  }
+}
+
+// Random calls, and each of its fields changed, in every bit that it may have.
+TEST(LocalFailure, KeysOfCallsDifferAsTheCallsDo) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    Envelope call;
+    call.sequence = random() % 1000;
+    call.count = random() >> (random() % 64);
+    call.root = static_cast<std::uint32_t>(random() >> (32 + random() % 32));
+    call.op = static_cast<std::uint8_t>(random() % 11);
+    call.type = static_cast<std::uint8_t>(random() % 18);
+    call.reduce = static_cast<std::uint8_t>(random() % 23);
+    if (i % 4 == 0) call.plan = static_cast<std::uint32_t>(random());
+    if (i % 5 == 0) call.scale.after = 0.25;
+    std::vector<Envelope> all{call};
+    const auto change = [&](auto Envelope::* field, int bits) {
+      for (int bit = 0; bit < bits; ++bit) {
+        Envelope other = call;
+        using Field = std::remove_reference_t<decltype(other.*field)>;
+        other.*field = static_cast<Field>(other.*field ^ (Field{1} << bit));
+        all.push_back(other);
+      }
+    };
+    change(&Envelope::count, 64), change(&Envelope::root, 32), change(&Envelope::plan, 32);
+    change(&Envelope::op, 8), change(&Envelope::type, 8), change(&Envelope::reduce, 8);
+    change(&Envelope::algorithm, 32), change(&Envelope::sequence, 64);
+    Envelope scaled = call;
+    scaled.scale.after = 0.5;
+    all.push_back(scaled);
+    std::set<std::uint64_t> keys;
+    for (const Envelope& each : all) keys.insert(call_key(each, 7));
+    keys.insert(call_key(call, 5));  // what a slot had before
+    EXPECT_EQ(keys.size(), all.size() + 1);
+  }
+}
+
 TEST(LocalFailure, AFailedRankWaitsForRanksThatStillReadItsBuffer) {
   LocalRanks host({.size = 2});
   std::atomic<bool> reading{false};
