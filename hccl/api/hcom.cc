@@ -8,6 +8,7 @@
 #include "hccl/api/checks.h"
 #include "hccl/api/entry.h"
 #include "hccl/api/launch.h"
+#include "hccl/api/on.h"
 #include "hccl/api/operations.h"
 #include "hccl/api/state.h"
 
@@ -84,7 +85,9 @@ HcclResult on(const char* function, const char* tag, const char* group, Operatio
     HCCL_RETURN_IF_ERROR(check_text(tag, kTagBytes, "tag"));
     HCCL_ASSIGN_OR_RETURN(const auto communicator, find(group));
     api::log_entry(*communicator, function, arguments...);
-    return operation(communicator, arguments...);
+    Status status = operation(communicator, arguments...);
+    if (!status.ok()) api::tell_refusal(*communicator, operation, status, function);
+    return status;
   });
 }
 

@@ -1,10 +1,35 @@
 // The way of an operation of hccl.h and hccl_framework.h from C to operations.h.
 #pragma once
 
+#include <string>
+#include <type_traits>
+
 #include "hccl/api/entry.h"
+#include "hccl/api/operations.h"
 #include "hccl/api/state.h"
 
 namespace hccl::api {
+
+/// Sends and receives have an order of their own.
+template <class Operation>
+bool is_message(Operation operation) {
+  if constexpr (std::is_same_v<Operation, decltype(&send)>) {
+    return operation == &send || operation == &recv;
+  }
+  return false;
+}
+
+/// A call has failed: if it was a collective, and its arguments were refused, says so to the ranks
+/// that may wait for it.
+template <class Operation>
+[[gnu::cold]] void tell_refusal(core::Communicator& communicator, Operation operation,
+                                const Status& why, const char* function) {
+  const bool by_argument =
+      why.code() == Code::kPara || why.code() == Code::kPtr || why.code() == Code::kNotSupport;
+  if (by_argument && !is_message(operation) && communicator.async_error().ok()) {
+    communicator.refused(std::string(function) + ": " + why.message());
+  }
+}
 
 /// Finds the communicator and runs one of operations.h on it. As enter(), without its closures:
 /// this is the shortest way to an operation.
@@ -16,7 +41,9 @@ HcclResult on(const char* function, HcclComm comm, Operation operation,
     if (!communicator.ok()) return refused(communicator.status(), function);
     log_entry(**communicator, function, arguments...);
     const Status status = operation(communicator->shared(), arguments...);
-    return status.ok() ? HCCL_SUCCESS : refused(status, function);
+    if (status.ok()) return HCCL_SUCCESS;
+    tell_refusal(**communicator, operation, status, function);
+    return refused(status, function);
   } catch (...) {
     return keep_exception();
   }

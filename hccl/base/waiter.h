@@ -41,6 +41,8 @@ struct WaitPolicy {
   /// condition) is still seen.
   std::chrono::nanoseconds longest_nap = std::chrono::milliseconds(100);
 };
+/// Between two reports of a wait that goes on.
+inline constexpr std::chrono::milliseconds kReportInterval{500};
 inline constexpr WaitPolicy kSleepAtOnce{.spin = std::chrono::nanoseconds(0)};
 
 /// What a wait is for, in words.
@@ -74,7 +76,7 @@ struct Waiter {
   /// Of wait(): moves something on that does not ring the bell. Sleeps are a millisecond at most
   /// then. A failure ends the wait.
   std::function<Status()> progress{};
-  /// Of wait(): called about once a second and before time is up.
+  /// Of wait(): called every kReportInterval at least, and before time is up.
   std::function<void(const Pending&)> stalled{};
 
   /// Waits until ready(), which may be called again after it was true. Without the hooks.
@@ -156,7 +158,7 @@ Status Waiter::wait_long(Ready& ready, Describe& describe, Bell& bell) const {
   const Deadline limit = end();
   // Some reports fit in before even a short deadline, so that it can be told who did not come.
   const auto interval =
-      std::clamp<std::chrono::nanoseconds>(limit.left() / 4, milliseconds(100), milliseconds(1000));
+      std::clamp<std::chrono::nanoseconds>(limit.left() / 4, milliseconds(100), kReportInterval);
   const auto longest = progress
                            ? std::min<std::chrono::nanoseconds>(policy.longest_nap, milliseconds(1))
                            : policy.longest_nap;

@@ -86,6 +86,10 @@ class Communicator {
   /// The same at the place reserved.
   Status exchange(std::span<exec::Transfer> transfers, const OpQueue::Ticket& place);
 
+  /// A call in place of the next collective was refused, before it took a number. The other ranks
+  /// hear of it if they wait for this one. `text` has the function and the reason.
+  void refused(const std::string& text);
+
   /// Success while READY, else why it FAILED. Never blocks.
   Status async_error() const { return failure_.reason(); }
   bool busy() const { return queue_.busy(); }
@@ -143,6 +147,8 @@ class Communicator {
   Status refused_suspended() const;
   Waiter limits(bool background);
   void stalled(std::uint64_t sequence, const std::string& call, std::vector<int> awaited);
+  void say_stalled(std::uint64_t sequence, const std::string& call,
+                   const std::vector<int>& awaited);
 
   // What it is; does not change.
   const std::shared_ptr<join::ControlLine> control_;
@@ -176,6 +182,13 @@ class Communicator {
   std::uint64_t sequence_ = 0;
   std::vector<std::uint64_t> sends_;  // point to point, by peer
   std::vector<std::uint64_t> recvs_;
+
+  // What the log has said of the operation that waits.
+  struct Said {
+    std::uint64_t sequence = 0;
+    Deadline::Clock::time_point since{}, next{};
+  };
+  Said said_;
 
   std::vector<std::byte> products_;  // of inputs and a factor; kept
 

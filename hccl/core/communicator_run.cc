@@ -140,9 +140,40 @@ Waiter Communicator::limits(bool background) {
 
 void Communicator::stalled(std::uint64_t sequence, const std::string& call,
                            std::vector<int> awaited) {
-  log_->debug("{}: waiting in {}", name_, call);
+  say_stalled(sequence, call, awaited);
   for (int& peer : awaited) peer = ranks_[static_cast<std::size_t>(peer)];
   control_->stalled(id_, sequence, call, awaited);
+}
+
+// Once after two seconds, then every half minute: suspicion comes long before a time is up.
+void Communicator::say_stalled(std::uint64_t sequence, const std::string& call,
+                               const std::vector<int>& awaited) {
+  using std::chrono::seconds;
+  const auto now = Deadline::Clock::now();
+  // The first report comes up to half a second after the wait has begun.
+  if (said_.sequence != sequence) {
+    said_ = {sequence, now - kReportInterval, now + seconds(2) - kReportInterval};
+  }
+  if (now < said_.next) return;
+  said_.next = now + seconds(30);
+  std::string list;
+  for (const int rank : awaited) list += (list.empty() ? "" : ", ") + std::to_string(rank);
+  log_->warn("{}: rank {} waits for rank{} {} in {}, for {} s so far", name_, rank_,
+             awaited.size() == 1 ? "" : "s", list, call,
+             std::chrono::duration_cast<seconds>(now - said_.since).count());
+}
+
+void Communicator::refused(const std::string& text) {
+  if (size() == 1 || failure_.raised()) return;
+  const auto tell = [this, text] {
+    control_->refused(id_, sequence_ + 1, text);
+    return Status();
+  };
+  if (const OpQueue::Turn turn(queue_); turn) {
+    static_cast<void>(tell());
+  } else {
+    queue_.submit(tell);  // behind the operations that were issued before
+  }
 }
 
 }  // namespace hccl::core

@@ -275,6 +275,13 @@ void ControlLine::stalled(const Uuid& scope, std::uint64_t sequence, const std::
   send(out.bytes());
 }
 
+void ControlLine::refused(const Uuid& scope, std::uint64_t sequence, const std::string& text) {
+  ByteWriter out;
+  out.put(Kind::kRefusal).put(scope).put(sequence);
+  out.put_text(std::string_view(text).substr(0, wire::kTextCap));
+  send(out.bytes());
+}
+
 void ControlLine::summon(const Uuid& scope) {
   send(ByteWriter().put(Kind::kSummons).put(scope).take());
 }

@@ -60,6 +60,10 @@ class ControlLine {
   void stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,
                const std::vector<int>& awaited);
 
+  /// Tells the coordinator that a call, which would have been this operation, was refused with this
+  /// text. If other ranks then wait for this rank in the operation, all are told.
+  void refused(const Uuid& scope, std::uint64_t sequence, const std::string& text);
+
   /// Tells the listeners of all other ranks that this communicator's ranks are needed.
   void summon(const Uuid& scope);
 

@@ -107,6 +107,8 @@ Membership::Outs Membership::frame(int connection, std::string_view bytes, Time 
       return failure(rank, in);
     case Kind::kStall:
       return stall(rank, in);
+    case Kind::kRefusal:
+      return refusal(rank, in);
     case Kind::kSummons:
       return summons(connection, in);
     case Kind::kLeave: {
@@ -330,7 +332,50 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
     return tell_all(scope, why);
   }
   calls[rank] = {sequence, std::move(call), std::move(awaited)};
+  if (const auto why = refused_one(scope, rank)) {
+    stalls_.erase(scope);
+    refusals_.erase(scope);
+    return tell_all(scope, *why);
+  }
   return {};
+}
+
+// Judged when a rank says again that it waits: until then the rank may have made the right call.
+Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
+  const auto scope = in.get<Uuid>();
+  const auto sequence = in.get<std::uint64_t>();
+  std::string text = in.get_text(wire::kTextCap);
+  if (!in.finished()) return drop(connection_of_[rank]);
+  if (refusals_.size() >= kScopesCap && refusals_.count(scope) == 0) refusals_.clear();
+  Refusal& refusal = refusals_[scope][rank];
+  if (refusal.sequence != sequence) refusal = {sequence, 0, {}};
+  ++refusal.number;
+  refusal.text = std::move(text);
+  return {};
+}
+
+// A rank that the witness awaits, and that has refused a call in place of the operation more often
+// than the witness: where all ranks make the same wrong call, all refuse it, and go on.
+std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t witness) const {
+  const auto at = refusals_.find(scope);
+  if (at == refusals_.end()) return std::nullopt;
+  const Stall& stall = stalls_.at(scope).at(witness);
+  const auto refused = [&](std::uint32_t rank) -> const Refusal* {
+    const auto found = at->second.find(rank);
+    const bool here = found != at->second.end() && found->second.sequence == stall.sequence;
+    return here ? &found->second : nullptr;
+  };
+  const Refusal* const own = refused(witness);
+  for (const std::uint32_t rank : missing(scope, witness)) {
+    const Refusal* const its = refused(rank);
+    if (its == nullptr || (own != nullptr && own->number >= its->number)) continue;
+    return Status(Code::kPara,
+                  "EI0005: the ranks' calls differ: rank " + std::to_string(witness) + " called " +
+                      stall.call + ", but a call of rank " + std::to_string(rank) +
+                      " was refused: " + its->text + " (world ranks)",
+                  static_cast<int>(rank));
+  }
+  return std::nullopt;
 }
 
 Membership::Outs Membership::summons(int connection, ByteReader& in) {

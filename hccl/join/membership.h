@@ -58,6 +58,12 @@ class Membership {
     std::uint32_t arrived = 0;
     Time deadline = Time::max();
   };
+  /// Calls that a rank has refused in place of one operation.
+  struct Refusal {
+    std::uint64_t sequence = 0;
+    std::uint32_t number = 0;
+    std::string text;  // of the last one
+  };
   struct Stall {
     std::uint64_t sequence = 0;
     std::string call;
@@ -68,7 +74,9 @@ class Membership {
   Outs exchange(int connection, ByteReader& in);
   Outs failure(std::uint32_t rank, ByteReader& in);
   Outs stall(std::uint32_t rank, ByteReader& in);
+  Outs refusal(std::uint32_t rank, ByteReader& in);
   Outs summons(int connection, ByteReader& in);
+  std::optional<Status> refused_one(const Uuid& scope, std::uint32_t witness) const;
   Time after(std::chrono::nanoseconds wait) const {
     return wait > Time::max() - now_ ? Time::max() : now_ + wait;
   }
@@ -118,6 +126,7 @@ class Membership {
   std::uint32_t told_ = 0;  // why, ranks or would-be ranks
   std::map<Uuid, Gathering> gatherings_;
   std::map<Uuid, std::map<std::uint32_t, Stall>> stalls_;
+  std::map<Uuid, std::map<std::uint32_t, Refusal>> refusals_;
   std::set<Uuid> failed_;  // communicators whose failure all ranks were told
 };
 

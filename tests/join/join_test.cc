@@ -262,7 +262,7 @@ TEST(Join, OtherVersionIsNamedToAll) {
   EXPECT_EQ(in.get<Kind>(), Kind::kRefused);
   for (const Status& why : {join::wire::get_status(in), meeting.done()[0]->status}) {
     EXPECT_EQ(why.code(), Code::kPara);
-    EXPECT_TRUE(has(why, "EI0008") && has(why, "rank 1 speaks protocol 3, the root 2"))
+    EXPECT_TRUE(has(why, "EI0008") && has(why, "rank 1 speaks protocol 4, the root 3"))
         << why.message();
   }
 }

@@ -64,6 +64,10 @@ std::string summons(const Uuid& scope) {
   return ByteWriter().put(Kind::kSummons).put(scope).take();
 }
 
+std::string refusal(const Uuid& scope, std::uint64_t sequence, std::string_view text) {
+  return ByteWriter().put(Kind::kRefusal).put(scope).put(sequence).put_text(text).take();
+}
+
 // A membership with a clock that only the test moves.
 class Timed {
  public:
@@ -349,11 +353,52 @@ TEST(Membership, CapsGrowOnlyWithAdmission) {
 }
 
 // Every frame kind, cut at every byte, from strangers and from ranks.
+// Rank 1 has refused what rank 0 waits in: all are told when rank 0 says so again. Not if rank 0
+// has refused as much, if rank 1 waits there by now, or if it was another operation.
+TEST(Membership, ARefusedCallIsToldToThoseThatWaitForIt) {
+  const Uuid scope = scope_of(1);
+  const auto world = [] {
+    Timed membership("here", 100, seconds(60));
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      static_cast<void>(membership.frame(static_cast<int>(rank), hello(rank, 3)));
+    }
+    return membership;
+  };
+  const std::string waits = stall(scope, 5, "allreduce #5", {1});
+  Timed told = world();
+  EXPECT_TRUE(told.frame(0, waits).empty());
+  EXPECT_TRUE(told.frame(1, refusal(scope, 5, "HcclReduce: root is 9")).empty());
+  const auto outs = told.frame(0, waits);
+  ASSERT_EQ(outs.size(), 3U);
+  for (const auto& out : outs) {
+    for (const char* const words : {"rank 0 called allreduce #5", "rank 1", "root is 9"}) {
+      EXPECT_NE(out.frame.find(words), std::string::npos) << words;
+    }
+  }
+  Timed alike = world();
+  static_cast<void>(alike.frame(0, refusal(scope, 5, "why")));
+  static_cast<void>(alike.frame(1, refusal(scope, 5, "why")));
+  EXPECT_TRUE(alike.frame(0, waits).empty());
+  static_cast<void>(alike.frame(1, refusal(scope, 5, "why")));
+  EXPECT_FALSE(alike.frame(0, waits).empty());
+  Timed came = world();
+  static_cast<void>(came.frame(1, refusal(scope, 5, "why")));
+  static_cast<void>(came.frame(1, stall(scope, 5, "allreduce #5", {2})));
+  EXPECT_TRUE(came.frame(0, waits).empty());
+  Timed other = world();
+  static_cast<void>(other.frame(1, refusal(scope, 4, "why")));
+  static_cast<void>(other.frame(1, refusal(scope_of(2), 5, "why")));
+  EXPECT_TRUE(other.frame(0, waits).empty());
+}
+
 TEST(Membership, TruncatedFramesEndTheConnectionOnly) {
   const Uuid scope = scope_of(1);
-  const std::vector<std::string> frames = {hello(1, 2), exchange(scope, 2, 1, seconds(1), "blob"),
+  const std::vector<std::string> frames = {hello(1, 2),
+                                           exchange(scope, 2, 1, seconds(1), "blob"),
                                            failure(scope, Status(Code::kPara, "why", 0)),
-                                           stall(scope, 3, "allreduce #3", {0, 1}), summons(scope)};
+                                           stall(scope, 3, "allreduce #3", {0, 1}),
+                                           summons(scope),
+                                           refusal(scope, 3, "why")};
   for (const std::string& whole : frames) {
     for (std::size_t length = 0; length < whole.size(); ++length) {
       const std::string_view cut = std::string_view(whole).substr(0, length);
@@ -387,7 +432,7 @@ TEST(Membership, SurvivesRandomAndMutatedFrames) {
     for (int i = 0; i < 200; ++i, ++frames) {
       const Uuid scope = scope_of(static_cast<std::uint8_t>(below(3)));
       std::string frame;
-      switch (below(6)) {
+      switch (below(7)) {
         case 0:
           frame = hello(below(6), below(3) == 0 ? below(7) : size);
           break;
@@ -403,6 +448,9 @@ TEST(Membership, SurvivesRandomAndMutatedFrames) {
           break;
         case 4:
           frame = ByteWriter().put(Kind::kLeave).take();
+          break;
+        case 5:
+          frame = refusal(scope, below(3), "c");
           break;
         default:
           frame.resize(below(64));
