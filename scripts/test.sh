@@ -20,8 +20,8 @@ for step in "${@:-all}"; do
 done
 
 # The programs whose ranks are threads.
-threads=(acl agreement api collectives comm exchange framework fusion fusion_auto handles heap local local_failure
-  mailbox mismatch operators reductions routed select selection shm shm_ring split streams strict tcp
+threads=(abort acl agreement api collectives comm exchange framework fusion fusion_auto handles heap local local_failure
+  mailbox mismatch operators reductions refused routed select selection shm shm_ring split streams strict tcp
   transport_contract two_level waiter)
 
 begin=$SECONDS since=$SECONDS now='' times=()
@@ -122,6 +122,9 @@ for now in "${steps[@]}"; do
       build dev
       run_ctest dev --repeat until-fail:3
       build/dev/tests/simulation_test --seeds 100000
+      for transport in shm tcp; do
+        HCCL_TEST_ABORTS=10000 HCCL_TRANSPORT=$transport HCCL_LOG=off build/dev/tests/abort_test
+      done
       HCCL_BUILD_DIR=build/dev scripts/torch.sh
       .venv-torch/bin/python tests/torch/pytorch_suite.py --ranks 4
       analyzer='-*,clang-analyzer-*,-clang-analyzer-optin.performance.Padding,-clang-analyzer-unix.Errno'
