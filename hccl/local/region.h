@@ -59,10 +59,8 @@ struct alignas(kApart) BasicControlBlock {
   using Counter = typename Atomics::template atomic<std::uint64_t>;
   /// Two of each: a rank may be one operation ahead of another.
   std::array<BasicSlot<Atomics>, 2> slots;
-  /// The calls behind the keys, and the numbers of their operations, which are stored after the
-  /// keys; read only where keys differ.
+  /// The calls behind the keys; read only where keys differ.
   alignas(kApart) std::array<Envelope, 2> calls;
-  std::array<Counter, 2> numbers{};
   alignas(kApart) std::array<Counter, 3> progress{};
   alignas(kApart) Counter barriers{0};  ///< reached so far
   /// Number of the last operation that it has left, of those that use peers' buffers.
@@ -120,7 +118,6 @@ class BasicRegion {
   void announce() {
     control(place_).calls[number_ & 1] = *call_;
     slot(place_).word.store(key(), std::memory_order_release);
-    control(place_).numbers[number_ & 1].store(number_, std::memory_order_release);
     doorbell().ring();
   }
   /// Waits until all ranks have announced this call. Then every rank has left the operation before
@@ -251,13 +248,11 @@ class BasicRegion {
   }
   std::uint64_t key() const { return keys_[number_ & 1]; }
   std::uint64_t word(int place) const { return slot(place).word.load(std::memory_order_acquire); }
-  /// Whether the rank has announced this operation, be it by another call. What its slot had two
-  /// operations ago is known, so that no more than the slot is read while it comes.
+  /// Whether the rank has announced this operation, be it by another call: its slot has not what
+  /// it had two operations ago, when the ranks agreed.
   bool announced(int place) const {
     const std::uint64_t there = word(place);
-    return there == key() ||
-           (there != before_ && there != Slot::kWithdrawn &&
-            control(place).numbers[number_ & 1].load(std::memory_order_acquire) == number_);
+    return there != before_ && there != Slot::kWithdrawn;
   }
   Status mismatch();
   Status await_long(const std::function<bool()>& done, const std::function<bool(int)>& late);
