@@ -44,7 +44,11 @@ def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
     if _manage.get_local_rank_size() == _manage.get_rank_size():
         return False
     size = sum(v.shape.num_elements() * v.dtype.size for v in values)
-    return len(values) >= LEAST_TENSORS and size >= LEAST_BYTES
+    if len(values) < LEAST_TENSORS or size < LEAST_BYTES:
+        return False
+    if "HCCL_SPLIT" not in os.environ:
+        _split.set_split_strategy_auto()  # as the torch adapter: nobody has asked for HCCL's cut
+    return True
 
 
 def reduce(values: Sequence[tf.Tensor], average: bool, names: Sequence[str]) -> list[Any]:
