@@ -235,8 +235,10 @@ Result<RootInfo> make_root(bool one_host) {
 
 Result<CommunicatorPtr> join_by_file(const std::string& path, const std::string& identify,
                                      const std::string& name, const std::optional<Config>& config) {
-  HCCL_ASSIGN_OR_RETURN(const auto table,
-                        join::read_rank_table(path, Deadline::after(join::kRankTableWait)));
+  HCCL_ASSIGN_OR_RETURN(const auto own, State::get().config());
+  // A table that is not complete yet is waited for as ranks are that have not come yet.
+  const auto patience = config ? config->connect_timeout : own.connect_timeout;
+  HCCL_ASSIGN_OR_RETURN(const auto table, join::read_rank_table(path, Deadline::after(patience)));
   return join_by_table(table, identify, name, config);
 }
 

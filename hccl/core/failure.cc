@@ -13,6 +13,8 @@ namespace {
 // does not know which ranks were missing at a timeout. The coordinator sees all ranks and gets this
 // long to name the culprit. Only a connection that broke between two living ranks takes all of it.
 constexpr std::chrono::seconds kVerdictTime{2};
+// In the directory of the records, of this user: those of a job with many ranks, and of a few jobs.
+constexpr std::size_t kRecordsKept = 256;
 
 }  // namespace
 
@@ -112,8 +114,10 @@ void Failure::write_record() {
   const Status why = reason();
   log_->error("{}: {}", name_, why.message());
   if (directory_ == "off") return;
-  const std::string path = directory_ + "/hccl-flight-" + short_name(view(id_)) + "-rank" +
-                           std::to_string(rank_) + "-" + std::to_string(::getpid()) + ".json";
+  FlightRecorder::keep_latest(directory_, kRecordsKept - 1);
+  const std::string path = directory_ + "/" + std::string(FlightRecorder::kPrefix) +
+                           short_name(view(id_)) + "-rank" + std::to_string(rank_) + "-" +
+                           std::to_string(::getpid()) + ".json";
   const Status written = recorder_.dump(path, name_, rank_, static_cast<int>(ranks_.size()), why);
   log_->error("{}: last operations: {}", name_, written.ok() ? path : written.message());
 }

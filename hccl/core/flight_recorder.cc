@@ -1,12 +1,17 @@
 #include "hccl/core/flight_recorder.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "hccl/base/fd.h"
 
@@ -23,6 +28,26 @@ std::int64_t FlightRecorder::microseconds(std::uint64_t at) const {
           : static_cast<double>(at - began_ticks_) / static_cast<double>(now_ticks - began_ticks_);
   const auto when = began_ + std::chrono::duration_cast<Clock::duration>((now - began_) * share);
   return std::chrono::duration_cast<std::chrono::microseconds>(when.time_since_epoch()).count();
+}
+
+void FlightRecorder::keep_latest(const std::string& directory, std::size_t number) {
+  namespace fs = std::filesystem;
+  std::vector<std::pair<fs::file_time_type, fs::path>> found;
+  std::error_code error;
+  for (auto at = fs::directory_iterator(directory, error); !error && at != fs::end(at);
+       at.increment(error)) {
+    struct stat info{};
+    const fs::path& path = at->path();
+    if (!path.filename().native().starts_with(kPrefix) || ::lstat(path.c_str(), &info) != 0 ||
+        !S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) {
+      continue;
+    }
+    std::error_code gone;
+    found.emplace_back(fs::last_write_time(path, gone), path);
+  }
+  if (found.size() <= number) return;
+  std::sort(found.begin(), found.end());
+  for (std::size_t i = 0; i < found.size() - number; ++i) fs::remove(found[i].second, error);
 }
 
 Status FlightRecorder::dump(const std::string& path, const std::string& communicator, int rank,

@@ -48,6 +48,14 @@ class FlightRecorder {
     will_write(reinterpret_cast<std::byte*>(&records_[begun_ % kOps]), sizeof(Record));
   }
 
+  /// The last operation in words; "no operation".
+  std::string last() const {
+    return begun_ == 0 ? "no operation" : words(records_[(begun_ - 1) % kOps].call);
+  }
+  /// How the names of the files begin.
+  static constexpr std::string_view kPrefix = "hccl-flight-";
+  /// Removes the oldest of this user's records in the directory until this many are left.
+  static void keep_latest(const std::string& directory, std::size_t number);
   /// Writes what is recorded as JSON, oldest first. kOpenFileFailure names the path.
   Status dump(const std::string& path, const std::string& communicator, int rank, int size,
               const Status& why) const;

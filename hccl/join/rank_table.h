@@ -33,8 +33,6 @@ struct RankTable {
   std::string digest_text;
 };
 
-/// The longest a table may stay incomplete, as HCCL has it: the deadline for read_rank_table().
-inline constexpr std::chrono::seconds kRankTableWait{1800};
 /// Ranks a table may name.
 inline constexpr std::size_t kRankTableRanks = 32768;
 

@@ -391,14 +391,35 @@ TEST(Membership, ARefusedCallIsToldToThoseThatWaitForIt) {
   EXPECT_TRUE(other.frame(0, waits).empty());
 }
 
+// Who waits for a rank that has left in good order waits in vain, and hears so.
+TEST(Membership, ARankThatHasLeftIsNamedToThoseThatWaitForIt) {
+  const Uuid scope = scope_of(1);
+  Timed membership("here", 100, seconds(60));
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    static_cast<void>(membership.frame(static_cast<int>(rank), hello(rank, 3)));
+  }
+  const std::string waits = stall(scope, 5, "allreduce #5", {1, 2});
+  EXPECT_TRUE(membership.frame(0, waits).empty());
+  static_cast<void>(membership.frame(2, ByteWriter().put(Kind::kLeave).take()));
+  const auto outs = membership.frame(0, waits);
+  ASSERT_EQ(outs.size(), 2U);  // the ranks that are still here
+  for (const auto& out : outs) {
+    EXPECT_NE(out.frame.find("rank 2"), std::string::npos) << out.frame;
+    EXPECT_NE(out.frame.find("has left"), std::string::npos);
+    EXPECT_NE(out.frame.find("rank 0 called allreduce #5"), std::string::npos);
+  }
+}
+
 TEST(Membership, TruncatedFramesEndTheConnectionOnly) {
   const Uuid scope = scope_of(1);
-  const std::vector<std::string> frames = {hello(1, 2),
-                                           exchange(scope, 2, 1, seconds(1), "blob"),
-                                           failure(scope, Status(Code::kPara, "why", 0)),
-                                           stall(scope, 3, "allreduce #3", {0, 1}),
-                                           summons(scope),
-                                           refusal(scope, 3, "why")};
+  const std::vector<std::string> frames = {
+      hello(1, 2),
+      exchange(scope, 2, 1, seconds(1), "blob"),
+      failure(scope, Status(Code::kPara, "why", 0)),
+      stall(scope, 3, "allreduce #3", {0, 1}),
+      summons(scope),
+      refusal(scope, 3, "why"),
+      ByteWriter().put(Kind::kEnd).put_text("allreduce #3").take()};
   for (const std::string& whole : frames) {
     for (std::size_t length = 0; length < whole.size(); ++length) {
       const std::string_view cut = std::string_view(whole).substr(0, length);

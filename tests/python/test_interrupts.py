@@ -1,7 +1,9 @@
-"""Waits for other ranks: Ctrl-C ends them, and other threads of Python run on."""
+"""Waits for other ranks: Ctrl-C ends them, and other threads of Python run on; a table that is not
+complete."""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -129,3 +131,61 @@ def test_a_handler_that_does_not_raise_does_not_end_the_wait():
         thread.join(TIMEOUT)
         signal.signal(signal.SIGUSR1, before)
     assert len(seen) == 1 and done - seen[0] > 0.1  # handled during the wait, not after it
+
+
+def test_an_incomplete_rank_table_is_waited_for_as_ranks_are(tmp_path):
+    """As long as HCCL_CONNECT_TIMEOUT says, and not half an hour."""
+    table = tmp_path / "table.json"
+    table.write_text('{"status": "initializing", "version": "1.0", "server_count": "0", "server_list": []}')
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", "import hccl; hccl.init()"],
+        env={**os.environ, "RANK_TABLE_FILE": str(table), "RANK_ID": "0", "HCCL_CONNECT_TIMEOUT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert time.monotonic() - begin < 30
+    assert 'a status other than "completed"' in done.stderr, done.stderr
+
+
+LEAVES = """
+import sys, time
+import hccl, numpy as np
+comm, array = hccl.init(), np.ones(4, np.float32)
+comm.allreduce(array)
+if comm.rank == 1:
+    sys.exit(0)
+begin = time.monotonic()
+try:
+    comm.allreduce(array)
+except hccl.HcclError as error:
+    print(time.monotonic() - begin, error)
+"""
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_rank_whose_program_ends_is_named(transport):
+    """It has left, and not died: those that wait for it hear so."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    common |= {"TORCHELASTIC_RUN_ID": port, "HCCL_TRANSPORT": transport, "HCCL_LOG": "off"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", LEAVES],
+            env={**environment(), **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(3)
+    ]
+    outputs = [rank.communicate(timeout=TIMEOUT)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0, 0], outputs
+    for rank in (0, 2):
+        took, text = outputs[rank].split(" ", 1)
+        assert "rank 1" in text and "has left" in text, outputs
+        assert "allreduce #1 (count 4, fp32, sum)" in text, outputs  # its last operation
+        assert float(took) < 10  # 20 ms where nothing else runs
