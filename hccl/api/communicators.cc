@@ -112,4 +112,11 @@ void Communicators::set_deterministic(Deterministic value) {
   }
 }
 
+void Communicators::say_end() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [handle, entry] : entries_) {
+    if (const auto communicator = entry.communicator.lock()) communicator->end_of_program();
+  }
+}
+
 }  // namespace hccl::api

@@ -74,6 +74,8 @@ class Communicators : public Handles<core::Communicator> {
   std::uint64_t next_instance(HcclComm world, const std::string& name, std::vector<int> ranks);
   /// For communicators whose own configuration does not set it.
   void set_deterministic(Deterministic value);
+  /// Of all that are left at the program's end.
+  void say_end();
 
  private:
   struct Entry {

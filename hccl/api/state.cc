@@ -1,6 +1,7 @@
 #include "hccl/api/state.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdlib>
@@ -47,12 +48,16 @@ State::State() {
   std::array<std::uint8_t, 1> byte{};
   static_cast<void>(random_bytes(byte.data(), byte.size()));
   living = this;
+  process_ = ::getpid();
   static_cast<void>(::pthread_atfork(nullptr, nullptr, [] {
     if (living != nullptr) living->abandon();
   }));
 }
 
-State::~State() { living = nullptr; }
+State::~State() {
+  living = nullptr;
+  if (::getpid() == process_) communicators_.say_end();
+}
 
 State& State::get() {
   static State state;

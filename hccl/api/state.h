@@ -2,6 +2,8 @@
 // none. Every member is safe to use from any thread.
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
 #include <memory>
 #include <mutex>
@@ -80,6 +82,7 @@ class State {
   using Coordinators = std::vector<std::unique_ptr<join::Coordinator>>;
   Coordinators coordinators_;
   Coordinators* coordinators_of_parent_ = nullptr;  // never destroyed
+  pid_t process_ = 0;                               // not a forked child
   Communicators communicators_;
   Handles<Fusion> fusions_{"fusion", 2};
   Handles<core::Message> requests_{"request", 3};

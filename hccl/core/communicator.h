@@ -119,6 +119,8 @@ class Communicator {
   /// What can run an operation, what would, and what each takes; see Selection.
   const Selection& selection() const { return selection_; }
 
+  /// The program ends without leave(): the other ranks hear that it did not die.
+  void end_of_program();
   /// Leaves in good order: the world waits a moment for the ranks of other processes to leave too.
   void leave();
 

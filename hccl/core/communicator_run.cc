@@ -163,6 +163,11 @@ void Communicator::say_stalled(std::uint64_t sequence, const std::string& call,
              std::chrono::duration_cast<seconds>(now - said_.since).count());
 }
 
+void Communicator::end_of_program() {
+  if (size() == 1 || !is_world() || failure_.raised()) return;
+  control_->ended(busy() ? "an operation that it did not end" : recorder_.last());
+}
+
 void Communicator::refused(const std::string& text) {
   if (size() == 1 || failure_.raised()) return;
   const auto tell = [this, text] {

@@ -282,6 +282,11 @@ void ControlLine::refused(const Uuid& scope, std::uint64_t sequence, const std::
   send(out.bytes());
 }
 
+void ControlLine::ended(const std::string& last) {
+  ByteWriter out;
+  send(out.put(Kind::kEnd).put_text(std::string_view(last).substr(0, wire::kTextCap)).take());
+}
+
 void ControlLine::summon(const Uuid& scope) {
   send(ByteWriter().put(Kind::kSummons).put(scope).take());
 }

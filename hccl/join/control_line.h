@@ -64,6 +64,9 @@ class ControlLine {
   /// text. If other ranks then wait for this rank in the operation, all are told.
   void refused(const Uuid& scope, std::uint64_t sequence, const std::string& text);
 
+  /// Tells the coordinator that this rank's program ends without leaving; what it did last.
+  void ended(const std::string& last);
+
   /// Tells the listeners of all other ranks that this communicator's ranks are needed.
   void summon(const Uuid& scope);
 

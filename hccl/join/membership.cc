@@ -8,7 +8,6 @@ namespace {
 
 using wire::Kind;
 
-constexpr std::size_t kScopesCap = 4096;  // gatherings or stalled communicators at one time
 constexpr Uuid kEverything{};  // scope of a rank's death: all communicators that it is in
 
 ByteWriter frame_of(Kind kind) {
@@ -109,10 +108,17 @@ Membership::Outs Membership::frame(int connection, std::string_view bytes, Time 
       return stall(rank, in);
     case Kind::kRefusal:
       return refusal(rank, in);
+    case Kind::kEnd: {
+      std::string last = in.get_text(wire::kTextCap);
+      if (!in.finished()) return drop(connection);
+      ends_[rank] = std::move(last);
+      return {};
+    }
     case Kind::kSummons:
       return summons(connection, in);
     case Kind::kLeave: {
       left_.insert(connection);
+      gone_.insert(rank);
       Outs outs = forget(connection, rank);  // its end is no death any more
       append(outs, to_members(frame_of(Kind::kLeave).put(rank).take()));
       return outs;
@@ -252,7 +258,7 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
   std::string part = in.get_text(wire::kBlobCap);
   const bool known = gatherings_.count(key) != 0;
   if (!in.finished() || size == 0 || size > size_ || index >= size ||
-      (!known && gatherings_.size() >= kScopesCap)) {
+      (!known && gatherings_.size() >= wire::kScopesCap)) {
     return drop(connection);
   }
   Gathering& gathering = gatherings_[key];
@@ -276,7 +282,7 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
 
 Membership::Outs Membership::tell_all(const Uuid& scope, const Status& why, int except) {
   if (failed_.count(scope) != 0 && scope != kEverything) return {};
-  if (failed_.size() >= kScopesCap) failed_.clear();  // it only saves messages
+  if (failed_.size() >= wire::kScopesCap) failed_.clear();  // it only saves messages
   failed_.insert(scope);
   return to_members(failure_frame(scope, why), except);
 }
@@ -294,88 +300,6 @@ Membership::Outs Membership::failure(std::uint32_t rank, ByteReader& in) {
       scope,
       Status(why.code(), why.message() + "; these did not call it (world ranks): " + list(absent),
              absent.size() == 1 ? static_cast<int>(absent[0]) : why.culprit()));
-}
-
-// Ranks that are awaited in the witness's operation and do not wait in it themselves.
-std::vector<std::uint32_t> Membership::missing(const Uuid& scope, std::uint32_t witness) const {
-  const auto at = stalls_.find(scope);
-  if (at == stalls_.end() || at->second.count(witness) == 0) return {};
-  const std::uint64_t sequence = at->second.at(witness).sequence;
-  std::set<std::uint32_t> absent, present;
-  for (const auto& [rank, stall] : at->second) {
-    if (stall.sequence != sequence) continue;
-    present.insert(rank);
-    absent.insert(stall.awaited.begin(), stall.awaited.end());
-  }
-  std::erase_if(absent, [&](std::uint32_t rank) { return present.count(rank) != 0; });
-  return {absent.begin(), absent.end()};
-}
-
-Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
-  const auto scope = in.get<Uuid>();
-  const auto sequence = in.get<std::uint64_t>();
-  std::string call = in.get_text(wire::kTextCap);
-  std::vector<std::uint32_t> awaited(
-      std::min<std::size_t>(in.get<std::uint32_t>(), wire::kAwaitedCap));
-  for (std::uint32_t& each : awaited) each = in.get<std::uint32_t>();
-  const bool sane = std::ranges::all_of(awaited, [this](auto each) { return each < size_; });
-  if (!in.finished() || !sane) return drop(connection_of_[rank]);
-  // Forgets reports of old communicators; ranks that still wait report again.
-  if (stalls_.size() >= kScopesCap && stalls_.count(scope) == 0) stalls_.clear();
-  auto& calls = stalls_[scope];
-  for (const auto& [other, theirs] : calls) {
-    if (other == rank || theirs.sequence != sequence || theirs.call == call) continue;
-    const Status why(Code::kPara, "EI0005: the ranks' calls differ: rank " + std::to_string(rank) +
-                                      " called " + call + ", rank " + std::to_string(other) +
-                                      " called " + theirs.call + " (world ranks)");
-    stalls_.erase(scope);
-    return tell_all(scope, why);
-  }
-  calls[rank] = {sequence, std::move(call), std::move(awaited)};
-  if (const auto why = refused_one(scope, rank)) {
-    stalls_.erase(scope);
-    refusals_.erase(scope);
-    return tell_all(scope, *why);
-  }
-  return {};
-}
-
-// Judged when a rank says again that it waits: until then the rank may have made the right call.
-Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
-  const auto scope = in.get<Uuid>();
-  const auto sequence = in.get<std::uint64_t>();
-  std::string text = in.get_text(wire::kTextCap);
-  if (!in.finished()) return drop(connection_of_[rank]);
-  if (refusals_.size() >= kScopesCap && refusals_.count(scope) == 0) refusals_.clear();
-  Refusal& refusal = refusals_[scope][rank];
-  if (refusal.sequence != sequence) refusal = {sequence, 0, {}};
-  ++refusal.number;
-  refusal.text = std::move(text);
-  return {};
-}
-
-// A rank that the witness awaits, and that has refused a call in place of the operation more often
-// than the witness: where all ranks make the same wrong call, all refuse it, and go on.
-std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t witness) const {
-  const auto at = refusals_.find(scope);
-  if (at == refusals_.end()) return std::nullopt;
-  const Stall& stall = stalls_.at(scope).at(witness);
-  const auto refused = [&](std::uint32_t rank) -> const Refusal* {
-    const auto found = at->second.find(rank);
-    const bool here = found != at->second.end() && found->second.sequence == stall.sequence;
-    return here ? &found->second : nullptr;
-  };
-  const Refusal* const own = refused(witness);
-  for (const std::uint32_t rank : missing(scope, witness)) {
-    const Refusal* const its = refused(rank);
-    if (its == nullptr || (own != nullptr && own->number >= its->number)) continue;
-    return Status(Code::kPara,
-                  "EI0005: the ranks' calls differ: rank " + std::to_string(witness) + " called " +
-                      stall.call + ", but a call of rank " + std::to_string(rank) +
-                      " was refused: " + its->text + " (world ranks)",
-                  static_cast<int>(rank));
-  }
-  return std::nullopt;
 }
 
 Membership::Outs Membership::summons(int connection, ByteReader& in) {
@@ -398,7 +322,12 @@ Membership::Outs Membership::closed(int connection) {
     --present_;
     return {};
   }
-  const Status why(Code::kRemote, name_of(rank) + " died or was cut off", static_cast<int>(rank));
+  const auto end = ends_.find(rank);
+  const std::string how =
+      end == ends_.end()
+          ? " died or was cut off"
+          : " has left: its program ended without HcclCommDestroy, after " + end->second;
+  const Status why(Code::kRemote, name_of(rank) + how, static_cast<int>(rank));
   append(outs, tell_all(kEverything, why));
   return outs;
 }

@@ -76,6 +76,7 @@ class Membership {
   Outs stall(std::uint32_t rank, ByteReader& in);
   Outs refusal(std::uint32_t rank, ByteReader& in);
   Outs summons(int connection, ByteReader& in);
+  std::optional<Status> gone_one(const Uuid& scope, std::uint32_t witness) const;
   std::optional<Status> refused_one(const Uuid& scope, std::uint32_t witness) const;
   Time after(std::chrono::nanoseconds wait) const {
     return wait > Time::max() - now_ ? Time::max() : now_ + wait;
@@ -116,9 +117,11 @@ class Membership {
   std::uint32_t agreement_rank_ = 0;
   std::uint32_t size_ = 0;  // 0 until the first hello
   std::vector<std::optional<wire::Member>> members_;
-  std::vector<int> connection_of_;            // by rank
-  std::map<int, std::uint32_t> connections_;  // connection to rank
-  std::set<int> left_;                        // connections of ranks that have left
+  std::vector<int> connection_of_;             // by rank
+  std::map<int, std::uint32_t> connections_;   // connection to rank
+  std::set<int> left_;                         // connections of ranks that have left
+  std::set<std::uint32_t> gone_;               // those ranks
+  std::map<std::uint32_t, std::string> ends_;  // of ranks whose programs end: the last operation
   std::uint32_t present_ = 0;
   bool complete_ = false;
   bool gave_up_ = false;

@@ -19,6 +19,7 @@ inline constexpr std::size_t kTextCap = 4096;      ///< a failure's text
 inline constexpr std::size_t kBlobCap = 64 << 10;  ///< one rank's part of an exchange
 inline constexpr std::size_t kAwaitedCap = 64;     ///< peers that a stalled rank names
 inline constexpr std::uint32_t kRanksCap = 32768;
+inline constexpr std::size_t kScopesCap = 4096;  ///< gatherings or stalled communicators at a time
 inline constexpr std::size_t kFrameCap = 256 << 10;               ///< a frame from an admitted rank
 inline constexpr std::size_t kReplyCap = std::size_t{256} << 20;  ///< a frame from the coordinator
 
@@ -33,6 +34,7 @@ enum class Kind : std::uint8_t {
   kBeat = 8,      ///< both ways: alive
   kSummons = 9,   ///< both ways: a rank needs all ranks of a communicator for what follows
   kRefusal = 10,  ///< rank to coordinator: a call that it has refused, and the reason
+  kEnd = 11,      ///< rank to coordinator: its program ends, and its last operation
 };
 
 /// How often both sides say that they are alive.

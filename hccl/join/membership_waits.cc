@@ -1,0 +1,108 @@
+// What ranks say of the calls that they wait in and of those that they refuse, and who is told.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "hccl/join/membership.h"
+
+namespace hccl::join {
+
+// Ranks that are awaited in the witness's operation and do not wait in it themselves.
+std::vector<std::uint32_t> Membership::missing(const Uuid& scope, std::uint32_t witness) const {
+  const auto at = stalls_.find(scope);
+  if (at == stalls_.end() || at->second.count(witness) == 0) return {};
+  const std::uint64_t sequence = at->second.at(witness).sequence;
+  std::set<std::uint32_t> absent, present;
+  for (const auto& [rank, stall] : at->second) {
+    if (stall.sequence != sequence) continue;
+    present.insert(rank);
+    absent.insert(stall.awaited.begin(), stall.awaited.end());
+  }
+  std::erase_if(absent, [&](std::uint32_t rank) { return present.count(rank) != 0; });
+  return {absent.begin(), absent.end()};
+}
+
+Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
+  const auto scope = in.get<Uuid>();
+  const auto sequence = in.get<std::uint64_t>();
+  std::string call = in.get_text(wire::kTextCap);
+  std::vector<std::uint32_t> awaited(
+      std::min<std::size_t>(in.get<std::uint32_t>(), wire::kAwaitedCap));
+  for (std::uint32_t& each : awaited) each = in.get<std::uint32_t>();
+  const bool sane = std::ranges::all_of(awaited, [this](auto each) { return each < size_; });
+  if (!in.finished() || !sane) return drop(connection_of_[rank]);
+  // Forgets reports of old communicators; ranks that still wait report again.
+  if (stalls_.size() >= wire::kScopesCap && stalls_.count(scope) == 0) stalls_.clear();
+  auto& calls = stalls_[scope];
+  for (const auto& [other, theirs] : calls) {
+    if (other == rank || theirs.sequence != sequence || theirs.call == call) continue;
+    const Status why(Code::kPara, "EI0005: the ranks' calls differ: rank " + std::to_string(rank) +
+                                      " called " + call + ", rank " + std::to_string(other) +
+                                      " called " + theirs.call + " (world ranks)");
+    stalls_.erase(scope);
+    return tell_all(scope, why);
+  }
+  calls[rank] = {sequence, std::move(call), std::move(awaited)};
+  auto why = refused_one(scope, rank);
+  if (!why) why = gone_one(scope, rank);
+  if (why) {
+    stalls_.erase(scope);
+    refusals_.erase(scope);
+    return tell_all(scope, *why);
+  }
+  return {};
+}
+
+// A rank that the witness awaits, and that has left in good order: it will never come.
+std::optional<Status> Membership::gone_one(const Uuid& scope, std::uint32_t witness) const {
+  for (const std::uint32_t rank : missing(scope, witness)) {
+    if (gone_.count(rank) == 0) continue;
+    return Status(Code::kRemote,
+                  name_of(rank) +
+                      " has left, by destroying its communicator or at its program's end; rank " +
+                      std::to_string(witness) + " called " + stalls_.at(scope).at(witness).call +
+                      " (world ranks)",
+                  static_cast<int>(rank));
+  }
+  return std::nullopt;
+}
+
+// Judged when a rank says again that it waits: until then the rank may have made the right call.
+Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
+  const auto scope = in.get<Uuid>();
+  const auto sequence = in.get<std::uint64_t>();
+  std::string text = in.get_text(wire::kTextCap);
+  if (!in.finished()) return drop(connection_of_[rank]);
+  if (refusals_.size() >= wire::kScopesCap && refusals_.count(scope) == 0) refusals_.clear();
+  Refusal& refusal = refusals_[scope][rank];
+  if (refusal.sequence != sequence) refusal = {sequence, 0, {}};
+  ++refusal.number;
+  refusal.text = std::move(text);
+  return {};
+}
+
+// A rank that the witness awaits, and that has refused a call in place of the operation more often
+// than the witness: where all ranks make the same wrong call, all refuse it, and go on.
+std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t witness) const {
+  const auto at = refusals_.find(scope);
+  if (at == refusals_.end()) return std::nullopt;
+  const Stall& stall = stalls_.at(scope).at(witness);
+  const auto refused = [&](std::uint32_t rank) -> const Refusal* {
+    const auto found = at->second.find(rank);
+    const bool here = found != at->second.end() && found->second.sequence == stall.sequence;
+    return here ? &found->second : nullptr;
+  };
+  const Refusal* const own = refused(witness);
+  for (const std::uint32_t rank : missing(scope, witness)) {
+    const Refusal* const its = refused(rank);
+    if (its == nullptr || (own != nullptr && own->number >= its->number)) continue;
+    return Status(Code::kPara,
+                  "EI0005: the ranks' calls differ: rank " + std::to_string(witness) + " called " +
+                      stall.call + ", but a call of rank " + std::to_string(rank) +
+                      " was refused: " + its->text + " (world ranks)",
+                  static_cast<int>(rank));
+  }
+  return std::nullopt;
+}
+
+}  // namespace hccl::join
