@@ -85,7 +85,10 @@ def test_goes_where_torchs_goes(name, options):
         assert list(state) == list(expected)
         for key in state:
             assert state[key].dtype == expected[key].dtype
-            torch.testing.assert_close(state[key], expected[key], rtol=1e-5, atol=1e-6)
+            # Moments cancel: what is near 0 is as exact as the largest.
+            largest = max(expected[key].abs().flatten().tolist(), default=0)
+            atol = 1e-6 * max(1, largest)
+            torch.testing.assert_close(state[key], expected[key], rtol=1e-5, atol=atol)
 
 
 @pytest.mark.parametrize(
