@@ -9,6 +9,7 @@ from typing import Any, Sequence
 
 import hccl
 import tensorflow as tf
+from hccl import _hccl
 from hccl.manage import api as _manage
 from hccl.split import api as _split
 
@@ -18,7 +19,6 @@ from hccl.tensorflow import _ops, _world
 # thread takes time from backward (benchmarks/tensorflow).
 LEAST_BYTES, LEAST_TENSORS = 1 << 20, 8
 _FUSED = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
-
 
 # Where traces go as the world is left.
 _directories: set[pathlib.Path] = set()
@@ -47,7 +47,7 @@ def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
     if len(values) < LEAST_TENSORS or size < LEAST_BYTES:
         return False
     if "HCCL_SPLIT" not in os.environ:
-        _split.set_split_strategy_auto()  # as the torch adapter: nobody has asked for HCCL's cut
+        _hccl.set_split_auto(hccl.WORLD)  # as the torch adapter: nobody has asked for HCCL's cut
     return True
 
 
