@@ -1,9 +1,11 @@
 #include "hccl/api/communicators.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <tuple>
 
 #include "hccl/acl/acl.h"
+#include "hccl/api/state.h"
 
 namespace hccl::api {
 
@@ -40,6 +42,10 @@ void* Communicators::add(Object communicator, About about) {
   // No caller knows the handle before this returns, so no caller can take it in between.
   void* const handle = Handles::add(std::move(communicator));
   const std::lock_guard lock(mutex_);
+  // Once for each transport, after it has registered its own handler, so that this one runs first.
+  if (transports_.insert(std::string(entry.communicator.lock()->transport())).second) {
+    static_cast<void>(std::atexit(State::say_end));
+  }
   entry.made = ++made_;
   entries_.emplace(handle, std::move(entry));
   return handle;

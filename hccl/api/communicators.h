@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -93,6 +94,7 @@ class Communicators : public Handles<core::Communicator> {
 
   mutable std::mutex mutex_;
   std::uint64_t made_ = 0;
+  std::set<std::string> transports_;  // of all communicators so far
   std::map<const void*, Entry> entries_;
   std::map<std::uint64_t, Entry> claims_;
 };

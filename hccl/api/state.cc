@@ -55,8 +55,13 @@ State::State() {
 }
 
 State::~State() {
+  say_end();
   living = nullptr;
-  if (::getpid() == process_) communicators_.say_end();
+}
+
+void State::say_end() {
+  if (living == nullptr || ::getpid() != living->process_) return;
+  living->communicators_.say_end();
 }
 
 State& State::get() {

@@ -44,6 +44,9 @@ class ClusterWorlds {
 class State {
  public:
   static State& get();
+  /// The program ends: the ranks that are left say so. Also before this object's end, because a
+  /// transport's own exit handler may wait for the other ranks (MPI_Finalize).
+  static void say_end();
 
   /// The environment, read at the first call that needs it, with the value of set_deterministic().
   Result<Config> config();

@@ -324,9 +324,7 @@ Membership::Outs Membership::closed(int connection) {
   }
   const auto end = ends_.find(rank);
   const std::string how =
-      end == ends_.end()
-          ? " died or was cut off"
-          : " has left: its program ended without HcclCommDestroy, after " + end->second;
+      end == ends_.end() ? std::string(" died or was cut off") : ended(end->second);
   const Status why(Code::kRemote, name_of(rank) + how, static_cast<int>(rank));
   append(outs, tell_all(kEverything, why));
   return outs;

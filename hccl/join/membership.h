@@ -76,6 +76,7 @@ class Membership {
   Outs stall(std::uint32_t rank, ByteReader& in);
   Outs refusal(std::uint32_t rank, ByteReader& in);
   Outs summons(int connection, ByteReader& in);
+  static std::string ended(const std::string& last);
   std::optional<Status> gone_one(const Uuid& scope, std::uint32_t witness) const;
   std::optional<Status> refused_one(const Uuid& scope, std::uint32_t witness) const;
   Time after(std::chrono::nanoseconds wait) const {

@@ -53,18 +53,23 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
   return {};
 }
 
-// A rank that the witness awaits, and that has left in good order: it will never come.
+// A rank that the witness awaits, and that will never come: it has left, or its program is ending.
 std::optional<Status> Membership::gone_one(const Uuid& scope, std::uint32_t witness) const {
   for (const std::uint32_t rank : missing(scope, witness)) {
-    if (gone_.count(rank) == 0) continue;
+    const auto end = ends_.find(rank);
+    if (end == ends_.end() && gone_.count(rank) == 0) continue;
+    const std::string how =
+        end != ends_.end() ? ended(end->second) : std::string(" has destroyed its communicator");
     return Status(Code::kRemote,
-                  name_of(rank) +
-                      " has left, by destroying its communicator or at its program's end; rank " +
-                      std::to_string(witness) + " called " + stalls_.at(scope).at(witness).call +
-                      " (world ranks)",
+                  name_of(rank) + how + "; rank " + std::to_string(witness) + " called " +
+                      stalls_.at(scope).at(witness).call + " (world ranks)",
                   static_cast<int>(rank));
   }
   return std::nullopt;
+}
+
+std::string Membership::ended(const std::string& last) {
+  return " has left: its program ended without HcclCommDestroy, after " + last;
 }
 
 // Judged when a rank says again that it waits: until then the rank may have made the right call.

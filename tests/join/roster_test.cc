@@ -405,9 +405,16 @@ TEST(Membership, ARankThatHasLeftIsNamedToThoseThatWaitForIt) {
   ASSERT_EQ(outs.size(), 2U);  // the ranks that are still here
   for (const auto& out : outs) {
     EXPECT_NE(out.frame.find("rank 2"), std::string::npos) << out.frame;
-    EXPECT_NE(out.frame.find("has left"), std::string::npos);
+    EXPECT_NE(out.frame.find("has destroyed its communicator"), std::string::npos);
     EXPECT_NE(out.frame.find("rank 0 called allreduce #5"), std::string::npos);
   }
+  // A program that ends may still be held by something else.
+  const auto end = ByteWriter().put(Kind::kEnd).put_text("barrier #4").take();
+  EXPECT_TRUE(membership.frame(1, end).empty());
+  const auto told = membership.frame(0, stall(scope_of(2), 5, "allreduce #5", {1}));
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_NE(told[0].frame.find("has left: its program ended"), std::string::npos);
+  EXPECT_NE(told[0].frame.find("after barrier #4"), std::string::npos);
 }
 
 TEST(Membership, TruncatedFramesEndTheConnectionOnly) {

@@ -189,3 +189,15 @@ def test_a_rank_whose_program_ends_is_named(transport):
         assert "rank 1" in text and "has left" in text, outputs
         assert "allreduce #1 (count 4, fp32, sum)" in text, outputs  # its last operation
         assert float(took) < 10  # 20 ms where nothing else runs
+
+
+def test_a_rank_whose_program_ends_in_mpi_is_named():
+    """MPI_Finalize, which MPI's exit handler calls, waits for the other ranks, which wait for it."""
+    done = subprocess.run(
+        ["mpirun", "-np", "3", sys.executable, "-c", LEAVES],
+        env={**environment(), "HCCL_TRANSPORT": "mpi", "HCCL_LOG": "off", "HCCL_FLIGHT_RECORDER_DIR": "off"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert done.stdout.count("rank 1") >= 2 and done.stdout.count("has left") == 2, done.stdout
