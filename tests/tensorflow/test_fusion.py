@@ -40,6 +40,13 @@ def test_lists_that_differ_are_an_error_on_all_ranks(how, text):
             assert "kernel" in output, output  # the gradient's name
 
 
+def test_traces_that_cannot_be_written_are_a_warning(tmp_path):
+    """The training has ended well, and the ranks part in good order."""
+    (tmp_path / "file").write_text("in the way")
+    outputs = on_ranks(2, RANKS / "fused.py", tmp_path / "file")
+    assert all("all well" in output and "no traces in" in output for output in outputs), outputs
+
+
 def test_a_rank_that_skips_a_list_is_named():
     outputs = on_ranks(3, RANKS / "unequal.py", "skip", HCCL_EXEC_TIMEOUT="4")
     for output in outputs[:2]:

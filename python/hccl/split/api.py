@@ -12,7 +12,7 @@ from hccl import _hccl
 from hccl._checks import check_group, check_list, check_number, describe
 from hccl.errors import HcclError
 
-_set: set[str] = set()
+_set: set[str] = set()  # groups that have a strategy of the program's
 _SUM_TOLERANCE = 1e-3  # percentages such as 14.2857 seven times are meant to be 100
 
 
@@ -59,7 +59,7 @@ def set_split_strategy_auto(group: str = _hccl.WORLD) -> None:
     _call(_hccl.set_split_auto, group)
 
 
-def is_set(group: str = _hccl.WORLD) -> bool:
+def _is_set(group: str = _hccl.WORLD) -> bool:
     """Whether the program has set a strategy for the group."""
     return group in _set
 

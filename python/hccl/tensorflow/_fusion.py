@@ -9,6 +9,7 @@ from typing import Any, Sequence
 
 import hccl
 import tensorflow as tf
+from absl import logging
 from hccl import _hccl
 from hccl.manage import api as _manage
 from hccl.split import api as _split
@@ -39,7 +40,7 @@ def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
         return False
     if not all(v.dtype in _FUSED and v.shape.is_fully_defined() for v in values):
         return False
-    if _split.is_set() or _directories or os.environ.get("HCCL_SPLIT", "default") != "default":
+    if _split._is_set() or _directories or os.environ.get("HCCL_SPLIT", "default") != "default":
         return True
     if _manage.get_local_rank_size() == _manage.get_rank_size():
         return False
@@ -84,10 +85,14 @@ def profile(options: str) -> None:
 
 
 def end() -> None:
-    """Before the world is left: writes the traces, ends the lists."""
+    """Before the world is left: writes the traces, ends the lists. A trace that cannot be written
+    is a warning: the training is done."""
     for directory in _directories:
-        directory.mkdir(parents=True, exist_ok=True)
-        _ops.write_traces(str(directory / f"hccl_trace_rank{_manage.get_rank_id()}_"))
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            _ops.write_traces(str(directory / f"hccl_trace_rank{_manage.get_rank_id()}_"))
+        except OSError as error:
+            logging.warning("hccl: no traces in %s: %s", directory, error)
     _ops.forget_lists()
 
 

@@ -212,8 +212,12 @@ Status FusedList::wait(OpKernelContext* context) {
 }
 
 void FusedList::forget() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (reducing_) return;
+  copied_.wait(lock, [&] {
+    return std::all_of(gradients_.begin(), gradients_.end(),
+                       [](const Gradient& each) { return each.state != State::kCopying; });
+  });
   if (fusion_ != nullptr) static_cast<void>(HcclFusionDestroy(fusion_));
   if (comm_ != nullptr) static_cast<void>(HcclCommDestroy(comm_));
   fusion_ = nullptr;
