@@ -90,17 +90,23 @@ HWY_NOINLINE void fold_rest(const Inputs& in, std::size_t at, std::size_t bytes,
   }
 }
 
+/// How far pairs are prefetched, and never past their end: another rank may be writing there.
+inline constexpr std::size_t kPairAhead = 2048;
+
 /// From byte `at` on, which is aligned if stores stream.
 template <class Type, class Op, Store kStore>
 void fold_blocks(const Inputs& in, std::size_t at, std::size_t bytes, std::byte* out) {
   if (in.number == 2) {
     const std::byte* const a = in.from[0];
     const std::byte* const b = in.from[1];
-    for (; bytes - at >= Type::kBytes; at += Type::kBytes) {
-      if constexpr (Type::kWidens) {  // out of memory a prefetch helps pairs, too
-        prefetch_ahead<Type::kBytes, 2048>(a + at);
-        prefetch_ahead<Type::kBytes, 2048>(b + at);
+    if constexpr (Type::kWidens) {  // out of memory a prefetch helps pairs, too
+      for (; bytes - at >= kPairAhead + Type::kBytes; at += Type::kBytes) {
+        prefetch_ahead<Type::kBytes, kPairAhead>(a + at);
+        prefetch_ahead<Type::kBytes, kPairAhead>(b + at);
+        fold_pair<Type, Op, kStore>(a + at, b + at, in.finish, out + at);
       }
+    }
+    for (; bytes - at >= Type::kBytes; at += Type::kBytes) {
       fold_pair<Type, Op, kStore>(a + at, b + at, in.finish, out + at);
     }
   } else if constexpr (Type::kWidens) {
