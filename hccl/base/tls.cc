@@ -202,6 +202,7 @@ struct TlsStream::State {
   bool drained = true;      // the last read() met the end of what had arrived
   std::size_t records = 0;  // with the present key
   Status failure = {};
+  Status write_failure = {};  // what the peer had sent before may still be read
 
   bool proved() const { return wire.proved; }
   Status stopped(int result);
@@ -241,15 +242,17 @@ Status TlsStream::State::corrupted(const char* words) {
 Status TlsStream::State::refused(int reason) const {
   const char* text = "not a peer of this library";
   const bool client = side == Side::kClient;
+  const bool other = agreed.other || (client && reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR);
   if (reason == SSL_R_BINDER_DOES_NOT_VERIFY ||
       (client && reason == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER)) {
     text = "the peer has another secret";
-  } else if (agreed.other || (client && reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR)) {
+  } else if (other) {
     text = "the peer belongs to another communicator";
   } else if (agreed.named || reason == SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC) {
     text = "the handshake was altered or replayed on the way";
   }
-  return Status(Code::kTcpConnect, std::string("authentication failed: ") + text);
+  return Status(other ? Code::kUnavail : Code::kTcpConnect,
+                std::string("authentication failed: ") + text);
 }
 
 // Both directions would stop if the message waited for the socket: it is sent when there is room.
@@ -312,7 +315,8 @@ bool TlsStream::named() const { return state_->agreed.named && state_->failure.o
 int TlsStream::fd() const { return state_->wire.fd; }
 
 Result<std::size_t> TlsStream::write(std::string_view bytes) {
-  if (!state_->failure.ok()) return state_->failure;
+  HCCL_RETURN_IF_ERROR(state_->failure);
+  HCCL_RETURN_IF_ERROR(state_->write_failure);
   std::size_t all = 0;
   while (all < bytes.size()) {
     ERR_clear_error();
@@ -320,7 +324,11 @@ Result<std::size_t> TlsStream::write(std::string_view bytes) {
     const int result =
         SSL_write_ex(state_->ssl.get(), bytes.data() + all, bytes.size() - all, &sent);
     if (result != 1) {
-      HCCL_RETURN_IF_ERROR(state_->stopped(result));
+      const Status stopped = state_->stopped(result);
+      if (stopped.code() == Code::kTcpTransfer) {
+        state_->write_failure = std::exchange(state_->failure, Status());
+      }
+      HCCL_RETURN_IF_ERROR(stopped);
       break;
     }
     all += sent;

@@ -45,8 +45,10 @@ class TlsContext {
 };
 
 /// One end of a connection. Nothing blocks, and a failure is final: every later call returns it
-/// again. One thread at a time may call; the others' lock need not be held while they poll.
+/// again; only what came before the connection broke may be read still. One thread at a time may
+/// call; the others' lock need not be held while they poll.
 ///   kTcpConnect    the peer does not hold the key
+///   kUnavail       the peer asks for another key, or was asked for another one
 ///   kRemote        what arrived was changed on the way (the peer is told, and fails too)
 ///   kTcpTransfer   the connection was closed in good order, cut, or reset; the text says which
 class TlsStream {

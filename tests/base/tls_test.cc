@@ -103,6 +103,24 @@ struct Pair {
   std::string seen;  // by who listens on the way
 };
 
+// Two ends of one connection, with nobody between them.
+struct Ends {
+  explicit Ends(const std::shared_ptr<const TlsContext>& with) : sockets(connection()) {
+    const TlsKey key = tls_key(kSecret, kId, "test");
+    client.emplace(TlsStream::create(with, Side::kClient, sockets.first.get(), key).value());
+    server.emplace(TlsStream::create(with, Side::kServer, sockets.second.get(), key).value());
+  }
+  void shake_hands() {
+    while (!client->finished() || !server->finished()) {
+      ASSERT_TRUE(client->handshake().ok());
+      ASSERT_TRUE(server->handshake().ok());
+    }
+  }
+  std::pair<Fd, Fd> sockets;
+  std::optional<TlsStream> client;
+  std::optional<TlsStream> server;
+};
+
 bool has(const Status& status, std::string_view words) {
   return status.message().find(words) != std::string::npos;
 }
@@ -162,8 +180,9 @@ TEST(Tls, HoldersOfAnotherKeyAreRefused) {
   Pair id(tls_key(kSecret, Uuid{1, 2, 4}, "test"), mine);
   for (Pair* pair : {&secret, &purpose, &id}) {
     pair->shake_hands();
-    EXPECT_EQ(pair->clients.code(), Code::kTcpConnect) << pair->clients.message();
-    EXPECT_EQ(pair->servers.code(), Code::kTcpConnect) << pair->servers.message();
+    const Code code = pair == &secret ? Code::kTcpConnect : Code::kUnavail;
+    EXPECT_EQ(pair->clients.code(), code) << pair->clients.message();
+    EXPECT_EQ(pair->servers.code(), code) << pair->servers.message();
     const char* why = pair == &secret ? "another secret" : "another communicator";
     EXPECT_TRUE(has(pair->clients, why)) << pair->clients.message();
     EXPECT_TRUE(has(pair->servers, why)) << pair->servers.message();
@@ -289,6 +308,17 @@ TEST(Tls, CutIsNoFarewell) {
   EXPECT_TRUE(has(status, "cut")) << status.message();
 }
 
+TEST(Tls, LastWordsAreReadAfterAWriteHasFailed) {
+  Ends ends(context());
+  ends.shake_hands();
+  EXPECT_TRUE(ends.server->write("last words").ok());
+  ends.sockets.second.reset();
+  EXPECT_EQ(ends.client->write("are you there?").status().code(), Code::kTcpTransfer);
+  EXPECT_EQ(ends.client->write("are you there?").status().code(), Code::kTcpTransfer);
+  EXPECT_EQ(read(*ends.client).value(), "last words");
+  EXPECT_EQ(read(*ends.client).status().code(), Code::kTcpTransfer);
+}
+
 TEST(Tls, RecordedConversationIsRefused) {
   std::string recorded;
   {
@@ -313,23 +343,9 @@ TEST(Tls, RecordedConversationIsRefused) {
   EXPECT_FALSE(server.stream.finished());
 }
 
-struct Ends {
-  explicit Ends(const std::shared_ptr<const TlsContext>& with) : sockets(connection()) {
-    const TlsKey key = tls_key(kSecret, kId, "test");
-    client.emplace(TlsStream::create(with, Side::kClient, sockets.first.get(), key).value());
-    server.emplace(TlsStream::create(with, Side::kServer, sockets.second.get(), key).value());
-  }
-  std::pair<Fd, Fd> sockets;
-  std::optional<TlsStream> client;
-  std::optional<TlsStream> server;
-};
-
 TEST(Tls, LongDataPassesAFullSocketAndManyKeys) {
   Ends ends(context(5));
-  while (!ends.client->finished() || !ends.server->finished()) {
-    ASSERT_TRUE(ends.client->handshake().ok());
-    ASSERT_TRUE(ends.server->handshake().ok());
-  }
+  ends.shake_hands();
   const std::string sent = pattern(std::size_t{3} << 20);
   std::string got;
   std::size_t at = 0;
