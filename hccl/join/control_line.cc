@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "hccl/base/auth.h"
+#include "hccl/join/find_root.h"
 #include "hccl/join/host.h"
 
 namespace hccl::join {
@@ -35,44 +35,11 @@ Result<std::string> local_address(int fd) {
   return std::string(text);
 }
 
-// Tries the ports in turn, as another program may listen on some of them. Tries again after a
-// closed connection: a coordinator crowded by strangers turns callers away.
-Result<Fd> find_coordinator(const RootInfo& info, const std::string& from, Deadline deadline) {
-  Status last;
-  auto pause = std::chrono::milliseconds(10);
-  for (int i = 0;; i = (i + 1) % info.ports) {
-    const auto port = static_cast<std::uint16_t>(info.port + i);
-    const Deadline turn = info.ports == 1
-                              ? deadline
-                              : deadline.sooner(Deadline::after(std::chrono::milliseconds(50)));
-    auto fd = connect_tcp(info.address, port, from, turn);
-    if (fd.ok()) {
-      const Deadline proof = deadline.sooner(Deadline::after(std::chrono::seconds(5)));
-      last = authenticate(
-          fd->get(), Handshake(Handshake::Side::kClient, info.secret, info.id, "control"), proof);
-      if (last.ok()) return fd;
-      // A wrong proof at the one port: the coordinator will not appear there later.
-      if (info.ports == 1 && last.code() == Code::kTcpConnect) {
-        return last.with_context("joining at " + endpoint_text(info.address, port));
-      }
-      pause = std::min(2 * pause, std::chrono::milliseconds(640));
-      nap(pause, deadline);
-    } else {
-      last = fd.status();
-    }
-    if (deadline.expired()) {
-      return Status(Code::kTimeout, "EI0006: the root at " +
-                                        endpoint_text(info.address, info.port) +
-                                        " does not answer: " + last.message());
-    }
-  }
-}
-
 }  // namespace
 
-ControlLine::ControlLine(Fd socket, const RootInfo& info, int rank,
+ControlLine::ControlLine(Line line, const RootInfo& info, int rank,
                          std::chrono::nanoseconds peer_timeout, Logger log)
-    : socket_(std::move(socket)),
+    : line_(std::move(line)),
       info_(info),
       rank_(rank),
       peer_timeout_(peer_timeout),
@@ -81,9 +48,9 @@ ControlLine::ControlLine(Fd socket, const RootInfo& info, int rank,
 Result<std::shared_ptr<ControlLine>> ControlLine::join(const RootInfo& info, int size, int rank,
                                                        const Config& config, Logger log) {
   const Deadline deadline = Deadline::after(config.connect_timeout);
-  HCCL_ASSIGN_OR_RETURN(Fd socket, find_coordinator(info, config.if_ip, deadline));
+  HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, size, rank, config.if_ip, deadline));
   std::shared_ptr<ControlLine> control(
-      new ControlLine(std::move(socket), info, rank, config.peer_timeout, std::move(log)));
+      new ControlLine(std::move(line), info, rank, config.peer_timeout, std::move(log)));
   const Deadline table = Deadline::after(config.connect_timeout + kGrace);
   HCCL_RETURN_IF_ERROR(control->say_hello(size, config, table));
   control->thread_ = std::thread([raw = control.get()] { raw->listen(); });
@@ -96,16 +63,19 @@ Status ControlLine::say_hello(int size, const Config& config, Deadline deadline)
   me.pid = static_cast<std::uint32_t>(::getpid());
   me.cores = core_mask();
   me.host = host_identity();
-  HCCL_ASSIGN_OR_RETURN(me.address, local_address(socket_.get()));
+  HCCL_ASSIGN_OR_RETURN(me.address, local_address(line_.fd()));
   ByteWriter hello;
   hello.put(Kind::kHello).put(wire::kVersion).put(static_cast<std::uint32_t>(size));
   hello.put_text(config.agreement());
   wire::put(hello, me);
-  HCCL_RETURN_IF_ERROR(send_frame(socket_.get(), hello.bytes(), deadline));
-
-  auto frame = recv_frame(socket_.get(), wire::kReplyCap, deadline);
+  HCCL_RETURN_IF_ERROR(send(hello.bytes(), deadline));
+  auto frame = receive(deadline);
   if (!frame.ok()) return frame.status().with_context("joining: no word from the root");
-  ByteReader in(*frame);
+  return read_table(*frame, size);
+}
+
+Status ControlLine::read_table(const std::string& frame, int size) {
+  ByteReader in(frame);
   const auto kind = in.get<Kind>();
   if (kind == Kind::kRefused) return wire::get_status(in);
   const auto number = in.get<std::uint32_t>();
@@ -120,56 +90,88 @@ Status ControlLine::say_hello(int size, const Config& config, Deadline deadline)
 }
 
 ControlLine::~ControlLine() {
-  ::shutdown(socket_.get(), SHUT_RDWR);  // ends the thread's read
+  ::shutdown(line_.fd(), SHUT_RDWR);  // ends the thread's wait
   if (thread_.joinable()) thread_.join();
 }
 
+Status ControlLine::send(const std::string& frame, Deadline deadline) {
+  std::lock_guard in_order(send_mutex_);
+  for (bool first = true;; first = false) {
+    {
+      std::lock_guard lock(line_mutex_);
+      if (first) line_.put(frame);
+      HCCL_RETURN_IF_ERROR(line_.flush());
+      if (!line_.unsent()) return {};
+    }
+    HCCL_RETURN_IF_ERROR(wait_fd(line_.fd(), POLLOUT, deadline));
+  }
+}
+
 void ControlLine::send(const std::string& frame) {
-  std::lock_guard lock(send_mutex_);
   // A failure here means that the coordinator has gone; the reading thread reports that.
-  const Status sent = send_frame(socket_.get(), frame, Deadline::after(kSendTime));
+  const Status sent = send(frame, Deadline::after(kSendTime));
   if (!sent.ok()) log_->debug("control: {}", sent.message());
+}
+
+// Before the thread runs.
+Result<std::string> ControlLine::receive(Deadline deadline) {
+  for (;;) {
+    HCCL_ASSIGN_OR_RETURN(auto frame, line_.next(wire::kReplyCap));
+    if (frame) return std::move(*frame);
+    HCCL_ASSIGN_OR_RETURN(const std::size_t got, line_.fill());
+    if (got == 0) HCCL_RETURN_IF_ERROR(wait_fd(line_.fd(), POLLIN, deadline));
+  }
+}
+
+// Handles what has arrived: all of it, as poll does not know what the line has read already.
+// kAgain: nothing has. Only this thread reads, so next() needs no lock.
+Status ControlLine::take_in() {
+  for (bool some = false;; some = true) {
+    for (;;) {
+      HCCL_ASSIGN_OR_RETURN(const auto frame, line_.next(wire::kReplyCap));
+      if (!frame) break;
+      handle(*frame);
+    }
+    std::lock_guard lock(line_mutex_);
+    HCCL_ASSIGN_OR_RETURN(const std::size_t got, line_.fill());
+    if (got == 0) return some ? Status() : Status(Code::kAgain, "nothing has arrived");
+  }
 }
 
 void ControlLine::listen() {
   const auto interval = wire::beat_interval(peer_timeout_);
   Deadline silence = Deadline::after(peer_timeout_);
   Deadline next_beat = Deadline::after(interval);
-  bool silent = false;
-  while (!silent) {
+  for (;;) {
+    // Reads what has arrived before it judges silence: this process itself may have been stopped.
+    const Status read = take_in();
+    if (read.ok()) silence = Deadline::after(peer_timeout_);
+    if (!read.ok() && read.code() != Code::kAgain) return lost(read);
+    if (silence.expired()) return lost(Status(Code::kTimeout, "silence"));
     if (next_beat.expired()) {
       send(ByteWriter().put(Kind::kBeat).take());
       next_beat = Deadline::after(interval);
     }
-    // Reads what has arrived before it judges silence: this process itself may have been stopped.
-    if (wait_fd(socket_.get(), POLLIN, next_beat).code() == Code::kTimeout) {
-      silent = silence.expired();
-      continue;
-    }
-    auto frame = recv_frame(socket_.get(), wire::kReplyCap, Deadline::after(peer_timeout_));
-    if (!frame.ok()) break;
-    silence = Deadline::after(peer_timeout_);
-    handle(*frame);
+    static_cast<void>(wait_fd(line_.fd(), POLLIN, next_beat));
   }
-  lost(silent);
 }
 
-void ControlLine::lost(bool silent) {
+void ControlLine::lost(const Status& why) {
   std::lock_guard lock(mutex_);
   const bool orderly = leaving_ || (coordinator_rank_ >= 0 && left_.count(coordinator_rank_) != 0);
-  const std::string who = coordinator_rank_ >= 0 ? "rank " + std::to_string(coordinator_rank_)
-                                                 : std::string("the root");
-  std::string where;
+  std::string who = "the root";
   if (coordinator_rank_ >= 0) {
     const auto& member = members_[static_cast<std::size_t>(coordinator_rank_)];
-    where = " (" + member.address + " pid " + std::to_string(member.pid) + ")";
+    who = "rank " + std::to_string(coordinator_rank_) + " (" + member.address + " pid " +
+          std::to_string(member.pid) + ")";
   }
-  dead_ = Status(
-      Code::kRemote,
-      who + where +
-          (silent ? " has given no sign of life (HCCL_PEER_TIMEOUT): it is stopped, or cut off"
-                  : " died or was cut off"),
-      coordinator_rank_);
+  std::string text = who + " died or was cut off";
+  if (why.code() == Code::kTimeout) {
+    text = who + " has given no sign of life (HCCL_PEER_TIMEOUT): it is stopped, or cut off";
+  } else if (why.code() == Code::kRemote) {
+    text = "the control line to " + who + ": " + why.message();
+  }
+  dead_ = Status(Code::kRemote, text, coordinator_rank_);
   finish_all(*dead_);
   if (!orderly) {
     for (FailureListener* each : listeners_) each->on_failure(Uuid{}, *dead_);

@@ -15,6 +15,7 @@
 #include "hccl/base/config.h"
 #include "hccl/base/log.h"
 #include "hccl/base/socket.h"
+#include "hccl/join/line.h"
 #include "hccl/join/root_info.h"
 #include "hccl/join/wire.h"
 
@@ -33,9 +34,9 @@ class FailureListener {
 
 class ControlLine {
  public:
-  /// Connects to the coordinator, proves itself, and waits until all `size` ranks have joined.
-  /// kTimeout with the absent ranks after config.connect_timeout; kPara when the ranks disagree on
-  /// version, size or configuration.
+  /// Connects to the coordinator, proves itself (TLS), and waits until all `size` ranks have
+  /// joined. kTimeout with the absent ranks after config.connect_timeout; kPara when the ranks
+  /// disagree on version, size or configuration.
   static Result<std::shared_ptr<ControlLine>> join(const RootInfo& info, int size, int rank,
                                                    const Config& config, Logger log);
   /// Leaves in good order.
@@ -87,24 +88,29 @@ class ControlLine {
     Result<std::vector<std::string>> result{Status(Code::kTimeout, "no answer")};
   };
 
-  ControlLine(Fd socket, const RootInfo& info, int rank, std::chrono::nanoseconds peer_timeout,
+  ControlLine(Line line, const RootInfo& info, int rank, std::chrono::nanoseconds peer_timeout,
               Logger log);
   Status say_hello(int size, const Config& config, Deadline deadline);
+  Status read_table(const std::string& frame, int size);
   void listen();
+  Status take_in();
   void handle(const std::string& frame);
+  Status send(const std::string& frame, Deadline deadline);
   void send(const std::string& frame);
-  void lost(bool silent);
+  Result<std::string> receive(Deadline deadline);
+  void lost(const Status& why);
   void finish_all(const Status& why);  // holding mutex_
   bool others_left() const;            // holding mutex_
 
-  Fd socket_;
+  Line line_;
   RootInfo info_;
   int rank_;
   std::chrono::nanoseconds peer_timeout_;
   int coordinator_rank_ = -1;
   Logger log_;
   std::vector<wire::Member> members_;
-  std::mutex send_mutex_;
+  std::mutex send_mutex_;  // held by the thread that waits until its frame is sent
+  std::mutex line_mutex_;  // for TLS itself; never held while a thread waits
   mutable std::mutex mutex_;
   Doorbell bell_;
   std::map<Uuid, std::shared_ptr<Pending>> pending_;

@@ -1,18 +1,17 @@
 #include "hccl/join/coordinator.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <set>
 
-#include "hccl/base/auth.h"
 #include "hccl/join/host.h"
+#include "hccl/join/line.h"
 #include "hccl/join/membership.h"
 
 namespace hccl::join {
@@ -36,11 +35,13 @@ std::size_t strangers_cap() {
 class CoordinatorThread {
  public:
   CoordinatorThread(Listener listener, const RootInfo& info, const Config& config, Logger log,
-                    std::unique_ptr<EpollSleeper> sleeper)
+                    std::unique_ptr<EpollSleeper> sleeper,
+                    std::shared_ptr<const TlsContext> context)
       : listener_(std::move(listener.fd)),
         info_(info),
         log_(std::move(log)),
         sleeper_(std::move(sleeper)),
+        context_(std::move(context)),
         spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
         membership_(host_identity(), static_cast<std::uint32_t>(::getpid()), config.connect_timeout,
                     config.peer_timeout) {
@@ -64,11 +65,8 @@ class CoordinatorThread {
 
  private:
   struct Connection {
-    Fd fd;
-    Handshake handshake;
+    Line line;
     Deadline proof = Deadline::after(kProofTime);
-    std::string in = {};
-    std::string out = {};
     bool closing = false;
   };
 
@@ -120,9 +118,8 @@ class CoordinatorThread {
       if (!fd->valid()) return;
       const int number = ++last_connection_;
       watch(fd->get(), static_cast<std::uint64_t>(number), EPOLLIN, EPOLL_CTL_ADD);
-      connections_.emplace(
-          number, Connection{std::move(*fd), Handshake(Handshake::Side::kServer, info_.secret,
-                                                       info_.id, "control")});
+      connections_.emplace(number,
+                           Connection{Line(std::move(*fd), Line::Side::kServer, context_, info_)});
       strangers_.insert(number);
       if (strangers_.size() > strangers_cap_) drop_oldest_stranger();
     }
@@ -146,58 +143,53 @@ class CoordinatorThread {
   void serve(int number, std::uint32_t events) {
     const auto at = connections_.find(number);
     if (at == connections_.end()) return;
+    if (!at->second.line.proved() && !prove(number, at->second)) return;
     if ((events & EPOLLOUT) != 0 && !flush(number, at->second)) return;
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
-    char bytes[16384];
     for (;;) {
-      const ssize_t got = ::recv(at->second.fd.get(), bytes, sizeof bytes, 0);
-      if (got > 0) {
-        at->second.in.append(bytes, static_cast<std::size_t>(got));
-        if (!digest_input(number, at->second)) return;
-        continue;
-      }
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-      end(number);
-      return;
+      const auto got = at->second.line.fill();
+      if (!got.ok()) return end(number, got.status());
+      if (*got == 0 || !take_frames(number, at->second)) return;
     }
   }
 
-  // False when the connection is gone.
-  bool digest_input(int number, Connection& connection) {
-    for (;;) {
-      if (!connection.handshake.finished()) {
-        const std::size_t wants = connection.handshake.wants();
-        if (connection.in.size() < wants) return true;
-        auto reply = connection.handshake.step(std::string_view(connection.in).substr(0, wants));
-        if (!reply.ok()) {
-          log_->warn("coordinator {}: turned a stranger away: {}", info_.name(),
-                     reply.status().message());
-          end(number);
-          return false;
-        }
-        strangers_.erase(number);
-        if (connection.handshake.finished()) {
-          proving_.erase(number);
-        } else {
-          proving_.insert(number);
-        }
-        connection.in.erase(0, wants);
-        connection.out += *reply;
-        if (!flush(number, connection)) return false;
-        continue;
+  // False when the proof is not complete.
+  bool prove(int number, Connection& connection) {
+    const Status status = connection.line.prove();
+    if (!status.ok()) {
+      if (status.code() != Code::kTcpTransfer) {
+        log_->warn("coordinator {}: turned a stranger away: {}", info_.name(), status.message());
       }
-      std::uint32_t length = 0;
-      if (connection.in.size() < sizeof length) return true;
-      std::memcpy(&length, connection.in.data(), sizeof length);
-      if (length == 0 || length > membership_.cap(number)) {
+      end(number);
+      return false;
+    }
+    if (connection.line.named() && strangers_.erase(number) != 0) proving_.insert(number);
+    if (!connection.line.proved()) {
+      std::uint32_t events = EPOLLIN;
+      if (connection.line.wants() == POLLOUT) events |= EPOLLOUT;
+      watch(connection.line.fd(), static_cast<std::uint64_t>(number), events, EPOLL_CTL_MOD);
+      return false;
+    }
+    strangers_.erase(number);
+    proving_.erase(number);
+    return true;
+  }
+
+  // False when the connection is gone.
+  bool take_frames(int number, Connection& connection) {
+    for (;;) {
+      const auto frame = connection.line.next(membership_.cap(number));
+      if (!frame.ok()) {
+        end(number, frame.status());
+        return false;
+      }
+      if (!frame->has_value()) return true;
+      // Who speaks in clear is told that the versions differ, and is not let in by any means.
+      if (connection.line.old() && !wire::other_version(**frame)) {
         end(number);
         return false;
       }
-      if (connection.in.size() < sizeof length + length) return true;
-      const std::string frame = connection.in.substr(sizeof length, length);
-      connection.in.erase(0, sizeof length + length);
-      deliver(membership_.frame(number, frame, Membership::Clock::now()));
+      deliver(membership_.frame(number, **frame, Membership::Clock::now()));
       if (connections_.count(number) == 0) return false;
     }
   }
@@ -206,7 +198,7 @@ class CoordinatorThread {
     for (const auto& out : outs) {
       const auto at = connections_.find(out.connection);
       if (at == connections_.end()) continue;
-      if (!out.frame.empty()) at->second.out += ByteWriter().put_text(out.frame).take();
+      if (!out.frame.empty()) at->second.line.put(out.frame);
       at->second.closing = at->second.closing || out.close;
       flush(out.connection, at->second);
     }
@@ -214,44 +206,42 @@ class CoordinatorThread {
 
   // Sends what the socket takes. False when the connection is gone.
   bool flush(int number, Connection& connection) {
-    while (!connection.out.empty()) {
-      const ssize_t sent =
-          ::send(connection.fd.get(), connection.out.data(), connection.out.size(), MSG_NOSIGNAL);
-      if (sent > 0) {
-        connection.out.erase(0, static_cast<std::size_t>(sent));
-      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        watch(connection.fd.get(), static_cast<std::uint64_t>(number), EPOLLIN | EPOLLOUT,
-              EPOLL_CTL_MOD);
-        return true;
-      } else if (errno != EINTR) {
-        end(number);
-        return false;
-      }
+    const Status sent = connection.line.flush();
+    if (!sent.ok()) {
+      end(number, sent);
+      return false;
+    }
+    if (connection.line.unsent()) {
+      watch(connection.line.fd(), static_cast<std::uint64_t>(number), EPOLLIN | EPOLLOUT,
+            EPOLL_CTL_MOD);
+      return true;
     }
     if (connection.closing) {
       end(number);
       return false;
     }
-    watch(connection.fd.get(), static_cast<std::uint64_t>(number), EPOLLIN, EPOLL_CTL_MOD);
+    watch(connection.line.fd(), static_cast<std::uint64_t>(number), EPOLLIN, EPOLL_CTL_MOD);
     return true;
   }
 
-  void end(int number) {
+  void end(int number, const Status& why = {}) {
     strangers_.erase(number);
     proving_.erase(number);
     connections_.erase(number);
-    deliver(membership_.closed(number));
+    const bool corrupted = why.code() == Code::kRemote;
+    deliver(membership_.closed(number, corrupted ? why.message() : std::string()));
   }
 
   Fd listener_;
   RootInfo info_;
   Logger log_;
   std::unique_ptr<EpollSleeper> sleeper_;
+  std::shared_ptr<const TlsContext> context_;
   Fd spare_;
   Membership membership_;
   std::map<int, Connection> connections_;
   const std::size_t strangers_cap_ = strangers_cap();
-  std::set<int> strangers_;  // connections that have not named this communicator yet
+  std::set<int> strangers_;  // connections that have not named this job's secret yet
   std::set<int> proving_;    // connections that named it and still owe their proof
   int last_connection_ = 0;
   std::atomic<bool> stopping_{false};
@@ -272,9 +262,10 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(RootInfo& info, const Co
   info.port = listener->port;
   info.ports = 1;
   HCCL_ASSIGN_OR_RETURN(auto sleeper, EpollSleeper::create());
+  HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
   std::unique_ptr<Coordinator> made(new Coordinator);
-  made->loop_ = std::make_unique<CoordinatorThread>(std::move(*listener), info, config,
-                                                    std::move(log), std::move(sleeper));
+  made->loop_ = std::make_unique<CoordinatorThread>(
+      std::move(*listener), info, config, std::move(log), std::move(sleeper), std::move(context));
   made->thread_ = std::thread([loop = made->loop_.get()] { loop->run(); });
   return made;
 }

@@ -308,7 +308,7 @@ Membership::Outs Membership::summons(int connection, ByteReader& in) {
   return to_members(frame_of(Kind::kSummons).put(scope).take(), connection);
 }
 
-Membership::Outs Membership::closed(int connection) {
+Membership::Outs Membership::closed(int connection, const std::string& cut) {
   silence_.erase(connection);
   left_.erase(connection);
   const auto at = connections_.find(connection);
@@ -323,8 +323,8 @@ Membership::Outs Membership::closed(int connection) {
     return {};
   }
   const auto end = ends_.find(rank);
-  const std::string how =
-      end == ends_.end() ? std::string(" died or was cut off") : ended(end->second);
+  std::string how = cut.empty() ? " died or was cut off" : " was cut off: " + cut;
+  if (end != ends_.end()) how = ended(end->second);
   const Status why(Code::kRemote, name_of(rank) + how, static_cast<int>(rank));
   append(outs, tell_all(kEverything, why));
   return outs;

@@ -37,8 +37,8 @@ class Membership {
 
   /// One frame from a connection that has proved that it holds the secret. `now` never decreases.
   Outs frame(int connection, std::string_view bytes, Time now);
-  /// The connection has ended.
-  Outs closed(int connection);
+  /// The connection has ended; if it was cut off for a reason that is known, with its text.
+  Outs closed(int connection, const std::string& cut = {});
   /// Time has passed: deadlines of joining and of exchanges, silent ranks, beats.
   Outs tick(Time now);
 

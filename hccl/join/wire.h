@@ -13,7 +13,7 @@
 
 namespace hccl::join::wire {
 
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kVersion = 4;
 inline constexpr std::size_t kHelloCap = 4096;     ///< a frame before admission
 inline constexpr std::size_t kTextCap = 4096;      ///< a failure's text
 inline constexpr std::size_t kBlobCap = 64 << 10;  ///< one rank's part of an exchange
@@ -76,6 +76,13 @@ inline Status get_status(ByteReader& in) {
   std::string text = in.get_text(kTextCap);
   const bool known = code > 0 && code <= static_cast<int>(Code::kOom);
   return Status(known ? static_cast<Code>(code) : Code::kInternal, std::move(text), culprit);
+}
+
+/// Whether this is the hello of a rank of another version.
+inline bool other_version(std::string_view frame) {
+  ByteReader in(frame);
+  const bool hello = in.get<Kind>() == Kind::kHello;
+  return hello && in.get<std::uint32_t>() != kVersion && in.ok();
 }
 
 }  // namespace hccl::join::wire

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "hccl/base/auth.h"
+#include "hccl/base/tls.h"
 #include "tests/support/config.h"
 #include "tests/support/processes.h"
 #include "tests/support/world.h"
@@ -35,6 +36,29 @@ bool has(const Status& status, const std::string& words) {
 Call sum(std::vector<float>& data) {
   return {Op::kAllReduce, data.data(), data.data(), data.size()};
 }
+
+// A connection by a holder of the secret, who may send what he likes.
+class Secured {
+ public:
+  Secured(Fd fd, const join::RootInfo& info) : fd_(std::move(fd)) {
+    auto context = TlsContext::create();
+    auto stream = TlsStream::create(context.value(), TlsStream::Side::kClient, fd_.get(),
+                                    tls_key(info.secret, info.id, "control"));
+    stream_ = std::make_unique<TlsStream>(std::move(*stream));
+    EXPECT_TRUE(handshake(*stream_, Deadline::after(seconds(30))).ok());
+  }
+  Status send(std::string_view bytes) {
+    return send_all(*stream_, bytes, Deadline::after(seconds(30)));
+  }
+  Status send_frame(std::string_view bytes) { return send(ByteWriter().put_text(bytes).take()); }
+  Status receive(std::span<char> out) {
+    return recv_all(*stream_, out, Deadline::after(seconds(30)));
+  }
+
+ private:
+  Fd fd_;
+  std::unique_ptr<TlsStream> stream_;
+};
 
 // A coordinator, and ranks that come to it on threads of their own.
 class Meeting {
@@ -83,13 +107,8 @@ class Meeting {
     return fd.ok() ? std::move(*fd) : Fd();
   }
   /// A connection by a holder of the secret.
-  Fd connect_as_member() const {
-    Fd fd = connect();
-    EXPECT_TRUE(authenticate(fd.get(),
-                             Handshake(Handshake::Side::kClient, info.secret, info.id, "control"),
-                             Deadline::after(seconds(30)))
-                    .ok());
-    return fd;
+  std::unique_ptr<Secured> connect_as_member() const {
+    return std::make_unique<Secured>(connect(), info);
   }
   const Config& config() const { return config_; }
 
@@ -177,9 +196,8 @@ TEST(Join, MissingRanksAreNamedToAllPresentOnes) {
 }
 
 void die_while_joining(const Meeting& meeting, std::uint32_t rank, std::uint32_t size) {
-  const Fd victim = meeting.connect_as_member();
-  const std::string frame = hello(rank, size, meeting.config().agreement());
-  EXPECT_TRUE(send_frame(victim.get(), frame, Deadline::after(seconds(30))).ok());
+  const auto victim = meeting.connect_as_member();
+  EXPECT_TRUE(victim->send_frame(hello(rank, size, meeting.config().agreement())).ok());
   std::this_thread::sleep_for(milliseconds(100));
 }
 
@@ -253,16 +271,18 @@ TEST(Join, OtherVersionIsNamedToAll) {
   Meeting meeting;
   meeting.come(0, 2);
   std::this_thread::sleep_for(milliseconds(100));
-  const Fd other = meeting.connect_as_member();
-  const Deadline deadline = Deadline::after(seconds(30));
-  ASSERT_TRUE(send_frame(other.get(), hello(1, 2, "", join::wire::kVersion + 1), deadline).ok());
-  const auto answer = recv_frame(other.get(), 4096, deadline);
-  ASSERT_TRUE(answer.ok()) << answer.status().message();
-  ByteReader in(*answer);
+  const auto other = meeting.connect_as_member();
+  ASSERT_TRUE(other->send_frame(hello(1, 2, "", join::wire::kVersion + 1)).ok());
+  std::uint32_t length = 0;
+  ASSERT_TRUE(other->receive({reinterpret_cast<char*>(&length), sizeof length}).ok());
+  ASSERT_LE(length, 4096U);
+  std::string answer(length, '\0');
+  ASSERT_TRUE(other->receive(answer).ok());
+  ByteReader in(answer);
   EXPECT_EQ(in.get<Kind>(), Kind::kRefused);
   for (const Status& why : {join::wire::get_status(in), meeting.done()[0]->status}) {
     EXPECT_EQ(why.code(), Code::kPara);
-    EXPECT_TRUE(has(why, "EI0008") && has(why, "rank 1 speaks protocol 4, the root 3"))
+    EXPECT_TRUE(has(why, "EI0008") && has(why, "rank 1 speaks protocol 5, the root 4"))
         << why.message();
   }
 }
@@ -310,16 +330,16 @@ TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
        {frame(0, ""), frame(1u << 30, "x"), frame(join::wire::kHelloCap + 1, good),
         frame(length, std::string(length, '\xff')), frame(length - 2, good.substr(2)),
         frame(1, ByteWriter().put(Kind::kLeave).take()), frame(9, good.substr(0, 9))}) {
-    const Fd member = meeting.connect_as_member();
-    ASSERT_TRUE(send_all(member.get(), bytes, deadline).ok());
+    const auto member = meeting.connect_as_member();
+    ASSERT_TRUE(member->send(bytes).ok());
     char end = 0;
-    EXPECT_EQ(recv_all(member.get(), std::span(&end, 1), deadline).code(), Code::kTcpTransfer)
+    EXPECT_EQ(member->receive(std::span(&end, 1)).code(), Code::kTcpTransfer)
         << "closed without a word";
   }
   // A hello that is cut off in the middle.
   {
-    const Fd member = meeting.connect_as_member();
-    ASSERT_TRUE(send_all(member.get(), frame(length, good.substr(0, 10)), deadline).ok());
+    const auto member = meeting.connect_as_member();
+    ASSERT_TRUE(member->send(frame(length, good.substr(0, 10))).ok());
   }
   meeting.come(1, 3);
   meeting.come(2, 3);

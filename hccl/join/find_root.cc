@@ -1,0 +1,80 @@
+#include "hccl/join/find_root.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "hccl/base/socket.h"
+#include "hccl/join/old_peer.h"
+
+namespace hccl::join {
+namespace {
+
+// Proves this rank to whoever listens there, and has it prove itself.
+Result<Line> prove_to(const RootInfo& info, Fd fd, const std::shared_ptr<const TlsContext>& context,
+                      Deadline deadline) {
+  Line line(std::move(fd), Line::Side::kClient, context, info);
+  for (;;) {
+    HCCL_RETURN_IF_ERROR(line.prove());
+    if (line.proved()) return line;
+    HCCL_RETURN_IF_ERROR(wait_fd(line.fd(), line.wants(), deadline));
+  }
+}
+
+constexpr std::chrono::seconds kProofTime{5};
+
+struct Seeker {
+  const RootInfo& info;
+  int size;
+  int rank;
+  const std::string& from;
+  std::shared_ptr<const TlsContext> context;
+
+  // kTcpConnect: somebody else listens there. kPara: a root of another version.
+  Result<Line> try_port(std::uint16_t port, Deadline turn, Deadline deadline) const {
+    HCCL_ASSIGN_OR_RETURN(Fd fd, connect_tcp(info.address, port, from, turn));
+    const Deadline proof = deadline.sooner(Deadline::after(kProofTime));
+    auto line = prove_to(info, std::move(fd), context, proof);
+    if (line.ok() || line.status().code() != Code::kTcpTransfer) return line;
+    // It hung up: a coordinator crowded by strangers does so, and one that knows no TLS.
+    HCCL_ASSIGN_OR_RETURN(Fd again, connect_tcp(info.address, port, from, proof));
+    const Status told = ask_old_root(again.get(), info, size, rank, proof);
+    return told.code() == Code::kPara ? told : line.status();
+  }
+
+  // Tries the ports in turn, as another program may listen on some of them. Tries again after a
+  // closed connection.
+  Result<Line> find(Deadline deadline) const {
+    auto pause = std::chrono::milliseconds(10);
+    for (int i = 0;; i = (i + 1) % info.ports) {
+      const auto port = static_cast<std::uint16_t>(info.port + i);
+      const Deadline turn = info.ports == 1
+                                ? deadline
+                                : deadline.sooner(Deadline::after(std::chrono::milliseconds(50)));
+      auto line = try_port(port, turn, deadline);
+      const Status& last = line.status();
+      // A wrong proof at the one port: the coordinator will not appear there later.
+      const bool wrong = info.ports == 1 && last.code() == Code::kTcpConnect;
+      if (line.ok() || last.code() == Code::kPara) return line;
+      if (wrong) return last.with_context("joining at " + endpoint_text(info.address, port));
+      if (deadline.expired()) {
+        return Status(Code::kTimeout, "EI0006: the root at " +
+                                          endpoint_text(info.address, info.port) +
+                                          " does not answer: " + last.message());
+      }
+      if (last.code() != Code::kTimeout) {
+        pause = std::min(2 * pause, std::chrono::milliseconds(640));
+        nap(pause, deadline);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+Result<Line> find_root(const RootInfo& info, int size, int rank, const std::string& from,
+                       Deadline deadline) {
+  HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
+  return Seeker{info, size, rank, from, std::move(context)}.find(deadline);
+}
+
+}  // namespace hccl::join

@@ -1,0 +1,19 @@
+// How a rank finds the coordinator: it tries the ports of the root info until one answers with the
+// proof that it holds the job's secret.
+#pragma once
+
+#include <string>
+
+#include "hccl/base/deadline.h"
+#include "hccl/join/line.h"
+#include "hccl/join/root_info.h"
+
+namespace hccl::join {
+
+/// A line whose both ends have proved themselves. kTimeout if no coordinator answers; kTcpConnect
+/// if somebody else does; kPara if the root speaks a protocol older than TLS, and then it knows,
+/// too. `from`: the local address to bind to, or empty.
+Result<Line> find_root(const RootInfo& info, int size, int rank, const std::string& from,
+                       Deadline deadline);
+
+}  // namespace hccl::join

@@ -1,0 +1,76 @@
+#include "hccl/join/line.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace hccl::join {
+
+Line::Line(Fd fd, Side side, std::shared_ptr<const TlsContext> context, const RootInfo& info)
+    : fd_(std::move(fd)),
+      side_(side),
+      context_(std::move(context)),
+      secret_(info.secret),
+      id_(info.id) {}
+
+// The first byte of the peer tells which protocol it speaks.
+Status Line::meet() {
+  char first = 0;
+  if (side_ == Side::kServer) {
+    const ssize_t got = ::recv(fd_.get(), &first, 1, MSG_PEEK);
+    if (got == 0) return Status(Code::kTcpTransfer, "the peer closed the connection");
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
+    if (got < 0) return Status(Code::kTcpTransfer, std::strerror(errno));
+  }
+  if (first == OldPeer::kFirstByte) {
+    old_.emplace(fd_.get(), secret_, id_);
+    return {};
+  }
+  HCCL_ASSIGN_OR_RETURN(
+      tls_, TlsStream::create(context_, side_, fd_.get(), tls_key(secret_, id_, "control")));
+  return {};
+}
+
+Status Line::prove() {
+  if (!tls_ && !old_) HCCL_RETURN_IF_ERROR(meet());
+  if (tls_) return tls_->handshake();
+  return old_ ? old_->prove() : Status();
+}
+
+short Line::wants() const { return tls_ ? tls_->wants() : POLLIN; }
+bool Line::proved() const { return tls_ ? tls_->finished() : old_ && old_->proved(); }
+bool Line::named() const { return tls_ ? tls_->named() : old_ && old_->named(); }
+
+void Line::put(std::string_view frame) { out_ += ByteWriter().put_text(frame).take(); }
+
+Status Line::flush() {
+  if (out_.empty()) return {};
+  HCCL_ASSIGN_OR_RETURN(const std::size_t sent, tls_ ? tls_->write(out_) : old_->write(out_));
+  out_.erase(0, sent);
+  return {};
+}
+
+Result<std::size_t> Line::fill() {
+  char bytes[16384];
+  HCCL_ASSIGN_OR_RETURN(const std::size_t got, tls_ ? tls_->read(bytes) : old_->read(bytes));
+  in_.append(bytes, got);
+  return got;
+}
+
+Result<std::optional<std::string>> Line::next(std::size_t cap) {
+  std::uint32_t length = 0;
+  if (in_.size() < sizeof length) return std::optional<std::string>();
+  std::memcpy(&length, in_.data(), sizeof length);
+  if (length == 0 || length > cap) {
+    return Status(Code::kTcpTransfer, "a frame of " + std::to_string(length) + " bytes, where " +
+                                          std::to_string(cap) + " are allowed");
+  }
+  if (in_.size() < sizeof length + length) return std::optional<std::string>();
+  std::string frame = in_.substr(sizeof length, length);
+  in_.erase(0, sizeof length + length);
+  return std::optional<std::string>(std::move(frame));
+}
+
+}  // namespace hccl::join

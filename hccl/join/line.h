@@ -1,0 +1,63 @@
+// One end of a control line, the rank's or the coordinator's: frames (wire.h) over TLS. No frame
+// arrives before the peer has proved that it holds the job's secret.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hccl/base/fd.h"
+#include "hccl/base/tls.h"
+#include "hccl/join/old_peer.h"
+#include "hccl/join/root_info.h"
+
+namespace hccl::join {
+
+/// Nothing blocks. One thread at a time may call, except fd().
+class Line {
+ public:
+  using Side = TlsStream::Side;
+
+  Line(Fd fd, Side side, std::shared_ptr<const TlsContext> context, const RootInfo& info);
+
+  int fd() const { return fd_.get(); }
+
+  /// Goes on with the proofs; poll for wants() and call it again, until proved(). A stranger that
+  /// is silent costs a descriptor only.
+  Status prove();
+  short wants() const;
+  bool proved() const;
+  /// Coordinator: the peer's first words name this job's secret.
+  bool named() const;
+  /// Coordinator: the peer speaks a protocol older than TLS, in clear. It may only be told so.
+  bool old() const { return old_.has_value(); }
+
+  /// Appends a frame to those that wait to be sent.
+  void put(std::string_view frame);
+  /// Sends what the socket takes.
+  Status flush();
+  bool unsent() const { return !out_.empty(); }
+
+  /// Reads a piece of what has arrived, and returns its size. Only 0 means that the rest is still
+  /// on its way, and that poll will tell of it.
+  Result<std::size_t> fill();
+  /// The next frame that is whole. One that is empty or longer than `cap` is kTcpTransfer, before
+  /// it is read.
+  Result<std::optional<std::string>> next(std::size_t cap);
+
+ private:
+  Status meet();
+
+  Fd fd_;
+  Side side_;
+  std::shared_ptr<const TlsContext> context_;
+  Key secret_;
+  Uuid id_;
+  std::optional<TlsStream> tls_;
+  std::optional<OldPeer> old_;
+  std::string in_;
+  std::string out_;
+};
+
+}  // namespace hccl::join
