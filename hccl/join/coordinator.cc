@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
 
 #include "hccl/base/auth.h"
@@ -49,6 +50,7 @@ class CoordinatorThread {
 
   void run() {
     const auto over = [this] {
+      const std::lock_guard lock(mutex_);
       turn();
       return stopping_.load(std::memory_order_acquire) || finished();
     };
@@ -61,6 +63,13 @@ class CoordinatorThread {
     sleeper_->ring();
   }
   bool done() const { return done_.load(std::memory_order_acquire); }
+
+  void hold() { mutex_.lock(); }
+  void release() { mutex_.unlock(); }
+  void abandon() {
+    for (auto& [number, connection] : connections_) connection.fd.reset();
+    listener_.reset();
+  }
 
  private:
   struct Connection {
@@ -243,6 +252,7 @@ class CoordinatorThread {
     deliver(membership_.closed(number));
   }
 
+  std::mutex mutex_;  // held in a turn, and around a fork
   Fd listener_;
   RootInfo info_;
   Logger log_;
@@ -286,5 +296,9 @@ Coordinator::~Coordinator() {
 }
 
 bool Coordinator::finished() const { return loop_->done(); }
+
+void Coordinator::hold() { loop_->hold(); }
+void Coordinator::release() { loop_->release(); }
+void Coordinator::abandon() { loop_->abandon(); }
 
 }  // namespace hccl::join
