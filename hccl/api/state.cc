@@ -33,9 +33,26 @@ namespace {
 State* living = nullptr;  // for the handler of fork()
 }  // namespace
 
+// No other thread is in the middle of a change of what abandon() reads.
+void State::before_fork() {
+  mutex_.lock();
+  for (const auto& each : coordinators_) each->hold();
+}
+
+void State::after_fork() {
+  for (const auto& each : coordinators_) each->release();
+  mutex_.unlock();
+}
+
 // A forked child leaves what the parent has alone, whatever it does: it destroys none of it when it
-// ends, and joins no thread, as it has none of them.
+// ends, and joins no thread, as it has none of them. It closes its copies of the sockets by which
+// others hear of the parent's death.
 void State::abandon() {
+  for (const auto& each : lines_) {
+    if (const auto line = each.lock()) line->abandon();
+  }
+  for (const auto& each : coordinators_) each->abandon();
+  after_fork();
   communicators_.abandon();
   fusions_.abandon();
   requests_.abandon();
@@ -49,9 +66,16 @@ State::State() {
   static_cast<void>(random_bytes(byte.data(), byte.size()));
   living = this;
   process_ = ::getpid();
-  static_cast<void>(::pthread_atfork(nullptr, nullptr, [] {
-    if (living != nullptr) living->abandon();
-  }));
+  static_cast<void>(::pthread_atfork(
+      [] {
+        if (living != nullptr) living->before_fork();
+      },
+      [] {
+        if (living != nullptr) living->after_fork();
+      },
+      [] {
+        if (living != nullptr) living->abandon();
+      }));
 }
 
 State::~State() {
@@ -126,6 +150,11 @@ Result<CommunicatorPtr> State::join(const join::RootInfo& info, int size, int ra
                                     const Config& config, const std::string& name) {
   const Logger log = make_logger(config.log_level, "rank " + std::to_string(rank));
   HCCL_ASSIGN_OR_RETURN(auto control, join::ControlLine::join(info, size, rank, config, log));
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(lines_, [](const auto& each) { return each.expired(); });
+    lines_.push_back(control);
+  }
   // Without device memory, collectives stage their data; nothing else changes.
   const auto heap = acl::Runtime::get().heap();
   if (!heap.ok()) log->warn("no device memory: {}", heap.status().message());

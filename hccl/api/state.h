@@ -74,7 +74,10 @@ class State {
  private:
   State();
   ~State();
-  void abandon();             // in a forked child
+  // Around a fork, in the parent and in the child.
+  void before_fork();
+  void after_fork();
+  void abandon();  // in the child
   Status read_environment();  // mutex_ held
 
   std::mutex mutex_;
@@ -85,6 +88,7 @@ class State {
   using Coordinators = std::vector<std::unique_ptr<join::Coordinator>>;
   Coordinators coordinators_;
   Coordinators* coordinators_of_parent_ = nullptr;  // never destroyed
+  std::vector<std::weak_ptr<join::ControlLine>> lines_;
   pid_t process_ = 0;                               // not a forked child
   Communicators communicators_;
   Handles<Fusion> fusions_{"fusion", 2};

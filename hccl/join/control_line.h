@@ -82,6 +82,10 @@ class ControlLine {
   /// last message is cut off, and the coordinator lives as long as its ranks.
   void leave(std::chrono::nanoseconds at_most);
 
+  /// In a forked child, which never uses the line again: its copy of the socket would hide this
+  /// process's death from the coordinator.
+  void abandon() { socket_.reset(); }
+
  private:
   struct Pending {
     bool done = false;

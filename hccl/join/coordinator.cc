@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <set>
 
 #include "hccl/join/host.h"
@@ -50,6 +51,7 @@ class CoordinatorThread {
 
   void run() {
     const auto over = [this] {
+      const std::lock_guard lock(mutex_);
       turn();
       return stopping_.load(std::memory_order_acquire) || finished();
     };
@@ -62,6 +64,13 @@ class CoordinatorThread {
     sleeper_->ring();
   }
   bool done() const { return done_.load(std::memory_order_acquire); }
+
+  void hold() { mutex_.lock(); }
+  void release() { mutex_.unlock(); }
+  void abandon() {
+    for (auto& [number, connection] : connections_) connection.fd.reset();
+    listener_.reset();
+  }
 
  private:
   struct Connection {
@@ -232,6 +241,7 @@ class CoordinatorThread {
     deliver(membership_.closed(number, corrupted ? why.message() : std::string()));
   }
 
+  std::mutex mutex_;  // held in a turn, and around a fork
   Fd listener_;
   RootInfo info_;
   Logger log_;
@@ -277,5 +287,9 @@ Coordinator::~Coordinator() {
 }
 
 bool Coordinator::finished() const { return loop_->done(); }
+
+void Coordinator::hold() { loop_->hold(); }
+void Coordinator::release() { loop_->release(); }
+void Coordinator::abandon() { loop_->abandon(); }
 
 }  // namespace hccl::join

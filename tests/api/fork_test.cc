@@ -1,0 +1,114 @@
+// A rank that is killed while a child that it forked lives on, asleep: the child does not hide the
+// death. Ranks are processes that know the public interface only. By whatever transport
+// HCCL_TRANSPORT says.
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+
+#include "hccl/hccl.h"
+#include "hccl/hccl_comm.h"
+#include "tests/support/processes.h"
+
+namespace hccl::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kSize = 3;
+constexpr std::size_t kChild = kSize;  // its place on the board
+
+HcclResult join(Board& board, int rank, HcclComm* comm) {
+  HcclRootInfo info;
+  if (rank == 0) {
+    const HcclResult made = HcclGetRootInfo(&info);
+    if (made != HCCL_SUCCESS) return made;
+    std::memcpy(board.info.data(), info.internal, board.info.size());
+    board.open = true;
+  }
+  if (!eventually([&] { return board.open.load(); })) return HCCL_E_TIMEOUT;
+  std::memcpy(info.internal, board.info.data(), board.info.size());
+  return HcclCommInitRootInfo(kSize, &info, static_cast<std::uint32_t>(rank), comm);
+}
+
+/// Works until a call fails; the victim forks meanwhile.
+int live(Board& board, int rank, int victim, pid_t (*fork_one)()) {
+  const auto me = static_cast<std::size_t>(rank);
+  HcclComm comm = nullptr;
+  HcclResult result = join(board, rank, &comm);
+  for (int i = 0; result == HCCL_SUCCESS; ++i) {
+    if (rank == victim && i == 4) {
+      const pid_t child = fork_one();
+      if (child == 0) {
+        for (;;) ::pause();
+      }
+      board.progress[kChild] = static_cast<std::uint64_t>(child);
+    }
+    float value = 1;
+    result = HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, nullptr);
+    ++board.progress[me];
+  }
+  board.first[me].set(Status(static_cast<Code>(result), HcclGetLastErrorText()));
+  return 0;
+}
+
+void expect_death_is_heard(pid_t (*fork_one)(), std::chrono::nanoseconds bound) {
+  std::int64_t worst = 0;
+  for (const int victim : {0, 2}) {  // the coordinator's process, and another one
+    SCOPED_TRACE("victim " + std::to_string(victim));
+    Processes processes;
+    Board& board = processes.board();
+    for (int r = 0; r < kSize; ++r) {
+      processes.start([&, r] { return live(board, r, victim, fork_one); });
+    }
+    ASSERT_TRUE(eventually([&] { return board.progress[kChild] != 0; }))
+        << board.first[0].message();
+    const auto child = static_cast<pid_t>(board.progress[kChild].load());
+    const std::int64_t killed = now_ns();
+    processes.kill(victim);
+    Lateness lateness;
+    const bool all_know = lateness.watch(
+        [&] {
+          return std::all_of(board.first.begin(), board.first.begin() + kSize, [&](const auto& it) {
+            return it.known || &it == &board.first[static_cast<std::size_t>(victim)];
+          });
+        },
+        seconds(30));
+    EXPECT_EQ(::kill(child, 0), 0) << "the child has ended";
+    ::kill(child, SIGKILL);
+    ASSERT_TRUE(all_know);
+    for (int r = 0; r < kSize; ++r) {
+      if (r == victim) continue;
+      const Outcome& first = board.first[static_cast<std::size_t>(r)];
+      EXPECT_EQ(first.code, Code::kRemote) << first.message();
+      const std::string name = "rank " + std::to_string(victim) + " (";
+      EXPECT_NE(first.message().find(name), std::string::npos) << first.message();
+      EXPECT_LE(first.at_ns - killed, (bound + 4 * lateness.worst()).count()) << first.message();
+      worst = std::max(worst, first.at_ns - killed);
+      EXPECT_EQ(processes.wait(r), 0);
+    }
+  }
+  std::cout << "  worst time from SIGKILL to the error on a survivor: "
+            << static_cast<double>(worst) / 1e6 << " ms\n";
+}
+
+TEST(Fork, ASleepingChildDoesNotHideItsParentsDeath) {
+  expect_death_is_heard([] { return ::fork(); }, milliseconds(500));
+}
+
+// No handler of pthread_atfork runs: silence tells.
+TEST(Fork, AChildByRawCloneHidesItForThePeerTimeout) {
+  ::setenv("HCCL_PEER_TIMEOUT", "2", 1);
+  expect_death_is_heard(
+      [] { return static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)); }, seconds(3));
+  ::unsetenv("HCCL_PEER_TIMEOUT");
+}
+
+}  // namespace
+}  // namespace hccl::testing
