@@ -30,6 +30,12 @@ HWY_INLINE V mul_add(V a, V b, V c) {
   return hn::MulAdd(a, b, c);
 }
 
+/// An average of squares, rounded where torch rounds it: training takes the same way to the bit.
+template <class V>
+HWY_INLINE V mean_square(V average, V keep, V rest, V x) {
+  return mul_add(hn::Mul(rest, x), x, hn::Mul(average, keep));
+}
+
 /// average += (x - average) * weight, from the nearer end, as torch's lerp.
 template <class T>
 struct Lerp {
@@ -82,7 +88,7 @@ struct Sgd : States<1> {
   HWY_INLINE void operator()(V& p, V g, V* s) const {
     decay(p, g);
     if (has_momentum) {
-      s[0] = first ? g : mul_add(s[0], momentum, hn::Mul(g, rest));
+      s[0] = first ? g : mul_add(g, rest, hn::Mul(s[0], momentum));
       g = nesterov ? mul_add(s[0], momentum, g) : s[0];
     }
     p = mul_add(g, minus_lr, p);
@@ -101,7 +107,7 @@ struct Moments {
       : mean(1 - n.beta1), beta2(all<T>(n.beta2)), rest2(all<T>(1 - n.beta2)) {}
   HWY_INLINE void operator()(V g, V* s) const {
     s[0] = mean(s[0], g);
-    s[1] = mul_add(s[1], beta2, hn::Mul(hn::Mul(rest2, g), g));
+    s[1] = mean_square(s[1], beta2, rest2, g);
   }
   Lerp<T> mean;
   V beta2, rest2;
@@ -170,10 +176,10 @@ struct Adadelta : States<2> {
 
   HWY_INLINE void operator()(V& p, V g, V* s) const {
     decay(p, g);
-    s[0] = mul_add(s[0], rho, hn::Mul(hn::Mul(rest, g), g));
+    s[0] = mean_square(s[0], rho, rest, g);
     const V deviation = hn::Sqrt(hn::Add(s[0], eps));
     const V delta = hn::Mul(hn::Div(hn::Sqrt(hn::Add(s[1], eps)), deviation), g);
-    s[1] = mul_add(s[1], rho, hn::Mul(hn::Mul(rest, delta), delta));
+    s[1] = mean_square(s[1], rho, rest, delta);
     p = mul_add(delta, minus_lr, p);
   }
 
@@ -197,7 +203,7 @@ struct RmsProp : States<3> {
 
   HWY_INLINE void operator()(V& p, V g, V* s) const {
     decay(p, g);
-    s[0] = mul_add(s[0], alpha, hn::Mul(hn::Mul(rest, g), g));
+    s[0] = mean_square(s[0], alpha, rest, g);
     V square = s[0];
     if (centered) {
       s[2] = mean(s[2], g);
