@@ -3,6 +3,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 jobs=${JOBS:-$(nproc)}
 cmake=/usr/bin/cmake   # Debian's: the same on every machine
 
+# What one clone has compiled serves the others.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
 # configure_and_build PRESET [target...]
 configure_and_build() {
   local preset=$1
