@@ -20,7 +20,7 @@ for step in "${@:-all}"; do
 done
 
 # The programs whose ranks are threads.
-threads=(abort acl agreement api collectives comm exchange framework fusion fusion_auto handles heap local local_failure
+threads=(abort acl agreement api collectives comm exchange framework fusion fusion_auto handles heap line local local_failure
   mailbox mismatch operators reductions refused routed select selection shm shm_ring split streams strict tcp
   transport_contract two_level waiter)
 

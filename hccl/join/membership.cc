@@ -323,8 +323,8 @@ Membership::Outs Membership::closed(int connection, const std::string& cut) {
     return {};
   }
   const auto end = ends_.find(rank);
-  std::string how = cut.empty() ? " died or was cut off" : " was cut off: " + cut;
-  if (end != ends_.end()) how = ended(end->second);
+  std::string how = end == ends_.end() ? " died or was cut off" : ended(end->second);
+  if (!cut.empty()) how = " was cut off: " + cut;
   const Status why(Code::kRemote, name_of(rank) + how, static_cast<int>(rank));
   append(outs, tell_all(kEverything, why));
   return outs;
