@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Times collectives between hosts: two network namespaces with two ranks each, joined by a veth pair that tbf
+# Times collectives between hosts: two network namespaces with RANKS_PER_HOST (2) ranks each, joined by a veth pair that tbf
 # limits to RATE, and compares with the bound of the line: an allreduce of n bytes has to send
 # 2 (hosts - 1) / hosts * n out of every host. Needs root for `ip netns` and `tc`.
 #   hosts.sh HCCL_PERF [RATE [hccl_perf options]]     default: 10gbit -b 1M -e 64M
@@ -43,12 +43,13 @@ cores_of() {
   if ((half == 0)); then echo 0; else echo "$(($1 * half))-$(($1 * half + half - 1))"; fi
 }
 
-echo "# two hosts with two ranks each, $rate between them; bound = bytes / line rate; $cores cores for all four ranks"
-for rank in 1 2 3 0; do
-  run=(env HCCL_JOB_SECRET_FILE="$secret" HCCL_CONNECT_TIMEOUT=30 HCCL_EXEC_TIMEOUT=60 RANK=$rank WORLD_SIZE=4
-    LOCAL_RANK=$((rank % 2)) LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.212.0.1 MASTER_PORT=29500
-    TORCHELASTIC_RUN_ID="$tag" ip netns exec "$tag-$((rank / 2))"
-    taskset -c "$(cores_of $((rank / 2)))" "$program" "${options[@]}")
+per_host=${RANKS_PER_HOST:-2}
+echo "# two hosts with $per_host ranks each, $rate between them; bound = bytes / line rate; $cores cores for all ranks"
+for rank in $(seq 1 $((2 * per_host - 1))) 0; do
+  run=(env HCCL_JOB_SECRET_FILE="$secret" HCCL_CONNECT_TIMEOUT=30 HCCL_EXEC_TIMEOUT=60 RANK=$rank WORLD_SIZE=$((2 * per_host))
+    LOCAL_RANK=$((rank % per_host)) LOCAL_WORLD_SIZE=$per_host MASTER_ADDR=10.212.0.1 MASTER_PORT=29500
+    TORCHELASTIC_RUN_ID="$tag" ip netns exec "$tag-$((rank / per_host))"
+    taskset -c "$(cores_of $((rank / per_host)))" "$program" "${options[@]}")
   if ((rank != 0)); then
     "${run[@]}" >/dev/null &
   else

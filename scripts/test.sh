@@ -22,7 +22,7 @@ done
 # The programs whose ranks are threads.
 threads=(abort acl agreement api collectives comm exchange framework fusion fusion_auto handles heap line local local_failure
   mailbox mismatch operators reductions refused routed select selection shm shm_ring split streams strict tcp
-  transport_contract two_level waiter)
+  transport_contract two_level waiter wire)
 
 begin=$SECONDS since=$SECONDS now='' times=()
 # took NAME: the time since the last call is that of NAME.

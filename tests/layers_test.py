@@ -58,7 +58,7 @@ LIBRARIES = {
     "mpi.h": ["transport/mpi", "python", "examples", "benchmarks/perf"],
     "rdma/": ["transport/ofi"],
     "pmix.h": ["hccl/join"],
-    "hwy/": ["hccl/kernels", "hccl/optim"],
+    "hwy/": ["hccl/base", "hccl/kernels", "hccl/optim"],
     "spdlog/": ["hccl/base"],
     "openssl/": ["hccl/base"],
     "google/protobuf/": ["hccl/files/plugin"],

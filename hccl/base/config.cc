@@ -67,6 +67,8 @@ Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::st
   return ranges;
 }
 
+// In the order of Wire.
+constexpr std::array kWires = {"auto", "plain", "crc", "tls"};
 constexpr std::array kLevels = {"level0", "level1", "level2", "level3"};
 constexpr std::array kHcclWords = {"NA", "null", "ring",      "H-D_R",    "NHR",      "NHR_V1",
                                    "NB", "AHC",  "AHC_BROKE", "pipeline", "pairwise", "fullmesh"};
@@ -288,6 +290,11 @@ Result<Config> Config::read(const GetEnv& getenv) {
     if (*v != "auto" && *v != "off") return invalid("HCCL_CMA", *v, "auto or off");
     config.cma = *v == "auto";
   }
+  if (auto v = get("HCCL_WIRE"); v && !v->empty()) {
+    const auto word = std::find(kWires.begin(), kWires.end(), *v);
+    if (word == kWires.end()) return invalid("HCCL_WIRE", *v, "auto, plain, crc or tls");
+    config.wire = static_cast<Wire>(word - kWires.begin());
+  }
   HCCL_RETURN_IF_ERROR(read_network(get, config));
   HCCL_RETURN_IF_ERROR(read_timers(get, config));
   if (auto v = get("HCCL_LOG")) {
@@ -353,7 +360,8 @@ Status Config::check_algorithms(const Names& local, const Names& remote) const {
 std::string Config::agreement() const {
   return "transport=" + transport + " algo=" + algo + " buffsize=" + std::to_string(buffer_mb) +
          " deterministic=" + std::to_string(static_cast<int>(deterministic)) +
-         " split=" + std::to_string(static_cast<int>(split)) + " cma=" + (cma ? "auto" : "off");
+         " split=" + std::to_string(static_cast<int>(split)) + " cma=" + (cma ? "auto" : "off") +
+         " wire=" + kWires[static_cast<std::size_t>(wire)];
 }
 
 }  // namespace hccl

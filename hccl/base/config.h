@@ -14,6 +14,8 @@
 namespace hccl {
 
 enum class Deterministic : std::uint8_t { kOff, kOn, kStrict };
+/// What protects the data of a tcp link. kAuto: crc between hosts, plain inside one.
+enum class Wire : std::uint8_t { kAuto, kPlain, kCrc, kTls };
 enum class Split : std::uint8_t { kDefault, kTrace, kAuto };
 
 /// The variables that the acl runtime reads when it is first used, without any communicator.
@@ -94,6 +96,10 @@ struct Config {
   /// HCCL_OFI_PROVIDER: libfabric provider; default: the best reliable-datagram one ("tcp;ofi_rxm"
   /// here).
   std::string ofi_provider;
+  /// HCCL_WIRE: what protects the data of the tcp transport: plain, nothing; crc, a checksum that
+  /// finds accidents; tls, encryption and authentication; auto, the default, is crc between hosts
+  /// and plain inside one.
+  Wire wire = Wire::kAuto;
   /// HCCL_CMA: whether the kernel may copy between the memory of ranks of a host (cross memory
   /// attach): auto, the default, where it is allowed and pays; off.
   bool cma = true;

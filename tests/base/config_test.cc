@@ -132,6 +132,17 @@ TEST(Config, KernelCopies) {
   refuses("HCCL_CMA", {"on", "0", "OFF"});
 }
 
+TEST(Config, Wire) {
+  EXPECT_EQ(good({}).wire, Wire::kAuto);
+  EXPECT_EQ(good({{"HCCL_WIRE", ""}}).wire, Wire::kAuto);
+  EXPECT_EQ(good({{"HCCL_WIRE", "auto"}}).wire, Wire::kAuto);
+  EXPECT_EQ(good({{"HCCL_WIRE", "plain"}}).wire, Wire::kPlain);
+  EXPECT_EQ(good({{"HCCL_WIRE", "crc"}}).wire, Wire::kCrc);
+  EXPECT_EQ(good({{"HCCL_WIRE", "tls"}}).wire, Wire::kTls);
+  EXPECT_NE(good({{"HCCL_WIRE", "tls"}}).agreement().find("wire=tls"), std::string::npos);
+  refuses("HCCL_WIRE", {"TLS", "none", "crc,tls", "0"});
+}
+
 TEST(Config, BufferSize) {
   EXPECT_EQ(good({{"HCCL_BUFFSIZE", "1"}}).buffer_mb, 1u);
   EXPECT_EQ(good({{"HCCL_BUFFSIZE", "1048576"}}).buffer_mb, 1048576u);
@@ -296,7 +307,8 @@ TEST(Config, AgreementTellsWhatMustBeEqual) {
                                  {{"HCCL_ALGO", "level1:ring"}},
                                  {{"HCCL_BUFFSIZE", "100"}},
                                  {{"HCCL_DETERMINISTIC", "strict"}},
-                                 {{"HCCL_SPLIT", "auto"}}};
+                                 {{"HCCL_SPLIT", "auto"}},
+                                 {{"HCCL_WIRE", "crc"}}};
   for (const Variables& v : different) EXPECT_NE(good(v).agreement(), usual);
   for (const Variables& v : {Variables{{"HCCL_IF_IP", "10.0.0.1"}}, Variables{{"HCCL_LOG", "off"}},
                              Variables{{"HCCL_SOCKET_IFNAME", "eth"}}}) {

@@ -267,6 +267,15 @@ TEST(Join, DifferentConfigurationsAreNamedToAll) {
   expect_all_refused(meeting, "transport=auto", "transport=tcp");
 }
 
+TEST(Join, OtherProtectionOfDataIsNamedToAll) {
+  Meeting meeting;
+  Config other = meeting.config();
+  other.wire = Wire::kTls;
+  meeting.come(0, 2, other, meeting.info);
+  meeting.come(1, 2);
+  expect_all_refused(meeting, "wire=auto", "wire=tls");
+}
+
 TEST(Join, OtherVersionIsNamedToAll) {
   Meeting meeting;
   meeting.come(0, 2);

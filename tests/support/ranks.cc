@@ -28,7 +28,8 @@ transport::OpenArgs Rank::open_args(Deadline deadline) const {
   return args;
 }
 
-Result<std::unique_ptr<transport::Mesh>> Rank::open(std::string_view transport) const {
+Result<std::unique_ptr<transport::Mesh>> Rank::open(std::string_view transport, Wire wire) {
+  config_.wire = wire;
   return transport::open(transport, open_args(Deadline::after(std::chrono::seconds(30))));
 }
 

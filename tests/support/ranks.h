@@ -26,7 +26,8 @@ class Rank {
   /// lives.
   transport::OpenArgs open_args(Deadline deadline) const;
   /// A mesh over the named transport; all ranks call it. Opening may take 30 s.
-  Result<std::unique_ptr<transport::Mesh>> open(std::string_view transport) const;
+  Result<std::unique_ptr<transport::Mesh>> open(std::string_view transport,
+                                                Wire wire = Wire::kAuto);
   /// Returns once every rank is here, or after 60 s.
   void barrier() const;
   const transport::BootstrapExchange& exchange() const { return exchange_; }

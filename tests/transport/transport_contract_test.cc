@@ -8,6 +8,7 @@
 #include <atomic>
 #include <deque>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "tests/support/ranks.h"
@@ -29,10 +30,14 @@ using Bytes = std::vector<std::byte>;
 struct Case {
   std::string transport;
   int ranks;
+  Wire wire = Wire::kAuto;
+
+  std::string name() const {
+    const std::string word = wire == Wire::kCrc ? "_crc" : wire == Wire::kTls ? "_tls" : "";
+    return transport + word + "_" + std::to_string(ranks) + "ranks";
+  }
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.transport << " with " << c.ranks << " ranks";
-}
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name(); }
 
 std::vector<Case> cases() {
   std::vector<Case> all;
@@ -44,18 +49,33 @@ std::vector<Case> cases() {
   return all;
 }
 
+/// And what protects data on the way, with few and with many links.
+std::vector<Case> data_cases() {
+  std::vector<Case> all = cases();
+  const auto sizes = testing::possible_sizes();
+  for (const Wire wire : {Wire::kCrc, Wire::kTls}) {
+    for (const int ranks : std::set<int>{sizes.front(), sizes.back()}) {
+      all.push_back({"tcp", ranks, wire});
+    }
+  }
+  return all;
+}
+
 class TransportContract : public ::testing::TestWithParam<Case> {
  protected:
   /// Runs `body` on every rank with an open mesh; closes the meshes when all ranks are through.
   static void with_meshes(const std::function<void(Rank&, Mesh&)>& body) {
     run_ranks(GetParam().ranks, [&](Rank& rank) {
-      auto mesh = rank.open(GetParam().transport);
+      auto mesh = rank.open(GetParam().transport, GetParam().wire);
       ASSERT_TRUE(mesh.ok()) << "rank " << rank.rank() << ": " << mesh.status().message();
       body(rank, **mesh);
       rank.barrier();
     });
   }
 };
+
+/// The part that depends on what data passes through.
+class TransportData : public TransportContract {};
 
 /// The bytes of message `number` from `from` to `to` on a lane: no two messages of a test are
 /// alike.
@@ -112,7 +132,7 @@ TEST_P(TransportContract, KnowsItsNameRankAndSize) {
   });
 }
 
-TEST_P(TransportContract, CarriesMessagesOfAllSizesAroundTheRing) {
+TEST_P(TransportData, CarriesMessagesOfAllSizesAroundTheRing) {
   with_meshes([](Rank& rank, Mesh& mesh) {
     const int n = rank.size();
     const int me = rank.rank();
@@ -132,7 +152,7 @@ TEST_P(TransportContract, CarriesMessagesOfAllSizesAroundTheRing) {
   });
 }
 
-TEST_P(TransportContract, PlaysPingPongWithTheSameRequests) {
+TEST_P(TransportData, PlaysPingPongWithTheSameRequests) {
   with_meshes([](Rank& rank, Mesh& mesh) {
     if (rank.rank() > 1) return;
     const int peer = 1 - rank.rank();
@@ -157,7 +177,7 @@ TEST_P(TransportContract, PlaysPingPongWithTheSameRequests) {
   });
 }
 
-TEST_P(TransportContract, KeepsTheOrderOfALane) {
+TEST_P(TransportData, KeepsTheOrderOfALane) {
   with_meshes([](Rank& rank, Mesh& mesh) {
     const int n = rank.size();
     const int right = (rank.rank() + 1) % n;
@@ -212,7 +232,7 @@ TEST_P(TransportContract, ALaneDoesNotWaitForAnother) {
   });
 }
 
-TEST_P(TransportContract, AllToAllWithEverySendPostedFirst) {
+TEST_P(TransportData, AllToAllWithEverySendPostedFirst) {
   with_meshes([](Rank& rank, Mesh& mesh) {
     Traffic traffic;
     const int me = rank.rank();
@@ -230,7 +250,7 @@ TEST_P(TransportContract, AllToAllWithEverySendPostedFirst) {
   });
 }
 
-TEST_P(TransportContract, FloodsOfSmallMessagesInBothDirections) {
+TEST_P(TransportData, FloodsOfSmallMessagesInBothDirections) {
   with_meshes([](Rank& rank, Mesh& mesh) {
     const int me = rank.rank();
     const int peer = me ^ 1;
@@ -261,7 +281,7 @@ TEST_P(TransportContract, CarriesMessagesToItself) {
   });
 }
 
-TEST_P(TransportContract, AnotherSizeIsAnErrorThatNamesBoth) {
+TEST_P(TransportData, AnotherSizeIsAnErrorThatNamesBoth) {
   with_meshes([](Rank& rank, Mesh& mesh) {
     if (rank.rank() > 1) return;
     struct Sizes {
@@ -391,9 +411,9 @@ TEST_P(TransportContract, AbortWakesASleeperAndFailsWhatComesLater) {
   EXPECT_LT(best_us, 1'000'000) << "microseconds from abort() to the end of the wait";
 }
 
-TEST_P(TransportContract, AClosedPeerFailsItsRequestsOnly) {
+TEST_P(TransportData, AClosedPeerFailsItsRequestsOnly) {
   run_ranks(GetParam().ranks, [](Rank& rank) {
-    auto opened = rank.open(GetParam().transport);
+    auto opened = rank.open(GetParam().transport, GetParam().wire);
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     std::unique_ptr<Mesh> mesh = std::move(*opened);
     const int leaver = rank.size() - 1;
@@ -440,7 +460,7 @@ TEST_P(TransportContract, AClosedPeerFailsItsRequestsOnly) {
   });
 }
 
-TEST_P(TransportContract, WaitingCostsLittleCpu) {
+TEST_P(TransportData, WaitingCostsLittleCpu) {
   with_meshes([](Rank& rank, Mesh& mesh) {
     const auto cpu = [] {
       timespec now{};
@@ -461,7 +481,7 @@ TEST_P(TransportContract, WaitingCostsLittleCpu) {
   });
 }
 
-TEST_P(TransportContract, SurvivesRandomTraffic) {
+TEST_P(TransportData, SurvivesRandomTraffic) {
   for (const unsigned seed : {1u, 2u, 3u}) {
     with_meshes([&](Rank& rank, Mesh& mesh) {
       const int n = rank.size();
@@ -509,11 +529,9 @@ TEST_P(TransportContract, SurvivesRandomTraffic) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, TransportContract, ::testing::ValuesIn(cases()),
-                         [](const auto& info) {
-                           return info.param.transport + "_" + std::to_string(info.param.ranks) +
-                                  "ranks";
-                         });
+constexpr auto kName = [](const auto& info) { return info.param.name(); };
+INSTANTIATE_TEST_SUITE_P(Transports, TransportContract, ::testing::ValuesIn(cases()), kName);
+INSTANTIATE_TEST_SUITE_P(Transports, TransportData, ::testing::ValuesIn(data_cases()), kName);
 
 }  // namespace
 }  // namespace hccl::transport

@@ -5,18 +5,21 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 #include "hccl/base/bytes.h"
+#include "hccl/base/crc32c.h"
 
 namespace hccl::transport::tcp {
 
 enum class FrameType : std::uint8_t {
-  kEager = 1,   ///< a whole small message: `length` payload bytes follow
-  kAsk = 2,     ///< a message of `length` bytes waits at the sender for its receive
-  kReady = 3,   ///< a receive of `length` bytes is posted for this message
-  kData = 4,    ///< the next `length` payload bytes of a message that was declared ready
-  kCredit = 5,  ///< `length` units of eager room are free again
+  kEager = 1,      ///< a whole small message: `length` payload bytes follow
+  kAsk = 2,        ///< a message of `length` bytes waits at the sender for its receive
+  kReady = 3,      ///< a receive of `length` bytes is posted for this message
+  kData = 4,       ///< the next `length` payload bytes of a message that was declared ready
+  kCredit = 5,     ///< `length` units of eager room are free again
+  kCorrupted = 6,  ///< what came was altered on the way; nothing follows
 };
 
 /// 16 bytes, little-endian. A message is named by its lane and its place in the lane (`sequence`,
@@ -29,6 +32,27 @@ struct FrameHeader {
   std::uint64_t length;
 };
 static_assert(sizeof(FrameHeader) == 16 && std::is_trivially_copyable_v<FrameHeader>);
+
+/// Follows the header where frames are summed.
+struct FrameSums {
+  std::uint32_t payload;  ///< CRC32C
+  std::uint32_t header;   ///< CRC32C of the frame's number in its direction, header, payload's sum
+};
+struct SummedHeader {
+  FrameHeader header;
+  FrameSums sums;
+};
+static_assert(sizeof(SummedHeader) == 24 && std::is_trivially_copyable_v<SummedHeader>);
+
+/// The number is not sent: frames that were dropped, repeated or swapped do not add up.
+inline std::uint32_t header_sum(const SummedHeader& frame, std::uint64_t number) {
+  struct {
+    std::uint64_t number;
+    FrameHeader header;
+    std::uint64_t payload;
+  } const all{number, frame.header, frame.sums.payload};
+  return crc32c(0, std::as_bytes(std::span(&all, 1)));
+}
 
 /// A larger message waits until its receive is posted.
 inline constexpr std::size_t kEagerLimit = 64 * 1024;

@@ -1,5 +1,6 @@
 #include "transport/tcp/join.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -38,12 +39,15 @@ constexpr std::uint32_t kVersion = 1;
 struct Pending {
   enum class Stage { kConnecting, kProving, kGreeting };
 
-  Pending(Fd socket, int to, Handshake proof, Deadline until)
-      : fd(std::move(socket)), peer(to), handshake(std::move(proof)), deadline(until) {}
+  Pending(Connection with, int to, Handshake proof, Deadline until)
+      : connection(std::move(with)), peer(to), handshake(std::move(proof)), deadline(until) {}
 
-  Fd fd;
-  int peer;  ///< the rank we connect to; -1 for an accepted connection
-  Handshake handshake;
+  int fd() const { return connection.fd(); }
+  bool proves_by_tls() { return stage == Stage::kProving && connection.tls() != nullptr; }
+
+  Connection connection;
+  int peer;             ///< the rank we connect to; -1 for an accepted connection
+  Handshake handshake;  ///< where TLS does not do the same
   Stage stage = Stage::kConnecting;
   std::string in;
   std::string out;
@@ -65,7 +69,7 @@ class Joiner {
     missing_ = args.ranks.size() - 1;
   }
 
-  Result<std::vector<Fd>> run() {
+  Result<std::vector<Connection>> run() {
     watch_listener();
     for (int peer = 0; peer < args_.rank; ++peer) connect(peer);
     while (missing_ > 0 && !args_.deadline.expired()) {
@@ -74,7 +78,7 @@ class Joiner {
       static_cast<void>(waiter.until([this] { return turn(); }, sleeper_));
       expire();
     }
-    for (const auto& pending : pending_) unwatch(pending->fd.get());
+    for (const auto& pending : pending_) unwatch(pending->fd());
     if (listening_) unwatch(listener_.fd.get());
     if (missing_ > 0) return absent();
     return std::move(links_);
@@ -97,7 +101,7 @@ class Joiner {
       }
       // An event of this round may belong to a connection that was dropped in this round.
       const auto entry = std::find_if(pending_.begin(), pending_.end(), [&](const auto& pending) {
-        return pending->fd.get() == static_cast<int>(tag);
+        return pending->fd() == static_cast<int>(tag);
       });
       if (entry != pending_.end()) step(entry);
     }
@@ -107,8 +111,8 @@ class Joiner {
   void watch(const Pending& pending, int operation) {
     epoll_event event{};
     event.events = pending.wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN;
-    event.data.u64 = static_cast<std::uint64_t>(pending.fd.get());
-    ::epoll_ctl(sleeper_.epoll(), operation, pending.fd.get(), &event);
+    event.data.u64 = static_cast<std::uint64_t>(pending.fd());
+    ::epoll_ctl(sleeper_.epoll(), operation, pending.fd(), &event);
   }
   void unwatch(int fd) { ::epoll_ctl(sleeper_.epoll(), EPOLL_CTL_DEL, fd, nullptr); }
   void watch_listener() {
@@ -121,14 +125,24 @@ class Joiner {
 
   static std::string purpose(int server) { return "tcp data to rank " + std::to_string(server); }
 
+  Result<Connection> equip(Fd fd, TlsStream::Side side, int server) const {
+    if (args_.tls == nullptr) return Connection(std::move(fd));
+    HCCL_ASSIGN_OR_RETURN(
+        TlsStream tls,
+        TlsStream::create(args_.tls, side, fd.get(), tls_key(args_.key, id_, purpose(server))));
+    return Connection(std::move(fd), std::move(tls));
+  }
+
   void connect(int peer) {
     const Endpoint& to = args_.ranks[static_cast<std::size_t>(peer)];
     const std::string& from = args_.ranks[static_cast<std::size_t>(args_.rank)].address;
     auto fd = start_connect_tcp(to.address, to.port, from);
     if (!fd.ok()) return again(peer, fd.status());
+    auto connection = equip(std::move(*fd), TlsStream::Side::kClient, peer);
+    if (!connection.ok()) return again(peer, connection.status());
     auto pending = std::make_unique<Pending>(
-        std::move(*fd), peer, Handshake(Handshake::Side::kClient, args_.key, id_, purpose(peer)),
-        args_.deadline);
+        std::move(*connection), peer,
+        Handshake(Handshake::Side::kClient, args_.key, id_, purpose(peer)), args_.deadline);
     pending->wants_write = true;
     watch(*pending, EPOLL_CTL_ADD);
     pending_.push_back(std::move(pending));
@@ -153,9 +167,11 @@ class Joiner {
         return;
       }
       if (!fd->valid()) return;
+      auto connection = equip(std::move(*fd), TlsStream::Side::kServer, args_.rank);
+      if (!connection.ok()) continue;
       if (strangers_ >= kPendingCap + links_.size()) drop_oldest_stranger();
       auto pending = std::make_unique<Pending>(
-          std::move(*fd), -1,
+          std::move(*connection), -1,
           Handshake(Handshake::Side::kServer, args_.key, id_, purpose(args_.rank)),
           Deadline::after(kHandshakeTime));
       pending->stage = Pending::Stage::kProving;
@@ -172,7 +188,7 @@ class Joiner {
   }
 
   void drop(Entry entry, const Status& why) {
-    unwatch((*entry)->fd.get());
+    unwatch((*entry)->fd());
     const int peer = (*entry)->peer;
     pending_.erase(entry);
     if (peer >= 0) {
@@ -205,7 +221,8 @@ class Joiner {
     if (pending.stage == Pending::Stage::kGreeting && pending.in.size() == sizeof(Hello)) {
       return greet(entry);
     }
-    const bool wants_write = !pending.out.empty();
+    const bool wants_write = pending.proves_by_tls() ? pending.connection.tls()->wants() == POLLOUT
+                                                     : !pending.out.empty();
     if (wants_write != pending.wants_write) {
       pending.wants_write = wants_write;
       watch(pending, EPOLL_CTL_MOD);
@@ -215,11 +232,16 @@ class Joiner {
   /// Success: nothing more to do at the moment, or the whole hello is in.
   Status advance(Pending& pending) {
     if (pending.stage == Pending::Stage::kConnecting) {
-      HCCL_RETURN_IF_ERROR(connect_result(pending.fd.get()));
+      HCCL_RETURN_IF_ERROR(connect_result(pending.fd()));
       pending.stage = Pending::Stage::kProving;
-      pending.out = pending.handshake.first();
+      if (!pending.proves_by_tls()) pending.out = pending.handshake.first();
     }
     for (;;) {
+      if (pending.proves_by_tls()) {
+        HCCL_RETURN_IF_ERROR(pending.connection.tls()->handshake());
+        if (!pending.connection.tls()->finished()) return {};
+        begin_greeting(pending);
+      }
       HCCL_RETURN_IF_ERROR(flush(pending));
       const std::size_t wanted =
           pending.stage == Pending::Stage::kProving ? pending.handshake.wants() : sizeof(Hello);
@@ -230,20 +252,22 @@ class Joiner {
       HCCL_ASSIGN_OR_RETURN(const std::string reply, pending.handshake.step(pending.in));
       pending.in.clear();
       pending.out += reply;
-      if (!pending.handshake.finished()) continue;
-      pending.stage = Pending::Stage::kGreeting;
-      if (pending.peer >= 0) pending.out += hello_to(pending.peer);
+      if (pending.handshake.finished()) begin_greeting(pending);
     }
+  }
+
+  void begin_greeting(Pending& pending) {
+    pending.stage = Pending::Stage::kGreeting;
+    if (pending.peer >= 0) pending.out += hello_to(pending.peer);
   }
 
   Status flush(Pending& pending) {
     while (!pending.out.empty()) {
-      const ssize_t sent =
-          ::send(pending.fd.get(), pending.out.data(), pending.out.size(), MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {};
-      if (sent < 0) return Status(Code::kTcpConnect, std::strerror(errno));
-      pending.out.erase(0, static_cast<std::size_t>(sent));
+      const iovec piece{pending.out.data(), pending.out.size()};
+      const auto sent = pending.connection.write({&piece, 1});
+      if (!sent.ok()) return Status(Code::kTcpConnect, sent.status().message());
+      if (*sent == 0) return {};
+      pending.out.erase(0, *sent);
     }
     return {};
   }
@@ -251,13 +275,15 @@ class Joiner {
   Status fill(Pending& pending, std::size_t wanted) {
     while (pending.in.size() < wanted) {
       std::array<char, 128> bytes;
-      const std::size_t space = std::min(bytes.size(), wanted - pending.in.size());
-      const ssize_t got = ::recv(pending.fd.get(), bytes.data(), space, 0);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {};
-      if (got < 0) return Status(Code::kTcpConnect, std::strerror(errno));
-      if (got == 0) return Status(Code::kTcpConnect, "it closed the connection while joining");
-      pending.in.append(bytes.data(), static_cast<std::size_t>(got));
+      const iovec piece{bytes.data(), std::min(bytes.size(), wanted - pending.in.size())};
+      const auto got = pending.connection.read({&piece, 1});
+      if (!got.ok()) {
+        const std::string& why = got.status().message();
+        return Status(Code::kTcpConnect,
+                      why.empty() ? "it closed the connection while joining" : why);
+      }
+      if (*got == 0) return {};
+      pending.in.append(bytes.data(), *got);
     }
     return {};
   }
@@ -283,7 +309,7 @@ class Joiner {
     if (!expected || hello.to != static_cast<std::uint32_t>(args_.rank)) {
       return drop(entry, Status(Code::kTcpConnect, "another rank answered"));
     }
-    Fd& link = links_[hello.from];
+    Connection& link = links_[hello.from];
     if (link.valid()) return drop(entry, Status(Code::kTcpConnect, "the rank has joined already"));
     if (pending.peer < 0) {
       pending.out = hello_to(static_cast<int>(hello.from));
@@ -292,8 +318,8 @@ class Joiner {
       if (!status.ok() || !pending.out.empty()) return drop(entry, status);
       --strangers_;
     }
-    unwatch(pending.fd.get());
-    link = std::move(pending.fd);
+    unwatch(pending.fd());
+    link = std::move(pending.connection);
     pending_.erase(entry);
     --missing_;
   }
@@ -323,7 +349,7 @@ class Joiner {
   Listener listener_;
   EpollSleeper& sleeper_;
   Uuid id_{};
-  std::vector<Fd> links_;
+  std::vector<Connection> links_;
   std::size_t missing_ = 0;
   std::list<std::unique_ptr<Pending>> pending_;
   std::size_t strangers_ = 0;  ///< accepted ones in pending_
@@ -335,7 +361,8 @@ class Joiner {
 
 }  // namespace
 
-Result<std::vector<Fd>> join(const JoinArgs& args, Listener listener, EpollSleeper& sleeper) {
+Result<std::vector<Connection>> join(const JoinArgs& args, Listener listener,
+                                     EpollSleeper& sleeper) {
   return Joiner(args, std::move(listener), sleeper).run();
 }
 

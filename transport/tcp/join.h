@@ -2,14 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "hccl/base/bytes.h"
 #include "hccl/base/deadline.h"
-#include "hccl/base/fd.h"
 #include "hccl/base/socket.h"
 #include "hccl/base/status.h"
+#include "hccl/base/tls.h"
+#include "transport/tcp/connection.h"
 
 namespace hccl::transport::tcp {
 
@@ -23,6 +25,7 @@ struct JoinArgs {
   std::vector<Endpoint> ranks;  ///< where each rank listens
   Key key{};
   Deadline deadline = Deadline::never();
+  std::shared_ptr<const TlsContext> tls;  ///< null: connections are not encrypted
 };
 
 /// Connects to the lower ranks and accepts the higher ones, all at once, without blocking on any of
@@ -31,6 +34,7 @@ struct JoinArgs {
 /// again. Strangers only cost their descriptor, for five seconds at most. Gives a connection per
 /// rank (none at `rank`), or kTimeout naming the ranks that are missing. `sleeper` is only used for
 /// the duration of the call.
-Result<std::vector<Fd>> join(const JoinArgs& args, Listener listener, EpollSleeper& sleeper);
+Result<std::vector<Connection>> join(const JoinArgs& args, Listener listener,
+                                     EpollSleeper& sleeper);
 
 }  // namespace hccl::transport::tcp

@@ -1,13 +1,14 @@
 #include "transport/tcp/link.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "hccl/base/socket.h"
 #include "transport/self_link.h"
 
 namespace hccl::transport::tcp {
@@ -16,15 +17,8 @@ namespace {
 // Bytes read beyond the end of a payload.
 constexpr std::size_t kHeadersAhead = 512;
 
-/// Sequences ascend in a lane's queue, and the match is nearly always the first entry.
-template <class Queue>
-auto find(Queue& queue, std::uint32_t sequence) {
-  return std::find_if(queue.begin(), queue.end(),
-                      [=](const auto& entry) { return entry.sequence == sequence; });
-}
-
-/// Whether `a` comes before `b`, also after the counter wrapped.
-bool before(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) < 0; }
+// How long a rank that found bytes altered waits for the peer to take note of it.
+constexpr std::chrono::milliseconds kComplaintTime{250};
 
 }  // namespace
 
@@ -142,29 +136,26 @@ void Link::announce_room() {
 bool Link::read() {
   std::array<std::byte, sizeof share_.stage>& stage = share_.stage;
   std::size_t turn = 0;
-  while (alive() && turn < kBytesPerTurn) {
+  // Bytes that epoll does not know of would not wake a sleeper.
+  while (alive() && (turn < kBytesPerTurn || connection_.pending())) {
     // A payload that has begun goes straight where it belongs. Behind it only the next headers are
     // wanted: the payload after it goes straight, too.
     const bool straight = payload_.left > 0 && payload_.target != nullptr;
     std::array<iovec, 2> pieces{};
     if (straight) pieces[0] = {payload_.target, payload_.left};
     pieces[1] = {stage.data(), straight ? kHeadersAhead : stage.size()};
-    // The plain call is the cheaper one.
-    const ssize_t got =
-        straight ? ::readv(fd_.get(), pieces.data(), static_cast<int>(pieces.size()))
-                 : ::recv(fd_.get(), pieces[1].iov_base, pieces[1].iov_len, MSG_DONTWAIT);
-    if (got <= 0) {
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-      closed(got == 0 ? "" : std::strerror(errno));
+    const auto got = connection_.read(pieces);
+    if (!got.ok()) {
+      lost(got.status());
       return true;
     }
-    const auto bytes = static_cast<std::size_t>(got);
-    turn += bytes;
-    const std::size_t direct = std::min(bytes, pieces[0].iov_len);
-    if (direct > 0) take(direct);
-    if (!parse({stage.data(), bytes - direct})) return true;
-    if (bytes < pieces[0].iov_len + pieces[1].iov_len) break;  // the socket is empty
+    if (*got == 0) break;
+    turn += *got;
+    const std::size_t direct = std::min(*got, pieces[0].iov_len);
+    if (direct > 0 && !take({payload_.target, direct})) return true;
+    if (!parse({stage.data(), *got - direct})) return true;
+    const bool whole = *got == pieces[0].iov_len + pieces[1].iov_len;
+    if (!whole && !connection_.pending()) break;
   }
   return turn > 0;
 }
@@ -174,31 +165,39 @@ bool Link::parse(std::span<const std::byte> bytes) {
     if (payload_.left > 0) {
       const std::size_t part = std::min(bytes.size(), payload_.left);
       if (payload_.target != nullptr) std::memcpy(payload_.target, bytes.data(), part);
+      if (!take(bytes.first(part))) return false;
       bytes = bytes.subspan(part);
-      take(part);
       continue;
     }
-    const std::size_t part = std::min(bytes.size(), header_.size() - header_bytes_);
+    const std::size_t part = std::min(bytes.size(), head_ - header_bytes_);
     std::memcpy(header_.data() + header_bytes_, bytes.data(), part);
     bytes = bytes.subspan(part);
     header_bytes_ += part;
-    if (header_bytes_ < header_.size()) break;
+    if (header_bytes_ < head_) break;
     header_bytes_ = 0;
-    FrameHeader header;
-    std::memcpy(&header, header_.data(), sizeof header);
-    if (!on_frame(header)) return false;
+    SummedHeader frame{};
+    std::memcpy(&frame, header_.data(), head_);
+    if (summed() && header_sum(frame, frames_++) != frame.sums.header) return complain();
+    payload_sum_ = frame.sums.payload;
+    if (!on_frame(frame.header)) return false;
   }
   return true;
 }
 
-void Link::take(std::size_t bytes) {
-  payload_.left -= bytes;
-  if (payload_.target != nullptr) payload_.target += bytes;
-  if (payload_.left == 0) end_payload();
+bool Link::take(std::span<const std::byte> bytes) {
+  payload_.left -= bytes.size();
+  if (payload_.target != nullptr) payload_.target += bytes.size();
+  if (summed()) payload_.sum = crc32c(payload_.sum, bytes);
+  return payload_.left != 0 || end_payload();
 }
 
-void Link::end_payload() {
-  const Payload done = payload_;
+bool Link::end_payload() {
+  if (summed() && payload_.sum != payload_sum_) return complain();
+  settle(payload_);
+  return true;
+}
+
+void Link::settle(const Payload done) {
   payload_ = {};
   Lane& lane = this->lane(done.lane);
   if (done.request != nullptr) {
@@ -218,138 +217,16 @@ void Link::end_payload() {
   lane.arrived.erase(message);
 }
 
-bool Link::on_frame(const FrameHeader& header) {
-  if (header.reserved != 0) return broken("a frame with unknown flags");
-  switch (header.type) {
-    case FrameType::kEager:
-      return on_eager(header);
-    case FrameType::kAsk:
-      return on_ask(header);
-    case FrameType::kReady:
-      return on_ready(header);
-    case FrameType::kData:
-      return on_data(header);
-    case FrameType::kCredit:
-      if (header.length > share_.eager.window - room_)
-        return broken("more eager room than it took");
-      room_ += header.length;
-      return true;
-  }
-  return broken("a frame of unknown type");
-}
-
-bool Link::on_eager(const FrameHeader& header) {
-  if (header.length > share_.eager.limit) return broken("an eager message that is too long");
-  const std::size_t size = header.length;
-  if (size + kEagerCost > share_.eager.window - owed_)
-    return broken("more eager messages than allowed");
-  owed_ += size + kEagerCost;
-  Lane& lane = this->lane(header.lane);
-  payload_ = {size, nullptr, nullptr, true, header.lane, header.sequence};
-
-  const auto posted = find(lane.posted, header.sequence);
-  if (posted != lane.posted.end()) {
-    Request& request = *posted->request;
-    if (request.moved_ != 0) return broken("a message twice");
-    lane.posted.erase(posted);
-    give_back(size + kEagerCost);
-    if (request.size_ == size) {
-      payload_.target = request.data_;
-      payload_.request = &request;
-    } else {
-      payload_.eager = false;  // nobody wants these bytes
-      request.finish(size_mismatch(peer_, header.lane, request.size_, size));
-    }
-  } else {
-    if (before(header.sequence, lane.next_recv) ||
-        find(lane.arrived, header.sequence) != lane.arrived.end()) {
-      return broken("a message twice");
-    }
-    lane.arrived.push_back({header.sequence, size, share_.early.take(size)});
-    payload_.target = lane.arrived.back().bytes.get();
-  }
-  if (size == 0) end_payload();
-  return true;
-}
-
-bool Link::on_ask(const FrameHeader& header) {
-  Lane& lane = this->lane(header.lane);
-  const auto posted = find(lane.posted, header.sequence);
-  if (posted == lane.posted.end()) {
-    if (before(header.sequence, lane.next_recv) || lane.asked_of_us >= kAskWindow ||
-        find(lane.arrived, header.sequence) != lane.arrived.end()) {
-      return broken("a question out of turn");
-    }
-    ++lane.asked_of_us;
-    lane.arrived.push_back({header.sequence, header.length, nullptr});
-    return true;
-  }
-  Request& request = *posted->request;
-  if (!posted->ready_sent) {
-    posted->ready_sent = true;
-    put(FrameType::kReady, header.lane, header.sequence, request.size_);
-  }
-  if (header.length != request.size_) {
-    if (request.moved_ != 0) return broken("a message twice");
-    lane.posted.erase(posted);
-    request.finish(size_mismatch(peer_, header.lane, request.size_, header.length));
-  }
-  return true;
-}
-
-bool Link::on_ready(const FrameHeader& header) {
-  Lane& lane = this->lane(header.lane);
-  const auto waiting = find(lane.waiting, header.sequence);
-  if (waiting == lane.waiting.end()) {
-    // Our message may be on its way already, eagerly; then the receiver sees the sizes.
-    if (before(header.sequence, lane.next_send)) return true;
-    if (lane.ready.size() >= kReadyCap) return broken("too many posted receives");
-    lane.ready.push_back({header.sequence, header.length});
-    return true;
-  }
-  Request& request = *waiting->request;
-  const auto place = static_cast<std::size_t>(waiting - lane.waiting.begin());
-  lane.waiting.erase(waiting);
-  const bool asked = place < lane.asked;
-  if (asked) --lane.asked;
-  if (request.size_ == header.length) {
-    outbox_.stream(request, header.sequence);
-  } else {
-    if (!asked) put(FrameType::kAsk, header.lane, header.sequence, request.size_);
-    request.finish();
-  }
-  ask(lane, header.lane);
-  return true;
-}
-
-bool Link::on_data(const FrameHeader& header) {
-  Lane& lane = this->lane(header.lane);
-  const auto posted = find(lane.posted, header.sequence);
-  if (posted == lane.posted.end() || !posted->ready_sent) return broken("bytes nobody asked for");
-  Request& request = *posted->request;
-  if (header.length > request.size_ - request.moved_ ||
-      (header.length == 0 && request.size_ != 0)) {
-    return broken("more bytes than the receive has room for");
-  }
-  const std::size_t size = header.length;
-  payload_ = {size,        request.size_ == 0 ? nullptr : request.data_ + request.moved_,
-              &request,    false,
-              header.lane, header.sequence};
-  request.moved_ += size;
-  if (size == 0) end_payload();
-  return true;
-}
-
 bool Link::write() {
   if (!alive()) return false;
   if (to_give_ >= share_.eager.window / 8 && !outbox_.empty()) announce_room();
   std::size_t moved = 0;
-  if (outbox_.write(fd_.get(), moved) == Outbox::Written::kFailed) {
+  const Status written = outbox_.write(connection_, moved);
+  if (!written.ok()) {
     // The peer has gone; what it had sent before still counts, and reading finds the end.
-    const std::string why = std::strerror(errno);
     while (alive() && read()) {
     }
-    if (alive()) closed(why);
+    if (alive()) lost(written);
     return true;
   }
   return moved > 0;
@@ -363,21 +240,52 @@ bool Link::broken(const std::string& what) {
   return false;
 }
 
-void Link::closed(const std::string& why) {
+void Link::lost(const Status& why) {
+  if (why.code() == Code::kRemote) {  // the peer has been told
+    linger(Deadline::after(kComplaintTime));
+    return corrupted(why.message());
+  }
   fail(Status(Code::kRemote,
               "rank " + std::to_string(peer_) + " closed its connection to rank " +
-                  std::to_string(rank_) + (why.empty() ? "" : " (" + why + ")"),
+                  std::to_string(rank_) + (why.message().empty() ? "" : " (" + why.message() + ")"),
               peer_));
+}
+
+void Link::corrupted(const std::string& how) {
+  fail(Status(Code::kRemote,
+              "data between rank " + std::to_string(rank_) + " and rank " + std::to_string(peer_) +
+                  " was corrupted on the way (" + how +
+                  "); the connection is closed. Check the network between their hosts: cables, "
+                  "adapters, drivers, whoever may reach it",
+              peer_));
+}
+
+// Closing with bytes unread would take back what was written last.
+void Link::linger(Deadline end) {
+  ::shutdown(connection_.fd(), SHUT_WR);
+  for (;;) {
+    const ssize_t got = ::recv(connection_.fd(), share_.stage.data(), share_.stage.size(), 0);
+    if (got > 0 && !end.expired()) continue;
+    if (got >= 0 || errno != EAGAIN || !wait_fd(connection_.fd(), POLLIN, end).ok()) return;
+  }
+}
+
+// Tells the peer before the requests fail, because a frame that is half written needs their bytes.
+bool Link::complain() {
+  const Deadline end = Deadline::after(kComplaintTime);
+  const std::string words = outbox_.last_words({FrameType::kCorrupted, 0, 0, 0, 0});
+  if (send_all(connection_.fd(), words, end).ok()) linger(end);
+  corrupted("rank " + std::to_string(rank_) + " got a frame whose checksum does not match");
+  return false;
 }
 
 void Link::fail(const Status& status) {
   if (!alive()) return;
   dead_ = status;
-  // A forked child may hold the socket, too: closing alone would neither end the events nor tell
-  // the peer.
-  ::epoll_ctl(share_.epoll, EPOLL_CTL_DEL, fd_.get(), nullptr);
-  ::shutdown(fd_.get(), SHUT_RDWR);
-  fd_.reset();
+  // A forked child may hold the socket, too: closing alone would not end the events.
+  ::epoll_ctl(share_.epoll, EPOLL_CTL_DEL, connection_.fd(), nullptr);
+  connection_.finish();
+  connection_.reset();
   outbox_.fail(status);
   if (payload_.request != nullptr && !payload_.request->done()) payload_.request->finish(status);
   payload_ = {};

@@ -2,6 +2,7 @@
 // protocol, reading and writing. README.md describes the protocol.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "hccl/base/fd.h"
 #include "hccl/base/queue.h"
 #include "hccl/base/status.h"
+#include "transport/tcp/connection.h"
 #include "transport/tcp/early.h"
 #include "transport/tcp/frame.h"
 #include "transport/tcp/outbox.h"
@@ -36,12 +37,18 @@ struct LinkShare {
 /// messages that arrived before are still given to receives that are posted later.
 class Link {
  public:
-  /// `share` outlives the link.
-  Link(int rank, int peer, Fd fd, LinkShare& share)
-      : rank_(rank), peer_(peer), fd_(std::move(fd)), share_(share), room_(share.eager.window) {}
+  /// `share` outlives the link. `summed`: frames carry checksums.
+  Link(int rank, int peer, Connection connection, bool summed, LinkShare& share)
+      : rank_(rank),
+        peer_(peer),
+        connection_(std::move(connection)),
+        head_(summed ? sizeof(SummedHeader) : sizeof(FrameHeader)),
+        share_(share),
+        outbox_(summed),
+        room_(share.eager.window) {}
 
-  int fd() const { return fd_.get(); }
-  bool alive() const { return fd_.valid(); }
+  int fd() const { return connection_.fd(); }
+  bool alive() const { return connection_.valid(); }
 
   /// Posts. Nothing is written before write().
   void send(Request& request, std::uint32_t lane, std::span<const std::byte> bytes);
@@ -55,6 +62,10 @@ class Link {
   /// died.
   bool read();
   bool write();
+  /// Whether bytes have come that epoll does not know of.
+  bool pending() const { return alive() && connection_.pending(); }
+  /// Says that nothing more follows, before the last bytes leave.
+  void finish() { connection_.finish(); }
   /// Fails everything and closes the socket.
   void fail(const Status& status);
 
@@ -99,8 +110,16 @@ class Link {
     bool eager = false;           ///< done with this payload
     std::uint8_t lane = 0;
     std::uint32_t sequence = 0;
+    std::uint32_t sum = 0;  ///< of the bytes that have come
   };
 
+  /// Sequences ascend in a lane's queue, and the match is nearly always the first entry.
+  template <class Entries>
+  static auto find(Entries& entries, std::uint32_t sequence) {
+    return std::find_if(entries.begin(), entries.end(),
+                        [=](const auto& entry) { return entry.sequence == sequence; });
+  }
+  bool summed() const { return head_ == sizeof(SummedHeader); }
   Lane& lane(std::uint32_t number);
   void put(FrameType type, std::uint8_t lane, std::uint32_t sequence, std::uint64_t length);
   void ask(Lane& lane, std::uint8_t number);
@@ -115,14 +134,19 @@ class Link {
   bool on_ask(const FrameHeader& header);
   bool on_ready(const FrameHeader& header);
   bool on_data(const FrameHeader& header);
-  void take(std::size_t bytes);
-  void end_payload();
+  bool take(std::span<const std::byte> bytes);
+  bool end_payload();
+  void settle(Payload done);
   bool broken(const std::string& what);
-  void closed(const std::string& why);
+  void lost(const Status& why);
+  void linger(Deadline end);
+  bool complain();
+  void corrupted(const std::string& how);
 
   int rank_;
   int peer_;
-  Fd fd_;
+  Connection connection_;
+  std::size_t head_;  ///< bytes of a header on the wire
   LinkShare& share_;
   Status dead_;
   std::array<std::unique_ptr<Lane>, Mesh::kLanes> lanes_;
@@ -132,8 +156,10 @@ class Link {
   std::size_t owed_ = 0;     ///< what the peer has sent eagerly and we have not given back
   std::size_t to_give_ = 0;  ///< part of owed_ that is free and not announced yet
   Payload payload_;
-  std::array<std::byte, sizeof(FrameHeader)> header_;  ///< of the frame that comes in next
-  std::size_t header_bytes_ = 0;                       ///< so many have come; never all
+  std::uint32_t payload_sum_ = 0;                       ///< what payload_ must add up to
+  std::uint64_t frames_ = 0;                            ///< whose headers have come
+  std::array<std::byte, sizeof(SummedHeader)> header_;  ///< of the frame that comes in next
+  std::size_t header_bytes_ = 0;                        ///< so many have come; never all
 };
 
 }  // namespace hccl::transport::tcp

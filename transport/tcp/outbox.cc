@@ -1,11 +1,8 @@
 #include "transport/tcp/outbox.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <span>
 
 namespace hccl::transport::tcp {
@@ -14,36 +11,17 @@ namespace {
 constexpr std::size_t kFramesPerCall = 32;
 // Large messages are cut into frames only this far ahead, so that small ones soon get their turn.
 constexpr std::size_t kPayloadAhead = 2 * kFragment;
-
-// Less than this is put together by a copy: the plain call is cheaper than one that gathers.
-constexpr std::size_t kLittle = 2048;
-
-ssize_t send(int fd, std::span<iovec> pieces) {
-  std::size_t total = 0;
-  for (const iovec& piece : pieces) total += piece.iov_len;
-  if (total <= kLittle) {
-    std::array<std::byte, kLittle> little;
-    std::size_t at = 0;
-    for (const iovec& piece : pieces) {
-      if (piece.iov_len != 0) std::memcpy(little.data() + at, piece.iov_base, piece.iov_len);
-      at += piece.iov_len;
-    }
-    return ::send(fd, little.data(), total, MSG_NOSIGNAL | MSG_DONTWAIT);
-  }
-  msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = pieces.size();
-  return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
+// Of frames that get their sums: what is summed is written while it is still in a cache.
+constexpr std::size_t kSummedPerCall = kFragment;
 
 }  // namespace
 
 void Outbox::put(const FrameHeader& header) {
-  frames_.push_back({header, nullptr, nullptr, false});
+  frames_.push_back({{header, {}}, nullptr, nullptr, false});
 }
 
 void Outbox::put(const FrameHeader& header, Request& request) {
-  frames_.push_back({header, request.data_, &request, true});
+  frames_.push_back({{header, {}}, request.data_, &request, true});
   payload_queued_ += request.size_;
 }
 
@@ -62,18 +40,24 @@ void Outbox::top_up() {
     const std::byte* payload = request.data_ + request.moved_;
     request.moved_ += length;
     const bool last = request.moved_ == request.size_;
-    frames_.push_back({header, payload, &request, last});
+    frames_.push_back({{header, {}}, payload, &request, last});
     payload_queued_ += length;
     if (!last) streams_.push_back(stream);
   }
 }
 
-Outbox::Written Outbox::write(int fd, std::size_t& moved) {
+// Just before the bytes are written, so that both read them from a cache.
+void Outbox::seal(Frame& frame) {
+  const std::size_t size = payload_size(frame);
+  frame.head.sums.payload = size == 0 ? 0 : crc32c(0, {frame.payload, size});
+  frame.head.sums.header = header_sum(frame.head, number_++);
+}
+
+Status Outbox::write(Connection& connection, std::size_t& moved) {
   std::size_t turn = 0;
   for (;;) {
     top_up();
-    if (frames_.empty()) return Written::kAll;
-    if (turn >= kBytesPerTurn) return Written::kBlocked;
+    if (frames_.empty() || turn >= kBytesPerTurn) return {};
 
     std::array<iovec, 2 * kFramesPerCall> pieces;
     std::size_t count = 0;
@@ -86,19 +70,41 @@ Outbox::Written Outbox::write(int fd, std::size_t& moved) {
       pieces[count++] = {static_cast<char*>(const_cast<void*>(data)) + skip, size - skip};
       skip = 0;
     };
-    for (std::size_t i = 0; i < std::min(frames_.size(), kFramesPerCall); ++i) {
-      add(&frames_[i].header, sizeof(FrameHeader));
+    const std::size_t most = std::min(frames_.size(), kFramesPerCall);
+    std::size_t summed_now = 0;
+    for (std::size_t i = 0; i < most && summed_now < kSummedPerCall; ++i) {
+      if (summed() && i >= sealed_) {
+        seal(frames_[i]);
+        ++sealed_;
+        summed_now += payload_size(frames_[i]);
+      }
+      add(&frames_[i].head, head_);
       add(frames_[i].payload, payload_size(frames_[i]));
     }
-    const ssize_t sent = send(fd, std::span(pieces).first(count));
-    if (sent < 0) {
-      if (errno == EINTR) continue;
-      return errno == EAGAIN || errno == EWOULDBLOCK ? Written::kBlocked : Written::kFailed;
-    }
-    consume(static_cast<std::size_t>(sent));
-    turn += static_cast<std::size_t>(sent);
-    moved += static_cast<std::size_t>(sent);
+    HCCL_ASSIGN_OR_RETURN(const std::size_t sent, connection.write(std::span(pieces).first(count)));
+    if (sent == 0) return {};
+    consume(sent);
+    turn += sent;
+    moved += sent;
   }
+}
+
+std::string Outbox::last_words(const FrameHeader& header) {
+  std::string bytes;
+  const auto add = [&](const void* data, std::size_t size) {
+    bytes.append(static_cast<const char*>(data), size);
+  };
+  if (front_written_ > 0) {
+    Frame& front = frames_.front();
+    add(&front.head, head_);
+    add(front.payload, payload_size(front));
+    bytes.erase(0, front_written_);
+  }
+  number_ -= sealed_ - (front_written_ > 0 ? 1 : 0);  // frames that will not be sent
+  Frame last{{header, {}}, nullptr, nullptr, false};
+  seal(last);
+  add(&last.head, head_);
+  return bytes;
 }
 
 void Outbox::consume(std::size_t bytes) {
@@ -106,8 +112,9 @@ void Outbox::consume(std::size_t bytes) {
   while (!frames_.empty()) {
     const Frame& front = frames_.front();
     const std::size_t payload = payload_size(front);
-    if (front_written_ < sizeof(FrameHeader) + payload) break;
-    front_written_ -= sizeof(FrameHeader) + payload;
+    if (front_written_ < head_ + payload) break;
+    front_written_ -= head_ + payload;
+    if (summed()) --sealed_;
     payload_queued_ -= payload;
     if (front.last) front.request->finish();
     frames_.pop_front();
@@ -124,6 +131,7 @@ void Outbox::fail(const Status& status) {
   frames_.clear();
   streams_.clear();
   front_written_ = 0;
+  sealed_ = 0;
   payload_queued_ = 0;
 }
 

@@ -3,9 +3,11 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 
 #include "hccl/base/queue.h"
 #include "hccl/base/status.h"
+#include "transport/tcp/connection.h"
 #include "transport/tcp/frame.h"
 #include "transport/transport.h"
 
@@ -14,7 +16,7 @@ namespace hccl::transport::tcp {
 /// Payloads are sent straight from the caller's bytes. Used by the thread of the mesh only.
 class Outbox {
  public:
-  enum class Written { kAll, kBlocked, kFailed };
+  explicit Outbox(bool summed) : head_(summed ? sizeof(SummedHeader) : sizeof(FrameHeader)) {}
 
   /// A frame without payload.
   void put(const FrameHeader& header);
@@ -24,16 +26,17 @@ class Outbox {
   /// 0.
   void stream(Request& request, std::uint32_t sequence);
 
-  /// Writes as much as the socket takes, several frames a system call. Adds the bytes to `moved`.
-  /// kFailed leaves the reason in errno.
-  Written write(int fd, std::size_t& moved);
+  /// Writes as much as the connection takes, several frames a call. Adds the bytes to `moved`.
+  Status write(Connection& connection, std::size_t& moved);
   bool empty() const { return frames_.empty() && streams_.empty(); }
+  /// The rest of the frame that is half written, and one more, which is the last.
+  std::string last_words(const FrameHeader& header);
   /// Fails every request in here and forgets the frames.
   void fail(const Status& status);
 
  private:
   struct Frame {
-    FrameHeader header{};
+    SummedHeader head{};
     const std::byte* payload = nullptr;
     Request* request = nullptr;  ///< whose bytes these are
     bool last = false;           ///< the request is done with this frame
@@ -43,13 +46,18 @@ class Outbox {
     std::uint32_t sequence = 0;
   };
   void top_up();
+  bool summed() const { return head_ == sizeof(SummedHeader); }
+  void seal(Frame& frame);
   void consume(std::size_t bytes);
   static std::size_t payload_size(const Frame& frame) {
-    return frame.request == nullptr ? 0 : static_cast<std::size_t>(frame.header.length);
+    return frame.request == nullptr ? 0 : static_cast<std::size_t>(frame.head.header.length);
   }
 
   Queue<Frame> frames_;
   Queue<Stream> streams_;
+  std::size_t head_;               ///< bytes of a header on the wire
+  std::size_t sealed_ = 0;         ///< the first so many of frames_ have their sums
+  std::uint64_t number_ = 0;       ///< of the next frame that is sealed
   std::size_t front_written_ = 0;  ///< bytes of frames_.front(), header included, that are out
   std::size_t payload_queued_ = 0;
 };

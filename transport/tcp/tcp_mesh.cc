@@ -51,20 +51,22 @@ void do_not_pace(int fd) {
 class TcpMesh final : public Mesh {
  public:
   /// `hosts` as in OpenArgs; none: one host.
-  TcpMesh(int rank, std::vector<Fd> sockets, std::unique_ptr<EpollSleeper> sleeper,
-          const std::vector<int>& hosts)
+  TcpMesh(int rank, std::vector<Connection> connections, std::unique_ptr<EpollSleeper> sleeper,
+          const std::vector<int>& hosts, Wire wire)
       : rank_(rank),
         epoll_(std::move(sleeper)),
         sleeper_(*this),
-        share_(sockets.size(), epoll_->epoll()),
-        slots_(sockets.size()),
-        few_(sockets.size() <= kFewLinks) {
-    for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
-      if (!sockets[peer].valid()) continue;
-      slots_[peer].link =
-          std::make_unique<Link>(rank, static_cast<int>(peer), std::move(sockets[peer]), share_);
-      enlarge_buffers(slots_[peer].link->fd());
+        share_(connections.size(), epoll_->epoll()),
+        slots_(connections.size()),
+        few_(connections.size() <= kFewLinks),
+        encrypted_(wire == Wire::kTls) {
+    for (std::size_t peer = 0; peer < connections.size(); ++peer) {
+      if (!connections[peer].valid()) continue;
       const bool near = hosts.empty() || hosts[peer] == hosts[static_cast<std::size_t>(rank)];
+      const bool summed = wire == Wire::kCrc || (wire == Wire::kAuto && !near);
+      slots_[peer].link = std::make_unique<Link>(rank, static_cast<int>(peer),
+                                                 std::move(connections[peer]), summed, share_);
+      enlarge_buffers(slots_[peer].link->fd());
       if (near) do_not_pace(slots_[peer].link->fd());
       if (!few_) watch(peer, EPOLL_CTL_ADD);
     }
@@ -102,6 +104,7 @@ class TcpMesh final : public Mesh {
     } else {
       moved |= look_at_events();
     }
+    if (encrypted_) moved |= look_at_decrypted();
     // Reading may have called for answers.
     return write_dirty() || moved;
   }
@@ -156,6 +159,18 @@ class TcpMesh final : public Mesh {
       if (slot.link == nullptr || !slot.link->alive()) continue;
       if (slot.blocked) moved |= write(peer);
       if (!unexpected && !slot.link->expects()) continue;
+      moved |= slot.link->read();
+      posted(peer);
+    }
+    return moved;
+  }
+
+  /// What has come and is in the socket no more would not wake a sleeper.
+  bool look_at_decrypted() {
+    bool moved = false;
+    for (std::size_t peer = 0; peer < slots_.size(); ++peer) {
+      Slot& slot = slots_[peer];
+      if (slot.link == nullptr || !slot.link->pending()) continue;
       moved |= slot.link->read();
       posted(peer);
     }
@@ -258,6 +273,7 @@ class TcpMesh final : public Mesh {
     for (Slot& slot : slots_) {
       if (slot.link == nullptr || !slot.link->alive()) continue;
       slot.link->write();
+      slot.link->finish();
     }
     NapSleeper nap;
     const Waiter waiter{.timeout = kLinger, .abort = &abort_, .policy = kSleepAtOnce};
@@ -285,6 +301,7 @@ class TcpMesh final : public Mesh {
   LinkShare share_;
   std::vector<Slot> slots_;
   bool few_;
+  bool encrypted_;
   bool going_to_sleep_ = false;  // the last progress() may be over: posts are written at once
   unsigned looks_ = 0;
   std::vector<std::size_t> dirty_;
@@ -316,14 +333,19 @@ Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
       const std::vector<std::string> parts,
       agree(args, listener.ok() ? Result<std::string>(encode(listener->port, args.address))
                                 : Result<std::string>(listener.status())));
-  JoinArgs join_args{args.rank, {}, args.key, args.deadline};
+  const Wire wire = args.config != nullptr ? args.config->wire : Wire::kAuto;
+  JoinArgs join_args{args.rank, {}, args.key, args.deadline, nullptr};
+  if (wire == Wire::kTls) {
+    HCCL_ASSIGN_OR_RETURN(join_args.tls, TlsContext::create());
+  }
   for (int rank = 0; rank < args.size; ++rank) {
     HCCL_ASSIGN_OR_RETURN(Endpoint endpoint, decode(parts[static_cast<std::size_t>(rank)], rank));
     join_args.ranks.push_back(std::move(endpoint));
   }
-  HCCL_ASSIGN_OR_RETURN(std::vector<Fd> sockets, join(join_args, std::move(*listener), **sleeper));
-  return std::unique_ptr<Mesh>(
-      std::make_unique<TcpMesh>(args.rank, std::move(sockets), std::move(*sleeper), args.hosts));
+  HCCL_ASSIGN_OR_RETURN(std::vector<Connection> connections,
+                        join(join_args, std::move(*listener), **sleeper));
+  return std::unique_ptr<Mesh>(std::make_unique<TcpMesh>(args.rank, std::move(connections),
+                                                         std::move(*sleeper), args.hosts, wire));
 }
 
 }  // namespace

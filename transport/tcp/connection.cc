@@ -1,0 +1,124 @@
+#include "transport/tcp/connection.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+namespace hccl::transport::tcp {
+namespace {
+
+// Less than this is put together by a copy: the plain call is cheaper than one that gathers.
+constexpr std::size_t kLittle = 2048;
+// What TLS encrypts at a time; less than this is put together by a copy.
+constexpr std::size_t kRecord = 16 * 1024;
+
+/// Copies the pieces to one place, which has room for all of them.
+std::size_t gather(std::span<const iovec> pieces, char* to) {
+  std::size_t at = 0;
+  for (const iovec& piece : pieces) {
+    if (piece.iov_len != 0) std::memcpy(to + at, piece.iov_base, piece.iov_len);
+    at += piece.iov_len;
+  }
+  return at;
+}
+
+std::size_t total(std::span<const iovec> pieces) {
+  std::size_t size = 0;
+  for (const iovec& piece : pieces) size += piece.iov_len;
+  return size;
+}
+
+ssize_t send(int fd, std::span<const iovec> pieces) {
+  if (total(pieces) <= kLittle) {
+    std::array<char, kLittle> little;
+    return ::send(fd, little.data(), gather(pieces, little.data()), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces.data());
+  message.msg_iovlen = pieces.size();
+  return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+Status ended() { return Status(Code::kTcpTransfer, errno == 0 ? "" : std::strerror(errno)); }
+
+Result<std::size_t> read_tls(TlsStream& tls, std::span<const iovec> pieces) {
+  std::size_t all = 0;
+  for (const iovec& piece : pieces) {
+    if (piece.iov_len == 0) continue;
+    const auto got = tls.read({static_cast<char*>(piece.iov_base), piece.iov_len});
+    // What came before a failure counts; the failure comes again.
+    if (!got.ok()) return all > 0 ? Result<std::size_t>(all) : got;
+    all += *got;
+    if (*got < piece.iov_len) break;
+  }
+  return all;
+}
+
+Result<std::size_t> write_tls(TlsStream& tls, std::span<const iovec> pieces) {
+  std::size_t all = 0;
+  while (!pieces.empty()) {
+    std::array<char, kRecord> little;
+    std::size_t count = 0;
+    for (std::size_t size = 0; count < pieces.size(); ++count) {
+      size += pieces[count].iov_len;
+      if (size > little.size()) break;
+    }
+    std::string_view bytes;
+    if (count < 2) {
+      count = 1;
+      bytes = {static_cast<const char*>(pieces[0].iov_base), pieces[0].iov_len};
+    } else {
+      bytes = {little.data(), gather(pieces.first(count), little.data())};
+    }
+    HCCL_ASSIGN_OR_RETURN(const std::size_t sent, tls.write(bytes));
+    all += sent;
+    if (sent < bytes.size()) break;
+    pieces = pieces.subspan(count);
+  }
+  return all;
+}
+
+}  // namespace
+
+Result<std::size_t> Connection::read(std::span<const iovec> pieces) {
+  if (tls_) return read_tls(*tls_, pieces);
+  for (;;) {
+    // The plain call is the cheaper one.
+    const bool one = pieces[0].iov_len == 0;
+    const ssize_t got = one ? ::recv(fd_.get(), pieces[1].iov_base, pieces[1].iov_len, MSG_DONTWAIT)
+                            : ::readv(fd_.get(), pieces.data(), static_cast<int>(pieces.size()));
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::size_t{0};
+    if (got == 0) errno = 0;
+    return ended();
+  }
+}
+
+Result<std::size_t> Connection::write(std::span<const iovec> pieces) {
+  if (tls_) return write_tls(*tls_, pieces);
+  for (;;) {
+    const ssize_t sent = send(fd_.get(), pieces);
+    if (sent >= 0) return static_cast<std::size_t>(sent);
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+    return ended();
+  }
+}
+
+void Connection::finish() {
+  if (tls_) tls_->close();
+}
+
+void Connection::reset() {
+  // A forked child may hold the socket, too: closing alone would not tell the peer.
+  ::shutdown(fd_.get(), SHUT_RDWR);
+  tls_.reset();
+  fd_.reset();
+}
+
+}  // namespace hccl::transport::tcp
