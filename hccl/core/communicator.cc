@@ -41,9 +41,10 @@ Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::stri
       selection_(config_, log_, placement_, name_, rank_, parent),
       sends_(ranks_.size()),
       recvs_(ranks_.size()),
+      suspicion_(log_, name_, rank_),
       mailbox_(std::make_shared<Mailbox>(
           rank_, size(), name_, [this](const AbortFlag& abort) { return open_mailbox(abort); },
-          placement_.policy)) {}
+          placement_.policy, log_)) {}
 
 Result<std::shared_ptr<Communicator>> Communicator::world(
     std::shared_ptr<join::ControlLine> control, std::string name, const Config& config, Logger log,
@@ -126,7 +127,8 @@ Result<std::vector<std::string>> Communicator::gather(const Uuid& key, const std
                                                       Deadline deadline,
                                                       const AbortFlag& abort) const {
   return control_->exchange(key, static_cast<std::uint32_t>(size()),
-                            static_cast<std::uint32_t>(rank_), mine, deadline, abort);
+                            static_cast<std::uint32_t>(rank_), mine, deadline, abort,
+                            name_);
 }
 
 transport::OpenArgs Communicator::mesh_arguments(Deadline deadline) {

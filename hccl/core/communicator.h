@@ -16,6 +16,7 @@
 #include "hccl/core/op_queue.h"
 #include "hccl/core/placement.h"
 #include "hccl/core/selection.h"
+#include "hccl/core/suspicion.h"
 #include "hccl/exec/executor.h"
 #include "hccl/exec/local_engine.h"
 #include "hccl/exec/two_level.h"
@@ -148,9 +149,7 @@ class Communicator {
   Status run_transfers(std::span<exec::Transfer> transfers);
   Status refused_suspended() const;
   Waiter limits(bool background);
-  void stalled(std::uint64_t sequence, const std::string& call, std::vector<int> awaited);
-  void say_stalled(std::uint64_t sequence, const std::string& call,
-                   const std::vector<int>& awaited);
+  void stalled(const Pending& pending);
 
   // What it is; does not change.
   const std::shared_ptr<join::ControlLine> control_;
@@ -185,12 +184,7 @@ class Communicator {
   std::vector<std::uint64_t> sends_;  // point to point, by peer
   std::vector<std::uint64_t> recvs_;
 
-  // What the log has said of the operation that waits.
-  struct Said {
-    std::uint64_t sequence = 0;
-    Deadline::Clock::time_point since{}, next{};
-  };
-  Said said_;
+  Suspicion suspicion_;  // of the operation that waits
 
   std::vector<std::byte> products_;  // of inputs and a factor; kept
 

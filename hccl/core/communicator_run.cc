@@ -114,7 +114,8 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
       recorder_.begin(envelope(transfers.front()),
                       transfers.size() == 1 ? "point to point" : "point to point, batch");
   Waiter bounds = limits(false);
-  bounds.stalled = nullptr;
+  // They have no place in the order by which the coordinator compares calls.
+  bounds.stalled = [this](const Pending& pending) { suspicion_.report(pending); };
   Status status = executor_->exchange(transfers, bounds);
   recorder_.end(number, status.code());
   return status.ok() ? status : failure_.fail(std::move(status));
@@ -131,36 +132,16 @@ Waiter Communicator::limits(bool background) {
   limits.abort = &failure_.flag();
   limits.policy = background ? placement_.worker_policy : placement_.policy;
   if (size() > 1) {
-    limits.stalled = [this](const Pending& pending) {
-      stalled(pending.sequence, pending.call, pending.late);
-    };
+    limits.stalled = [this](const Pending& pending) { stalled(pending); };
   }
   return limits;
 }
 
-void Communicator::stalled(std::uint64_t sequence, const std::string& call,
-                           std::vector<int> awaited) {
-  say_stalled(sequence, call, awaited);
+void Communicator::stalled(const Pending& pending) {
+  suspicion_.report(pending);
+  std::vector<int> awaited = pending.late;
   for (int& peer : awaited) peer = ranks_[static_cast<std::size_t>(peer)];
-  control_->stalled(id_, sequence, call, awaited);
-}
-
-// Once after two seconds, then every half minute: suspicion comes long before a time is up.
-void Communicator::say_stalled(std::uint64_t sequence, const std::string& call,
-                               const std::vector<int>& awaited) {
-  using std::chrono::seconds;
-  const auto now = Deadline::Clock::now();
-  // The first report comes up to half a second after the wait has begun.
-  if (said_.sequence != sequence) {
-    said_ = {sequence, now - kReportInterval, now + seconds(2) - kReportInterval};
-  }
-  if (now < said_.next) return;
-  said_.next = now + seconds(30);
-  std::string list;
-  for (const int rank : awaited) list += (list.empty() ? "" : ", ") + std::to_string(rank);
-  log_->warn("{}: rank {} waits for rank{} {} in {}, for {} s so far", name_, rank_,
-             awaited.size() == 1 ? "" : "s", list, call,
-             std::chrono::duration_cast<seconds>(now - said_.since).count());
+  control_->stalled(id_, pending.sequence, pending.call, awaited);
 }
 
 void Communicator::end_of_program() {

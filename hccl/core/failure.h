@@ -58,7 +58,7 @@ class Failure final : public join::FailureListener {
 
  private:
   bool raise(const Status& why);
-  void await_verdict(int suspect);
+  void await_verdict();
   void write_record();
 
   join::ControlLine& line_;

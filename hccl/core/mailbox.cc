@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "hccl/core/suspicion.h"
+
 namespace hccl::core {
 namespace {
 
@@ -32,21 +34,32 @@ Status Message::wait(Deadline deadline) {
     if (lock.owns_lock()) box.poll(std::move(lock));
     return done();
   };
-  const Waiter waiter{.deadline = deadline, .policy = box.policy_};
-  if (waiter.until(ready, box.bell_) == Waited::kReady) return {};
-  return Status(Code::kTimeout, box.name_ + ": timed out: the message with tag " +
-                                    std::to_string(tag_) +
-                                    (sending_            ? " to rank " + std::to_string(peer_)
-                                     : peer_ == kAnyRank ? std::string(" from any rank")
-                                                         : " from rank " + std::to_string(peer_)) +
-                                    " is not done");
+  Suspicion suspicion(box.log_, box.name_, box.rank_);
+  const Waiter waiter{
+      .deadline = deadline,
+      .policy = box.policy_,
+      .stalled = [&suspicion](const Pending& pending) { suspicion.report(pending); }};
+  const auto describe = [this] {
+    return Pending{.call = words(), .late = peer_ == kAnyRank ? std::vector<int>()
+                                                              : std::vector<int>{peer_}};
+  };
+  if (waiter.wait(ready, describe, box.bell_).ok()) return {};
+  return Status(Code::kTimeout, box.name_ + ": timed out: " + words() + " is not done");
 }
 
-Mailbox::Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy)
+std::string Message::words() const {
+  return "the message with tag " + std::to_string(tag_) +
+         (sending_            ? " to rank " + std::to_string(peer_)
+          : peer_ == kAnyRank ? std::string(" from any rank")
+                              : " from rank " + std::to_string(peer_));
+}
+
+Mailbox::Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy, Logger log)
     : rank_(rank),
       size_(size),
       name_(std::move(name)),
       policy_(policy),
+      log_(std::move(log)),
       process_(::getpid()),
       window_(window_among(size)),
       open_(std::move(open)) {}

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "hccl/base/abort_flag.h"
+#include "hccl/base/log.h"
 #include "hccl/base/status.h"
 #include "hccl/base/waiter.h"
 #include "hccl/core/mailbox_sleeper.h"
@@ -49,6 +50,7 @@ class Message {
 
  private:
   friend class Mailbox;
+  std::string words() const;
   std::shared_ptr<Mailbox> box_;
   bool sending_ = false;
   int peer_ = kAnyRank;
@@ -67,7 +69,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   /// Opens the mesh, together with the other ranks; ends early if the flag is raised.
   using Open = std::function<Result<std::unique_ptr<transport::Mesh>>(const AbortFlag&)>;
   /// `name`: of the communicator, for texts. `policy`: how callers wait.
-  Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy);
+  Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy, Logger log);
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
   ~Mailbox();
@@ -176,6 +178,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   const int size_;
   const std::string name_;
   const WaitPolicy policy_;
+  const Logger log_;
   const pid_t process_;
   const std::uint64_t window_;  // of eager bytes from one peer
   AbortFlag ended_;

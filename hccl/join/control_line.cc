@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "hccl/join/find_root.h"
 #include "hccl/join/host.h"
@@ -33,6 +34,14 @@ Result<std::string> local_address(int fd) {
           : &reinterpret_cast<sockaddr_in6*>(&storage)->sin6_addr;
   ::inet_ntop(storage.ss_family, address, text, sizeof text);
   return std::string(text);
+}
+
+std::string list_of(ByteReader& in, std::uint32_t number) {
+  std::string list;
+  for (std::uint32_t i = 0; i < number && i < 64; ++i) {
+    list += (i == 0 ? "" : ", ") + std::to_string(in.get<std::uint32_t>());
+  }
+  return list;
 }
 
 }  // namespace
@@ -139,15 +148,20 @@ Status ControlLine::take_in() {
 }
 
 void ControlLine::listen() {
-  const auto interval = wire::beat_interval(peer_timeout_);
-  Deadline silence = Deadline::after(peer_timeout_);
+  using Clock = Deadline::Clock;
+  const std::chrono::nanoseconds interval = wire::beat_interval(peer_timeout_);
+  // Time in which this thread did not run is not the coordinator's silence.
+  std::chrono::nanoseconds silence{0};
+  Clock::time_point looked = Clock::now();
   Deadline next_beat = Deadline::after(interval);
   for (;;) {
     // Reads what has arrived before it judges silence: this process itself may have been stopped.
     const Status read = take_in();
-    if (read.ok()) silence = Deadline::after(peer_timeout_);
+    const auto now = Clock::now();
+    silence += std::min<std::chrono::nanoseconds>(now - std::exchange(looked, now), 2 * interval);
+    if (read.ok()) silence = {};
     if (!read.ok() && read.code() != Code::kAgain) return lost(read);
-    if (silence.expired()) return lost(Status(Code::kTimeout, "silence"));
+    if (silence >= peer_timeout_) return lost(Status(Code::kTimeout, "silence"));
     if (next_beat.expired()) {
       send(ByteWriter().put(Kind::kBeat).take());
       next_beat = Deadline::after(interval);
@@ -202,17 +216,16 @@ void ControlLine::handle(const std::string& frame) {
   } else if (kind == Kind::kLeave) {
     const auto rank = static_cast<int>(in.get<std::uint32_t>());
     left_.insert(rank);
+  } else if (kind == Kind::kAwaited) {
+    say_awaited(in);
   } else if (kind == Kind::kExchange) {
     const auto key = in.get<Uuid>();
     const auto absent = in.get<std::uint32_t>();
     const auto at = pending_.find(key);
     if (at == pending_.end()) return;
     if (absent != 0) {
-      std::string list;
-      for (std::uint32_t i = 0; i < absent && i < 64; ++i) {
-        list += (i == 0 ? "" : ", ") + std::to_string(in.get<std::uint32_t>());
-      }
-      at->second->result = Status(Code::kTimeout, "ranks that did not come: " + list);
+      at->second->result =
+          Status(Code::kTimeout, "ranks that did not come: " + list_of(in, absent));
     } else {
       const auto number = in.get<std::uint32_t>();
       std::vector<std::string> parts;
@@ -226,11 +239,26 @@ void ControlLine::handle(const std::string& frame) {
   bell_.ring();
 }
 
+void ControlLine::say_awaited(ByteReader& in) const {
+  const auto at = pending_.find(in.get<Uuid>());
+  if (at == pending_.end()) return;
+  const Pending& pending = *at->second;
+  const auto number = in.get<std::uint32_t>();
+  log_->warn("{}: rank {} waits for rank{} {} in opening it, for {} s so far", pending.name, pending.index,
+             number == 1 ? "" : "s", list_of(in, number),
+             std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() -
+                                                              pending.since)
+                 .count());
+}
+
 Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uint32_t size,
                                                        std::uint32_t index, const std::string& mine,
-                                                       Deadline deadline, const AbortFlag& abort) {
+                                                       Deadline deadline, const AbortFlag& abort,
+                                                       std::string name) {
   if (mine.size() > wire::kBlobCap) return Status(Code::kInternal, "an exchange of too many bytes");
   auto pending = std::make_shared<Pending>();
+  pending->name = std::move(name);
+  pending->index = index;
   {
     std::lock_guard lock(mutex_);
     if (dead_) return *dead_;
@@ -291,11 +319,6 @@ void ControlLine::ended(const std::string& last) {
 
 void ControlLine::summon(const Uuid& scope) {
   send(ByteWriter().put(Kind::kSummons).put(scope).take());
-}
-
-bool ControlLine::has_left(int rank) const {
-  std::lock_guard lock(mutex_);
-  return left_.count(rank) != 0;
 }
 
 void ControlLine::add(FailureListener* listener) {

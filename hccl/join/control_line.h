@@ -50,10 +50,12 @@ class ControlLine {
   const RootInfo& info() const { return info_; }
 
   /// Gathers one blob of each of `size` ranks that use the same key, in order of index. Any thread.
-  /// kTimeout names the absent indices. Ends early when `abort` is raised.
+  /// kTimeout names the absent indices. Ends early when `abort` is raised. `name`: of the communicator
+  /// that is opened, for the log, which says where others are late.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
-                                            Deadline deadline, const AbortFlag& abort);
+                                            Deadline deadline, const AbortFlag& abort,
+                                            std::string name = "exchange");
   /// Tells all ranks that this communicator has failed.
   void report(const Uuid& scope, const Status& why);
   /// Tells the coordinator that this rank waits in a call. The coordinator compares the calls of
@@ -71,9 +73,6 @@ class ControlLine {
   /// Tells the listeners of all other ranks that this communicator's ranks are needed.
   void summon(const Uuid& scope);
 
-  /// A world rank that has left in good order.
-  bool has_left(int rank) const;
-
   /// Tells the listener of the deaths so far at once.
   void add(FailureListener* listener);
   void remove(FailureListener* listener);
@@ -88,6 +87,9 @@ class ControlLine {
 
  private:
   struct Pending {
+    std::string name;
+    std::uint32_t index = 0;  // of this rank
+    Deadline::Clock::time_point since = Deadline::Clock::now();
     bool done = false;
     Result<std::vector<std::string>> result{Status(Code::kTimeout, "no answer")};
   };
@@ -103,6 +105,7 @@ class ControlLine {
   void send(const std::string& frame);
   Result<std::string> receive(Deadline deadline);
   void lost(const Status& why);
+  void say_awaited(ByteReader& in) const;  // holding mutex_
   void finish_all(const Status& why);  // holding mutex_
   bool others_left() const;            // holding mutex_
 

@@ -8,6 +8,9 @@ namespace {
 
 using wire::Kind;
 
+// When those who wait in an exchange first hear of whom they wait for, and how often after that.
+constexpr std::chrono::seconds kFirstWord{2};
+constexpr std::chrono::seconds kNextWord{30};
 constexpr Uuid kEverything{};  // scope of a rank's death: all communicators that it is in
 
 ByteWriter frame_of(Kind kind) {
@@ -38,6 +41,11 @@ std::vector<std::uint32_t> empty_places(const auto& places) {
     if (!places[i]) empty.push_back(i);
   }
   return empty;
+}
+
+void put_indices(ByteWriter& out, const std::vector<std::uint32_t>& indices) {
+  out.put(static_cast<std::uint32_t>(indices.size()));
+  for (const std::uint32_t index : indices) out.put(index);
 }
 
 void append(Membership::Outs& outs, Membership::Outs more) {
@@ -85,8 +93,18 @@ Membership::Outs Membership::give_up(int connection, const Status& why) {
   return outs;
 }
 
-Membership::Outs Membership::frame(int connection, std::string_view bytes, Time now) {
+// While the coordinator itself does not run, it hears nobody: such time is nobody's silence.
+void Membership::pass(Time now) {
+  const auto gap = now - now_;
+  const auto longest = wire::beat_interval(peer_timeout_);
+  if (complete_ && gap > longest) {
+    for (auto& [connection, end] : silence_) end += gap - longest;
+  }
   now_ = now;
+}
+
+Membership::Outs Membership::frame(int connection, std::string_view bytes, Time now) {
+  pass(now);
   ByteReader in(bytes);
   const auto kind = in.get<Kind>();
   if (left_.count(connection) != 0) return {};  // it waits for the others, and still beats
@@ -266,6 +284,7 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
     gathering.parts.resize(size);
     gathering.deadline =
         after(std::chrono::nanoseconds(std::min<std::uint64_t>(patience, 1ull << 62)));
+    gathering.next_word = after(kFirstWord);
   }
   if (gathering.parts.size() != size || gathering.parts[index]) return drop(connection);
   gathering.parts[index] = std::move(part);
@@ -292,6 +311,7 @@ Membership::Outs Membership::failure(std::uint32_t rank, ByteReader& in) {
   const Status why = wire::get_status(in);
   // Only the coordinator declares deaths.
   if (!in.finished() || scope == kEverything) return drop(connection_of_[rank]);
+  if (why.code() == Code::kRemote) return broken(rank, scope, why);
   if (why.code() != Code::kTimeout) return tell_all(scope, why, connection_of_[rank]);
   // Only the coordinator knows the absent ranks; the rank that reports waits for their names.
   const std::vector<std::uint32_t> absent = missing(scope, rank);
@@ -331,11 +351,13 @@ Membership::Outs Membership::closed(int connection, const std::string& cut) {
 }
 
 Membership::Outs Membership::tick(Time now) {
-  now_ = now;
+  pass(now);
   Outs outs = expel_silent();
   append(outs, beat());
   append(outs, end_joining());
   append(outs, end_gatherings());
+  append(outs, say_awaited());
+  append(outs, judge_broken());
   return outs;
 }
 
@@ -349,6 +371,20 @@ Membership::Outs Membership::end_joining() {
                  " ranks did not join within HCCL_CONNECT_TIMEOUT; absent: " + list(absent)));
 }
 
+// Long before an exchange's time is over, its ranks hear of whom they wait for.
+Membership::Outs Membership::say_awaited() {
+  Outs outs;
+  for (auto& [key, gathering] : gatherings_) {
+    if (now_ < gathering.next_word) continue;
+    gathering.next_word = after(kNextWord);
+    ByteWriter out = frame_of(Kind::kAwaited);
+    out.put(key);
+    put_indices(out, empty_places(gathering.parts));
+    for (const int connection : gathering.connections) outs.push_back({connection, out.bytes()});
+  }
+  return outs;
+}
+
 // Answers exchanges whose time is over with the indices that are absent.
 Membership::Outs Membership::end_gatherings() {
   Outs outs;
@@ -357,8 +393,8 @@ Membership::Outs Membership::end_gatherings() {
     if (now_ < gathering.deadline) return false;
     const std::vector<std::uint32_t> absent = empty_places(gathering.parts);
     ByteWriter out = frame_of(Kind::kExchange);
-    out.put(key).put(static_cast<std::uint32_t>(absent.size()));
-    for (const std::uint32_t index : absent) out.put(index);
+    out.put(key);
+    put_indices(out, absent);
     for (const int connection : gathering.connections) outs.push_back({connection, out.bytes()});
     return true;
   });

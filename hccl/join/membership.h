@@ -39,7 +39,8 @@ class Membership {
   Outs frame(int connection, std::string_view bytes, Time now);
   /// The connection has ended; if it was cut off for a reason that is known, with its text.
   Outs closed(int connection, const std::string& cut = {});
-  /// Time has passed: deadlines of joining and of exchanges, silent ranks, beats.
+  /// Time has passed: deadlines of joining and of exchanges, silent ranks, beats. Called more often
+  /// than ranks beat, unless the caller did not run.
   Outs tick(Time now);
 
   bool complete() const { return complete_; }
@@ -57,6 +58,7 @@ class Membership {
     std::vector<int> connections;
     std::uint32_t arrived = 0;
     Time deadline = Time::max();
+    Time next_word{};  // on who is awaited
   };
   /// Calls that a rank has refused in place of one operation.
   struct Refusal {
@@ -64,15 +66,24 @@ class Membership {
     std::uint32_t number = 0;
     std::string text;  // of the last one
   };
+  /// Closed connections that ranks of one communicator have seen.
+  struct Broken {
+    std::map<std::uint32_t, Status> reports;  // by rank
+    Time deadline{};                          // of the verdict
+  };
   struct Stall {
     std::uint64_t sequence = 0;
     std::string call;
     std::vector<std::uint32_t> awaited;
   };
 
+  void pass(Time now);
   Outs hello(int connection, ByteReader& in);
   Outs exchange(int connection, ByteReader& in);
   Outs failure(std::uint32_t rank, ByteReader& in);
+  Outs broken(std::uint32_t rank, const Uuid& scope, const Status& why);
+  Outs judge(const Uuid& scope);
+  Outs judge_broken();
   Outs stall(std::uint32_t rank, ByteReader& in);
   Outs refusal(std::uint32_t rank, ByteReader& in);
   Outs summons(int connection, ByteReader& in);
@@ -87,6 +98,7 @@ class Membership {
                             const std::string& agreement) const;
   Outs end_joining();
   Outs end_gatherings();
+  Outs say_awaited();
   Outs beat();
   Outs expel_silent();
   Outs refuse(int connection, const Status& why) const;
@@ -131,6 +143,7 @@ class Membership {
   std::map<Uuid, Gathering> gatherings_;
   std::map<Uuid, std::map<std::uint32_t, Stall>> stalls_;
   std::map<Uuid, std::map<std::uint32_t, Refusal>> refusals_;
+  std::map<Uuid, Broken> broken_;
   std::set<Uuid> failed_;  // communicators whose failure all ranks were told
 };
 

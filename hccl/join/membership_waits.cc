@@ -1,11 +1,19 @@
-// What ranks say of the calls that they wait in and of those that they refuse, and who is told.
+// What ranks say of the calls that they wait in, of those that they refuse and of connections that
+// ended, and who is told.
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <utility>
 
 #include "hccl/join/membership.h"
 
 namespace hccl::join {
+namespace {
+
+// A connection that ended may be the echo of a death. The coordinator hears of deaths soon.
+constexpr std::chrono::seconds kDeathIsKnown{2};
+
+}  // namespace
 
 // Ranks that are awaited in the witness's operation and do not wait in it themselves.
 std::vector<std::uint32_t> Membership::missing(const Uuid& scope, std::uint32_t witness) const {
@@ -108,6 +116,56 @@ std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t w
                   static_cast<int>(rank));
   }
   return std::nullopt;
+}
+
+// A rank sees that a connection has ended, and not whether the other one has died, has failed before
+// and closed all it had, or sees the same.
+Membership::Outs Membership::broken(std::uint32_t rank, const Uuid& scope, const Status& why) {
+  const auto suspect = static_cast<std::uint32_t>(why.culprit());
+  if (why.culprit() < 0 || suspect >= size_ || connections_.count(connection_of_[suspect]) == 0) {
+    return tell_all(scope, why);
+  }
+  if (failed_.count(scope) != 0) return {};  // all have been told
+  if (broken_.size() >= wire::kScopesCap && broken_.count(scope) == 0) broken_.clear();
+  Broken& known = broken_[scope];
+  if (known.reports.empty()) known.deadline = after(kDeathIsKnown);
+  known.reports.emplace(rank, why);
+  const auto its = known.reports.find(suspect);
+  const bool both = its != known.reports.end() && its->second.culprit() == static_cast<int>(rank);
+  return both ? judge(scope) : Outs();
+}
+
+Membership::Outs Membership::judge_broken() {
+  std::vector<Uuid> due;
+  for (const auto& [scope, known] : broken_) {
+    if (now_ >= known.deadline) due.push_back(scope);
+  }
+  Outs outs;
+  for (const Uuid& scope : due) {
+    Outs more = judge(scope);
+    outs.insert(outs.end(), more.begin(), more.end());
+  }
+  return outs;
+}
+
+// A rank closes its connections because it has seen one end itself: reports lead from echo to cause,
+// which is a pair that names each other, or a rank that has reported nothing.
+Membership::Outs Membership::judge(const Uuid& scope) {
+  const std::map<std::uint32_t, Status> reports = std::move(broken_.at(scope).reports);
+  broken_.erase(scope);
+  std::uint32_t witness = reports.begin()->first, suspect = 0;
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    suspect = static_cast<std::uint32_t>(reports.at(witness).culprit());
+    const auto its = reports.find(suspect);
+    if (its == reports.end() || its->second.culprit() == static_cast<int>(witness)) break;
+    witness = suspect;
+  }
+  const Status& why = reports.at(witness);
+  return tell_all(scope, Status(why.code(),
+                                why.message() + "; the connection between " + name_of(witness) +
+                                    " and " + name_of(suspect) +
+                                    " ended, and neither of them has died (world ranks)",
+                                why.culprit()));
 }
 
 }  // namespace hccl::join

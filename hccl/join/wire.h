@@ -35,6 +35,7 @@ enum class Kind : std::uint8_t {
   kSummons = 9,   ///< both ways: a rank needs all ranks of a communicator for what follows
   kRefusal = 10,  ///< rank to coordinator: a call that it has refused, and the reason
   kEnd = 11,      ///< rank to coordinator: its program ends, and its last operation
+  kAwaited = 12,  ///< coordinator to ranks: whose parts an exchange still waits for
 };
 
 /// How often both sides say that they are alive.

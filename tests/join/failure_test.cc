@@ -2,10 +2,13 @@
 // and the same again later; and nothing is left behind. Ranks are processes here, so that they can
 // die.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -296,6 +299,113 @@ TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
     }
   }
 }
+
+// Connected TCP sockets of this process, by the port of their own end and of the other one.
+struct Connected {
+  int fd = -1;
+  std::uint16_t own = 0, other = 0;
+};
+std::vector<Connected> connections() {
+  std::vector<Connected> all;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    Connected each{.fd = std::stoi(entry.path().filename())};
+    sockaddr_in own{}, other{};
+    socklen_t length = sizeof own, other_length = sizeof other;
+    if (::getsockname(each.fd, reinterpret_cast<sockaddr*>(&own), &length) != 0 ||
+        own.sin_family != AF_INET ||
+        ::getpeername(each.fd, reinterpret_cast<sockaddr*>(&other), &other_length) != 0) {
+      continue;
+    }
+    each.own = own.sin_port;
+    each.other = other.sin_port;
+    all.push_back(each);
+  }
+  return all;
+}
+
+// As `ss -K` does it: the connection between two ranks ends, and both of them live. It may be of the
+// world, or of a group of the ranks 1 to 3.
+class Reset : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Reset, ABrokenConnectionIsNamedAlikeByAll) {
+  const bool in_group = GetParam();
+  Folder folder;
+  Processes processes;
+  const Config config = config_for("tcp", folder.path());
+  Board& board = processes.board();
+  // The ports of rank 2's links in the communicator.
+  std::atomic<std::uint64_t>* const ports = &board.progress[8];
+  std::atomic<std::uint64_t>& ports_known = board.progress[7];
+  for (int r = 0; r < kSize; ++r) {
+    processes.start([&, r] {
+      const auto me = static_cast<std::size_t>(r);
+      Member member;
+      std::vector<Connected> before = connections();
+      if (!processes.enter(member, kSize, r, config).ok()) return 1;
+      std::shared_ptr<core::Communicator> group;
+      if (in_group && r != 0) {
+        before = connections();
+        auto made = member.world->group("some", {1, 2, 3}, 0);
+        if (!made.ok()) return 2;
+        group = *made;
+      }
+      core::Communicator& tried = in_group && r != 0 ? *group : *member.world;
+      Work work(tried);
+      if (!(in_group && r == 0) && !work.next().ok()) return 3;
+      if (r == 2) {
+        std::size_t number = 0;
+        for (const Connected& each : connections()) {
+          const bool old = std::any_of(before.begin(), before.end(),
+                                       [&](const Connected& it) { return it.own == each.own; });
+          if (!old) ports[number++] = each.own;
+        }
+        ports_known = number;
+      }
+      if (r == 1) {
+        if (!eventually([&] { return ports_known != 0; })) return 4;
+        for (const Connected& each : connections()) {
+          const bool to_rank_2 = std::any_of(ports, ports + ports_known,
+                                             [&](const auto& it) { return it == each.other; });
+          if (to_rank_2) ::shutdown(each.fd, SHUT_RDWR);
+        }
+      }
+      if (in_group && r == 0) {
+        eventually([&] { return all_know(board, 0); });
+      } else {
+        Status status;
+        while (status.ok()) status = work.next();
+        board.first[me].set(status);
+        board.later[me].set(work.next());
+        eventually([&] { return all_know(board, in_group ? 0 : -1); });
+      }
+      // A group's failure is its own.
+      const Status world = in_group ? Work(*member.world).next() : Status();
+      group.reset();
+      Processes::leave(member);
+      return world.ok() ? 0 : 5;
+    });
+  }
+  ASSERT_TRUE(eventually([&] { return all_know(board, in_group ? 0 : -1); }, seconds(40)));
+  const Outcome& expected = board.later[1];
+  for (int r = in_group ? 1 : 0; r < kSize; ++r) {
+    SCOPED_TRACE("rank " + std::to_string(r));
+    const auto me = static_cast<std::size_t>(r);
+    EXPECT_EQ(board.first[me].code, Code::kRemote) << board.first[me].message();
+    EXPECT_EQ(board.first[me].culprit, expected.culprit);
+    EXPECT_EQ(board.later[me].code, Code::kRemote);
+    EXPECT_EQ(board.later[me].message(), expected.message());
+    for (const char* const words : {"rank 1 (", "rank 2 (", "neither of them has died"}) {
+      EXPECT_NE(board.first[me].message().find(words), std::string::npos)
+          << board.first[me].message();
+    }
+  }
+  EXPECT_TRUE(expected.culprit == 1 || expected.culprit == 2) << expected.culprit;
+  for (int r = 0; r < kSize; ++r) EXPECT_EQ(processes.wait(r), 0) << "rank " << r;
+}
+
+INSTANTIATE_TEST_SUITE_P(In, Reset, ::testing::Bool(), [](const auto& info) {
+  return std::string(info.param ? "group" : "world");
+});
 
 INSTANTIATE_TEST_SUITE_P(Transports, Failure, ::testing::Values("auto", "tcp"),
                          [](const auto& info) { return info.param; });

@@ -134,6 +134,68 @@ TEST(Membership, TellsTheTableWhenAllAreThere) {
   EXPECT_TRUE(in.finished());
 }
 
+Status ended(int other) { return {Code::kRemote, "it ended", other}; }
+// Who is named to how many ranks.
+std::pair<std::size_t, int> named(const Membership::Outs& outs) {
+  return {outs.size(), outs.empty() ? -1 : status_in(outs.front().frame).culprit()};
+}
+
+// Ranks 1 and 2 have lost their connection; 3 and 0 see what they close then.
+TEST(Membership, ReportsOfEndedConnectionsLeadToThePairThatNamesEachOther) {
+  Timed membership = joined(4);
+  EXPECT_TRUE(membership.frame(10, failure(scope_of(7), ended(3))).empty());
+  EXPECT_TRUE(membership.frame(13, failure(scope_of(7), ended(1))).empty());
+  EXPECT_TRUE(membership.frame(11, failure(scope_of(7), ended(2))).empty());
+  const auto outs = membership.frame(12, failure(scope_of(7), ended(1)));
+  EXPECT_EQ(named(outs), std::pair(std::size_t{4}, 2));
+  const Status why = status_in(outs[0].frame);
+  EXPECT_TRUE(has(why, "between rank 1 (") && has(why, "and rank 2 (")) << why.message();
+  EXPECT_TRUE(membership.tick(seconds(5)).size() == 4) << "beats only";
+}
+
+// Rank 2 computes, and has seen nothing.
+TEST(Membership, ReportsOfEndedConnectionsLeadToWhoReportedNothing) {
+  Timed membership = joined(4);
+  EXPECT_TRUE(membership.frame(10, failure(scope_of(7), ended(3))).empty());
+  EXPECT_TRUE(membership.frame(13, failure(scope_of(7), ended(1))).empty());
+  EXPECT_TRUE(membership.frame(11, failure(scope_of(7), ended(2))).empty());
+  Membership::Outs outs;
+  for (int i = 0; i < 21; ++i) {
+    for (auto& each : membership.tick(milliseconds(100))) {
+      if (ByteReader(each.frame).get<Kind>() == Kind::kFailure) outs.push_back(each);
+    }
+  }
+  EXPECT_EQ(named(outs), std::pair(std::size_t{4}, 2));
+}
+
+// The death of rank 2 is what counts, on all others.
+TEST(Membership, ADeathExplainsConnectionsThatEnded) {
+  Timed membership = joined(3);
+  EXPECT_TRUE(membership.frame(10, failure(scope_of(7), ended(2))).empty());
+  const auto outs = membership.closed(12);
+  EXPECT_EQ(named(outs), std::pair(std::size_t{2}, 2));
+  EXPECT_TRUE(has(status_in(outs[0].frame), "died")) << status_in(outs[0].frame).message();
+}
+
+// The coordinator's thread does not run for longer than the peer timeout, then looks at the clock
+// before it has read anything; then rank 1 alone stays silent.
+TEST(Membership, TimeInWhichTheCoordinatorDidNotRunIsNobodysSilence) {
+  Timed membership = joined(2);
+  const auto failures = [](const Membership::Outs& outs) {
+    return std::count_if(outs.begin(), outs.end(), [](const auto& each) {
+      return ByteReader(each.frame).template get<Kind>() == Kind::kFailure;
+    });
+  };
+  EXPECT_EQ(failures(membership.tick(seconds(100))), 0);
+  std::ptrdiff_t told = 0;
+  for (int i = 0; i < 310; ++i) {
+    static_cast<void>(membership.frame(10, ByteWriter().put(Kind::kBeat).take()));
+    told += failures(membership.tick(milliseconds(100)));
+    EXPECT_TRUE(told == 0 || i >= 285) << i;
+  }
+  EXPECT_EQ(told, 2) << "rank 0 hears of it, and so does rank 1";
+}
+
 TEST(Membership, RanksThatLeftStayUntilTheRestHaveGone) {
   Timed membership = joined(3);
   static_cast<void>(membership.frame(10, ByteWriter().put(Kind::kLeave).take()));

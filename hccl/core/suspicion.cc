@@ -1,0 +1,25 @@
+#include "hccl/core/suspicion.h"
+
+#include <chrono>
+
+namespace hccl::core {
+
+void Suspicion::report(const Pending& pending) {
+  using std::chrono::seconds;
+  const auto now = Deadline::Clock::now();
+  // The first report comes up to half a second after the wait has begun.
+  if (call_ != pending.call) {
+    call_ = pending.call;
+    since_ = now - kReportInterval;
+    next_ = since_ + seconds(2);
+  }
+  if (now < next_) return;
+  next_ = now + seconds(30);
+  std::string whom;
+  for (const int rank : pending.late) whom += (whom.empty() ? "" : ", ") + std::to_string(rank);
+  if (!whom.empty()) whom = (pending.late.size() == 1 ? " for rank " : " for ranks ") + whom;
+  log_->warn("{}: rank {} waits{} in {}, for {} s so far", name_, rank_, whom, call_,
+             std::chrono::duration_cast<seconds>(now - since_).count());
+}
+
+}  // namespace hccl::core
