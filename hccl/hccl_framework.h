@@ -135,7 +135,7 @@ HcclResult HcclRequestFree(HcclRequest request);
 HcclResult HcclMemAlloc(void** ptr, size_t bytes);
 /** Null does nothing. HCCL_E_PARA: ptr is not of HcclMemAlloc, or is free already. */
 HcclResult HcclMemFree(void* ptr);
-/** Gives all blocks that are kept back to the device heap. */
+/** Gives all blocks that are kept back to the device heap, and what is free there to the system. */
 HcclResult HcclMemTrim(void);
 
 typedef struct {

@@ -41,6 +41,16 @@ void* Communicators::add(Object communicator, About about) {
   entry.about = std::move(about);
   // No caller knows the handle before this returns, so no caller can take it in between.
   void* const handle = Handles::add(std::move(communicator));
+  try {
+    enter(handle, std::move(entry));
+  } catch (...) {
+    static_cast<void>(take(handle, [](const auto&) { return Status(); }));
+    throw;
+  }
+  return handle;
+}
+
+void Communicators::enter(const void* handle, Entry entry) {
   const std::lock_guard lock(mutex_);
   // Once for each transport, after it has registered its own handler, so that this one runs first.
   if (transports_.insert(std::string(entry.communicator.lock()->transport())).second) {
@@ -48,7 +58,6 @@ void* Communicators::add(Object communicator, About about) {
   }
   entry.made = ++made_;
   entries_.emplace(handle, std::move(entry));
-  return handle;
 }
 
 void Communicators::forget(const void* handle) {
@@ -105,7 +114,7 @@ Result<Communicators::About> Communicators::about(HcclComm handle) const {
 std::uint64_t Communicators::next_instance(HcclComm world, const std::string& name,
                                            std::vector<int> ranks) {
   const std::lock_guard lock(mutex_);
-  return entries_[world].groups[{name, std::move(ranks)}]++;
+  return entries_[world].groups.next(name, std::move(ranks));
 }
 
 void Communicators::set_deterministic(Deterministic value) {

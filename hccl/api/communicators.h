@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "hccl/api/handles.h"
+#include "hccl/api/instances.h"
 #include "hccl/core/communicator.h"
 #include "hccl/hccl_comm.h"
 
@@ -87,9 +88,10 @@ class Communicators : public Handles<core::Communicator> {
     std::thread::id maker;
     About about;
     std::weak_ptr<core::Communicator> communicator;
-    std::map<std::pair<std::string, std::vector<int>>, std::uint64_t> groups;
+    Instances groups;
   };
 
+  void enter(const void* handle, Entry entry);
   void forget(const void* handle);
 
   mutable std::mutex mutex_;

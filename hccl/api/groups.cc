@@ -100,7 +100,7 @@ Result<Groups::Group> Groups::open(core::Communicator& world, const std::string&
   std::uint64_t instance = 0;
   {
     const std::lock_guard lock(mutex_);
-    instance = created_[{name, ranks}]++;
+    instance = created_.next(name, ranks);
   }
   HCCL_ASSIGN_OR_RETURN(CommunicatorPtr made, world.group(name, ranks, instance));
   Group group{made, nullptr, true};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hccl/api/communicators.h"
+#include "hccl/api/instances.h"
 #include "hccl/hccl_types.h"
 #include "split/strategy.h"
 
@@ -59,8 +60,7 @@ class Groups {
   std::map<std::string, Group> groups_;
   std::set<std::string> opening_;         // names of groups that create() is making
   std::map<std::string, Ranks> waiting_;  // requested before the world
-  // How often this process created a group; the same on all members of a group.
-  std::map<std::pair<std::string, Ranks>, std::uint64_t> created_;
+  Instances created_;
   split::StrategyTable strategies_;
 };
 

@@ -14,6 +14,7 @@
 #include <ctime>
 
 #include "hccl/base/bytes.h"
+#include "hccl/base/text.h"
 
 namespace hccl {
 namespace {
@@ -26,10 +27,8 @@ struct SockAddr {
   int family() const { return storage.ss_family; }
 };
 
-std::string errno_text(int error) { return std::string(std::strerror(error)); }
-
 Status syscall_failure(const std::string& what) {
-  return Status(Code::kSyscall, what + ": " + errno_text(errno));
+  return Status(Code::kSyscall, what + ": " + error_text(errno));
 }
 
 Result<SockAddr> parse(const std::string& address, std::uint16_t port) {
@@ -75,7 +74,7 @@ void no_delay(int fd) {
 }
 
 Status io_failure(const char* what, int error) {
-  return Status(Code::kTcpTransfer, std::string(what) + ": " + errno_text(error));
+  return Status(Code::kTcpTransfer, std::string(what) + ": " + error_text(error));
 }
 
 }  // namespace
@@ -125,7 +124,7 @@ Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
   no_delay(fd.get());
   if (::connect(fd.get(), peer.get(), peer.length) != 0 && errno != EINPROGRESS) {
     return Status(Code::kTcpConnect,
-                  "connect to " + endpoint_text(address, port) + ": " + errno_text(errno));
+                  "connect to " + endpoint_text(address, port) + ": " + error_text(errno));
   }
   return fd;
 }
@@ -134,7 +133,7 @@ Status connect_result(int fd) {
   int error = 0;
   socklen_t length = sizeof error;
   if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
-  return error == 0 ? Status() : Status(Code::kTcpConnect, errno_text(error));
+  return error == 0 ? Status() : Status(Code::kTcpConnect, error_text(error));
 }
 
 Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, const std::string& from,
@@ -170,7 +169,11 @@ Result<Fd> accept_one(int listener) {
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Fd();
-    return syscall_failure("accept");
+    const int error = errno;
+    // Without a descriptor accept() fails even where nobody waits.
+    pollfd waiting{listener, POLLIN, 0};
+    if ((error == EMFILE || error == ENFILE) && ::poll(&waiting, 1, 0) == 0) return Fd();
+    return Status(Code::kSyscall, "accept: " + error_text(error));
   }
 }
 
@@ -319,8 +322,7 @@ Result<std::vector<Fd>> recv_fds(int socket, std::size_t count, Deadline deadlin
     }
     // Truncation means the descriptor limit is reached here.
     if ((message.msg_flags & MSG_CTRUNC) != 0) {
-      return Status(Code::kSyscall,
-                    "file descriptors were lost in the hand-over: raise `ulimit -n`");
+      return Status(Code::kSyscall, "taking over file descriptors: " + error_text(EMFILE));
     }
     if (fds.size() == before || fds.size() > count) {
       return Status(Code::kTcpTransfer, "the peer handed over another number of file descriptors");

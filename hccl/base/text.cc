@@ -1,6 +1,10 @@
 #include "hccl/base/text.h"
 
+#include <sys/resource.h>
+
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 
 namespace hccl {
 
@@ -10,6 +14,18 @@ std::optional<std::uint64_t> decimal(std::string_view text) {
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (text.size() > 10 || error != std::errc() || stop != end) return std::nullopt;
   return value;
+}
+
+std::string error_text(int error) {
+  std::string text = std::strerror(error);
+  rlimit limit{};
+  if (error == EMFILE && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    text += ": this process has all the " + std::to_string(limit.rlim_cur) +
+            " descriptors that it may have; raise the limit (ulimit -n)";
+  } else if (error == ENFILE) {
+    text += ": this machine has no more descriptors (sysctl fs.file-max)";
+  }
+  return text;
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

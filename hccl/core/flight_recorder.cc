@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -17,7 +19,23 @@
 
 namespace hccl::core {
 
-FlightRecorder::FlightRecorder() : began_(Clock::now()), began_ticks_(ticks()) {}
+namespace {
+
+Pages pages_of(std::size_t bytes) {
+  auto pages = Pages::map(bytes);
+  if (!pages.ok()) throw std::bad_alloc();
+  return std::move(*pages);
+}
+
+}  // namespace
+
+FlightRecorder::FlightRecorder()
+    : began_(Clock::now()),
+      began_ticks_(ticks()),
+      pages_(pages_of(kOps * sizeof(Record))),
+      records_(reinterpret_cast<Record*>(pages_.data())) {
+  std::uninitialized_value_construct_n(records_, kOps);
+}
 
 std::int64_t FlightRecorder::microseconds(std::uint64_t at) const {
   const auto now = Clock::now();

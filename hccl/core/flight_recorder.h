@@ -1,7 +1,6 @@
 // The last operations of a communicator, always recorded, written to a file when it fails.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "hccl/base/cache_hints.h"
 #include "hccl/base/call.h"
+#include "hccl/base/pages.h"
 #include "hccl/base/status.h"
 #include "hccl/base/ticks.h"
 
@@ -19,7 +19,10 @@ class FlightRecorder {
  public:
   static constexpr std::size_t kOps = 2048;
 
+  /// Throws std::bad_alloc.
   FlightRecorder();
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
 
   /// Notes that an operation begins; gives its number for end(). `algorithm` is a short name that
   /// lives as long as the program.
@@ -81,7 +84,9 @@ class FlightRecorder {
 
   Clock::time_point began_;
   std::uint64_t began_ticks_;
-  std::array<Record, kOps> records_;
+  // Pages of their own: an allocator would keep them when the communicator has gone, in pieces.
+  Pages pages_;
+  Record* records_;
   std::uint64_t begun_ = 0;
 };
 

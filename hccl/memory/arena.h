@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -29,6 +30,14 @@ class Arena {
       return start;
     }
     return std::nullopt;
+  }
+
+  /// visit(at, bytes) for the free parts, the largest first, until it returns false.
+  template <class Visit>
+  void each_free(const Visit& visit) const {
+    for (const auto& [size, at] : by_size_ | std::views::reverse) {
+      if (!visit(at, size)) return;
+    }
   }
 
   /// Frees a part that take() returned.

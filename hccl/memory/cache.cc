@@ -55,6 +55,7 @@ void* Cache::take(std::size_t bytes) {
   info_.cached -= bytes;
   info_.in_use += bytes;
   ++info_.reused;
+  heap_->keep(limit_ - info_.cached);
   return memory;
 }
 
@@ -72,6 +73,7 @@ Status Cache::free(void* memory) {
   info_.in_use -= bytes;
   info_.cached += bytes;
   shrink(limit_);
+  heap_->keep(limit_ - info_.cached);
   return {};
 }
 
@@ -79,6 +81,8 @@ void Cache::trim() {
   if (forked()) return;
   const std::lock_guard lock(mutex_);
   shrink(0);
+  heap_->keep(0);
+  heap_->keep(limit_);
 }
 
 void Cache::shrink(std::size_t limit) {

@@ -21,14 +21,14 @@ namespace hccl::memory {
 /// freed stays as it is: its memory is the parent's.
 class Cache {
  public:
-  /// `limit`: bytes of free blocks that are kept.
+  /// `limit`: bytes that are kept, of free blocks and of what is free in the heap.
   Cache(std::shared_ptr<Heap> heap, std::size_t limit);
 
   /// kPara: no bytes. kOom: not even without the blocks that are kept. kUnavail: a forked child.
   Result<void*> allocate(std::size_t bytes);
   /// kPara: not a live allocation of allocate().
   Status free(void* memory);
-  /// Gives all free blocks back to the heap.
+  /// Gives all free blocks back to the heap, and what is free there back to the system.
   void trim();
 
   struct Info {

@@ -7,12 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <new>
 #include <string>
 #include <utility>
 
+#include "hccl/base/memory_limit.h"
 #include "hccl/base/pages.h"
+#include "hccl/base/text.h"
 #include "hccl/memory/arena.h"
 
 namespace hccl::memory {
@@ -22,7 +23,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Status failure(const char* what) {
   const Code code = errno == ENOMEM ? Code::kOom : Code::kSyscall;
-  return Status(code, std::string("device memory: ") + what + ": " + std::strerror(errno));
+  return Status(code, std::string("device memory: ") + what + ": " + error_text(errno));
 }
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
@@ -77,7 +78,8 @@ Heap::Heap(Fd memfd, std::byte* base, std::size_t reserve)
     : memfd_(std::move(memfd)),
       base_(base),
       reserve_(reserve),
-      arena_(std::make_unique<Arena>(reserve)) {}
+      arena_(std::make_unique<Arena>(reserve)),
+      process_(::getpid()) {}
 
 Heap::~Heap() { ::munmap(base_, reserve_); }
 
@@ -87,6 +89,83 @@ Result<std::uint64_t> Heap::take(std::size_t bytes, std::size_t alignment) {
   return Status(Code::kOom, "device memory: " + std::to_string(bytes) +
                                 " bytes are not to be had (" + std::to_string(used_) + " of " +
                                 std::to_string(reserve_) + " in use)");
+}
+
+// Ranks of a host grow at the same time, so each looks again after a small share of what is left.
+constexpr std::uint64_t kShare = 64;
+constexpr std::uint64_t kCredit = std::uint64_t{4} << 20;
+
+Result<std::uint64_t> Heap::step(std::uint64_t at, std::uint64_t end) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t missing = committed_.missing(at, end);
+  if (missing <= credit_) {
+    credit_ -= missing;
+    return end;
+  }
+  MemoryLeft left = memory_left();
+  if (missing > left.bytes) {
+    shrink(0);
+    left = memory_left();
+  }
+  if (missing > left.bytes) return no_room(missing, "device memory", left);
+  const std::uint64_t share = left.bytes / kShare / kUnit * kUnit;
+  credit_ = std::min(share, kCredit);
+  return std::min(end, at + std::max(share, std::uint64_t{kGranule}));
+}
+
+Status Heap::commit(std::uint64_t offset, std::size_t bytes) {
+  std::uint64_t at = offset / kUnit * kUnit;
+  const std::uint64_t end = round_up(offset + bytes, kUnit);
+  {
+    const std::lock_guard lock(mutex_);
+    if (committed_.missing(at, end) == 0) return {};
+  }
+  while (at != end) {
+    HCCL_ASSIGN_OR_RETURN(const std::uint64_t next, step(at, end));
+    if (!fault_in(base_ + at, next - at)) return no_memory(bytes);
+    const std::lock_guard lock(mutex_);
+    committed_.add(at, next);
+    at = next;
+  }
+  return {};
+}
+
+// Where memory is short, none is kept.
+Status Heap::give_up(const Status& why) {
+  const std::lock_guard lock(mutex_);
+  shrink(0);
+  return why;
+}
+
+// The largest parts first, and of these the ends: the next allocations take their beginnings.
+void Heap::shrink(std::size_t kept) {
+  const auto excess = [&]() -> std::uint64_t {
+    const std::uint64_t now = committed_.bytes() > used_ ? committed_.bytes() - used_ : 0;
+    kept_.store(now, std::memory_order_relaxed);
+    return now > kept ? now - kept : 0;
+  };
+  if (excess() == 0 || ::getpid() != process_) return;
+  arena_->each_free([&](std::uint64_t part, std::uint64_t size) {
+    const std::uint64_t begin = round_up(part, kUnit);
+    const std::uint64_t end = (part + size) / kUnit * kUnit;
+    if (size < kUnit || excess() == 0) return false;
+    if (begin >= end) return true;
+    const std::uint64_t from = committed_.last(round_up(excess(), kUnit) + kGranule, begin, end);
+    if (::fallocate(memfd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                    static_cast<off_t>(from), static_cast<off_t>(end - from)) != 0) {
+      return false;
+    }
+    committed_.remove(from, end);
+    return true;
+  });
+  static_cast<void>(excess());
+}
+
+void Heap::keep(std::size_t bytes) {
+  keep_.store(bytes, std::memory_order_relaxed);
+  if (kept() <= bytes) return;
+  const std::lock_guard lock(mutex_);
+  shrink(bytes);
 }
 
 Result<void*> Heap::allocate(std::size_t bytes, std::size_t alignment) {
@@ -105,11 +184,10 @@ Result<void*> Heap::allocate(std::size_t bytes, std::size_t alignment) {
     live_.emplace(memory, bytes);
     used_ += rounded;
   }
-  if (!fault_in(memory, rounded)) {
-    HCCL_RETURN_IF_ERROR(free(memory));
-    return no_memory(bytes);
-  }
-  return static_cast<void*>(memory);
+  const Status there = commit(static_cast<std::uint64_t>(memory - base_), rounded);
+  if (there.ok()) return static_cast<void*>(memory);
+  HCCL_RETURN_IF_ERROR(free(memory));
+  return give_up(there);
 }
 
 Status Heap::free(void* memory) {
@@ -124,6 +202,7 @@ Status Heap::free(void* memory) {
   arena_->give_back(static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - base_), rounded);
   used_ -= rounded;
   live_.erase(at);
+  shrink(keep_.load(std::memory_order_relaxed));
   return {};
 }
 
@@ -139,11 +218,10 @@ Result<std::uint64_t> Heap::allocate_pages(std::size_t bytes) {
     pages_.emplace(offset, bytes);
     used_ += bytes;
   }
-  if (!fault_in(base_ + offset, bytes)) {
-    HCCL_RETURN_IF_ERROR(free_pages(offset));
-    return no_memory(bytes);
-  }
-  return offset;
+  const Status there = commit(offset, bytes);
+  if (there.ok()) return offset;
+  HCCL_RETURN_IF_ERROR(free_pages(offset));
+  return give_up(there);
 }
 
 Status Heap::free_pages(std::uint64_t offset) {
@@ -153,6 +231,7 @@ Status Heap::free_pages(std::uint64_t offset) {
   arena_->give_back(offset, at->second);
   used_ -= at->second;
   pages_.erase(at);
+  shrink(keep_.load(std::memory_order_relaxed));
   return {};
 }
 

@@ -3,9 +3,12 @@
 // not addresses.
 //
 // The reserve is virtual and sparse: a page takes memory when it is first allocated (and is faulted
-// in then), and stays for the next allocation after it is freed. The file has its full size from
-// the start and is sealed against shrinking, so a mapping of it never has to grow and never faults.
+// in then, if the limits of the cgroup and of the machine leave room), and stays for the next
+// allocation after it is freed, up to a bound. The file has its full size from the start and is
+// sealed against shrinking, so a mapping of it never has to grow and never faults.
 #pragma once
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstddef>
@@ -18,6 +21,7 @@
 
 #include "hccl/base/fd.h"
 #include "hccl/base/status.h"
+#include "hccl/memory/committed.h"
 
 namespace hccl::memory {
 
@@ -35,7 +39,7 @@ class Heap {
   Heap& operator=(const Heap&) = delete;
 
   /// Memory aligned to `alignment` (a power of two, at least kAlignment is given); contents
-  /// undefined. kOom when the reserve is used up.
+  /// undefined. kOom when the reserve is used up, or memory for it is not to be had.
   Result<void*> allocate(std::size_t bytes, std::size_t alignment = kAlignment);
   /// kPara: not a live allocation of allocate().
   Status free(void* memory);
@@ -62,6 +66,11 @@ class Heap {
     return locate_mapped(at, bytes);
   }
 
+  /// The bound of freed memory that stays; none at first. More than that goes back to the system.
+  void keep(std::size_t bytes);
+  /// Bytes of freed memory that stays, with what is unused in units that are partly in use.
+  std::size_t kept() const { return kept_.load(std::memory_order_relaxed); }
+
   /// Another process's heap, mapped here; mapped once, however many communicators ask.
   Result<std::shared_ptr<View>> view_of(const Fd& memfd);
 
@@ -73,6 +82,8 @@ class Heap {
 
   static constexpr std::size_t kAlignment = 64;
   static constexpr std::size_t kGranule = std::size_t{2} << 20;
+  /// Memory comes in units of this. Peers map a heap in the same ones.
+  static constexpr std::size_t kUnit = std::size_t{64} << 10;
 
  private:
   struct Mapped {
@@ -82,6 +93,11 @@ class Heap {
   Heap(Fd memfd, std::byte* base, std::size_t reserve);
   std::optional<std::uint64_t> locate_mapped(std::uintptr_t at, std::size_t bytes) const;
   Result<std::uint64_t> take(std::size_t bytes, std::size_t alignment);
+  /// Gets memory for a part that was taken.
+  Status commit(std::uint64_t offset, std::size_t bytes);
+  Result<std::uint64_t> step(std::uint64_t at, std::uint64_t end);
+  Status give_up(const Status& why);
+  void shrink(std::size_t kept);  // mutex_ held
 
   Fd memfd_;
   std::byte* base_;
@@ -93,6 +109,11 @@ class Heap {
   std::map<std::uintptr_t, Mapped> mappings_;             // by address
   std::atomic<bool> mapped_{false};                       // there are mappings
   std::size_t used_ = 0;
+  const pid_t process_;       // a forked child gives no memory back: it is the parent's
+  Committed committed_;       // has memory
+  std::uint64_t credit_ = 0;  // bytes that may be committed before the limits are read again
+  std::atomic<std::size_t> keep_{SIZE_MAX};
+  std::atomic<std::size_t> kept_{0};
   std::map<std::uint64_t, std::weak_ptr<View>> views_;  // by the memfd's inode
 };
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "hccl/memory/arena.h"
+#include "hccl/memory/committed.h"
 #include "tests/support/threads.h"
 
 namespace hccl::memory {
@@ -181,6 +183,88 @@ TEST(Heap, IsSafeFromManyThreads) {
     }
   });
   EXPECT_EQ(heap->used(), 0u);
+}
+
+// Bytes that the system has given to a heap, by its own account.
+std::size_t resident(const Heap& heap) {
+  struct stat about{};
+  EXPECT_EQ(::fstat(heap.memfd(), &about), 0);
+  return static_cast<std::size_t>(about.st_blocks) * 512;
+}
+
+TEST(Heap, KeepsFreedMemoryUpToItsBound) {
+  const auto heap = Heap::create(128 * kMiB).value();
+  heap->keep(8 * kMiB);
+  std::vector<std::byte*> blocks;
+  for (int i = 0; i < 40; ++i) {
+    blocks.push_back(static_cast<std::byte*>(heap->allocate(kMiB).value()));
+    std::memset(blocks.back(), i, kMiB);
+  }
+  EXPECT_EQ(resident(*heap), 40 * kMiB);
+  for (std::size_t i = 0; i < 40; i += 2) ASSERT_TRUE(heap->free(blocks[i]).ok());
+  EXPECT_LE(resident(*heap), 28 * kMiB);
+  EXPECT_GT(resident(*heap), 20 * kMiB) << "something is kept for the next allocation";
+  for (std::size_t i = 1; i < 40; i += 2) {
+    const auto value = static_cast<std::byte>(i);
+    ASSERT_TRUE(std::all_of(blocks[i], blocks[i] + kMiB, [&](auto each) { return each == value; }));
+  }
+  // What is allocated again has memory again.
+  blocks[0] = static_cast<std::byte*>(heap->allocate(30 * kMiB).value());
+  std::memset(blocks[0], 1, 30 * kMiB);
+  EXPECT_GE(resident(*heap), 50 * kMiB);
+  ASSERT_TRUE(heap->free(blocks[0]).ok());
+  for (std::size_t i = 1; i < 40; i += 2) ASSERT_TRUE(heap->free(blocks[i]).ok());
+  EXPECT_LE(resident(*heap), 8 * kMiB);
+  heap->keep(0);
+  EXPECT_EQ(resident(*heap), 0u);
+  EXPECT_EQ(heap->kept(), 0u);
+}
+
+// The parent's memory is not a child's to give back.
+TEST(Heap, AForkedChildGivesNothingBack) {
+  const auto heap = Heap::create(8 * kMiB).value();
+  heap->keep(0);
+  void* const block = heap->allocate(4 * kMiB).value();
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(heap->free(block).ok() ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(resident(*heap), 4 * kMiB);
+}
+
+// Against a map of every unit.
+TEST(Committed, KnowsEveryUnit) {
+  constexpr std::uint64_t kSize = 200;
+  Committed parts;
+  std::vector<bool> there(kSize, false);
+  std::mt19937 random(5);
+  for (int i = 0; i < 20000; ++i) {
+    const std::uint64_t from = random() % kSize;
+    const std::uint64_t to = from + 1 + random() % std::min<std::uint64_t>(20, kSize - from);
+    if (random() % 2 == 0) {
+      parts.add(from, to);
+      for (std::uint64_t u = from; u < to; ++u) there[u] = true;
+    } else {
+      parts.remove(from, to);
+      for (std::uint64_t u = from; u < to; ++u) there[u] = false;
+    }
+    const std::uint64_t a = random() % kSize;
+    const std::uint64_t b = a + 1 + random() % (kSize - a);
+    const auto number = [&](std::uint64_t begin, std::uint64_t end) {
+      return static_cast<std::uint64_t>(std::count(there.begin() + static_cast<long>(begin),
+                                                   there.begin() + static_cast<long>(end), true));
+    };
+    ASSERT_EQ(parts.bytes(), number(0, kSize));
+    ASSERT_EQ(parts.missing(a, b), b - a - number(a, b));
+    const std::uint64_t wanted = 1 + random() % 30;
+    const std::uint64_t last = parts.last(wanted, a, b);
+    if (number(a, b) < wanted) {
+      ASSERT_EQ(last, a);
+    } else {
+      ASSERT_EQ(number(last, b), wanted);
+    }
+  }
 }
 
 // Against a map of every unit.

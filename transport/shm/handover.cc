@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -16,6 +15,7 @@
 #include "hccl/base/auth.h"
 #include "hccl/base/bytes.h"
 #include "hccl/base/socket.h"
+#include "hccl/base/text.h"
 #include "hccl/memory/heap.h"
 #include "transport/agree.h"
 
@@ -31,7 +31,7 @@ constexpr std::chrono::seconds kHandOverLimit{10};
 constexpr std::chrono::seconds kGreetingLimit{5};
 
 Status syscall_failure(const std::string& what) {
-  return Status(Code::kSyscall, what + ": " + std::strerror(errno));
+  return Status(Code::kSyscall, what + ": " + error_text(errno));
 }
 
 /// A listener in a directory that only this user can enter. Both vanish with the object.

@@ -12,7 +12,9 @@
 #include <new>
 #include <string>
 
+#include "hccl/base/memory_limit.h"
 #include "hccl/base/pages.h"
+#include "hccl/base/text.h"
 
 namespace hccl::transport::shm {
 namespace {
@@ -30,7 +32,7 @@ struct Header {
 
 Status failure(const char* what) {
   const Code code = errno == ENOMEM ? Code::kOom : Code::kSyscall;
-  return Status(code, std::string("shared memory: ") + what + ": " + std::strerror(errno));
+  return Status(code, std::string("shared memory: ") + what + ": " + error_text(errno));
 }
 
 Result<std::byte*> map(int memfd, std::uint64_t size) {
@@ -61,6 +63,8 @@ Layout Layout::of(int ranks, std::size_t area_bytes) {
 
 Result<std::shared_ptr<Segment>> Segment::create(int ranks, std::size_t area_bytes) {
   const Layout layout = Layout::of(ranks, area_bytes);
+  HCCL_RETURN_IF_ERROR(
+      room_for(layout.total <= kPopulated ? layout.total : area_bytes, "shared memory"));
   Fd memfd(::memfd_create("hccl-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memfd.valid()) return failure("memfd_create");
   if (::ftruncate(memfd.get(), static_cast<off_t>(layout.total)) != 0) return failure("ftruncate");

@@ -1,0 +1,37 @@
+// How often groups of the same ranks were made: tells apart those of one name over time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace hccl::api {
+
+/// Counts by ranks and by a short hash of the name, so that ever new names take no memory. All
+/// members of a group make the groups of its ranks in one order, so all have the same counts. Names
+/// are apart as far as the hash goes: a group that only some members try to make spoils few others.
+class Instances {
+ public:
+  std::uint64_t next(std::string_view name, std::vector<int> ranks) {
+    return counts_[std::move(ranks)][hash(name) % kCounts]++;
+  }
+  void clear() { counts_.clear(); }
+
+ private:
+  static constexpr std::size_t kCounts = 61;
+  // FNV-1a: the same in every process.
+  static std::uint64_t hash(std::string_view name) {
+    std::uint64_t hash = 14695981039346656037u;
+    for (const char letter : name) {
+      hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
+    }
+    return hash;
+  }
+
+  std::map<std::vector<int>, std::array<std::uint64_t, kCounts>> counts_;
+};
+
+}  // namespace hccl::api

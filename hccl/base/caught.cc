@@ -1,0 +1,32 @@
+#include "hccl/base/caught.h"
+
+#include <exception>
+#include <new>
+#include <system_error>
+
+namespace hccl {
+namespace {
+
+// Made while there is memory; lives as long as any thread.
+const Status* const kNoMemory = new Status(Code::kOom, "out of memory");
+
+}  // namespace
+
+Status caught() noexcept {
+  try {
+    try {
+      throw;
+    } catch (const std::bad_alloc&) {
+    } catch (const std::system_error& e) {  // as when no thread can be started
+      return Status(Code::kSyscall, e.what());
+    } catch (const std::exception& e) {
+      return Status(Code::kInternal, e.what());
+    } catch (...) {
+      return Status(Code::kInternal, "unknown exception");
+    }
+  } catch (...) {
+  }
+  return *kNoMemory;
+}
+
+}  // namespace hccl
