@@ -216,7 +216,12 @@ void ControlLine::handle(const std::string& frame) {
       std::vector<std::string> parts;
       for (std::uint32_t i = 0; i < number && in.ok(); ++i)
         parts.push_back(in.get_text(wire::kBlobCap));
-      if (in.finished()) at->second->result = std::move(parts);
+      if (in.finished() && number == at->second->size) {
+        at->second->result = std::move(parts);
+      } else {
+        at->second->result =
+            Status(Code::kInternal, "the root sent other parts than those asked for");
+      }
     }
     at->second->done = true;
     pending_.erase(at);
@@ -229,6 +234,7 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
                                                        Deadline deadline, const AbortFlag& abort) {
   if (mine.size() > wire::kBlobCap) return Status(Code::kInternal, "an exchange of too many bytes");
   auto pending = std::make_shared<Pending>();
+  pending->size = size;
   {
     std::lock_guard lock(mutex_);
     if (dead_) return *dead_;

@@ -83,6 +83,7 @@ class ControlLine {
 
  private:
   struct Pending {
+    std::uint32_t size = 0;
     bool done = false;
     Result<std::vector<std::string>> result{Status(Code::kTimeout, "no answer")};
   };
