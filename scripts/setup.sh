@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need: Debian packages, and a Python environment in .venv.
 # Does nothing when all of it is there.
+#   scripts/setup.sh [PACKAGE...]     further Debian packages
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,6 +15,7 @@ packages=(
 )
 # A browser for the test of hccl-plan's page.
 if grep -qs '^ID=ubuntu' /etc/os-release; then packages+=(firefox); else packages+=(firefox-esr); fi
+packages+=("$@")
 
 missing=()
 for package in "${packages[@]}"; do

@@ -118,8 +118,8 @@ for now in "${steps[@]}"; do
       GTEST_FILTER='-*_mpi_*:*/mpi*:*_ofi_*:*/ofi*:*.AForkedChild*' run_ctest tsan -R "^($(IFS="|" && echo "${threads[*]}"))_test\$"
       ;;
     long)
-      # Every test three times, many simulated worlds, half an hour of churn,
-      # PyTorch's tests with more ranks, the path-sensitive analysis of the library, and the kernels for Arm.
+      # Every test three times, many simulated worlds, half an hour of churn, PyTorch's tests with more ranks, every parser
+      # under libFuzzer, the path-sensitive analysis of the library, and the kernels for Arm.
       build dev
       run_ctest dev --repeat until-fail:3
       build/dev/tests/simulation_test --seeds 100000
@@ -129,6 +129,7 @@ for now in "${steps[@]}"; do
       HCCL_TEST_GROUPS=10000 HCCL_TEST_CHURN=1800 HCCL_LOG=off HCCL_FLIGHT_RECORDER_DIR=off build/dev/tests/churn_test
       HCCL_BUILD_DIR=build/dev scripts/torch.sh
       .venv-torch/bin/python tests/torch/pytorch_suite.py --ranks 4
+      scripts/fuzz.sh
       analyzer='-*,clang-analyzer-*,-clang-analyzer-optin.performance.Padding,-clang-analyzer-unix.Errno'
       scripts/tidy.py build/dev "--checks=$analyzer" $(git ls-files 'hccl/*.cc' 'transport/*.cc' 'split/*.cc')
       if [[ $(uname -m) != aarch64 ]]; then scripts/arm.sh; fi

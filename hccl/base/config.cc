@@ -69,6 +69,12 @@ Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::st
 
 // In the order of Wire.
 constexpr std::array kWires = {"auto", "plain", "crc", "tls"};
+
+// All ranks compare both in one short frame when they join; all operations with all levels have
+// about 1000 bytes.
+constexpr std::size_t kAlgoCap = 1536;
+constexpr std::size_t kTransportCap = 64;
+
 constexpr std::array kLevels = {"level0", "level1", "level2", "level3"};
 constexpr std::array kHcclWords = {"NA", "null", "ring",      "H-D_R",    "NHR",      "NHR_V1",
                                    "NB", "AHC",  "AHC_BROKE", "pipeline", "pairwise", "fullmesh"};
@@ -259,7 +265,7 @@ Result<Config> Config::read(const GetEnv& getenv) {
     const bool plain = std::all_of(v->begin(), v->end(),
                                    [](unsigned char c) { return std::isalnum(c) || c == '_'; });
     // Other plain names are allowed: they name third-party plugins, libhccl_<name>.so.
-    if (!contains(kTransports, *v) && !plain) {
+    if (!contains(kTransports, *v) && (!plain || v->size() > kTransportCap)) {
       return invalid("HCCL_TRANSPORT", *v, "auto, shm, tcp, ofi, mpi or a plugin's name");
     }
     config.transport = *v;
@@ -318,6 +324,10 @@ Result<Config> Config::read(const GetEnv& getenv) {
 
 Status Config::set_algo(std::string_view text) {
   std::string plain = without_blanks(text);
+  if (plain.size() > kAlgoCap) {
+    return invalid("HCCL_ALGO", std::string(text.substr(0, 64)),
+                   "at most " + std::to_string(kAlgoCap) + " bytes");
+  }
   HCCL_RETURN_IF_ERROR(parse_algo(plain).status());
   algo = std::move(plain);
   return {};

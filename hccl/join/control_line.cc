@@ -231,7 +231,12 @@ void ControlLine::handle(const std::string& frame) {
       std::vector<std::string> parts;
       for (std::uint32_t i = 0; i < number && in.ok(); ++i)
         parts.push_back(in.get_text(wire::kBlobCap));
-      if (in.finished()) at->second->result = std::move(parts);
+      if (in.finished() && number == at->second->size) {
+        at->second->result = std::move(parts);
+      } else {
+        at->second->result =
+            Status(Code::kInternal, "the root sent other parts than those asked for");
+      }
     }
     at->second->done = true;
     pending_.erase(at);
@@ -259,6 +264,7 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
   auto pending = std::make_shared<Pending>();
   pending->name = std::move(name);
   pending->index = index;
+  pending->size = size;
   {
     std::lock_guard lock(mutex_);
     if (dead_) return *dead_;

@@ -83,13 +83,14 @@ class ControlLine {
 
   /// In a forked child, which never uses the line again: its copy of the socket would hide this
   /// process's death from the coordinator.
-  void abandon() { socket_.reset(); }
+  void abandon() { line_.abandon(); }
 
  private:
   struct Pending {
     std::string name;
     std::uint32_t index = 0;  // of this rank
     Deadline::Clock::time_point since = Deadline::Clock::now();
+    std::uint32_t size = 0;
     bool done = false;
     Result<std::vector<std::string>> result{Status(Code::kTimeout, "no answer")};
   };

@@ -61,6 +61,11 @@ bool expand_name(std::string_view& text, std::vector<std::string>& hosts) {
       text.remove_prefix(pieces.front().size());
     }
     if (names.size() * pieces.size() > kHostlistCap) return false;
+    if (names.front().size() + pieces.back().size() > kHostNameCap) return false;
+    if (pieces.size() == 1) {
+      for (std::string& name : names) name += pieces.front();
+      continue;
+    }
     std::vector<std::string> longer;
     for (const std::string& name : names) {
       for (const std::string& piece : pieces) longer.push_back(name + piece);

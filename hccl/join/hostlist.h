@@ -11,6 +11,8 @@ namespace hccl::join {
 
 /// Hosts a list may name.
 inline constexpr std::size_t kHostlistCap = 65536;
+/// Bytes of a host's name, about: a name has no more than 253.
+inline constexpr std::size_t kHostNameCap = 255;
 
 /// "node[03-05,9],x1" to node03, node04, node05, node9, x1; several brackets in a name multiply,
 /// the last one counts fastest. kPara for text that is no host list or names too many.

@@ -22,6 +22,8 @@ class Line {
   Line(Fd fd, Side side, std::shared_ptr<const TlsContext> context, const RootInfo& info);
 
   int fd() const { return fd_.get(); }
+  /// In a forked child: closes its copy of the socket. No other call may follow.
+  void abandon() { fd_.reset(); }
 
   /// Goes on with the proofs; poll for wants() and call it again, until proved(). A stranger that
   /// is silent costs a descriptor only.

@@ -165,7 +165,7 @@ Membership::Outs Membership::hello(int connection, ByteReader& in) {
   const auto version = in.get<std::uint32_t>();
   if (!in.ok()) return {{connection, {}, true}};
   const auto size = in.get<std::uint32_t>();
-  const std::string agreement = in.get_text(2048);
+  const std::string agreement = in.get_text(wire::kAgreementCap);
   const wire::Member member = wire::get_member(in);
   const std::string rank = "rank " + std::to_string(member.rank);
   if (version != wire::kVersion) {

@@ -15,6 +15,7 @@ namespace hccl::join::wire {
 
 inline constexpr std::uint32_t kVersion = 4;
 inline constexpr std::size_t kHelloCap = 4096;     ///< a frame before admission
+inline constexpr std::size_t kAgreementCap = 2048;  ///< Config::agreement() in a hello
 inline constexpr std::size_t kTextCap = 4096;      ///< a failure's text
 inline constexpr std::size_t kBlobCap = 64 << 10;  ///< one rank's part of an exchange
 inline constexpr std::size_t kAwaitedCap = 64;     ///< peers that a stalled rank names

@@ -102,7 +102,7 @@ TEST(Config, Transport) {
     EXPECT_EQ(good({{"HCCL_TRANSPORT", word}}).transport, word);
   }
   EXPECT_EQ(good({{"HCCL_TRANSPORT", ""}}).transport, "auto");
-  refuses("HCCL_TRANSPORT", {"../evil", "a/b", "tcp,shm", " tcp", "tcp "});
+  refuses("HCCL_TRANSPORT", {"../evil", "a/b", "tcp,shm", " tcp", "tcp ", std::string(65, 't')});
 }
 
 TEST(Config, Timeouts) {
@@ -299,6 +299,7 @@ TEST(ConfigAlgo, BadValues) {
           {"level0:NA;level1:NA;level2:NA;level3:NA;level0:NA", "level1:ring/allreduce=level1:ring",
            "allreduce=level1:ring/level1:ring", "allreduce=level1:ring/allreduce=level1:NB",
            "allreduce=allgather=level1:ring"});
+  refuses("HCCL_ALGO", {"level0:" + std::string(1530, 'a')});
 }
 
 TEST(Config, AgreementTellsWhatMustBeEqual) {

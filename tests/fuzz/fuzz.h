@@ -1,0 +1,61 @@
+// What every target shares: its one function, how it takes its input apart, and how it says that a
+// promise was broken.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+/// libFuzzer's name. Whatever the bytes are: no crash, no hang, no large allocation.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+/// A promise of the parser: what it broke, and the process ends.
+#define PROMISE(condition)                                                                 \
+  do {                                                                                     \
+    if (!(condition)) {                                                                    \
+      std::fprintf(stderr, "%s:%d: broken promise: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                        \
+    }                                                                                      \
+  } while (false)
+
+namespace hccl::fuzz {
+
+/// Takes an input apart, from its front; zeroes behind its end.
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size)
+      : rest_(reinterpret_cast<const char*>(data), size) {}
+
+  bool empty() const { return rest_.empty(); }
+  template <class T>
+    requires std::is_integral_v<T>
+  T get() {
+    T value{};
+    const std::size_t size = std::min(sizeof value, rest_.size());
+    std::memcpy(&value, rest_.data(), size);
+    rest_.remove_prefix(size);
+    return value;
+  }
+  std::uint8_t byte() { return get<std::uint8_t>(); }
+  std::uint32_t below(std::uint32_t bound) { return byte() % bound; }
+  /// So many bytes, or what is left.
+  std::string_view bytes(std::size_t size) {
+    const std::string_view taken = rest_.substr(0, size);
+    rest_.remove_prefix(taken.size());
+    return taken;
+  }
+  /// Up to 65535 bytes behind their length.
+  std::string_view blob() { return bytes(get<std::uint16_t>()); }
+  std::string_view rest() { return bytes(rest_.size()); }
+
+ private:
+  std::string_view rest_;
+};
+
+}  // namespace hccl::fuzz
