@@ -1,11 +1,12 @@
 """Ranks as processes, with the TensorFlow of this environment."""
 
+import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from conftest import HERE, on_ranks, run, start
+from conftest import HERE, TIMEOUT, on_ranks, run, start
 
 RANKS = HERE / "ranks"
 
@@ -46,6 +47,23 @@ def test_a_killed_rank_is_named_in_fit(tmp_path):
         when, text = next(line for line in outputs[rank].splitlines() if "hccl" in line).split(" ", 1)
         assert "rank 1" in text, outputs[rank]
         assert float(when) - killed < 5  # a second where nothing else runs
+
+
+@pytest.mark.parametrize("how", ["fit", "session", "loop"])
+def test_ctrl_c_ends_a_wait_for_other_ranks(how):
+    """Where another rank does not call; that one hears so, too."""
+    ranks = start(2, RANKS / "interrupted.py", how)
+    try:
+        output, other = [rank.communicate(timeout=TIMEOUT)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert "waits" in output, output[-3000:]
+    assert "rank 0 aborted" in other and "Ctrl-C" in other, other
+    if how == "loop":
+        assert output.split()[-2:] == ["caught", "True"], output[-3000:]
+    else:
+        assert ranks[0].returncode == -signal.SIGINT and "KeyboardInterrupt" in output, output[-3000:]
 
 
 def test_building_says_what_is_missing(tmp_path):
