@@ -92,13 +92,27 @@ with hccl.init() as comm, hccl.Fusion(comm, [("weights", numpy.ones(4, "float32"
 """
 
 
-@pytest.mark.parametrize("first", ["tensorflow", "hccl"])
+# PyTorch from its own environment, for what this one does not have.
+OTHERS = """
+import sys, tensorflow as tf
+sys.path.append(TORCH)
+import torch, onnx
+from onnx import TensorProto, helper
+tf.constant(1), tf.train.Example().SerializeToString(), torch.ones(1)
+node = helper.make_node("Relu", ["x"], ["y"])
+ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+model = helper.make_model(helper.make_graph([node], "graph", ends[:1], ends[1:]))
+onnx.checker.check_model(onnx.load_from_string(model.SerializeToString()))
+"""
+
+
+@pytest.mark.parametrize("first", ["frameworks", "hccl"])
 def test_protobuf_stays_apart(first, tmp_path):
-    """TensorFlow brings a protobuf of its own, as the library's plugin does."""
+    """TensorFlow, PyTorch and ONNX bring a protobuf of their own each, as the library's plugin does."""
     path = tmp_path / "trace.pb.json"
-    use = "import tensorflow as tf; tf.constant(1); tf.train.Example().SerializeToString()\n"
-    trace = TRACE.replace("PATH", repr(str(path)))
-    done = run("-c", use + trace if first == "tensorflow" else trace + use)
+    torch = HERE.parents[1] / ".venv-torch/lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+    others, trace = OTHERS.replace("TORCH", repr(str(torch))), TRACE.replace("PATH", repr(str(path)))
+    done = run("-c", others + trace if first == "frameworks" else trace + others)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "weights" in path.read_text()
 
