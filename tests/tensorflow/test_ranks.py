@@ -119,8 +119,9 @@ def test_protobuf_stays_apart(first, tmp_path):
 
 def test_import_is_quick_and_silent():
     text = (
-        "import time, tensorflow; a = time.time(); import npu_device; print(time.time() - a)"
+        "import os, tensorflow; a = os.times(); import npu_device; b = os.times()\n"
+        "print(b.user + b.system - a.user - a.system)"
     )
     done = run("-c", text)
-    assert float(done.stdout) < 3, done.stdout  # 0.3 s where nothing else runs
+    assert float(done.stdout) < 0.3, done.stdout  # of the processor's time; a tenth of it is taken
     assert "npu" not in done.stderr.lower() and "hccl" not in done.stderr.lower()
