@@ -97,6 +97,7 @@ for now in "${steps[@]}"; do
       ;;
     tensorflow)
       build dev
+      HCCL_BUILD_DIR=build/dev scripts/torch.sh  # PyTorch beside TensorFlow, in a test
       HCCL_BUILD_DIR=build/dev scripts/tensorflow.sh
       for version in 215 221; do
         echo

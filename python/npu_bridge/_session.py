@@ -11,9 +11,12 @@ import tensorflow as tf
 from hccl.tensorflow import _fusion, _ops
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 
+from npu_bridge import _loops
+
 ITERATION_OP = "IterationOp"
 # Of each session: how many more steps than one a run of IterationOp makes, and what makes them.
 _repeats: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_loops_of: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 _callables: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
@@ -61,8 +64,10 @@ def install(tensorflow: Any) -> None:
 
     def run_loop(self: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any) -> Any:
         repeats = _repeats.get(self, 0)
-        if repeats > 0 and any(_is_iteration_op(fetch) for fetch in _leaves(fetches)):
-            _repeat(self, feed_dict or {}, repeats)
+        if repeats > 0:
+            step = next((fetch for fetch in _leaves(fetches) if _is_iteration_op(fetch)), None)
+            if step is not None:
+                _repeat(self, run, step, feed_dict or {}, repeats)
         return run(self, fetches, feed_dict, *args, **kwargs)
 
     base.run = run_loop
@@ -101,15 +106,32 @@ def _is_iteration_op(fetch: Any) -> bool:
     return isinstance(name, str) and name.split("/")[-1] == ITERATION_OP
 
 
-def _repeat(session: Any, feeds: dict, times: int) -> None:
-    """All steps but the last, on the same feed, by a callable that is made once."""
+def _repeat(session: Any, run: Any, step: Any, feeds: dict, times: int) -> None:
+    """All steps but the last, on the same feed: by a While, or else by a callable, made once."""
+    graph = session.graph
+    step = graph.as_graph_element(step, allow_tensor=False)
+    tensors = [
+        graph.as_graph_element(each, allow_operation=False)
+        for key in feeds
+        for each in tf.nest.flatten(key, expand_composites=True)
+    ]
+    names = tuple(tensor.name for tensor in tensors)
+    loops = _loops_of.setdefault(session, {})
+    key = (step.name, *names)
+    if key not in loops:
+        loops[key] = _loops.made(graph, step, tensors)
+    if loops[key] is not None:
+        run(session, loops[key].operation, {**feeds, loops[key].steps: times})
+        return
+    if len(tensors) != len(feeds):  # sparse tensors
+        for _ in range(times):
+            run(session, step, feeds)
+        return
     known = _callables.setdefault(session, {})
-    tensors = [session.graph.as_graph_element(key, allow_operation=False) for key in feeds]
-    key = tuple(tensor.name for tensor in tensors)
     if key not in known:
         # Below Session.run, which would come back here.
         known[key] = session._make_callable_from_options(
-            config_pb2.CallableOptions(feed=key, target=[ITERATION_OP])
+            config_pb2.CallableOptions(feed=names, target=[step.name])
         )
     values = [
         np.asarray(value, dtype=tensor.dtype.as_numpy_dtype)

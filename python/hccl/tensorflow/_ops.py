@@ -20,6 +20,8 @@ import hccl
 import tensorflow as tf
 from hccl.manage import api as _manage
 
+from hccl.tensorflow import _interrupts
+
 FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
 
@@ -31,7 +33,11 @@ def library() -> Any:
 
     path = str(MODULE.build())
     loaded = tf.load_op_library(path)
-    loaded.hccl_file = path
+    loaded.hccl_functions = functions = ctypes.CDLL(path)
+    functions.hccl_tf_write_traces.restype = ctypes.c_char_p
+    functions.hccl_tf_waits.restype = ctypes.c_uint64
+    functions.hccl_tf_abort_waits.restype = None
+    _interrupts.watch(functions.hccl_tf_waits, functions.hccl_tf_abort_waits)
     return loaded
 
 
@@ -131,19 +137,13 @@ def _list_key(gradients: Sequence[Any], average: bool, names: Sequence[str]) -> 
 def forget_lists() -> None:
     """Ends the fused lists; before the world is left."""
     if library.cache_info().currsize:
-        _functions().hccl_tf_forget_lists()
+        library().hccl_functions.hccl_tf_forget_lists()
 
 
 def write_traces(prefix: str) -> None:
-    text = _functions().hccl_tf_write_traces(os.fsencode(prefix)) if library.cache_info().currsize else None
+    text = library().hccl_functions.hccl_tf_write_traces(os.fsencode(prefix)) if library.cache_info().currsize else None
     if text is not None:
         raise OSError(text.decode())
-
-
-def _functions() -> Any:
-    functions = ctypes.CDLL(str(library().hccl_file))
-    functions.hccl_tf_write_traces.restype = ctypes.c_char_p
-    return functions
 
 
 def broadcast(tensors: Sequence[Any], root: int, group: str = hccl.WORLD) -> list[tf.Tensor]:

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from npu_device.compat import v1  # noqa: F401  a package that imports nothing by itself
+
 
 def enable_v1() -> None:
     """TensorFlow 1's behaviour, for the whole process."""

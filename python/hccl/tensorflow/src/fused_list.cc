@@ -9,6 +9,7 @@
 
 #include "compare.h"
 #include "hccl/hccl.h"
+#include "waits.h"
 
 namespace hccl::tf {
 namespace {
@@ -110,6 +111,7 @@ Status FusedList::open(OpKernelContext* context, HcclComm world, const Options& 
   TF_RETURN_IF_ERROR(
       compare(world, Form::kFused, sizes, context->op_kernel().name(), options.names));
   TF_RETURN_IF_ERROR(open_communicator(world));
+  const Waiting waiting(comm_);
   std::vector<Gradient> gradients(count);
   std::vector<std::size_t> places;
   std::size_t end = 0;
@@ -185,6 +187,7 @@ Status FusedList::collect(OpKernelContext* context) {
 
 // Each segment's results are copied while later segments run.
 Status FusedList::wait(OpKernelContext* context) {
+  const Waiting waiting(comm_);
   const auto fusion = fusion_;
   TF_RETURN_IF_ERROR(to_status(HcclFusionMark(fusion, HCCL_FUSION_BP_END)));
   std::uint32_t number = 0;

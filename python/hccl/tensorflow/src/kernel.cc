@@ -5,6 +5,7 @@
 
 #include "hccl/hcom.h"
 #include "queue.h"
+#include "waits.h"
 
 namespace hccl::tf {
 
@@ -96,7 +97,10 @@ void Kernel::ComputeAsync(OpKernelContext* context, DoneCallback done) {
   Queue::of(group_).add([this, context, done = std::move(done)] {
     HcclComm comm = nullptr;
     Status status = comm_of(group_, &comm);
-    if (status.ok()) status = run(context, comm);
+    if (status.ok()) {
+      const Waiting waiting(comm);
+      status = run(context, comm);
+    }
     if (!status.ok()) context->CtxFailure(status);
     done();
   });

@@ -5,6 +5,7 @@
 
 #include "hccl/hccl_framework.h"
 #include "kernel.h"
+#include "waits.h"
 
 namespace hccl::tf {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 struct Pending {
   OpKernelContext* context;
   AsyncOpKernel::DoneCallback done;
+  Waiting waiting;
 };
 
 void finish(void* arg, HcclResult result) {
@@ -31,7 +33,7 @@ class Message : public AsyncOpKernel {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) final {
     HcclComm comm = nullptr;
     OP_REQUIRES_OK_ASYNC(context, comm_of(group_, &comm), done);
-    auto pending = std::make_unique<Pending>(Pending{context, done});
+    auto pending = std::unique_ptr<Pending>(new Pending{context, done, Waiting(comm)});
     const HcclResult result = post(context, comm, pending.get());
     if (result == HCCL_SUCCESS) {
       static_cast<void>(pending.release());  // finish() has it

@@ -1,0 +1,55 @@
+#include "waits.h"
+
+#include <cstdint>
+#include <mutex>
+#include <set>
+
+#include "hccl/hccl_framework.h"
+
+namespace hccl::tf {
+namespace {
+
+struct Waits {
+  std::mutex mutex;
+  std::multiset<HcclComm> comms;
+  std::uint64_t ended = 0;
+};
+
+// Never destroyed: TensorFlow may run ops until the process ends.
+Waits& waits() {
+  static Waits* const made = new Waits;
+  return *made;
+}
+
+}  // namespace
+
+Waiting::Waiting(HcclComm comm) : comm_(comm) {
+  const std::lock_guard lock(waits().mutex);
+  waits().comms.insert(comm_);
+}
+
+Waiting::~Waiting() {
+  const std::lock_guard lock(waits().mutex);
+  waits().comms.erase(waits().comms.find(comm_));
+  ++waits().ended;
+}
+
+}  // namespace hccl::tf
+
+/// 0: nothing waits. A number that stays the same: what waited before waits still.
+extern "C" __attribute__((visibility("default"))) std::uint64_t hccl_tf_waits() {
+  auto& waits = hccl::tf::waits();
+  const std::lock_guard lock(waits.mutex);
+  return waits.comms.empty() ? 0 : waits.ended + 1;
+}
+
+/// Ends what waits, on all ranks.
+extern "C" __attribute__((visibility("default"))) void hccl_tf_abort_waits(const char* reason) {
+  auto& waits = hccl::tf::waits();
+  std::set<HcclComm> comms;
+  {
+    const std::lock_guard lock(waits.mutex);
+    comms.insert(waits.comms.begin(), waits.comms.end());
+  }
+  for (HcclComm comm : comms) static_cast<void>(HcclCommAbort(comm, reason));
+}

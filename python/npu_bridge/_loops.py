@@ -1,0 +1,112 @@
+"""A loop of training steps as a While in the graph: one session.run makes all of them.
+
+The ops that the step needs are copied into the While's body; what owns a state (variables, iterators, queues,
+tables) and what is fed stays outside, once. An iteration begins when all of the one before is done,
+so n iterations end with the same bits as n runs. Steps of which a copy would be something else stay what they
+are: `made` gives None, and the session runs the op n times.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, NamedTuple, Optional
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+# A step of more ops takes longer than a run costs, and copying them takes seconds.
+_MOST_OPS = 2000
+# v1's own control flow, whose ends may be dead, and memory that goes by an op's name.
+_KEPT = frozenset(
+    "Enter RefEnter Exit RefExit NextIteration RefNextIteration Switch RefSwitch Merge RefMerge "
+    "TemporaryVariable DestroyTemporaryVariable".split()
+)
+
+
+class Loop(NamedTuple):
+    operation: Any  # makes the steps
+    steps: Any  # how many: to be fed
+
+
+def made(graph: Any, step: Any, fed: Iterable[Any]) -> Optional[Loop]:
+    """The loop of the step's op, for runs in which the tensors are fed."""
+    if tf.compat.v1.control_flow_v2_enabled():
+        return None
+    body = _body(step, {tensor.name for tensor in fed})
+    if body is None:
+        return None
+    definition, outside = body
+    finished = graph.finalized
+    graph._unsafe_unfinalize()
+    try:
+        with graph.as_default(), tf.control_dependencies(None), tf.device(None):
+            return _loop(definition, outside, step.name)
+    finally:
+        if finished:
+            graph.finalize()
+
+
+def _loop(definition: Any, outside: dict[str, Any], step: str) -> Loop:
+    v1 = tf.compat.v1
+
+    def body(number: Any) -> Any:
+        (done,) = tf.import_graph_def(definition, outside, [step], name="step")
+        with tf.control_dependencies([done]):
+            return number + 1
+
+    with v1.name_scope("npu_loop/"):
+        steps = v1.placeholder(tf.int32, [], name="steps")
+        loop = v1.while_loop(
+            lambda number: number < steps, body, [0], parallel_iterations=1, back_prop=False
+        )
+    return Loop(loop.op, steps)
+
+
+def _body(step: Any, fed: set[str]) -> Optional[tuple[Any, dict[str, Any]]]:
+    """The ops that a run of the step needs, and the tensors from outside that they take; None: a
+    copy of one of them would be something else."""
+    definition = graph_pb2.GraphDef()
+    outside: dict[str, Any] = {}
+    found, left = {step}, [step]
+
+    def need(op: Any) -> None:
+        if op not in found:
+            found.add(op)
+            left.append(op)
+
+    while left:
+        op = left.pop()
+        if len(found) > _MOST_OPS or not _same_when_copied(op):
+            return None
+        for tensor in op.inputs:
+            if tensor.name in fed or _owns_state(tensor.op):
+                outside[tensor.name] = tensor
+            else:
+                need(tensor.op)
+        before = [each for each in op.control_inputs if not _is_outside(each, fed)]
+        for each in before:
+            need(each)
+        node = definition.node.add()
+        node.CopyFrom(op.node_def)
+        del node.input[len(op.inputs) :]
+        node.input.extend(f"^{each.name}" for each in before)
+        node.attr.pop("_class", None)  # colocation with what stays outside
+    return definition, outside
+
+
+def _owns_state(op: Any) -> bool:
+    """A variable, iterator, queue, table."""
+    return not op.inputs and any(
+        tensor.dtype._is_ref_dtype or tensor.dtype in (tf.resource, tf.variant) for tensor in op.outputs
+    )
+
+
+def _is_outside(op: Any, fed: set[str]) -> bool:
+    return _owns_state(op) or any(tensor.name in fed for tensor in op.outputs)
+
+
+def _same_when_copied(op: Any) -> bool:
+    attributes = op.node_def.attr
+    if op.type in _KEPT or "shared_name" in attributes:
+        return False
+    # Numbers from a seed go on where the op itself has stopped.
+    return not any(attributes[name].i for name in ("seed", "seed2") if name in attributes)
