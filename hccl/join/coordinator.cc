@@ -68,7 +68,7 @@ class CoordinatorThread {
   void hold() { mutex_.lock(); }
   void release() { mutex_.unlock(); }
   void abandon() {
-    for (auto& [number, connection] : connections_) connection.fd.reset();
+    for (auto& [number, connection] : connections_) connection.line.abandon();
     listener_.reset();
   }
 

@@ -14,11 +14,11 @@
 namespace hccl::join::wire {
 
 inline constexpr std::uint32_t kVersion = 4;
-inline constexpr std::size_t kHelloCap = 4096;     ///< a frame before admission
+inline constexpr std::size_t kHelloCap = 4096;      ///< a frame before admission
 inline constexpr std::size_t kAgreementCap = 2048;  ///< Config::agreement() in a hello
-inline constexpr std::size_t kTextCap = 4096;      ///< a failure's text
-inline constexpr std::size_t kBlobCap = 64 << 10;  ///< one rank's part of an exchange
-inline constexpr std::size_t kAwaitedCap = 64;     ///< peers that a stalled rank names
+inline constexpr std::size_t kTextCap = 4096;       ///< a failure's text
+inline constexpr std::size_t kBlobCap = 64 << 10;   ///< one rank's part of an exchange
+inline constexpr std::size_t kAwaitedCap = 64;      ///< peers that a stalled rank names
 inline constexpr std::uint32_t kRanksCap = 32768;
 inline constexpr std::size_t kScopesCap = 4096;  ///< gatherings or stalled communicators at a time
 inline constexpr std::size_t kFrameCap = 256 << 10;               ///< a frame from an admitted rank

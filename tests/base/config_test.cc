@@ -304,12 +304,9 @@ TEST(ConfigAlgo, BadValues) {
 
 TEST(Config, AgreementTellsWhatMustBeEqual) {
   const std::string usual = good({}).agreement();
-  const Variables different[] = {{{"HCCL_TRANSPORT", "tcp"}},
-                                 {{"HCCL_ALGO", "level1:ring"}},
-                                 {{"HCCL_BUFFSIZE", "100"}},
-                                 {{"HCCL_DETERMINISTIC", "strict"}},
-                                 {{"HCCL_SPLIT", "auto"}},
-                                 {{"HCCL_WIRE", "crc"}}};
+  const Variables different[] = {{{"HCCL_TRANSPORT", "tcp"}}, {{"HCCL_ALGO", "level1:ring"}},
+                                 {{"HCCL_BUFFSIZE", "100"}},  {{"HCCL_DETERMINISTIC", "strict"}},
+                                 {{"HCCL_SPLIT", "auto"}},    {{"HCCL_WIRE", "crc"}}};
   for (const Variables& v : different) EXPECT_NE(good(v).agreement(), usual);
   for (const Variables& v : {Variables{{"HCCL_IF_IP", "10.0.0.1"}}, Variables{{"HCCL_LOG", "off"}},
                              Variables{{"HCCL_SOCKET_IFNAME", "eth"}}}) {

@@ -323,8 +323,8 @@ std::vector<Connected> connections() {
   return all;
 }
 
-// As `ss -K` does it: the connection between two ranks ends, and both of them live. It may be of the
-// world, or of a group of the ranks 1 to 3.
+// As `ss -K` does it: the connection between two ranks ends, and both of them live. It may be of
+// the world, or of a group of the ranks 1 to 3.
 class Reset : public ::testing::TestWithParam<bool> {};
 
 TEST_P(Reset, ABrokenConnectionIsNamedAlikeByAll) {
