@@ -61,8 +61,6 @@ constexpr std::array<std::uint32_t, 256> kTable = [] {
 
 HWY_BEFORE_NAMESPACE();
 namespace hccl::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
 HWY_INLINE std::uint32_t plain_step(std::uint32_t crc, std::byte byte) {
   return (crc >> 8) ^ kTable[(crc ^ static_cast<std::uint32_t>(byte)) & 255];
 }
@@ -80,6 +78,7 @@ HWY_INLINE std::uint32_t plain(std::uint32_t crc, const std::byte* from, std::si
 }
 
 #if HWY_TARGET <= HWY_SSE4 || HWY_TARGET == HWY_NEON
+namespace hn = hwy::HWY_NAMESPACE;
 using Words = hn::ScalableTag<std::uint64_t>;
 using Vector = hn::Vec<Words>;
 

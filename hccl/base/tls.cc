@@ -3,20 +3,22 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "hccl/base/auth.h"
+#include "hccl/base/tls_wire.h"
 
 namespace hccl {
 namespace {
 
-// What a stranger may make OpenSSL read and keep; the handshake needs a tenth of it.
-constexpr std::size_t kHandshakeCap = 4096;
 constexpr std::size_t kRecord = 16384;
+// Several records pass the socket with one system call; one more would not fit into one packet of
+// the kernel's.
+constexpr std::size_t kGathered = 3 * kRecord;
+constexpr std::size_t kOverhead = 256;
 constexpr unsigned char kAes128GcmSha256[] = {0x13, 0x01};
 
 // OpenSSL resumes sessions of one context only.
@@ -32,77 +34,6 @@ using BioMethod = std::unique_ptr<BIO_METHOD, Releaser<BIO_meth_free>>;
 using Session = std::unique_ptr<SSL_SESSION, Releaser<SSL_SESSION_free>>;
 
 Status no_memory() { return Status(Code::kMemory, "no memory for a TLS connection"); }
-
-// The socket, and what has happened on it.
-struct Wire {
-  int fd = -1;
-  bool proved = false;
-  std::size_t received = 0;  // before the proof
-  bool end = false;          // the peer sends no more
-  int error = 0;
-};
-
-// OpenSSL's own socket methods would raise SIGPIPE, and know no cap.
-int wire_read(BIO* bio, char* out, int size) {
-  auto* wire = static_cast<Wire*>(BIO_get_data(bio));
-  BIO_clear_retry_flags(bio);
-  if (!wire->proved) {
-    size = static_cast<int>(
-        std::min<std::size_t>(static_cast<std::size_t>(size), kHandshakeCap - wire->received));
-    if (size == 0) return -1;
-  }
-  ssize_t got = 0;
-  do {
-    got = ::recv(wire->fd, out, static_cast<std::size_t>(size), 0);
-  } while (got < 0 && errno == EINTR);
-  if (got > 0) {
-    if (!wire->proved) wire->received += static_cast<std::size_t>(got);
-  } else if (got == 0) {
-    wire->end = true;
-  } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-    BIO_set_retry_read(bio);
-  } else {
-    wire->error = errno;
-  }
-  return static_cast<int>(got);
-}
-
-int wire_write(BIO* bio, const char* bytes, int size) {
-  auto* wire = static_cast<Wire*>(BIO_get_data(bio));
-  BIO_clear_retry_flags(bio);
-  ssize_t sent = 0;
-  do {
-    sent = ::send(wire->fd, bytes, static_cast<std::size_t>(size), MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  if (sent < 0) {
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      BIO_set_retry_write(bio);
-    } else {
-      wire->error = errno;
-    }
-  }
-  return static_cast<int>(sent);
-}
-
-long wire_control(BIO* bio, int command, long, void*) {
-  if (command == BIO_CTRL_FLUSH) return 1;
-  if (command == BIO_CTRL_EOF) return static_cast<Wire*>(BIO_get_data(bio))->end ? 1 : 0;
-  return 0;
-}
-
-BioMethod wire_method() {
-  BioMethod method(BIO_meth_new(BIO_TYPE_SOURCE_SINK, "hccl"));
-  if (method == nullptr || BIO_meth_set_read(method.get(), wire_read) != 1 ||
-      BIO_meth_set_write(method.get(), wire_write) != 1 ||
-      BIO_meth_set_ctrl(method.get(), wire_control) != 1 ||
-      BIO_meth_set_create(method.get(), [](BIO* bio) {
-        BIO_set_init(bio, 1);
-        return 1;
-      }) != 1) {
-    return nullptr;
-  }
-  return method;
-}
 
 // What the ends of a connection agree on before.
 struct Agreed {
@@ -160,6 +91,8 @@ SslContext new_context() {
   SSL_CTX_set_verify(raw, SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                             SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_read_ahead(raw, 1);
+  SSL_CTX_set_default_read_buffer_len(raw, kGathered + 4 * kOverhead);
   SSL_CTX_set_psk_use_session_callback(raw, offer_key);
   SSL_CTX_set_psk_find_session_callback(raw, find_key);
   return context;
@@ -184,8 +117,8 @@ TlsContext::TlsContext(std::unique_ptr<Settings> settings) : settings_(std::move
 TlsContext::~TlsContext() = default;
 
 Result<std::shared_ptr<const TlsContext>> TlsContext::create(std::size_t records_per_key) {
-  auto settings =
-      std::make_unique<Settings>(Settings{wire_method(), new_context(), records_per_key});
+  auto settings = std::make_unique<Settings>(
+      Settings{BioMethod(new_tls_wire_method()), new_context(), records_per_key});
   ERR_clear_error();
   if (settings->method == nullptr || settings->context == nullptr) {
     return Status(Code::kInternal, "OpenSSL offers no TLS 1.3 with AES-128-GCM, or has no memory");
@@ -197,10 +130,13 @@ struct TlsStream::State {
   std::shared_ptr<const TlsContext> context;
   Side side;
   Agreed agreed;
-  Wire wire;
+  TlsWire wire;
   Ssl ssl = {};
-  bool drained = true;      // the last read() met the end of what had arrived
-  std::size_t records = 0;  // with the present key
+  bool finished = false;  // the handshake, and its last message is sent
+  short wants = POLLIN;
+  std::size_t encrypted = 0;  // bytes that write() has not reported, as they are not all sent
+  bool drained = true;        // the last read() met the end of what had arrived
+  std::size_t records = 0;    // with the present key
   Status failure = {};
   Status write_failure = {};  // what the peer had sent before may still be read
 
@@ -209,6 +145,7 @@ struct TlsStream::State {
   static Status corrupted(const char* words);
   Status refused(int reason) const;
   Status renew_key(std::size_t bytes);
+  Status encrypt(std::string_view bytes);
 };
 
 // Success if OpenSSL only waits for the socket.
@@ -255,16 +192,28 @@ Status TlsStream::State::refused(int reason) const {
                 std::string("authentication failed: ") + text);
 }
 
-// Both directions would stop if the message waited for the socket: it is sent when there is room.
 Status TlsStream::State::renew_key(std::size_t bytes) {
   records += (bytes + kRecord - 1) / kRecord;
   if (records < context->settings_->records_per_key) return {};
-  pollfd entry{wire.fd, POLLOUT, 0};
-  if (::poll(&entry, 1, 0) != 1) return {};
   records = 0;
   int result = SSL_key_update(ssl.get(), SSL_KEY_UPDATE_NOT_REQUESTED);
   if (result == 1) result = SSL_do_handshake(ssl.get());
   return result == 1 ? Status() : stopped(result);
+}
+
+// A few records of these bytes.
+Status TlsStream::State::encrypt(std::string_view bytes) {
+  wire.out.reserve(std::min(bytes.size(), kGathered + kRecord) + 2 * kOverhead);
+  while (encrypted < bytes.size() && wire.out.size() < kGathered) {
+    ERR_clear_error();
+    std::size_t done = 0;
+    const int result =
+        SSL_write_ex(ssl.get(), bytes.data() + encrypted, bytes.size() - encrypted, &done);
+    if (result != 1) return stopped(result);
+    encrypted += done;
+    HCCL_RETURN_IF_ERROR(renew_key(done));
+  }
+  return {};
 }
 
 TlsStream::TlsStream(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -297,49 +246,54 @@ Result<TlsStream> TlsStream::create(std::shared_ptr<const TlsContext> context, S
 }
 
 Status TlsStream::handshake() {
-  if (!state_->failure.ok() || finished()) return state_->failure;
-  ERR_clear_error();
-  const int result = SSL_do_handshake(state_->ssl.get());
-  if (result != 1) return state_->stopped(result);
-  // Both ends have used the key, or a certificate: the latter proves nothing here.
-  if (SSL_session_reused(state_->ssl.get()) != 1) {
-    state_->failure = state_->refused(0);
-    return state_->failure;
+  State& state = *state_;
+  if (!state.failure.ok() || finished()) return state.failure;
+  if (!state.proved()) {
+    ERR_clear_error();
+    const int result = SSL_do_handshake(state.ssl.get());
+    // Both ends have used the key, or a certificate: the latter proves nothing here.
+    if (result != 1) {
+      static_cast<void>(state.stopped(result));
+    } else if (SSL_session_reused(state.ssl.get()) != 1) {
+      state.failure = state.refused(0);
+    } else {
+      state.wire.proved = true;
+    }
   }
-  state_->wire.proved = true;
-  return {};
+  const bool sent = state.wire.flush();
+  state.wants = sent ? POLLIN : POLLOUT;
+  state.finished = state.proved() && sent;
+  return state.failure;
 }
 
-bool TlsStream::finished() const { return state_->wire.proved; }
+bool TlsStream::finished() const { return state_->finished; }
 bool TlsStream::named() const { return state_->agreed.named && state_->failure.ok(); }
 int TlsStream::fd() const { return state_->wire.fd; }
 
 Result<std::size_t> TlsStream::write(std::string_view bytes) {
-  HCCL_RETURN_IF_ERROR(state_->failure);
-  HCCL_RETURN_IF_ERROR(state_->write_failure);
+  State& state = *state_;
+  HCCL_RETURN_IF_ERROR(state.failure);
+  HCCL_RETURN_IF_ERROR(state.write_failure);
   std::size_t all = 0;
-  while (all < bytes.size()) {
-    ERR_clear_error();
-    std::size_t sent = 0;
-    const int result =
-        SSL_write_ex(state_->ssl.get(), bytes.data() + all, bytes.size() - all, &sent);
-    if (result != 1) {
-      const Status stopped = state_->stopped(result);
-      if (stopped.code() == Code::kTcpTransfer) {
-        state_->write_failure = std::exchange(state_->failure, Status());
-      }
-      HCCL_RETURN_IF_ERROR(stopped);
-      break;
+  do {
+    HCCL_RETURN_IF_ERROR(state.encrypt(bytes.substr(all)));
+    const bool sent = state.wire.flush();
+    if (state.wire.error != 0) {
+      state.write_failure = Status(Code::kTcpTransfer, std::string("the connection failed: ") +
+                                                           std::strerror(state.wire.error));
+      return state.write_failure;
     }
-    all += sent;
-    HCCL_RETURN_IF_ERROR(state_->renew_key(sent));
-  }
+    state.wants = sent ? POLLIN : POLLOUT;
+    if (!sent) break;
+    all += std::exchange(state.encrypted, 0);
+  } while (all < bytes.size());
   return all;
 }
 
 Result<std::size_t> TlsStream::read(std::span<char> out) {
   std::size_t all = 0;
   state_->drained = false;
+  state_->wants = POLLIN;
   while (state_->failure.ok() && all < out.size()) {
     ERR_clear_error();
     std::size_t got = 0;
@@ -348,6 +302,7 @@ Result<std::size_t> TlsStream::read(std::span<char> out) {
     if (result == 1) continue;
     state_->drained = true;
     if (state_->stopped(result).ok()) break;
+    state_->wire.flush();  // OpenSSL may have something to say to that
   }
   // What came before a failure is true, and is handed out first.
   if (all == 0 && !state_->failure.ok()) return state_->failure;
@@ -358,13 +313,14 @@ bool TlsStream::pending() const {
   return !state_->drained && SSL_has_pending(state_->ssl.get()) == 1;
 }
 
-short TlsStream::wants() const { return SSL_want_write(state_->ssl.get()) ? POLLOUT : POLLIN; }
+short TlsStream::wants() const { return state_->wants; }
 
 void TlsStream::close() {
   if (!state_->failure.ok() || !finished()) return;
   ERR_clear_error();
   static_cast<void>(SSL_shutdown(state_->ssl.get()));
   ERR_clear_error();
+  state_->wire.flush();
 }
 
 Status handshake(TlsStream& stream, Deadline deadline, const AbortFlag* abort) {

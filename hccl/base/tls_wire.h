@@ -1,0 +1,27 @@
+// The socket below a TlsStream, as OpenSSL takes it.
+#pragma once
+
+#include <openssl/bio.h>
+
+#include <cstddef>
+#include <string>
+
+namespace hccl {
+
+/// The socket, and what has happened on it.
+struct TlsWire {
+  int fd = -1;
+  bool proved = false;
+  std::size_t received = 0;  ///< before the proof
+  bool end = false;          ///< the peer sends no more
+  int error = 0;
+  std::string out = {};  ///< encrypted, and not sent yet
+
+  /// True once everything is sent, or the connection has broken.
+  bool flush();
+};
+
+/// Methods of a BIO whose data is a TlsWire; null: no memory. Free them with BIO_meth_free().
+BIO_METHOD* new_tls_wire_method();
+
+}  // namespace hccl
