@@ -93,6 +93,7 @@ for now in "${steps[@]}"; do
       HCCL_BUILD_DIR=build/dev scripts/torch.sh
       echo
       echo "== torch =="
+      .venv/bin/mypy --python-executable .venv-torch/bin/python --cache-dir build/mypy tests/torch/typed_program.py
       .venv-torch/bin/python -m pytest -q tests/torch
       ;;
     tensorflow)

@@ -329,8 +329,8 @@ def launch(setting, ranks, program_arguments, page, rivals, build, processors):
         ]
     elif library == "hccl":
         program = [f"{build}/benchmarks/hccl_bench"]
-    else:
-        raise ValueError(f"no way to launch '{library}'")
+    else:  # torch/engines.py's
+        program = [f"{rivals}/bin/{library}_bench"]
     return Launch([program + arguments] * ranks, environment, of_rank)
 
 

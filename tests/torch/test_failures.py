@@ -3,6 +3,7 @@
 import datetime
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -250,3 +251,61 @@ def test_the_words_that_users_of_gloo_look_for():
                 call()
 
     on_ranks(2, work)
+
+
+WAITS = """
+import os, signal, sys, torch, torch.distributed as dist
+what, rank, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+dist.init_process_group("hccl", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(10, 10))
+loss = model(torch.ones(1, 10)).sum()
+if what == "handler":
+    signal.signal(signal.SIGINT, lambda *_: print("handled", flush=True))
+    dist.new_group()
+print("waiting", flush=True)
+if rank == 1:
+    sys.stdin.readline()
+try:
+    if what == "backward" and rank == 0:
+        loss.backward()
+    else:
+        dist.all_reduce(torch.ones(4))
+    print("reduced")
+except dist.DistBackendError as error:
+    print(error)
+    raise
+"""
+
+
+def test_ctrl_c_ends_waits(tmp_path):
+    """Also those in PyTorch's own code; and not where a handler of the user's does not raise."""
+    jobs = {}
+    for what in ["all_reduce", "backward", "handler"]:
+        (tmp_path / what).mkdir()
+        for rank in range(2):
+            jobs[what, rank] = subprocess.Popen(
+                [sys.executable, "-c", WAITS, what, str(rank), tmp_path / what],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                # Where a shell runs tests in the background, they and their children ignore Ctrl-C.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
+    try:
+        for job in jobs.values():
+            assert job.stdout.readline() == "waiting\n"
+        time.sleep(0.5)  # rank 0 of each is in its wait
+        for what in ["all_reduce", "backward", "handler"]:
+            jobs[what, 0].send_signal(signal.SIGINT)
+        for what in ["all_reduce", "backward"]:
+            output, errors = jobs[what, 0].communicate(timeout=20)  # alone: half a second
+            assert jobs[what, 0].returncode != 0 and "KeyboardInterrupt" in errors, errors
+            output, errors = jobs[what, 1].communicate("go on\n", timeout=20)
+            assert "interrupted (Ctrl-C)" in output, output + errors
+        jobs["handler", 1].communicate("go on\n", timeout=20)
+        output, errors = jobs["handler", 0].communicate(timeout=20)
+        assert "handled" in output and "reduced" in output, output + errors
+    finally:
+        for job in jobs.values():
+            job.kill()

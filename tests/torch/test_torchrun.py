@@ -1,11 +1,13 @@
 """Programs as users start them."""
 
+import os
+import subprocess
 import sys
 
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import HERE, on_ranks, run, torchrun
+from conftest import HERE, TIMEOUT, on_ranks, run, torchrun
 from torch.profiler import ProfilerActivity, profile
 
 
@@ -31,10 +33,33 @@ def test_started_by_mpirun(tmp_path):
     assert done.stdout.count("[2.0, 2.0, 2.0]") == 2, done.stdout + done.stderr
 
 
-def test_a_restart_after_a_kill():
-    done = torchrun(2, "restart.py", "--max-restarts", 1)
+def test_a_restart_after_a_kill(tmp_path):
+    """A rank of the attempt before is refused, and does not disturb."""
+    stale = tmp_path / "stale"
+    done = torchrun(2, "restart.py", "--max-restarts", 1, STALE=str(stale), HCCL_CONNECT_TIMEOUT="5")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert stale.read_text().startswith("refused: hccl init_process_group"), stale.read_text()
     assert done.stdout.count("attempt 1: [2.0, 2.0, 2.0, 2.0]") == 2, done.stdout + done.stderr
+
+
+def test_several_jobs_on_a_host():
+    """Both with workers of DataLoader, forked and spawned, and with threads of OpenMP."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    jobs = [
+        subprocess.Popen(
+            [*command, HERE / "ranks" / "job.py"],
+            env={**os.environ, "OMP_NUM_THREADS": "2", "JOB": str(job)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for job in range(2)
+    ]
+    for number, job in enumerate(jobs):
+        output = job.communicate(timeout=TIMEOUT)[0]
+        assert job.returncode == 0, output
+        for rank in range(2):
+            assert f"rank {rank} of 2: {2.0 * number}" in output, output
 
 
 def test_importing_torch_registers_and_starts_nothing(python):
@@ -49,6 +74,18 @@ def test_importing_torch_registers_and_starts_nothing(python):
 def test_importing_hccl_does_not_import_torch(python):
     done = python("import hccl, hccl.torch, sys; print('torch' in sys.modules)")
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_a_registration_that_fails_does_not_fail_the_import(python):
+    done = python(
+        "import torch, torch.distributed as dist\n"
+        "def refuse(*_, **__): raise RuntimeError('no more backends')\n"
+        "dist.Backend.register_backend = refuse\n"
+        "from hccl.torch._register import register\n"
+        "register(); print('goes on')\n",
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+    )
+    assert done.stdout.strip() == "goes on" and "no more backends" in done.stderr, done.stderr
 
 
 def test_another_package_with_our_name(python):

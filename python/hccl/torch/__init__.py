@@ -19,7 +19,7 @@ __all__ = ["CombinedGradients", "DistributedDataParallel", "as_npu", "empty", "s
 _LATER = {"CombinedGradients": "_combined", "DistributedDataParallel": "_ddp"}
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> typing.Any:
     if name not in _LATER:
         raise AttributeError(f"module 'hccl.torch' has no attribute {name!r}")
     globals()[name] = getattr(importlib.import_module(f"hccl.torch.{_LATER[name]}"), name)

@@ -1,7 +1,7 @@
 """DistributedDataParallel whose gradients are reduced in the segments of a plan."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -92,7 +92,7 @@ class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel
 
     register_segment_hook.__doc__ = Planned.register_segment_hook.__doc__
 
-    def register_comm_hook(self, state: object, hook: Callable) -> None:
+    def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
         raise TypeError("hccl: the plan is the communication hook; see register_segment_hook")
 
     def _register_builtin_comm_hook(self, comm_hook_type: Any) -> None:
@@ -125,7 +125,7 @@ def _check(module: torch.nn.Module, options: dict[str, Any]) -> dict[str, torch.
 
 
 @contextlib.contextmanager
-def _packed(group: dist.ProcessGroup, size: int):
+def _packed(group: dist.ProcessGroup, size: int) -> Iterator[None]:
     """DDP's buckets made meanwhile lie one behind the other, so that segments need no copy."""
     backend = group._get_backend(CPU)
     pack = getattr(backend, "pack_tensors", None)  # TORCH_DISTRIBUTED_DEBUG=DETAIL hides it

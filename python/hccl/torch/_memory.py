@@ -1,7 +1,17 @@
 """Tensors in memory that the ranks of a host share."""
 
+from __future__ import annotations
 
-def empty(*shape, dtype=None):
+import typing
+from collections.abc import Iterable, Sequence
+
+if typing.TYPE_CHECKING:
+    import torch
+
+    Tensors = typing.TypeVar("Tensors", bound=torch.nn.Module | Iterable[torch.Tensor])
+
+
+def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
     """A new tensor, with undefined contents, in memory that the ranks of a host share: collectives
     of the backend "hccl" do not copy it. It needs no process group and may outlive all of them."""
     import torch
@@ -13,7 +23,7 @@ def empty(*shape, dtype=None):
     return _module.load().empty(shape, dtype or torch.get_default_dtype())
 
 
-def share_(module):
+def share_(module: Tensors) -> Tensors:
     """Moves the parameters and buffers of a torch.nn.Module (or the tensors of an iterable) into
     memory that the ranks of a host share, with their values, shapes and strides. Tensors that share
     a storage still do. Returns the module."""

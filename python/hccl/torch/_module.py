@@ -2,11 +2,12 @@
 
 import ctypes
 import importlib.util
+from typing import Any
 
-_loaded = None
+_loaded: Any = None
 
 
-def load():
+def load() -> Any:
     global _loaded
     if _loaded is None:
         import hccl._hccl  # noqa: F401  its libhccl.so is the one that the module uses
@@ -16,7 +17,7 @@ def load():
         from hccl.torch.build import MODULE
 
         ctypes.CDLL(str(_build.PACKAGE / "libhccl_optim.so"))
-        spec = importlib.util.spec_from_file_location("hccl.torch._backend", MODULE.build())
+        spec: Any = importlib.util.spec_from_file_location("hccl.torch._backend", MODULE.build())
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         _loaded = module

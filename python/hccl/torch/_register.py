@@ -1,13 +1,16 @@
 """What `import torch` calls (entry point group torch.backends). It only registers: no thread, no
 socket, no C module, and never an exception, which would make `import torch` fail."""
 
+from __future__ import annotations
+
 import os
 import warnings
+from typing import Any
 
 NAMES = ("hccl", "hccl_cpu")
 
 
-def register():
+def register() -> None:
     """Registers the backend with torch.distributed. A second call does nothing."""
     try:
         _register()
@@ -15,7 +18,7 @@ def register():
         warnings.warn(f"hccl: the backend could not be registered: {error!r}", stacklevel=2)
 
 
-def _register():
+def _register() -> None:
     import torch.distributed as dist
 
     if not dist.is_available():
@@ -34,7 +37,7 @@ def _register():
         )
 
 
-def _free_name(backends):
+def _free_name(backends: Any) -> str | None:
     """The name to register; None if that is done already."""
     for name in NAMES:
         plugin = backends._plugins.get(name.upper())
@@ -45,7 +48,7 @@ def _free_name(backends):
     raise RuntimeError(f"both names, {' and '.join(NAMES)}, are taken")
 
 
-def create(options, pg_options=None):
+def create(options: Any, pg_options: Any = None) -> Any:
     """Makes the backend of one process group; called by torch.distributed on its members."""
     from hccl.torch import _module
 

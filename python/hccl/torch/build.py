@@ -5,13 +5,13 @@ import sysconfig
 from hccl import _build
 
 
-def _framework():
+def _framework() -> str:
     import torch
 
     return f"torch {torch.__version__}"
 
 
-def _options():
+def _options() -> list[str]:
     import torch
     from torch.utils import cpp_extension
 

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 import torch.distributed.checkpoint as checkpoint
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.distributed.algorithms.join import Join
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
@@ -52,10 +53,17 @@ sharded.set_allocate_memory_from_process_group_for_comm(True)
 sharded(mine).pow(2).mean().backward()
 close([parameter.grad.full_tensor() for parameter in sharded.parameters()])
 
+sharded.zero_grad()
+sharded[2].set_gradient_divide_factor(2.0 * size)  # PREMUL_SUM
+sharded(mine).pow(2).mean().backward()
+halves = [parameter.grad.full_tensor() for parameter in sharded[2].parameters()]
+close([*expected[:2], *(2 * half for half in halves)])
+
 os.environ["FOLDER"] = os.environ.get("FOLDER", tempfile.gettempdir())
 folder = [tempfile.mkdtemp(dir=os.environ["FOLDER"])] if rank == 0 else [None]
 dist.broadcast_object_list(folder)
 checkpoint.save({"model": sharded.state_dict()}, checkpoint_id=folder[0])
+checkpoint.async_save({"n": torch.ones(2)}, checkpoint_id=folder[0] + "/later").result()
 before = [parameter.full_tensor().clone() for parameter in sharded.parameters()]
 for parameter in sharded.parameters():
     torch.nn.init.zeros_(parameter)
@@ -80,6 +88,12 @@ def step(tensor):
 
 compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
 assert compiled(torch.ones(3) * (rank + 1)).tolist() == [size + 1.0 + 1] * (3 * size)
+
+compressed = DistributedDataParallel(network())
+compressed.register_comm_hook(None, fp16_compress_hook)
+compressed(mine).pow(2).mean().backward()
+for parameter, other in zip(compressed.parameters(), expected):
+    torch.testing.assert_close(parameter.grad, other, rtol=2e-3, atol=1e-4)
 
 embedding = torch.nn.Embedding(10, 4, sparse=True)
 torch.nn.init.ones_(embedding.weight)

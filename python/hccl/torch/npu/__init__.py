@@ -44,8 +44,7 @@ def _is_real(module: object) -> bool:
 
 def _module(path: str, contents: dict) -> types.ModuleType:
     module = types.ModuleType(path, f"hccl.torch.npu's {path}: Ascend's names on the CPU.")
-    module.__hccl__ = True
     module.__path__ = []  # a package: it may have submodules
     module.__spec__ = importlib.util.spec_from_loader(path, loader=None, is_package=True)
-    module.__dict__.update(contents)
+    module.__dict__.update(contents, __hccl__=True)
     return module

@@ -47,11 +47,11 @@ def initialize(
             'hccl: combine_ddp is not needed: DistributedDataParallel over the backend "hccl" '
             "reduces gradients in place"
         )
-    fixed = loss_scale not in (None, "dynamic")
+    fixed = loss_scale is not None and loss_scale != "dynamic"
     if enabled and opt_level != "O0":
         _state.scaler = optim.GradScaler(
             "cpu",
-            float(loss_scale) if fixed else dynamic_init_scale,
+            dynamic_init_scale if loss_scale in (None, "dynamic") else float(loss_scale),
             scale_growth_factor,
             scale_backoff_factor,
             scale_window,

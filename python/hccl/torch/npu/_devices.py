@@ -1,28 +1,29 @@
 """The device "npu" is the CPU, in strings and in calls."""
 
 import functools
+from typing import Any
 
 import torch
 
 
-def _to_cpu(device):
+def _to_cpu(device: Any) -> Any:
     if isinstance(device, str) and device.split(":")[0] == "npu":
         return "cpu"
     return device
 
 
-def _translated(call, device=None):
+def _translated(call: Any) -> Any:
     """A function whose arguments may name a device. Only strings are: numbers mean other things."""
 
     @functools.wraps(call)
-    def with_cpu(*args, **kwargs):
+    def with_cpu(*args: Any, **kwargs: Any) -> Any:
         args = tuple(_to_cpu(argument) for argument in args)
         for name in ("device", "device_type", "map_location"):
             if name in kwargs:
                 kwargs[name] = _to_cpu(kwargs[name])
         return call(*args, **kwargs)
 
-    with_cpu.__hccl__ = True
+    with_cpu.__hccl__ = True  # type: ignore[attr-defined]
     return with_cpu
 
 
@@ -42,33 +43,36 @@ _FACTORIES = (
 )
 
 
-class _DeviceOfScripts(type(torch.device)):
-    def __instancecheck__(cls, thing):
+class _DeviceOfScripts(type(torch.device)):  # type: ignore[misc]
+    real: Any
+
+    def __instancecheck__(cls, thing: object) -> bool:
         return isinstance(thing, cls.real)
 
 
-def _device_class():
+def _device_class() -> Any:
     """torch.device("npu:0") is the CPU; isinstance(x, torch.device) is as before."""
     real = torch.device
 
     class device(metaclass=_DeviceOfScripts):
-        def __new__(cls, kind, *index):
+        __hccl__ = True
+
+        def __new__(cls, kind: Any, *index: Any) -> Any:
             translated = _to_cpu(kind)
             return real(translated) if translated != kind else real(kind, *index)
 
     device.real = real
-    device.__hccl__ = True
     return device
 
 
-def install(npu) -> None:
+def install(npu: Any) -> None:
     """Patches torch: .npu(), device="npu", torch.npu and torch.device("npu")."""
     if getattr(torch, "npu", None) is npu or getattr(torch.device, "__hccl__", False):
         torch.npu = npu
         return
     torch.npu = npu
 
-    def to_npu(self, device=None, non_blocking=False, **_):
+    def to_npu(self: Any, device: Any = None, non_blocking: bool = False, **_: Any) -> Any:
         return self.cpu()
 
     torch.Tensor.npu = to_npu

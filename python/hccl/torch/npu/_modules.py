@@ -1,6 +1,7 @@
 """Which module has which names."""
 
 import contextlib
+from typing import Any
 
 import torch
 
@@ -32,7 +33,7 @@ def contents() -> dict:
     }
 
 
-def _autocast(enabled: bool = True, dtype: torch.dtype = torch.bfloat16, **rest):
+def _autocast(enabled: bool = True, dtype: torch.dtype = torch.bfloat16, **rest: Any) -> Any:
     return torch.autocast("cpu", dtype=dtype, enabled=enabled, **rest)
 
 

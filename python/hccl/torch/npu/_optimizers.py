@@ -7,11 +7,11 @@ import torch
 from hccl.torch import optim
 
 
-def _npu(base: type, required_lr: bool = False) -> type:
+def _npu(base: Any, required_lr: bool = False) -> Any:
     """Ascend's class of that name: the arguments of `base`, without what Ascend's does not have."""
 
     class NpuFused(base):
-        def __init__(self, params, lr=None, *args: Any, **kwargs: Any):
+        def __init__(self, params: Any, lr: Any = None, *args: Any, **kwargs: Any):
             for name in ("maximize", "master_weights"):
                 if name in kwargs:
                     raise TypeError(f"{type(self).__name__} got an unexpected argument '{name}'")
@@ -34,7 +34,7 @@ def _npu(base: type, required_lr: bool = False) -> type:
         def get_combined_grads(self) -> list:
             return self._combined(lambda p: p.grad)
 
-        def _combined(self, of) -> list:
+        def _combined(self, of: Any) -> list:
             """[float32, float16] of the parameters with a gradient, combined; None where none is."""
             from hccl.torch.npu._combine import is_combined_tensor_valid, npu_combine_tensors
 
@@ -101,18 +101,18 @@ class GradScaler(optim.GradScaler):
         super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
         self._dynamic = dynamic
 
-    def _forget(self, optimizer) -> None:
+    def _forget(self, optimizer: Any) -> None:
         if not self._dynamic:
             found = torch.tensor(0.0)
             state = self._per_optimizer_states[id(optimizer)]
             state["found_inf_per_device"] = {found.device: found}
 
-    def unscale_(self, optimizer) -> None:
+    def unscale_(self, optimizer: Any) -> None:
         super().unscale_(optimizer)
         if self._enabled:
             self._forget(optimizer)
 
-    def step(self, optimizer, *args: Any, **kwargs: Any) -> Any:
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
         if self._enabled and not self._dynamic:
@@ -135,6 +135,8 @@ class GradScaler(optim.GradScaler):
         return None
 
 
-def clip_grad_norm_fused_(optimizer, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+def clip_grad_norm_fused_(
+    optimizer: Any, max_norm: float, norm_type: float = 2.0
+) -> torch.Tensor:
     """Of all gradients of an optimizer: their norm before."""
     return optimizer.clip_grad_norm_fused_(max_norm, norm_type)

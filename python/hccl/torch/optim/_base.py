@@ -95,7 +95,9 @@ class FusedOptimizer(torch.optim.Optimizer):
         return state["master_param"]
 
     @staticmethod
-    def _fitting(name: str, tensor: torch.Tensor, like: torch.Tensor, dtype=None) -> torch.Tensor:
+    def _fitting(
+        name: str, tensor: torch.Tensor, like: torch.Tensor, dtype: Optional[torch.dtype] = None
+    ) -> torch.Tensor:
         if tensor.shape != like.shape:
             raise RuntimeError(
                 f"its state {name} has the shape {tuple(tensor.shape)}, "
@@ -191,7 +193,9 @@ class FusedOptimizer(torch.optim.Optimizer):
         """Whether the step of one parameter depends on other gradients."""
         return False
 
-    def _factor(self, max_norm, norm_type, scaler, process_group) -> Optional[float]:
+    def _factor(
+        self, max_norm: Optional[float], norm_type: float, scaler: Any, process_group: Any
+    ) -> Optional[float]:
         """What gradients are multiplied by in the step; None: the step is skipped."""
         factor, norm = self._pending or (1.0, None)
         self._pending = None
@@ -242,19 +246,21 @@ class FusedOptimizer(torch.optim.Optimizer):
         return norm, infinite == 0
 
     @staticmethod
-    def _over_ranks(power, largest, infinite, process_group) -> tuple:
+    def _over_ranks(
+        power: float, largest: float, infinite: float, process_group: Any
+    ) -> tuple:
         sums = torch.tensor([power, infinite], dtype=torch.float64)
         torch.distributed.all_reduce(sums, group=process_group)
         most = torch.tensor(largest, dtype=torch.float64)
         torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX, group=process_group)
         return sums[0].item(), most.item(), sums[1].item()
 
-    def _record(self, scaler, norm) -> None:
+    def _record(self, scaler: Any, norm: tuple) -> None:
         """Tells a scaler what unscale_ would have found."""
         found = torch.tensor(0.0 if norm[1] else 1.0)
         scaler._per_optimizer_states[id(self)]["found_inf_per_device"] = {found.device: found}
 
-    def _clip(self, norm, factor, max_norm) -> float:
+    def _clip(self, norm: tuple, factor: float, max_norm: float) -> float:
         """The coefficient for gradients that are multiplied by `factor`; sets grad_norm."""
         total = norm[0] * abs(factor)
         self.grad_norm = torch.tensor(total, dtype=torch.float32)

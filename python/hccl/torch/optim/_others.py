@@ -1,7 +1,7 @@
 """The optimizers that torch.optim does not have."""
 
 import math
-from typing import Any, Iterable
+from typing import Any, Callable, Iterable
 
 from hccl.torch.optim._base import FusedOptimizer, check, check_betas, native
 from hccl.torch.optim._torchs import FusedRMSprop
@@ -174,7 +174,7 @@ def _rest(x: float) -> float:
 
 
 # What the learning rate is multiplied by, x of the way through, after the warm-up.
-SCHEDULES = {
+SCHEDULES: dict[str, Callable[[float, float], float]] = {
     "warmup_cosine": lambda x, warmup: 0.5 * (1.0 + math.cos(math.pi * x)),
     "warmup_constant": lambda x, warmup: 1.0,
     "warmup_linear": lambda x, warmup: max((x - 1.0) / (warmup - 1.0), 0.0),
@@ -235,7 +235,9 @@ class FusedBertAdam(FusedOptimizer):
     def _factor(self, *arguments: Any) -> Any:
         factor = super()._factor(*arguments)
         self._clips = {}
-        for group in self.param_groups if factor is not None else ():
+        if factor is None:
+            return None
+        for group in self.param_groups:
             gradients = [p.grad for p in group["params"] if p.grad is not None]
             if group["max_grad_norm"] > 0 and gradients:
                 norm = math.sqrt(native.norms(gradients)[0]) * abs(factor)

@@ -10,6 +10,7 @@
 
 #include "allocator.h"
 #include "hccl/hccl_framework.h"
+#include "interrupt.h"
 
 namespace hccl::pytorch {
 namespace {
@@ -53,6 +54,7 @@ ProcessGroupHccl::ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int ra
       messages_(std::make_shared<Messages>()) {
   options_->group_name = std::move(group_name);
   options_->global_ranks_in_group = std::move(global_ranks);
+  end_on_interrupt(communicator_);
   init();
 }
 

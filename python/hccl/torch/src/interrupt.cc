@@ -1,0 +1,130 @@
+#include "interrupt.h"
+
+#include <c10/util/thread_name.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <torch/csrc/python_headers.h>
+
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace hccl::pytorch {
+namespace {
+
+// How long the main thread may take until it runs Python code again.
+constexpr std::chrono::milliseconds kPatience{300};
+
+sem_t interrupts;          // counts them for the watcher
+struct sigaction pythons;  // handler, which ours calls
+
+void on_interrupt(int number, siginfo_t* info, void* context) {
+  const int error = errno;
+  ::sem_post(&interrupts);
+  errno = error;
+  if ((pythons.sa_flags & SA_SIGINFO) != 0) {
+    pythons.sa_sigaction(number, info, context);
+  } else {
+    pythons.sa_handler(number);
+  }
+}
+
+bool is_pythons(const struct sigaction& action) {
+  if ((action.sa_flags & SA_SIGINFO) != 0) return action.sa_sigaction != &on_interrupt;
+  return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+}
+
+/// A thread that ends the operations of all groups. It lives as long as the process.
+class Watcher {
+ public:
+  Watcher() {
+    ::sem_init(&interrupts, 0, 0);
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);  // signals are for the program's own threads
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread([this] { serve(); }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void add(const std::shared_ptr<Communicator>& communicator) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(communicators_, [](const auto& each) { return each.expired(); });
+    communicators_.push_back(communicator);
+    struct sigaction action = {};
+    ::sigaction(SIGINT, nullptr, &action);
+    if (!is_pythons(action)) return;
+    pythons = action;
+    action.sa_flags |= SA_SIGINFO;
+    action.sa_sigaction = &on_interrupt;
+    ::sigaction(SIGINT, &action, nullptr);
+  }
+
+ private:
+  void serve() {
+    c10::setThreadName("hccl_interrupt");
+    for (;;) {
+      if (::sem_wait(&interrupts) != 0) continue;
+      if (Py_IsInitialized() == 0 || python_runs() || !ends_the_program()) continue;
+      std::unique_lock lock(mutex_);
+      const auto communicators = communicators_;
+      lock.unlock();
+      for (const auto& each : communicators) {
+        if (const auto alive = each.lock()) alive->abort("the program was interrupted (Ctrl-C)");
+      }
+    }
+  }
+
+  // Whether the main thread soon runs Python code, and so the handler.
+  bool python_runs() {
+    std::unique_lock lock(mutex_);
+    const unsigned before = runs_;
+    Py_AddPendingCall(
+        [](void* self) {
+          static_cast<Watcher*>(self)->note();
+          return 0;
+        },
+        this);
+    return ran_.wait_for(lock, kPatience, [&] { return runs_ != before; });
+  }
+
+  void note() {
+    const std::lock_guard lock(mutex_);
+    ++runs_;
+    ran_.notify_all();
+  }
+
+  static bool ends_the_program() {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    PyObject* module = PyImport_ImportModule("signal");
+    PyObject* handler =
+        module == nullptr ? nullptr : PyObject_CallMethod(module, "getsignal", "i", SIGINT);
+    PyObject* usual =
+        module == nullptr ? nullptr : PyObject_GetAttrString(module, "default_int_handler");
+    const bool same = handler != nullptr && handler == usual;
+    PyErr_Clear();
+    Py_XDECREF(usual);
+    Py_XDECREF(handler);
+    Py_XDECREF(module);
+    PyGILState_Release(state);
+    return same;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable ran_;
+  unsigned runs_ = 0;
+  std::vector<std::weak_ptr<Communicator>> communicators_;
+};
+
+}  // namespace
+
+void end_on_interrupt(const std::shared_ptr<Communicator>& communicator) {
+  static auto* const watcher = new Watcher;  // its thread outlives statics
+  watcher->add(communicator);
+}
+
+}  // namespace hccl::pytorch

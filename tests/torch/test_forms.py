@@ -1,0 +1,88 @@
+"""Forms of operations that only upper layers call, and the settings of a group."""
+
+import datetime
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from conftest import on_ranks
+
+CPU = torch.device("cpu")
+
+
+def backend_of(group):
+    return group._get_backend(CPU)
+
+
+def test_coalesced_forms():
+    def work(rank):
+        world, own = dist.group.WORLD, rank + 1.0
+        backend = backend_of(world)
+        sums = [torch.full((3,), own), torch.full((2, 2), 10 * own)]
+        dist.all_reduce_coalesced(sums)
+        gathered = [[torch.zeros(1), torch.zeros(2)] for _ in range(2)]
+        backend.allgather_coalesced(gathered, [torch.full((1,), own), torch.full((2,), -own)]).wait()
+        inputs = [torch.full((1,), own), torch.full((2,), 10 * own)]
+        into = functional.all_gather_into_tensor_coalesced(inputs, world)
+        parts = functional.reduce_scatter_tensor_coalesced(
+            [torch.tensor([own, 2 * own]), torch.tensor([4 * own, 0.0])], "sum", [0, 0], world
+        )
+        with dist._coalescing_manager(group=world):
+            together = [torch.full((2,), own), torch.full((1,), 5 * own)]
+            for each in together:
+                dist.all_reduce(each)
+        lists = [sums, gathered[0], gathered[1], into, parts, together]
+        return [[each.flatten().tolist() for each in tensors] for tensors in lists]
+
+    for rank, (sums, first, second, into, parts, together) in enumerate(on_ranks(2, work)):
+        assert sums == [[3.0] * 3, [30.0] * 4]
+        assert first == [[1.0], [-1.0, -1.0]] and second == [[2.0], [-2.0, -2.0]]
+        assert into == [[1.0, 2.0], [10.0, 10.0, 20.0, 20.0]]
+        assert parts == [[[3.0], [12.0]], [[6.0], [0.0]]][rank]
+        assert together == [[3.0, 3.0], [15.0]]
+
+
+def test_several_tensors_in_one_list_count_as_several_ranks():
+    def work(rank):
+        backend = backend_of(dist.group.WORLD)
+        pair = [torch.full((2,), rank + 1.0), torch.full((2,), 10.0 * (rank + 1))]
+        backend.allreduce(pair).wait()
+        options = dist.ReduceOptions()
+        options.rootRank, options.rootTensor = 1, 1
+        reduced = [torch.full((1,), rank + 1.0), torch.full((1,), 0.5)]
+        backend.reduce(reduced, options).wait()
+        return [each.tolist() for each in pair], reduced[1].item()
+
+    results = on_ranks(2, work)
+    assert [pair for pair, _ in results] == 2 * [[[33.0, 33.0], [33.0, 33.0]]]
+    assert results[1][1] == 4.0
+
+
+def test_settings_of_a_group():
+    def work(rank):
+        group = dist.new_group(timeout=datetime.timedelta(seconds=50))
+        backend = backend_of(group)
+        assert backend.name() == "hccl" and dist.get_backend(group) == "hccl"
+        assert (backend.rank(), backend.size()) == (rank, 2)
+        assert backend.timeout == datetime.timedelta(seconds=50)
+        backend.set_timeout(datetime.timedelta(milliseconds=300))
+        if rank == 0:
+            with pytest.raises(dist.DistBackendError, match="Timed out"):
+                dist.barrier(group)
+        dist.barrier()  # of the other group
+
+    on_ranks(2, work)
+
+
+def test_a_group_of_some_ranks_leaves_the_others_alone():
+    def work(rank):
+        group = dist.new_group([0, 2])
+        if rank == 1:
+            return group == dist.GroupMember.NON_GROUP_MEMBER
+        tensor = torch.full((2,), float(rank + 1))
+        dist.all_reduce(tensor, group=group)
+        dist.broadcast(moved := torch.tensor(float(rank)), 2, group=group)  # a rank of the world
+        return tensor.tolist(), moved.item()
+
+    assert on_ranks(3, work) == [([4.0, 4.0], 2.0), True, ([4.0, 4.0], 2.0)]

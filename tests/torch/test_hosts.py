@@ -1,0 +1,66 @@
+"""Several hosts, which are network namespaces (that takes root, or sudo without a password)."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+
+from conftest import HERE, TIMEOUT
+
+SUDO = [] if os.geteuid() == 0 else ["sudo", "-n", "-E"]
+
+
+def ip(*words):
+    subprocess.run([*SUDO, "ip", *words], check=True)
+
+
+@contextlib.contextmanager
+def two_hosts():
+    """The names of two namespaces; a line joins them, and the first is 10.214.0.1."""
+    names = [f"ht{os.getpid()}-{host}" for host in range(2)]
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        ends = ["eth0", "netns", names[0], "type", "veth", "peer", "name", "eth0", "netns", names[1]]
+        ip("link", "add", *ends)
+        for host, name in enumerate(names):
+            ip("-n", name, "addr", "add", f"10.214.0.{host + 1}/24", "dev", "eth0")
+            ip("-n", name, "link", "set", "eth0", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run([*SUDO, "ip", "netns", "del", name], check=False)
+
+
+def test_torchrun_on_two_hosts():
+    """With the c10d rendezvous: right gradients, and the killed rank's name on all others."""
+    options = ["--nnodes", "2", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-id", "hosts"]
+    # Agents look once a second only: what ranks hear is written before an agent ends them.
+    options += ["--rdzv-endpoint", "10.214.0.1:29400", "--monitor-interval", "1"]
+    with two_hosts() as names:
+        agents = []
+        for host, name in enumerate(names):
+            torchrun = [sys.executable, "-m", "torch.distributed.run", *options]
+            torchrun += ["--rdzv-conf", f"is_host={int(host == 0)}"]  # names are those of one machine
+            torchrun += ["--local-addr", f"10.214.0.{host + 1}", HERE / "ranks" / "hosts.py"]
+            agents.append(
+                subprocess.Popen(
+                    [*SUDO, "ip", "netns", "exec", name, *torchrun],
+                    env={**os.environ, "OMP_NUM_THREADS": "1"},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+        try:
+            output = "".join(agent.communicate(timeout=TIMEOUT)[0] for agent in agents)
+        finally:
+            for agent in agents:
+                agent.kill()
+    for rank in range(4):
+        assert f"rank {rank} of 4 is right" in output, output
+    heard = re.findall(r"rank (\d) hears: (.*)", output)
+    assert sorted(rank for rank, _ in heard) == ["0", "1", "2"], output
+    assert all("rank 3" in text for _, text in heard), output
