@@ -3,24 +3,38 @@
 
 #include <atomic>
 #include <mutex>
+#include <utility>
 
+#include "hccl/base/atomics.h"
 #include "hccl/base/status.h"
 
 namespace hccl {
 
 /// Raised once, by any thread; the first reason wins and stays.
-class AbortFlag {
+template <class Atomics = StdAtomics>
+class BasicAbortFlag {
  public:
   /// False when a reason was there already (which is kept).
-  bool raise(Status reason);
+  bool raise(Status reason) {
+    const std::lock_guard lock(mutex_);
+    if (raised_.load(std::memory_order_relaxed)) return false;
+    reason_ = std::move(reason);
+    raised_.store(true, std::memory_order_release);
+    return true;
+  }
   bool raised() const { return raised_.load(std::memory_order_acquire); }
   /// The reason; success while not raised.
-  Status reason() const;
+  Status reason() const {
+    const std::lock_guard lock(mutex_);
+    return reason_;
+  }
 
  private:
-  std::atomic<bool> raised_{false};
-  mutable std::mutex mutex_;
+  typename Atomics::template atomic<bool> raised_{false};
+  mutable typename Atomics::mutex mutex_;
   Status reason_;
 };
+
+using AbortFlag = BasicAbortFlag<>;
 
 }  // namespace hccl

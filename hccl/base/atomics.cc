@@ -34,4 +34,10 @@ void StdAtomics::wake_all(atomic<std::uint32_t>& word) {
             nullptr, 0);
 }
 
+void StdAtomics::notify(int eventfd) {
+  const std::uint64_t one = 1;
+  // Fails only when the counter is full, and then the sleeper is awake already.
+  [[maybe_unused]] const auto written = ::write(eventfd, &one, sizeof one);
+}
+
 }  // namespace hccl

@@ -1,18 +1,20 @@
-// The atomics of shared memory, as a policy: the shared region, rings and doorbells take it as a
-// template parameter. A model checker passes a policy of its own and so runs the very code that
-// ships, one operation at a time and in any order that the memory model allows. StdAtomics, the
-// default, adds nothing to std::atomic.
+// The atomics of shared memory, as a policy: the shared region, rings, doorbells and waits take it
+// as a template parameter. A model checker passes a policy of its own and so runs the very code
+// that ships, one operation at a time and in any order that the memory model allows. StdAtomics,
+// the default, adds nothing to std::atomic.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 
 namespace hccl {
 
 struct StdAtomics {
   template <class T>
   using atomic = std::atomic<T>;
+  using mutex = std::mutex;
 
   static void thread_fence(std::memory_order order) { std::atomic_thread_fence(order); }
   /// Orders what the compiler does, not what the processor does.
@@ -43,6 +45,8 @@ struct StdAtomics {
   static void sleep(atomic<std::uint32_t>& word, std::uint32_t value,
                     std::chrono::nanoseconds at_most);
   static void wake_all(atomic<std::uint32_t>& word);
+  /// Ends the sleep of whoever polls this eventfd, in any process.
+  static void notify(int eventfd);
 };
 
 }  // namespace hccl

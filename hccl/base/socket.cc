@@ -343,11 +343,7 @@ Result<std::unique_ptr<EpollSleeper>> EpollSleeper::create() {
   return std::unique_ptr<EpollSleeper>(new EpollSleeper(std::move(epoll), std::move(wake)));
 }
 
-void EpollSleeper::ring() {
-  const std::uint64_t one = 1;
-  // Fails only when the counter is full, and then the sleeper is awake already.
-  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
-}
+void EpollSleeper::ring() { StdAtomics::notify(wake_.get()); }
 
 void EpollSleeper::sleep(std::uint32_t, std::chrono::nanoseconds at_most) {
   // Level-triggered poll on the epoll descriptor leaves the events for progress() to read.

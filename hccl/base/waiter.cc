@@ -2,19 +2,6 @@
 
 namespace hccl {
 
-bool AbortFlag::raise(Status reason) {
-  const std::lock_guard lock(mutex_);
-  if (raised_.load(std::memory_order_relaxed)) return false;
-  reason_ = std::move(reason);
-  raised_.store(true, std::memory_order_release);
-  return true;
-}
-
-Status AbortFlag::reason() const {
-  const std::lock_guard lock(mutex_);
-  return reason_;
-}
-
 Status timed_out(const Pending& pending) {
   std::string late;
   for (const int rank : pending.late) {

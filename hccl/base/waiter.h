@@ -55,23 +55,24 @@ struct Pending {
 enum class Waited { kReady, kTimeout, kAborted };
 
 /// Looks a few times, without a look at the clock, for what is just about to happen.
-template <class Ready>
+template <class Atomics = StdAtomics, class Ready>
 [[gnu::always_inline]] inline bool soon(Ready&& ready, const WaitPolicy& policy) {
   const int looks = policy.spin <= policy.spin.zero() ? 1 : policy.shared_cores ? 8 : 32;
   for (int i = 0;;) {
     if (ready()) return true;
     if (++i == looks) return false;
-    policy.shared_cores ? StdAtomics::yield() : StdAtomics::pause();
+    policy.shared_cores ? Atomics::yield() : Atomics::pause();
   }
 }
 
 /// Keep one and wait with it often: it is not changed by waiting. Conditions and hooks must not
 /// block. Anywhere below, a bell is a Doorbell or a Sleeper.
-struct Waiter {
+template <class Atomics = StdAtomics>
+struct BasicWaiter {
   Deadline deadline = Deadline::never();
   /// Of each wait, from its beginning; 0: none.
   std::chrono::nanoseconds timeout{0};
-  const AbortFlag* abort = nullptr;
+  const BasicAbortFlag<Atomics>* abort = nullptr;
   WaitPolicy policy{};
   /// Of wait(): moves something on that does not ring the bell. Sleeps are a millisecond at most
   /// then. A failure ends the wait.
@@ -89,7 +90,7 @@ struct Waiter {
   /// (a Pending); the abort's reason; what progress() failed with.
   template <class Ready, class Describe, class Bell>
   [[gnu::always_inline]] Status wait(Ready&& ready, Describe&& describe, Bell& bell) const {
-    if (soon(ready, policy)) return {};
+    if (soon<Atomics>(ready, policy)) return {};
     return wait_long(ready, describe, bell);
   }
 
@@ -104,6 +105,8 @@ struct Waiter {
              Bell& bell, std::chrono::nanoseconds longest_nap) const;
 };
 
+using Waiter = BasicWaiter<>;
+
 /// The failure of a call that was not ready in time.
 Status timed_out(const Pending& pending);
 
@@ -112,20 +115,22 @@ void nap(std::chrono::nanoseconds length, Deadline deadline, const AbortFlag* ab
 
 // ---- inside ----
 
+template <class Atomics>
 template <class Ready, class Report, class Bell>
-Waited Waiter::run(Ready&& ready, Deadline end, std::chrono::nanoseconds interval, Report&& report,
-                   Bell& bell, std::chrono::nanoseconds longest_nap) const {
+Waited BasicWaiter<Atomics>::run(Ready&& ready, Deadline end, std::chrono::nanoseconds interval,
+                                 Report&& report, Bell& bell,
+                                 std::chrono::nanoseconds longest_nap) const {
   const auto aborted = [this] { return abort != nullptr && abort->raised(); };
   Deadline next_report = Deadline::after(interval);
   for (;;) {
-    if (soon(ready, policy)) return Waited::kReady;
+    if (soon<Atomics>(ready, policy)) return Waited::kReady;
     if (policy.spin > policy.spin.zero()) {
       const Deadline spin_end = Deadline::after(policy.spin).sooner(next_report).sooner(end);
       do {
         for (int i = 0; i < 32; ++i) {
           if (ready()) return Waited::kReady;
           if (aborted()) return Waited::kAborted;
-          policy.shared_cores ? StdAtomics::yield() : StdAtomics::pause();
+          policy.shared_cores ? Atomics::yield() : Atomics::pause();
         }
       } while (!spin_end.expired());
     }
@@ -143,8 +148,9 @@ Waited Waiter::run(Ready&& ready, Deadline end, std::chrono::nanoseconds interva
   }
 }
 
+template <class Atomics>
 template <class Ready, class Describe, class Bell>
-Status Waiter::wait_long(Ready& ready, Describe& describe, Bell& bell) const {
+Status BasicWaiter<Atomics>::wait_long(Ready& ready, Describe& describe, Bell& bell) const {
   using std::chrono::milliseconds;
   Status failure;
   const auto look = [&] {

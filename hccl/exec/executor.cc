@@ -101,10 +101,13 @@ Status Executor::drive(std::span<Activity* const> activities, const std::functio
   if (advance()) return failure;
   const auto ready = [&] {
     // A wait may check its condition again before it returns; a failed activity must not advance
-    // again.
-    if (!failure.ok()) return true;
-    mesh_.progress();
-    return advance();
+    // again. And a wait may sleep after any look: until nothing moves, as the mesh wakes nobody for
+    // what it has already.
+    for (bool moved = true; failure.ok() && moved;) {
+      moved = mesh_.progress();
+      if (advance()) return true;
+    }
+    return !failure.ok();
   };
   HCCL_RETURN_IF_ERROR(waiter.wait(ready, describe, mesh_.sleeper()));
   return failure;

@@ -181,6 +181,10 @@ Status TwoLevel::spread_on_host(const Call& call, const Part& part, const Envelo
 
 Status TwoLevel::progress() {
   mesh_.progress();
+  return advance();
+}
+
+Status TwoLevel::advance() {
   for (const auto& lane : lanes_) {
     if (!lane->done()) HCCL_RETURN_IF_ERROR(lane->advance());
   }
@@ -191,7 +195,11 @@ Status TwoLevel::await_lane(std::size_t lane, const Envelope& mine, const Waiter
   Status failure;
   const auto ready = [&] {
     // A wait may check its condition again before it returns; a failed lane must not advance again.
-    if (failure.ok()) failure = progress();
+    // Until nothing moves, as in Executor::drive().
+    for (bool moved = true; failure.ok() && moved && !lanes_[lane]->done();) {
+      moved = mesh_.progress();
+      failure = advance();
+    }
     return !failure.ok() || lanes_[lane]->done();
   };
   const auto describe = [&] {

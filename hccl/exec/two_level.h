@@ -69,6 +69,7 @@ class TwoLevel {
   Status sum_on_host(const Call& call, const Part& part, const Envelope& mine);
   Status spread_on_host(const Call& call, const Part& part, const Envelope& mine);
   Status progress();
+  Status advance();
   Status await_lane(std::size_t lane, const Envelope& mine, const Waiter& waiter);
 
   transport::Mesh& mesh_;

@@ -8,7 +8,8 @@ namespace hccl::local {
 
 // Each rank faults in what is its own, on the memory next to its core.
 template <class Atomics>
-BasicRegion<Atomics>::BasicRegion(const HostMemory& memory, Waiter waiter, WaitPolicy background)
+BasicRegion<Atomics>::BasicRegion(const HostMemory& memory, BasicWaiter<Atomics> waiter,
+                                  WaitPolicy background)
     : memory_(memory),
       base_(memory.area.data()),
       place_(memory.place),

@@ -84,7 +84,7 @@ class BasicRegion {
 
   /// `memory` outlives it. `waiter` bounds every wait: its timeout is the time for all ranks to
   /// make their next move. `background`: how calls wait that run while their caller computes.
-  BasicRegion(const HostMemory& memory, Waiter waiter, WaitPolicy background);
+  BasicRegion(const HostMemory& memory, BasicWaiter<Atomics> waiter, WaitPolicy background);
   /// Maps the control blocks and staging buffers of all ranks, so that no operation meets pages
   /// that it is the first to touch. To be called between two operations of all ranks, once every
   /// rank has its Region.
@@ -94,7 +94,7 @@ class BasicRegion {
   int size() const { return size_; }
   int rank_of(int place) const { return memory_.ranks[static_cast<std::size_t>(place)]; }
   const HostMemory& memory() const { return memory_; }
-  const AbortFlag* abort() const { return waiter_.abort; }
+  const BasicAbortFlag<Atomics>* abort() const { return waiter_.abort; }
   bool shared_cores() const { return waiter_.policy.shared_cores; }
 
   // ---- announcing an operation ----
@@ -207,7 +207,7 @@ class BasicRegion {
   /// late(place): whether this rank is to be named.
   template <class Done, class Late>
   Status await_until(int place, Done&& done, Late&& late) {
-    if (soon([&] { return done(place); }, waiting_->policy)) return {};
+    if (soon<Atomics>([&] { return done(place); }, waiting_->policy)) return {};
     return await_long([&] { return done(place); }, late);
   }
   /// Waits until done(place) for every peer.
@@ -230,6 +230,7 @@ class BasicRegion {
   using Slot = BasicSlot<Atomics>;
   using ControlBlock = BasicControlBlock<Atomics>;
   using Doorbell = BasicDoorbell<Atomics>;
+  using Waiter = BasicWaiter<Atomics>;
 
   static std::size_t of(int number) { return static_cast<std::size_t>(number); }
   static std::size_t tables_at(int ranks) { return kApart + of(ranks) * sizeof(ControlBlock); }

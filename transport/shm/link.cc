@@ -1,7 +1,5 @@
 #include "transport/shm/link.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -51,8 +49,7 @@ void BasicLink<Atomics>::wake() {
   auto& asleep = peer_state_->asleep;
   if (asleep.load(std::memory_order_seq_cst) == 0) return;
   if (asleep.exchange(0, std::memory_order_seq_cst) == 0) return;  // somebody else wakes it
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof one);
+  Atomics::notify(wake_fd_);
 }
 
 // After giving room, credit or a grant: of no interest to a peer that waits for something else.

@@ -11,11 +11,14 @@
 
 namespace hccl::transport::shm {
 
-/// The mesh's epoll sleeper, and a flag in shared memory that tells the peers when to wake it.
-class RankSleeper final : public PolledSleeper {
+/// The mesh's epoll sleeper (`inner`), and a flag in shared memory that tells the peers when to
+/// wake it.
+template <class Atomics = StdAtomics>
+class BasicRankSleeper final : public PolledSleeper {
  public:
   /// `state` may be null: no peers.
-  RankSleeper(EpollSleeper& inner, RankState* state) : inner_(inner), state_(state) {}
+  BasicRankSleeper(PolledSleeper& inner, BasicRankState<Atomics>* state)
+      : inner_(inner), state_(state) {}
 
   std::uint32_t prepare() override {
     if (state_ != nullptr) state_->asleep.store(1, std::memory_order_seq_cst);
@@ -32,8 +35,10 @@ class RankSleeper final : public PolledSleeper {
   int epoll() const override { return inner_.epoll(); }
 
  private:
-  EpollSleeper& inner_;
-  RankState* state_;
+  PolledSleeper& inner_;
+  BasicRankState<Atomics>* state_;
 };
+
+using RankSleeper = BasicRankSleeper<>;
 
 }  // namespace hccl::transport::shm
