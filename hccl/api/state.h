@@ -77,7 +77,7 @@ class State {
   // Around a fork, in the parent and in the child.
   void before_fork();
   void after_fork();
-  void abandon();  // in the child
+  void abandon();             // in the child
   Status read_environment();  // mutex_ held
 
   std::mutex mutex_;
@@ -89,7 +89,7 @@ class State {
   Coordinators coordinators_;
   Coordinators* coordinators_of_parent_ = nullptr;  // never destroyed
   std::vector<std::weak_ptr<join::ControlLine>> lines_;
-  pid_t process_ = 0;                               // not a forked child
+  pid_t process_ = 0;  // not a forked child
   Communicators communicators_;
   Handles<Fusion> fusions_{"fusion", 2};
   Handles<core::Message> requests_{"request", 3};

@@ -127,8 +127,7 @@ Result<std::vector<std::string>> Communicator::gather(const Uuid& key, const std
                                                       Deadline deadline,
                                                       const AbortFlag& abort) const {
   return control_->exchange(key, static_cast<std::uint32_t>(size()),
-                            static_cast<std::uint32_t>(rank_), mine, deadline, abort,
-                            name_);
+                            static_cast<std::uint32_t>(rank_), mine, deadline, abort, name_);
 }
 
 transport::OpenArgs Communicator::mesh_arguments(Deadline deadline) {

@@ -243,11 +243,11 @@ void ControlLine::say_awaited(ByteReader& in) const {
   if (at == pending_.end()) return;
   const Pending& pending = *at->second;
   const auto number = in.get<std::uint32_t>();
-  log_->warn("{}: rank {} waits for rank{} {} in opening it, for {} s so far", pending.name, pending.index,
-             number == 1 ? "" : "s", list_of(in, number),
-             std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() -
-                                                              pending.since)
-                 .count());
+  log_->warn(
+      "{}: rank {} waits for rank{} {} in opening it, for {} s so far", pending.name, pending.index,
+      number == 1 ? "" : "s", list_of(in, number),
+      std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - pending.since)
+          .count());
 }
 
 Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uint32_t size,

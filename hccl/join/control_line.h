@@ -49,8 +49,8 @@ class ControlLine {
   const RootInfo& info() const { return info_; }
 
   /// Gathers one blob of each of `size` ranks that use the same key, in order of index. Any thread.
-  /// kTimeout names the absent indices. Ends early when `abort` is raised. `name`: of the communicator
-  /// that is opened, for the log, which says where others are late.
+  /// kTimeout names the absent indices. Ends early when `abort` is raised. `name`: of the
+  /// communicator that is opened, for the log, which says where others are late.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
                                             Deadline deadline, const AbortFlag& abort,

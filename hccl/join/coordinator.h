@@ -28,8 +28,8 @@ class Coordinator {
   /// All ranks have left, or the world did not become complete in time.
   bool finished() const;
 
-  /// Around a fork: the thread changes nothing in between. Then, in the child, abandon(): its copies
-  /// of the sockets would hide this process's death from the ranks.
+  /// Around a fork: the thread changes nothing in between. Then, in the child, abandon(): its
+  /// copies of the sockets would hide this process's death from the ranks.
   void hold();
   void release();
   void abandon();

@@ -1,5 +1,5 @@
-// What ranks say of the calls that they wait in, of those that they refuse and of connections that
-// ended, and who is told.
+// Silence, and what ranks say of the calls that they wait in, of those that they refuse and of
+// connections that ended, and who is told.
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -14,6 +14,16 @@ namespace {
 constexpr std::chrono::seconds kDeathIsKnown{2};
 
 }  // namespace
+
+// While the coordinator itself does not run, it hears nobody: such time is nobody's silence.
+void Membership::pass(Time now) {
+  const auto gap = now - now_;
+  const auto longest = wire::beat_interval(peer_timeout_);
+  if (complete_ && gap > longest) {
+    for (auto& [connection, end] : silence_) end += gap - longest;
+  }
+  now_ = now;
+}
 
 // Ranks that are awaited in the witness's operation and do not wait in it themselves.
 std::vector<std::uint32_t> Membership::missing(const Uuid& scope, std::uint32_t witness) const {
@@ -118,8 +128,8 @@ std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t w
   return std::nullopt;
 }
 
-// A rank sees that a connection has ended, and not whether the other one has died, has failed before
-// and closed all it had, or sees the same.
+// A rank sees that a connection has ended, and not whether the other one has died, has failed
+// before and closed all it had, or sees the same.
 Membership::Outs Membership::broken(std::uint32_t rank, const Uuid& scope, const Status& why) {
   const auto suspect = static_cast<std::uint32_t>(why.culprit());
   if (why.culprit() < 0 || suspect >= size_ || connections_.count(connection_of_[suspect]) == 0) {
@@ -148,8 +158,8 @@ Membership::Outs Membership::judge_broken() {
   return outs;
 }
 
-// A rank closes its connections because it has seen one end itself: reports lead from echo to cause,
-// which is a pair that names each other, or a rank that has reported nothing.
+// A rank closes its connections because it has seen one end itself: reports lead from echo to
+// cause, which is a pair that names each other, or a rank that has reported nothing.
 Membership::Outs Membership::judge(const Uuid& scope) {
   const std::map<std::uint32_t, Status> reports = std::move(broken_.at(scope).reports);
   broken_.erase(scope);
@@ -161,11 +171,11 @@ Membership::Outs Membership::judge(const Uuid& scope) {
     witness = suspect;
   }
   const Status& why = reports.at(witness);
-  return tell_all(scope, Status(why.code(),
-                                why.message() + "; the connection between " + name_of(witness) +
-                                    " and " + name_of(suspect) +
-                                    " ended, and neither of them has died (world ranks)",
-                                why.culprit()));
+  return tell_all(
+      scope, Status(why.code(),
+                    why.message() + "; the connection between " + name_of(witness) + " and " +
+                        name_of(suspect) + " ended, and neither of them has died (world ranks)",
+                    why.culprit()));
 }
 
 }  // namespace hccl::join
