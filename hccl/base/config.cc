@@ -22,10 +22,12 @@ Status invalid(std::string_view name, std::string_view value, std::string_view e
 }
 
 Result<std::uint64_t> number(std::string_view name, std::string_view text, std::uint64_t low,
-                             std::uint64_t high) {
+                             std::uint64_t high, std::string_view why = {}) {
   const auto value = decimal(text);
   if (!value || *value < low || *value > high) {
-    return invalid(name, text, "an integer " + std::to_string(low) + " to " + std::to_string(high));
+    return invalid(
+        name, text,
+        "an integer " + std::to_string(low) + " to " + std::to_string(high) + std::string(why));
   }
   return *value;
 }
@@ -220,7 +222,10 @@ Status read_timers(const std::function<std::optional<std::string>(const char*)>&
     config.exec_timeout = std::chrono::seconds(whole.value() + (rest.value() != 0 ? 1 : 0));
   }
   if (auto v = get("HCCL_PEER_TIMEOUT")) {
-    HCCL_ASSIGN_OR_RETURN(const auto seconds, number("HCCL_PEER_TIMEOUT", *v, 1, 2147483647));
+    // Threads that sleep were seen to wake two seconds late among eight busy ones on two cores.
+    HCCL_ASSIGN_OR_RETURN(const auto seconds,
+                          number("HCCL_PEER_TIMEOUT", *v, 5, 2147483647,
+                                 " (in less, a rank that only waits for a core may look dead)"));
     config.peer_timeout = std::chrono::seconds(seconds);
   }
   if (auto v = get("HCCL_SPIN_US")) {

@@ -1,5 +1,6 @@
 #include "hccl/core/selection.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <utility>
@@ -167,10 +168,13 @@ Status Selection::measure(const Engines& engines, const select::CostKey& key,
 
 // ---- choosing ----
 
-schedule::Choice Selection::choose_remote(Op op, std::uint64_t bytes,
-                                          std::string_view wanted) const {
+schedule::Choice Selection::choose_remote(Op op, std::uint64_t bytes, std::string_view wanted,
+                                          bool round_once) const {
+  const bool one_a_host =
+      *std::max_element(placement_.hosts.begin(), placement_.hosts.end()) == size_ - 1;
   return select::choose_remote(op, size_, bytes, wanted, placement_.even_hosts,
-                               messages_ ? &*messages_ : nullptr, placement_.policy.shared_cores);
+                               messages_ ? &*messages_ : nullptr, placement_.policy.shared_cores,
+                               round_once && one_a_host);
 }
 
 const schedule::Choice& Selection::choose(const Call& call, bool strict) {
@@ -180,13 +184,15 @@ const schedule::Choice& Selection::choose(const Call& call, bool strict) {
   // The product's upper bits spread sizes that are multiples of one another.
   Chosen& chosen = chosen_[index(call.op)][(bytes * 0x9E3779B97F4A7C15u) >> 61 & (kRemembered - 1)];
   schedule::Choice& choice = chosen.choice;
-  if (chosen.bytes != bytes || chosen.strict != strict) {
+  const bool rounds = select::rounds(call);
+  if (chosen.bytes != bytes || chosen.strict != strict || chosen.rounds != rounds) {
     // Only direct exchange folds all contributions at once and in rank order, as local ones do.
-    choice =
-        choose_remote(call.op, bytes, strict ? "direct" : config_.algorithm_for(words(call.op)));
+    choice = choose_remote(call.op, bytes,
+                           strict ? "direct" : config_.algorithm_for(words(call.op)), rounds);
     if (strict) choice.reason = "HCCL_DETERMINISTIC is strict";
     chosen.bytes = bytes;
     chosen.strict = strict;
+    chosen.rounds = rounds;
     if (is_news(told_[index(call.op)], bytes, mark_of(choice))) {
       log_->info("{} of {} bytes by {} (depth {}, lanes {}): {}; {}", words(call.op), bytes,
                  choice.algorithm->name, choice.depth, choice.lanes, choice.reason, source_);

@@ -80,7 +80,8 @@ class Selection {
   Status open_local(const Engines& engines, const select::CostKey& key);
   Result<select::LocalCosts> local_costs(const Engines& engines, const select::CostKey& key);
   Status measure(const Engines& engines, const select::CostKey& key, const Waiter& limits);
-  schedule::Choice choose_remote(Op op, std::uint64_t bytes, std::string_view wanted) const;
+  schedule::Choice choose_remote(Op op, std::uint64_t bytes, std::string_view wanted,
+                                 bool round_once = false) const;
   std::uint64_t vector_bytes(Op op, std::uint64_t input) const;
   bool is_news(std::array<std::uint32_t, 65>& told, std::uint64_t bytes, std::uint32_t mark);
 
@@ -106,6 +107,7 @@ class Selection {
   struct Chosen {
     std::uint64_t bytes = ~std::uint64_t{0};
     bool strict = false;
+    bool rounds = false;
     schedule::Choice choice;
   };
   // A few sizes of each operation, so that those that take turns are not chosen for again.

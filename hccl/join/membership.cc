@@ -93,16 +93,6 @@ Membership::Outs Membership::give_up(int connection, const Status& why) {
   return outs;
 }
 
-// While the coordinator itself does not run, it hears nobody: such time is nobody's silence.
-void Membership::pass(Time now) {
-  const auto gap = now - now_;
-  const auto longest = wire::beat_interval(peer_timeout_);
-  if (complete_ && gap > longest) {
-    for (auto& [connection, end] : silence_) end += gap - longest;
-  }
-  now_ = now;
-}
-
 Membership::Outs Membership::frame(int connection, std::string_view bytes, Time now) {
   pass(now);
   ByteReader in(bytes);

@@ -1,5 +1,5 @@
-// What ranks say of the calls that they wait in, of those that they refuse and of connections that
-// ended, and who is told.
+// Silence, and what ranks say of the calls that they wait in, of those that they refuse and of
+// connections that ended, and who is told.
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -14,6 +14,16 @@ namespace {
 constexpr std::chrono::seconds kDeathIsKnown{2};
 
 }  // namespace
+
+// While the coordinator itself does not run, it hears nobody: such time is nobody's silence.
+void Membership::pass(Time now) {
+  const auto gap = now - now_;
+  const auto longest = wire::beat_interval(peer_timeout_);
+  if (complete_ && gap > longest) {
+    for (auto& [connection, end] : silence_) end += gap - longest;
+  }
+  now_ = now;
+}
 
 // Ranks that are awaited in the witness's operation and do not wait in it themselves.
 std::vector<std::uint32_t> Membership::missing(const Uuid& scope, std::uint32_t witness) const {

@@ -51,7 +51,9 @@ Schedule scatter_binomial(const Shape& shape);
 Schedule broadcast_chain(const Shape& shape);
 Schedule reduce_chain(const Shape& shape);
 
-// pairwise.cc: one partner a step.
+// pairwise.cc: one partner a step; sums are folded at once.
+Schedule allreduce_pairwise(const Shape& shape);
+Schedule reduce_scatter_pairwise(const Shape& shape);
 Schedule alltoall_pairwise(const Shape& shape);
 
 // dissemination.cc: distances 1, 2, 4, …

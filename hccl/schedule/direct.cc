@@ -28,9 +28,6 @@ Step room_for_all(const Shape& shape) {
   return step;
 }
 
-// The slot of the part of `peer`; a rank needs no slot for its own part.
-int slot_of(int peer, int rank) { return peer < rank ? peer : peer - 1; }
-
 // Every rank sends chunk j to rank j; the owner folds into `into`.
 Step reduce_own_chunk(const Shape& shape, Slice into) {
   const int rank = shape.rank;
@@ -39,12 +36,7 @@ Step reduce_own_chunk(const Shape& shape, Slice into) {
     step.sends.push_back(send(peer, in(peer)));
     step.recvs.push_back(recv(peer, scratch(slot_of(peer, rank), rank)));
   }
-  Fold fold{into, {}};
-  fold.inputs.reserve(static_cast<std::size_t>(shape.size));
-  for (int source = 0; source < shape.size; ++source) {
-    fold.inputs.push_back(source == rank ? in(rank) : scratch(slot_of(source, rank), rank));
-  }
-  step.folds.push_back(std::move(fold));
+  step.folds.push_back(fold_all(shape, into));
   return step;
 }
 

@@ -1,10 +1,43 @@
 // Pairwise: in step k rank r sends to r + k and receives from r - k, so that every rank has exactly
-// one message in each direction at any time.
+// one message in each direction at any time. A sum is folded once all parts of the own chunk are
+// here: as many steps and bytes as a ring takes, and one rounding instead of n - 1.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"
 
 namespace hccl::schedule {
+namespace {
+
+void add_reduce_scatter(Schedule& schedule, const Shape& shape) {
+  const int n = shape.size, rank = shape.rank;
+  for (int k = 1; k < n; ++k) {
+    const int target = wrap(rank + k, n), source = wrap(rank - k, n);
+    schedule.steps.push_back(
+        step({send(target, in(target))}, {recv(source, scratch(slot_of(source, rank), rank))}));
+  }
+  schedule.steps.back().folds.push_back(fold_all(shape, out(rank)));
+}
+
+}  // namespace
+
+Schedule allreduce_pairwise(const Shape& shape) {
+  const int n = shape.size, rank = shape.rank;
+  if (n == 1) return copy_only();
+  Schedule schedule = begin(n, n - 1);
+  add_reduce_scatter(schedule, shape);
+  for (int k = 1; k < n; ++k) {
+    const int target = wrap(rank + k, n), source = wrap(rank - k, n);
+    schedule.steps.push_back(step({send(target, out(rank))}, {recv(source, out(source))}));
+  }
+  return schedule;
+}
+
+Schedule reduce_scatter_pairwise(const Shape& shape) {
+  if (shape.size == 1) return copy_only();
+  Schedule schedule = begin(shape.size, shape.size - 1);
+  add_reduce_scatter(schedule, shape);
+  return schedule;
+}
 
 Schedule alltoall_pairwise(const Shape& shape) {
   const int n = shape.size, rank = shape.rank;

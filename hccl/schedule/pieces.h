@@ -29,6 +29,19 @@ inline Step step(std::vector<Send> sends, std::vector<Recv> recvs, std::vector<F
 /// A schedule of `chunks` chunks without steps yet.
 inline Schedule begin(int chunks, int scratch_slots = 0) { return {chunks, scratch_slots, {}}; }
 
+/// Where the owner of a chunk keeps the part of `peer`; it needs no slot for its own part.
+inline int slot_of(int peer, int rank) { return peer < rank ? peer : peer - 1; }
+/// The owner of a chunk has all parts: it folds them at once, in rank order, into `into`.
+inline Fold fold_all(const Shape& shape, Slice into) {
+  Fold fold{into, {}};
+  fold.inputs.reserve(static_cast<std::size_t>(shape.size));
+  for (int source = 0; source < shape.size; ++source) {
+    fold.inputs.push_back(source == shape.rank ? in(shape.rank)
+                                               : scratch(slot_of(source, shape.rank), shape.rank));
+  }
+  return fold;
+}
+
 /// A single rank: the result is its own vector.
 inline Schedule copy_only() {
   Schedule alone = begin(1);

@@ -37,6 +37,8 @@ constexpr int kFewOnHost = 4;
 constexpr std::size_t kAllOnHostBytes = std::size_t{4} << 20;
 /// A ring's 2 (n - 1) steps are worth it from this chunk on; below, a few long steps win.
 constexpr std::size_t kRingChunkBytes = 64 * kKiB;
+/// From this chunk on, latency does not tell 2 (n - 1) steps from 2 log2 n ones among few ranks.
+constexpr std::size_t kAnyStepsChunkBytes = 512 * kKiB;
 /// A broadcast or reduction to a root is cut into pieces beyond this vector …
 constexpr std::size_t kWholeVectorBytes = 64 * kKiB;
 /// … and these pieces: long enough to hide a message's latency, short enough to fill a line soon.
@@ -66,13 +68,15 @@ std::string ranks(int size) { return std::to_string(size) + (size == 1 ? " rank"
 std::string amount(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
 
 // allreduce, reduce-scatter, allgather: every rank ends with as much as every other.
-Pick pick_symmetric(int size, std::size_t bytes) {
+Pick pick_symmetric(int size, std::size_t bytes, bool round_once) {
   if (size <= kFewRanks) return {"direct", ranks(size) + " are few: fewest steps, rank order"};
   if (bytes <= kSmallBytes && size <= kManyRanks) {
     return {"direct", amount(bytes) + " are little: fewest steps"};
   }
   if (bytes / static_cast<std::size_t>(size) >= kRingChunkBytes) {
-    return {"ring", amount(bytes) + " are much for " + ranks(size) + ": neighbours only"};
+    const std::string much = amount(bytes) + " are much for " + ranks(size);
+    if (round_once) return {"pairwise", much + ": one partner at a time, rounded once"};
+    return {"ring", much + ": neighbours only"};
   }
   const std::string why = "few steps for " + ranks(size) + " and " + amount(bytes);
   if (is_power_of_two(size)) return {"halving_doubling", why};
@@ -106,7 +110,7 @@ Pick pick_alltoall(int size, std::size_t bytes) {
   return {"pairwise", "one partner at a time for " + ranks(size)};
 }
 
-Pick pick_allreduce(int size, std::size_t bytes, int hosts, bool shared_cores) {
+Pick pick_allreduce(int size, std::size_t bytes, int hosts, bool shared_cores, bool round_once) {
   const std::size_t all_bytes = bytes * static_cast<std::size_t>(size);
   if (size == 2 && bytes <= (hosts == 1 ? kPairBytes : kDistantPairBytes))
     return {"recursive_doubling", "a pair: one exchange"};
@@ -128,19 +132,24 @@ Pick pick_allreduce(int size, std::size_t bytes, int hosts, bool shared_cores) {
   if (hosts > 2 && size <= kFewRanks && is_power_of_two(size) &&
       bytes / static_cast<std::size_t>(size) >= kRingChunkBytes) {
     // Senders that share a receiver's line make it lose a fifth.
+    if (round_once && bytes / static_cast<std::size_t>(size) >= kAnyStepsChunkBytes) {
+      return {"pairwise", amount(bytes) + " are much for " + ranks(size) +
+                              ": one sender at a time for each line, rounded once"};
+    }
     return {"halving_doubling", amount(bytes) + " are much for " + ranks(size) +
                                     ": one sender at a time for each line"};
   }
-  return pick_symmetric(size, bytes);
+  return pick_symmetric(size, bytes, round_once);
 }
 
-Pick pick(Op op, int size, std::size_t bytes, int hosts, bool shared_cores) {
+Pick pick(Op op, int size, std::size_t bytes, int hosts, bool shared_cores, bool round_once) {
   switch (op) {
     case Op::kAllReduce:
-      return pick_allreduce(size, bytes, hosts, shared_cores);
+      return pick_allreduce(size, bytes, hosts, shared_cores, round_once);
     case Op::kReduceScatter:
+      return pick_symmetric(size, bytes, round_once);
     case Op::kAllGather:
-      return pick_symmetric(size, bytes);
+      return pick_symmetric(size, bytes, false);
     case Op::kBroadcast:
       return pick_broadcast(size, bytes);
     case Op::kReduce:
@@ -302,13 +311,13 @@ std::string microseconds(double ns) {
 }
 
 Choice choose_remote(Op op, int size, std::size_t bytes, std::string_view wanted, int hosts,
-                     const MessageCosts* costs, bool shared_cores) {
+                     const MessageCosts* costs, bool shared_cores, bool round_once) {
   Choice choice = wish(op, size, wanted);
   choice.hosts = hosts;
   const bool asked = choice.algorithm != nullptr;
   std::string why;
   if (!asked) {
-    Pick rules = pick(op, size, bytes, hosts, shared_cores);
+    Pick rules = pick(op, size, bytes, hosts, shared_cores, round_once);
     choice.algorithm = find(op, rules.name);
     why = (choice.reason.empty() ? "" : "default: ") + rules.why;
   }

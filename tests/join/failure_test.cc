@@ -300,6 +300,30 @@ TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
   }
 }
 
+// As when the machine or its container is suspended: the coordinator's process runs again first,
+// and has heard nobody for longer than the peer timeout. Time in which it did not run does not
+// count.
+TEST(Suspended, RanksThatWereStoppedTogetherGoOn) {
+  Folder folder;
+  Processes processes;
+  Config config = config_for("auto", folder.path());
+  config.peer_timeout = seconds(2);
+  Board& board = processes.board();
+  ASSERT_TRUE(start_all(processes, config)) << board.first[0].message();
+  for (int r = 0; r < kSize; ++r) processes.kill(r, SIGSTOP);
+  std::this_thread::sleep_for(seconds(3));
+  const std::uint64_t before = board.progress[1];
+  for (int r = 0; r < kSize; ++r) {
+    processes.kill(r, SIGCONT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_TRUE(eventually([&] { return board.progress[1] > before + 8 || board.first[1].known; }));
+  for (int r = 0; r < kSize; ++r) {
+    const Outcome& first = board.first[static_cast<std::size_t>(r)];
+    EXPECT_FALSE(first.known) << first.message();
+  }
+}
+
 // Connected TCP sockets of this process, by the port of their own end and of the other one.
 struct Connected {
   int fd = -1;
