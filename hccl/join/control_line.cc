@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "hccl/base/auth.h"
+#include "hccl/base/caught.h"
 #include "hccl/join/host.h"
 
 namespace hccl::join {
@@ -59,6 +60,8 @@ Result<Fd> find_coordinator(const RootInfo& info, const std::string& from, Deadl
       nap(pause, deadline);
     } else {
       last = fd.status();
+      // Of this process: it would not be another time.
+      if (last.code() == Code::kSyscall) return last.with_context("joining");
     }
     if (deadline.expired()) {
       return Status(Code::kTimeout, "EI0006: the root at " +
@@ -86,7 +89,13 @@ Result<std::shared_ptr<ControlLine>> ControlLine::join(const RootInfo& info, int
       new ControlLine(std::move(socket), info, rank, config.peer_timeout, std::move(log)));
   const Deadline table = Deadline::after(config.connect_timeout + kGrace);
   HCCL_RETURN_IF_ERROR(control->say_hello(size, config, table));
-  control->thread_ = std::thread([raw = control.get()] { raw->listen(); });
+  control->thread_ = std::thread([raw = control.get()] {
+    try {
+      raw->listen();
+    } catch (...) {
+      raw->fail(caught());
+    }
+  });
   return control;
 }
 
@@ -173,6 +182,19 @@ void ControlLine::lost(bool silent) {
   finish_all(*dead_);
   if (!orderly) {
     for (FailureListener* each : listeners_) each->on_failure(Uuid{}, *dead_);
+  }
+  bell_.ring();
+}
+
+// Without this thread the rank hears nothing any more. The others hear that its line has ended.
+void ControlLine::fail(const Status& why) noexcept {
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  const std::lock_guard lock(mutex_);
+  dead_ = why;
+  try {
+    finish_all(why);
+    for (FailureListener* each : listeners_) each->on_failure(Uuid{}, why);
+  } catch (...) {  // those that are left hear of it when they ask
   }
   bell_.ring();
 }

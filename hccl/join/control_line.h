@@ -94,6 +94,7 @@ class ControlLine {
   void handle(const std::string& frame);
   void send(const std::string& frame);
   void lost(bool silent);
+  void fail(const Status& why) noexcept;
   void finish_all(const Status& why);  // holding mutex_
   bool others_left() const;            // holding mutex_
 

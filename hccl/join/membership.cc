@@ -330,6 +330,19 @@ Membership::Outs Membership::closed(int connection) {
   return outs;
 }
 
+Membership::Outs Membership::fail(const Status& why) {
+  if (gave_up_) return {};
+  if (!complete_) {
+    Outs outs = refuse_all(why);
+    told_ = static_cast<std::uint32_t>(outs.size());
+    if (!deadline_) deadline_ = after(patience_);
+    return outs;
+  }
+  Outs outs = to_members(failure_frame(kEverything, why));
+  for (Out& each : outs) each.close = true;
+  return outs;
+}
+
 Membership::Outs Membership::tick(Time now) {
   now_ = now;
   Outs outs = expel_silent();

@@ -39,6 +39,8 @@ class Membership {
   Outs frame(int connection, std::string_view bytes, Time now);
   /// The connection has ended.
   Outs closed(int connection);
+  /// The coordinator cannot go on: all ranks hear why, and their connections close.
+  Outs fail(const Status& why);
   /// Time has passed: deadlines of joining and of exchanges, silent ranks, beats.
   Outs tick(Time now);
 
