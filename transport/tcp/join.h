@@ -23,6 +23,7 @@ struct JoinArgs {
   std::vector<Endpoint> ranks;  ///< where each rank listens
   Key key{};
   Deadline deadline = Deadline::never();
+  const AbortFlag* abort = nullptr;
 };
 
 /// Connects to the lower ranks and accepts the higher ones, all at once, without blocking on any of

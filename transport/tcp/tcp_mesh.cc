@@ -316,7 +316,7 @@ Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
       const std::vector<std::string> parts,
       agree(args, listener.ok() ? Result<std::string>(encode(listener->port, args.address))
                                 : Result<std::string>(listener.status())));
-  JoinArgs join_args{args.rank, {}, args.key, args.deadline};
+  JoinArgs join_args{args.rank, {}, args.key, args.deadline, args.abort};
   for (int rank = 0; rank < args.size; ++rank) {
     HCCL_ASSIGN_OR_RETURN(Endpoint endpoint, decode(parts[static_cast<std::size_t>(rank)], rank));
     join_args.ranks.push_back(std::move(endpoint));
