@@ -111,7 +111,7 @@ for now in "${steps[@]}"; do
       # What mpirun starts is left to the release run, and where MPI is loaded leaks are not looked for: they
       # are MPI's own. Nor are they found in a forked child, where what its parent's threads hold seems lost. How much
       # memory there is, and who gives it, is another matter under it.
-      GTEST_FILTER='-*_mpi_*:*/mpi*:*.AForkedChild*' run_ctest asan -E 'mpi|pmix|install|hosts|rivals|churn|cgroup'
+      GTEST_FILTER='-*_mpi_*:*/mpi*:*.AForkedChild*' run_ctest asan -E 'mpi|pmix|install|hosts|rivals|churn|cgroup|out_of_memory'
       GTEST_FILTER='*mpi_2*' ASAN_OPTIONS=detect_leaks=0 run_ctest asan -R '^(collectives|transport_contract)_test$'
       ;;
     tsan)
@@ -120,9 +120,9 @@ for now in "${steps[@]}"; do
       GTEST_FILTER='-*_mpi_*:*/mpi*:*_ofi_*:*/ofi*:*.AForkedChild*' run_ctest tsan -R "^($(IFS="|" && echo "${threads[*]}"))_test\$"
       ;;
     long)
-      # Every test three times, many simulated worlds, half an hour of churn, models with wider bounds and all mutants,
-      # PyTorch's tests with more ranks, every parser under libFuzzer, the path-sensitive analysis of the library, and the
-      # kernels for Arm.
+      # Every test three times, many simulated worlds, half an hour of churn, every allocation of a job failing, models with
+      # wider bounds and all mutants, PyTorch's tests with more ranks, every parser under libFuzzer, the path-sensitive
+      # analysis of the library, and the kernels for Arm.
       build dev
       run_ctest dev --repeat until-fail:3
       build/dev/tests/simulation_test --seeds 100000
@@ -132,6 +132,8 @@ for now in "${steps[@]}"; do
         HCCL_TEST_ABORTS=10000 HCCL_TRANSPORT=$transport HCCL_LOG=off build/dev/tests/abort_test
       done
       HCCL_TEST_GROUPS=10000 HCCL_TEST_CHURN=1800 HCCL_LOG=off HCCL_FLIGHT_RECORDER_DIR=off build/dev/tests/churn_test
+      LD_PRELOAD=build/dev/tests/support/libhccl_failing_malloc.so HCCL_TEST_FAILURES=0 HCCL_CONNECT_TIMEOUT=3 HCCL_EXEC_TIMEOUT=3 \
+        HCCL_LOG=off HCCL_FLIGHT_RECORDER_DIR=off build/dev/tests/out_of_memory_test
       HCCL_BUILD_DIR=build/dev scripts/torch.sh
       .venv-torch/bin/python tests/torch/pytorch_suite.py --ranks 4
       scripts/fuzz.sh

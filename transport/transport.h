@@ -137,6 +137,8 @@ struct OpenArgs {
   std::vector<int> hosts;
   BootstrapExchange exchange;
   Deadline deadline = Deadline::never();
+  /// Raised when the ranks need no longer meet; may be null.
+  const AbortFlag* abort = nullptr;
   /// Authenticates every data connection of this mesh; differs per communicator.
   Key key{};
   /// The one local address that listeners bind to and peers connect to: "10.0.0.1" or "::1".

@@ -10,6 +10,7 @@
 
 #include "hccl/acl/failure.h"
 #include "hccl/acl/runtime.h"
+#include "hccl/base/caught.h"
 
 namespace hccl::acl {
 namespace {
@@ -17,10 +18,8 @@ namespace {
 Status run(const Stream::Task& task) {
   try {
     return task();
-  } catch (const std::exception& e) {
-    return Status(Code::kInternal, std::string("a task of the stream failed: ") + e.what());
   } catch (...) {
-    return Status(Code::kInternal, "a task of the stream failed");
+    return caught();
   }
 }
 

@@ -6,6 +6,7 @@
 #include "hccl/api/guard.h"
 #include "hccl/api/launch.h"
 #include "hccl/api/state.h"
+#include "hccl/base/caught.h"
 #include "hccl/hccl_comm.h"
 
 using hccl::Code;
@@ -70,8 +71,9 @@ Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given
   HCCL_ASSIGN_OR_RETURN(const auto environment, state.config());
   HCCL_ASSIGN_OR_RETURN(auto own, hccl::api::load_comm_config(given, environment, state.log()));
   own.about.family = std::string("table ") + path;
-  HCCL_RETURN_IF_ERROR(state.cluster_worlds().reserve({path, rank}));
-  const auto made = [&]() -> Result<CommunicatorPtr> {
+  const hccl::api::ClusterWorlds::Rank world{path, rank};
+  HCCL_RETURN_IF_ERROR(state.cluster_worlds().reserve(world));
+  const auto join = [&]() -> Result<CommunicatorPtr> {
     // Worlds of several tables may have the world's name; any other name is unique.
     Communicators::Claim claim;
     if (!own.name.empty()) {
@@ -84,8 +86,14 @@ Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given
     if (!joined.ok()) return joined.status().with_context("clusterInfo");
     HCCL_RETURN_IF_ERROR(give(*joined, own.about, comm));
     return joined;
-  }();
-  return state.cluster_worlds().keep({path, rank}, made).status();
+  };
+  Result<CommunicatorPtr> made = Status();
+  try {
+    made = join();
+  } catch (...) {  // or this rank could not join again
+    made = hccl::caught();
+  }
+  return state.cluster_worlds().keep(world, made).status();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "hccl/api/guard.h"
 #include "hccl/api/launch.h"
 #include "hccl/api/state.h"
+#include "hccl/base/caught.h"
 #include "hccl/hccl_comm.h"
 
 namespace {
@@ -49,8 +50,8 @@ Result<std::vector<CommunicatorPtr>> join_all(int size) {
         auto& mine = made[static_cast<std::size_t>(rank)];
         try {
           mine = state.join(info, size, rank, config, name);
-        } catch (const std::exception& e) {
-          mine = Status(Code::kInternal, e.what());
+        } catch (...) {
+          mine = hccl::caught();
         }
       });
     }

@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <string>
 
 #include "hccl/api/guard.h"
+#include "hccl/base/caught.h"
 #include "hccl/hccl_comm.h"
 
 namespace hccl::api {
@@ -33,17 +32,9 @@ HcclResult keep(const Status& failure, const char* function) {
 }
 
 HcclResult keep_exception() noexcept {
-  try {
-    throw;
-  } catch (const std::bad_alloc&) {
-    set_last_error("out of memory");
-    return HCCL_E_OOM;
-  } catch (const std::exception& e) {
-    set_last_error(e.what());
-  } catch (...) {
-    set_last_error("unknown exception");
-  }
-  return HCCL_E_INTERNAL;
+  const Status failure = caught();
+  set_last_error(failure.message());
+  return static_cast<HcclResult>(failure.code());
 }
 
 Status null_pointer(const char* argument) {

@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "hccl/base/socket.h"
 
@@ -59,9 +60,11 @@ std::string Handshake::mac(std::string_view role) const {
   text.append(client_nonce_).append(server_nonce_);
   std::string out(kMac, '\0');
   unsigned length = 0;
-  HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
-       reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-       reinterpret_cast<unsigned char*>(out.data()), &length);
+  if (HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
+           reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+           reinterpret_cast<unsigned char*>(out.data()), &length) == nullptr) {
+    throw std::bad_alloc();
+  }
   return out;
 }
 
@@ -108,24 +111,30 @@ Status random_bytes(void* out, std::size_t size) {
   return {};
 }
 
+// What OpenSSL cannot compute, it has no memory for; all zeroes would be a key that all know.
 Key derive(const Key& secret, std::string_view label) {
   Key out{};
   std::unique_ptr<EVP_PKEY_CTX, decltype(&EVP_PKEY_CTX_free)> context(
       EVP_PKEY_CTX_new_id(EVP_PKEY_HKDF, nullptr), &EVP_PKEY_CTX_free);
   std::size_t length = out.size();
-  EVP_PKEY_derive_init(context.get());
-  EVP_PKEY_CTX_set_hkdf_md(context.get(), EVP_sha256());
-  EVP_PKEY_CTX_set1_hkdf_key(context.get(), secret.data(), static_cast<int>(secret.size()));
-  EVP_PKEY_CTX_add1_hkdf_info(context.get(), reinterpret_cast<const unsigned char*>(label.data()),
-                              static_cast<int>(label.size()));
-  EVP_PKEY_derive(context.get(), out.data(), &length);
+  const auto* const info = reinterpret_cast<const unsigned char*>(label.data());
+  if (context == nullptr || EVP_PKEY_derive_init(context.get()) != 1 ||
+      EVP_PKEY_CTX_set_hkdf_md(context.get(), EVP_sha256()) != 1 ||
+      EVP_PKEY_CTX_set1_hkdf_key(context.get(), secret.data(), static_cast<int>(secret.size())) !=
+          1 ||
+      EVP_PKEY_CTX_add1_hkdf_info(context.get(), info, static_cast<int>(label.size())) != 1 ||
+      EVP_PKEY_derive(context.get(), out.data(), &length) != 1) {
+    throw std::bad_alloc();
+  }
   return out;
 }
 
 Key digest(std::string_view text) {
   Key out{};
   unsigned length = 0;
-  EVP_Digest(text.data(), text.size(), out.data(), &length, EVP_sha256(), nullptr);
+  if (EVP_Digest(text.data(), text.size(), out.data(), &length, EVP_sha256(), nullptr) != 1) {
+    throw std::bad_alloc();
+  }
   return out;
 }
 

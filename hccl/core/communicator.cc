@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "hccl/base/auth.h"
+#include "hccl/base/caught.h"
 #include "transport/registry.h"
 
 namespace hccl::core {
@@ -72,16 +73,22 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
     world_ranks.push_back(ranks_[static_cast<std::size_t>(ranks[i])]);
     what += " " + std::to_string(world_ranks.back());
   }
-  std::shared_ptr<Communicator> made(
-      new Communicator(control_, std::move(name), std::move(world_ranks), rank, identity(id_, what),
-                       config, log_, heap_, &selection_));
+  const Uuid id = identity(id_, what);
+  std::shared_ptr<Communicator> made;
+  try {
+    made.reset(new Communicator(control_, std::move(name), std::move(world_ranks), rank, id, config,
+                                log_, heap_, &selection_));
+  } catch (...) {  // the others need not wait for this rank
+    control_->report(id, caught().with_context(name_ + ": rank " + std::to_string(rank_)));
+    throw;
+  }
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
 
 bool Communicator::is_world() const { return id_ == identity(control_->info().id, "world"); }
 
-Status Communicator::open(Deadline deadline) {
+Status Communicator::open(Deadline deadline) try {
   failure_.listen();
   if (size() > 1) HCCL_RETURN_IF_ERROR(compare_configurations(deadline));
   const transport::OpenArgs args = mesh_arguments(deadline);
@@ -102,6 +109,8 @@ Status Communicator::open(Deadline deadline) {
                                    two_level_.get(), heap_.get(), is_world()};
   const Status chosen = selection_.open(engines, limits(false));
   return chosen.ok() ? chosen : failure_.fail(chosen);
+} catch (...) {
+  return failure_.thrown();
 }
 
 // Absent ranks are found here, before a transport waits for them in exchanges of its own. Rank 0 of
@@ -136,6 +145,7 @@ transport::OpenArgs Communicator::mesh_arguments(Deadline deadline) {
   args.size = size();
   args.hosts = placement_.hosts;
   args.deadline = deadline;
+  args.abort = &failure_.flag();
   args.key = derive(control_->info().secret, "mesh " + std::string(view(id_)));
   args.address = control_->members()[static_cast<std::size_t>(control_->rank())].address;
   args.config = &config_;
@@ -152,7 +162,14 @@ Status Communicator::open_mesh(const transport::OpenArgs& args) {
   auto mesh = transport::open(config_.transport, args);
   if (!mesh.ok()) {
     if (failure_.raised()) return failure_.reason();
-    return mesh.status().with_context(name_ + ": opening transport " + config_.transport);
+    const Status why =
+        mesh.status().with_context(name_ + ": opening transport " + config_.transport);
+    // What this process lacks, the others cannot know; they need not wait for it.
+    if (why.code() == Code::kSyscall || why.code() == Code::kOom) {
+      failure_.abort(Status(why.code(), "rank " + std::to_string(rank_) + ": " + why.message(),
+                            ranks_[static_cast<std::size_t>(rank_)]));
+    }
+    return why;
   }
   mesh_ = std::move(*mesh);
   executor_ = std::make_unique<exec::Executor>(
@@ -195,6 +212,7 @@ Status Communicator::open_local(const transport::OpenArgs& args) {
 Result<std::unique_ptr<transport::Mesh>> Communicator::open_mailbox(const AbortFlag& abort) {
   control_->summon(id_);
   transport::OpenArgs args = mesh_arguments(Deadline::after(config_.connect_timeout));
+  args.abort = &abort;
   args.key = derive(control_->info().secret, "mailbox " + std::string(view(id_)));
   args.heap = nullptr;
   args.area_bytes = nullptr;
@@ -214,11 +232,18 @@ void Communicator::abort(const std::string& reason) {
                                             (reason.empty() ? "" : ": " + reason)));
 }
 
+// Ends also where there is no memory for a text.
 Communicator::~Communicator() {
   failure_.stop_listening();
-  mailbox_->end(Status(Code::kUnavail, name_ + ": the communicator was destroyed"));
+  Status over;
+  try {
+    over = Status(Code::kUnavail, name_ + ": the communicator was destroyed");
+    mailbox_->end(over);
+  } catch (...) {
+    if (over.ok()) over = caught();
+  }
   mailbox_->stop();
-  if (mesh_) mesh_->abort(Status(Code::kUnavail, "the communicator was destroyed"));
+  if (mesh_) mesh_->abort(std::move(over));
 }
 
 void Communicator::leave() {

@@ -25,7 +25,7 @@ OpQueue::Ticket Communicator::submit(const Call& call, bool deferred, std::funct
   return deferred ? queue_.defer(std::move(work)) : queue_.submit(std::move(work));
 }
 
-Status Communicator::execute(const Call& call, bool scaled) {
+Status Communicator::execute(const Call& call, bool scaled) try {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
   if (suspended()) return refused_suspended();
   if (call.scale.before != 1 && !scaled) return execute_scaled(call);
@@ -47,6 +47,8 @@ Status Communicator::execute(const Call& call, bool scaled) {
   if (!status.ok()) return failure_.fail(std::move(status), envelope);
   selection_.ran(call, sequence, *choice);
   return {};
+} catch (...) {
+  return failure_.thrown();
 }
 
 Status Communicator::execute_remotely(const Call& call, std::uint64_t sequence, bool strict) {
@@ -102,7 +104,7 @@ Status Communicator::exchange(std::span<exec::Transfer> transfers, const OpQueue
   return queue_.run(place, [this, transfers] { return run_transfers(transfers); });
 }
 
-Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
+Status Communicator::run_transfers(std::span<exec::Transfer> transfers) try {
   if (transfers.empty()) return {};
   if (suspended() && !failure_.raised()) return refused_suspended();
   for (exec::Transfer& each : transfers) {
@@ -119,6 +121,8 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) {
   Status status = executor_->exchange(transfers, bounds);
   recorder_.end(number, status.code());
   return status.ok() ? status : failure_.fail(std::move(status));
+} catch (...) {
+  return failure_.thrown();
 }
 
 Status Communicator::refused_suspended() const {

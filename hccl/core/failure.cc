@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hccl/base/auth.h"
+#include "hccl/base/caught.h"
 
 namespace hccl::core {
 namespace {
@@ -91,6 +92,20 @@ Status Failure::fail(Status why, const Envelope& call) {
   why = fail(std::move(why));
   // The texts of other failures name the operation already.
   return why.code() == Code::kRemote ? why.with_context(words(call)) : why;
+}
+
+Status Failure::thrown() noexcept {
+  Status why = caught();
+  try {
+    why = Status(why.code(), "rank " + std::to_string(rank_) + ": " + why.message(), rank_);
+    return fail(why);
+  } catch (...) {
+    try {
+      raise(why);
+    } catch (...) {  // the flag is up
+    }
+  }
+  return why;
 }
 
 Status Failure::refuse(const Envelope& call) {

@@ -49,6 +49,9 @@ class Failure final : public join::FailureListener {
   Status fail(Status why);
   /// The same for an operation, which the reason names.
   Status fail(Status why, const Envelope& call);
+  /// The same for the exception that is being handled. Where not even that can be told, this rank
+  /// alone fails.
+  Status thrown() noexcept;
   /// Refuses a call that came after the failure. The first one is recorded: it shows what this rank
   /// wanted next.
   Status refuse(const Envelope& call);

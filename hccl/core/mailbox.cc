@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "hccl/base/caught.h"
 #include "hccl/core/suspicion.h"
 
 namespace hccl::core {
@@ -87,7 +88,12 @@ MessagePtr Mailbox::make(bool sending, int peer, std::int32_t tag, void* data, s
   message->data_ = static_cast<std::byte*>(data);
   message->bytes_ = bytes;
   message->on_done_ = std::move(done);
-  begin(message);
+  try {
+    begin(message);
+  } catch (...) {
+    end(caught());  // nobody knows how far the message has come
+    throw;
+  }
   return message;
 }
 
@@ -135,7 +141,22 @@ Status Mailbox::open() {
   return {};
 }
 
+// Out of memory: all messages fail, on all ranks, as their links end.
 void Mailbox::run() {
+  try {
+    serve();
+  } catch (...) {
+    ended_.raise(caught());
+  }
+  try {
+    std::unique_lock lock(mutex_);
+    running_ = false;
+    poll(std::move(lock));
+  } catch (...) {  // stop() tries again
+  }
+}
+
+void Mailbox::serve() {
   if (const Status opened = open(); !opened.ok()) {
     ended_.raise(opened);
   } else {
@@ -151,9 +172,6 @@ void Mailbox::run() {
         },
         *sleeper_));
   }
-  std::unique_lock lock(mutex_);
-  running_ = false;
-  poll(std::move(lock));
 }
 
 void Mailbox::end(const Status& why) {
@@ -172,11 +190,17 @@ void Mailbox::stop() {
     [[maybe_unused]] const auto* const sleeper = sleeper_.release();
     return;
   }
-  end(Status(Code::kUnavail, name_ + ": the communicator has ended"));
+  try {
+    end(Status(Code::kUnavail, name_ + ": the communicator has ended"));
+  } catch (...) {
+    ended_.raise(caught());
+  }
   if (thread_.joinable()) thread_.join();
-  std::unique_lock lock(mutex_);
-  poll(std::move(lock));
-  lock = std::unique_lock(mutex_);
+  try {
+    poll(std::unique_lock(mutex_));
+  } catch (...) {  // what is left fails with the mailbox
+  }
+  const std::lock_guard lock(mutex_);
   sleeper_.reset();
   mesh_.reset();
   open_ = nullptr;

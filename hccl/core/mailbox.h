@@ -142,6 +142,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
                   Message::Done done);
   void begin(const MessagePtr& message);
   void run();
+  void serve();
   Status open();
 
   // With mutex_ held.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hccl/base/caught.h"
+
 namespace hccl::core {
 
 class OpQueue::Op {
@@ -51,7 +53,12 @@ bool OpQueue::run_one(bool worker) {
     line_.pop_front();
     state_.fetch_sub(kInLine - kRunning, std::memory_order_seq_cst);
   }
-  Status result = op->work();
+  Status result;
+  try {
+    result = op->work();
+  } catch (...) {
+    result = caught();
+  }
   {
     const std::lock_guard lock(mutex_);
     op->result = std::move(result);
@@ -85,11 +92,12 @@ void OpQueue::cancel(const Ticket& place) {
 }
 
 OpQueue::Ticket OpQueue::submit(Work work) {
-  Ticket op = enqueue(std::move(work), true);
   {
+    // First, as it may fail, and what is in line must be run.
     std::lock_guard lock(mutex_);
     if (!worker_.joinable()) worker_ = std::thread([this] { work_loop(); });
   }
+  Ticket op = enqueue(std::move(work), true);
   bell_.ring();
   return op;
 }

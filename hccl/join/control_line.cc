@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "hccl/base/caught.h"
 #include "hccl/join/find_root.h"
 #include "hccl/join/host.h"
 
@@ -62,7 +63,13 @@ Result<std::shared_ptr<ControlLine>> ControlLine::join(const RootInfo& info, int
       new ControlLine(std::move(line), info, rank, config.peer_timeout, std::move(log)));
   const Deadline table = Deadline::after(config.connect_timeout + kGrace);
   HCCL_RETURN_IF_ERROR(control->say_hello(size, config, table));
-  control->thread_ = std::thread([raw = control.get()] { raw->listen(); });
+  control->thread_ = std::thread([raw = control.get()] {
+    try {
+      raw->listen();
+    } catch (...) {
+      raw->fail(caught());
+    }
+  });
   return control;
 }
 
@@ -189,6 +196,19 @@ void ControlLine::lost(const Status& why) {
   finish_all(*dead_);
   if (!orderly) {
     for (FailureListener* each : listeners_) each->on_failure(Uuid{}, *dead_);
+  }
+  bell_.ring();
+}
+
+// Without this thread the rank hears nothing any more. The others hear that its line has ended.
+void ControlLine::fail(const Status& why) noexcept {
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  const std::lock_guard lock(mutex_);
+  dead_ = why;
+  try {
+    finish_all(why);
+    for (FailureListener* each : listeners_) each->on_failure(Uuid{}, why);
+  } catch (...) {  // those that are left hear of it when they ask
   }
   bell_.ring();
 }
@@ -325,6 +345,11 @@ void ControlLine::ended(const std::string& last) {
 
 void ControlLine::summon(const Uuid& scope) {
   send(ByteWriter().put(Kind::kSummons).put(scope).take());
+}
+
+bool ControlLine::has_left(int rank) const {
+  std::lock_guard lock(mutex_);
+  return left_.count(rank) != 0;
 }
 
 void ControlLine::add(FailureListener* listener) {

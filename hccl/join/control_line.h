@@ -73,6 +73,9 @@ class ControlLine {
   /// Tells the listeners of all other ranks that this communicator's ranks are needed.
   void summon(const Uuid& scope);
 
+  /// A world rank that has left in good order.
+  bool has_left(int rank) const;
+
   /// Tells the listener of the deaths so far at once.
   void add(FailureListener* listener);
   void remove(FailureListener* listener);
@@ -106,6 +109,7 @@ class ControlLine {
   void send(const std::string& frame);
   Result<std::string> receive(Deadline deadline);
   void lost(const Status& why);
+  void fail(const Status& why) noexcept;
   void say_awaited(ByteReader& in) const;  // holding mutex_
   void finish_all(const Status& why);      // holding mutex_
   bool others_left() const;                // holding mutex_

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 
+#include "hccl/base/caught.h"
 #include "hccl/join/host.h"
 #include "hccl/join/line.h"
 #include "hccl/join/membership.h"
@@ -19,6 +21,7 @@ namespace hccl::join {
 namespace {
 
 constexpr std::chrono::seconds kProofTime{5};
+constexpr std::chrono::seconds kShortTime{1};  // without descriptors
 constexpr std::uint64_t kListenerTag = 0;
 
 // Connections without a proof may take this many descriptors; the process needs most of its
@@ -55,7 +58,11 @@ class CoordinatorThread {
       turn();
       return stopping_.load(std::memory_order_acquire) || finished();
     };
-    static_cast<void>(Waiter{.policy = kSleepAtOnce}.until(over, *sleeper_));
+    try {
+      static_cast<void>(Waiter{.policy = kSleepAtOnce}.until(over, *sleeper_));
+    } catch (...) {
+      fail(caught());
+    }
     done_.store(true, std::memory_order_release);
   }
 
@@ -122,8 +129,10 @@ class CoordinatorThread {
         spare_.reset();
         static_cast<void>(accept_one(listener_.get()));
         spare_ = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+        give_up_if_short(fd.status());
         return;
       }
+      short_.reset();
       if (!fd->valid()) return;
       const int number = ++last_connection_;
       watch(fd->get(), static_cast<std::uint64_t>(number), EPOLLIN, EPOLL_CTL_ADD);
@@ -132,6 +141,16 @@ class CoordinatorThread {
       strangers_.insert(number);
       if (strangers_.size() > strangers_cap_) drop_oldest_stranger();
     }
+  }
+
+  // A rank that is turned away tries again. Where there is no room for it for long, all ranks hear
+  // why; those that were turned away hear it in the room of the others.
+  void give_up_if_short(const Status& why) {
+    if (!short_) short_ = Deadline::after(kShortTime);
+    if (!short_->expired() || membership_.complete()) return;
+    deliver(membership_.fail(why.with_context("the root, pid " + std::to_string(::getpid()) +
+                                              ", cannot take in more ranks")));
+    short_.reset();
   }
 
   bool drop_oldest_stranger() {
@@ -233,6 +252,16 @@ class CoordinatorThread {
     return true;
   }
 
+  // Tells the ranks why, as far as that can be done, and closes their lines.
+  void fail(const Status& why) noexcept {
+    try {
+      deliver(membership_.fail(why.with_context("coordinator")));
+    } catch (...) {  // a closed line says that the coordinator is gone
+    }
+    connections_.clear();
+    listener_.reset();
+  }
+
   void end(int number, const Status& why = {}) {
     strangers_.erase(number);
     proving_.erase(number);
@@ -254,6 +283,7 @@ class CoordinatorThread {
   std::set<int> strangers_;  // connections that have not named this job's secret yet
   std::set<int> proving_;    // connections that named it and still owe their proof
   int last_connection_ = 0;
+  std::optional<Deadline> short_;  // since when descriptors are short
   std::atomic<bool> stopping_{false};
   std::atomic<bool> done_{false};
 };

@@ -56,6 +56,8 @@ struct Seeker {
       const bool wrong = info.ports == 1 && last.code() == Code::kTcpConnect;
       if (line.ok() || last.code() == Code::kPara) return line;
       if (wrong) return last.with_context("joining at " + endpoint_text(info.address, port));
+      // Of this process: it would not be another time.
+      if (last.code() == Code::kSyscall) return last.with_context("joining");
       if (deadline.expired()) {
         return Status(Code::kTimeout, "EI0006: the root at " +
                                           endpoint_text(info.address, info.port) +

@@ -340,6 +340,19 @@ Membership::Outs Membership::closed(int connection, const std::string& cut) {
   return outs;
 }
 
+Membership::Outs Membership::fail(const Status& why) {
+  if (gave_up_) return {};
+  if (!complete_) {
+    Outs outs = refuse_all(why);
+    told_ = static_cast<std::uint32_t>(outs.size());
+    if (!deadline_) deadline_ = after(patience_);
+    return outs;
+  }
+  Outs outs = to_members(failure_frame(kEverything, why));
+  for (Out& each : outs) each.close = true;
+  return outs;
+}
+
 Membership::Outs Membership::tick(Time now) {
   pass(now);
   Outs outs = expel_silent();

@@ -39,6 +39,8 @@ class Membership {
   Outs frame(int connection, std::string_view bytes, Time now);
   /// The connection has ended; if it was cut off for a reason that is known, with its text.
   Outs closed(int connection, const std::string& cut = {});
+  /// The coordinator cannot go on: all ranks hear why, and their connections close.
+  Outs fail(const Status& why);
   /// Time has passed: deadlines of joining and of exchanges, silent ranks, beats. Called more often
   /// than ranks beat, unless the caller did not run.
   Outs tick(Time now);

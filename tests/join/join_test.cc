@@ -402,6 +402,44 @@ TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
   }
 }
 
+// A rank that has no descriptors left says so, with the limit and what to do; the other one hears
+// which rank it is.
+TEST(Join, RunningOutOfDescriptorsIsNamed) {
+  constexpr int kSize = 2;
+  int failures = 0;
+  for (const int scarce : {0, 1}) {
+    for (rlim_t spare = 1; spare < 10; spare += 2) {
+      Processes processes;
+      Board& board = processes.board();
+      for (int r = 0; r < kSize; ++r) {
+        processes.start([&, r] {
+          const auto open = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+          // Rank 0 needs four for the coordinator.
+          const rlimit few{static_cast<rlim_t>(open) - 1 + spare + (r == 0 ? 4 : 0), 4096};
+          if (r == scarce && ::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
+          Member member;
+          board.first[static_cast<std::size_t>(r)].set(
+              processes.enter(member, kSize, r, config_of(seconds(4))));
+          Processes::leave(member);
+          return 0;
+        });
+      }
+      const auto& own = board.first[static_cast<std::size_t>(scarce)];
+      const auto& other = board.first[static_cast<std::size_t>(1 - scarce)];
+      ASSERT_TRUE(eventually([&] { return own.known.load() && other.known.load(); }));
+      if (own.code == Code::kSuccess) continue;
+      ++failures;
+      EXPECT_NE(own.message().find("ulimit -n"), std::string::npos) << own.message();
+      const std::string who = "rank " + std::to_string(scarce);
+      EXPECT_TRUE(other.message().find(who) != std::string::npos ||
+                  other.message().find("absent: " + std::to_string(scarce)) != std::string::npos ||
+                  other.message().find("the root") != std::string::npos)
+          << spare << ": " << other.message();
+    }
+  }
+  EXPECT_GT(failures, 2);
+}
+
 TEST(Join, StrangersDuringAJobChangeNothing) {
   Meeting meeting;
   const Fd idle = meeting.connect();

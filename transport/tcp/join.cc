@@ -22,6 +22,8 @@ constexpr std::size_t kPendingCap = 512;
 constexpr std::chrono::seconds kHandshakeTime{5};
 // Pause before a refused connection is tried again, and after the descriptors ran out.
 constexpr std::chrono::milliseconds kPause{20};
+// How long this process may be without descriptors, which other threads of it may give back.
+constexpr std::chrono::seconds kTrouble{1};
 constexpr std::uint64_t kListener = EpollSleeper::kWake - 1;
 
 /// The first bytes after authentication, in both directions.
@@ -72,7 +74,7 @@ class Joiner {
   Result<std::vector<Connection>> run() {
     watch_listener();
     for (int peer = 0; peer < args_.rank; ++peer) connect(peer);
-    while (missing_ > 0 && !args_.deadline.expired()) {
+    while (missing_ > 0 && !args_.deadline.expired() && !over()) {
       // Nobody rings here; a nap is short because handshakes have deadlines of their own.
       const Waiter waiter{.deadline = args_.deadline, .timeout = kPause, .policy = kSleepAtOnce};
       static_cast<void>(waiter.until([this] { return turn(); }, sleeper_));
@@ -80,11 +82,18 @@ class Joiner {
     }
     for (const auto& pending : pending_) unwatch(pending->fd());
     if (listening_) unwatch(listener_.fd.get());
-    if (missing_ > 0) return absent();
-    return std::move(links_);
+    if (missing_ == 0) return std::move(links_);
+    if (args_.abort != nullptr && args_.abort->raised()) return args_.abort->reason();
+    if (trouble_ && trouble_->until.expired()) return trouble_->why;
+    return absent();
   }
 
  private:
+  /// What this process lacks itself, and until when that may pass.
+  struct Trouble {
+    Status why;
+    Deadline until;
+  };
   using Entry = std::list<std::unique_ptr<Pending>>::iterator;
 
   /// Handles what is ready. True when something was.
@@ -150,7 +159,16 @@ class Joiner {
     if (reason.empty()) reason = "it does not answer";
   }
 
+  void note(const Status& why) {
+    if (why.code() == Code::kSyscall && !trouble_) trouble_ = {why, Deadline::after(kTrouble)};
+  }
+  bool over() const {
+    return (args_.abort != nullptr && args_.abort->raised()) ||
+           (trouble_ && trouble_->until.expired());
+  }
+
   void again(int peer, const Status& why) {
+    note(why);
     reason_[static_cast<std::size_t>(peer)] = why.message();
     retry_[static_cast<std::size_t>(peer)] = Deadline::after(kPause);
   }
@@ -161,11 +179,13 @@ class Joiner {
       if (!fd.ok()) {
         // Out of descriptors, most likely: make room if strangers hold them, and look again later.
         drop_oldest_stranger();
+        note(fd.status());
         unwatch(listener_.fd.get());
         listening_ = false;
         listen_again_ = Deadline::after(kPause);
         return;
       }
+      trouble_.reset();
       if (!fd->valid()) return;
       auto connection = equip(std::move(*fd), TlsStream::Side::kServer, args_.rank);
       if (!connection.ok()) continue;
@@ -355,6 +375,7 @@ class Joiner {
   std::size_t strangers_ = 0;  ///< accepted ones in pending_
   std::vector<std::optional<Deadline>> retry_;
   std::vector<std::string> reason_;  ///< why the last try failed
+  std::optional<Trouble> trouble_;
   bool listening_ = false;
   Deadline listen_again_ = Deadline::never();
 };

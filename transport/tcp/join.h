@@ -25,6 +25,7 @@ struct JoinArgs {
   std::vector<Endpoint> ranks;  ///< where each rank listens
   Key key{};
   Deadline deadline = Deadline::never();
+  const AbortFlag* abort = nullptr;
   std::shared_ptr<const TlsContext> tls;  ///< null: connections are not encrypted
 };
 

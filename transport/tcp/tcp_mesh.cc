@@ -334,7 +334,7 @@ Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
       agree(args, listener.ok() ? Result<std::string>(encode(listener->port, args.address))
                                 : Result<std::string>(listener.status())));
   const Wire wire = args.config != nullptr ? args.config->wire : Wire::kAuto;
-  JoinArgs join_args{args.rank, {}, args.key, args.deadline, nullptr};
+  JoinArgs join_args{args.rank, {}, args.key, args.deadline, args.abort, nullptr};
   if (wire == Wire::kTls) {
     HCCL_ASSIGN_OR_RETURN(join_args.tls, TlsContext::create());
   }

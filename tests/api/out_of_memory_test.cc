@@ -1,0 +1,226 @@
+// Any allocation of a rank may fail: the rank gets a code, the other one hears, and both may join
+// again. Run with failing_malloc loaded before. HCCL_TEST_FAILURES is how many allocations of each
+// rank are tried, most of them late ones; 0: all. HCCL_TEST_FAILURE=RANK:NUMBER tries one.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hccl/hccl.h"
+#include "hccl/hccl_comm.h"
+
+namespace hccl::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint32_t kSize = 2;
+constexpr std::chrono::seconds kHang{20};
+
+void (*fail_allocation)(long) = nullptr;
+bool (*has_failed)() = nullptr;
+
+/// What the two ranks of a trial share with the test.
+struct Board {
+  enum State { kNone, kThere, kFailed };
+  struct Meeting {
+    std::atomic<int> state{kNone};
+    HcclRootInfo info{};
+  };
+  struct End {
+    HcclResult code = HCCL_SUCCESS;
+    char text[512] = "";
+    bool failed_allocation = false;
+    char again[512] = "";
+  };
+  std::array<Meeting, 2> meetings;
+  std::atomic<std::uint32_t> over{0};  // ranks that have ended the first part
+  std::array<End, kSize> ends;
+};
+
+bool eventually(const auto& condition) {
+  const auto end = Clock::now() + kHang;
+  while (!condition()) {
+    if (Clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+HcclResult join(Board::Meeting& meeting, std::uint32_t rank, HcclComm* comm) {
+  if (rank == 0) {
+    const HcclResult made = HcclGetRootInfo(&meeting.info);
+    meeting.state = made == HCCL_SUCCESS ? Board::kThere : Board::kFailed;
+    if (made != HCCL_SUCCESS) return made;
+  }
+  // The program tells all ranks if it has nothing to join.
+  eventually([&] { return meeting.state != Board::kNone; });
+  if (meeting.state == Board::kFailed) return HCCL_E_UNAVAIL;
+  return HcclCommInitRootInfo(kSize, &meeting.info, rank, comm);
+}
+
+HcclResult collectives(HcclComm comm, std::vector<float>& data) {
+  float* const at = data.data();
+  const std::uint64_t many = data.size() / 2;
+  for (const std::uint64_t count : {std::uint64_t{1}, many}) {
+    const HcclResult sum =
+        HcclAllReduce(at, at, count, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, nullptr);
+    if (sum != HCCL_SUCCESS) return sum;
+  }
+  const HcclResult all = HcclAllGather(at, at + many, many / 2, HCCL_DATA_TYPE_FP32, comm, nullptr);
+  return all != HCCL_SUCCESS ? all : HcclBarrier(comm, nullptr);
+}
+
+HcclResult sub_communicator(HcclComm world, std::uint32_t rank, std::vector<float>& data) {
+  std::array<std::uint32_t, kSize> ranks{0, 1};
+  HcclCommConfig config;
+  HcclCommConfigInit(&config);
+  HcclComm made = nullptr;
+  HcclResult result = HcclCreateSubCommConfig(&world, kSize, ranks.data(), 1, rank, &config, &made);
+  if (result != HCCL_SUCCESS) return result;
+  result = collectives(made, data);
+  const HcclResult destroyed = HcclCommDestroy(made);
+  return result != HCCL_SUCCESS ? result : destroyed;
+}
+
+HcclResult job(Board::Meeting& meeting, std::uint32_t rank, std::vector<float>& data) {
+  HcclComm comm = nullptr;
+  HcclResult result = join(meeting, rank, &comm);
+  if (result != HCCL_SUCCESS) return result;
+  result = collectives(comm, data);
+  if (result == HCCL_SUCCESS) result = sub_communicator(comm, rank, data);
+  const HcclResult destroyed = HcclCommDestroy(comm);
+  return result != HCCL_SUCCESS ? result : destroyed;
+}
+
+int run_rank(Board& board, std::uint32_t rank, std::uint32_t failing, long number) {
+  std::vector<float> data(1 << 16);
+  Board::End& end = board.ends[rank];
+  if (rank == failing) fail_allocation(number);
+  end.code = job(board.meetings[0], rank, data);
+  end.failed_allocation = rank == failing && has_failed();
+  fail_allocation(-1);
+  if (end.code != HCCL_SUCCESS)
+    std::snprintf(end.text, sizeof end.text, "%s", HcclGetLastErrorText());
+  ++board.over;
+  if (!eventually([&] { return board.over == kSize; })) return 2;
+  if (job(board.meetings[1], rank, data) == HCCL_SUCCESS) return 0;
+  std::snprintf(end.again, sizeof end.again, "%s", HcclGetLastErrorText());
+  return 3;
+}
+
+/// Two ranks, one of which gets no memory once.
+class Trial {
+ public:
+  Trial(std::uint32_t failing, long number) : failing_(failing), number_(number) {
+    void* const page =
+        ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    board_ = new (page) Board;
+    for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+      ranks_[rank] = ::fork();
+      if (ranks_[rank] == 0) ::_exit(run_rank(*board_, rank, failing, number));
+    }
+  }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+  ~Trial() {
+    for (const pid_t each : ranks_) {
+      if (each == 0) continue;
+      ::kill(each, SIGKILL);
+      ::waitpid(each, nullptr, 0);
+    }
+    ::munmap(board_, sizeof(Board));
+  }
+
+  /// Waits for the ends and judges them. Whether the allocation was reached.
+  bool judge() {
+    bool crashed = false;
+    for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+      int status = -1;
+      const bool ended =
+          eventually([&] { return ::waitpid(ranks_[rank], &status, WNOHANG) == ranks_[rank]; });
+      const Board::End& end = board_->ends[rank];
+      crashed = crashed || !ended || !WIFEXITED(status);
+      if (ended) ranks_[rank] = 0;
+      EXPECT_TRUE(ended) << where(rank) << " hangs";
+      EXPECT_TRUE(!ended || WIFEXITED(status))
+          << where(rank) << " crashed by signal " << WTERMSIG(status);
+      EXPECT_TRUE(!ended || !WIFEXITED(status) || WEXITSTATUS(status) == 0)
+          << where(rank) << " ended with " << WEXITSTATUS(status)
+          << ", could not join again: " << end.again;
+      EXPECT_TRUE(end.code == HCCL_SUCCESS || *end.text != '\0') << where(rank) << " has no text";
+      if (std::getenv("HCCL_TEST_VERBOSE") != nullptr && end.code != HCCL_SUCCESS) {
+        std::printf("%s: %d: %s\n", where(rank).c_str(), end.code, end.text);
+      }
+    }
+    return crashed || board_->ends[failing_].failed_allocation;
+  }
+
+ private:
+  std::string where(std::uint32_t rank) const {
+    return "allocation " + std::to_string(number_) + " of rank " + std::to_string(failing_) +
+           ": rank " + std::to_string(rank);
+  }
+
+  const std::uint32_t failing_;
+  const long number_;
+  Board* board_;
+  std::array<pid_t, kSize> ranks_{};
+};
+
+/// How many allocations a rank makes: the first number that is not reached, nearly.
+long allocations(std::uint32_t rank) {
+  long reached = 0;
+  for (long step = 1 << 14; step > 8; step /= 2) {
+    if (Trial(rank, reached + step).judge()) reached += step;
+  }
+  return reached;
+}
+
+TEST(OutOfMemory, AnyAllocationMayFail) {
+  fail_allocation = reinterpret_cast<void (*)(long)>(::dlsym(RTLD_DEFAULT, "fail_allocation"));
+  has_failed = reinterpret_cast<bool (*)()>(::dlsym(RTLD_DEFAULT, "has_failed"));
+  ASSERT_NE(fail_allocation, nullptr) << "LD_PRELOAD has no failing_malloc";
+  if (const char* const one = std::getenv("HCCL_TEST_FAILURE"); one != nullptr) {  // RANK:NUMBER
+    static_cast<void>(Trial(one[0] == '0' ? 0 : 1, std::atol(one + 2)).judge());
+    return;
+  }
+  const char* const wanted = std::getenv("HCCL_TEST_FAILURES");
+  const long number = wanted == nullptr ? 24 : std::atol(wanted);
+  for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+    const long all = allocations(rank);
+    // The first three quarters are what OpenSSL reads when it is used first.
+    const auto step = [&](long at) {
+      if (number == 0) return 1L;
+      return std::max(1L, at < all * 3 / 4 ? all * 3 / number : all / 3 / number);
+    };
+    std::printf("rank %u makes about %ld allocations\n", rank, all);
+    // Most of a trial is waiting, so several run at a time.
+    constexpr std::size_t kAtOnce = 6;
+    std::vector<std::unique_ptr<Trial>> trials;
+    for (long at = 0; at < all; at += step(at)) {
+      trials.push_back(std::make_unique<Trial>(rank, at));
+      if (trials.size() < kAtOnce) continue;
+      trials.front()->judge();
+      trials.erase(trials.begin());
+    }
+    for (const auto& each : trials) each->judge();
+  }
+}
+
+}  // namespace
+}  // namespace hccl::testing
