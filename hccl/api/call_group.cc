@@ -66,6 +66,20 @@ Result<std::vector<Job>> merged(std::vector<Job> jobs) {
   return out;
 }
 
+// A call of the group was refused: so will be, for the other ranks, those that were not.
+void tell(const std::vector<Job>& jobs, const Status& why) {
+  const std::string text = "HcclGroupEnd: " + why.message();
+  for (auto job = jobs.begin(); job != jobs.end(); ++job) {
+    if (!job->comm->async_error().ok()) continue;
+    if (point_to_point(*job)) {
+      job->comm->refused(job->transfers, text);
+    } else if (std::none_of(jobs.begin(), job,
+                            [&](const Job& each) { return each.comm == job->comm; })) {
+      job->comm->refused(text);  // once: the others wait in the first one
+    }
+  }
+}
+
 // The calls of one communicator that run on the caller's behalf, in order.
 struct Line {
   core::Communicator* comm = nullptr;
@@ -118,9 +132,16 @@ Status end_group() {
   if (--depth > 0) return {};
   std::vector<Job> jobs = std::exchange(open.jobs, {});
   const Status refused = std::exchange(open.refused, Status());
-  if (!refused.ok()) return refused.with_context("nothing of the group was run");
+  if (!refused.ok()) {
+    const Status why = refused.with_context("nothing of the group was run");
+    tell(jobs, why);
+    return why;
+  }
   if (!jobs.empty() && point_to_point(jobs.front())) {
-    HCCL_ASSIGN_OR_RETURN(jobs, merged(std::move(jobs)));
+    auto batches = merged(jobs);
+    if (!batches.ok()) tell(jobs, batches.status());
+    HCCL_RETURN_IF_ERROR(batches.status());
+    jobs = std::move(*batches);
   }
   return launch(std::move(jobs));
 }

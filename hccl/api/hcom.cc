@@ -82,11 +82,12 @@ template <class Operation, class... Arguments>
 HcclResult on(const char* function, const char* tag, const char* group, Operation operation,
               Arguments... arguments) {
   return api::enter(function, [&]() -> Status {
-    HCCL_RETURN_IF_ERROR(check_text(tag, kTagBytes, "tag"));
-    HCCL_ASSIGN_OR_RETURN(const auto communicator, find(group));
-    api::log_entry(*communicator, function, arguments...);
-    Status status = operation(communicator, arguments...);
-    if (!status.ok()) api::tell_refusal(*communicator, operation, status, function);
+    Status status = check_text(tag, kTagBytes, "tag");
+    const auto communicator = find(group);
+    if (!communicator.ok()) return status.ok() ? communicator.status() : status;
+    api::log_entry(**communicator, function, arguments...);
+    if (status.ok()) status = operation(*communicator, arguments...);
+    if (!status.ok()) api::tell_refusal(**communicator, status, function, operation, arguments...);
     return status;
   });
 }

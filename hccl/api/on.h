@@ -10,25 +10,18 @@
 
 namespace hccl::api {
 
-/// Sends and receives have an order of their own.
-template <class Operation>
-bool is_message(Operation operation) {
-  if constexpr (std::is_same_v<Operation, decltype(&send)>) {
-    return operation == &send || operation == &recv;
-  }
-  return false;
-}
-
-/// A call has failed: if it was a collective, and its arguments were refused, says so to the ranks
-/// that may wait for it.
-template <class Operation>
-[[gnu::cold]] void tell_refusal(core::Communicator& communicator, Operation operation,
-                                const Status& why, const char* function) {
+/// A call has failed: if its arguments were refused, says so to the ranks that may wait for it.
+template <class Operation, class... Arguments>
+[[gnu::cold]] void tell_refusal(core::Communicator& communicator, const Status& why,
+                                const char* function, Operation operation,
+                                const Arguments&... arguments) {
   const bool by_argument =
       why.code() == Code::kPara || why.code() == Code::kPtr || why.code() == Code::kNotSupport;
-  if (by_argument && !is_message(operation) && communicator.async_error().ok()) {
-    communicator.refused(std::string(function) + ": " + why.message());
-  }
+  if (!by_argument || !communicator.async_error().ok()) return;
+  const std::string text = std::string(function) + ": " + why.message();
+  // Sends and receives have an order of their own.
+  auto messages = messages_of(communicator, operation, arguments...);
+  messages ? communicator.refused(std::move(*messages), text) : communicator.refused(text);
 }
 
 /// Finds the communicator and runs one of operations.h on it. As enter(), without its closures:
@@ -42,7 +35,7 @@ HcclResult on(const char* function, HcclComm comm, Operation operation,
     log_entry(**communicator, function, arguments...);
     const Status status = operation(communicator->shared(), arguments...);
     if (status.ok()) return HCCL_SUCCESS;
-    tell_refusal(**communicator, operation, status, function);
+    tell_refusal(**communicator, status, function, operation, arguments...);
     return refused(status, function);
   } catch (...) {
     return keep_exception();

@@ -5,7 +5,9 @@
 // stream comes to it. Inside HcclGroupStart and HcclGroupEnd it waits for the end.
 #pragma once
 
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "hccl/api/state.h"
 #include "hccl/hccl.h"
@@ -60,6 +62,19 @@ Status recv(const CommunicatorPtr& comm, void* buffer, std::uint64_t count, Hccl
             std::uint32_t peer, aclrtStream stream);
 Status batch_send_recv(const CommunicatorPtr& comm, const HcclSendRecvItem* items,
                        std::uint32_t item_num, aclrtStream stream);
+
+/// The messages that a refused send, receive or batch was for, as far as it can be told: those to
+/// or from all ranks where the peer is no other one. Nothing for a collective.
+using Messages = std::optional<std::vector<exec::Transfer>>;
+Messages messages_of(const core::Communicator& comm, decltype(&send) operation, void* buffer,
+                     std::uint64_t count, HcclDataType type, std::uint32_t peer,
+                     aclrtStream stream);
+Messages messages_of(const core::Communicator& comm, decltype(&batch_send_recv) operation,
+                     HcclSendRecvItem* items, std::uint32_t item_num, aclrtStream stream);
+template <class... Others>
+Messages messages_of(const core::Communicator&, const Others&...) {
+  return {};
+}
 
 /// Runs a checked collective, as described above.
 Status issue(const CommunicatorPtr& comm, const Call& call, aclrtStream stream);

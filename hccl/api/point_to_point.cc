@@ -1,4 +1,6 @@
 // Sends and receives: one, a batch, or those of a group.
+#include <algorithm>
+
 #include "hccl/api/call_group.h"
 #include "hccl/api/checks.h"
 #include "hccl/api/guard.h"
@@ -52,7 +54,42 @@ Result<Transfer> read_item(const HcclSendRecvItem& item, int size, std::size_t i
                   0};
 }
 
+void add_messages(std::vector<Transfer>& out, const core::Communicator& comm, bool sending,
+                  std::uint32_t peer) {
+  const bool known = peer < static_cast<std::uint32_t>(comm.size()) &&
+                     peer != static_cast<std::uint32_t>(comm.rank());
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    if (known && rank != static_cast<int>(peer)) continue;
+    const bool there = std::any_of(out.begin(), out.end(), [&](const Transfer& each) {
+      return each.sending == sending && each.peer == rank;
+    });
+    if (!there) out.push_back({sending, rank, nullptr, 0, DataType::kInt8, 0});
+  }
+}
+
 }  // namespace
+
+Messages messages_of(const core::Communicator& comm, decltype(&send) operation, void*,
+                     std::uint64_t, HcclDataType, std::uint32_t peer, aclrtStream) {
+  if (operation != &send && operation != &recv) return {};
+  std::vector<Transfer> out;
+  add_messages(out, comm, operation == &send, peer);
+  return out;
+}
+
+Messages messages_of(const core::Communicator& comm, decltype(&batch_send_recv),
+                     HcclSendRecvItem* items, std::uint32_t item_num, aclrtStream) {
+  std::vector<Transfer> out;
+  for (std::uint32_t i = 0; items != nullptr && i < item_num; ++i) {
+    add_messages(out, comm, items[i].sendRecvType == HCCL_SEND, items[i].remoteRank);
+  }
+  if (items == nullptr) {
+    for (const bool sending : {false, true}) {
+      add_messages(out, comm, sending, static_cast<std::uint32_t>(comm.size()));
+    }
+  }
+  return out;
+}
 
 Status send(const CommunicatorPtr& comm, void* sendBuf, std::uint64_t count, HcclDataType type,
             std::uint32_t destRank, aclrtStream stream) {

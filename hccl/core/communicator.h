@@ -90,6 +90,9 @@ class Communicator {
   /// A call in place of the next collective was refused, before it took a number. The other ranks
   /// hear of it if they wait for this one. `text` has the function and the reason.
   void refused(const std::string& text);
+  /// The same for messages, which have an order of their own: the peers of these hear of it if they
+  /// wait for the next message from, or to, this rank.
+  void refused(std::vector<exec::Transfer> messages, const std::string& text);
 
   /// Success while READY, else why it FAILED. Never blocks.
   Status async_error() const { return failure_.reason(); }
@@ -147,7 +150,10 @@ class Communicator {
   Status execute_scaled(Call call);
   Status execute_remotely(const Call& call, std::uint64_t sequence, bool strict);
   Status run_transfers(std::span<exec::Transfer> transfers);
+  void stalled_in(const exec::Transfer& message, const std::string& call);
+  Uuid scope_of(const exec::Transfer& message, bool receiver_waits) const;
   Status refused_suspended() const;
+  void in_order(std::function<void()> tell);
   Waiter limits(bool background);
   void stalled(const Pending& pending);
 

@@ -1,5 +1,7 @@
 // How a communicator runs operations: in their order, inside a host, over several hosts, or as
 // messages.
+#include <cstring>
+
 #include "hccl/core/communicator.h"
 #include "hccl/kernels/folding.h"
 
@@ -116,8 +118,10 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) try {
       recorder_.begin(envelope(transfers.front()),
                       transfers.size() == 1 ? "point to point" : "point to point, batch");
   Waiter bounds = limits(false);
-  // They have no place in the order by which the coordinator compares calls.
-  bounds.stalled = [this](const Pending& pending) { suspicion_.report(pending); };
+  bounds.stalled = [this](const Pending& pending) {
+    suspicion_.report(pending);
+    for (const exec::Transfer* each : executor_->late_transfers()) stalled_in(*each, pending.call);
+  };
   Status status = executor_->exchange(transfers, bounds);
   recorder_.end(number, status.code());
   return status.ok() ? status : failure_.fail(std::move(status));
@@ -148,21 +152,55 @@ void Communicator::stalled(const Pending& pending) {
   control_->stalled(id_, pending.sequence, pending.call, awaited);
 }
 
+// Each order of messages has a scope of its own: of a pair of ranks, a direction, and the one of
+// the two that waits. The first half of all of them is that of the communicator, see Failure.
+Uuid Communicator::scope_of(const exec::Transfer& message, bool receiver_waits) const {
+  const auto me = static_cast<std::uint32_t>(rank_);
+  const auto peer = static_cast<std::uint32_t>(message.peer);
+  const std::uint32_t pair[] = {message.sending ? me : peer,
+                                (message.sending ? peer : me) << 1 | (receiver_waits ? 1 : 0)};
+  Uuid scope = id_;
+  static_assert(sizeof pair == Failure::kScopeBytes);
+  std::memcpy(scope.data() + scope.size() - sizeof pair, pair, sizeof pair);
+  return scope;
+}
+
+void Communicator::stalled_in(const exec::Transfer& message, const std::string& call) {
+  control_->stalled(scope_of(message, !message.sending), message.sequence, call,
+                    {ranks_[static_cast<std::size_t>(message.peer)]});
+}
+
 void Communicator::end_of_program() {
   if (size() == 1 || !is_world() || failure_.raised()) return;
   control_->ended(busy() ? "an operation that it did not end" : recorder_.last());
 }
 
 void Communicator::refused(const std::string& text) {
+  in_order([this, text] { control_->refused(id_, sequence_ + 1, text); });
+}
+
+void Communicator::refused(std::vector<exec::Transfer> messages, const std::string& text) {
+  in_order([this, messages = std::move(messages), text] {
+    for (const exec::Transfer& each : messages) {
+      if (each.peer == rank_) continue;
+      const auto& numbers = each.sending ? sends_ : recvs_;
+      // The other end waits.
+      control_->refused(scope_of(each, each.sending),
+                        numbers[static_cast<std::size_t>(each.peer)] + 1, text);
+    }
+  });
+}
+
+// Behind the operations that were issued before.
+void Communicator::in_order(std::function<void()> tell) {
   if (size() == 1 || failure_.raised()) return;
-  const auto tell = [this, text] {
-    control_->refused(id_, sequence_ + 1, text);
-    return Status();
-  };
   if (const OpQueue::Turn turn(queue_); turn) {
-    static_cast<void>(tell());
+    tell();
   } else {
-    queue_.submit(tell);  // behind the operations that were issued before
+    queue_.submit([tell = std::move(tell)] {
+      tell();
+      return Status();
+    });
   }
 }
 

@@ -39,7 +39,8 @@ void Failure::interrupt_with(std::function<void(const Status&)> interrupt) {
 }
 
 void Failure::on_failure(const Uuid& scope, const Status& why) {
-  if (scope != Uuid{} && scope != id_) return;
+  const auto family = [](const Uuid& id) { return view(id).substr(0, id.size() - kScopeBytes); };
+  if (scope != Uuid{} && family(scope) != family(id_)) return;
   if (scope == Uuid{} && why.culprit() >= 0 &&
       std::find(ranks_.begin(), ranks_.end(), why.culprit()) == ranks_.end()) {
     return;

@@ -17,6 +17,9 @@ namespace hccl::core {
 
 class Failure final : public join::FailureListener {
  public:
+  /// The last so many bytes of a scope may tell apart what happens in one communicator.
+  static constexpr std::size_t kScopeBytes = 8;
+
   /// `ranks`: world ranks, by rank of this communicator. `line`, `ranks` and `recorder` outlive it.
   Failure(join::ControlLine& line, const Uuid& id, std::string name, const std::vector<int>& ranks,
           int rank, std::string directory, Logger log, FlightRecorder& recorder);

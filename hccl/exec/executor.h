@@ -47,6 +47,8 @@ class Executor {
   /// Sends and receives, together. Both sides learn of a mismatch; a send ends when its receiver
   /// has joined. pair_self() must hold.
   Status exchange(std::span<const Transfer> transfers, const Waiter& waiter);
+  /// Of an exchange that runs: those whose peer has not come.
+  std::vector<const Transfer*> late_transfers() const { return batch_.late_transfers(); }
 
  private:
   Status run_agreement(std::uint32_t lane, const Envelope& mine, const Waiter& waiter);

@@ -135,10 +135,16 @@ Status Batch::advance() {
 }
 
 void Batch::late(std::set<int>& peers) const {
+  for (const Transfer* each : late_transfers()) peers.insert(each->peer);
+}
+
+std::vector<const Transfer*> Batch::late_transfers() const {
+  std::vector<const Transfer*> out;
   for (std::size_t i = 0; i < used_; ++i) {
     const Chain& each = *chains_[i];
-    if (each.started && !each.hello_in.done()) peers.insert(each.peer);
+    if (each.started && !each.hello_in.done()) out.push_back(each.transfers[each.at]);
   }
+  return out;
 }
 
 }  // namespace hccl::exec

@@ -39,6 +39,8 @@ class Batch final : public Activity {
   Status advance() override;
   bool done() const override { return running_ == 0; }
   void late(std::set<int>& peers) const override;
+  /// Those whose peer has not come.
+  std::vector<const Transfer*> late_transfers() const;
 
  private:
   // The transfers of one direction with one peer: at most one at a time.
