@@ -117,11 +117,13 @@ for now in "${steps[@]}"; do
       GTEST_FILTER='-*_mpi_*:*/mpi*:*_ofi_*:*/ofi*:*.AForkedChild*' run_ctest tsan -R "^($(IFS="|" && echo "${threads[*]}"))_test\$"
       ;;
     long)
-      # Every test three times, many simulated worlds, PyTorch's tests with more ranks, the path-sensitive analysis of
-      # the library, and the kernels for Arm.
+      # Every test three times, many simulated worlds, models with wider bounds and all mutants, PyTorch's tests with
+      # more ranks, the path-sensitive analysis of the library, and the kernels for Arm.
       build dev
       run_ctest dev --repeat until-fail:3
       build/dev/tests/simulation_test --seeds 100000
+      HCCL_TEST_MODELS=long build/dev/tests/model_test
+      HCCL_TEST_MODELS=long tests/models/spin_test.py --spin spin --compiler gcc
       for transport in shm tcp; do
         HCCL_TEST_ABORTS=10000 HCCL_TRANSPORT=$transport HCCL_LOG=off build/dev/tests/abort_test
       done

@@ -61,8 +61,8 @@ TEST(Executor, SleepsOnlyWhenNothingMoves) {
     std::vector<std::uint32_t> in(kCount), out(kCount);
     for (std::uint64_t round = 1; round <= 20 && !mesh.overslept(); ++round) {
       std::iota(in.begin(), in.end(), static_cast<std::uint32_t>(rank.rank() + round));
-      const Call call{
-          Op::kAllReduce, in.data(), out.data(), kCount, DataType::kUint32, ReduceOp::kSum};
+      const Call call{Op::kAllReduce, in.data(),         out.data(),
+                      kCount,         DataType::kUint32, ReduceOp::kSum};
       schedule::Choice ring;
       ring.algorithm = schedule::find(Op::kAllReduce, "ring");
       const Status status = executor.run(call, ring, round, waiter);

@@ -1,0 +1,32 @@
+// What the library's templates are put through: small programs, each a case by name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hccl/base/waiter.h"
+#include "tests/models/model.h"
+
+namespace hccl::model {
+
+struct Case {
+  std::string name;
+  Scenario scenario;
+  Bounds bounds;  ///< of the short form
+};
+
+/// Sleeping and waking; aborts.
+std::vector<Case> doorbell_cases();
+/// The shared region of a host's ranks.
+std::vector<Case> region_cases(int ranks);
+/// The links of the shm transport over their rings.
+std::vector<Case> link_cases(int ranks);
+
+/// Memory that all ranks of a case share, all zeroes at the beginning of an execution as far as the
+/// case uses it. The same for all cases.
+std::byte* shared_memory(std::size_t bytes, std::size_t zeroes);
+
+inline constexpr WaitPolicy kSleeps{.spin = std::chrono::nanoseconds(0),
+                                    .longest_nap = std::chrono::hours(1)};
+
+}  // namespace hccl::model
