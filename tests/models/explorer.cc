@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <set>
 #include <sstream>
 
@@ -53,7 +54,7 @@ struct Location {
 };
 
 /// Thrown through a thread that is not to go on.
-struct Ended {};
+struct Ended : std::exception {};
 
 enum class State : std::uint8_t { kReady, kSleeping, kPolling, kLocking, kMourning, kDone };
 
@@ -313,6 +314,7 @@ void Engine::entry() {
   try {
     self.of(*self.current_).body();
   } catch (const Ended&) {
+    self.current_->killed = true;
   }
   self.current_->state = State::kDone;
   Fiber* const next = self.ending_ ? nullptr : self.next();
