@@ -202,7 +202,7 @@ void ControlLine::lost(const Status& why) {
 
 // Without this thread the rank hears nothing any more. The others hear that its line has ended.
 void ControlLine::fail(const Status& why) noexcept {
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  ::shutdown(line_.fd(), SHUT_RDWR);
   const std::lock_guard lock(mutex_);
   dead_ = why;
   try {

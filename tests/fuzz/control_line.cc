@@ -8,7 +8,8 @@
 
 #include <future>
 
-#include "hccl/base/auth.h"
+#include "hccl/base/tls.h"
+#include "hccl/join/line.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/config.h"
 
@@ -62,22 +63,28 @@ std::string frame(fuzz::Input& input) {
 void serve(const Listener& listener, const RootInfo& info, fuzz::Input input) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(20));
   PROMISE(wait_fd(listener.fd.get(), POLLIN, deadline).ok());
-  auto line = accept_one(listener.fd.get());
-  PROMISE(line.ok() && line->valid());
-  PROMISE(authenticate(line->get(),
-                       Handshake(Handshake::Side::kServer, info.secret, info.id, "control"),
-                       deadline)
-              .ok());
-  PROMISE(recv_frame(line->get(), wire::kHelloCap, deadline).ok());
-  std::string bytes;
-  if (input.byte() % 4 != 0) bytes = ByteWriter().put_text(table()).take();
-  while (!input.empty()) bytes += ByteWriter().put_text(frame(input)).take();
-  static_cast<void>(send_all(line->get(), bytes, deadline));
-  ::shutdown(line->get(), SHUT_WR);
+  auto fd = accept_one(listener.fd.get());
+  PROMISE(fd.ok() && fd->valid());
+  Line line(std::move(*fd), Line::Side::kServer, TlsContext::create().value(), info);
+  while (!line.proved()) {
+    PROMISE(wait_fd(line.fd(), line.wants(), deadline).ok());
+    PROMISE(line.prove().ok());
+  }
+  for (;;) {  // the hello
+    const auto hello = line.next(wire::kHelloCap);
+    PROMISE(hello.ok());
+    if (*hello) break;
+    const auto got = line.fill();
+    PROMISE(got.ok() && (*got > 0 || wait_fd(line.fd(), POLLIN, deadline).ok()));
+  }
+  if (input.byte() % 4 != 0) line.put(table());
+  while (!input.empty()) line.put(frame(input));
+  while (line.unsent() && line.flush().ok() && wait_fd(line.fd(), POLLOUT, deadline).ok()) {
+  }
+  ::shutdown(line.fd(), SHUT_WR);
   // Closing with something unread would take back what was sent.
   char rest[4096];
-  while (wait_fd(line->get(), POLLIN, deadline).ok() &&
-         ::recv(line->get(), rest, sizeof rest, 0) > 0) {
+  while (wait_fd(line.fd(), POLLIN, deadline).ok() && ::recv(line.fd(), rest, sizeof rest, 0) > 0) {
   }
 }
 

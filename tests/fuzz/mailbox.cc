@@ -4,6 +4,7 @@
 
 #include <future>
 
+#include "hccl/base/log.h"
 #include "tests/fuzz/fuzz.h"
 #include "transport/nap_sleeper.h"
 
@@ -105,7 +106,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
         ready.wait();
         return std::unique_ptr<Mesh>(std::make_unique<Script>(input, over));
       },
-      WaitPolicy{});
+      WaitPolicy{}, make_logger("off", "fuzz"));
   std::vector<std::unique_ptr<std::byte[]>> buffers;
   std::vector<core::MessagePtr> messages;
   std::atomic<int> told = 0;

@@ -32,7 +32,7 @@ class Harness {
     peer_ = Fd(ends[1]);
     epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
     share_ = std::make_unique<tcp::LinkShare>(2 + 31 * input_.below(16), epoll_.get());
-    link_ = std::make_unique<tcp::Link>(0, 1, Fd(ends[0]), *share_);
+    link_ = std::make_unique<tcp::Link>(0, 1, tcp::Connection(Fd(ends[0])), false, *share_);
   }
 
   void run() {
@@ -74,7 +74,7 @@ class Harness {
   }
 
   void put_frame(std::uint8_t what) {
-    FrameHeader header{static_cast<FrameType>(1 + (what >> 3) % 5),
+    FrameHeader header{static_cast<FrameType>(1 + (what >> 3) % 6),
                        static_cast<std::uint8_t>(lane()), 0, input_.byte(), size_of(input_.byte())};
     if (header.sequence >= 240) header.sequence = input_.get<std::uint32_t>();
     if (header.length == 77) header.length = input_.get<std::uint64_t>();
