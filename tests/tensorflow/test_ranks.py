@@ -117,6 +117,24 @@ def test_protobuf_stays_apart(first, tmp_path):
     assert "weights" in path.read_text()
 
 
+MEETS = """
+import os
+if os.environ["RANK"] == "0":
+    import tensorflow
+import hccl, numpy
+
+with hccl.init() as comm:
+    sums = numpy.array([comm.rank + 1], numpy.float32)
+    comm.allreduce(sums)
+    print(sums[0])
+"""
+
+
+def test_ranks_with_and_without_tensorflow_meet():
+    """TensorFlow exports cryptography of its own under the names of OpenSSL's."""
+    assert [output.split()[-1] for output in on_ranks(2, "-c", MEETS)] == ["3.0", "3.0"]
+
+
 def test_import_is_quick_and_silent():
     text = (
         "import os, tensorflow; a = os.times(); import npu_device; b = os.times()\n"
