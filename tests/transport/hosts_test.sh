@@ -118,15 +118,18 @@ echo "hosts_test: measured costs choose between hosts"
 
 # A line of 100 Mbit/s that lets the first 70 KB pass at once. Four ranks send 1.5 times their gradients, so that
 # 1 s is worth 0.0083 GB, and the automatic plan's probe must not take the first ones for all (it said 0.03 to 0.2
-# GB). Room for a machine whose cores have other work.
+# GB). Room for a machine whose cores have other work; one that was busy just then may try again.
 for h in 0 1 2 3; do
   tc -n "$tag-$h" qdisc add dev eth0 root tbf rate 100mbit burst 70000 limit 33554432
 done
-planned=$(HCCL_SPLIT=auto start 1 "$train" --hcom-parallel --epochs 1)
-probed=$(grep -oE 'rank 0: gradient plan: an allreduce costs .*' <<<"$planned" || true)
-if [[ ! $probed =~ \ 1\ s\ for\ 0\.0(0[4-9]|1[0-6])\ GB ]]; then
-  echo "hosts_test: on a line of 100 Mbit/s, expected a probe of about 0.008 GB in 1 s: $probed"
-  echo "$planned"
-  exit 1
-fi
+for attempt in 1 2 3; do
+  planned=$(HCCL_SPLIT=auto start 1 "$train" --hcom-parallel --epochs 1)
+  probed=$(grep -oE 'rank 0: gradient plan: an allreduce costs .*' <<<"$planned" || true)
+  if [[ $probed =~ \ 1\ s\ for\ 0\.0(0[4-9]|1[0-6])\ GB ]]; then break; fi
+  if ((attempt == 3)); then
+    echo "hosts_test: on a line of 100 Mbit/s, expected a probe of about 0.008 GB in 1 s: $probed"
+    echo "$planned"
+    exit 1
+  fi
+done
 echo "hosts_test: the automatic plan sees what a slow line costs: ${probed#*plan: }"
