@@ -13,11 +13,7 @@ constexpr std::chrono::seconds kFirstWord{2};
 constexpr std::chrono::seconds kNextWord{30};
 constexpr Uuid kEverything{};  // scope of a rank's death: all communicators that it is in
 
-ByteWriter frame_of(Kind kind) {
-  ByteWriter out;
-  out.put(kind);
-  return out;
-}
+ByteWriter frame_of(Kind kind) { return ByteWriter().put(kind); }
 
 std::string failure_frame(const Uuid& scope, const Status& why) {
   ByteWriter out = frame_of(Kind::kFailure);
@@ -310,12 +306,6 @@ Membership::Outs Membership::failure(std::uint32_t rank, ByteReader& in) {
       scope,
       Status(why.code(), why.message() + "; these did not call it (world ranks): " + list(absent),
              absent.size() == 1 ? static_cast<int>(absent[0]) : why.culprit()));
-}
-
-Membership::Outs Membership::summons(int connection, ByteReader& in) {
-  const auto scope = in.get<Uuid>();
-  if (!in.finished()) return drop(connection);
-  return to_members(frame_of(Kind::kSummons).put(scope).take(), connection);
 }
 
 Membership::Outs Membership::closed(int connection, const std::string& cut) {

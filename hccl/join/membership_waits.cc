@@ -91,6 +91,12 @@ std::string Membership::ended(const std::string& last) {
 }
 
 // Judged when a rank says again that it waits: until then the rank may have made the right call.
+Membership::Outs Membership::summons(int connection, ByteReader& in) {
+  const auto scope = in.get<Uuid>();
+  if (!in.finished()) return drop(connection);
+  return to_members(ByteWriter().put(wire::Kind::kSummons).put(scope).take(), connection);
+}
+
 Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   const auto sequence = in.get<std::uint64_t>();
