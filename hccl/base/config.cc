@@ -159,6 +159,11 @@ bool is_address(const std::string& text) {
 
 Status read_network(const std::function<std::optional<std::string>(const char*)>& get,
                     Config& config) {
+  if (auto v = get("HCCL_WIRE"); v && !v->empty()) {
+    const auto word = std::find(kWires.begin(), kWires.end(), *v);
+    if (word == kWires.end()) return invalid("HCCL_WIRE", *v, "auto, plain, crc or tls");
+    config.wire = static_cast<Wire>(word - kWires.begin());
+  }
   for (const char* name : {"HCCL_IF_IP", "CM_WORKER_IP"}) {  // the latter goes before
     const auto v = get(name);
     if (!v || v->empty()) continue;
@@ -301,11 +306,6 @@ Result<Config> Config::read(const GetEnv& getenv) {
     if (*v != "auto" && *v != "off") return invalid("HCCL_CMA", *v, "auto or off");
     config.cma = *v == "auto";
   }
-  if (auto v = get("HCCL_WIRE"); v && !v->empty()) {
-    const auto word = std::find(kWires.begin(), kWires.end(), *v);
-    if (word == kWires.end()) return invalid("HCCL_WIRE", *v, "auto, plain, crc or tls");
-    config.wire = static_cast<Wire>(word - kWires.begin());
-  }
   HCCL_RETURN_IF_ERROR(read_network(get, config));
   HCCL_RETURN_IF_ERROR(read_timers(get, config));
   if (auto v = get("HCCL_LOG")) {
@@ -330,7 +330,7 @@ Result<Config> Config::read(const GetEnv& getenv) {
 Status Config::set_algo(std::string_view text) {
   std::string plain = without_blanks(text);
   if (plain.size() > kAlgoCap) {
-    return invalid("HCCL_ALGO", std::string(text.substr(0, 64)),
+    return invalid("HCCL_ALGO", text.substr(0, 64),
                    "at most " + std::to_string(kAlgoCap) + " bytes");
   }
   HCCL_RETURN_IF_ERROR(parse_algo(plain).status());

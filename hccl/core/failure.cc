@@ -103,7 +103,7 @@ Status Failure::thrown() noexcept {
   } catch (...) {
     try {
       raise(why);
-    } catch (...) {  // the flag is up
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the flag is up
     }
   }
   return why;

@@ -152,7 +152,7 @@ void Mailbox::run() {
     std::unique_lock lock(mutex_);
     running_ = false;
     poll(std::move(lock));
-  } catch (...) {  // stop() tries again
+  } catch (...) {  // NOLINT(bugprone-empty-catch): stop() tries again
   }
 }
 
@@ -198,7 +198,7 @@ void Mailbox::stop() {
   if (thread_.joinable()) thread_.join();
   try {
     poll(std::unique_lock(mutex_));
-  } catch (...) {  // what is left fails with the mailbox
+  } catch (...) {  // NOLINT(bugprone-empty-catch): what is left fails with the mailbox
   }
   const std::lock_guard lock(mutex_);
   sleeper_.reset();

@@ -208,7 +208,7 @@ void ControlLine::fail(const Status& why) noexcept {
   try {
     finish_all(why);
     for (FailureListener* each : listeners_) each->on_failure(Uuid{}, why);
-  } catch (...) {  // those that are left hear of it when they ask
+  } catch (...) {  // NOLINT(bugprone-empty-catch): those that are left hear of it when they ask
   }
   bell_.ring();
 }
