@@ -17,6 +17,7 @@
 #include <iterator>
 #include <new>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -70,15 +71,15 @@ struct Board {
 };
 
 /// A rank's failure ends it, with a text for the test.
-struct Failed {
-  std::string text;
+struct Failed : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 void check(HcclResult result, const char* call) {
-  if (result != HCCL_SUCCESS) throw Failed{std::string(call) + ": " + HcclGetLastErrorText()};
+  if (result != HCCL_SUCCESS) throw Failed(std::string(call) + ": " + HcclGetLastErrorText());
 }
 void check_acl(aclError result, const char* call) {
-  if (result != ACL_SUCCESS) throw Failed{std::string(call) + ": " + std::to_string(result)};
+  if (result != ACL_SUCCESS) throw Failed(std::string(call) + ": " + std::to_string(result));
 }
 #define DO(call) check((call), #call)
 #define ACL(call) check_acl((call), #call)
@@ -325,8 +326,7 @@ const Board& on_ranks(const std::function<void(Rank&)>& body) {
       body(self);
       self.leave();
     } catch (const Failed& why) {
-      std::snprintf(board->failure[rank].data(), board->failure[rank].size(), "%s",
-                    why.text.c_str());
+      std::snprintf(board->failure[rank].data(), board->failure[rank].size(), "%s", why.what());
       ::_exit(1);
     }
     ::_exit(0);
