@@ -85,8 +85,9 @@ std::string fill(std::vector<void*>& pieces) {
       pieces.push_back(piece);
     } else if (result != ACL_ERROR_RT_MEMORY_ALLOCATION) {
       return "code " + std::to_string(result);
-    } else if ((bytes /= 2) < kMiB) {
-      return aclGetRecentErrMsg();
+    } else {
+      bytes /= 2;
+      if (bytes < kMiB) return aclGetRecentErrMsg();
     }
   }
 }
