@@ -116,7 +116,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::uint8_t what = input.byte();
     const std::uint64_t bytes = kSizes[what % 8];
     const auto tag = static_cast<std::int32_t>(input.below(3));
-    const int peer = static_cast<int>(what >> 4) % (kRanks + 1) - 1;
+    const int peer = (what >> 4) % (kRanks + 1) - 1;
     buffers.emplace_back(new std::byte[bytes]());
     const auto done = [&](const Status&) { ++told; };
     messages.push_back((what & 8) != 0 && peer >= 0
