@@ -38,7 +38,7 @@ class Input {
   T get() {
     T value{};
     const std::size_t size = std::min(sizeof value, rest_.size());
-    std::memcpy(&value, rest_.data(), size);
+    if (size != 0) std::memcpy(&value, rest_.data(), size);  // an empty input may be nowhere
     rest_.remove_prefix(size);
     return value;
   }
