@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <future>
+#include <thread>
 
 #include "hccl/base/tls.h"
 #include "hccl/join/line.h"
@@ -97,8 +97,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   info.secret = {1, 2, 3};
   info.address = "127.0.0.1";
   info.port = listener.port;
-  const auto coordinator =
-      std::async(std::launch::async, [&] { serve(listener, info, fuzz::Input(data, size)); });
+  const std::jthread coordinator([&] { serve(listener, info, fuzz::Input(data, size)); });
   const auto line = ControlLine::join(info, kRanks, 0,
                                       testing::quiet_config("tcp", std::chrono::seconds(20)), log);
   if (!line.ok()) return 0;

@@ -48,7 +48,7 @@ void check(const Result<join::RootInfo>& info) {
 
 Block block_of(std::string_view bytes, bool fits) {
   Block block{};
-  std::memcpy(block.data(), bytes.data(), std::min(bytes.size(), block.size()));
+  bytes.copy(reinterpret_cast<char*>(block.data()), block.size());
   if (fits) {
     const std::size_t at = block.size() - sizeof(Key);
     const Key checksum = digest({block.data(), at});
