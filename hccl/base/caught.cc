@@ -16,7 +16,7 @@ Status caught() noexcept {
   try {
     try {
       throw;
-    } catch (const std::bad_alloc&) {
+    } catch (const std::bad_alloc&) {       // NOLINT(bugprone-empty-catch): as below
     } catch (const std::system_error& e) {  // as when no thread can be started
       return Status(Code::kSyscall, e.what());
     } catch (const std::exception& e) {
@@ -24,7 +24,7 @@ Status caught() noexcept {
     } catch (...) {
       return Status(Code::kInternal, "unknown exception");
     }
-  } catch (...) {
+  } catch (...) {  // NOLINT(bugprone-empty-catch): there is no memory for a text
   }
   return *kNoMemory;
 }
