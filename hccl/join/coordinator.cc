@@ -256,8 +256,7 @@ class CoordinatorThread {
   void fail(const Status& why) noexcept {
     try {
       deliver(membership_.fail(why.with_context("coordinator")));
-    } catch (
-        ...) {  // NOLINT(bugprone-empty-catch): a closed line says that the coordinator is gone
+    } catch (...) {  // NOLINT(bugprone-empty-catch): a closed line says it, too
     }
     connections_.clear();
     listener_.reset();
