@@ -282,6 +282,8 @@ TEST(Line, NobodyOnTheWayUnderstandsIt) {
        {std::string(name), std::string("127.0.0.1"), host_identity(), config().agreement(),
         std::string("transport="), std::string("HCCL"), std::string("part "), std::string(kPain),
         std::string("allreduce"), std::string("broadcast"), std::string("null pointer")}) {
+    // Two or three letters, as a short host name has, occur by chance among enciphered bytes.
+    if (secret.size() < 4) continue;
     EXPECT_EQ(seen.find(secret), std::string::npos) << secret;
   }
 }
