@@ -35,11 +35,17 @@ class BasicDoorbell {
     Atomics::wake_all(rings_);
   }
 
+  /// Either this thread sees what a ringer stored before it rang, or the ringer sees, after that,
+  /// what this thread has stored.
+  void fence() const {
+    if (ringer_fences_.load(std::memory_order_relaxed) == 0) Atomics::fence_everywhere();
+    Atomics::thread_fence(std::memory_order_seq_cst);
+  }
+
   // A sleeper's three steps (waiter.h).
   std::uint32_t prepare() {
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    if (ringer_fences_.load(std::memory_order_relaxed) == 0) Atomics::fence_everywhere();
-    Atomics::thread_fence(std::memory_order_seq_cst);
+    fence();
     return rings_.load(std::memory_order_seq_cst);
   }
   void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) {

@@ -99,9 +99,12 @@ Status Communicator::open(Deadline deadline) try {
              local_ == nullptr       ? ""
              : two_level_ == nullptr ? ", collectives in the host's memory"
                                      : ", each host's part of collectives in its memory");
-  failure_.interrupt_with([this](const Status& why) {
+  failure_.interrupt_with([this](const Status& why, int dead) {
     mesh_->abort(why);
-    if (local_ != nullptr) local_->wake();
+    if (local_ != nullptr) {
+      local_->lost(dead);
+      local_->wake();
+    }
     mailbox_->end(why);
   });
   failure_.summoned_with([this] { mailbox_->start(); });

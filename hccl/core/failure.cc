@@ -32,27 +32,28 @@ Failure::Failure(join::ControlLine& line, const Uuid& id, std::string name,
       log_(std::move(log)),
       recorder_(recorder) {}
 
-void Failure::interrupt_with(std::function<void(const Status&)> interrupt) {
+void Failure::interrupt_with(Interrupt interrupt) {
   const std::lock_guard lock(interrupt_mutex_);
   interrupt_ = std::move(interrupt);
-  if (raised()) interrupt_(reason());
+  if (raised()) interrupt_(reason(), Status::kNobody);
 }
 
 void Failure::on_failure(const Uuid& scope, const Status& why) {
   const auto family = [](const Uuid& id) { return view(id).substr(0, id.size() - kScopeBytes); };
   if (scope != Uuid{} && family(scope) != family(id_)) return;
-  if (scope == Uuid{} && why.culprit() >= 0 &&
-      std::find(ranks_.begin(), ranks_.end(), why.culprit()) == ranks_.end()) {
+  if (scope != Uuid{} || why.culprit() < 0) {
+    raise(why);
     return;
   }
-  raise(why);
+  const auto dead = std::find(ranks_.begin(), ranks_.end(), why.culprit());
+  if (dead != ranks_.end()) raise(why, static_cast<int>(dead - ranks_.begin()));
 }
 
-bool Failure::raise(const Status& why) {
+bool Failure::raise(const Status& why, int dead) {
   if (!flag_.raise(why)) return false;
   verdict_.ring();
   const std::lock_guard lock(interrupt_mutex_);
-  if (interrupt_) interrupt_(why);
+  if (interrupt_) interrupt_(why, dead);
   return true;
 }
 

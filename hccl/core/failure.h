@@ -29,9 +29,11 @@ class Failure final : public join::FailureListener {
   void listen() { line_.add(this); }
   /// After this neither on_failure() nor the interrupt runs.
   void stop_listening() { line_.remove(this); }
-  /// What ends the operation that runs when another rank fails. Must not block; called by the
-  /// thread of the control line, or at once if the communicator has failed already.
-  void interrupt_with(std::function<void(const Status&)> interrupt);
+  /// What ends the operation that runs when another rank fails: gets the reason, and the rank of
+  /// this communicator that the coordinator has declared dead, or Status::kNobody. Must not block;
+  /// called by the thread of the control line, or at once if the communicator has failed already.
+  using Interrupt = std::function<void(const Status&, int dead)>;
+  void interrupt_with(Interrupt interrupt);
 
   /// What runs when another rank of the communicator summons its ranks; also if one has already.
   /// As the interrupt.
@@ -63,7 +65,7 @@ class Failure final : public join::FailureListener {
   void on_summons(const Uuid& scope) override;
 
  private:
-  bool raise(const Status& why);
+  bool raise(const Status& why, int dead = Status::kNobody);
   void await_verdict();
   void write_record();
 
@@ -78,7 +80,7 @@ class Failure final : public join::FailureListener {
   AbortFlag flag_;
   Doorbell verdict_;  // rung when on_failure() has raised the flag
   std::mutex interrupt_mutex_;
-  std::function<void(const Status&)> interrupt_;
+  Interrupt interrupt_;
   std::function<void()> start_;
   bool summoned_ = false;
   bool recorded_ = false;

@@ -18,7 +18,7 @@
 namespace hccl::exec {
 
 /// Belongs to one communicator, all of whose ranks of this host take part; used by one thread at a
-/// time, but for wake(). Allocates nothing in an operation.
+/// time, but for lost() and wake(). Allocates nothing in an operation.
 class LocalEngine {
  public:
   static std::size_t region_bytes(int ranks) { return local::Region::bytes(ranks); }
@@ -56,6 +56,9 @@ class LocalEngine {
 
   /// As Waiter::progress, of every wait until this is set anew.
   void set_progress(const std::function<Status()>& progress) { region_.set_progress(progress); }
+  /// This rank of the communicator, if it is of this host, is dead and uses no buffers any more. Any
+  /// thread.
+  void lost(int rank) { region_.lost(rank); }
   /// Lets an operation that sleeps look at the abort flag. Any thread.
   void wake() { region_.wake(); }
 

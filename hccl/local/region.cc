@@ -34,14 +34,27 @@ void BasicRegion<Atomics>::map_all() {
 template <class Atomics>
 void BasicRegion<Atomics>::await_left() {
   constexpr std::chrono::milliseconds kLongestCopy{100};
+  // A rank that has not announced this call by now will find that this rank has withdrawn it.
+  const bool withdrawn = word(place_) == Slot::kWithdrawn;
+  if (withdrawn) doorbell().fence();
   const auto all_left = [&] {
     for (int peer = 0; peer < size_; ++peer) {
-      if (control(peer).left.load(std::memory_order_acquire) < number_) return false;
+      if (control(peer).left.load(std::memory_order_acquire) >= number_) continue;
+      if (!withdrawn || announced(peer)) return false;
     }
     return true;
   };
   const Waiter waiter{.timeout = kLongestCopy, .policy = waiter_.policy};
   static_cast<void>(waiter.until(all_left, doorbell()));
+}
+
+template <class Atomics>
+void BasicRegion<Atomics>::lost(int rank) {
+  for (int place = 0; place < size_; ++place) {
+    if (rank_of(place) != rank) continue;
+    control(place).left.store(~std::uint64_t{0}, std::memory_order_release);
+    doorbell().wake();
+  }
 }
 
 template <class Atomics>

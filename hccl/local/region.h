@@ -67,7 +67,7 @@ struct alignas(kApart) BasicControlBlock {
   Counter left{0};
 };
 
-/// One rank's view of the region. Used by one thread at a time, but for wake(). Allocates nothing
+/// One rank's view of the region. Used by one thread at a time, but for lost() and wake(). Allocates nothing
 /// in an operation.
 template <class Atomics = StdAtomics>
 class BasicRegion {
@@ -136,9 +136,11 @@ class BasicRegion {
     doorbell().ring();
   }
   /// After a failure: peers may be in the middle of reading or writing this rank's buffers. Waits
-  /// until every rank has left the operation, for as long as a long copy takes at most: a rank that
-  /// is dead or stopped is not waited for.
+  /// until every rank that has announced this call has left it, for as long as a long copy takes at
+  /// most: a rank may be stopped.
   void await_left();
+  /// The rank, if it is one of these, is dead: it has left every operation. Any thread.
+  void lost(int rank);
 
   // ---- progress ----
 

@@ -334,6 +334,31 @@ TEST(LocalFailure, AFailedRankWaitsForRanksThatStillReadItsBuffer) {
   });
 }
 
+TEST(LocalFailure, ADeadRankIsNotWaitedFor) {
+  using Clock = std::chrono::steady_clock;
+  // A rank that may still use the buffers is given 100 ms. The quickest of some tries counts, as
+  // other work may delay each.
+  auto quickest = Clock::duration::max();
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    LocalRanks host({.size = 2});
+    std::vector<std::uint32_t> data(4, 1);
+    auto killed = Clock::time_point::max();
+    host.run([&](int rank, LocalEngine& engine) {
+      if (rank == 1) return;
+      std::thread killer([&] {
+        killed = Clock::now();
+        host.abort(Status(Code::kRemote, "rank 1 died", 1));
+        engine.lost(1);
+      });
+      EXPECT_EQ(run_by(engine, "staged", allreduce_of(data)).culprit(), 1);
+      const auto ended = Clock::now();
+      killer.join();
+      quickest = std::min(quickest, ended - killed);
+    });
+  }
+  EXPECT_LT(quickest, std::chrono::milliseconds(80));
+}
+
 TEST(LocalFailure, AFailedRanksBuffersAreLeftAloneByALaterRank) {
   constexpr int kSize = 3;
   constexpr std::uint64_t kCount = std::uint64_t{1} << 18;
