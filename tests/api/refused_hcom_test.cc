@@ -142,6 +142,32 @@ void expect_told(int rank, const Refusals& function, const Wrong& wrong, const s
   OK(HcomDestroyGroup(group.c_str()));
 }
 
+// Rank 1 asks for a group wrongly; rank 0 waits for it in the right call.
+struct WrongGroup {
+  std::uint32_t number, first, second;
+  const char* words;
+};
+constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
+const WrongGroup kWrongGroups[] = {
+    {2, kNoRank, 1, "rankIds is null"},
+    {2, 1, 1, "rankIds has 1 twice"},
+    {2, 1, 2, "rankIds has 2, the world has 2 ranks"},
+};
+
+void expect_told_of_group(int rank, const WrongGroup& wrong, const std::string& group) {
+  SCOPED_TRACE(wrong.words);
+  std::uint32_t both[] = {0, 1}, others[] = {wrong.first, wrong.second};
+  const auto begin = Clock::now();
+  if (rank == 1) {
+    SAYS(HcomCreateGroup(group.c_str(), wrong.number, wrong.first == kNoRank ? nullptr : others),
+         wrong.first == kNoRank ? HCCL_E_PTR : HCCL_E_PARA, wrong.words);
+    return;
+  }
+  SAYS(HcomCreateGroup(group.c_str(), 2, both), HCCL_E_PARA, wrong.words);
+  EXPECT_LT(Clock::now() - begin, milliseconds(1800));
+  SAYS(HcomDestroyGroup(group.c_str()), HCCL_E_NOT_FOUND, group);
+}
+
 void rank_of_two(int rank, int from, int to) {
   HcclRootInfo info;
   if (rank == 0) {
@@ -169,6 +195,13 @@ void rank_of_two(int rank, int from, int to) {
       expect_told(rank, *cases[i].function, *cases[i].wrong, "group" + std::to_string(i));
     }
   });
+  for (const WrongGroup& wrong : kWrongGroups) {
+    expect_told_of_group(rank, wrong, "wrong" + std::to_string(&wrong - kWrongGroups));
+    OK(HcclBarrier(world, nullptr));
+  }
+  std::uint32_t both[] = {0, 1};
+  OK(HcomCreateGroup("right", 2, both));
+  OK(HcomDestroyGroup("right"));
   OK(HcomDestroy());
   OK(HcclCommDestroy(world));
 }
