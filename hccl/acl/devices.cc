@@ -1,6 +1,7 @@
 #include "hccl/acl/devices.h"
 
 #include <string>
+#include <utility>
 
 #include "hccl/acl/failure.h"
 #include "hccl/acl/stream.h"
@@ -8,9 +9,10 @@
 namespace hccl::acl {
 namespace {
 
-// A context may end while threads have it: by a reset, or when it is destroyed.
-std::weak_ptr<Context>& mine() {
-  static thread_local std::weak_ptr<Context> context;
+// The handle of the thread's context, which may end before: by a reset, or when it is destroyed.
+// Nothing with a destructor: glibc ends the process where it has no memory to remember that one.
+const void*& mine() {
+  static thread_local const void* context = nullptr;
   return context;
 }
 
@@ -24,7 +26,7 @@ void Devices::set(int device) {
     set.context->handle = contexts_.add(set.context);
   }
   ++set.times;
-  mine() = set.context;
+  mine() = set.context->handle;
 }
 
 Status Devices::reset(int device, bool all) {
@@ -41,22 +43,25 @@ Status Devices::reset(int device, bool all) {
 }
 
 Result<std::shared_ptr<Context>> Devices::current() const {
-  if (auto context = mine().lock()) return context;
+  if (mine() != nullptr) {
+    if (auto context = contexts_.get(mine()); context.ok()) return std::move(*context);
+  }
   return failure(ACL_ERROR_RT_CONTEXT_NULL,
                  "the calling thread has no device: aclrtSetDevice comes first");
 }
 
 int Devices::current_device() const {
-  const auto context = mine().lock();
-  return context ? context->device : Stream::kNoDevice;
+  if (mine() == nullptr) return Stream::kNoDevice;
+  const auto context = contexts_.get(mine());
+  return context.ok() ? (*context)->device : Stream::kNoDevice;
 }
 
 aclrtContext Devices::create(int device) {
   auto context = std::make_shared<Context>(Context{device});
-  mine() = context;
   // No caller knows the handle before this returns.
   Context& fresh = *context;
   fresh.handle = contexts_.add(std::move(context));
+  mine() = fresh.handle;
   return fresh.handle;
 }
 
@@ -70,8 +75,8 @@ Status Devices::destroy(aclrtContext context) {
 }
 
 Status Devices::set_current(aclrtContext context) {
-  HCCL_ASSIGN_OR_RETURN(const auto found, known(contexts_.get(context)));
-  mine() = found;
+  HCCL_RETURN_IF_ERROR(known(contexts_.get(context)).status());
+  mine() = context;
   return {};
 }
 

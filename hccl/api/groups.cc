@@ -50,32 +50,11 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
 }
 
 Status Groups::create(const std::string& name, std::vector<int> ranks) {
-  if (name == HCCL_WORLD_GROUP) {
-    return Status(Code::kPara, "group " + quoted(name) + " is the world's name");
-  }
-  if (ranks.empty()) return Status(Code::kPara, "rankNum is 0");
   std::sort(ranks.begin(), ranks.end());
-  if (const auto twice = std::adjacent_find(ranks.begin(), ranks.end()); twice != ranks.end()) {
-    return Status(Code::kPara, "rankIds has " + std::to_string(*twice) + " twice");
-  }
-  CommunicatorPtr world;
-  {
-    const std::lock_guard lock(mutex_);
-    if (groups_.count(name) != 0 || waiting_.count(name) != 0 || opening_.count(name) != 0) {
-      return Status(Code::kPara, "group " + quoted(name) + " exists already");
-    }
-    if (opening_.count(HCCL_WORLD_GROUP) != 0) {
-      return Status(Code::kAgain, "the world is being initialized, please try again later");
-    }
-    const auto at = groups_.find(HCCL_WORLD_GROUP);
-    if (at == groups_.end()) {
-      waiting_[name] = std::move(ranks);
-      return {};
-    }
-    world = at->second.communicator;
-    opening_.insert(name);
-  }
-  auto group = open(*world, name, ranks);
+  auto world = take_name(name, ranks);
+  if (!world.ok()) return refuse(world.status());
+  if (*world == nullptr) return {};
+  auto group = open(**world, name, ranks);
   const std::lock_guard lock(mutex_);
   opening_.erase(name);
   if (!group.ok()) return group.status();
@@ -83,16 +62,52 @@ Status Groups::create(const std::string& name, std::vector<int> ranks) {
   return {};
 }
 
+// The world, for a group that the caller opens; or null, as the request is kept until there is one.
+Result<CommunicatorPtr> Groups::take_name(const std::string& name, const Ranks& ranks) {
+  if (name == HCCL_WORLD_GROUP) {
+    return Status(Code::kPara, "group " + quoted(name) + " is the world's name");
+  }
+  if (ranks.empty()) return Status(Code::kPara, "rankNum is 0");
+  if (const auto twice = std::adjacent_find(ranks.begin(), ranks.end()); twice != ranks.end()) {
+    return Status(Code::kPara, "rankIds has " + std::to_string(*twice) + " twice");
+  }
+  const std::lock_guard lock(mutex_);
+  if (groups_.count(name) != 0 || waiting_.count(name) != 0 || opening_.count(name) != 0) {
+    return Status(Code::kPara, "group " + quoted(name) + " exists already");
+  }
+  if (opening_.count(HCCL_WORLD_GROUP) != 0) {
+    return Status(Code::kAgain, "the world is being initialized, please try again later");
+  }
+  const auto at = groups_.find(HCCL_WORLD_GROUP);
+  if (at == groups_.end()) {
+    waiting_[name] = ranks;
+    return CommunicatorPtr();
+  }
+  opening_.insert(name);
+  return at->second.communicator;
+}
+
+Status Groups::refuse(const Status& why) const {
+  if (why.code() != Code::kPara && why.code() != Code::kPtr) return why;
+  const auto world = get(HCCL_WORLD_GROUP);
+  if (world.ok()) (*world)->refused_group("HcomCreateGroup: " + why.message());
+  return why;
+}
+
 Result<Groups::Group> Groups::open(core::Communicator& world, const std::string& name,
                                    const Ranks& ranks) {
+  const auto refused = [&](const std::string& why) {
+    world.refused_group("group " + quoted(name) + ": " + why);
+    return Status(Code::kPara, why);
+  };
+  const std::string has = ", the world has " + std::to_string(world.size()) + " ranks";
   if (ranks.size() > static_cast<std::size_t>(world.size())) {
-    return Status(Code::kPara, "rankNum is " + std::to_string(ranks.size()) + ", the world has " +
-                                   std::to_string(world.size()) + " ranks");
+    return refused("rankNum is " + std::to_string(ranks.size()) + has);
   }
   if (ranks.front() < 0 || ranks.back() >= world.size()) {
-    return Status(Code::kPara, "rankIds has " + std::to_string(ranks.back()) + ", the world has " +
-                                   std::to_string(world.size()) + " ranks");
+    return refused("rankIds has " + std::to_string(ranks.back()) + has);
   }
+  // Not told: a program may call for all groups on all ranks.
   if (!std::binary_search(ranks.begin(), ranks.end(), world.rank())) {
     return Status(Code::kNotFound,
                   "rankIds does not have the caller, rank " + std::to_string(world.rank()));

@@ -27,6 +27,9 @@ class Groups {
   Status adopt_world(CommunicatorPtr world, HcclComm handle, bool owned);
   /// Creates a group, or keeps the request until there is a world. Errors as HcomCreateGroup.
   Status create(const std::string& name, std::vector<int> ranks);
+  /// A call of HcomCreateGroup is refused: the world, if there is one, hears of it. Gives the
+  /// reason.
+  Status refuse(const Status& why) const;
   /// kPara: the world. kNotFound: no such group. kAgain: it is in use.
   Status destroy(const std::string& name);
   /// Removes groups, requests and strategies. Returns the world for the caller to leave; null when
@@ -52,6 +55,7 @@ class Groups {
   using Ranks = std::vector<int>;
 
   Result<Group> open(core::Communicator& world, const std::string& name, const Ranks& ranks);
+  Result<CommunicatorPtr> take_name(const std::string& name, const Ranks& ranks);
   Status close(const Group& group);
   Result<Group> find(const std::string& name) const;  // mutex_ held
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "hccl/api/checks.h"
@@ -76,6 +78,26 @@ uint32_t servers(const hccl::core::Communicator& communicator) {
 // HCCL's rule: the same number of ranks on every server.
 uint32_t local_size(const hccl::core::Communicator& communicator) {
   return std::max<uint32_t>(1, static_cast<uint32_t>(communicator.size()) / servers(communicator));
+}
+
+Result<std::pair<std::string, std::vector<int>>> check_group(const char* group, uint32_t number,
+                                                             const uint32_t* ids) {
+  if (group == nullptr) return api::null_pointer("group");
+  if (ids == nullptr) return api::null_pointer("rankIds");
+  HCCL_ASSIGN_OR_RETURN(std::string name, api::group_name(group));
+  if (number == 0 || number > kMostRanks) {
+    return Status(Code::kPara, "rankNum is " + std::to_string(number) + ", it must be 1 to " +
+                                   std::to_string(kMostRanks));
+  }
+  std::vector<int> ranks;
+  for (uint32_t i = 0; i < number; ++i) {
+    if (ids[i] >= kMostRanks) {
+      return Status(Code::kPara, "rankIds has " + std::to_string(ids[i]) + ", more than " +
+                                     std::to_string(kMostRanks - 1));
+    }
+    ranks.push_back(static_cast<int>(ids[i]));
+  }
+  return std::pair(std::move(name), std::move(ranks));
 }
 
 template <class Operation, class... Arguments>
@@ -195,22 +217,9 @@ HcclResult HcomGetGroupRankFromWorldRank(uint32_t worldRank, const char* group,
 
 HcclResult HcomCreateGroup(const char* group, uint32_t rankNum, uint32_t* rankIds) {
   return guard("HcomCreateGroup", [&]() -> Status {
-    HCCL_CHECK_PTR(group);
-    HCCL_CHECK_PTR(rankIds);
-    HCCL_ASSIGN_OR_RETURN(const std::string name, api::group_name(group));
-    if (rankNum == 0 || rankNum > kMostRanks) {
-      return Status(Code::kPara, "rankNum is " + std::to_string(rankNum) + ", it must be 1 to " +
-                                     std::to_string(kMostRanks));
-    }
-    std::vector<int> ranks;
-    for (uint32_t i = 0; i < rankNum; ++i) {
-      if (rankIds[i] >= kMostRanks) {
-        return Status(Code::kPara, "rankIds has " + std::to_string(rankIds[i]) + ", more than " +
-                                       std::to_string(kMostRanks - 1));
-      }
-      ranks.push_back(static_cast<int>(rankIds[i]));
-    }
-    return State::get().groups().create(name, std::move(ranks));
+    const auto request = check_group(group, rankNum, rankIds);
+    if (!request.ok()) return State::get().groups().refuse(request.status());
+    return State::get().groups().create(request->first, request->second);
   });
 }
 

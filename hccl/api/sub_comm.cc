@@ -40,44 +40,67 @@ Result<std::vector<int>> check_ranks(const hccl::core::Communicator& world, uint
   return ranks;
 }
 
+/// A call whose arguments have been found right.
+struct Request {
+  std::vector<int> ranks;
+  hccl::api::CommConfig own;
+  hccl::api::Communicators::Claim claim;
+};
+
+Result<Request> check(const hccl::core::Communicator& world, uint32_t number, const uint32_t* ids,
+                      uint64_t id, uint32_t mine, const HcclCommConfig* config) {
+  if (!world.is_world()) return Status(Code::kPara, "comm is a sub-communicator itself");
+  if (ids == nullptr) return hccl::api::null_pointer("rankIds");
+  if (config == nullptr) return hccl::api::null_pointer("config");
+  if (id == kNoMember) {
+    return Status(Code::kPara, "subCommId is 0xFFFFFFFF, which is for ranks that are no members");
+  }
+  Request request;
+  HCCL_ASSIGN_OR_RETURN(request.ranks, check_ranks(world, number, ids, mine));
+  State& state = State::get();
+  auto environment = world.config();
+  environment.deterministic = world.deterministic();
+  HCCL_ASSIGN_OR_RETURN(auto own, hccl::api::load_comm_config(config, environment, state.log()));
+  if (own.name.empty()) own.name = world.name() + "_sub_" + std::to_string(id);
+  if (own.name.size() >= COMM_NAME_MAX_LENGTH) {
+    return Status(Code::kPara, "config.hcclCommName is empty, and the name that comm's gives, \"" +
+                                   own.name + "\", is too long");
+  }
+  const auto& uuid = world.id();
+  own.about.family = "sub " + std::to_string(id) + " " +
+                     std::string(reinterpret_cast<const char*>(uuid.data()), uuid.size());
+  HCCL_ASSIGN_OR_RETURN(request.claim,
+                        state.communicators().claim(own.name, own.about.family, world.rank()));
+  request.own = std::move(own);
+  return request;
+}
+
 }  // namespace
 
 extern "C" HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds,
                                               uint64_t subCommId, uint32_t subCommRankId,
                                               HcclCommConfig* config, HcclComm* subComm) {
-  return hccl::api::guard("HcclCreateSubCommConfig", [&]() -> Status {
+  static constexpr const char* kFunction = "HcclCreateSubCommConfig";
+  return hccl::api::guard(kFunction, [&]() -> Status {
     HCCL_CHECK_PTR(comm);
     State& state = State::get();
     HCCL_ASSIGN_OR_RETURN(const auto world, state.communicators().get(*comm));
-    HCCL_CHECK_PTR(subComm);
-    if (!world->is_world()) return Status(Code::kPara, "comm is a sub-communicator itself");
-    if (rankIds == nullptr && subCommId == kNoMember) {
+    if (subComm != nullptr && rankIds == nullptr && subCommId == kNoMember && world->is_world()) {
       *subComm = nullptr;
       return {};
     }
-    HCCL_CHECK_PTR(rankIds);
-    HCCL_CHECK_PTR(config);
-    if (subCommId == kNoMember) {
-      return Status(Code::kPara, "subCommId is 0xFFFFFFFF, which is for ranks that are no members");
+    auto request = subComm == nullptr
+                       ? Result<Request>(hccl::api::null_pointer("subComm"))
+                       : check(*world, rankNum, rankIds, subCommId, subCommRankId, config);
+    if (!request.ok()) {
+      world->refused_group(std::string(kFunction) + ": " + request.status().message());
+      return request.status();
     }
-    HCCL_ASSIGN_OR_RETURN(const auto ranks, check_ranks(*world, rankNum, rankIds, subCommRankId));
-    auto environment = world->config();
-    environment.deterministic = world->deterministic();
-    HCCL_ASSIGN_OR_RETURN(auto own, hccl::api::load_comm_config(config, environment, state.log()));
-    if (own.name.empty()) own.name = world->name() + "_sub_" + std::to_string(subCommId);
-    if (own.name.size() >= COMM_NAME_MAX_LENGTH) {
-      return Status(Code::kPara,
-                    "config.hcclCommName is empty, and the name that comm's gives, \"" + own.name +
-                        "\", is too long");
-    }
-    const auto& id = world->id();
-    own.about.family = "sub " + std::to_string(subCommId) + " " +
-                       std::string(reinterpret_cast<const char*>(id.data()), id.size());
-    HCCL_ASSIGN_OR_RETURN(const auto claim,
-                          state.communicators().claim(own.name, own.about.family, world->rank()));
+    auto& own = request->own;
     const std::uint64_t instance =
-        state.communicators().next_instance(*comm, own.name, ranks) * kNoMember + subCommId;
-    HCCL_ASSIGN_OR_RETURN(auto made, world->group(own.name, ranks, instance, own.config));
+        state.communicators().next_instance(*comm, own.name, request->ranks) * kNoMember +
+        subCommId;
+    HCCL_ASSIGN_OR_RETURN(auto made, world->group(own.name, request->ranks, instance, own.config));
     *subComm = state.communicators().add(std::move(made), std::move(own.about));
     return {};
   });

@@ -121,8 +121,10 @@ Status Communicator::open(Deadline deadline) try {
 Status Communicator::compare_configurations(Deadline deadline) {
   const std::string mine = config_.agreement();
   const bool offers = selection_.asks() && rank_ == 0;
-  const auto met = gather(id_, mine + '\0' + (offers ? selection_.offer() : std::string()),
-                          deadline, failure_.flag());
+  const auto met =
+      control_->exchange(id_, static_cast<std::uint32_t>(size()), static_cast<std::uint32_t>(rank_),
+                         mine + '\0' + (offers ? selection_.offer() : std::string()), deadline,
+                         failure_.flag(), name_, join::wire::set_of(ranks_));
   if (!met.ok()) return met.status().with_context(name_);
   for (std::size_t i = 0; i < met.value().size(); ++i) {
     const std::string its = met.value()[i].substr(0, met.value()[i].find('\0'));

@@ -94,6 +94,10 @@ class Communicator {
   /// wait for the next message from, or to, this rank.
   void refused(std::vector<exec::Transfer> messages, const std::string& text);
 
+  /// The same for a call that would have made a group of this world's ranks: those hear of it that
+  /// wait for this rank in such a call.
+  void refused_group(const std::string& text);
+
   /// Success while READY, else why it FAILED. Never blocks.
   Status async_error() const { return failure_.reason(); }
   bool busy() const { return queue_.busy(); }

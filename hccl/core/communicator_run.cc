@@ -191,6 +191,10 @@ void Communicator::refused(std::vector<exec::Transfer> messages, const std::stri
   });
 }
 
+void Communicator::refused_group(const std::string& text) {
+  if (size() > 1) control_->refused_group(text);
+}
+
 // Behind the operations that were issued before.
 void Communicator::in_order(std::function<void()> tell) {
   if (size() == 1 || failure_.raised()) return;

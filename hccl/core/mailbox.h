@@ -128,6 +128,8 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
     std::uint64_t credit = 0;  // what may still be sent eagerly
     std::uint64_t owed = 0;    // what the peer has sent eagerly and has not got back
     std::uint64_t freed = 0;   // part of it that is free, and not yet told
+    std::size_t asks = 0;      // messages of the peer that wait for their receives
+    std::size_t asking = 0;    // messages to the peer that do
     bool gone = false;
     Status why;
     Deadline verdict = Deadline::never();  // until then, somebody else may be the culprit
@@ -170,6 +172,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   bool advance();
   Status mismatch(int source, int dest, std::int32_t tag, std::uint64_t sent,
                   std::uint64_t expected) const;
+  Status too_many(int dest) const;
 
   /// Moves on what can move, and tells whom it concerns. True if anything moved.
   bool poll(std::unique_lock<std::mutex> lock);

@@ -15,6 +15,8 @@ constexpr std::uint64_t kCost = 64;
 // The transports' own limits are above this.
 constexpr std::uint64_t kPiece = std::uint64_t{256} << 20;
 constexpr std::chrono::seconds kVerdictTime{2};
+// Messages of one rank to one other that may wait for their receives, besides eager ones: 40 MB.
+constexpr std::size_t kAskCap = std::size_t{1} << 18;
 
 }  // namespace
 
@@ -29,6 +31,8 @@ void Mailbox::post_send(const MessagePtr& message) {
   header.bytes = message->bytes_;
   const std::uint64_t cost = message->bytes_ + kCost;
   if (message->bytes_ > kEagerLimit || cost > peer.credit) {
+    if (peer.asking == kAskCap) return settle(message, too_many(message->peer_));
+    ++peer.asking;
     header.kind = Kind::kAsk;
     header.id = ++asked_;
     asking_.emplace(header.id, message);
@@ -101,6 +105,11 @@ Status Mailbox::mismatch(int source, int dest, std::int32_t tag, std::uint64_t s
                                  " bytes, its receive has " + std::to_string(expected));
 }
 
+Status Mailbox::too_many(int dest) const {
+  return Status(Code::kUnavail, name_ + ": " + std::to_string(kAskCap) + " messages to rank " +
+                                    std::to_string(dest) + " wait for their receives already");
+}
+
 // A message that came, and its receive.
 void Mailbox::match(const ArrivalPtr& arrival, const MessagePtr& receive) {
   receive->peer_ = arrival->source;
@@ -127,6 +136,7 @@ void Mailbox::match(const ArrivalPtr& arrival, const MessagePtr& receive) {
     if (arrival->here) give_back(arrival->source, arrival->bytes + kCost);
     return settle(receive, wrong);
   }
+  --peers_[static_cast<std::size_t>(arrival->source)]->asks;
   Header answer;
   answer.kind = fits ? Kind::kReady : Kind::kRefuse;
   answer.bytes = receive->bytes_;
@@ -272,6 +282,9 @@ void Mailbox::take_ask(int peer, const Header& header) {
   arrival->tag = header.tag;
   arrival->bytes = header.bytes;
   arrival->id = header.id;
+  Peer& from = *peers_[static_cast<std::size_t>(peer)];
+  if (from.asks == kAskCap) return corrupt(peer, "more messages than may wait for their receives");
+  ++from.asks;
   if (const MessagePtr receive = find_receive(peer, header.tag)) return match(arrival, receive);
   arrivals_[header.tag].push_back(std::move(arrival));
 }
@@ -289,6 +302,7 @@ void Mailbox::take_answer(int peer, const Header& header) {
   }
   const MessagePtr message = at->second;
   asking_.erase(at);
+  --from.asking;
   if (header.kind == Kind::kRefuse) {
     return settle(message, mismatch(rank_, peer, message->tag_, message->bytes_, header.bytes));
   }

@@ -4,9 +4,8 @@
 
 namespace hccl::core {
 
-void Suspicion::report(const Pending& pending) {
+void Suspicion::report(const Pending& pending, Deadline::Clock::time_point now) {
   using std::chrono::seconds;
-  const auto now = Deadline::Clock::now();
   // The first report comes up to half a second after the wait has begun.
   if (call_ != pending.call) {
     call_ = pending.call;

@@ -19,7 +19,7 @@ class Suspicion {
       : log_(std::move(log)), name_(std::move(name)), rank_(rank) {}
 
   /// As Waiter::stalled: the wait goes on. Another call is another wait.
-  void report(const Pending& pending);
+  void report(const Pending& pending, Deadline::Clock::time_point now = Deadline::Clock::now());
 
  private:
   const Logger log_;

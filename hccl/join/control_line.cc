@@ -279,7 +279,8 @@ void ControlLine::say_awaited(ByteReader& in) const {
 Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uint32_t size,
                                                        std::uint32_t index, const std::string& mine,
                                                        Deadline deadline, const AbortFlag& abort,
-                                                       std::string name) {
+                                                       std::string name,
+                                                       const std::string& members) {
   if (mine.size() > wire::kBlobCap) return Status(Code::kInternal, "an exchange of too many bytes");
   auto pending = std::make_shared<Pending>();
   pending->name = std::move(name);
@@ -292,7 +293,7 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
   }
   ByteWriter out;
   out.put(Kind::kExchange).put(key).put(size).put(index);
-  out.put(static_cast<std::uint64_t>(deadline.left().count())).put_text(mine);
+  out.put(static_cast<std::uint64_t>(deadline.left().count())).put_text(mine).put_text(members);
   send(out.bytes());
   const auto ready = [&] {
     std::lock_guard lock(mutex_);
@@ -314,10 +315,7 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
 }
 
 void ControlLine::report(const Uuid& scope, const Status& why) {
-  ByteWriter out;
-  out.put(Kind::kFailure).put(scope);
-  wire::put(out, why);
-  send(out.bytes());
+  send(wire::failure_frame(scope, why));
 }
 
 void ControlLine::stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,

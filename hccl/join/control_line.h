@@ -51,11 +51,13 @@ class ControlLine {
 
   /// Gathers one blob of each of `size` ranks that use the same key, in order of index. Any thread.
   /// kTimeout names the absent indices. Ends early when `abort` is raised. `name`: of the
-  /// communicator that is opened, for the log, which says where others are late.
+  /// communicator that is opened, for the log, which says where others are late. `members`: the
+  /// set of its world ranks, one of which may refuse to come.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
                                             Deadline deadline, const AbortFlag& abort,
-                                            std::string name = "exchange");
+                                            std::string name = "exchange",
+                                            const std::string& members = {});
   /// Tells all ranks that this communicator has failed.
   void report(const Uuid& scope, const Status& why);
   /// Tells the coordinator that this rank waits in a call. The coordinator compares the calls of
@@ -66,6 +68,8 @@ class ControlLine {
   /// Tells the coordinator that a call, which would have been this operation, was refused with this
   /// text. If other ranks then wait for this rank in the operation, all are told.
   void refused(const Uuid& scope, std::uint64_t sequence, const std::string& text);
+  /// The same for a call that would have made a group of any ranks.
+  void refused_group(const std::string& text) { refused(Uuid{}, 0, text); }
 
   /// Tells the coordinator that this rank's program ends without leaving; what it did last.
   void ended(const std::string& last);

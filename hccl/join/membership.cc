@@ -6,6 +6,7 @@
 namespace hccl::join {
 namespace {
 
+using wire::failure_frame;
 using wire::Kind;
 
 // When those who wait in an exchange first hear of whom they wait for, and how often after that.
@@ -14,13 +15,6 @@ constexpr std::chrono::seconds kNextWord{30};
 constexpr Uuid kEverything{};  // scope of a rank's death: all communicators that it is in
 
 ByteWriter frame_of(Kind kind) { return ByteWriter().put(kind); }
-
-std::string failure_frame(const Uuid& scope, const Status& why) {
-  ByteWriter out = frame_of(Kind::kFailure);
-  out.put(scope);
-  wire::put(out, why);
-  return out.take();
-}
 
 std::string list(const std::vector<std::uint32_t>& ranks) {
   std::string text;
@@ -260,17 +254,23 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
   const auto index = in.get<std::uint32_t>();
   const auto patience = in.get<std::uint64_t>();  // nanoseconds
   std::string part = in.get_text(wire::kBlobCap);
+  std::string members = in.get_text(wire::kRanksCap / 8);
   const bool known = gatherings_.count(key) != 0;
   if (!in.finished() || size == 0 || size > size_ || index >= size ||
       (!known && gatherings_.size() >= wire::kScopesCap)) {
     return drop(connection);
   }
+  // The others wait no more.
+  const auto over = failed_.find(key);
+  if (over != failed_.end()) return {{connection, failure_frame(key, over->second)}};
   Gathering& gathering = gatherings_[key];
   if (!known) {
     gathering.parts.resize(size);
     gathering.deadline =
         after(std::chrono::nanoseconds(std::min<std::uint64_t>(patience, 1ull << 62)));
     gathering.next_word = after(kFirstWord);
+    gathering.since = now_;
+    gathering.members = std::move(members);
   }
   if (gathering.parts.size() != size || gathering.parts[index]) return drop(connection);
   gathering.parts[index] = std::move(part);
@@ -281,6 +281,7 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
   for (const auto& each : gathering.parts) out.put_text(*each);
   Outs outs;
   for (const int each : gathering.connections) outs.push_back({each, out.bytes()});
+  if (!group_refusals_.empty()) group_refusals_.met(wire::ranks_in(gathering.members));
   gatherings_.erase(key);
   return outs;
 }
@@ -288,7 +289,7 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
 Membership::Outs Membership::tell_all(const Uuid& scope, const Status& why, int except) {
   if (failed_.count(scope) != 0 && scope != kEverything) return {};
   if (failed_.size() >= wire::kScopesCap) failed_.clear();  // it only saves messages
-  failed_.insert(scope);
+  failed_.insert_or_assign(scope, why);
   return to_members(failure_frame(scope, why), except);
 }
 
@@ -348,6 +349,7 @@ Membership::Outs Membership::tick(Time now) {
   Outs outs = expel_silent();
   append(outs, beat());
   append(outs, end_joining());
+  append(outs, end_refused());
   append(outs, end_gatherings());
   append(outs, say_awaited());
   append(outs, judge_broken());

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "hccl/base/bytes.h"
+#include "hccl/join/group_refusals.h"
 #include "hccl/join/wire.h"
 
 namespace hccl::join {
@@ -58,7 +59,9 @@ class Membership {
   struct Gathering {
     std::vector<std::optional<std::string>> parts;
     std::vector<int> connections;
+    std::string members;  // a set; empty: nobody is known to have refused to come
     std::uint32_t arrived = 0;
+    Time since{};
     Time deadline = Time::max();
     Time next_word{};  // on who is awaited
   };
@@ -100,6 +103,8 @@ class Membership {
                             const std::string& agreement) const;
   Outs end_joining();
   Outs end_gatherings();
+  Outs end_refused();
+  std::optional<Status> refused_one(const Gathering& gathering) const;
   Outs say_awaited();
   Outs beat();
   Outs expel_silent();
@@ -146,7 +151,8 @@ class Membership {
   std::map<Uuid, std::map<std::uint32_t, Stall>> stalls_;
   std::map<Uuid, std::map<std::uint32_t, Refusal>> refusals_;
   std::map<Uuid, Broken> broken_;
-  std::set<Uuid> failed_;  // communicators whose failure all ranks were told
+  GroupRefusals group_refusals_;
+  std::map<Uuid, Status> failed_;  // communicators whose failure all ranks were told
 };
 
 }  // namespace hccl::join

@@ -12,6 +12,9 @@ namespace {
 
 // A connection that ended may be the echo of a death. The coordinator hears of deaths soon.
 constexpr std::chrono::seconds kDeathIsKnown{2};
+// A rank that was refused a call may make the right one.
+constexpr std::chrono::milliseconds kForgiving{500};
+constexpr Uuid kAnyGroup{};
 
 }  // namespace
 
@@ -90,18 +93,22 @@ std::string Membership::ended(const std::string& last) {
   return " has left: its program ended without HcclCommDestroy, after " + last;
 }
 
-// Judged when a rank says again that it waits: until then the rank may have made the right call.
 Membership::Outs Membership::summons(int connection, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   if (!in.finished()) return drop(connection);
   return to_members(ByteWriter().put(wire::Kind::kSummons).put(scope).take(), connection);
 }
 
+// Judged when a rank says again that it waits: until then the rank may have made the right call.
 Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   const auto sequence = in.get<std::uint64_t>();
   std::string text = in.get_text(wire::kTextCap);
   if (!in.finished()) return drop(connection_of_[rank]);
+  if (scope == kAnyGroup) {
+    group_refusals_.refused(rank, std::move(text), now_);
+    return {};
+  }
   if (refusals_.size() >= wire::kScopesCap && refusals_.count(scope) == 0) refusals_.clear();
   Refusal& refusal = refusals_[scope][rank];
   if (refusal.sequence != sequence) refusal = {sequence, 0, {}};
@@ -132,6 +139,41 @@ std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t w
                   static_cast<int>(rank));
   }
   return std::nullopt;
+}
+
+// Of those that this group waits for, one that has refused to make a group.
+std::optional<Status> Membership::refused_one(const Gathering& gathering) const {
+  if (now_ - gathering.since < kForgiving) return std::nullopt;
+  std::vector<std::uint32_t> present, absent = wire::ranks_in(gathering.members);
+  for (const int connection : gathering.connections) {
+    present.push_back(connections_.at(connection));
+    std::erase(absent, present.back());
+  }
+  const auto found = group_refusals_.find(present, absent, now_ - kForgiving);
+  if (!found) return std::nullopt;
+  const std::string rank = "rank " + std::to_string(found->rank);
+  return Status(Code::kPara,
+                "EI0005: the ranks' calls differ: rank " + std::to_string(found->witness) +
+                    " called for a group with " + rank + ", but a call of " + rank +
+                    " was refused: " + found->text + " (world ranks)",
+                static_cast<int>(found->rank));
+}
+
+Membership::Outs Membership::end_refused() {
+  if (group_refusals_.empty()) return {};
+  std::vector<std::pair<Uuid, Status>> refused;
+  for (const auto& [key, gathering] : gatherings_) {
+    if (auto why = refused_one(gathering)) refused.emplace_back(key, std::move(*why));
+  }
+  Outs outs;
+  for (const auto& [key, why] : refused) {
+    group_refusals_.told(wire::ranks_in(gatherings_.at(key).members),
+                         static_cast<std::uint32_t>(why.culprit()));
+    gatherings_.erase(key);
+    Outs more = tell_all(key, why);
+    outs.insert(outs.end(), more.begin(), more.end());
+  }
+  return outs;
 }
 
 // A rank sees that a connection has ended, and not whether the other one has died, has failed

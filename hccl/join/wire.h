@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hccl/base/bytes.h"
@@ -13,7 +14,7 @@
 
 namespace hccl::join::wire {
 
-inline constexpr std::uint32_t kVersion = 4;
+inline constexpr std::uint32_t kVersion = 5;
 inline constexpr std::size_t kHelloCap = 4096;      ///< a frame before admission
 inline constexpr std::size_t kAgreementCap = 2048;  ///< Config::agreement() in a hello
 inline constexpr std::size_t kTextCap = 4096;       ///< a failure's text
@@ -34,7 +35,8 @@ enum class Kind : std::uint8_t {
   kLeave = 7,     ///< both ways: a rank has left in good order
   kBeat = 8,      ///< both ways: alive
   kSummons = 9,   ///< both ways: a rank needs all ranks of a communicator for what follows
-  kRefusal = 10,  ///< rank to coordinator: a call that it has refused, and the reason
+  kRefusal = 10,  ///< rank to coordinator: a call that it has refused, and the reason; without a
+                  ///< scope: one that makes a group
   kEnd = 11,      ///< rank to coordinator: its program ends, and its last operation
   kAwaited = 12,  ///< coordinator to ranks: whose parts an exchange still waits for
 };
@@ -42,6 +44,24 @@ enum class Kind : std::uint8_t {
 /// How often both sides say that they are alive.
 inline std::chrono::nanoseconds beat_interval(std::chrono::nanoseconds peer_timeout) {
   return std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), peer_timeout / 4);
+}
+
+/// A set of ranks, a bit each.
+inline std::string set_of(const std::vector<int>& ranks) {
+  std::string bits;
+  for (const int rank : ranks) {
+    const auto at = static_cast<std::size_t>(rank) / 8;
+    if (bits.size() <= at) bits.resize(at + 1);
+    bits[at] = static_cast<char>(static_cast<unsigned char>(bits[at]) | 1U << rank % 8);
+  }
+  return bits;
+}
+inline std::vector<std::uint32_t> ranks_in(std::string_view set) {
+  std::vector<std::uint32_t> ranks;
+  for (std::uint32_t rank = 0; rank < 8 * set.size(); ++rank) {
+    if (static_cast<unsigned char>(set[rank / 8]) >> rank % 8 & 1U) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 inline constexpr std::size_t kCoresCap = 32768;  // bytes: 2^18 cores
@@ -78,6 +98,13 @@ inline Status get_status(ByteReader& in) {
   std::string text = in.get_text(kTextCap);
   const bool known = code > 0 && code <= static_cast<int>(Code::kOom);
   return Status(known ? static_cast<Code>(code) : Code::kInternal, std::move(text), culprit);
+}
+
+inline std::string failure_frame(const Uuid& scope, const Status& why) {
+  ByteWriter out;
+  out.put(Kind::kFailure).put(scope);
+  put(out, why);
+  return out.take();
 }
 
 /// Whether this is the hello of a rank of another version.

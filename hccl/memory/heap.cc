@@ -199,11 +199,20 @@ Status Heap::free(void* memory) {
                                    : "device memory: nothing is allocated at the address to free");
   }
   const std::size_t rounded = round_up(at->second, kAlignment);
-  arena_->give_back(static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - base_), rounded);
-  used_ -= rounded;
   live_.erase(at);
-  shrink(keep_.load(std::memory_order_relaxed));
+  give_back(static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - base_), rounded);
   return {};
+}
+
+// Notes on what is free need memory, and to free never fails: without memory for its note, a part
+// of the range is not given out again.
+void Heap::give_back(std::uint64_t offset, std::size_t bytes) noexcept {
+  used_ -= bytes;
+  try {
+    arena_->give_back(offset, bytes);
+    shrink(keep_.load(std::memory_order_relaxed));
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): see above
+  }
 }
 
 Result<std::uint64_t> Heap::allocate_pages(std::size_t bytes) {
@@ -228,10 +237,9 @@ Status Heap::free_pages(std::uint64_t offset) {
   const std::lock_guard lock(mutex_);
   const auto at = pages_.find(offset);
   if (at == pages_.end()) return Status(Code::kPara, "device memory: no such physical block");
-  arena_->give_back(offset, at->second);
-  used_ -= at->second;
+  const std::size_t bytes = at->second;
   pages_.erase(at);
-  shrink(keep_.load(std::memory_order_relaxed));
+  give_back(offset, bytes);
   return {};
 }
 

@@ -97,7 +97,9 @@ class Heap {
   Status commit(std::uint64_t offset, std::size_t bytes);
   Result<std::uint64_t> step(std::uint64_t at, std::uint64_t end);
   Status give_up(const Status& why);
-  void shrink(std::size_t kept);  // mutex_ held
+  // mutex_ held
+  void shrink(std::size_t kept);
+  void give_back(std::uint64_t offset, std::size_t bytes) noexcept;
 
   Fd memfd_;
   std::byte* base_;

@@ -2,10 +2,14 @@
 // function.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "hccl/hccl.h"
@@ -64,6 +68,28 @@ struct Refusals {
   std::vector<Wrong> wrong;
   Function right = nullptr;
 };
+
+/// The wrong call, on rank 1.
+inline void expect_refused(const Refusals& function, const Wrong& wrong, Arguments& arguments) {
+  wrong.change(arguments);
+  EXPECT_NE(function.call(arguments), HCCL_SUCCESS);
+  const std::string text = HcclGetLastErrorText();
+  EXPECT_NE(text.find(wrong.words), std::string::npos) << text;
+}
+
+/// The right one, on rank 0, which hears what became of the other.
+inline void expect_told(const Refusals& function, const Wrong& wrong, Arguments& arguments) {
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ((function.right == nullptr ? function.call : function.right)(arguments), HCCL_E_PARA);
+  // A second, on a busy machine.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(1800));
+  const std::string text = HcclGetLastErrorText();
+  for (const std::string& words :
+       {std::string("rank 0 called ") + function.called,
+        std::string("rank 1 was refused: ") + function.name, std::string(wrong.words)}) {
+    EXPECT_NE(text.find(words), std::string::npos) << words << " is not in: " << text;
+  }
+}
 
 namespace wrongs {
 constexpr std::uint64_t kTooMany = std::uint64_t{1} << 31;

@@ -6,13 +6,16 @@
 #include <barrier>
 #include <chrono>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "hccl/hccl.h"
+#include "hccl/hccl_comm.h"
 #include "tests/api/refused_calls.h"
 #include "tests/support/api_world.h"
+#include "tests/support/calls.h"
 
 namespace hccl::testing {
 namespace {
@@ -28,7 +31,7 @@ HcclResult sum(float* data, std::uint64_t count, HcclComm comm) {
 }
 
 // Rank 1 makes the wrong call and no other; rank 0 the right one, and hears what became of it.
-void expect_told(const Refusals& function, const Wrong& wrong) {
+void expect_known(const Refusals& function, const Wrong& wrong) {
   SCOPED_TRACE(std::string(function.name) + ": " + wrong.words);
   ApiWorld world(2);
   std::barrier together(2);
@@ -37,24 +40,13 @@ void expect_told(const Refusals& function, const Wrong& wrong) {
     EXPECT_EQ(HcclCommSetTimeout(world.comm(rank), 20'000), HCCL_SUCCESS);  // rather than for ever
     together.arrive_and_wait();
     if (rank == 1) {
-      wrong.change(arguments);
-      EXPECT_NE(function.call(arguments), HCCL_SUCCESS);
-      const std::string text = HcclGetLastErrorText();
-      EXPECT_NE(text.find(wrong.words), std::string::npos) << text;
+      expect_refused(function, wrong, arguments);
       together.arrive_and_wait();
       float mine = 1;  // too late
       EXPECT_EQ(sum(&mine, 1, world.comm(1)), HCCL_E_PARA) << HcclGetLastErrorText();
       return;
     }
-    const auto begin = Clock::now();
-    EXPECT_EQ((function.right == nullptr ? function.call : function.right)(arguments), HCCL_E_PARA);
-    EXPECT_LT(Clock::now() - begin, milliseconds(1800));  // a second, on a busy machine
-    const std::string text = HcclGetLastErrorText();
-    for (const std::string& words :
-         {std::string("rank 0 called ") + function.called,
-          std::string("rank 1 was refused: ") + function.name, std::string(wrong.words)}) {
-      EXPECT_NE(text.find(words), std::string::npos) << words << " is not in: " << text;
-    }
+    expect_told(function, wrong, arguments);
     together.arrive_and_wait();
   });
 }
@@ -64,7 +56,7 @@ void expect_all_told(const std::vector<Refusals>& functions) {
   std::vector<std::function<void()>> cases;
   for (const Refusals& function : functions) {
     for (const Wrong& wrong : function.wrong)
-      cases.push_back([&] { expect_told(function, wrong); });
+      cases.push_back([&] { expect_known(function, wrong); });
   }
   std::atomic<std::size_t> next = 0;
   on_threads(kAtOnce, [&](int) {
@@ -74,6 +66,94 @@ void expect_all_told(const std::vector<Refusals>& functions) {
 
 TEST(Refused, TheOtherHearsOfEveryCollectiveWithinASecond) { expect_all_told(collectives()); }
 TEST(Refused, TheOtherHearsOfEveryMessageWithinASecond) { expect_all_told(messages()); }
+
+// A sub-communicator of both ranks, and what rank 1 does wrong when it asks for one.
+struct GroupArguments {
+  HcclComm comm;
+  std::uint32_t number = 2, ids[2] = {0, 1}, mine;
+  std::uint32_t* ranks = ids;
+  std::uint64_t id;
+  HcclCommConfig own;
+  HcclCommConfig* config = &own;
+  HcclComm made = nullptr;
+  HcclComm* out = &made;
+
+  GroupArguments(HcclComm world, int rank, std::uint64_t number_of_group = 1)
+      : comm(world), mine(static_cast<std::uint32_t>(rank)), id(number_of_group) {
+    HcclCommConfigInit(&own);
+  }
+  GroupArguments(const GroupArguments&) = delete;
+  GroupArguments& operator=(const GroupArguments&) = delete;
+  HcclResult call() { return HcclCreateSubCommConfig(&comm, number, ranks, id, mine, config, out); }
+};
+struct WrongGroup {
+  void (*change)(GroupArguments&);
+  const char* words;
+};
+const WrongGroup kWrongGroups[] = {
+    {[](GroupArguments& a) { a.ranks = nullptr; }, "rankIds is null"},
+    {[](GroupArguments& a) { a.config = nullptr; }, "config is null"},
+    {[](GroupArguments& a) { a.out = nullptr; }, "subComm is null"},
+    {[](GroupArguments& a) { a.number = 0; }, "rankNum is 0"},
+    {[](GroupArguments& a) { a.number = 3; }, "rankNum is 3"},
+    {[](GroupArguments& a) { a.ids[0] = 2; }, "rankIds[0] is 2"},
+    {[](GroupArguments& a) { a.ids[0] = 1; }, "rankIds[1] is 1, for the second time"},
+    {[](GroupArguments& a) { a.mine = 1 - a.mine; }, "which is not where rankIds has"},
+    {[](GroupArguments& a) { a.id = 0xFFFFFFFF; }, "subCommId is 0xFFFFFFFF"},
+    {[](GroupArguments& a) { a.own.hcclDeterministic = 9; }, "hcclDeterministic"},
+};
+
+TEST(RefusedGroup, TheOtherHearsOfItWithinASecond) {
+  constexpr int kCases = std::size(kWrongGroups);
+  on_threads(kCases, [](int i) {
+    const WrongGroup& wrong = kWrongGroups[i];
+    SCOPED_TRACE(wrong.words);
+    ApiWorld world(2);
+    world.on_all([&](int rank) {
+      GroupArguments arguments(world.comm(rank), rank);
+      if (rank == 1) {
+        wrong.change(arguments);
+        SAYS(arguments.call(),
+             arguments.ranks && arguments.config && arguments.out ? HCCL_E_PARA : HCCL_E_PTR,
+             wrong.words);
+        return;
+      }
+      const auto begin = Clock::now();
+      SAYS(arguments.call(), HCCL_E_PARA, wrong.words);
+      EXPECT_LT(Clock::now() - begin, milliseconds(1800));  // a second, on a busy machine
+      const std::string text = HcclGetLastErrorText();
+      EXPECT_NE(text.find("rank 1 was refused: HcclCreateSubCommConfig: "), std::string::npos)
+          << text;
+    });
+    world.expect_usable();
+  });
+}
+
+TEST(RefusedGroup, IsForgivenIfTheRightCallFollowsOrAllMakeTheWrongOne) {
+  ApiWorld world(2);
+  world.on_all([&](int rank) {
+    std::uint64_t id = 0;
+    for (const bool both : {false, true}) {
+      for (const WrongGroup& wrong : kWrongGroups) {
+        SCOPED_TRACE(wrong.words);
+        ++id;
+        if (both || rank == 1) {
+          GroupArguments bad(world.comm(rank), rank, id);
+          wrong.change(bad);
+          EXPECT_NE(bad.call(), HCCL_SUCCESS);
+        }
+        // One rank takes its time before the right call, once.
+        if (both && rank == 1 && &wrong == kWrongGroups) {
+          std::this_thread::sleep_for(milliseconds(1800));
+        }
+        GroupArguments right(world.comm(rank), rank, id);
+        EXPECT_EQ(right.call(), HCCL_SUCCESS) << HcclGetLastErrorText();
+        EXPECT_EQ(HcclCommDestroy(right.made), HCCL_SUCCESS) << HcclGetLastErrorText();
+      }
+    }
+  });
+  world.expect_usable();
+}
 
 // All of them after each other in one world: the right call follows.
 TEST(Refused, IsForgivenWhateverWasWrong) {

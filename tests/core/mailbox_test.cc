@@ -7,14 +7,18 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/world.h"
+#include "transport/nap_sleeper.h"
 #include "transport/registry.h"
 
 namespace hccl::testing {
@@ -336,6 +340,73 @@ TEST(Mailbox, ThreadsAndCollectivesDoNotMeet) {
 }
 
 // ---- ends and limits of operations ----
+
+// Rank 1, which announces messages without end, or takes all and says nothing.
+class Rank1 final : public transport::Mesh {
+ public:
+  explicit Rank1(bool floods) : floods_(floods) {}
+  std::string_view name() const override { return "test"; }
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  Sleeper& sleeper() override { return sleeper_; }
+  void send(transport::Request& request, int peer, std::uint32_t lane,
+            std::span<const std::byte> bytes) override {
+    request.begin(peer, lane, nullptr, bytes.size());
+    request.finish({});
+  }
+  void recv(transport::Request& request, int peer, std::uint32_t lane,
+            std::span<std::byte> bytes) override {
+    request.begin(peer, lane, bytes.data(), bytes.size());
+    next_ = &request;
+  }
+  bool progress() override {
+    if (!floods_ || next_ == nullptr) return false;
+    transport::Request& header = *std::exchange(next_, nullptr);
+    std::memset(header.data_, 0, header.size_);
+    header.data_[0] = std::byte{2};  // a message waits at the sender
+    header.data_[8] = std::byte{9};  // so many bytes
+    header.finish({});
+    return true;
+  }
+  void abort(Status why) override {
+    if (next_ != nullptr) std::exchange(next_, nullptr)->finish(why);
+  }
+
+ private:
+  const bool floods_;
+  transport::NapSleeper sleeper_;
+  transport::Request* next_ = nullptr;
+};
+
+// A peer's flood ends with an error that names it; the own one is refused before.
+TEST(Mailbox, MessagesThatWaitForTheirReceivesAreBounded) {
+  for (const bool floods : {true, false}) {
+    const auto box = std::make_shared<core::Mailbox>(
+        0, 2, "flood",
+        [=](const AbortFlag&) -> Result<std::unique_ptr<transport::Mesh>> {
+          return std::unique_ptr<transport::Mesh>(std::make_unique<Rank1>(floods));
+        },
+        WaitPolicy{}, make_logger("off", "rank 0"));
+    Bytes bytes(20'000);
+    if (floods) {
+      const MessagePtr waits = box->recv(1, 7, bytes.data(), bytes.size(), {});
+      box->start();
+      ASSERT_TRUE(waits->wait(soon()).ok());
+      EXPECT_EQ(waits->status().culprit(), 1);
+      EXPECT_EQ(waits->status().message(),
+                "flood: rank 1 sent more messages than may wait for their receives");
+    } else {
+      MessagePtr last;
+      for (int i = 0; i <= 1 << 18; ++i) last = box->send(1, 0, bytes.data(), bytes.size(), {});
+      ASSERT_TRUE(last->wait(soon()).ok());
+      EXPECT_EQ(last->status().code(), Code::kUnavail);
+      EXPECT_EQ(last->status().message(),
+                "flood: 262144 messages to rank 1 wait for their receives already");
+    }
+    box->end(Status(Code::kUnavail, "over"));
+    box->stop();
+  }
+}
 
 TEST(Abort, EndsAnOperationThatWaits) {
   for (const char* transport : {"auto", "tcp"}) {

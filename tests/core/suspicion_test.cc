@@ -2,12 +2,14 @@
 // before any time is up. Ranks are processes, each with a file as its standard error.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <sstream>
 
+#include "hccl/core/suspicion.h"
 #include "tests/support/config.h"
 #include "tests/support/folder.h"
 #include "tests/support/processes.h"
@@ -129,6 +131,38 @@ TEST_P(Suspicion, LateMessagesAndGroupsAreNamed) {
   board().progress[kPhase] = 2;
   expect_all_end_well();
   EXPECT_EQ(said(2, "waits for"), 0) << folder_.read(log_of(2));
+}
+
+// Reports of a wait come twice a second; an hour of them here, on a clock of the test's own.
+TEST(SuspicionLine, ComesAfterTwoSecondsAndEveryHalfMinute) {
+  std::ostringstream text;
+  core::Suspicion suspicion(
+      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)),
+      "world", 0);
+  Deadline::Clock::time_point now{std::chrono::hours(5)};
+  // When the waits of a call are told, in seconds since the call began.
+  const auto told = [&](const std::string& call, std::vector<int> late, int wait) {
+    std::vector<double> when;
+    const auto begin = now;
+    while (now - begin < seconds(wait)) {
+      now += kReportInterval;
+      suspicion.report({.call = call, .late = late}, now);
+      if (text.str().empty()) continue;
+      const std::chrono::duration<double> since = now - begin;
+      when.push_back(since.count());
+      EXPECT_NE(text.str().find("world: rank 0 waits for rank 2 in " + call + ", for " +
+                                std::to_string(static_cast<int>(since.count())) + " s so far"),
+                std::string::npos)
+          << text.str();
+      text.str("");
+    }
+    return when;
+  };
+  std::vector<double> hour = {2};
+  while (hour.back() + 30 <= 3600) hour.push_back(hour.back() + 30);
+  EXPECT_EQ(told("allreduce #1", {2}, 3600), hour);
+  EXPECT_EQ(told("allreduce #2", {2}, 1), std::vector<double>());
+  EXPECT_EQ(told("allreduce #3", {2}, 40), (std::vector<double>{2, 32}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, Suspicion, ::testing::Values("auto", "tcp"),

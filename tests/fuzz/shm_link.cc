@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/posted.h"
 #include "transport/shm/link.h"
 
 namespace {
@@ -19,13 +20,6 @@ struct Ring {
   RingControl control;
   alignas(kLine) std::byte bytes[kRing] = {};
   RingBytes view() { return {bytes, kRing}; }
-};
-
-struct Posted {
-  explicit Posted(std::size_t size) : bytes(new std::byte[size]()), size(size) {}
-  Request request;
-  std::unique_ptr<std::byte[]> bytes;
-  std::size_t size;
 };
 
 class Harness {
@@ -51,7 +45,7 @@ class Harness {
     switch (what % 8) {
       case 0:
       case 1: {
-        auto& each = *posted_.emplace_back(std::make_unique<Posted>(size_of()));
+        auto& each = *posted_.emplace_back(std::make_unique<fuzz::Posted>(size_of()));
         each.request.begin(1, lane(), each.bytes.get(), each.size);
         what % 8 == 0 ? link_.send(each.request) : link_.recv(each.request);
         break;
@@ -106,7 +100,7 @@ class Harness {
   fuzz::Input input_;
   std::unique_ptr<Ring> out_ = std::make_unique<Ring>(), in_ = std::make_unique<Ring>();
   RankState state_;
-  std::vector<std::unique_ptr<Posted>> posted_;
+  std::vector<std::unique_ptr<fuzz::Posted>> posted_;
   Link link_;
   RingWriter peer_;
 };

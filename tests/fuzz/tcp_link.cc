@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/posted.h"
 #include "transport/tcp/link.h"
 
 namespace {
@@ -16,13 +17,6 @@ using namespace hccl;
 using namespace hccl::transport;
 using tcp::FrameHeader;
 using tcp::FrameType;
-
-struct Posted {
-  explicit Posted(std::size_t size) : bytes(new std::byte[size]()), size(size) {}
-  Request request;
-  std::unique_ptr<std::byte[]> bytes;
-  std::size_t size;
-};
 
 class Harness {
  public:
@@ -53,7 +47,7 @@ class Harness {
     switch (what % 8) {
       case 0:
       case 1: {
-        auto& each = *posted_.emplace_back(std::make_unique<Posted>(size_of(input_.byte())));
+        auto& each = *posted_.emplace_back(std::make_unique<fuzz::Posted>(size_of(input_.byte())));
         if (what % 8 == 0) {
           link_->send(each.request, lane(), {each.bytes.get(), each.size});
         } else {
@@ -111,7 +105,7 @@ class Harness {
 
   fuzz::Input input_;
   Fd peer_, epoll_;
-  std::vector<std::unique_ptr<Posted>> posted_;
+  std::vector<std::unique_ptr<fuzz::Posted>> posted_;
   std::unique_ptr<tcp::LinkShare> share_;
   std::unique_ptr<tcp::Link> link_;
 };

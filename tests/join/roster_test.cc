@@ -37,10 +37,13 @@ std::string hello(std::uint32_t rank, std::uint32_t size, std::string_view agree
 }
 
 std::string exchange(const Uuid& key, std::uint32_t size, std::uint32_t index,
-                     std::chrono::nanoseconds patience, std::string_view part) {
+                     std::chrono::nanoseconds patience, std::string_view part,
+                     const std::vector<int>& members = {}) {
   ByteWriter out;
   out.put(Kind::kExchange).put(key).put(size).put(index);
-  out.put(static_cast<std::uint64_t>(patience.count())).put_text(part);
+  out.put(static_cast<std::uint64_t>(patience.count()))
+      .put_text(part)
+      .put_text(wire::set_of(members));
   return out.take();
 }
 
@@ -451,6 +454,73 @@ TEST(Membership, ARefusedCallIsToldToThoseThatWaitForIt) {
   static_cast<void>(other.frame(1, refusal(scope, 4, "why")));
   static_cast<void>(other.frame(1, refusal(scope_of(2), 5, "why")));
   EXPECT_TRUE(other.frame(0, waits).empty());
+}
+
+void expect_no_failure(Timed& membership) {
+  for (const auto& out : membership.tick(seconds(1))) {
+    EXPECT_NE(static_cast<Kind>(out.frame[0]), Kind::kFailure) << out.frame;
+  }
+}
+
+// Making groups has no order: of all groups that wait for a rank that refused to make one, it is
+// said; half a second later, as it may make the right call.
+TEST(Membership, ARankThatRefusesToMakeAGroupEndsTheWaitForIt) {
+  const Uuid none{}, key = scope_of(1);
+  const auto comes = [&](std::uint32_t index, std::uint8_t group, const std::vector<int>& members) {
+    return exchange(scope_of(group), static_cast<std::uint32_t>(members.size()), index, seconds(60),
+                    "part", members);
+  };
+  Timed told = joined(3);
+  EXPECT_TRUE(told.frame(10, comes(0, 1, {0, 1})).empty());
+  EXPECT_TRUE(told.frame(12, comes(1, 2, {0, 2})).empty());  // does not wait for rank 1
+  EXPECT_TRUE(told.frame(11, refusal(none, 0, "rankIds is null")).empty());
+  EXPECT_TRUE(told.tick(milliseconds(400)).empty());
+  const auto outs = told.tick(milliseconds(200));
+  EXPECT_EQ(receivers(outs), (std::vector<int>{10, 11, 12}));
+  for (const auto& out : outs) {
+    ByteReader in(out.frame);
+    EXPECT_EQ(in.get<Kind>(), Kind::kFailure);
+    EXPECT_EQ(in.get<Uuid>(), key);
+    const Status why = status_in(out.frame);
+    EXPECT_EQ(why.code(), Code::kPara);
+    EXPECT_EQ(why.culprit(), 1);
+    EXPECT_TRUE(has(why, "rank 0 called for a group with rank 1") &&
+                has(why, "rank 1 was refused: rankIds is null"))
+        << why.message();
+  }
+  // Once.
+  static_cast<void>(told.frame(10, comes(0, 3, {0, 1})));
+  expect_no_failure(told);
+  // Who comes too late hears it, too.
+  const auto late = told.frame(11, comes(1, 1, {0, 1}));
+  ASSERT_EQ(receivers(late), std::vector<int>{11});
+  EXPECT_TRUE(has(status_in(late[0].frame), "rankIds is null"));
+}
+
+TEST(Membership, ARankThatMakesAGroupAfterAllIsForgiven) {
+  const auto comes = [](std::uint32_t index, std::uint8_t group, const std::vector<int>& members) {
+    return exchange(scope_of(group), static_cast<std::uint32_t>(members.size()), index,
+                    seconds(3600), "part", members);
+  };
+  const std::string refuses = refusal(Uuid{}, 0, "why");
+  Timed membership = joined(3);
+  static_cast<void>(membership.frame(11, refuses));
+  static_cast<void>(membership.frame(10, comes(0, 1, {0, 1})));
+  EXPECT_EQ(membership.frame(11, comes(1, 1, {0, 1})).size(), 2u);
+  // From here on the two are even, and rank 2 is not.
+  static_cast<void>(membership.frame(10, comes(0, 2, {0, 1})));
+  expect_no_failure(membership);
+  static_cast<void>(membership.frame(11, comes(1, 2, {0, 1})));
+  static_cast<void>(membership.frame(12, refuses));
+  static_cast<void>(membership.frame(12, comes(1, 3, {1, 2})));
+  expect_no_failure(membership);  // rank 2 has refused as often as rank 1, for which it waits
+  static_cast<void>(membership.frame(11, refuses));
+  EXPECT_FALSE(membership.tick(seconds(1)).empty());
+  // All make the same wrong call.
+  Timed alike = joined(3);
+  for (const int each : {10, 11, 12}) static_cast<void>(alike.frame(each, refuses));
+  static_cast<void>(alike.frame(10, comes(0, 1, {0, 1})));
+  expect_no_failure(alike);
 }
 
 // Who waits for a rank that has left in good order waits in vain, and hears so.

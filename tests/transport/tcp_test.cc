@@ -530,7 +530,13 @@ TEST(TcpLink, FramesThatBreakTheRulesEndTheLink) {
   for (std::uint32_t i = 0; i <= tcp::kAskWindow; ++i) {
     questions += frame(FrameType::kAsk, 0, 10 + i, 1 << 30);
   }
+  // On all lanes together.
+  std::string receives;
+  for (std::uint32_t i = 0; i <= tcp::kReadyCap; ++i) {
+    receives += frame(FrameType::kReady, static_cast<std::uint8_t>(i % 256), 10 + i / 256, 1);
+  }
   const std::pair<const char*, std::string> wrong[] = {
+      {"receive flood", receives},
       {"unknown type", frame(static_cast<FrameType>(9), 0, 0, 0)},
       {"unknown type zero", std::string(16, '\0')},
       {"eager too long", frame(FrameType::kEager, 0, 0, tcp::kEagerLimit + 1)},
@@ -556,8 +562,10 @@ TEST(TcpLink, FramesThatBreakTheRulesEndTheLink) {
     Request second;
     played.mesh->recv(first, 1, 0, small);
     played.mesh->recv(second, 1, 5, large);
-    static_cast<void>(send_all(played.peer.get(), bytes, soon()));
-    EXPECT_EQ(wait_all(*played.mesh, {&first, &second}, 5s).code(), Code::kTcpTransfer);
+    // More than the socket takes at once.
+    std::jthread writer([&] { static_cast<void>(send_all(played.peer.get(), bytes, soon())); });
+    EXPECT_EQ(wait_all(*played.mesh, {&first, &second}, 20s).code(), Code::kTcpTransfer);
+    writer.join();
     EXPECT_EQ(first.status().culprit(), 1);
     EXPECT_EQ(second.status().culprit(), 1);
     ASSERT_TRUE(first.done() && second.done());

@@ -76,7 +76,7 @@ constexpr Eager eager_among(std::size_t ranks) {
 }
 /// Unanswered kAsk frames a lane; further messages of the lane ask later.
 inline constexpr std::size_t kAskWindow = 16;
-/// Receives a lane may have declared ready before the sender has posted their sends.
+/// Receives a peer may have declared ready, on all lanes, before we have posted their sends.
 inline constexpr std::size_t kReadyCap = 1 << 20;
 /// Payload of one kData frame at most, so that lanes share a link fairly.
 inline constexpr std::size_t kFragment = 256 * 1024;

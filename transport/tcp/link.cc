@@ -51,7 +51,10 @@ void Link::send(Request& request, std::uint32_t number, std::span<const std::byt
   const auto ready = find(lane.ready, sequence);
   const bool known = ready != lane.ready.end();
   const std::uint64_t posted = known ? ready->size : 0;
-  if (known) lane.ready.erase(ready);
+  if (known) {
+    lane.ready.erase(ready);
+    --ready_;
+  }
 
   if (known && posted == bytes.size()) {
     outbox_.stream(request, sequence);

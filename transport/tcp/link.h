@@ -153,6 +153,7 @@ class Link {
   std::vector<const Lane*> used_;  ///< those of lanes_ that exist
   Outbox outbox_;
   std::size_t room_;         ///< what we may still send eagerly
+  std::size_t ready_ = 0;    ///< entries in `ready` of all lanes
   std::size_t owed_ = 0;     ///< what the peer has sent eagerly and we have not given back
   std::size_t to_give_ = 0;  ///< part of owed_ that is free and not announced yet
   Payload payload_;

@@ -100,7 +100,8 @@ bool Link::on_ready(const FrameHeader& header) {
   if (waiting == lane.waiting.end()) {
     // Our message may be on its way already, eagerly; then the receiver sees the sizes.
     if (before(header.sequence, lane.next_send)) return true;
-    if (lane.ready.size() >= kReadyCap) return broken("too many posted receives");
+    if (ready_ >= kReadyCap) return broken("too many posted receives");
+    ++ready_;
     lane.ready.push_back({header.sequence, header.length});
     return true;
   }

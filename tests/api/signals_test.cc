@@ -1,0 +1,151 @@
+// A storm of signals whose handler does not ask that system calls go on (no SA_RESTART): ten
+// thousand a second to each rank, from before it joins until it has left. Nothing is different. By
+// whatever transport HCCL_TRANSPORT says. Ranks are processes.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hccl/hccl.h"
+#include "hccl/hccl_comm.h"
+#include "hccl/hccl_framework.h"
+
+namespace hccl::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint32_t kSize = 3;
+constexpr std::chrono::microseconds kBetween{100};
+constexpr std::chrono::milliseconds kLong{1500};  // of collectives
+constexpr std::uint64_t kCount = 30'000;
+
+std::atomic<std::uint64_t> caught = 0;
+
+/// What the ranks share with the test.
+struct Board {
+  std::atomic<bool> open{false};
+  HcclRootInfo info{};
+  struct Rank {
+    std::uint64_t signals = 0, operations = 0;
+    char why[512] = "";
+  } ranks[kSize];
+};
+
+#define DO(call) \
+  if ((call) != HCCL_SUCCESS) return std::string(#call ": ") + HcclGetLastErrorText()
+
+/// To each thread of the process in turn, those of the library, too.
+class Storm {
+ public:
+  Storm() {
+    struct sigaction action{};
+    action.sa_handler = [](int) { caught.fetch_add(1, std::memory_order_relaxed); };
+    ::sigaction(SIGUSR1, &action, nullptr);
+    thread_ = std::jthread([](const std::stop_token& over) {
+      while (!over.stop_requested()) {
+        for (const auto& each : std::filesystem::directory_iterator("/proc/self/task")) {
+          const pid_t thread = std::stoi(each.path().filename().string());
+          if (thread == ::gettid()) continue;
+          ::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR1);  // it may have ended
+          std::this_thread::sleep_for(kBetween);
+        }
+      }
+    });
+  }
+
+ private:
+  std::jthread thread_;
+};
+
+/// An allreduce, a broadcast and a message around the ring; "" or what went wrong.
+std::string operate(HcclComm comm, std::uint32_t rank, std::uint64_t seed) {
+  const std::uint64_t count = 1 + seed * 7919 % kCount;
+  const auto base = static_cast<std::int32_t>(seed % 1000);
+  std::vector<std::int32_t> sum(count), sent(count), got(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    sum[i] = base + static_cast<std::int32_t>(rank * i);
+    sent[i] = static_cast<std::int32_t>(rank + i);
+  }
+  DO(HcclAllReduce(sum.data(), sum.data(), count, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM, comm,
+                   nullptr));
+  HcclRequest requests[2];
+  const std::uint32_t next = (rank + 1) % kSize, last = (rank + kSize - 1) % kSize;
+  DO(HcclIsend(sent.data(), 4 * count, next, 1, comm, nullptr, nullptr, &requests[0]));
+  DO(HcclIrecv(got.data(), 4 * count, last, 1, comm, nullptr, nullptr, &requests[1]));
+  for (const HcclRequest request : requests) {
+    DO(HcclRequestWait(request, 60'000, nullptr));
+    DO(HcclRequestFree(request));
+  }
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto of_ranks = static_cast<std::int32_t>(i * (kSize * (kSize - 1) / 2));
+    if (sum[i] != static_cast<std::int32_t>(kSize) * base + of_ranks) return "a wrong sum";
+    if (got[i] != static_cast<std::int32_t>(last + i)) return "a wrong message";
+  }
+  return {};
+}
+
+std::string run_rank(Board& board, std::uint32_t rank) {
+  const Storm storm;
+  if (rank == 0) {
+    DO(HcclGetRootInfo(&board.info));
+    board.open = true;
+  }
+  while (!board.open) std::this_thread::yield();
+  HcclComm world = nullptr, half = nullptr;
+  DO(HcclCommInitRootInfo(kSize, &board.info, rank, &world));
+  std::uint32_t ids[kSize] = {0, 1, 2};
+  HcclCommConfig config;
+  HcclCommConfigInit(&config);
+  DO(HcclCreateSubCommConfig(&world, kSize, ids, 1, rank, &config, &half));
+  const auto begin = Clock::now();
+  for (std::int32_t more = 1; more != 0; ++board.ranks[rank].operations) {
+    for (const HcclComm comm : {world, half}) {
+      const std::string wrong = operate(comm, rank, board.ranks[rank].operations);
+      if (!wrong.empty()) return wrong;
+    }
+    more = Clock::now() - begin < kLong ? 1 : 0;
+    DO(HcclAllReduce(&more, &more, 1, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_MAX, world, nullptr));
+  }
+  DO(HcclCommDestroy(half));
+  DO(HcclCommDestroy(world));
+  return {};
+}
+
+TEST(Signals, AStormOfThemChangesNothing) {
+  void* const page =
+      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto* const board = new (page) Board;
+  pid_t ranks[kSize];
+  for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+    ranks[rank] = ::fork();
+    if (ranks[rank] != 0) continue;
+    const std::string why = run_rank(*board, rank);
+    board->ranks[rank].signals = caught;
+    std::snprintf(board->ranks[rank].why, sizeof board->ranks[rank].why, "%s", why.c_str());
+    ::_exit(why.empty() ? 0 : 1);
+  }
+  for (std::uint32_t rank = 0; rank < kSize; ++rank) {
+    int status = -1;
+    EXPECT_EQ(::waitpid(ranks[rank], &status, 0), ranks[rank]);
+    const Board::Rank& its = board->ranks[rank];
+    EXPECT_EQ(status, 0) << "rank " << rank << ": " << its.why;
+    std::printf("rank %u: %lu operations, %lu signals\n", rank, its.operations, its.signals);
+    EXPECT_GT(its.signals, 1000U);
+  }
+}
+
+}  // namespace
+}  // namespace hccl::testing
