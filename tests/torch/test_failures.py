@@ -300,6 +300,40 @@ def test_a_call_that_all_ranks_refuse_does_no_harm():
     assert on_ranks(2, work) == [2, 2]
 
 
+JOINS = """
+import sys, torch, torch.distributed as dist
+store = dist.TCPStore("127.0.0.1", int(sys.argv[2]), is_master=False)
+print("waiting", flush=True)
+dist.init_process_group("hccl", store=store, rank=int(sys.argv[1]), world_size=2)
+"""
+
+
+def test_ctrl_c_ends_the_wait_for_a_rank_that_does_not_come():
+    jobs = []
+    for rank in range(2):  # each alone: one waits for the root, the other one is it
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        job = subprocess.Popen(
+            [sys.executable, "-c", JOINS, str(rank), str(store.port)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        jobs.append((job, store))
+    try:
+        for job, store in jobs:
+            assert job.stdout.readline() == "waiting\n"
+        time.sleep(0.5)  # both are in their wait
+        for job, store in jobs:
+            job.send_signal(signal.SIGINT)
+        for job, store in jobs:
+            _, errors = job.communicate(timeout=20)  # alone: 0.2 s
+            assert job.returncode != 0 and "KeyboardInterrupt" in errors, errors
+    finally:
+        for job, store in jobs:
+            job.kill()
+
+
 WAITS = """
 import os, signal, sys, torch, torch.distributed as dist
 what, rank, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
