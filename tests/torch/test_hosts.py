@@ -54,7 +54,7 @@ def test_torchrun_on_two_hosts(tmp_path):
                 )
             )
         try:
-            output = "".join(agent.communicate(timeout=TIMEOUT)[0] for agent in agents)
+            output = "".join(agent.communicate(timeout=3 * TIMEOUT)[0] for agent in agents)
         finally:
             for agent in agents:
                 agent.kill()
