@@ -157,6 +157,13 @@ HcclResult HcclMemGetInfo(HcclMemInfo* info);
  * still to be destroyed. Success if it has failed already. */
 HcclResult HcclCommAbort(HcclComm comm, const char* reason);
 
+/** For who checks arguments itself before it calls a collective: it has refused one in place of the
+ * communicator's next collective. The other ranks do not wait for that until a deadline: those that
+ * do, in that place of the order, get HCCL_E_PARA within a second, with both sides of the story:
+ * their call and `reason`, which names function and argument. Nothing happens if all ranks refuse.
+ * Any thread. Success if the communicator has failed already. */
+HcclResult HcclCommRefuse(HcclComm comm, const char* reason);
+
 /** How long each operation that begins from now on may take, in milliseconds; 0: no limit. At
  * first: HCCL_EXEC_TIMEOUT. Any thread. Does not concern HcclIsend and HcclIrecv, whose limit is
  * HcclRequestWait's. A local setting: ranks may differ, and the shortest one ends the operation on

@@ -1,4 +1,5 @@
-// The end of a communicator, and how long its operations may take: hccl/hccl_framework.h.
+// The end of a communicator, a call refused above it, and how long its operations may take:
+// hccl/hccl_framework.h.
 #include <chrono>
 
 #include "hccl/api/guard.h"
@@ -14,6 +15,8 @@ namespace {
 constexpr std::size_t kReasonBytes = 1024;
 // Some 31 years: sums of points in time stay far from overflow.
 constexpr std::uint64_t kLongest = 1'000'000'000'000;
+
+std::string reason_text(const char* reason) { return {reason, ::strnlen(reason, kReasonBytes)}; }
 }  // namespace
 
 extern "C" {
@@ -21,8 +24,16 @@ extern "C" {
 HcclResult HcclCommAbort(HcclComm comm, const char* reason) {
   return guard("HcclCommAbort", [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
-    communicator->abort(reason == nullptr ? std::string()
-                                          : std::string(reason, ::strnlen(reason, kReasonBytes)));
+    communicator->abort(reason == nullptr ? std::string() : reason_text(reason));
+    return {};
+  });
+}
+
+HcclResult HcclCommRefuse(HcclComm comm, const char* reason) {
+  return guard("HcclCommRefuse", [&]() -> Status {
+    HCCL_CHECK_PTR(reason);
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
+    communicator->refused(reason_text(reason));
     return {};
   });
 }

@@ -72,8 +72,12 @@ class Module:
         return folder / self._key() / self.file
 
     def _folders(self) -> list[pathlib.Path]:
-        cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-        return [PACKAGE / self.folder / "_built", cache / "hccl" / self.folder]
+        folders = [PACKAGE / self.folder / "_built"]
+        cache = os.environ.get("XDG_CACHE_HOME")
+        with contextlib.suppress(RuntimeError):  # a user of a container need not have a home
+            users = pathlib.Path(cache) if cache else pathlib.Path.home() / ".cache"
+            folders.append(users / "hccl" / self.folder)
+        return folders
 
     def _key(self) -> str:
         """Names what a module was made of: it fits no other framework, Python or source."""
@@ -127,11 +131,22 @@ class Module:
             )
             jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or len(os.sched_getaffinity(0))
             self._run([cmake, "--build", work, "-j", str(jobs)])
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = target.with_suffix(f".{os.getpid()}")
-            shutil.copy(pathlib.Path(work) / target.name, temporary)
-            os.replace(temporary, target)  # others see all of it or nothing
+            self._keep(pathlib.Path(work) / target.name, target)
         _say(f"built {target} in {time.monotonic() - begin:.0f} s")
+
+    def _keep(self, built: pathlib.Path, target: pathlib.Path) -> None:
+        """Others see all of it or nothing."""
+        temporary = target.with_suffix(f".{os.getpid()}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(built, temporary)
+            os.replace(temporary, target)
+        except OSError as error:  # the disk is full
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise BuildError(
+                f"hccl: the {self.title} has been built, but cannot be kept: {error}"
+            ) from error
 
     def _run(self, command: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True)

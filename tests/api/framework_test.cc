@@ -278,5 +278,31 @@ TEST(Framework, TimeLimits) {
   EXPECT_EQ(HcclCommSetTimeout(nullptr, 1), HCCL_E_PTR);
 }
 
+TEST(Framework, ARefusalAboveTheLibraryIsTold) {
+  ApiWorld world(3);
+  world.on_all([&](int rank) {
+    EXPECT_EQ(HcclCommRefuse(world.comm(rank), "all refuse"), 0);  // nothing happens
+  });
+  world.expect_usable();
+  const auto begin = std::chrono::steady_clock::now();
+  world.on_all([&](int rank) {
+    if (rank == 1) {
+      EXPECT_EQ(HcclCommRefuse(world.comm(1), "binding: tensor has no elements"), 0);
+      return;
+    }
+    float value = 1;
+    EXPECT_EQ(HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM,
+                            world.comm(rank), nullptr),
+              HCCL_E_PARA);
+    EXPECT_TRUE(text_has("allreduce")) << HcclGetLastErrorText();
+    EXPECT_TRUE(text_has("rank 1 was refused: binding: tensor has no elements"))
+        << HcclGetLastErrorText();
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(1800));
+  EXPECT_EQ(HcclCommRefuse(world.comm(0), "after the failure"), 0);
+  EXPECT_EQ(HcclCommRefuse(world.comm(0), nullptr), HCCL_E_PTR);
+  EXPECT_EQ(HcclCommRefuse(nullptr, "no communicator"), HCCL_E_PTR);
+}
+
 }  // namespace
 }  // namespace hccl::testing

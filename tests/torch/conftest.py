@@ -76,14 +76,14 @@ def kill_self():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def run(command, **environment):
+def run(command, limit=TIMEOUT, **environment):
     """The finished process, with its output as text."""
     return subprocess.run(
         [str(word) for word in command],
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
-        timeout=TIMEOUT,
+        timeout=limit,
     )
 
 

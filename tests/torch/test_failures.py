@@ -12,7 +12,8 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import kill_self, on_ranks
+import torch.multiprocessing as processes
+from conftest import TIMEOUT, kill_self, on_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 SECOND = datetime.timedelta(seconds=1)
@@ -251,6 +252,86 @@ def test_the_words_that_users_of_gloo_look_for():
                 call()
 
     on_ranks(2, work)
+
+
+def test_a_call_that_one_rank_refuses_is_told_to_the_others():
+    """In its place of the order: what was issued before is done."""
+    truth = torch.ones(4, dtype=torch.bool)
+    all_know = processes.get_context("fork").Barrier(3)
+
+    def work(rank):
+        earlier = torch.ones(1000)
+        works = [dist.all_reduce(earlier, async_op=True) for _ in range(3)]
+        if rank == 0:
+            with pytest.raises(RuntimeError, match="Number of tensor splits"):
+                dist.all_to_all_single(torch.ones(4), torch.ones(4), [4], [4])
+            heard = None
+        else:
+            heard = failure_of(lambda: dist.all_reduce(truth, async_op=True).wait())
+        for each in works:
+            each.wait()
+        assert earlier[0] == 27
+        return heard
+
+    def ended(rank):
+        heard = work(rank)
+        all_know.wait(TIMEOUT)
+        text, _ = failure_of(dist.barrier)  # the group has failed on all ranks
+        assert "was refused" in text, text
+        dist.destroy_process_group()
+        return heard
+
+    results = on_ranks(3, ended)
+    for text, seconds in results[1:]:
+        for words in ["allreduce", "rank 0 was refused: ProcessGroupHccl::alltoall_base: Number of tensor splits"]:
+            assert words in text, text
+        assert seconds < 2, seconds
+
+
+def test_a_call_that_all_ranks_refuse_does_no_harm():
+    def work(rank):
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="integral dtype"):
+                dist.all_reduce(torch.ones(4, dtype=torch.int32), op=dist.ReduceOp.AVG)
+        tensor = torch.ones(4)
+        dist.all_reduce(tensor)
+        return tensor[0].item()
+
+    assert on_ranks(2, work) == [2, 2]
+
+
+JOINS = """
+import sys, torch, torch.distributed as dist
+store = dist.TCPStore("127.0.0.1", int(sys.argv[2]), is_master=False)
+print("waiting", flush=True)
+dist.init_process_group("hccl", store=store, rank=int(sys.argv[1]), world_size=2)
+"""
+
+
+def test_ctrl_c_ends_the_wait_for_a_rank_that_does_not_come():
+    jobs = []
+    for rank in range(2):  # each alone: one waits for the root, the other one is it
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        job = subprocess.Popen(
+            [sys.executable, "-c", JOINS, str(rank), str(store.port)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        jobs.append((job, store))
+    try:
+        for job, store in jobs:
+            assert job.stdout.readline() == "waiting\n"
+        time.sleep(0.5)  # both are in their wait
+        for job, store in jobs:
+            job.send_signal(signal.SIGINT)
+        for job, store in jobs:
+            _, errors = job.communicate(timeout=20)  # alone: 0.2 s
+            assert job.returncode != 0 and "KeyboardInterrupt" in errors, errors
+    finally:
+        for job, store in jobs:
+            job.kill()
 
 
 WAITS = """

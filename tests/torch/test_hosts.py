@@ -34,10 +34,10 @@ def two_hosts():
             subprocess.run([*SUDO, "ip", "netns", "del", name], check=False)
 
 
-def test_torchrun_on_two_hosts():
-    """With the c10d rendezvous: right gradients, and the killed rank's name on all others."""
+def test_torchrun_on_two_hosts(tmp_path):
+    """With the c10d rendezvous: right gradients, the killed rank's name on all others, and new ranks after a kill."""
     options = ["--nnodes", "2", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-id", "hosts"]
-    options += ["--rdzv-endpoint", "10.214.0.1:29400"]
+    options += ["--rdzv-endpoint", "10.214.0.1:29400", "--max-restarts", "2"]
     with two_hosts() as names:
         agents = []
         for host, name in enumerate(names):
@@ -47,19 +47,21 @@ def test_torchrun_on_two_hosts():
             agents.append(
                 subprocess.Popen(
                     [*SUDO, "ip", "netns", "exec", name, *torchrun],
-                    env={**os.environ, "OMP_NUM_THREADS": "1"},
+                    env={**os.environ, "OMP_NUM_THREADS": "1", "FOLDER": str(tmp_path)},
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,
                 )
             )
         try:
-            output = "".join(agent.communicate(timeout=TIMEOUT)[0] for agent in agents)
+            output = "".join(agent.communicate(timeout=3 * TIMEOUT)[0] for agent in agents)
         finally:
             for agent in agents:
                 agent.kill()
-    for rank in range(4):
-        assert f"rank {rank} of 4 is right" in output, output
+    assert [agent.returncode for agent in agents] == [0, 0], output
+    for attempt in (1, 2):  # in the first one a rank is killed before it has joined
+        for rank in range(4):
+            assert f"attempt {attempt}: rank {rank} of 4 is right" in output, output
     heard = re.findall(r"rank (\d) hears: (.*)", output)
     assert sorted(rank for rank, _ in heard) == ["0", "1", "2"], output
     assert all("rank 3" in text for _, text in heard), output

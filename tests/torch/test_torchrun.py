@@ -72,8 +72,11 @@ def test_importing_torch_registers_and_starts_nothing(python):
 
 
 def test_importing_hccl_does_not_import_torch(python):
-    done = python("import hccl, hccl.torch, sys; print('torch' in sys.modules)")
-    assert done.stdout.strip() == "False", done.stderr
+    done = python(
+        "import hccl, hccl.torch, sys; print('torch' in sys.modules)\n"
+        "print(hccl.torch.optim.FusedSGD.__name__, 'torch' in sys.modules)"
+    )
+    assert done.stdout.split() == ["False", "FusedSGD", "True"], done.stderr
 
 
 def test_a_registration_that_fails_does_not_fail_the_import(python):
@@ -121,7 +124,7 @@ def test_records_of_the_profiler():
 
 def test_pytorchs_own_tests():
     """All tests of distributed_test.py that Gloo runs, but four that torch refuses to plugins."""
-    done = run([sys.executable, HERE / "pytorch_suite.py"])
+    done = run([sys.executable, HERE / "pytorch_suite.py"], limit=10 * TIMEOUT)  # 281 tests
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-20000:]
 
 
@@ -131,6 +134,49 @@ def test_building(python, tmp_path):
     nothing = run([sys.executable, "-m", "hccl.torch.build", "--force"], PATH=str(tmp_path))
     assert nothing.returncode != 0
     assert "is missing" in nothing.stderr and "Traceback" not in nothing.stderr, nothing.stderr
+
+
+BUILDS = """
+import pathlib, resource, sys, time
+from hccl import _build
+
+first, second = map(pathlib.Path, sys.argv[1:3])
+
+class Module(_build.Module):  # does what a compiler would, in no time
+    def _folders(self):
+        return [first, second]
+
+    def _run(self, command):
+        if "--build" in command:
+            time.sleep(0.5)
+            (pathlib.Path(command[2]) / self.file).write_bytes(bytes(100_000))
+
+if "full" in sys.argv:  # as a full disk does, this lets no file grow
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    _build.shutil.copy = lambda source, target: open(target, "wb").write(bytes(200_000))
+Module("PyTorch backend", "torch", "module.so", lambda: "torch 1.0", lambda: [], "a moment").main()
+"""
+
+
+def test_where_the_module_is_kept(tmp_path):
+    """Built once, by one of the ranks that need it, in the first folder that can be written; a disk that is full."""
+
+    def builds(*arguments):
+        command = [sys.executable, "-c", BUILDS, *map(str, arguments)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, **pipes)
+
+    nowhere, cache, other = "/proc/nowhere", tmp_path / "cache", tmp_path / "other"
+    ranks = [builds(nowhere, cache) for _ in range(2)]
+    refused, full = builds(nowhere, "/proc/either"), builds(other, nowhere, "full")
+    paths, notes = zip(*(rank.communicate(timeout=TIMEOUT) for rank in ranks))
+    assert paths[0] == paths[1] and os.path.getsize(paths[0].strip()) == 100_000, notes
+    assert sum("built" in note for note in notes) == 1, notes
+    _, errors = refused.communicate(timeout=TIMEOUT)
+    assert f"none of these folders can be written: {nowhere}, /proc/either" in errors
+    _, errors = full.communicate(timeout=TIMEOUT)
+    assert "has been built, but cannot be kept" in errors and "Traceback" not in errors, errors
+    assert not [file for file in other.rglob("*.*") if file.is_file() and file.name != ".lock"]
 
 
 def test_information():

@@ -12,14 +12,17 @@ from hccl.torch._memory import empty, share_
 from hccl.torch.npu import as_npu
 
 if typing.TYPE_CHECKING:
+    from hccl.torch import optim as optim
     from hccl.torch._combined import CombinedGradients
     from hccl.torch._ddp import DistributedDataParallel
 
-__all__ = ["CombinedGradients", "DistributedDataParallel", "as_npu", "empty", "share_"]
+__all__ = ["CombinedGradients", "DistributedDataParallel", "as_npu", "empty", "optim", "share_"]
 _LATER = {"CombinedGradients": "_combined", "DistributedDataParallel": "_ddp"}
 
 
 def __getattr__(name: str) -> typing.Any:
+    if name == "optim":
+        return importlib.import_module("hccl.torch.optim")
     if name not in _LATER:
         raise AttributeError(f"module 'hccl.torch' has no attribute {name!r}")
     globals()[name] = getattr(importlib.import_module(f"hccl.torch.{_LATER[name]}"), name)

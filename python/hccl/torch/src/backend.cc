@@ -85,6 +85,18 @@ WorkPtr ProcessGroupHccl::issue(Call call, std::function<void(HcclComm)> run) {
   return work;
 }
 
+Refusal ProcessGroupHccl::refusal(const char* operation) {
+  return Refusal(operation, [this](const std::string& text) {
+    if (fork_.in_child()) return;
+    const auto work =
+        c10::make_intrusive<Work>(rank_, c10d::OpType::UNKNOWN, nullptr, Tensors(), Tensors());
+    auto tell = [communicator = communicator_, text] {
+      static_cast<void>(HcclCommRefuse(communicator->handle(), text.c_str()));
+    };
+    queue_->submit({work, std::move(tell)}, true);  // behind the operations that were issued before
+  });
+}
+
 c10d::ErrorType ProcessGroupHccl::getError() {
   fork_.check();
   HcclResult state = HCCL_SUCCESS;

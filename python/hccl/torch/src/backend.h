@@ -97,6 +97,8 @@ class ProcessGroupHccl final : public c10d::Backend {
   };
   /// Runs the operation, or has it run; `run` keeps the tensors that it uses.
   WorkPtr issue(Call call, std::function<void(HcclComm)> run);
+  /// For the checks of a collective's arguments: a refusal is told to the ranks that wait for it.
+  Refusal refusal(const char* operation);
   void end(std::chrono::milliseconds patience);
 
   const ForkGuard fork_;

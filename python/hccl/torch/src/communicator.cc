@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/Logging.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -11,6 +12,8 @@
 
 #include "error.h"
 #include "hccl/hccl_framework.h"
+#include "interrupt.h"
+#include "joining.h"
 
 namespace hccl::pytorch {
 namespace {
@@ -20,9 +23,15 @@ std::string environment(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
+using std::chrono::milliseconds;
+
+// How long other ranks are waited for without a look at signals, and at the store.
+constexpr milliseconds kLook{100};
+constexpr milliseconds kLookAtStore{1000};
+
 // torchrun restarts ranks with the store of the attempt before. So rank 0 removes the key when all
-// have joined; and if ranks die before, the number of the attempt is in the key, which the agents
-// of several hosts do not agree on.
+// have joined. Where ranks die before, the number of the attempt is in the key; but the agents of
+// several hosts do not agree on it, and a rank there may find the root info of a dead one.
 std::string root_info_key() {
   const bool one_host = environment("LOCAL_WORLD_SIZE") == environment("WORLD_SIZE");
   const std::string attempt = environment("TORCHELASTIC_RESTART_COUNT");
@@ -44,10 +53,22 @@ HcclRootInfo make_root_info(c10d::Store& store, const std::string& key) {
   return info;
 }
 
-HcclRootInfo get_root_info(c10d::Store& store, const std::string& key,
-                           std::chrono::milliseconds timeout) {
-  store.wait({key}, timeout);
-  const Bytes bytes = store.get(key);
+// What rank 0 has put into the store. Ctrl-C ends the wait.
+Bytes wait_for_root(c10d::Store& store, const std::string& key, milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    run_signal_handlers();
+    const auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+    try {
+      store.wait({key}, std::clamp(left, milliseconds(1), kLookAtStore));
+      return store.get(key);
+    } catch (const c10::DistStoreError&) {
+      if (left <= kLookAtStore) throw;
+    }
+  }
+}
+
+HcclRootInfo decode(const Bytes& bytes) {
   HcclRootInfo info;
   TORCH_CHECK_WITH(
       DistBackendError, bytes.size() == sizeof info.internal,
@@ -56,20 +77,54 @@ HcclRootInfo get_root_info(c10d::Store& store, const std::string& key,
   return info;
 }
 
-}  // namespace
-
-Communicator::Communicator(c10d::Store& store, int rank, int size,
-                           std::chrono::milliseconds timeout) {
-  const std::string key = root_info_key();
-  const HcclRootInfo info =
-      rank == 0 ? make_root_info(store, key) : get_root_info(store, key, timeout);
-  check(HcclCommInitRootInfo(static_cast<uint32_t>(size), &info, static_cast<uint32_t>(rank),
-                             &handle_),
-        "init_process_group");
-  if (rank == 0) store.deleteKey(key);
+HcclComm join_as_root(c10d::Store& store, const std::string& key, int size) {
+  Joining joining(make_root_info(store, key), size, 0);
+  while (!joining.ends_within(kLook)) run_signal_handlers();
+  const HcclComm handle = joining.take();
+  store.deleteKey(key);
+  return handle;
 }
 
-void Communicator::set_timeout(std::chrono::milliseconds timeout) {
+// The store's value by now, without a wait for it; `known` where there is none.
+Bytes value_now(c10d::Store& store, const std::string& key, const Bytes& known) {
+  try {
+    return store.compareSet(key, known, known);
+  } catch (const c10::Error&) {  // a store of the user's own need not have it
+    return known;
+  }
+}
+
+// False if there is another root by now: this one was of an attempt before.
+bool ends(Joining& joining, c10d::Store& store, const std::string& key, Bytes& root) {
+  const bool restarts = !environment("TORCHELASTIC_RESTART_COUNT").empty();
+  for (auto waited = kLook; !joining.ends_within(kLook); waited += kLook) {
+    run_signal_handlers();
+    if (!restarts || waited % kLookAtStore != milliseconds(0)) continue;
+    Bytes now = value_now(store, key, root);
+    if (now == root) continue;
+    root = std::move(now);
+    return false;
+  }
+  return true;
+}
+
+HcclComm join_root(c10d::Store& store, const std::string& key, int rank, int size,
+                   milliseconds timeout) {
+  Bytes root = wait_for_root(store, key, timeout);
+  for (;;) {
+    Joining joining(decode(root), size, rank);
+    if (ends(joining, store, key, root)) return joining.take();
+  }
+}
+
+}  // namespace
+
+Communicator::Communicator(c10d::Store& store, int rank, int size, milliseconds timeout) {
+  const std::string key = root_info_key();
+  handle_ = rank == 0 ? join_as_root(store, key, size) : join_root(store, key, rank, size, timeout);
+}
+
+void Communicator::set_timeout(milliseconds timeout) {
   if (timeout == timeout_) return;
   check(HcclCommSetTimeout(handle_, static_cast<uint64_t>(timeout.count())), "set_timeout");
   timeout_ = timeout;

@@ -33,7 +33,9 @@ void check(HcclResult result, const char* operation) {
 }
 
 void Refusal::operator()(const std::string& text) const {
-  TORCH_CHECK(false, "ProcessGroupHccl::", operation_, ": ", text);
+  const std::string all = std::string("ProcessGroupHccl::") + operation_ + ": " + text;
+  if (tell_) tell_(all);
+  TORCH_CHECK(false, all);
 }
 
 ForkGuard::ForkGuard() {

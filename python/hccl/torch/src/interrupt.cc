@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <torch/csrc/python_headers.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <cerrno>
 #include <chrono>
@@ -125,6 +126,12 @@ class Watcher {
 void end_on_interrupt(const std::shared_ptr<Communicator>& communicator) {
   static auto* const watcher = new Watcher;  // its thread outlives statics
   watcher->add(communicator);
+}
+
+void run_signal_handlers() {
+  if (Py_IsInitialized() == 0) return;
+  const pybind11::gil_scoped_acquire lock;
+  if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
 }
 
 }  // namespace hccl::pytorch

@@ -11,4 +11,8 @@ namespace hccl::pytorch {
 /// Ctrl-C is a KeyboardInterrupt: a handler of the user's own runs when the wait is over.
 void end_on_interrupt(const std::shared_ptr<Communicator>& communicator);
 
+/// For waits of this module's: Python's signal handlers run, on the main thread, and what they
+/// raise (KeyboardInterrupt) is thrown.
+void run_signal_handlers();
+
 }  // namespace hccl::pytorch

@@ -62,6 +62,15 @@ void check_types(const Tensors& tensors, const at::Tensor& like, const Refusal& 
   }
 }
 
+void check_splits(const std::vector<int64_t>& splits, const at::Tensor& tensor, int size,
+                  const Refusal& refuse) {
+  try {
+    c10d::checkSplitSizes(splits, tensor, size);
+  } catch (const c10::Error& error) {
+    refuse(error.what_without_backtrace());
+  }
+}
+
 void check_gathered(const at::Tensor& output, const at::Tensor& input, int size,
                     const Refusal& refuse) {
   check_dense({output, input}, refuse);
@@ -128,7 +137,7 @@ void check_list_of_lists(const TensorLists& outputs, const Tensors& inputs, int 
 }  // namespace
 
 WorkPtr ProcessGroupHccl::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  const Refusal refuse("broadcast");
+  const Refusal refuse = refusal("broadcast");
   c10d::assertRootRank(refuse, options.rootRank, size_);
   c10d::assertRootTensor(refuse, options.rootTensor, static_cast<int64_t>(tensors.size()));
   check_dense(tensors, refuse);
@@ -151,7 +160,7 @@ WorkPtr ProcessGroupHccl::broadcast(Tensors& tensors, const c10d::BroadcastOptio
 
 WorkPtr ProcessGroupHccl::allgather(TensorLists& outputs, Tensors& inputs,
                                     const c10d::AllgatherOptions& options) {
-  const Refusal refuse("allgather");
+  const Refusal refuse = refusal("allgather");
   check_list_of_lists(outputs, inputs, size_, refuse);
   check_dense(inputs, refuse);
   c10d::assertTypeAndSizesMatch(refuse, inputs);
@@ -172,7 +181,7 @@ WorkPtr ProcessGroupHccl::allgather(TensorLists& outputs, Tensors& inputs,
 
 WorkPtr ProcessGroupHccl::_allgather_base(at::Tensor& output, at::Tensor& input,
                                           const c10d::AllgatherOptions& options) {
-  check_gathered(output, input, size_, Refusal("_allgather_base"));
+  check_gathered(output, input, size_, refusal("_allgather_base"));
   Call call{c10d::OpType::_ALLGATHER_BASE,
             "hccl:_all_gather_base",
             {input},
@@ -184,7 +193,7 @@ WorkPtr ProcessGroupHccl::_allgather_base(at::Tensor& output, at::Tensor& input,
 
 WorkPtr ProcessGroupHccl::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                                               const c10d::AllgatherOptions& options) {
-  const Refusal refuse("allgather_coalesced");
+  const Refusal refuse = refusal("allgather_coalesced");
   check_dense(inputs, refuse);
   c10d::assertAllgatherCoalescedOutputTensorLists(refuse, outputs, inputs.size(), size_);
   TensorLists by_input(inputs.size());  // outputs[rank][i] is from inputs[i]
@@ -210,7 +219,7 @@ WorkPtr ProcessGroupHccl::allgather_coalesced(TensorLists& outputs, Tensors& inp
 
 WorkPtr ProcessGroupHccl::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                           const c10d::AllgatherOptions& options) {
-  const Refusal refuse("allgather_into_tensor_coalesced");
+  const Refusal refuse = refusal("allgather_into_tensor_coalesced");
   c10d::assertInputOutputTensorListsSameSize(refuse, outputs.size(), inputs.size());
   for (const auto i : c10::irange(outputs.size())) {
     check_gathered(outputs[i], inputs[i], size_, refuse);
@@ -228,7 +237,7 @@ WorkPtr ProcessGroupHccl::allgather_into_tensor_coalesced(Tensors& outputs, Tens
 
 WorkPtr ProcessGroupHccl::gather(TensorLists& outputs, Tensors& inputs,
                                  const c10d::GatherOptions& options) {
-  const Refusal refuse("gather");
+  const Refusal refuse = refusal("gather");
   c10d::assertRootRank(refuse, options.rootRank, size_);
   c10d::assertSingleElementInput(refuse, inputs);
   check_dense(inputs, refuse);
@@ -253,7 +262,7 @@ WorkPtr ProcessGroupHccl::gather(TensorLists& outputs, Tensors& inputs,
 
 WorkPtr ProcessGroupHccl::scatter(Tensors& outputs, TensorLists& inputs,
                                   const c10d::ScatterOptions& options) {
-  const Refusal refuse("scatter");
+  const Refusal refuse = refusal("scatter");
   c10d::assertRootRank(refuse, options.rootRank, size_);
   c10d::assertSingleElementOutput(refuse, outputs);
   check_dense(outputs, refuse);
@@ -280,11 +289,11 @@ WorkPtr ProcessGroupHccl::alltoall_base(at::Tensor& output, at::Tensor& input,
                                         std::vector<int64_t>& output_splits,
                                         std::vector<int64_t>& input_splits,
                                         const c10d::AllToAllOptions& options) {
-  const Refusal refuse("alltoall_base");
+  const Refusal refuse = refusal("alltoall_base");
   check_dense({output, input}, refuse);
   check_types({output}, input, refuse);
-  c10d::checkSplitSizes(input_splits, input, size_);
-  c10d::checkSplitSizes(output_splits, output, size_);
+  check_splits(input_splits, input, size_, refuse);
+  check_splits(output_splits, output, size_, refuse);
   const bool equal = input_splits.empty() && output_splits.empty();
   if (equal && input.numel() != output.numel()) refuse("input and output differ in size");
   Call call{c10d::OpType::ALLTOALL_BASE,
@@ -312,7 +321,7 @@ WorkPtr ProcessGroupHccl::alltoall_base(at::Tensor& output, at::Tensor& input,
 
 WorkPtr ProcessGroupHccl::alltoall(Tensors& outputs, Tensors& inputs,
                                    const c10d::AllToAllOptions& options) {
-  const Refusal refuse("alltoall");
+  const Refusal refuse = refusal("alltoall");
   c10d::assertAllToAllTensorListSizes(refuse, outputs.size(), inputs.size(), size_);
   check_dense(outputs, refuse);
   check_dense(inputs, refuse);

@@ -24,9 +24,13 @@ void reduce_in_place(const at::Tensor& tensor, const Reduction& reduction, HcclC
 }
 
 // Several tensors in a list count as inputs of several ranks: this rank's own, reduced.
-at::Tensor fold(const Tensors& tensors, const c10d::ReduceOp& op, const Refusal& refuse) {
+void check_fold(const Tensors& tensors, const c10d::ReduceOp& op, const Refusal& refuse) {
+  if (tensors.size() == 1 || op.op_ == c10d::ReduceOp::SUM) return;
+  refuse("several tensors in one list can only be summed");
+}
+
+at::Tensor fold(const Tensors& tensors) {
   if (tensors.size() == 1) return tensors[0];
-  if (op.op_ != c10d::ReduceOp::SUM) refuse("several tensors in one list can only be summed");
   at::Tensor sum = tensors[0].clone(at::MemoryFormat::Contiguous);
   for (const auto i : c10::irange(size_t{1}, tensors.size())) sum.add_(tensors[i]);
   return sum;
@@ -76,13 +80,14 @@ void scatter_reduced(const at::Tensor& output, const at::Tensor& input, const Re
 }  // namespace
 
 WorkPtr ProcessGroupHccl::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const Refusal refuse("allreduce");
+  const Refusal refuse = refusal("allreduce");
   c10d::assertNonEmpty(refuse, tensors);
   c10d::assertLayoutMatch(refuse, tensors);
   c10d::assertCPU(refuse, tensors);
   c10d::assertTypeAndSizesMatch(refuse, tensors);
   if (tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
   if (tensors[0].layout() != at::kStrided) refuse("unsupported layout");
+  check_fold(tensors, options.reduceOp, refuse);
   const auto reduction = Reduction::of(options.reduceOp, tensors[0].scalar_type(), refuse);
   Call call{c10d::OpType::ALLREDUCE, "hccl:all_reduce", tensors, tensors,
             options.timeout,         options.asyncOp};
@@ -92,7 +97,7 @@ WorkPtr ProcessGroupHccl::allreduce(Tensors& tensors, const c10d::AllreduceOptio
     });
   }
   return issue(std::move(call), [=](HcclComm comm) {
-    const at::Tensor sum = fold(tensors, options.reduceOp, refuse);
+    const at::Tensor sum = fold(tensors);
     reduction.all_reduce(sum, comm);
     for (const at::Tensor& each : tensors) unpack(sum, each);
   });
@@ -100,7 +105,7 @@ WorkPtr ProcessGroupHccl::allreduce(Tensors& tensors, const c10d::AllreduceOptio
 
 WorkPtr ProcessGroupHccl::allreduce_coalesced(Tensors& tensors,
                                               const c10d::AllreduceCoalescedOptions& options) {
-  const Refusal refuse("allreduce_coalesced");
+  const Refusal refuse = refusal("allreduce_coalesced");
   check_dense(tensors, refuse);
   c10d::assertLayoutMatch(refuse, tensors);
   std::vector<Reduction> reductions;
@@ -121,16 +126,17 @@ WorkPtr ProcessGroupHccl::allreduce_coalesced(Tensors& tensors,
 }
 
 WorkPtr ProcessGroupHccl::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  const Refusal refuse("reduce");
+  const Refusal refuse = refusal("reduce");
   c10d::assertRootRank(refuse, options.rootRank, size_);
   check_dense(tensors, refuse);
   c10d::assertRootTensor(refuse, options.rootTensor, static_cast<int64_t>(tensors.size()));
   c10d::assertTypeAndSizesMatch(refuse, tensors);
+  check_fold(tensors, options.reduceOp, refuse);
   const auto reduction = Reduction::of(options.reduceOp, tensors[0].scalar_type(), refuse);
   Call call{c10d::OpType::REDUCE, "hccl:reduce",  tensors, tensors,
             options.timeout,      options.asyncOp};
   return issue(std::move(call), [=, rank = rank_](HcclComm comm) {
-    const at::Tensor send = packed(fold(tensors, options.reduceOp, refuse));
+    const at::Tensor send = packed(fold(tensors));
     const at::Tensor& result = tensors[static_cast<size_t>(options.rootTensor)];
     const at::Tensor recv = rank == options.rootRank ? room_for(result) : send;
     reduction.reduce(send, recv, static_cast<uint32_t>(options.rootRank), comm);
@@ -140,7 +146,7 @@ WorkPtr ProcessGroupHccl::reduce(Tensors& tensors, const c10d::ReduceOptions& op
 
 WorkPtr ProcessGroupHccl::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                          const c10d::ReduceScatterOptions& options) {
-  const Refusal refuse("reduce_scatter");
+  const Refusal refuse = refusal("reduce_scatter");
   c10d::assertSingleElementOutput(refuse, outputs);
   c10d::assertScatterInputTensorList(refuse, inputs, size_);
   check_dense(outputs, refuse);
@@ -168,7 +174,7 @@ WorkPtr ProcessGroupHccl::reduce_scatter(Tensors& outputs, TensorLists& inputs,
 
 WorkPtr ProcessGroupHccl::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                const c10d::ReduceScatterOptions& options) {
-  const Refusal refuse("_reduce_scatter_base");
+  const Refusal refuse = refusal("_reduce_scatter_base");
   check_scatter(output, input, size_, refuse);
   const auto reduction = Reduction::of(options.reduceOp, output.scalar_type(), refuse);
   Call call{c10d::OpType::_REDUCE_SCATTER_BASE,
@@ -183,7 +189,7 @@ WorkPtr ProcessGroupHccl::_reduce_scatter_base(at::Tensor& output, at::Tensor& i
 
 WorkPtr ProcessGroupHccl::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
-  const Refusal refuse("reduce_scatter_tensor_coalesced");
+  const Refusal refuse = refusal("reduce_scatter_tensor_coalesced");
   c10d::assertInputOutputTensorListsSameSize(refuse, outputs.size(), inputs.size());
   std::vector<Reduction> reductions;
   for (const auto i : c10::irange(outputs.size())) {

@@ -76,7 +76,7 @@ void sum_sparse(const at::Tensor& tensor, int size, HcclComm comm) {
 
 WorkPtr ProcessGroupHccl::allreduce_sparse(Tensors& tensors,
                                            const c10d::AllreduceOptions& options) {
-  const Refusal refuse("allreduce");
+  const Refusal refuse = refusal("allreduce");
   c10d::assertSingleElement(refuse, tensors);
   if (options.reduceOp.op_ != c10d::ReduceOp::SUM) {
     refuse("unsupported reduction operation for sparse tensors: only SUM");
