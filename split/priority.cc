@@ -66,9 +66,8 @@ PriorityPlan send(const PriorityProblem& problem, const AffineCost& cost, std::u
     while (room > 0 && !waiting.empty()) {
       Piece& newest = waiting.back();
       const std::uint64_t bytes = std::min(room, newest.bytes);
-      message.pieces.push_back({newest.gradient, newest.offset, bytes});
-      newest.offset += bytes;
       newest.bytes -= bytes;
+      message.pieces.push_back({newest.gradient, newest.bytes, bytes});
       room -= bytes;
       if (newest.bytes == 0) waiting.pop_back();
     }

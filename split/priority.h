@@ -25,7 +25,8 @@ struct PriorityProblem {
   std::uint64_t chunk_bytes = 0;
 };
 
-/// A part of one gradient.
+/// A part of one gradient. Its end goes first, so that what follows on it in memory, the beginning
+/// of the gradient behind it, can be in the same message.
 struct Piece {
   std::uint32_t gradient = 0;
   std::uint64_t offset = 0;
