@@ -200,9 +200,16 @@ Status tell(core::Communicator& communicator, Decision& decision, std::size_t gr
 
 Result<Order> order_together(core::Communicator& communicator, const Trace& mine,
                              std::size_t element) {
-  Result<Order> planned = Order{};
-  if (communicator.rank() == 0) planned = order_of(mine, element);
-  Order order = planned.ok() ? *std::move(planned) : Order{};
+  Order order;
+  Status failure;
+  if (communicator.rank() == 0) {
+    auto planned = order_of(mine, element);
+    if (planned.ok()) {
+      order = *std::move(planned);
+    } else {
+      failure = planned.status();
+    }
+  }
   double head[] = {static_cast<double>(order.messages.size()), order.in_order, order.late};
   Call call;
   call.op = Op::kBroadcast;
@@ -210,7 +217,7 @@ Result<Order> order_together(core::Communicator& communicator, const Trace& mine
   call.count = std::size(head);
   call.type = DataType::kFp64;
   HCCL_RETURN_IF_ERROR(communicator.run(call));
-  HCCL_RETURN_IF_ERROR(planned.status());
+  HCCL_RETURN_IF_ERROR(failure);
   if (head[0] == 0) return Status(Code::kPara, "rank 0 cannot plan an order: it says why");
   order.in_order = head[1];
   order.late = head[2];

@@ -20,8 +20,8 @@ struct PriorityProblem {
   std::span<const double> ready;         ///< on the slowest rank
   /// When the next forward needs each, if nothing holds it up: falls with the index.
   std::span<const double> due;
-  /// Most bytes of one message, which may hold several gradients; 0: the size is chosen with which
-  /// the next iteration is the least late.
+  /// Most bytes of one message, which may hold several gradients; 0: the largest size with which
+  /// the next iteration ends within 1 % of the earliest.
   std::uint64_t chunk_bytes = 0;
 };
 

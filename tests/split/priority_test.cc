@@ -114,6 +114,16 @@ TEST(Priority, BeatsTheOrderOfBackwardWhereCommunicationIsTheBottleneck) {
   const PriorityPlan plan = plan_newest_first(it.problem(0), cost).value();
   EXPECT_LT(plan.late, 0.8 * late);
   EXPECT_GT(plan.chunk_bytes, 1000000u) << "smaller chunks cost more than they gain";
+  // The largest chunk that is no more than 1 % of an iteration later than the best.
+  const auto late_with = [&](std::uint64_t chunk) {
+    return plan_newest_first(it.problem(chunk), cost).value().late;
+  };
+  double least = late;
+  for (std::uint64_t chunk = 400000000; chunk > 100000; chunk /= 2)
+    least = std::min(least, late_with(chunk));
+  const double enough = least + 0.01 * (it.due.front() + least);
+  EXPECT_LE(plan.late, enough);
+  EXPECT_GT(late_with(2 * plan.chunk_bytes), enough);
 }
 
 TEST(Priority, MessagesAreRangesOfMemory) {

@@ -158,7 +158,7 @@ class ForwardOverlap:
             self._called.add(module)
 
     def _before_step(self, optimizer: Any, arguments: tuple, options: dict[str, Any]) -> None:
-        if not self._in_flight:
+        if not self._in_flight or self._numbers is not None:  # as without gradients
             return
         scaled = getattr(optimizer, "grad_scale", None), optimizer._pending
         given = *arguments[1:], *(options.get(name) for name in ("closure", "max_norm", "scaler"))
