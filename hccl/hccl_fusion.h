@@ -86,6 +86,28 @@ HcclResult HcclFusionWaitSegment(HcclFusion fusion, uint32_t segment);
  * capacity, out: number). */
 HcclResult HcclFusionGetSegments(HcclFusion fusion, uint32_t* lastIndices, uint32_t* segmentNum);
 
+/** Elements [begin, end) of all gradients, one behind the other. */
+typedef struct {
+  uint64_t begin;
+  uint64_t end;
+} HcclFusionMessage;
+
+typedef struct {
+  const HcclFusionMessage* messages; /**< in the order in which all ranks reduce them */
+  uint32_t messageNum;
+  double waitInOrder; /**< seconds that the next forward waits, with the segments at hand */
+  double wait;        /**< and with these messages */
+} HcclFusionOrder;
+
+/** For programs that update the weights of each gradient on its own, and whose next forward waits
+ * for what it needs only: the order with which it waits the shortest. The newest gradient that is
+ * ready goes first, in chunks. A message may be sent when all gradients that it has a part of are
+ * ready, and those before it have been: a fusion object with the messages as its gradients, each a
+ * segment, does that. Planned from rank 0's iterations so far; the same on all ranks, which call
+ * this between HcclFusionWait and the next HcclFusionReady. Owned by the fusion object; valid until
+ * the next call. HCCL_E_PARA: within an iteration, or before there was one. */
+HcclResult HcclFusionPlanNewestFirst(HcclFusion fusion, HcclFusionOrder* order);
+
 typedef enum {
   HCCL_FUSION_FP_START = 0,
   HCCL_FUSION_BP_END = 1,

@@ -49,6 +49,20 @@ Status differ(const std::string& what, double mine, double least, double most) {
                                  text(least) + " to " + text(most) + " among all of them");
 }
 
+Result<Order> order_of(const Trace& trace, std::size_t element) {
+  HCCL_ASSIGN_OR_RETURN(Profile known, profile({&trace, 1}));
+  AffineCost cost;  // of one rank
+  if (known.rank_size > 1) {
+    HCCL_ASSIGN_OR_RETURN(const CostModel costs, cost_model(known));
+    cost = costs.affine();
+  }
+  // In elements, so that no message begins within one.
+  cost.per_byte *= static_cast<double>(element);
+  for (std::uint64_t& each : known.bytes) each /= element;
+  HCCL_ASSIGN_OR_RETURN(const NewestFirst found, newest_first(known, known.last_indices, cost));
+  return Order{ranges(found.plan, known.bytes), found.in_order, found.plan.late};
+}
+
 }  // namespace
 
 Status minimum(core::Communicator& communicator, std::span<double> values) {
@@ -182,6 +196,41 @@ Status tell(core::Communicator& communicator, Decision& decision, std::size_t gr
   return Status(Code::kPara, "plan " + std::to_string(decision.version) +
                                  " is of another model: " + segments_text(decision.last_indices) +
                                  ", but there are " + std::to_string(gradients) + " gradients");
+}
+
+Result<Order> order_together(core::Communicator& communicator, const Trace& mine,
+                             std::size_t element) {
+  Order order;
+  Status failure;
+  if (communicator.rank() == 0) {
+    auto planned = order_of(mine, element);
+    if (planned.ok()) {
+      order = *std::move(planned);
+    } else {
+      failure = planned.status();
+    }
+  }
+  double head[] = {static_cast<double>(order.messages.size()), order.in_order, order.late};
+  Call call;
+  call.op = Op::kBroadcast;
+  call.in = call.out = head;
+  call.count = std::size(head);
+  call.type = DataType::kFp64;
+  HCCL_RETURN_IF_ERROR(communicator.run(call));
+  HCCL_RETURN_IF_ERROR(failure);
+  if (head[0] == 0) return Status(Code::kPara, "rank 0 cannot plan an order: it says why");
+  order.in_order = head[1];
+  order.late = head[2];
+  order.messages.resize(static_cast<std::size_t>(head[0]));
+  call.in = call.out = order.messages.data();
+  call.count = order.messages.size() * sizeof(Range) / sizeof(std::uint64_t);
+  call.type = DataType::kUint64;
+  HCCL_RETURN_IF_ERROR(communicator.run(call));
+  communicator.log()->info(
+      "gradient order: newest first in {} messages; the next forward waits {:.1f} ms, {:.1f} ms "
+      "with all in order",
+      order.messages.size(), 1e3 * order.late, 1e3 * order.in_order);
+  return order;
 }
 
 Result<Segments> plan_together(core::Communicator& communicator,

@@ -10,7 +10,9 @@
 
 #include "hccl/core/communicator.h"
 #include "split/cost_model.h"
+#include "split/newest_first.h"
 #include "split/strategy.h"
+#include "split/trace.h"
 #include "split/tuner.h"
 
 namespace hccl::split {
@@ -40,6 +42,17 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator, s
 
 /// Rank 0's decision on all ranks, but for its `why`. kPara: it does not fit `gradients` gradients.
 Status tell(core::Communicator& communicator, Decision& decision, std::size_t gradients);
+
+/// The messages of newest first for the gradients of these traces, equal on all ranks: in elements
+/// of `element` bytes. Rank 0's trace counts, with its segments for comparison. Collective; logged
+/// at info. kPara on all ranks: the trace does not show enough.
+struct Order {
+  std::vector<Range> messages;
+  double in_order = 0;  ///< for how long the next forward waits with the segments of the trace
+  double late = 0;      ///< and with these messages
+};
+Result<Order> order_together(core::Communicator& communicator, const Trace& mine,
+                             std::size_t element);
 
 /// Segments for gradients of these sizes that are ready at these times (seconds; the slowest rank
 /// counts) if segments run beside backward. Collective; logged at info.

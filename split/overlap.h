@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hccl/core/communicator.h"
+#include "split/agreement.h"
 #include "split/automatic_plan.h"
 #include "split/iteration.h"
 #include "split/strategy.h"
@@ -57,6 +58,12 @@ class Overlap {
   /// segment, or some of its gradients, or of those before, are not ready.
   Status wait_segment(std::size_t segment);
   void mark(Point point);
+  /// Newest first for these gradients, from the iterations so far. Collective, after wait() and
+  /// before the next ready(). kPara: not there, or as order_together.
+  Result<Order> newest_first() {
+    if (!over_) return Status(Code::kPara, "an order is planned between two iterations");
+    return order_together(*communicator_, trace(), size_of(type_));
+  }
 
   /// Those of the iteration at hand; an automatic plan changes them between iterations.
   const Segments& segments() const { return layout_->last_indices; }

@@ -20,12 +20,13 @@ struct PriorityProblem {
   std::span<const double> ready;         ///< on the slowest rank
   /// When the next forward needs each, if nothing holds it up: falls with the index.
   std::span<const double> due;
-  /// Most bytes of one message, which may hold several gradients; 0: the size is chosen with which
-  /// the next iteration is the least late.
+  /// Most bytes of one message, which may hold several gradients; 0: the largest size with which
+  /// the next iteration ends within 1 % of the earliest.
   std::uint64_t chunk_bytes = 0;
 };
 
-/// A part of one gradient.
+/// A part of one gradient. Its end goes first, so that what follows on it in memory, the beginning
+/// of the gradient behind it, can be in the same message.
 struct Piece {
   std::uint32_t gradient = 0;
   std::uint64_t offset = 0;

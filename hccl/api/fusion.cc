@@ -23,7 +23,8 @@ namespace hccl::api {
 
 struct Fusion {
   std::unique_ptr<Overlap> overlap;
-  std::string text;  // of HcclFusionTraceText
+  std::string text;                         // of HcclFusionTraceText
+  std::vector<HcclFusionMessage> messages;  // of HcclFusionPlanNewestFirst
 };
 
 }  // namespace hccl::api
@@ -138,6 +139,19 @@ HcclResult HcclFusionGetSegments(HcclFusion fusion, uint32_t* lastIndices, uint3
                                      std::to_string(segments.size()) + " segments");
     }
     std::copy(segments.begin(), segments.end(), lastIndices);
+    return {};
+  });
+}
+
+HcclResult HcclFusionPlanNewestFirst(HcclFusion fusion, HcclFusionOrder* order) {
+  return guard("HcclFusionPlanNewestFirst", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto found, find(fusion));
+    HCCL_CHECK_PTR(order);
+    HCCL_ASSIGN_OR_RETURN(const auto planned, found->overlap->newest_first());
+    found->messages.clear();
+    for (const auto& each : planned.messages) found->messages.push_back({each.begin, each.end});
+    *order = {found->messages.data(), static_cast<uint32_t>(found->messages.size()),
+              planned.in_order, planned.late};
     return {};
   });
 }

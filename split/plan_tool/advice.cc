@@ -192,9 +192,10 @@ std::string newest_first_text(const Analysis& analysis) {
       "if the optimizer updated each segment on its own (no norm over all gradients), the next "
       "forward would wait %s for its weights with the best plan",
       ms(mode.in_order).c_str());
-  if (mode.late >= mode.in_order) return text + "; newest first would gain nothing";
+  if (mode.plan.late >= mode.in_order) return text + "; newest first would gain nothing";
   return text + format(", and %s with the newest gradients first, in %zu messages of at most %s",
-                       ms(mode.late).c_str(), mode.messages, megabytes(mode.chunk_bytes).c_str());
+                       ms(mode.plan.late).c_str(), mode.plan.messages.size(),
+                       megabytes(mode.plan.chunk_bytes).c_str());
 }
 
 }  // namespace hccl::split::plan_tool

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "split/priority.h"
+#include "split/newest_first.h"
 
 namespace hccl::split::plan_tool {
 namespace {
@@ -153,21 +153,12 @@ Status add_what_if(const Options& options, const World& world, Analysis& out) {
 
 Status add_newest_first(Analysis& out) {
   if (out.profile.contention && !out.profile.contention->overlap_pays()) return {};
-  std::vector<double> ready = out.profile.ready;
-  for (std::size_t i = 1; i < ready.size(); ++i) ready[i] = std::max(ready[i], ready[i - 1]);
-  const double end = std::max(out.profile.compute_end, ready.back());
-  const double forward = ready.front(), backward = end - forward;
-  if (!(forward > 0) || !(backward > 0)) return {};
-  std::vector<double> due;
-  for (const double each : ready) due.push_back(end + forward * (end - each) / backward);
-  const PriorityProblem problem{out.profile.bytes, out.profile.ready, due};
-  NewestFirst found;
-  HCCL_ASSIGN_OR_RETURN(found.in_order, late_in_order(problem, out.best.last_indices, out.line));
-  HCCL_ASSIGN_OR_RETURN(const PriorityPlan plan, plan_newest_first(problem, out.line));
-  found.late = plan.late;
-  found.chunk_bytes = plan.chunk_bytes;
-  found.messages = plan.messages.size();
-  out.newest_first = found;
+  const std::vector<double>& ready = out.profile.ready;
+  const double end =
+      std::max(out.profile.compute_end, *std::max_element(ready.begin(), ready.end()));
+  if (!(ready.front() > 0) || !(end > ready.front())) return {};
+  HCCL_ASSIGN_OR_RETURN(out.newest_first,
+                        newest_first(out.profile, out.best.last_indices, out.line));
   return {};
 }
 

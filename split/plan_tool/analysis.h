@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "split/cost_model.h"
+#include "split/newest_first.h"
 #include "split/planner.h"
 #include "split/profile.h"
 
@@ -63,17 +64,6 @@ struct Scenario {
   View best;
 };
 
-/// What the second mode is worth (split/priority.h), if the optimizer updates each segment on its
-/// own. When the next forward needs a gradient no trace says: forward is taken to last until the
-/// first gradient is ready, and to go through the gradients as backward does, the other way round.
-/// By the line of the costs, as if compute and communication did not slow each other down.
-struct NewestFirst {
-  double in_order = 0;  ///< for how long the next forward waits with the best plan
-  double late = 0;      ///< and with the newest gradients first
-  std::uint64_t chunk_bytes = 0;
-  std::size_t messages = 0;
-};
-
 struct Analysis {
   std::string group;
   Profile profile;
@@ -89,7 +79,8 @@ struct Analysis {
   std::vector<Scenario> by_segments;
   std::vector<Scenario> by_ranks;
   std::vector<Scenario> by_links;
-  std::optional<NewestFirst> newest_first;  ///< nothing if no overlap pays, or no time passes
+  /// Against the best plan, by `line`; nothing if no overlap pays, or no time passes.
+  std::optional<NewestFirst> newest_first;
 };
 
 /// The bytes that a rank sends for each byte of an allreduce: 2 (ranks - 1) / ranks.

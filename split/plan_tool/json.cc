@@ -77,9 +77,9 @@ ordered_json to_json(const Report& report) {
   ordered_json newest_first;
   if (a.newest_first)
     newest_first = {{"in_order", a.newest_first->in_order},
-                    {"late", a.newest_first->late},
-                    {"chunk_bytes", a.newest_first->chunk_bytes},
-                    {"messages", a.newest_first->messages},
+                    {"late", a.newest_first->plan.late},
+                    {"chunk_bytes", a.newest_first->plan.chunk_bytes},
+                    {"messages", a.newest_first->plan.messages.size()},
                     {"text", newest_first_text(a)}};
   return {{"files", report.files},
           {"group", a.group},

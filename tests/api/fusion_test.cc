@@ -192,6 +192,39 @@ TEST(Fusion, SegmentsCanBeWaitedForOneByOne) {
   }
 }
 
+TEST(Fusion, NewestFirstHasEveryElementOnceAndIsTheSameOnAllRanks) {
+  constexpr std::size_t kRanks = 3;
+  ApiWorld world(kRanks);
+  std::vector<std::vector<std::pair<std::uint64_t, std::uint64_t>>> messages(kRanks);
+  world.on_all([&](int rank) {
+    Gradients gradients(kSizes, true);
+    const auto options = serial();
+    HcclFusion fusion = create(world.comm(rank), gradients, &options);
+    HcclFusionOrder order{};
+    SAYS(HcclFusionPlanNewestFirst(fusion, &order), HCCL_E_PARA, "between two iterations");
+    for (int iteration = 0; iteration < 3; ++iteration) {
+      for (std::uint32_t i = 0; i < gradients.size(); ++i) OK(HcclFusionReady(fusion, i));
+      OK(HcclFusionWait(fusion));
+    }
+    OK(HcclFusionPlanNewestFirst(fusion, &order));
+    EXPECT_GE(order.wait, 0);
+    for (std::uint32_t i = 0; i < order.messageNum; ++i)
+      messages[static_cast<std::size_t>(rank)].emplace_back(order.messages[i].begin,
+                                                            order.messages[i].end);
+    OK(HcclFusionDestroy(fusion));
+  });
+  EXPECT_EQ(messages[0], messages[1]);
+  EXPECT_EQ(messages[0], messages[2]);
+  std::sort(messages[0].begin(), messages[0].end());
+  std::uint64_t next = 0;
+  for (const auto& [begin, end] : messages[0]) {
+    EXPECT_EQ(begin, next);
+    EXPECT_GT(end, begin);
+    next = end;
+  }
+  EXPECT_EQ(next, std::accumulate(kSizes.begin(), kSizes.end(), std::uint64_t{0}));
+}
+
 TEST(Fusion, OtherTypesAndReductions) {
   ApiWorld world(2);
   world.on_all([&](int rank) {

@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "split/newest_first.h"
+
 namespace hccl::split {
 namespace {
 
@@ -85,9 +87,9 @@ TEST(Priority, SendsEveryByteOnceAndNoneBeforeItIsReady) {
       std::uint64_t bytes = 0;
       ASSERT_GE(message.start, before);
       for (const Piece& piece : message.pieces) {
-        ASSERT_EQ(piece.offset, sent[piece.gradient]);
         ASSERT_GE(message.start, it.ready[piece.gradient]);
         sent[piece.gradient] += piece.bytes;
+        ASSERT_EQ(piece.offset, it.bytes[piece.gradient] - sent[piece.gradient]);
         bytes += piece.bytes;
       }
       ASSERT_LE(bytes, plan.chunk_bytes);
@@ -112,6 +114,26 @@ TEST(Priority, BeatsTheOrderOfBackwardWhereCommunicationIsTheBottleneck) {
   const PriorityPlan plan = plan_newest_first(it.problem(0), cost).value();
   EXPECT_LT(plan.late, 0.8 * late);
   EXPECT_GT(plan.chunk_bytes, 1000000u) << "smaller chunks cost more than they gain";
+  // The largest chunk that is no more than 1 % of an iteration later than the best.
+  const auto late_with = [&](std::uint64_t chunk) {
+    return plan_newest_first(it.problem(chunk), cost).value().late;
+  };
+  double least = late;
+  for (std::uint64_t chunk = 400000000; chunk > 100000; chunk /= 2)
+    least = std::min(least, late_with(chunk));
+  const double enough = least + 0.01 * (it.due.front() + least);
+  EXPECT_LE(plan.late, enough);
+  EXPECT_GT(late_with(2 * plan.chunk_bytes), enough);
+}
+
+TEST(Priority, MessagesAreRangesOfMemory) {
+  // 10, 20, 0 and 5 bytes from 0, 10, 30 and 30 on; the second message goes on behind what the
+  // first has sent.
+  PriorityPlan plan;
+  plan.messages = {{{{1, 15, 5}}}, {{{3, 0, 5}, {1, 0, 15}, {0, 8, 2}}}, {{{0, 0, 8}}}};
+  const std::vector<std::uint64_t> sizes = {10, 20, 0, 5};
+  const std::vector<Range> expected = {{25, 30}, {30, 35}, {8, 25}, {0, 8}};
+  EXPECT_EQ(ranges(plan, sizes), expected);
 }
 
 TEST(Priority, RefusesWithTheNameOfTheCulprit) {

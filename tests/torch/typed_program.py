@@ -32,6 +32,10 @@ def planned(model: torch.nn.Linear) -> None:
     with gradients.no_sync():
         assert_type(gradients.write_trace("trace.pb"), None)
     hccl.torch.CombinedGradients(model, split_group=3)  # type: ignore[arg-type]
+    hccl.torch.CombinedGradients(model, overlap_forward=True)  # type: ignore[arg-type]
+    optimizer = hccl.torch.optim.FusedSGD(model.parameters(), lr=1e-3)
+    overlapped = hccl.torch.CombinedGradients(model, overlap_forward=optimizer)
+    assert_type(overlapped.synchronize(), None)
 
 
 def optimizers(model: torch.nn.Linear) -> None:

@@ -2,14 +2,19 @@
 
 import contextlib
 import functools
+import typing
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from hccl import WORLD
 from hccl.torch._memory import empty
-from hccl.torch._plan import Planned, check_parameters, join
+from hccl.torch._plan import Planned, SegmentHook, check_parameters, join
 from torch.distributed import distributed_c10d
+
+if typing.TYPE_CHECKING:
+    from hccl.torch.optim import FusedOptimizer
 
 
 class CombinedGradients(Planned):
@@ -28,6 +33,15 @@ class CombinedGradients(Planned):
     iteration count as zeros. All ranks run backward equally often; accumulate in no_sync().
 
     The parameters that need gradients have one type of float32, float64, bfloat16 and float16.
+
+    overlap_forward: the optimizer of these parameters, one of hccl.torch.optim. The next forward
+    pass then begins before all gradients are reduced, for models whose step takes as long as the
+    network. After 20 iterations in order, the newest gradients go first; step() returns at once,
+    and each module waits only for its own parameters, which are stepped as their gradients come.
+    Weights are those of the plain order, bit by bit, numbers such as lr those that step() found.
+    Between backward and step(), and after it, `.grad` is None. Before anything but forward and
+    state_dict (of model or optimizer) reads parameters, and before step() where gradients are to be
+    read, clipped or unscaled, call synchronize(). Not for modules that torch.compile compiles.
     """
 
     def __init__(
@@ -36,6 +50,7 @@ class CombinedGradients(Planned):
         *,
         process_group: dist.ProcessGroup | None = None,
         split_group: str = WORLD,
+        overlap_forward: "FusedOptimizer | None" = None,
     ) -> None:
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         named.reverse()  # nearly backward's order
@@ -50,6 +65,13 @@ class CombinedGradients(Planned):
         self._plan.mark_forward()
         self._missing: set[int] = set()  # in this backward pass; empty between two
         self._syncs = True
+        self._overlap: Any = None
+        if overlap_forward is not None:
+            from hccl.torch._forward import ForwardOverlap
+
+            self._overlap = ForwardOverlap(
+                module, overlap_forward, self._parameters, self._views, self._plan
+            )
         self._hooks = [
             parameter.register_post_accumulate_grad_hook(functools.partial(self._ready, i))
             for i, parameter in enumerate(self._parameters)
@@ -64,8 +86,24 @@ class CombinedGradients(Planned):
         finally:
             self._syncs = before
 
+    def synchronize(self) -> None:
+        """With overlap_forward: returns when all gradients are reduced and, behind step(), all
+        parameters are stepped. Before step(), each `.grad` is there then, and step() is the plain
+        one. A failure names the rank."""
+        if self._overlap is not None:
+            self._overlap.synchronize()
+
+    def register_segment_hook(self, hook: SegmentHook | None) -> None:
+        if self._overlap is not None:
+            raise ValueError("hccl: with overlap_forward there are no segments")
+        super().register_segment_hook(hook)
+
+    register_segment_hook.__doc__ = Planned.register_segment_hook.__doc__
+
     def remove(self) -> None:
         """Backward reduces no longer. On all ranks."""
+        if self._overlap is not None:
+            self._overlap.remove()
         for hook in self._hooks:
             hook.remove()
         self._plan.forget()
@@ -74,11 +112,16 @@ class CombinedGradients(Planned):
         if not self._syncs:
             return
         if not self._missing:
+            if self._overlap is not None:
+                self._overlap.begin_backward()
             self._missing = set(range(len(self._parameters)))
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
-        self._place(number)
+        self._complete(number)
         self._missing.discard(number)
-        self._plan.ready(number)
+
+    def _complete(self, number: int) -> None:
+        self._place(number)
+        (self._overlap or self._plan).ready(number)
 
     def _place(self, number: int) -> None:
         parameter, view = self._parameters[number], self._views[number]
@@ -98,9 +141,11 @@ class CombinedGradients(Planned):
 
     def _finish(self) -> None:
         for number in sorted(self._missing):
-            self._place(number)
-            self._plan.ready(number)
+            self._complete(number)
         self._missing.clear()
+        if self._overlap is not None:
+            self._overlap.end_backward()
+            return
         self._plan.finish()
         self._plan.mark_forward()
 

@@ -178,6 +178,26 @@ class FusedOptimizer(torch.optim.Optimizer):
         self._native.step(self.param_groups, self.state, 1.0, False, segment)
         self._stepped |= segment
 
+    @torch.no_grad()
+    def _step_late(
+        self, gradients: dict[torch.nn.Parameter, torch.Tensor], numbers: list[dict]
+    ) -> None:
+        """The step of these parameters, whose gradients came after step(), with the numbers that
+        the groups had then."""
+        now = [dict(group) for group in self.param_groups]
+        before = {parameter: parameter.grad for parameter in gradients}
+        try:
+            for group, then in zip(self.param_groups, numbers):
+                group.update(then)
+            for parameter, gradient in gradients.items():
+                parameter.grad = gradient
+            self._native.step(self.param_groups, self.state, 1.0, False, set(gradients))
+        finally:
+            for group, values in zip(self.param_groups, now):
+                group.update(values)
+            for parameter, own in before.items():
+                parameter.grad = own
+
     def _step_rest(self, wants_norm: bool) -> None:
         """What step_segment has left; the pass of a step is over."""
         stepped, self._stepped = self._stepped, set()

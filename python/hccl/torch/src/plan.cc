@@ -36,8 +36,9 @@ GradientPlan::GradientPlan(c10d::Store& store, int rank, int size,
   communicator_.set_timeout(timeout);
 }
 
-// An iteration that was not finished cannot be: other ranks may not even have begun it.
-GradientPlan::~GradientPlan() {
+GradientPlan::~GradientPlan() { end(); }
+
+void GradientPlan::end() {
   if (fork_.in_child()) return;
   if (under_way_) communicator_.abort("a model was deleted in the middle of a backward pass");
   forget();
@@ -55,6 +56,32 @@ void GradientPlan::set_gradients(const Tensors& gradients) {
     buckets_.push_back({names_.at(i), {parameters_[i]}, gradients[i]});
   }
   make_fusion();
+}
+
+std::vector<std::pair<uint64_t, uint64_t>> GradientPlan::plan_newest_first() {
+  HcclFusionOrder order{};
+  check(HcclFusionPlanNewestFirst(fusion_, &order), "order");
+  std::vector<std::pair<uint64_t, uint64_t>> messages;
+  for (uint32_t i = 0; i < order.messageNum; ++i)
+    messages.emplace_back(order.messages[i].begin, order.messages[i].end);
+  return messages;
+}
+
+void GradientPlan::set_messages(const Tensors& messages, const std::vector<std::string>& names) {
+  forget();
+  for (size_t i = 0; i < messages.size(); ++i) buckets_.push_back({names.at(i), {}, messages[i]});
+  make_fusion(true);
+}
+
+void GradientPlan::end_backward() {
+  check(HcclFusionMark(fusion_, HCCL_FUSION_BP_END), kOperation);
+  under_way_ = false;
+}
+
+void GradientPlan::wait_message(uint32_t message) {
+  fork_.check();
+  check(HcclFusionWaitSegment(fusion_, message), kOperation);
+  if (message + 1 == buckets_.size()) check(HcclFusionWait(fusion_), kOperation);
 }
 
 void GradientPlan::ready(uint32_t gradient) {
@@ -97,17 +124,21 @@ void GradientPlan::add(const c10d::GradBucket& bucket) {
         kOperation);
 }
 
-void GradientPlan::make_fusion() {
+void GradientPlan::make_fusion(bool one_by_one) {
   std::vector<HcclFusionGradient> list;
+  std::vector<uint32_t> own;  // segments
   for (const Bucket& each : buckets_) {
     list.push_back(
         {each.name.c_str(), each.data.data_ptr(), static_cast<uint64_t>(each.data.numel())});
+    if (one_by_one) own.push_back(static_cast<uint32_t>(own.size()));
   }
   HcclFusionOptions options{};
   options.dataType = to_reduce(buckets_.front().data).type;
   options.op = HCCL_REDUCE_AVG;
   options.hcomParallel = 1;
   options.group = group_.c_str();
+  options.lastIndices = own.empty() ? nullptr : own.data();
+  options.segmentNum = static_cast<uint32_t>(own.size());
   check(HcclFusionCreate(communicator_.handle(), list.data(), static_cast<uint32_t>(list.size()),
                          &options, &fusion_),
         kOperation);

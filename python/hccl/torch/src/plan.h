@@ -7,6 +7,7 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
+#include <utility>
 #include <vector>
 
 #include "communicator.h"
@@ -45,6 +46,19 @@ class GradientPlan {
   void ready(uint32_t gradient);
   void finish();
 
+  /// Newest first (HcclFusionPlanNewestFirst), between two iterations: elements [begin, end) of all
+  /// gradients, message by message. Collective.
+  std::vector<std::pair<uint64_t, uint64_t>> plan_newest_first();
+  /// From now on these are reduced instead, each on its own and in this order: ready() as above,
+  /// end_backward() when all are, and wait_message() until each is reduced, in order; the last one
+  /// ends the iteration. Collective.
+  void set_messages(const Tensors& messages, const std::vector<std::string>& names);
+  void end_backward();
+  void wait_message(uint32_t message);
+  /// The end of a program or of a model. What all ranks have begun is finished; an iteration that
+  /// was not finished cannot be: other ranks may not even have begun it.
+  void end();
+
   /// The bucket's gradient is ready. The futures of all buckets complete with that of the last one,
   /// which returns when all are reduced.
   c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
@@ -69,7 +83,7 @@ class GradientPlan {
   };
 
   void add(const c10d::GradBucket& bucket);
-  void make_fusion();
+  void make_fusion(bool one_by_one = false);
   void call_tail(const std::vector<uint32_t>& last) const;
   HcclFusion fusion() const;
 

@@ -26,6 +26,12 @@ void bind_plan(py::module_& module) {
       .def("set_gradients", &GradientPlan::set_gradients, py::arg("gradients"))
       .def("ready", &GradientPlan::ready, py::arg("gradient"))
       .def("finish", &GradientPlan::finish, Release())
+      .def("plan_newest_first", &GradientPlan::plan_newest_first, Release())
+      .def("set_messages", &GradientPlan::set_messages, py::arg("messages"), py::arg("names"),
+           Release())
+      .def("end_backward", &GradientPlan::end_backward)
+      .def("wait_message", &GradientPlan::wait_message, py::arg("message"), Release())
+      .def("end", &GradientPlan::end, Release())
       .def("forget", &GradientPlan::forget, Release())
       .def("mark_forward", &GradientPlan::mark_forward)
       .def("set_tail", &GradientPlan::set_tail, py::arg("tail").none(true))

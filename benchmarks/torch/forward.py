@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""forward.py [--gbit 1]: a training step of ResNet-50 between two hosts, in order and with overlap_forward.
+
+Two ranks in network namespaces whose lines carry so many Gbit/s each way (needs root). CombinedGradients with the
+automatic plan and steps by segment, and with overlap_forward, take turns in the same processes, some steps at a time;
+a step is counted from the return of one optimizer.step() to the next. The prediction is the planner's (hccl-plan, from
+the traces in order). Run it with a Python that has torch and the package."""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from planner import ADDRESS, MODEL
+
+RATE = 1e-4
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gbit", type=float, nargs="+", default=[1])
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=8, help="of each in a round; two do not count")
+    parser.add_argument("--learn", type=int, default=40, help="steps before, for the plans")
+    parser.add_argument(
+        "--compute",
+        choices=["sleep", "busy"],
+        default="sleep",
+        help="sleep: as an accelerator would compute; busy: on the rank's core",
+    )
+    parser.add_argument("--hccl-plan", default="build/dev/split/plan_tool/hccl-plan")
+    parser.add_argument("--json", help="a file for all times")
+    return parser.parse_args()
+
+
+# ---- a rank ----
+
+
+def network(model, compute):
+    """A module for each parameter, with the model's times in forward and backward."""
+    import torch
+
+    owed = 0.0  # computing that is too short to sleep for
+
+    def work(seconds):
+        nonlocal owed
+        owed += seconds
+        if owed < 1e-3:
+            return
+        begin = time.perf_counter()
+        if compute == "sleep":
+            time.sleep(owed)
+        while time.perf_counter() < begin + owed:
+            pass
+        owed -= time.perf_counter() - begin
+
+    class Pass(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x, parameter, layer):
+            context.layer = layer
+            work(layer.forward_seconds)
+            return x.clone()
+
+        @staticmethod
+        def backward(context, gradient):
+            work(context.layer.backward_seconds)
+            return gradient, context.layer.gradient, None
+
+    class Layer(torch.nn.Module):
+        def __init__(self, elements, forward_seconds, backward_seconds):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(elements))
+            self.gradient = torch.ones(elements)
+            self.forward_seconds, self.backward_seconds = forward_seconds, backward_seconds
+
+        def forward(self, x):
+            return Pass.apply(x, self.weight, self)
+
+    forward, gradients = model["forward_ms"], model["gradients"]
+    backward = gradients[-1]["ready_ms"] - forward
+    before, layers = forward, []
+    for each in gradients:
+        took = max(0.0, each["ready_ms"] - before)
+        layers.append(Layer(each["elements"], 1e-3 * took * forward / backward, 1e-3 * took))
+        before = max(before, each["ready_ms"])
+    return torch.nn.Sequential(*reversed(layers))
+
+
+class Contender:
+    def __init__(self, model, compute, overlap):
+        import hccl.torch
+        import torch
+
+        self.model = network(model, compute)
+        self.optimizer = hccl.torch.optim.FusedSGD(self.model.parameters(), RATE, momentum=0.9)
+        self.gradients = hccl.torch.CombinedGradients(
+            self.model, overlap_forward=self.optimizer if overlap else None
+        )
+        if not overlap:
+            self.gradients.register_segment_hook(self.optimizer.step_segment)
+        self.x = torch.ones(1, requires_grad=True)
+        self.steps = 0
+
+    def run(self, steps):
+        """When each step() returned."""
+        ends = []
+        for _ in range(steps):
+            self.optimizer.zero_grad()
+            self.model(self.x).sum().backward()
+            self.optimizer.step()
+            ends.append(time.perf_counter())
+        self.gradients.synchronize()
+        self.steps += steps
+        return ends
+
+    def check(self):
+        import torch
+
+        one = torch.nn.Parameter(torch.zeros(1))
+        optimizer = torch.optim.SGD([one], RATE, momentum=0.9)
+        for _ in range(self.steps):
+            one.grad = torch.ones(1)
+            optimizer.step()
+        for parameter in self.model.parameters():
+            assert (parameter == one).all(), "the weights are not those of the plain order"
+
+
+def rank(given):
+    import hccl.torch.optim
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("hccl")
+    model = json.loads(MODEL.read_text())
+    contenders = {
+        name: Contender(model, given.compute, name == "newest first")
+        for name in ("in order", "newest first")
+    }
+    contenders["newest first"].run(25)
+    contenders["in order"].run(given.learn)
+    times = {name: [] for name in contenders}
+    for _ in range(given.rounds):
+        for name, each in contenders.items():
+            dist.barrier()
+            ends = each.run(given.steps)
+            slowest = torch.tensor([b - a for a, b in zip(ends[1:], ends[2:])])
+            dist.all_reduce(slowest, dist.ReduceOp.MAX)
+            times[name] += slowest.tolist()
+    for each in contenders.values():
+        each.check()
+    contenders["in order"].gradients.write_trace(f"{os.environ['RESULT']}/{dist.get_rank()}.pb")
+    if dist.get_rank() == 0:
+        sizes = {name: len(each.gradients.segments) for name, each in contenders.items()}
+        found = {"times": times, "messages": sizes}
+        pathlib.Path(os.environ["RESULT"], "times.json").write_text(json.dumps(found))
+    dist.barrier()
+    del contenders, each
+    dist.destroy_process_group()
+
+
+# ---- all of them ----
+
+
+def case(given, gbit):
+    sys.path.insert(0, str(MODEL.parents[1]))
+    from run import Hosts
+
+    with tempfile.TemporaryDirectory() as folder, Hosts(2, gbit) as hosts:
+        ranks = []
+        for number in range(2):
+            environment = {
+                **os.environ,
+                "RANK": str(number),
+                "WORLD_SIZE": "2",
+                "MASTER_ADDR": ADDRESS,
+                "MASTER_PORT": "29512",
+                "OMP_NUM_THREADS": "1",
+                "HCCL_CONNECT_TIMEOUT": "60",
+                "RESULT": folder,
+            }
+            command = ["ip", "netns", "exec", hosts.name(number), sys.executable, *sys.argv]
+            ranks.append(subprocess.Popen(command, env=environment))
+        if any([each.wait() for each in ranks]):
+            sys.exit("forward.py: a rank failed")
+        found = json.loads(pathlib.Path(folder, "times.json").read_text())
+        report = pathlib.Path(folder, "plan.json")
+        traces = [f"{folder}/{number}.pb" for number in range(2)]
+        subprocess.run(
+            [given.hccl_plan, *traces, "-k", "64", "--json", report],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        found.update(gbit=gbit, predicted=json.loads(report.read_text())["what_if"]["newest_first"])
+        return found
+
+
+def show(found):
+    medians = {name: 1e3 * statistics.median(each) for name, each in found["times"].items()}
+    in_order, newest = medians["in order"], medians["newest first"]
+    predicted = 1e3 * (found["predicted"]["in_order"] - found["predicted"]["late"])
+    print(f"\n{found['gbit']:g} Gbit/s")
+    for name, median in medians.items():
+        spread = [1e3 * each for each in (min(found["times"][name]), max(found["times"][name]))]
+        print(
+            f"  {name:14} {median:8.1f} ms  ({spread[0]:.1f} to {spread[1]:.1f}), "
+            f"{found['messages'][name]} messages"
+        )
+    print(
+        f"  gain {in_order - newest:.1f} ms, {100 * (1 - newest / in_order):.1f} %; "
+        f"predicted {predicted:.1f} ms, {100 * predicted / in_order:.1f} %",
+        flush=True,
+    )
+
+
+def main():
+    given = arguments()
+    if "RANK" in os.environ:
+        return rank(given)
+    results = []
+    for gbit in given.gbit:
+        results.append(case(given, gbit))
+        show(results[-1])
+    if given.json:
+        pathlib.Path(given.json).write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
