@@ -26,8 +26,9 @@ def test_names_against_numpy():
     assert "all well" in done.stdout, done.stderr[-3000:]
 
 
-def test_sharding_strategies_and_keras_estimators():
-    assert all("all well" in output for output in on_ranks(2, RANKS / "bridge_sharded.py"))
+@pytest.mark.parametrize("program", ["sharded", *(["estimator"] if ESTIMATOR else [])])
+def test_sharding_strategies_and_estimators(program, tmp_path):
+    assert all("all well" in output for output in on_ranks(2, RANKS / f"bridge_{program}.py", tmp_path))
 
 
 def test_npu_device_has_npu_bridge_as_compat_v1():
@@ -112,6 +113,17 @@ print(npu_config_proto(given) is given,
     assert outcome(text) == "True True ['NpuOptimizer'] True True 1 False".split()
 
 
+def test_an_option_that_does_not_exist_names_itself():
+    if ESTIMATOR:
+        text = """
+try:
+    NPURunConfig(iteration_per_loop=10, precision_mode="allow_mix_precision", op_debug_level=0)
+except TypeError as error:
+    print(error)
+"""
+        assert " ".join(outcome(text)[:-1]).endswith('"iteration_per_loop"; is it')
+
+
 def test_contrib():
     text = """
 print(tf.contrib.layers.xavier_initializer()([2, 2]).shape, tf.contrib.layers.l2_regularizer(0.5)(tf.ones([2])).shape)
@@ -124,7 +136,8 @@ except ImportError as error:
 """
     assert outcome(text)[-2:] == ["True", "True"]
     if ESTIMATOR:
-        assert outcome("print(tf.contrib.slim.conv2d(tf.ones([1,8,8,1]), 2, 3).shape)")[-1] == "2)"
+        text = "net = tf.contrib.slim.batch_norm(tf.contrib.slim.conv2d(tf.ones([1,8,8,1]), 2, 3))\nprint(net.shape)"
+        assert outcome(text)[-1] == "2)"
 
 
 def test_small_things():
