@@ -53,6 +53,22 @@ def test_tensorflow_one_is_there_whatever_was_imported_first():
         assert done.stdout.strip() == "True", done.stderr
 
 
+KERAS = """
+from tensorflow.keras import layers
+from tensorflow.keras.optimizers import Adam
+set_keras_session_npu_config()
+model = tf.keras.Sequential([layers.Dense(1, use_bias=False, kernel_initializer="zeros", input_shape=(1,))])
+model.compile(npu_keras_optimizer(Adam(0.5)), "mse")
+model.fit(tf.ones([4, 1]), tf.ones([4, 1]), steps_per_epoch=1, verbose=0)
+print(model.get_weights()[0].round(3))
+"""
+
+
+def test_keras_imported_by_name_is_that_of_sessions():
+    environment = {} if ESTIMATOR else {"TF_USE_LEGACY_KERAS": "1"}
+    assert outcome(KERAS, **environment)[-1] == "[[0.5]]"  # Adam's first step is its rate
+
+
 LOOP = """
 import numpy as np
 x = tf.placeholder(tf.float32, [])
