@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import importlib.util
 import sys
 import types
-from typing import Any
+from typing import Any, Callable
 
 import tensorflow as tf
 
 
 class _Part(types.ModuleType):
-    """A module of tf.contrib: a name that is not here says what to use instead."""
+    """A module of tf.contrib. A name that is not here is taken from what has replaced the module, or
+    says what to use instead."""
+
+    def __init__(self, name: str, elsewhere: Callable[[], Any] = lambda: None) -> None:
+        super().__init__(name)
+        self._elsewhere = elsewhere
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        found = getattr(self._elsewhere(), name, None)
+        if found is not None:
+            return found
         raise ImportError(
             f"{self.__name__}.{name}: tf.contrib does not exist since TensorFlow 2, and hccl has "
             f"not this part of it; look for {name} in tf.compat.v1, tf_slim or tensorflow_addons"
@@ -32,10 +42,31 @@ class _Contrib(_Part):
 
 
 def _slim() -> Any:
+    # TensorFlow 2.15 looks for it in tf_keras, but has it in Keras 2 itself.
+    name = "legacy_tf_layers.normalization"
+    with contextlib.suppress(ModuleNotFoundError):
+        if importlib.util.find_spec("tf_keras") is None:
+            sys.modules[f"tf_keras.{name}"] = importlib.import_module(f"keras.src.{name}")
     try:
         return importlib.import_module("tf_slim")
     except ModuleNotFoundError:
-        raise ImportError("tf.contrib.slim: install the package tf_slim") from None
+        raise ImportError("tf.contrib.slim, layers and framework: install the package tf_slim") from None
+
+
+def _summary() -> Any:
+    from tensorflow.python.ops import summary_ops_v2
+
+    return summary_ops_v2
+
+
+# What has replaced a module, as a whole or but for what _modules() has.
+_ELSEWHERE: dict[str, Callable[[], Any]] = {
+    "layers": _slim,
+    "framework": _slim,
+    "rnn": lambda: tf.compat.v1.nn.rnn_cell,
+    "data": lambda: tf.compat.v1.data.experimental,
+    "summary": _summary,
+}
 
 
 def _xavier_initializer(uniform: bool = True, seed: Any = None, dtype: Any = tf.float32) -> Any:
@@ -87,7 +118,13 @@ def _modules() -> dict[str, dict[str, Any]]:
             "ExponentialUpdateLossScaleManager": managers.ExponentialUpdateLossScaleManager,
             "LossScaleOptimizer": NPULossScaleOptimizer,
         },
-        "framework": {"get_or_create_global_step": tf.compat.v1.train.get_or_create_global_step},
+        "framework": {
+            "get_or_create_global_step": tf.compat.v1.train.get_or_create_global_step,
+            "nest": tf.nest,
+        },
+        "summary": {"all_summary_ops": _summary().all_v2_summary_ops},
+        "rnn": {},
+        "data": {},
     }
 
 
@@ -98,7 +135,7 @@ def install(tensorflow: Any) -> None:
     contrib.__path__ = []
     sys.modules[contrib.__name__] = tensorflow.contrib = contrib
     for name, contents in _modules().items():
-        part = _Part(f"tensorflow.contrib.{name}")
+        part = _Part(f"tensorflow.contrib.{name}", _ELSEWHERE.get(name, lambda: None))
         vars(part).update(contents)
         sys.modules[part.__name__] = part
         setattr(contrib, name, part)

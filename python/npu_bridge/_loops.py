@@ -94,8 +94,8 @@ def _body(step: Any, fed: set[str]) -> Optional[tuple[Any, dict[str, Any]]]:
 
 
 def _owns_state(op: Any) -> bool:
-    """A variable, iterator, queue, table."""
-    return not op.inputs and any(
+    """A variable, iterator, queue, table. Not where a run of it would also run other ops."""
+    return not op.inputs and not op.control_inputs and any(
         tensor.dtype._is_ref_dtype or tensor.dtype in (tf.resource, tf.variant) for tensor in op.outputs
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import tensorflow
@@ -22,6 +23,18 @@ def enable() -> Any:
         except (AttributeError, ImportError):  # Estimator, where this TensorFlow has none
             continue
         setattr(tensorflow, name, value)
+    _keras_of_sessions(tensorflow)
     _contrib.install(tensorflow)
     _session.install(tensorflow)
     return tensorflow
+
+
+def _keras_of_sessions(tensorflow: Any) -> None:
+    """`from tensorflow.keras import ...` would load TensorFlow 2's Keras, whose optimizers work in no
+    session, and put it onto the module tensorflow. Keras 3 has no other."""
+    keras = tensorflow.compat.v1.keras
+    if not hasattr(keras.backend, "set_session"):
+        return
+    for name in [name for name in sys.modules if name.startswith("tensorflow.keras.")]:
+        del sys.modules[name]
+    sys.modules["tensorflow.keras"] = keras

@@ -96,13 +96,18 @@ def npu_run_config_init(run_config: Any = None) -> Any:
 
 
 def set_keras_session_npu_config(config: Any = None) -> Any:
+    if not hasattr(backend, "set_session"):
+        raise ImportError(
+            "set_keras_session_npu_config: Keras 3 has no sessions; TF_USE_LEGACY_KERAS=1 and the "
+            "package tf_keras bring Keras 2 back"
+        )
     made = tf.compat.v1.Session(config=npu_config_proto(config))
-    tf.compat.v1.keras.backend.set_session(made)
+    backend.set_session(made)
     return made
 
 
 def npu_clear_session(config: Any = None) -> None:
-    tf.compat.v1.keras.backend.clear_session()
+    backend.clear_session()
     set_keras_session_npu_config(config)
 
 

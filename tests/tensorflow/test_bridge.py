@@ -26,8 +26,9 @@ def test_names_against_numpy():
     assert "all well" in done.stdout, done.stderr[-3000:]
 
 
-def test_sharding_strategies_and_keras_estimators():
-    assert all("all well" in output for output in on_ranks(2, RANKS / "bridge_sharded.py"))
+@pytest.mark.parametrize("program", ["sharded", *(["estimator"] if ESTIMATOR else [])])
+def test_sharding_strategies_and_estimators(program, tmp_path):
+    assert all("all well" in output for output in on_ranks(2, RANKS / f"bridge_{program}.py", tmp_path))
 
 
 def test_npu_device_has_npu_bridge_as_compat_v1():
@@ -50,6 +51,22 @@ def test_tensorflow_one_is_there_whatever_was_imported_first():
     for order in ("import tensorflow as tf\nimport npu_bridge\n", "import npu_bridge\nimport tensorflow as tf\n"):
         done = run("-c", f"{order}print({text})")
         assert done.stdout.strip() == "True", done.stderr
+
+
+KERAS = """
+from tensorflow.keras import layers
+from tensorflow.keras.optimizers import Adam
+set_keras_session_npu_config()
+model = tf.keras.Sequential([layers.Dense(1, use_bias=False, kernel_initializer="zeros", input_shape=(1,))])
+model.compile(npu_keras_optimizer(Adam(0.5)), "mse")
+model.fit(tf.ones([4, 1]), tf.ones([4, 1]), steps_per_epoch=1, verbose=0)
+print(model.get_weights()[0].round(3))
+"""
+
+
+def test_keras_imported_by_name_is_that_of_sessions():
+    environment = {} if ESTIMATOR else {"TF_USE_LEGACY_KERAS": "1"}
+    assert outcome(KERAS, **environment)[-1] == "[[0.5]]"  # Adam's first step is its rate
 
 
 LOOP = """
@@ -112,6 +129,17 @@ print(npu_config_proto(given) is given,
     assert outcome(text) == "True True ['NpuOptimizer'] True True 1 False".split()
 
 
+def test_an_option_that_does_not_exist_names_itself():
+    if ESTIMATOR:
+        text = """
+try:
+    NPURunConfig(iteration_per_loop=10, precision_mode="allow_mix_precision", op_debug_level=0)
+except TypeError as error:
+    print(error)
+"""
+        assert " ".join(outcome(text)[:-1]).endswith('"iteration_per_loop"; is it')
+
+
 def test_contrib():
     text = """
 print(tf.contrib.layers.xavier_initializer()([2, 2]).shape, tf.contrib.layers.l2_regularizer(0.5)(tf.ones([2])).shape)
@@ -124,7 +152,8 @@ except ImportError as error:
 """
     assert outcome(text)[-2:] == ["True", "True"]
     if ESTIMATOR:
-        assert outcome("print(tf.contrib.slim.conv2d(tf.ones([1,8,8,1]), 2, 3).shape)")[-1] == "2)"
+        text = "net = tf.contrib.slim.batch_norm(tf.contrib.slim.conv2d(tf.ones([1,8,8,1]), 2, 3))\nprint(net.shape)"
+        assert outcome(text)[-1] == "2)"
 
 
 def test_small_things():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -69,7 +71,33 @@ class ExperimentalConfig(_Kept):
     pass
 
 
+# What NPURunConfig takes besides its named arguments; those in the last line are of older releases.
+_KEPT_OPTIONS = frozenset((
+    "distribute dump_config stream_max_parallel_num is_tailing_optimization horovod_mode "
+    "graph_run_mode op_debug_level enable_scope_fusion_passes enable_exception_dump "
+    "op_select_implmode optypelist_for_implmode dynamic_input_config aoe_mode work_path "
+    "buffer_optimize enable_small_channel fusion_switch_file enable_compress_weight "
+    "compress_weight_conf op_compiler_cache_mode op_compiler_cache_dir debug_dir "
+    "hcom_multi_mode dynamic_input dynamic_graph_execute_mode dynamic_inputs_shape_range "
+    "train_distribute eval_distribute local_rank_id local_device_list session_device_id "
+    "distribute_config modify_mixlist op_precision_mode device_type soc_config hccl_timeout "
+    "op_wait_timeout op_execute_timeout HCCL_algorithm customize_dtypes op_debug_config "
+    "memory_config experimental_config topo_sorting_mode aoe_config_file insert_op_file "
+    "stream_sync_timeout event_sync_timeout external_weight deterministic frozen_variable "
+    "variable_placement jit_compile precision_mode_v2 ac_parallel_enable quant_dumpable "
+    "input_fusion_size compile_dynamic_mode graph_max_parallel_model_num export_compile_stat "
+    "aicore_num oo_constant_folding input_batch_cpy shape_generalization_mode "
+    "all_tensor_not_empty auto_multistream_parallel_mode oo_level optimization_switch "
+    "auto_tune_mode mstune_mode enable_auto_mix_precision"
+).split())
+
 _RunConfig = getattr(getattr(tf, "estimator", None), "RunConfig", object)
+
+
+def _similar(name: str) -> str:
+    known = [*inspect.signature(NPURunConfig.__init__).parameters, *_KEPT_OPTIONS]
+    found = difflib.get_close_matches(name, known, 1)
+    return f'; is it "{found[0]}"?' if found else ""
 
 
 class NPURunConfig(_RunConfig):
@@ -104,6 +132,9 @@ class NPURunConfig(_RunConfig):
                 "NPURunConfig: this TensorFlow has no Estimator; use TensorFlow 2.15, or a session "
                 "with util.set_iteration_per_loop"
             )
+        for name in options:
+            if name not in _KEPT_OPTIONS:
+                raise TypeError(f'NPURunConfig: there is no argument "{name}"{_similar(name)}')
         if not isinstance(iterations_per_loop, int) or iterations_per_loop < 1:
             raise ValueError("iterations_per_loop must be a positive integer")
         if not isinstance(mix_compile_mode, bool):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Optional
 
 import tensorflow as tf
 from absl import logging
 from hccl.tensorflow import _ops
+from tensorflow.python.ops import summary_ops_v2
 
 from npu_bridge import _ranks
 from npu_bridge.estimator.npu import util
@@ -60,8 +62,9 @@ class NpuEmptyHook(_Hook):
     """Does nothing."""
 
 
-class NPUOutputTensorHook(tf.compat.v1.train.LoggingTensorHook):
-    """Hands the tensors of a dictionary to output_fn every so many steps."""
+class NPUOutputTensorHook(_Hook):
+    """Hands output_fn, every output_every_n_steps runs and at the end, a list of what the tensors of the
+    dictionary were in each of these runs."""
 
     def __init__(
         self,
@@ -70,14 +73,65 @@ class NPUOutputTensorHook(tf.compat.v1.train.LoggingTensorHook):
         output_fn: Any = None,
         output_every_n_steps: int = 0,
     ) -> None:
-        super().__init__(tensors, every_n_iter=output_every_n_steps or 1)
-        self._output_fn = output_fn
+        if tensors is not None and dependencies is not None:
+            with tf.control_dependencies(tf.nest.flatten(dependencies)):
+                tensors = {name: tf.identity(tensor) for name, tensor in tensors.items()}
+        self._tensors, self._output_fn = tensors or {}, output_fn
+        self._every, self._runs = output_every_n_steps or 1, 0
+        self._outputs: list[Any] = []
+
+    def begin(self) -> None:
+        graph = tf.compat.v1.get_default_graph()
+        self._fetches = {k: graph.as_graph_element(v) for k, v in self._tensors.items()}
+
+    def before_run(self, run_context: Any) -> Any:
+        return tf.compat.v1.train.SessionRunArgs(self._fetches)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        if self._should_trigger and self._output_fn is not None:
-            self._output_fn([run_values.results])
-        self._iter_count += 1
+        self._outputs.append(run_values.results)
+        self._runs += 1
+        if self._runs % self._every == 0:
+            self._hand_over()
+
+    def end(self, session: Any) -> None:
+        if self._outputs:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        outputs, self._outputs = self._outputs, []
+        if self._output_fn is not None:
+            self._output_fn(outputs)
 
 
 class TellMeStepOrLossHook(_Hook):
-    """Accepted: nothing on a CPU asks for the step."""
+    """Keeps step and loss of the last run, and what they shall become, in the environment: STEP_NOW,
+    TOTAL_STEP, LOSS_NOW, TARGET_LOSS. Nothing on a CPU asks for them."""
+
+    def __init__(
+        self, step: Any = None, total_step: Any = None, loss: Any = None, final_loss: Any = None
+    ) -> None:
+        if step is None and loss is None:
+            raise ValueError("TellMeStepOrLossHook: step or loss must be given")
+        self._fetches = {k: v for k, v in (("STEP_NOW", step), ("LOSS_NOW", loss)) if v is not None}
+        goals = {"TOTAL_STEP": total_step, "TARGET_LOSS": final_loss}
+        os.environ.update({name: str(goal) for name, goal in goals.items() if goal is not None})
+
+    def before_run(self, run_context: Any) -> Any:
+        return tf.compat.v1.train.SessionRunArgs(self._fetches)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        os.environ.update({name: str(value) for name, value in run_values.results.items()})
+
+
+class SummaryWritersHook(_Hook):
+    """Opens the summary writers of the graph, which host_call has made, and flushes them."""
+
+    def begin(self) -> None:
+        self._open = list(summary_ops_v2.summary_writer_initializer_op())
+        self._flush = [tf.raw_ops.FlushSummaryWriter(writer=op.inputs[0]) for op in self._open]
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        session.run(self._open)
+
+    def end(self, session: Any) -> None:
+        session.run(self._flush)

@@ -1,0 +1,71 @@
+"""A model_dir that several ranks have in common: rank 0 alone writes there, as the files of two ranks
+would have the same names."""
+
+from __future__ import annotations
+
+import pathlib
+import secrets
+from typing import Any
+
+import tensorflow as tf
+from hccl.tensorflow import _ops
+
+from npu_bridge import _ranks
+
+_Saver = tf.compat.v1.train.CheckpointSaverHook
+
+
+class _NoSaver(_Saver):
+    """In the place of the hook that writes checkpoints."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Any] = []
+
+    def begin(self) -> None:
+        pass
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        pass
+
+    def before_run(self, run_context: Any) -> None:
+        pass
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        pass
+
+    def end(self, session: Any) -> None:
+        pass
+
+
+class _EndTogether(tf.compat.v1.train.SessionRunHook):
+    """Behind the hook that writes: what comes after training finds the last checkpoint."""
+
+    def begin(self) -> None:
+        self._operation = _ops.all_reduce(tf.constant(1), "sum").op
+
+    def end(self, session: Any) -> None:
+        session.run(self._operation)
+
+
+def for_training(config: Any) -> tuple[Any, list[Any]]:
+    """What this rank trains with: a RunConfig, and hooks that belong behind all others. All ranks ask."""
+    if _is_rank_0s(pathlib.Path(config.model_dir)) and _ranks.rank() != 0:
+        quiet = config.replace(save_summary_steps=0, log_step_count_steps=None)
+        return quiet, [_NoSaver(), _EndTogether()]
+    return config, [_EndTogether()]
+
+
+def _is_rank_0s(directory: pathlib.Path) -> bool:
+    """Whether the ranks see a file of rank 0 there."""
+    first = _ranks.rank() == 0
+    number = secrets.randbits(62) if first else 0
+    marker = directory / f".hccl-{number}"
+    if first:
+        directory.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        told = session.run(_ops.broadcast([tf.constant(number, tf.int64)], 0))[0]
+        found = (directory / f".hccl-{told}").exists()
+        session.run(_ops.all_reduce(tf.constant(1), "sum"))  # all have looked
+    marker.unlink(missing_ok=True)
+    return found
