@@ -41,6 +41,29 @@ def library() -> Any:
     return loaded
 
 
+_orders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # names, of graphs
+_eager_order: list[Any] = []
+
+
+def _order() -> Any:
+    """The resource that all collectives take, for their order in functions: TensorFlow sees it in the
+    conditionals, loops and functions that use it, too. It has no value."""
+    with tf.init_scope():
+        if tf.executing_eagerly():
+            if not _eager_order:
+                _eager_order.append(_made_order())
+            return _eager_order[0]
+        graph = tf.compat.v1.get_default_graph()
+        if graph not in _orders:
+            with tf.device(None):
+                _orders[graph] = _made_order().name
+        return graph.get_tensor_by_name(_orders[graph])
+
+
+def _made_order() -> Any:
+    return tf.raw_ops.VarHandleOp(dtype=tf.int32, shape=[], shared_name="hccl_order")
+
+
 _numbers = itertools.count(1)
 
 
@@ -58,6 +81,7 @@ def all_reduce(
 ) -> tf.Tensor:
     """`postscale`, for sums of floats only, multiplies the result."""
     return _numbered(library().hccl_all_reduce(
+        order=_order(),
         tensor=tensor, reduction=reduction, postscale=postscale, group=group
     ))
 
@@ -77,6 +101,7 @@ def grouped_all_reduce(
         own = [i for i, tensor in enumerate(tensors) if tensor.dtype == dtype]
         reduced = _numbered(
             library().hccl_grouped_all_reduce(
+                order=_order(),
                 tensors=[tensors[i] for i in own],
                 reduction=reduction,
                 postscale=postscale if dtype in FLOATS else 1.0,
@@ -104,6 +129,7 @@ def fused_all_reduce(
     return list(
         _numbered(
             library().hccl_fused_all_reduce(
+                order=_order(),
                 gradients=gradients,
                 handed_over=handed_over,
                 list_key=key,
@@ -151,23 +177,24 @@ def broadcast(tensors: Sequence[Any], root: int, group: str = hccl.WORLD) -> lis
     if not tensors:
         return []
     return list(
-        _numbered(library().hccl_broadcast(tensors=tensors, root_rank=root, group=group))
+        _numbered(library().hccl_broadcast(order=_order(), tensors=tensors, root_rank=root, group=group))
     )
 
 
 def reduce(tensor: Any, reduction: str, root: int, group: str = hccl.WORLD) -> tf.Tensor:
     """On other ranks than the root: the rank's own tensor."""
-    return _numbered(library().hccl_reduce(tensor=tensor, reduction=reduction, root_rank=root, group=group))
+    return _numbered(library().hccl_reduce(order=_order(), tensor=tensor, reduction=reduction, root_rank=root, group=group))
 
 
 def all_gather(tensor: Any, ranks: int, group: str = hccl.WORLD) -> tf.Tensor:
     """One behind the other in the first dimension, which is as long on all ranks."""
-    return _numbered(library().hccl_all_gather(tensor=tensor, rank_size=ranks, group=group))
+    return _numbered(library().hccl_all_gather(order=_order(), tensor=tensor, rank_size=ranks, group=group))
 
 
 def reduce_scatter(tensor: Any, reduction: str, ranks: int, group: str = hccl.WORLD) -> tf.Tensor:
     """Of the reduced tensor, this rank's part of the first dimension."""
     return _numbered(library().hccl_reduce_scatter(
+        order=_order(),
         tensor=tensor, reduction=reduction, rank_size=ranks, group=group
     ))
 
@@ -182,6 +209,7 @@ def all_to_all_v(
 ) -> tf.Tensor:
     """1-D; counts and displacements are int64, in elements, one a rank."""
     return _numbered(library().hccl_all_to_all_v(
+        order=_order(),
         send_data=data,
         send_counts=send_counts,
         send_displacements=send_displacements,
@@ -194,36 +222,35 @@ def all_to_all_v(
 def all_to_all_v_c(data: Any, matrix: Any, rank: int, group: str = hccl.WORLD) -> tf.Tensor:
     """matrix[i][j]: the elements that rank i gives to rank j, the same on all ranks."""
     return _numbered(library().hccl_all_to_all_vc(
+        order=_order(),
         send_data=data, send_count_matrix=matrix, rank=rank, group=group
     ))
 
 
 def send(tensor: Any, tag: int, dest: int, group: str = hccl.WORLD) -> Any:
-    return _numbered(library().hccl_send(tensor=tensor, sr_tag=tag, dest_rank=dest, group=group))
+    return _numbered(library().hccl_send(order=_order(), tensor=tensor, sr_tag=tag, dest_rank=dest, group=group))
 
 
 def receive(shape: Any, dtype: Any, tag: int, src: int, group: str = hccl.WORLD) -> tf.Tensor:
-    return _numbered(library().hccl_receive(shape=shape, T=dtype, sr_tag=tag, src_rank=src, group=group))
+    return _numbered(library().hccl_receive(order=_order(), shape=shape, T=dtype, sr_tag=tag, src_rank=src, group=group))
 
 
 @tf.RegisterGradient("HcclAllReduce")
 def _all_reduce_gradient(op: Any, gradient: Any) -> Any:
-    return all_reduce(
-        gradient, "sum", op.get_attr("group").decode(), float(op.get_attr("postscale"))
-    )
+    scale = float(op.get_attr("postscale"))
+    return all_reduce(gradient, "sum", op.get_attr("group").decode(), scale), None
 
 
 @tf.RegisterGradient("HcclGroupedAllReduce")
 def _grouped_all_reduce_gradient(op: Any, *gradients: Any) -> Any:
-    return grouped_all_reduce(
-        gradients, "sum", op.get_attr("group").decode(), float(op.get_attr("postscale"))
-    )
+    scale = float(op.get_attr("postscale"))
+    return [*grouped_all_reduce(gradients, "sum", op.get_attr("group").decode(), scale), None]
 
 
 @tf.RegisterGradient("HcclFusedAllReduce")
 def _fused_all_reduce_gradient(op: Any, *gradients: Any) -> Any:
     scale = 1 / _manage.get_rank_size() if op.get_attr("average") else 1.0
-    return [*grouped_all_reduce(gradients, "sum", hccl.WORLD, scale), *[None] * len(gradients)]
+    return [*grouped_all_reduce(gradients, "sum", hccl.WORLD, scale), *[None] * (len(gradients) + 1)]
 
 
 for _name in ("FusedPush", "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllToAllV", "AllToAllVC"):

@@ -80,6 +80,36 @@ step = tf.function(lambda g: scaled.apply_gradients([(g, weight)]))
 step(tf.constant(1.0))
 assert weight.numpy() == -2.0 and scaled.last_step_finite.numpy()
 
+# What a conditional, a loop or a function calls comes before what follows, also where it is later in being ready.
+late = tf.random.normal([800, 800] if RANK == 0 else [2, 2])
+weights = [tf.Variable(tf.ones([3])), tf.Variable(tf.ones([2]))]
+
+
+def update():
+    slow = 0.0 * tf.reduce_sum(tf.linalg.matmul(late, late))
+    reduced = npu.distribute.all_reduce([weight + slow for weight in weights], "sum")
+    for weight, value in zip(weights, reduced):
+        weight.assign(value - SIZE + 1)
+    return tf.constant(True)
+
+
+nested = tf.function(update)
+
+
+@tf.function
+def mixed(number):
+    tf.cond(number > 0, update, lambda: tf.constant(False))
+    first = npu.distribute.hccl_ops.allreduce(number, "sum", fusion=0)
+    for _ in tf.range(2):
+        update()
+    second = npu.distribute.hccl_ops.allreduce(number, "max", fusion=0)
+    nested()
+    return first, second, npu.distribute.all_reduce(number, "mean")
+
+
+for _ in range(3):
+    assert [float(t) for t in mixed(tf.constant(2.0))] == [2.0 * SIZE, 2.0, 2.0]
+
 shares = [tf.Variable(tf.zeros([n])) for n in (8, 2, 6, 4)]
 npu.distribute.grouping_gradients_apply(
     lambda pairs: [v.assign(g + 1) for g, v in pairs], [(tf.ones_like(v), v) for v in shares]

@@ -41,7 +41,7 @@ class Broadcast final : public Kernel {
 
  private:
   Status run(OpKernelContext* context, HcclComm comm) override {
-    for (int i = 0; i < context->num_inputs(); ++i) {
+    for (int i = 0; i < context->num_outputs(); ++i) {
       const auto count = count_of(context->input(i));
       const HcclDataType type = to_type(context->input_dtype(i));
       const std::size_t bytes = context->input(i).tensor_data().size();

@@ -1,5 +1,6 @@
-// The ops as TensorFlow's graphs know them. All collectives are stateful: automatic control
-// dependencies keep them in the order of the program, which is the same on all ranks.
+// The ops as TensorFlow's graphs know them. All collectives take the same resource, which nobody
+// reads: automatic control dependencies keep what uses a resource in the order of the program,
+// which is the same on all ranks, and know it of conditionals, loops and functions, too.
 #include <tensorflow/core/framework/common_shape_fns.h>
 #include <tensorflow/core/framework/op.h>
 #include <tensorflow/core/framework/shape_inference.h>
@@ -20,7 +21,7 @@ using ::tensorflow::shape_inference::UnchangedShape;
   "bool}"
 
 absl::Status same_shapes(InferenceContext* c) {
-  for (int i = 0; i < c->num_inputs(); ++i) c->set_output(i, c->input(i));
+  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(i));
   return absl::OkStatus();
 }
 
@@ -54,6 +55,7 @@ absl::Status any_vector(InferenceContext* c) {
 // postscale: what a sum of floats is multiplied by.
 REGISTER_OP("HcclAllReduce")
     .Input("tensor: T")
+    .Input("order: resource")
     .Output("reduced: T")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
@@ -65,6 +67,7 @@ REGISTER_OP("HcclAllReduce")
 // names: of the tensors, for errors.
 REGISTER_OP("HcclGroupedAllReduce")
     .Input("tensors: N * T")
+    .Input("order: resource")
     .Output("reduced: N * T")
     .Attr("N: int >= 1")
     .Attr("T: " HCCL_TF_NUMBERS)
@@ -90,6 +93,7 @@ REGISTER_OP("HcclFusedPush")
 REGISTER_OP("HcclFusedAllReduce")
     .Input("gradients: N * T")
     .Input("handed_over: N * int64")
+    .Input("order: resource")
     .Output("reduced: N * T")
     .Attr("N: int >= 1")
     .Attr("T: {half, bfloat16, float, double}")
@@ -99,13 +103,11 @@ REGISTER_OP("HcclFusedAllReduce")
     .Attr("hcom_parallel: bool = true")
     .Attr("group: string = 'hccl_world_group'")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
-      for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(i));
-      return absl::OkStatus();
-    });
+    .SetShapeFn(same_shapes);
 
 REGISTER_OP("HcclBroadcast")
     .Input("tensors: T")
+    .Input("order: resource")
     .Output("of_root: T")
     .Attr("T: list(" HCCL_TF_MOVED ") >= 1")
     .Attr("root_rank: int >= 0")
@@ -115,6 +117,7 @@ REGISTER_OP("HcclBroadcast")
 
 REGISTER_OP("HcclReduce")
     .Input("tensor: T")
+    .Input("order: resource")
     .Output("reduced: T")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
@@ -125,6 +128,7 @@ REGISTER_OP("HcclReduce")
 
 REGISTER_OP("HcclAllGather")
     .Input("tensor: T")
+    .Input("order: resource")
     .Output("gathered: T")
     .Attr("T: " HCCL_TF_MOVED)
     .Attr("rank_size: int >= 1")
@@ -134,6 +138,7 @@ REGISTER_OP("HcclAllGather")
 
 REGISTER_OP("HcclReduceScatter")
     .Input("tensor: T")
+    .Input("order: resource")
     .Output("part: T")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
@@ -148,6 +153,7 @@ REGISTER_OP("HcclAllToAllV")
     .Input("send_displacements: int64")
     .Input("recv_counts: int64")
     .Input("recv_displacements: int64")
+    .Input("order: resource")
     .Output("recv_data: T")
     .Attr("T: " HCCL_TF_MOVED)
     .Attr("group: string = 'hccl_world_group'")
@@ -157,6 +163,7 @@ REGISTER_OP("HcclAllToAllV")
 REGISTER_OP("HcclAllToAllVC")
     .Input("send_data: T")
     .Input("send_count_matrix: int64")
+    .Input("order: resource")
     .Output("recv_data: T")
     .Attr("T: " HCCL_TF_MOVED)
     .Attr("rank: int >= 0")
@@ -166,6 +173,7 @@ REGISTER_OP("HcclAllToAllVC")
 
 REGISTER_OP("HcclSend")
     .Input("tensor: T")
+    .Input("order: resource")
     .Attr("T: " HCCL_TF_MOVED)
     .Attr("sr_tag: int")
     .Attr("dest_rank: int >= 0")
@@ -174,6 +182,7 @@ REGISTER_OP("HcclSend")
     .SetShapeFn(::tensorflow::shape_inference::NoOutputs);
 
 REGISTER_OP("HcclReceive")
+    .Input("order: resource")
     .Output("tensor: T")
     .Attr("shape: shape")
     .Attr("T: " HCCL_TF_MOVED)

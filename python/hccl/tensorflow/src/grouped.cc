@@ -34,7 +34,7 @@ class GroupedAllReduce final : public Reducing {
     type_ = to_type(context->input_dtype(0));
     std::vector<Part> parts;
     std::size_t packed = 0, number = 0;
-    for (int i = 0; i < context->num_inputs(); ++i) {
+    for (int i = 0; i < context->num_outputs(); ++i) {
       Part part{nullptr, nullptr, count_of(context->input(i)),
                 context->input(i).tensor_data().size()};
       TF_RETURN_IF_ERROR(forward(context, i, &part.in, &part.out));
@@ -76,7 +76,7 @@ class GroupedAllReduce final : public Reducing {
   /// Ranks compare their lists when this one is met for the first time.
   Status compare_once(OpKernelContext* context, HcclComm comm) {
     std::vector<std::int64_t> own;
-    for (int i = 0; i < context->num_inputs(); ++i) own.push_back(context->input(i).NumElements());
+    for (int i = 0; i < context->num_outputs(); ++i) own.push_back(context->input(i).NumElements());
     if (own == compared_) return absl::OkStatus();
     TF_RETURN_IF_ERROR(compare(comm, Form::kGrouped, own, context->op_kernel().name(), names_));
     compared_ = std::move(own);
