@@ -104,6 +104,12 @@ Status authenticate(int fd, Handshake handshake, Deadline deadline) {
   return {};
 }
 
+void crypto_memory(void* (*take)(std::size_t, const char*, int),
+                   void* (*resize)(void*, std::size_t, const char*, int),
+                   void (*give_back)(void*, const char*, int)) noexcept {
+  CRYPTO_set_mem_functions(take, resize, give_back);
+}
+
 Status random_bytes(void* out, std::size_t size) {
   if (RAND_bytes(static_cast<unsigned char*>(out), static_cast<int>(size)) != 1) {
     return Status(Code::kSyscall, "no random numbers to be had");

@@ -47,6 +47,11 @@ class Handshake {
 /// Runs the whole handshake over a socket.
 Status authenticate(int fd, Handshake handshake, Deadline deadline);
 
+/// Where OpenSSL has its memory from; without effect once it has some. The functions are as those
+/// of CRYPTO_set_mem_functions().
+void crypto_memory(void* (*take)(std::size_t, const char*, int),
+                   void* (*resize)(void*, std::size_t, const char*, int),
+                   void (*give_back)(void*, const char*, int)) noexcept;
 /// Cryptographically random bytes; the process cannot go on without them, so failure is kSyscall.
 Status random_bytes(void* out, std::size_t size);
 /// A key derived from another one (HKDF-SHA256): derive(secret, "control v1").

@@ -60,7 +60,11 @@ Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap) 
   select::LocalProbe where;
   where.topology = engine.topology();
   where.ordinary = ordinary.data();
-  where.shared = shared.data();
+  // One rank may have no device memory, and all measure the same.
+  const float mine = shared.data() != nullptr ? 1 : 0;
+  float all = 0;
+  HCCL_RETURN_IF_ERROR(runs.run({Op::kAllReduce, &mine, &all, 1}, runs.allreduce));
+  where.shared = all == static_cast<float>(where.topology.ranks) ? shared.data() : nullptr;
   where.set_tuning = [&](const local::Tuning& tuning) {
     select::LocalCosts costs = select::local_preset(where.topology, false);
     costs.tuning = tuning;

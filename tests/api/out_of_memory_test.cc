@@ -45,6 +45,7 @@ struct Board {
     HcclResult code = HCCL_SUCCESS;
     char text[512] = "";
     bool failed_allocation = false;
+    bool nothing_to_join = false;
     char again[512] = "";
   };
   std::array<Meeting, 2> meetings;
@@ -112,6 +113,7 @@ int run_rank(Board& board, std::uint32_t rank, std::uint32_t failing, long numbe
   Board::End& end = board.ends[rank];
   if (rank == failing) fail_allocation(number);
   end.code = job(board.meetings[0], rank, data);
+  end.nothing_to_join = board.meetings[0].state == Board::kFailed;
   end.failed_allocation = rank == failing && has_failed();
   fail_allocation(-1);
   if (end.code != HCCL_SUCCESS)
@@ -162,7 +164,8 @@ class Trial {
       EXPECT_TRUE(!ended || !WIFEXITED(status) || WEXITSTATUS(status) == 0)
           << where(rank) << " ended with " << WEXITSTATUS(status)
           << ", could not join again: " << end.again;
-      EXPECT_TRUE(end.code == HCCL_SUCCESS || *end.text != '\0') << where(rank) << " has no text";
+      EXPECT_TRUE(end.code == HCCL_SUCCESS || end.nothing_to_join || *end.text != '\0')
+          << where(rank) << " has no text";
       if (std::getenv("HCCL_TEST_VERBOSE") != nullptr && end.code != HCCL_SUCCESS) {
         std::printf("%s: %d: %s\n", where(rank).c_str(), end.code, end.text);
       }
@@ -212,7 +215,9 @@ TEST(OutOfMemory, AnyAllocationMayFail) {
     // Most of a trial is waiting, so several run at a time.
     constexpr std::size_t kAtOnce = 6;
     std::vector<std::unique_ptr<Trial>> trials;
-    for (long at = 0; at < all; at += step(at)) {
+    std::vector<long> tried = {25, 31, 50};  // OpenSSL sets itself up, once
+    for (long at = 0; at < all; at += step(at)) tried.push_back(at);
+    for (const long at : tried) {
       trials.push_back(std::make_unique<Trial>(rank, at));
       if (trials.size() < kAtOnce) continue;
       trials.front()->judge();

@@ -1,0 +1,75 @@
+// Memory for OpenSSL when there is none: what it sets up once, at its first use, does not survive a
+// failed allocation. It crashes then, or fails for the rest of the program.
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <mutex>
+
+#include "hccl/base/auth.h"
+
+namespace hccl::api {
+namespace {
+
+constexpr std::size_t kUnit = alignof(std::max_align_t);
+
+/// Blocks behind each other, which are free again once all of them are.
+class Reserve {
+ public:
+  void* take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (bytes > sizeof bytes_ - used_) return nullptr;
+    void* const block = bytes_ + used_;
+    used_ += (bytes + kUnit - 1) / kUnit * kUnit;  // at most its size, a multiple of kUnit
+    ++blocks_;
+    return block;
+  }
+  bool has(const void* block) const {
+    return std::greater_equal<>()(block, bytes_) && std::less<>()(block, bytes_ + sizeof bytes_);
+  }
+  /// From the block to the end of all: as much as it may have.
+  std::size_t behind(const void* block) const {
+    return static_cast<std::size_t>(bytes_ + sizeof bytes_ - static_cast<const std::byte*>(block));
+  }
+  void give_back() {
+    const std::lock_guard lock(mutex_);
+    if (--blocks_ == 0) used_ = 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::size_t used_ = 0, blocks_ = 0;
+  alignas(kUnit) std::byte bytes_[std::size_t{64} << 10];
+};
+Reserve reserve;
+
+void* take(std::size_t bytes, const char*, int) {
+  void* const block = std::malloc(bytes);
+  return block != nullptr ? block : reserve.take(bytes);
+}
+
+void give_back(void* block, const char*, int) {
+  reserve.has(block) ? reserve.give_back() : std::free(block);
+}
+
+void* resize(void* block, std::size_t bytes, const char*, int) {
+  const bool reserved = block != nullptr && reserve.has(block);
+  if (!reserved) {
+    if (void* const moved = std::realloc(block, bytes)) return moved;
+  }
+  void* const moved = take(bytes, nullptr, 0);
+  if (moved == nullptr || block == nullptr) return moved;
+  const std::size_t had = reserved ? reserve.behind(block) : ::malloc_usable_size(block);
+  std::memcpy(moved, block, std::min(bytes, had));
+  give_back(block, nullptr, 0);
+  return moved;
+}
+
+// As the library is loaded, before anything of OpenSSL is used.
+[[maybe_unused]] const bool given = (crypto_memory(take, resize, give_back), true);
+
+}  // namespace
+}  // namespace hccl::api
