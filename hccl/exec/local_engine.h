@@ -56,8 +56,8 @@ class LocalEngine {
 
   /// As Waiter::progress, of every wait until this is set anew.
   void set_progress(const std::function<Status()>& progress) { region_.set_progress(progress); }
-  /// This rank of the communicator, if it is of this host, is dead and uses no buffers any more. Any
-  /// thread.
+  /// This rank of the communicator, if it is of this host, is dead and uses no buffers any more.
+  /// Any thread.
   void lost(int rank) { region_.lost(rank); }
   /// Lets an operation that sleeps look at the abort flag. Any thread.
   void wake() { region_.wake(); }

@@ -67,8 +67,8 @@ struct alignas(kApart) BasicControlBlock {
   Counter left{0};
 };
 
-/// One rank's view of the region. Used by one thread at a time, but for lost() and wake(). Allocates nothing
-/// in an operation.
+/// One rank's view of the region. Used by one thread at a time, but for lost() and wake().
+/// Allocates nothing in an operation.
 template <class Atomics = StdAtomics>
 class BasicRegion {
  public:

@@ -236,6 +236,7 @@ class Rank {
 
   void aborted() {
     const HcclComm comm = group(++made_);
+    DO(HcclBarrier(world_, nullptr));  // a rank that still makes the group would fail to
     DO(HcclCommAbort(comm, "churn"));
     DO(HcclCommDestroy(comm));
   }

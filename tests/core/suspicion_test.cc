@@ -1,5 +1,7 @@
 // What the log says while ranks wait: for whom, and in which operation, after two seconds and long
 // before any time is up. Ranks are processes, each with a file as its standard error.
+#include "hccl/core/suspicion.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
@@ -9,7 +11,6 @@
 #include <csignal>
 #include <sstream>
 
-#include "hccl/core/suspicion.h"
 #include "tests/support/config.h"
 #include "tests/support/folder.h"
 #include "tests/support/processes.h"
