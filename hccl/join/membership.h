@@ -74,6 +74,7 @@ class Membership {
   /// Closed connections that ranks of one communicator have seen.
   struct Broken {
     std::map<std::uint32_t, Status> reports;  // by rank
+    std::uint32_t first = 0;                  // the rank whose report came first
     Time deadline{};                          // of the verdict
   };
   struct Stall {

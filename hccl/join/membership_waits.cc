@@ -186,7 +186,10 @@ Membership::Outs Membership::broken(std::uint32_t rank, const Uuid& scope, const
   if (failed_.count(scope) != 0) return {};  // all have been told
   if (broken_.size() >= wire::kScopesCap && broken_.count(scope) == 0) broken_.clear();
   Broken& known = broken_[scope];
-  if (known.reports.empty()) known.deadline = after(kDeathIsKnown);
+  if (known.reports.empty()) {
+    known.first = rank;
+    known.deadline = after(kDeathIsKnown);
+  }
   known.reports.emplace(rank, why);
   const auto its = known.reports.find(suspect);
   const bool both = its != known.reports.end() && its->second.culprit() == static_cast<int>(rank);
@@ -207,18 +210,24 @@ Membership::Outs Membership::judge_broken() {
 }
 
 // A rank closes its connections because it has seen one end itself: reports lead from echo to
-// cause, which is a pair that names each other, or a rank that has reported nothing.
+// cause, which is a pair that names each other, or a rank that has reported nothing. Where they
+// lead in a circle, one of the pair saw an echo first, and the report that came first counts.
 Membership::Outs Membership::judge(const Uuid& scope) {
-  const std::map<std::uint32_t, Status> reports = std::move(broken_.at(scope).reports);
+  const Broken known = std::move(broken_.at(scope));
   broken_.erase(scope);
-  std::uint32_t witness = reports.begin()->first, suspect = 0;
-  for (std::size_t i = 0; i < reports.size(); ++i) {
-    suspect = static_cast<std::uint32_t>(reports.at(witness).culprit());
-    const auto its = reports.find(suspect);
-    if (its == reports.end() || its->second.culprit() == static_cast<int>(witness)) break;
-    witness = suspect;
+  const auto suspect_of = [&](std::uint32_t rank) {
+    return static_cast<std::uint32_t>(known.reports.at(rank).culprit());
+  };
+  const auto is_echo = [&](std::uint32_t rank) {
+    return known.reports.count(suspect_of(rank)) != 0 && suspect_of(suspect_of(rank)) != rank;
+  };
+  std::uint32_t witness = known.first;
+  for (std::size_t i = 0; i < known.reports.size() && is_echo(witness); ++i) {
+    witness = suspect_of(witness);
   }
-  const Status& why = reports.at(witness);
+  if (is_echo(witness)) witness = known.first;
+  const std::uint32_t suspect = suspect_of(witness);
+  const Status& why = known.reports.at(witness);
   return tell_all(
       scope, Status(why.code(),
                     why.message() + "; the connection between " + name_of(witness) + " and " +

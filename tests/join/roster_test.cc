@@ -171,6 +171,23 @@ TEST(Membership, ReportsOfEndedConnectionsLeadToWhoReportedNothing) {
   EXPECT_EQ(named(outs), std::pair(std::size_t{4}, 2));
 }
 
+// The same, but rank 2 has seen what rank 3 closed before it sees what ended: a circle.
+TEST(Membership, ReportsOfEndedConnectionsInACircleLeadToTheFirst) {
+  Timed membership = joined(4);
+  EXPECT_TRUE(membership.frame(11, failure(scope_of(7), ended(2))).empty());
+  EXPECT_TRUE(membership.frame(13, failure(scope_of(7), ended(1))).empty());
+  EXPECT_TRUE(membership.frame(12, failure(scope_of(7), ended(3))).empty());
+  Membership::Outs outs;
+  for (int i = 0; i < 21; ++i) {
+    for (auto& each : membership.tick(milliseconds(100))) {
+      if (ByteReader(each.frame).get<Kind>() == Kind::kFailure) outs.push_back(each);
+    }
+  }
+  ASSERT_EQ(named(outs), std::pair(std::size_t{4}, 2));
+  const Status why = status_in(outs[0].frame);
+  EXPECT_TRUE(has(why, "between rank 1 (") && has(why, "and rank 2 (")) << why.message();
+}
+
 // The death of rank 2 is what counts, on all others.
 TEST(Membership, ADeathExplainsConnectionsThatEnded) {
   Timed membership = joined(3);
