@@ -1,6 +1,8 @@
 """Forms of operations that only upper layers call, and the settings of a group."""
 
 import datetime
+import os
+import signal
 
 import pytest
 import torch
@@ -41,6 +43,61 @@ def test_coalesced_forms():
         assert into == [[1.0, 2.0], [10.0, 10.0, 20.0, 20.0]]
         assert parts == [[[3.0], [12.0]], [[6.0], [0.0]]][rank]
         assert together == [[3.0, 3.0], [15.0]]
+
+
+def test_operations_of_a_coalescing_block_start_at_once_and_are_waited_for_together():
+    def work(rank):
+        world, other = dist.group.WORLD, 1 - rank
+        sent, received = torch.full((300_000,), rank + 1.0), torch.zeros(300_000)
+        root, lists = torch.full((2,), rank + 5.0), [torch.zeros(1), torch.zeros(1)]
+        with dist._coalescing_manager(device=CPU):
+            dist.recv(received, other)  # alone, each rank would wait for the other one
+            dist.send(sent, other)
+            dist.broadcast(root, src=1)
+            dist.all_gather(lists, torch.tensor([float(rank)]))
+        total, moved = torch.tensor([rank + 1.0]), torch.zeros(2)
+        with dist._coalescing_manager(device=CPU, async_ops=True) as block:
+            dist.all_reduce(total)
+            handle = dist.all_to_all_single(moved, torch.tensor([rank, rank + 10.0]), async_op=True)
+        handle.wait()
+        block.wait()
+        future = block.works[0].get_future().wait()
+        with dist._coalescing_manager(device=CPU):
+            pass
+        after = torch.tensor([1.0])
+        dist.all_reduce(after)
+        requests = dist.batch_isend_irecv(
+            [dist.P2POp(dist.irecv, received, other), dist.P2POp(dist.isend, -sent, other)]
+        )
+        for request in requests:
+            request.wait()
+        with pytest.raises(RuntimeError, match="no operations of this group are being coalesced"):
+            world._end_coalescing(CPU)
+        lists = [each.item() for each in lists]
+        return root.tolist(), lists, total.item(), moved.tolist(), len(future), after.item(), (
+            len(requests), received.unique().tolist())
+
+    for rank, result in enumerate(on_ranks(2, work)):
+        root, lists, total, moved, outputs, after, (requests, received) = result
+        assert root == [6.0, 6.0] and lists == [0.0, 1.0] and total == 3.0
+        assert moved == [[0.0, 1.0], [10.0, 11.0]][rank]
+        assert outputs == 2 and after == 2.0
+        assert requests == 2 and received == [rank - 2.0]
+
+
+def test_a_coalescing_block_fails_with_its_first_failure():
+    def work(rank):
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        with dist._coalescing_manager(device=CPU, async_ops=True) as block:
+            dist.broadcast(torch.ones(3), src=1)
+            dist.recv(torch.zeros(3), 1)
+        with pytest.raises(dist.DistBackendError, match="rank 1"):
+            block.wait()
+        assert block.works[0].is_completed() and not block.works[0].is_success()
+        dist.destroy_process_group()
+
+    on_ranks(2, work, killed=[1])
 
 
 def test_several_tensors_in_one_list_count_as_several_ranks():

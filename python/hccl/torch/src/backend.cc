@@ -81,8 +81,13 @@ WorkPtr ProcessGroupHccl::issue(Call call, std::function<void(HcclComm)> run) {
     communicator->set_timeout(timeout);
     run(communicator->handle());
   };
-  queue_->submit({work, std::move(task)}, !call.async);
-  return work;
+  queue_->submit({work, std::move(task)}, !call.async && !coalescing_.started());
+  return coalescing_.add(work, !call.async);
+}
+
+void ProcessGroupHccl::startCoalescing() {
+  fork_.check();
+  coalescing_.start();
 }
 
 Refusal ProcessGroupHccl::refusal(const char* operation) {

@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "allocator.h"
+#include "coalesced.h"
 #include "communicator.h"
 #include "error.h"
 #include "messages.h"
@@ -71,6 +72,11 @@ class ProcessGroupHccl final : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int source, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
+  // supportsCoalescing stays false: it would only make batch_isend_irecv return one Work for all
+  // messages, where programs written for Gloo expect one for each.
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override { return coalescing_.end(); }
+
   // Memory that the ranks of a host share (allocator.h).
   at::Tensor allocateTensor(long numel, at::TensorOptions options) override;
   bool supportsTensorAlloc(c10::DeviceIndex device) override;
@@ -105,6 +111,7 @@ class ProcessGroupHccl final : public c10d::Backend {
   const c10::intrusive_ptr<Options> options_;
   std::atomic<uint64_t> operations_ = 0;
   std::optional<Pack> pack_;                    // of allocateTensor
+  Coalescing coalescing_;
   std::mutex ending_;                           // one thread at a time ends the group
   std::shared_ptr<Communicator> communicator_;  // shared with the operations that run
   std::shared_ptr<Queue> queue_;

@@ -134,7 +134,7 @@ WorkPtr ProcessGroupHccl::send(Tensors& tensors, int dest, int tag) {
   auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::SEND, "hccl:send", tensor,
                                                communicator_, messages_, options_->timeout);
   work->send_to(dest, tag);
-  return work;
+  return coalescing_.add(work, true);
 }
 
 WorkPtr ProcessGroupHccl::recv(Tensors& tensors, int source, int tag) {
@@ -146,7 +146,7 @@ WorkPtr ProcessGroupHccl::recv(Tensors& tensors, int source, int tag) {
   auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::RECV, "hccl:recv", tensor,
                                                communicator_, messages_, options_->timeout);
   work->receive_from(static_cast<uint32_t>(source), tag);
-  return work;
+  return coalescing_.add(work, true);
 }
 
 WorkPtr ProcessGroupHccl::recvAnysource(Tensors& tensors, int tag) {
@@ -158,7 +158,7 @@ WorkPtr ProcessGroupHccl::recvAnysource(Tensors& tensors, int tag) {
       c10::make_intrusive<MessageWork>(rank_, c10d::OpType::RECVANYSOURCE, "hccl:recvAnySource",
                                        tensor, communicator_, messages_, options_->timeout);
   work->receive_from(HCCL_ANY_RANK, tag);
-  return work;
+  return coalescing_.add(work, true);
 }
 
 }  // namespace hccl::pytorch

@@ -344,7 +344,9 @@ WorkPtr ProcessGroupHccl::barrier(const c10d::BarrierOptions& options) {
 }
 
 void ProcessGroupHccl::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
-  barrier(options)->wait();  // the library's text names the absent ranks
+  c10d::BarrierOptions own = options;
+  own.asyncOp = true;    // a Work also among coalesced operations
+  barrier(own)->wait();  // the library's text names the absent ranks
 }
 
 }  // namespace hccl::pytorch
