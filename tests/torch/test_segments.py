@@ -1,5 +1,7 @@
 """Gradients combined without DDP, and optimizers that step segment by segment behind them."""
 
+import copy
+
 import hccl.torch
 import hccl.torch.optim as optim
 import pytest
@@ -8,6 +10,7 @@ import torch.distributed as dist
 from conftest import on_ranks
 from hccl.split.api import set_split_strategy_by_idx
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 
 class Net(torch.nn.Module):
@@ -150,6 +153,52 @@ def test_what_comes_too_late_is_refused():
         bert = optim.FusedBertAdam(model.parameters(), lr=0.1)
         with pytest.raises(RuntimeError, match="before the norm of all gradients is known"):
             bert.step_segment(model.parameters())
+
+    on_ranks(2, work)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_with_a_head_behind_them(reentrant):
+    def work(rank):
+        torch.manual_seed(0)
+        model = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(3)])
+        other = copy.deepcopy(model)
+        hccl.torch.CombinedGradients(model)
+        hidden = torch.full((2, 4), rank + 1.0, requires_grad=True)
+        ours = theirs = hidden
+        for mine, plain in zip(model[:2], other[:2]):
+            ours = checkpoint(mine, ours, use_reentrant=reentrant)
+            theirs = plain(theirs)
+        model[2](ours).sum().backward()
+        other[2](theirs).sum().backward()
+        for mine, plain in zip(model.parameters(), other.parameters()):
+            dist.all_reduce(plain.grad, dist.ReduceOp.AVG)
+            torch.testing.assert_close(mine.grad, plain.grad)
+
+    on_ranks(2, work)
+
+
+def test_passes_without_an_end_are_refused():
+    def work(rank):
+        model = torch.nn.Linear(4, 4)
+        combined = hccl.torch.CombinedGradients(model)
+        output = checkpoint(model, torch.ones(2, 4, requires_grad=True), use_reentrant=True)
+        with pytest.raises(RuntimeError, match="use use_reentrant=False"):
+            output.sum().backward()
+        model(torch.ones(2, 4)).sum().backward()  # nothing had begun
+        combined.remove()
+
+        def fail(gradient):
+            raise ValueError("in a hook")
+
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+        combined = hccl.torch.CombinedGradients(model)
+        handle = model[0].weight.register_hook(fail)
+        with pytest.raises(ValueError, match="in a hook"):
+            model(torch.ones(2, 4)).sum().backward()
+        handle.remove()
+        with pytest.raises(RuntimeError, match=r"gradient of 1\..* was ready already: an error ended"):
+            model(torch.ones(2, 4)).sum().backward()
 
     on_ranks(2, work)
 

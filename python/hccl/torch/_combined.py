@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import sys
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +31,8 @@ class CombinedGradients(Planned):
 
     A gradient stays where it is if it is zeroed in place (zero_grad(set_to_none=False), or
     step(zero_grad=True)); a new one is copied into the block. Parameters without a gradient in an
-    iteration count as zeros. All ranks run backward equally often; accumulate in no_sync().
+    iteration count as zeros. All ranks run backward equally often; accumulate in no_sync(). An
+    error in backward ends the use of it.
 
     The parameters that need gradients have one type of float32, float64, bfloat16 and float16.
 
@@ -112,10 +114,17 @@ class CombinedGradients(Planned):
         if not self._syncs:
             return
         if not self._missing:
+            _check_not_nested(self.gradients[number])
             if self._overlap is not None:
                 self._overlap.begin_backward()
             self._missing = set(range(len(self._parameters)))
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        elif number not in self._missing:
+            raise RuntimeError(
+                f"hccl: the gradient of {self.gradients[number]} was ready already: an error ended "
+                "the last backward pass before its end, and the ranks do not match any more, or "
+                "checkpoints with use_reentrant=True share the parameter"
+            )
         self._complete(number)
         self._missing.discard(number)
 
@@ -148,6 +157,19 @@ class CombinedGradients(Planned):
             return
         self._plan.finish()
         self._plan.mark_forward()
+
+
+def _check_not_nested(name: str) -> None:
+    """The end of the pass would be that of a checkpoint's own backward inside it."""
+    frame, passes = sys._getframe(), 0
+    while frame is not None:
+        passes += frame.f_code is torch.autograd.graph._engine_run_backward.__code__
+        frame = frame.f_back
+    if passes > 1:
+        raise RuntimeError(
+            f"hccl: the first gradient of this backward pass, {name}, comes from a checkpoint with "
+            "use_reentrant=True, which has no end that can be seen: use use_reentrant=False"
+        )
 
 
 def _views(parameters: list[torch.nn.Parameter]) -> list[torch.Tensor]:
