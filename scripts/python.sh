@@ -14,7 +14,7 @@ contents() {
   stat -c '%n %s %Y' "$build"/lib/libhccl*.so
 }
 stamp=$venv/hccl.installed
-if [[ -f $stamp ]] && cmp -s "$stamp" <(contents); then
+if [[ -f $stamp && $(contents) == "$(<"$stamp")" ]]; then
   echo "python: hccl is installed in $venv"
   exit
 fi
