@@ -2,11 +2,16 @@
 """Times fused optimizers against torch's forms: python benchmarks/torch/optim.py [--threads 1] [--case NAME ...]
 
 All forms of a case run in turn, round after round; figures are medians of microseconds a step, of the
-thread's CPU time with one thread (other programs disturb it little), of wall time with more.
+thread's CPU time with one thread (other programs disturb it little), of wall time with more. "limit" is
+the memory traffic of the step (streams.c, over one span).
 """
 
 import argparse
+import ctypes
+import pathlib
 import statistics
+import subprocess
+import tempfile
 import time
 
 import torch
@@ -75,6 +80,32 @@ def make(shapes):
     return parameters
 
 
+def build_streams():
+    source = pathlib.Path(__file__).with_name("streams.c")
+    with tempfile.TemporaryDirectory() as folder:
+        library = f"{folder}/streams.so"
+        flags = ["-O3", "-march=native", "-ffast-math", "-fopenmp", "-shared", "-fPIC"]
+        subprocess.run(["cc", *flags, str(source), "-o", library], check=True)
+        return ctypes.CDLL(library)
+
+
+STREAMS = build_streams()
+
+
+def limit(rule, parameters):
+    """A function that moves the bytes that a step of the rule must move."""
+    threads, numel = torch.get_num_threads(), sum(each.numel() for each in parameters)
+    spans = [torch.zeros(numel) for _ in range(3 if rule == "SGD" else 4)]  # g, p, m, v
+    function = STREAMS.two_streams if rule == "SGD" else STREAMS.three_streams
+    pointers = [ctypes.c_void_p(span.data_ptr()) for span in spans]
+
+    def stream(spans=spans):  # which keeps them
+        STREAMS.omp_set_num_threads(threads)
+        function(ctypes.c_long(numel), *pointers)
+
+    return stream
+
+
 def forms(rule, parameters):
     """The functions to time, by name; all step the same parameters."""
     own, other, options = RULES[rule]
@@ -84,7 +115,8 @@ def forms(rule, parameters):
         "foreach": other(parameters, foreach=True, **options),
         "loop": other(parameters, foreach=False, **options),
     }
-    return {name: optimizer.step for name, optimizer in made.items()}
+    functions = {name: optimizer.step for name, optimizer in made.items()}
+    return functions | {"limit": limit(rule, parameters)}
 
 
 def whole_update(parameters):
@@ -120,8 +152,11 @@ def rounds(functions, threads, seconds):
         function()
         function()
     end = time.monotonic() + seconds
-    while time.monotonic() < end or len(times["ours"]) < 3:
+    slow = {"foreach", "loop"}  # in every fourth round
+    while time.monotonic() < end or len(times["ours"]) < 9:
         for name, function in functions.items():
+            if name in slow and len(times["ours"]) % 4 != 1:
+                continue
             begin = now()
             function()
             times[name].append((now() - begin) * 1e6)
@@ -137,7 +172,7 @@ def main():
     print(f"torch {torch.__version__}, {torch.get_num_threads()} cores; microseconds a step")
     print(
         f"{'case':10} {'rule':18} {'threads':>7} {'ours':>9} {'fused':>9} {'foreach':>9} "
-        f"{'loop':>9} {'fused/ours':>10} {'best/ours':>9}"
+        f"{'loop':>9} {'limit':>9} {'fused/ours':>10} {'best/ours':>9} {'ours/limit':>10}"
     )
     for threads in options.threads:
         torch.set_num_threads(threads)
@@ -146,13 +181,16 @@ def main():
                 parameters = make(CASES[case]())
                 one = whole_update(parameters) if rule not in RULES else forms(rule, parameters)
                 found = rounds(one, threads, options.seconds)
+                bytes_limit = found.pop("limit", float("nan"))
                 best = min(value for name, value in found.items() if name != "ours")
                 cells = [
-                    f"{found.get(name, 0):9.0f}" for name in ("ours", "fused", "foreach", "loop")
+                    f"{found.get(name, float('nan')):9.0f}"
+                    for name in ("ours", "fused", "foreach", "loop")
                 ]
                 print(
-                    f"{case:10} {rule:18} {threads:7} {' '.join(cells)} "
-                    f"{found['fused'] / found['ours']:10.2f} {best / found['ours']:9.2f}",
+                    f"{case:10} {rule:18} {threads:7} {' '.join(cells)} {bytes_limit:9.0f} "
+                    f"{found['fused'] / found['ours']:10.2f} {best / found['ours']:9.2f} "
+                    f"{found['ours'] / bytes_limit:10.2f}",
                     flush=True,
                 )
 

@@ -38,7 +38,8 @@ class CoalescedWork final : public c10d::Work {
         work->wait(timeout);
         continue;
       }
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
       work->wait(std::max(left, std::chrono::milliseconds(1)));  // 0 would be no limit
     }
     return true;

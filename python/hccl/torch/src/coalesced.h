@@ -7,14 +7,15 @@
 
 namespace hccl::pytorch {
 
-/// The operations between c10d's startCoalescing and endCoalescing. They start at once, in the order
-/// of the calls, but nobody waits for one of them alone: so a rank may receive before it sends.
+/// The operations between c10d's startCoalescing and endCoalescing. They start at once, in the
+/// order of the calls, but nobody waits for one of them alone: so a rank may receive before it
+/// sends.
 class Coalescing {
  public:
   void start();
   bool started() const;
-  /// What the caller of an operation gets: its Work, or none where a caller who waits would wait for
-  /// one operation of several.
+  /// What the caller of an operation gets: its Work, or none where a caller who waits would wait
+  /// for one operation of several.
   c10::intrusive_ptr<c10d::Work> add(c10::intrusive_ptr<c10d::Work> work, bool caller_waits);
   /// One Work for all of them; none if there are none.
   c10::intrusive_ptr<c10d::Work> end();
