@@ -140,6 +140,36 @@ def whole_update(parameters):
     return {"ours": ours, "fused": torchs}
 
 
+class Gradients(torch.autograd.Function):
+    """A backward pass that only makes new gradients."""
+
+    @staticmethod
+    def forward(context, *parameters):
+        context.shapes = [each.shape for each in parameters]
+        return torch.zeros(())
+
+    @staticmethod
+    def backward(context, _):
+        return tuple(torch.full(shape, 1e-3) for shape in context.shapes)
+
+
+def cycle(parameters):
+    """Clear, backward, step, with gradients that are None in between."""
+    made = {
+        "ours": optim.FusedAdamW(parameters),
+        "fused": torch.optim.AdamW(parameters, fused=True),
+        "foreach": torch.optim.AdamW(parameters, foreach=True),
+        "loop": torch.optim.AdamW(parameters, foreach=False),
+    }
+
+    def run(optimizer):
+        optimizer.zero_grad()
+        Gradients.apply(*parameters).backward()
+        optimizer.step()
+
+    return {name: lambda each=optimizer: run(each) for name, optimizer in made.items()}
+
+
 def clock(threads):
     return time.thread_time if threads == 1 else time.perf_counter
 
@@ -163,6 +193,9 @@ def rounds(functions, threads, seconds):
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+WHOLE = {"whole AdamW update": whole_update, "AdamW cycle": cycle}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
@@ -177,9 +210,9 @@ def main():
     for threads in options.threads:
         torch.set_num_threads(threads)
         for case in options.case:
-            for rule in [*RULES, "whole AdamW update"]:
+            for rule in [*RULES, *WHOLE]:
                 parameters = make(CASES[case]())
-                one = whole_update(parameters) if rule not in RULES else forms(rule, parameters)
+                one = WHOLE[rule](parameters) if rule in WHOLE else forms(rule, parameters)
                 found = rounds(one, threads, options.seconds)
                 bytes_limit = found.pop("limit", float("nan"))
                 best = min(value for name, value in found.items() if name != "ours")
