@@ -110,7 +110,7 @@ class ProcessGroupHccl final : public c10d::Backend {
   const ForkGuard fork_;
   const c10::intrusive_ptr<Options> options_;
   std::atomic<uint64_t> operations_ = 0;
-  std::optional<Pack> pack_;                    // of allocateTensor
+  std::optional<Pack> pack_;  // of allocateTensor
   Coalescing coalescing_;
   std::mutex ending_;                           // one thread at a time ends the group
   std::shared_ptr<Communicator> communicator_;  // shared with the operations that run
