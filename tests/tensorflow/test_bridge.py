@@ -164,9 +164,22 @@ with tf.Session() as sess:
     print(set(kept.tolist()) == {0.0, 2.0}, bool(abs(sess.run(npu_unary_ops.gelu(1.0)) - 0.8412) < 1e-3))
 for wrong in (0.0, 1.5):
     try:
+from tensorflow.contrib.distribute import DistributeConfig
+for module in ("contrib.crf", "contrib.rnn.python.ops", "examples.tutorials.mnist"):
+    try:
+        __import__("tensorflow." + module)
+    except ImportError as error:
+        print("since TensorFlow 2" in str(error))
         npu_ops.dropout(x, wrong)
     except ValueError:
         print("refused")
+        text = """
+import tensorflow.contrib.slim as slim
+from tensorflow.contrib.slim.nets import vgg
+from tensorflow.contrib.layers.python.layers import utils
+print(slim is tf.contrib.slim, vgg.vgg_16.__module__, utils.__name__)
+"""
+        assert outcome(text)[-3:] == ["True", "tf_slim.nets.vgg", "tf_slim.layers.utils"]
 print(len(npu_hooks_append()), get_npu_rank_size(), get_npu_rank_id())
 """
     assert outcome(text) == "True True refused refused 1 1 0".split()
