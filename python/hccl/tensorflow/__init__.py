@@ -24,6 +24,7 @@ from hccl.manage import api as _manage
 from hccl.tensorflow import _fusion, _ops
 from hccl.tensorflow._callbacks import BroadcastGlobalVariablesCallback, MetricAverageCallback
 from hccl.tensorflow._fusion import trace_at_exit
+from hccl.tensorflow._optimizers import reducing
 from hccl.tensorflow._world import join, joined, leave
 
 __all__ = [
@@ -170,17 +171,8 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
     optimizer = tf.keras.optimizers.get(optimizer)
     if getattr(optimizer, "_hccl_reduces", False):
         raise ValueError("hccl: this optimizer reduces its gradients already")
-    apply = optimizer.apply_gradients
-
-    def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        pairs = list(grads_and_vars)
-        names = [variable.name for _, variable in pairs]
-        gradients = reduce_list([gradient for gradient, _ in pairs], op, group, names)
-        return apply(list(zip(gradients, [v for _, v in pairs])), *args, **kwargs)
-
-    optimizer.apply_gradients = apply_gradients
     optimizer._hccl_reduces = True
-    return optimizer
+    return reducing(optimizer, lambda gradients, names: reduce_list(gradients, op, group, names))
 
 
 class DistributedGradientTape:

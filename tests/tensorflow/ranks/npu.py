@@ -63,6 +63,26 @@ def compiled(t):
 
 np.testing.assert_allclose(compiled(mine), [total, 2 * total])
 
+# A wrapped optimizer reduces whichever way gradients come in, also around loss scaling, and within it.
+weight = tf.Variable(0.0)
+wrapped = npu.distribute.npu_distributed_keras_optimizer_wrapper(tf.keras.optimizers.SGD(1.0), "sum")
+ways = [lambda: wrapped.apply_gradients([(tf.constant(RANK + 1.0), weight)])]
+if hasattr(wrapped, "apply"):  # Keras 3
+    ways += [lambda: wrapped.apply([tf.constant(RANK + 1.0)], [weight])]
+    ways += [lambda: wrapped.apply([tf.constant(RANK + 1.0)])]
+for times, way in enumerate(ways, 1):
+    way()
+    assert weight.numpy() == -total * times, (weight.numpy(), times)
+for wraps in (lambda o: scale(wrap(o)), lambda o: wrap(scale(o))):
+    weight = tf.Variable(1.0)
+    wrap = npu.distribute.npu_distributed_keras_optimizer_wrapper
+    scale = npu.train.optimizer.NpuLossScaleOptimizer
+    optimizer = wraps(tf.keras.optimizers.SGD(1.0))
+    optimizer.apply_gradients([(tf.constant(np.inf if RANK == 1 else 1.0), weight)])
+    assert weight.numpy() == 1.0
+    optimizer.apply_gradients([(tf.constant(RANK + 1.0), weight)])
+    assert weight.numpy() == 1.0 - total / SIZE
+
 # One worker's gradient is not finite: none steps, and the scale is halved on all.
 weight = tf.Variable(1.0)
 scaled = npu.train.optimizer.NpuLossScaleOptimizer(
