@@ -142,6 +142,17 @@ except TypeError as error:
 
 def test_contrib():
     text = """
+        text = """
+for wrong in ({"dump_config": 1}, {"graph_run_mode": 2}, {"jit_compile": True}, {"horovod_mode": 1}):
+    try:
+        NPURunConfig(**wrong)
+    except (TypeError, ValueError) as error:
+        print(next(iter(wrong)) in str(error))
+"""
+        assert outcome(text) == ["True"] * 4
+    else:
+        done = run("-c", BEGIN + "npu_run_config_init()")
+        assert "ImportError: npu_run_config_init: this TensorFlow has no Estimator" in done.stderr
 print(tf.contrib.layers.xavier_initializer()([2, 2]).shape, tf.contrib.layers.l2_regularizer(0.5)(tf.ones([2])).shape)
 print(tf.contrib.mixed_precision.FixedLossScaleManager is FixedLossScaleManager)
 import tensorflow.contrib.layers
