@@ -15,6 +15,8 @@ from npu_device.distribute.hccl_ops import check_fusion
 from npu_bridge import _ranks
 
 _Optimizer = tf.compat.v1.train.Optimizer
+# The collection of a graph's optimizers of which each rank has another part of the state.
+SHARDED = "hccl_sharded_optimizers"
 
 
 def allreduce(tensor: Any, average: bool = True) -> Any:
@@ -26,8 +28,6 @@ def allreduce(tensor: Any, average: bool = True) -> Any:
     return reduce_list([tensor], "mean" if average else "sum")[0]
 
 
-def reduce(
-    tensor: Any, root_rank: int, average: bool = True, fusion: int = 0, fusion_id: int = -1
 def _gathered(tensor: Any, average: bool, group: str) -> Any:
     ranks = manage.get_rank_size(group)
     values = _ops.all_gather(tensor.values, ranks, group)
@@ -37,6 +37,8 @@ def _gathered(tensor: Any, average: bool, group: str) -> Any:
     return tf.IndexedSlices(values, indices, dense_shape=tensor.dense_shape)
 
 
+def reduce(
+    tensor: Any, root_rank: int, average: bool = True, fusion: int = 0, fusion_id: int = -1
 ) -> Any:
     """On the root the sum, or the mean; elsewhere the rank's own tensor."""
     size = _ranks.size()
@@ -125,6 +127,7 @@ class NPUDistributedOptimizer(_Wrapper):
             return self._opt.apply_gradients(grads_and_vars, *args, **kwargs)
         pairs = [pair for pair in grads_and_vars if pair[0] is not None]
         variables = [variable for _, variable in pairs]
+        tf.compat.v1.add_to_collection(SHARDED, self._name_scope)
         owned = _shares.owners(variables, _ranks.size())
         own = [pair for pair, owner in zip(pairs, owned) if owner == _ranks.rank()]
         updated = self._opt.apply_gradients(own, *args, **kwargs)
