@@ -18,7 +18,6 @@ from npu_device.distribute._callbacks import (
     npu_callbacks_append,
 )
 from npu_device.distribute._grouping import grouping_broadcast, grouping_gradients_apply
-from npu_device.train.optimizer import NpuLossScaleOptimizer
 
 __all__ = [
     "NPUBroadcastGlobalVariablesCallback",
@@ -111,8 +110,7 @@ def npu_distributed_keras_optimizer_wrapper(
 ) -> Any:
     """A Keras optimizer (Keras 2 or 3), or the name of one, whose apply_gradients reduces the
     gradients over all workers first. Returns the same object, changed."""
-    if not isinstance(optimizer, NpuLossScaleOptimizer):  # which Keras does not know
-        optimizer = tf.keras.optimizers.get(optimizer)
+    optimizer = tf.keras.optimizers.get(optimizer)
 
     def reduce(gradients: list, names: list) -> list:
         worker = _device.cluster_worker()

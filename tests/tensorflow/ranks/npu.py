@@ -100,6 +100,15 @@ step = tf.function(lambda g: scaled.apply_gradients([(g, weight)]))
 step(tf.constant(1.0))
 assert weight.numpy() == -2.0 and scaled.last_step_finite.numpy()
 
+# Keras takes it: fit scales and unscales, and a step that is not finite is none.
+model = tf.keras.Sequential([tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
+scaled = npu.train.optimizer.NpuLossScaleOptimizer(tf.keras.optimizers.SGD(0.25), initial_scale=8.0)
+model.compile(npu.distribute.npu_distributed_keras_optimizer_wrapper(scaled), "mse")
+model.fit(tf.ones([4, 1]), tf.ones([4, 1]), verbose=0)
+assert model.get_weights()[0] == 0.5 and scaled.loss_scale.numpy() == 8.0  # a step of 0.25 times 2
+model.fit(tf.fill([4, 1], np.inf if RANK == 1 else 1.0), tf.ones([4, 1]), verbose=0)
+assert model.get_weights()[0] == 0.5 and scaled.loss_scale.numpy() == 4.0
+
 # What a conditional, a loop or a function calls comes before what follows, also where it is later in being ready.
 late = tf.random.normal([800, 800] if RANK == 0 else [2, 2])
 weights = [tf.Variable(tf.ones([3])), tf.Variable(tf.ones([2]))]
