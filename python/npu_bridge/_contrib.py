@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.abc
 import importlib.util
 import sys
 import types
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import tensorflow as tf
+
+
+def _gone(name: str) -> str:
+    last = name.rsplit(".", 1)[-1]
+    return (
+        f"{name}: tf.contrib does not exist since TensorFlow 2, and hccl has "
+        f"not this part of it; look for {last} in tf.compat.v1, tf_slim or tensorflow_addons"
+    )
 
 
 class _Part(types.ModuleType):
@@ -26,10 +35,7 @@ class _Part(types.ModuleType):
         found = getattr(self._elsewhere(), name, None)
         if found is not None:
             return found
-        raise ImportError(
-            f"{self.__name__}.{name}: tf.contrib does not exist since TensorFlow 2, and hccl has "
-            f"not this part of it; look for {name} in tf.compat.v1, tf_slim or tensorflow_addons"
-        )
+        raise ImportError(_gone(f"{self.__name__}.{name}"))
 
 
 class _Contrib(_Part):
@@ -53,6 +59,39 @@ def _slim() -> Any:
         raise ImportError("tf.contrib.slim, layers and framework: install the package tf_slim") from None
 
 
+# Packages of tf.contrib that tf_slim has by another name.
+_OF_SLIM = {"tensorflow.contrib.slim": "tf_slim", "tensorflow.contrib.layers.python": "tf_slim"}
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """For `import tensorflow.contrib.x`: tf_slim's modules, or an error that says what to use instead."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name == "tensorflow.examples":
+            raise ModuleNotFoundError(
+                f"{name} does not exist since TensorFlow 2; tf.keras.datasets has MNIST", name=name
+            )
+        if not name.startswith("tensorflow.contrib."):
+            return None
+        if _in_slim(name):
+            return importlib.util.spec_from_loader(name, self, is_package=True)
+        raise ModuleNotFoundError(_gone(name), name=name)
+
+    def create_module(self, spec: Any) -> Any:
+        _slim()
+        return importlib.import_module(_in_slim(spec.name))
+
+    def exec_module(self, module: Any) -> None:
+        pass
+
+
+def _in_slim(name: str) -> str:
+    for whole, of_slim in _OF_SLIM.items():
+        if name == whole or name.startswith(f"{whole}."):
+            return of_slim + name[len(whole) :]
+    return ""
+
+
 def _summary() -> Any:
     from tensorflow.python.ops import summary_ops_v2
 
@@ -66,6 +105,7 @@ _ELSEWHERE: dict[str, Callable[[], Any]] = {
     "rnn": lambda: tf.compat.v1.nn.rnn_cell,
     "data": lambda: tf.compat.v1.data.experimental,
     "summary": _summary,
+    "distribute": lambda: tf.compat.v1.distribute,
 }
 
 
@@ -98,6 +138,14 @@ def _l1_regularizer(scale: float, scope: Any = None) -> Any:
     return lambda weights: tf.multiply(scale, tf.reduce_sum(tf.abs(weights)))
 
 
+class _DistributeConfig(NamedTuple):
+    """What tf.estimator.RunConfig takes as experimental_distribute."""
+
+    train_distribute: Any = None
+    eval_distribute: Any = None
+    remote_cluster: Any = None
+
+
 def _modules() -> dict[str, dict[str, Any]]:
     from npu_bridge.estimator.npu import npu_loss_scale_manager as managers
     from npu_bridge.estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer
@@ -123,6 +171,7 @@ def _modules() -> dict[str, dict[str, Any]]:
             "nest": tf.nest,
         },
         "summary": {"all_summary_ops": _summary().all_v2_summary_ops},
+        "distribute": {"DistributeConfig": _DistributeConfig},
         "rnn": {},
         "data": {},
     }
@@ -131,11 +180,13 @@ def _modules() -> dict[str, dict[str, Any]]:
 def install(tensorflow: Any) -> None:
     if hasattr(tensorflow, "contrib"):  # a real one
         return
+    sys.meta_path.insert(0, _Finder())
     contrib = _Contrib("tensorflow.contrib")
     contrib.__path__ = []
     sys.modules[contrib.__name__] = tensorflow.contrib = contrib
     for name, contents in _modules().items():
         part = _Part(f"tensorflow.contrib.{name}", _ELSEWHERE.get(name, lambda: None))
+        part.__path__ = []
         vars(part).update(contents)
         sys.modules[part.__name__] = part
         setattr(contrib, name, part)

@@ -7,11 +7,11 @@ from hccl.tensorflow import _world
 
 
 def rank() -> int:
-    _world.join()
+    _world.join_as_told()
     return manage.get_rank_id()
 
 
 def size() -> int:
     """Joins the ranks that the environment describes, if nobody has."""
-    _world.join()
+    _world.join_as_told()
     return manage.get_rank_size()

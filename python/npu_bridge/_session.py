@@ -8,7 +8,7 @@ from typing import Any, Iterator
 
 import numpy as np
 import tensorflow as tf
-from hccl.tensorflow import _fusion, _ops
+from hccl.tensorflow import _fusion, _log, _ops
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 
 from npu_bridge import _loops
@@ -120,6 +120,8 @@ def _repeat(session: Any, run: Any, step: Any, feeds: dict, times: int) -> None:
     key = (step.name, *names)
     if key not in loops:
         loops[key] = _loops.made(graph, step, tensors)
+        how = "one by one" if loops[key] is None else "in a While of the graph"
+        _log.once(f"{step.name} makes {times + 1} steps a session.run, {how}")
     if loops[key] is not None:
         run(session, loops[key].operation, {**feeds, loops[key].steps: times})
         return

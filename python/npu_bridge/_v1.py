@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import tensorflow
+from tensorflow.python.util import deprecation
 
 from npu_bridge import _contrib, _session
 
@@ -14,7 +15,8 @@ def enable() -> Any:
     """Switches TensorFlow 1's behaviour on and copies its public names onto the module tensorflow,
     so that it does not matter which name a script has imported, and when. Returns the module."""
     v1 = tensorflow.compat.v1
-    v1.disable_v2_behavior()
+    with deprecation.silence():  # of what it calls itself
+        v1.disable_v2_behavior()
     for name in dir(v1):
         if name.startswith("_"):
             continue

@@ -89,6 +89,8 @@ def npu_optimizer_options(optimizer_options: Any = None) -> config_pb2.Optimizer
 
 def npu_run_config_init(run_config: Any = None) -> Any:
     """A tf.estimator.RunConfig whose sessions have npu_config_proto's config."""
+    if not hasattr(tf, "estimator"):
+        raise ImportError("npu_run_config_init: this TensorFlow has no Estimator; use TensorFlow 2.15")
     if not isinstance(run_config, tf.estimator.RunConfig):
         run_config = tf.estimator.RunConfig()
     config = npu_config_proto(run_config.session_config)

@@ -9,7 +9,6 @@ from typing import Any, Optional
 
 import tensorflow as tf
 from absl import logging
-from hccl.errors import HcclError
 from hccl.manage import api as manage
 from hccl.tensorflow import _fusion, _world
 
@@ -65,8 +64,8 @@ def open(device_id: Optional[int] = None) -> Device:  # noqa: A001  Ascend's nam
             )
         _check_environment()
         try:
-            _world.join()
-        except HcclError as error:
+            _world.join_as_told()
+        except RuntimeError as error:  # HcclError, too
             raise RuntimeError(f"Failed open npu device {number}: {error}") from None
         _apply(configs.global_options())
         _opened[number] = Device(number)

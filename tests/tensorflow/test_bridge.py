@@ -71,6 +71,8 @@ def test_keras_imported_by_name_is_that_of_sessions():
 
 LOOP = """
 import numpy as np
+from absl import logging
+logging.set_verbosity(logging.INFO)
 x = tf.placeholder(tf.float32, [])
 w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
 train = tf.group(tf.assign_add(w, x), tf.assign_add(tf.train.get_or_create_global_step(), 1))
@@ -94,7 +96,11 @@ with tf.Session() as sess:
     ],
 )
 def test_loops_run_many_steps_on_the_same_feed(how):
-    assert outcome(LOOP % how)[-2:] == ["60.0", "30"]
+    done = run("-c", BEGIN + LOOP % how, TF_CPP_MIN_LOG_LEVEL="0")
+    assert done.stdout.split()[-2:] == ["60.0", "30"], done.stderr[-3000:]
+    assert done.stderr.count("IterationOp makes 10 steps a session.run, in a While") == 1, done.stderr[-3000:]
+    if "SetIterationsVarHook" not in how:  # where the script itself says tf.group
+        assert "was changed by" not in done.stderr, done.stderr[-3000:]
 
 
 def test_a_loop_of_one_is_the_operation_itself():
@@ -117,6 +123,7 @@ def test_configs_are_upstreams():
     text = """
 config = npu_config_proto()
 options = config.graph_options
+sess, shutdown = init_resource()
 print(config.allow_soft_placement, options.rewrite_options.remapping == RewriterConfig.OFF,
       [o.name for o in options.rewrite_options.custom_optimizers],
       options.rewrite_options.memory_optimization == RewriterConfig.OFF)
@@ -126,7 +133,9 @@ print(npu_config_proto(given) is given,
       len(given.graph_options.rewrite_options.custom_optimizers),
       given.graph_options.rewrite_options.memory_optimization == RewriterConfig.OFF)
 """
-    assert outcome(text) == "True True ['NpuOptimizer'] True True 1 False".split()
+    done = run("-c", BEGIN + text)
+    assert done.stdout.split() == "True True ['NpuOptimizer'] True True 1 False".split(), done.stderr[-3000:]
+    assert "deprecated" not in done.stderr, done.stderr[-3000:]  # nothing that the script has not called
 
 
 def test_an_option_that_does_not_exist_names_itself():
@@ -138,6 +147,17 @@ except TypeError as error:
     print(error)
 """
         assert " ".join(outcome(text)[:-1]).endswith('"iteration_per_loop"; is it')
+        text = """
+for wrong in ({"dump_config": 1}, {"graph_run_mode": 2}, {"jit_compile": True}, {"horovod_mode": 1}):
+    try:
+        NPURunConfig(**wrong)
+    except (TypeError, ValueError) as error:
+        print(next(iter(wrong)) in str(error))
+"""
+        assert outcome(text) == ["True"] * 4
+    else:
+        done = run("-c", BEGIN + "npu_run_config_init()")
+        assert "ImportError: npu_run_config_init: this TensorFlow has no Estimator" in done.stderr
 
 
 def test_contrib():
@@ -149,9 +169,22 @@ try:
     tf.contrib.crf
 except ImportError as error:
     print("tf_slim" in str(error))
+from tensorflow.contrib.distribute import DistributeConfig
+for module in ("contrib.crf", "contrib.rnn.python.ops", "examples.tutorials.mnist"):
+    try:
+        __import__("tensorflow." + module)
+    except ImportError as error:
+        print("since TensorFlow 2" in str(error))
 """
-    assert outcome(text)[-2:] == ["True", "True"]
+    assert outcome(text)[-5:] == ["True"] * 5
     if ESTIMATOR:
+        text = """
+import tensorflow.contrib.slim as slim
+from tensorflow.contrib.slim.nets import vgg
+from tensorflow.contrib.layers.python.layers import utils
+print(slim is tf.contrib.slim, vgg.vgg_16.__module__, utils.__name__)
+"""
+        assert outcome(text)[-3:] == ["True", "tf_slim.nets.vgg", "tf_slim.layers.utils"]
         text = "net = tf.contrib.slim.batch_norm(tf.contrib.slim.conv2d(tf.ones([1,8,8,1]), 2, 3))\nprint(net.shape)"
         assert outcome(text)[-1] == "2)"
 

@@ -21,9 +21,11 @@ from typing import Any, Optional, Sequence
 import hccl
 import tensorflow as tf
 from hccl.manage import api as _manage
+from hccl.tensorflow import _callbacks as callbacks
 from hccl.tensorflow import _fusion, _ops
 from hccl.tensorflow._callbacks import BroadcastGlobalVariablesCallback, MetricAverageCallback
 from hccl.tensorflow._fusion import trace_at_exit
+from hccl.tensorflow._optimizers import reducing
 from hccl.tensorflow._world import join, joined, leave
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "allreduce",
     "broadcast",
     "broadcast_variables",
+    "callbacks",
     "grouped_allreduce",
     "init",
     "is_initialized",
@@ -86,10 +89,13 @@ def local_size() -> int:
     return _manage.get_local_rank_size()
 
 
-def allreduce(tensor: Any, op: str = Average, *, group: str = hccl.WORLD) -> tf.Tensor:
+def allreduce(
+    tensor: Any, op: str = Average, *, group: str = hccl.WORLD, name: Optional[str] = None
+) -> tf.Tensor:
     """Over all ranks of the group, element by element. A mean of integers is a float. An
-    IndexedSlices becomes a dense tensor. The gradient is the allreduce of the gradient."""
-    return reduce_list([tensor], op, group)[0]
+    IndexedSlices becomes a dense tensor. The gradient is the allreduce of the gradient. name: for
+    errors and traces, as everywhere."""
+    return reduce_list([tensor], op, group, None if name is None else [name])[0]
 
 
 def grouped_allreduce(
@@ -133,7 +139,9 @@ def reduce_list(
     return results
 
 
-def allgather(tensor: Any, *, group: str = hccl.WORLD) -> tf.Tensor:
+def allgather(
+    tensor: Any, *, group: str = hccl.WORLD, name: Optional[str] = None
+) -> tf.Tensor:
     """All ranks' tensors, one behind the other in the first dimension, which may differ between
     ranks; all others are equal."""
     tensor = tf.convert_to_tensor(tensor)
@@ -147,7 +155,9 @@ def allgather(tensor: Any, *, group: str = hccl.WORLD) -> tf.Tensor:
     return tf.boolean_mask(parts, tf.sequence_mask(counts, most))
 
 
-def broadcast(tensor: Any, root_rank: int, *, group: str = hccl.WORLD) -> tf.Tensor:
+def broadcast(
+    tensor: Any, root_rank: int, *, group: str = hccl.WORLD, name: Optional[str] = None
+) -> tf.Tensor:
     return _ops.broadcast([tensor], root_rank, group)[0]
 
 
@@ -170,17 +180,8 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
     optimizer = tf.keras.optimizers.get(optimizer)
     if getattr(optimizer, "_hccl_reduces", False):
         raise ValueError("hccl: this optimizer reduces its gradients already")
-    apply = optimizer.apply_gradients
-
-    def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        pairs = list(grads_and_vars)
-        names = [variable.name for _, variable in pairs]
-        gradients = reduce_list([gradient for gradient, _ in pairs], op, group, names)
-        return apply(list(zip(gradients, [v for _, v in pairs])), *args, **kwargs)
-
-    optimizer.apply_gradients = apply_gradients
     optimizer._hccl_reduces = True
-    return optimizer
+    return reducing(optimizer, lambda gradients, names: reduce_list(gradients, op, group, names))
 
 
 class DistributedGradientTape:

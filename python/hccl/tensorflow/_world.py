@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 from typing import Callable, Optional
 
 import hccl
@@ -26,6 +27,19 @@ def join() -> None:
     if not joined():
         _world = hccl.init()
         atexit.register(leave)
+
+
+def join_as_told() -> None:
+    """As scripts for Ascend join. RuntimeError: RANK_SIZE or CM_WORKER_SIZE says that there are others, and
+    nothing says how the ranks meet, so this one would train alone."""
+    join()
+    told = os.environ.get("RANK_SIZE") or os.environ.get("CM_WORKER_SIZE") or "1"
+    if told.isdigit() and int(told) > 1 and _hccl.get_rank_size(_hccl.WORLD) == 1:
+        leave()
+        raise RuntimeError(
+            f"RANK_SIZE or CM_WORKER_SIZE says that there are {told} ranks, and nothing says how they meet: "
+            "RANK_TABLE_FILE and RANK_ID, CM_CHIEF_IP and its kin, mpirun, torchrun or Slurm"
+        )
 
 
 def leave() -> None:

@@ -13,7 +13,7 @@ def initialize_system(name: Optional[str] = None) -> Any:
     """An op that joins the ranks when it is run."""
     if tf.executing_eagerly():
         raise RuntimeError("tf.NPUInit() is not compatible with eager execution.")
-    return tf.compat.v1.py_func(_join, [], [], stateful=True, name=name)
+    return tf.numpy_function(_join, [], [], name=name)
 
 
 def shutdown_system(name: Optional[str] = None) -> Any:

@@ -3,12 +3,13 @@ function does nothing and says so, so that the same script runs on one device.""
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Optional
 
 import hccl
 import tensorflow as tf
 from absl import logging
 from hccl.tensorflow import _ops, reduce_list
+from hccl.tensorflow._optimizers import reducing
 
 from npu_device import _device
 from npu_device.distribute import hccl_ops
@@ -49,16 +50,24 @@ def all_reduce(
         return values
     hccl_ops.check_fusion(fusion, fusion_id, (0, 1, 2))
     if isinstance(values, (list, tuple)):
-        return _reduce(list(values), reduction, group, fusion, worker.workers_num)
-    return _reduce([values], reduction, group, fusion, worker.workers_num)[0]
+        return reduce_values(list(values), reduction, group, fusion, worker.workers_num)
+    return reduce_values([values], reduction, group, fusion, worker.workers_num)[0]
 
 
-def _reduce(values: list[Any], reduction: str, group: str, fusion: int, workers: int) -> list[Any]:
+def reduce_values(
+    values: list[Any],
+    reduction: str,
+    group: str,
+    fusion: int,
+    workers: int,
+    names: Optional[list[str]] = None,
+) -> list[Any]:
+    """A mean divides by the number of workers, also in a smaller group."""
     if reduction != "mean" or group == hccl.WORLD:
         if fusion != 0:
-            return reduce_list(values, reduction, group, [_name(v) for v in values])
+            return reduce_list(values, reduction, group, names or [_name(v) for v in values])
         return [None if v is None else reduce_list([v], reduction, group)[0] for v in values]
-    sums = _reduce(values, "sum", group, fusion, workers)
+    sums = reduce_values(values, "sum", group, fusion, workers, names)
     return [None if s is None else _divide(s, workers) for s in sums]
 
 
@@ -102,23 +111,17 @@ def npu_distributed_keras_optimizer_wrapper(
     """A Keras optimizer (Keras 2 or 3), or the name of one, whose apply_gradients reduces the
     gradients over all workers first. Returns the same object, changed."""
     optimizer = tf.keras.optimizers.get(optimizer)
-    apply: Callable = optimizer.apply_gradients
 
-    def apply_gradients(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        gradients, variables = zip(*grads_and_vars)
+    def reduce(gradients: list, names: list) -> list:
         worker = _device.cluster_worker()
         if worker is None:
-            return apply(zip(gradients, variables), *args, **kwargs)
+            return gradients
         hccl_ops.check_fusion(fusion, fusion_id, (0, 1, 2))
-        names = [variable.name for variable in variables]
-        if fusion != 0 and (reduce_reduction != "mean" or group == hccl.WORLD):
-            reduced = reduce_list(gradients, reduce_reduction, group, names)
-        else:
-            reduced = _reduce(list(gradients), reduce_reduction, group, fusion, worker.workers_num)
-        return apply(list(zip(reduced, variables)), *args, **kwargs)
+        return reduce_values(
+            gradients, reduce_reduction, group, fusion, worker.workers_num, names
+        )
 
-    optimizer.apply_gradients = apply_gradients
-    return optimizer
+    return reducing(optimizer, reduce)
 
 
 def shard_and_rebatch_dataset(dataset: Any, global_bs: int) -> tuple:

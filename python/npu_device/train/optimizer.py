@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+import functools
+from typing import Any, Callable, Optional
 
 import tensorflow as tf
 
@@ -18,7 +19,17 @@ class NpuLossScaleOptimizer:
 
     Where a gradient of any worker is not finite, no worker steps, and the scale is halved; it is
     doubled after dynamic_growth_steps finite steps. dynamic=False: the scale stays initial_scale.
+    It is the inner optimizer itself, changed, so that Keras takes it: `fit` scales and unscales.
     """
+
+    def __new__(cls, inner_optimizer: Any, *arguments: Any, **options: Any) -> Any:
+        optimizer = tf.keras.optimizers.get(inner_optimizer)
+        kind = type(optimizer)
+        name = "apply" if hasattr(kind, "apply") else "apply_gradients"
+        # A wrapper's, which reduces the gradients, or the class's.
+        optimizer._npu_within = vars(optimizer).pop(name, None) or getattr(optimizer, name)
+        object.__setattr__(optimizer, "__class__", _scaling(kind))
+        return optimizer
 
     def __init__(
         self,
@@ -31,57 +42,55 @@ class NpuLossScaleOptimizer:
             raise ValueError('"initial_scale" must be specified if "dynamic" is False')
         if not dynamic and dynamic_growth_steps is not None:
             raise ValueError('"dynamic_growth_steps" must be None if "dynamic" is False')
-        self.inner_optimizer = inner_optimizer
         self.dynamic = dynamic
         self.initial_scale = float(2**15 if initial_scale is None else initial_scale)
         self.dynamic_growth_steps = 2000 if dynamic_growth_steps is None else dynamic_growth_steps
-        self._scale = tf.Variable(self.initial_scale, trainable=False, dtype=tf.float32)
-        self._steps = tf.Variable(0, trainable=False, dtype=tf.int64)
-        self._finite = tf.Variable(True, trainable=False)
+        self._npu_scale = tf.Variable(self.initial_scale, trainable=False, dtype=tf.float32)
+        self._npu_steps = tf.Variable(0, trainable=False, dtype=tf.int64)
+        self._npu_finite = tf.Variable(True, trainable=False)
+        self._npu_fit_scales = False
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "inner_optimizer":  # while it is copied
-            raise AttributeError(name)
-        return getattr(self.inner_optimizer, name)
+    @property
+    def inner_optimizer(self) -> Any:
+        return self
 
     @property
     def loss_scale(self) -> tf.Tensor:
-        return tf.convert_to_tensor(self._scale)
+        return tf.convert_to_tensor(self._npu_scale)
 
     @property
     def dynamic_counter(self) -> tf.Variable:
         """How many finite steps there were since the scale changed."""
-        return self._steps
+        return self._npu_steps
 
     @property
     def last_step_finite(self) -> tf.Tensor:
-        return tf.convert_to_tensor(self._finite)
+        return tf.convert_to_tensor(self._npu_finite)
 
     def get_scaled_loss(self, loss: Any) -> Any:
         if callable(loss):
             return lambda: self.get_scaled_loss(loss())
-        return loss * tf.cast(self._scale, loss.dtype)
+        return loss * tf.cast(self._npu_scale, loss.dtype)
 
     def get_unscaled_gradients(self, gradients: Any) -> list[Any]:
-        inverse = 1.0 / self._scale
+        inverse = 1.0 / self._npu_scale
         return [None if g is None else g * tf.cast(inverse, g.dtype) for g in gradients]
 
-    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        pairs = list(grads_and_vars)
-        finite = self._all_finite([gradient for gradient, _ in pairs])
-        self._finite.assign(finite)
+    def _step(self, gradients: list, variables: list, apply: Callable[[], Any]) -> tf.Tensor:
+        finite = self._all_finite(gradients)
+        self._npu_finite.assign(finite)
 
         def step() -> tf.Tensor:
-            self.inner_optimizer.apply_gradients(pairs, *args, **kwargs)
+            apply()
             return tf.constant(True)
 
-        if not tf.executing_eagerly():
-            self.inner_optimizer.build([variable for _, variable in pairs])
+        if not tf.executing_eagerly() and hasattr(self, "build"):
+            self.build(variables)
         applied = tf.cond(finite, step, lambda: tf.constant(False))
         self._update(finite)
         return applied
 
-    def _all_finite(self, gradients: list[Any]) -> tf.Tensor:
+    def _all_finite(self, gradients: list) -> tf.Tensor:
         flags = [
             tf.reduce_all(tf.math.is_finite(tf.convert_to_tensor(g)))
             for g in gradients
@@ -97,9 +106,56 @@ class NpuLossScaleOptimizer:
     def _update(self, finite: tf.Tensor) -> None:
         if not self.dynamic:
             return
-        steps = tf.where(finite, self._steps + 1, tf.zeros_like(self._steps))
+        scale = self._npu_scale
+        steps = tf.where(finite, self._npu_steps + 1, tf.zeros_like(self._npu_steps))
         grows = steps >= self.dynamic_growth_steps
-        doubled = tf.where(tf.math.is_finite(self._scale * 2), self._scale * 2, self._scale)
-        smaller = tf.maximum(self._scale / 2, 1.0)
-        self._scale.assign(tf.where(finite, tf.where(grows, doubled, self._scale), smaller))
-        self._steps.assign(tf.where(grows, tf.zeros_like(steps), steps))
+        doubled = tf.where(tf.math.is_finite(scale * 2), scale * 2, scale)
+        smaller = tf.maximum(scale / 2, 1.0)
+        scale.assign(tf.where(finite, tf.where(grows, doubled, scale), smaller))
+        self._npu_steps.assign(tf.where(grows, tf.zeros_like(steps), steps))
+
+
+class _Keras2:
+    """What Keras 2 calls: minimize, as fit does, computes the gradients and applies them."""
+
+    def compute_gradients(self: Any, loss: Any, var_list: Any, tape: Any = None) -> list:
+        tape = tf.GradientTape() if tape is None else tape
+        with tape:
+            scaled = self.get_scaled_loss(loss() if callable(loss) else loss)
+        pairs = super().compute_gradients(scaled, var_list, tape)  # type: ignore[misc]
+        gradients = self.get_unscaled_gradients([gradient for gradient, _ in pairs])
+        return list(zip(gradients, [variable for _, variable in pairs]))
+
+    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
+        return self._step(gradients, variables, lambda: self._npu_within(pairs, *args, **kwargs))
+
+
+class _Keras3:
+    """What Keras 3 calls: fit has the loss scaled, and leaves it to the optimizer to unscale."""
+
+    def scale_loss(self: Any, loss: Any) -> Any:
+        self._npu_fit_scales = True
+        return self.get_scaled_loss(loss)
+
+    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        gradients = list(grads)
+        if self._npu_fit_scales:
+            self._npu_fit_scales = False
+            gradients = self.get_unscaled_gradients(gradients)
+        variables = trainable_variables
+        if variables is None:
+            variables = self._trainable_variables
+        return self._step(
+            gradients, list(variables), lambda: self._npu_within(gradients, trainable_variables)
+        )
+
+
+@functools.lru_cache(maxsize=None)
+def _scaling(kind: type) -> type:
+    """By the name of the inner optimizer's class, under which Keras saves it, and of which it makes copies."""
+    keras = _Keras3 if hasattr(kind, "apply") else _Keras2
+    copied = classmethod(lambda _, config, *arguments: kind.from_config(config, *arguments))  # type: ignore[attr-defined]
+    own = {"__module__": kind.__module__, "from_config": copied}
+    return type(kind.__name__, (NpuLossScaleOptimizer, keras, kind), own)

@@ -25,14 +25,37 @@ np.testing.assert_allclose(sess.run(many[5]), [5 * total, 10 * total])  # alone
 shutdown_resource(sess, npu_shutdown)  # noqa: F405
 close_session(sess)  # noqa: F405
 
+# A list with sparse gradients; in a group, a mean divides by all ranks.
+if rank < 2:
+    create_group("first", 2, [0, 1])  # noqa: F405
+slices = tf.IndexedSlices(mine[:1, None], tf.constant([rank]), tf.constant([size, 1]))  # noqa: F405
+reduced = npu_allreduce([mine, None, slices]) + [npu_allreduce(mine, "sum")]  # noqa: F405
+reduced += [npu_allreduce(mine, group="first")] if rank < 2 else []  # noqa: F405
+with tf.Session() as sess:  # noqa: F405
+    dense, sparse, whole, *part = sess.run([each for each in reduced if each is not None])
+np.testing.assert_allclose(dense, np.array([1, 2]) * total / size)
+assert reduced[1] is None and sparse.indices.tolist() == list(range(size))
+np.testing.assert_allclose(sparse.values[:, 0], (np.arange(size) + 1) / size)
+np.testing.assert_allclose(whole, [total, 2 * total])
+assert not part or np.allclose(part, np.array([3.0, 6.0]) / size)
+
+# A hook that is used again broadcasts in the new graph, too.
+hook = NPUBroadcastGlobalVariablesHook(0)  # noqa: F405
+for _ in range(2):
+    with tf.Graph().as_default():  # noqa: F405
+        own = tf.get_variable("own", initializer=float(rank + 1))  # noqa: F405
+        with tf.train.MonitoredSession(hooks=[hook]) as sess:  # noqa: F405
+            assert sess.run(own) == 1.0
+
 # A step is skipped on all ranks where one overflows.
 weight = tf.get_variable("weight", [], initializer=tf.zeros_initializer())  # noqa: F405
 rate = tf.placeholder(tf.float32, [])  # noqa: F405
 manager = ExponentialUpdateLossScaleManager(16.0, 2, 1, 2, 0.5)  # noqa: F405
 optimizer = NPUOptimizer(  # noqa: F405
-    tf.train.GradientDescentOptimizer(1.0), manager, is_distributed=True, is_loss_scale=True  # noqa: F405
+    tf.train.MomentumOptimizer(1.0, 0.0), manager, is_distributed=True, is_loss_scale=True  # noqa: F405
 )
 step = optimizer.minimize(weight * rate)
+assert optimizer.get_slot(weight, "momentum") is not None and optimizer.get_slot_names() == ["momentum"]
 with tf.Session() as sess:  # noqa: F405
     sess.run(tf.global_variables_initializer())  # noqa: F405
     sess.run(step, {rate: np.inf if rank == 1 else 1.0})

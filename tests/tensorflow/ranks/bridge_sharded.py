@@ -2,6 +2,7 @@
 
 from npu_bridge.npu_init import *  # noqa: F403  as scripts do
 
+import sys
 import tempfile
 
 import numpy as np
@@ -9,28 +10,64 @@ import numpy as np
 rank, size = get_npu_rank_id(), get_npu_rank_size()  # noqa: F405
 
 
-def sharded():
-    """The same weights as without; each rank has the state of its own share."""
-    start = [np.arange(n, dtype="float32") for n in (3, 5, 7, 2)]
-    variables = [tf.get_variable(f"v{i}", initializer=s) for i, s in enumerate(start)]  # noqa: F405
+START = [np.arange(n, dtype="float32") for n in (3, 5, 7, 2)]
+
+
+def trained(shards):
+    """(variables, step, loss, optimizer): a mean over the ranks of rank + 1 times the squares."""
+    variables = [tf.get_variable(f"v{i}", initializer=s) for i, s in enumerate(START)]  # noqa: F405
     loss = tf.add_n([tf.reduce_sum(v * v) * (rank + 1) for v in variables])  # noqa: F405
     optimizer = NPUDistributedOptimizer(  # noqa: F405
-        tf.train.MomentumOptimizer(0.01, 0.9), is_weight_update_sharding=True  # noqa: F405
+        tf.train.MomentumOptimizer(0.01, 0.9), is_weight_update_sharding=shards  # noqa: F405
     )
-    step = optimizer.minimize(loss, var_list=variables)
-    slots = [optimizer.get_slot(v, "momentum") is not None for v in variables]
-    assert 0 < sum(slots) < len(variables), slots
-    with tf.Session() as sess:  # noqa: F405
-        sess.run(tf.global_variables_initializer())  # noqa: F405
-        for _ in range(5):
-            sess.run(step)
-        got = sess.run(variables)
-    for value, weight in zip(got, start):
+    step = optimizer.minimize(loss, tf.train.get_or_create_global_step(), var_list=variables)  # noqa: F405
+    return variables, step, loss, optimizer
+
+
+def check(values, steps):
+    for value, weight in zip(values, START):
         momentum = np.zeros_like(weight)
-        for _ in range(5):
+        for _ in range(steps):
             momentum = 0.9 * momentum + weight * 2 * (size + 1) / 2
             weight = weight - 0.01 * momentum
         np.testing.assert_allclose(value, weight, rtol=1e-5)
+
+
+def sharded():
+    """The same weights as without; each rank has the state of its own share, and its own checkpoint."""
+    path = f"{sys.argv[1]}/own{rank}"
+    for begin, end in ((0, 3), (3, 5)):
+        tf.reset_default_graph()  # noqa: F405
+        variables, step, _, optimizer = trained(True)
+        slots = [optimizer.get_slot(v, "momentum") is not None for v in variables]
+        assert 0 < sum(slots) < len(variables), slots
+        with tf.Session() as sess:  # noqa: F405
+            sess.run(tf.global_variables_initializer())  # noqa: F405
+            if begin:
+                tf.train.Saver().restore(sess, path)  # noqa: F405
+            for _ in range(begin, end):
+                sess.run(step)
+            tf.train.Saver().save(sess, path)  # noqa: F405
+            check(sess.run(variables), end)
+
+
+def estimators():
+    """Shares of the state in one model_dir, and a strategy: trained on from a checkpoint."""
+
+    def model_fn(features, labels, mode):
+        variables, step, loss, _ = trained(shards)
+        return NPUEstimatorSpec(mode, loss=loss, train_op=step)  # noqa: F405
+
+    def nothing():
+        return tf.data.Dataset.from_tensors(tf.zeros([1])).repeat()  # noqa: F405
+
+    for shards, given in ((True, None), (False, npu_strategy.NPUStrategy())):  # noqa: F405
+        for steps in (4, 8):
+            config = NPURunConfig(iterations_per_loop=2, save_checkpoints_steps=4, train_distribute=given)  # noqa: F405
+            assert config.train_distribute is given
+            estimator = NPUEstimator(model_fn, f"{sys.argv[1]}/{shards}", config)  # noqa: F405
+            estimator.train(nothing, max_steps=steps)
+            check([estimator.get_variable_value(f"v{i}") for i in range(len(START))], steps)
 
 
 def strategy():
@@ -67,7 +104,7 @@ def keras():
         np.testing.assert_array_equal(other, np.split(alike, size)[0])
 
 
-for test in (sharded, strategy, *([keras] if tf.__version__ < "2.16" else [])):  # noqa: F405
+for test in (sharded, strategy, *([estimators, keras] if tf.__version__ < "2.16" else [])):  # noqa: F405
     tf.reset_default_graph()  # noqa: F405
     test()
 print("all well")

@@ -63,6 +63,26 @@ def compiled(t):
 
 np.testing.assert_allclose(compiled(mine), [total, 2 * total])
 
+# A wrapped optimizer reduces whichever way gradients come in, also around loss scaling, and within it.
+weight = tf.Variable(0.0)
+wrapped = npu.distribute.npu_distributed_keras_optimizer_wrapper(tf.keras.optimizers.SGD(1.0), "sum")
+ways = [lambda: wrapped.apply_gradients([(tf.constant(RANK + 1.0), weight)])]
+if hasattr(wrapped, "apply"):  # Keras 3
+    ways += [lambda: wrapped.apply([tf.constant(RANK + 1.0)], [weight])]
+    ways += [lambda: wrapped.apply([tf.constant(RANK + 1.0)])]
+for times, way in enumerate(ways, 1):
+    way()
+    assert weight.numpy() == -total * times, (weight.numpy(), times)
+for wraps in (lambda o: scale(wrap(o)), lambda o: wrap(scale(o))):
+    weight = tf.Variable(1.0)
+    wrap = npu.distribute.npu_distributed_keras_optimizer_wrapper
+    scale = npu.train.optimizer.NpuLossScaleOptimizer
+    optimizer = wraps(tf.keras.optimizers.SGD(1.0))
+    optimizer.apply_gradients([(tf.constant(np.inf if RANK == 1 else 1.0), weight)])
+    assert weight.numpy() == 1.0
+    optimizer.apply_gradients([(tf.constant(RANK + 1.0), weight)])
+    assert weight.numpy() == 1.0 - total / SIZE
+
 # One worker's gradient is not finite: none steps, and the scale is halved on all.
 weight = tf.Variable(1.0)
 scaled = npu.train.optimizer.NpuLossScaleOptimizer(
@@ -79,6 +99,15 @@ assert weight.numpy() == -1.0 and scaled.loss_scale.numpy() == 8.0
 step = tf.function(lambda g: scaled.apply_gradients([(g, weight)]))
 step(tf.constant(1.0))
 assert weight.numpy() == -2.0 and scaled.last_step_finite.numpy()
+
+# Keras takes it: fit scales and unscales, and a step that is not finite is none.
+model = tf.keras.Sequential([tf.keras.layers.Input((1,)), tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
+scaled = npu.train.optimizer.NpuLossScaleOptimizer(tf.keras.optimizers.SGD(0.25), initial_scale=8.0)
+model.compile(npu.distribute.npu_distributed_keras_optimizer_wrapper(scaled), "mse")
+model.fit(tf.ones([4, 1]), tf.ones([4, 1]), verbose=0)
+assert model.get_weights()[0] == 0.5 and scaled.loss_scale.numpy() == 8.0  # a step of 0.25 times 2
+model.fit(tf.fill([4, 1], np.inf if RANK == 1 else 1.0), tf.ones([4, 1]), verbose=0)
+assert model.get_weights()[0] == 0.5 and scaled.loss_scale.numpy() == 4.0
 
 # What a conditional, a loop or a function calls comes before what follows, also where it is later in being ready.
 late = tf.random.normal([800, 800] if RANK == 0 else [2, 2])

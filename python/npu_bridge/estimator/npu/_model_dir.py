@@ -11,6 +11,7 @@ import tensorflow as tf
 from hccl.tensorflow import _ops
 
 from npu_bridge import _ranks
+from npu_bridge.estimator.npu.npu_optimizer import SHARDED
 
 _Saver = tf.compat.v1.train.CheckpointSaverHook
 
@@ -47,12 +48,17 @@ class _EndTogether(tf.compat.v1.train.SessionRunHook):
         session.run(self._operation)
 
 
-def for_training(config: Any) -> tuple[Any, list[Any]]:
-    """What this rank trains with: a RunConfig, and hooks that belong behind all others. All ranks ask."""
-    if _is_rank_0s(pathlib.Path(config.model_dir)) and _ranks.rank() != 0:
+def for_training(config: Any) -> tuple[Any, str, list[Any]]:
+    """What this rank trains with: a RunConfig, where its checkpoints are, and hooks that belong behind all
+    others. All ranks ask. With a part of the optimizer's state a rank has checkpoints of its own, below
+    rank 0's."""
+    directory = config.model_dir
+    if _is_rank_0s(pathlib.Path(directory)) and _ranks.rank() != 0:
         quiet = config.replace(save_summary_steps=0, log_step_count_steps=None)
-        return quiet, [_NoSaver(), _EndTogether()]
-    return config, [_EndTogether()]
+        if tf.compat.v1.get_collection(SHARDED):
+            return quiet, f"{directory}/rank_{_ranks.rank()}", [_EndTogether()]
+        return quiet, directory, [_NoSaver(), _EndTogether()]
+    return config, directory, [_EndTogether()]
 
 
 def _is_rank_0s(directory: pathlib.Path) -> bool:

@@ -59,11 +59,15 @@ class DynamicInputConfig(_Kept):
         input_shape: str,
         dynamic_dims: str,
         dynamic_node_type: int,
+        compile_hybrid_mode: int = 0,
     ) -> None:
         if dynamic_node_type not in (0, 1):
             raise ValueError("dynamic_node_type should be 0 or 1")
         super().__init__(
-            input_shape=input_shape, dynamic_dims=dynamic_dims, dynamic_node_type=dynamic_node_type
+            input_shape=input_shape,
+            dynamic_dims=dynamic_dims,
+            dynamic_node_type=dynamic_node_type,
+            compile_hybrid_mode=compile_hybrid_mode,
         )
 
 
@@ -79,7 +83,7 @@ _KEPT_OPTIONS = frozenset((
     "buffer_optimize enable_small_channel fusion_switch_file enable_compress_weight "
     "compress_weight_conf op_compiler_cache_mode op_compiler_cache_dir debug_dir "
     "hcom_multi_mode dynamic_input dynamic_graph_execute_mode dynamic_inputs_shape_range "
-    "train_distribute eval_distribute local_rank_id local_device_list session_device_id "
+    "local_rank_id local_device_list session_device_id "
     "distribute_config modify_mixlist op_precision_mode device_type soc_config hccl_timeout "
     "op_wait_timeout op_execute_timeout HCCL_algorithm customize_dtypes op_debug_config "
     "memory_config experimental_config topo_sorting_mode aoe_config_file insert_op_file "
@@ -98,6 +102,24 @@ def _similar(name: str) -> str:
     known = [*inspect.signature(NPURunConfig.__init__).parameters, *_KEPT_OPTIONS]
     found = difflib.get_close_matches(name, known, 1)
     return f'; is it "{found[0]}"?' if found else ""
+
+
+def _check_kept(options: dict[str, Any]) -> None:
+    """What an NPU checks of the arguments that are only kept."""
+    kinds = {
+        "dump_config": DumpConfig,
+        "dynamic_input_config": DynamicInputConfig,
+        "experimental_config": ExperimentalConfig,
+    }
+    for name, kind in kinds.items():
+        if options.get(name) is not None and not isinstance(options[name], kind):
+            raise ValueError(f"{name}: expected a {kind.__name__}")
+    if not isinstance(options.get("horovod_mode", False), bool):
+        raise ValueError("horovod_mode must be True or False")
+    if options.get("graph_run_mode", 1) not in (0, 1):
+        raise ValueError("graph_run_mode must be 0 or 1")
+    if not isinstance(options.get("jit_compile", ""), str):
+        raise TypeError('jit_compile: expected "true", "false" or "auto"')
 
 
 class NPURunConfig(_RunConfig):
@@ -125,6 +147,8 @@ class NPURunConfig(_RunConfig):
         hcom_parallel: bool = True,
         graph_memory_max_size: Optional[str] = None,
         variable_memory_max_size: Optional[str] = None,
+        train_distribute: Any = None,
+        eval_distribute: Any = None,
         **options: Any,
     ) -> None:
         if _RunConfig is object:
@@ -135,6 +159,7 @@ class NPURunConfig(_RunConfig):
         for name in options:
             if name not in _KEPT_OPTIONS:
                 raise TypeError(f'NPURunConfig: there is no argument "{name}"{_similar(name)}')
+        _check_kept(options)
         if not isinstance(iterations_per_loop, int) or iterations_per_loop < 1:
             raise ValueError("iterations_per_loop must be a positive integer")
         if not isinstance(mix_compile_mode, bool):
@@ -161,6 +186,8 @@ class NPURunConfig(_RunConfig):
             keep_checkpoint_max=keep_checkpoint_max,
             keep_checkpoint_every_n_hours=keep_checkpoint_every_n_hours,
             log_step_count_steps=log_step_count_steps,
+            train_distribute=train_distribute,
+            eval_distribute=eval_distribute,
             **saving,
         )
         kept = {

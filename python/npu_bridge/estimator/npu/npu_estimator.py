@@ -86,7 +86,7 @@ class NPUEstimator(_Estimator):
     def _for_training(self, spec: Any, steps: int) -> Any:
         hooks, train_op = list(spec.training_hooks), spec.train_op
         if _ranks.size() > 1:
-            self._config, last = _model_dir.for_training(self._config)
+            self._config, self._model_dir, last = _model_dir.for_training(self._config)
             hooks = [NPUBroadcastGlobalVariablesHook(0), *hooks, *last]
         if steps > 1:
             hooks.append(SetIterationsVarHook(steps))

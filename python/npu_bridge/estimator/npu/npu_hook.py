@@ -24,7 +24,10 @@ class NPUBroadcastGlobalVariablesHook(_Hook):
         self._operation: Any = None
 
     def begin(self) -> None:
-        if _ranks.size() <= 1 or self._operation is not None:
+        made_here = self._operation is not None and (
+            self._operation.graph is tf.compat.v1.get_default_graph()
+        )
+        if _ranks.size() <= 1 or made_here:
             return
         variables = tf.compat.v1.trainable_variables()
         values = _ops.broadcast([v.read_value() for v in variables], self._root)

@@ -7,24 +7,34 @@ from typing import Any, Optional
 
 import hccl
 import tensorflow as tf
+from hccl.manage import api as manage
 from hccl.tensorflow import _ops, _shares, reduce_list
+from npu_device.distribute import reduce_values
+from npu_device.distribute.hccl_ops import check_fusion
 
 from npu_bridge import _ranks
 
 _Optimizer = tf.compat.v1.train.Optimizer
+# The collection of a graph's optimizers of which each rank has another part of the state.
+SHARDED = "hccl_sharded_optimizers"
 
 
 def allreduce(tensor: Any, average: bool = True) -> Any:
     """The sum over the ranks, or their mean. IndexedSlices stay sparse: the ranks' rows, one behind
     the other."""
-    size = _ranks.size()
+    _ranks.size()
     if isinstance(tensor, tf.IndexedSlices):
-        values = _ops.all_gather(tensor.values, size)
-        indices = _ops.all_gather(tensor.indices, size)
-        if average:
-            values = tf.divide(values, tf.cast(size, values.dtype))
-        return tf.IndexedSlices(values, indices, dense_shape=tensor.dense_shape)
+        return _gathered(tensor, average, hccl.WORLD)
     return reduce_list([tensor], "mean" if average else "sum")[0]
+
+
+def _gathered(tensor: Any, average: bool, group: str) -> Any:
+    ranks = manage.get_rank_size(group)
+    values = _ops.all_gather(tensor.values, ranks, group)
+    indices = _ops.all_gather(tensor.indices, ranks, group)
+    if average:
+        values = tf.divide(values, tf.cast(_ranks.size(), values.dtype))
+    return tf.IndexedSlices(values, indices, dense_shape=tensor.dense_shape)
 
 
 def reduce(
@@ -44,15 +54,22 @@ def npu_allreduce(
     fusion: int = 1,
     fusion_id: int = -1,
     group: str = hccl.WORLD,
-) -> list:
-    """A list; None stays None. With one rank the list itself."""
-    if _ranks.size() <= 1:
+) -> Any:
+    """A list, in which None stays None, or one tensor; as npu_device's all_reduce, but that
+    IndexedSlices stay sparse. With one rank the argument itself."""
+    size = _ranks.size()
+    check_fusion(fusion, fusion_id, (0, 1, 2))
+    if size <= 1:
         return values
-    return reduce_list(list(values), reduction, group, [_name(value) for value in values])
-
-
-def _name(value: Any) -> str:
-    return str(getattr(value, "name", "a gradient"))
+    if not isinstance(values, (list, tuple)):
+        return npu_allreduce([values], reduction, fusion, fusion_id, group)[0]
+    sparse = [isinstance(value, tf.IndexedSlices) for value in values]
+    dense = [None if is_sparse else value for value, is_sparse in zip(values, sparse)]
+    reduced = reduce_values(dense, reduction, group, fusion, size)
+    return [
+        _gathered(value, reduction == "mean", group) if is_sparse else result
+        for value, is_sparse, result in zip(values, sparse, reduced)
+    ]
 
 
 def _reduce_gradients(pairs: list, average: bool = True) -> list:
@@ -69,7 +86,22 @@ def _reduce_gradients(pairs: list, average: bool = True) -> list:
     ]
 
 
-class NPUDistributedOptimizer(_Optimizer):
+class _Wrapper(_Optimizer):
+    """An optimizer whose state is another's."""
+
+    _opt: Any
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        return self._opt.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        return self._opt.get_slot_names(*args, **kwargs)
+
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
+        return self._opt.variables(*args, **kwargs)
+
+
+class NPUDistributedOptimizer(_Wrapper):
     """An optimizer of tf.train whose gradients are means over the ranks. With
     is_weight_update_sharding each rank updates its share of the variables, keeps the optimizer's
     state of those only, and gives them to all."""
@@ -79,12 +111,12 @@ class NPUDistributedOptimizer(_Optimizer):
     ) -> None:
         name = name or f"Distributed{type(optimizer).__name__}"
         super().__init__(use_locking=False, name=name)
-        self._optimizer = optimizer
+        self._opt = optimizer
         self._sharding = is_weight_update_sharding
         self._name_scope = f"{name}_Allreduce"
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list:
-        pairs = self._optimizer.compute_gradients(*args, **kwargs)
+        pairs = self._opt.compute_gradients(*args, **kwargs)
         if _ranks.size() <= 1:
             return pairs
         with tf.name_scope(self._name_scope):
@@ -92,26 +124,18 @@ class NPUDistributedOptimizer(_Optimizer):
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._sharding or _ranks.size() <= 1:
-            return self._optimizer.apply_gradients(grads_and_vars, *args, **kwargs)
+            return self._opt.apply_gradients(grads_and_vars, *args, **kwargs)
         pairs = [pair for pair in grads_and_vars if pair[0] is not None]
         variables = [variable for _, variable in pairs]
+        tf.compat.v1.add_to_collection(SHARDED, self._name_scope)
         owned = _shares.owners(variables, _ranks.size())
         own = [pair for pair, owner in zip(pairs, owned) if owner == _ranks.rank()]
-        updated = self._optimizer.apply_gradients(own, *args, **kwargs)
+        updated = self._opt.apply_gradients(own, *args, **kwargs)
         with tf.control_dependencies([updated]):
             return tf.group(*_shares.give(variables, owned))
 
-    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        return self._optimizer.get_slot(*args, **kwargs)
 
-    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
-        return self._optimizer.get_slot_names(*args, **kwargs)
-
-    def variables(self, *args: Any, **kwargs: Any) -> Any:
-        return self._optimizer.variables(*args, **kwargs)
-
-
-class NPUOptimizer(_Optimizer):
+class NPUOptimizer(_Wrapper):
     """An optimizer with loss scaling, with gradients over the ranks, or both. A step is skipped on
     all ranks where a gradient of any is not finite."""
 

@@ -40,7 +40,7 @@ def npu_resource_init(
         _fusion.profile(profiling_options)
     for name in options:
         _log.without_effect(f"npu_resource_init({name}=)")
-    _world.join()
+    _world.join_as_told()
 
 
 def npu_resource_shutdown() -> None:

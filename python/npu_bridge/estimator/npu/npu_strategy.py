@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from tensorflow.python.distribute import distribute_lib, one_device_strategy
@@ -20,9 +21,14 @@ class NPUExtended(one_device_strategy.OneDeviceExtended):
 
 class NPUStrategy(distribute_lib.StrategyV1):
     """As tf.distribute's strategy of one device, but that a dataset is divided over the ranks and
-    that num_replicas_in_sync is their number. ValueError: another device than "/cpu:0"."""
+    that num_replicas_in_sync is their number. It reduces no gradients. ValueError: another device than "/cpu:0"."""
 
     def __init__(self, device: str = "/cpu:0") -> None:
         if device != "/cpu:0":
             raise ValueError('"device" only support "/cpu:0"')
         super().__init__(NPUExtended(self, device))
+
+    def _scale_loss_for_estimator_enabled(self) -> Any:
+        """An Estimator would divide the loss by the ranks, and NPUDistributedOptimizer, which reduces the
+        gradients, has done so."""
+        return contextlib.nullcontext()

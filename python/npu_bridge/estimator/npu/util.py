@@ -65,7 +65,10 @@ def load_iterations(session: Any, iterations_per_loop: int) -> None:
 
 
 def _iteration_op(train_op: Any) -> Any:
-    return tf.group(train_op, name=_session.ITERATION_OP)
+    operation = tf.no_op(name=_session.ITERATION_OP)
+    # tf.group would set an attribute of train_op: TensorFlow warns where a session has run already.
+    operation._add_control_input(train_op)
+    return operation
 
 
 def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 1) -> Any:
