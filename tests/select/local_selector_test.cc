@@ -88,6 +88,8 @@ TEST(LocalSelector, RanksThatShareCoresTakeTurns) {
       EXPECT_EQ(name(selector, op, 1 << 20, false), "turns") << ranks;
       EXPECT_NE(name(selector, op, 1 << 20, false, DataType::kBfp16), "turns") << ranks;
     }
+    EXPECT_EQ(name(selector, Op::kAllReduce, 256 * kKiB, false, DataType::kBfp16), "staged_slices");
+    EXPECT_EQ(name(selector, Op::kAllToAll, 256 * kKiB, false), "staged") << ranks;
     EXPECT_EQ(name(selector, Op::kAllReduce, 1 << 20, true), "push") << ranks;
     EXPECT_EQ(name(selector, Op::kAllReduce, 2 * kKiB, false), "slots") << ranks;
     EXPECT_EQ(selector.tuning().chunk, 512 * kKiB);
