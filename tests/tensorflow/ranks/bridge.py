@@ -25,17 +25,19 @@ np.testing.assert_allclose(sess.run(many[5]), [5 * total, 10 * total])  # alone
 shutdown_resource(sess, npu_shutdown)  # noqa: F405
 close_session(sess)  # noqa: F405
 
-# A list with sparse gradients; in a group, a mean divides by all ranks.
+# A list with sparse gradients, of other numbers of rows on each rank; in a group, a mean divides by all ranks.
 if rank < 2:
     create_group("first", 2, [0, 1])  # noqa: F405
-slices = tf.IndexedSlices(mine[:1, None], tf.constant([rank]), tf.constant([size, 1]))  # noqa: F405
+rows = tf.tile(mine[:1, None], [rank + 1, 1])  # noqa: F405
+slices = tf.IndexedSlices(rows, tf.fill([rank + 1], rank), tf.constant([size, 1]))  # noqa: F405
 reduced = npu_allreduce([mine, None, slices]) + [npu_allreduce(mine, "sum")]  # noqa: F405
 reduced += [npu_allreduce(mine, group="first")] if rank < 2 else []  # noqa: F405
 with tf.Session() as sess:  # noqa: F405
     dense, sparse, whole, *part = sess.run([each for each in reduced if each is not None])
 np.testing.assert_allclose(dense, np.array([1, 2]) * total / size)
-assert reduced[1] is None and sparse.indices.tolist() == list(range(size))
-np.testing.assert_allclose(sparse.values[:, 0], (np.arange(size) + 1) / size)
+owners = np.repeat(np.arange(size), np.arange(size) + 1)
+assert reduced[1] is None and sparse.indices.tolist() == owners.tolist()
+np.testing.assert_allclose(sparse.values[:, 0], (owners + 1) / size)
 np.testing.assert_allclose(whole, [total, 2 * total])
 assert not part or np.allclose(part, np.array([3.0, 6.0]) / size)
 

@@ -7,8 +7,7 @@ from typing import Any, Optional
 
 import hccl
 import tensorflow as tf
-from hccl.manage import api as manage
-from hccl.tensorflow import _ops, _shares, reduce_list
+from hccl.tensorflow import _ops, _shares, allgather, reduce_list
 from npu_device.distribute import reduce_values
 from npu_device.distribute.hccl_ops import check_fusion
 
@@ -21,7 +20,7 @@ SHARDED = "hccl_sharded_optimizers"
 
 def allreduce(tensor: Any, average: bool = True) -> Any:
     """The sum over the ranks, or their mean. IndexedSlices stay sparse: the ranks' rows, one behind
-    the other."""
+    the other, of which each rank may have another number."""
     _ranks.size()
     if isinstance(tensor, tf.IndexedSlices):
         return _gathered(tensor, average, hccl.WORLD)
@@ -29,9 +28,8 @@ def allreduce(tensor: Any, average: bool = True) -> Any:
 
 
 def _gathered(tensor: Any, average: bool, group: str) -> Any:
-    ranks = manage.get_rank_size(group)
-    values = _ops.all_gather(tensor.values, ranks, group)
-    indices = _ops.all_gather(tensor.indices, ranks, group)
+    values = allgather(tensor.values, group=group)
+    indices = allgather(tensor.indices, group=group)
     if average:
         values = tf.divide(values, tf.cast(_ranks.size(), values.dtype))
     return tf.IndexedSlices(values, indices, dense_shape=tensor.dense_shape)
