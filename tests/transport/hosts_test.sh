@@ -199,9 +199,9 @@ done
 echo "hosts_test: the automatic plan sees what a slow line costs: ${probed#*plan: }"
 for h in 0 1 2 3; do tc -n "$tag-$h" qdisc del dev eth0 root; done
 
-# The last host moves 25 ms away, each way.
+# The last host moves 50 ms away, each way.
 ip -n "$tag-3" link del eth0
-coproc relay_out { exec "$(dirname "$0")/delayed_line.py" "$tag-v3" "$tag-far" 25; }
+coproc relay_out { exec "$(dirname "$0")/delayed_line.py" "$tag-v3" "$tag-far" 50; }
 relay=$relay_out_PID
 read -r -u "${relay_out[0]}" _
 ip link set "$tag-far" netns "$tag-3" name eth0
@@ -213,8 +213,8 @@ far=$(HCCL_PEER_TIMEOUT=5 start 1 "$perf" -b 4 -e 256K -f 256 -n 2 -w 1)
 # Of two calls in a row the slower one takes half of the delay at least: a rank may begin before the others.
 rows=$(awk '/^ *[0-9]+ +[0-9]+ / { rows++; if ($NF != 0 || $3 < 10000) wrong++ } END { print rows + 0 ":" wrong + 0 }' <<<"$far")
 if [[ $rows != 3:0 ]]; then
-  echo "hosts_test: on a line that takes 25 ms, rows and those that are wrong or too fast $rows, expected 3:0"
+  echo "hosts_test: on a line that takes 50 ms, rows and those that are wrong or too fast $rows, expected 3:0"
   echo "$far"
   exit 1
 fi
-echo "hosts_test: results are right on a line that takes 25 ms"
+echo "hosts_test: results are right on a line that takes 50 ms"
