@@ -1,10 +1,12 @@
 #include "hccl/api/call_group.h"
 
 #include <algorithm>
+#include <memory>
 #include <thread>
 #include <utility>
 
 #include "hccl/api/guard.h"
+#include "hccl/base/caught.h"
 #include "hccl/hccl_comm.h"
 
 namespace hccl::api {
@@ -31,31 +33,27 @@ class Place {
   core::OpQueue::Ticket ticket_;
 };
 
-// How many HcclGroupStart of this thread have no HcclGroupEnd yet. Apart from the group itself,
-// because every operation reads this number.
-constinit thread_local int depth = 0;
-
-// The calls between HcclGroupStart and HcclGroupEnd.
+// The calls between HcclGroupStart and HcclGroupEnd. A call that is handed on has no communicator.
 struct CallGroup {
+  int depth = 0;  // HcclGroupStart without HcclGroupEnd
   std::vector<Job> jobs;
   Status refused;
 };
 
-CallGroup& group() {
-  static thread_local CallGroup open;
-  return open;
-}
+// The open group of this thread, or null; every operation reads it. A plain pointer: glibc ends the
+// process where it has no memory to register the destructor of a thread_local.
+constinit thread_local CallGroup* open_group = nullptr;
 
 bool point_to_point(const Job& job) { return !job.transfers.empty(); }
 
 // One batch a communicator, of all its sends and receives in order.
-Result<std::vector<Job>> merged(std::vector<Job> jobs) {
+Result<std::vector<Job>> merged(const std::vector<Job>& jobs) {
   std::vector<Job> out;
-  for (Job& job : jobs) {
+  for (const Job& job : jobs) {
     const auto same = [&](const Job& each) { return each.comm == job.comm; };
     const auto at = std::find_if(out.begin(), out.end(), same);
     if (at == out.end()) {
-      out.push_back(std::move(job));
+      out.push_back(job);
     } else {
       at->transfers.insert(at->transfers.end(), job.transfers.begin(), job.transfers.end());
     }
@@ -66,11 +64,11 @@ Result<std::vector<Job>> merged(std::vector<Job> jobs) {
   return out;
 }
 
-// A call of the group was refused: so will be, for the other ranks, those that were not.
+// The group ends with a failure: the other ranks hear of the calls that are not handed on.
 void tell(const std::vector<Job>& jobs, const Status& why) {
   const std::string text = "HcclGroupEnd: " + why.message();
   for (auto job = jobs.begin(); job != jobs.end(); ++job) {
-    if (!job->comm->async_error().ok()) continue;
+    if (job->comm == nullptr || !job->comm->async_error().ok()) continue;
     if (point_to_point(*job)) {
       job->comm->refused(job->transfers, text);
     } else if (std::none_of(jobs.begin(), job,
@@ -89,6 +87,7 @@ struct Line {
   void run() {
     for (auto& [job, place] : jobs) {
       const Status status = place->run(*job);
+      job->comm = nullptr;
       if (result.ok()) result = status;
     }
   }
@@ -97,11 +96,12 @@ struct Line {
 // All calls take their places in the order they were made. Calls with a stream are queued there.
 // The calls of each communicator without a stream run now, on a thread of their own, because one
 // thread may be several ranks.
-Status launch(std::vector<Job> jobs) {
+Status launch(std::vector<Job>& jobs) {
   std::vector<Line> lines;
   for (Job& job : jobs) {
     if (job.stream != nullptr) {
-      HCCL_RETURN_IF_ERROR(enqueue(std::move(job)));
+      HCCL_RETURN_IF_ERROR(enqueue(job));
+      job.comm = nullptr;
       continue;
     }
     const auto same = [&](const Line& each) { return each.comm == job.comm.get(); };
@@ -124,26 +124,33 @@ Status launch(std::vector<Job> jobs) {
   return {};
 }
 
-Status end_group() {
-  CallGroup& open = group();
-  if (depth == 0) {
-    return Status(Code::kNotSupport, "no group is open: HcclGroupStart comes first");
-  }
-  if (--depth > 0) return {};
-  std::vector<Job> jobs = std::exchange(open.jobs, {});
-  const Status refused = std::exchange(open.refused, Status());
-  if (!refused.ok()) {
-    const Status why = refused.with_context("nothing of the group was run");
-    tell(jobs, why);
-    return why;
-  }
+Status run_group(std::vector<Job>& jobs) {
   if (!jobs.empty() && point_to_point(jobs.front())) {
     auto batches = merged(jobs);
-    if (!batches.ok()) tell(jobs, batches.status());
     HCCL_RETURN_IF_ERROR(batches.status());
     jobs = std::move(*batches);
   }
-  return launch(std::move(jobs));
+  return launch(jobs);
+}
+
+Status end_group() {
+  if (open_group == nullptr) {
+    return Status(Code::kNotSupport, "no group is open: HcclGroupStart comes first");
+  }
+  if (--open_group->depth > 0) return {};
+  const std::unique_ptr<CallGroup> group(std::exchange(open_group, nullptr));
+  Status ended;
+  if (!group->refused.ok()) {
+    ended = group->refused.with_context("nothing of the group was run");
+  } else {
+    try {
+      ended = run_group(group->jobs);
+    } catch (...) {
+      ended = caught();
+    }
+  }
+  if (!ended.ok()) tell(group->jobs, ended);
+  return ended;
 }
 
 }  // namespace
@@ -155,10 +162,10 @@ Status Job::run(const core::OpQueue::Ticket& place) {
   return comm->run(call, place);
 }
 
-bool in_call_group() { return depth != 0; }
+bool in_call_group() { return open_group != nullptr; }
 
 Status collect(Job job) {
-  CallGroup& open = group();
+  CallGroup& open = *open_group;
   if (job.stream != nullptr) {
     HCCL_RETURN_IF_ERROR(acl::find_stream(job.stream).status());
   }
@@ -177,10 +184,13 @@ Status collect(Job job) {
   return {};
 }
 
-void refuse_call_group(const Status& why, const char* function) {
-  if (depth == 0) return;
-  CallGroup& open = group();
-  if (open.refused.ok()) open.refused = why.with_context(function);
+void refuse_call_group(const Status& why, const char* function) noexcept {
+  if (open_group == nullptr || !open_group->refused.ok()) return;
+  open_group->refused = why;
+  try {
+    open_group->refused = why.with_context(function);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): there is no memory for a longer text
+  }
 }
 
 Status enqueue(Job job) {
@@ -197,7 +207,9 @@ extern "C" {
 
 HcclResult HcclGroupStart(void) {
   return hccl::api::guard("HcclGroupStart", [] {
-    ++hccl::api::depth;
+    using hccl::api::open_group;
+    if (open_group == nullptr) open_group = new hccl::api::CallGroup;
+    ++open_group->depth;
     return hccl::Status();
   });
 }

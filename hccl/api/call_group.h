@@ -33,7 +33,7 @@ bool in_call_group();
 Status collect(Job job);
 /// A call was refused: its group of calls, if there is one, does not run and ends with this
 /// failure.
-[[gnu::cold]] void refuse_call_group(const Status& why, const char* function);
+[[gnu::cold]] void refuse_call_group(const Status& why, const char* function) noexcept;
 
 /// Queues the job in its stream, and takes its place in the communicator's order now.
 Status enqueue(Job job);

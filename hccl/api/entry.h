@@ -5,6 +5,7 @@
 
 #include "hccl/api/call_group.h"
 #include "hccl/api/guard.h"
+#include "hccl/base/caught.h"
 
 namespace hccl::api {
 
@@ -15,14 +16,21 @@ namespace hccl::api {
   return keep(why, function);
 }
 
+/// The same for the exception that is being handled.
+[[gnu::cold]] inline HcclResult refused_by_exception(const char* function) noexcept {
+  refuse_call_group(caught(), function);
+  return keep_exception(function);
+}
+
 /// guard() for such a call.
 template <class Body>
 HcclResult enter(const char* function, Body&& body) noexcept {
-  return guard(function, [&]() -> Status {
-    Status status = body();
-    if (!status.ok()) refuse_call_group(status, function);
-    return status;
-  });
+  try {
+    const Status status = body();
+    return status.ok() ? HCCL_SUCCESS : refused(status, function);
+  } catch (...) {
+    return refused_by_exception(function);
+  }
 }
 
 namespace detail {

@@ -1,6 +1,7 @@
 // The texts of failures.
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -31,9 +32,10 @@ HcclResult keep(const Status& failure, const char* function) {
   return static_cast<HcclResult>(failure.code());
 }
 
-HcclResult keep_exception() noexcept {
+HcclResult keep_exception(const char* function) noexcept {
   const Status failure = caught();
-  set_last_error(failure.message());
+  auto& kept = last_error();  // no other memory: there may be none
+  std::snprintf(kept.data(), kept.size(), "%s: %s", function, failure.message().c_str());
   return static_cast<HcclResult>(failure.code());
 }
 

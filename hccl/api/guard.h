@@ -15,7 +15,7 @@ void set_last_error(std::string_view text) noexcept;
 /// Keeps the text of a failure of `function`; returns its code.
 [[gnu::cold]] HcclResult keep(const Status& failure, const char* function);
 /// The same for the exception that is being handled.
-[[gnu::cold]] HcclResult keep_exception() noexcept;
+[[gnu::cold]] HcclResult keep_exception(const char* function) noexcept;
 
 template <class Body>
 [[gnu::always_inline]] inline HcclResult guard(const char* function, Body&& body) noexcept {
@@ -23,7 +23,7 @@ template <class Body>
     const Status status = body();
     return status.ok() ? HCCL_SUCCESS : keep(status, function);
   } catch (...) {
-    return keep_exception();
+    return keep_exception(function);
   }
 }
 

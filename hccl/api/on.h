@@ -38,7 +38,7 @@ HcclResult on(const char* function, HcclComm comm, Operation operation,
     tell_refusal(**communicator, status, function, operation, arguments...);
     return refused(status, function);
   } catch (...) {
-    return keep_exception();
+    return refused_by_exception(function);
   }
 }
 

@@ -45,11 +45,12 @@ struct Seeker {
   // closed connection.
   Result<Line> find(Deadline deadline) const {
     auto pause = std::chrono::milliseconds(10);
+    auto answer = std::chrono::milliseconds(25);
     for (int i = 0;; i = (i + 1) % info.ports) {
+      // Twice as long in each round: the root may be far away.
+      if (i == 0) answer = std::min(2 * answer, std::chrono::milliseconds(3200));
       const auto port = static_cast<std::uint16_t>(info.port + i);
-      const Deadline turn = info.ports == 1
-                                ? deadline
-                                : deadline.sooner(Deadline::after(std::chrono::milliseconds(50)));
+      const Deadline turn = info.ports == 1 ? deadline : deadline.sooner(Deadline::after(answer));
       auto line = try_port(port, turn, deadline);
       const Status& last = line.status();
       // A wrong proof at the one port: the coordinator will not appear there later.

@@ -86,6 +86,20 @@ HcclResult collectives(HcclComm comm, std::vector<float>& data) {
   return all != HCCL_SUCCESS ? all : HcclBarrier(comm, nullptr);
 }
 
+/// A send and a receive in a group.
+HcclResult exchange(HcclComm comm, std::uint32_t rank, std::vector<float>& data) {
+  const std::uint64_t many = data.size() / 2;
+  float* const at = data.data();
+  const HcclResult started = HcclGroupStart();
+  if (started != HCCL_SUCCESS) return started;
+  const HcclResult sent = HcclSend(at, many, HCCL_DATA_TYPE_FP32, 1 - rank, comm, nullptr);
+  const HcclResult received =
+      HcclRecv(at + many, many, HCCL_DATA_TYPE_FP32, 1 - rank, comm, nullptr);
+  const HcclResult ended = HcclGroupEnd();  // refused if one of these was
+  if (sent != HCCL_SUCCESS) return sent;
+  return received != HCCL_SUCCESS ? received : ended;
+}
+
 HcclResult sub_communicator(HcclComm world, std::uint32_t rank, std::vector<float>& data) {
   std::array<std::uint32_t, kSize> ranks{0, 1};
   HcclCommConfig config;
@@ -103,6 +117,7 @@ HcclResult job(Board::Meeting& meeting, std::uint32_t rank, std::vector<float>& 
   HcclResult result = join(meeting, rank, &comm);
   if (result != HCCL_SUCCESS) return result;
   result = collectives(comm, data);
+  if (result == HCCL_SUCCESS) result = exchange(comm, rank, data);
   if (result == HCCL_SUCCESS) result = sub_communicator(comm, rank, data);
   const HcclResult destroyed = HcclCommDestroy(comm);
   return result != HCCL_SUCCESS ? result : destroyed;

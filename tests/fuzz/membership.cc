@@ -115,10 +115,24 @@ class Harness {
       PROMISE(out.connection >= 0 && out.connection < 8);
       if (open_.count(out.connection) == 0) continue;  // ended by an earlier one of these
       PROMISE(out.frame.size() <= (1 << 20) && (out.close || !out.frame.empty()));
-      if (!out.frame.empty()) {
-        PROMISE(static_cast<int>(out.frame[0]) >= 2 && static_cast<int>(out.frame[0]) <= 9);
-      }
+      if (!out.frame.empty()) PROMISE(for_ranks(static_cast<Kind>(out.frame[0])));
       if (out.close) end(out.connection);
+    }
+  }
+
+  static bool for_ranks(Kind kind) {
+    switch (kind) {
+      case Kind::kTable:
+      case Kind::kRefused:
+      case Kind::kExchange:
+      case Kind::kFailure:
+      case Kind::kLeave:
+      case Kind::kBeat:
+      case Kind::kSummons:
+      case Kind::kAwaited:
+        return true;
+      default:
+        return false;
     }
   }
 

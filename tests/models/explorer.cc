@@ -188,7 +188,7 @@ class Engine {
   ucontext_t main_{};
   bool ending_ = false;
   std::string failure_;
-  int preemptions_ = 0, stale_ = 0;
+  int preemptions_ = 0, detours_ = 0, stale_ = 0;
   int dead_ = -1;
   std::uint32_t run_ = 0;
   std::vector<Location> locations_;
@@ -255,6 +255,7 @@ void Engine::begin(const Scenario& scenario) {
   depth_ = 0;
   used_ = 0;
   preemptions_ = bounds_.preemptions;
+  detours_ = bounds_.detours;
   stale_ = bounds_.stale;
   dead_ = -1;
   ending_ = false;
@@ -360,10 +361,12 @@ void Engine::point() {
 
 // Who goes on where the current thread cannot; null: nobody.
 Fiber* Engine::next() {
+  const std::size_t all = world_->threads.size();
+  const std::size_t first = current_ == nullptr ? 0 : self() + 1;
   std::array<Fiber*, kMostThreads> ready{};
   int count = 0;
-  for (std::size_t i = 0; i < world_->threads.size(); ++i) {
-    Fiber& fiber = fibers_[i];
+  for (std::size_t i = 0; i < all; ++i) {
+    Fiber& fiber = fibers_[(first + i) % all];
     if (fiber.state == State::kReady && !fiber.killed) {
       ready[static_cast<std::size_t>(count++)] = &fiber;
     }
@@ -372,7 +375,9 @@ Fiber* Engine::next() {
     judge_standstill();
     return nullptr;
   }
-  return ready[static_cast<std::size_t>(choose(count))];
+  const int which = detours_ > 0 ? choose(count) : 0;
+  if (which != 0) --detours_;
+  return ready[static_cast<std::size_t>(which)];
 }
 
 void Engine::judge_standstill() {
@@ -668,7 +673,7 @@ void Engine::access(const void* at, std::size_t bytes, bool write) {
 void Engine::race(std::uintptr_t at, std::uint32_t other, bool write, bool other_wrote) {
   for (const Shared& each : shared_) {
     if (each.run != run_ || at + kCell <= each.begin || at >= each.end) continue;
-    fail("data race at byte " + std::to_string(at - each.begin) +
+    fail("data race at byte " + std::to_string(std::max(at, each.begin) - each.begin) +
          " of shared memory: " + of(*current_).name + (write ? " writes" : " reads") + " what " +
          of(fibers_[other]).name + (other_wrote ? " writes" : " reads"));
   }

@@ -32,9 +32,12 @@ bool long_form() {
 
 Outcome explored(const Case& each, const Bounds& bounds) {
   Outcome outcome = explore(each.scenario, bounds);
-  std::printf("%-40s %9llu executions%s, %d preemptions, %d older stores read\n", each.name.c_str(),
-              static_cast<unsigned long long>(outcome.executions),
-              outcome.complete ? "" : " (not all)", bounds.preemptions, bounds.stale);
+  const std::string detours =
+      bounds.detours < Bounds().detours ? ", " + std::to_string(bounds.detours) + " detours" : "";
+  std::printf("%-40s %9llu executions%s, %d preemptions%s, %d older stores read\n",
+              each.name.c_str(), static_cast<unsigned long long>(outcome.executions),
+              outcome.complete ? "" : " (not all)", bounds.preemptions, detours.c_str(),
+              bounds.stale);
   std::fflush(stdout);
   EXPECT_TRUE(outcome.ok()) << each.name << ": " << outcome.failure << "\n" << outcome.trace;
   return outcome;
@@ -50,8 +53,7 @@ Sites explore_all(const std::vector<Case>& cases) {
     if (!long_form()) continue;
     Bounds wider = each.bounds;
     ++wider.preemptions;
-    wider.executions = 2'000'000;
-    static_cast<void>(explored(each, wider));
+    EXPECT_TRUE(explored(each, wider).complete);
   }
   std::sort(runs.begin(), runs.end(),
             [](const auto& a, const auto& b) { return a.first.executions < b.first.executions; });
@@ -163,13 +165,13 @@ TEST(Library, Link) {
                {"sleeper.h awake store seq_cst", "release relaxed nothing"}});
 }
 
+// All orders in which three ranks can go on after waits are too many: one that is not in turn.
 TEST(Library, OfThreeRanks) {
-  for (const Case& each : link_cases(3)) static_cast<void>(explored(each, each.bounds));
-  if (!long_form()) return;
+  for (const Case& each : link_cases(3)) EXPECT_TRUE(explored(each, each.bounds).complete);
   for (const Case& each : region_cases(3)) {
-    Bounds bounds = each.bounds;
-    bounds.executions = 1'000'000;
-    static_cast<void>(explored(each, bounds));
+    const int detours = long_form() ? 1 : 0;
+    const Bounds bounds{.preemptions = 1, .detours = detours, .stale = detours};
+    EXPECT_TRUE(explored(each, bounds).complete);
   }
 }
 

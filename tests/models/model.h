@@ -62,6 +62,8 @@ void forget_notified(int fd);
 struct Bounds {
   /// Switches away from a thread that could go on.
   int preemptions = 2;
+  /// Where a thread cannot go on: how often it is not the next in turn who does.
+  int detours = 1000;
   /// Loads that read something older than the newest store.
   int stale = 2;
   std::uint64_t executions = 50'000'000;

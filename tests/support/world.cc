@@ -41,6 +41,7 @@ bool root_here() { return mpi().rank == 0; }
 void carry(std::array<char, join::RootInfo::kBytes>& bytes) {
   MPI_Bcast(bytes.data(), static_cast<int>(bytes.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
 }
+void meet() { MPI_Barrier(MPI_COMM_WORLD); }
 
 #else
 
@@ -51,6 +52,7 @@ std::vector<int> ranks_here(int size) {
 }
 bool root_here() { return true; }
 void carry(std::array<char, join::RootInfo::kBytes>&) {}
+void meet() {}
 
 #endif
 
@@ -99,6 +101,7 @@ World::World(const std::vector<Config>& configs) {
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (made.ok()) ranks_[i] = *made;
   });
+  meet();  // a call that fails on another rank must not end this rank's joining
 }
 
 World::~World() {

@@ -16,7 +16,9 @@ if ((EUID != 0)); then exec sudo -n "$0" "$@"; fi
 tag=hccl$$
 hosts=()
 table=$(mktemp -d)
+relay=''
 cleanup() {
+  if [[ $relay ]]; then kill "$relay" 2>/dev/null || true; fi
   for host in "${hosts[@]}"; do ip netns del "$host" 2>/dev/null || true; done
   ip link del "$tag-b" 2>/dev/null || true
   rm -rf "$table"
@@ -195,3 +197,24 @@ for attempt in 1 2 3; do
   fi
 done
 echo "hosts_test: the automatic plan sees what a slow line costs: ${probed#*plan: }"
+for h in 0 1 2 3; do tc -n "$tag-$h" qdisc del dev eth0 root; done
+
+# The last host moves 50 ms away, each way.
+ip -n "$tag-3" link del eth0
+coproc relay_out { exec "$(dirname "$0")/delayed_line.py" "$tag-v3" "$tag-far" 50; }
+relay=$relay_out_PID
+read -r -u "${relay_out[0]}" _
+ip link set "$tag-far" netns "$tag-3" name eth0
+ip link set "$tag-v3" master "$tag-b" up
+ip -n "$tag-3" addr add 10.211.0.4/24 dev eth0
+ip -n "$tag-3" link set eth0 up
+for h in 0 1 2; do ip -n "$tag-$h" neigh flush dev eth0; done  # its old address may be kept for 30 s and more
+far=$(HCCL_PEER_TIMEOUT=5 start 1 "$perf" -b 4 -e 256K -f 256 -n 2 -w 1)
+# Of two calls in a row the slower one takes half of the delay at least: a rank may begin before the others.
+rows=$(awk '/^ *[0-9]+ +[0-9]+ / { rows++; if ($NF != 0 || $3 < 10000) wrong++ } END { print rows + 0 ":" wrong + 0 }' <<<"$far")
+if [[ $rows != 3:0 ]]; then
+  echo "hosts_test: on a line that takes 50 ms, rows and those that are wrong or too fast $rows, expected 3:0"
+  echo "$far"
+  exit 1
+fi
+echo "hosts_test: results are right on a line that takes 50 ms"
