@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import sys
+import types
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -161,7 +162,8 @@ class CombinedGradients(Planned):
 
 def _check_not_nested(name: str) -> None:
     """The end of the pass would be that of a checkpoint's own backward inside it."""
-    frame, passes = sys._getframe(), 0
+    frame: types.FrameType | None = sys._getframe()
+    passes = 0
     while frame is not None:
         passes += frame.f_code is torch.autograd.graph._engine_run_backward.__code__
         frame = frame.f_back
