@@ -12,6 +12,12 @@ namespace {
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using std::chrono::steady_clock;
 
+// At least a millisecond, as 0 would be no limit.
+std::chrono::milliseconds left_until(steady_clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
+  return std::max(left, std::chrono::milliseconds(1));
+}
+
 /// Several operations as one: done when all are, failed when one has.
 class CoalescedWork final : public c10d::Work {
  public:
@@ -31,17 +37,18 @@ class CoalescedWork final : public c10d::Work {
     return nullptr;
   }
 
+  // To the end of all, also where one has failed: until then the others use their tensors.
   bool wait(std::chrono::milliseconds timeout) override {
     const auto deadline = steady_clock::now() + timeout;
+    std::exception_ptr first;
     for (const WorkPtr& work : works_) {
-      if (timeout <= kNoTimeout) {
-        work->wait(timeout);
-        continue;
+      try {
+        work->wait(timeout <= kNoTimeout ? timeout : left_until(deadline));
+      } catch (...) {
+        if (!first) first = std::current_exception();
       }
-      const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
-      work->wait(std::max(left, std::chrono::milliseconds(1)));  // 0 would be no limit
     }
+    if (first) std::rethrow_exception(first);
     return true;
   }
 
