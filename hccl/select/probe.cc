@@ -72,10 +72,13 @@ Result<std::optional<double>> Timer::time(const Call& call, std::string_view alg
   if (spent_ + 2 * expected_ns > budget_) return std::optional<double>();
   HCCL_ASSIGN_OR_RETURN(double least, loop(call, algorithm, bytes, 1));
   const double times = std::clamp(kLoopNs / least, 2.0, kMostTimes);
-  for (int i = 0; i < kLoops && spent_ + times * least <= budget_; ++i) {
+  for (int i = 0; i < kLoops; ++i) {
+    // The first of these always: what came before was not warm, and had what a network lets pass at
+    // once.
+    if (i > 0 && spent_ + times * least > budget_) break;
     HCCL_ASSIGN_OR_RETURN(const double ns,
                           loop(call, algorithm, bytes, static_cast<std::size_t>(times)));
-    least = i == 0 ? ns : std::min(least, ns);  // what came before was not warm
+    least = i == 0 ? ns : std::min(least, ns);
   }
   return std::optional<double>(least);
 }
