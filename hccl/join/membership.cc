@@ -110,13 +110,14 @@ Membership::Outs Membership::frame(int connection, std::string_view bytes, Time 
       std::string last = in.get_text(wire::kTextCap);
       if (!in.finished()) return drop(connection);
       ends_[rank] = std::move(last);
+      gone_.emplace(rank, now_);
       return {};
     }
     case Kind::kSummons:
       return summons(connection, in);
     case Kind::kLeave: {
       left_.insert(connection);
-      gone_.insert(rank);
+      gone_.emplace(rank, now_);
       Outs outs = forget(connection, rank);  // its end is no death any more
       append(outs, to_members(frame_of(Kind::kLeave).put(rank).take()));
       return outs;

@@ -81,6 +81,7 @@ class Membership {
     std::uint64_t sequence = 0;
     std::string call;
     std::vector<std::uint32_t> awaited;
+    Time before{}, reported{};  // when it was said before, and now
   };
 
   void pass(Time now);
@@ -141,7 +142,7 @@ class Membership {
   std::vector<int> connection_of_;             // by rank
   std::map<int, std::uint32_t> connections_;   // connection to rank
   std::set<int> left_;                         // connections of ranks that have left
-  std::set<std::uint32_t> gone_;               // those ranks
+  std::map<std::uint32_t, Time> gone_;         // those ranks, and since when
   std::map<std::uint32_t, std::string> ends_;  // of ranks whose programs end: the last operation
   std::uint32_t present_ = 0;
   bool complete_ = false;

@@ -63,7 +63,10 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
     stalls_.erase(scope);
     return tell_all(scope, why);
   }
-  calls[rank] = {sequence, std::move(call), std::move(awaited)};
+  const auto own = calls.find(rank);
+  const bool again = own != calls.end() && own->second.sequence == sequence;
+  const Time before = again ? own->second.reported : Time::min();
+  calls[rank] = {sequence, std::move(call), std::move(awaited), before, now_};
   auto why = refused_one(scope, rank);
   if (!why) why = gone_one(scope, rank);
   if (why) {
@@ -75,10 +78,13 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
 }
 
 // A rank that the witness awaits, and that will never come: it has left, or its program is ending.
+// What it sent before may still be on its way: so the witness must have said that it waits since
+// then, and now say it again.
 std::optional<Status> Membership::gone_one(const Uuid& scope, std::uint32_t witness) const {
   for (const std::uint32_t rank : missing(scope, witness)) {
+    const auto gone = gone_.find(rank);
+    if (gone == gone_.end() || stalls_.at(scope).at(witness).before <= gone->second) continue;
     const auto end = ends_.find(rank);
-    if (end == ends_.end() && gone_.count(rank) == 0) continue;
     const std::string how =
         end != ends_.end() ? ended(end->second) : std::string(" has destroyed its communicator");
     return Status(Code::kRemote,

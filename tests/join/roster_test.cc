@@ -540,7 +540,8 @@ TEST(Membership, ARankThatMakesAGroupAfterAllIsForgiven) {
   expect_no_failure(alike);
 }
 
-// Who waits for a rank that has left in good order waits in vain, and hears so.
+// Who waits for a rank that has left in good order waits in vain, and hears so: but not before it
+// has waited on, as what that rank sent before may still be on its way.
 TEST(Membership, ARankThatHasLeftIsNamedToThoseThatWaitForIt) {
   const Uuid scope = scope_of(1);
   Timed membership("here", 100, seconds(60));
@@ -550,6 +551,12 @@ TEST(Membership, ARankThatHasLeftIsNamedToThoseThatWaitForIt) {
   const std::string waits = stall(scope, 5, "allreduce #5", {1, 2});
   EXPECT_TRUE(membership.frame(0, waits).empty());
   static_cast<void>(membership.frame(2, ByteWriter().put(Kind::kLeave).take()));
+  static_cast<void>(membership.tick(milliseconds(500)));
+  EXPECT_TRUE(membership.frame(0, waits).empty());
+  EXPECT_TRUE(membership.frame(0, stall(scope, 6, "allreduce #6", {1})).empty());  // it came
+  static_cast<void>(membership.tick(milliseconds(500)));
+  EXPECT_TRUE(membership.frame(0, waits).empty());
+  static_cast<void>(membership.tick(milliseconds(500)));
   const auto outs = membership.frame(0, waits);
   ASSERT_EQ(outs.size(), 2U);  // the ranks that are still here
   for (const auto& out : outs) {
@@ -560,7 +567,11 @@ TEST(Membership, ARankThatHasLeftIsNamedToThoseThatWaitForIt) {
   // A program that ends may still be held by something else.
   const auto end = ByteWriter().put(Kind::kEnd).put_text("barrier #4").take();
   EXPECT_TRUE(membership.frame(1, end).empty());
-  const auto told = membership.frame(0, stall(scope_of(2), 5, "allreduce #5", {1}));
+  const std::string waits_on = stall(scope_of(2), 5, "allreduce #5", {1});
+  static_cast<void>(membership.tick(milliseconds(500)));
+  EXPECT_TRUE(membership.frame(0, waits_on).empty());
+  static_cast<void>(membership.tick(milliseconds(500)));
+  const auto told = membership.frame(0, waits_on);
   ASSERT_EQ(told.size(), 2U);
   EXPECT_NE(told[0].frame.find("has left: its program ended"), std::string::npos);
   EXPECT_NE(told[0].frame.find("after barrier #4"), std::string::npos);
