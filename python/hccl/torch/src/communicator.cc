@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 #include <c10/util/Logging.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -64,6 +65,10 @@ Bytes wait_for_root(c10d::Store& store, const std::string& key, milliseconds tim
       return store.get(key);
     } catch (const c10::DistStoreError&) {
       if (left <= kLookAtStore) throw;
+    } catch (const pybind11::error_already_set& error) {  // of a store that is written in Python
+      const pybind11::gil_scoped_acquire interpreter;
+      const auto timeout = pybind11::module_::import("torch.distributed").attr("DistStoreError");
+      if (left <= kLookAtStore || !error.matches(timeout)) throw;
     }
   }
 }
@@ -90,6 +95,8 @@ Bytes value_now(c10d::Store& store, const std::string& key, const Bytes& known) 
   try {
     return store.compareSet(key, known, known);
   } catch (const c10::Error&) {  // a store of the user's own need not have it
+    return known;
+  } catch (const pybind11::error_already_set&) {
     return known;
   }
 }
