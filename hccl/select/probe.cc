@@ -73,8 +73,8 @@ Result<std::optional<double>> Timer::time(const Call& call, std::string_view alg
   HCCL_ASSIGN_OR_RETURN(double least, loop(call, algorithm, bytes, 1));
   const double times = std::clamp(kLoopNs / least, 2.0, kMostTimes);
   for (int i = 0; i < kLoops; ++i) {
-    // The first of these always: what came before was not warm, and had what a network lets pass at
-    // once.
+    // The first of these loops always: the run before was not warm, and a network lets its first
+    // bytes pass at once.
     if (i > 0 && spent_ + times * least > budget_) break;
     HCCL_ASSIGN_OR_RETURN(const double ns,
                           loop(call, algorithm, bytes, static_cast<std::size_t>(times)));

@@ -93,8 +93,8 @@ def allreduce(
     tensor: Any, op: str = Average, *, group: str = hccl.WORLD, name: Optional[str] = None
 ) -> tf.Tensor:
     """Over all ranks of the group, element by element. A mean of integers is a float. An
-    IndexedSlices becomes a dense tensor. The gradient is the allreduce of the gradient. name: for
-    errors and traces, as everywhere."""
+    IndexedSlices becomes a dense tensor. The gradient is the allreduce of the gradient. name: of a
+    fused tensor, in errors and traces."""
     return reduce_list([tensor], op, group, None if name is None else [name])[0]
 
 
@@ -143,7 +143,7 @@ def allgather(
     tensor: Any, *, group: str = hccl.WORLD, name: Optional[str] = None
 ) -> tf.Tensor:
     """All ranks' tensors, one behind the other in the first dimension, which may differ between
-    ranks; all others are equal."""
+    ranks; all others are equal. name: as Horovod's, without effect."""
     tensor = tf.convert_to_tensor(tensor)
     ranks = _manage.get_rank_size(group)
     rows = tf.shape(tensor, out_type=tf.int64)[:1]
@@ -158,6 +158,7 @@ def allgather(
 def broadcast(
     tensor: Any, root_rank: int, *, group: str = hccl.WORLD, name: Optional[str] = None
 ) -> tf.Tensor:
+    """The root's tensor. name: as Horovod's, without effect."""
     return _ops.broadcast([tensor], root_rank, group)[0]
 
 

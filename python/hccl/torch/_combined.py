@@ -161,7 +161,8 @@ class CombinedGradients(Planned):
 
 
 def _check_not_nested(name: str) -> None:
-    """The end of the pass would be that of a checkpoint's own backward inside it."""
+    """Refuses a pass that begins inside a reentrant checkpoint: autograd would call its end when the
+    checkpoint's own backward ends, and count all other gradients as zeros."""
     frame: types.FrameType | None = sys._getframe()
     passes = 0
     while frame is not None:

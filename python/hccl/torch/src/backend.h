@@ -17,7 +17,6 @@
 
 namespace hccl::pytorch {
 
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using TensorLists = std::vector<Tensors>;
 
 /// The backend "hccl" of one process group, on a communicator of its own.

@@ -9,7 +9,6 @@
 namespace hccl::pytorch {
 namespace {
 
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using std::chrono::steady_clock;
 
 // At least a millisecond, as 0 would be no limit.

@@ -2,8 +2,9 @@
 
 #include <mutex>
 #include <optional>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
+
+#include "work.h"
 
 namespace hccl::pytorch {
 
@@ -16,13 +17,13 @@ class Coalescing {
   bool started() const;
   /// What the caller of an operation gets: its Work, or none where a caller who waits would wait
   /// for one operation of several.
-  c10::intrusive_ptr<c10d::Work> add(c10::intrusive_ptr<c10d::Work> work, bool caller_waits);
+  WorkPtr add(WorkPtr work, bool caller_waits);
   /// One Work for all of them; none if there are none.
-  c10::intrusive_ptr<c10d::Work> end();
+  WorkPtr end();
 
  private:
   mutable std::mutex mutex_;  // operations come from the autograd thread, too
-  std::optional<std::vector<c10::intrusive_ptr<c10d::Work>>> works_;
+  std::optional<std::vector<WorkPtr>> works_;
 };
 
 }  // namespace hccl::pytorch

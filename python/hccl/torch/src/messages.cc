@@ -134,7 +134,7 @@ WorkPtr ProcessGroupHccl::send(Tensors& tensors, int dest, int tag) {
   auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::SEND, "hccl:send", tensor,
                                                communicator_, messages_, options_->timeout);
   work->send_to(dest, tag);
-  return coalescing_.add(work, true);
+  return coalescing_.add(work, true);  // c10d does not tell send from isend
 }
 
 WorkPtr ProcessGroupHccl::recv(Tensors& tensors, int source, int tag) {

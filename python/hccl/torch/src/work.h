@@ -6,6 +6,8 @@
 
 namespace hccl::pytorch {
 
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
 /// What a caller holds of an operation: it waits for it, or takes its future.
 class Work : public c10d::Work {
  public:
