@@ -68,8 +68,10 @@ void* resize(void* block, std::size_t bytes, const char*, int) {
   return moved;
 }
 
-// As the library is loaded, before anything of OpenSSL is used.
-[[maybe_unused]] const bool given = (crypto_memory(take, resize, give_back), true);
+// As the library is loaded, before anything of OpenSSL is used. What a thread inside a call uses
+// lives on at the end of the program (handles.h), and encrypted lines are among it.
+[[maybe_unused]] const bool told =
+    (crypto_memory(take, resize, give_back), crypto_outlives_exit(), true);
 
 }  // namespace
 }  // namespace hccl::api

@@ -3,12 +3,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <utility>
 
 #include "hccl/acl/runtime.h"
-#include "hccl/base/auth.h"
 #include "hccl/base/log.h"
 #include "hccl/select/algorithms.h"
 
@@ -59,11 +57,7 @@ void State::abandon() {
   coordinators_of_parent_ = new auto(std::move(coordinators_));
 }
 
-// OpenSSL registers its exit handler when it is used first. Used here, before this object is
-// complete, it outlives the object, whose end joins threads that hold OpenSSL's memory.
 State::State() {
-  std::array<std::uint8_t, 1> byte{};
-  static_cast<void>(random_bytes(byte.data(), byte.size()));
   living = this;
   process_ = ::getpid();
   static_cast<void>(::pthread_atfork(

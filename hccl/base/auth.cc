@@ -110,6 +110,8 @@ void crypto_memory(void* (*take)(std::size_t, const char*, int),
   CRYPTO_set_mem_functions(take, resize, give_back);
 }
 
+void crypto_outlives_exit() noexcept { OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr); }
+
 Status random_bytes(void* out, std::size_t size) {
   if (RAND_bytes(static_cast<unsigned char*>(out), static_cast<int>(size)) != 1) {
     return Status(Code::kSyscall, "no random numbers to be had");

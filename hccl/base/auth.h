@@ -52,6 +52,9 @@ Status authenticate(int fd, Handshake handshake, Deadline deadline);
 void crypto_memory(void* (*take)(std::size_t, const char*, int),
                    void* (*resize)(void*, std::size_t, const char*, int),
                    void (*give_back)(void*, const char*, int)) noexcept;
+/// OpenSSL takes nothing down at the end of the program, where threads may use it still. Without
+/// effect once it has been used.
+void crypto_outlives_exit() noexcept;
 /// Cryptographically random bytes; the process cannot go on without them, so failure is kSyscall.
 Status random_bytes(void* out, std::size_t size);
 /// A key derived from another one (HKDF-SHA256): derive(secret, "control v1").
