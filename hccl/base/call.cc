@@ -66,7 +66,8 @@ Envelope pair_expected(const Call& call, const Envelope& mine, int peer) {
 }
 
 std::string words(const Envelope& e) {
-  std::string text = name(e.op) + " #" + std::to_string(e.sequence);
+  std::string text = e.sequence < kTrials ? "" : "trial ";
+  text += name(e.op) + " #" + std::to_string(e.sequence % kTrials);
   if (is(e.op, Op::kBarrier)) return text;
   const auto type = data_type(static_cast<int>(e.type));
   text += " (";

@@ -54,9 +54,13 @@ constexpr bool has_blocks(Op op) {
   return op == Op::kReduceScatterV || op == Op::kAllGatherV || op == Op::kAllToAllV;
 }
 
+/// A communicator's trials, by which it measures the machine before its first operation, are
+/// numbered from here: whoever still waits in one is not in the operation of that number.
+inline constexpr std::uint64_t kTrials = std::uint64_t{1} << 63;
+
 /// The envelope as it travels. Compared as a whole: any difference is a mismatch.
 struct Envelope {
-  std::uint64_t sequence = 0;  ///< number of the operation in its communicator
+  std::uint64_t sequence = 0;  ///< number of the operation in its communicator, or of a trial
   /// Of the call; of all blocks together for reducescatterv and allgatherv. Between two ranks in
   /// alltoallv: the elements that the sender of the envelope sends to its peer.
   std::uint64_t count = 0;
@@ -123,7 +127,7 @@ Envelope pair_envelope(const Call& call, const Envelope& mine, int peer);
 /// The envelope that the peer must have sent.
 Envelope pair_expected(const Call& call, const Envelope& mine, int peer);
 
-/// "allreduce #12 (count 1024, fp32, sum)".
+/// "allreduce #12 (count 1024, fp32, sum)"; a trial is called one.
 std::string words(const Envelope& envelope);
 
 /// The failure of two ranks whose calls differ, with both calls in the text (HCCL's EI0005).

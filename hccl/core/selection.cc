@@ -47,15 +47,15 @@ class DeviceMemory {
   std::byte* data_ = nullptr;
 };
 
-Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap) {
+Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap,
+                                 std::uint64_t& trials) {
   HCCL_ASSIGN_OR_RETURN(const Pages ordinary, Pages::map(2 * select::kProbeBytes));
   const DeviceMemory shared(heap, 2 * select::kProbeBytes);
-  std::uint64_t sequence = 0;
   select::ProbeRuns runs;
   runs.barrier = "inline";
   runs.allreduce = "slots";
   runs.run = [&](const Call& call, std::string_view name) {
-    return engine.run(call, envelope(call, ++sequence, 0), local::find(call.op, name));
+    return engine.run(call, envelope(call, ++trials, 0), local::find(call.op, name));
   };
   select::LocalProbe where;
   where.topology = engine.topology();
@@ -140,7 +140,7 @@ Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
                        select::local_preset(measured_->topology, far), measured_->costs.curves);
   }
   if (topology.ranks == 1) return select::local_preset(topology, false);
-  HCCL_ASSIGN_OR_RETURN(select::LocalCosts costs, probe(engine, engines.heap));
+  HCCL_ASSIGN_OR_RETURN(select::LocalCosts costs, probe(engine, engines.heap, trials_));
   log_->info(
       "communicator {}: the cores of these ranks are {} each other; the kernel {} copy "
       "between their memory",
@@ -155,14 +155,13 @@ Status Selection::measure(const Engines& engines, const select::CostKey& key,
   if (engines.local != nullptr && engines.two_level == nullptr) {
     entry.local = measured_->costs;
   } else {
-    std::uint64_t sequence = 0;
     select::ProbeRuns runs;
     runs.barrier = "dissemination";
     runs.allreduce = "bruck";
     runs.run = [&](const Call& call, std::string_view name) {
       schedule::Choice choice;
       choice.algorithm = schedule::find(call.op, name);
-      return engines.executor.run(call, choice, ++sequence, limits);
+      return engines.executor.run(call, choice, ++trials_, limits);
     };
     HCCL_ASSIGN_OR_RETURN(entry.messages, select::probe_messages(runs, size_, kMessagesBudget));
   }

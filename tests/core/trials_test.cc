@@ -1,0 +1,71 @@
+// Trials, by which a world measures its machine before the first operation: a rank that had to wait
+// in one is not taken to be in the operation of that number. Ranks are threads.
+#include <gtest/gtest.h>
+#include <spdlog/sinks/base_sink.h>
+
+#include <array>
+#include <chrono>
+#include <mutex>
+#include <string_view>
+#include <thread>
+
+#include "hccl/base/auth.h"
+#include "hccl/core/communicator.h"
+#include "hccl/join/coordinator.h"
+#include "tests/support/config.h"
+#include "tests/support/folder.h"
+#include "tests/support/threads.h"
+
+namespace hccl::testing {
+namespace {
+
+constexpr std::chrono::milliseconds kLong{900};  // others say after 500 ms that they wait
+
+/// Holds its rank up once the transport is open: the trials come next.
+class HoldUp final : public spdlog::sinks::base_sink<std::mutex> {
+  void sink_it_(const spdlog::details::log_msg& line) override {
+    const std::string_view text(line.payload.data(), line.payload.size());
+    if (text.find(", transport ") != text.npos) std::this_thread::sleep_for(kLong);
+  }
+  void flush_() override {}
+};
+
+Logger held_up(bool late) {
+  if (!late) return make_logger("off", "");
+  return std::make_shared<spdlog::logger>("late", std::make_shared<HoldUp>());
+}
+
+class Trials : public ::testing::TestWithParam<const char*> {};
+
+// Rank 0 waits for rank 1 in the first trial, then rank 1 for rank 0 in the first operation.
+TEST_P(Trials, AreNoOperations) {
+  const Folder folder;
+  Config config = quiet_config(GetParam());
+  config.tune_file = folder / "tune";  // without one, tcp has no trials
+  join::RootInfo info;
+  ASSERT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
+  ASSERT_TRUE(random_bytes(info.id.data(), info.id.size()).ok());
+  info.address = "127.0.0.1";
+  const auto coordinator = join::Coordinator::start(info, config, held_up(false));
+  ASSERT_TRUE(coordinator.ok()) << coordinator.status().message();
+  on_threads(2, [&](int rank) {
+    const Logger log = held_up(rank == 1);
+    const auto control = join::ControlLine::join(info, 2, rank, config, log);
+    ASSERT_TRUE(control.ok()) << control.status().message();
+    const auto world = core::Communicator::world(*control, "world", config, log);
+    ASSERT_TRUE(world.ok()) << world.status().message();
+    if (rank == 0) std::this_thread::sleep_for(kLong);
+    const std::array<float, 2> mine{1, 2};
+    std::array<float, 2> sum{};
+    const Status status = (*world)->run({Op::kAllReduce, mine.data(), sum.data(), mine.size()});
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(sum, (std::array<float, 2>{2, 4}));
+    (*world)->leave();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Trials, ::testing::Values("shm", "tcp"),
+                         [](const auto& each) { return each.param; });
+
+}  // namespace
+}  // namespace hccl::testing
