@@ -105,14 +105,23 @@ Result<CostModel> CostModel::create(std::span<const CostSample> samples) {
   for (const double weight : weights) total += weight;
   model.prior_.fade(kPriorWeight / total);
   model.prior_line_ = model.line_;
+  // A class may hold sizes that are far apart: its time is that of its mean size.
+  const auto line_at = [&](double bytes) {
+    return std::max(model.line_.start + model.line_.per_byte * bytes, kLeastTime);
+  };
+  std::map<int, std::vector<double>> to_line;
   for (const CostSample& sample : samples) {
     const auto bytes = static_cast<double>(sample.bytes);
-    model.errors_.push_back(sample.seconds / std::max(model.line_(sample.bytes), kLeastTime) - 1);
+    const double ratio = sample.seconds / line_at(bytes);
+    model.errors_.push_back(ratio - 1);
     if (model.errors_.size() > kErrors) model.errors_.pop_front();
     SizeClass& known = model.probed_[size_class(bytes)];
     known.weight += 1;
     known.bytes += (bytes - known.bytes) / known.weight;
-    known.seconds = reference(sample);
+    to_line[size_class(bytes)].push_back(ratio);
+  }
+  for (auto& [key, known] : model.probed_) {
+    known.seconds = median(std::move(to_line[key])) * line_at(known.bytes);
   }
   model.samples_ = samples.size();
   return model;

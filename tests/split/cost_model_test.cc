@@ -130,6 +130,18 @@ TEST(CostModel, ATableWhereTheLineDoesNotFit) {
     EXPECT_NEAR(model.table()(each.bytes), truth(each.bytes), 0.01 * truth(each.bytes));
 }
 
+// Where most segments of a class are of one size, and a few are much larger.
+TEST(CostModel, ATableOfSizesThatLieUnevenly) {
+  std::vector<CostSample> samples;
+  for (const std::uint64_t bytes : {9'400'000, 9'500'000, 9'600'000, 15'900'000}) {
+    samples.push_back({bytes, 8e-9 * static_cast<double>(bytes)});
+  }
+  const TableCost table = CostModel::create(samples).value().table();
+  for (const std::uint64_t bytes : {5'000'000, 9'500'000, 11'100'000, 30'000'000}) {
+    EXPECT_NEAR(table(bytes) / static_cast<double>(bytes), 8e-9, 1e-12) << bytes;
+  }
+}
+
 TEST(CostModel, AProbeThatFlattersIsStretchedByWhatTrainingMeasures) {
   // The first bytes after a pause pass at once: each size of the probe seems twice as fast as it
   // is.
