@@ -241,7 +241,7 @@ def bounds(folder, models):
     for number, name in enumerate(models):
         traces = [f"{folder}/hccl_trace_rank{rank}_{number}.pb" for rank in range(2)]
         report = f"{folder}/plan.json"
-        tool = next(pathlib.Path("build").rglob("hccl-plan"))
+        tool = pathlib.Path(os.environ.get("HCCL_BUILD_DIR", "build/release"), "split/plan_tool/hccl-plan")
         subprocess.run([tool, *traces, "-k", "64", "--json", report], check=True, stdout=subprocess.DEVNULL)
         found[name] = 1 / json.loads(pathlib.Path(report).read_text())["best"]["lower_bound"]
     return found

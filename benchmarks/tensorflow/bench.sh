@@ -2,7 +2,7 @@
 # Runs benchmarks/tensorflow/bench.py with its options, in an environment of its own with TensorFlow 2.15.1, this
 # library and Horovod 0.28.1, which it makes first (about 8 minutes).
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/../../scripts/common.sh"
 environment=build/venv-bench-tf
 if [[ ! -e $environment/ready ]]; then
   /usr/bin/python3 -m venv "$environment"
@@ -14,5 +14,6 @@ if [[ ! -e $environment/ready ]]; then
   touch "$environment/ready"
 fi
 HCCL_VENV=$environment scripts/python.sh
+[[ -n ${HCCL_BUILD_DIR-} ]] || configure_and_build release hccl-plan
 "$environment/bin/python" -m hccl.tensorflow.build
 exec "$environment/bin/python" benchmarks/tensorflow/bench.py "$@"
