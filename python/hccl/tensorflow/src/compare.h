@@ -17,4 +17,9 @@ enum class Form : std::int64_t { kGrouped, kFused };
 Status compare(HcclComm comm, Form form, const std::vector<std::int64_t>& sizes,
                const std::string& what, const std::vector<std::string>& names);
 
+/// The same for a list that this process has not compared on this communicator yet. A function that
+/// is traced anew has new kernels, and not always on all ranks: so no kernel keeps this.
+Status compare_once(HcclComm comm, Form form, const std::vector<std::int64_t>& sizes,
+                    const std::string& what, const std::vector<std::string>& names);
+
 }  // namespace hccl::tf

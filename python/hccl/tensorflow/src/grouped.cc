@@ -30,7 +30,12 @@ class GroupedAllReduce final : public Reducing {
   };
 
   Status run(OpKernelContext* context, HcclComm comm) override {
-    TF_RETURN_IF_ERROR(compare_once(context, comm));
+    std::vector<std::int64_t> sizes;
+    for (int i = 0; i < context->num_outputs(); ++i) {
+      sizes.push_back(context->input(i).NumElements());
+    }
+    TF_RETURN_IF_ERROR(
+        compare_once(comm, Form::kGrouped, sizes, context->op_kernel().name(), names_));
     type_ = to_type(context->input_dtype(0));
     std::vector<Part> parts;
     std::size_t packed = 0, number = 0;
@@ -73,20 +78,9 @@ class GroupedAllReduce final : public Reducing {
     return absl::OkStatus();
   }
 
-  /// Ranks compare their lists when this one is met for the first time.
-  Status compare_once(OpKernelContext* context, HcclComm comm) {
-    std::vector<std::int64_t> own;
-    for (int i = 0; i < context->num_outputs(); ++i) own.push_back(context->input(i).NumElements());
-    if (own == compared_) return absl::OkStatus();
-    TF_RETURN_IF_ERROR(compare(comm, Form::kGrouped, own, context->op_kernel().name(), names_));
-    compared_ = std::move(own);
-    return absl::OkStatus();
-  }
-
   std::vector<std::string> names_;
   HcclScale scale_{1, 1};
   HcclDataType type_ = HCCL_DATA_TYPE_FP32;
-  std::vector<std::int64_t> compared_;
   Buffer buffer_;  // used by the queue's thread only, as all that run() changes
 };
 
