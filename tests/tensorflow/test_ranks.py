@@ -16,6 +16,11 @@ def test_collectives_are_numpys(size):
     assert all("all well" in output for output in on_ranks(size, RANKS / "collectives.py"))
 
 
+@pytest.mark.parametrize("size", [2, 3])
+def test_retracing_on_one_rank_and_gradients(size):
+    on_ranks(size, RANKS / "plain.py")
+
+
 def test_npu_device():
     assert all("all well" in output for output in on_ranks(2, RANKS / "npu.py"))
 

@@ -150,7 +150,11 @@ def allgather(
     counts = _ops.all_gather(rows, ranks, group)
     most = tf.reduce_max(counts)
     padding = tf.concat([[[0, most - rows[0]]], tf.zeros([tf.rank(tensor) - 1, 2], tf.int64)], 0)
-    padded = _ops.all_gather(tf.pad(tensor, padding), ranks, group)
+    padded = _with_gradient(
+        lambda own: _ops.all_gather(own, ranks, group),
+        lambda gradient: _ops.reduce_scatter(gradient, "sum", ranks, group),
+        tf.pad(tensor, padding),
+    )
     parts = tf.reshape(padded, tf.concat([[ranks, -1], tf.shape(tensor)[1:]], 0))
     return tf.boolean_mask(parts, tf.sequence_mask(counts, most))
 
@@ -159,7 +163,22 @@ def broadcast(
     tensor: Any, root_rank: int, *, group: str = hccl.WORLD, name: Optional[str] = None
 ) -> tf.Tensor:
     """The root's tensor. name: as Horovod's, without effect."""
-    return _ops.broadcast([tensor], root_rank, group)[0]
+
+    def to_root(gradient: Any) -> Any:
+        total = _ops.reduce(gradient, "sum", root_rank, group)
+        if _manage.get_rank_id(group) == root_rank:
+            return total
+        with tf.control_dependencies([total]):  # the root waits for this rank
+            return tf.zeros_like(gradient)
+
+    return _with_gradient(
+        lambda own: _ops.broadcast([own], root_rank, group)[0], to_root, tf.convert_to_tensor(tensor)
+    )
+
+
+def _with_gradient(collective: Any, gradient: Any, tensor: Any) -> Any:
+    """The ops themselves have none, as those of Ascend's hccl_ops."""
+    return tf.custom_gradient(lambda own: (collective(own), gradient))(tensor)
 
 
 def broadcast_variables(
