@@ -68,11 +68,14 @@ _numbers = itertools.count(1)
 
 
 def _numbered(result: Any) -> Any:
-    """In a graph: gives the op its place in the program's order."""
+    """In a graph: gives the op its place in the program's order, within its branch or loop."""
     if not tf.executing_eagerly():
         one = result[0] if isinstance(result, (list, tuple)) else result
         op = one if isinstance(one, tf.Operation) else one.op
         op._set_attr("_hccl_order", tf.compat.v1.AttrValue(i=next(_numbers)))
+        within = op._get_control_flow_context()
+        if within is not None:
+            op._set_attr("_hccl_within", tf.compat.v1.AttrValue(s=within.name.encode()))
     return result
 
 

@@ -67,4 +67,25 @@ with tf.Session() as sess:  # noqa: F405
     value, scale = sess.run([weight, manager.get_loss_scale()])
     np.testing.assert_allclose(value, -(size - 1.0), rtol=1e-6)
     assert scale == 16.0
+
+# Collectives in branches and loops, with others around them, whether a branch is taken or not.
+taken = tf.placeholder(tf.bool, [])  # noqa: F405
+one = hccl_ops.allreduce(mine, "sum", fusion=0)  # noqa: F405
+either = tf.cond(  # noqa: F405
+    taken,
+    lambda: hccl_ops.allreduce(one, "sum", fusion=0),  # noqa: F405
+    lambda: hccl_ops.broadcast([one * 0], 1)[0],  # noqa: F405
+)
+_, looped = tf.while_loop(  # noqa: F405
+    lambda i, _: i < 3,
+    lambda i, value: (i + 1, hccl_ops.allreduce(value, "max", fusion=0)),  # noqa: F405
+    (tf.constant(0), either),  # noqa: F405
+)
+last = hccl_ops.allreduce(looped + 1, "sum", fusion=0)  # noqa: F405
+with tf.Session() as sess:  # noqa: F405
+    for take in (False, True, False):
+        of_branch, of_all = sess.run([either, last], {taken: take})
+        want = np.array([1, 2]) * total * (size if take else 0)
+        np.testing.assert_allclose(of_branch, want)
+        np.testing.assert_allclose(of_all, (want + 1) * size)
 print("all well")

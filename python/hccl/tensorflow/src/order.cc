@@ -2,12 +2,15 @@
 // collectives that a run needs are chained in the order in which the program has made them. In a
 // graph of TensorFlow 1 independent operations have no order, and ranks would call them in several.
 // The chain is that of a run, not of the graph: a fetch never runs a collective it does not need.
+// Branches and loops of TensorFlow 1 have chains of their own: what follows an op of the branch that
+// is not taken is not run either.
 // Of the session's options it reads hcom_parallel.
 #include <tensorflow/core/grappler/grappler_item.h>
 #include <tensorflow/core/grappler/optimizers/custom_graph_optimizer.h>
 #include <tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,7 +23,9 @@ using ::tensorflow::GraphDef;
 using ::tensorflow::NodeDef;
 
 constexpr const char* kParallel = "hcom_parallel";
-constexpr const char* kOrder = "_hccl_order";  // set by Python as ops are made
+// Set by Python as ops are made.
+constexpr const char* kOrder = "_hccl_order";
+constexpr const char* kWithin = "_hccl_within";  // the branch or loop, where it is in one
 
 class NpuOptimizer final : public ::tensorflow::grappler::CustomGraphOptimizer {
  public:
@@ -46,8 +51,12 @@ class NpuOptimizer final : public ::tensorflow::grappler::CustomGraphOptimizer {
     }
     std::sort(collectives.begin(), collectives.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (std::size_t i = 1; i < collectives.size(); ++i) {
-      follow(*collectives[i].second, "^" + collectives[i - 1].second->name());
+    std::map<std::string, const NodeDef*> last;
+    for (const auto& [number, node] : collectives) {
+      const auto within = node->attr().find(kWithin);
+      const NodeDef*& before = last[within == node->attr().end() ? "" : within->second.s()];
+      if (before != nullptr) follow(*node, "^" + before->name());
+      before = node;
     }
     return absl::OkStatus();
   }
