@@ -14,7 +14,7 @@ def owners(variables: Sequence[Any], ranks: int) -> list[int]:
     rank would have none."""
     if len(variables) < ranks:
         raise ValueError(f"{len(variables)} variables cannot be divided over {ranks} ranks")
-    sizes = [variable.shape.num_elements() for variable in variables]
+    sizes = [tf.TensorShape(variable.shape).num_elements() for variable in variables]
     found, load = [0] * len(variables), [0] * ranks
     for i in sorted(range(len(variables)), key=lambda i: (-sizes[i], i)):
         found[i] = load.index(min(load))
@@ -27,7 +27,14 @@ def give(variables: Sequence[Any], owned: Sequence[int]) -> list[Any]:
     assigned = []
     for owner in sorted(set(owned)):
         own = [variable for variable, of in zip(variables, owned) if of == owner]
-        values = [tf.identity(variable.read_value()) for variable in own]
+        values = [_value(variable) for variable in own]
         for variable, value in zip(own, _ops.broadcast(values, owner)):
             assigned.append(variable.assign(value))
     return assigned
+
+
+def _value(variable: Any) -> tf.Tensor:
+    """As it is when this runs; Keras 3's variables, which no graph of TensorFlow 1 has, read anew
+    each time."""
+    read = getattr(variable, "read_value", None)
+    return tf.identity(read() if read is not None else tf.convert_to_tensor(variable))

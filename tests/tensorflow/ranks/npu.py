@@ -144,4 +144,11 @@ npu.distribute.grouping_gradients_apply(
     lambda pairs: [v.assign(g + 1) for g, v in pairs], [(tf.ones_like(v), v) for v in shares]
 )
 assert all((v.numpy() == 2).all() for v in shares)
+layer = tf.keras.layers.Dense(3, kernel_initializer="ones", bias_initializer="ones")
+layer.build([None, 4])
+npu.distribute.grouping_gradients_apply(
+    tf.keras.optimizers.SGD(1.0).apply_gradients,
+    [(tf.ones([int(n) for n in v.shape]), v) for v in layer.trainable_variables],
+)
+assert all((v.numpy() == 0).all() for v in layer.trainable_variables)
 print("all well")
