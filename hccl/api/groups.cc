@@ -24,13 +24,14 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
     }
     waiting = waiting_;
   }
+  const Group adopted{std::move(world), handle, owned};
   // In the order of the names, so on all ranks in the same order.
   std::map<std::string, Group> made;
   Status failure;
   for (const auto& [name, ranks] : waiting) {
     // HCCL: of the groups requested before, HCCL creates those of this rank.
-    if (!std::binary_search(ranks.begin(), ranks.end(), world->rank())) continue;
-    auto group = open(*world, name, ranks);
+    if (!std::binary_search(ranks.begin(), ranks.end(), adopted.communicator->rank())) continue;
+    auto group = open(adopted, name, ranks);
     if (!group.ok()) {
       failure = group.status().with_context("group " + quoted(name) + ", asked for beforehand");
       break;
@@ -43,7 +44,7 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
   const std::lock_guard lock(mutex_);
   opening_.erase(HCCL_WORLD_GROUP);
   if (!failure.ok()) return failure;
-  made.emplace(HCCL_WORLD_GROUP, Group{std::move(world), handle, owned});
+  made.emplace(HCCL_WORLD_GROUP, adopted);
   groups_.merge(made);
   waiting_.clear();
   return {};
@@ -53,8 +54,8 @@ Status Groups::create(const std::string& name, std::vector<int> ranks) {
   std::sort(ranks.begin(), ranks.end());
   auto world = take_name(name, ranks);
   if (!world.ok()) return refuse(world.status());
-  if (*world == nullptr) return {};
-  auto group = open(**world, name, ranks);
+  if (world->communicator == nullptr) return {};
+  auto group = open(*world, name, ranks);
   const std::lock_guard lock(mutex_);
   opening_.erase(name);
   if (!group.ok()) return group.status();
@@ -62,8 +63,8 @@ Status Groups::create(const std::string& name, std::vector<int> ranks) {
   return {};
 }
 
-// The world, for a group that the caller opens; or null, as the request is kept until there is one.
-Result<CommunicatorPtr> Groups::take_name(const std::string& name, const Ranks& ranks) {
+// The world, for a group that the caller opens; or none, as the request is kept until there is one.
+Result<Groups::Group> Groups::take_name(const std::string& name, const Ranks& ranks) {
   if (name == HCCL_WORLD_GROUP) {
     return Status(Code::kPara, "group " + quoted(name) + " is the world's name");
   }
@@ -81,10 +82,10 @@ Result<CommunicatorPtr> Groups::take_name(const std::string& name, const Ranks& 
   const auto at = groups_.find(HCCL_WORLD_GROUP);
   if (at == groups_.end()) {
     waiting_[name] = ranks;
-    return CommunicatorPtr();
+    return Group();
   }
   opening_.insert(name);
-  return at->second.communicator;
+  return at->second;
 }
 
 Status Groups::refuse(const Status& why) const {
@@ -94,8 +95,8 @@ Status Groups::refuse(const Status& why) const {
   return why;
 }
 
-Result<Groups::Group> Groups::open(core::Communicator& world, const std::string& name,
-                                   const Ranks& ranks) {
+Result<Groups::Group> Groups::open(const Group& in, const std::string& name, const Ranks& ranks) {
+  core::Communicator& world = *in.communicator;
   const auto refused = [&](const std::string& why) {
     world.refused_group("group " + quoted(name) + ": " + why);
     return Status(Code::kPara, why);
@@ -112,11 +113,8 @@ Result<Groups::Group> Groups::open(core::Communicator& world, const std::string&
     return Status(Code::kNotFound,
                   "rankIds does not have the caller, rank " + std::to_string(world.rank()));
   }
-  std::uint64_t instance = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    instance = created_.next(name, ranks);
-  }
+  // Counted by handle: a world of the program's own that is adopted again has made groups before.
+  const std::uint64_t instance = communicators_.next_instance(in.handle, name, ranks);
   HCCL_ASSIGN_OR_RETURN(CommunicatorPtr made, world.group(name, ranks, instance));
   Group group{made, nullptr, true};
   group.handle = communicators_.add(std::move(made));
@@ -159,7 +157,6 @@ Result<CommunicatorPtr> Groups::clear() {
     gone.insert(groups_.extract(at));
   }
   waiting_.clear();
-  created_.clear();
   strategies_.clear();
   const auto world = gone.find(HCCL_WORLD_GROUP);
   if (world == gone.end()) return Status(Code::kUnavail, "there is no world to destroy");

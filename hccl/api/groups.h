@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "hccl/api/communicators.h"
-#include "hccl/api/instances.h"
 #include "hccl/hccl_types.h"
 #include "split/strategy.h"
 
@@ -54,8 +53,8 @@ class Groups {
   };
   using Ranks = std::vector<int>;
 
-  Result<Group> open(core::Communicator& world, const std::string& name, const Ranks& ranks);
-  Result<CommunicatorPtr> take_name(const std::string& name, const Ranks& ranks);
+  Result<Group> open(const Group& in, const std::string& name, const Ranks& ranks);
+  Result<Group> take_name(const std::string& name, const Ranks& ranks);
   Status close(const Group& group);
   Result<Group> find(const std::string& name) const;  // mutex_ held
 
@@ -64,7 +63,6 @@ class Groups {
   std::map<std::string, Group> groups_;
   std::set<std::string> opening_;         // names of groups that create() is making
   std::map<std::string, Ranks> waiting_;  // requested before the world
-  Instances created_;
   split::StrategyTable strategies_;
 };
 

@@ -18,7 +18,6 @@ class Instances {
   std::uint64_t next(std::string_view name, std::vector<int> ranks) {
     return counts_[std::move(ranks)][hash(name) % kCounts]++;
   }
-  void clear() { counts_.clear(); }
 
  private:
   static constexpr std::size_t kCounts = 61;

@@ -9,11 +9,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "hccl/hccl.h"
@@ -552,6 +554,36 @@ TEST(Hcom, AnExistingCommunicatorAsTheWorld) {
     SAYS(HcclCommDestroy(comm), HCCL_E_PARA, "HcomDestroy");
     OK(HcomDestroy());
     OK(HcclBarrier(comm, nullptr));  // the caller kept it
+    OK(HcclCommDestroy(comm));
+  });
+}
+
+// The coordinator remembers what the groups of the first life waited in.
+TEST(Hcom, AWorldThatIsAdoptedTwiceMakesNewGroups) {
+  const std::string text = table(2);
+  const Folder folder;
+  const std::string path = folder.write("ranks.json", text);
+  const std::string port = std::to_string(free_port());
+  processes(2, [&](int rank) {
+    set("HCCL_IF_BASE_PORT", port);
+    HcclComm comm = nullptr;
+    OK(HcclCommInitClusterInfo(path.c_str(), static_cast<std::uint32_t>(rank), &comm));
+    const auto late = [rank](int who) {
+      if (rank == who) std::this_thread::sleep_for(std::chrono::milliseconds(800));
+    };
+    float value = 1;
+    OK(HcomInitByComm(comm));
+    OK(create("g", {0, 1}));
+    late(1);
+    OK(HcomAllReduce("first", &value, &value, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, "g",
+                     nullptr));
+    OK(HcomDestroy());
+    OK(HcomInitByComm(comm));
+    OK(create("g", {0, 1}));
+    late(0);
+    OK(HcomBroadcast("second", &value, 1, HCCL_DATA_TYPE_FP32, 0, "g", nullptr));
+    EXPECT_EQ(value, 2);
+    OK(HcomDestroy());
     OK(HcclCommDestroy(comm));
   });
 }
