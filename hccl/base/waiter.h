@@ -41,8 +41,9 @@ struct WaitPolicy {
   /// condition) is still seen.
   std::chrono::nanoseconds longest_nap = std::chrono::milliseconds(100);
 };
-/// Between two reports of a wait that goes on.
-inline constexpr std::chrono::milliseconds kReportInterval{500};
+/// Between two reports of a wait that goes on. Some judgements take two of them, and less than a
+/// second.
+inline constexpr std::chrono::milliseconds kReportInterval{400};
 inline constexpr WaitPolicy kSleepAtOnce{.spin = std::chrono::nanoseconds(0)};
 
 /// What a wait is for, in words.

@@ -184,9 +184,11 @@ void Communicator::refused(std::vector<exec::Transfer> messages, const std::stri
     for (const exec::Transfer& each : messages) {
       if (each.peer == rank_) continue;
       const auto& numbers = each.sending ? sends_ : recvs_;
-      // The other end waits.
-      control_->refused(scope_of(each, each.sending),
-                        numbers[static_cast<std::size_t>(each.peer)] + 1, text);
+      // Either end may come to wait: what both have refused alike hurts neither.
+      for (const bool receiver_waits : {false, true}) {
+        control_->refused(scope_of(each, receiver_waits),
+                          numbers[static_cast<std::size_t>(each.peer)] + 1, text);
+      }
     }
   });
 }

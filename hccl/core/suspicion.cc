@@ -6,7 +6,7 @@ namespace hccl::core {
 
 void Suspicion::report(const Pending& pending, Deadline::Clock::time_point now) {
   using std::chrono::seconds;
-  // The first report comes up to half a second after the wait has begun.
+  // The first report comes up to kReportInterval after the wait has begun.
   if (call_ != pending.call) {
     call_ = pending.call;
     since_ = now - kReportInterval;

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -84,6 +85,7 @@ class CoordinatorThread {
     Line line;
     Deadline proof = Deadline::after(kProofTime);
     bool closing = false;
+    bool deaf = false;  // takes no more bytes; what it said before is read still
   };
 
   bool finished() const { return membership_.finished() && connections_.empty(); }
@@ -226,7 +228,7 @@ class CoordinatorThread {
     for (const auto& out : outs) {
       const auto at = connections_.find(out.connection);
       if (at == connections_.end()) continue;
-      if (!out.frame.empty()) at->second.line.put(out.frame);
+      if (!out.frame.empty() && !at->second.deaf) at->second.line.put(out.frame);
       at->second.closing = at->second.closing || out.close;
       flush(out.connection, at->second);
     }
@@ -234,7 +236,15 @@ class CoordinatorThread {
 
   // Sends what the socket takes. False when the connection is gone.
   bool flush(int number, Connection& connection) {
+    if (connection.deaf && !connection.closing) return true;
     const Status sent = connection.line.flush();
+    if (!sent.ok() && !connection.closing) {
+      // It may have said why it goes: what has come is read, to an end that is there from now on.
+      connection.deaf = true;
+      ::shutdown(connection.line.fd(), SHUT_RDWR);
+      watch(connection.line.fd(), static_cast<std::uint64_t>(number), EPOLLIN, EPOLL_CTL_MOD);
+      return true;
+    }
     if (!sent.ok()) {
       end(number, sent);
       return false;

@@ -57,6 +57,20 @@ std::string Membership::name_of(std::uint32_t rank) const {
   return text;
 }
 
+// The coordinator's process may end as soon as its own ranks have heard, and then nobody else hears
+// of anything but that end.
+std::vector<int> Membership::own_last(std::vector<int> connections) const {
+  std::ranges::stable_partition(connections,
+                                [this](int each) { return !is_own(connections_.at(each)); });
+  return connections;
+}
+
+std::vector<int> Membership::here() const {
+  std::vector<int> all;
+  for (const auto& [connection, rank] : connections_) all.push_back(connection);
+  return own_last(std::move(all));
+}
+
 Membership::Outs Membership::refuse(int connection, const Status& why) const {
   ByteWriter out = frame_of(Kind::kRefused);
   wire::put(out, why);
@@ -66,7 +80,7 @@ Membership::Outs Membership::refuse(int connection, const Status& why) const {
 // Tells the ranks that have come that there will be no world.
 Membership::Outs Membership::refuse_all(const Status& why) {
   Outs outs;
-  for (const auto& [connection, rank] : connections_) append(outs, refuse(connection, why));
+  for (const int connection : here()) append(outs, refuse(connection, why));
   connections_.clear();
   gave_up_ = true;
   why_gave_up_ = why;
@@ -208,7 +222,7 @@ Status Membership::compare_with_first(std::uint32_t rank, std::uint32_t size,
 Membership::Outs Membership::send_table() {
   std::uint32_t coordinator_rank = size_;
   for (std::uint32_t r = 0; r < size_ && coordinator_rank == size_; ++r) {
-    if (members_[r]->host == host_ && members_[r]->pid == pid_) coordinator_rank = r;
+    if (is_own(r)) coordinator_rank = r;
   }
   ByteWriter out = frame_of(Kind::kTable);
   out.put(size_).put(coordinator_rank);
@@ -276,6 +290,7 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
   if (gathering.parts.size() != size || gathering.parts[index]) return drop(connection);
   gathering.parts[index] = std::move(part);
   gathering.connections.push_back(connection);
+  gathering.came.insert(connections_.at(connection));
   if (++gathering.arrived < size) return {};
   ByteWriter out = frame_of(Kind::kExchange);
   out.put(key).put(std::uint32_t{0}).put(size);
@@ -304,6 +319,8 @@ Membership::Outs Membership::failure(std::uint32_t rank, ByteReader& in) {
   // Only the coordinator knows the absent ranks; the rank that reports waits for their names.
   const std::vector<std::uint32_t> absent = missing(scope, rank);
   if (absent.empty()) return tell_all(scope, why);
+  // A time limit may be shorter than the second that a refusal is not yet held against a rank.
+  if (const auto refused = refused_one(scope, rank, true)) return tell_all(scope, *refused);
   return tell_all(
       scope,
       Status(why.code(), why.message() + "; these did not call it (world ranks): " + list(absent),
@@ -350,7 +367,7 @@ Membership::Outs Membership::tick(Time now) {
   Outs outs = expel_silent();
   append(outs, beat());
   append(outs, end_joining());
-  append(outs, end_refused());
+  append(outs, end_vain());
   append(outs, end_gatherings());
   append(outs, say_awaited());
   append(outs, judge_broken());
@@ -391,7 +408,9 @@ Membership::Outs Membership::end_gatherings() {
     ByteWriter out = frame_of(Kind::kExchange);
     out.put(key);
     put_indices(out, absent);
-    for (const int connection : gathering.connections) outs.push_back({connection, out.bytes()});
+    for (const int connection : own_last(gathering.connections)) {
+      outs.push_back({connection, out.bytes()});
+    }
     return true;
   });
   return outs;

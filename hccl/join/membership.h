@@ -59,7 +59,8 @@ class Membership {
   struct Gathering {
     std::vector<std::optional<std::string>> parts;
     std::vector<int> connections;
-    std::string members;  // a set; empty: nobody is known to have refused to come
+    std::set<std::uint32_t> came;
+    std::string members;  // a set; empty: of nobody it is known that it will not come
     std::uint32_t arrived = 0;
     Time since{};
     Time deadline = Time::max();
@@ -70,6 +71,7 @@ class Membership {
     std::uint64_t sequence = 0;
     std::uint32_t number = 0;
     std::string text;  // of the last one
+    Time at{};
   };
   /// Closed connections that ranks of one communicator have seen.
   struct Broken {
@@ -95,8 +97,10 @@ class Membership {
   Outs refusal(std::uint32_t rank, ByteReader& in);
   Outs summons(int connection, ByteReader& in);
   static std::string ended(const std::string& last);
+  std::string how_it_left(std::uint32_t rank) const;
   std::optional<Status> gone_one(const Uuid& scope, std::uint32_t witness) const;
-  std::optional<Status> refused_one(const Uuid& scope, std::uint32_t witness) const;
+  std::optional<Status> refused_one(const Uuid& scope, std::uint32_t witness,
+                                    bool time_is_up = false) const;
   Time after(std::chrono::nanoseconds wait) const {
     return wait > Time::max() - now_ ? Time::max() : now_ + wait;
   }
@@ -105,8 +109,9 @@ class Membership {
                             const std::string& agreement) const;
   Outs end_joining();
   Outs end_gatherings();
-  Outs end_refused();
+  Outs end_vain();
   std::optional<Status> refused_one(const Gathering& gathering) const;
+  std::optional<Status> gone_one(const Gathering& gathering) const;
   Outs say_awaited();
   Outs beat();
   Outs expel_silent();
@@ -115,16 +120,21 @@ class Membership {
   Outs give_up(int connection, const Status& why);
   std::vector<std::uint32_t> missing(const Uuid& scope, std::uint32_t witness) const;
   Outs drop(int connection);
+  std::vector<int> own_last(std::vector<int> connections) const;
+  std::vector<int> here() const;
   /// One frame to every rank that is here, but for one connection.
   [[nodiscard]] Outs to_members(const std::string& frame, int except = -1) const {
     Outs outs;
-    for (const auto& [connection, rank] : connections_) {
+    for (const int connection : here()) {
       if (connection != except) outs.push_back({connection, frame});
     }
     return outs;
   }
   Outs forget(int connection, std::uint32_t rank);
   Outs tell_all(const Uuid& scope, const Status& why, int except = -1);
+  bool is_own(std::uint32_t rank) const {
+    return members_[rank]->host == host_ && members_[rank]->pid == pid_;
+  }
   std::string name_of(std::uint32_t rank) const;
 
   std::string host_;

@@ -12,8 +12,10 @@ namespace {
 
 // A connection that ended may be the echo of a death. The coordinator hears of deaths soon.
 constexpr std::chrono::seconds kDeathIsKnown{2};
-// A rank that was refused a call may make the right one.
+// A rank that was refused a call may make the right one; of that to make a group it says so at
+// once, of an operation when it has waited in it for a moment.
 constexpr std::chrono::milliseconds kForgiving{500};
+constexpr std::chrono::milliseconds kCorrection{100};
 constexpr Uuid kAnyGroup{};
 
 }  // namespace
@@ -84,12 +86,9 @@ std::optional<Status> Membership::gone_one(const Uuid& scope, std::uint32_t witn
   for (const std::uint32_t rank : missing(scope, witness)) {
     const auto gone = gone_.find(rank);
     if (gone == gone_.end() || stalls_.at(scope).at(witness).before <= gone->second) continue;
-    const auto end = ends_.find(rank);
-    const std::string how =
-        end != ends_.end() ? ended(end->second) : std::string(" has destroyed its communicator");
     return Status(Code::kRemote,
-                  name_of(rank) + how + "; rank " + std::to_string(witness) + " called " +
-                      stalls_.at(scope).at(witness).call + " (world ranks)",
+                  name_of(rank) + how_it_left(rank) + "; rank " + std::to_string(witness) +
+                      " called " + stalls_.at(scope).at(witness).call + " (world ranks)",
                   static_cast<int>(rank));
   }
   return std::nullopt;
@@ -99,13 +98,19 @@ std::string Membership::ended(const std::string& last) {
   return " has left: its program ended without HcclCommDestroy, after " + last;
 }
 
+std::string Membership::how_it_left(std::uint32_t rank) const {
+  const auto end = ends_.find(rank);
+  return end != ends_.end() ? ended(end->second) : " has destroyed its communicator";
+}
+
 Membership::Outs Membership::summons(int connection, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   if (!in.finished()) return drop(connection);
   return to_members(ByteWriter().put(wire::Kind::kSummons).put(scope).take(), connection);
 }
 
-// Judged when a rank says again that it waits: until then the rank may have made the right call.
+// Judged when a rank that waits has said so twice since, kReportInterval apart: where the right call
+// has followed at once, this rank has said by then that it waits, too.
 Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   const auto sequence = in.get<std::uint64_t>();
@@ -117,15 +122,17 @@ Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
   }
   if (refusals_.size() >= wire::kScopesCap && refusals_.count(scope) == 0) refusals_.clear();
   Refusal& refusal = refusals_[scope][rank];
-  if (refusal.sequence != sequence) refusal = {sequence, 0, {}};
+  if (refusal.sequence != sequence) refusal = {sequence, 0, {}, {}};
   ++refusal.number;
   refusal.text = std::move(text);
+  refusal.at = now_;
   return {};
 }
 
 // A rank that the witness awaits, and that has refused a call in place of the operation more often
 // than the witness: where all ranks make the same wrong call, all refuse it, and go on.
-std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t witness) const {
+std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t witness,
+                                              bool time_is_up) const {
   const auto at = refusals_.find(scope);
   if (at == refusals_.end()) return std::nullopt;
   const Stall& stall = stalls_.at(scope).at(witness);
@@ -138,6 +145,7 @@ std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t w
   for (const std::uint32_t rank : missing(scope, witness)) {
     const Refusal* const its = refused(rank);
     if (its == nullptr || (own != nullptr && own->number >= its->number)) continue;
+    if (!time_is_up && stall.before <= its->at + kCorrection) continue;
     return Status(Code::kPara,
                   "EI0005: the ranks' calls differ: rank " + std::to_string(witness) + " called " +
                       stall.call + ", but a call of rank " + std::to_string(rank) +
@@ -149,7 +157,7 @@ std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t w
 
 // Of those that this group waits for, one that has refused to make a group.
 std::optional<Status> Membership::refused_one(const Gathering& gathering) const {
-  if (now_ - gathering.since < kForgiving) return std::nullopt;
+  if (group_refusals_.empty() || now_ - gathering.since < kForgiving) return std::nullopt;
   std::vector<std::uint32_t> present, absent = wire::ranks_in(gathering.members);
   for (const int connection : gathering.connections) {
     present.push_back(connections_.at(connection));
@@ -165,14 +173,33 @@ std::optional<Status> Membership::refused_one(const Gathering& gathering) const 
                 static_cast<int>(found->rank));
 }
 
-Membership::Outs Membership::end_refused() {
-  if (group_refusals_.empty()) return {};
-  std::vector<std::pair<Uuid, Status>> refused;
+// The same for one that has left, or whose program ends.
+std::optional<Status> Membership::gone_one(const Gathering& gathering) const {
+  for (const auto& [rank, since] : gone_) {
+    if (now_ - std::max(since, gathering.since) < kForgiving || gathering.came.count(rank) != 0 ||
+        gathering.connections.empty() || !wire::is_in(gathering.members, rank)) {
+      continue;
+    }
+    const std::uint32_t witness = connections_.at(gathering.connections.front());
+    return Status(Code::kRemote,
+                  name_of(rank) + how_it_left(rank) + "; rank " + std::to_string(witness) +
+                      " called for a group with rank " + std::to_string(rank) + " (world ranks)",
+                  static_cast<int>(rank));
+  }
+  return std::nullopt;
+}
+
+// Ends the gatherings that wait in vain.
+Membership::Outs Membership::end_vain() {
+  if (group_refusals_.empty() && gone_.empty()) return {};
+  std::vector<std::pair<Uuid, Status>> vain;
   for (const auto& [key, gathering] : gatherings_) {
-    if (auto why = refused_one(gathering)) refused.emplace_back(key, std::move(*why));
+    auto why = refused_one(gathering);
+    if (!why) why = gone_one(gathering);
+    if (why) vain.emplace_back(key, std::move(*why));
   }
   Outs outs;
-  for (const auto& [key, why] : refused) {
+  for (const auto& [key, why] : vain) {
     group_refusals_.told(wire::ranks_in(gatherings_.at(key).members),
                          static_cast<std::uint32_t>(why.culprit()));
     gatherings_.erase(key);

@@ -212,6 +212,27 @@ TEST(RefusedByAll, HurtsNobody) {
   world.expect_usable();
 }
 
+TEST(RefusedByBothEnds, HurtsNeither) {
+  ApiWorld world(2);
+  world.on_all([&](int rank) {
+    HcclComm comm = world.comm(rank);
+    float mine = 7;
+    // Once the sender takes its time before the right call, then the receiver.
+    for (const int sender : {0, 1}) {
+      const bool sends = rank == sender;
+      const auto message = [&](float* data) {
+        const auto peer = static_cast<std::uint32_t>(1 - rank);
+        return sends ? HcclSend(data, 1, kFloat, peer, comm, nullptr)
+                     : HcclRecv(data, 1, kFloat, peer, comm, nullptr);
+      };
+      EXPECT_EQ(message(nullptr), HCCL_E_PTR);
+      if (rank == 0) std::this_thread::sleep_for(milliseconds(1800));
+      EXPECT_EQ(message(&mine), HCCL_SUCCESS) << HcclGetLastErrorText();
+    }
+  });
+  world.expect_usable();
+}
+
 TEST(RefusedOnOne, IsForgivenIfTheRightCallFollows) {
   ApiWorld world(3);
   for (int i = 0; i < 20; ++i) {

@@ -19,7 +19,7 @@
 namespace hccl::testing {
 namespace {
 
-constexpr std::chrono::milliseconds kLong{900};  // others say after 500 ms that they wait
+constexpr std::chrono::milliseconds kLong{900};  // others say after kReportInterval that they wait
 
 /// Holds its rank up once the transport is open: the trials come next.
 class HoldUp final : public spdlog::sinks::base_sink<std::mutex> {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -111,6 +112,7 @@ class Meeting {
     return std::make_unique<Secured>(connect(), info);
   }
   const Config& config() const { return config_; }
+  join::Coordinator& coordinator() { return *coordinator_; }
 
   join::RootInfo info;
 
@@ -571,6 +573,46 @@ TEST(Leave, IsQuickInAnyOrder) {
 std::size_t entries(const char* directory) {
   const std::filesystem::directory_iterator all(directory);
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+class Ear final : public join::FailureListener {
+ public:
+  void on_failure(const Uuid&, const Status& why) override {
+    const std::lock_guard lock(mutex_);
+    heard_ = why;
+  }
+  void on_summons(const Uuid&) override {}
+  Status heard() const {
+    const std::lock_guard lock(mutex_);
+    return heard_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Status heard_;
+};
+
+// The coordinator writes to rank 1, in vain, before it reads that rank 1's program has ended.
+TEST(Leave, LastWordsAreHeardFromARankThatTakesNoMoreBytes) {
+  Meeting meeting;
+  meeting.come(0, 2);
+  auto other = meeting.connect_as_member();
+  ASSERT_TRUE(other->send_frame(hello(1, 2, meeting.config().agreement())).ok());
+  const auto& first = *meeting.done()[0];
+  ASSERT_TRUE(first.status.ok()) << first.status.message();
+  Ear ear;
+  first.control->add(&ear);
+  meeting.coordinator().hold();
+  first.control->report(Uuid{1}, Status(Code::kPara, "calls differ"));
+  ASSERT_TRUE(other->send_frame(ByteWriter().put(Kind::kEnd).put_text("barrier #4").take()).ok());
+  other.reset();  // it has not read the table: its socket is reset
+  meeting.coordinator().release();
+  const Deadline deadline = Deadline::after(kSoon);
+  while (ear.heard().ok() && !deadline.expired()) nap(milliseconds(1), deadline);
+  EXPECT_TRUE(has(ear.heard(), "rank 1 (127.0.0.1 pid 0) has left: its program ended") &&
+              has(ear.heard(), "after barrier #4"))
+      << ear.heard().message();
+  first.control->remove(&ear);
 }
 
 TEST(Leave, FiftyCyclesLeaveNoDescriptorAndNoThread) {

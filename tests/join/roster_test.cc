@@ -345,6 +345,23 @@ TEST(Membership, TellsOfADeathAndOfALeave) {
   EXPECT_TRUE(membership.finished());
 }
 
+// The coordinator's process, which is rank 0's, may end as soon as it has heard.
+TEST(Membership, TheCoordinatorsOwnRankHearsLast) {
+  Timed membership = joined(4);
+  const auto order = [](const Membership::Outs& outs) {
+    std::vector<int> all;
+    for (const auto& out : outs) all.push_back(out.connection);
+    return all;
+  };
+  const Status why(Code::kPara, "calls differ");
+  EXPECT_EQ(order(membership.frame(12, failure(scope_of(7), why))), (std::vector<int>{11, 13, 10}));
+  EXPECT_EQ(order(membership.closed(12)), (std::vector<int>{11, 13, 10}));
+  Timed opening("here", 100, seconds(60));
+  EXPECT_TRUE(opening.frame(1, hello(0, 3)).empty());
+  EXPECT_TRUE(opening.frame(2, hello(1, 3)).empty());
+  EXPECT_EQ(order(opening.tick(seconds(60))), (std::vector<int>{2, 1}));
+}
+
 TEST(Membership, ARankThatHasLeftHearsOfThoseThatLeaveLater) {
   Timed membership = joined(3);
   const std::string leave = ByteWriter().put(Kind::kLeave).take();
@@ -434,9 +451,9 @@ TEST(Membership, CapsGrowOnlyWithAdmission) {
   EXPECT_TRUE(long_blob.back().close);
 }
 
-// Every frame kind, cut at every byte, from strangers and from ranks.
-// Rank 1 has refused what rank 0 waits in: all are told when rank 0 says so again. Not if rank 0
-// has refused as much, if rank 1 waits there by now, or if it was another operation.
+// Rank 1 has refused what rank 0 waits in: all are told when rank 0 has said twice since that it
+// waits. Not if rank 0 has refused as much, if rank 1 waits there by now, or if it was another
+// operation.
 TEST(Membership, ARefusedCallIsToldToThoseThatWaitForIt) {
   const Uuid scope = scope_of(1);
   const auto world = [] {
@@ -447,10 +464,16 @@ TEST(Membership, ARefusedCallIsToldToThoseThatWaitForIt) {
     return membership;
   };
   const std::string waits = stall(scope, 5, "allreduce #5", {1});
+  // Half a second later rank 0 says what it waits in.
+  const auto waits_on = [&](Timed& membership) {
+    static_cast<void>(membership.tick(milliseconds(500)));
+    return membership.frame(0, waits);
+  };
   Timed told = world();
   EXPECT_TRUE(told.frame(0, waits).empty());
   EXPECT_TRUE(told.frame(1, refusal(scope, 5, "HcclReduce: root is 9")).empty());
-  const auto outs = told.frame(0, waits);
+  EXPECT_TRUE(waits_on(told).empty()) << "rank 1 may have made the right call";
+  const auto outs = waits_on(told);
   ASSERT_EQ(outs.size(), 3U);
   for (const auto& out : outs) {
     for (const char* const words : {"rank 0 called allreduce #5", "rank 1", "root is 9"}) {
@@ -460,17 +483,31 @@ TEST(Membership, ARefusedCallIsToldToThoseThatWaitForIt) {
   Timed alike = world();
   static_cast<void>(alike.frame(0, refusal(scope, 5, "why")));
   static_cast<void>(alike.frame(1, refusal(scope, 5, "why")));
-  EXPECT_TRUE(alike.frame(0, waits).empty());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(waits_on(alike).empty());
   static_cast<void>(alike.frame(1, refusal(scope, 5, "why")));
-  EXPECT_FALSE(alike.frame(0, waits).empty());
+  EXPECT_TRUE(waits_on(alike).empty());
+  EXPECT_FALSE(waits_on(alike).empty());
+  Timed corrected = world();
+  static_cast<void>(corrected.frame(1, refusal(scope, 5, "why")));
+  static_cast<void>(corrected.tick(milliseconds(50)));
+  EXPECT_TRUE(corrected.frame(0, waits).empty());
+  EXPECT_TRUE(waits_on(corrected).empty()) << "rank 1 may wait since 51 ms after the refusal";
+  EXPECT_FALSE(waits_on(corrected).empty());
+  Timed hasty = world();
+  EXPECT_TRUE(hasty.frame(0, waits).empty());
+  static_cast<void>(hasty.frame(1, refusal(scope, 5, "root is 9")));
+  const auto late = hasty.frame(0, failure(scope, Status(Code::kTimeout, "no end")));
+  ASSERT_EQ(late.size(), 3U);
+  EXPECT_TRUE(has(status_in(late[0].frame), "root is 9")) << status_in(late[0].frame).message();
   Timed came = world();
   static_cast<void>(came.frame(1, refusal(scope, 5, "why")));
+  EXPECT_TRUE(waits_on(came).empty()) << "the first word of rank 0";
   static_cast<void>(came.frame(1, stall(scope, 5, "allreduce #5", {2})));
-  EXPECT_TRUE(came.frame(0, waits).empty());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(waits_on(came).empty());
   Timed other = world();
   static_cast<void>(other.frame(1, refusal(scope, 4, "why")));
   static_cast<void>(other.frame(1, refusal(scope_of(2), 5, "why")));
-  EXPECT_TRUE(other.frame(0, waits).empty());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(waits_on(other).empty());
 }
 
 void expect_no_failure(Timed& membership) {
@@ -577,6 +614,54 @@ TEST(Membership, ARankThatHasLeftIsNamedToThoseThatWaitForIt) {
   EXPECT_NE(told[0].frame.find("after barrier #4"), std::string::npos);
 }
 
+// The opening of a group waits no longer for a rank that has left.
+TEST(Membership, ARankThatHasLeftEndsTheOpeningsThatWaitForIt) {
+  const auto comes = [](std::uint32_t index, std::uint8_t group, const std::vector<int>& members) {
+    return exchange(scope_of(group), static_cast<std::uint32_t>(members.size()), index,
+                    seconds(3600), "part", members);
+  };
+  const auto failures = [](Membership::Outs outs) {
+    std::erase_if(outs, [](const auto& out) {
+      return static_cast<Kind>(out.frame[0]) != Kind::kFailure;
+    });
+    return outs;
+  };
+  const std::string leave = ByteWriter().put(Kind::kLeave).take();
+  Timed membership = joined(4);
+  static_cast<void>(membership.frame(11, leave));
+  EXPECT_TRUE(membership.frame(10, comes(0, 1, {0, 1})).empty());
+  EXPECT_TRUE(membership.frame(12, comes(1, 2, {0, 2})).empty());  // does not wait for rank 1
+  EXPECT_TRUE(failures(membership.tick(milliseconds(400))).empty());
+  const auto outs = failures(membership.tick(milliseconds(600)));
+  EXPECT_EQ(receivers(outs), (std::vector<int>{10, 12, 13}));
+  for (const auto& out : outs) {
+    const Status why = status_in(out.frame);
+    EXPECT_EQ(why.code(), Code::kRemote);
+    EXPECT_EQ(why.culprit(), 1);
+    EXPECT_TRUE(has(why, "rank 1 (127.0.0.1 pid 101) has destroyed its communicator") &&
+                has(why, "rank 0 called for a group with rank 1"))
+        << why.message();
+  }
+  EXPECT_TRUE(failures(membership.tick(seconds(1))).empty()) << "once";
+  // Rank 3 has come before it leaves: the group is made.
+  static_cast<void>(membership.frame(13, comes(2, 3, {0, 2, 3})));
+  static_cast<void>(membership.frame(12, comes(1, 3, {0, 2, 3})));
+  static_cast<void>(membership.frame(13, leave));
+  EXPECT_TRUE(failures(membership.tick(seconds(1))).empty());
+  EXPECT_EQ(receivers(membership.frame(10, comes(0, 3, {0, 2, 3}))), (std::vector<int>{10, 12}));
+  // Rank 2's program ends while rank 0 waits for it already.
+  static_cast<void>(membership.frame(10, comes(0, 2, {0, 2})));
+  static_cast<void>(membership.frame(10, comes(0, 4, {0, 2})));
+  EXPECT_TRUE(failures(membership.tick(seconds(1))).empty());
+  const auto end = ByteWriter().put(Kind::kEnd).put_text("barrier #4").take();
+  static_cast<void>(membership.frame(12, end));
+  EXPECT_TRUE(failures(membership.tick(milliseconds(400))).empty());
+  const auto told = failures(membership.tick(milliseconds(200)));
+  EXPECT_EQ(receivers(told), (std::vector<int>{10, 12}));
+  EXPECT_TRUE(has(status_in(told[0].frame), "after barrier #4"));
+}
+
+// Every frame kind, cut at every byte, from strangers and from ranks.
 TEST(Membership, TruncatedFramesEndTheConnectionOnly) {
   const Uuid scope = scope_of(1);
   const std::vector<std::string> frames = {
