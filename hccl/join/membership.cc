@@ -12,7 +12,6 @@ using wire::Kind;
 // When those who wait in an exchange first hear of whom they wait for, and how often after that.
 constexpr std::chrono::seconds kFirstWord{2};
 constexpr std::chrono::seconds kNextWord{30};
-constexpr Uuid kEverything{};  // scope of a rank's death: all communicators that it is in
 
 ByteWriter frame_of(Kind kind) { return ByteWriter().put(kind); }
 
@@ -241,26 +240,6 @@ Membership::Outs Membership::beat() {
   if (now_ < next_beat_) return {};
   next_beat_ = after(wire::beat_interval(peer_timeout_));
   return to_members(frame_of(Kind::kBeat).take());
-}
-
-// A stopped process keeps its connections; only its silence shows that it is stopped.
-Membership::Outs Membership::expel_silent() {
-  Outs outs;
-  for (auto at = connections_.begin(); complete_ && at != connections_.end();) {
-    const auto [connection, rank] = *at++;
-    const auto silence = silence_.find(connection);
-    if (silence == silence_.end() || now_ < silence->second) continue;
-    append(outs, forget(connection, rank));
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(peer_timeout_).count();
-    const Status why(Code::kRemote,
-                     name_of(rank) + " has given no sign of life for " + std::to_string(seconds) +
-                         " s (HCCL_PEER_TIMEOUT): it is stopped, or cut off",
-                     static_cast<int>(rank));
-    append(outs, tell_all(kEverything, why));
-    // A process that is resumed reads that it was expelled.
-    outs.push_back({connection, failure_frame(kEverything, why), true});
-  }
-  return outs;
 }
 
 Membership::Outs Membership::exchange(int connection, ByteReader& in) {

@@ -56,6 +56,8 @@ class Membership {
   }
 
  private:
+  /// The scope of a rank's death: all communicators that it is in.
+  static constexpr Uuid kEverything{};
   struct Gathering {
     std::vector<std::optional<std::string>> parts;
     std::vector<int> connections;

@@ -30,6 +30,27 @@ void Membership::pass(Time now) {
   now_ = now;
 }
 
+// A stopped process keeps its connections; only its silence shows that it is stopped.
+Membership::Outs Membership::expel_silent() {
+  Outs outs;
+  for (auto at = connections_.begin(); complete_ && at != connections_.end();) {
+    const auto [connection, rank] = *at++;
+    const auto silence = silence_.find(connection);
+    if (silence == silence_.end() || now_ < silence->second) continue;
+    const auto tell = [&](const Outs& more) { outs.insert(outs.end(), more.begin(), more.end()); };
+    tell(forget(connection, rank));
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(peer_timeout_).count();
+    const Status why(Code::kRemote,
+                     name_of(rank) + " has given no sign of life for " + std::to_string(seconds) +
+                         " s (HCCL_PEER_TIMEOUT): it is stopped, or cut off",
+                     static_cast<int>(rank));
+    tell(tell_all(kEverything, why));
+    // A process that is resumed reads that it was expelled.
+    outs.push_back({connection, wire::failure_frame(kEverything, why), true});
+  }
+  return outs;
+}
+
 // Ranks that are awaited in the witness's operation and do not wait in it themselves.
 std::vector<std::uint32_t> Membership::missing(const Uuid& scope, std::uint32_t witness) const {
   const auto at = stalls_.find(scope);
@@ -109,8 +130,8 @@ Membership::Outs Membership::summons(int connection, ByteReader& in) {
   return to_members(ByteWriter().put(wire::Kind::kSummons).put(scope).take(), connection);
 }
 
-// Judged when a rank that waits has said so twice since, kReportInterval apart: where the right call
-// has followed at once, this rank has said by then that it waits, too.
+// Judged when a rank that waits has said so twice since, kReportInterval apart: where the right
+// call has followed at once, this rank has said by then that it waits, too.
 Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   const auto sequence = in.get<std::uint64_t>();

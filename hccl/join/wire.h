@@ -57,8 +57,7 @@ inline std::string set_of(const std::vector<int>& ranks) {
   return bits;
 }
 inline bool is_in(std::string_view set, std::uint32_t rank) {
-  return rank / 8 < set.size() &&
-         (static_cast<unsigned char>(set[rank / 8]) >> rank % 8 & 1U) != 0;
+  return rank / 8 < set.size() && (static_cast<unsigned char>(set[rank / 8]) >> rank % 8 & 1U) != 0;
 }
 inline std::vector<std::uint32_t> ranks_in(std::string_view set) {
   std::vector<std::uint32_t> ranks;

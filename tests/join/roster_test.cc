@@ -621,9 +621,8 @@ TEST(Membership, ARankThatHasLeftEndsTheOpeningsThatWaitForIt) {
                     seconds(3600), "part", members);
   };
   const auto failures = [](Membership::Outs outs) {
-    std::erase_if(outs, [](const auto& out) {
-      return static_cast<Kind>(out.frame[0]) != Kind::kFailure;
-    });
+    std::erase_if(
+        outs, [](const auto& out) { return static_cast<Kind>(out.frame[0]) != Kind::kFailure; });
     return outs;
   };
   const std::string leave = ByteWriter().put(Kind::kLeave).take();

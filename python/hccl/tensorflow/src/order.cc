@@ -2,9 +2,8 @@
 // collectives that a run needs are chained in the order in which the program has made them. In a
 // graph of TensorFlow 1 independent operations have no order, and ranks would call them in several.
 // The chain is that of a run, not of the graph: a fetch never runs a collective it does not need.
-// Branches and loops of TensorFlow 1 have chains of their own: what follows an op of the branch that
-// is not taken is not run either.
-// Of the session's options it reads hcom_parallel.
+// Branches and loops of TensorFlow 1 have chains of their own: what follows an op of the branch
+// that is not taken is not run either. Of the session's options it reads hcom_parallel.
 #include <tensorflow/core/grappler/grappler_item.h>
 #include <tensorflow/core/grappler/optimizers/custom_graph_optimizer.h>
 #include <tensorflow/core/grappler/optimizers/custom_graph_optimizer_registry.h>
