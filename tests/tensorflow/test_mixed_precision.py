@@ -1,0 +1,20 @@
+"""Loss scaling on several ranks: all make a step, or none."""
+
+import numpy as np
+from conftest import HERE, on_ranks
+
+
+def test_an_overflow_on_one_rank_is_one_on_all(tmp_path):
+    """In fit and in a loop; whether the scaling is within the reducing optimizer or around it."""
+    for size in (1, 2):
+        on_ranks(size, HERE / "ranks" / "mixed.py", tmp_path / str(size))
+    alone, first, second = (np.load(tmp_path / f"{name}.npz") for name in ("1-0", "2-0", "2-1"))
+    assert len(alone.files) > 12 and np.isfinite(alone["hvd"]).all()
+    for name in alone.files:
+        assert np.array_equal(first[name], second[name]), name
+        if name.endswith("scale"):
+            assert np.array_equal(first[name], alone[name]), name
+            assert first[name][0] == 2**14, name  # halved once
+        else:
+            np.testing.assert_allclose(first[name], alone[name], rtol=0, atol=5e-4, err_msg=name)
+    assert np.abs(alone["hvd"] - alone["start"]).max() > 0.1
