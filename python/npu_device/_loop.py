@@ -50,33 +50,27 @@ def size() -> int:
     return 1 if _size is None else _size
 
 
-class _Watched:
-    """A tf.function that compares the steps it is given with the loop size."""
+_Function: Any = type(tf.function(lambda: None))  # TensorFlow's, which it saves and exports
 
-    def __init__(self, function: Any) -> None:
-        self._function = function
-        self.__wrapped__ = getattr(function, "python_function", function)
-        self.__name__ = getattr(self.__wrapped__, "__name__", "function")
-        self.__doc__ = getattr(self.__wrapped__, "__doc__", None)
+
+class _Watched(_Function):
+    """A tf.function that compares the steps it is given with the loop size. One that is bound to an
+    object is of the same class."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _size is not None:
-            _compare(self.__name__, [*args, *kwargs.values()])
-        return self._function(*args, **kwargs)
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return watched(self._function.__get__(instance, owner))
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_function":  # while it is copied
-            raise AttributeError(name)
-        return getattr(self._function, name)
+            _compare(getattr(self, "__name__", "function"), [*args, *kwargs.values()])
+        return _Function.__call__(self, *args, **kwargs)
 
 
 def watched(function: Any) -> Any:
-    return _Watched(function)
+    """The same tf.function, changed."""
+    if type(function) is _Function:
+        function.__class__ = _Watched
+    return function
 
 
+@tf.autograph.experimental.do_not_convert
 def _compare(name: str, arguments: list[Any]) -> None:
     if not any(isinstance(a, tf.data.Iterator) for a in arguments):
         return
