@@ -1,7 +1,6 @@
 #include "backend.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <torch/csrc/python_headers.h>
 
 #include <algorithm>
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include "allocator.h"
 #include "hccl/hccl_framework.h"
+#include "interpreter.h"
 #include "interrupt.h"
 
 namespace hccl::pytorch {
@@ -19,22 +19,6 @@ using std::chrono::milliseconds;
 
 // How long a group that nobody has destroyed lets its operations run at the end of the program.
 constexpr milliseconds kPatienceAtExit{10'000};
-
-// Other threads may need the interpreter while this one waits for them.
-class WithoutInterpreterLock {
- public:
-  WithoutInterpreterLock() {
-    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) state_ = PyEval_SaveThread();
-  }
-  ~WithoutInterpreterLock() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
-  }
-  WithoutInterpreterLock(const WithoutInterpreterLock&) = delete;
-  WithoutInterpreterLock& operator=(const WithoutInterpreterLock&) = delete;
-
- private:
-  PyThreadState* state_ = nullptr;
-};
 
 // Moves a reference to where no destructor sees it.
 template <typename T>

@@ -4,20 +4,31 @@
 #include <c10/util/thread_name.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
+
+#include "interpreter.h"
 
 namespace hccl::pytorch {
 namespace {
 
-void perform(const Task& task) {
-  std::exception_ptr failure;
+// What this thread is at: the queue whose worker it is, and the work whose callbacks it runs.
+thread_local Queue* served = nullptr;
+thread_local const Work* completing = nullptr;
+
+void run(Task& task) {
   try {
     task.run();
   } catch (...) {
-    failure = std::current_exception();
+    task.failure = std::current_exception();
   }
-  task.work->complete(std::move(failure));
+}
+
+void complete(Task& task) {
+  const Work* const outer = std::exchange(completing, task.work.get());
+  task.work->complete(std::move(task.failure));
+  completing = outer;
 }
 
 }  // namespace
@@ -29,7 +40,8 @@ void Queue::submit(Task task, bool caller_waits) {
   if (caller_waits && !running_ && waiting_.empty()) {
     running_ = true;
     lock.unlock();
-    perform(task);
+    run(task);
+    complete(task);
     leave();
     return;
   }
@@ -41,7 +53,9 @@ void Queue::submit(Task task, bool caller_waits) {
     worker_ = std::make_unique<std::thread>([self = shared_from_this()] { self->serve(); });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  waiting_.push_back(std::move(task));
+  task.place = served == this && completing != nullptr ? completing->asked() : now();
+  const auto behind = std::ranges::upper_bound(waiting_, task.place, {}, &Task::place);
+  waiting_.insert(behind, std::move(task));
   lock.unlock();
   changed_.notify_all();
 }
@@ -52,19 +66,50 @@ void Queue::leave() {
   changed_.notify_all();
 }
 
+void Queue::before_waiting_for(const Work& work) {
+  if (served == nullptr) return;
+  const WithoutInterpreterLock unlocked;
+  served->run_to(work);
+}
+
+// Operations before it are run, but completed later: no callback runs inside another.
+void Queue::run_to(const Work& work) {
+  const auto is_for_it = [&](const Task& task) { return task.work.get() == &work; };
+  std::unique_lock lock(mutex_);
+  while (std::ranges::any_of(waiting_, is_for_it)) run_first(lock);
+  lock.unlock();
+  const auto found = std::ranges::find_if(ended_, is_for_it);
+  if (found == ended_.end()) return;
+  std::rotate(ended_.begin(), found, found + 1);
+  complete_first();
+}
+
+void Queue::run_first(std::unique_lock<std::mutex>& lock) {
+  Task task = std::move(waiting_.front());
+  waiting_.pop_front();
+  lock.unlock();
+  run(task);
+  ended_.push_back(std::move(task));
+  lock.lock();
+}
+
+void Queue::complete_first() {
+  Task task = std::move(ended_.front());
+  ended_.pop_front();
+  complete(task);
+}
+
 void Queue::serve() {
   c10::setThreadName("hccl_torch");
+  served = this;
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return !running_ && (stopped_ || !waiting_.empty()); });
     if (waiting_.empty()) return;
-    {
-      const Task task = std::move(waiting_.front());
-      waiting_.pop_front();
-      running_ = true;
-      lock.unlock();
-      perform(task);
-    }  // its tensors are freed before others run
+    running_ = true;
+    run_first(lock);
+    lock.unlock();
+    while (!ended_.empty()) complete_first();  // their tensors are freed before others run
     lock.lock();
     running_ = false;
     changed_.notify_all();

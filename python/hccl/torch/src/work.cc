@@ -3,7 +3,10 @@
 #include <ATen/core/ivalue_inl.h>
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <utility>
+
+#include "queue.h"
 
 namespace hccl::pytorch {
 namespace {
@@ -15,11 +18,17 @@ c10::intrusive_ptr<c10::ivalue::Future> new_future() {
 
 }  // namespace
 
+uint64_t now() {
+  static std::atomic<uint64_t> moments = 0;
+  return ++moments;
+}
+
 Work::Work(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
            std::vector<at::Tensor> outputs)
     : c10d::Work(rank, type, title, inputs), title_(title), outputs_(std::move(outputs)) {}
 
 bool Work::wait(std::chrono::milliseconds timeout) {
+  Queue::before_waiting_for(*this);
   std::unique_lock lock(mutex_);
   const auto done = [this] { return completed_; };
   if (timeout <= kNoTimeout) {
@@ -33,15 +42,22 @@ bool Work::wait(std::chrono::milliseconds timeout) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
+  Queue::before_waiting_for(*this);  // a future's own wait does not ask the queue
   bool late = false;
   {
     std::lock_guard lock(mutex_);
     if (future_) return future_;
     future_ = new_future();
+    asked_ = now();
     late = settled_;
   }
   if (late) settle(*future_);
   return future_;
+}
+
+uint64_t Work::asked() const {
+  const std::lock_guard lock(mutex_);
+  return asked_;
 }
 
 void Work::complete(std::exception_ptr failure) {
