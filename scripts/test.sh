@@ -137,6 +137,7 @@ for now in "${steps[@]}"; do
         HCCL_LOG=off HCCL_FLIGHT_RECORDER_DIR=off build/dev/tests/out_of_memory_test
       HCCL_BUILD_DIR=build/dev scripts/torch.sh
       .venv-torch/bin/python tests/torch/pytorch_suite.py --ranks 4
+      HCCL_TEST_LARGE=1 .venv-torch/bin/python -m pytest tests/torch/test_large.py
       scripts/fuzz.sh
       analyzer='-*,clang-analyzer-*,-clang-analyzer-optin.performance.Padding,-clang-analyzer-unix.Errno'
       scripts/tidy.py build/dev "--checks=$analyzer" $(git ls-files 'hccl/*.cc' 'transport/*.cc' 'split/*.cc')

@@ -31,13 +31,13 @@ struct Blocks {
   }
   static Blocks of(const Tensors& tensors) {
     Blocks blocks;
-    for (const at::Tensor& each : tensors) blocks.add(to_move(each).count);
+    for (const at::Tensor& each : tensors) blocks.add(in_blocks(each).count);
     return blocks;
   }
   /// Rows of a contiguous tensor: as given, or else the same number for each rank.
   static Blocks of_rows(const at::Tensor& tensor, const std::vector<int64_t>& rows, int ranks) {
     Blocks blocks;
-    const uint64_t all = to_move(tensor).count;
+    const uint64_t all = in_blocks(tensor).count;
     const int64_t total = tensor.dim() == 0 ? 1 : tensor.size(0);
     const uint64_t row = total == 0 ? 0 : all / static_cast<uint64_t>(total);
     for (int i = 0; i < ranks; ++i) {
@@ -95,11 +95,12 @@ void gather_all(const at::Tensor& output, const at::Tensor& input, HcclComm comm
 void gather_list(const Tensors& outputs, const at::Tensor& input, HcclComm comm) {
   const at::Tensor send = packed(input);
   const at::Tensor recv = room_for_all(outputs);
-  const Elements from = to_move(send);
   if (same_sizes(outputs)) {
+    const Elements from = to_move(send);
     check(HcclAllGather(from.data, recv.data_ptr(), from.count, from.type, comm, nullptr),
           "all_gather");
   } else {
+    const Elements from = in_blocks(send);
     const Blocks blocks = Blocks::of(outputs);
     check(HcclAllGatherV(from.data, from.count, recv.data_ptr(), blocks.counts.data(),
                          blocks.offsets.data(), from.type, comm, nullptr),
@@ -110,10 +111,10 @@ void gather_list(const Tensors& outputs, const at::Tensor& input, HcclComm comm)
 
 void exchange(const at::Tensor& send, const Blocks& give, const at::Tensor& recv,
               const Blocks& take, const char* operation, HcclComm comm) {
-  const HcclDataType type = to_move(send).type;
+  const Elements from = in_blocks(send);
   check(
-      HcclAlltoAllV(send.data_ptr(), give.counts.data(), give.offsets.data(), type, recv.data_ptr(),
-                    take.counts.data(), take.offsets.data(), to_move(recv).type, comm, nullptr),
+      HcclAlltoAllV(from.data, give.counts.data(), give.offsets.data(), from.type, recv.data_ptr(),
+                    take.counts.data(), take.offsets.data(), from.type, comm, nullptr),
       operation);
 }
 
@@ -254,7 +255,7 @@ WorkPtr ProcessGroupHccl::gather(TensorLists& outputs, Tensors& inputs,
   return issue(std::move(call), [=, input = inputs[0], size = size_](HcclComm comm) {
     const at::Tensor send = packed(input);
     const at::Tensor recv = root ? room_for_all(list) : at::empty({0}, input.options());
-    exchange(apart_from(send, recv), Blocks::only(size, options.rootRank, to_move(send).count),
+    exchange(apart_from(send, recv), Blocks::only(size, options.rootRank, in_blocks(send).count),
              recv, root ? Blocks::of(list) : Blocks::none(size), "gather", comm);
     unpack_all(recv, list);
   });
@@ -280,7 +281,7 @@ WorkPtr ProcessGroupHccl::scatter(Tensors& outputs, TensorLists& inputs,
     const at::Tensor recv = room_for(output);
     const at::Tensor send = root ? packed_all(list) : at::empty({0}, output.options());
     exchange(apart_from(send, recv), root ? Blocks::of(list) : Blocks::none(size), recv,
-             Blocks::only(size, options.rootRank, to_move(recv).count), "scatter", comm);
+             Blocks::only(size, options.rootRank, in_blocks(recv).count), "scatter", comm);
     unpack(recv, output);
   });
 }
@@ -306,11 +307,10 @@ WorkPtr ProcessGroupHccl::alltoall_base(at::Tensor& output, at::Tensor& input,
     const at::Tensor recv = room_for(output);
     const at::Tensor send = apart_from(packed(input), recv);
     if (equal) {
-      const Elements from = to_move(send);
-      const uint64_t part = from.count / static_cast<uint64_t>(size);
-      check(
-          HcclAlltoAll(from.data, part, from.type, recv.data_ptr(), part, from.type, comm, nullptr),
-          "all_to_all");
+      const Elements part = to_move(send, size);
+      check(HcclAlltoAll(part.data, part.count, part.type, recv.data_ptr(), part.count, part.type,
+                         comm, nullptr),
+            "all_to_all");
     } else {
       exchange(send, Blocks::of_rows(send, input_splits, size), recv,
                Blocks::of_rows(recv, output_splits, size), "all_to_all", comm);

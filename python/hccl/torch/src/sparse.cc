@@ -51,7 +51,7 @@ at::Tensor gather_rows(const at::Tensor& own, const std::vector<int64_t>& counts
   }
   sizes[0] = rows;
   at::Tensor all = at::empty(sizes, own.options());
-  const Elements send = to_move(own);
+  const Elements send = in_blocks(own);
   check(HcclAllGatherV(send.data, send.count, all.data_ptr(), numbers.data(), offsets.data(),
                        send.type, comm, nullptr),
         "sparse all_reduce");

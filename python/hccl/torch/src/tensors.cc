@@ -82,15 +82,21 @@ int64_t total(const Tensors& tensors) {
 
 }  // namespace
 
-Elements to_move(const at::Tensor& tensor) {
-  void* data = tensor.data_ptr();
+Elements in_blocks(const at::Tensor& tensor) {
   const std::optional<HcclDataType> type = library_type(tensor.scalar_type());
-  if (type && numbers_in(tensor) <= kMaxCount) return {data, numbers_in(tensor), *type};
-  const uint64_t bytes = tensor.nbytes();
-  if (bytes > kMaxCount && bytes % sizeof(double) == 0) {
-    return {data, bytes / sizeof(double), HCCL_DATA_TYPE_FP64};
+  if (type) return {tensor.data_ptr(), numbers_in(tensor), *type};
+  return {tensor.data_ptr(), tensor.nbytes(), HCCL_DATA_TYPE_UINT8};
+}
+
+Elements to_move(const at::Tensor& tensor, int parts) {
+  const auto divisor = static_cast<uint64_t>(parts);
+  Elements part = in_blocks(tensor);
+  part.count /= divisor;
+  const uint64_t bytes = tensor.nbytes() / divisor;
+  if (part.count > kMaxCount && bytes % sizeof(double) == 0) {
+    return {part.data, bytes / sizeof(double), HCCL_DATA_TYPE_FP64};
   }
-  return {data, bytes, HCCL_DATA_TYPE_UINT8};
+  return part;
 }
 
 Elements to_reduce(const at::Tensor& tensor) {

@@ -18,8 +18,12 @@ struct Elements {
   HcclDataType type;
 };
 
-/// For moving: every type; types that the library does not have are bytes.
-Elements to_move(const at::Tensor& tensor);
+/// For moving in blocks: every type; types that the library does not have are bytes. The library
+/// limits the count of a block, not of all: the type does not depend on how many there are.
+Elements in_blocks(const at::Tensor& tensor);
+/// For moving one of so many equal parts: the same, or wider numbers where the library cannot count
+/// a part's. The count is that of a part.
+Elements to_move(const at::Tensor& tensor, int parts = 1);
 /// For reducing: complex numbers are pairs, truth values are bytes. Other types are as they are.
 Elements to_reduce(const at::Tensor& tensor);
 /// Whether the library can reduce this type.

@@ -1,0 +1,93 @@
+"""More elements than the library counts in one call, 2^31 - 1, where each block has fewer."""
+
+import os
+
+import pytest
+import torch
+import torch.distributed as dist
+from conftest import on_ranks
+
+RANKS = 4
+PART = 2**29 + 4  # of bytes: RANKS of them are 2^31 + 16
+
+moves = pytest.mark.skipif(
+    "HCCL_TEST_LARGE" not in os.environ, reason="moves gigabytes: HCCL_TEST_LARGE=1"
+)
+
+
+@pytest.mark.parametrize("form", ["all_to_all", "all_to_all_single"])
+def test_blocks_are_counted_in_elements_however_many_there_are(form):
+    # A refusal tells the counts, and nothing is moved: memory is taken when it is written.
+    def work(rank):
+        whole = torch.empty(RANKS * PART, dtype=torch.uint8)
+        into = torch.empty(10, dtype=torch.uint8)
+        with pytest.raises(dist.DistBackendError, match=f"sends to itself: 5 and {2 * PART}"):
+            if form == "all_to_all":
+                dist.all_to_all(list(into.split(5)), list(whole.split(2 * PART)))
+            else:
+                dist.all_to_all_single(into, whole, [5, 5], [2 * PART, 2 * PART])
+        dist.destroy_process_group()
+
+    on_ranks(2, work)
+
+
+def marked(value):
+    """Zeros take no memory until they are written."""
+    part = torch.zeros(PART, dtype=torch.uint8)
+    mark(part, value)
+    return part
+
+
+def mark(part, value):
+    part[0] = part[-1] = value
+
+
+def value_of(part):
+    assert part.count_nonzero() == 2 and part[0] == part[-1]
+    return part[0].item()
+
+
+@moves
+def test_gather():
+    def work(rank):
+        parts = list(torch.zeros(RANKS * PART, dtype=torch.uint8).split(PART))
+        dist.gather(marked(10 + rank), parts if rank == 0 else None)
+        return [value_of(part) for part in parts] if rank == 0 else None
+
+    assert on_ranks(RANKS, work)[0] == [10, 11, 12, 13]
+
+
+@moves
+@pytest.mark.parametrize("form", ["scatter", "all_to_all", "all_to_all_single"])
+def test_from_one_rank(form):
+    def work(rank):
+        whole = torch.zeros(RANKS * PART if rank == 0 else 0, dtype=torch.uint8)
+        parts = list(whole.split(PART)) if rank == 0 else RANKS * [whole]
+        for to, part in enumerate(parts if rank == 0 else []):
+            mark(part, 10 + to)
+        into = torch.zeros(PART, dtype=torch.uint8)
+        sizes = [PART, 0, 0, 0]
+        if form == "scatter":
+            dist.scatter(into, parts if rank == 0 else None)
+        elif form == "all_to_all":
+            dist.all_to_all(list(into.split(sizes)), parts)
+        else:
+            dist.all_to_all_single(into, whole, sizes, [part.numel() for part in parts])
+        return value_of(into)
+
+    assert on_ranks(RANKS, work) == [10, 11, 12, 13]
+
+
+@moves
+def test_equal_parts():
+    part = 2**30 + 4  # two are 2^31 + 8: no whole number of doubles for each
+
+    def work(rank):
+        whole = torch.zeros(2 * part, dtype=torch.uint8)
+        for to, each in enumerate(whole.split(part)):
+            each[0] = each[-1] = 10 * rank + to + 1
+        into = torch.zeros(2 * part, dtype=torch.uint8)
+        dist.all_to_all_single(into, whole)
+        return [(each[0].item(), each[-1].item()) for each in into.split(part)]
+
+    assert on_ranks(2, work) == [[(1, 1), (11, 11)], [(2, 2), (12, 12)]]
