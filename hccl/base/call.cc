@@ -67,7 +67,8 @@ Envelope pair_expected(const Call& call, const Envelope& mine, int peer) {
 
 std::string words(const Envelope& e) {
   std::string text = e.sequence < kTrials ? "" : "trial ";
-  text += name(e.op) + " #" + std::to_string(e.sequence % kTrials);
+  text += name(e.op) + " #" +
+          std::to_string(e.sequence < kTrials ? e.sequence : e.sequence & 0xFFFFFFFF);
   if (is(e.op, Op::kBarrier)) return text;
   const auto type = data_type(static_cast<int>(e.type));
   text += " (";

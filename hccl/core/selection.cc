@@ -20,6 +20,10 @@ constexpr std::chrono::milliseconds kLocalBudget{50};
 /// Of HCCL_TUNE_FILE, once for a machine; with joining and the last operation, under a second.
 constexpr std::chrono::milliseconds kMessagesBudget{600};
 
+/// Where trials are numbered from: those inside a host, by the host's number, as each makes as many
+/// as it has time for; and those between hosts, by the number of ranks.
+std::uint64_t trials_of(int place) { return kTrials + (static_cast<std::uint64_t>(place) << 32); }
+
 std::uint32_t mark_of(const schedule::Choice& choice) {
   return static_cast<std::uint32_t>(choice.algorithm - schedule::algorithms().data() + 1) |
          static_cast<std::uint32_t>(choice.depth) << 8 |
@@ -48,14 +52,14 @@ class DeviceMemory {
 };
 
 Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap,
-                                 std::uint64_t& trials) {
+                                 std::uint64_t trial) {
   HCCL_ASSIGN_OR_RETURN(const Pages ordinary, Pages::map(2 * select::kProbeBytes));
   const DeviceMemory shared(heap, 2 * select::kProbeBytes);
   select::ProbeRuns runs;
   runs.barrier = "inline";
   runs.allreduce = "slots";
   runs.run = [&](const Call& call, std::string_view name) {
-    return engine.run(call, envelope(call, ++trials, 0), local::find(call.op, name));
+    return engine.run(call, envelope(call, ++trial, 0), local::find(call.op, name));
   };
   select::LocalProbe where;
   where.topology = engine.topology();
@@ -140,7 +144,9 @@ Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
                        select::local_preset(measured_->topology, far), measured_->costs.curves);
   }
   if (topology.ranks == 1) return select::local_preset(topology, false);
-  HCCL_ASSIGN_OR_RETURN(select::LocalCosts costs, probe(engine, engines.heap, trials_));
+  HCCL_ASSIGN_OR_RETURN(
+      select::LocalCosts costs,
+      probe(engine, engines.heap, trials_of(placement_.hosts[static_cast<std::size_t>(rank_)])));
   log_->info(
       "communicator {}: the cores of these ranks are {} each other; the kernel {} copy "
       "between their memory",
@@ -155,13 +161,14 @@ Status Selection::measure(const Engines& engines, const select::CostKey& key,
   if (engines.local != nullptr && engines.two_level == nullptr) {
     entry.local = measured_->costs;
   } else {
+    std::uint64_t trial = trials_of(size_);
     select::ProbeRuns runs;
     runs.barrier = "dissemination";
     runs.allreduce = "bruck";
     runs.run = [&](const Call& call, std::string_view name) {
       schedule::Choice choice;
       choice.algorithm = schedule::find(call.op, name);
-      return engines.executor.run(call, choice, ++trials_, limits);
+      return engines.executor.run(call, choice, ++trial, limits);
     };
     HCCL_ASSIGN_OR_RETURN(entry.messages, select::probe_messages(runs, size_, kMessagesBudget));
   }

@@ -93,7 +93,6 @@ class Selection {
   const int size_;
 
   std::shared_ptr<KnownCosts> known_;
-  std::uint64_t trials_ = kTrials;  // the number of the last one
   struct Local {
     local::Topology topology;
     select::LocalCosts costs;
