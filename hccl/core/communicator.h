@@ -191,6 +191,7 @@ class Communicator {
   // Numbers of operations so far.
   int exchanges_ = 0;  // while opening
   std::uint64_t sequence_ = 0;
+  std::uint64_t refused_ = 0;         // the operation in whose place a call was refused last
   std::vector<std::uint64_t> sends_;  // point to point, by peer
   std::vector<std::uint64_t> recvs_;
 

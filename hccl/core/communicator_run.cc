@@ -37,6 +37,10 @@ Status Communicator::execute(const Call& call, bool scaled) try {
   }
   const bool strict = deterministic() == Deterministic::kStrict && reduces(call.op);
   const std::uint64_t sequence = ++sequence_;
+  // The right call, after one that was refused: the others need not hold that against this rank.
+  if (sequence == refused_) {
+    control_->stalled(id_, sequence, words(hccl::envelope(call, sequence, 0)), {});
+  }
   if (!selection_.is_local(call.op)) return execute_remotely(call, sequence, strict);
   // A rank that alone asks for strict bits is found by its envelope.
   const Envelope envelope = hccl::envelope(call, sequence, strict ? 1 : 0);
@@ -176,7 +180,10 @@ void Communicator::end_of_program() {
 }
 
 void Communicator::refused(const std::string& text) {
-  in_order([this, text] { control_->refused(id_, sequence_ + 1, text); });
+  in_order([this, text] {
+    refused_ = sequence_ + 1;
+    control_->refused(id_, refused_, text);
+  });
 }
 
 void Communicator::refused(std::vector<exec::Transfer> messages, const std::string& text) {

@@ -298,8 +298,6 @@ Membership::Outs Membership::failure(std::uint32_t rank, ByteReader& in) {
   // Only the coordinator knows the absent ranks; the rank that reports waits for their names.
   const std::vector<std::uint32_t> absent = missing(scope, rank);
   if (absent.empty()) return tell_all(scope, why);
-  // A time limit may be shorter than the second that a refusal is not yet held against a rank.
-  if (const auto refused = refused_one(scope, rank, true)) return tell_all(scope, *refused);
   return tell_all(
       scope,
       Status(why.code(), why.message() + "; these did not call it (world ranks): " + list(absent),

@@ -101,8 +101,7 @@ class Membership {
   static std::string ended(const std::string& last);
   std::string how_it_left(std::uint32_t rank) const;
   std::optional<Status> gone_one(const Uuid& scope, std::uint32_t witness) const;
-  std::optional<Status> refused_one(const Uuid& scope, std::uint32_t witness,
-                                    bool time_is_up = false) const;
+  std::optional<Status> refused_one(const Uuid& scope, std::uint32_t witness) const;
   Time after(std::chrono::nanoseconds wait) const {
     return wait > Time::max() - now_ ? Time::max() : now_ + wait;
   }

@@ -12,10 +12,8 @@ namespace {
 
 // A connection that ended may be the echo of a death. The coordinator hears of deaths soon.
 constexpr std::chrono::seconds kDeathIsKnown{2};
-// A rank that was refused a call may make the right one; of that to make a group it says so at
-// once, of an operation when it has waited in it for a moment.
+// A rank that was refused a call may make the right one, and says so at once.
 constexpr std::chrono::milliseconds kForgiving{500};
-constexpr std::chrono::milliseconds kCorrection{100};
 constexpr Uuid kAnyGroup{};
 
 }  // namespace
@@ -130,8 +128,7 @@ Membership::Outs Membership::summons(int connection, ByteReader& in) {
   return to_members(ByteWriter().put(wire::Kind::kSummons).put(scope).take(), connection);
 }
 
-// Judged when a rank that waits has said so twice since, kReportInterval apart: where the right
-// call has followed at once, this rank has said by then that it waits, too.
+// Judged when a rank says again that it waits.
 Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   const auto sequence = in.get<std::uint64_t>();
@@ -152,8 +149,7 @@ Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
 
 // A rank that the witness awaits, and that has refused a call in place of the operation more often
 // than the witness: where all ranks make the same wrong call, all refuse it, and go on.
-std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t witness,
-                                              bool time_is_up) const {
+std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t witness) const {
   const auto at = refusals_.find(scope);
   if (at == refusals_.end()) return std::nullopt;
   const Stall& stall = stalls_.at(scope).at(witness);
@@ -166,7 +162,7 @@ std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t w
   for (const std::uint32_t rank : missing(scope, witness)) {
     const Refusal* const its = refused(rank);
     if (its == nullptr || (own != nullptr && own->number >= its->number)) continue;
-    if (!time_is_up && stall.before <= its->at + kCorrection) continue;
+    if (now_ - its->at < kForgiving) continue;
     return Status(Code::kPara,
                   "EI0005: the ranks' calls differ: rank " + std::to_string(witness) + " called " +
                       stall.call + ", but a call of rank " + std::to_string(rank) +

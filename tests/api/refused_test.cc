@@ -247,6 +247,23 @@ TEST(RefusedOnOne, IsForgivenIfTheRightCallFollows) {
   world.expect_usable();
 }
 
+// Between hosts the others may be a step further: rank 0 waits for rank 2, and that for rank 1.
+TEST(RefusedOnOne, IsForgivenWhereItThenWaitsItself) {
+  constexpr milliseconds kBegins[] = {milliseconds(0), milliseconds(2000), milliseconds(700),
+                                      milliseconds(0)};
+  ApiWorld world(4);
+  world.on_all([&](int rank) {
+    HcclComm comm = world.comm(rank);
+    std::this_thread::sleep_for(kBegins[rank]);
+    if (rank == 2) {
+      EXPECT_EQ(sum(nullptr, 4, comm), HCCL_E_PTR);
+      std::this_thread::sleep_for(milliseconds(400));
+    }
+    EXPECT_EQ(HcclBarrier(comm, nullptr), HCCL_SUCCESS) << HcclGetLastErrorText();
+  });
+  world.expect_usable();
+}
+
 // Messages have an order of their own.
 TEST(RefusedMessage, IsNoRefusedCollective) {
   ApiWorld world(2);

@@ -451,8 +451,8 @@ TEST(Membership, CapsGrowOnlyWithAdmission) {
   EXPECT_TRUE(long_blob.back().close);
 }
 
-// Rank 1 has refused what rank 0 waits in: all are told when rank 0 has said twice since that it
-// waits. Not if rank 0 has refused as much, if rank 1 waits there by now, or if it was another
+// Rank 1 has refused what rank 0 waits in: all are told if rank 0 says so again half a second
+// later. Not if rank 0 has refused as much, if rank 1 waits there by now, or if it was another
 // operation.
 TEST(Membership, ARefusedCallIsToldToThoseThatWaitForIt) {
   const Uuid scope = scope_of(1);
@@ -464,9 +464,9 @@ TEST(Membership, ARefusedCallIsToldToThoseThatWaitForIt) {
     return membership;
   };
   const std::string waits = stall(scope, 5, "allreduce #5", {1});
-  // Half a second later rank 0 says what it waits in.
+  // Rank 0 says again what it waits in.
   const auto waits_on = [&](Timed& membership) {
-    static_cast<void>(membership.tick(milliseconds(500)));
+    static_cast<void>(membership.tick(milliseconds(400)));
     return membership.frame(0, waits);
   };
   Timed told = world();
@@ -487,21 +487,9 @@ TEST(Membership, ARefusedCallIsToldToThoseThatWaitForIt) {
   static_cast<void>(alike.frame(1, refusal(scope, 5, "why")));
   EXPECT_TRUE(waits_on(alike).empty());
   EXPECT_FALSE(waits_on(alike).empty());
-  Timed corrected = world();
-  static_cast<void>(corrected.frame(1, refusal(scope, 5, "why")));
-  static_cast<void>(corrected.tick(milliseconds(50)));
-  EXPECT_TRUE(corrected.frame(0, waits).empty());
-  EXPECT_TRUE(waits_on(corrected).empty()) << "rank 1 may wait since 51 ms after the refusal";
-  EXPECT_FALSE(waits_on(corrected).empty());
-  Timed hasty = world();
-  EXPECT_TRUE(hasty.frame(0, waits).empty());
-  static_cast<void>(hasty.frame(1, refusal(scope, 5, "root is 9")));
-  const auto late = hasty.frame(0, failure(scope, Status(Code::kTimeout, "no end")));
-  ASSERT_EQ(late.size(), 3U);
-  EXPECT_TRUE(has(status_in(late[0].frame), "root is 9")) << status_in(late[0].frame).message();
   Timed came = world();
   static_cast<void>(came.frame(1, refusal(scope, 5, "why")));
-  EXPECT_TRUE(waits_on(came).empty()) << "the first word of rank 0";
+  EXPECT_TRUE(waits_on(came).empty());
   static_cast<void>(came.frame(1, stall(scope, 5, "allreduce #5", {2})));
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(waits_on(came).empty());
   Timed other = world();
