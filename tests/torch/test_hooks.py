@@ -13,12 +13,6 @@ from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook, quantizat
 from torch.nn.parallel import DistributedDataParallel
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    """What hangs here fails in half a minute."""
-    monkeypatch.setattr("conftest.TIMEOUT", 30)
-
-
 def summed(tensor, **options):
     return dist.all_reduce(tensor, async_op=True, **options).get_future()
 
@@ -93,9 +87,11 @@ def test_other_threads_run_while_a_callback_waits():
                 dist.recv(torch.zeros(1), 0)
             return summed(torch.ones(1)).wait()[0]  # rank 0 waits here until its main thread sends
 
-        started = dist.all_reduce(torch.ones(100_000), async_op=True)
-        answer = started.get_future().then(callback)
+        if rank == 1:  # not before rank 0 has its callback, which runs on its worker then
+            dist.recv(torch.zeros(1), 0)
+        answer = summed(torch.ones(1)).then(callback)
         if rank == 0:
+            dist.send(torch.ones(1), 1)
             time.sleep(0.5)
             dist.send(torch.ones(1), 1)
         return answer.wait().item()
