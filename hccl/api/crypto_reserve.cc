@@ -69,7 +69,7 @@ void* resize(void* block, std::size_t bytes, const char*, int) {
 }
 
 // As the library is loaded, before anything of OpenSSL is used. What a thread inside a call uses
-// lives on at the end of the program (handles.h), and encrypted lines are among it.
+// lives on at the end of the program (handles.h), and that may be an encrypted line.
 [[maybe_unused]] const bool told =
     (crypto_memory(take, resize, give_back), crypto_outlives_exit(), true);
 

@@ -6,12 +6,9 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <thread>
 
-#include "hccl/hccl.h"
-#include "hccl/hccl_comm.h"
-#include "tests/support/processes.h"
+#include "tests/support/api_processes.h"
 
 namespace hccl::testing {
 namespace {
@@ -20,23 +17,10 @@ constexpr std::size_t kWaits = 0, kEnds = 1;  // of Board::progress
 
 Board* shared = nullptr;  // for the handler of exit()
 
-HcclResult join(std::uint32_t rank, HcclComm* comm) {
-  HcclRootInfo info;
-  if (rank == 0) {
-    const HcclResult made = HcclGetRootInfo(&info);
-    if (made != HCCL_SUCCESS) return made;
-    std::memcpy(shared->info.data(), info.internal, shared->info.size());
-    shared->open = true;
-  }
-  if (!eventually([] { return shared->open.load(); })) return HCCL_E_TIMEOUT;
-  std::memcpy(info.internal, shared->info.data(), shared->info.size());
-  return HcclCommInitRootInfo(2, &info, rank, comm);
-}
-
 /// The root, which dies as soon as the other one's library has ended.
 int die_late() {
   HcclComm comm = nullptr;
-  if (join(0, &comm) != HCCL_SUCCESS) return 1;
+  if (join_public(*shared, 2, 0, &comm) != HCCL_SUCCESS) return 1;
   return eventually([] { return shared->progress[kEnds] != 0; }) ? 0 : 2;
 }
 
@@ -49,7 +33,7 @@ void outlive_library() {
 int exit_during_call() {
   if (std::atexit(outlive_library) != 0) return 1;
   HcclComm comm = nullptr;
-  if (join(1, &comm) != HCCL_SUCCESS) return 2;
+  if (join_public(*shared, 2, 1, &comm) != HCCL_SUCCESS) return 2;
   std::thread([comm] {
     shared->progress[kWaits] = 1;
     float value = 1;  // the other rank does not come

@@ -8,13 +8,10 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <iostream>
 #include <vector>
 
-#include "hccl/hccl.h"
-#include "hccl/hccl_comm.h"
-#include "tests/support/processes.h"
+#include "tests/support/api_processes.h"
 
 namespace hccl::testing {
 namespace {
@@ -25,24 +22,11 @@ using std::chrono::seconds;
 constexpr int kSize = 3;
 constexpr std::size_t kChild = kSize;  // its place on the board
 
-HcclResult join(Board& board, int rank, HcclComm* comm) {
-  HcclRootInfo info;
-  if (rank == 0) {
-    const HcclResult made = HcclGetRootInfo(&info);
-    if (made != HCCL_SUCCESS) return made;
-    std::memcpy(board.info.data(), info.internal, board.info.size());
-    board.open = true;
-  }
-  if (!eventually([&] { return board.open.load(); })) return HCCL_E_TIMEOUT;
-  std::memcpy(info.internal, board.info.data(), board.info.size());
-  return HcclCommInitRootInfo(kSize, &info, static_cast<std::uint32_t>(rank), comm);
-}
-
 /// Works until a call fails; the victim forks meanwhile.
 int live(Board& board, int rank, int victim, pid_t (*fork_one)()) {
   const auto me = static_cast<std::size_t>(rank);
   HcclComm comm = nullptr;
-  HcclResult result = join(board, rank, &comm);
+  HcclResult result = join_public(board, kSize, rank, &comm);
   for (int i = 0; result == HCCL_SUCCESS; ++i) {
     if (rank == victim && i == 4) {
       const pid_t child = fork_one();
