@@ -108,7 +108,7 @@ bool is_retry_params(std::string_view value) {
   return true;
 }
 
-HcclOpExpansionMode expansion(std::uint32_t mode, spdlog::logger& log) {
+HcclOpExpansionMode expansion(std::uint32_t mode, const Log& log) {
   switch (mode) {
     case 0:
     case 1:
@@ -132,7 +132,7 @@ HcclOpExpansionMode expansion(std::uint32_t mode, spdlog::logger& log) {
 
 // The fields that have an effect.
 Status load_effective(const HcclCommConfig& given, std::uint32_t version, CommConfig& out,
-                      spdlog::logger& log) {
+                      const Log& log) {
   if (version >= kBufferSize && given.hcclBufferSize != HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET) {
     if (given.hcclBufferSize == 0 || given.hcclBufferSize > (1u << 20)) {
       return bad("hcclBufferSize", std::to_string(given.hcclBufferSize), "1 to 1048576 (MB)");

@@ -1,6 +1,8 @@
 // How an operation enters the library: guard(), the group of calls it may be in, and the log.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <utility>
 
 #include "hccl/api/call_group.h"
@@ -54,7 +56,7 @@ template <class... Arguments>
 template <class... Arguments>
 void log_entry(const core::Communicator& communicator, const char* function,
                Arguments... arguments) {
-  if (communicator.log()->should_log(spdlog::level::trace)) {
+  if (communicator.log()->writes(LogLevel::kTrace)) {
     trace_entry(communicator, function, arguments...);
   }
 }

@@ -1,17 +1,50 @@
 #include "hccl/base/log.h"
 
+#include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <array>
 #include <string>
 
 namespace hccl {
+namespace {
+
+// In the order of LogLevel.
+constexpr std::array kLevels = {spdlog::level::trace, spdlog::level::debug, spdlog::level::info,
+                                spdlog::level::warn,  spdlog::level::err,   spdlog::level::off};
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  return kLevels[static_cast<std::size_t>(level)];
+}
+
+LogLevel level_of(std::string_view name) {
+  const auto found = spdlog::level::from_str(std::string(name));
+  for (std::size_t i = 0; i < kLevels.size(); ++i) {
+    if (kLevels[i] >= found) return static_cast<LogLevel>(i);
+  }
+  return LogLevel::kOff;
+}
+
+}  // namespace
+
+void Log::line(LogLevel level, fmt::string_view text, fmt::format_args args) const {
+  if (!writes(level)) return;
+  try {
+    write_(level, fmt::vformat(text, args));
+  } catch (const std::exception&) {
+    // A line that finds no memory is lost. What it tells of goes on.
+  }
+}
 
 Logger make_logger(std::string_view level, std::string_view who) {
   auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   sink->set_pattern("hccl %H:%M:%S.%f %L %n: %v");
   auto logger = std::make_shared<spdlog::logger>(std::string(who), std::move(sink));
-  logger->set_level(spdlog::level::from_str(std::string(level)));
-  return logger;
+  logger->set_level(spdlog::level::trace);
+  return std::make_shared<const Log>(
+      level_of(level), [logger = std::move(logger)](LogLevel at, std::string_view line) {
+        logger->log(spdlog_level(at), spdlog::string_view_t(line.data(), line.size()));
+      });
 }
 
 }  // namespace hccl

@@ -1,17 +1,62 @@
-// Logging through spdlog, to standard error; the level comes from HCCL_LOG. A Logger belongs to a
-// communicator tree and carries "rank R" in every line.
+// The log: lines on standard error that begin with the rank. spdlog writes them; only log.cc
+// includes it, because each file that formats through spdlog compiles all of fmt.
 #pragma once
 
-#include <spdlog/logger.h>
+#include <fmt/core.h>
 
+#include <functional>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace hccl {
 
-using Logger = std::shared_ptr<spdlog::logger>;
+enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kOff };
 
-/// level: trace, debug, info, warn, error or off. Every line contains `who`, such as "rank 3".
+/// Formats lines and hands those of its level or above to a writer. Threads may share a Log if its
+/// writer permits that.
+class Log {
+ public:
+  using Write = std::function<void(LogLevel level, std::string_view line)>;
+
+  Log(LogLevel level, Write write) : level_(level), write_(std::move(write)) {}
+
+  /// Whether lines of `level` are written: for callers whose arguments are costly to make.
+  bool writes(LogLevel level) const { return level >= level_; }
+
+  template <class... Args>
+  void trace(fmt::format_string<Args...> text, Args&&... args) const {
+    line(LogLevel::kTrace, text, fmt::make_format_args(args...));
+  }
+  template <class... Args>
+  void debug(fmt::format_string<Args...> text, Args&&... args) const {
+    line(LogLevel::kDebug, text, fmt::make_format_args(args...));
+  }
+  template <class... Args>
+  void info(fmt::format_string<Args...> text, Args&&... args) const {
+    line(LogLevel::kInfo, text, fmt::make_format_args(args...));
+  }
+  template <class... Args>
+  void warn(fmt::format_string<Args...> text, Args&&... args) const {
+    line(LogLevel::kWarn, text, fmt::make_format_args(args...));
+  }
+  template <class... Args>
+  void error(fmt::format_string<Args...> text, Args&&... args) const {
+    line(LogLevel::kError, text, fmt::make_format_args(args...));
+  }
+
+ private:
+  [[gnu::cold]] void line(LogLevel level, fmt::string_view text, fmt::format_args args) const;
+
+  const LogLevel level_;
+  const Write write_;
+};
+
+/// Belongs to a tree of communicators.
+using Logger = std::shared_ptr<const Log>;
+
+/// A log on standard error. level: trace, debug, info, warn, error or off, as in HCCL_LOG. Every
+/// line contains `who`, such as "rank 3".
 Logger make_logger(std::string_view level, std::string_view who);
 
 }  // namespace hccl

@@ -218,7 +218,7 @@ void Selection::ran(const Call& call, std::uint64_t sequence, const select::Loca
   if (last.load(std::memory_order_relaxed) != name.data()) {
     last.store(name.data(), std::memory_order_relaxed);
   }
-  if (!log_->should_log(spdlog::level::info)) return;
+  if (!log_->writes(LogLevel::kInfo)) return;
   const std::uint64_t bytes =
       has_blocks(call.op) ? 0 : local::Blocks(call, rank_, size_).input() * size_of(call.type);
   const auto mark = static_cast<std::uint32_t>(std::hash<std::string_view>()(name) | 1);
@@ -228,7 +228,7 @@ void Selection::ran(const Call& call, std::uint64_t sequence, const select::Loca
 }
 
 void Selection::ran_between(const Call& call, const schedule::Choice& choice) {
-  if (!log_->should_log(spdlog::level::info)) return;
+  if (!log_->writes(LogLevel::kInfo)) return;
   const std::uint64_t bytes = call.count * size_of(call.type);
   if (!is_news(told_between_, bytes, mark_of(choice))) return;
   log_->info("{} of {} bytes between hosts by {} (depth {}): {}; {}", words(call.op), bytes,

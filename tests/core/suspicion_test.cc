@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -136,9 +135,10 @@ TEST_P(Suspicion, LateMessagesAndGroupsAreNamed) {
 
 // Reports of a wait come twice a second; an hour of them here, on a clock of the test's own.
 TEST(SuspicionLine, ComesAfterTwoSecondsAndEveryHalfMinute) {
-  std::ostringstream text;
+  std::string text;
   core::Suspicion suspicion(
-      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)),
+      std::make_shared<const Log>(LogLevel::kInfo,
+                                  [&](LogLevel, std::string_view line) { text += line; }),
       "world", 0);
   Deadline::Clock::time_point now{std::chrono::hours(5)};
   // When the waits of a call are told, in seconds since the call began.
@@ -148,14 +148,14 @@ TEST(SuspicionLine, ComesAfterTwoSecondsAndEveryHalfMinute) {
     while (now - begin < seconds(wait)) {
       now += kReportInterval;
       suspicion.report({.call = call, .late = late}, now);
-      if (text.str().empty()) continue;
+      if (text.empty()) continue;
       const std::chrono::duration<double> since = now - begin;
       when.push_back(since.count());
-      EXPECT_NE(text.str().find("world: rank 0 waits for rank 2 in " + call + ", for " +
-                                std::to_string(static_cast<int>(since.count())) + " s so far"),
+      EXPECT_NE(text.find("world: rank 0 waits for rank 2 in " + call + ", for " +
+                          std::to_string(static_cast<int>(since.count())) + " s so far"),
                 std::string::npos)
-          << text.str();
-      text.str("");
+          << text;
+      text.clear();
     }
     return when;
   };

@@ -1,11 +1,9 @@
 // Trials, by which a world measures its machine before the first operation: a rank that had to wait
 // in one is not taken to be in the operation of that number. Ranks are threads.
 #include <gtest/gtest.h>
-#include <spdlog/sinks/base_sink.h>
 
 #include <array>
 #include <chrono>
-#include <mutex>
 #include <string_view>
 #include <thread>
 
@@ -21,18 +19,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kLong{900};  // others say after kReportInterval that they wait
 
-/// Holds its rank up once the transport is open: the trials come next.
-class HoldUp final : public spdlog::sinks::base_sink<std::mutex> {
-  void sink_it_(const spdlog::details::log_msg& line) override {
-    const std::string_view text(line.payload.data(), line.payload.size());
-    if (text.find(", transport ") != text.npos) std::this_thread::sleep_for(kLong);
-  }
-  void flush_() override {}
-};
-
+/// A log that delays its rank, if `late`, once the transport is open: the trials come next.
 Logger held_up(bool late) {
   if (!late) return make_logger("off", "");
-  return std::make_shared<spdlog::logger>("late", std::make_shared<HoldUp>());
+  return std::make_shared<const Log>(LogLevel::kInfo, [](LogLevel, std::string_view line) {
+    if (line.find(", transport ") != line.npos) std::this_thread::sleep_for(kLong);
+  });
 }
 
 class Trials : public ::testing::TestWithParam<const char*> {};
