@@ -6,7 +6,7 @@
 #include <cstring>
 
 #define HWY_WANT_AVX3_DL  // the one with long carry-less multiplications
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "hccl/base/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "hccl/base/crc32c.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h

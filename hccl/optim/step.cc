@@ -5,15 +5,14 @@
 #include <cstdint>
 #include <cstring>
 
-#include "hccl/optim/piece.h"
-
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "hccl/base/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "hccl/optim/step.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
 #include "hccl/optim/memory-inl.h"
+#include "hccl/optim/piece.h"
 #include "hccl/optim/rules-inl.h"
 
 #undef HCCL_BLOCK
