@@ -1,0 +1,122 @@
+// Threads of the library, and the signals that they take. This header needs nothing else of the
+// project: the Python package brings it along for the modules that are compiled where they are
+// used.
+#pragma once
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstddef>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace hccl {
+
+/// Blocks all signals of the calling thread but those that report its own faults, which handlers of
+/// crashes need. Threads that start in the meantime inherit that.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) {
+      sigdelset(&blocked, fault);
+    }
+    pthread_sigmask(SIG_SETMASK, &blocked, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+  const sigset_t& before() const { return before_; }
+
+ private:
+  sigset_t before_;
+};
+
+class Thread;
+
+/// Around a function of the program: a thread of the library has the program's signal mask, so that
+/// threads and processes which the function starts inherit that one. It is the mask of the thread
+/// that started the library's thread. On threads of the program nothing changes.
+class ProgramMask {
+ public:
+  ProgramMask() : program_(of_this_thread()) {
+    if (program_ != nullptr) pthread_sigmask(SIG_SETMASK, program_, &before_);
+  }
+  ~ProgramMask() {
+    if (program_ != nullptr) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  ProgramMask(const ProgramMask&) = delete;
+  ProgramMask& operator=(const ProgramMask&) = delete;
+
+ private:
+  friend class Thread;
+  // Null on threads of the program.
+  static const sigset_t*& of_this_thread() {
+    static thread_local const sigset_t* mask = nullptr;
+    return mask;
+  }
+
+  const sigset_t* program_;
+  sigset_t before_;
+};
+
+/// A thread with a name, on which no signal of the program is handled. The destructor joins it. The
+/// thread itself, and a forked child, which has no such thread, only let it go.
+class Thread {
+ public:
+  Thread() = default;
+  /// Runs the body. An exception that leaves the body ends the thread, not the process.
+  /// std::system_error: no thread can be started.
+  template <std::size_t kSize, class Body>
+  Thread(const char (&name)[kSize], Body body) : process_(::getpid()) {
+    static_assert(kSize <= 16, "the kernel takes names of 15 characters");
+    const SignalsBlocked blocked;
+    const sigset_t* const inherited = ProgramMask::of_this_thread();
+    try {
+      thread_ =
+          std::thread([text = name + 0, mask = inherited == nullptr ? blocked.before() : *inherited,
+                       body = std::move(body)]() mutable {
+            ProgramMask::of_this_thread() = &mask;
+            pthread_setname_np(pthread_self(), text);
+            try {
+              body();
+            } catch (...) {  // NOLINT(bugprone-empty-catch): see above
+            }
+          });
+    } catch (const std::system_error& error) {
+      throw std::system_error(error.code(),
+                              std::string("the thread ") + name +
+                                  " cannot be started; raise the limit of threads (ulimit -u, "
+                                  "pids.max of the control group) or run fewer ranks here");
+    }
+  }
+  Thread(Thread&& other) noexcept = default;
+  Thread& operator=(Thread&& other) noexcept {
+    join();
+    thread_ = std::move(other.thread_);
+    process_ = other.process_;
+    return *this;
+  }
+  ~Thread() { join(); }
+
+  /// Has been started, and neither joined nor detached.
+  bool started() const { return thread_.joinable(); }
+  /// The calling thread is this one.
+  bool is_current() const { return thread_.get_id() == std::this_thread::get_id(); }
+  void join() {
+    if (!started()) return;
+    process_ == ::getpid() && !is_current() ? thread_.join() : thread_.detach();
+  }
+  void detach() { thread_.detach(); }
+
+ private:
+  std::thread thread_;
+  pid_t process_ = 0;
+};
+
+}  // namespace hccl
