@@ -49,7 +49,7 @@ ROOMS = {
     "split/overlap": CORE + ["split"],
     "hccl/acl": ["hccl/base", "hccl/memory", "public"],
     "hccl/api": CORE + ["split", "split/overlap", "hccl/acl", "public"],
-    "python": ["public"],
+    "python": ["public", "hccl/base/thread.h"],
     "examples": ["public"],
     "benchmarks/perf": ["public"],
 }
@@ -67,6 +67,12 @@ LIBRARIES = {
 }
 SLEEPS = re.compile(r"\b(usleep|nanosleep|sleep_for|sleep_until|sched_yield|this_thread::yield|"
                     r"_mm_pause|__builtin_ia32_pause|SYS_futex)\b")
+THREADS = re.compile(r"\bstd::thread\b(?!::(?:id|hardware_concurrency)\b)|\bstd::jthread\b|"
+                     r"\b(?:pthread_create|pthread_sigmask|sigprocmask)\b")
+# Not over yet: these modules start their threads themselves.
+STARTERS = ("hccl/base/thread.h", "python/src/call.cc", "python/hccl/tensorflow/src/queue.cc",
+            "python/hccl/torch/src/interrupt.cc", "python/hccl/torch/src/joining.cc",
+            "python/hccl/torch/src/queue.cc", "python/hccl/torch/src/queue.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 # A variable that lives as long as the program: static or thread_local, or at the left margin.
 KEPT = re.compile(r"^\s*(?:inline\s+)?(?:static|thread_local)\s+(?:thread_local\s+|inline\s+)?"
@@ -132,6 +138,9 @@ def check_file(root, path):
         sleep = SLEEPS.search(code)
         if sleep and path not in ("hccl/base/atomics.h", "hccl/base/atomics.cc"):
             yield where + f"{sleep.group(1)}: everybody waits with hccl/base/waiter.h"
+        thread = THREADS.search(code)
+        if thread and path not in STARTERS and path.split("/")[0] not in ("examples", "benchmarks"):
+            yield where + f"{thread.group(0)}: threads are started with hccl/base/thread.h"
         if room in CORE or room.startswith(("transport", "split")):
             kept = KEPT.match(code) or AT_MARGIN.match(code)
             if kept:
@@ -185,6 +194,7 @@ class PlantedViolations(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         files = list(PUBLIC) + ["transport/shm/shm.h", "split/overlap.h", "split/trace.h", "hccl/select/costs.h"]
+        files.append("hccl/base/thread.h")
         files += [f"{room}/a.h" for room in ROOMS
                   if room not in ("public headers", TRANSPORT, "split/overlap")]
         for name in files:
@@ -227,7 +237,7 @@ class PlantedViolations(unittest.TestCase):
             "hccl/files/plugin": ["hccl/files", "split/trace.h"],
             "split": ["hccl/base", "hccl/files"],
             "hccl/api": ["hccl/core", "split", "split/overlap.h", "hccl/acl", "hccl/hccl.h"],
-            "python": ["hccl/hccl.h"],
+            "python": ["hccl/hccl.h", "hccl/base/thread.h"],
             "examples": ["hccl/hcom.h"],
             "benchmarks/perf": ["hccl/hccl_fusion.h"],
         }
@@ -281,6 +291,22 @@ class PlantedViolations(unittest.TestCase):
                              [f"hccl/exec/b.cc:2: {word}: everybody waits with hccl/base/waiter.h"])
             self.assertEqual(self.findings("hccl/base/atomics.cc", text), [])
             self.assertEqual(self.findings("hccl/exec/b.cc", "// " + line + "\n"), [])
+
+    def test_threads(self):
+        for line, word in (("std::thread t(f);", "std::thread"), ("std::jthread t(f);", "std::jthread"),
+                           ("std::vector<std::thread> all;", "std::thread"),
+                           ("pthread_create(&t, nullptr, f, nullptr);", "pthread_create"),
+                           ("pthread_sigmask(SIG_SETMASK, &all, &before);", "pthread_sigmask")):
+            text = "void f() {\n  " + line + "\n}\n"
+            for folder in ("hccl/api", "transport/tcp", "split", "python"):
+                self.assertEqual(self.findings(folder + "/b.cc", text),
+                                 [f"{folder}/b.cc:2: {word}: threads are started with hccl/base/thread.h"])
+            self.write("hccl/base/thread.h", text)
+            self.assertEqual(self.findings("examples/c.cc", ""), [])
+            self.write("hccl/base/thread.h", "")
+            self.assertEqual(self.findings("examples/b.cc", text), [])
+        for line in ("std::thread::id runner;", "std::thread::hardware_concurrency();", "// std::thread"):
+            self.assertEqual(self.findings("hccl/api/b.cc", "void f() {\n  " + line + "\n}\n"), [])
 
     def test_state(self):
         for line, name in (("int counter = 0;", "counter"), ("std::mutex lock;", "lock"),

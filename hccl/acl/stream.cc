@@ -1,8 +1,5 @@
 #include "hccl/acl/stream.h"
 
-#include <pthread.h>
-
-#include <csignal>
 #include <exception>
 #include <limits>
 #include <string>
@@ -30,7 +27,7 @@ Stream::~Stream() {
   while (work(std::numeric_limits<std::uint64_t>::max())) {
   }
   work_bell_.ring();
-  if (worker_.joinable()) worker_.join();
+  worker_.join();
 }
 
 void Stream::submit(Task task, std::function<void()> skipped) {
@@ -38,27 +35,20 @@ void Stream::submit(Task task, std::function<void()> skipped) {
     const std::lock_guard lock(mutex_);
     line_.push_back({std::move(task), std::move(skipped)});
     submitted_.fetch_add(1);
-    if (!worker_.joinable()) start_worker();
+    if (!worker_.started()) start_worker();
   }
   work_bell_.ring();
 }
 
-// The program's signals go to the program's threads. If no thread can be started, tasks wait for a
-// synchronizing thread.
+// If no thread can be started, tasks wait for a synchronizing thread.
 void Stream::start_worker() {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    worker_ = std::thread([this] { worker(); });
+    worker_ = Thread("hccl-stream", [this] { worker(); });
   } catch (const std::system_error&) {
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void Stream::worker() {
-  pthread_setname_np(pthread_self(), "hccl-stream");
   for (;;) {
     waiter().until([this] { return closing_.load() || runnable(); }, work_bell_);
     if (!work(std::numeric_limits<std::uint64_t>::max()) && closing_.load()) return;

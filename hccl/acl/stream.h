@@ -13,6 +13,7 @@
 #include "hccl/acl/acl_rt.h"
 #include "hccl/base/deadline.h"
 #include "hccl/base/status.h"
+#include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
 
 namespace hccl::acl {
@@ -88,7 +89,7 @@ class Stream {
   Status failure_;
   bool mode_set_ = false;
   bool stop_on_failure_ = false;
-  std::thread worker_;
+  Thread worker_;
 
   // Written with mutex_ held; read without it to see whether waiting pays.
   std::atomic<std::uint64_t> submitted_{0};

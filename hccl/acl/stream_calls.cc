@@ -6,6 +6,7 @@
 #include "hccl/acl/acl_rt.h"
 #include "hccl/acl/failure.h"
 #include "hccl/acl/runtime.h"
+#include "hccl/base/thread.h"
 
 namespace hccl::acl {
 namespace {
@@ -104,6 +105,7 @@ aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args) {
   return door(__func__, [&]() -> Status {
     ACL_CHECK_PTR(fn);
     return submit(stream, [fn, args] {
+      const hccl::ProgramMask mask;
       fn(args);
       return Status();
     });

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "hccl/api/guard.h"
 #include "hccl/base/caught.h"
+#include "hccl/base/thread.h"
 #include "hccl/hccl_comm.h"
 
 namespace hccl::api {
@@ -85,10 +85,14 @@ struct Line {
   Status result;
 
   void run() {
-    for (auto& [job, place] : jobs) {
-      const Status status = place->run(*job);
-      job->comm = nullptr;
-      if (result.ok()) result = status;
+    try {
+      for (auto& [job, place] : jobs) {
+        const Status status = place->run(*job);
+        job->comm = nullptr;
+        if (result.ok()) result = status;
+      }
+    } catch (...) {
+      result = caught();
     }
   }
 };
@@ -114,9 +118,9 @@ Status launch(std::vector<Job>& jobs) {
   }
   if (lines.empty()) return {};
   {
-    std::vector<std::jthread> threads;
+    std::vector<Thread> threads;
     for (std::size_t i = 1; i < lines.size(); ++i) {
-      threads.emplace_back([line = &lines[i]] { line->run(); });
+      threads.emplace_back("hccl-group", [line = &lines[i]] { line->run(); });
     }
     lines.front().run();
   }

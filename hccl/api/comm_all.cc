@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <exception>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "hccl/api/guard.h"
 #include "hccl/api/launch.h"
 #include "hccl/api/state.h"
 #include "hccl/base/caught.h"
+#include "hccl/base/thread.h"
 #include "hccl/hccl_comm.h"
 
 namespace {
@@ -43,10 +43,10 @@ Result<std::vector<CommunicatorPtr>> join_all(int size) {
   const std::string name = info.address + "%" + info.name() + "_" + std::to_string(info.port);
   std::vector<Result<CommunicatorPtr>> made(static_cast<std::size_t>(size), CommunicatorPtr());
   {
-    std::vector<std::jthread> threads;
+    std::vector<hccl::Thread> threads;
     threads.reserve(made.size());
     for (int rank = 0; rank < size; ++rank) {
-      threads.emplace_back([&, rank] {
+      threads.emplace_back("hccl-join", [&, rank] {
         auto& mine = made[static_cast<std::size_t>(rank)];
         try {
           mine = state.join(info, size, rank, config, name);

@@ -9,6 +9,7 @@
 
 #include "hccl/base/auth.h"
 #include "hccl/base/plugin.h"
+#include "hccl/base/thread.h"
 #include "hccl/join/host_root.h"
 #include "hccl/join/interfaces.h"
 #include "hccl/join/launcher.h"
@@ -126,6 +127,7 @@ Result<CommunicatorPtr> join_known(KnownJob job, const Config& config, const std
 class Pmix {
  public:
   static Result<Pmix> load(const Config& config) {
+    const SignalsBlocked blocked;  // what is loaded may start threads
     std::string tried;
     for (const std::string& file : plugin_files("pmix", config.plugin_path)) {
       if (void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {

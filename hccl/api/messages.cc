@@ -5,6 +5,7 @@
 #include "hccl/api/checks.h"
 #include "hccl/api/guard.h"
 #include "hccl/api/state.h"
+#include "hccl/base/thread.h"
 #include "hccl/hccl_framework.h"
 
 using hccl::Code;
@@ -19,7 +20,9 @@ namespace {
 Message::Done callback(const char* function, HcclRequestCallback done, void* arg) {
   if (done == nullptr) return nullptr;
   return [=](const Status& status) {
-    done(arg, status.ok() ? HCCL_SUCCESS : hccl::api::keep(status, function));
+    const HcclResult result = status.ok() ? HCCL_SUCCESS : hccl::api::keep(status, function);
+    const hccl::ProgramMask mask;
+    done(arg, result);
   };
 }
 

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "hccl/base/thread.h"
+
 namespace hccl {
 namespace {
 
@@ -72,6 +74,7 @@ Result<PluginLibrary> load_plugin_library(std::string_view name, std::string_vie
                   "there is no plugin for " + purpose + "; looked for " + joined(files));
   }
   // Never unloaded: libfabric and MPI leave threads and exit handlers behind.
+  const SignalsBlocked blocked;  // what is loaded may start threads
   void* handle = dlopen(found->c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | flags);
   if (handle == nullptr) {
     const char* why = dlerror();

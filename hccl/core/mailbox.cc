@@ -123,7 +123,7 @@ void Mailbox::start() {
   if (started_ || ended_.raised()) return;
   started_ = true;
   running_ = size_ > 1;
-  if (running_) thread_ = std::thread([this] { run(); });
+  if (running_) thread_ = Thread("hccl-messages", [this] { run(); });
 }
 
 Status Mailbox::open() {
@@ -184,8 +184,7 @@ void Mailbox::end(const Status& why) {
 }
 
 void Mailbox::stop() {
-  if (process_ != ::getpid()) {  // the threads are the parent's, and so are the links
-    if (thread_.joinable()) thread_.detach();
+  if (process_ != ::getpid()) {  // the thread is the parent's, and so are the links
     [[maybe_unused]] const auto* const mesh = mesh_.release();
     [[maybe_unused]] const auto* const sleeper = sleeper_.release();
     return;
@@ -195,7 +194,7 @@ void Mailbox::stop() {
   } catch (...) {
     ended_.raise(caught());
   }
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
   try {
     poll(std::unique_lock(mutex_));
   } catch (...) {  // NOLINT(bugprone-empty-catch): what is left fails with the mailbox
@@ -212,7 +211,7 @@ bool Mailbox::poll(std::unique_lock<std::mutex> lock) {
   sentence();
   if (ended_.raised()) fail_all();
   // What goes on without this caller is the thread's.
-  if (moved && !active_.empty() && std::this_thread::get_id() != thread_.get_id()) {
+  if (moved && !active_.empty() && !thread_.is_current()) {
     sleeper_->ring();
   }
   tell(std::move(lock));

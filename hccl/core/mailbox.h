@@ -20,13 +20,13 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "hccl/base/abort_flag.h"
 #include "hccl/base/log.h"
 #include "hccl/base/status.h"
+#include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
 #include "hccl/core/mailbox_sleeper.h"
 #include "transport/transport.h"
@@ -205,7 +205,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   std::vector<Doomed> doomed_;
   std::vector<MessagePtr> settled_;  // whose `done` is to be called
   bool telling_ = false;             // a thread calls them
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace hccl::core

@@ -22,7 +22,7 @@ OpQueue::~OpQueue() {
     line_.clear();
   }
   bell_.ring();
-  if (worker_.joinable()) worker_.join();
+  worker_.join();
 }
 
 OpQueue::Ticket OpQueue::enqueue(Work work, bool for_worker) {
@@ -95,7 +95,7 @@ OpQueue::Ticket OpQueue::submit(Work work) {
   {
     // First, as it may fail, and what is in line must be run.
     std::lock_guard lock(mutex_);
-    if (!worker_.joinable()) worker_ = std::thread([this] { work_loop(); });
+    if (!worker_.started()) worker_ = Thread("hccl-queue", [this] { work_loop(); });
   }
   Ticket op = enqueue(std::move(work), true);
   bell_.ring();

@@ -8,10 +8,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "hccl/base/status.h"
+#include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
 
 namespace hccl::core {
@@ -86,7 +86,7 @@ class OpQueue {
   std::deque<Ticket> line_;
   bool stopping_ = false;
   Doorbell bell_;
-  std::thread worker_;
+  Thread worker_;
 };
 
 }  // namespace hccl::core

@@ -63,7 +63,7 @@ Result<std::shared_ptr<ControlLine>> ControlLine::join(const RootInfo& info, int
       new ControlLine(std::move(line), info, rank, config.peer_timeout, std::move(log)));
   const Deadline table = Deadline::after(config.connect_timeout + kGrace);
   HCCL_RETURN_IF_ERROR(control->say_hello(size, config, table));
-  control->thread_ = std::thread([raw = control.get()] {
+  control->thread_ = Thread("hccl-control", [raw = control.get()] {
     try {
       raw->listen();
     } catch (...) {
@@ -107,7 +107,7 @@ Status ControlLine::read_table(const std::string& frame, int size) {
 
 ControlLine::~ControlLine() {
   ::shutdown(line_.fd(), SHUT_RDWR);  // ends the thread's wait
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
 }
 
 Status ControlLine::send(const std::string& frame, Deadline deadline) {

@@ -9,12 +9,12 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "hccl/base/config.h"
 #include "hccl/base/log.h"
 #include "hccl/base/socket.h"
+#include "hccl/base/thread.h"
 #include "hccl/join/line.h"
 #include "hccl/join/root_info.h"
 #include "hccl/join/wire.h"
@@ -135,7 +135,7 @@ class ControlLine {
   bool leaving_ = false;
   std::vector<Status> deaths_;  // of other ranks
   std::optional<Status> dead_;  // the line to the coordinator is gone
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace hccl::join

@@ -316,12 +316,12 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(RootInfo& info, const Co
   std::unique_ptr<Coordinator> made(new Coordinator);
   made->loop_ = std::make_unique<CoordinatorThread>(
       std::move(*listener), info, config, std::move(log), std::move(sleeper), std::move(context));
-  made->thread_ = std::thread([loop = made->loop_.get()] { loop->run(); });
+  made->thread_ = Thread("hccl-coord", [loop = made->loop_.get()] { loop->run(); });
   return made;
 }
 
 Coordinator::~Coordinator() {
-  if (!thread_.joinable()) return;
+  if (!thread_.started()) return;
   loop_->stop();
   thread_.join();
 }

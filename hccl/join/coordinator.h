@@ -5,11 +5,11 @@
 
 #include <atomic>
 #include <memory>
-#include <thread>
 
 #include "hccl/base/config.h"
 #include "hccl/base/log.h"
 #include "hccl/base/socket.h"
+#include "hccl/base/thread.h"
 #include "hccl/join/root_info.h"
 
 namespace hccl::join {
@@ -37,7 +37,7 @@ class Coordinator {
  private:
   Coordinator();
   std::unique_ptr<CoordinatorThread> loop_;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace hccl::join

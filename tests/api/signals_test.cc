@@ -1,8 +1,10 @@
 // A storm of signals whose handler does not ask that system calls go on (no SA_RESTART): ten
-// thousand a second to each rank, from before it joins until it has left. Nothing is different. By
-// whatever transport HCCL_TRANSPORT says. Ranks are processes.
+// thousand a second to each rank, from before it joins until it has left. Nothing is different, and
+// no handler runs on a thread of the library. By whatever transport HCCL_TRANSPORT says. Ranks are
+// processes.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,15 +14,18 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "hccl/acl/acl.h"
 #include "hccl/hccl.h"
 #include "hccl/hccl_comm.h"
 #include "hccl/hccl_framework.h"
+#include "tests/support/api_world.h"
 
 namespace hccl::testing {
 namespace {
@@ -33,6 +38,14 @@ constexpr std::chrono::milliseconds kLong{1500};  // of collectives
 constexpr std::uint64_t kCount = 30'000;
 
 std::atomic<std::uint64_t> caught = 0;
+std::atomic<bool> on_library = false;  // a signal was handled on a thread of the library
+
+void handle(int) {
+  caught.fetch_add(1, std::memory_order_relaxed);
+  char name[16] = "";
+  ::prctl(PR_GET_NAME, name);
+  if (std::strncmp(name, "hccl-", 5) == 0) on_library = true;
+}
 
 /// What the ranks share with the test.
 struct Board {
@@ -47,12 +60,12 @@ struct Board {
 #define DO(call) \
   if ((call) != HCCL_SUCCESS) return std::string(#call ": ") + HcclGetLastErrorText()
 
-/// To each thread of the process in turn, those of the library, too.
+/// To the process, and to each of its threads in turn, those of the library, too.
 class Storm {
  public:
   Storm() {
     struct sigaction action{};
-    action.sa_handler = [](int) { caught.fetch_add(1, std::memory_order_relaxed); };
+    action.sa_handler = &handle;
     ::sigaction(SIGUSR1, &action, nullptr);
     thread_ = std::jthread([](const std::stop_token& over) {
       while (!over.stop_requested()) {
@@ -60,6 +73,7 @@ class Storm {
           const pid_t thread = std::stoi(each.path().filename().string());
           if (thread == ::gettid()) continue;
           ::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR1);  // it may have ended
+          ::kill(::getpid(), SIGUSR1);
           std::this_thread::sleep_for(kBetween);
         }
       }
@@ -70,8 +84,8 @@ class Storm {
   std::jthread thread_;
 };
 
-/// An allreduce, a broadcast and a message around the ring; "" or what went wrong.
-std::string operate(HcclComm comm, std::uint32_t rank, std::uint64_t seed) {
+/// An allreduce in the stream and a message around the ring; "" or what went wrong.
+std::string operate(HcclComm comm, std::uint32_t rank, std::uint64_t seed, aclrtStream stream) {
   const std::uint64_t count = 1 + seed * 7919 % kCount;
   const auto base = static_cast<std::int32_t>(seed % 1000);
   std::vector<std::int32_t> sum(count), sent(count), got(count);
@@ -80,7 +94,7 @@ std::string operate(HcclComm comm, std::uint32_t rank, std::uint64_t seed) {
     sent[i] = static_cast<std::int32_t>(rank + i);
   }
   DO(HcclAllReduce(sum.data(), sum.data(), count, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM, comm,
-                   nullptr));
+                   stream));
   HcclRequest requests[2];
   const std::uint32_t next = (rank + 1) % kSize, last = (rank + kSize - 1) % kSize;
   DO(HcclIsend(sent.data(), 4 * count, next, 1, comm, nullptr, nullptr, &requests[0]));
@@ -89,6 +103,7 @@ std::string operate(HcclComm comm, std::uint32_t rank, std::uint64_t seed) {
     DO(HcclRequestWait(request, 60'000, nullptr));
     DO(HcclRequestFree(request));
   }
+  if (aclrtSynchronizeStreamWithTimeout(stream, 60'000) != ACL_SUCCESS) return "the stream failed";
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto of_ranks = static_cast<std::int32_t>(i * (kSize * (kSize - 1) / 2));
     if (sum[i] != static_cast<std::int32_t>(kSize) * base + of_ranks) return "a wrong sum";
@@ -105,6 +120,8 @@ std::string run_rank(Board& board, std::uint32_t rank) {
   }
   while (!board.open) std::this_thread::yield();
   HcclComm world = nullptr, half = nullptr;
+  aclrtStream stream = nullptr;
+  if (aclrtCreateStream(&stream) != ACL_SUCCESS) return "there is no stream";
   DO(HcclCommInitRootInfo(kSize, &board.info, rank, &world));
   std::uint32_t ids[kSize] = {0, 1, 2};
   HcclCommConfig config;
@@ -113,7 +130,7 @@ std::string run_rank(Board& board, std::uint32_t rank) {
   const auto begin = Clock::now();
   for (std::int32_t more = 1; more != 0; ++board.ranks[rank].operations) {
     for (const HcclComm comm : {world, half}) {
-      const std::string wrong = operate(comm, rank, board.ranks[rank].operations);
+      const std::string wrong = operate(comm, rank, board.ranks[rank].operations, stream);
       if (!wrong.empty()) return wrong;
     }
     more = Clock::now() - begin < kLong ? 1 : 0;
@@ -121,7 +138,8 @@ std::string run_rank(Board& board, std::uint32_t rank) {
   }
   DO(HcclCommDestroy(half));
   DO(HcclCommDestroy(world));
-  return {};
+  if (aclrtDestroyStream(stream) != ACL_SUCCESS) return "the stream is not destroyed";
+  return on_library ? "a signal was handled on a thread of the library" : "";
 }
 
 TEST(Signals, AStormOfThemChangesNothing) {
@@ -145,6 +163,57 @@ TEST(Signals, AStormOfThemChangesNothing) {
     std::printf("rank %u: %lu operations, %lu signals\n", rank, its.operations, its.signals);
     EXPECT_GT(its.signals, 1000U);
   }
+}
+
+/// What a thread that a callback starts has for a signal mask.
+struct Seen {
+  std::atomic<bool> ready{false};
+  std::thread::id where;
+  std::string name = std::string(16, 0);
+  sigset_t mask{};
+  static void look(void* seen) {
+    auto& self = *static_cast<Seen*>(seen);
+    self.where = std::this_thread::get_id();
+    ::prctl(PR_GET_NAME, self.name.data());
+    std::thread([&] { ::pthread_sigmask(SIG_BLOCK, nullptr, &self.mask); }).join();
+    self.ready = true;
+    self.ready.notify_all();
+  }
+  static void look_too(void* seen, HcclResult) { look(seen); }
+  void expect_mask_of_program(const char* thread) {
+    ready.wait(false);
+    EXPECT_STREQ(name.c_str(), thread);
+    for (const int each : {SIGUSR1, SIGINT, SIGTERM, SIGCHLD, SIGALRM}) {
+      EXPECT_EQ(::sigismember(&mask, each), 0) << each;
+    }
+    EXPECT_EQ(::sigismember(&mask, SIGUSR2), 1);
+  }
+};
+
+TEST(Signals, AThreadThatACallbackStartsHasTheMaskOfTheProgram) {
+  sigset_t one, before;
+  ::sigemptyset(&one);
+  ::sigaddset(&one, SIGUSR2);
+  ::pthread_sigmask(SIG_BLOCK, &one, &before);
+  {
+    aclrtStream stream = nullptr;
+    ASSERT_EQ(aclrtCreateStream(&stream), ACL_SUCCESS);
+    Seen in_stream;
+    ASSERT_EQ(aclrtLaunchHostFunc(stream, &Seen::look, &in_stream), ACL_SUCCESS);
+    in_stream.expect_mask_of_program("hccl-stream");
+    ASSERT_EQ(aclrtDestroyStream(stream), ACL_SUCCESS);
+
+    ApiWorld world(2);
+    Seen of_message;
+    std::int32_t got = 0;
+    ASSERT_EQ(HcclIrecv(&got, 4, 1, 7, world.comm(0), &Seen::look_too, &of_message, nullptr),
+              HCCL_SUCCESS);
+    const std::int32_t sent = 42;
+    ASSERT_EQ(HcclIsend(&sent, 4, 0, 7, world.comm(1), nullptr, nullptr, nullptr), HCCL_SUCCESS);
+    of_message.expect_mask_of_program("hccl-messages");
+    EXPECT_EQ(got, 42);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace

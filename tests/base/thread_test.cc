@@ -66,17 +66,18 @@ TEST(Thread, RestoresTheProgramsMaskAroundItsFunctions) {
   pthread_sigmask(SIG_BLOCK, &one, &before);
   const std::vector<int> programs = signals(mask_here());
   std::vector<int> inside, after, nested;
-  Thread("hccl-test", [&] {
+  Thread thread("hccl-test", [&] {
     {
       const ProgramMask mask;
       inside = signals(mask_here());
     }
     after = signals(mask_here());
-    Thread("hccl-nested", [&] {
+    const Thread started_by_it("hccl-nested", [&] {
       const ProgramMask mask;
       nested = signals(mask_here());
     });
   });
+  thread.join();
   const ProgramMask none;  // this thread is the program's
   EXPECT_EQ(signals(mask_here()), programs);
   EXPECT_EQ(inside, programs);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "hccl/base/auth.h"
+#include "hccl/base/thread.h"
 
 namespace hccl::transport::mpi {
 
@@ -58,6 +59,7 @@ Status Process::start() {
   MPI_Initialized(&yes);
   int level = MPI_THREAD_SINGLE;
   if (yes == 0) {
+    const SignalsBlocked blocked;  // MPI starts threads
     if (const int r = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level); r != 0) {
       return mpi_error(Code::kUnavail, "MPI cannot be initialised", r);
     }

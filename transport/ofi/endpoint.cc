@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "hccl/base/thread.h"
+
 namespace hccl::transport::ofi {
 namespace {
 
@@ -53,6 +55,7 @@ Status open_endpoint(Endpoint& e) {
 }  // namespace
 
 Result<Endpoint> Endpoint::open(const std::string& address, const std::string& provider) {
+  const SignalsBlocked blocked;  // libfabric starts threads
   Endpoint e;
   HCCL_ASSIGN_OR_RETURN(e.info, choose_provider(address, provider));
   fid_fabric* fabric = nullptr;

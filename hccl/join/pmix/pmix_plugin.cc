@@ -13,6 +13,7 @@
 #include <string>
 
 #include "hccl/base/status.h"
+#include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
 
 namespace hccl {
@@ -33,6 +34,7 @@ class Client {
     static Client* const client = new Client;  // never destroyed: the exit handler needs it
     std::lock_guard lock(client->mutex_);
     if (client->process_ == 0) {
+      const SignalsBlocked blocked;  // PMIx starts threads
       if (const auto r = PMIx_Init(&client->self_, nullptr, 0); r != PMIX_SUCCESS) {
         return pmix_error(Code::kUnavail,
                           "there is no PMIx server; start the program with mpirun or another "
