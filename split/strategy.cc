@@ -221,14 +221,14 @@ StrategyTable::Setting& StrategyTable::entry(std::string_view group) {
 Status StrategyTable::set_by_index(std::string_view group,
                                    std::span<const std::uint32_t> last_indices) {
   HCCL_RETURN_IF_ERROR(check_last_indices(last_indices));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   entry(group).last_indices.assign(last_indices.begin(), last_indices.end());
   return {};
 }
 
 Status StrategyTable::set_by_size(std::string_view group, std::span<const float> percentages) {
   HCCL_RETURN_IF_ERROR(check_percentages(percentages));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   entry(group).percentages.assign(percentages.begin(), percentages.end());
   return {};
 }
@@ -238,7 +238,7 @@ Result<Resolved> StrategyTable::resolve(std::string_view group,
                                         std::optional<std::uint64_t> unknown_shape_buffer) const {
   Setting setting;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const auto found = settings_.find(group); found != settings_.end()) setting = found->second;
   }
   const auto explain = [&](const Status& status, const char* kind) {
@@ -266,23 +266,23 @@ Result<Resolved> StrategyTable::resolve(std::string_view group,
 }
 
 void StrategyTable::set_auto(std::string_view group) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   entry(group).automatic = true;
 }
 
 bool StrategyTable::is_auto(std::string_view group) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = settings_.find(group);
   return found != settings_.end() && found->second.automatic;
 }
 
 void StrategyTable::clear(std::string_view group) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto found = settings_.find(group); found != settings_.end()) settings_.erase(found);
 }
 
 void StrategyTable::clear() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   settings_.clear();
 }
 

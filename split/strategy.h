@@ -8,13 +8,13 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 
 namespace hccl::split {
@@ -107,10 +107,10 @@ class StrategyTable {
     std::vector<float> percentages;           // empty: not set
     bool automatic = false;
   };
-  Setting& entry(std::string_view group);  // mutex_ held
+  Setting& entry(std::string_view group) HCCL_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  std::map<std::string, Setting, std::less<>> settings_;
+  mutable Mutex mutex_;
+  std::map<std::string, Setting, std::less<>> settings_ HCCL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hccl::split

@@ -73,6 +73,11 @@ THREADS = re.compile(r"\bstd::thread\b(?!::(?:id|hardware_concurrency)\b)|\bstd:
 STARTERS = ("hccl/base/thread.h", "python/src/call.cc", "python/hccl/tensorflow/src/queue.cc",
             "python/hccl/torch/src/interrupt.cc", "python/hccl/torch/src/joining.cc",
             "python/hccl/torch/src/queue.cc", "python/hccl/torch/src/queue.h")
+LOCKS = re.compile(r"\bstd::(?:mutex|shared_mutex|recursive_mutex|timed_mutex|lock_guard|unique_lock|"
+                   r"scoped_lock|shared_lock|condition_variable\w*)\b")
+# The lock itself; a lock that a model checker replaces; locks of many readers; what is about to be replaced.
+LOCKERS = ("hccl/base/mutex.h", "hccl/base/atomics.h", "hccl/base/abort_flag.h", "hccl/acl/table.h",
+           "transport/mpi/process.h", "transport/mpi/process.cc", "hccl/join/coordinator.cc")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 # A variable that lives as long as the program: static or thread_local, or at the left margin.
 KEPT = re.compile(r"^\s*(?:inline\s+)?(?:static|thread_local)\s+(?:thread_local\s+|inline\s+)?"
@@ -141,6 +146,11 @@ def check_file(root, path):
         thread = THREADS.search(code)
         if thread and path not in STARTERS and path.split("/")[0] not in ("examples", "benchmarks"):
             yield where + f"{thread.group(0)}: threads are started with hccl/base/thread.h"
+        lock = LOCKS.search(code)
+        if lock and path not in LOCKERS and path.split("/")[0] in ("hccl", "transport", "split"):
+            yield where + f"{lock.group(0)}: locks are those of hccl/base/mutex.h"
+        if path == "hccl/base/mutex.h":  # each thread's locks
+            continue
         if room in CORE or room.startswith(("transport", "split")):
             kept = KEPT.match(code) or AT_MARGIN.match(code)
             if kept:
@@ -308,8 +318,17 @@ class PlantedViolations(unittest.TestCase):
         for line in ("std::thread::id runner;", "std::thread::hardware_concurrency();", "// std::thread"):
             self.assertEqual(self.findings("hccl/api/b.cc", "void f() {\n  " + line + "\n}\n"), [])
 
+    def test_locks(self):
+        for line, word in (("std::mutex m;", "std::mutex"), ("const std::lock_guard lock(m);", "std::lock_guard"),
+                           ("std::condition_variable_any c;", "std::condition_variable_any")):
+            text = "void f() {\n  " + line + "\n}\n"
+            for folder, bad in (("hccl/api", True), ("transport/tcp", True), ("split", True), ("python", False)):
+                expected = [f"{folder}/b.cc:2: {word}: locks are those of hccl/base/mutex.h"]
+                self.assertEqual(self.findings(folder + "/b.cc", text), expected if bad else [])
+            self.assertEqual(self.findings("hccl/base/mutex.h", text), [])
+
     def test_state(self):
-        for line, name in (("int counter = 0;", "counter"), ("std::mutex lock;", "lock"),
+        for line, name in (("int counter = 0;", "counter"), ("Mutex lock;", "lock"),
                            ("std::vector<int> list{1, 2};", "list"), ("bool* flag;", "flag"),
                            ("inline int shared = 1;", "shared"), ("char buffer[64];", "buffer"),
                            ("static int calls = 0;", "calls"), ("  static Pool pool;", "pool"),

@@ -45,13 +45,13 @@ Result<void*> AddressSpace::reserve(std::size_t bytes) {
   const std::uintptr_t start = (first + kGranule - 1) / kGranule * kGranule;
   if (start != first) ::munmap(area, start - first);
   ::munmap(pointer(start + bytes), first + kGranule - start);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   reserved_.emplace(start, bytes);
   return pointer(start);
 }
 
 Status AddressSpace::release(void* start) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = reserved_.find(reinterpret_cast<std::uintptr_t>(start));
   if (at == reserved_.end()) return bad("virPtr is not the start of a reservation");
   const auto mapped = mappings_.lower_bound(at->first);
@@ -67,7 +67,7 @@ Status AddressSpace::release(void* start) {
 
 Status AddressSpace::map(void* at, std::shared_ptr<Physical> memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(at);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto next = reserved_.upper_bound(address);
   if (next == reserved_.begin()) return bad("virPtr is not inside a reservation");
   const auto& [start, bytes] = *std::prev(next);
@@ -81,7 +81,7 @@ Status AddressSpace::map(void* at, std::shared_ptr<Physical> memory) {
 }
 
 Status AddressSpace::unmap(void* at) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = mappings_.find(reinterpret_cast<std::uintptr_t>(at));
   if (found == mappings_.end()) return bad("virPtr: nothing was mapped there");
   HCCL_RETURN_IF_ERROR(found->second->heap().unmap(at));

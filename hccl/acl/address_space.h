@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "hccl/acl/acl_rt.h"
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 #include "hccl/memory/heap.h"
 
@@ -51,9 +51,10 @@ class AddressSpace {
   Status unmap(void* at);
 
  private:
-  std::mutex mutex_;
-  std::map<std::uintptr_t, std::size_t> reserved_;                // start, bytes
-  std::map<std::uintptr_t, std::shared_ptr<Physical>> mappings_;  // by address
+  Mutex mutex_{LockLevel::kDevice};
+  std::map<std::uintptr_t, std::size_t> reserved_ HCCL_GUARDED_BY(mutex_);  // start, bytes
+  std::map<std::uintptr_t, std::shared_ptr<Physical>> mappings_
+      HCCL_GUARDED_BY(mutex_);  // by address
 };
 
 /// The memory behind a handle. kPtr: null; kPara: no handle, or freed.

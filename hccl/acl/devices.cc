@@ -19,7 +19,7 @@ const void*& mine() {
 }  // namespace
 
 void Devices::set(int device) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Set& set = set_[device];
   if (set.times == 0) {
     set.context = std::make_shared<Context>(Context{device, nullptr, true});
@@ -30,7 +30,7 @@ void Devices::set(int device) {
 }
 
 Status Devices::reset(int device, bool all) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = set_.find(device);
   if (at == set_.end()) {
     return failure(ACL_ERROR_RT_CONTEXT_NULL,

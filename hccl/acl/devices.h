@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "hccl/acl/acl_rt.h"
 #include "hccl/acl/table.h"
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 
 namespace hccl::acl {
@@ -45,8 +45,8 @@ class Devices {
     std::uint64_t times = 0;
   };
 
-  std::mutex mutex_;
-  std::map<int, Set> set_;  // devices in use
+  Mutex mutex_{LockLevel::kDevice};
+  std::map<int, Set> set_ HCCL_GUARDED_BY(mutex_);  // devices in use
   Table<Context> contexts_{"context", 4};
   std::atomic<aclrtFloatOverflowMode> overflow_mode_{ACL_RT_OVERFLOW_MODE_SATURATION};
 };

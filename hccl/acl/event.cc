@@ -7,14 +7,14 @@
 namespace hccl::acl {
 
 std::uint64_t Event::issue() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return issued_.fetch_add(1) + 1;
 }
 
 void Event::complete(std::uint64_t record, Status status) {
   const auto now = Clock::now();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (record <= done_.load()) return;
     time_ = now;
     status_ = std::move(status);
@@ -24,7 +24,7 @@ void Event::complete(std::uint64_t record, Status status) {
 }
 
 std::uint64_t Event::awaited() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::uint64_t record = std::max(issued_.load(), void_ + 1);
   most_awaited_ = std::max(most_awaited_, record);
   return record;
@@ -42,13 +42,13 @@ Status Event::wait_for(std::uint64_t record, Deadline deadline, const AbortFlag*
     case Waited::kReady:
       break;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (done_.load() >= record) return status_;
   return Status(Code::kPara, "the event was destroyed before the record that a stream waits for");
 }
 
 void Event::reset() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   void_ = std::max(issued_.load(), most_awaited_);
 }
 
@@ -58,7 +58,7 @@ void Event::end() {
 }
 
 std::uint64_t Event::last() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return issued_.load() > void_ ? issued_.load() : 0;
 }
 
@@ -69,7 +69,7 @@ Event::State Event::state() const {
 }
 
 Event::Clock::time_point Event::time() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return time_;
 }
 

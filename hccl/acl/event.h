@@ -9,9 +9,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 
 #include "hccl/base/deadline.h"
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 #include "hccl/base/waiter.h"
 
@@ -53,14 +53,14 @@ class Event {
 
  private:
   const Uses uses_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::atomic<std::uint64_t> issued_{0};
   std::atomic<std::uint64_t> done_{0};  // the latest complete record
   std::atomic<bool> ended_{false};
-  std::uint64_t void_ = 0;  // records up to here were undone by a reset
-  std::uint64_t most_awaited_ = 0;
-  Clock::time_point time_{};  // of done_
-  Status status_;             // of done_
+  std::uint64_t void_ HCCL_GUARDED_BY(mutex_) = 0;  // records up to here were undone by a reset
+  std::uint64_t most_awaited_ HCCL_GUARDED_BY(mutex_) = 0;
+  Clock::time_point time_ HCCL_GUARDED_BY(mutex_){};  // of done_
+  Status status_ HCCL_GUARDED_BY(mutex_);             // of done_
   Doorbell bell_;
 };
 

@@ -23,13 +23,13 @@ Result<void*> HostMemory::allocate(std::size_t bytes) {
   if (memory == nullptr) {
     return Status(Code::kOom, std::to_string(bytes) + " bytes of host memory are not to be had");
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   live_.insert(memory);
   return memory;
 }
 
 Status HostMemory::free(void* memory) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (live_.erase(memory) == 0) return bad("hostPtr is nothing that aclrtMallocHost gave");
   std::free(memory);
   return {};

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <mutex>
 #include <unordered_set>
 
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 
 namespace hccl::acl {
@@ -19,8 +19,8 @@ class HostMemory {
   Status free(void* memory);
 
  private:
-  std::mutex mutex_;
-  std::unordered_set<void*> live_;
+  Mutex mutex_;
+  std::unordered_set<void*> live_ HCCL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hccl::acl

@@ -18,14 +18,14 @@ Status as_parameter(const Result<T>& found) {
 }  // namespace
 
 Status Profiler::init() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (running_) return failure(ACL_ERROR_PROF_ALREADY_RUN, "the profiler is running already");
   running_ = true;
   return {};
 }
 
 Status Profiler::finalize() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!running_) return not_running();
   running_ = false;
   for (const auto& session : sessions_.all()) session->started = false;
@@ -40,7 +40,7 @@ Status Profiler::stop(const void* config) { return turn(config, false); }
 Status Profiler::turn(const void* config, bool on) {
   const auto session = sessions_.get(config);
   HCCL_RETURN_IF_ERROR(as_parameter(session));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!running_) return not_running();
   if (on && (*session)->started) {
     return failure(ACL_ERROR_PROF_ALREADY_RUN, "config was started already");

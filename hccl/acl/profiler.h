@@ -2,10 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
 #include "hccl/acl/acl_prof.h"
 #include "hccl/acl/table.h"
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 
 namespace hccl::acl {
@@ -28,8 +28,8 @@ class Profiler {
  private:
   Status turn(const void* config, bool on);
 
-  std::mutex mutex_;
-  bool running_ = false;
+  Mutex mutex_{LockLevel::kDevice};
+  bool running_ HCCL_GUARDED_BY(mutex_) = false;
   Table<Session> sessions_{"config", 5};
 };
 

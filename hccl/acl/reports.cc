@@ -16,7 +16,7 @@ Status Inbox::call(const std::shared_ptr<Report>& report, bool wait_for_it,
     return {};
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     due_.push_back(report);
     count_.store(due_.size());
   }
@@ -38,7 +38,7 @@ Status Inbox::process(Deadline deadline) {
   for (;;) {
     std::shared_ptr<Report> report;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (due_.empty()) return {};
       report = std::move(due_.front());
       due_.pop_front();
@@ -52,7 +52,7 @@ Status Inbox::process(Deadline deadline) {
 
 void Inbox::drop(aclrtStream stream) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase_if(due_, [&](const auto& report) {
       if (report->stream != stream) return false;
       report->state.store(Report::State::kDropped);
@@ -64,7 +64,7 @@ void Inbox::drop(aclrtStream stream) {
 }
 
 Status Reports::subscribe(std::uint64_t thread, aclrtStream stream) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (streams_.count(stream) != 0) {
     return failure(ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream has a thread for its functions already");
   }
@@ -80,7 +80,7 @@ Status Reports::subscribe(std::uint64_t thread, aclrtStream stream) {
 Status Reports::unsubscribe(std::uint64_t thread, aclrtStream stream) {
   std::shared_ptr<Inbox> inbox;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto at = streams_.find(stream);
     if (at == streams_.end() || at->second.thread != thread) {
       return failure(ACL_ERROR_RT_THREAD_SUBSCRIBE, "threadId is not the stream's");
@@ -93,7 +93,7 @@ Status Reports::unsubscribe(std::uint64_t thread, aclrtStream stream) {
 }
 
 Result<std::shared_ptr<Inbox>> Reports::inbox_of_stream(aclrtStream stream) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = streams_.find(stream);
   if (at != streams_.end()) return at->second.inbox;
   return failure(ACL_ERROR_RT_STREAM_NO_CB_REG,
@@ -101,7 +101,7 @@ Result<std::shared_ptr<Inbox>> Reports::inbox_of_stream(aclrtStream stream) {
 }
 
 Result<std::shared_ptr<Inbox>> Reports::inbox_of_thread(std::uint64_t thread) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [stream, subscription] : streams_) {
     if (subscription.thread == thread) return subscription.inbox;
   }

@@ -7,10 +7,10 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "hccl/acl/acl_rt.h"
 #include "hccl/base/deadline.h"
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 #include "hccl/base/waiter.h"
 
@@ -40,8 +40,8 @@ class Inbox {
 
  private:
   const std::uint64_t thread_;
-  std::mutex mutex_;
-  std::deque<std::shared_ptr<Report>> due_;
+  Mutex mutex_;
+  std::deque<std::shared_ptr<Report>> due_ HCCL_GUARDED_BY(mutex_);
   std::atomic<std::size_t> count_{0};
   Doorbell due_bell_;
   Doorbell done_bell_;
@@ -64,8 +64,8 @@ class Reports {
     std::uint64_t thread;
     std::shared_ptr<Inbox> inbox;
   };
-  std::mutex mutex_;
-  std::map<aclrtStream, Subscription> streams_;
+  Mutex mutex_;
+  std::map<aclrtStream, Subscription> streams_ HCCL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hccl::acl

@@ -10,7 +10,7 @@ Runtime& Runtime::get() {
 }
 
 Result<DeviceConfig> Runtime::config() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!config_) {
     HCCL_ASSIGN_OR_RETURN(config_,
                           DeviceConfig::read([](const char* name) { return std::getenv(name); }));
@@ -20,7 +20,7 @@ Result<DeviceConfig> Runtime::config() {
 
 Result<std::shared_ptr<memory::Heap>> Runtime::heap() {
   HCCL_ASSIGN_OR_RETURN(const DeviceConfig config, this->config());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!heap_) {
     HCCL_ASSIGN_OR_RETURN(heap_,
                           memory::Heap::create(static_cast<std::size_t>(config.memory_mb) << 20));
@@ -32,7 +32,7 @@ Result<std::shared_ptr<memory::Heap>> Runtime::heap() {
 Result<memory::Cache*> Runtime::cache() {
   HCCL_ASSIGN_OR_RETURN(const DeviceConfig config, this->config());
   HCCL_ASSIGN_OR_RETURN(auto heap, this->heap());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!cache_) {
     cache_ = std::make_unique<memory::Cache>(std::move(heap),
                                              static_cast<std::size_t>(config.cache_mb) << 20);

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -19,6 +18,7 @@
 #include "hccl/acl/stream.h"
 #include "hccl/acl/table.h"
 #include "hccl/base/config.h"
+#include "hccl/base/mutex.h"
 #include "hccl/memory/cache.h"
 #include "hccl/memory/heap.h"
 
@@ -54,10 +54,10 @@ class Runtime {
  private:
   Runtime() = default;
 
-  std::mutex mutex_;
-  std::optional<DeviceConfig> config_;
-  std::shared_ptr<memory::Heap> heap_;
-  std::unique_ptr<memory::Cache> cache_;
+  Mutex mutex_{LockLevel::kDevice};
+  std::optional<DeviceConfig> config_ HCCL_GUARDED_BY(mutex_);
+  std::shared_ptr<memory::Heap> heap_ HCCL_GUARDED_BY(mutex_);
+  std::unique_ptr<memory::Cache> cache_ HCCL_GUARDED_BY(mutex_);
   Table<Stream> streams_{"stream", 1};
   Table<Event> events_{"event", 2};
   Table<Physical> physical_{"handle", 3};

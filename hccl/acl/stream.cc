@@ -32,7 +32,7 @@ Stream::~Stream() {
 
 void Stream::submit(Task task, std::function<void()> skipped) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     line_.push_back({std::move(task), std::move(skipped)});
     submitted_.fetch_add(1);
     if (!worker_.started()) start_worker();
@@ -60,7 +60,7 @@ bool Stream::runnable() const { return begun_.load() != submitted_.load() && !bu
 // Runs tasks until `upto` are done or none is queued. False if another thread is running tasks, or
 // there is nothing to do.
 bool Stream::work(std::uint64_t upto) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (busy_.load() || line_.empty()) return false;
   busy_.store(true);
   runner_.store(std::this_thread::get_id());
@@ -94,7 +94,7 @@ bool Stream::work(std::uint64_t upto) {
 }
 
 Status Stream::take_failure() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(failure_, {});
 }
 
@@ -125,7 +125,7 @@ Status Stream::synchronize(Deadline deadline) {
 bool Stream::idle() const { return done_.load() == submitted_.load(); }
 
 Status Stream::set_stop_on_failure(bool stop) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (mode_set_) return bad("mode was set before, which is possible once for a stream");
   mode_set_ = true;
   stop_on_failure_ = stop;

@@ -7,11 +7,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "hccl/acl/acl_rt.h"
 #include "hccl/base/deadline.h"
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 #include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
@@ -74,7 +74,7 @@ class Stream {
     Task run;
     std::function<void()> skipped;
   };
-  void start_worker();
+  void start_worker() HCCL_REQUIRES(mutex_);
   void worker();
   bool work(std::uint64_t upto);
   bool runnable() const;
@@ -84,12 +84,12 @@ class Stream {
   const int device_;
   AbortFlag abandoned_;
 
-  std::mutex mutex_;
-  std::deque<Entry> line_;
-  Status failure_;
-  bool mode_set_ = false;
-  bool stop_on_failure_ = false;
-  Thread worker_;
+  Mutex mutex_;
+  std::deque<Entry> line_ HCCL_GUARDED_BY(mutex_);
+  Status failure_ HCCL_GUARDED_BY(mutex_);
+  bool mode_set_ HCCL_GUARDED_BY(mutex_) = false;
+  bool stop_on_failure_ HCCL_GUARDED_BY(mutex_) = false;
+  Thread worker_ HCCL_GUARDED_BY(mutex_);
 
   // Written with mutex_ held; read without it to see whether waiting pays.
   std::atomic<std::uint64_t> submitted_{0};

@@ -6,7 +6,7 @@
 namespace hccl::api {
 
 void StateCallbacks::add(std::string name, HcclCommStateCallback callback, void* args) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = std::find_if(all_.begin(), all_.end(),
                                [&](const Callback& each) { return each.name == name; });
   if (at != all_.end()) {
@@ -19,7 +19,7 @@ void StateCallbacks::add(std::string name, HcclCommStateCallback callback, void*
 Status StateCallbacks::call(HcclComm comm, HcclCommStatePhase phase) const {
   std::vector<Callback> all;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (all_.empty()) return {};
     all = all_;
   }

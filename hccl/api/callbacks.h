@@ -1,10 +1,10 @@
 // The callbacks of HcclCommRegCommStateCallback.
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 #include "hccl/hccl_comm.h"
 
@@ -24,8 +24,8 @@ class StateCallbacks {
     HcclCommStateCallback function;
     void* args;
   };
-  mutable std::mutex mutex_;
-  std::vector<Callback> all_;
+  mutable Mutex mutex_;
+  std::vector<Callback> all_ HCCL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hccl::api

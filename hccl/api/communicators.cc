@@ -26,7 +26,7 @@ std::uint32_t device_count() {
 
 Communicators::Claim::~Claim() {
   if (owner_ == nullptr) return;
-  const std::lock_guard lock(owner_->mutex_);
+  const MutexLock lock(owner_->mutex_);
   owner_->claims_.erase(key_);
 }
 
@@ -51,7 +51,7 @@ void* Communicators::add(Object communicator, About about) {
 }
 
 void Communicators::enter(const void* handle, Entry entry) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Once for each transport, after it has registered its own handler, so that this one runs first.
   if (transports_.insert(std::string(entry.communicator.lock()->transport())).second) {
     static_cast<void>(std::atexit(State::say_end));
@@ -61,13 +61,13 @@ void Communicators::enter(const void* handle, Entry entry) {
 }
 
 void Communicators::forget(const void* handle) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   entries_.erase(handle);
 }
 
 Result<Communicators::Claim> Communicators::claim(const std::string& name,
                                                   const std::string& family, int rank) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto taken = [&](const auto& each) {
     const Entry& entry = each.second;
     return entry.name == name && (entry.family != family || entry.rank == rank);
@@ -87,7 +87,7 @@ Result<Communicators::Claim> Communicators::claim(const std::string& name,
 Result<HcclComm> Communicators::find(const std::string& name) const {
   const int device = current_device();
   const auto me = std::this_thread::get_id();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const void* best = nullptr;
   std::tuple<bool, bool, std::uint64_t> best_rank;
   for (const auto& [handle, entry] : entries_) {
@@ -105,7 +105,7 @@ Result<HcclComm> Communicators::find(const std::string& name) const {
 }
 
 Result<Communicators::About> Communicators::about(HcclComm handle) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = entries_.find(handle);
   if (at != entries_.end()) return at->second.about;
   return Status(Code::kPara, "comm is no handle, or was destroyed already");
@@ -113,12 +113,12 @@ Result<Communicators::About> Communicators::about(HcclComm handle) const {
 
 std::uint64_t Communicators::next_instance(HcclComm world, const std::string& name,
                                            std::vector<int> ranks) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return entries_[world].groups.next(name, std::move(ranks));
 }
 
 void Communicators::set_deterministic(Deterministic value) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [handle, entry] : entries_) {
     if (entry.about.own_deterministic) continue;
     if (const auto communicator = entry.communicator.lock()) {
@@ -128,7 +128,7 @@ void Communicators::set_deterministic(Deterministic value) {
 }
 
 void Communicators::say_end() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [handle, entry] : entries_) {
     if (const auto communicator = entry.communicator.lock()) communicator->end_of_program();
   }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -14,6 +13,7 @@
 
 #include "hccl/api/handles.h"
 #include "hccl/api/instances.h"
+#include "hccl/base/mutex.h"
 #include "hccl/core/communicator.h"
 #include "hccl/hccl_comm.h"
 
@@ -94,11 +94,11 @@ class Communicators : public Handles<core::Communicator> {
   void enter(const void* handle, Entry entry);
   void forget(const void* handle);
 
-  mutable std::mutex mutex_;
-  std::uint64_t made_ = 0;
-  std::set<std::string> transports_;  // of all communicators so far
-  std::map<const void*, Entry> entries_;
-  std::map<std::uint64_t, Entry> claims_;
+  mutable Mutex mutex_{LockLevel::kCommunicators};
+  std::uint64_t made_ HCCL_GUARDED_BY(mutex_) = 0;
+  std::set<std::string> transports_ HCCL_GUARDED_BY(mutex_);  // of all communicators so far
+  std::map<const void*, Entry> entries_ HCCL_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Entry> claims_ HCCL_GUARDED_BY(mutex_);
 };
 
 /// The calling thread's device; -1 if it has none.

@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <mutex>
 
 #include "hccl/base/auth.h"
+#include "hccl/base/mutex.h"
 
 namespace hccl::api {
 namespace {
@@ -20,7 +20,7 @@ constexpr std::size_t kUnit = alignof(std::max_align_t);
 class Reserve {
  public:
   void* take(std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (bytes > sizeof bytes_ - used_) return nullptr;
     void* const block = bytes_ + used_;
     used_ += (bytes + kUnit - 1) / kUnit * kUnit;  // at most its size, a multiple of kUnit
@@ -35,13 +35,13 @@ class Reserve {
     return static_cast<std::size_t>(bytes_ + sizeof bytes_ - static_cast<const std::byte*>(block));
   }
   void give_back() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (--blocks_ == 0) used_ = 0;
   }
 
  private:
-  std::mutex mutex_;
-  std::size_t used_ = 0, blocks_ = 0;
+  Mutex mutex_;
+  std::size_t used_ HCCL_GUARDED_BY(mutex_) = 0, blocks_ HCCL_GUARDED_BY(mutex_) = 0;
   alignas(kUnit) std::byte bytes_[std::size_t{64} << 10];
 };
 Reserve reserve;

@@ -18,7 +18,7 @@ Status world_exists() {
 Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
   std::map<std::string, Ranks> waiting;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (groups_.count(HCCL_WORLD_GROUP) != 0 || !opening_.insert(HCCL_WORLD_GROUP).second) {
       return world_exists();
     }
@@ -41,7 +41,7 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
   if (!failure.ok()) {
     for (const auto& [name, group] : made) static_cast<void>(close(group));
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   opening_.erase(HCCL_WORLD_GROUP);
   if (!failure.ok()) return failure;
   made.emplace(HCCL_WORLD_GROUP, adopted);
@@ -56,7 +56,7 @@ Status Groups::create(const std::string& name, std::vector<int> ranks) {
   if (!world.ok()) return refuse(world.status());
   if (world->communicator == nullptr) return {};
   auto group = open(*world, name, ranks);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   opening_.erase(name);
   if (!group.ok()) return group.status();
   groups_[name] = std::move(*group);
@@ -72,7 +72,7 @@ Result<Groups::Group> Groups::take_name(const std::string& name, const Ranks& ra
   if (const auto twice = std::adjacent_find(ranks.begin(), ranks.end()); twice != ranks.end()) {
     return Status(Code::kPara, "rankIds has " + std::to_string(*twice) + " twice");
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (groups_.count(name) != 0 || waiting_.count(name) != 0 || opening_.count(name) != 0) {
     return Status(Code::kPara, "group " + quoted(name) + " exists already");
   }
@@ -130,7 +130,7 @@ Status Groups::destroy(const std::string& name) {
     return Status(Code::kPara, "group " + quoted(name) + " is the world: HcomDestroy ends it");
   }
   Group group;  // outlives the lock: closing a mesh may take time
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (waiting_.erase(name) != 0) return {};
   HCCL_ASSIGN_OR_RETURN(group, find(name));
   HCCL_RETURN_IF_ERROR(close(group));
@@ -140,7 +140,7 @@ Status Groups::destroy(const std::string& name) {
 
 Result<CommunicatorPtr> Groups::clear() {
   std::map<std::string, Group> gone;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [name, group] : groups_) {
     HCCL_RETURN_IF_ERROR(idle(*group.communicator).with_context("group " + quoted(name)));
     if (!group.owned) continue;
@@ -164,7 +164,7 @@ Result<CommunicatorPtr> Groups::clear() {
 }
 
 bool Groups::contains(const std::string& name) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return groups_.count(name) != 0;
 }
 
@@ -177,19 +177,19 @@ Result<Groups::Group> Groups::find(const std::string& name) const {
 }
 
 Result<CommunicatorPtr> Groups::get(const std::string& name) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   HCCL_ASSIGN_OR_RETURN(Group group, find(name));
   return std::move(group.communicator);
 }
 
 Result<HcclComm> Groups::handle(const std::string& name) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   HCCL_ASSIGN_OR_RETURN(const Group group, find(name));
   return group.handle;
 }
 
 std::string Groups::name_of(HcclComm handle) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [name, group] : groups_) {
     if (group.handle == handle) return name;
   }

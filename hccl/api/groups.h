@@ -3,13 +3,13 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "hccl/api/communicators.h"
+#include "hccl/base/mutex.h"
 #include "hccl/hccl_types.h"
 #include "split/strategy.h"
 
@@ -56,13 +56,14 @@ class Groups {
   Result<Group> open(const Group& in, const std::string& name, const Ranks& ranks);
   Result<Group> take_name(const std::string& name, const Ranks& ranks);
   Status close(const Group& group);
-  Result<Group> find(const std::string& name) const;  // mutex_ held
+  Result<Group> find(const std::string& name) const HCCL_REQUIRES(mutex_);
 
   Communicators& communicators_;
-  mutable std::mutex mutex_;
-  std::map<std::string, Group> groups_;
-  std::set<std::string> opening_;         // names of groups that create() is making
-  std::map<std::string, Ranks> waiting_;  // requested before the world
+  mutable Mutex mutex_{LockLevel::kGroups};
+  std::map<std::string, Group> groups_ HCCL_GUARDED_BY(mutex_);
+  std::set<std::string> opening_
+      HCCL_GUARDED_BY(mutex_);  // names of groups that create() is making
+  std::map<std::string, Ranks> waiting_ HCCL_GUARDED_BY(mutex_);  // requested before the world
   split::StrategyTable strategies_;
 };
 

@@ -10,12 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 
 namespace hccl::api {
@@ -76,7 +76,7 @@ class Handles {
 
   /// In a forked child: the objects are the parent's. They are never destroyed here, and their
   /// handles are refused with kNotSupport. Safe where another thread may have held a lock.
-  void abandon() {
+  void abandon() HCCL_UNCHECKED {
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
       if (Slot* const chunk = chunks_[i].exchange(nullptr)) of_parent_[i] = chunk;
     }
@@ -87,7 +87,7 @@ class Handles {
 
   /// Throws std::bad_alloc when a million handles are alive.
   void* add(Object object) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::size_t index = free_slot();
     Slot& slot = chunks_[index / kChunk].load(std::memory_order_relaxed)[index % kChunk];
     slot.object = std::move(object);
@@ -140,7 +140,7 @@ class Handles {
     Slot* const slot = find(number);
     if (slot == nullptr) return unknown(handle);
     const std::uint64_t alive = life_of(number) << kLifeShift;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::uint64_t word = alive;
     if (!slot->word.compare_exchange_strong(word, alive | kClosing, std::memory_order_acquire)) {
       return (word & kLifeMask) == alive ? in_use() : unknown(handle);
@@ -185,7 +185,7 @@ class Handles {
     return chunk == nullptr ? nullptr : chunk + index % kChunk;
   }
 
-  std::size_t free_slot() {
+  std::size_t free_slot() HCCL_REQUIRES(mutex_) {
     if (!free_.empty()) {
       const std::size_t index = free_.back();
       free_.pop_back();
@@ -205,7 +205,7 @@ class Handles {
   // After take() has decided.
   [[gnu::cold]] Result<Use> get_decided(const void* handle) const {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
     }
     return get(handle);
   }
@@ -222,12 +222,12 @@ class Handles {
 
   std::string argument_;
   std::uint64_t mark_;
-  mutable std::mutex mutex_;  // of add() and take()
+  mutable Mutex mutex_{LockLevel::kHandles};  // of add() and take()
   std::array<std::atomic<Slot*>, kSlots / kChunk> chunks_{};
   std::array<Slot*, kSlots / kChunk> of_parent_{};
-  std::vector<std::size_t> free_;
-  std::size_t used_ = 0;       // slots ever in use
-  std::size_t abandoned_ = 0;  // slots before it are those of the parent
+  std::vector<std::size_t> free_ HCCL_GUARDED_BY(mutex_);
+  std::size_t used_ HCCL_GUARDED_BY(mutex_) = 0;  // slots ever in use
+  std::size_t abandoned_ = 0;                     // slots before it are those of the parent
 };
 
 }  // namespace hccl::api

@@ -38,7 +38,7 @@ Status RegisteredMemory::check(const void* at, std::uint64_t size, const char* w
 
 Status RegisteredMemory::set_range(HcclComm comm, void* base, std::size_t size) {
   HCCL_RETURN_IF_ERROR(check(base, size, "baseVirPtr"));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Blocks& ranges = kept_[comm].ranges;
   if (overlaps(ranges, address(base), size)) {
     return bad("baseVirPtr overlaps a range that is set already");
@@ -48,7 +48,7 @@ Status RegisteredMemory::set_range(HcclComm comm, void* base, std::size_t size) 
 }
 
 Status RegisteredMemory::unset_range(HcclComm comm, void* base) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Kept& kept = kept_[comm];
   const auto at = kept.ranges.find(address(base));
   if (at == kept.ranges.end()) return bad("baseVirPtr is not the start of a range that is set");
@@ -61,7 +61,7 @@ Status RegisteredMemory::unset_range(HcclComm comm, void* base) {
 
 Status RegisteredMemory::activate(HcclComm comm, void* at, std::size_t size) {
   HCCL_RETURN_IF_ERROR(check(at, size, "virPtr"));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Kept& kept = kept_[comm];
   if (!within(kept.ranges, address(at), size)) {
     return bad("virPtr is not in a range that HcclCommSetMemoryRange set");
@@ -74,13 +74,13 @@ Status RegisteredMemory::activate(HcclComm comm, void* at, std::size_t size) {
 }
 
 Status RegisteredMemory::deactivate(HcclComm comm, void* at) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (kept_[comm].active.erase(address(at)) != 0) return {};
   return bad("virPtr is not the start of active memory");
 }
 
 HcclCommSymWindow RegisteredMemory::add_window(HcclComm comm, void* base, std::uint64_t size) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Kept& kept = kept_[comm];
   auto made = std::make_shared<Window>(Window{comm, address(base), size, ++kept.registered});
   kept.windows.push_back(windows_.add(std::move(made)));
@@ -95,14 +95,14 @@ Result<RegisteredMemory::Window> RegisteredMemory::window(HcclCommSymWindow hand
 Status RegisteredMemory::remove_window(HcclCommSymWindow handle) {
   HCCL_ASSIGN_OR_RETURN(const auto taken,
                         windows_.take(handle, [](const Window&) { return Status(); }));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase(kept_[taken->comm].windows, handle);
   return {};
 }
 
 Result<RegisteredMemory::Place> RegisteredMemory::find(HcclComm comm, const void* at,
                                                        std::size_t size) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto kept = kept_.find(comm); kept != kept_.end()) {
     const auto& windows = kept->second.windows;
     for (auto handle = windows.rbegin(); handle != windows.rend(); ++handle) {
@@ -117,7 +117,7 @@ Result<RegisteredMemory::Place> RegisteredMemory::find(HcclComm comm, const void
 }
 
 void RegisteredMemory::forget(HcclComm comm) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto kept = kept_.find(comm);
   if (kept == kept_.end()) return;
   for (const HcclCommSymWindow handle : kept->second.windows) {

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <vector>
 
 #include "hccl/api/handles.h"
+#include "hccl/base/mutex.h"
 #include "hccl/hccl_comm.h"
 
 namespace hccl::api {
@@ -54,8 +54,8 @@ class RegisteredMemory {
     std::uint64_t registered = 0;
   };
 
-  mutable std::mutex mutex_;
-  std::map<HcclComm, Kept> kept_;
+  mutable Mutex mutex_{LockLevel::kRegistered};
+  std::map<HcclComm, Kept> kept_ HCCL_GUARDED_BY(mutex_);
   Handles<Window> windows_{"winHandle", 3};
 };
 

@@ -13,7 +13,7 @@
 namespace hccl::api {
 
 Status ClusterWorlds::reserve(const Rank& rank) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = worlds_.find(rank);
   if ((at == worlds_.end() || at->second.expired()) && joining_.insert(rank).second) return {};
   return Status(Code::kUnavail, "rank " + std::to_string(rank.second) + " of " + rank.first +
@@ -21,7 +21,7 @@ Status ClusterWorlds::reserve(const Rank& rank) {
 }
 
 Result<CommunicatorPtr> ClusterWorlds::keep(const Rank& rank, Result<CommunicatorPtr> made) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   joining_.erase(rank);
   if (made.ok()) worlds_[rank] = *made;
   return made;
@@ -99,14 +99,14 @@ Status State::read_environment() {
 }
 
 Result<Config> State::config() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   HCCL_RETURN_IF_ERROR(read_environment());
   return *config_;
 }
 
 Status State::set_deterministic(Deterministic value) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     HCCL_RETURN_IF_ERROR(read_environment());
     if (environment_deterministic_) return {};
     config_->deterministic = value;
@@ -116,7 +116,7 @@ Status State::set_deterministic(Deterministic value) {
 }
 
 Logger State::log() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (log_ == nullptr) {
     const bool known = read_environment().ok();
     log_ = make_logger(known ? config_->log_level : Config().log_level, "api");
@@ -128,7 +128,7 @@ Status State::start_coordinator(join::RootInfo& info, const Config& config) {
   HCCL_ASSIGN_OR_RETURN(
       auto coordinator,
       join::Coordinator::start(info, config, make_logger(config.log_level, "coordinator")));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // A coordinator whose ranks have all left has ended its thread; it is destroyed here.
   std::erase_if(coordinators_, [](const auto& each) { return each->finished(); });
   coordinators_.push_back(std::move(coordinator));
@@ -136,7 +136,7 @@ Status State::start_coordinator(join::RootInfo& info, const Config& config) {
 }
 
 int State::next_join(const std::string& job) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return joins_[job]++;
 }
 
@@ -145,7 +145,7 @@ Result<CommunicatorPtr> State::join(const join::RootInfo& info, int size, int ra
   const Logger log = make_logger(config.log_level, "rank " + std::to_string(rank));
   HCCL_ASSIGN_OR_RETURN(auto control, join::ControlLine::join(info, size, rank, config, log));
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase_if(lines_, [](const auto& each) { return each.expired(); });
     lines_.push_back(control);
   }

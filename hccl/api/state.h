@@ -6,7 +6,6 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,6 +18,7 @@
 #include "hccl/api/registered_memory.h"
 #include "hccl/base/config.h"
 #include "hccl/base/log.h"
+#include "hccl/base/mutex.h"
 #include "hccl/core/communicator.h"
 #include "hccl/join/coordinator.h"
 
@@ -36,9 +36,9 @@ class ClusterWorlds {
   Result<CommunicatorPtr> keep(const Rank& rank, Result<CommunicatorPtr> made);
 
  private:
-  std::mutex mutex_;
-  std::map<Rank, std::weak_ptr<core::Communicator>> worlds_;
-  std::set<Rank> joining_;
+  Mutex mutex_;
+  std::map<Rank, std::weak_ptr<core::Communicator>> worlds_ HCCL_GUARDED_BY(mutex_);
+  std::set<Rank> joining_ HCCL_GUARDED_BY(mutex_);
 };
 
 class State {
@@ -75,20 +75,20 @@ class State {
   State();
   ~State();
   // Around a fork, in the parent and in the child.
-  void before_fork();
-  void after_fork();
-  void abandon();             // in the child
-  Status read_environment();  // mutex_ held
+  void before_fork() HCCL_UNCHECKED;
+  void after_fork() HCCL_UNCHECKED;
+  void abandon() HCCL_UNCHECKED;  // in the child
+  Status read_environment() HCCL_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::optional<Config> config_;
-  bool environment_deterministic_ = false;  // the environment sets it
-  Logger log_;
-  std::map<std::string, int> joins_;
+  Mutex mutex_{LockLevel::kState};
+  std::optional<Config> config_ HCCL_GUARDED_BY(mutex_);
+  bool environment_deterministic_ HCCL_GUARDED_BY(mutex_) = false;  // the environment sets it
+  Logger log_ HCCL_GUARDED_BY(mutex_);
+  std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);
   using Coordinators = std::vector<std::unique_ptr<join::Coordinator>>;
-  Coordinators coordinators_;
+  Coordinators coordinators_ HCCL_GUARDED_BY(mutex_);
   Coordinators* coordinators_of_parent_ = nullptr;  // never destroyed
-  std::vector<std::weak_ptr<join::ControlLine>> lines_;
+  std::vector<std::weak_ptr<join::ControlLine>> lines_ HCCL_GUARDED_BY(mutex_);
   pid_t process_ = 0;  // not a forked child
   Communicators communicators_;
   Handles<Fusion> fusions_{"fusion", 2};

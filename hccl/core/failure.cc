@@ -33,7 +33,7 @@ Failure::Failure(join::ControlLine& line, const Uuid& id, std::string name,
       recorder_(recorder) {}
 
 void Failure::interrupt_with(Interrupt interrupt) {
-  const std::lock_guard lock(interrupt_mutex_);
+  const MutexLock lock(interrupt_mutex_);
   interrupt_ = std::move(interrupt);
   if (raised()) interrupt_(reason(), Status::kNobody);
 }
@@ -52,7 +52,7 @@ void Failure::on_failure(const Uuid& scope, const Status& why) {
 bool Failure::raise(const Status& why, int dead) {
   if (!flag_.raise(why)) return false;
   verdict_.ring();
-  const std::lock_guard lock(interrupt_mutex_);
+  const MutexLock lock(interrupt_mutex_);
   if (interrupt_) interrupt_(why, dead);
   return true;
 }
@@ -62,14 +62,14 @@ void Failure::abort(const Status& why) {
 }
 
 void Failure::summoned_with(std::function<void()> start) {
-  const std::lock_guard lock(interrupt_mutex_);
+  const MutexLock lock(interrupt_mutex_);
   start_ = std::move(start);
   if (summoned_) start_();
 }
 
 void Failure::on_summons(const Uuid& scope) {
   if (scope != id_) return;
-  const std::lock_guard lock(interrupt_mutex_);
+  const MutexLock lock(interrupt_mutex_);
   summoned_ = true;
   if (start_) start_();
 }

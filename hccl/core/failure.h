@@ -3,12 +3,12 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "hccl/base/call.h"
 #include "hccl/base/log.h"
+#include "hccl/base/mutex.h"
 #include "hccl/base/waiter.h"
 #include "hccl/core/flight_recorder.h"
 #include "hccl/join/control_line.h"
@@ -79,10 +79,10 @@ class Failure final : public join::FailureListener {
   FlightRecorder& recorder_;
   AbortFlag flag_;
   Doorbell verdict_;  // rung when on_failure() has raised the flag
-  std::mutex interrupt_mutex_;
-  Interrupt interrupt_;
-  std::function<void()> start_;
-  bool summoned_ = false;
+  Mutex interrupt_mutex_{LockLevel::kInterrupt};
+  Interrupt interrupt_ HCCL_GUARDED_BY(interrupt_mutex_);
+  std::function<void()> start_ HCCL_GUARDED_BY(interrupt_mutex_);
+  bool summoned_ HCCL_GUARDED_BY(interrupt_mutex_) = false;
   bool recorded_ = false;
 };
 

@@ -31,8 +31,10 @@ Status Message::wait(Deadline deadline) {
   }
   const auto ready = [&] {
     if (done()) return true;
-    std::unique_lock lock(box.mutex_, std::try_to_lock);
-    if (lock.owns_lock()) box.poll(std::move(lock));
+    if (box.mutex_.try_lock()) {
+      MutexLock lock(box.mutex_, std::adopt_lock);
+      box.poll(lock);
+    }
     return done();
   };
   Suspicion suspicion(box.log_, box.name_, box.rank_);
@@ -105,7 +107,7 @@ void Mailbox::begin(const MessagePtr& message) {
     return;
   }
   start();
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (ended_.raised()) {
     settle(message, ended_.reason());
   } else if (!message->sending_) {
@@ -115,11 +117,11 @@ void Mailbox::begin(const MessagePtr& message) {
   } else {
     post_send(message);
   }
-  poll(std::move(lock));
+  poll(lock);
 }
 
 void Mailbox::start() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (started_ || ended_.raised()) return;
   started_ = true;
   running_ = size_ > 1;
@@ -128,7 +130,7 @@ void Mailbox::start() {
 
 Status Mailbox::open() {
   HCCL_ASSIGN_OR_RETURN(std::unique_ptr<transport::Mesh> mesh, open_(ended_));
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   mesh_ = std::move(mesh);
   sleeper_ = std::make_unique<MailboxSleeper>(mesh_->sleeper(), mutex_);
   for (int peer = 0; peer < size_; ++peer) {
@@ -137,7 +139,7 @@ Status Mailbox::open() {
     if (peer != rank_) listen(peer);
   }
   for (const MessagePtr& each : std::exchange(early_, {})) post_send(each);
-  poll(std::move(lock));
+  poll(lock);
   return {};
 }
 
@@ -149,9 +151,9 @@ void Mailbox::run() {
     ended_.raise(caught());
   }
   try {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     running_ = false;
-    poll(std::move(lock));
+    poll(lock);
   } catch (...) {  // NOLINT(bugprone-empty-catch): stop() tries again
   }
 }
@@ -165,9 +167,9 @@ void Mailbox::serve() {
     const Waiter waiter{.policy = {.spin = std::chrono::nanoseconds(0), .longest_nap = kNap}};
     static_cast<void>(waiter.until(
         [this] {
-          std::unique_lock lock(mutex_);
+          MutexLock lock(mutex_);
           const bool over = failed_;
-          if (poll(std::move(lock))) sleeper_->moved();
+          if (poll(lock)) sleeper_->moved();
           return over;
         },
         *sleeper_));
@@ -176,11 +178,11 @@ void Mailbox::serve() {
 
 void Mailbox::end(const Status& why) {
   ended_.raise(why);
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (mesh_ != nullptr) mesh_->abort(ended_.reason());
   if (sleeper_ != nullptr) sleeper_->ring();
   // Callbacks belong to the thread, if there is one: this caller may hold locks.
-  if (!running_) poll(std::move(lock));
+  if (!running_) poll(lock);
 }
 
 void Mailbox::stop() {
@@ -196,16 +198,17 @@ void Mailbox::stop() {
   }
   thread_.join();
   try {
-    poll(std::unique_lock(mutex_));
+    MutexLock lock(mutex_);
+    poll(lock);
   } catch (...) {  // NOLINT(bugprone-empty-catch): what is left fails with the mailbox
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   sleeper_.reset();
   mesh_.reset();
   open_ = nullptr;
 }
 
-bool Mailbox::poll(std::unique_lock<std::mutex> lock) {
+bool Mailbox::poll(MutexLock& lock) {
   bool moved = false;
   while (mesh_ != nullptr && !failed_ && (mesh_->progress() | advance())) moved = true;
   sentence();
@@ -214,12 +217,12 @@ bool Mailbox::poll(std::unique_lock<std::mutex> lock) {
   if (moved && !active_.empty() && !thread_.is_current()) {
     sleeper_->ring();
   }
-  tell(std::move(lock));
+  tell(lock);
   return moved;
 }
 
 // One thread at a time calls them, so that they may post messages without end.
-void Mailbox::tell(std::unique_lock<std::mutex> lock) {
+void Mailbox::tell(MutexLock& lock) {
   if (settled_.empty()) return;
   bell_.ring();
   if (telling_) return;
@@ -281,7 +284,7 @@ void Mailbox::doom(const MessagePtr& message, const Status& why, Deadline verdic
 }
 
 void Mailbox::sentence() {
-  std::erase_if(doomed_, [this](const Doomed& each) {
+  std::erase_if(doomed_, [this](const Doomed& each) HCCL_REQUIRES(mutex_) {
     if (!each.verdict.expired()) return false;
     if (!each.message->done()) settle(each.message, each.why);
     return true;

@@ -18,13 +18,13 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "hccl/base/abort_flag.h"
 #include "hccl/base/log.h"
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 #include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
@@ -87,7 +87,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   /// Fails all messages, now and from now on. Any thread; does not block.
   void end(const Status& why);
   /// After end(): the thread is gone, and so is the mesh.
-  void stop();
+  void stop() HCCL_UNCHECKED;  // a forked child takes no lock
 
  private:
   friend class Message;
@@ -144,39 +144,39 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
                   Message::Done done);
   void begin(const MessagePtr& message);
   void run();
-  void serve();
+  void serve() HCCL_UNCHECKED;  // sleeper_ is this thread's
   Status open();
 
-  // With mutex_ held.
-  void post_send(const MessagePtr& message);
-  void post_recv(const MessagePtr& message);
-  void send_to_self(const MessagePtr& message);
-  void listen(int peer);
-  void take(int peer);
-  void take_eager(int peer, const Header& header);
-  void take_payload(const ArrivalPtr& arrival, const MessagePtr& receive);
-  void take_ask(int peer, const Header& header);
-  void take_answer(int peer, const Header& header);
-  void match(const ArrivalPtr& arrival, const MessagePtr& receive);
-  MessagePtr find_receive(int source, std::int32_t tag);
-  void put(int peer, const Header& header, std::function<void(Status)> then = {});
-  void move_bytes(int peer, std::uint32_t lane, const MessagePtr& message);
-  void give_back(int peer, std::uint64_t bytes);
-  void part_ended(const MessagePtr& message, const Status& status);
-  void settle(const MessagePtr& message, Status status);
-  void doom(const MessagePtr& message, const Status& why, Deadline verdict);
-  void lost(int peer, const Status& why);
-  void corrupt(int peer, const char* what);
-  void sentence();
-  void fail_all();
-  bool advance();
+  void post_send(const MessagePtr& message) HCCL_REQUIRES(mutex_);
+  void post_recv(const MessagePtr& message) HCCL_REQUIRES(mutex_);
+  void send_to_self(const MessagePtr& message) HCCL_REQUIRES(mutex_);
+  void listen(int peer) HCCL_REQUIRES(mutex_);
+  void take(int peer) HCCL_REQUIRES(mutex_);
+  void take_eager(int peer, const Header& header) HCCL_REQUIRES(mutex_);
+  void take_payload(const ArrivalPtr& arrival, const MessagePtr& receive) HCCL_REQUIRES(mutex_);
+  void take_ask(int peer, const Header& header) HCCL_REQUIRES(mutex_);
+  void take_answer(int peer, const Header& header) HCCL_REQUIRES(mutex_);
+  void match(const ArrivalPtr& arrival, const MessagePtr& receive) HCCL_REQUIRES(mutex_);
+  MessagePtr find_receive(int source, std::int32_t tag) HCCL_REQUIRES(mutex_);
+  void put(int peer, const Header& header, std::function<void(Status)> then = {})
+      HCCL_REQUIRES(mutex_);
+  void move_bytes(int peer, std::uint32_t lane, const MessagePtr& message) HCCL_REQUIRES(mutex_);
+  void give_back(int peer, std::uint64_t bytes) HCCL_REQUIRES(mutex_);
+  void part_ended(const MessagePtr& message, const Status& status) HCCL_REQUIRES(mutex_);
+  void settle(const MessagePtr& message, Status status) HCCL_REQUIRES(mutex_);
+  void doom(const MessagePtr& message, const Status& why, Deadline verdict) HCCL_REQUIRES(mutex_);
+  void lost(int peer, const Status& why) HCCL_REQUIRES(mutex_);
+  void corrupt(int peer, const char* what) HCCL_REQUIRES(mutex_);
+  void sentence() HCCL_REQUIRES(mutex_);
+  void fail_all() HCCL_REQUIRES(mutex_);
+  bool advance() HCCL_REQUIRES(mutex_);
   Status mismatch(int source, int dest, std::int32_t tag, std::uint64_t sent,
                   std::uint64_t expected) const;
   Status too_many(int dest) const;
 
   /// Moves on what can move, and tells whom it concerns. True if anything moved.
-  bool poll(std::unique_lock<std::mutex> lock);
-  void tell(std::unique_lock<std::mutex> lock);
+  bool poll(MutexLock& lock) HCCL_REQUIRES(mutex_);
+  void tell(MutexLock& lock) HCCL_REQUIRES(mutex_) HCCL_UNCHECKED;
 
   const int rank_;
   const int size_;
@@ -188,23 +188,26 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   AbortFlag ended_;
   Doorbell bell_;  // messages are done
 
-  std::mutex mutex_;  // of all below
   Open open_;
-  std::unique_ptr<transport::Mesh> mesh_;
-  std::unique_ptr<MailboxSleeper> sleeper_;
-  bool started_ = false;
-  bool running_ = false;  // the thread has not reached its end
-  bool failed_ = false;
-  std::deque<MessagePtr> early_;  // sends before the mesh is open
-  std::vector<std::unique_ptr<Peer>> peers_;
-  std::list<Transfer> active_;
-  std::unordered_map<std::int32_t, std::list<MessagePtr>> receives_;  // by tag, as posted
-  std::unordered_map<std::int32_t, std::list<ArrivalPtr>> arrivals_;  // by tag, as they came
-  std::map<std::uint64_t, MessagePtr> asking_;                        // sends, by id
-  std::uint64_t asked_ = 0;
-  std::vector<Doomed> doomed_;
-  std::vector<MessagePtr> settled_;  // whose `done` is to be called
-  bool telling_ = false;             // a thread calls them
+
+  Mutex mutex_{LockLevel::kMailbox};
+  std::unique_ptr<transport::Mesh> mesh_ HCCL_GUARDED_BY(mutex_);
+  std::unique_ptr<MailboxSleeper> sleeper_ HCCL_GUARDED_BY(mutex_);
+  bool started_ HCCL_GUARDED_BY(mutex_) = false;
+  bool running_ HCCL_GUARDED_BY(mutex_) = false;  // the thread has not reached its end
+  bool failed_ HCCL_GUARDED_BY(mutex_) = false;
+  std::deque<MessagePtr> early_ HCCL_GUARDED_BY(mutex_);  // sends before the mesh is open
+  std::vector<std::unique_ptr<Peer>> peers_ HCCL_GUARDED_BY(mutex_);
+  std::list<Transfer> active_ HCCL_GUARDED_BY(mutex_);
+  std::unordered_map<std::int32_t, std::list<MessagePtr>> receives_
+      HCCL_GUARDED_BY(mutex_);  // by tag, as posted
+  std::unordered_map<std::int32_t, std::list<ArrivalPtr>> arrivals_
+      HCCL_GUARDED_BY(mutex_);                                          // by tag, as they came
+  std::map<std::uint64_t, MessagePtr> asking_ HCCL_GUARDED_BY(mutex_);  // sends, by id
+  std::uint64_t asked_ HCCL_GUARDED_BY(mutex_) = 0;
+  std::vector<Doomed> doomed_ HCCL_GUARDED_BY(mutex_);
+  std::vector<MessagePtr> settled_ HCCL_GUARDED_BY(mutex_);  // whose `done` is to be called
+  bool telling_ HCCL_GUARDED_BY(mutex_) = false;             // a thread calls them
   Thread thread_;
 };
 

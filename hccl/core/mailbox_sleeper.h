@@ -7,9 +7,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "hccl/base/mutex.h"
 #include "hccl/base/socket.h"
 #include "hccl/base/waiter.h"
 #include "transport/nap_sleeper.h"
@@ -19,7 +19,7 @@ namespace hccl::core {
 class MailboxSleeper final : public Sleeper {
  public:
   /// `mesh`: the mesh's sleeper, used under `mutex` like the mesh. Both outlive this one.
-  MailboxSleeper(Sleeper& mesh, std::mutex& mutex) : mutex_(mutex) {
+  MailboxSleeper(Sleeper& mesh, Mutex& mutex) : mutex_(mutex) {
     auto* const polled = dynamic_cast<PolledSleeper*>(&mesh);
     auto both = EpollSleeper::create();
     if (polled == nullptr || !both.ok()) return;
@@ -37,7 +37,7 @@ class MailboxSleeper final : public Sleeper {
 
   std::uint32_t prepare() override {
     if (both_ == nullptr) return nap_.prepare();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return mesh_->prepare();
   }
   void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) override {
@@ -46,12 +46,12 @@ class MailboxSleeper final : public Sleeper {
   void awake() override {
     if (both_ == nullptr) return nap_.awake();
     both_->awake();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     mesh_->awake();
   }
 
  private:
-  std::mutex& mutex_;
+  Mutex& mutex_;
   PolledSleeper* mesh_ = nullptr;
   std::unique_ptr<EpollSleeper> both_;  // the mesh's events, and ring(); null: naps
   transport::NapSleeper nap_;

@@ -43,8 +43,9 @@ void Mailbox::post_send(const MessagePtr& message) {
   message->parts_ = 1;
   if (message->bytes_ <= kInline) {
     if (message->bytes_ != 0) std::memcpy(header.data.data(), message->data_, message->bytes_);
-    return put(message->peer_, header,
-               [this, message](const Status& status) { part_ended(message, status); });
+    return put(message->peer_, header, [this, message](const Status& status) HCCL_REQUIRES(mutex_) {
+      part_ended(message, status);
+    });
   }
   put(message->peer_, header);
   move_bytes(message->peer_, kEagerBytes, message);
@@ -162,7 +163,8 @@ void Mailbox::move_bytes(int peer, std::uint32_t lane, const MessagePtr& message
     const std::span piece(message->data_ + at, std::min(kPiece, message->bytes_ - at));
     ++message->parts_;
     Transfer& transfer = active_.emplace_back();
-    transfer.then = [this, message](const Status& status) { part_ended(message, status); };
+    transfer.then = [this, message](const Status& status)
+                        HCCL_REQUIRES(mutex_) { part_ended(message, status); };
     if (message->sending_) {
       mesh_->send(transfer.request, peer, lane, piece);
     } else {
@@ -261,7 +263,7 @@ void Mailbox::take_payload(const ArrivalPtr& arrival, const MessagePtr& receive)
     if (receive != nullptr) match(arrival, receive);
   }
   Transfer& transfer = active_.emplace_back();
-  transfer.then = [this, arrival, direct, receive](const Status& status) {
+  transfer.then = [this, arrival, direct, receive](const Status& status) HCCL_REQUIRES(mutex_) {
     arrival->here = true;
     const MessagePtr taker = direct ? receive : arrival->taker;
     if (!status.ok()) {
@@ -326,18 +328,19 @@ void Mailbox::lost(int peer, const Status& why) {
   from.gone = true;
   from.why = Status(why.code(), name_ + ": " + why.message(), why.culprit());
   from.verdict = Deadline::after(kVerdictTime);
-  const bool alone = std::all_of(peers_.begin(), peers_.end(), [&](const auto& each) {
-    return each->gone || each.get() == peers_[static_cast<std::size_t>(rank_)].get();
-  });
+  const bool alone =
+      std::all_of(peers_.begin(), peers_.end(), [&](const auto& each) HCCL_REQUIRES(mutex_) {
+        return each->gone || each.get() == peers_[static_cast<std::size_t>(rank_)].get();
+      });
   for (auto& [tag, list] : receives_) {
-    list.remove_if([&](const MessagePtr& each) {
+    list.remove_if([&](const MessagePtr& each) HCCL_REQUIRES(mutex_) {
       const bool concerned = each->peer_ == peer || (alone && each->peer_ == Message::kAnyRank);
       if (concerned) doom(each, from.why, from.verdict);
       return concerned;
     });
   }
   std::erase_if(receives_, [](const auto& each) { return each.second.empty(); });
-  std::erase_if(asking_, [&](const auto& each) {
+  std::erase_if(asking_, [&](const auto& each) HCCL_REQUIRES(mutex_) {
     if (each.second->peer_ != peer) return false;
     doom(each.second, from.why, from.verdict);
     return true;

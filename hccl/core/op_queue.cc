@@ -17,7 +17,7 @@ class OpQueue::Op {
 
 OpQueue::~OpQueue() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     line_.clear();
   }
@@ -30,7 +30,7 @@ OpQueue::Ticket OpQueue::enqueue(Work work, bool for_worker) {
   op->filled = work != nullptr;
   op->work = std::move(work);
   op->for_worker = for_worker;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   line_.push_back(op);
   state_.fetch_add(kInLine, std::memory_order_seq_cst);
   return op;
@@ -46,7 +46,7 @@ bool OpQueue::head_can_run(bool worker) const {
 bool OpQueue::run_one(bool worker) {
   Ticket op;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!head_can_run(worker)) return false;
     // enter() succeeds only while the line is empty, which it is not.
     op = line_.front();
@@ -60,7 +60,7 @@ bool OpQueue::run_one(bool worker) {
     result = caught();
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     op->result = std::move(result);
     op->done = true;
   }
@@ -73,7 +73,7 @@ OpQueue::Ticket OpQueue::reserve() { return enqueue(nullptr, false); }
 
 Status OpQueue::run(const Ticket& place, Work work) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     place->work = std::move(work);
     place->filled = true;
   }
@@ -82,7 +82,7 @@ Status OpQueue::run(const Ticket& place, Work work) {
 
 void OpQueue::cancel(const Ticket& place) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto at = std::find(line_.begin(), line_.end(), place);
     if (at == line_.end()) return;
     line_.erase(at);
@@ -94,7 +94,7 @@ void OpQueue::cancel(const Ticket& place) {
 OpQueue::Ticket OpQueue::submit(Work work) {
   {
     // First, as it may fail, and what is in line must be run.
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!worker_.started()) worker_ = Thread("hccl-queue", [this] { work_loop(); });
   }
   Ticket op = enqueue(std::move(work), true);
@@ -108,17 +108,17 @@ Status OpQueue::wait(const Ticket& ticket) {
   while (!done(ticket)) {
     if (run_one(false)) continue;
     const auto ready = [&] {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       return ticket->done || head_can_run(false);
     };
     static_cast<void>(Waiter{.policy = kSleepAtOnce}.until(ready, bell_));
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return ticket->result;
 }
 
 bool OpQueue::done(const Ticket& ticket) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return ticket->done;
 }
 
@@ -129,7 +129,7 @@ void OpQueue::work_loop() {
     if (run_one(true)) continue;
     bool stop = false;
     const auto ready = [&] {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stop = stopping_;
       return stop || head_can_run(true);
     };

@@ -7,9 +7,9 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 #include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
@@ -74,7 +74,7 @@ class OpQueue {
     if (state_.fetch_sub(kRunning, std::memory_order_seq_cst) != kRunning) bell_.ring();
   }
   Ticket enqueue(Work work, bool for_worker);
-  bool head_can_run(bool worker) const;
+  bool head_can_run(bool worker) const HCCL_REQUIRES(mutex_);
   bool run_one(bool worker);
   void work_loop();
 
@@ -82,11 +82,11 @@ class OpQueue {
   static constexpr std::uint32_t kRunning = 1;
   static constexpr std::uint32_t kInLine = 2;
   std::atomic<std::uint32_t> state_{0};
-  mutable std::mutex mutex_;  // of everything below
-  std::deque<Ticket> line_;
-  bool stopping_ = false;
+  mutable Mutex mutex_{LockLevel::kQueue};
+  std::deque<Ticket> line_ HCCL_GUARDED_BY(mutex_);
+  bool stopping_ HCCL_GUARDED_BY(mutex_) = false;
   Doorbell bell_;
-  Thread worker_;
+  Thread worker_ HCCL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hccl::core

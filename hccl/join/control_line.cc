@@ -111,10 +111,10 @@ ControlLine::~ControlLine() {
 }
 
 Status ControlLine::send(const std::string& frame, Deadline deadline) {
-  std::lock_guard in_order(send_mutex_);
+  const MutexLock in_order(send_mutex_);
   for (bool first = true;; first = false) {
     {
-      std::lock_guard lock(line_mutex_);
+      const MutexLock lock(line_mutex_);
       if (first) line_.put(frame);
       HCCL_RETURN_IF_ERROR(line_.flush());
       if (!line_.unsent()) return {};
@@ -148,7 +148,7 @@ Status ControlLine::take_in() {
       if (!frame) break;
       handle(*frame);
     }
-    std::lock_guard lock(line_mutex_);
+    const MutexLock lock(line_mutex_);
     HCCL_ASSIGN_OR_RETURN(const std::size_t got, line_.fill());
     if (got == 0) return some ? Status() : Status(Code::kAgain, "nothing has arrived");
   }
@@ -178,7 +178,7 @@ void ControlLine::listen() {
 }
 
 void ControlLine::lost(const Status& why) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool orderly = leaving_ || (coordinator_rank_ >= 0 && left_.count(coordinator_rank_) != 0);
   std::string who = "the root";
   if (coordinator_rank_ >= 0) {
@@ -203,7 +203,7 @@ void ControlLine::lost(const Status& why) {
 // Without this thread the rank hears nothing any more. The others hear that its line has ended.
 void ControlLine::fail(const Status& why) noexcept {
   ::shutdown(line_.fd(), SHUT_RDWR);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   dead_ = why;
   try {
     finish_all(why);
@@ -224,7 +224,7 @@ void ControlLine::finish_all(const Status& why) {
 void ControlLine::handle(const std::string& frame) {
   ByteReader in(frame);
   const auto kind = in.get<Kind>();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (kind == Kind::kFailure) {
     const auto scope = in.get<Uuid>();
     const Status why = wire::get_status(in);
@@ -287,7 +287,7 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
   pending->index = index;
   pending->size = size;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (dead_) return *dead_;
     pending_[key] = pending;
   }
@@ -296,7 +296,7 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
   out.put(static_cast<std::uint64_t>(deadline.left().count())).put_text(mine).put_text(members);
   send(out.bytes());
   const auto ready = [&] {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return pending->done;
   };
   // The coordinator names the absent ranks at the deadline; its frame takes a moment.
@@ -305,7 +305,7 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
       left > std::chrono::hours(24) ? Deadline::never() : Deadline::after(left + kGrace);
   const Waiter waiter{.deadline = patience, .abort = &abort, .policy = kSleepAtOnce};
   const Waited waited = waiter.until(ready, bell_);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (waited != Waited::kReady) {
     pending_.erase(key);
     if (waited == Waited::kAborted) return abort.reason();
@@ -346,46 +346,47 @@ void ControlLine::summon(const Uuid& scope) {
 }
 
 bool ControlLine::has_left(int rank) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return left_.count(rank) != 0;
 }
 
 void ControlLine::add(FailureListener* listener) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   listeners_.insert(listener);
   for (const Status& death : deaths_) listener->on_failure(Uuid{}, death);
   if (dead_) listener->on_failure(Uuid{}, *dead_);
 }
 
 void ControlLine::remove(FailureListener* listener) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   listeners_.erase(listener);
 }
 
 bool ControlLine::others_left() const {
   if (dead_) return true;
   const auto& me = members_[static_cast<std::size_t>(rank_)];
-  return std::all_of(members_.begin(), members_.end(), [&](const wire::Member& member) {
-    // Ranks of this process may wait for the caller's thread.
-    return (member.pid == me.pid && member.host == me.host) ||
-           left_.count(static_cast<int>(member.rank)) != 0;
-  });
+  return std::all_of(members_.begin(), members_.end(),
+                     [&](const wire::Member& member) HCCL_REQUIRES(mutex_) {
+                       // Ranks of this process may wait for the caller's thread.
+                       return (member.pid == me.pid && member.host == me.host) ||
+                              left_.count(static_cast<int>(member.rank)) != 0;
+                     });
 }
 
 void ControlLine::leave(std::chrono::nanoseconds at_most) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     leaving_ = true;
   }
   send(ByteWriter().put(Kind::kLeave).take());
   // Closing a socket that has something to read cuts off what was sent: the coordinator must have
   // read it first.
   const auto acknowledged = [this] {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return dead_ || left_.count(rank_) != 0;
   };
   const auto alone = [this] {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return others_left();
   };
   Waiter waiter{.deadline = Deadline::after(kAcknowledgeTime), .policy = kSleepAtOnce};

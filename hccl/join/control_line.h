@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "hccl/base/config.h"
 #include "hccl/base/log.h"
+#include "hccl/base/mutex.h"
 #include "hccl/base/socket.h"
 #include "hccl/base/thread.h"
 #include "hccl/join/line.h"
@@ -114,9 +114,9 @@ class ControlLine {
   Result<std::string> receive(Deadline deadline);
   void lost(const Status& why);
   void fail(const Status& why) noexcept;
-  void say_awaited(ByteReader& in) const;  // holding mutex_
-  void finish_all(const Status& why);      // holding mutex_
-  bool others_left() const;                // holding mutex_
+  void say_awaited(ByteReader& in) const HCCL_REQUIRES(mutex_);
+  void finish_all(const Status& why) HCCL_REQUIRES(mutex_);
+  bool others_left() const HCCL_REQUIRES(mutex_);
 
   Line line_;
   RootInfo info_;
@@ -125,16 +125,16 @@ class ControlLine {
   int coordinator_rank_ = -1;
   Logger log_;
   std::vector<wire::Member> members_;
-  std::mutex send_mutex_;  // held by the thread that waits until its frame is sent
-  std::mutex line_mutex_;  // for TLS itself; never held while a thread waits
-  mutable std::mutex mutex_;
+  Mutex send_mutex_{LockLevel::kSend};  // held by the thread that waits until its frame is sent
+  Mutex line_mutex_;                    // for TLS itself; never held while a thread waits
+  mutable Mutex mutex_{LockLevel::kControlLine};
   Doorbell bell_;
-  std::map<Uuid, std::shared_ptr<Pending>> pending_;
-  std::set<FailureListener*> listeners_;
-  std::set<int> left_;
-  bool leaving_ = false;
-  std::vector<Status> deaths_;  // of other ranks
-  std::optional<Status> dead_;  // the line to the coordinator is gone
+  std::map<Uuid, std::shared_ptr<Pending>> pending_ HCCL_GUARDED_BY(mutex_);
+  std::set<FailureListener*> listeners_ HCCL_GUARDED_BY(mutex_);
+  std::set<int> left_ HCCL_GUARDED_BY(mutex_);
+  bool leaving_ HCCL_GUARDED_BY(mutex_) = false;
+  std::vector<Status> deaths_ HCCL_GUARDED_BY(mutex_);  // of other ranks
+  std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // the line to the coordinator is gone
   Thread thread_;
 };
 

@@ -27,7 +27,7 @@ Result<void*> Cache::allocate(std::size_t bytes) {
   }
   const std::size_t size = class_of(bytes);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (void* const memory = take(size)) return memory;
   }
   auto made = heap_->allocate(size);
@@ -36,7 +36,7 @@ Result<void*> Cache::allocate(std::size_t bytes) {
     made = heap_->allocate(size);
   }
   if (!made.ok()) return made;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   live_.emplace(*made, size);
   info_.in_use += size;
   ++info_.fresh;
@@ -61,7 +61,7 @@ void* Cache::take(std::size_t bytes) {
 
 Status Cache::free(void* memory) {
   if (memory == nullptr || forked()) return {};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = live_.find(memory);
   if (at == live_.end()) {
     return Status(Code::kPara, "device memory: no block of this cache is at the address to free");
@@ -79,7 +79,7 @@ Status Cache::free(void* memory) {
 
 void Cache::trim() {
   if (forked()) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   shrink(0);
   heap_->keep(0);
   heap_->keep(limit_);
@@ -100,7 +100,7 @@ void Cache::shrink(std::size_t limit) {
 
 Cache::Info Cache::info() const {
   if (forked()) return {};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return info_;
 }
 

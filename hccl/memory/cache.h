@@ -9,9 +9,9 @@
 #include <deque>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 #include "hccl/memory/heap.h"
 
@@ -29,7 +29,7 @@ class Cache {
   /// kPara: not a live allocation of allocate().
   Status free(void* memory);
   /// Gives all free blocks back to the heap, and what is free there back to the system.
-  void trim();
+  void trim() HCCL_EXCLUDES(mutex_);
 
   struct Info {
     std::size_t in_use = 0;  ///< bytes of live blocks, of the sizes of their classes
@@ -53,17 +53,18 @@ class Cache {
   using Free = std::list<Block>;  // in the order of freeing
 
   bool forked() const;
-  void* take(std::size_t bytes);
-  void shrink(std::size_t limit);
+  void* take(std::size_t bytes) HCCL_REQUIRES(mutex_);
+  void shrink(std::size_t limit) HCCL_REQUIRES(mutex_);
 
   const std::shared_ptr<Heap> heap_;
   const std::size_t limit_;
   const pid_t process_;
-  mutable std::mutex mutex_;  // of all below
-  std::unordered_map<void*, std::size_t> live_;
-  Free free_;
-  std::unordered_map<std::size_t, std::deque<Free::iterator>> classes_;  // oldest first
-  Info info_;
+  mutable Mutex mutex_{LockLevel::kDevice};
+  std::unordered_map<void*, std::size_t> live_ HCCL_GUARDED_BY(mutex_);
+  Free free_ HCCL_GUARDED_BY(mutex_);
+  std::unordered_map<std::size_t, std::deque<Free::iterator>> classes_
+      HCCL_GUARDED_BY(mutex_);  // oldest first
+  Info info_ HCCL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hccl::memory

@@ -96,7 +96,7 @@ constexpr std::uint64_t kShare = 64;
 constexpr std::uint64_t kCredit = std::uint64_t{4} << 20;
 
 Result<std::uint64_t> Heap::step(std::uint64_t at, std::uint64_t end) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::uint64_t missing = committed_.missing(at, end);
   if (missing <= credit_) {
     credit_ -= missing;
@@ -117,13 +117,13 @@ Status Heap::commit(std::uint64_t offset, std::size_t bytes) {
   std::uint64_t at = offset / kUnit * kUnit;
   const std::uint64_t end = round_up(offset + bytes, kUnit);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (committed_.missing(at, end) == 0) return {};
   }
   while (at != end) {
     HCCL_ASSIGN_OR_RETURN(const std::uint64_t next, step(at, end));
     if (!fault_in(base_ + at, next - at)) return no_memory(bytes);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     committed_.add(at, next);
     at = next;
   }
@@ -132,20 +132,20 @@ Status Heap::commit(std::uint64_t offset, std::size_t bytes) {
 
 // Where memory is short, none is kept.
 Status Heap::give_up(const Status& why) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   shrink(0);
   return why;
 }
 
 // The largest parts first, and of these the ends: the next allocations take their beginnings.
 void Heap::shrink(std::size_t kept) {
-  const auto excess = [&]() -> std::uint64_t {
+  const auto excess = [&]() HCCL_REQUIRES(mutex_) -> std::uint64_t {
     const std::uint64_t now = committed_.bytes() > used_ ? committed_.bytes() - used_ : 0;
     kept_.store(now, std::memory_order_relaxed);
     return now > kept ? now - kept : 0;
   };
   if (excess() == 0 || ::getpid() != process_) return;
-  arena_->each_free([&](std::uint64_t part, std::uint64_t size) {
+  arena_->each_free([&](std::uint64_t part, std::uint64_t size) HCCL_UNCHECKED {
     const std::uint64_t begin = round_up(part, kUnit);
     const std::uint64_t end = (part + size) / kUnit * kUnit;
     if (size < kUnit || excess() == 0) return false;
@@ -164,7 +164,7 @@ void Heap::shrink(std::size_t kept) {
 void Heap::keep(std::size_t bytes) {
   keep_.store(bytes, std::memory_order_relaxed);
   if (kept() <= bytes) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   shrink(bytes);
 }
 
@@ -177,7 +177,7 @@ Result<void*> Heap::allocate(std::size_t bytes, std::size_t alignment) {
   const std::size_t rounded = round_up(bytes, kAlignment);
   std::byte* memory = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     HCCL_ASSIGN_OR_RETURN(const std::uint64_t offset,
                           take(rounded, std::max(alignment, kAlignment)));
     memory = base_ + offset;
@@ -191,7 +191,7 @@ Result<void*> Heap::allocate(std::size_t bytes, std::size_t alignment) {
 }
 
 Status Heap::free(void* memory) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = live_.find(memory);
   if (at == live_.end()) {
     return Status(Code::kPara, memory == nullptr
@@ -222,7 +222,7 @@ Result<std::uint64_t> Heap::allocate_pages(std::size_t bytes) {
   }
   std::uint64_t offset = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     HCCL_ASSIGN_OR_RETURN(offset, take(bytes, kGranule));
     pages_.emplace(offset, bytes);
     used_ += bytes;
@@ -234,7 +234,7 @@ Result<std::uint64_t> Heap::allocate_pages(std::size_t bytes) {
 }
 
 Status Heap::free_pages(std::uint64_t offset) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = pages_.find(offset);
   if (at == pages_.end()) return Status(Code::kPara, "device memory: no such physical block");
   const std::size_t bytes = at->second;
@@ -250,7 +250,7 @@ Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
       offset % page != 0 || offset > reserve_ || bytes > reserve_ - offset) {
     return Status(Code::kPara, "device memory: a mapping needs whole pages of the heap");
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto next = mappings_.lower_bound(address);
   const bool before =
       next != mappings_.begin() && std::prev(next)->first + std::prev(next)->second.bytes > address;
@@ -269,7 +269,7 @@ Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
 }
 
 Status Heap::unmap(void* at) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = mappings_.find(reinterpret_cast<std::uintptr_t>(at));
   if (found == mappings_.end())
     return Status(Code::kPara, "device memory: nothing is mapped there");
@@ -283,7 +283,7 @@ Status Heap::unmap(void* at) {
 }
 
 std::optional<std::uint64_t> Heap::locate_mapped(std::uintptr_t at, std::size_t bytes) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto each = mappings_.upper_bound(at);
   if (each == mappings_.begin()) return std::nullopt;
   --each;
@@ -304,14 +304,14 @@ std::optional<std::uint64_t> Heap::locate_mapped(std::uintptr_t at, std::size_t 
 }
 
 std::size_t Heap::used() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return used_;
 }
 
 Result<std::shared_ptr<View>> Heap::view_of(const Fd& memfd) {
   struct stat about{};
   if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::weak_ptr<View>& known = views_[about.st_ino];
   if (std::shared_ptr<View> view = known.lock()) return view;
   HCCL_ASSIGN_OR_RETURN(View fresh, View::of(memfd));

@@ -15,11 +15,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 
 #include "hccl/base/fd.h"
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 #include "hccl/memory/committed.h"
 
@@ -92,31 +92,32 @@ class Heap {
   };
   Heap(Fd memfd, std::byte* base, std::size_t reserve);
   std::optional<std::uint64_t> locate_mapped(std::uintptr_t at, std::size_t bytes) const;
-  Result<std::uint64_t> take(std::size_t bytes, std::size_t alignment);
+  Result<std::uint64_t> take(std::size_t bytes, std::size_t alignment) HCCL_REQUIRES(mutex_);
   /// Gets memory for a part that was taken.
-  Status commit(std::uint64_t offset, std::size_t bytes);
-  Result<std::uint64_t> step(std::uint64_t at, std::uint64_t end);
-  Status give_up(const Status& why);
-  // mutex_ held
-  void shrink(std::size_t kept);
-  void give_back(std::uint64_t offset, std::size_t bytes) noexcept;
+  Status commit(std::uint64_t offset, std::size_t bytes) HCCL_EXCLUDES(mutex_);
+  Result<std::uint64_t> step(std::uint64_t at, std::uint64_t end) HCCL_EXCLUDES(mutex_);
+  Status give_up(const Status& why) HCCL_EXCLUDES(mutex_);
+  void shrink(std::size_t kept) HCCL_REQUIRES(mutex_);
+  void give_back(std::uint64_t offset, std::size_t bytes) noexcept HCCL_REQUIRES(mutex_);
 
   Fd memfd_;
   std::byte* base_;
   std::size_t reserve_;
-  mutable std::mutex mutex_;
-  std::unique_ptr<Arena> arena_;                          // the free parts
-  std::unordered_map<const void*, std::size_t> live_;     // allocations
-  std::unordered_map<std::uint64_t, std::size_t> pages_;  // physical blocks
-  std::map<std::uintptr_t, Mapped> mappings_;             // by address
-  std::atomic<bool> mapped_{false};                       // there are mappings
-  std::size_t used_ = 0;
-  const pid_t process_;       // a forked child gives no memory back: it is the parent's
-  Committed committed_;       // has memory
-  std::uint64_t credit_ = 0;  // bytes that may be committed before the limits are read again
+  mutable Mutex mutex_;
+  const std::unique_ptr<Arena> arena_ HCCL_LOCKS(pt_guarded_by(mutex_));          // the free parts
+  std::unordered_map<const void*, std::size_t> live_ HCCL_GUARDED_BY(mutex_);     // allocations
+  std::unordered_map<std::uint64_t, std::size_t> pages_ HCCL_GUARDED_BY(mutex_);  // physical blocks
+  std::map<std::uintptr_t, Mapped> mappings_ HCCL_GUARDED_BY(mutex_);             // by address
+  std::atomic<bool> mapped_{false};  // there are mappings
+  std::size_t used_ HCCL_GUARDED_BY(mutex_) = 0;
+  const pid_t process_;  // a forked child gives no memory back: it is the parent's
+  Committed committed_ HCCL_GUARDED_BY(mutex_);  // has memory
+  std::uint64_t credit_ HCCL_GUARDED_BY(mutex_) =
+      0;  // bytes that may be committed before the limits are read again
   std::atomic<std::size_t> keep_{SIZE_MAX};
   std::atomic<std::size_t> kept_{0};
-  std::map<std::uint64_t, std::weak_ptr<View>> views_;  // by the memfd's inode
+  std::map<std::uint64_t, std::weak_ptr<View>> views_
+      HCCL_GUARDED_BY(mutex_);  // by the memfd's inode
 };
 
 /// Another process's heap as it lies in this one. Owns the mapping.

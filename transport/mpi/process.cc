@@ -26,12 +26,12 @@ Group::~Group() {
 }
 
 void Group::keep_for_ever() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   kept_ = true;
 }
 
 void Group::leave(const std::vector<Farewell>& outstanding) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   outstanding_.insert(outstanding_.end(), outstanding.begin(), outstanding.end());
 }
 
@@ -44,7 +44,7 @@ Process& Process::instance() {
 
 Result<Process*> Process::get() {
   Process& process = instance();
-  std::lock_guard lock(process.start_mutex_);
+  const MutexLock lock(process.start_mutex_);
   if (!process.started_) HCCL_RETURN_IF_ERROR(process.start());
   if (process.finalized_.load(std::memory_order_acquire)) {
     return Status(Code::kUnavail, "MPI is finalised already; open communicators before that");
@@ -117,7 +117,7 @@ Process::Stay::Stay(Process& process) {
 
 void Process::retire(MPI_Comm comm, std::vector<Farewell> outstanding) {
   {
-    std::lock_guard lock(retired_mutex_);
+    const MutexLock lock(retired_mutex_);
     retired_.push_back({comm, std::move(outstanding)});
   }
   sweep();
@@ -126,7 +126,7 @@ void Process::retire(MPI_Comm comm, std::vector<Farewell> outstanding) {
 void Process::sweep() {
   const Stay stay(*this);
   if (!stay) return;
-  std::lock_guard lock(retired_mutex_);
+  const MutexLock lock(retired_mutex_);
   const auto came = [](MPI_Comm comm, const Farewell& farewell) {
     int there = 0;
     if (MPI_Iprobe(farewell.process, farewell.tag, comm, &there, MPI_STATUS_IGNORE) !=
@@ -146,14 +146,14 @@ void Process::sweep() {
 }
 
 std::uint64_t Process::lend(std::shared_ptr<Group> group, int takers) {
-  std::lock_guard lock(loans_mutex_);
+  const MutexLock lock(loans_mutex_);
   const std::uint64_t number = ++last_loan_;
   if (takers > 0) loans_[number] = {std::move(group), takers};
   return number;
 }
 
 std::shared_ptr<Group> Process::borrow(std::uint64_t number) {
-  std::lock_guard lock(loans_mutex_);
+  const MutexLock lock(loans_mutex_);
   const auto found = loans_.find(number);
   if (found == loans_.end()) return nullptr;
   std::shared_ptr<Group> group = found->second.group;
@@ -162,7 +162,7 @@ std::shared_ptr<Group> Process::borrow(std::uint64_t number) {
 }
 
 void Process::take_back(std::uint64_t number) {
-  std::lock_guard lock(loans_mutex_);
+  const MutexLock lock(loans_mutex_);
   loans_.erase(number);
 }
 

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <shared_mutex>
 #include <string_view>
 #include <vector>
 
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 
 namespace hccl::transport::mpi {
@@ -46,9 +46,9 @@ class Group {
  private:
   Process& process_;
   MPI_Comm comm_;
-  std::mutex mutex_;
-  bool kept_ = false;
-  std::vector<Farewell> outstanding_;
+  Mutex mutex_;
+  bool kept_ HCCL_GUARDED_BY(mutex_) = false;
+  std::vector<Farewell> outstanding_ HCCL_GUARDED_BY(mutex_);
 };
 
 class Process {
@@ -101,13 +101,13 @@ class Process {
   };
   Process() = default;
   static Process& instance();
-  Status start();
+  Status start() HCCL_REQUIRES(start_mutex_);
   static void finalize_at_exit();
   /// MPI calls this at the beginning of MPI_Finalize, whoever calls that.
   static int on_finalize(MPI_Comm comm, int key, void* process, void* extra);
 
-  std::mutex start_mutex_;
-  bool started_ = false;
+  Mutex start_mutex_;
+  bool started_ HCCL_GUARDED_BY(start_mutex_) = false;
   long starter_pid_ = 0;
   bool multiple_ = false;
   int world_rank_ = 0;
@@ -117,11 +117,11 @@ class Process {
   std::atomic<bool> finalized_{false};
   std::atomic<bool> failed_{false};
   std::shared_mutex gate_;
-  std::mutex loans_mutex_;
-  std::uint64_t last_loan_ = 0;
-  std::map<std::uint64_t, Loan> loans_;
-  std::mutex retired_mutex_;
-  std::vector<Retired> retired_;
+  Mutex loans_mutex_;
+  std::uint64_t last_loan_ HCCL_GUARDED_BY(loans_mutex_) = 0;
+  std::map<std::uint64_t, Loan> loans_ HCCL_GUARDED_BY(loans_mutex_);
+  Mutex retired_mutex_;
+  std::vector<Retired> retired_ HCCL_GUARDED_BY(retired_mutex_);
 };
 
 }  // namespace hccl::transport::mpi

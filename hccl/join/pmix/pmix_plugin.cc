@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <string>
 
+#include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
 #include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
@@ -32,7 +32,7 @@ class Client {
   /// Any thread. A process that could not start may try again.
   static Result<const Client*> get() {
     static Client* const client = new Client;  // never destroyed: the exit handler needs it
-    std::lock_guard lock(client->mutex_);
+    const MutexLock lock(client->mutex_);
     if (client->process_ == 0) {
       const SignalsBlocked blocked;  // PMIx starts threads
       if (const auto r = PMIx_Init(&client->self_, nullptr, 0); r != PMIX_SUCCESS) {
@@ -140,7 +140,7 @@ class Client {
 
  private:
   Client() = default;
-  std::mutex mutex_;
+  Mutex mutex_;
   pid_t process_ = 0;  ///< that initialised PMIx; 0 = none yet
   pmix_proc_t self_{};
 };
