@@ -58,7 +58,7 @@ ControlLine::ControlLine(Line line, const RootInfo& info, int rank,
 Result<std::shared_ptr<ControlLine>> ControlLine::join(const RootInfo& info, int size, int rank,
                                                        const Config& config, Logger log) {
   const Deadline deadline = Deadline::after(config.connect_timeout);
-  HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, size, rank, config.if_ip, deadline));
+  HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, config.if_ip, deadline));
   std::shared_ptr<ControlLine> control(
       new ControlLine(std::move(line), info, rank, config.peer_timeout, std::move(log)));
   const Deadline table = Deadline::after(config.connect_timeout + kGrace);

@@ -214,11 +214,6 @@ class CoordinatorThread {
         return false;
       }
       if (!frame->has_value()) return true;
-      // Who speaks in clear is told that the versions differ, and is not let in by any means.
-      if (connection.line.old() && !wire::other_version(**frame)) {
-        end(number);
-        return false;
-      }
       deliver(membership_.frame(number, **frame, Membership::Clock::now()));
       if (connections_.count(number) == 0) return false;
     }

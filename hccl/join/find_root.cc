@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "hccl/base/socket.h"
-#include "hccl/join/old_peer.h"
 
 namespace hccl::join {
 namespace {
@@ -24,21 +23,13 @@ constexpr std::chrono::seconds kProofTime{5};
 
 struct Seeker {
   const RootInfo& info;
-  int size;
-  int rank;
   const std::string& from;
   std::shared_ptr<const TlsContext> context;
 
-  // kTcpConnect: somebody else listens there. kPara: a root of another version.
+  // kTcpConnect: somebody else listens there. kPara: the address is none.
   Result<Line> try_port(std::uint16_t port, Deadline turn, Deadline deadline) const {
     HCCL_ASSIGN_OR_RETURN(Fd fd, connect_tcp(info.address, port, from, turn));
-    const Deadline proof = deadline.sooner(Deadline::after(kProofTime));
-    auto line = prove_to(info, std::move(fd), context, proof);
-    if (line.ok() || line.status().code() != Code::kTcpTransfer) return line;
-    // It hung up: a coordinator crowded by strangers does so, and one that knows no TLS.
-    HCCL_ASSIGN_OR_RETURN(Fd again, connect_tcp(info.address, port, from, proof));
-    const Status told = ask_old_root(again.get(), info, size, rank, proof);
-    return told.code() == Code::kPara ? told : line.status();
+    return prove_to(info, std::move(fd), context, deadline.sooner(Deadline::after(kProofTime)));
   }
 
   // Tries the ports in turn, as another program may listen on some of them. Tries again after a
@@ -74,10 +65,9 @@ struct Seeker {
 
 }  // namespace
 
-Result<Line> find_root(const RootInfo& info, int size, int rank, const std::string& from,
-                       Deadline deadline) {
+Result<Line> find_root(const RootInfo& info, const std::string& from, Deadline deadline) {
   HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
-  return Seeker{info, size, rank, from, std::move(context)}.find(deadline);
+  return Seeker{info, from, std::move(context)}.find(deadline);
 }
 
 }  // namespace hccl::join

@@ -11,9 +11,7 @@
 namespace hccl::join {
 
 /// A line whose both ends have proved themselves. kTimeout if no coordinator answers; kTcpConnect
-/// if somebody else does; kPara if the root speaks a protocol older than TLS, and then it knows,
-/// too. `from`: the local address to bind to, or empty.
-Result<Line> find_root(const RootInfo& info, int size, int rank, const std::string& from,
-                       Deadline deadline);
+/// if somebody else does. `from`: the local address to bind to, or empty.
+Result<Line> find_root(const RootInfo& info, const std::string& from, Deadline deadline);
 
 }  // namespace hccl::join

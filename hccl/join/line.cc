@@ -1,10 +1,10 @@
 #include "hccl/join/line.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
-#include <cerrno>
 #include <cstring>
+
+#include "hccl/base/bytes.h"
 
 namespace hccl::join {
 
@@ -15,46 +15,30 @@ Line::Line(Fd fd, Side side, std::shared_ptr<const TlsContext> context, const Ro
       secret_(info.secret),
       id_(info.id) {}
 
-// The first byte of the peer tells which protocol it speaks.
-Status Line::meet() {
-  char first = 0;
-  if (side_ == Side::kServer) {
-    const ssize_t got = ::recv(fd_.get(), &first, 1, MSG_PEEK);
-    if (got == 0) return Status(Code::kTcpTransfer, "the peer closed the connection");
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
-    if (got < 0) return Status(Code::kTcpTransfer, std::strerror(errno));
-  }
-  if (first == OldPeer::kFirstByte) {
-    old_.emplace(fd_.get(), secret_, id_);
-    return {};
-  }
-  HCCL_ASSIGN_OR_RETURN(
-      tls_, TlsStream::create(context_, side_, fd_.get(), tls_key(secret_, id_, "control")));
-  return {};
-}
-
 Status Line::prove() {
-  if (!tls_ && !old_) HCCL_RETURN_IF_ERROR(meet());
-  if (tls_) return tls_->handshake();
-  return old_ ? old_->prove() : Status();
+  if (!tls_) {
+    HCCL_ASSIGN_OR_RETURN(
+        tls_, TlsStream::create(context_, side_, fd_.get(), tls_key(secret_, id_, "control")));
+  }
+  return tls_->handshake();
 }
 
 short Line::wants() const { return tls_ ? tls_->wants() : POLLIN; }
-bool Line::proved() const { return tls_ ? tls_->finished() : old_ && old_->proved(); }
-bool Line::named() const { return tls_ ? tls_->named() : old_ && old_->named(); }
+bool Line::proved() const { return tls_ && tls_->finished(); }
+bool Line::named() const { return tls_ && tls_->named(); }
 
 void Line::put(std::string_view frame) { out_ += ByteWriter().put_text(frame).take(); }
 
 Status Line::flush() {
   if (out_.empty()) return {};
-  HCCL_ASSIGN_OR_RETURN(const std::size_t sent, tls_ ? tls_->write(out_) : old_->write(out_));
+  HCCL_ASSIGN_OR_RETURN(const std::size_t sent, tls_->write(out_));
   out_.erase(0, sent);
   return {};
 }
 
 Result<std::size_t> Line::fill() {
   char bytes[16384];
-  HCCL_ASSIGN_OR_RETURN(const std::size_t got, tls_ ? tls_->read(bytes) : old_->read(bytes));
+  HCCL_ASSIGN_OR_RETURN(const std::size_t got, tls_->read(bytes));
   in_.append(bytes, got);
   return got;
 }

@@ -9,7 +9,6 @@
 
 #include "hccl/base/fd.h"
 #include "hccl/base/tls.h"
-#include "hccl/join/old_peer.h"
 #include "hccl/join/root_info.h"
 
 namespace hccl::join {
@@ -32,8 +31,6 @@ class Line {
   bool proved() const;
   /// Coordinator: the peer's first words name this job's secret.
   bool named() const;
-  /// Coordinator: the peer speaks a protocol older than TLS, in clear. It may only be told so.
-  bool old() const { return old_.has_value(); }
 
   /// Appends a frame to those that wait to be sent.
   void put(std::string_view frame);
@@ -49,15 +46,12 @@ class Line {
   Result<std::optional<std::string>> next(std::size_t cap);
 
  private:
-  Status meet();
-
   Fd fd_;
   Side side_;
   std::shared_ptr<const TlsContext> context_;
   Key secret_;
   Uuid id_;
   std::optional<TlsStream> tls_;
-  std::optional<OldPeer> old_;
   std::string in_;
   std::string out_;
 };

@@ -110,11 +110,4 @@ inline std::string failure_frame(const Uuid& scope, const Status& why) {
   return out.take();
 }
 
-/// Whether this is the hello of a rank of another version.
-inline bool other_version(std::string_view frame) {
-  ByteReader in(frame);
-  const bool hello = in.get<Kind>() == Kind::kHello;
-  return hello && in.get<std::uint32_t>() != kVersion && in.ok();
-}
-
 }  // namespace hccl::join::wire

@@ -1,5 +1,5 @@
 // A control line with somebody on the way: a proxy that listens, changes a byte, repeats a
-// recording. And ranks and roots of different versions.
+// recording.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
@@ -23,7 +23,6 @@ namespace hccl::join {
 namespace {
 
 using std::chrono::seconds;
-using wire::Kind;
 
 constexpr char kPain[] = "it hurts";
 
@@ -359,80 +358,6 @@ TEST(Line, RecordedJoinLetsNobodyIn) {
   EXPECT_TRUE(join(info, 1).ok());
   zero.join();
   EXPECT_TRUE(other.ok()) << other.message();
-}
-
-// Protocol 3: a proof, then frames in clear.
-Fd connect_as_old_rank(const RootInfo& info) {
-  auto fd = connect_tcp(info.address, info.port, "", soon());
-  EXPECT_TRUE(authenticate(fd->get(),
-                           Handshake(Handshake::Side::kClient, info.secret, info.id, "control"),
-                           soon())
-                  .ok());
-  return std::move(*fd);
-}
-
-std::string hello(std::uint32_t version) {
-  wire::Member me;
-  me.rank = 1;
-  ByteWriter out;
-  out.put(Kind::kHello).put(version).put(std::uint32_t{2}).put_text(config().agreement());
-  wire::put(out, me);
-  return out.take();
-}
-
-TEST(Version, OldRankAndItsNewRootNameBoth) {
-  RootInfo info = new_info();
-  const auto coordinator = start(info);
-  Status news;
-  std::thread rank(
-      [&] { news = ControlLine::join(info, 2, 0, config(), make_logger("off", "rank")).status(); });
-  // It can prove itself, but it may not come in, whatever version it claims.
-  const Fd disguised = connect_as_old_rank(info);
-  ASSERT_TRUE(send_frame(disguised.get(), hello(wire::kVersion), soon()).ok());
-  EXPECT_EQ(recv_frame(disguised.get(), 4096, soon()).status().code(), Code::kTcpTransfer);
-  const Fd old = connect_as_old_rank(info);
-  ASSERT_TRUE(send_frame(old.get(), hello(3), soon()).ok());
-  const auto answer = recv_frame(old.get(), 4096, soon());
-  ASSERT_TRUE(answer.ok()) << answer.status().message();
-  rank.join();
-  ByteReader in(*answer);
-  EXPECT_EQ(in.get<Kind>(), Kind::kRefused);
-  for (const Status& why : {wire::get_status(in), news}) {
-    EXPECT_EQ(why.code(), Code::kPara);
-    EXPECT_TRUE(has(why, "EI0008") &&
-                has(why, "rank 1 speaks protocol 3, the root " + std::to_string(wire::kVersion)))
-        << why.message();
-  }
-}
-
-// A root of protocol 3, as far as this needs one: who does not prove himself in its way is hung up
-// on.
-TEST(Version, NewRankAndItsOldRootNameBoth) {
-  RootInfo info = new_info();
-  auto listener = listen_tcp("127.0.0.1", 0);
-  ASSERT_TRUE(listener.ok());
-  info.port = listener->port;
-  std::string heard;
-  std::thread root([&] {
-    while (heard.empty()) {
-      ASSERT_TRUE(wait_fd(listener->fd.get(), POLLIN, soon()).ok());
-      const auto fd = accept_one(listener->fd.get());
-      Handshake proof(Handshake::Side::kServer, info.secret, info.id, "control");
-      if (!authenticate(fd->get(), proof, soon()).ok()) continue;
-      heard = recv_frame(fd->get(), 4096, soon()).value();
-      ByteWriter out;
-      out.put(Kind::kRefused);
-      wire::put(out, Status(Code::kPara, "rank 1 speaks protocol 4, the root 3"));
-      EXPECT_TRUE(send_frame(fd->get(), out.bytes(), soon()).ok());
-    }
-  });
-  const auto line = ControlLine::join(info, 2, 1, config(), make_logger("off", "rank"));
-  root.join();
-  EXPECT_EQ(line.status().code(), Code::kPara);
-  EXPECT_TRUE(has(line.status(), "rank 1 speaks protocol 4, the root 3"))
-      << line.status().message();
-  EXPECT_EQ(heard.find("127.0.0.1"), std::string::npos) << "said in clear";
-  EXPECT_EQ(heard.find("transport="), std::string::npos) << "said in clear";
 }
 
 }  // namespace
