@@ -12,6 +12,19 @@
 namespace hccl::api {
 namespace {
 
+// One call that runs later: a collective or, if there are transfers, a batch of sends and receives.
+struct Job {
+  CommunicatorPtr comm;
+  aclrtStream stream = nullptr;
+  CallWithBlocks call{Call()};
+  std::vector<exec::Transfer> transfers;
+
+  /// Runs it on the caller's thread at its place in the communicator's order.
+  Status run(const core::OpQueue::Ticket& place) {
+    return transfers.empty() ? comm->run(call, place) : comm->exchange(transfers, place);
+  }
+};
+
 // A place in a communicator's order; given up if no operation has run there.
 class Place {
  public:
@@ -97,6 +110,15 @@ struct Line {
   }
 };
 
+// Takes the place in the communicator's order now.
+Status enqueue(Job job) {
+  HCCL_ASSIGN_OR_RETURN(const auto stream, acl::find_stream(job.stream));
+  auto place = std::make_shared<Place>(job.comm);
+  auto waiting = std::make_shared<Job>(std::move(job));
+  stream->submit([waiting, place] { return place->run(*waiting); }, [place] { place->give_up(); });
+  return {};
+}
+
 // All calls take their places in the order they were made. Calls with a stream are queued there.
 // The calls of each communicator without a stream run now, on a thread of their own, because one
 // thread may be several ranks.
@@ -137,6 +159,26 @@ Status run_group(std::vector<Job>& jobs) {
   return launch(jobs);
 }
 
+Status collect(Job job) {
+  CallGroup& open = *open_group;
+  if (job.stream != nullptr) {
+    HCCL_RETURN_IF_ERROR(acl::find_stream(job.stream).status());
+  }
+  for (const Job& each : open.jobs) {
+    if (point_to_point(each) != point_to_point(job)) {
+      return Status(Code::kPara, std::string("a group holds calls of one kind, and this one has ") +
+                                     (point_to_point(each) ? "sends and receives" : "collectives"));
+    }
+    if (point_to_point(job) && each.comm == job.comm && each.stream != job.stream) {
+      return Status(Code::kPara,
+                    "stream differs from that of the group's other sends and receives on this "
+                    "communicator");
+    }
+  }
+  open.jobs.push_back(std::move(job));
+  return {};
+}
+
 Status end_group() {
   if (open_group == nullptr) {
     return Status(Code::kNotSupport, "no group is open: HcclGroupStart comes first");
@@ -159,34 +201,7 @@ Status end_group() {
 
 }  // namespace
 
-Status Job::run(const core::OpQueue::Ticket& place) {
-  if (!transfers.empty()) return comm->exchange(transfers, place);
-  call.in_blocks = in_blocks;
-  call.out_blocks = out_blocks;
-  return comm->run(call, place);
-}
-
 bool in_call_group() { return open_group != nullptr; }
-
-Status collect(Job job) {
-  CallGroup& open = *open_group;
-  if (job.stream != nullptr) {
-    HCCL_RETURN_IF_ERROR(acl::find_stream(job.stream).status());
-  }
-  for (const Job& each : open.jobs) {
-    if (point_to_point(each) != point_to_point(job)) {
-      return Status(Code::kPara, std::string("a group holds calls of one kind, and this one has ") +
-                                     (point_to_point(each) ? "sends and receives" : "collectives"));
-    }
-    if (point_to_point(job) && each.comm == job.comm && each.stream != job.stream) {
-      return Status(Code::kPara,
-                    "stream differs from that of the group's other sends and receives on this "
-                    "communicator");
-    }
-  }
-  open.jobs.push_back(std::move(job));
-  return {};
-}
 
 void refuse_call_group(const Status& why, const char* function) noexcept {
   if (open_group == nullptr || !open_group->refused.ok()) return;
@@ -197,12 +212,16 @@ void refuse_call_group(const Status& why, const char* function) noexcept {
   }
 }
 
-Status enqueue(Job job) {
-  HCCL_ASSIGN_OR_RETURN(const auto stream, acl::find_stream(job.stream));
-  auto place = std::make_shared<Place>(job.comm);
-  auto waiting = std::make_shared<Job>(std::move(job));
-  stream->submit([waiting, place] { return place->run(*waiting); }, [place] { place->give_up(); });
-  return {};
+Status run_later(const CommunicatorPtr& comm, aclrtStream stream, CallWithBlocks call) {
+  Job job{comm, stream, std::move(call), {}};
+  return in_call_group() ? collect(std::move(job)) : enqueue(std::move(job));
+}
+
+Status run_later(const CommunicatorPtr& comm, aclrtStream stream,
+                 std::span<const exec::Transfer> transfers) {
+  if (transfers.empty()) return acl::find_stream(stream).status();
+  Job job{comm, stream, CallWithBlocks(Call()), {transfers.begin(), transfers.end()}};
+  return in_call_group() ? collect(std::move(job)) : enqueue(std::move(job));
 }
 
 }  // namespace hccl::api

@@ -1,7 +1,9 @@
-// Runs a checked call on its communicator: now, queued in a stream, or collected between
-// HcclGroupStart and HcclGroupEnd.
+// Runs a checked call later: queued in a stream, or collected between HcclGroupStart and
+// HcclGroupEnd.
 #pragma once
 
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "hccl/acl/stream.h"
@@ -11,31 +13,41 @@
 
 namespace hccl::api {
 
-/// One call that runs later, with everything it needs. A collective or, if there are transfers, a
-/// batch of sends and receives.
-struct Job {
-  CommunicatorPtr comm;
-  aclrtStream stream = nullptr;
-  Call call;
-  std::vector<Block> in_blocks;  // the spans of `call` point here
-  std::vector<Block> out_blocks;
-  std::vector<exec::Transfer> transfers;
+/// A call together with the blocks that its spans point to.
+class CallWithBlocks : public Call {
+ public:
+  explicit CallWithBlocks(const Call& call, std::vector<Block> input = {},
+                          std::vector<Block> output = {})
+      : Call(call), input_(std::move(input)), output_(std::move(output)) {
+    in_blocks = input_;
+    out_blocks = output_;
+  }
+  CallWithBlocks(const CallWithBlocks& other)
+      : CallWithBlocks(other, other.input_, other.output_) {}
+  CallWithBlocks(CallWithBlocks&&) = default;  // which leaves the blocks where they are
+  CallWithBlocks& operator=(CallWithBlocks&&) = default;
 
-  /// Runs it on the caller's thread at its place in the communicator's order.
-  Status run(const core::OpQueue::Ticket& place);
+ private:
+  std::vector<Block> input_;
+  std::vector<Block> output_;
 };
 
 /// Whether the calling thread has a group of calls open.
 bool in_call_group();
 
-/// Adds a call to the calling thread's open group. kPara: calls of another kind are in it, or a
-/// send or receive on another stream than those before it on this communicator.
-Status collect(Job job);
+/// Adds a checked collective, or a batch of sends and receives, to the calling thread's open group;
+/// else queues it in its stream, and takes its place in the communicator's order now. kPara: calls
+/// of another kind are in the group, or a send or receive on another stream than those before it on
+/// this communicator.
+Status run_later(const CommunicatorPtr& comm, aclrtStream stream, CallWithBlocks call);
+Status run_later(const CommunicatorPtr& comm, aclrtStream stream,
+                 std::span<const exec::Transfer> transfers);
+inline Status run_later(const CommunicatorPtr& comm, aclrtStream stream, const Call& call) {
+  return run_later(comm, stream, CallWithBlocks(call));
+}
+
 /// A call was refused: its group of calls, if there is one, does not run and ends with this
 /// failure.
 [[gnu::cold]] void refuse_call_group(const Status& why, const char* function) noexcept;
-
-/// Queues the job in its stream, and takes its place in the communicator's order now.
-Status enqueue(Job job);
 
 }  // namespace hccl::api

@@ -1,12 +1,18 @@
-// How an operation enters the library: guard(), the group of calls it may be in, and the log.
+// How an operation of hccl.h, hccl_framework.h or hcom.h enters the library: the log, the checks of
+// its arguments (operations.h), and the place where it runs.
 #pragma once
 
 #include <fmt/core.h>
 
+#include <cstddef>
+#include <string>
+#include <type_traits>
 #include <utility>
 
 #include "hccl/api/call_group.h"
 #include "hccl/api/guard.h"
+#include "hccl/api/operations.h"
+#include "hccl/api/state.h"
 #include "hccl/base/caught.h"
 
 namespace hccl::api {
@@ -24,40 +30,76 @@ namespace hccl::api {
   return keep_exception(function);
 }
 
-/// guard() for such a call.
-template <class Body>
-HcclResult enter(const char* function, Body&& body) noexcept {
-  try {
-    const Status status = body();
-    return status.ok() ? HCCL_SUCCESS : refused(status, function);
-  } catch (...) {
-    return refused_by_exception(function);
-  }
-}
-
 namespace detail {
-inline void put(std::string& text, const void* pointer) { text += fmt::format("{}", pointer); }
+inline void put(std::string& text, const void* pointer) { text += fmt::format("{}, ", pointer); }
+// A parameter of the check that the public function does not have.
+inline void put(std::string&, std::nullptr_t) {}
 template <class Number>
   requires(!std::is_pointer_v<Number>)
 void put(std::string& text, Number number) {
-  text += std::to_string(static_cast<std::uint64_t>(number));
+  text += std::to_string(static_cast<std::uint64_t>(number)) + ", ";
 }
 }  // namespace detail
 
 /// "Entry-HcclAllReduce: 0x7f..., 0x7f..., 1024, 4, 0, 0x0" at level trace.
 template <class... Arguments>
 [[gnu::cold]] void trace_entry(const core::Communicator& communicator, const char* function,
-                               Arguments... arguments) {
+                               aclrtStream stream, Arguments... arguments) {
   std::string text;
-  ((text += text.empty() ? "" : ", ", detail::put(text, arguments)), ...);
-  communicator.log()->trace("Entry-{}: {}: {}", function, communicator.name(), text);
+  (detail::put(text, arguments), ...);
+  communicator.log()->trace("Entry-{}: {}: {}{}", function, communicator.name(), text, stream);
 }
-/// One comparison if that level is off.
-template <class... Arguments>
-void log_entry(const core::Communicator& communicator, const char* function,
-               Arguments... arguments) {
-  if (communicator.log()->writes(LogLevel::kTrace)) {
-    trace_entry(communicator, function, arguments...);
+
+/// A call has failed: if its arguments were refused, says so to the ranks that may wait for it.
+template <class Check, class... Arguments>
+[[gnu::cold]] void tell_refusal(core::Communicator& communicator, const Status& why,
+                                const char* function, Check check, const Arguments&... arguments) {
+  const bool by_argument =
+      why.code() == Code::kPara || why.code() == Code::kPtr || why.code() == Code::kNotSupport;
+  if (!by_argument || !communicator.async_error().ok()) return;
+  const std::string text = std::string(function) + ": " + why.message();
+  // Sends and receives have an order of their own.
+  auto messages = messages_of(communicator, check, arguments...);
+  messages ? communicator.refused(std::move(*messages), text) : communicator.refused(text);
+}
+
+/// Checks a call and runs it: on the caller's thread without a stream; in its stream, where its
+/// place in the communicator's order is taken now; or at the end of the calling thread's group.
+/// `before`: what is known of the arguments that the check does not see.
+template <class Check, class... Arguments>
+HcclResult issue(const char* function, const CommunicatorPtr& comm, Status before,
+                 aclrtStream stream, Check check, Arguments... arguments) {
+  if (comm->log()->writes(LogLevel::kTrace)) {
+    trace_entry(*comm, function, stream, arguments...);
+  }
+  Status status = std::move(before);
+  if (status.ok()) {
+    auto checked = check(*comm, arguments...);
+    if (!checked.ok()) {
+      status = checked.status();
+    } else if (stream != nullptr || in_call_group()) {
+      status = run_later(comm, stream, std::move(*checked));
+    } else if constexpr (std::is_base_of_v<Call, std::remove_reference_t<decltype(*checked)>>) {
+      status = comm->run(*checked);
+    } else {
+      status = comm->exchange(*checked);
+    }
+  }
+  if (status.ok()) return HCCL_SUCCESS;
+  tell_refusal(*comm, status, function, check, arguments...);
+  return refused(status, function);
+}
+
+/// issue() on the communicator with this handle: the shortest way to an operation.
+template <class Check, class... Arguments>
+HcclResult on(const char* function, HcclComm comm, aclrtStream stream, Check check,
+              Arguments... arguments) noexcept {
+  try {
+    const auto communicator = State::get().communicators().get(comm);
+    if (!communicator.ok()) return refused(communicator.status(), function);
+    return issue(function, communicator->shared(), Status(), stream, check, arguments...);
+  } catch (...) {
+    return refused_by_exception(function);
   }
 }
 

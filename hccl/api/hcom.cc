@@ -10,8 +10,6 @@
 #include "hccl/api/checks.h"
 #include "hccl/api/entry.h"
 #include "hccl/api/launch.h"
-#include "hccl/api/on.h"
-#include "hccl/api/operations.h"
 #include "hccl/api/state.h"
 
 namespace api = hccl::api;
@@ -100,18 +98,19 @@ Result<std::pair<std::string, std::vector<int>>> check_group(const char* group, 
   return std::pair(std::move(name), std::move(ranks));
 }
 
-template <class Operation, class... Arguments>
-HcclResult on(const char* function, const char* tag, const char* group, Operation operation,
-              Arguments... arguments) {
-  return api::enter(function, [&]() -> Status {
-    Status status = check_text(tag, kTagBytes, "tag");
+template <class Check, class... Arguments>
+HcclResult on(const char* function, const char* tag, const char* group, aclrtStream stream,
+              Check check, Arguments... arguments) noexcept {
+  try {
+    Status checked = check_text(tag, kTagBytes, "tag");
     const auto communicator = find(group);
-    if (!communicator.ok()) return status.ok() ? communicator.status() : status;
-    api::log_entry(**communicator, function, arguments...);
-    if (status.ok()) status = operation(*communicator, arguments...);
-    if (!status.ok()) api::tell_refusal(**communicator, status, function, operation, arguments...);
-    return status;
-  });
+    if (!communicator.ok()) {
+      return api::refused(checked.ok() ? communicator.status() : checked, function);
+    }
+    return api::issue(function, *communicator, std::move(checked), stream, check, arguments...);
+  } catch (...) {
+    return api::refused_by_exception(function);
+  }
 }
 
 }  // namespace
@@ -253,51 +252,51 @@ HcclResult HcomGetCommHandleByGroup(const char* group, HcclComm* comm) {
 HcclResult HcomAllReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
                          HcclDataType dataType, HcclReduceOp op, const char* group,
                          aclrtStream stream) {
-  return on("HcomAllReduce", tag, group, api::all_reduce, inputPtr, outputPtr, count, dataType, op,
-            stream);
+  return on("HcomAllReduce", tag, group, stream, api::all_reduce, inputPtr, outputPtr, count,
+            dataType, op, nullptr);
 }
 
 HcclResult HcomBroadcast(const char* tag, void* ptr, uint64_t count, HcclDataType dataType,
                          uint32_t root, const char* group, aclrtStream stream) {
-  return on("HcomBroadcast", tag, group, api::broadcast, ptr, count, dataType, root, stream);
+  return on("HcomBroadcast", tag, group, stream, api::broadcast, ptr, count, dataType, root);
 }
 
 HcclResult HcomReduceScatter(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
                              HcclDataType dataType, HcclReduceOp op, const char* group,
                              aclrtStream stream) {
-  return on("HcomReduceScatter", tag, group, api::reduce_scatter, inputPtr, outputPtr, count,
-            dataType, op, stream);
+  return on("HcomReduceScatter", tag, group, stream, api::reduce_scatter, inputPtr, outputPtr,
+            count, dataType, op, nullptr);
 }
 
 HcclResult HcomAllGather(const char* tag, void* inputPtr, void* outputPtr, uint64_t inputCount,
                          HcclDataType dataType, const char* group, aclrtStream stream) {
-  return on("HcomAllGather", tag, group, api::all_gather, inputPtr, outputPtr, inputCount, dataType,
-            stream);
+  return on("HcomAllGather", tag, group, stream, api::all_gather, inputPtr, outputPtr, inputCount,
+            dataType);
 }
 
 HcclResult HcomReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
                       HcclDataType dataType, HcclReduceOp op, uint32_t root, const char* group,
                       aclrtStream stream) {
-  return on("HcomReduce", tag, group, api::reduce, inputPtr, outputPtr, count, dataType, op, root,
-            stream);
+  return on("HcomReduce", tag, group, stream, api::reduce, inputPtr, outputPtr, count, dataType, op,
+            nullptr, root);
 }
 
 HcclResult HcomSend(const char* tag, void* inputPtr, uint64_t count, HcclDataType dataType,
                     uint32_t destRank, uint32_t, const char* group, aclrtStream stream) {
-  return on("HcomSend", tag, group, api::send, inputPtr, count, dataType, destRank, stream);
+  return on("HcomSend", tag, group, stream, api::send, inputPtr, count, dataType, destRank);
 }
 
 HcclResult HcomReceive(const char* tag, void* outputPtr, uint64_t count, HcclDataType dataType,
                        uint32_t srcRank, uint32_t, const char* group, aclrtStream stream) {
-  return on("HcomReceive", tag, group, api::recv, outputPtr, count, dataType, srcRank, stream);
+  return on("HcomReceive", tag, group, stream, api::recv, outputPtr, count, dataType, srcRank);
 }
 
 HcclResult HcomReduceScatterV(const char* tag, void* sendBuf, const void* sendCounts,
                               const void* sdispls, void* recvBuf, uint64_t recvCount,
                               HcclDataType dataType, HcclReduceOp op, const char* group,
                               aclrtStream stream) {
-  return on("HcomReduceScatterV", tag, group, api::reduce_scatter_v, sendBuf, sendCounts, sdispls,
-            recvBuf, recvCount, dataType, op, stream);
+  return on("HcomReduceScatterV", tag, group, stream, api::reduce_scatter_v, sendBuf, sendCounts,
+            sdispls, recvBuf, recvCount, dataType, op);
 }
 
 // HCCL declares recvBuf const although it is written.
@@ -305,30 +304,30 @@ HcclResult HcomReduceScatterV(const char* tag, void* sendBuf, const void* sendCo
 HcclResult HcomAllGatherV(const char* tag, const void* sendBuf, uint64_t sendCount,
                           const void* recvBuf, const void* recvCounts, const void* rdispls,
                           HcclDataType dataType, const char* group, aclrtStream stream) {
-  return on("HcomAllGatherV", tag, group, api::all_gather_v, sendBuf, sendCount,
-            const_cast<void*>(recvBuf), recvCounts, rdispls, dataType, stream);
+  return on("HcomAllGatherV", tag, group, stream, api::all_gather_v, sendBuf, sendCount,
+            const_cast<void*>(recvBuf), recvCounts, rdispls, dataType);
 }
 
 HcclResult HcomAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls,
                          HcclDataType sendType, const void* recvBuf, const void* recvCounts,
                          const void* rdispls, HcclDataType recvType, const char* group,
                          aclrtStream stream, const char* tag) {
-  return on("HcomAlltoAllV", tag, group, api::all_to_all_v, sendBuf, sendCounts, sdispls, sendType,
-            const_cast<void*>(recvBuf), recvCounts, rdispls, recvType, stream);
+  return on("HcomAlltoAllV", tag, group, stream, api::all_to_all_v, sendBuf, sendCounts, sdispls,
+            sendType, const_cast<void*>(recvBuf), recvCounts, rdispls, recvType);
 }
 
 HcclResult HcomAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType,
                           const void* recvBuf, HcclDataType recvType, const char* group,
                           aclrtStream stream, const char* tag) {
-  return on("HcomAlltoAllVC", tag, group, api::all_to_all_vc, sendBuf, sendCountMatrix, sendType,
-            const_cast<void*>(recvBuf), recvType, stream);
+  return on("HcomAlltoAllVC", tag, group, stream, api::all_to_all_vc, sendBuf, sendCountMatrix,
+            sendType, const_cast<void*>(recvBuf), recvType);
 }
 
 HcclResult HcomAllToAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType,
                         const void* recvBuf, uint64_t recvCount, HcclDataType recvType,
                         const char* group, aclrtStream stream, const char* tag) {
-  return on("HcomAllToAll", tag, group, api::all_to_all, sendBuf, sendCount, sendType,
-            const_cast<void*>(recvBuf), recvCount, recvType, stream);
+  return on("HcomAllToAll", tag, group, stream, api::all_to_all, sendBuf, sendCount, sendType,
+            const_cast<void*>(recvBuf), recvCount, recvType);
 }
 
 }  // extern "C"

@@ -82,74 +82,76 @@ Result<DataType> check_types(HcclDataType send, HcclDataType recv) {
   return data;
 }
 
-Status exchange_blocks(const CommunicatorPtr& comm, const void* in, Blocks in_blocks, void* out,
-                       Blocks out_blocks, const char* own, DataType data, aclrtStream stream) {
+Result<CallWithBlocks> exchange_blocks(const Communicator& comm, const void* in, Blocks in_blocks,
+                                       void* out, Blocks out_blocks, const char* own,
+                                       DataType data) {
   if (in != nullptr && in == out) return Status(Code::kPara, "recvBuf is sendBuf");
-  const auto rank = static_cast<std::size_t>(comm->rank());
+  const auto rank = static_cast<std::size_t>(comm.rank());
   if (in_blocks[rank].count != out_blocks[rank].count) {
     return Status(Code::kPara, std::string(own) + " differs from what this rank sends to itself: " +
                                    std::to_string(out_blocks[rank].count) + " and " +
                                    std::to_string(in_blocks[rank].count));
   }
-  return issue(comm, {Op::kAllToAllV, in, out, 0, data, ReduceOp::kSum, 0, 0}, std::move(in_blocks),
-               std::move(out_blocks), stream);
+  return CallWithBlocks({Op::kAllToAllV, in, out, 0, data}, std::move(in_blocks),
+                        std::move(out_blocks));
 }
 
 }  // namespace
 
-Status reduce_scatter_v(const CommunicatorPtr& comm, void* sendBuf, const void* sendCounts,
-                        const void* sendDispls, void* recvBuf, std::uint64_t recvCount,
-                        HcclDataType type, HcclReduceOp op, aclrtStream stream) {
+Result<CallWithBlocks> reduce_scatter_v(const Communicator& comm, void* sendBuf,
+                                        const void* sendCounts, const void* sendDispls,
+                                        void* recvBuf, std::uint64_t recvCount, HcclDataType type,
+                                        HcclReduceOp op) {
   const Side side{sendBuf, "sendBuf", sendCounts, "sendCounts", sendDispls, "sendDispls"};
   HCCL_RETURN_IF_ERROR(check_arrays(side));
   HCCL_RETURN_IF_ERROR(need(recvBuf, recvCount, "recvBuf"));
   HCCL_RETURN_IF_ERROR(check_count(recvCount, "recvCount"));
   HCCL_ASSIGN_OR_RETURN(const DataType data, check_type(type));
   HCCL_ASSIGN_OR_RETURN(const ReduceOp fold, check_reduce(op, data));
-  HCCL_ASSIGN_OR_RETURN(Blocks blocks, read_blocks(side, comm->size(), data));
-  HCCL_RETURN_IF_ERROR(check_own(recvCount, "recvCount", blocks, "sendCounts", comm->rank()));
+  HCCL_ASSIGN_OR_RETURN(Blocks blocks, read_blocks(side, comm.size(), data));
+  HCCL_RETURN_IF_ERROR(check_own(recvCount, "recvCount", blocks, "sendCounts", comm.rank()));
   if (sendBuf != nullptr && sendBuf == recvBuf) return Status(Code::kPara, "recvBuf is sendBuf");
-  return issue(comm, {Op::kReduceScatterV, sendBuf, recvBuf, recvCount, data, fold, 0, 0},
-               std::move(blocks), {}, stream);
+  return CallWithBlocks({Op::kReduceScatterV, sendBuf, recvBuf, recvCount, data, fold},
+                        std::move(blocks), {});
 }
 
-Status all_gather_v(const CommunicatorPtr& comm, const void* sendBuf, std::uint64_t sendCount,
-                    void* recvBuf, const void* recvCounts, const void* recvDispls,
-                    HcclDataType type, aclrtStream stream) {
+Result<CallWithBlocks> all_gather_v(const Communicator& comm, const void* sendBuf,
+                                    std::uint64_t sendCount, void* recvBuf, const void* recvCounts,
+                                    const void* recvDispls, HcclDataType type) {
   const Side side{recvBuf, "recvBuf", recvCounts, "recvCounts", recvDispls, "recvDispls"};
   HCCL_RETURN_IF_ERROR(need(sendBuf, sendCount, "sendBuf"));
   HCCL_RETURN_IF_ERROR(check_count(sendCount, "sendCount"));
   HCCL_RETURN_IF_ERROR(check_arrays(side));
   HCCL_ASSIGN_OR_RETURN(const DataType data, check_type(type));
-  HCCL_ASSIGN_OR_RETURN(Blocks blocks, read_blocks(side, comm->size(), data));
-  HCCL_RETURN_IF_ERROR(check_own(sendCount, "sendCount", blocks, "recvCounts", comm->rank()));
-  return issue(comm, {Op::kAllGatherV, sendBuf, recvBuf, sendCount, data, ReduceOp::kSum, 0, 0}, {},
-               std::move(blocks), stream);
+  HCCL_ASSIGN_OR_RETURN(Blocks blocks, read_blocks(side, comm.size(), data));
+  HCCL_RETURN_IF_ERROR(check_own(sendCount, "sendCount", blocks, "recvCounts", comm.rank()));
+  return CallWithBlocks({Op::kAllGatherV, sendBuf, recvBuf, sendCount, data}, {},
+                        std::move(blocks));
 }
 
-Status all_to_all_v(const CommunicatorPtr& comm, const void* sendBuf, const void* sendCounts,
-                    const void* sdispls, HcclDataType sendType, void* recvBuf,
-                    const void* recvCounts, const void* rdispls, HcclDataType recvType,
-                    aclrtStream stream) {
+Result<CallWithBlocks> all_to_all_v(const Communicator& comm, const void* sendBuf,
+                                    const void* sendCounts, const void* sdispls,
+                                    HcclDataType sendType, void* recvBuf, const void* recvCounts,
+                                    const void* rdispls, HcclDataType recvType) {
   const Side out{sendBuf, "sendBuf", sendCounts, "sendCounts", sdispls, "sdispls"};
   const Side in{recvBuf, "recvBuf", recvCounts, "recvCounts", rdispls, "rdispls"};
   HCCL_RETURN_IF_ERROR(check_arrays(out));
   HCCL_RETURN_IF_ERROR(check_arrays(in));
   HCCL_ASSIGN_OR_RETURN(const DataType data, check_types(sendType, recvType));
-  HCCL_ASSIGN_OR_RETURN(Blocks sent, read_blocks(out, comm->size(), data));
-  HCCL_ASSIGN_OR_RETURN(Blocks received, read_blocks(in, comm->size(), data));
-  const std::string own = item("recvCounts", static_cast<std::size_t>(comm->rank()));
+  HCCL_ASSIGN_OR_RETURN(Blocks sent, read_blocks(out, comm.size(), data));
+  HCCL_ASSIGN_OR_RETURN(Blocks received, read_blocks(in, comm.size(), data));
+  const std::string own = item("recvCounts", static_cast<std::size_t>(comm.rank()));
   return exchange_blocks(comm, sendBuf, std::move(sent), recvBuf, std::move(received), own.c_str(),
-                         data, stream);
+                         data);
 }
 
-Status all_to_all_vc(const CommunicatorPtr& comm, const void* sendBuf, const void* sendCountMatrix,
-                     HcclDataType sendType, void* recvBuf, HcclDataType recvType,
-                     aclrtStream stream) {
+Result<CallWithBlocks> all_to_all_vc(const Communicator& comm, const void* sendBuf,
+                                     const void* sendCountMatrix, HcclDataType sendType,
+                                     void* recvBuf, HcclDataType recvType) {
   if (sendCountMatrix == nullptr) return Status(Code::kPtr, "sendCountMatrix is null");
   HCCL_ASSIGN_OR_RETURN(const DataType data, check_types(sendType, recvType));
-  const auto size = static_cast<std::size_t>(comm->size());
-  const auto rank = static_cast<std::size_t>(comm->rank());
+  const auto size = static_cast<std::size_t>(comm.size());
+  const auto rank = static_cast<std::size_t>(comm.rank());
   // All ranks have the same matrix, so all ranks refuse it or none.
   for (std::size_t i = 0; i < size * size; ++i) {
     HCCL_RETURN_IF_ERROR(
@@ -169,7 +171,7 @@ Status all_to_all_vc(const CommunicatorPtr& comm, const void* sendBuf, const voi
   HCCL_RETURN_IF_ERROR(need(sendBuf, next_out.at + next_out.count, "sendBuf"));
   HCCL_RETURN_IF_ERROR(need(recvBuf, next_in.at + next_in.count, "recvBuf"));
   return exchange_blocks(comm, sendBuf, std::move(sent), recvBuf, std::move(received),
-                         "sendCountMatrix", data, stream);
+                         "sendCountMatrix", data);
 }
 
 }  // namespace hccl::api

@@ -1,38 +1,24 @@
 // Sends and receives: one, a batch, or those of a group.
 #include <algorithm>
 
-#include "hccl/api/call_group.h"
 #include "hccl/api/checks.h"
-#include "hccl/api/guard.h"
 #include "hccl/api/operations.h"
 
 namespace hccl::api {
 namespace {
 
-using exec::Transfer;
-
-Status issue_transfers(const CommunicatorPtr& comm, std::vector<Transfer> transfers,
-                       aclrtStream stream) {
-  if (stream == nullptr) return comm->exchange(transfers);
-  return enqueue({comm, stream, {}, {}, {}, std::move(transfers)});
-}
-
-Status one(const CommunicatorPtr& comm, bool sending, void* buffer, const char* buffer_name,
-           std::uint64_t count, HcclDataType type, std::uint32_t peer, const char* peer_name,
-           aclrtStream stream) {
+Result<std::array<Transfer, 1>> one(const Communicator& comm, bool sending, void* buffer,
+                                    const char* buffer_name, std::uint64_t count, HcclDataType type,
+                                    std::uint32_t peer, const char* peer_name) {
   HCCL_RETURN_IF_ERROR(need(buffer, count, buffer_name));
   HCCL_RETURN_IF_ERROR(check_count(count, "count"));
   HCCL_ASSIGN_OR_RETURN(const DataType data, check_type(type));
-  HCCL_RETURN_IF_ERROR(check_rank(peer, comm->size(), peer_name));
-  const Transfer transfer{sending, static_cast<int>(peer), buffer, count, data, 0};
-  if (in_call_group()) return collect({comm, stream, {}, {}, {}, {transfer}});
-  if (transfer.peer == comm->rank()) {
+  HCCL_RETURN_IF_ERROR(check_rank(peer, comm.size(), peer_name));
+  if (static_cast<int>(peer) == comm.rank() && !in_call_group()) {
     return Status(Code::kPara, std::string(peer_name) +
                                    " is the caller itself, which only a batch or a group allows");
   }
-  if (stream != nullptr) return enqueue({comm, stream, {}, {}, {}, {transfer}});
-  return sending ? comm->send(transfer.peer, buffer, count, data)
-                 : comm->recv(transfer.peer, buffer, count, data);
+  return std::array{Transfer{sending, static_cast<int>(peer), buffer, count, data, 0}};
 }
 
 Result<Transfer> read_item(const HcclSendRecvItem& item, int size, std::size_t index) {
@@ -54,7 +40,7 @@ Result<Transfer> read_item(const HcclSendRecvItem& item, int size, std::size_t i
                   0};
 }
 
-void add_messages(std::vector<Transfer>& out, const core::Communicator& comm, bool sending,
+void add_messages(std::vector<Transfer>& out, const Communicator& comm, bool sending,
                   std::uint32_t peer) {
   const bool known = peer < static_cast<std::uint32_t>(comm.size()) &&
                      peer != static_cast<std::uint32_t>(comm.rank());
@@ -69,16 +55,15 @@ void add_messages(std::vector<Transfer>& out, const core::Communicator& comm, bo
 
 }  // namespace
 
-Messages messages_of(const core::Communicator& comm, decltype(&send) operation, void*,
-                     std::uint64_t, HcclDataType, std::uint32_t peer, aclrtStream) {
-  if (operation != &send && operation != &recv) return {};
+Messages messages_of(const Communicator& comm, decltype(&send) check, void*, std::uint64_t,
+                     HcclDataType, std::uint32_t peer) {
   std::vector<Transfer> out;
-  add_messages(out, comm, operation == &send, peer);
+  add_messages(out, comm, check == &send, peer);
   return out;
 }
 
-Messages messages_of(const core::Communicator& comm, decltype(&batch_send_recv),
-                     HcclSendRecvItem* items, std::uint32_t item_num, aclrtStream) {
+Messages messages_of(const Communicator& comm, decltype(&batch_send_recv), HcclSendRecvItem* items,
+                     std::uint32_t item_num) {
   std::vector<Transfer> out;
   for (std::uint32_t i = 0; items != nullptr && i < item_num; ++i) {
     add_messages(out, comm, items[i].sendRecvType == HCCL_SEND, items[i].remoteRank);
@@ -91,18 +76,19 @@ Messages messages_of(const core::Communicator& comm, decltype(&batch_send_recv),
   return out;
 }
 
-Status send(const CommunicatorPtr& comm, void* sendBuf, std::uint64_t count, HcclDataType type,
-            std::uint32_t destRank, aclrtStream stream) {
-  return one(comm, true, sendBuf, "sendBuf", count, type, destRank, "destRank", stream);
+Result<std::array<Transfer, 1>> send(const Communicator& comm, void* sendBuf, std::uint64_t count,
+                                     HcclDataType type, std::uint32_t destRank) {
+  return one(comm, true, sendBuf, "sendBuf", count, type, destRank, "destRank");
 }
 
-Status recv(const CommunicatorPtr& comm, void* recvBuf, std::uint64_t count, HcclDataType type,
-            std::uint32_t srcRank, aclrtStream stream) {
-  return one(comm, false, recvBuf, "recvBuf", count, type, srcRank, "srcRank", stream);
+Result<std::array<Transfer, 1>> recv(const Communicator& comm, void* recvBuf, std::uint64_t count,
+                                     HcclDataType type, std::uint32_t srcRank) {
+  return one(comm, false, recvBuf, "recvBuf", count, type, srcRank, "srcRank");
 }
 
-Status batch_send_recv(const CommunicatorPtr& comm, const HcclSendRecvItem* sendRecvInfo,
-                       std::uint32_t itemNum, aclrtStream stream) {
+Result<std::vector<Transfer>> batch_send_recv(const Communicator& comm,
+                                              const HcclSendRecvItem* sendRecvInfo,
+                                              std::uint32_t itemNum) {
   HCCL_CHECK_PTR(sendRecvInfo);
   if (in_call_group()) {
     return Status(Code::kNotSupport, "a batch inside a group: use HcclSend and HcclRecv there");
@@ -110,13 +96,13 @@ Status batch_send_recv(const CommunicatorPtr& comm, const HcclSendRecvItem* send
   std::vector<Transfer> transfers;
   transfers.reserve(itemNum);
   for (std::uint32_t i = 0; i < itemNum; ++i) {
-    HCCL_ASSIGN_OR_RETURN(const Transfer transfer, read_item(sendRecvInfo[i], comm->size(), i));
+    HCCL_ASSIGN_OR_RETURN(const Transfer transfer, read_item(sendRecvInfo[i], comm.size(), i));
     transfers.push_back(transfer);
   }
-  if (const Status paired = exec::pair_self(transfers, comm->rank()); !paired.ok()) {
+  if (const Status paired = exec::pair_self(transfers, comm.rank()); !paired.ok()) {
     return paired.with_context("sendRecvInfo");
   }
-  return issue_transfers(comm, std::move(transfers), stream);
+  return transfers;
 }
 
 }  // namespace hccl::api

@@ -142,6 +142,16 @@ TEST(Streams, ACallWithoutAStreamRunsAfterThoseBeforeIt) {
   });
 }
 
+// The other rank makes no such call.
+TEST(Streams, AnEmptyBatchMeetsNobody) {
+  ApiWorld world(2);
+  Stream stream;
+  HcclSendRecvItem item{};
+  ASSERT_EQ(HcclBatchSendRecv(&item, 0, world.comm(0), stream.get()), 0);
+  EXPECT_EQ(stream.wait(), ACL_SUCCESS);
+  EXPECT_EQ(HcclBatchSendRecv(&item, 0, world.comm(0), &item), HCCL_E_PARA) << "no stream";
+}
+
 // All fourteen operators and the barrier, three ranks, one stream each.
 TEST(Streams, EveryOperatorRunsOnAStream) {
   constexpr int kSize = 3;
