@@ -79,8 +79,6 @@ class Communicator {
   Status wait(const OpQueue::Ticket& ticket) { return queue_.wait(ticket); }
   bool done(const OpQueue::Ticket& ticket) const { return queue_.done(ticket); }
 
-  Status send(int peer, const void* data, std::uint64_t count, DataType type);
-  Status recv(int peer, void* data, std::uint64_t count, DataType type);
   /// Sends and receives that run together: those with one peer in one direction in their order, the
   /// rest side by side. exec::pair_self() must hold. Sequence numbers are filled in.
   Status exchange(std::span<exec::Transfer> transfers);

@@ -91,17 +91,6 @@ Status Communicator::execute_scaled(Call call) {
   return execute(call, true);
 }
 
-Status Communicator::send(int peer, const void* data, std::uint64_t count, DataType type) {
-  // Only read.
-  exec::Transfer transfer{true, peer, const_cast<void*>(data), count, type, 0};
-  return exchange({&transfer, 1});
-}
-
-Status Communicator::recv(int peer, void* data, std::uint64_t count, DataType type) {
-  exec::Transfer transfer{false, peer, data, count, type, 0};
-  return exchange({&transfer, 1});
-}
-
 Status Communicator::exchange(std::span<exec::Transfer> transfers) {
   return queue_.run([this, transfers] { return run_transfers(transfers); });
 }

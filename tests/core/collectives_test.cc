@@ -14,6 +14,7 @@
 #include "hccl/schedule/algorithm.h"
 #include "tests/support/config.h"
 #include "tests/support/numbers.h"
+#include "tests/support/one_message.h"
 #include "tests/support/world.h"
 #include "transport/registry.h"
 
@@ -372,8 +373,8 @@ TEST_P(EveryTransport, SendsAndReceivesBetweenAllPairs) {
         const int from = (c.rank() - distance + c.size()) % c.size();
         std::vector<int> out(count, c.rank() * 1000 + to);
         std::vector<int> in(count, -1);
-        const auto send = [&] { return c.send(to, out.data(), count, DataType::kInt32); };
-        const auto recv = [&] { return c.recv(from, in.data(), count, DataType::kInt32); };
+        const auto send = [&] { return send_one(c, to, out.data(), count, DataType::kInt32); };
+        const auto recv = [&] { return recv_one(c, from, in.data(), count, DataType::kInt32); };
         // A ring of sends must be broken somewhere: the rank next to the wrap receives first.
         const bool sends_first = (c.rank() / distance) % 2 == 0 && c.rank() + distance < c.size();
         const Status one = sends_first ? send() : recv();

@@ -13,6 +13,7 @@
 #include "hccl/kernels/kernels.h"
 #include "tests/support/config.h"
 #include "tests/support/numbers.h"
+#include "tests/support/one_message.h"
 #include "tests/support/world.h"
 #include "transport/registry.h"
 
@@ -386,10 +387,10 @@ TEST_P(Exchange, ABatchPairsWithSingleSendsAndReceives) {
       std::vector<Transfer> batch{sending(1, a), sending(1, b), receiving(1, x), receiving(1, y)};
       ASSERT_TRUE(c.exchange(batch).ok());
     } else {
-      ASSERT_TRUE(c.send(0, a.data(), a.size(), DataType::kInt32).ok());
-      ASSERT_TRUE(c.recv(0, x.data(), x.size(), DataType::kInt32).ok());
-      ASSERT_TRUE(c.recv(0, y.data(), y.size(), DataType::kInt32).ok());
-      ASSERT_TRUE(c.send(0, b.data(), b.size(), DataType::kInt32).ok());
+      ASSERT_TRUE(send_one(c, 0, a.data(), a.size(), DataType::kInt32).ok());
+      ASSERT_TRUE(recv_one(c, 0, x.data(), x.size(), DataType::kInt32).ok());
+      ASSERT_TRUE(recv_one(c, 0, y.data(), y.size(), DataType::kInt32).ok());
+      ASSERT_TRUE(send_one(c, 0, b.data(), b.size(), DataType::kInt32).ok());
     }
     EXPECT_EQ(x, letter(1 - c.rank(), c.rank(), 0, 1000));
     EXPECT_EQ(y, letter(1 - c.rank(), c.rank(), 1, 2000));

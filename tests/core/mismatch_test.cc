@@ -9,6 +9,7 @@
 
 #include "hccl/base/call.h"
 #include "tests/support/config.h"
+#include "tests/support/one_message.h"
 #include "tests/support/world.h"
 
 namespace hccl::testing {
@@ -157,8 +158,8 @@ TEST_P(PointToPointMismatch, IsAParameterErrorOnAllRanks) {
         const std::uint64_t count = rank == odd_rank ? odd.count : kCount;
         const DataType type = rank == odd_rank ? odd.type : DataType::kFp32;
         const auto begun = Deadline::Clock::now();
-        if (rank == 0) mine.status = communicator.send(1, buffers.in.data(), count, type);
-        if (rank == 1) mine.status = communicator.recv(0, buffers.out.data(), count, type);
+        if (rank == 0) mine.status = send_one(communicator, 1, buffers.in.data(), count, type);
+        if (rank == 1) mine.status = recv_one(communicator, 0, buffers.out.data(), count, type);
         Call barrier;
         mine.later = communicator.run(barrier);
         if (rank == 2) mine.status = mine.later;

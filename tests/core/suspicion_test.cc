@@ -12,6 +12,7 @@
 
 #include "tests/support/config.h"
 #include "tests/support/folder.h"
+#include "tests/support/one_message.h"
 #include "tests/support/processes.h"
 
 namespace hccl::testing {
@@ -104,12 +105,12 @@ TEST_P(Suspicion, LateMessagesAndGroupsAreNamed) {
     float value = 1;
     if (rank == 2) {
       eventually([&] { return board().progress[kPhase] == 1; });
-      HCCL_RETURN_IF_ERROR(world.send(0, &value, 1, DataType::kFp32));
+      HCCL_RETURN_IF_ERROR(send_one(world, 0, &value, 1, DataType::kFp32));
       HCCL_RETURN_IF_ERROR(
           world.mailbox().send(1, 5, &value, sizeof value, {})->wait(Deadline::never()));
       eventually([&] { return board().progress[kPhase] == 2; });
     } else if (rank == 0) {
-      HCCL_RETURN_IF_ERROR(world.recv(2, &value, 1, DataType::kFp32));
+      HCCL_RETURN_IF_ERROR(recv_one(world, 2, &value, 1, DataType::kFp32));
     } else {
       HCCL_RETURN_IF_ERROR(
           world.mailbox().recv(2, 5, &value, sizeof value, {})->wait(Deadline::never()));
