@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""layers_test.py SOURCE: which room includes which, which files sleep, and which keep state.
+"""layers_test.py SOURCE: which room includes which, which files sleep, which keep
+state, and which read the environment.
 
 The rooms and their walls are those of the design: a file may include only what its room may use.
 Each finding is one line, "file:line: what is wrong"."""
@@ -26,7 +27,7 @@ ROOMS = {
     "hccl/base": [],
     "hccl/memory": ["hccl/base"],
     "hccl/kernels": ["hccl/base"],
-    "hccl/optim": ["hccl/kernels", "hccl/hccl_optim.h"],
+    "hccl/optim": ["hccl/base/vector_targets.h", "hccl/kernels", "hccl/hccl_optim.h"],
     "hccl/local": ["hccl/base", "hccl/kernels"],
     "hccl/schedule": ["hccl/base"],
     "hccl/files": ["hccl/base"],
@@ -59,7 +60,7 @@ LIBRARIES = {
     "rdma/": ["transport/ofi"],
     "pmix.h": ["hccl/join"],
     "hwy/": ["hccl/base", "hccl/kernels", "hccl/optim"],
-    "spdlog/": ["hccl/base"],
+    "spdlog/": ["hccl/base/log.cc"],
     "openssl/": ["hccl/base"],
     "google/protobuf/": ["hccl/files/plugin"],
     "tensorflow/": ["python"],
@@ -78,6 +79,9 @@ LOCKS = re.compile(r"\bstd::(?:mutex|shared_mutex|recursive_mutex|timed_mutex|lo
 # The lock itself; a lock that a model checker replaces; locks of many readers; what is about to be replaced.
 LOCKERS = ("hccl/base/mutex.h", "hccl/base/atomics.h", "hccl/base/abort_flag.h", "hccl/acl/table.h",
            "transport/mpi/process.h", "transport/mpi/process.cc", "hccl/join/coordinator.cc")
+ENVIRONMENT = re.compile(r"\b(?:(?:secure_)?getenv|putenv|(?:un)?setenv|temp_directory_path)(?=\s*\()|\benviron\b")
+# The library's variables; torchrun's, for torch.
+READ_ENVIRONMENT = ("hccl/base/config.cc", "python/hccl/torch/src/communicator.cc")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 # A variable that lives as long as the program: static or thread_local, or at the left margin.
 KEPT = re.compile(r"^\s*(?:inline\s+)?(?:static|thread_local)\s+(?:thread_local\s+|inline\s+)?"
@@ -151,6 +155,9 @@ def check_file(root, path):
             yield where + f"{lock.group(0)}: locks are those of hccl/base/mutex.h"
         if path == "hccl/base/mutex.h":  # each thread's locks
             continue
+        variable = ENVIRONMENT.search(code)
+        if variable and path not in READ_ENVIRONMENT:
+            yield where + f"{variable.group(0)}: the environment is read in hccl/base/config.cc"
         if room in CORE or room.startswith(("transport", "split")):
             kept = KEPT.match(code) or AT_MARGIN.match(code)
             if kept:
@@ -235,7 +242,7 @@ class PlantedViolations(unittest.TestCase):
             "hccl/memory": ["hccl/base"],
             "hccl/acl": ["hccl/base", "hccl/memory", "hccl/acl/acl_rt.h"],
             "hccl/kernels": ["hccl/base"],
-            "hccl/optim": ["hccl/kernels", "hccl/hccl_optim.h"],
+            "hccl/optim": ["hccl/base/vector_targets.h", "hccl/kernels", "hccl/hccl_optim.h"],
             "hccl/schedule": ["hccl/base"],
             "transport": ["hccl/base", "transport/shm/shm.h"],
             "transport/tcp": ["hccl/base", "transport"],
@@ -326,6 +333,15 @@ class PlantedViolations(unittest.TestCase):
                 expected = [f"{folder}/b.cc:2: {word}: locks are those of hccl/base/mutex.h"]
                 self.assertEqual(self.findings(folder + "/b.cc", text), expected if bad else [])
             self.assertEqual(self.findings("hccl/base/mutex.h", text), [])
+    def test_environment(self):
+        for line, word in (('std::getenv("A");', "getenv"), ('::secure_getenv("A");', "secure_getenv"),
+                           ('::setenv("A", "b", 1);', "setenv"), ("char** all = environ;", "environ"),
+                           ("std::filesystem::temp_directory_path();", "temp_directory_path")):
+            text = "void f() {\n  " + line + "\n}\n"
+            self.assertEqual(self.findings("transport/tcp/b.cc", text),
+                             [f"transport/tcp/b.cc:2: {word}: the environment is read in hccl/base/config.cc"])
+            self.assertEqual(self.findings("hccl/base/config.cc", text), [])
+        self.assertEqual(self.findings("hccl/join/b.cc", 'const char* at = environment("RANK");\n'), [])
 
     def test_state(self):
         for line, name in (("int counter = 0;", "counter"), ("Mutex lock;", "lock"),

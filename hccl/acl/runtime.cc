@@ -1,7 +1,5 @@
 #include "hccl/acl/runtime.h"
 
-#include <cstdlib>
-
 namespace hccl::acl {
 
 Runtime& Runtime::get() {
@@ -12,8 +10,7 @@ Runtime& Runtime::get() {
 Result<DeviceConfig> Runtime::config() {
   const MutexLock lock(mutex_);
   if (!config_) {
-    HCCL_ASSIGN_OR_RETURN(config_,
-                          DeviceConfig::read([](const char* name) { return std::getenv(name); }));
+    HCCL_ASSIGN_OR_RETURN(config_, DeviceConfig::read());
   }
   return *config_;
 }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "hccl/base/auth.h"
@@ -252,10 +251,7 @@ Result<CommunicatorPtr> join_by_text(const std::string& text, const std::string&
 
 Result<CommunicatorPtr> join_by_launcher(const std::string& name) {
   HCCL_ASSIGN_OR_RETURN(const auto config, State::get().config());
-  HCCL_ASSIGN_OR_RETURN(
-      const Launch launch,
-      join::detect_launcher([](const char* variable) { return std::getenv(variable); },
-                            config.base_port));
+  HCCL_ASSIGN_OR_RETURN(const Launch launch, join::detect_launcher(config.base_port));
   switch (launch.kind) {
     case Launch::Kind::kRankTable:
       return join_by_file(launch.rank_table_path, launch.identify, name);

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <utility>
 
 #include "hccl/acl/runtime.h"
@@ -89,12 +88,9 @@ State& State::get() {
 
 Status State::read_environment() {
   if (config_) return {};
-  HCCL_ASSIGN_OR_RETURN(Config read,
-                        Config::read([](const char* name) { return std::getenv(name); }));
+  HCCL_ASSIGN_OR_RETURN(Config read, Config::read());
   HCCL_RETURN_IF_ERROR(select::check_names(read));
   config_ = std::move(read);
-  const char* said = std::getenv("HCCL_DETERMINISTIC");
-  environment_deterministic_ = said != nullptr && std::string_view(said) != "EmptyString";
   return {};
 }
 
@@ -108,7 +104,7 @@ Status State::set_deterministic(Deterministic value) {
   {
     const MutexLock lock(mutex_);
     HCCL_RETURN_IF_ERROR(read_environment());
-    if (environment_deterministic_) return {};
+    if (config_->deterministic_is_given) return {};
     config_->deterministic = value;
   }
   communicators_.set_deterministic(value);

@@ -82,7 +82,6 @@ class State {
 
   Mutex mutex_{LockLevel::kState};
   std::optional<Config> config_ HCCL_GUARDED_BY(mutex_);
-  bool environment_deterministic_ HCCL_GUARDED_BY(mutex_) = false;  // the environment sets it
   Logger log_ HCCL_GUARDED_BY(mutex_);
   std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);
   using Coordinators = std::vector<std::unique_ptr<join::Coordinator>>;

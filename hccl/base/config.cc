@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdlib>
 #include <map>
 #include <string_view>
 #include <thread>
@@ -200,6 +201,7 @@ Status read_network(const std::function<std::optional<std::string>(const char*)>
   }
   if (auto v = get("HCCL_JOB_SECRET_FILE")) config.job_secret_file = *v;
   if (auto v = get("XDG_RUNTIME_DIR")) config.runtime_dir = *v;
+  if (auto v = get("TMPDIR")) config.temporary_dir = *v;
   if (auto v = get("HCCL_ALLOW_INSECURE")) {
     HCCL_ASSIGN_OR_RETURN(const auto on, number("HCCL_ALLOW_INSECURE", *v, 0, 1));
     config.allow_insecure = on == 1;
@@ -240,8 +242,8 @@ Status read_timers(const std::function<std::optional<std::string>(const char*)>&
   return {};
 }
 
-std::optional<std::string> variable(const Config::GetEnv& getenv, const char* name) {
-  const char* value = getenv(name);
+std::optional<std::string> variable(const Config::GetEnv& variables, const char* name) {
+  const char* value = variables(name);
   // HCCL's word for a variable that is not set.
   if (value == nullptr || std::string_view(value) == "EmptyString") return std::nullopt;
   return std::string(value);
@@ -249,27 +251,33 @@ std::optional<std::string> variable(const Config::GetEnv& getenv, const char* na
 
 }  // namespace
 
-Result<DeviceConfig> DeviceConfig::read(const Config::GetEnv& getenv) {
+const char* environment(const char* name) {
+  // A privileged program makes no files where its caller wants them.
+  const std::string_view word = name;
+  return word == "XDG_RUNTIME_DIR" || word == "TMPDIR" ? ::secure_getenv(name) : std::getenv(name);
+}
+
+Result<DeviceConfig> DeviceConfig::read(const Config::GetEnv& variables) {
   DeviceConfig config;
   config.count = std::max(16u, std::thread::hardware_concurrency());
-  if (auto v = variable(getenv, "HCCL_DEVICE_COUNT")) {
+  if (auto v = variable(variables, "HCCL_DEVICE_COUNT")) {
     HCCL_ASSIGN_OR_RETURN(const auto count, number("HCCL_DEVICE_COUNT", *v, 1, 65536));
     config.count = static_cast<std::uint32_t>(count);
   }
-  if (auto v = variable(getenv, "HCCL_DEVICE_MEMORY")) {
+  if (auto v = variable(variables, "HCCL_DEVICE_MEMORY")) {
     HCCL_ASSIGN_OR_RETURN(const auto mb, number("HCCL_DEVICE_MEMORY", *v, 1, 1u << 26));
     config.memory_mb = static_cast<std::uint32_t>(mb);
   }
-  if (auto v = variable(getenv, "HCCL_MEMORY_CACHE")) {
+  if (auto v = variable(variables, "HCCL_MEMORY_CACHE")) {
     HCCL_ASSIGN_OR_RETURN(const auto mb, number("HCCL_MEMORY_CACHE", *v, 0, 1u << 26));
     config.cache_mb = static_cast<std::uint32_t>(mb);
   }
   return config;
 }
 
-Result<Config> Config::read(const GetEnv& getenv) {
+Result<Config> Config::read(const GetEnv& variables) {
   Config config;
-  const auto get = [&](const char* name) { return variable(getenv, name); };
+  const auto get = [&](const char* name) { return variable(variables, name); };
   if (auto v = get("HCCL_TRANSPORT"); v && !v->empty()) {
     constexpr std::array kTransports = {"auto", "shm", "tcp", "ofi", "mpi"};
     const bool plain = std::all_of(v->begin(), v->end(),
@@ -292,6 +300,7 @@ Result<Config> Config::read(const GetEnv& getenv) {
     if (word != "false" && word != "true" && word != "strict") {
       return invalid("HCCL_DETERMINISTIC", *v, "false, true or strict");
     }
+    config.deterministic_is_given = true;
     config.deterministic = word == "strict" ? Deterministic::kStrict
                            : word == "true" ? Deterministic::kOn
                                             : Deterministic::kOff;

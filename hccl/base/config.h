@@ -1,5 +1,5 @@
-// Every environment variable, documented on the member that holds it. Read once per communicator
-// tree; nothing else in the library reads the environment.
+// Every environment variable of the library, documented on the member that holds it. The variables
+// of launchers are in hccl/join/launcher.
 #pragma once
 
 #include <chrono>
@@ -18,10 +18,14 @@ enum class Deterministic : std::uint8_t { kOff, kOn, kStrict };
 enum class Wire : std::uint8_t { kAuto, kPlain, kCrc, kTls };
 enum class Split : std::uint8_t { kDefault, kTrace, kAuto };
 
+/// A variable of the process's environment, or null. Nothing else in the library reads it.
+const char* environment(const char* name);
+
 /// The variables that the acl runtime reads when it is first used, without any communicator.
 struct DeviceConfig {
   /// As Config::read.
-  static Result<DeviceConfig> read(const std::function<const char*(const char*)>& getenv);
+  static Result<DeviceConfig> read(
+      const std::function<const char*(const char*)>& variables = environment);
 
   /// HCCL_DEVICE_COUNT: how many devices a process may choose from, 1..65536; default: the larger
   /// of 16 and the number of cores, so that each of several ranks of a host can have one of its
@@ -39,7 +43,7 @@ struct Config {
   using GetEnv = std::function<const char*(const char*)>;
   /// Reads all variables. A bad value is kPara with text "EI0001: Value … for environment variable
   /// … is invalid. Expected value: …".
-  static Result<Config> read(const GetEnv& getenv);
+  static Result<Config> read(const GetEnv& variables = environment);
 
   /// HCCL_TRANSPORT: auto (shm inside a host, tcp between hosts), shm, tcp, ofi or mpi.
   std::string transport = "auto";
@@ -56,6 +60,7 @@ struct Config {
   std::uint32_t buffer_mb = 200;
   /// HCCL_DETERMINISTIC: false, true or strict (any case); default false.
   Deterministic deterministic = Deterministic::kOff;
+  bool deterministic_is_given = false;  ///< the variable is set
   /// HCCL_SPLIT: how gradients are cut into segments where the program has not said it: default
   /// (96.54 % and 3.46 %), auto (measured while training runs, then the best plan), or trace (the
   /// default, measured over all ranks); default: default. A program's own setting always wins.
@@ -79,8 +84,10 @@ struct Config {
   /// HCCL_ALLOW_INSECURE: 1 permits joining without a secret between hosts; default 0.
   bool allow_insecure = false;
   /// XDG_RUNTIME_DIR: where the ranks of one host exchange a secret; where it is not a directory of
-  /// this user's, /tmp/hccl-<uid>.
+  /// this user's, /tmp/hccl-<uid>. Privileged programs ignore it, and TMPDIR.
   std::string runtime_dir;
+  /// TMPDIR: where the ranks of one host meet if they cannot in runtime_dir; else /tmp.
+  std::string temporary_dir;
   /// HCCL_LOG: trace, debug, info, warn, error or off; default warn. Goes to standard error.
   std::string log_level = "warn";
   /// HCCL_FLIGHT_RECORDER_DIR: where the flight recorder is dumped on failure; default: the

@@ -22,11 +22,11 @@ Status invalid(std::string_view name, std::string_view value, const std::string&
 
 class Environment {
  public:
-  explicit Environment(const Config::GetEnv& getenv) : getenv_(getenv) {}
+  explicit Environment(const Config::GetEnv& variables) : variables_(variables) {}
 
   /// Nothing for a variable that is not set, is empty, or has HCCL's word for "not set".
   std::optional<std::string> get(const char* name) const {
-    const char* value = getenv_(name);
+    const char* value = variables_(name);
     if (value == nullptr || *value == '\0' || std::string_view(value) == "EmptyString") {
       return std::nullopt;
     }
@@ -59,7 +59,7 @@ class Environment {
   }
 
  private:
-  const Config::GetEnv& getenv_;
+  const Config::GetEnv& variables_;
 };
 
 struct Names {
@@ -178,8 +178,8 @@ Result<Launch> from_slurm(const Environment& env, std::uint16_t base_port) {
 
 }  // namespace
 
-Result<Launch> detect_launcher(const Config::GetEnv& getenv, std::uint16_t base_port) {
-  const Environment env(getenv);
+Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& variables) {
+  const Environment env(variables);
   if (env.has("RANK_TABLE_FILE")) return from_rank_table(env);
   if (env.has("PMIX_RANK") || env.has("PMIX_NAMESPACE")) return from_pmix(env);
   // MASTER_ADDR, MASTER_PORT and WORLD_SIZE alone are often exported by job scripts.

@@ -31,6 +31,7 @@ struct Launch {
 /// Asks, in this order: RANK_TABLE_FILE, PMIx (mpirun), torchrun, Slurm (srun); else the process is
 /// alone. `base_port` is Config::base_port. Values that are malformed, missing or contradict each
 /// other are kPara with a text that names the variable; HCCL's CM_CHIEF_* start is kNotSupport.
-Result<Launch> detect_launcher(const Config::GetEnv& getenv, std::uint16_t base_port = 60000);
+Result<Launch> detect_launcher(std::uint16_t base_port,
+                               const Config::GetEnv& variables = environment);
 
 }  // namespace hccl::join

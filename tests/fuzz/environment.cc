@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static_cast<void>(DeviceConfig::read(get));
   auto config = Config::read(get);
   const std::uint16_t base_port = config.ok() ? config->base_port : 60000;
-  if (const auto launch = join::detect_launcher(get, base_port); launch.ok()) {
+  if (const auto launch = join::detect_launcher(base_port, get); launch.ok()) {
     PROMISE(launch->size >= 0 && launch->local_size >= 0);
     PROMISE(launch->size == 0 || launch->rank < launch->size);
   }

@@ -14,12 +14,10 @@ using Variables = std::map<std::string, std::string>;
 using Kind = Launch::Kind;
 
 Result<Launch> detect(const Variables& variables, std::uint16_t base_port = 60000) {
-  return detect_launcher(
-      [&](const char* name) {
-        const auto at = variables.find(name);
-        return at == variables.end() ? nullptr : at->second.c_str();
-      },
-      base_port);
+  return detect_launcher(base_port, [&](const char* name) {
+    const auto at = variables.find(name);
+    return at == variables.end() ? nullptr : at->second.c_str();
+  });
 }
 
 Variables with(Variables variables, const std::string& name, const std::string& value) {

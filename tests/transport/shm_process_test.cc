@@ -106,7 +106,9 @@ class Family {
   static Deadline limit() { return Deadline::after(seconds(60)); }
 
   [[noreturn]] static void be_rank(int rank, int size, int socket, const Body& body) {
+    const Config config = Config::read().value();
     OpenArgs args;
+    args.config = &config;
     args.rank = rank;
     args.size = size;
     args.hosts.assign(static_cast<std::size_t>(size), 0);

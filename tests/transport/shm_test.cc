@@ -251,11 +251,12 @@ TEST(Shm, RankWithAnotherKeyFailsAllOfThemSoon) {
 // A stranger of the same user finds the socket while the ranks meet, and talks nonsense to it.
 TEST(Shm, StrangerAtTheSocketIsIgnored) {
   const testing::Folder folder;
-  ::unsetenv("XDG_RUNTIME_DIR");
-  ::setenv("TMPDIR", folder.path().c_str(), 1);
+  Config config;
+  config.temporary_dir = folder.path();
   std::atomic<int> strangers{0};
   run_ranks(3, [&](Rank& rank) {
     OpenArgs args = rank.open_args(Deadline::after(seconds(30)));
+    args.config = &config;
     Fd stranger;
     const BootstrapExchange inner = args.exchange;
     args.exchange = [&](std::string mine, Deadline deadline) {
@@ -276,7 +277,6 @@ TEST(Shm, StrangerAtTheSocketIsIgnored) {
   });
   EXPECT_EQ(strangers, 1);
   EXPECT_TRUE(folder.files().empty());
-  ::unsetenv("TMPDIR");
 }
 
 TEST(Shm, ManyRanksOfOneProcessFitInto1024Descriptors) {

@@ -37,13 +37,14 @@ Status syscall_failure(const std::string& what) {
 /// A listener in a directory that only this user can enter. Both vanish with the object.
 class Meeting {
  public:
-  static Result<Meeting> create() {
+  static Result<Meeting> create(const OpenArgs& args) {
     Status last(Code::kNotFound, "no directory for temporary files");
-    // Neither variable is a setting of the library: they say where the system keeps such files.
-    for (const char* base : std::initializer_list<const char*>{::secure_getenv("XDG_RUNTIME_DIR"),
-                                                               ::secure_getenv("TMPDIR"), "/tmp"}) {
-      if (base == nullptr || *base != '/') continue;
-      std::string directory = std::string(base) + "/hccl-XXXXXX";
+    const Config defaults;
+    const Config& config = args.config == nullptr ? defaults : *args.config;
+    for (const std::string& base :
+         {config.runtime_dir, config.temporary_dir, std::string("/tmp")}) {
+      if (!base.starts_with('/')) continue;
+      std::string directory = base + "/hccl-XXXXXX";
       if (directory.size() + sizeof "/s" > kPathCap)
         continue;  // longer than a socket's name may be
       if (::mkdtemp(directory.data()) == nullptr) {
@@ -331,10 +332,10 @@ Result<std::shared_ptr<Segment>> follow(const OpenArgs& args, const std::vector<
   return segment;
 }
 
-Result<std::string> open_meeting(bool needed, Meeting& meeting, Uuid& id) {
+Result<std::string> open_meeting(const OpenArgs& args, bool needed, Meeting& meeting, Uuid& id) {
   if (!needed) return std::string();
   HCCL_RETURN_IF_ERROR(random_bytes(id.data(), id.size()));
-  HCCL_ASSIGN_OR_RETURN(meeting, Meeting::create());
+  HCCL_ASSIGN_OR_RETURN(meeting, Meeting::create(args));
   return Opening{meeting.path(), id}.text();
 }
 
@@ -349,7 +350,7 @@ Result<std::shared_ptr<Segment>> hand_over(const OpenArgs& args, const std::vect
   // 1. The leader says where to meet.
   Meeting meeting;
   Uuid id{};
-  Result<std::string> mine = open_meeting(leader && !alone, meeting, id);
+  Result<std::string> mine = open_meeting(args, leader && !alone, meeting, id);
   if (!wake.ok()) mine = wake.status();
   Result<std::string> agreed = round(args, members, mine);
 
