@@ -60,7 +60,7 @@ LIBRARIES = {
     "rdma/": ["transport/ofi"],
     "pmix.h": ["hccl/join"],
     "hwy/": ["hccl/base", "hccl/kernels", "hccl/optim"],
-    "spdlog/": ["hccl/base/log.cc"],
+    "spdlog/": ["hccl/base"],
     "openssl/": ["hccl/base"],
     "google/protobuf/": ["hccl/files/plugin"],
     "tensorflow/": ["python"],

@@ -4,7 +4,6 @@
 
 #include "hccl/api/comm_config.h"
 #include "hccl/api/guard.h"
-#include "hccl/api/launch.h"
 #include "hccl/api/state.h"
 #include "hccl/base/caught.h"
 #include "hccl/hccl_comm.h"
@@ -58,9 +57,10 @@ Status join_root(uint32_t size, const HcclRootInfo* root, uint32_t rank,
   }
   HCCL_ASSIGN_OR_RETURN(const auto claim, state.communicators().claim(own.name, own.about.family,
                                                                       static_cast<int>(rank)));
-  return give(
-      state.join(*info, static_cast<int>(size), static_cast<int>(rank), own.config, own.name),
-      std::move(own.about), comm);
+  return give(state.open(state.worlds().join(*info, static_cast<int>(size), static_cast<int>(rank),
+                                             own.config),
+                         own.config, own.name),
+              std::move(own.about), comm);
 }
 
 Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given, HcclComm* comm) {
@@ -80,9 +80,8 @@ Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given
       HCCL_ASSIGN_OR_RETURN(
           claim, state.communicators().claim(own.name, own.about.family, static_cast<int>(rank)));
     }
-    auto joined =
-        hccl::api::join_by_file(path, std::to_string(rank),
-                                own.name.empty() ? std::string(kWorldName) : own.name, own.config);
+    auto joined = state.open(state.worlds().join_by_file(path, std::to_string(rank), own.config),
+                             own.config, own.name.empty() ? std::string(kWorldName) : own.name);
     if (!joined.ok()) return joined.status().with_context("clusterInfo");
     HCCL_RETURN_IF_ERROR(give(*joined, own.about, comm));
     return joined;
@@ -103,7 +102,8 @@ extern "C" {
 HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo) {
   return guard("HcclGetRootInfo", [&]() -> Status {
     HCCL_CHECK_PTR(rootInfo);
-    HCCL_ASSIGN_OR_RETURN(const auto info, hccl::api::make_root());
+    HCCL_ASSIGN_OR_RETURN(const auto config, State::get().config());
+    HCCL_ASSIGN_OR_RETURN(const auto info, State::get().worlds().make_root(config, false));
     info.encode(std::span<char, HCCL_ROOT_INFO_BYTES>(rootInfo->internal));
     return {};
   });
@@ -149,7 +149,9 @@ HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank,
 HcclResult HcclCommInitLauncher(HcclComm* comm) {
   return guard("HcclCommInitLauncher", [&]() -> Status {
     HCCL_CHECK_PTR(comm);
-    return give(hccl::api::join_by_launcher(kWorldName), {}, comm);
+    State& state = State::get();
+    HCCL_ASSIGN_OR_RETURN(const auto config, state.config());
+    return give(state.open(state.worlds().join_by_launcher(config), config, kWorldName), {}, comm);
   });
 }
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "hccl/api/guard.h"
-#include "hccl/api/launch.h"
 #include "hccl/api/state.h"
 #include "hccl/base/caught.h"
 #include "hccl/base/thread.h"
@@ -39,7 +38,7 @@ Status check_devices(uint32_t ndev, const int32_t* devices) {
 Result<std::vector<CommunicatorPtr>> join_all(int size) {
   State& state = State::get();
   HCCL_ASSIGN_OR_RETURN(const auto config, state.config());
-  HCCL_ASSIGN_OR_RETURN(const auto info, hccl::api::make_root(true));
+  HCCL_ASSIGN_OR_RETURN(const auto info, state.worlds().make_root(config, true));
   const std::string name = info.address + "%" + info.name() + "_" + std::to_string(info.port);
   std::vector<Result<CommunicatorPtr>> made(static_cast<std::size_t>(size), CommunicatorPtr());
   {
@@ -49,7 +48,7 @@ Result<std::vector<CommunicatorPtr>> join_all(int size) {
       threads.emplace_back("hccl-join", [&, rank] {
         auto& mine = made[static_cast<std::size_t>(rank)];
         try {
-          mine = state.join(info, size, rank, config, name);
+          mine = state.open(state.worlds().join(info, size, rank, config), config, name);
         } catch (...) {
           mine = hccl::caught();
         }

@@ -9,7 +9,6 @@
 
 #include "hccl/api/checks.h"
 #include "hccl/api/entry.h"
-#include "hccl/api/launch.h"
 #include "hccl/api/state.h"
 
 namespace api = hccl::api;
@@ -40,20 +39,23 @@ Status check_text(const char* text, std::size_t most, const char* argument) {
                 std::string(argument) + " must have 1 to " + std::to_string(most) + " bytes");
 }
 
-Status adopt(Result<api::CommunicatorPtr> made) {
-  if (!made.ok()) return made.status();
-  const HcclComm handle = State::get().communicators().add(*made);
-  Status adopted = State::get().groups().adopt_world(*made, handle, true);
+// Makes the world that this process joins by `join`.
+template <class Join>
+Status init(Join join) {
+  State& state = State::get();
+  if (state.groups().contains(HCCL_WORLD_GROUP)) {
+    return Status(Code::kUnavail, "the world exists already: HcomDestroy comes first");
+  }
+  HCCL_ASSIGN_OR_RETURN(const auto config, state.config());
+  HCCL_ASSIGN_OR_RETURN(const auto made,
+                        state.open(join(state.worlds(), config), config, HCCL_WORLD_GROUP));
+  const HcclComm handle = state.communicators().add(made);
+  Status adopted = state.groups().adopt_world(made, handle, true);
   if (!adopted.ok()) {
-    static_cast<void>(State::get().communicators().take(handle, api::idle));
-    (*made)->leave();
+    static_cast<void>(state.communicators().take(handle, api::idle));
+    made->leave();
   }
   return adopted;
-}
-
-Status not_initialized_yet() {
-  if (!State::get().groups().contains(HCCL_WORLD_GROUP)) return {};
-  return Status(Code::kUnavail, "the world exists already: HcomDestroy comes first");
 }
 
 // Answers one question about a group.
@@ -121,8 +123,9 @@ HcclResult HcomInitByFile(const char* rankTablePath, const char* identify) {
   return guard("HcomInitByFile", [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_text(rankTablePath, kPathBytes, "rankTablePath"));
     HCCL_RETURN_IF_ERROR(check_text(identify, kNameBytes, "identify"));
-    HCCL_RETURN_IF_ERROR(not_initialized_yet());
-    return adopt(api::join_by_file(rankTablePath, identify, HCCL_WORLD_GROUP));
+    return init([&](auto& worlds, const auto& config) {
+      return worlds.join_by_file(rankTablePath, identify, config);
+    });
   });
 }
 
@@ -130,15 +133,15 @@ HcclResult HcomInitByString(const char* rankTable, const char* identify) {
   return guard("HcomInitByString", [&]() -> Status {
     HCCL_RETURN_IF_ERROR(check_text(rankTable, kTableBytes, "rankTable"));
     HCCL_RETURN_IF_ERROR(check_text(identify, kNameBytes, "identify"));
-    HCCL_RETURN_IF_ERROR(not_initialized_yet());
-    return adopt(api::join_by_text(rankTable, identify, HCCL_WORLD_GROUP));
+    return init([&](auto& worlds, const auto& config) {
+      return worlds.join_by_text(rankTable, identify, config);
+    });
   });
 }
 
 HcclResult HcomInitByLauncher(void) {
-  return guard("HcomInitByLauncher", [&]() -> Status {
-    HCCL_RETURN_IF_ERROR(not_initialized_yet());
-    return adopt(api::join_by_launcher(HCCL_WORLD_GROUP));
+  return guard("HcomInitByLauncher", [] {
+    return init([](auto& worlds, const auto& config) { return worlds.join_by_launcher(config); });
   });
 }
 

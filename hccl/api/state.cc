@@ -30,30 +30,24 @@ namespace {
 State* living = nullptr;  // for the handler of fork()
 }  // namespace
 
-// No other thread is in the middle of a change of what abandon() reads.
 void State::before_fork() {
   mutex_.lock();
-  for (const auto& each : coordinators_) each->hold();
+  worlds_.hold();
 }
 
 void State::after_fork() {
-  for (const auto& each : coordinators_) each->release();
+  worlds_.release();
   mutex_.unlock();
 }
 
 // A forked child leaves what the parent has alone, whatever it does: it destroys none of it when it
-// ends, and joins no thread, as it has none of them. It closes its copies of the sockets by which
-// others hear of the parent's death.
+// ends.
 void State::abandon() {
-  for (const auto& each : lines_) {
-    if (const auto line = each.lock()) line->abandon();
-  }
-  for (const auto& each : coordinators_) each->abandon();
-  after_fork();
+  worlds_.abandon();
+  mutex_.unlock();
   communicators_.abandon();
   fusions_.abandon();
   requests_.abandon();
-  coordinators_of_parent_ = new auto(std::move(coordinators_));
 }
 
 State::State() {
@@ -120,35 +114,14 @@ Logger State::log() {
   return log_;
 }
 
-Status State::start_coordinator(join::RootInfo& info, const Config& config) {
-  HCCL_ASSIGN_OR_RETURN(
-      auto coordinator,
-      join::Coordinator::start(info, config, make_logger(config.log_level, "coordinator")));
-  const MutexLock lock(mutex_);
-  // A coordinator whose ranks have all left has ended its thread; it is destroyed here.
-  std::erase_if(coordinators_, [](const auto& each) { return each->finished(); });
-  coordinators_.push_back(std::move(coordinator));
-  return {};
-}
-
-int State::next_join(const std::string& job) {
-  const MutexLock lock(mutex_);
-  return joins_[job]++;
-}
-
-Result<CommunicatorPtr> State::join(const join::RootInfo& info, int size, int rank,
-                                    const Config& config, const std::string& name) {
-  const Logger log = make_logger(config.log_level, "rank " + std::to_string(rank));
-  HCCL_ASSIGN_OR_RETURN(auto control, join::ControlLine::join(info, size, rank, config, log));
-  {
-    const MutexLock lock(mutex_);
-    std::erase_if(lines_, [](const auto& each) { return each.expired(); });
-    lines_.push_back(control);
-  }
+Result<CommunicatorPtr> State::open(join::Worlds::Joined joined, const Config& config,
+                                    const std::string& name) {
+  HCCL_ASSIGN_OR_RETURN(auto line, std::move(joined));
+  const Logger log = line->log();
   // Without device memory, collectives stage their data; nothing else changes.
   const auto heap = acl::Runtime::get().heap();
   if (!heap.ok()) log->warn("no device memory: {}", heap.status().message());
-  return core::Communicator::world(std::move(control), name, config, log,
+  return core::Communicator::world(std::move(line), name, config, log,
                                    heap.ok() ? heap.value() : nullptr);
 }
 

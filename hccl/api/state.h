@@ -10,7 +10,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "hccl/api/callbacks.h"
 #include "hccl/api/groups.h"
@@ -20,7 +19,7 @@
 #include "hccl/base/log.h"
 #include "hccl/base/mutex.h"
 #include "hccl/core/communicator.h"
-#include "hccl/join/coordinator.h"
+#include "hccl/join/worlds.h"
 
 namespace hccl::api {
 
@@ -62,14 +61,10 @@ class State {
   RegisteredMemory& memory() { return memory_; }
   StateCallbacks& callbacks() { return callbacks_; }
 
-  /// Starts a coordinator in this process for a world that ranks will join.
-  Status start_coordinator(join::RootInfo& info, const Config& config);
-  /// Joins the world that `info` describes.
-  Result<CommunicatorPtr> join(const join::RootInfo& info, int size, int rank, const Config& config,
+  join::Worlds& worlds() { return worlds_; }
+  /// The communicator of a world that this process has joined.
+  Result<CommunicatorPtr> open(join::Worlds::Joined joined, const Config& config,
                                const std::string& name);
-  /// How often this process has joined this job before, so that it may join several times; the same
-  /// on all ranks of the job.
-  int next_join(const std::string& job);
 
  private:
   State();
@@ -83,11 +78,7 @@ class State {
   Mutex mutex_{LockLevel::kState};
   std::optional<Config> config_ HCCL_GUARDED_BY(mutex_);
   Logger log_ HCCL_GUARDED_BY(mutex_);
-  std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);
-  using Coordinators = std::vector<std::unique_ptr<join::Coordinator>>;
-  Coordinators coordinators_ HCCL_GUARDED_BY(mutex_);
-  Coordinators* coordinators_of_parent_ = nullptr;  // never destroyed
-  std::vector<std::weak_ptr<join::ControlLine>> lines_ HCCL_GUARDED_BY(mutex_);
+  join::Worlds worlds_;
   pid_t process_ = 0;  // not a forked child
   Communicators communicators_;
   Handles<Fusion> fusions_{"fusion", 2};

@@ -23,6 +23,7 @@ namespace hccl {
 /// A thread that holds a lock takes only locks of later levels; see hccl/README.md.
 enum class LockLevel : unsigned {
   kState,
+  kWorlds,
   kGroups,
   kRegistered,
   kHandles,

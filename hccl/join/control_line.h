@@ -48,6 +48,7 @@ class ControlLine {
   int size() const { return static_cast<int>(members_.size()); }
   const std::vector<wire::Member>& members() const { return members_; }
   const RootInfo& info() const { return info_; }
+  const Logger& log() const { return log_; }
 
   /// Gathers one blob of each of `size` ranks that use the same key, in order of index. Any thread.
   /// kTimeout names the absent indices. Ends early when `abort` is raised. `name`: of the

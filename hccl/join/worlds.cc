@@ -1,0 +1,299 @@
+#include "hccl/join/worlds.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "hccl/base/auth.h"
+#include "hccl/base/plugin.h"
+#include "hccl/join/host_root.h"
+#include "hccl/join/interfaces.h"
+#include "hccl/join/launcher.h"
+#include "hccl/join/pmix/pmix_plugin.h"
+#include "hccl/join/secret.h"
+
+namespace hccl::join {
+
+// A job that every rank knows from the launcher's variables or the rank table, without a word from
+// another rank.
+struct Worlds::Job {
+  std::string name;
+  std::string address;  // of rank 0
+  std::uint16_t port = 0;
+  bool one_host = false;
+  int size = 1;
+  int rank = 0;
+};
+
+namespace {
+
+// Ports that a root may listen on when its peers have to try them in turn.
+constexpr int kGuessedPorts = 16;
+
+Result<Key> secret_of(const std::string& job, const std::string& address, const Config& config) {
+  if (!config.job_secret_file.empty()) {
+    HCCL_ASSIGN_OR_RETURN(const Key secret, read_secret_file(config.job_secret_file));
+    return derive(secret, "job " + job);
+  }
+  if (!config.allow_insecure) {
+    return Status(Code::kPara,
+                  "the ranks of this job are on several hosts and have no secret in common, so "
+                  "anybody could join: `(umask 077; openssl rand -hex 32 > $HOME/hccl-secret)` "
+                  "makes one; give each host a copy of it and each rank HCCL_JOB_SECRET_FILE="
+                  "$HOME/hccl-secret (or HCCL_ALLOW_INSECURE=1, to do without)");
+  }
+  make_logger(config.log_level, "join")
+      ->warn(
+          "HCCL_ALLOW_INSECURE=1: this job has no secret; anybody who reaches {} can join, and "
+          "read and change its data",
+          address);
+  return derive(digest("uid " + std::to_string(::geteuid())), "job " + job);
+}
+
+class Pmix {
+ public:
+  static Result<Pmix> load(const Config& config) {
+    HCCL_ASSIGN_OR_RETURN(const PluginLibrary library,
+                          load_plugin_library("pmix", config.plugin_path,
+                                              "PMIx, by which mpirun has started this process"));
+    Pmix pmix;
+    pmix.world_ =
+        reinterpret_cast<hccl_pmix_world_function>(::dlsym(library.handle, "hccl_pmix_world"));
+    pmix.share_ =
+        reinterpret_cast<hccl_pmix_share_function>(::dlsym(library.handle, "hccl_pmix_share"));
+    if (pmix.world_ != nullptr && pmix.share_ != nullptr) return pmix;
+    return Status(Code::kNotSupport, library.file + " is not this library's PMIx module");
+  }
+
+  Status world(int* rank, int* size) const {
+    char error[256] = "";
+    if (world_(rank, size, error, sizeof error) == 0) return {};
+    return Status(Code::kNetwork, std::string("PMIx: ") + error);
+  }
+
+  /// Carries the info from rank 0 to the other ranks.
+  Status share(std::array<char, RootInfo::kBytes>& info, int rank, int instance,
+               const Config& config) const {
+    char error[256] = "";
+    const auto seconds = static_cast<unsigned>(config.connect_timeout.count());
+    const int failed = share_(info.data(), info.size(), 0, static_cast<std::uint64_t>(instance),
+                              seconds, rank == 0 ? nullptr : info.data(), error, sizeof error);
+    if (failed == 0) return {};
+    return Status(Code::kTimeout, std::string("PMIx: ") + error);
+  }
+
+ private:
+  hccl_pmix_world_function world_ = nullptr;
+  hccl_pmix_share_function share_ = nullptr;
+};
+
+}  // namespace
+
+Status Worlds::start_coordinator(RootInfo& info, const Config& config) {
+  HCCL_ASSIGN_OR_RETURN(
+      auto coordinator,
+      Coordinator::start(info, config, make_logger(config.log_level, "coordinator")));
+  const MutexLock lock(mutex_);
+  // A coordinator whose ranks have all left has ended its thread; it is destroyed here.
+  std::erase_if(coordinators_, [](const auto& each) { return each->finished(); });
+  coordinators_.push_back(std::move(coordinator));
+  return {};
+}
+
+// How often this process has joined this job before, so that it may join several times; the same on
+// all ranks of the job.
+int Worlds::next_join(const std::string& job) {
+  const MutexLock lock(mutex_);
+  return joins_[job]++;
+}
+
+Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Config& config) {
+  HCCL_ASSIGN_OR_RETURN(
+      auto line, ControlLine::join(info, size, rank, config,
+                                   make_logger(config.log_level, "rank " + std::to_string(rank))));
+  const MutexLock lock(mutex_);
+  std::erase_if(lines_, [](const auto& each) { return each.expired(); });
+  lines_.push_back(line);
+  return line;
+}
+
+// ---- around a fork ----
+
+// No other thread is in the middle of a change of what abandon() reads.
+void Worlds::hold() {
+  mutex_.lock();
+  for (const auto& each : coordinators_) each->hold();
+}
+
+void Worlds::release() {
+  for (const auto& each : coordinators_) each->release();
+  mutex_.unlock();
+}
+
+void Worlds::abandon() {
+  for (const auto& each : lines_) {
+    if (const auto line = each.lock()) line->abandon();
+  }
+  for (const auto& each : coordinators_) each->abandon();
+  release();
+  of_parent_ = new auto(std::move(coordinators_));
+}
+
+// ---- root info of a process's own ----
+
+// With a secret of its own.
+Result<RootInfo> Worlds::fresh_root(const Config& config, const std::string& address) {
+  RootInfo info;
+  HCCL_RETURN_IF_ERROR(random_bytes(info.id.data(), info.id.size()));
+  HCCL_RETURN_IF_ERROR(random_bytes(info.secret.data(), info.secret.size()));
+  info.address = address;
+  if (!config.port_ranges.empty()) {
+    info.port = config.port_ranges.front().first;
+    info.ports = static_cast<std::uint16_t>(config.port_ranges.front().second - info.port + 1);
+  }
+  HCCL_RETURN_IF_ERROR(start_coordinator(info, config));
+  return info;
+}
+
+Result<RootInfo> Worlds::make_root(const Config& config, bool one_host) {
+  std::string address = "127.0.0.1";
+  if (!one_host || !config.if_ip.empty() || !config.socket_ifname.empty()) {
+    HCCL_ASSIGN_OR_RETURN(address, local_address(config));
+  }
+  return fresh_root(config, address);
+}
+
+// ---- jobs that all ranks know ----
+
+// Between hosts: every rank derives the root info by itself.
+Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) {
+  RootInfo info;
+  HCCL_ASSIGN_OR_RETURN(info.secret, secret_of(job.name, job.address, config));
+  info.address = job.address;
+  info.port = job.port;
+  info.ports = static_cast<std::uint16_t>(std::min(kGuessedPorts, 65536 - job.port));
+  const Key id = digest("hccl job " + job.name);
+  std::memcpy(info.id.data(), id.data(), info.id.size());
+  if (job.rank == 0) {
+    // The root may resolve its own name to another address than its peers do.
+    const auto own = local_address(config);
+    if (own.ok() && !is_private(info.address)) info.address = own.value();
+    HCCL_RETURN_IF_ERROR(start_coordinator(info, config));
+  }
+  return join(info, job.size, job.rank, config);
+}
+
+// Inside a host: rank 0 makes up the root info, and the others read it from a file of this user's.
+Worlds::Joined Worlds::join_inside_host(const Job& job, const Config& config) {
+  const Deadline deadline = Deadline::after(config.connect_timeout);
+  if (job.rank != 0) {
+    HCCL_ASSIGN_OR_RETURN(const RootInfo info,
+                          find_host_root(config.runtime_dir, job.name, deadline));
+    return join(info, job.size, job.rank, config);
+  }
+  HCCL_ASSIGN_OR_RETURN(const auto file, HostRoot::create(config.runtime_dir, job.name, deadline));
+  HCCL_ASSIGN_OR_RETURN(const RootInfo info, fresh_root(config, job.address));
+  HCCL_RETURN_IF_ERROR(file.write(info));
+  return join(info, job.size, job.rank, config);
+}
+
+Worlds::Joined Worlds::join_known(Job job, const Config& config) {
+  // A program may leave a job and join again, or join twice at once.
+  const int number = next_join(job.name + " rank " + std::to_string(job.rank));
+  job.name += " join " + std::to_string(number);
+  const bool inside = job.one_host && config.job_secret_file.empty();
+  return inside ? join_inside_host(job, config) : join_between_hosts(job, config);
+}
+
+// ---- rank tables and launchers ----
+
+Worlds::Joined Worlds::join_by_table(const RankTable& table, const std::string& identify,
+                                     const Config& config) {
+  HCCL_ASSIGN_OR_RETURN(const int rank, own_rank(table, identify));
+  const RankEntry& root = table.ranks.front();
+  bool one_server = true;
+  bool all_local = true;
+  for (const auto& each : table.ranks) {
+    one_server = one_server && each.server_id == root.server_id;
+    all_local = all_local && is_local(each.address);
+  }
+  if (!one_server && root.address.empty()) {
+    return Status(Code::kPara,
+                  "EI0014: rank 0 of the rank table has neither host_ip nor device_ip");
+  }
+  Job job{.name = "table " + table.digest_text,
+          .address = "127.0.0.1",
+          .port = config.base_port,
+          .one_host = one_server || all_local,
+          .size = static_cast<int>(table.ranks.size()),
+          .rank = rank};
+  if (!one_server) {
+    job.address = root.address;
+    if (root.port != 0) job.port = root.port;
+  }
+  return join_known(std::move(job), config);
+}
+
+Worlds::Joined Worlds::join_by_variables(const Launch& launch, const Config& config) {
+  const bool one_host = launch.local_size == launch.size;
+  std::string address = "127.0.0.1";
+  if (!one_host || !config.if_ip.empty()) {
+    HCCL_ASSIGN_OR_RETURN(address, resolve(launch.root_address, config.socket_family));
+  }
+  // Where the launcher does not say how many ranks are here, ranks at rank 0's address are on its
+  // host, and no others can join.
+  const bool here = launch.local_size == 0 && is_local(address);
+  return join_known(
+      {launch.job, address, launch.root_port, one_host || here, launch.size, launch.rank}, config);
+}
+
+Worlds::Joined Worlds::join_by_file(const std::string& path, const std::string& identify,
+                                    const Config& config) {
+  // A table that is not complete yet is waited for as ranks are that have not come yet.
+  HCCL_ASSIGN_OR_RETURN(const RankTable table,
+                        read_rank_table(path, Deadline::after(config.connect_timeout)));
+  return join_by_table(table, identify, config);
+}
+
+Worlds::Joined Worlds::join_by_text(const std::string& text, const std::string& identify,
+                                    const Config& config) {
+  HCCL_ASSIGN_OR_RETURN(const RankTable table, parse_rank_table(text));
+  return join_by_table(table, identify, config);
+}
+
+Worlds::Joined Worlds::join_by_pmix(const Launch& launch, const Config& config) {
+  HCCL_ASSIGN_OR_RETURN(const Pmix pmix, Pmix::load(config));
+  int rank = launch.rank;
+  int size = launch.size;
+  HCCL_RETURN_IF_ERROR(pmix.world(&rank, &size));
+  std::array<char, RootInfo::kBytes> carried{};
+  if (rank == 0) {
+    HCCL_ASSIGN_OR_RETURN(const RootInfo info, make_root(config, launch.local_size == size));
+    info.encode(carried);
+  }
+  HCCL_RETURN_IF_ERROR(pmix.share(carried, rank, next_join("pmix"), config));
+  HCCL_ASSIGN_OR_RETURN(const RootInfo info, RootInfo::decode(carried));
+  return join(info, size, rank, config);
+}
+
+Worlds::Joined Worlds::join_by_launcher(const Config& config) {
+  HCCL_ASSIGN_OR_RETURN(const Launch launch, detect_launcher(config.base_port));
+  switch (launch.kind) {
+    case Launch::Kind::kRankTable:
+      return join_by_file(launch.rank_table_path, launch.identify, config);
+    case Launch::Kind::kPmix:
+      return join_by_pmix(launch, config);
+    case Launch::Kind::kTorchrun:
+    case Launch::Kind::kSlurm:
+      return join_by_variables(launch, config);
+    case Launch::Kind::kAlone:
+      break;
+  }
+  HCCL_ASSIGN_OR_RETURN(const RootInfo info, make_root(config, true));
+  return join(info, 1, 0, config);
+}
+
+}  // namespace hccl::join

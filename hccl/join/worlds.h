@@ -1,0 +1,68 @@
+// How a process comes into worlds: by root info, by its launcher, or by a rank table.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hccl/base/config.h"
+#include "hccl/base/mutex.h"
+#include "hccl/join/control_line.h"
+#include "hccl/join/coordinator.h"
+#include "hccl/join/rank_table.h"
+#include "hccl/join/root_info.h"
+
+namespace hccl::join {
+
+struct Launch;
+
+/// One a process: it keeps the coordinators that run here. Every member is safe to use from any
+/// thread.
+class Worlds {
+ public:
+  using Joined = Result<std::shared_ptr<ControlLine>>;
+
+  /// Root info with a fresh secret and id, and its coordinator running in this process; `one_host`:
+  /// all ranks are on this host.
+  Result<RootInfo> make_root(const Config& config, bool one_host);
+
+  /// Joins the world that `info` describes.
+  Joined join(const RootInfo& info, int size, int rank, const Config& config);
+  /// Joins the ranks that the launcher started: rank table, PMIx (mpirun), torchrun, Slurm, or a
+  /// world of one.
+  Joined join_by_launcher(const Config& config);
+  /// Joins the ranks of a rank-table file, or of its text; `identify` names this rank as the table
+  /// does.
+  Joined join_by_file(const std::string& path, const std::string& identify, const Config& config);
+  Joined join_by_text(const std::string& text, const std::string& identify, const Config& config);
+
+  // Around a fork: before it, and after it in the parent or the child. A forked child closes its
+  // copies of the sockets by which others hear of the parent's death, and ends no thread, as it has
+  // none of them.
+  void hold() HCCL_UNCHECKED;
+  void release() HCCL_UNCHECKED;
+  void abandon() HCCL_UNCHECKED;
+
+ private:
+  struct Job;
+
+  Status start_coordinator(RootInfo& info, const Config& config);
+  int next_join(const std::string& job);
+  Joined join_by_pmix(const Launch& launch, const Config& config);
+  Joined join_by_variables(const Launch& launch, const Config& config);
+  Joined join_by_table(const RankTable& table, const std::string& identify, const Config& config);
+  Joined join_known(Job job, const Config& config);
+  Joined join_between_hosts(const Job& job, const Config& config);
+  Joined join_inside_host(const Job& job, const Config& config);
+  Result<RootInfo> fresh_root(const Config& config, const std::string& address);
+
+  Mutex mutex_{LockLevel::kWorlds};
+  using Coordinators = std::vector<std::unique_ptr<Coordinator>>;
+  Coordinators coordinators_ HCCL_GUARDED_BY(mutex_);
+  Coordinators* of_parent_ = nullptr;  // never destroyed
+  std::vector<std::weak_ptr<ControlLine>> lines_ HCCL_GUARDED_BY(mutex_);
+  std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);  // so far, by job
+};
+
+}  // namespace hccl::join
