@@ -29,6 +29,11 @@ Status too_many(std::uint64_t count, const char* argument) {
                                  ", more than " + std::to_string(kMaxCount));
 }
 
+Status wrong_length(std::size_t most, const char* argument) {
+  return Status(Code::kPara,
+                std::string(argument) + " must have 1 to " + std::to_string(most) + " bytes");
+}
+
 Status no_such_rank(std::uint32_t rank, int size, const char* argument) {
   return Status(Code::kPara, std::string(argument) + " is " + std::to_string(rank) +
                                  ", the communicator has " + std::to_string(size) + " ranks");

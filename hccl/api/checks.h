@@ -24,6 +24,7 @@ namespace refusals {
 [[gnu::cold]] Status unknown_op(HcclReduceOp op);
 [[gnu::cold]] Status irreducible(DataType type, ReduceOp op);
 [[gnu::cold]] Status too_many(std::uint64_t count, const char* argument);
+[[gnu::cold]] Status wrong_length(std::size_t most, const char* argument);
 [[gnu::cold]] Status no_such_rank(std::uint32_t rank, int size, const char* argument);
 }  // namespace refusals
 
@@ -53,12 +54,18 @@ inline Status need(const void* buffer, std::uint64_t count, const char* argument
   return null_pointer(argument);
 }
 
+inline Status check_text(const char* text, std::size_t most, const char* argument) {
+  if (text == nullptr) return null_pointer(argument);
+  const std::size_t length = ::strnlen(text, most + 1);
+  if (length >= 1 && length <= most) return {};
+  return refusals::wrong_length(most, argument);
+}
+
 /// The name of a group; null means the world.
 inline Result<std::string> group_name(const char* group) {
   if (group == nullptr) return std::string(HCCL_WORLD_GROUP);
-  const std::size_t length = ::strnlen(group, HCOM_GROUP_NAME_MAX_LEN + 1);
-  if (length >= 1 && length <= HCOM_GROUP_NAME_MAX_LEN) return std::string(group, length);
-  return Status(Code::kPara, "group must have 1 to 127 bytes");
+  HCCL_RETURN_IF_ERROR(check_text(group, HCOM_GROUP_NAME_MAX_LEN, "group"));
+  return std::string(group);
 }
 
 inline Status check_rank(std::uint32_t rank, int size, const char* argument) {

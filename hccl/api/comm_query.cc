@@ -2,7 +2,7 @@
 #include <cstring>
 #include <string>
 
-#include "hccl/api/guard.h"
+#include "hccl/api/checks.h"
 #include "hccl/api/state.h"
 #include "hccl/hccl_comm.h"
 
@@ -17,12 +17,8 @@ namespace {
 auto find(HcclComm comm) { return State::get().communicators().get(comm); }
 
 Result<HcclComm> find_named(const char* name, const char* argument) {
-  if (name == nullptr) return hccl::api::null_pointer(argument);
-  const std::size_t length = ::strnlen(name, COMM_NAME_MAX_LENGTH);
-  if (length == 0 || length == COMM_NAME_MAX_LENGTH) {
-    return Status(Code::kPara, std::string(argument) + " must have 1 to 127 bytes");
-  }
-  auto found = State::get().communicators().find(std::string(name, length));
+  HCCL_RETURN_IF_ERROR(hccl::api::check_text(name, COMM_NAME_MAX_LENGTH - 1, argument));
+  auto found = State::get().communicators().find(name);
   return found.ok() ? found : found.status().with_context(argument);
 }
 

@@ -1,11 +1,8 @@
 // Suspending, resuming, and the callbacks of state changes: hccl/hccl_comm.h.
-#include <cstring>
-
-#include "hccl/api/guard.h"
+#include "hccl/api/checks.h"
 #include "hccl/api/state.h"
 #include "hccl/hccl_comm.h"
 
-using hccl::Code;
 using hccl::Status;
 using hccl::api::guard;
 using hccl::api::State;
@@ -44,11 +41,8 @@ HcclResult HcclCommRegCommStateCallback(const char* regName, HcclCommStateCallba
   return guard("HcclCommRegCommStateCallback", [&]() -> Status {
     HCCL_CHECK_PTR(regName);
     HCCL_CHECK_PTR(cb);
-    const std::size_t length = ::strnlen(regName, kNameBytes + 1);
-    if (length == 0 || length > kNameBytes) {
-      return Status(Code::kPara, "regName must have 1 to 160 bytes");
-    }
-    State::get().callbacks().add(std::string(regName, length), cb, args);
+    HCCL_RETURN_IF_ERROR(hccl::api::check_text(regName, kNameBytes, "regName"));
+    State::get().callbacks().add(regName, cb, args);
     return {};
   });
 }

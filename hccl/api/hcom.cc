@@ -2,7 +2,6 @@
 #include "hccl/hcom.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "hccl/api/state.h"
 
 namespace api = hccl::api;
+using api::check_text;
 using api::guard;
 using api::State;
 using hccl::Code;
@@ -30,14 +30,6 @@ constexpr std::size_t kTableBytes = 40 << 20;  // of a rank table's text
 constexpr std::size_t kPathBytes = 4095;
 constexpr std::size_t kTagBytes = 255;
 constexpr uint32_t kMostRanks = 32768;
-
-Status check_text(const char* text, std::size_t most, const char* argument) {
-  if (text == nullptr) return api::null_pointer(argument);
-  const std::size_t length = ::strnlen(text, most + 1);
-  if (length >= 1 && length <= most) return {};
-  return Status(Code::kPara,
-                std::string(argument) + " must have 1 to " + std::to_string(most) + " bytes");
-}
 
 // Makes the world that this process joins by `join`.
 template <class Join>
