@@ -3,19 +3,29 @@
  * Counts are elements. All ranks of the communicator call the same operation with the same count,
  * type, reduce operation and root, in the same order; a difference is HCCL_E_PARA on all ranks,
  * with both calls in the text, as is a call that is refused on a rank for which others wait, unless
- * that rank makes the right call within half a second. Streams: with a NULL stream the operation
- * runs on the caller's thread and is done on return. With a created one its arguments are checked
- * and it takes its place in the communicator's order now; it runs when the stream comes to it, and
- * its failure is the stream's. A communicator's operations match by the order of the calls,
- * whatever streams they are on. Between HcclGroupStart and HcclGroupEnd (hccl_comm.h) calls are
- * checked and collected. Buffers belong to the operation until it is done; send buffers are not
- * written unless they are the receive buffer. Arrays of counts are read before the call returns. No
- * alignment is needed. A count of 0 is a success and moves nothing, but all ranks must still call.
+ * that rank makes the right call within half a second.
+ *
+ * Streams: with a NULL stream the operation runs on the caller's thread and is done on return. With
+ * a created one its arguments are checked and it takes its place in the communicator's order now;
+ * it runs when the stream comes to it, and its failure is the stream's. A communicator's operations
+ * match by the order of the calls, whatever streams they are on. Between HcclGroupStart and
+ * HcclGroupEnd (hccl_comm.h) calls are checked and collected.
+ *
+ * Buffers belong to the operation until it is done; send buffers are not written unless they are
+ * the receive buffer. Arrays of counts are read before the call returns. No alignment is needed. A
+ * count of 0 is a success and moves nothing, but all ranks must still call.
+ *
  * Types: all move; all but HIF8 and FP8E8M0 are reduced, with every reduce operation. Numbers:
- * README.md. Errors: HCCL_E_PTR null communicator, array or buffer that is needed; HCCL_E_PARA
- * count > 0x7FFFFFFF, rank out of range, a block beyond all memory, no stream; HCCL_E_NOT_SUPPORT
- * unknown type or reduce operation; HCCL_E_REMOTE a rank died; HCCL_E_TIMEOUT. After HCCL_E_REMOTE,
- * HCCL_E_TIMEOUT or a mismatch the communicator has failed for good: destroy it. */
+ * README.md.
+ *
+ * Errors. After those marked * the communicator has failed for good: destroy it.
+ *   HCCL_E_PTR           null: the communicator, or an array or buffer that is needed
+ *   HCCL_E_PARA          count > 0x7FFFFFFF, a rank out of range, a block beyond all memory, no
+ *                        such stream
+ *   HCCL_E_PARA *        the ranks' calls differ
+ *   HCCL_E_NOT_SUPPORT   unknown type or reduce operation
+ *   HCCL_E_REMOTE *      a rank died
+ *   HCCL_E_TIMEOUT *     the operation took longer than HCCL_EXEC_TIMEOUT */
 #ifndef HCCL_H_
 #define HCCL_H_
 
@@ -41,8 +51,8 @@ HcclResult HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount,
                              HcclDataType dataType, HcclReduceOp op, HcclComm comm,
                              aclrtStream stream);
 
-/** recvBuf = the sendBuf of all ranks in rank order. In place if sendBuf == recvBuf + rank *
- * sendCount. */
+/** recvBuf = the sendBuf of all ranks in rank order.
+ * In place if sendBuf == recvBuf + rank * sendCount. */
 HcclResult HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, HcclDataType dataType,
                          HcclComm comm, aclrtStream stream);
 
@@ -85,8 +95,7 @@ HcclResult HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void
                          aclrtStream stream);
 
 /** The same from a matrix of size * size uint64_t, the same on all ranks: element i * size + j is
- * the number of elements that rank i sends to rank j. Blocks are contiguous, in the order of ranks.
- * */
+ * the number of elements that rank i sends to rank j. Blocks are contiguous and in rank order. */
 HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType,
                           const void* recvBuf, HcclDataType recvType, HcclComm comm,
                           aclrtStream stream);

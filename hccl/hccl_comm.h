@@ -61,8 +61,8 @@ HcclResult HcclCommInitLauncher(HcclComm* comm);
  * of the world. Called by all members with the same rankIds and subCommId; subCommRankId is the
  * caller's place in rankIds. A rank that is no member passes rankIds = NULL and subCommId =
  * 0xFFFFFFFF, and gets *subComm = NULL at once. The name is config's, or else
- * "<world's name>_sub_<subCommId>". HCCL_E_PARA, among others: a living communicator has the name.
- */
+ * "<world's name>_sub_<subCommId>".
+ * HCCL_E_PARA, among others: a living communicator has the name. */
 HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds,
                                    uint64_t subCommId, uint32_t subCommRankId,
                                    HcclCommConfig* config, HcclComm* subComm);
@@ -202,9 +202,11 @@ typedef HcclResult (*HcclCommStateCallback)(HcclComm comm, HcclCommStatePhase st
  * already gets the new callback. Callbacks are called in the order of their names' registration. */
 HcclResult HcclCommRegCommStateCallback(const char* regName, HcclCommStateCallback cb, void* args);
 
-/* ---- Memory ---- Memory from aclrtMalloc or aclrtMapMem is read and written by the ranks of a
- * host directly, with or without these calls: they check and record their arguments, and nothing is
- * slower without them. Other memory is accepted, and is copied through a staging area. */
+/* ---- Memory ----
+ *
+ * Memory from aclrtMalloc or aclrtMapMem is read and written by the ranks of a host directly, with
+ * or without these calls: they check and record their arguments, and nothing is slower without
+ * them. Other memory is accepted, and is copied through a staging area. */
 
 /** Records a range of addresses. alignment and flags must be 0. HCCL_E_PARA: size is 0, or the
  * range overlaps one of this communicator. */

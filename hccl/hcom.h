@@ -59,9 +59,9 @@ HcclResult HcomGetGroupRankFromWorldRank(uint32_t worldRank, const char* group,
 
 /** Called by every member. The ids are sorted: group rank = place in the sorted list. Before the
  * world exists, the request is kept, and the group is made when the world joins; if that fails,
- * joining fails with the request's error, and there is no world. HCCL_E_PARA: the world's name, an
- * existing name, rankNum 0 or > world, an id out of range or twice. HCCL_E_NOT_FOUND: the caller is
- * not a member. */
+ * joining fails with the request's error, and there is no world.
+ * HCCL_E_PARA: the world's name, an existing name, rankNum 0 or > world, an id out of range or
+ * twice. HCCL_E_NOT_FOUND: the caller is not a member. */
 HcclResult HcomCreateGroup(const char* group, uint32_t rankNum, uint32_t* rankIds);
 /** HCCL_E_NOT_FOUND: no such group; HCCL_E_PARA: the world; HCCL_E_AGAIN: the group is in use. */
 HcclResult HcomDestroyGroup(const char* group);

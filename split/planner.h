@@ -89,10 +89,10 @@ struct Plan {
   double gap() const { return lower_bound > 0 ? std::max(0.0, end / lower_bound - 1) : 0; }
 };
 
-/// The exact optimum in O(max_segments * gradients); with contention, exact too, in O(max_segments
-/// * gradients^2). kPara: no gradients, lists of different lengths, a ready time or a cost that is
-/// negative or not finite (the text names it), contention that is no fraction, or no segments
-/// allowed.
+/// The exact optimum in O(max_segments * gradients); with contention, exact too, in
+/// O(max_segments * gradients^2). kPara: no gradients, lists of different lengths, a ready time or
+/// a cost that is negative or not finite (the text names it), contention that is no fraction, or no
+/// segments allowed.
 Result<Plan> plan_segments(const Problem& problem, const AffineCost& cost);
 
 /// The exact optimum for any cost that does not fall with the size, in O(max_segments *

@@ -14,8 +14,8 @@ extern "C" {
 const char* aclrtGetSocName(void);
 
 /** The text of the calling thread's last failed acl call, naming the function and the argument.
- * NULL when nothing failed since it was last asked. Valid until the thread's next call that fails.
- * */
+ * NULL if no call has failed since the text was last asked for. Valid until the thread's next
+ * failing call. */
 const char* aclGetRecentErrMsg(void);
 
 #ifdef __cplusplus

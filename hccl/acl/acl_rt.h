@@ -243,8 +243,8 @@ typedef enum {
 aclError aclrtCreateStream(aclrtStream* stream);
 /** priority: 0 to 7, and any of the ACL_STREAM_ flags; all streams are alike here. */
 aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag);
-/** Waits for the tasks in the stream. ACL_ERROR_RT_STREAM_CONTEXT: called by a task of the stream.
- * */
+/** Waits for the tasks in the stream.
+ * ACL_ERROR_RT_STREAM_CONTEXT: called by a task of the stream. */
 aclError aclrtDestroyStream(aclrtStream stream);
 /** Drops the tasks that the stream has not begun, and ends its wait for an event. */
 aclError aclrtDestroyStreamForce(aclrtStream stream);

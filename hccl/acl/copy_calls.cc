@@ -68,8 +68,7 @@ struct Rows {
 }  // namespace
 }  // namespace hccl::acl
 
-using namespace hccl::acl;  // NOLINT(google-build-using-namespace): bodies of this room's C
-                            // functions
+using namespace hccl::acl;  // NOLINT(google-build-using-namespace): C functions' bodies
 using hccl::Status;
 
 extern "C" {

@@ -35,8 +35,7 @@ Status synchronize_device(std::int32_t timeout) {
 }  // namespace
 }  // namespace hccl::acl
 
-using namespace hccl::acl;  // NOLINT(google-build-using-namespace): bodies of this room's C
-                            // functions
+using namespace hccl::acl;  // NOLINT(google-build-using-namespace): C functions' bodies
 using hccl::Status;
 
 extern "C" {

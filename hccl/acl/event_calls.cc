@@ -101,8 +101,7 @@ Result<Event::Clock::time_point> time_of(aclrtEvent handle, const std::string& a
 }  // namespace
 }  // namespace hccl::acl
 
-using namespace hccl::acl;  // NOLINT(google-build-using-namespace): bodies of this room's C
-                            // functions
+using namespace hccl::acl;  // NOLINT(google-build-using-namespace): C functions' bodies
 using hccl::Status;
 
 extern "C" {

@@ -37,8 +37,7 @@ Status check_devices(const std::uint32_t* devices, std::uint32_t number) {
 }  // namespace
 }  // namespace hccl::acl
 
-using namespace hccl::acl;  // NOLINT(google-build-using-namespace): bodies of this room's C
-                            // functions
+using namespace hccl::acl;  // NOLINT(google-build-using-namespace): C functions' bodies
 using hccl::Status;
 
 extern "C" {

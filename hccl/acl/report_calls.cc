@@ -9,8 +9,7 @@
 #include "hccl/acl/failure.h"
 #include "hccl/acl/runtime.h"
 
-using namespace hccl::acl;  // NOLINT(google-build-using-namespace): bodies of this room's C
-                            // functions
+using namespace hccl::acl;  // NOLINT(google-build-using-namespace): C functions' bodies
 using hccl::Status;
 
 extern "C" {

@@ -1,7 +1,7 @@
 // Binomial tree, ceil(log2 n) steps. Ranks are counted from the root on: the root is 0.
-//   broadcast: at distance 1, 2, 4, … every rank with the vector sends it to the rank that far
-//   ahead reduce:    the same in reverse, with sums instead of copies scatter:   at distance …, 4,
-//   2, 1 a holder of several blocks sends the farther half of them
+//   broadcast  at distance 1, 2, 4, … a rank with the vector sends it to the rank that far ahead
+//   reduce     the same in reverse, with sums instead of copies
+//   scatter    at distance …, 4, 2, 1 a holder of several blocks sends the farther half of them
 
 #include <algorithm>
 #include <vector>

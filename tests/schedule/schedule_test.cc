@@ -54,8 +54,7 @@ TEST_P(EveryAlgorithm, IsRightForEverySizeRootAndDepth) {
   EXPECT_GE(proved, 5);
 }
 
-// --- What it costs, measured on the schedules themselves
-// -------------------------------------------
+// --- What it costs, measured on the schedules themselves ---
 
 // The longest path through the steps of all ranks when a step takes `weight` and ends no earlier
 // than the steps that its messages come from or go to.

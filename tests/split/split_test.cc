@@ -49,8 +49,7 @@ void expect_refused(const Result<T>& result, const std::vector<std::string>& wor
   expect_refused(result.status(), words);
 }
 
-// ------------------------------------------------------------------------------------- known
-// answers
+// --- known answers ---
 
 struct Known {
   Bytes bytes;
@@ -146,8 +145,7 @@ TEST(Segments, TextIsTheDocumentedOne) {
   EXPECT_EQ(segments_text(Segments{0}), "segment num: 1, segment index list: [0,0]");
 }
 
-// ------------------------------------------------------------------------------------- exact
-// numbers
+// --- exact numbers ---
 
 TEST(BySize, SumsAreExactBeyondTheMantissaOfAFloat) {
   // In floats every sum stays at 2^24, so the cut could not be placed.
@@ -178,8 +176,7 @@ TEST(BySize, ThirdsAreAccepted) {
   EXPECT_EQ(by_size(equal(9, 64), {33.3334f, 33.3333f, 33.3333f}).back(), 8u);
 }
 
-// ------------------------------------------------------------------------ a second version of the
-// rule
+// --- a second version of the rule ---
 
 /// The rule in integers only: all quantities are bytes times 100, percentages are whole numbers.
 Segments integer_rule(const Bytes& bytes, const std::vector<int>& percentages) {
@@ -315,8 +312,7 @@ TEST(UnknownShape, WithoutABufferEveryGradientIsAlone) {
   EXPECT_EQ(default_segments(equal(4, 1000), 0).value(), (Segments{0, 1, 2, 3}));
 }
 
-// --------------------------------------------------------------------------------------------
-// refusals
+// --- refusals ---
 
 TEST(Refused, NamesTheArgumentAndWhatIsExpected) {
   const Bytes five = equal(5, 8);
@@ -349,8 +345,7 @@ TEST(Refused, NamesTheArgumentAndWhatIsExpected) {
                  {"gradient sizes[1]", "2^53"});
 }
 
-// -----------------------------------------------------------------------------------------------
-// table
+// --- table ---
 
 TEST(Table, SizeBeatsIndexBeatsDefault) {
   StrategyTable table;

@@ -24,9 +24,8 @@ std::string_view unfit(std::string_view provider);
 
 /// A provider of reliable datagrams with tagged, ordered messages. One that speaks IP is bound to
 /// `address`; the others (a fabric with addresses of its own) are not. `wanted` is a provider's
-/// name
-/// ("tcp", "verbs;ofi_rxm") or empty for the best one here: a fast fabric if there is one, else
-/// TCP. kNotSupport, with the reason, if there is none.
+/// name ("tcp", "verbs;ofi_rxm") or empty for the best one here: a fast fabric if there is one,
+/// else TCP. kNotSupport, with the reason, if there is none.
 Result<Info> choose_provider(const std::string& address, const std::string& wanted);
 
 /// "why (libfabric's words)".

@@ -2,14 +2,13 @@
 //
 // All lanes of a pair share the ring, so no message may stop in it. A message enters the ring only
 // if it can leave it whatever the receiver does:
-//   granted: its receive is posted. The receiver counts the receives it posts on each lane in
-//   shared
-//            memory; message k of a lane is granted once that count exceeds k. It streams through
-//            the ring in pieces, straight into the posted buffer.
-//   eager:   a small message, in one frame, sent without looking. If no receive is posted it is
-//   staged in
-//            the receiver's memory. The sender sends no more of them than fit in the staging space
-//            (kept by eager_taken, the cost of all eager messages that found their receive).
+//   granted  its receive is posted. The receiver counts the receives it posts on each lane in
+//            shared memory; message k of a lane is granted once that count exceeds k. It streams
+//            through the ring in pieces, straight into the posted buffer.
+//   eager    a small message, in one frame, sent without looking. If no receive is posted it is
+//            staged in the receiver's memory. The sender sends no more of them than fit in the
+//            staging space (kept by eager_taken, the cost of all eager messages that found their
+//            receive).
 // So staging is bounded, the reader never stops reading, and a sender waits only for a receive to
 // be posted or for the reader to run.
 //

@@ -2,9 +2,9 @@
 // of a byte in the ring is its position modulo the ring's size. Everything is cut into slots of one
 // cache line, so a frame's header never wraps and large payloads are copied aligned.
 //
-//   frame = header (16 bytes) + payload in the rest of the same line    up to kInline bytes: one
-//   slot
-//         = header line, then the payload from the next line on         longer ones
+//   payload         frame
+//   up to kInline   header (16 bytes) and the payload in the rest of the same line: one slot
+//   longer          a header line, then the payload from the next line on
 //
 // Each side keeps its own position in private memory and only publishes it; whatever the other side
 // publishes is checked against the ring before use, so a bad peer is found out and cannot lead this

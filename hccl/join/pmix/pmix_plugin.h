@@ -6,9 +6,8 @@
  * only this user can read; it goes away with the job. Whoever can read that can join, so treat the
  * user account as the boundary.
  *
- * Threads: any. Every function gives 0 on success, or
- * an HcclResult with the reason in `error` (a text that ends with a zero byte; at most error_size
- * bytes). */
+ * Threads: any. Every function gives 0 on success, or an HcclResult with the reason in `error` (a
+ * text that ends with a zero byte; at most error_size bytes). */
 #ifndef HCCL_JOIN_PMIX_PMIX_PLUGIN_H_
 #define HCCL_JOIN_PMIX_PMIX_PLUGIN_H_
 
@@ -26,7 +25,7 @@ extern "C" {
 HCCL_PMIX_EXPORT int hccl_pmix_world(int* rank, int* size, char* error, size_t error_size);
 
 /** On the process `root`: publishes `bytes` bytes of `mine`. On the others: waits for them, at most
- *  `timeout_seconds`, and writes them to `out`, which has room for `bytes`. `out` may be NULL on
+ * `timeout_seconds`, and writes them to `out`, which has room for `bytes`. `out` may be NULL on
  * the root, `mine` on the others. All processes that take part give the same `root`, `bytes` and
  * `instance`; an instance is used once in the life of a job: count the calls. */
 HCCL_PMIX_EXPORT int hccl_pmix_share(const void* mine, size_t bytes, int root, uint64_t instance,

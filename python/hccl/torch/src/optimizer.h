@@ -22,8 +22,8 @@ class Optimizer {
  public:
   /// `owner` is the object of Python, which this one does not keep alive. It has
   ///   _numbers(group, step) -> Numbers
-  ///   _state_of(parameter, group) -> (the dictionary, step or None, [states], master or None, is
-  ///   new)
+  ///   _state_of(parameter, group)
+  ///     -> (the dictionary, step or None, [states], master or None, is new)
   Optimizer(HcclOptimRule rule, const py::object& owner);
 
   /// One step of the parameters that have a gradient. Gradients are multiplied by `factor`, and are
