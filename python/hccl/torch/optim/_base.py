@@ -11,6 +11,27 @@ from hccl.torch import _module
 native = _module.load()
 _CLIP_EPS = 1e-6  # torch.nn.utils.clip_grad_norm_'s
 _HALVES = (torch.float16, torch.bfloat16)
+# Arguments that must not be negative, with torch's words for them.
+_NOT_NEGATIVE = {
+    "lr": "learning rate",
+    "momentum": "momentum value",
+    "weight_decay": "weight_decay value",
+    "eps": "epsilon value",
+    "alpha": "alpha value",
+    "delta": "delta value",
+    "wd_ratio": "wd_ratio value",
+}
+# Arguments that a rule takes as they are, with its names for them.
+_NUMBERS = {
+    "weight_decay": "weight_decay",
+    "eps": "eps",
+    "alpha": "beta2",
+    "rho": "beta2",
+    "momentum": "momentum",
+    "dampening": "dampening",
+    "delta": "delta",
+    "wd_ratio": "wd_ratio",
+}
 
 
 class FusedOptimizer(torch.optim.Optimizer):
@@ -28,6 +49,10 @@ class FusedOptimizer(torch.optim.Optimizer):
     is_fused_optimizer = True  # the name that Ascend's scripts look for
 
     def __init__(self, params: Iterable, defaults: dict, master_weights: bool = False):
+        for name, words in _NOT_NEGATIVE.items():
+            if name in defaults and name not in self._unchecked:
+                check(words, defaults[name])
+        check_betas(defaults.get("betas", ()))
         self._native = native.Optimizer(self._rule, self)
         self._pending: Optional[tuple] = None  # (factor, norm) of an unscale_ that was deferred
         self.master_weights = master_weights
@@ -37,9 +62,24 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     # ---- What a class gives. ----
 
+    _unchecked: tuple = ()  # arguments that may be negative in this class
+    _missing: dict = {}  # values of arguments that groups of older releases of torch lack
+
     def _numbers(self, group: dict, step: float) -> Any:
-        """native.Numbers of a group's parameters in their step number `step`, from 1."""
-        raise NotImplementedError
+        """native.Numbers of a group's parameters in their step number `step`, from 1. Reads this
+        class's arguments only: a group may hold other keys."""
+        numbers = {
+            number: group[name] for name, number in _NUMBERS.items() if name in self.defaults
+        }
+        if "betas" in self.defaults:
+            beta1, beta2 = group["betas"]
+            numbers.update(beta1=float(beta1), beta2=float(beta2))
+        if "maximize" in self.defaults and group.get("maximize"):
+            numbers["factor"] = -1.0
+        return native.Numbers(lr=float(group["lr"]), flags=self._flags(group), **numbers)
+
+    def _flags(self, group: dict) -> int:
+        return 0
 
     def _state_names(self, group: dict) -> tuple:
         """The names of the states in the rule's order; None for one that the group does not have."""
@@ -331,6 +371,9 @@ class FusedOptimizer(torch.optim.Optimizer):
         self._native = native.Optimizer(self._rule, self)
         self.__dict__.setdefault("_pending", None)
         self.__dict__.setdefault("_stepped", set())
+        for group in self.param_groups:
+            for name, value in self._missing.items():
+                group.setdefault(name, value)
 
 
 def _step_type() -> torch.dtype:

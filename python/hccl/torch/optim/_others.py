@@ -3,7 +3,7 @@
 import math
 from typing import Any, Callable, Iterable
 
-from hccl.torch.optim._base import FusedOptimizer, check, check_betas, native
+from hccl.torch.optim._base import FusedOptimizer, check, native
 from hccl.torch.optim._torchs import FusedRMSprop
 
 
@@ -26,34 +26,14 @@ class FusedAdamP(FusedOptimizer):
         *,
         master_weights: bool = False,
     ):
-        check("learning rate", lr)
-        check("epsilon value", eps)
-        check_betas(betas)
-        check("weight_decay value", weight_decay)
-        check("delta value", delta)
-        check("wd_ratio value", wd_ratio)
         defaults = dict(
-            lr=lr,
-            betas=betas,
-            eps=eps,
-            weight_decay=weight_decay,
-            delta=delta,
-            wd_ratio=wd_ratio,
-            nesterov=nesterov,
+            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, delta=delta, wd_ratio=wd_ratio,
+            nesterov=nesterov
         )
         super().__init__(params, defaults, master_weights)
 
-    def _numbers(self, group: dict, step: float) -> Any:
-        return native.Numbers(
-            lr=float(group["lr"]),
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            eps=group["eps"],
-            weight_decay=group["weight_decay"],
-            delta=group["delta"],
-            wd_ratio=group["wd_ratio"],
-            flags=native.NESTEROV if group["nesterov"] else 0,
-        )
+    def _flags(self, group: dict) -> int:
+        return native.NESTEROV if group["nesterov"] else 0
 
 
 class FusedLamb(FusedOptimizer):
@@ -62,6 +42,7 @@ class FusedLamb(FusedOptimizer):
 
     _rule = native.Rule.LAMB
     _states = ("exp_avg", "exp_avg_sq")
+    _unchecked = ("weight_decay",)
 
     def __init__(
         self,
@@ -75,15 +56,7 @@ class FusedLamb(FusedOptimizer):
         *,
         master_weights: bool = False,
     ):
-        check("learning rate", lr)
-        check("epsilon value", eps)
-        check_betas(betas)
-        defaults = dict(
-            lr=lr,
-            betas=betas,
-            eps=eps,
-            weight_decay=weight_decay,
-        )
+        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
         self.adam = adam
         self.use_global_grad_norm = use_global_grad_norm
         super().__init__(params, defaults, master_weights)
@@ -97,15 +70,8 @@ class FusedLamb(FusedOptimizer):
             factor /= max(1.0, self._norm(2.0)[0] * abs(factor))
         return factor
 
-    def _numbers(self, group: dict, step: float) -> Any:
-        return native.Numbers(
-            lr=float(group["lr"]),
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            eps=group["eps"],
-            weight_decay=group["weight_decay"],
-            flags=native.NO_TRUST if self.adam else 0,
-        )
+    def _flags(self, group: dict) -> int:
+        return native.NO_TRUST if self.adam else 0
 
 
 class FusedRMSpropTF(FusedOptimizer):
@@ -114,6 +80,7 @@ class FusedRMSpropTF(FusedOptimizer):
 
     _rule = native.Rule.RMSPROP_TF
     _state_names = FusedRMSprop._state_names
+    _missing = {"momentum": 0, "centered": False}
 
     def __init__(
         self,
@@ -129,44 +96,18 @@ class FusedRMSpropTF(FusedOptimizer):
         *,
         master_weights: bool = False,
     ):
-        check("learning rate", lr)
-        check("epsilon value", eps)
-        check("momentum value", momentum)
-        check("weight_decay value", weight_decay)
-        check("alpha value", alpha)
         defaults = dict(
-            lr=lr,
-            alpha=alpha,
-            eps=eps,
-            weight_decay=weight_decay,
-            momentum=momentum,
-            centered=centered,
-            decoupled_decay=decoupled_decay,
-            lr_in_momentum=lr_in_momentum,
+            lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum,
+            centered=centered, decoupled_decay=decoupled_decay, lr_in_momentum=lr_in_momentum
         )
         super().__init__(params, defaults, master_weights)
-
-    def __setstate__(self, state: dict) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("momentum", 0)
-            group.setdefault("centered", False)
 
     def _initial_of(self, name: str) -> float:
         return 1.0 if name == "square_avg" else 0.0
 
-    def _numbers(self, group: dict, step: float) -> Any:
+    def _flags(self, group: dict) -> int:
         flags = native.DECOUPLED if group["decoupled_decay"] else 0
-        if group["lr_in_momentum"]:
-            flags |= native.LR_IN_MOMENTUM
-        return native.Numbers(
-            lr=float(group["lr"]),
-            beta2=group["alpha"],
-            eps=group["eps"],
-            weight_decay=group["weight_decay"],
-            momentum=group["momentum"],
-            flags=flags,
-        )
+        return flags | (native.LR_IN_MOMENTUM if group["lr_in_momentum"] else 0)
 
 
 def _rest(x: float) -> float:
@@ -191,6 +132,7 @@ class FusedBertAdam(FusedOptimizer):
 
     _rule = native.Rule.BERT_ADAM
     _states = ("exp_avg", "exp_avg_sq")
+    _unchecked = ("weight_decay",)
 
     def __init__(
         self,
@@ -207,7 +149,6 @@ class FusedBertAdam(FusedOptimizer):
         *,
         master_weights: bool = False,
     ):
-        check("learning rate", lr)
         if schedule not in SCHEDULES:
             raise ValueError(f"Invalid schedule parameter: {schedule}")
         if not (0.0 <= warmup < 1.0 or warmup == -1):
@@ -216,15 +157,8 @@ class FusedBertAdam(FusedOptimizer):
         check("b2", b2, below=1.0)
         check("e", e)
         defaults = dict(
-            lr=lr,
-            schedule=schedule,
-            warmup=warmup,
-            t_total=t_total,
-            b1=b1,
-            b2=b2,
-            e=e,
-            weight_decay=weight_decay,
-            max_grad_norm=max_grad_norm,
+            lr=lr, schedule=schedule, warmup=warmup, t_total=t_total, b1=b1, b2=b2, e=e,
+            weight_decay=weight_decay, max_grad_norm=max_grad_norm
         )
         self._clips: dict = {}
         super().__init__(params, defaults, master_weights)

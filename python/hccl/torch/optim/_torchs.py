@@ -1,18 +1,14 @@
 """The optimizers that torch.optim has, too: the same arguments, states and trajectories."""
 
-from typing import Any, Iterable, Union
+from typing import Iterable, Union
 
 import torch
 
-from hccl.torch.optim._base import FusedOptimizer, check, check_betas, native
+from hccl.torch.optim._base import FusedOptimizer, native
 
 Lr = Union[float, torch.Tensor]
 # What torch's optimizers keep in a group besides; they mean nothing here.
 _TORCHS = {"foreach": None, "differentiable": False}
-
-
-def _sign(group: dict) -> float:
-    return -1.0 if group.get("maximize") else 1.0
 
 
 class FusedSGD(FusedOptimizer):
@@ -20,6 +16,7 @@ class FusedSGD(FusedOptimizer):
 
     _rule = native.Rule.SGD
     _counts_steps = False
+    _missing = {"nesterov": False, "maximize": False}
 
     def __init__(
         self,
@@ -33,41 +30,19 @@ class FusedSGD(FusedOptimizer):
         maximize: bool = False,
         master_weights: bool = False,
     ):
-        check("learning rate", lr)
-        check("momentum value", momentum)
-        check("weight_decay value", weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         defaults = dict(
-            lr=lr,
-            momentum=momentum,
-            dampening=dampening,
-            fused=None,
-            weight_decay=weight_decay,
-            nesterov=nesterov,
-            maximize=maximize,
-            **_TORCHS,
+            lr=lr, momentum=momentum, dampening=dampening, fused=None, weight_decay=weight_decay,
+            nesterov=nesterov, maximize=maximize, **_TORCHS
         )
         super().__init__(params, defaults, master_weights)
-
-    def __setstate__(self, state: dict) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("nesterov", False)
-            group.setdefault("maximize", False)
 
     def _state_names(self, group: dict) -> tuple:
         return ("momentum_buffer",) if group["momentum"] != 0 else (None,)
 
-    def _numbers(self, group: dict, step: float) -> Any:
-        return native.Numbers(
-            lr=float(group["lr"]),
-            momentum=group["momentum"],
-            dampening=group["dampening"],
-            weight_decay=group["weight_decay"],
-            factor=_sign(group),
-            flags=native.NESTEROV if group["nesterov"] else 0,
-        )
+    def _flags(self, group: dict) -> int:
+        return native.NESTEROV if group["nesterov"] else 0
 
 
 class FusedAdam(FusedOptimizer):
@@ -75,6 +50,7 @@ class FusedAdam(FusedOptimizer):
 
     _rule = native.Rule.ADAM
     _decoupled = False
+    _missing = {"amsgrad": False, "maximize": False}
 
     def __init__(
         self,
@@ -88,45 +64,22 @@ class FusedAdam(FusedOptimizer):
         maximize: bool = False,
         master_weights: bool = False,
     ):
-        check("learning rate", lr)
-        check("epsilon value", eps)
-        check_betas(betas)
-        check("weight_decay value", weight_decay)
         defaults = dict(
-            lr=lr,
-            betas=betas,
-            eps=eps,
-            weight_decay=weight_decay,
-            fused=None,
-            amsgrad=amsgrad,
-            maximize=maximize,
-            capturable=False,
-            decoupled_weight_decay=self._decoupled,
-            **_TORCHS,
+            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=None, amsgrad=amsgrad,
+            maximize=maximize, capturable=False, decoupled_weight_decay=self._decoupled, **_TORCHS
         )
         super().__init__(params, defaults, master_weights)
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
         for group in self.param_groups:
-            group.setdefault("amsgrad", False)
-            group.setdefault("maximize", False)
             group["decoupled_weight_decay"] = self._decoupled
 
     def _state_names(self, group: dict) -> tuple:
         return ("exp_avg", "exp_avg_sq", "max_exp_avg_sq" if group["amsgrad"] else None)
 
-    def _numbers(self, group: dict, step: float) -> Any:
-        beta1, beta2 = group["betas"]
-        return native.Numbers(
-            lr=float(group["lr"]),
-            beta1=float(beta1),
-            beta2=float(beta2),
-            eps=group["eps"],
-            weight_decay=group["weight_decay"],
-            factor=_sign(group),
-            flags=native.DECOUPLED if self._decoupled else 0,
-        )
+    def _flags(self, group: dict) -> int:
+        return native.DECOUPLED if self._decoupled else 0
 
 
 class FusedAdamW(FusedAdam):
@@ -170,30 +123,13 @@ class FusedAdadelta(FusedOptimizer):
         maximize: bool = False,
         master_weights: bool = False,
     ):
-        check("learning rate", lr)
         if not 0.0 <= rho <= 1.0:
             raise ValueError(f"Invalid rho value: {rho}")
-        check("epsilon value", eps)
-        check("weight_decay value", weight_decay)
         defaults = dict(
-            lr=lr,
-            rho=rho,
-            eps=eps,
-            weight_decay=weight_decay,
-            maximize=maximize,
-            capturable=False,
-            **_TORCHS,
+            lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize, capturable=False,
+            **_TORCHS
         )
         super().__init__(params, defaults, master_weights)
-
-    def _numbers(self, group: dict, step: float) -> Any:
-        return native.Numbers(
-            lr=float(group["lr"]),
-            beta2=group["rho"],
-            eps=group["eps"],
-            weight_decay=group["weight_decay"],
-            factor=_sign(group),
-        )
 
 
 class FusedRMSprop(FusedOptimizer):
@@ -214,21 +150,9 @@ class FusedRMSprop(FusedOptimizer):
         maximize: bool = False,
         master_weights: bool = False,
     ):
-        check("learning rate", lr)
-        check("epsilon value", eps)
-        check("momentum value", momentum)
-        check("weight_decay value", weight_decay)
-        check("alpha value", alpha)
         defaults = dict(
-            lr=lr,
-            alpha=alpha,
-            eps=eps,
-            weight_decay=weight_decay,
-            momentum=momentum,
-            centered=centered,
-            maximize=maximize,
-            capturable=False,
-            **_TORCHS,
+            lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum,
+            centered=centered, maximize=maximize, capturable=False, **_TORCHS
         )
         super().__init__(params, defaults, master_weights)
 
@@ -237,14 +161,4 @@ class FusedRMSprop(FusedOptimizer):
             "square_avg",
             "momentum_buffer" if group["momentum"] > 0 else None,
             "grad_avg" if group["centered"] else None,
-        )
-
-    def _numbers(self, group: dict, step: float) -> Any:
-        return native.Numbers(
-            lr=float(group["lr"]),
-            beta2=group["alpha"],
-            eps=group["eps"],
-            weight_decay=group["weight_decay"],
-            momentum=group["momentum"],
-            factor=_sign(group),
         )
