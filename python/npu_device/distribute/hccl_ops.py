@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Sequence
+from typing import Any, Callable, NoReturn, Sequence
 
 import hccl
 import tensorflow as tf
@@ -84,19 +84,18 @@ def receive(
     return _ops.receive(shape, data_type, sr_tag, src_rank, group)
 
 
-def _of_a_device(name: str) -> NoReturn:
-    raise NotImplementedError(
-        f"hccl: {name} reads addresses of NPU memory; use hccl_ops.send and receive"
-    )
+def of_a_device(name: str, others: str = "send and receive") -> Callable[..., NoReturn]:
+    """Ascend's op of that name, which always raises; `others`: the ops to use in its place."""
+
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"hccl: {name} reads addresses of NPU memory; use hccl_ops.{others}"
+        )
+
+    refuse.__name__ = name
+    return refuse
 
 
-def remote_read(*args: Any, **kwargs: Any) -> NoReturn:
-    _of_a_device("remote_read")
-
-
-def remote_ref_read(*args: Any, **kwargs: Any) -> NoReturn:
-    _of_a_device("remote_ref_read")
-
-
-def remote_write(*args: Any, **kwargs: Any) -> NoReturn:
-    _of_a_device("remote_write")
+remote_read = of_a_device("remote_read")
+remote_ref_read = of_a_device("remote_ref_read")
+remote_write = of_a_device("remote_write")
