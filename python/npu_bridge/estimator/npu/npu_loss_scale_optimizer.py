@@ -8,10 +8,10 @@ import tensorflow as tf
 from hccl.tensorflow import _ops
 
 from npu_bridge import _ranks
-from npu_bridge.estimator.npu.npu_optimizer import _Wrapper
+from npu_bridge.estimator.npu._wrapper import Wrapper
 
 
-class NPULossScaleOptimizer(_Wrapper):
+class NPULossScaleOptimizer(Wrapper):
     """Scales the loss, unscales the gradients, and skips a step whose gradients are not all finite:
     with is_distributed, on all ranks, where those of any rank are not."""
 

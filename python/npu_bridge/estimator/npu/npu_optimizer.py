@@ -12,8 +12,9 @@ from npu_device.distribute import reduce_values
 from npu_device.distribute.hccl_ops import check_fusion
 
 from npu_bridge import _ranks
+from npu_bridge.estimator.npu._wrapper import Wrapper
+from npu_bridge.estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer
 
-_Optimizer = tf.compat.v1.train.Optimizer
 # The collection of a graph's optimizers of which each rank has another part of the state.
 SHARDED = "hccl_sharded_optimizers"
 
@@ -84,22 +85,7 @@ def _reduce_gradients(pairs: list, average: bool = True) -> list:
     ]
 
 
-class _Wrapper(_Optimizer):
-    """An optimizer whose state is another's."""
-
-    _opt: Any
-
-    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        return self._opt.get_slot(*args, **kwargs)
-
-    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
-        return self._opt.get_slot_names(*args, **kwargs)
-
-    def variables(self, *args: Any, **kwargs: Any) -> Any:
-        return self._opt.variables(*args, **kwargs)
-
-
-class NPUDistributedOptimizer(_Wrapper):
+class NPUDistributedOptimizer(Wrapper):
     """An optimizer of tf.train whose gradients are means over the ranks. With
     is_weight_update_sharding each rank updates its share of the variables, keeps the optimizer's
     state of those only, and gives them to all."""
@@ -133,7 +119,7 @@ class NPUDistributedOptimizer(_Wrapper):
             return tf.group(*_shares.give(variables, owned))
 
 
-class NPUOptimizer(_Wrapper):
+class NPUOptimizer(Wrapper):
     """An optimizer with loss scaling, with gradients over the ranks, or both. A step is skipped on
     all ranks where a gradient of any is not finite."""
 
@@ -151,8 +137,6 @@ class NPUOptimizer(_Wrapper):
         super().__init__(use_locking=False, name=name or f"NPUOptimizer{type(opt).__name__}")
         self._opt = NPUDistributedOptimizer(opt) if is_distributed else opt
         if is_loss_scale:
-            from npu_bridge.estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer
-
             self._opt = NPULossScaleOptimizer(self._opt, loss_scale_manager, is_distributed)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list:
@@ -187,6 +171,6 @@ def npu_distributed_optimizer_wrapper(optimizer: Any) -> Any:
     """An optimizer of tf.train or of Keras, or the name of a Keras one."""
     if isinstance(optimizer, str):
         optimizer = tf.keras.optimizers.get(optimizer)
-    if isinstance(optimizer, _Optimizer):
+    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         return NPUDistributedOptimizer(optimizer)
     return KerasDistributeOptimizer(optimizer)
