@@ -127,36 +127,58 @@ def write(a, results, chosen):
     return text
 
 
+def rivals(a):
+    """{library: whether it is present, and which version}, of all; installs what is missing."""
+    if a.skip_install:
+        state = install.installed(a.rivals)
+    else:
+        without = [word for word in a.without.split(",") if word]
+        state = install.install(a.rivals, without, lambda text: print(text, flush=True))
+    for library in install.RIVALS:
+        state.setdefault(library, {"present": False, "reason": "not installed"})
+    return state
+
+
+def show(head, field, setting, record):
+    words = [head, field.name, setting.key]
+    words += [record["outcome"]] if record["outcome"] != "ok" else []
+    for f in record["figures"]:
+        line = f"/{max(f['line_ns']):.0f}ns" if "line_ns" in f else ""
+        words.append(f"{c.size_text(f['bytes'])}:{report.time_text(f['us'])}{line}")
+    print(" ".join(words), flush=True)
+
+
+def measure(a, runner, order, results, chosen):
+    """All rounds; results are written after each."""
+    runs, began = results["runs"], time.monotonic()
+    for turn in range(a.rounds):
+        results["rounds"] = turn + 1
+        for number, (field, setting, ops, sizes) in enumerate(order, 1):
+            if turn > 0 and hopeless(runs, field, setting):
+                continue
+            runs.append(runner.run(setting, field, ops, sizes, a.seconds, 12 if a.quick else 90))
+            head = f"[round {turn + 1}/{a.rounds}, {number}/{len(order)}"
+            show(f"{head}, {time.monotonic() - began:.0f} s]", field, setting, runs[-1])
+        write(a, results, chosen)
+
+
 def main():
     a = arguments()
     chosen = c.selected(a.only, a.quick)
     if a.list or not chosen:
-        print(
-            "\n".join(case.name for case in chosen)
-            or "no case has that name"
-        )
+        print("\n".join(case.name for case in chosen) or "no case has that name")
         return 0 if chosen else 2
     if a.report:
         with open(a.report) as file:
             former = json.load(file)
         print(write(a, former, c.selected(a.only, former["quick"])))
         return 0
-    state = (
-        install.installed(a.rivals)
-        if a.skip_install
-        else install.install(
-            a.rivals, [w for w in a.without.split(",") if w], lambda text: print(text, flush=True)
-        )
-    )
-    for library in install.RIVALS:
-        state.setdefault(library, {"present": False, "reason": "not installed"})
-    prefix = []
-    if a.realtime:
-        if not shutil.which("chrt"):
-            print("bench: --realtime needs chrt", file=sys.stderr)
-            return 2
-        prefix = ["chrt", "-r", "50"]  # round robin: ranks that share a processor must take turns
-
+    state = rivals(a)
+    if a.realtime and not shutil.which("chrt"):
+        print("bench: --realtime needs chrt", file=sys.stderr)
+        return 2
+    # Round robin: ranks that share a processor must take turns.
+    prefix = ["chrt", "-r", "50"] if a.realtime else []
     results = {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
         "machine": machine.describe(),
@@ -167,34 +189,12 @@ def main():
         "rivals": state,
         "runs": [],
     }
-    runs = results["runs"]
     repeats = 1 if a.quick else 3
     runner = Runner(a.rivals, a.build, machine.processors(), prefix, repeats)
-    order = plan(a, chosen, state)
-    began = time.monotonic()
-
-    def run(head, field, setting, ops, sizes):
-        record = runner.run(setting, field, ops, sizes, a.seconds, 12 if a.quick else 90)
-        runs.append(record)
-        words = [f"[{head}, {time.monotonic() - began:.0f} s]", field.name, setting.key]
-        words += [record["outcome"]] if record["outcome"] != "ok" else []
-        for f in record["figures"]:
-            line = f"/{max(f['line_ns']):.0f}ns" if "line_ns" in f else ""
-            words.append(f"{c.size_text(f['bytes'])}:{report.time_text(f['us'])}{line}")
-        print(" ".join(words), flush=True)
-
-    def measure():
-        for turn in range(a.rounds):
-            results["rounds"] = turn + 1
-            for number, entry in enumerate(order, 1):
-                if turn == 0 or not hopeless(runs, *entry[:2]):
-                    run(f"round {turn + 1}/{a.rounds}, {number}/{len(order)}", *entry)
-            write(a, results, chosen)
-
     try:
-        measure()
+        measure(a, runner, plan(a, chosen, state), results, chosen)
     finally:  # who interrupts it has what was timed until then
-        if runs:
+        if results["runs"]:
             print("\n" + write(a, results, chosen))
             print(f"bench: written: {a.out}/ratios.md, {a.out}/ratios.svg, {a.raw}")
     return 0

@@ -97,8 +97,7 @@ def _open_mpi(library):
     ]
 
 
-def all_settings():
-    settings = _open_mpi("ompi4") + _open_mpi("ompi5")
+def _mpich():
     ucx = {"MPIR_CVAR_NOLOCAL": "1", **UCX_TCP}
     ofi = {
         "MPIR_CVAR_NOLOCAL": "1",
@@ -106,29 +105,30 @@ def all_settings():
         "FI_PROVIDER": "tcp",
         "FI_TCP_IFACE": "lo",
     }
-    settings += [
+    pairs = {"kinds": ("allreduce",), "ranks": (2,)}
+    rsag = {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "reduce_scatter_allgather"}
+    relg = {"MPIR_CVAR_ALLREDUCE_POSIX_INTRA_ALGORITHM": "release_gather"}
+    return [
         Setting("mpich4", "default", quick=True, spins=True),
-        Setting(
-            "mpich4",
-            "rsag",
-            environment={"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "reduce_scatter_allgather"},
-            smallest=8 * KIB,
-            kinds=("allreduce",),
-            ranks=(2,),
-        ),
+        Setting("mpich4", "rsag", environment=rsag, smallest=8 * KIB, **pairs),
         Setting("mpich4", "ucx", "tcp", environment=ucx, quick=True, spins=True),
         Setting("mpich5", "default", quick=True, spins=True),
-        Setting(
-            "mpich5",
-            "relg",
-            environment={"MPIR_CVAR_ALLREDUCE_POSIX_INTRA_ALGORITHM": "release_gather"},
-            kinds=("allreduce",),
-            ranks=(2,),
-        ),
+        Setting("mpich5", "relg", environment=relg, **pairs),
         Setting("mpich5", "ofi", "tcp", environment=ofi, quick=True, spins=True),
     ]
+
+
+def _intel_mpi():
+    def on_host(name, ranks, *environments, **options):
+        environment = {"I_MPI_FABRICS": "shm"}
+        for each in environments:
+            environment.update(each)
+        return Setting("impi", name, environment=environment, ranks=ranks, **options)
+
+    def allreduce(number):
+        return {"I_MPI_ADJUST_ALLREDUCE": str(number)}
+
     waits = {"I_MPI_WAIT_MODE": "1"}  # otherwise its ranks spin without giving way
-    shm = {"I_MPI_FABRICS": "shm"}
     # The last: otherwise its collectives go through shared memory all the same.
     tcp = {
         "I_MPI_FABRICS": "ofi",
@@ -136,102 +136,59 @@ def all_settings():
         "FI_TCP_IFACE": "lo",
         "I_MPI_COLL_INTRANODE": "pt2pt",
     }
-    settings += [
-        Setting("impi", "default", environment=shm, ranks=(2,), quick=True),
-        Setting(
-            "impi",
-            "pages",
-            environment={**shm, **KEEP_PAGES},
-            smallest=4 * MIB,
-            ranks=(2,),
-            quick=True,
-        ),
-        Setting("impi", "wait", environment={**shm, **waits}, ranks=(4, 8), quick=True),
-        Setting(
-            "impi",
-            "wait pages",
-            environment={**shm, **waits, **KEEP_PAGES},
-            smallest=4 * MIB,
-            ranks=(4, 8),
-        ),
-        Setting("impi", "wait unpinned", environment={**shm, **waits}, ranks=(4, 8), pin=False),
-        *(
-            Setting(
-                "impi",
-                f"{algorithm} wait",
-                environment={**shm, **waits, "I_MPI_ADJUST_ALLREDUCE": str(algorithm)},
-                largest=256 * KIB,
-                kinds=("allreduce",),
-                ranks=(4, 8),
-                quick=algorithm == 10,
-            )
-            for algorithm in (10, 12, 23)  # among shared-memory algorithms the fastest here
-        ),
-        *(
-            Setting(
-                "impi",
-                f"13 {'wait ' if wait else ''}pages",
-                environment={**shm, **wait, **KEEP_PAGES, "I_MPI_ADJUST_ALLREDUCE": "13"},
-                smallest=64 * KIB,
-                kinds=("allreduce",),
-                ranks=ranks,
-                quick=True,
-            )
-            for wait, ranks in (({}, (2,)), (waits, (4, 8)))
-        ),
-        Setting("impi", "tcp", "tcp", environment=tcp, ranks=(2,), quick=True),
-        Setting("impi", "tcp wait", "tcp", environment={**tcp, **waits}, ranks=(4, 8)),
-    ]
-    ccl_shm = {"CCL_ATL_SHM": "1"}
+    pages = {"smallest": 4 * MIB}
     only = {"kinds": ("allreduce",)}
-    settings += [
-        Setting("ccl", "default", environment=ccl_shm, quick=True, spins=True),
-        Setting(
-            "ccl",
-            "raben",
-            environment={**ccl_shm, "CCL_ALLREDUCE": "rabenseifner"},
-            spins=True,
-            **only,
+    long = {"smallest": 64 * KIB, "quick": True, **only}
+    few, many = (2,), (4, 8)
+    return [
+        on_host("default", few, quick=True),
+        on_host("pages", few, KEEP_PAGES, quick=True, **pages),
+        on_host("wait", many, waits, quick=True),
+        on_host("wait pages", many, waits, KEEP_PAGES, **pages),
+        on_host("wait unpinned", many, waits, pin=False),
+        *(
+            on_host(
+                *(f"{number} wait", many, waits, allreduce(number)),
+                largest=256 * KIB,
+                quick=number == 10,
+                **only,
+            )
+            for number in (10, 12, 23)  # among shared-memory algorithms the fastest here
         ),
-        Setting(
-            "ccl",
-            "ring",
-            environment={**ccl_shm, "CCL_ALLREDUCE": "ring"},
-            smallest=64 * KIB,
-            spins=True,
-            **only,
-        ),
-        Setting(
-            "ccl",
-            "nreduce",
-            environment={**ccl_shm, "CCL_ALLREDUCE": "nreduce"},
-            smallest=64 * KIB,
-            quick=True,
-            spins=True,
-            **only,
-        ),
-        Setting(
-            "ccl",
-            "doubling",
-            environment={**ccl_shm, "CCL_ALLREDUCE": "recursive_doubling"},
-            largest=256 * KIB,
-            spins=True,
-            **only,
-        ),
+        on_host("13 pages", few, KEEP_PAGES, allreduce(13), **long),
+        on_host("13 wait pages", many, waits, KEEP_PAGES, allreduce(13), **long),
+        Setting("impi", "tcp", "tcp", environment=tcp, ranks=few, quick=True),
+        Setting("impi", "tcp wait", "tcp", environment={**tcp, **waits}, ranks=many),
+    ]
+
+
+def _one_ccl():
+    def on_host(name, algorithm, **options):
+        environment = {"CCL_ATL_SHM": "1", "CCL_ALLREDUCE": algorithm}
+        return Setting("ccl", name, environment=environment, spins=True, **only, **options)
+
+    only = {"kinds": ("allreduce",)}
+    over_tcp = {"CCL_ALLREDUCE": "rabenseifner"}
+    return [
+        Setting("ccl", "default", environment={"CCL_ATL_SHM": "1"}, quick=True, spins=True),
+        on_host("raben", "rabenseifner"),
+        on_host("ring", "ring", smallest=64 * KIB),
+        on_host("nreduce", "nreduce", smallest=64 * KIB, quick=True),
+        on_host("doubling", "recursive_doubling", largest=256 * KIB),
         Setting("ccl", "default", "tcp", quick=True, spins=True),
         Setting(
-            "ccl",
-            "raben",
-            "tcp",
-            environment={"CCL_ALLREDUCE": "rabenseifner"},
-            smallest=64 * KIB,
-            spins=True,
-            **only,
+            *("ccl", "raben", "tcp"), environment=over_tcp, smallest=64 * KIB, spins=True, **only
         ),
+    ]
+
+
+def all_settings():
+    gloo = [
         Setting("gloo", "pinned", "tcp"),
         Setting("gloo", "unpinned", "tcp", pin=False, quick=True),
     ]
-    return settings
+    open_mpi = _open_mpi("ompi4") + _open_mpi("ompi5")
+    return open_mpi + _mpich() + _intel_mpi() + _one_ccl() + gloo
 
 
 def our_settings(ranks, transport, memories):
@@ -253,85 +210,94 @@ class Launch:
 
 def launch(setting, ranks, program_arguments, page, rivals, build, processors):
     """The processes of one run. rivals: the folder of install.py; build: of this project."""
-    crowded = ranks > processors
     arguments = [*program_arguments, "--page", page, *setting.program]
     if setting.pin:
         arguments.append("--pin")
-    environment = {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        **setting.environment,
-    }
-    library = setting.library
-    if library in ("ompi4", "ompi5"):
-        # Ranks pin themselves, all libraries alike.
-        mpirun = f"{rivals}/ompi5/bin/mpirun" if library == "ompi5" else _debian_mpirun()
-        command = [mpirun, "--bind-to", "none", "-np", str(ranks)]
-        if crowded:
-            command += ["--oversubscribe"] if library != "ompi5" else ["--map-by", ":OVERSUBSCRIBE"]
-            environment["OMPI_MCA_mpi_yield_when_idle"] = "1"
-        for name in setting.environment:
-            command += ["-x", name]
-        program = f"{rivals}/bin/{PROGRAMS[library]}"
-        return Launch([[*command, *setting.arguments, program, *arguments]], environment, [{}])
-    if library in ("mpich4", "mpich5", "impi"):
-        home = {
-            "mpich4": f"{rivals}/mpich4/usr",
-            "mpich5": f"{rivals}/mpich5",
-            "impi": f"{rivals}/impi",
-        }[library]
-        command = [f"{home}/bin/mpiexec.hydra"]
-        if library == "impi":
-            environment.update(
-                I_MPI_ROOT=home,
-                I_MPI_PIN="off",
-                FI_PROVIDER_PATH=f"{home}/lib",
-                LD_LIBRARY_PATH=f"{home}/lib",
-            )
-        else:
-            command += ["-bind-to", "none"]
-        if library == "mpich4":
-            environment["LD_LIBRARY_PATH"] = f"{home}/lib/x86_64-linux-gnu"
-        command += [*setting.arguments, "-n", str(ranks), f"{rivals}/bin/{PROGRAMS[library]}"]
-        return Launch([command + arguments], environment, [{}])
+    if setting.library in ("ompi4", "ompi5"):
+        return _launch_open_mpi(setting, ranks, arguments, rivals, ranks > processors)
+    if setting.library in ("mpich4", "mpich5", "impi"):
+        return _launch_mpich(setting, ranks, arguments, rivals)
+    return _launch_each(setting, ranks, arguments, page, rivals, build)
 
-    # No launcher: one process a rank.
-    environment["BENCH_SIZE"] = str(ranks)
+
+def _environment(setting, **more):
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {**root, **setting.environment, **more}
+
+
+def _launch_open_mpi(setting, ranks, arguments, rivals, crowded):
+    environment = _environment(setting)
+    newest = setting.library == "ompi5"
+    mpirun = f"{rivals}/ompi5/bin/mpirun" if newest else _debian_mpirun()
+    # Ranks pin themselves, all libraries alike.
+    command = [mpirun, "--bind-to", "none", "-np", str(ranks)]
+    if crowded:
+        command += ["--map-by", ":OVERSUBSCRIBE"] if newest else ["--oversubscribe"]
+        environment["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    for name in setting.environment:
+        command += ["-x", name]
+    program = f"{rivals}/bin/{PROGRAMS[setting.library]}"
+    return Launch([[*command, *setting.arguments, program, *arguments]], environment, [{}])
+
+
+def _launch_mpich(setting, ranks, arguments, rivals):
+    """MPICH, and Intel's MPI, which is one."""
+    library = setting.library
+    home = f"{rivals}/{library}" + ("/usr" if library == "mpich4" else "")
+    environment = _environment(setting)
+    command = [f"{home}/bin/mpiexec.hydra"]
+    if library == "impi":
+        environment.update(
+            I_MPI_ROOT=home,
+            I_MPI_PIN="off",
+            FI_PROVIDER_PATH=f"{home}/lib",
+            LD_LIBRARY_PATH=f"{home}/lib",
+        )
+    else:
+        command += ["-bind-to", "none"]
+    if library == "mpich4":
+        environment["LD_LIBRARY_PATH"] = f"{home}/lib/x86_64-linux-gnu"
+    command += [*setting.arguments, "-n", str(ranks), f"{rivals}/bin/{PROGRAMS[library]}"]
+    return Launch([command + arguments], environment, [{}])
+
+
+def _launch_each(setting, ranks, arguments, page, rivals, build):
+    """Without a launcher: one process a rank."""
+    environment = _environment(setting, BENCH_SIZE=str(ranks))
     of_rank = [{"BENCH_RANK": str(r)} for r in range(ranks)]
+    library = setting.library
+    program = [f"{rivals}/bin/{library}_bench"]  # oneCCL's, and those of torch/engines.py
     if library == "ccl":
-        home = f"{rivals}/ccl"
-        environment = {
-            "CCL_ATL_TRANSPORT": "ofi",
-            "FI_PROVIDER": "tcp",
-            "FI_TCP_IFACE": "lo",
-            "CCL_WORKER_OFFLOAD": "0",
-            "CCL_PROCESS_LAUNCHER": "none",
-            "CCL_YIELD": "sched_yield",
-            "CCL_LOCAL_SIZE": str(ranks),
-            "CCL_ROOT": home,
-            "I_MPI_ROOT": home,
-            "FI_PROVIDER_PATH": f"{home}/lib",
-            "LD_LIBRARY_PATH": f"{home}/lib",
-            **environment,
-        }
+        environment = {**_ccl_environment(f"{rivals}/ccl", ranks), **environment}
         for r in range(ranks):
             of_rank[r]["CCL_LOCAL_RANK"] = str(r)
-        program = [f"{rivals}/bin/ccl_bench"]
     elif library == "gloo":
         environment.update(
             BENCH_METHOD=f"{build}/benchmarks/libbench_method.so",
             GLOO_SOCKET_IFNAME="lo",
             BENCH_STORE=page + ".store",
         )
-        program = [
-            f"{rivals}/gloo/bin/python",
-            os.path.join(os.path.dirname(__file__), "gloo_bench.py"),
-        ]
+        script = os.path.join(os.path.dirname(__file__), "gloo_bench.py")
+        program = [f"{rivals}/gloo/bin/python", script]
     elif library == "hccl":
         program = [f"{build}/benchmarks/hccl_bench"]
-    else:  # torch/engines.py's
-        program = [f"{rivals}/bin/{library}_bench"]
     return Launch([program + arguments] * ranks, environment, of_rank)
+
+
+def _ccl_environment(home, ranks):
+    return {
+        "CCL_ATL_TRANSPORT": "ofi",
+        "FI_PROVIDER": "tcp",
+        "FI_TCP_IFACE": "lo",
+        "CCL_WORKER_OFFLOAD": "0",
+        "CCL_PROCESS_LAUNCHER": "none",
+        "CCL_YIELD": "sched_yield",
+        "CCL_LOCAL_SIZE": str(ranks),
+        "CCL_ROOT": home,
+        "I_MPI_ROOT": home,
+        "FI_PROVIDER_PATH": f"{home}/lib",
+        "LD_LIBRARY_PATH": f"{home}/lib",
+    }
 
 
 def _debian_mpirun():
