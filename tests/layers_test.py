@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """layers_test.py SOURCE: which room includes which, which files sleep, which keep
 state, and which read the environment.
+"""layers_test.py SOURCE: which room includes which, which files sleep, which keep state, and how long
+functions of Python are.
 
 The rooms and their walls are those of the design: a file may include only what its room may use.
 Each finding is one line, "file:line: what is wrong"."""
 
+import ast
 import os
 import re
 import sys
@@ -90,6 +93,7 @@ AT_MARGIN = re.compile(r"^(?:inline\s+)?(?!(?:using|namespace|class|struct|enum|
                        r"extern|template|friend|static|public|private|protected|goto|case|else|do)\b)"
                        r"(?!.*\bconst\b|.*\bconstexpr\b)[A-Za-z_][\w:]*(?:<[^()]*>)?[\s*&]+"
                        r"(\w+)(?:\[[^\]]*\])?\s*(?:=[^()]*|\{[^()]*\})?;\s*$")
+LONGEST_FUNCTION = 60  # lines, in Python
 
 
 def room_of(path):
@@ -180,15 +184,27 @@ def check_include(root, path, room, quoted):
         yield f"{room} may not include {target}"
 
 
+def check_functions(root, path):
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        tree = ast.parse(file.read(), path)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = node.end_lineno - node.lineno + 1
+            if lines > LONGEST_FUNCTION:
+                yield f"{path}:{node.lineno}: {node.name} has {lines} lines, {LONGEST_FUNCTION} are allowed"
+
+
 def check(root):
     found = []
-    for top in ("hccl", "transport", "split", "python", "examples", "benchmarks"):
+    for top in ("hccl", "transport", "split", "python", "examples", "benchmarks", "scripts"):
         for folder, folders, names in os.walk(os.path.join(root, top)):
             folders[:] = sorted(f for f in folders if not f.startswith((".", "build")))
             for name in sorted(names):
+                path = os.path.relpath(os.path.join(folder, name), root)
                 if name.endswith((".h", ".cc", ".c")):
-                    path = os.path.relpath(os.path.join(folder, name), root)
                     found += check_file(root, path)
+                elif name.endswith(".py"):
+                    found += check_functions(root, path)
     return found
 
 
@@ -359,6 +375,12 @@ class PlantedViolations(unittest.TestCase):
                      "static_assert(true);", "  static Result<int> make(int a);",
                      "namespace a = b::c;", "const char* const kWords[] = {", "struct Point;"):
             self.assertEqual(self.findings("hccl/core/b.cc", line + "\n"), [], line)
+
+    def test_functions(self):
+        function = "async def long():\n" + "    pass\n" * 59
+        self.assertEqual(self.findings("python/b.py", "class A:\n    pass\n\n" + function), [])
+        self.assertEqual(self.findings("scripts/b.py", "\n" + function + "    pass\n"),
+                         ["scripts/b.py:2: long has 61 lines, 60 are allowed"])
 
 
 if __name__ == "__main__":

@@ -12,12 +12,15 @@ from hccl.tensorflow import _fusion
 from npu_bridge import _session
 
 
-class _Kept:
-    """Arguments by name, as attributes."""
+def _keep(owner: Any, /, **options: Any) -> None:
+    """Arguments by name, as attributes: also where the owner's class refuses new ones."""
+    for name, value in options.items():
+        object.__setattr__(owner, f"_{name}", value)
 
+
+class _Kept:
     def __init__(self, **options: Any) -> None:
-        for name, value in options.items():
-            setattr(self, f"_{name}", value)
+        _keep(self, **options)
 
 
 class ProfilingConfig(_Kept):
@@ -98,6 +101,14 @@ _KEPT_OPTIONS = frozenset((
 _RunConfig = getattr(getattr(tf, "estimator", None), "RunConfig", object)
 
 
+def _need_estimator() -> None:
+    if _RunConfig is object:
+        raise ImportError(
+            "NPURunConfig: this TensorFlow has no Estimator; use TensorFlow 2.15, or a session "
+            "with util.set_iteration_per_loop"
+        )
+
+
 def _similar(name: str) -> str:
     known = [*inspect.signature(NPURunConfig.__init__).parameters, *_KEPT_OPTIONS]
     found = difflib.get_close_matches(name, known, 1)
@@ -106,6 +117,9 @@ def _similar(name: str) -> str:
 
 def _check_kept(options: dict[str, Any]) -> None:
     """What an NPU checks of the arguments that are only kept."""
+    for name in options:
+        if name not in _KEPT_OPTIONS:
+            raise TypeError(f'NPURunConfig: there is no argument "{name}"{_similar(name)}')
     kinds = {
         "dump_config": DumpConfig,
         "dynamic_input_config": DynamicInputConfig,
@@ -120,6 +134,26 @@ def _check_kept(options: dict[str, Any]) -> None:
         raise ValueError("graph_run_mode must be 0 or 1")
     if not isinstance(options.get("jit_compile", ""), str):
         raise TypeError('jit_compile: expected "true", "false" or "auto"')
+
+
+def _check_loop(iterations_per_loop: int, mix_compile_mode: bool) -> None:
+    if not isinstance(iterations_per_loop, int) or iterations_per_loop < 1:
+        raise ValueError("iterations_per_loop must be a positive integer")
+    if not isinstance(mix_compile_mode, bool):
+        raise ValueError("mix_compile_mode must be True or False")
+    if mix_compile_mode and iterations_per_loop != 1:
+        raise ValueError("iterations_per_loop must be 1 with mix_compile_mode")
+
+
+def _saving(steps: Optional[int], secs: Optional[int]) -> dict[str, int]:
+    """When checkpoints are saved: RunConfig's argument."""
+    if steps is not None and secs is not None:
+        raise ValueError(
+            "save_checkpoints_steps and save_checkpoints_secs cannot be given together"
+        )
+    if secs is not None:
+        return {"save_checkpoints_secs": secs}
+    return {"save_checkpoints_steps": steps or 100}
 
 
 class NPURunConfig(_RunConfig):
@@ -151,31 +185,12 @@ class NPURunConfig(_RunConfig):
         eval_distribute: Any = None,
         **options: Any,
     ) -> None:
-        if _RunConfig is object:
-            raise ImportError(
-                "NPURunConfig: this TensorFlow has no Estimator; use TensorFlow 2.15, or a session "
-                "with util.set_iteration_per_loop"
-            )
-        for name in options:
-            if name not in _KEPT_OPTIONS:
-                raise TypeError(f'NPURunConfig: there is no argument "{name}"{_similar(name)}')
+        _need_estimator()
         _check_kept(options)
-        if not isinstance(iterations_per_loop, int) or iterations_per_loop < 1:
-            raise ValueError("iterations_per_loop must be a positive integer")
-        if not isinstance(mix_compile_mode, bool):
-            raise ValueError("mix_compile_mode must be True or False")
-        if mix_compile_mode and iterations_per_loop != 1:
-            raise ValueError("iterations_per_loop must be 1 with mix_compile_mode")
-        if save_checkpoints_steps is not None and save_checkpoints_secs is not None:
-            raise ValueError(
-                "save_checkpoints_steps and save_checkpoints_secs cannot be given together"
-            )
-        saving = {"save_checkpoints_secs": save_checkpoints_secs}
-        if save_checkpoints_secs is None:
-            saving = {"save_checkpoints_steps": save_checkpoints_steps or 100}
+        _check_loop(iterations_per_loop, mix_compile_mode)
+        saving = _saving(save_checkpoints_steps, save_checkpoints_secs)
         session_config = _session.complete(session_config)
-        parameters = _session.npu_parameters(session_config)
-        parameters["hcom_parallel"].b = hcom_parallel
+        _session.npu_parameters(session_config)["hcom_parallel"].b = hcom_parallel
         if profiling_config is not None and profiling_config._enable_profiling:
             _fusion.profile(profiling_config._profiling_options or "")
         super().__init__(
@@ -190,19 +205,18 @@ class NPURunConfig(_RunConfig):
             eval_distribute=eval_distribute,
             **saving,
         )
-        kept = {
-            "iterations_per_loop": iterations_per_loop,
-            "profiling_config": profiling_config,
-            "enable_data_pre_proc": enable_data_pre_proc,
-            "precision_mode": precision_mode,
-            "enable_reduce_precision": enable_reduce_precision,
-            "variable_format_optimize": variable_format_optimize,
-            "mix_compile_mode": mix_compile_mode,
-            "hcom_parallel": hcom_parallel,
-            "graph_memory_max_size": graph_memory_max_size,
-            "variable_memory_max_size": variable_memory_max_size,
+        _keep(
+            self,
+            iterations_per_loop=iterations_per_loop,
+            profiling_config=profiling_config,
+            enable_data_pre_proc=enable_data_pre_proc,
+            precision_mode=precision_mode,
+            enable_reduce_precision=enable_reduce_precision,
+            variable_format_optimize=variable_format_optimize,
+            mix_compile_mode=mix_compile_mode,
+            hcom_parallel=hcom_parallel,
+            graph_memory_max_size=graph_memory_max_size,
+            variable_memory_max_size=variable_memory_max_size,
             **options,
-        }
-        for name, value in kept.items():
-            object.__setattr__(self, f"_{name}", value)
+        )
         self.iterations_per_loop = iterations_per_loop
