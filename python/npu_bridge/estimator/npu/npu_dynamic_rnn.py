@@ -126,16 +126,8 @@ class DynamicRNN(_Layer):
         is_training: bool = True,
     ) -> None:
         super().__init__(
-            hidden_size,
-            dtype,
-            direction,
-            cell_depth,
-            keep_prob,
-            cell_clip,
-            num_proj,
-            time_major,
-            activation,
-            is_training,
+            *(hidden_size, dtype, direction, cell_depth, keep_prob, cell_clip, num_proj),
+            *(time_major, activation, is_training),
         )
         if cell_type != "LSTM" or use_peephole:
             raise ValueError('DynamicRNN: cell_type may be "LSTM" only, use_peephole False only')
@@ -212,16 +204,8 @@ class DynamicGRUV2(_Layer):
         is_training: bool = True,
     ) -> None:
         super().__init__(
-            hidden_size,
-            dtype,
-            direction,
-            cell_depth,
-            keep_prob,
-            cell_clip,
-            num_proj,
-            time_major,
-            activation,
-            is_training,
+            *(hidden_size, dtype, direction, cell_depth, keep_prob, cell_clip, num_proj),
+            *(time_major, activation, is_training),
         )
         name = type(self).__name__
         if direction != DYNAMIC_RNN_UNIDIRECTION:
