@@ -54,10 +54,9 @@ sys.exit(ctypes.CDLL(sys.argv[1]).bench_main(len(words), (ctypes.c_char_p * (len
 class Method(unittest.TestCase):
     def bench(self, cheat, arguments):
         with tempfile.NamedTemporaryFile() as page:
-            command = f"{BUILD}/benchmarks/libbench_method.so {cheat or 'none'} bench --page {page.name}"
-            command += f" --seconds 0.001 --limit 50 {arguments}"
+            command = [f"{BUILD}/benchmarks/libbench_method.so", cheat or "none", "bench", "--page", page.name]
             return subprocess.run(
-                [sys.executable, "-B", "-c", CHEAT, *command.split()],
+                [sys.executable, "-B", "-c", CHEAT, *command, "--seconds", "0.001", "--limit", "50", *arguments.split()],
                 capture_output=True, text=True, timeout=60,
             )
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -45,6 +46,12 @@ def start(size, *command, **environment):
         )
         for place in places
     ]
+
+
+def said(output):
+    """The texts that a rank's program prints as its answers, "said: TEXT". A path or a warning of TensorFlow's may
+    hold any other word."""
+    return re.findall(r"^said: (.*)", output, re.MULTILINE)
 
 
 def on_ranks(size, *command, **environment):

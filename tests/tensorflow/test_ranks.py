@@ -1,12 +1,13 @@
 """Ranks as processes, with the TensorFlow of this environment."""
 
+import re
 import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from conftest import HERE, TIMEOUT, on_ranks, run, start
+from conftest import HERE, TIMEOUT, on_ranks, run, said, start
 
 RANKS = HERE / "ranks"
 
@@ -43,15 +44,13 @@ def test_mpirun(tmp_path):
     assert np.array_equal(np.load(tmp_path / "m-0.npy"), np.load(tmp_path / "m-1.npy"))
 
 
-def test_a_killed_rank_is_named_in_fit(tmp_path):
-    ranks = start(3, RANKS / "killed.py", tmp_path / "when")
-    outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
-    killed = float((tmp_path / "when").read_text())
+def test_a_killed_rank_is_named_in_fit():
+    ranks = start(3, RANKS / "killed.py")
+    outputs = [rank.communicate(timeout=TIMEOUT)[0] for rank in ranks]
     assert ranks[1].returncode == -9
     for rank in (0, 2):
-        when, text = next(line for line in outputs[rank].splitlines() if "hccl" in line).split(" ", 1)
-        assert "rank 1" in text, outputs[rank]
-        assert float(when) - killed < 5  # a second where nothing else runs
+        (error,) = said(outputs[rank])
+        assert "rank 1" in error, outputs[rank]
 
 
 @pytest.mark.parametrize("how", ["fit", "session", "loop"])
@@ -64,7 +63,8 @@ def test_ctrl_c_ends_a_wait_for_other_ranks(how):
         for rank in ranks:
             rank.kill()
     assert "waits" in output, output[-3000:]
-    assert "rank 0 aborted" in other and "Ctrl-C" in other, other
+    (error,) = said(other)
+    assert "rank 0 aborted" in error and "Ctrl-C" in error, other
     if how == "loop":
         assert output.split()[-2:] == ["caught", "True"], output[-3000:]
     else:
@@ -147,4 +147,4 @@ def test_import_is_quick_and_silent():
     )
     done = run("-c", text)
     assert float(done.stdout) < 0.3, done.stdout  # of the processor's time; a tenth of it is taken
-    assert "npu" not in done.stderr.lower() and "hccl" not in done.stderr.lower()
+    assert not re.search("^hccl[ :]", done.stderr, re.MULTILINE), done.stderr  # so begins what the library says

@@ -74,11 +74,11 @@ def test_calls_that_differ_have_both_in_the_text():
         return texts
 
     words = [
-        ("3", "4"),
+        ("count 3,", "count 4,"),
         ("fp32", "int32"),
         ("all_?reduce", "broadcast"),
         ("sum", "max"),
-        ("0", "1"),
+        ("root 0", "root 1"),
     ]
     for texts in on_ranks(2, work):
         for text, pair in zip(texts, words):

@@ -16,7 +16,7 @@ if os.environ["RANK"] == "1":
         try:
             comm.recv(bytearray(1), 0)
         except hccl.HcclError as error:
-            print(error)
+            print("said:", error)
         comm.abort()
     sys.exit()
 

@@ -1,9 +1,7 @@
-"""fit, in which rank 1 kills itself; the others print what they got, and when."""
+"""fit, in which rank 1 kills itself; the others print the error."""
 
 import os
 import signal
-import sys
-import time
 
 import hccl.tensorflow as hvd
 import tensorflow as tf
@@ -16,8 +14,6 @@ model.compile(hvd.DistributedOptimizer("sgd"), "mse")
 class Killer(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if batch == 5 and hvd.rank() == 1:
-            with open(sys.argv[1], "w") as file:
-                file.write(str(time.time()))
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -25,4 +21,4 @@ data = tf.data.Dataset.from_tensors((tf.ones([4, 4]), tf.ones([4, 2]))).repeat()
 try:
     model.fit(data, steps_per_epoch=100000, verbose=0, callbacks=[Killer()])
 except tf.errors.AbortedError as error:
-    print(time.time(), str(error).replace("\n", " "))
+    print("said:", str(error).replace("\n", " "))

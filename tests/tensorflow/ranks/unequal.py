@@ -33,4 +33,4 @@ try:
             time.sleep(8)
         step()
 except tf.errors.OpError as error:
-    print(type(error).__name__, error.message)
+    print("said:", type(error).__name__, error.message.replace("\n", " "))
