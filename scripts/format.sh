@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the form of all C and C++ files; --fix rewrites them. clang-format leaves the text of comments alone (it would
 # join lists and tables), so that lines over 100 characters, which only a comment or a string can still be, fail here.
-# Files over 400 lines outside tests are listed, and fail with --strict.
+# Names of files in comments and READMEs must exist. Files over 400 lines outside tests are listed, and fail with --strict.
 #   scripts/format.sh [--fix] [--strict]
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -21,6 +21,7 @@ if [[ $wide ]]; then
   echo "format: more than 100 characters:" && echo "$wide"
   exit 1
 fi
+scripts/names.py
 long=$(files '*.h' '*.cc' '*.c' '*.py' '*.sh' ':!tests/' | xargs -0 wc -l | awk '$1 > 400 && $2 != "total"')
 if [[ $long ]]; then
   echo "format: more than 400 lines:" && echo "$long"

@@ -1,6 +1,4 @@
 #!/usr/bin/env python3
-"""layers_test.py SOURCE: which room includes which, which files sleep, which keep
-state, and which read the environment.
 """layers_test.py SOURCE: which room includes which, which files sleep, which keep state, and how long
 functions of Python are.
 
@@ -349,6 +347,7 @@ class PlantedViolations(unittest.TestCase):
                 expected = [f"{folder}/b.cc:2: {word}: locks are those of hccl/base/mutex.h"]
                 self.assertEqual(self.findings(folder + "/b.cc", text), expected if bad else [])
             self.assertEqual(self.findings("hccl/base/mutex.h", text), [])
+
     def test_environment(self):
         for line, word in (('std::getenv("A");', "getenv"), ('::secure_getenv("A");', "secure_getenv"),
                            ('::setenv("A", "b", 1);', "setenv"), ("char** all = environ;", "environ"),

@@ -1,7 +1,7 @@
 // Allreduce over several hosts with equally many ranks each. The vector is cut in slices, and every
 // slice in a part for each place on a host. Of each slice the ranks of a host sum their parts by
-// load and store (host/), ranks of one place on all hosts run an allreduce of their part over the
-// transport, and the ranks of a host then give each other their parts. While the parts of some
+// load and store (hccl/local/), ranks of one place on all hosts run an allreduce of their part over
+// the transport, and the ranks of a host then give each other their parts. While the parts of some
 // slices travel, the next slice is summed: communication between hosts never waits for work inside
 // hosts.
 #pragma once

@@ -20,7 +20,7 @@ namespace hccl::local {
 struct Topology {
   int ranks = 1;
   bool shared_cores = false;   ///< more ranks than cores
-  bool kernel_copies = false;  ///< the kernel may copy between the ranks' memory (peer_memory.h)
+  bool kernel_copies = false;  ///< the kernel may copy between the ranks' memory (kernel_copy.h)
   bool operator==(const Topology&) const = default;
 };
 
