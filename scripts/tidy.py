@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -48,7 +49,7 @@ def headers(build):
 
 
 def key(entry, files, extra):
-    text = [extra, entry["command"].replace(ROOT, ".")]
+    text = [extra, " ".join(shlex.split(entry["command"])).replace(ROOT, ".")]  # as quoted as ROOT needs it
     text += [f"{os.path.relpath(f, ROOT) if f.startswith(ROOT) else f} {contents(f)}" for f in sorted(files)]
     return hashlib.sha256("\n".join(text).encode()).hexdigest()
 
