@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks the code, builds, and runs every test; ends with the time of each step.
 #   scripts/test.sh [step...]     default: format tidy release python torch tensorflow asan tsan
+#   scripts/test.sh quick         builds, and runs the tests with the label quick: for each change, two minutes at most
 #   scripts/test.sh core          all but Python, PyTorch and TensorFlow
 #   scripts/test.sh long          what takes longer than a gate may; by hand
 set -euo pipefail
@@ -10,9 +11,9 @@ for step in "${@:-all}"; do
   case $step in
     all) steps+=(format tidy release python torch tensorflow asan tsan) ;;
     core) steps+=(format tidy release asan tsan) ;;
-    format | tidy | release | python | torch | tensorflow | asan | tsan | long) steps+=("$step") ;;
+    quick | format | tidy | release | python | torch | tensorflow | asan | tsan | long) steps+=("$step") ;;
     *)
-      echo "test.sh: unknown step \"$step\": core, format, tidy, release, python, torch, tensorflow,"\
+      echo "test.sh: unknown step \"$step\": quick, core, format, tidy, release, python, torch, tensorflow,"\
         "asan, tsan or long" >&2
       exit 2
       ;;
@@ -68,6 +69,10 @@ scripts/setup.sh
 took "$now"
 for now in "${steps[@]}"; do
   case $now in
+    quick)
+      build dev
+      run_ctest dev -L '^quick$'
+      ;;
     format)
       scripts/format.sh
       ;;
