@@ -1,6 +1,7 @@
 // The automatic plan through the public interface: all ranks change their segments in the same
 // iteration, sums stay exact, what the program set wins, and ranks that differ hear of it.
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -171,6 +172,13 @@ TEST_F(FusionAuto, RanksThatDifferAreToldWhereBeforeAnythingIsSent) {
   }
 }
 
+// The time that the processors worked for this process, whatever else they did.
+double processor_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 TEST_F(FusionAuto, TheEngineCostsNextToNothingWhereNothingIsSent) {
   ApiWorld world(1);
   Model model(false, std::vector<std::size_t>(161, 16));
@@ -180,7 +188,7 @@ TEST_F(FusionAuto, TheEngineCostsNextToNothingWhereNothingIsSent) {
     double best = 1;
     for (int round = 0; round < 50; ++round) {
       constexpr int kTimes = 20;
-      const auto begin = Clock::now();
+      const double begin = processor_seconds();
       for (int iteration = 0; iteration < kTimes; ++iteration) {
         HcclFusionMark(fusion, HCCL_FUSION_FP_START);
         for (std::uint32_t i = 0; i < 161; ++i) HcclFusionReady(fusion, i);
@@ -188,12 +196,12 @@ TEST_F(FusionAuto, TheEngineCostsNextToNothingWhereNothingIsSent) {
         HcclFusionWait(fusion);
         HcclFusionMark(fusion, HCCL_FUSION_ITERATION_END);
       }
-      best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count() / kTimes);
+      best = std::min(best, (processor_seconds() - begin) / kTimes);
     }
     RecordProperty(parallel ? "parallel_us" : "serial_us", std::to_string(1e6 * best));
     std::printf("%s: %.2f us an iteration\n", parallel ? "parallel" : "serial", 1e6 * best);
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    EXPECT_LT(best, 200e-6);  // ten times what it should be: other programs may run beside this
+    EXPECT_LT(best, 200e-6);  // ten times what it should be, as other programs share the caches
 #endif
     OK(HcclFusionDestroy(fusion));
   }

@@ -169,10 +169,12 @@ void limit(HcclComm comm) {
   ok(HcclCommGetTimeout(comm, &milliseconds_set), "HcclCommGetTimeout");
   expect(milliseconds_set == 400, "the limit that was set");
   ok(reduce(comm), "all come in time");
-  if (rank == size - 1) std::this_thread::sleep_for(milliseconds(2000));
-  const auto begin = steady_clock::now();
+  HcclResult failed = HCCL_SUCCESS;
+  while (rank == size - 1 && failed == HCCL_SUCCESS) {
+    std::this_thread::sleep_for(milliseconds(10));
+    ok(HcclGetCommAsyncError(comm, &failed), "HcclGetCommAsyncError");
+  }
   const HcclResult result = reduce(comm);
-  expect(steady_clock::now() - begin < std::chrono::seconds(5), "the limit ends the operation");
   if (rank != size - 1) expect(result == HCCL_E_TIMEOUT, "the operation ends by its limit");
   expect(result != HCCL_SUCCESS && said("rank " + std::to_string(size - 1)), "who was late");
 }
@@ -186,13 +188,11 @@ void abort_it(HcclComm comm) {
     std::this_thread::sleep_for(milliseconds(300));
     ok(HcclCommAbort(comm, "the data has run out"), "HcclCommAbort");
   }
-  const auto begin = steady_clock::now();
   for (const bool message : {false, true}) {
     const HcclResult result = message ? HcclRequestWait(request, 30000, nullptr) : reduce(comm);
     expect(result == HCCL_E_UNAVAIL, "what waits ends with HCCL_E_UNAVAIL");
     expect(said("rank 0 aborted") && said("the data has run out"), "who ended it and why");
   }
-  expect(steady_clock::now() - begin < std::chrono::seconds(5), "it ends soon");
   ok(HcclRequestFree(request), "HcclRequestFree");
   expect(HcclIsend(&byte, 1, 0, 3, comm, nullptr, nullptr, &request) == HCCL_SUCCESS &&
              HcclRequestWait(request, 1000, nullptr) == HCCL_E_UNAVAIL,

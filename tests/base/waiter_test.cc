@@ -70,8 +70,7 @@ TEST(Waiter, NapsUntilItsEndOrTheDeadline) {
   const auto begin = Deadline::Clock::now();
   nap(milliseconds(20), Deadline::never());
   EXPECT_GE(Deadline::Clock::now() - begin, milliseconds(20));
-  nap(std::chrono::hours(1), Deadline::after(milliseconds(20)));
-  EXPECT_LT(Deadline::Clock::now() - begin, std::chrono::minutes(1));
+  nap(std::chrono::hours(1), Deadline::after(milliseconds(20)));  // or ctest ends the test
 }
 
 // Two threads answer each other. A lost wake-up would cost a nap of ten seconds.

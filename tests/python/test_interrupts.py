@@ -22,7 +22,7 @@ import hccl, numpy as np
 info = hccl.root_info()
 def idle():
     other = hccl.Communicator.from_root_info(info, 2, 1)
-    time.sleep(100)
+    time.sleep(1000)
 threading.Thread(target=idle, daemon=True).start()
 if "join" in sys.argv:
     print("waiting", flush=True)
@@ -70,7 +70,7 @@ def test_ctrl_c(what, how):
         time.sleep(0.5)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=10)  # the other rank sleeps for 100 s
+        output, errors = process.communicate(timeout=TIMEOUT)  # the other rank sleeps for longer
     finally:
         process.kill()
     if what == "join":
@@ -112,14 +112,14 @@ def test_other_threads_run_during_a_wait(on_main_thread):
 
 def test_a_handler_that_does_not_raise_does_not_end_the_wait():
     info = hccl.root_info()
-    seen = []
-    before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(time.monotonic()))
+    seen, handled = [], threading.Event()
+    before = signal.signal(signal.SIGUSR1, lambda *_: (seen.append(1), handled.set()))
 
     def late():
         with hccl.Communicator.from_root_info(info, 2, 1) as comm:
             time.sleep(0.3)
             os.kill(os.getpid(), signal.SIGUSR1)
-            time.sleep(0.3)
+            assert handled.wait(TIMEOUT)  # during the wait of the other rank, not after it
             comm.allreduce(np.ones(1))
 
     thread = threading.Thread(target=late)
@@ -127,26 +127,23 @@ def test_a_handler_that_does_not_raise_does_not_end_the_wait():
         thread.start()
         with hccl.Communicator.from_root_info(info, 2, 0) as comm:
             assert comm.allreduce(np.ones(1))[0] == 2
-            done = time.monotonic()
     finally:
         thread.join(TIMEOUT)
         signal.signal(signal.SIGUSR1, before)
-    assert len(seen) == 1 and done - seen[0] > 0.1  # handled during the wait, not after it
+    assert len(seen) == 1
 
 
 def test_an_incomplete_rank_table_is_waited_for_as_ranks_are(tmp_path):
     """As long as HCCL_CONNECT_TIMEOUT says, and not half an hour."""
     table = tmp_path / "table.json"
     table.write_text('{"status": "initializing", "version": "1.0", "server_count": "0", "server_list": []}')
-    begin = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", "import hccl; hccl.init()"],
         env={**os.environ, "RANK_TABLE_FILE": str(table), "RANK_ID": "0", "HCCL_CONNECT_TIMEOUT": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=TIMEOUT,
     )
-    assert time.monotonic() - begin < 30
     assert 'a status other than "completed"' in done.stderr, done.stderr
 
 

@@ -37,7 +37,7 @@ def test_a_handle_is_done_when_all_ranks_have_called():
             before = time.monotonic()
             with pytest.raises(TimeoutError, match="iallreduce: not done after 0.05 s"):
                 handle.wait(timeout=0.05)
-            assert 0.05 <= time.monotonic() - before < 5
+            assert 0.05 <= time.monotonic() - before
             with pytest.raises(TimeoutError):
                 handle.wait(timeout=0)
             begun.set()
@@ -281,10 +281,9 @@ def test_abort_ends_what_other_ranks_wait_for(wait):
         assert caught.value.code == 7
         with pytest.raises(hccl.HcclError, match="no more data"):
             comm.barrier()
-        return time.monotonic()
+        return "ended"
 
-    begin = time.monotonic()
-    assert on_threads(2, work)[1] - begin < 5
+    assert on_threads(2, work)[1] == "ended"
 
 
 def test_an_exception_in_the_with_block_ends_what_is_under_way():
@@ -309,15 +308,18 @@ def test_an_exception_in_the_with_block_ends_what_is_under_way():
 
 
 def test_a_limit_on_collectives():
+    over = threading.Event()
+
     def work(comm):
         assert comm.timeout is None or comm.timeout > 1
         comm.timeout = 0.2
         assert comm.timeout == 0.2
         comm.barrier()
         if comm.rank == 1:
-            time.sleep(1.5)
+            assert over.wait(60)
         with pytest.raises(hccl.HcclError) as caught:
             comm.allreduce(np.zeros(5))
+        over.set()
         for wrong in [0, -1, float("nan")]:
             with pytest.raises(ValueError, match="^timeout: is"):
                 comm.timeout = wrong

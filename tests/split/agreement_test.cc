@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,25 +21,15 @@ namespace {
 
 using core::Communicator;
 
-TEST(Agreement, CostsAreKnownSoonAndTheSameOnAllRanks) {
+TEST(Agreement, CostsAreTheSameOnAllRanks) {
   testing::World world(3, testing::quiet_config());
   ASSERT_TRUE(world.ok());
   std::vector<std::vector<CostSample>> seen(3);
-  double longest = 1;
-  for (int attempt = 0; attempt < 5 && longest > 0.05; ++attempt) {  // others may have the cores
-    longest = 0;
-    std::mutex mutex;
-    world.run([&](Communicator& communicator) {
-      const auto begin = std::chrono::steady_clock::now();
-      auto samples = cost_samples(communicator, 100 << 20);
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      ASSERT_TRUE(samples.ok()) << samples.status().message();
-      const std::lock_guard lock(mutex);
-      longest = std::max(longest, took.count());
-      seen[static_cast<std::size_t>(communicator.rank())] = std::move(samples).value();
-    });
-  }
-  EXPECT_LT(longest, 5) << "far more than the 50 ms it takes, which a busy machine may stretch";
+  world.run([&](Communicator& communicator) {
+    auto samples = cost_samples(communicator, 100 << 20);
+    ASSERT_TRUE(samples.ok()) << samples.status().message();
+    seen[static_cast<std::size_t>(communicator.rank())] = std::move(samples).value();
+  });
   EXPECT_EQ(seen[0], seen[1]);
   EXPECT_EQ(seen[0], seen[2]);
   ASSERT_GE(seen[0].back().bytes, 65536u) << "one size alone tells nothing";

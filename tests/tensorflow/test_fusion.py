@@ -33,8 +33,8 @@ def test_segments_are_numpys(size, tmp_path):
     "how, text",
     [("sizes", "elements on rank 0"), ("rules", "by different rules")],
 )
-def test_lists_that_differ_are_an_error_on_all_ranks(how, text):
-    for output in on_ranks(3, RANKS / "unequal.py", how):
+def test_lists_that_differ_are_an_error_on_all_ranks(how, text, tmp_path):
+    for output in on_ranks(3, RANKS / "unequal.py", how, tmp_path):
         (error,) = said(output)
         assert error.startswith("InvalidArgumentError ") and text in error, output
         if how == "sizes":
@@ -48,8 +48,8 @@ def test_traces_that_cannot_be_written_are_a_warning(tmp_path):
     assert all("all well" in output and "no traces in" in output for output in outputs), outputs
 
 
-def test_a_rank_that_skips_a_list_is_named():
-    outputs = on_ranks(3, RANKS / "unequal.py", "skip", HCCL_EXEC_TIMEOUT="4")
+def test_a_rank_that_skips_a_list_is_named(tmp_path):
+    outputs = on_ranks(3, RANKS / "unequal.py", "skip", tmp_path, HCCL_EXEC_TIMEOUT="4")
     for output in outputs[:2]:
         (error,) = said(output)
         assert error.startswith("DeadlineExceededError ") and "rank 2" in error, outputs

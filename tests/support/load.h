@@ -1,0 +1,38 @@
+// What a loaded machine adds to every bound on time.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <stop_token>
+#include <thread>
+
+namespace hccl::testing {
+
+/// Measures, while it lives, how much later than asked this machine wakes a thread.
+class Load {
+ public:
+  /// A promised time, and what the machine was late so far: once for each of the threads that have
+  /// to wake in a row.
+  std::chrono::nanoseconds allows(std::chrono::nanoseconds promised) const {
+    constexpr int kWakeUps = 4;
+    return promised + kWakeUps * worst_.load();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void measure(const std::stop_token& over) {
+    constexpr std::chrono::milliseconds kNap{2};
+    while (!over.stop_requested()) {
+      const Clock::time_point due = Clock::now() + kNap;
+      std::this_thread::sleep_until(due);
+      worst_ = std::max<std::chrono::nanoseconds>(worst_, Clock::now() - due);
+    }
+  }
+
+  std::atomic<std::chrono::nanoseconds> worst_{std::chrono::nanoseconds(0)};
+  std::jthread thread_{[this](const std::stop_token& over) { measure(over); }};
+};
+
+}  // namespace hccl::testing
