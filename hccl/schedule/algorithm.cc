@@ -15,17 +15,16 @@ std::string powers_of_two(int size) {
   return "halving and doubling need a power of two ranks, not " + std::to_string(size);
 }
 
-// The share of the vector that a rank sends or folds when it keeps one of `size` blocks: (size - 1)
-// / size.
+// The share of the vector that a rank sends or folds if it keeps one of `size` blocks.
 double all_but_one(int size) { return static_cast<double>(size - 1) / size; }
 
 Cost sum(Cost a, Cost b) {
   return {a.steps + b.steps, a.bytes + b.bytes, a.folded + b.folded, a.messages + b.messages};
 }
 
-// One message a step.
+// An algorithm with one message a step.
 Cost one_by_one(double steps, double bytes, double folded) { return {steps, bytes, folded, steps}; }
-// One step, a message to each other rank.
+// An algorithm of one step with a message to each other rank.
 Cost all_together(int size, double bytes, double folded) {
   return size == 1 ? Cost{} : Cost{1, bytes, folded, size - 1.0};
 }
@@ -47,15 +46,15 @@ Cost log_twice(int size, int) { return sum(log_reduce(size, 1), log_spread(size,
 Cost one_twice(int size, int) { return sum(one_reduce(size, 1), one_spread(size, 1)); }
 Cost one_spread_twice(int size, int) { return sum(one_spread(size, 1), one_spread(size, 1)); }
 
-// Ranks beyond a power of two add a step before, with a fold, and a step after, of the whole
-// vector.
+// Ranks beyond a power of two add two steps with the whole vector: one before, with a fold, and one
+// after.
 Cost halving_doubling(int size, int) {
   const int core = floor_power_of_two(size);
   const Cost inner = log_twice(core, 1);
   return core == size ? inner : sum(inner, one_by_one(2, 2, 1));
 }
 
-// The whole vector in every step; ranks beyond a power of two as above.
+// Every step moves the whole vector. Ranks beyond a power of two cost the same as above.
 Cost recursive_doubling(int size, int) {
   const int core = floor_power_of_two(size);
   const double steps = ceil_log2(core);
@@ -63,16 +62,16 @@ Cost recursive_doubling(int size, int) {
   return core == size ? inner : sum(inner, one_by_one(2, 2, 1));
 }
 
-// The cost of a worker; the other rank of its pair has two messages.
+// The cost of a working rank. The idle rank of its pair has two messages.
 Cost paired_doubling(int size, int) {
   if (size == 1) return {};
   const double steps = ceil_log2(size / 2);
   return sum(one_by_one(steps, steps, steps), one_by_one(2, 2, 1));
 }
 
-// The first chunk's way up and down the tree, then one tick for each chunk behind it. An inner node
-// handles two chunks (of 1 / (2 depth)) a tick on the way up, two on the way down. A close upper
-// bound.
+// A close upper bound: the first chunk goes up and down the tree, and each later chunk takes one
+// more tick. An inner node handles two chunks (each 1 / (2 depth) of the vector) a tick on the way
+// up and two on the way down.
 Cost double_tree(int size, int depth) {
   if (size == 1) return {};
   const double height = tree_height(size), followers = depth - 1;

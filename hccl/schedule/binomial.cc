@@ -16,10 +16,11 @@ namespace {
 int from_root(const Shape& shape) { return wrap(shape.rank - shape.root, shape.size); }
 int real_rank(int place, const Shape& shape) { return wrap(place + shape.root, shape.size); }
 
-// The first distance of scatter: half of the power of two that covers all ranks.
+// The first distance of scatter: half of the smallest power of two that is at least `size`.
 int farthest(int size) { return (1 << ceil_log2(size)) / 2; }
 
-// Blocks for the places [first, first + count) as slices of kIn, or of slots from `slot` on.
+// The blocks of ranks [first, first + count), counted from the root, as slices of kIn or of the
+// slots that begin at `slot`.
 std::vector<Slice> blocks(Buffer buffer, int first, int count, int slot, const Shape& shape) {
   std::vector<Slice> slices;
   for (const Stretch& run : arc(first + shape.root, count, shape.size)) {
@@ -49,7 +50,7 @@ Schedule reduce_binomial(const Shape& shape) {
   if (n == 1) return copy_only();
   Schedule schedule = begin(1);
   const Slice sum = place == 0 ? out(0) : scratch(0, 0);
-  Slice here = in(0);  // where the sum so far is: nothing folded yet
+  Slice here = in(0);  // place of the sum so far: before the first fold, the input
   for (int distance = farthest(n); distance >= 1; distance /= 2) {
     if (place < distance && place + distance < n) {
       const int child = real_rank(place + distance, shape);
@@ -63,8 +64,7 @@ Schedule reduce_binomial(const Shape& shape) {
   return schedule;
 }
 
-// A place that still has to send blocks keeps its received blocks in slots, its own block in slot
-// 0.
+// A rank that must pass blocks on keeps the received blocks in slots, its own block in slot 0.
 Schedule scatter_binomial(const Shape& shape) {
   const int n = shape.size, place = from_root(shape);
   if (n == 1) return copy_only();

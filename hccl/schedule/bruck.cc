@@ -1,10 +1,10 @@
-// Bruck's pattern (HCCL: NB) on a circle of n ranks and n chunks, in ceil(log2 n) steps a phase for
-// any n. Rank r counts chunks from its own on: offset j is chunk r + j.
+// Bruck's pattern (HCCL: NB) on a circle of n ranks and n chunks: ceil(log2 n) steps a phase for
+// any n. Rank r counts chunks from its own: offset j is chunk r + j.
 //
-// Allgather: a rank with offsets [0, half) gets [half, live) from rank r + half, where they are the
-// first offsets; live grows 1, 2, …, n. Reduce-scatter is the same in reverse: partial sums of
-// [half, live) go to rank r + half, and those of [0, live - half) arrive from rank r - half, until
-// only offset 0, the rank's own chunk, is left. half = ceil(live / 2), so the sequence reaches n
+// Allgather: a rank with offsets [0, half) receives [half, live) from rank r + half, where they are
+// the first offsets; live grows 1, 2, …, n. Reduce-scatter is the reverse: a rank sends its partial
+// sums of [half, live) to rank r + half and receives those of [0, live - half) from rank r - half,
+// until only offset 0, its own chunk, is left. half = ceil(live / 2), so the sequence reaches n
 // exactly.
 //
 // A run of chunks that wraps around the end of the vector is sent as two slices.
@@ -19,14 +19,14 @@ namespace {
 
 int half_of(int live) { return live - live / 2; }
 
-// n, …, 3, 2: the offsets in play before each step of reduce-scatter.
+// n, …, 3, 2: the number of live offsets before each step of reduce-scatter.
 std::vector<int> live_counts(int size) {
   std::vector<int> counts;
   for (int live = size; live > 1; live = half_of(live)) counts.push_back(live);
   return counts;
 }
 
-// Offsets [first, first + count) of `rank` in kIn, kOut, or in the slots of the same numbers.
+// Offsets [first, first + count) of `rank` in kIn, in kOut, or in the slots of the same numbers.
 std::vector<Slice> offsets(Buffer buffer, int rank, int first, int count, int size) {
   std::vector<Slice> slices;
   int slot = first;
@@ -37,7 +37,8 @@ std::vector<Slice> offsets(Buffer buffer, int rank, int first, int count, int si
   return slices;
 }
 
-// `partials` is where sums of other ranks' chunks collect, `result` where the own chunk ends.
+// `partials` holds the sums of chunks that other ranks own; `result` receives the sum of the own
+// chunk.
 void add_reduce_scatter(Schedule& schedule, const Shape& shape, Buffer partials, Buffer result) {
   const int n = shape.size, rank = shape.rank;
   for (const int live : live_counts(n)) {
@@ -53,7 +54,8 @@ void add_reduce_scatter(Schedule& schedule, const Shape& shape, Buffer partials,
     for (std::size_t i = 0; i < into.size(); ++i) {
       next.recvs.push_back(recv_fold(wrap(rank - half, n), into[i], with[i]));
     }
-    // An odd count leaves one offset alone; it moves over so that all of [0, half) lies together.
+    // With an odd count one offset has no counterpart. It is copied, so that all of [0, half) lies
+    // in one buffer.
     if (here == Buffer::kIn && moved < half) {
       next.folds.push_back(copy(offsets(partials, rank, moved, 1, n).front(),
                                 offsets(here, rank, moved, 1, n).front()));

@@ -1,4 +1,4 @@
-// Every builder of the table, named operation_pattern. Each pattern's picture is in its own file.
+// The builders of all algorithms, named operation_pattern. The file of each pattern describes it.
 #pragma once
 
 #include "hccl/schedule/schedule.h"
@@ -18,7 +18,7 @@ Schedule allgather_halving_doubling(const Shape& shape);
 
 // recursive_doubling.cc: the whole vector at distance 1, 2, 4, …; any size.
 Schedule allreduce_recursive_doubling(const Shape& shape);
-// The same, in pairs; 2^k ranks.
+// The same with one working rank a pair; 2^k ranks.
 Schedule allreduce_paired_doubling(const Shape& shape);
 
 // bruck.cc: ceil(log2 size) steps a phase for any number of ranks.
@@ -39,7 +39,7 @@ Schedule broadcast_direct(const Shape& shape);
 Schedule scatter_direct(const Shape& shape);
 Schedule alltoall_direct(const Shape& shape);
 
-// two_level.cc: between the ranks of a host, and between hosts.
+// two_level.cc: first among the ranks of a host, then between hosts.
 Schedule allreduce_two_level(const Shape& shape);
 
 // binomial.cc: the number of ranks with data doubles in every step.
@@ -51,7 +51,7 @@ Schedule scatter_binomial(const Shape& shape);
 Schedule broadcast_chain(const Shape& shape);
 Schedule reduce_chain(const Shape& shape);
 
-// pairwise.cc: one partner a step; sums are folded at once.
+// pairwise.cc: one partner a step; one fold when all inputs are there.
 Schedule allreduce_pairwise(const Shape& shape);
 Schedule reduce_scatter_pairwise(const Shape& shape);
 Schedule alltoall_pairwise(const Shape& shape);

@@ -1,5 +1,6 @@
-// Chain (HCCL: pipeline): the ranks form a line behind the root, and `depth` chunks follow each
-// other along it. While chunk k comes in, chunk k - 1 goes out: n - 2 + depth steps in all.
+// Chain (HCCL: pipeline): the ranks form a line that starts at the root, and `depth` chunks follow
+// each other along the line. While a rank receives chunk k, it sends chunk k - 1: n - 2 + depth
+// steps in all.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"
@@ -21,7 +22,8 @@ Schedule broadcast_chain(const Shape& shape) {
   return chain;
 }
 
-// Backwards: sums come from the far end, and two slots in turn hold the chunk that goes on.
+// The chain in reverse: sums start at the far end. Two slots alternate, since a rank sends one
+// chunk while it receives the next.
 Schedule reduce_chain(const Shape& shape) {
   const int n = shape.size, depth = shape.depth, place = wrap(shape.rank - shape.root, n);
   if (n == 1) return copy_only();

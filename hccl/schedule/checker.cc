@@ -13,7 +13,7 @@ std::string text(int number) { return std::to_string(number); }
 
 // Runs the schedules of all ranks together. A rank starts all messages of its current step at once.
 // The oldest unmatched send and receive of an ordered pair of ranks match as soon as both have
-// started, and only then data moves (a rendezvous: no send is ever buffered). A rank whose messages
+// started. Data moves only then (a rendezvous: no send is ever buffered). A rank whose messages
 // have all matched does its folds and continues. Messages that never match are a deadlock.
 class Execution {
  public:
@@ -31,8 +31,8 @@ class Execution {
  private:
   static constexpr int kNone = -1;
 
-  // A message of a rank's current step: whether it has matched, and the next message of its pair of
-  // ranks.
+  // A message of a rank's current step: whether it has matched, and the number of the next message
+  // between the same two ranks.
   struct Message {
     bool met = false;
     int next = kNone;
@@ -47,8 +47,8 @@ class Execution {
     std::vector<Message> sends, recvs;  // of the current step
     std::size_t step = 0;
     std::size_t open = 0;  // messages of the current step that have not matched
-    RankSet heard;         // barrier: the ranks known to have arrived when the step began …
-    RankSet hearing;       // … and those that this step adds
+    RankSet heard;         // barrier: the ranks known to have arrived when the step began
+    RankSet hearing;       // barrier: the same, and the ranks that this step adds
   };
 
   std::string load();
@@ -177,7 +177,7 @@ std::string Execution::post(int rank) {
   self.recvs.assign(step.recvs.size(), {});
   self.open = step.sends.size() + step.recvs.size();
   if (self.open == 0) ready_.push_back(rank);
-  // From the last to the first, so that each pair's list begins with its oldest message.
+  // Goes from the last message to the first, so that the oldest message heads each pair's list.
   for (std::size_t i = step.sends.size(); i-- > 0;) {
     Pair& pair = pair_of(rank, step.sends[i].peer);
     self.sends[i].next = std::exchange(pair.send, static_cast<int>(i));

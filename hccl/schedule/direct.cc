@@ -1,6 +1,6 @@
 // Direct (HCCL: fullmesh): every rank exchanges with every other rank at once, one step a phase.
-// Rank j owns chunk j: it receives the part of each rank, folds all parts in rank order, and sends
-// the sum to all ranks that need it. The order of folding never depends on timing or size.
+// Rank j owns chunk j: it receives the inputs of all ranks, folds them in rank order, and sends the
+// sum to all ranks that need it. The order of the fold depends on neither timing nor size.
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace hccl::schedule {
 namespace {
 
-// All other ranks, each rank beginning after itself, so that the first messages go to different
+// All other ranks, from the next rank on: the first messages of different ranks go to different
 // ranks.
 std::vector<int> others(const Shape& shape) {
   std::vector<int> ranks;
@@ -28,7 +28,7 @@ Step room_for_all(const Shape& shape) {
   return step;
 }
 
-// Every rank sends chunk j to rank j; the owner folds into `into`.
+// Every rank sends chunk j to rank j, which folds all inputs into `into`.
 Step reduce_own_chunk(const Shape& shape, Slice into) {
   const int rank = shape.rank;
   Step step = room_for_all(shape);
@@ -60,7 +60,7 @@ Schedule allreduce_direct(const Shape& shape) {
   return schedule;
 }
 
-// For short vectors, where only latency counts: one phase instead of two.
+// For short vectors, where latency dominates: one phase instead of two.
 Schedule allreduce_one_shot(const Shape& shape) {
   if (shape.size == 1) return copy_only();
   Schedule schedule = begin(1, shape.size - 1);
@@ -93,7 +93,7 @@ Schedule allgather_direct(const Shape& shape) {
   return schedule;
 }
 
-// As allreduce, but the sums go to the root only; elsewhere they are made in a slot.
+// As allreduce, but the sums go only to the root. The other ranks fold into a slot.
 Schedule reduce_direct(const Shape& shape) {
   const int n = shape.size, rank = shape.rank, root = shape.root;
   if (n == 1) return copy_only();

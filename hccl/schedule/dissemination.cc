@@ -1,6 +1,6 @@
-// Dissemination: at distance 1, 2, 4, … every rank sends an empty message to the rank ahead: the
-// rank itself, and all ranks that it knows of, have arrived. After ceil(log2 n) steps every rank
-// knows that all have arrived.
+// Dissemination: at distance 1, 2, 4, … every rank sends an empty message to the rank that far
+// ahead. The message says that the sender, and all ranks of which the sender knows, have arrived.
+// After ceil(log2 n) steps every rank knows that all ranks have arrived.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"

@@ -1,13 +1,14 @@
-// Double binary tree: two trees over the same ranks, each carries half of the chunks, up to its
-// root while they are summed, then down. A rank is an inner node in at most one tree, so the work
-// is spread evenly. Chunks follow each other: at every tick a link carries one chunk up and another
+// Double binary tree: two trees over the same ranks carry half of the chunks each, up to the root
+// while they are summed, then down. A rank is an inner node in at most one tree, so the work is
+// spread evenly. Chunks follow each other: at every tick a link carries one chunk up and another
 // one down.
 //
 // With H = height of the tree, a node at `level` (root: 0) handles chunk k of its tree at these
 // ticks:
-//   k + H - level - 1   its children's sums arrive        k + H + level - 1   the result arrives
-//   k + H - level       its own sum leaves for the parent k + H + level       the result leaves
-// Sender and receiver of a message name the same tick; a rank with nothing to do skips it.
+//   k + H - level - 1   receives its children's sums      k + H + level - 1   receives the result
+//   k + H - level       sends its own sum to its parent   k + H + level       sends the result
+// Sender and receiver of a message compute the same tick. A rank without work at a tick has no step
+// for that tick.
 #include <array>
 #include <initializer_list>
 
@@ -26,15 +27,15 @@ struct Tree {
 
   bool leaf() const { return node.left < 0 && node.right < 0; }
   bool root() const { return node.parent < 0; }
-  // The chunk whose turn it is `delay` ticks after the start, or -1.
+  // The chunk that is due at `tick` if chunk 0 of the tree is due at tick `delay`; -1 if none is.
   int chunk_at(int tick, int delay) const {
     const int k = tick - delay;
     return k >= 0 && k < depth ? first_chunk + k : -1;
   }
 };
 
-// Left child, own, right child: positions in rising order. Both children's sums wait in slots, so
-// that all three are folded, and rounded, once.
+// Folds left child, own input and right child, which is rising order of positions. The sums of two
+// children wait in slots so that all three inputs are folded, and rounded, once.
 void take_from_children(const Tree& tree, int chunk, Step& step) {
   const int left = tree.node.left, right = tree.node.right;
   if (left < 0 || right < 0) {

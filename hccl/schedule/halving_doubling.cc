@@ -1,8 +1,8 @@
-// Recursive halving, then doubling, among P = 2^k ranks and P chunks. Halving: partners exchange
-// the half that the partner keeps, at distance P/2, P/4, …, 1, until rank v holds chunk v complete.
-// Doubling is the same in reverse. The part that a rank works on is always one run of chunks, so a
-// step sends one slice. Ranks beyond a power of two send their vector to a neighbour first and
-// receive the result from it at the end.
+// Recursive halving, then doubling, among P = 2^k ranks and P chunks. Halving: at distance P/2,
+// P/4, …, 1, each of two partners sends the half of its chunks that the other one keeps, until rank
+// v holds the sum of chunk v. Doubling is the reverse. A rank always works on one run of chunks, so
+// a step sends one slice. Ranks beyond a power of two send their vector to a neighbour first and
+// receive the result at the end.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"
@@ -10,7 +10,8 @@
 namespace hccl::schedule {
 namespace {
 
-// The run of `count` (a power of two) chunks that contains chunk `index` and starts at a multiple.
+// The run of `count` chunks (a power of two) that contains chunk `index` and starts at a multiple
+// of `count`.
 Stretch kept(int index, int count) { return {index / count * count, count}; }
 Stretch given(int index, int count) { return kept(index ^ count, count); }
 
@@ -38,7 +39,7 @@ Schedule allreduce_halving_doubling(const Shape& shape) {
   const bool pair = place.partner >= 0;
   if (pair) schedule.steps.push_back(step({}, {recv_fold(place.partner, out(0, all), in(0, all))}));
   for (int distance = all / 2; distance >= 1; distance /= 2) {
-    // Before anything is folded in, the data is still in kIn.
+    // Before the first fold, the data is still in kIn.
     const auto here = distance == all / 2 && !pair ? in : out;
     const int partner = core_rank(place.index ^ distance, shape.size);
     const Stretch mine = kept(place.index, distance), theirs = given(place.index, distance);
@@ -51,7 +52,8 @@ Schedule allreduce_halving_doubling(const Shape& shape) {
   return schedule;
 }
 
-// The half kept in the first step is in scratch, slot by slot; the last step ends in kOut.
+// The half that a rank keeps in the first step lies in scratch, a slot a chunk. The last step folds
+// into kOut.
 Schedule reduce_scatter_halving_doubling(const Shape& shape) {
   const int n = shape.size, rank = shape.rank;
   if (n == 1) return copy_only();

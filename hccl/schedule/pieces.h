@@ -1,4 +1,5 @@
-// Building blocks of schedules: a builder writes send(next, in(chunk)) and reads like the picture.
+// The building blocks of schedules. They let a builder read like its picture: send(next,
+// in(chunk)).
 #pragma once
 
 #include <utility>
@@ -13,7 +14,7 @@ inline Slice out(int chunk, int count = 1) { return {Buffer::kOut, chunk, count,
 inline Slice scratch(int slot, int chunk, int count = 1) {
   return {Buffer::kScratch, chunk, count, slot};
 }
-/// The message of a barrier: no data.
+/// The slice of a barrier's message: no data.
 inline Slice nothing() { return {Buffer::kOut, 0, 0, 0}; }
 
 inline Send send(int peer, Slice from) { return {peer, from}; }
@@ -29,9 +30,10 @@ inline Step step(std::vector<Send> sends, std::vector<Recv> recvs, std::vector<F
 /// A schedule of `chunks` chunks without steps yet.
 inline Schedule begin(int chunks, int scratch_slots = 0) { return {chunks, scratch_slots, {}}; }
 
-/// Where the owner of a chunk keeps the part of `peer`; it needs no slot for its own part.
+/// The slot in which the owner of a chunk keeps the input of `peer`. The owner's own input needs no
+/// slot.
 inline int slot_of(int peer, int rank) { return peer < rank ? peer : peer - 1; }
-/// The owner of a chunk has all parts: it folds them at once, in rank order, into `into`.
+/// Folds all inputs of the own chunk into `into` at once, in rank order.
 inline Fold fold_all(const Shape& shape, Slice into) {
   Fold fold{into, {}};
   fold.inputs.reserve(static_cast<std::size_t>(shape.size));
@@ -42,7 +44,7 @@ inline Fold fold_all(const Shape& shape, Slice into) {
   return fold;
 }
 
-/// A single rank: the result is its own vector.
+/// The schedule of a single rank: the result is its own vector.
 inline Schedule copy_only() {
   Schedule alone = begin(1);
   alone.steps.push_back(step({}, {}, {copy(out(0), in(0))}));

@@ -5,9 +5,9 @@
 namespace hccl::schedule {
 namespace {
 
-// Positions 1, 2, 3, … of the in-order tree: the lowest set bit of a position is its height's
-// weight, so 1, 3, 5, … are leaves, 2, 6, 10, … their parents, and so on. A position beyond `size`
-// is missing; it has no right part either, so its only child takes its place.
+// Positions 1, 2, 3, … of the in-order tree. The lowest set bit of a position gives the height of
+// its node: 1, 3, 5, … are leaves, 2, 6, 10, … their parents, and so on. A position beyond `size`
+// does not exist. Its right subtree does not exist either, so its only child takes its place.
 int lowest_bit(int position) { return position & -position; }
 
 int parent_position(int position, int size) {

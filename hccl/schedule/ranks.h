@@ -1,4 +1,4 @@
-// Rank arithmetic: small pure functions that the patterns share. No buffers, no messages.
+// Rank arithmetic that several patterns share: small pure functions without buffers or messages.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ int wrap(int rank, int size);
 bool is_power_of_two(int number);
 /// The largest power of two that is at most `number` (number >= 1).
 int floor_power_of_two(int number);
-/// Rounds that doubling needs to get from 1 to `number` (number >= 1).
+/// Number of rounds in which doubling gets from 1 to `number` (number >= 1).
 int ceil_log2(int number);
 
 /// A run of consecutive numbers: `first`, …, `first + count - 1`.
@@ -18,15 +18,16 @@ struct Stretch {
   int first = 0;
   int count = 0;
 };
-/// `count` numbers from wrap(first) on, wrapping at `size`: one run, or two when they wrap (count
-/// at most size; none gives no run).
+/// The `count` numbers that begin at wrap(first) and wrap at `size` (count <= size): no run for a
+/// count of 0, two runs if they wrap, one run otherwise.
 std::vector<Stretch> arc(int first, int count, int size);
 
 /// The role of a rank in halving-doubling over `core = 2^k` working ranks. The first 2 * extras
-/// ranks form pairs: the even rank works for both, the odd rank (`idle`) waits.
+/// ranks form pairs: the even rank works for both, the odd rank (`idle`) waits for the result.
 struct CorePlace {
-  int core = 1;       ///< number of working ranks
-  int index = 0;      ///< of this rank among them; of its worker if it is idle
+  int core = 1;  ///< number of working ranks
+  /// Number of this rank among the working ranks; an idle rank has the number of its partner.
+  int index = 0;
   bool idle = false;  ///< sends its vector to `partner` and receives the result
   int partner = -1;   ///< the other rank of the pair, or -1
 };
@@ -35,14 +36,14 @@ CorePlace core_place(int rank, int size);
 int core_rank(int index, int size);
 
 /// A node of one of the two trees of the double binary tree. Tree 0 is the in-order binary tree
-/// over positions 1..size in which odd positions are leaves, and rank r takes position r + 1; tree
-/// 1 is the same tree with all ranks moved on by one. So a rank is an inner node in at most one of
-/// them.
+/// over positions 1..size in which odd positions are leaves; rank r takes position r + 1. Tree 1 is
+/// the same tree with all ranks shifted by one. So a rank is an inner node in at most one of the
+/// trees.
 struct TreeNode {
   int parent = -1;  ///< rank, or -1 at the root
   int left = -1;    ///< rank of the child on the side of lower positions, or -1
   int right = -1;   ///< rank of the child on the side of higher positions, or -1
-  int level = 0;    ///< links between it and the root
+  int level = 0;    ///< links between this node and the root
 };
 TreeNode tree_node(int rank, int tree, int size);
 /// Links from the root to the deepest node; the same for both trees.

@@ -1,12 +1,12 @@
 // Recursive doubling among P = 2^k ranks: partners at distance 1, 2, …, P/2 exchange their whole
-// vectors and both fold them, the lower ranks' sum first, so that all ranks compute the same sum in
-// the same order. Each rank sends k messages in all; direct exchange takes n - 1. The processor
-// time of messages matters here, not the number of steps.
+// vectors. Both fold them with the lower ranks' sum first, so all ranks compute the same sum in the
+// same order. Each rank sends k messages; with direct exchange it would send n - 1. This pattern is
+// for cases in which the processor time of messages matters more than the number of steps.
 //
-// Some ranks send their vector to another rank first and receive the result from it at the end: the
-// ranks beyond a power of two or, in pairs, every second rank. That takes two steps more and fewer
-// messages, 6 instead of 8 among 4 ranks: where ranks share cores, each message costs a context
-// switch.
+// Idle ranks send their vector to a working rank first and receive the result at the end. With
+// recursive doubling the idle ranks are those beyond a power of two; with paired doubling they are
+// every second rank. Pairs take one step more but fewer messages, 6 instead of 8 among 4 ranks.
+// That pays off where ranks share cores, because each message then costs a context switch.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"
@@ -14,7 +14,7 @@
 namespace hccl::schedule {
 namespace {
 
-// worker(index): the rank that is number `index` among the working ranks.
+// worker(index) returns the rank that is number `index` among the working ranks.
 template <class Worker>
 Schedule doubling(const CorePlace& place, Worker&& worker) {
   if (place.idle) {
@@ -27,7 +27,7 @@ Schedule doubling(const CorePlace& place, Worker&& worker) {
   const bool pair = place.partner >= 0;
   if (pair) schedule.steps.push_back(step({}, {recv_fold(place.partner, out(0), in(0))}));
   for (int distance = 1; distance < place.core; distance *= 2) {
-    // Before anything is folded, the data is still in kIn.
+    // Before the first fold, the data is still in kIn.
     const Slice mine = distance == 1 && !pair ? in(0) : out(0), theirs = scratch(0, 0);
     const int partner = place.index ^ distance;
     const Fold fold =
@@ -47,7 +47,7 @@ Schedule allreduce_recursive_doubling(const Shape& shape) {
                   [&](int index) { return core_rank(index, shape.size); });
 }
 
-// The lower half of the ranks work, each also for the rank at the same place in the upper half.
+// The ranks of the lower half work, each also for one rank of the upper half.
 Schedule allreduce_paired_doubling(const Shape& shape) {
   if (shape.size == 1) return copy_only();
   const int half = shape.size / 2;

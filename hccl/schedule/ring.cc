@@ -1,6 +1,6 @@
-// Ring: rank r only sends to r + 1 and only receives from r - 1. With n ranks the vector has n
-// chunks; a chunk starts at one rank, collects every contribution on its way around (n - 1 steps),
-// and goes around once more as a finished chunk (n - 1 steps).
+// Ring: rank r sends only to r + 1 and receives only from r - 1. The vector has n chunks, one a
+// rank. A chunk starts at one rank, collects every contribution on its way around (n - 1 steps),
+// and goes around once more with the result (n - 1 steps).
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"
@@ -8,8 +8,9 @@
 namespace hccl::schedule {
 namespace {
 
-// The chunk that `rank` passes on in `time` if it passed on `first` at time 0: each time the chunk
-// that it has just received, which its neighbour passed on one step earlier.
+// The chunk that `rank` sends in step `time` if it sent chunk `first` in step 0. A rank always
+// sends the chunk that it received one step earlier, which is the chunk that its neighbour sent
+// then.
 int passed_on(int first, int time, int size) { return wrap(first - time, size); }
 
 }  // namespace
@@ -31,8 +32,8 @@ Schedule allreduce_ring(const Shape& shape) {
   return ring;
 }
 
-// Chunk r ends at rank r, so it starts at rank r + 1. Partial sums alternate between two slots: one
-// is sent while the other is filled.
+// Chunk r ends at rank r, so it starts at rank r + 1. Partial sums alternate between two slots: a
+// rank sends from one while it receives into the other.
 Schedule reduce_scatter_ring(const Shape& shape) {
   const int n = shape.size, rank = shape.rank;
   if (n == 1) return copy_only();

@@ -1,8 +1,9 @@
-// Schedules: what one rank does in one collective, as data. Pure functions of the shape; no I/O.
+// A schedule is the data that describes the part of one rank in one collective. Schedules are pure
+// functions of the shape, without I/O.
 //
-// Words. The *vector* of a collective is cut into `chunks` logical chunks 0..chunks-1. A rank holds
+// Terms: the *vector* of a collective is cut into `chunks` logical chunks 0..chunks-1. A rank holds
 // chunks in three buffers: kIn (the caller's send buffer, never written), kOut (its receive buffer)
-// and kScratch (slots, each large enough for one chunk). Where chunk c of the vector lies:
+// and kScratch (slots, each large enough for one chunk). The buffers hold these chunks:
 //
 //   operation       vector                       kIn holds          kOut holds
 //   allreduce       the caller's vector          all chunks         all chunks
@@ -14,11 +15,11 @@
 //   alltoall        size blocks                  block d: for d     block s: from s
 //   barrier         nothing (chunks = 0)
 //
-// kIn and kOut may be the same memory (in place: allreduce, reduce; allgather: kIn is block `rank`
-// of kOut; reduce-scatter: kOut is block `rank` of kIn; scatter on the root likewise), so a
-// schedule may not read a chunk of kIn after writing the same chunk of kOut, and a chunk of kOut
-// that is written while a send still reads the same chunk of kIn is an error. The checker proves
-// this too.
+// In place, kIn and kOut share memory: in allreduce and reduce they are the same buffer; in
+// allgather kIn is block `rank` of kOut; in reduce-scatter, and on the root of a scatter, kOut is
+// block `rank` of kIn. A schedule must therefore read a chunk of kIn before it writes the same
+// chunk of kOut, and must not write a chunk of kOut while a send reads the same chunk of kIn. The
+// checker proves both.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ namespace hccl::schedule {
 
 enum class Buffer : std::uint8_t { kIn, kOut, kScratch };
 
-/// Chunks [chunk, chunk + count) of the vector, as they lie in one buffer. In kScratch they lie in
-/// the slots [slot, slot + count).
+/// Chunks [chunk, chunk + count) of the vector in one buffer. In kScratch they lie in the slots
+/// [slot, slot + count).
 struct Slice {
   Buffer buffer = Buffer::kOut;
   int chunk = 0;
@@ -46,8 +47,8 @@ struct Send {
   Slice from;
 };
 
-/// Receives into `into`; with `reduce_with`, into = reduce_with op received, chunk by chunk
-/// (reduce_with has the same chunks; it may be the same place as into).
+/// Receives into `into`. With `reduce_with`, into = reduce_with op received, chunk by chunk.
+/// `reduce_with` has the same chunks as `into` and may be the same memory.
 struct Recv {
   int peer = 0;
   Slice into;
@@ -60,8 +61,9 @@ struct Fold {
   std::vector<Slice> inputs;
 };
 
-/// All sends and receives of a step run together; when all are done, its folds run in order; then
-/// the lane continues with the next step. A rank without work in a step has no such step.
+/// All sends and receives of a step run concurrently. After the last of them, the folds of the step
+/// run in order; then the lane continues with the next step. The schedule of a rank contains only
+/// steps in which that rank has work.
 struct Step {
   std::vector<Send> sends;
   std::vector<Recv> recvs;
@@ -79,11 +81,11 @@ struct Shape {
   int rank = 0;
   int size = 1;
   int root = 0;
-  /// Requested pipeline depth: chunks of the vector for tree and chain; other algorithms ignore it.
-  /// At least 1.
+  /// Requested pipeline depth, at least 1: the number of chunks that trees and chains cut the
+  /// vector into. Other algorithms ignore it.
   int depth = 1;
-  /// Hosts with equally many ranks each, which are numbered host by host; a divisor of size. 1
-  /// otherwise, or where hosts do not matter.
+  /// Number of hosts, a divisor of `size`, if all hosts have the same number of ranks and ranks are
+  /// numbered host by host. 1 otherwise, or if the algorithm need not know the hosts.
   int hosts = 1;
 };
 

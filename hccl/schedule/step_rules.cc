@@ -21,7 +21,8 @@ std::string wrong_target(const Setting& setting, const Memory& memory, const Sli
   return wrong.empty() ? memory.may_write(into) : wrong;
 }
 
-// An operand of a fold into `into`: the same chunks, and the same slots or none of them.
+// An operand must have the chunks of `into`. If both lie in slots, the slots must be the same or
+// disjoint.
 std::string wrong_operand(const Setting& setting, const Memory& memory, const Slice& into,
                           const Slice& from) {
   if (std::string wrong = wrong_slice(setting, memory, from); !wrong.empty()) return wrong;

@@ -1,4 +1,4 @@
-// Errors of a step that can be found without the other ranks.
+// Finds the errors of a step that do not depend on the other ranks.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class StepRules {
  private:
   std::string hazards(bool in_place, const Memory& memory, const Step& step);
 
-  std::vector<int> writer_;  // for each place: number of the receive that writes it, or -1
+  std::vector<int> writer_;  // for each cell: number of the receive that writes it, or -1
 };
 
 }  // namespace hccl::schedule

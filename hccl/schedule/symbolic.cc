@@ -5,7 +5,8 @@
 namespace hccl::schedule {
 namespace {
 
-// A 64-bit mixer (multiply, fold the high half back): different histories get different numbers.
+// A 64-bit mixer: multiplies and folds the high half back. Different histories get different
+// numbers.
 std::uint64_t mix(std::uint64_t number) {
   number = (number ^ (number >> 31)) * 0x9e3779b97f4a7c15u;
   number = (number ^ (number >> 29)) * 0xd1b54a32d192ed03u;
@@ -231,8 +232,8 @@ std::string Memory::result() const {
   for (int chunk = 0; chunk < setting_.chunks; ++chunk) {
     if (!setting_.holds(rank_, Buffer::kOut, chunk)) continue;
     load(place({Buffer::kOut, chunk, 1, 0}, 0), found);
-    // In place, an unwritten output still holds this rank's input: never "complete" by accident for
-    // a reduction of several ranks, and correct where the operation keeps a block as it is.
+    // In place, an unwritten output still holds this rank's input. For a reduction of several ranks
+    // that input is never complete; where the operation keeps a block as it is, it is correct.
     if (std::string wrong = compare(chunk, found); !wrong.empty()) return wrong;
   }
   return {};

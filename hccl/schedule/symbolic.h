@@ -1,5 +1,5 @@
-// The symbolic memory of one rank: for every chunk and slot, the ranks whose contributions it
-// holds. The checker runs schedules on it.
+// The symbolic memory of one rank. For every chunk and slot it holds the set of ranks that
+// contributed. The checker runs schedules on it.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace hccl::schedule {
 
-/// The setting of a check, the same for all ranks.
+/// The parameters of a check, the same for all ranks.
 struct Setting {
   Op op = Op::kAllReduce;
   int size = 1;
@@ -20,9 +20,10 @@ struct Setting {
   bool in_place = false;
 
   bool reduces() const;
-  /// The block, i.e. the rank, that a chunk belongs to, where the vector is cut into blocks.
+  /// The block, and so the rank, to which a chunk belongs in operations that cut the vector into
+  /// blocks.
   int block_of(int chunk) const { return chunk / (chunks / size); }
-  /// Whether that buffer of that rank holds that chunk at all; see the table in schedule.h.
+  /// Whether that buffer of that rank contains that chunk; see the table in schedule.h.
   bool holds(int rank, Buffer buffer, int chunk) const;
 };
 
@@ -33,25 +34,27 @@ using RankSet = std::vector<std::uint64_t>;
 bool contains(const RankSet& set, int rank);
 void insert(RankSet& set, int rank);
 
-/// The contents of a chunk: the ranks that contributed, the chunk of their vectors, and the order
-/// of combination.
+/// The contents of a chunk: the ranks that contributed, the chunk of their vectors, and a number
+/// for the order in which contributions were combined.
 struct Value {
   RankSet ranks;
-  std::uint64_t order = 0;  ///< equal numbers: combined in the same way, so the same bits
-  int chunk = -1;           ///< -1: nothing was ever written
+  /// Equal numbers mean that contributions were combined in the same order: the bits are equal.
+  std::uint64_t order = 0;
+  int chunk = -1;  ///< -1: nothing was ever written
 };
 
-/// Functions that return a text return an empty one, or the error: "reads kScratch slot 2, which
-/// …".
+/// A function that returns a text returns the error ("reads kScratch slot 2, which …"), or an empty
+/// text for success.
 class Memory {
  public:
   /// `setting` must outlive the memory.
   Memory(const Setting& setting, int rank, int scratch_slots);
 
-  /// Whether all of the slice exists. The other functions expect slices for which it does.
+  /// Whether all of the slice exists. The other functions expect slices that exist.
   std::string inside(const Slice& slice) const;
   std::string may_write(const Slice& slice) const;
-  /// The cell of the slice's chunk number `index`. In place, a chunk of kIn and kOut shares one.
+  /// The cell of chunk number `index` of the slice. In place, a chunk of kIn and the same chunk of
+  /// kOut share a cell.
   std::size_t place(const Slice& slice, int index) const;
   std::size_t places() const { return chunk_.size(); }
 
@@ -62,8 +65,8 @@ class Memory {
 
   /// Compares kOut with the operation's result.
   std::string result() const;
-  /// A number for the order in which chunk `chunk` of kOut was combined; 0 if this rank has no such
-  /// chunk.
+  /// A number for the order in which chunk `chunk` of kOut was combined; 0 if this rank does not
+  /// hold that chunk.
   std::uint64_t order_of_result(int chunk) const;
 
  private:
@@ -74,7 +77,7 @@ class Memory {
   const Setting& setting_;
   int rank_;
   int scratch_slots_;
-  std::size_t words_;                 // of a RankSet
+  std::size_t words_;                 // 64-bit numbers in a RankSet
   std::vector<std::uint64_t> ranks_;  // places() sets, one after the other
   std::vector<std::uint64_t> order_;
   std::vector<int> chunk_;

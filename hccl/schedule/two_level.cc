@@ -1,10 +1,10 @@
-// Two levels, for hosts with equally many ranks each. The vector is cut in a slice for each place
-// on a host, and each slice in a chunk for each host. The ranks of a host sum their slices among
-// themselves; ranks of the same place on all hosts sum and spread the chunks of their slice; then
-// the ranks of a host exchange their slices. Together, the ranks of a host send as many bytes to
-// other hosts as a single rank would, and each sends its part.
+// Two levels, for hosts with the same number of ranks. The vector is cut into one slice for each
+// local rank, and each slice into one chunk for each host. The ranks of a host sum their slices
+// among themselves. The ranks with the same local rank on all hosts sum and spread the chunks of
+// their slice. Then the ranks of a host exchange their slices. The ranks of a host together send as
+// many bytes to other hosts as a single rank would, each its share.
 //
-//   host 0:  rank 0 --slice 0-- rank 1        chunks 0 .. H-1 are slice 0, of the ranks of place 0
+//   host 0:  rank 0 --slice 0-- rank 1        chunks 0 .. H-1 are slice 0, of local rank 0
 //              |                  |           chunks H .. 2H-1 are slice 1, …
 //   host 1:  rank 2 --slice 0-- rank 3
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Places {
   int place;
 };
 
-// The ranks of the host exchange their inputs of each other's slices; folded by place.
+// The ranks of a host send each other their inputs of the slices; folds in order of local ranks.
 Step sum_on_host(const Places& at) {
   Step step;
   const int mine = at.chunk(at.place, 0);
@@ -52,7 +52,7 @@ Step sum_on_host(const Places& at) {
   return step;
 }
 
-// The same between hosts, chunk by chunk; folded by host.
+// The same between hosts, chunk by chunk; folds in order of hosts.
 Step sum_between_hosts(const Places& at) {
   Step step;
   const int mine = at.chunk(at.place, at.host);
