@@ -1,4 +1,4 @@
-// The reduction of a call, as fold() does it.
+// The reduction of a call, in terms of fold().
 #pragma once
 
 #include <cstddef>
@@ -9,34 +9,35 @@
 
 namespace hccl::kernels {
 
-/// Folds the inputs of all ranks of a call at once, and then finishes: divides an average, and
-/// applies the factor of the result.
+/// Folds the inputs of all ranks of a call at once, then finishes the result: divides an average
+/// and applies the factor of the result.
 struct Folding {
   DataType type = DataType::kFp32;
   ReduceOp op = ReduceOp::kSum;
   Finish finish{};
 
-  /// `ranks`: whose inputs the call reduces. Of other operations: copies.
+  /// `ranks`: number of ranks whose inputs the call reduces. For an operation that does not reduce,
+  /// folds are copies.
   static Folding of(const Call& call, int ranks) {
     if (!reduces(call.op)) return {call.type, ReduceOp::kSum, {}};
     const double divisor = call.reduce == ReduceOp::kAvg ? ranks : 1;
     return {call.type, call.reduce, {call.scale.after, divisor}};
   }
-  /// Folds some of the inputs, of which a later fold makes the result.
+  /// The reduction for a fold of some of the inputs, whose result goes into a later fold.
   Folding partial() const { return {type, op, {}}; }
 
   void operator()(std::span<const std::byte* const> inputs, std::byte* out, std::size_t count,
                   Store store = Store::kCached) const {
     fold(type, op, inputs, out, count, store, finish);
   }
-  /// Finishes what partial folds have made.
+  /// Finishes the result of partial folds.
   void finish_in_place(std::byte* data, std::size_t count) const {
     const std::byte* input = data;
     if (!finish.nothing()) fold(type, op, {&input, 1}, data, count, Store::kCached, finish);
   }
 };
 
-/// Multiplies floats by a factor: from `from` to `to`, which may be the same.
+/// Multiplies floats by a factor. `from` and `to` may be the same memory.
 inline void multiply(DataType type, double factor, const std::byte* from, std::byte* to,
                      std::size_t count) {
   fold(type, ReduceOp::kSum, {&from, 1}, to, count, Store::kCached, {factor, 1});

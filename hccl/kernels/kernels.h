@@ -1,5 +1,5 @@
-// Typed reductions and copies. SIMD by Highway, dispatched at run time; many inputs at once, in
-// order.
+// Typed reductions of any number of inputs, in order, and copies. SIMD by Highway; the instruction
+// set is chosen at run time.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace hccl::kernels {
 
-/// How a result is stored; a hint, results are the same.
+/// How a result is stored. A hint: the results are the same.
 enum class Store : std::uint8_t {
   kCached,
-  /// Past the caches: right for memory that no core reads shortly before (each line would first be
-  /// evicted, at a multiple of the cost) or after. See StoreRule. A thread that sees a later store
-  /// of this thread also sees the result, as with kCached.
+  /// Past the caches. Right for memory that no core reads shortly before or after: a line that is
+  /// in a cache would first be evicted, at a multiple of the cost. See StoreRule. Another thread
+  /// that sees a later store of this thread also sees the result, as with kCached.
   kStream,
 };
 
-/// What happens to a sum of floats before it is rounded and stored.
+/// What fold() does to a sum of floats before it rounds and stores the sum.
 struct Finish {
   double factor = 1;
   double divisor = 1;
@@ -27,45 +27,47 @@ struct Finish {
   bool nothing() const { return factor == 1 && divisor == 1; }
 };
 
-/// Whether fold() can reduce this type: all but HiF8 and FP8-E8M0, whose sums have no agreed
-/// meaning.
+/// Whether fold() can reduce this type. HiF8 and FP8-E8M0 are excluded, since their sums have no
+/// agreed meaning.
 constexpr bool reducible(DataType type) {
   return type != DataType::kHif8 && type != DataType::kFp8E8M0 && size_of(type) != 0;
 }
 
-/// Whether fold() can reduce this type so: averages are of floats, bits and truth of integers.
+/// Whether fold() can reduce this type with this operation: averages need floats; bitwise and
+/// logical operations need integers.
 constexpr bool reducible(DataType type, ReduceOp op) {
   if (!reducible(type)) return false;
   if (op == ReduceOp::kAvg) return floating(type);
   return !(bitwise(op) || logical(op)) || !floating(type);
 }
 
-/// Whether fold() accumulates in a wider type and rounds once, at the end.
+/// Whether fold() accumulates this type in a wider one and rounds once, at the end.
 constexpr bool rounds_at_end(DataType type) {
   return type == DataType::kFp16 || type == DataType::kBfp16 || type == DataType::kFp8E4M3 ||
          type == DataType::kFp8E5M2;
 }
 
 /// out[i] = inputs[0][i] op inputs[1][i] op …, folded left to right, for i in [0, count). `type`
-/// must be reducible by `op`. Any input may be `out` itself; otherwise the ranges must not overlap.
-/// No alignment is needed. No inputs: nothing happens. One input is a copy, of a logical reduction
-/// its truth. `finish` is of sums of floats, in the type in which they accumulate; an average
-/// (kAvg) is a sum that is finished. fp16, bf16 and the 8-bit floats accumulate in fp32 and round
-/// once (nearest even) at the end of the fold (rounds_at_end). Integers wrap around as unsigned C
-/// arithmetic does. Max and min of floats: a NaN in any input gives a NaN; max(-0, +0) is +0, min
-/// is -0. A NaN that results from two inputs or more is the type's quiet NaN, sign and payload
-/// clear, so that the bits are the same on every instruction set. Safe from any number of threads.
+/// must be reducible by `op`. An input may be `out` itself; otherwise inputs and `out` must not
+/// overlap. No alignment is needed. Without inputs, nothing happens. With one input, the result is
+/// a copy; for a logical reduction it is 1 or 0. `finish` applies to sums of floats, in the type in
+/// which they accumulate; an average (kAvg) is a sum with a divisor.
+///
+/// fp16, bf16 and the 8-bit floats accumulate in fp32 and round once (nearest even) at the end of
+/// the fold (rounds_at_end). Integers wrap around as unsigned C arithmetic does. Max and min of
+/// floats: a NaN in any input gives a NaN; max(-0, +0) is +0, min is -0. A NaN that results from
+/// two or more inputs is the type's quiet NaN with sign and payload cleared, so the bits are the
+/// same on every instruction set. Safe from any number of threads.
 void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
           std::size_t count, Store store = Store::kCached, const Finish& finish = {});
 
-/// Copies `bytes` bytes; the ranges are the same or do not overlap. Safe from any number of
-/// threads.
+/// Copies `bytes` bytes. The ranges must be the same or disjoint. Safe from any number of threads.
 void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store store);
 
-/// Whether the offset of `to` in its page is up to a cache line above the offset of `from`. An
-/// allocation (16 bytes into a page) has that offset above a mapping. `rep movsb`, which the C
-/// library and the kernel use for copies of some KiB, is then very slow on AMD's processors; copy()
-/// uses other instructions.
+/// Whether the offset of `to` in its page is up to one cache line above the offset of `from`. That
+/// is so for a copy from a mapping to an allocation, which begins 16 bytes into a page. For copies
+/// of some KiB the C library and the kernel use `rep movsb`, which is then very slow on AMD's
+/// processors; copy() uses other instructions.
 inline bool repeats_slowly(std::uintptr_t from, std::uintptr_t to) {
   constexpr std::uintptr_t kPage = 4096, kLine = 64;
   return (to - from - 1) % kPage < kLine - 1;

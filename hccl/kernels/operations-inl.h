@@ -1,5 +1,4 @@
-// What each reduction does to vectors in registers. Compiled once per instruction set (see
-// fold.cc).
+// The reductions on vectors in registers. Compiled once for each instruction set (see fold.cc).
 
 // Toggled so that Highway can include this file again for every target.
 #if defined(HCCL_KERNELS_OPERATIONS_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -17,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace hccl::kernels::HWY_NAMESPACE {
 
-// ---- Operations: `enter` on every input, `join` left to right, `leave` on the result. ----
+// ---- Operations: `enter` on every input, `join` from left to right, `leave` on the result. ----
 
 struct AsIs {
   template <class V>
@@ -35,7 +34,7 @@ struct Sum : AsIs {
     return hn::Add(a, b);
   }
 };
-/// A factor or a divisor of 1 changes nothing, so there is one code for both.
+/// Multiplies and divides always: a factor or a divisor of 1 changes nothing.
 struct SumFinished : Sum {
   template <class V>
   static HWY_INLINE V leave(V v, const Finish& finish) {
@@ -51,7 +50,7 @@ struct Prod : AsIs {
     return hn::Mul(a, b);
   }
 };
-/// Products of bytes, two to a 16-bit lane.
+/// Products of bytes, two bytes in each 16-bit element.
 struct ProdOfBytes : AsIs {
   template <class V>
   static HWY_INLINE V join(V a, V b) {
@@ -72,8 +71,8 @@ struct MinOfIntegers : AsIs {
     return hn::Min(a, b);
   }
 };
-/// Both orders of "a if a < b, else b" agree on ordinary numbers. Where they do not, `or` gives
-/// what is wanted: of -0 and +0 the -0, and of a NaN and anything a NaN.
+/// Computes "a if a < b, else b" in both orders. They agree on ordinary numbers. Where they differ,
+/// the `or` of their bits is the right result: -0 for -0 and +0, a NaN for a NaN and any number.
 struct MinOfFloats : AsIs {
   template <class V>
   static HWY_INLINE V join(V a, V b) {
@@ -84,7 +83,7 @@ struct MinOfFloats : AsIs {
   template <class V>
   static HWY_INLINE V lesser(V a, V b) {
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-    return hn::Min(a, b);  // one instruction, which means exactly this
+    return hn::Min(a, b);  // one instruction with exactly this meaning
 #else
     return hn::IfThenElse(hn::Lt(a, b), a, b);
 #endif
@@ -124,7 +123,7 @@ struct Xor : AsIs {
     return hn::Xor(a, b);
   }
 };
-/// The same of each input's truth, which is 1 or 0.
+/// The bitwise operation on each input's truth value, 1 or 0.
 template <class Bitwise>
 struct Logical : Bitwise {
   template <class V>

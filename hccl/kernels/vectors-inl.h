@@ -1,5 +1,5 @@
-// The four vectors a fold keeps in registers, and how each element type fills them. Compiled once
-// per instruction set (see fold.cc).
+// The four vectors that a fold keeps in registers, and how each element type fills them. Compiled
+// once for each instruction set (see fold.cc).
 
 // Toggled so that Highway can include this file again for every target.
 #if defined(HCCL_KERNELS_VECTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -26,18 +26,18 @@ template <class T>
 using Tag = hn::ScalableTag<T>;
 template <class T>
 using VecOf = hn::Vec<Tag<T>>;
-/// Bytes of one vector of T; all targets compiled here have vectors of a fixed size.
+/// Bytes of one vector of T. All targets compiled here have vectors of a fixed size.
 template <class T>
 inline constexpr std::size_t kVectorBytes = HWY_LANES(T) * sizeof(T);
 
-/// The data of one step of a fold. Every type fills exactly four vectors: four loads of a plain
-/// type, two of a 16-bit float widened to fp32, one of an 8-bit float.
+/// The data of one step of a fold: exactly four vectors for every type. A plain type needs four
+/// loads, a 16-bit float (widened to fp32) two, an 8-bit float one.
 template <class V>
 struct Quad {
   V a, b, c, d;
 };
 
-// Memory is touched as bytes only, so that no pointer is ever followed to a misaligned element.
+// Accesses memory only as bytes, so no pointer to a misaligned element is ever dereferenced.
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
 #if HWY_TARGET == HWY_SCALAR
@@ -50,8 +50,8 @@ HWY_INLINE hn::Vec<D> load(D d, const std::byte* from) {
 #endif
 }
 
-/// Data that ends within the first of the four vectors. The others are zero, and are not stored;
-/// the arithmetic on them is left out by the compiler.
+/// Stands for vectors beyond the end of data that ends within the first of the four vectors. They
+/// are zero and are not stored; the compiler removes the arithmetic on them.
 struct Beyond {
   Beyond operator+(std::size_t) const { return {}; }
 };
@@ -62,7 +62,8 @@ struct Short {
   Beyond operator+(std::size_t) const { return {}; }
 };
 
-// Masked where the processor does it: a copy on the stack would be read before it is there.
+// Uses a masked load if the processor has one. The alternative, a copy on the stack, is slower: its
+// load waits until the stores of the copy have finished.
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, Short<const std::byte> from) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
@@ -91,7 +92,7 @@ HWY_INLINE hn::Vec<D> load(D d, Beyond) {
 #endif
 }
 
-/// kStream: `to` is aligned to the vector.
+/// With kStream, `to` must be aligned to the vector.
 template <Store kStore, class D>
 HWY_INLINE void store(D d, hn::Vec<D> v, std::byte* to) {
 #if HWY_TARGET == HWY_SCALAR
@@ -125,8 +126,8 @@ HWY_INLINE void store(D d, hn::Vec<D> v, Short<std::byte> to) {
 template <Store kStore, class D>
 HWY_INLINE void store(D, hn::Vec<D>, Beyond) {}
 
-/// Instruction sets disagree on the sign and payload of a NaN they make or pick, so every NaN
-/// leaves a fold as the type's quiet NaN with sign and payload clear.
+/// Instruction sets disagree on the sign and payload of a NaN that they make or pick. So every NaN
+/// leaves a fold as the type's quiet NaN with sign and payload cleared.
 template <class V>
 HWY_INLINE V one_nan(V v) {
   using T = hn::TFromV<V>;
@@ -137,18 +138,19 @@ HWY_INLINE V one_nan(V v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::BitCast(d, hn::Set(Tag<Bits>(), quiet)), v);
 }
 
-/// The same for a whole Quad, at less cost while there are none. A sum with a NaN is a NaN; that
-/// infinities may make one of their own does no harm.
+/// The same for a whole Quad, at less cost if it holds no NaN. One sum detects a NaN in any of the
+/// vectors. Infinities may make that sum a NaN; then the slower path runs and gives the same
+/// result.
 HWY_INLINE Quad<VecOf<float>> one_nan(const Quad<VecOf<float>>& q) {
   const auto sum = hn::Add(hn::Add(q.a, q.b), hn::Add(q.c, q.d));
   if (HWY_LIKELY(hn::AllFalse(Tag<float>(), hn::IsNaN(sum)))) return q;
   return {one_nan(q.a), one_nan(q.b), one_nan(q.c), one_nan(q.d)};
 }
 
-// ---- How element types lie in memory: kBytes of memory fill one Quad, in vectors of kVector;
-// kWidens: to fp32. From and To are pointers to kBytes, or Short. ----
+// ---- Element types in memory: kBytes of memory fill one Quad, in vectors of kVector bytes.
+// kWidens: elements are widened to fp32. From and To are pointers to kBytes bytes, or Short. ----
 
-/// Integers, fp32 and fp64: as they are.
+/// Integers, fp32 and fp64: unchanged.
 template <class T>
 struct Plain {
   using V = VecOf<T>;
@@ -187,8 +189,8 @@ HWY_INLINE U32 as_bits(F32 v) { return hn::BitCast(Tag<std::uint32_t>(), v); }
 HWY_INLINE F32 as_float(U32 v) { return hn::BitCast(Tag<float>(), v); }
 HWY_INLINE U32 word(std::uint32_t x) { return hn::Set(Tag<std::uint32_t>(), x); }
 
-/// bf16. A 32-bit word holds two elements, each the upper half of an fp32: the word shifted up is
-/// the first, the word masked is the second, so no shuffle is needed on any instruction set.
+/// bf16. Each 32-bit element of a vector holds two bf16 elements, each the upper half of an fp32: a
+/// shift gives the first one, a mask the second one. So no instruction set needs a shuffle.
 struct Bf16 {
   static constexpr bool kWidens = true;
   static constexpr std::size_t kVector = kVectorBytes<std::uint32_t>;
@@ -210,8 +212,9 @@ struct Bf16 {
   }
 
  private:
-  /// The upper half is v rounded to nearest even; the lower half is left over. A carry out of the
-  /// mantissa raises the exponent, up to infinity, as it should; the quiet NaN does not overflow.
+  /// Rounds v to nearest even in the upper half; the lower half of the result is undefined. A carry
+  /// out of the mantissa raises the exponent, up to infinity, as it should. The quiet NaN does not
+  /// overflow.
   static HWY_INLINE U32 round(F32 v) {
     const U32 bits = as_bits(v);
     const U32 odd = hn::And(hn::ShiftRight<16>(bits), word(1));
@@ -222,9 +225,10 @@ struct Bf16 {
   }
 };
 
-/// Conversions between fp32 and a float of 1 sign, kExp exponent and kMan mantissa bits, in the low
-/// bits of 32-bit words. kInf: the highest exponent means infinity and NaN, as IEEE has it; without
-/// it (OCP FP8 E4M3) all ones is NaN, there is no infinity, and overflow gives NaN.
+/// Conversions between fp32 and a float of 1 sign bit, kExp exponent bits and kMan mantissa bits,
+/// in the low bits of 32-bit integers. With kInf, the highest exponent means infinity or NaN, as in
+/// IEEE 754. Without kInf (OCP FP8 E4M3), all ones is NaN, infinity does not exist, and overflow
+/// gives NaN.
 template <int kExp, int kMan, bool kInf>
 struct Small {
   static constexpr int kBias = (1 << (kExp - 1)) - 1;
@@ -234,13 +238,14 @@ struct Small {
   static constexpr std::uint32_t kNan = kInf ? kOverflow | (1u << (kMan - 1)) : kMagnitude;
   static constexpr std::uint32_t kRebias = static_cast<std::uint32_t>(127 - kBias) << 23;
 
-  /// Bits above the element's own are ignored.
+  /// Ignores the bits above the element.
   static HWY_INLINE F32 widen(U32 code) {
     const U32 sign = hn::ShiftLeft<31 - kExp - kMan>(hn::And(code, word(kMagnitude + 1)));
     const U32 moved = hn::ShiftLeft<kDrop>(hn::And(code, word(kMagnitude)));
     const U32 normal = hn::Add(moved, word(kRebias));
-    // Without a leading one, the mantissa counts units of the lowest normal number's last place:
-    // set it under that number and take the number away again, exactly.
+    // A denormal has no leading one: its mantissa counts units in the last place of the lowest
+    // normal number. The bits of that number are added, and then the number is subtracted, which is
+    // exact.
     const U32 lowest = word(kRebias + (1u << 23));
     const U32 denormal = as_bits(hn::Sub(as_float(hn::Add(moved, lowest)), as_float(lowest)));
     U32 bits = hn::IfThenElse(hn::Lt(moved, word(1u << 23)), denormal, normal);
@@ -253,7 +258,7 @@ struct Small {
     return as_float(hn::Or(bits, sign));
   }
 
-  /// Nearest even, once; bits above the element's own are zero.
+  /// Rounds once, to nearest even. The bits above the element are zero.
   static HWY_INLINE U32 narrow(F32 v) {
     const U32 bits = as_bits(v);
     const U32 magnitude = hn::And(bits, word(0x7FFFFFFFu));
@@ -262,13 +267,13 @@ struct Small {
     const U32 half = word((1u << (kDrop - 1)) - 1 - kRebias);
     const U32 rounded = hn::ShiftRight<kDrop>(hn::Add(magnitude, hn::Add(odd, half)));
     U32 code = hn::Min(rounded, word(kOverflow));
-    // Below the lowest normal number, let the adder round: next to this constant, one unit of the
-    // fp32's last place is one unit of the denormal.
+    // Below the lowest normal number the adder rounds: next to this constant, one unit in the last
+    // place of fp32 is one unit of the denormal.
     const U32 shift = word(static_cast<std::uint32_t>(127 + 24 - kBias - kMan) << 23);
     const U32 denormal = hn::Sub(as_bits(hn::Add(as_float(magnitude), as_float(shift))), shift);
     code = hn::IfThenElse(hn::Lt(magnitude, word(kRebias + (1u << 23))), denormal, code);
-    // The NaN of an infinite format must be put in; clamping has already made that of the other
-    // format.
+    // A format with infinity needs its NaN put in here. In the other format, clamping has produced
+    // the NaN.
     const auto is_nan = kInf ? hn::Gt(magnitude, word(0x7F800000u)) : hn::Eq(code, word(kNan));
     return hn::IfThenElse(is_nan, word(kNan), hn::Or(code, sign));
   }
@@ -302,7 +307,7 @@ struct Fp16 {  // the processor converts
   }
 };
 #else
-struct Fp16 {  // two elements a word, as bf16
+struct Fp16 {  // two elements in each 32-bit integer, as bf16
   using Bits = Small<5, 10, true>;
   static constexpr bool kWidens = true;
   static constexpr std::size_t kVector = kVectorBytes<std::uint32_t>;
@@ -324,7 +329,7 @@ struct Fp16 {  // two elements a word, as bf16
 };
 #endif
 
-/// 8-bit floats: four elements a word.
+/// 8-bit floats: four elements in each 32-bit integer.
 template <class Bits>
 struct Fp8 {
   static constexpr bool kWidens = true;
