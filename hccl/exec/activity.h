@@ -1,5 +1,5 @@
-// Work that the engine advances until it is done: a lane of a schedule, a direct exchange, a batch
-// of sends and receives.
+// Work that the engine advances until it is done: a lane of a schedule, a direct exchange, or a
+// batch of sends and receives.
 #pragma once
 
 #include <set>
@@ -16,11 +16,11 @@ class Activity {
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  /// Makes progress without blocking. A failure is final; requests may still be under way then, and
-  /// end with Mesh::abort().
+  /// Makes progress without blocking. A failure is final. Requests may still be under way after a
+  /// failure; Mesh::abort() ends them.
   virtual Status advance() = 0;
   virtual bool done() const = 0;
-  /// Adds the peers whose envelope has not come.
+  /// Adds the peers whose envelope has not arrived.
   virtual void late(std::set<int>& peers) const = 0;
 };
 

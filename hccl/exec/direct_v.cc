@@ -9,12 +9,12 @@ namespace hccl::exec {
 
 namespace {
 
-constexpr std::uint32_t kDataLane = 0;  // as the first lane of other collectives
+constexpr std::uint32_t kDataLane = 0;  // the lane that other collectives use first
 constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
 constexpr std::size_t kSmallestPiece = 4096;
 
 std::byte* at(const void* buffer, std::uint64_t element, std::size_t bytes) {
-  // Only read where the buffer is the caller's const buffer.
+  // Memory of the caller's const buffer is only read.
   return static_cast<std::byte*>(const_cast<void*>(buffer)) + element * bytes;
 }
 
@@ -22,7 +22,7 @@ std::byte* at(const void* buffer, std::uint64_t element, std::size_t bytes) {
 
 std::size_t DirectV::piece_bytes(std::size_t staging_bytes, int size) {
   const auto slots = kPieces * static_cast<std::size_t>(std::max(1, size - 1));
-  // Powers of two, so that no element is split; one message each.
+  // Powers of two, so that no element is split. Each piece is one message.
   std::size_t piece = Flow::kMessage;
   while (piece > kSmallestPiece && piece * slots > staging_bytes) piece /= 2;
   return piece;
@@ -68,7 +68,7 @@ void DirectV::begin(const Call& call, const Envelope& mine, std::byte* staging, 
   copy_own();
 }
 
-// Receives first, so that early messages find their receive.
+// Receives start first, so that early messages find their receive.
 void DirectV::open(Peer& peer) {
   const auto rank = static_cast<std::size_t>(peer.rank);
   peer.heard = false;
@@ -89,7 +89,7 @@ void DirectV::open(Peer& peer) {
   const Block& block = call_.in_blocks[rank];
   std::byte* const from = at(call_.in, block.at, element_);
   const std::size_t bytes = block.count * element_;
-  // A reducing peer receives piece by piece.
+  // A reducing peer receives in pieces.
   const std::size_t cut =
       call_.op == Op::kReduceScatterV ? piece_ : std::max<std::size_t>(bytes, 1);
   for (std::size_t done = 0; done < bytes; done += cut) {
@@ -124,8 +124,8 @@ Status DirectV::check_hellos() {
   bool all = true;
   for (auto& peer : peers_) {
     const Status heard = check_hello(*peer);
-    // A differing call explains a broken connection, not the other way around, so it is reported
-    // first.
+    // A peer with another call may break a connection, so the difference is the cause and is
+    // reported first.
     if (heard.code() == Code::kPara) return heard;
     if (broken.ok()) broken = heard;
     if (broken.ok() && peer->hello_out.done()) broken = peer->hello_out.status();
@@ -135,7 +135,7 @@ Status DirectV::check_hellos() {
   return broken;
 }
 
-// Room for a piece is free once the piece before it in the same slot is folded.
+// A slot is free for the next piece when its last piece has been folded.
 void DirectV::post_pieces() {
   while (posted_ < pieces_ && posted_ < folded_ + kPieces) {
     for (std::size_t i = 0; i < peers_.size(); ++i) {
@@ -145,7 +145,7 @@ void DirectV::post_pieces() {
   }
 }
 
-// Folds the pieces that have arrived from all ranks. True if there were any.
+// Folds the pieces that have arrived from all ranks. Returns whether there were any.
 bool DirectV::fold_pieces() {
   const auto ready = [this](const auto& peer) { return peer->in.finished() > folded_; };
   const std::size_t before = folded_;
@@ -185,7 +185,8 @@ Status DirectV::advance() {
     for (auto& peer : peers_) {
       for (Flow* flow : {&peer->in, &peer->out}) {
         if (Status moved = flow->advance(mesh_); !moved.ok()) {
-          // A peer that made another call sends other sizes; its envelope explains that better.
+          // A peer that made another call sends other sizes. Its envelope explains the failure
+          // better.
           HCCL_RETURN_IF_ERROR(check_hellos());
           return moved;
         }

@@ -1,5 +1,5 @@
-// The operations whose blocks have lengths of their own, by direct exchange: every rank sends a
-// block to every other rank, all at once.
+// Operations whose blocks differ in length, by direct exchange: every rank sends a block to every
+// other rank, all at once.
 #pragma once
 
 #include <memory>
@@ -13,19 +13,20 @@
 namespace hccl::exec {
 
 /// One run of reducescatterv, allgatherv or alltoallv. A reducing rank folds a piece of its block
-/// as soon as the piece has arrived from all ranks, all inputs at once in rank order: the result is
-/// that of one left fold, whatever the pieces.
+/// when the piece has arrived from all ranks. It folds all inputs at once in rank order, so the
+/// result does not depend on how the block is cut into pieces.
 class DirectV final : public Activity {
  public:
   explicit DirectV(transport::Mesh& mesh) : mesh_(mesh), agreement_(mesh) {}
 
-  /// Bytes of a piece that reducing ranks receive, so that all staging stays within the budget
-  /// (except in worlds so large that pieces would be tiny). The same on all ranks.
+  /// Bytes of a piece that reducing ranks receive, chosen so that all staging stays within the
+  /// budget (except with so many ranks that pieces would be tiny). The same on all ranks.
   static std::size_t piece_bytes(std::size_t staging_bytes, int size);
   /// Bytes of `staging` that begin() needs.
   static std::size_t staging_wanted(const Call& call, std::size_t piece, int size);
 
-  /// Starts over; the call's blocks and `barrier`, a schedule of this rank, must outlive the run.
+  /// Starts a new run. The call's blocks and `barrier`, a schedule of this rank, must outlive the
+  /// run.
   void begin(const Call& call, const Envelope& mine, std::byte* staging, std::size_t piece,
              const schedule::Schedule& barrier);
   Status advance() override;
@@ -33,7 +34,7 @@ class DirectV final : public Activity {
   void late(std::set<int>& peers) const override;
 
  private:
-  /// Pieces of one peer's contribution that are under way or wait to be folded.
+  /// Pieces of one peer's input that are under way or wait to be folded.
   static constexpr std::size_t kPieces = 2;
 
   struct Peer {
@@ -42,7 +43,7 @@ class DirectV final : public Activity {
     Envelope received;
     transport::Request hello_out;
     transport::Request hello_in;
-    bool heard = false;  // the envelope has arrived and is equal
+    bool heard = false;  // the envelope has arrived and equals this rank's
     Flow out;
     Flow in;
   };
@@ -64,9 +65,10 @@ class DirectV final : public Activity {
   std::size_t piece_ = 0;
   std::byte* staging_ = nullptr;
   const schedule::Schedule* barrier_ = nullptr;
-  std::vector<std::unique_ptr<Peer>> peers_;  // in rank order from this rank on; kept between runs
+  // In rank order, beginning after this rank; kept between runs.
+  std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<const std::byte*> inputs_;
-  std::size_t pieces_ = 0;  // of this rank's block
+  std::size_t pieces_ = 0;  // pieces of this rank's block
   std::size_t posted_ = 0;
   std::size_t folded_ = 0;
   bool all_heard_ = false;

@@ -14,19 +14,19 @@ namespace hccl::exec {
 
 namespace {
 
-// The transport lane of the agreement, apart from the data.
+// The agreement has a transport lane of its own, apart from the data.
 constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
 
-// How a vector is cut into slices and lanes.
+// How a vector is cut into slices, and slices are spread over lanes.
 struct Cut {
-  std::size_t message;  // the longest that is folded
-  std::size_t folded;   // bytes of received messages that wait to be folded, of a lane
+  std::size_t message;  // most bytes of a message that is folded
+  std::size_t folded;   // bytes of a lane's received messages that wait to be folded
   std::size_t lanes;
   std::uint64_t slices;
 };
 
-// Received messages that wait to be folded, and the slots of a slice, must fit into the staging
-// memory of the lane on every rank; all ranks cut alike.
+// Received messages that wait to be folded, and the slots of a slice, must fit into the lane's
+// staging memory on every rank. All ranks compute the same cut.
 Cut cut_for(const Call& call, const schedule::Choice& choice, const Plan& plan, int ranks,
             std::size_t staging_bytes) {
   const std::uint64_t bytes =
@@ -45,7 +45,7 @@ Cut cut_for(const Call& call, const schedule::Choice& choice, const Plan& plan, 
   if (choice.slice != 0) {
     cut.slices = std::max<std::uint64_t>(cut.slices, (bytes + choice.slice - 1) / choice.slice);
   }
-  cut.slices = (cut.slices + lanes - 1) / lanes * lanes;  // as many a lane
+  cut.slices = (cut.slices + lanes - 1) / lanes * lanes;  // the same number on each lane
   cut.slices = std::clamp<std::uint64_t>(cut.slices, 1, std::max<std::uint64_t>(1, call.count));
   cut.lanes = std::min<std::uint64_t>(lanes, cut.slices);
   return cut;
@@ -100,9 +100,9 @@ Status Executor::drive(std::span<Activity* const> activities, const std::functio
   // Sends start before the links are polled.
   if (advance()) return failure;
   const auto ready = [&] {
-    // A wait may check its condition again before it returns; a failed activity must not advance
-    // again. And a wait may sleep after any look: until nothing moves, as the mesh wakes nobody for
-    // what it has already.
+    // A wait may check its condition once more before it returns: after a failure no activity may
+    // advance again. A wait may also sleep after any check, and data that the mesh already holds
+    // does not wake it. So the loop ends only when nothing moves any more.
     for (bool moved = true; failure.ok() && moved;) {
       moved = mesh_.progress();
       if (advance()) return true;
@@ -134,7 +134,7 @@ Status Executor::run_agreement(std::uint32_t lane, const Envelope& mine, const W
 
 Status Executor::end(Status status) {
   if (!status.ok()) {
-    // Requests may be under way in the caller's memory: abort them.
+    // Requests may be under way in the caller's memory, so they are aborted.
     mesh_.abort(status);
     mesh_.progress();
   }
@@ -191,7 +191,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
     lanes_[s % lanes]->add(steps, layout(s), staging + stride * (s % lanes));
   }
   if (agree) {
-    // Data flows one way only; without the barrier the first ranks would never learn of a mismatch.
+    // Data flows one way only. Without the barrier the first ranks would never learn of a mismatch.
     const Call nothing;
     lanes_[lanes]->begin(kAgreementLane, nothing, mine);
     lanes_[lanes]->add(barrier_steps(), Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0),

@@ -1,5 +1,5 @@
-// The one engine: runs any schedule over any transport. It cuts the data into slices and runs them
-// on lanes side by side, exchanges envelopes before data, and owns deadlines and aborts.
+// The engine that runs any schedule over any transport. It cuts the data into slices and runs them
+// on concurrent lanes. It exchanges envelopes before data, and handles deadlines and aborts.
 #pragma once
 
 #include <cstdint>
@@ -24,35 +24,35 @@ namespace hccl::exec {
 class DirectV;
 class Lane;
 
-/// Belongs to one communicator and is used by one thread at a time. Staging memory is allocated at
-/// the first operation of its kind and kept: at most `staging_bytes`, for slots of schedules and
-/// for received messages that wait to be folded.
+/// Belongs to one communicator and is used by one thread at a time. It allocates staging memory, at
+/// most `staging_bytes`, in the first operation of a kind, and keeps it for the slots of schedules
+/// and for received messages that wait to be folded.
 class Executor {
  public:
-  /// `order`: as in make_plan, the same on all ranks.
+  /// `order`: as for make_plan(); the same on all ranks.
   Executor(transport::Mesh& mesh, std::size_t staging_bytes, std::vector<int> order);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Runs a collective to its end. kPara: the ranks disagree; kRemote: a rank died; kTimeout. A
-  /// failure aborts the mesh, so that no request touches the buffers any more: no further run is
-  /// possible.
+  /// Runs a collective to its end. kPara: the ranks' calls differ; kRemote: a rank died; kTimeout.
+  /// A failure aborts the mesh, so that no request touches the buffers any more. After it no
+  /// further run is possible.
   Status run(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
              const Waiter& waiter);
 
-  /// The same for an operation with blocks of their own lengths, which no schedule describes.
+  /// The same for an operation whose blocks differ in length, for which no schedule exists.
   Status run_blocks(const Call& call, std::uint64_t sequence, const Waiter& waiter);
 
-  /// Sends and receives, together. Both sides learn of a mismatch; a send ends when its receiver
-  /// has joined. pair_self() must hold.
+  /// Runs sends and receives concurrently. Both sides learn of a mismatch. A send ends only after
+  /// its receiver has joined. pair_self() must have succeeded.
   Status exchange(std::span<const Transfer> transfers, const Waiter& waiter);
-  /// Of an exchange that runs: those whose peer has not come.
+  /// The transfers of a running exchange whose peer has not joined.
   std::vector<const Transfer*> late_transfers() const { return batch_.late_transfers(); }
 
  private:
   Status run_agreement(std::uint32_t lane, const Envelope& mine, const Waiter& waiter);
-  /// Moves the activities on until all are done. `call` names the call for reports.
+  /// Advances the activities until all are done. `call` describes the call for reports.
   Status drive(std::span<Activity* const> activities, const std::function<Pending()>& call,
                const Waiter& waiter);
   Status drive_lanes(std::size_t lanes, const Envelope& mine, const Waiter& waiter);
@@ -68,7 +68,7 @@ class Executor {
   std::vector<int> order_;
   std::map<std::tuple<const void*, int, int, int>, Plan> plans_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<Activity*> active_;  // the activities of the run; kept for its memory
+  std::vector<Activity*> active_;  // the activities of the run, a member only to keep its memory
   std::unique_ptr<DirectV> direct_;
   Batch batch_;
   std::unique_ptr<std::byte[]> scratch_;

@@ -1,5 +1,5 @@
-// The data that goes one way between two ranks in a step: cut into messages, several under way at
-// once; a reducing receive folds each message as it arrives.
+// The data of one step from one rank to another. A flow cuts the data into messages and keeps
+// several of them under way at once. A reducing receive folds each message when it arrives.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace hccl::exec {
 
-/// A run of bytes of a transfer. For a reducing receive `with` is the other operand.
+/// A run of bytes of a transfer. `with` is the other operand of a reducing receive.
 struct Piece {
   std::byte* data = nullptr;  ///< a send only reads it
   const std::byte* with = nullptr;
@@ -25,30 +25,31 @@ class Flow {
  public:
   enum class Direction { kSend, kRecv };
 
-  /// Bytes of one message at most, unless begin() gets another limit.
+  /// The most bytes of one message, unless begin() sets another limit.
   static constexpr std::size_t kMessage = std::size_t{512} << 10;
-  /// Messages of one transfer under way at once.
+  /// Messages of one transfer that are under way at once.
   static constexpr std::size_t kWindow = 4;
 
-  /// Bytes of a message, so that this many concurrent reducing receives fit into `bytes` of staging
-  /// memory (but not below a useful minimum); kMessage if there are none.
+  /// The most bytes of a message with which this many concurrent reducing receives fit into `bytes`
+  /// of staging memory, but at least a useful minimum. Without reducing receives: kMessage.
   static std::size_t message_within(std::size_t bytes, std::size_t receives);
 
-  /// Starts over for a new transfer; keeps its memory. Add pieces, then advance() until done().
-  /// `message` is the most bytes of one message, the same on both sides, and the unit in which
-  /// receives are folded, by `fold`.
+  /// Starts a new transfer and keeps the memory of the last one. Add pieces, then call advance()
+  /// until done(). `message` is the most bytes of one message and must be the same on both sides;
+  /// receives are folded, by `fold`, in units of this size.
   void begin(Direction direction, int peer, std::uint32_t lane, const kernels::Folding& fold = {},
              std::size_t message = kMessage);
   Direction direction() const { return direction_; }
   int peer() const { return peer_; }
-  /// Memory for kWindow messages that wait to be folded. To be set before the first such piece.
+  /// Memory for kWindow messages that wait to be folded. Set it before the first piece that needs
+  /// it.
   void set_staging(std::byte* staging) { staging_ = staging; }
   bool has_staging() const { return staging_ != nullptr; }
   void add(Piece piece);
-  /// Starts and completes messages as far as possible. A failure is final; requests may still be
-  /// under way then.
+  /// Starts and completes as many messages as possible. A failure is final; requests may still be
+  /// under way after it.
   Status advance(transport::Mesh& mesh);
-  /// Messages done, in the order of adding.
+  /// Messages that are done, in the order in which they were added.
   std::size_t finished() const { return finished_; }
   bool done() const { return posted_ == pieces_.size() && finished_ == posted_; }
 

@@ -35,8 +35,8 @@ Lane::Hello& Lane::hello(int peer) {
   return fresh;
 }
 
-// One flow for all data of a step in this direction: messages match in the order in which they
-// start, and two flows would start theirs in an arbitrary order.
+// One flow carries all data of a step in one direction to one peer. Messages match in the order in
+// which they start, and two flows would start theirs in an arbitrary order.
 Flow& Lane::flow(Flow::Direction direction, int peer) {
   for (std::size_t i = 0; i < flows_used_; ++i) {
     if (flows_[i]->peer() == peer && flows_[i]->direction() == direction) return *flows_[i];
@@ -129,7 +129,7 @@ void Lane::fold(const schedule::Fold& fold) {
 void Lane::start_step() {
   const schedule::Step& step = slices_[slice_].schedule->steps[step_];
   flows_used_ = staging_used_ = 0;
-  // Receives first, so that early messages find their receive.
+  // Receives start first, so that early messages find their receive.
   for (const auto& recv : step.recvs) start(recv);
   for (const auto& send : step.sends) start(send);
   started_ = true;
@@ -147,8 +147,8 @@ Status Lane::check_hellos() {
   };
   for (std::size_t i = 0; i < hellos_used_; ++i) {
     const Hello& opening = *hellos_[i];
-    // A differing call explains a broken connection, not the other way around, so it is reported
-    // first.
+    // A peer with another call may break a connection, so the difference is the cause and is
+    // reported first.
     if (opening.receiving && opening.recv.done() && opening.recv.status().ok() &&
         !(opening.received == mine_)) {
       return mismatch(mesh_.rank(), mine_, opening.peer, opening.received);
@@ -174,13 +174,15 @@ Status Lane::advance() {
       continue;
     }
     if (!started_) start_step();
-    // Envelopes before data: a peer's data counts only once its call is known to be the same.
+    // Envelopes come before data: a peer's data counts only after its call was found to be the
+    // same.
     if (hellos_pending_ > 0) HCCL_RETURN_IF_ERROR(check_hellos());
     bool done = true;
     for (std::size_t i = 0; i < flows_used_; ++i) {
       Status status = flows_[i]->advance(mesh_);
       if (!status.ok()) {
-        // A peer that made another call sends other sizes; its envelope explains that better.
+        // A peer that made another call sends other sizes. Its envelope explains the failure
+        // better.
         HCCL_RETURN_IF_ERROR(check_hellos());
         return status;
       }

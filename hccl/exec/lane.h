@@ -1,4 +1,4 @@
-// One lane: runs the steps of one schedule, in order, over one slice after another.
+// One lane: runs the steps of one schedule, in order, for one slice after another.
 #pragma once
 
 #include <memory>
@@ -17,20 +17,21 @@ class Lane final : public Activity {
  public:
   explicit Lane(transport::Mesh& mesh);
 
-  /// Prepares for a run on transport lane `number`; slices are then added. Keeps its memory.
-  /// `message` and `staging` are those of its flows (flow.h): kWindow messages long for each of a
-  /// step's reducing receives. `fold`: of the steps' folds; those of reducing receives are partial.
+  /// Prepares a run on transport lane `number`, to which slices are then added. Keeps the memory of
+  /// earlier runs. `message` and `staging` are for the lane's flows (flow.h); `staging` has room
+  /// for kWindow messages of each reducing receive of a step. `fold` is the fold of steps; reducing
+  /// receives use its partial form.
   void begin(std::uint32_t number, const Call& call, const Envelope& mine,
              const kernels::Folding& fold = {}, std::size_t message = Flow::kMessage,
              std::byte* staging = nullptr);
-  /// `schedule` must outlive the run; `scratch` holds its slots, each layout.longest() bytes.
+  /// `schedule` must outlive the run. `scratch` holds its slots, each layout.longest() bytes.
   void add(const schedule::Schedule& schedule, const Layout& layout, std::byte* scratch);
   Status advance() override;
   void late(std::set<int>& peers) const override;
   bool done() const override { return slice_ == slices_.size() && hellos_pending_ == 0; }
 
  private:
-  // The envelopes that this rank and one peer exchange first.
+  // The envelopes that this rank and one peer exchange before data.
   struct Hello {
     int peer = 0;
     Envelope sent;
@@ -62,7 +63,7 @@ class Lane final : public Activity {
   Envelope mine_;
   std::size_t message_ = Flow::kMessage;
   std::byte* staging_ = nullptr;
-  std::size_t staging_used_ = 0;  // by the receives of the step
+  std::size_t staging_used_ = 0;  // bytes in use by the receives of the step
   std::vector<Slice> slices_;
   std::size_t slice_ = 0;
   std::size_t step_ = 0;

@@ -34,7 +34,7 @@ Layout::Layout(const Call& call, int rank, int size, int chunks, bool slots, std
       length_(length),
       parts_(std::max(1, chunks / blocks_of(call.op, size))),
       one_block_(blocks_of(call.op, size) == 1),
-      // All slots are as long as the longest chunk, so shorter chunks in slots are not contiguous.
+      // All slots are as long as the longest chunk, so shorter chunks are not contiguous in slots.
       merge_chunks_(one_block_ && (!slots || length % static_cast<std::uint64_t>(parts_) == 0)),
       merge_blocks_(first == 0 && length == call.count && parts_ == 1) {
   const auto own = static_cast<std::uint64_t>(rank) * block_;
@@ -43,7 +43,7 @@ Layout::Layout(const Call& call, int rank, int size, int chunks, bool slots, std
 }
 
 std::uint64_t Layout::boundary(int part) const {
-  // length * part may pass 64 bits only beyond 2^57 elements; counts are capped long before.
+  // length * part overflows 64 bits only beyond 2^57 elements; counts are limited to far less.
   return length_ * static_cast<std::uint64_t>(part) / static_cast<std::uint64_t>(parts_);
 }
 

@@ -70,13 +70,13 @@ void LocalEngine::begin(const Call& call, const Envelope& envelope,
   choice_->algorithm->announce(region_, op);
 }
 
-// An eager algorithm sends data before the ranks know where their buffers lie. So the choice
-// expects the memory that the last operation of this kind and size had: all ranks have seen it. An
-// expectation that is wrong costs time, once.
+// An eager algorithm sends data before ranks know in which memory the buffers of their peers lie.
+// So the choice assumes the memory of the last operation of this kind and size, which all ranks
+// have seen. A wrong assumption costs time once.
 void LocalEngine::choose_eager() {
   const Call& call = op_->call;
   expectation_ = nullptr;
-  // Where blocks have lengths of their own, a rank knows only its own ones.
+  // If blocks differ in length, a rank knows the lengths only of its own blocks.
   if (!call.in_blocks.empty() || !call.out_blocks.empty()) return;
   Case here{call.op, call.type, op_->bytes, one_process_, one_process_};
   if (forced_ != nullptr && call.op != Op::kBarrier) {
@@ -90,7 +90,8 @@ void LocalEngine::choose_eager() {
     before.of = here;
     before.choice = selector_.choose(here);
     here.inputs_reachable = here.outputs_reachable = !one_process_;
-    // What fits into the slot leaves no room there, and is fastest so in any memory.
+    // An input that fits into the slot leaves no room for the memory flags. The slot is also the
+    // fastest way, whatever the memory.
     before.depends = !one_process_ && here.bytes > local::Slot::kPayload &&
                      selector_.choose(here).algorithm != before.choice.algorithm;
   }
@@ -119,9 +120,10 @@ Status LocalEngine::finish() {
   return algorithm.run(region_, *op_);
 }
 
-// From the announcement on, peers may use this rank's buffers; after a failure the caller does with
-// them what it likes. So the rank takes its announcement back, for peers that come later (where
-// calls differ it stays, for all to see), and gives the others time to find out.
+// After its announcement, peers may use this rank's buffers; after a failure, the caller may reuse
+// them. So the rank withdraws its announcement, for peers that come later, and gives the other
+// ranks time to notice. If calls differ, the announcement stays, so that all ranks can see the
+// difference.
 Status LocalEngine::rendezvous() {
   Status status = run_rendezvous();
   region_.leave();
@@ -154,7 +156,7 @@ Status LocalEngine::run_rendezvous() {
   return choice_->algorithm->run(region_, op);
 }
 
-// ---- where buffers lie ----
+// ---- the memory of buffers ----
 
 void LocalEngine::describe() {
   const local::Operation& op = *op_;
@@ -177,7 +179,7 @@ void LocalEngine::describe() {
   }
 }
 
-// With an eager announcement: one byte, where the slot has room.
+// Sends the memory flags with an eager announcement: one byte, where the slot has room.
 void LocalEngine::tell_memory() {
   const local::Operation& op = *op_;
   const auto private_memory = [&](const void* at, std::uint64_t elements, bool used) {
@@ -196,7 +198,7 @@ void LocalEngine::learn_memory() {
   expect((any & std::byte{1}) == std::byte{0}, (any & std::byte{2}) == std::byte{0});
 }
 
-// The same on all ranks: what all of them have announced.
+// Uses only data that all ranks announced, so the result is the same on all ranks.
 Case LocalEngine::read_descriptors() {
   const local::Operation& op = *op_;
   Case here{op.call.op, op.call.type, 0, true, true};
@@ -233,10 +235,10 @@ std::byte* LocalEngine::mapped(int place, std::uint64_t address, std::uint64_t h
                                std::uint64_t bytes) {
   const auto& peer = memory_.peers[static_cast<std::size_t>(place)];
   if (peer.same_process) {
-    // An address of this very process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+    // An address of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
     return reinterpret_cast<std::byte*>(address);
   }
-  // The page faults of a first touch are taken all at once.
+  // Takes all page faults of the first access at once.
   constexpr std::size_t kBlock = std::size_t{64} << 10;
   auto& touched = touched_[static_cast<std::size_t>(place)];
   if (touched.empty()) touched.resize(peer.heap_bytes / kBlock + 1);
@@ -251,8 +253,8 @@ std::byte* LocalEngine::mapped(int place, std::uint64_t address, std::uint64_t h
   return peer.heap + heap_at;
 }
 
-// In alltoallv each pair of ranks has to agree. All ranks look at all pairs, so that all of them
-// fail, and none touches another's buffer before.
+// In alltoallv each pair of ranks has to agree. All ranks check all pairs, so that all of them
+// fail, before any of them touches the buffer of another rank.
 Status LocalEngine::check_pairs() const {
   const local::Operation& op = *op_;
   if (op.call.op != Op::kAllToAllV) return {};

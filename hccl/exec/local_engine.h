@@ -1,5 +1,5 @@
 // Runs collectives between the ranks of one host: announces the operation, waits for the peers,
-// lets the selector choose, and runs the local algorithm (hccl/local).
+// asks the selector for a local algorithm (hccl/local), and runs it.
 #pragma once
 
 #include <array>
@@ -17,72 +17,76 @@
 
 namespace hccl::exec {
 
-/// Belongs to one communicator, all of whose ranks of this host take part; used by one thread at a
-/// time, but for lost() and wake(). Allocates nothing in an operation.
+/// Belongs to one communicator; all its ranks on this host take part. Used by one thread at a time,
+/// except lost() and wake(). Allocates nothing in an operation.
 class LocalEngine {
  public:
   static std::size_t region_bytes(int ranks) { return local::Region::bytes(ranks); }
 
-  /// `memory` outlives it. `heap`: this process's device heap, or null. `streams`: when a result is
-  /// worth storing past the caches; need not be the same on all ranks. The rest as Region's.
+  /// `memory` must outlive the engine. `heap`: this process's device heap, or null. `streams`
+  /// decides when a result is stored past the caches; it may differ between ranks. The other
+  /// arguments are Region's.
   LocalEngine(const HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
               const kernels::StoreRule& streams, Waiter waiter, WaitPolicy background);
 
-  /// Maps what the ranks share, and finds out whether the kernel may copy between their memory,
-  /// unless `kernel_copies` is false. Collective, once every rank has its engine. A failure is that
-  /// of a wait.
+  /// Maps the memory that the ranks share, and finds out whether the kernel may copy between their
+  /// memory, unless `kernel_copies` is false. Collective: all ranks call it after they have created
+  /// their engines. A failure is that of a wait.
   Status open(bool kernel_copies);
-  /// Of the operations that begin from now on.
+  /// Applies to operations that begin after this call.
   void set_timeout(std::chrono::nanoseconds timeout) { region_.set_timeout(timeout); }
-  /// The same on all ranks, from open() on.
+  /// The same on all ranks after open().
   const local::Topology& topology() const { return topology_; }
-  /// From the next operation on; all ranks set the same between the same operations.
+  /// Applies from the next operation on. All ranks must set the same selector between the same
+  /// operations.
   void set_selector(select::LocalSelector selector);
   const select::LocalSelector& selector() const { return selector_; }
-  /// In place of the selector's: a probe that compares.
+  /// Overrides the selector's tuning, for a probe that compares tunings.
   void set_tuning(const local::Tuning& tuning) { tuning_ = tuning; }
 
-  /// Runs a collective to its end; `envelope` is the call's. It runs by `forced` where that is
-  /// given and can run the case; else by the selector's choice. kPara: the ranks disagree;
-  /// kTimeout; or the reason of the abort. After a failure it is of no more use.
+  /// Runs a collective to its end. `envelope` describes the call. The algorithm is `forced`, if
+  /// given and able to run the case, otherwise the selector's choice. kPara: the ranks' calls
+  /// differ; kTimeout; or the reason of the abort. After a failure the engine cannot be used again.
   Status run(const Call& call, const Envelope& envelope, const local::Algorithm* forced = nullptr) {
     begin(call, envelope, forced);
     return finish();
   }
-  /// The same in two steps, for a caller that has something to do while its peers learn that this
-  /// rank has come. `call` and `envelope` outlive the second step.
+  /// The same in two steps, for a caller that has other work while the announcement reaches its
+  /// peers. `call` and `envelope` must outlive the second step.
   void begin(const Call& call, const Envelope& envelope, const local::Algorithm* forced = nullptr);
   Status finish();
 
-  /// As Waiter::progress, of every wait until this is set anew.
+  /// Sets Waiter::progress for every wait until the next call.
   void set_progress(const std::function<Status()>& progress) { region_.set_progress(progress); }
-  /// This rank of the communicator, if it is of this host, is dead and uses no buffers any more.
-  /// Any thread.
+  /// Says that `rank` is dead and uses no buffers any more. Ranks of other hosts are ignored. Any
+  /// thread.
   void lost(int rank) { region_.lost(rank); }
-  /// Lets an operation that sleeps look at the abort flag. Any thread.
+  /// Makes an operation that sleeps check the abort flag. Any thread.
   void wake() { region_.wake(); }
 
   int ranks() const { return region_.size(); }
-  /// What the last operation ran by, and why; null where it failed before that was chosen.
+  /// The algorithm of the last operation and the reason for it; null if the operation failed before
+  /// the choice.
   const select::LocalChoice* last_choice() const { return choice_; }
-  /// Whether the operation that has just ended took a few microseconds at most: its input was short
-  /// and its peers were there. Never where cores are shared: a rank that gets the core keeps it.
+  /// Whether the last operation took at most a few microseconds: its input was short and its peers
+  /// had arrived. Always false where ranks share cores, because the rank that gets the core keeps
+  /// it.
   bool quick() const;
 
  private:
-  /// A few recent choices, so that operations that take turns are not chosen for again.
+  /// A few recent choices, so that operations that alternate need no new choice.
   struct Remembered {
     local::Case of{.bytes = ~std::uint64_t{0}};
     select::LocalChoice choice;
   };
   struct Expectation : Remembered {
-    bool depends = true;  ///< on the memory
+    bool depends = true;  ///< whether the choice depends on the buffers' memory
   };
   template <class Entry>
   class Recent {
    public:
     Entry& at(Op op, std::uint64_t bytes) {
-      // The product's upper bits spread sizes that are multiples of one another.
+      // Multiples of the same size differ in the upper bits of the product.
       const std::uint64_t hash = (bytes + static_cast<std::uint64_t>(op)) * 0x9E3779B97F4A7C15u;
       return table_[hash >> 60 & (table_.size() - 1)];
     }
@@ -113,16 +117,18 @@ class LocalEngine {
   bool one_process_;
   select::LocalSelector selector_;
   local::Tuning tuning_;
-  Recent<Expectation> expected_;        // by the memory of the last operation of that kind and size
-  Recent<Remembered> known_;            // by the descriptors
-  Expectation* expectation_ = nullptr;  // of this operation; null: the memory does not matter
+  // Choices by the memory that the last operation of the same kind and size used.
+  Recent<Expectation> expected_;
+  Recent<Remembered> known_;            // choices by the descriptors of the ranks
+  Expectation* expectation_ = nullptr;  // of this operation; null: its memory does not matter
   const select::LocalChoice* choice_ = nullptr;
   const local::Algorithm* forced_ = nullptr;  // of this operation
   select::LocalChoice by_force_;
-  std::optional<local::Operation> op_;      // under way
-  std::vector<local::PeerBuffers> peers_;   // by place
-  std::vector<const std::byte*> inputs_;    // room for a fold
-  std::vector<std::vector<bool>> touched_;  // blocks of each peer's heap that are faulted in
+  std::optional<local::Operation> op_;     // the operation under way
+  std::vector<local::PeerBuffers> peers_;  // by local rank
+  std::vector<const std::byte*> inputs_;   // room for a fold
+  // For each peer: the blocks of its heap that this process has faulted in.
+  std::vector<std::vector<bool>> touched_;
 };
 
 }  // namespace hccl::exec

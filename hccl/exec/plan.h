@@ -1,4 +1,4 @@
-// A schedule as this rank runs it, with the sizes that all ranks must agree on.
+// The schedule that this rank runs, with the sizes on which all ranks must agree.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,17 @@
 
 namespace hccl::exec {
 
-/// The schedule of one rank, and the largest needs of any rank, so that all ranks cut alike.
+/// The schedule of one rank, and the largest sizes that any rank needs: with them all ranks cut the
+/// vector in the same way.
 struct Plan {
   schedule::Schedule schedule;
-  int most_slots = 0;             ///< scratch slots
-  std::size_t most_reducing = 0;  ///< reducing receives of one step
-  bool folds_at_once = true;      ///< every fold is of the inputs of all ranks
+  int most_slots = 0;             ///< scratch slots of the rank that has most
+  std::size_t most_reducing = 0;  ///< reducing receives in one step
+  bool folds_at_once = true;      ///< every fold has the inputs of all ranks
 };
 
-/// `order`: the rank at each place of the schedule, where the algorithm takes any_order; empty: in
-/// rank order.
+/// `order` gives the rank at each position of the schedule, for algorithms with any_order. If it is
+/// empty, ranks are in rank order.
 Plan make_plan(const schedule::Algorithm& algorithm, const schedule::Shape& shape,
                std::span<const int> order = {});
 

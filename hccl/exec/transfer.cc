@@ -6,8 +6,8 @@
 namespace hccl::exec {
 namespace {
 
-// Data and the envelope of the sender travel on one lane, the envelope of the receiver on another,
-// so that a send and a receive between two ranks can cross.
+// Data and the sender's envelope travel on one lane, the receiver's envelope on another. So a send
+// and a receive between the same two ranks can cross.
 constexpr std::uint32_t kDataLane = transport::Mesh::kLanes - 2;
 constexpr std::uint32_t kAnswerLane = transport::Mesh::kLanes - 3;
 
@@ -86,7 +86,7 @@ void Batch::begin(std::span<const Transfer> transfers) {
   running_ = used_;
 }
 
-// One step that exchanges envelopes, and the data after them.
+// Exchanges the envelopes and the data in one step.
 void Batch::start(Chain& c) {
   const Transfer& transfer = *c.transfers[c.at];
   c.started = true;
@@ -113,7 +113,7 @@ Status Batch::advance(Chain& c) {
     if (!c.started) start(c);
     HCCL_RETURN_IF_ERROR(check_hello(c));
     if (Status moved = c.flow.advance(mesh_); !moved.ok()) {
-      // A peer that made another call sends other sizes; its envelope explains that better.
+      // A peer that made another call sends other sizes. Its envelope explains the failure better.
       HCCL_RETURN_IF_ERROR(check_hello(c));
       return moved;
     }

@@ -1,4 +1,4 @@
-// Sends and receives between two ranks, each with an envelope before its data.
+// Sends and receives between two ranks. An envelope precedes the data of each.
 #pragma once
 
 #include <memory>
@@ -18,32 +18,32 @@ struct Transfer {
   void* data = nullptr;  ///< a send only reads it
   std::uint64_t count = 0;
   DataType type = DataType::kFp32;
-  /// Number of this transfer among those of its direction between the two ranks.
+  /// Number of this transfer among the transfers of the same direction between the two ranks.
   std::uint64_t sequence = 0;
 };
 
 Envelope envelope(const Transfer& transfer);
 
-/// Why these transfers to and from the caller itself do not pair: the k-th send goes to the k-th
-/// receive, of the same count and type. Success if they do.
+/// Checks that the transfers of the caller to itself pair: the k-th send goes to the k-th receive,
+/// which must have the same count and type.
 Status pair_self(std::span<const Transfer> transfers, int self);
 
-/// Transfers that run together. Transfers with one peer in one direction run in their order, all
-/// others concurrently; transfers to the caller itself are copies.
+/// Transfers that run together. Transfers with the same peer and direction run in their order, all
+/// others concurrently. Transfers of the caller to itself are copies.
 class Batch final : public Activity {
  public:
   explicit Batch(transport::Mesh& mesh) : mesh_(mesh) {}
 
-  /// Starts over. The transfers must outlive the run, and pair_self() must hold for them.
+  /// Starts a new run. The transfers must outlive the run, and pair_self() must have succeeded.
   void begin(std::span<const Transfer> transfers);
   Status advance() override;
   bool done() const override { return running_ == 0; }
   void late(std::set<int>& peers) const override;
-  /// Those whose peer has not come.
+  /// The transfers under way whose peer has not joined them.
   std::vector<const Transfer*> late_transfers() const;
 
  private:
-  // The transfers of one direction with one peer: at most one at a time.
+  // The transfers of one direction with one peer, of which at most one runs at a time.
   struct Chain {
     int peer = 0;
     bool sending = false;

@@ -12,12 +12,12 @@ namespace hccl::exec {
 
 namespace {
 
-// A slice is long enough to make its synchronizations cheap, and there are enough slices to fill
-// the line while the first is summed and the last is spread.
+// A slice must be long enough to make its synchronizations cheap, and there must be enough slices
+// to keep the network busy while the first one is summed and the last one is exchanged.
 constexpr std::uint64_t kSliceBytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t kFewSlices = 8;
 constexpr std::uint64_t kShortestSlice = std::uint64_t{256} << 10;
-// Staging for received parts that wait to be folded, on all lanes together.
+// Staging for received parts that wait to be folded, for all lanes together.
 constexpr std::size_t kFoldedBytes = std::size_t{2} << 20;
 
 }  // namespace
@@ -33,12 +33,12 @@ TwoLevel::TwoLevel(transport::Mesh& mesh, LocalEngine& local, int hosts)
 }
 
 Status TwoLevel::run(const Call& call, std::uint64_t sequence, const Waiter& waiter) {
-  // Messages to other hosts move on while this rank waits for the ranks of its own host.
+  // Messages to other hosts advance while this rank waits for the ranks of its own host.
   local_.set_progress([this] { return progress(); });
   Status status = run_slices(call, sequence, waiter);
   local_.set_progress(nullptr);
   if (!status.ok()) {
-    // Requests may be under way in the caller's memory: abort them.
+    // Requests may be under way in the caller's memory, so they are aborted.
     mesh_.abort(status);
     mesh_.progress();
   }
@@ -54,7 +54,7 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Wait
                                              {static_cast<std::uint64_t>(chosen_->choice.depth),
                                               static_cast<std::uint64_t>(hosts_), slices_}));
 
-  // Between hosts everything happens in place: the sum of a host is in its ranks' outputs.
+  // Between hosts all work is in place: the sum of a host lies in its ranks' outputs.
   Call between = call;
   between.in = call.out;
   const kernels::Folding fold = kernels::Folding::of(call, mesh_.size());
@@ -98,7 +98,7 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Wait
   return {};
 }
 
-// Slices, and the parts of each, begin at whole cache lines.
+// Slices and their parts begin at multiples of a cache line.
 void TwoLevel::cut(const Call& call) {
   const std::uint64_t element = size_of(call.type);
   const std::uint64_t line = std::max<std::uint64_t>(1, kCacheLine / element);
@@ -131,7 +131,7 @@ void TwoLevel::set_costs(std::optional<select::MessageCosts> costs) {
 }
 
 const TwoLevel::Chosen& TwoLevel::choose(std::size_t part_bytes) {
-  // The product's upper bits spread sizes that are multiples of one another.
+  // Multiples of the same size differ in the upper bits of the product.
   Chosen& chosen = remembered_[(part_bytes * 0x9E3779B97F4A7C15u) >> 61 & (kRemembered - 1)];
   if (chosen.plan != nullptr && chosen.part_bytes == part_bytes) return chosen;
   chosen.part_bytes = part_bytes;
@@ -194,8 +194,8 @@ Status TwoLevel::advance() {
 Status TwoLevel::await_lane(std::size_t lane, const Envelope& mine, const Waiter& waiter) {
   Status failure;
   const auto ready = [&] {
-    // A wait may check its condition again before it returns; a failed lane must not advance again.
-    // Until nothing moves, as in Executor::drive().
+    // A wait may check its condition once more before it returns: after a failure no lane may
+    // advance again. The loop ends when nothing moves any more, as in Executor::drive().
     for (bool moved = true; failure.ok() && moved && !lanes_[lane]->done();) {
       moved = mesh_.progress();
       failure = advance();

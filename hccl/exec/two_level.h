@@ -1,9 +1,9 @@
-// Allreduce over several hosts with equally many ranks each. The vector is cut in slices, and every
-// slice in a part for each place on a host. Of each slice the ranks of a host sum their parts by
-// load and store (hccl/local/), ranks of one place on all hosts run an allreduce of their part over
-// the transport, and the ranks of a host then give each other their parts. While the parts of some
-// slices travel, the next slice is summed: communication between hosts never waits for work inside
-// hosts.
+// Allreduce over several hosts with the same number of ranks on each. The vector is cut into
+// slices, and every slice into one part for each local rank. For each slice, the ranks of a host
+// sum their parts by load and store (hccl/local). The ranks with the same local rank on all hosts
+// then run an allreduce of their part over the transport. At the end the ranks of a host exchange
+// their parts. While the parts of some slices travel, the next slice is summed, so communication
+// between hosts does not wait for work inside hosts.
 #pragma once
 
 #include <array>
@@ -25,22 +25,23 @@
 
 namespace hccl::exec {
 
-/// Belongs to one communicator and is used by one thread at a time. Memory for the parts that
-/// travel is allocated at the first run and kept.
+/// Belongs to one communicator and is used by one thread at a time. It allocates memory for the
+/// parts that travel in the first run and keeps it.
 class TwoLevel {
  public:
-  /// Ranks are numbered host by host; `local` joins those of this rank's host. Both outlive it.
+  /// Ranks must be numbered host by host. `local` connects the ranks of this rank's host. `mesh`
+  /// and `local` must outlive this object.
   TwoLevel(transport::Mesh& mesh, LocalEngine& local, int hosts);
 
-  /// Runs an allreduce to its end. A failure aborts the mesh: it is the last run. kPara: the ranks
-  /// disagree; kRemote: a rank died; kTimeout.
+  /// Runs an allreduce to its end. kPara: the ranks' calls differ; kRemote: a rank died; kTimeout.
+  /// A failure aborts the mesh: no further run is possible.
   Status run(const Call& call, std::uint64_t sequence, const Waiter& waiter);
 
-  /// From now on these costs, measured among all ranks of the communicator, decide which schedule
-  /// runs between hosts; without costs, fixed rules decide. The same on all ranks, between the same
-  /// runs.
+  /// Sets the costs, measured among all ranks of the communicator, that choose the schedule between
+  /// hosts in later runs. Without costs, fixed rules choose. All ranks must set the same costs
+  /// between the same runs.
   void set_costs(std::optional<select::MessageCosts> costs);
-  /// The last schedule between hosts, and the reason for it; null before the first run.
+  /// The last schedule that ran between hosts, and the reason for it; null before the first run.
   const schedule::Choice* between() const {
     return chosen_ == nullptr ? nullptr : &chosen_->choice;
   }
@@ -49,17 +50,17 @@ class TwoLevel {
   /// Slices whose parts may travel at once.
   static constexpr std::size_t kLanes = 3;
 
-  /// A few lengths of parts, so that those that take turns are not chosen for again.
+  /// Choices for a few lengths of parts, so that operations that alternate need no new choice.
   static constexpr std::size_t kRemembered = 8;
 
   struct Part {
-    std::uint64_t slice_at;     // elements; of the slice in the vector
-    std::vector<Block> blocks;  // of all places, from the slice's start
+    std::uint64_t slice_at;     // of the slice in the vector, in elements
+    std::vector<Block> blocks;  // of all local ranks, from the start of the slice
   };
   struct Chosen {
     std::size_t part_bytes = 0;
     schedule::Choice choice;
-    const Plan* plan = nullptr;  // with ranks of the communicator as peers; null: nothing chosen
+    const Plan* plan = nullptr;  // its peers are ranks of the communicator; null: nothing chosen
   };
 
   Status run_slices(const Call& call, std::uint64_t sequence, const Waiter& waiter);
@@ -79,12 +80,12 @@ class TwoLevel {
   int host_;
   int place_;
   std::vector<Part> parts_;
-  std::size_t slices_ = 0;     // of parts_ in use
-  std::uint64_t longest_ = 0;  // part, in elements
+  std::size_t slices_ = 0;     // elements of parts_ in use
+  std::uint64_t longest_ = 0;  // longest part, in elements
   std::optional<select::MessageCosts> costs_;
-  std::map<std::pair<const schedule::Algorithm*, int>, Plan> plans_;  // by depth
+  std::map<std::pair<const schedule::Algorithm*, int>, Plan> plans_;  // by algorithm and depth
   std::array<Chosen, kRemembered> remembered_;
-  const Chosen* chosen_ = nullptr;  // for the last run
+  const Chosen* chosen_ = nullptr;  // of the last run
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<std::byte[]> scratch_;
   std::size_t scratch_bytes_ = 0;
