@@ -1,6 +1,6 @@
-// Local algorithms: how the ranks of one host run a collective by load and store. Each is an entry
-// of one table and two functions in a file of its own. All fold in rank order, so the bits of a
-// result depend on the inputs alone.
+// Local algorithms run a collective between the ranks of one host by load and store. Each is an
+// entry of one table with a few functions in a file of its own. All fold in rank order, so the bits
+// of a result depend only on the inputs.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ struct Topology {
   bool operator==(const Topology&) const = default;
 };
 
-/// What decides whether an algorithm can run an operation, and how long it takes. The same on all
-/// ranks, once they know each other's buffers.
+/// The facts that decide whether an algorithm can run an operation, and how long it takes. They are
+/// the same on all ranks, after the ranks have announced their buffers.
 struct Case {
   Op op = Op::kBarrier;
   DataType type = DataType::kFp32;
-  std::uint64_t bytes = 0;        ///< of the longest input of a rank
+  std::uint64_t bytes = 0;        ///< of the longest input of any rank
   bool inputs_reachable = false;  ///< every input lies in memory that all ranks share
   bool outputs_reachable = false;
   bool operator==(const Case&) const = default;
@@ -52,22 +52,25 @@ struct Algorithm {
   std::string_view name;     ///< as in HCCL_ALGO and hccl_perf --algo
   std::string_view summary;  ///< one sentence
   Operations operations;
-  /// Data travels with the announcement, before this rank knows its peers' buffers: the algorithm
-  /// runs whatever memory they are. Otherwise (rendezvous) it waits for the Descriptors of all.
+  /// Data travels with the announcement, before this rank knows its peers' buffers, so the
+  /// algorithm must run with any memory. Otherwise (rendezvous) it waits for the Descriptors of all
+  /// ranks.
   bool eager;
-  /// Why it cannot run this case here; "" if it can. Eager algorithms do not look at reachability.
+  /// Returns the reason if the algorithm cannot run this case, "" if it can. For eager algorithms
+  /// the reason does not depend on reachability.
   std::string (*refuse)(const Case&, const Topology&);
-  /// Before the peers are known to be there; ends with Region::announce(). Eager ones only.
+  /// Runs before the peers are known to have arrived and ends with Region::announce(). Only for
+  /// eager algorithms.
   void (*announce)(Region&, Operation&);
-  /// Runs with every look at the slot of a rank that is waited for; null: nothing.
+  /// Runs at every check of the slot of a rank that is late; may be null.
   void (*prefetch)(const Region&, const Operation&, int peer);
-  /// Once all ranks have announced the operation.
+  /// Runs after all ranks have announced the operation.
   Status (*run)(Region&, const Operation&);
 };
 
-/// All of them. Names are unique for each operation.
+/// All algorithms. Names are unique for each operation.
 std::span<const Algorithm> algorithms();
-/// Null: no such algorithm for this operation.
+/// Null if the operation has no such algorithm.
 const Algorithm* find(Op op, std::string_view name);
 
 }  // namespace hccl::local

@@ -3,7 +3,8 @@
 namespace hccl::local {
 
 Block Blocks::in_of(int giver) const {
-  // The ranks of an allgatherv may give blocks of different lengths; each begins its input.
+  // The ranks of an allgatherv may give blocks of different lengths, each at the start of the
+  // rank's input.
   if (call_.op == Op::kAllGatherV) return {0, out(giver).count};
   return in(kind_.block_for_each ? rank_ : giver);
 }

@@ -1,5 +1,5 @@
-// Whose data goes where: every rank takes, from each rank that gives, the block that is meant for
-// it, and either folds these blocks in rank order or lays them side by side.
+// The blocks of an operation. Every rank takes its block from each rank that gives one, and either
+// folds these blocks in rank order or stores them side by side.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 
 namespace hccl::local {
 
-/// A collective as one rank of a host sees it. `call` outlives it. Ranks are places on the host.
+/// The blocks of a collective for one rank of a host. `call` must outlive this object. Ranks are
+/// local ranks.
 class Blocks {
  public:
   Blocks(const Call& call, int rank, int size)
@@ -25,7 +26,7 @@ class Blocks {
     return call_.op != Op::kBarrier && (!kind_.to_root || rank == call_.root);
   }
   bool from_root() const { return kind_.from_root; }
-  /// The input has a block for each rank; otherwise one for all of them.
+  /// Whether the input has a block for each rank; otherwise all ranks take the same block.
   bool block_for_each() const { return kind_.block_for_each; }
 
   /// The block for `rank` in this rank's input, in elements.
@@ -33,7 +34,8 @@ class Blocks {
     if (!call_.in_blocks.empty()) return call_.in_blocks[static_cast<std::size_t>(rank)];
     return {kind_.block_for_each ? static_cast<std::uint64_t>(rank) * call_.count : 0, call_.count};
   }
-  /// The block for this rank in the input of `giver`. Not for alltoallv, where the giver knows.
+  /// The block for this rank in the input of `giver`. Not for alltoallv, where only the giver knows
+  /// the block.
   Block in_of(int giver) const;
   /// The block of `rank` in this rank's output.
   Block out(int rank) const;
@@ -53,7 +55,7 @@ class Blocks {
     bool to_root = false;
     bool block_for_each = false;
   };
-  // A table, as every operation asks.
+  // A table, because every operation looks this up.
   static Kind kind(Op op) {
     static constexpr auto kKinds = [] {
       std::array<Kind, static_cast<std::size_t>(Op::kAllToAllV) + 1> kinds{};
@@ -78,7 +80,8 @@ class Blocks {
   int size_;
 };
 
-/// The part of `count` elements that rank `of` of `size` folds: whole cache lines, but for the end.
+/// The part of `count` elements that rank `of` of `size` folds. Parts begin at multiples of a cache
+/// line.
 inline Block slice(int of, int size, std::uint64_t count, std::size_t element) {
   const std::uint64_t line = std::max<std::uint64_t>(1, kCacheLine / element);
   const auto ranks = static_cast<std::uint64_t>(size);

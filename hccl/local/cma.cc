@@ -1,6 +1,6 @@
-// cma: buffers lie in private memory, and the kernel copies between them: no copy in between, for
-// the price of a system call for each piece. A rank stores what it has into the outputs of its
-// peers; to fold, it fetches their inputs piece by piece.
+// cma: buffers lie in private memory, and the kernel copies directly between them, at the price of
+// a system call for each piece. A rank stores its data into the outputs of its peers. For a fold,
+// it fetches the inputs of its peers piece by piece.
 #include <algorithm>
 
 #include "hccl/local/entries.h"
@@ -10,8 +10,8 @@
 namespace hccl::local {
 namespace {
 
-// What is fetched for a fold, from all ranks together: still in the second-level cache when it is
-// folded, and long enough for what a system call costs.
+// Bytes fetched from all ranks together for one fold: few enough to be in the second-level cache
+// for the fold, and enough to make up for the system call.
 constexpr std::size_t kFolded = std::size_t{512} << 10;
 static_assert(kFolded <= kFreeOfCopies);
 
@@ -21,7 +21,8 @@ const Descriptor& buffers(const Operation& op, int place) {
 
 }  // namespace
 
-// Of a broadcast the root would store with one core what its peers copy from staging on all.
+// In a broadcast with shared cores, the root alone would store what its peers can copy from staging
+// buffers on all cores.
 std::string refuse_cma(const Case& c, const Topology& topology) {
   if (!topology.kernel_copies) return "the kernel may not copy between these ranks";
   if (c.op == Op::kBroadcast && topology.shared_cores) return "the root shares its core";
@@ -36,7 +37,7 @@ Status run_cma_moves(Region& region, const Operation& op) {
   return region.barrier();
 }
 
-// The root would be alone with all the work: each rank fetches its own block.
+// Each rank fetches its own block. Otherwise the root would do all the work.
 Status run_cma_fetch(Region& region, const Operation& op) {
   const int root = op.call.root;
   const Block own = op.blocks.in_of(root);
@@ -49,7 +50,7 @@ Status run_cma_fetch(Region& region, const Operation& op) {
   return region.barrier();
 }
 
-// The root has a core, too: it stores its slice into every output, and its peers fetch the rest.
+// The root shares the work: it stores its slice into every output, and its peers fetch the rest.
 Status run_cma_broadcast(Region& region, const Operation& op) {
   const int root = op.call.root;
   const Block pushed = op.slice(root, op.call.count);
@@ -71,8 +72,9 @@ Status run_cma_broadcast(Region& region, const Operation& op) {
   return region.barrier();
 }
 
-// Each rank folds a slice, of a reduce-scatter its block, and stores it where it is wanted. Slices
-// are apart, so no rank writes what another has yet to read.
+// Each rank folds a slice (in a reduce-scatter its block) and stores the result into the outputs
+// that need it. Slices are disjoint, so no rank overwrites data that another rank still has to
+// read.
 Status run_cma_folds(Region& region, const Operation& op) {
   const Blocks& blocks = op.blocks;
   const int place = region.place();

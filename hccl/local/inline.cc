@@ -1,5 +1,5 @@
-// inline: the input travels in the slot that announces the operation. One cache line from each rank
-// is all that crosses between cores.
+// inline: the input travels in the slot that announces the operation. Only one cache line of each
+// rank crosses between cores.
 #include <cstring>
 
 #include "hccl/local/entries.h"

@@ -9,21 +9,21 @@
 namespace hccl::local {
 namespace {
 
-// Between two looks at whether the operation has failed.
+// Bytes copied between two checks for a failure of the operation.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
-// What the kernel copies badly (kernels::repeats_slowly) goes through a buffer that fits the
-// caches.
+// Copies that are slow in the kernel (kernels::repeats_slowly) go through a buffer that fits into
+// the caches.
 constexpr std::size_t kBetween = std::size_t{128} << 10;
 constexpr std::size_t kPage = 4096;
 static_assert(kFreeOfCopies + kBetween + kPage <= Region::kChunks);
 
-// Begins in its page far from where copies from or to `address` are slow.
+// An address of the buffer whose offset in its page makes copies from and to `address` fast.
 std::byte* between(const Region& region, std::uint64_t address) {
   return region.chunks(region.place()) + Region::kChunks - kBetween - kPage +
          (address + kPage / 2) % kPage / kCacheLine * kCacheLine;
 }
 
-// All ranks give a few bytes and see those of all.
+// All ranks exchange a few bytes.
 template <class Give>
 Status meet(Region& region, const Give& mine, std::vector<Give>& all) {
   static_assert(sizeof(Give) <= Slot::kPayload);
@@ -45,14 +45,14 @@ Result<bool> all_agree(Region& region, bool yes) {
   return std::find(all.begin(), all.end(), 0) == all.end();
 }
 
-// Why a copy between this rank and the one at `place` has failed.
+// The reason why a copy between this rank and the one at `place` has failed.
 Status not_copied(Region& region, const Operation& op, int place, int error) {
   const auto never = [](int) { return false; };
-  // The process has ended: the coordinator says so, and why.
+  // The process has ended: the coordinator reports it with the reason.
   if (error == ESRCH) {
     return region.await_until(place, never, [&](int peer) { return peer == place; });
   }
-  // A rank that heard of a failure first has its memory back, and may have given it away.
+  // A rank that learned of a failure earlier has its buffers back and may have freed them.
   if (Status why = region.await_failure(); !why.ok()) return why;
   const std::string here = std::to_string(region.rank_of(region.place()));
   if (error != EFAULT) {
@@ -65,7 +65,7 @@ Status not_copied(Region& region, const Operation& op, int place, int error) {
   }
   const Descriptor& mine = op.peers[static_cast<std::size_t>(region.place())].where;
   const Blocks& blocks = op.blocks;
-  // NOLINTBEGIN(performance-no-int-to-ptr): addresses of this very process
+  // NOLINTBEGIN(performance-no-int-to-ptr): addresses of this process
   const bool whole = (!blocks.gives(region.place()) ||
                       accessible(reinterpret_cast<const void*>(mine.in), mine.in_bytes, false)) &&
                      (!blocks.takes(region.place()) ||
@@ -79,8 +79,8 @@ Status not_copied(Region& region, const Operation& op, int place, int error) {
                 rank);
 }
 
-// copy(peer, at, length) gives 0 or an errno. Between pieces this rank sees whether the operation
-// has failed: its peers have buffers of their own again soon.
+// copy(peer, at, length) returns 0 or an errno. Between pieces this rank checks whether the
+// operation has failed: after a failure its peers soon reuse their buffers.
 template <class Copy>
 Status by_pieces(Region& region, const Operation& op, int place, std::size_t bytes,
                  std::size_t piece, Copy&& copy) {
@@ -96,9 +96,9 @@ Status by_pieces(Region& region, const Operation& op, int place, std::size_t byt
 
 }  // namespace
 
-// Each rank shows its peers a number of its own, where it lies, and where they may write theirs. A
-// rank that reads another number there, or finds another one written, has the wrong process before
-// it, or may not reach into that process.
+// Each rank shows its peers a number of its own, the number's address, and an address to which they
+// may write theirs. If a rank reads another number there, or its own memory shows another number
+// than its peer's, the process is the wrong one or not accessible.
 Result<bool> attach(Region& region) {
   const auto& peers = region.memory().peers;
   const auto other_process = [&](std::size_t place) { return !peers[place].same_process; };
@@ -107,8 +107,8 @@ Result<bool> attach(Region& region) {
   if (!yes) return false;
   struct Shown {
     std::uint64_t number;
-    std::uint64_t at;     // where the number lies
-    std::uint64_t marks;  // one for each rank of the host
+    std::uint64_t at;     // address of `number`
+    std::uint64_t marks;  // address of an array with an element for each rank of the host
   };
   std::vector<std::uint64_t> marks(peers.size());
   Shown mine{};
@@ -126,7 +126,7 @@ Result<bool> attach(Region& region) {
     const std::uint64_t mark =
         shown[place].marks + static_cast<std::uint64_t>(region.place()) * sizeof mine.number;
     std::uint64_t number = 0;
-    // Nothing is written before the number has shown that this is the right process.
+    // The rank writes only after the number has shown that the process is the right one.
     if (process <= 0 || copy_from_process(process, shown[place].at, &number, sizeof number) != 0 ||
         number != shown[place].number ||
         copy_to_process(process, mark, &mine.number, sizeof mine.number) != 0) {
@@ -146,7 +146,7 @@ Status fetch(Region& region, const Operation& op, int place, std::uint64_t from,
   std::byte* const through = between(region, from);
   const auto copy = [&](const auto& peer, std::size_t at, std::size_t length) {
     if (peer.same_process) {
-      // An address of this very process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+      // An address of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
       kernels::copy(reinterpret_cast<const std::byte*>(from + at), to + at, length,
                     kernels::Store::kCached);
       return 0;
@@ -165,7 +165,7 @@ Status store(Region& region, const Operation& op, int place, std::uint64_t to,
   std::byte* const through = between(region, to);
   const auto copy = [&](const auto& peer, std::size_t at, std::size_t length) {
     if (peer.same_process) {
-      // An address of this very process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+      // An address of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
       kernels::copy(from + at, reinterpret_cast<std::byte*>(to + at), length,
                     kernels::Store::kCached);
       return 0;

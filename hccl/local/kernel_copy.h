@@ -1,6 +1,6 @@
 // Copies by the kernel between the private memory of two ranks of a host (cross memory attach, CMA:
-// hccl/base/process_memory.h). The owner of data stores it, where it can: a cache line crosses
-// between cores when its new owner reads it, and not in the operation.
+// hccl/base/process_memory.h). Where possible, the owner of data stores it into the peer's memory:
+// the cache line then crosses between cores when the peer reads it, not during the operation.
 #pragma once
 
 #include "hccl/local/operation.h"
@@ -8,20 +8,21 @@
 
 namespace hccl::local {
 
-/// Whether all ranks may copy from and to each other's memory so. Collective, between the same
-/// operations of all ranks; the same answer on all of them. For ranks of one process it is false:
-/// they reach everything anyway. A failure is that of a wait.
+/// Whether the kernel may copy between the memory of all ranks. Collective, between the same
+/// operations of all ranks; the result is the same on all of them. It is false for ranks of one
+/// process, which reach all memory anyway. A failure is that of a wait.
 Result<bool> attach(Region& region);
 
-/// Copies `bytes` from address `from` of the rank at `place`. kPara, naming the rank, where a
-/// buffer is no memory that the kernel copies; or why the operation has failed meanwhile.
+/// Copies `bytes` bytes from address `from` of the rank at `place`. kPara, naming the rank: the
+/// kernel cannot copy from or to a buffer. Otherwise an error is the reason for which the operation
+/// has failed meanwhile.
 Status fetch(Region& region, const Operation& op, int place, std::uint64_t from, std::byte* to,
              std::size_t bytes);
-/// The same the other way, to address `to` of the rank at `place`.
+/// The same in the other direction, to address `to` of the rank at `place`.
 Status store(Region& region, const Operation& op, int place, std::uint64_t to,
              const std::byte* from, std::size_t bytes);
 
-/// The part of this rank's staging buffer that fetch() and store() leave alone.
+/// The first part of this rank's chunk area, which fetch() and store() never use.
 inline constexpr std::size_t kFreeOfCopies = std::size_t{1} << 20;
 
 }  // namespace hccl::local

@@ -1,4 +1,4 @@
-// One operation under way, as a local algorithm sees it.
+// One operation under way, as the local algorithms use it.
 #pragma once
 
 #include <sys/types.h>
@@ -13,30 +13,32 @@
 
 namespace hccl::local {
 
-/// Where a rank's buffers are: what it announces if its data does not travel with the announcement.
+/// The buffers of a rank, which the rank announces if its data does not travel with the
+/// announcement.
 struct Descriptor {
   static constexpr std::uint64_t kPrivate = ~std::uint64_t{0};
-  std::uint64_t in = 0;  ///< an address, good in the rank's own process
+  std::uint64_t in = 0;  ///< an address in the rank's own process
   std::uint64_t out = 0;
   std::uint64_t in_heap = kPrivate;  ///< an offset in the rank's device heap
   std::uint64_t out_heap = kPrivate;
   std::uint64_t in_bytes = 0;  ///< from the buffer's first to its last byte
   std::uint64_t out_bytes = 0;
-  std::uint64_t longest = 0;  ///< elements of its longest block
+  std::uint64_t longest = 0;  ///< elements of the rank's longest block
 };
 
-/// A peer's buffers, once it has announced them; pointers are null where they are not reachable.
+/// The buffers of a peer after its announcement. A pointer is null if the buffer is not reachable.
 struct PeerBuffers {
   Descriptor where;
   std::byte* in = nullptr;
   std::byte* out = nullptr;
 };
 
-/// How one communicator's ranks run local algorithms. The same on all of them.
+/// How the ranks of one communicator run local algorithms. The same on all of them, except
+/// stream_from.
 struct Tuning {
-  std::size_t chunk = std::size_t{128} << 10;  ///< of a staging buffer, that passes at a time
-  /// Inputs and chunks from here on are stored into staging buffers past the caches; far cores
-  /// gain by it, near ones lose. Need not be the same on all ranks.
+  std::size_t chunk = std::size_t{128} << 10;  ///< bytes of a staging buffer in one chunk
+  /// Inputs and chunks of at least this size are stored into staging buffers past the caches. That
+  /// is faster between far cores and slower between near ones. May differ between ranks.
   std::size_t stream_from = ~std::size_t{0};
 };
 
@@ -54,29 +56,29 @@ struct Operation {
   Block slice(int place, std::uint64_t count) const {
     return local::slice(place, size, count, element);
   }
-  /// How a result is stored in `to` that is made of `from`, if no peer reads `to` soon: never past
-  /// the caches in place, where each line has just been read.
+  /// How a result made from `from` is stored in `to`, if no peer reads `to` soon. Results in place
+  /// are never stored past the caches, because each line has just been read.
   kernels::Store store_to(const std::byte* to, const std::byte* from) const {
     return to == from ? kernels::Store::kCached : store;
   }
 
-  /// How so many bytes are stored into a staging buffer.
+  /// How `length` bytes are stored into a staging buffer.
   kernels::Store staged_store(std::size_t length) const {
     return length >= tuning.stream_from ? kernels::Store::kStream : kernels::Store::kCached;
   }
 
   const Call& call;
   Blocks blocks;
-  kernels::Folding fold;  ///< of all inputs at once
+  kernels::Folding fold;  ///< folds all inputs at once
   std::size_t element;
-  int size;                                        ///< ranks
+  int size;                                        ///< number of ranks
   std::uint64_t bytes = 0;                         ///< of this rank's input, without gaps
-  std::size_t whole_at = 0;                        ///< of an eager input, in the staging buffers
-  kernels::Store store = kernels::Store::kCached;  ///< of long results that nobody reads soon
+  std::size_t whole_at = 0;                        ///< of an eager input in staging buffers
+  kernels::Store store = kernels::Store::kCached;  ///< for long results that no rank reads soon
   Tuning tuning;
-  /// By place; of rendezvous operations only.
+  /// By local rank; only for rendezvous operations.
   std::span<const PeerBuffers> peers;
-  /// Room for the inputs of a fold, by place.
+  /// Room for the inputs of a fold, by local rank.
   std::span<const std::byte*> inputs;
 };
 

@@ -1,4 +1,4 @@
-// How an operation passes through the staging buffers chunk by chunk.
+// The passage of an operation through the staging buffers, chunk by chunk.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace hccl::local {
 
 struct Pipeline {
-  /// `parts`: of each chunk, one for each rank that takes a part of its own.
+  /// `parts`: number of parts of a chunk, one for each rank that takes a part of its own.
   Pipeline(const Region& region, const Operation& op, int parts) : first(region.chunks_before()) {
     const auto number = static_cast<std::size_t>(parts);
     std::uint64_t longest = 0;
@@ -24,19 +24,20 @@ struct Pipeline {
   std::byte* at(const Region& region, int place, std::uint64_t chunk) const {
     return region.chunks(place) + (first + chunk) % window * chunk_bytes;
   }
-  /// Chunk `chunk` goes where the one that was `window` chunks before lay: all ranks have taken
-  /// that one. At the end no rank waits so: see Region::next_whole().
+  /// Waits until the memory of `chunk` is free: it held the chunk `window` chunks earlier, which
+  /// all ranks must have taken. No rank waits like this at the end of an operation: see
+  /// Region::next_whole().
   Status await_room(Region& region, std::uint64_t chunk) const {
     return chunk < window ? Status() : region.await_all(Progress::kTaken, chunk - window);
   }
 
-  /// Operations of few chunks go round the staging buffer too: lines that a reader's cache still
-  /// holds are slow to write.
+  /// Short operations use the whole staging buffer in turn too, because lines that are still in a
+  /// reader's cache are slow to write.
   std::uint64_t first;
   std::size_t stride;       ///< bytes of one part of a chunk
-  std::uint64_t length;     ///< its elements
-  std::uint64_t chunks;     ///< of the longest block of any rank
-  std::size_t chunk_bytes;  ///< of all parts
+  std::uint64_t length;     ///< elements of one part of a chunk
+  std::uint64_t chunks;     ///< chunks of the longest block of any rank
+  std::size_t chunk_bytes;  ///< bytes of all parts of a chunk
   std::uint64_t window;     ///< chunks that a staging buffer holds
 };
 

@@ -1,7 +1,7 @@
-// push: buffers lie in memory that all ranks reach, and each rank stores what it has straight into
-// the outputs of its peers. In an allreduce each rank folds its slice of all inputs and stores the
-// result into every output: an input's line crosses between cores once, and a result stays where it
-// was made until a rank reads it.
+// push: buffers lie in memory that all ranks reach, and each rank stores its data directly into the
+// outputs of its peers. In an allreduce each rank folds its slice of all inputs and stores the
+// result into every output. So a line of an input crosses between cores once, and a result stays in
+// the cache of its writer until a rank reads it.
 #include <algorithm>
 
 #include "hccl/local/entries.h"
@@ -24,7 +24,7 @@ Status run_push_blocks(Region& region, const Operation& op) {
   return region.barrier();
 }
 
-// The root has a core, too: it stores its slice into every output, and its peers copy the rest.
+// The root shares the work: it stores its slice into every output, and its peers copy the rest.
 Status run_push_broadcast(Region& region, const Operation& op) {
   const Block pushed = op.slice(op.call.root, op.call.count);
   const std::size_t begin = pushed.at * op.element;
@@ -51,7 +51,7 @@ Status run_push_reduce(Region& region, const Operation& op) {
   return region.barrier();
 }
 
-// In pieces that stay in the first-level cache between the fold and the stores.
+// Works in pieces that stay in the first-level cache between the fold and the stores.
 Status run_push_allreduce(Region& region, const Operation& op) {
   constexpr std::size_t kPiece = 8192;
   const auto own = static_cast<std::size_t>(region.place());

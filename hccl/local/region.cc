@@ -6,7 +6,7 @@
 
 namespace hccl::local {
 
-// Each rank faults in what is its own, on the memory next to its core.
+// Each rank faults in its own memory, so that the memory is close to its core.
 template <class Atomics>
 BasicRegion<Atomics>::BasicRegion(const HostMemory& memory, BasicWaiter<Atomics> waiter,
                                   WaitPolicy background)
@@ -34,7 +34,7 @@ void BasicRegion<Atomics>::map_all() {
 template <class Atomics>
 void BasicRegion<Atomics>::await_left() {
   constexpr std::chrono::milliseconds kLongestCopy{100};
-  // A rank that has not announced this call by now will find that this rank has withdrawn it.
+  // A rank that has not announced this call yet will see that this rank has withdrawn.
   const bool withdrawn = word(place_) == Slot::kWithdrawn;
   if (withdrawn) doorbell().fence();
   const auto all_left = [&] {
@@ -74,7 +74,7 @@ Status BasicRegion<Atomics>::barrier() {
   });
 }
 
-// A rank whose announcement is withdrawn has failed, and told why: it is not what is looked for.
+// Skips ranks that withdrew; they have reported why.
 template <class Atomics>
 Status BasicRegion<Atomics>::mismatch() {
   for (int peer = 0; peer < size_; ++peer) {

@@ -1,16 +1,17 @@
-// slots: each rank copies its whole input into its staging buffer and announces the operation;
-// then every rank takes what it needs from all buffers. One hop, one meeting.
+// slots: each rank copies its whole input into its staging buffer and announces the operation. Then
+// every rank takes its data from all buffers. Data crosses between cores once, and the ranks
+// synchronize once.
 #include "hccl/local/entries.h"
 #include "hccl/local/take.h"
 
 namespace hccl::local {
 namespace {
 
-// The one rule for prefetching, of short inputs where each rank has a core. The writer passes its
-// lines to the cache that the cores share, and takes the lines of its next input back from the
-// readers in advance. While a reader waits for an announcement, it asks for the lines of the very
-// shortest inputs, so that they arrive together with the slot; of longer ones it would take lines
-// from a rank that is still writing them.
+// Prefetching is for short inputs of ranks that have a core each. After writing, a rank passes its
+// lines to the cache that the cores share; after an operation it fetches the lines of its next
+// input back from the readers. A reader that waits for an announcement already requests the lines
+// of the shortest inputs, so that they arrive together with the slot. For longer inputs it would
+// take lines away from a rank that is still writing them.
 constexpr std::size_t kShort = 8192;
 constexpr std::size_t kShortest = 256;
 

@@ -1,6 +1,6 @@
-// staged: inputs pass through the staging buffers in chunks that stay in the cache, whatever memory
-// they come from. Each rank copies a chunk in and takes what it needs from all buffers, while the
-// next chunk is copied in: step s fills chunk s and takes chunk s - 1.
+// staged: inputs in any memory pass through the staging buffers, in chunks that stay in the cache.
+// Each rank copies a chunk in and takes its data from all buffers while the next chunk is copied
+// in: step s fills chunk s and takes chunk s - 1.
 #include "hccl/local/entries.h"
 #include "hccl/local/pipeline.h"
 #include "hccl/local/take.h"
@@ -8,8 +8,8 @@
 namespace hccl::local {
 namespace {
 
-// Elements of this rank's blocks that pass in one chunk, into `slot`: a part for each rank that
-// takes, `stride` bytes apart, or one part for all.
+// Copies the elements of this rank's blocks that belong to one chunk into `slot`: one part for each
+// rank that takes, `stride` bytes apart, or one part for all ranks.
 void fill(const Region& region, const Operation& op, std::byte* slot, std::uint64_t first,
           std::uint64_t length, std::size_t stride) {
   const Blocks& blocks = op.blocks;
@@ -32,7 +32,7 @@ std::string refuse_none(const Case&, const Topology&) { return ""; }
 Status run_staged(Region& region, const Operation& op) {
   const bool for_each = op.blocks.block_for_each();
   const Pipeline pipe(region, op, for_each ? op.size : 1);
-  // Without data the ranks still leave together: the block tables are written anew.
+  // Ranks without data leave together too, because the block tables are reused.
   if (pipe.chunks == 0) return region.barrier();
   for (std::uint64_t step = 0; step <= pipe.chunks; ++step) {
     if (step < pipe.chunks) {

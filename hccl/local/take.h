@@ -1,5 +1,4 @@
-// What most algorithms do in the end: a rank takes, from each rank that gives, the block that is
-// meant for it.
+// The common end of most algorithms: a rank takes its block from each rank that gives one.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +8,9 @@
 
 namespace hccl::local {
 
-/// Takes elements [first, first + length) of every block that is for this rank, and folds them or
-/// lays them side by side. at(giver): where element `first` of the giver's block lies; this rank's
-/// own block is taken from its input.
+/// Takes elements [first, first + length) of every block for this rank, and folds them or stores
+/// them side by side. at(giver) returns the address of element `first` of the giver's block. This
+/// rank's own block comes from its input.
 template <class At>
 void take(const Region& region, const Operation& op, std::uint64_t first, std::uint64_t length,
           At&& at) {
@@ -19,7 +18,7 @@ void take(const Region& region, const Operation& op, std::uint64_t first, std::u
   const int place = region.place();
   if (!blocks.takes(place)) return;
   const Block mine = blocks.in(place);
-  // Only a giver has an input.
+  // Call this only if the rank gives a block: otherwise it has no input.
   const auto own = [&] { return op.in() + (mine.at + first) * op.element; };
   if (blocks.folds()) {
     if (first >= mine.count) return;
@@ -38,9 +37,9 @@ void take(const Region& region, const Operation& op, std::uint64_t first, std::u
   }
 }
 
-/// Of operations in which every rank gives blocks and none folds: calls put(place, at, from, bytes)
-/// for the block of each peer, which belongs `at` bytes into the peer's output; copies this rank's
-/// own block.
+/// For operations in which every rank gives blocks and none folds. Calls put(place, at, from,
+/// bytes) for the block of each peer, which goes to offset `at` in bytes of the peer's output, and
+/// copies this rank's own block.
 template <class Put>
 Status give(Region& region, const Operation& op, Put&& put) {
   const int place = region.place();

@@ -1,7 +1,7 @@
-// turns: more ranks than cores run one after another anyway, so they fold one after another: rank 0
-// copies a chunk of its input into its staging buffer, and each rank in turn folds its own input
-// into the same chunk, which its predecessor has just left in the cache. Then all ranks copy the
-// result. No input is copied that is not folded.
+// turns: more ranks than cores run one after another anyway, so they fold one after another. Rank 0
+// copies a chunk of its input into its staging buffer. Each rank in turn folds its own input into
+// that chunk, which its predecessor has just left in the cache. Then all ranks copy the result.
+// Only the input of rank 0 is copied.
 #include <array>
 
 #include "hccl/local/entries.h"
@@ -26,8 +26,9 @@ struct Turns {
     const std::uint64_t first = chunk * length;
     return {first, std::min(length, op.call.count - first)};
   }
-  // The rank that could move on and does not is the first one that has folded the least; once all
-  // have folded, the ranks that have not taken the results. Only these are late.
+  // While some rank has chunks to fold, the one late rank is the first of those that have folded
+  // least, since all others wait for it. After that, the ranks that have not taken the results are
+  // late.
   bool late(int peer) const {
     int next = 0;
     std::uint64_t least = ~std::uint64_t{0};
@@ -67,7 +68,7 @@ struct Turns {
 
 }  // namespace
 
-// Types that a fold of all inputs rounds once, at its end, would be rounded at each turn.
+// A type that other algorithms round once, at the end of the fold, would be rounded at each turn.
 std::string refuse_turns(const Case& c, const Topology& topology) {
   if (!topology.shared_cores) return "each rank has a core";
   if (topology.ranks < 2) return "one rank is alone";
@@ -81,8 +82,8 @@ Status run_turns(Region& region, const Operation& op) {
       std::min(op.bytes <= 4 * kChunk ? half : kChunk, kChunk) / op.element;
   const Turns turns{region, op, length, (op.call.count + length - 1) / length,
                     Region::kChunks / (length * op.element)};
-  // While the ranks behind this one fold a chunk, this rank folds the next ones; but never so many
-  // that rank 0, which waits for room, could be waiting for this rank.
+  // While later ranks fold a chunk, this rank folds the next ones. But it stays close enough that
+  // rank 0, when it waits for room, never waits for this rank.
   const std::uint64_t lag =
       place + 1 == op.size
           ? 0
