@@ -1,5 +1,5 @@
-// All algorithms, local and remote, by the names with which HCCL_ALGO asks for them: local ones at
-// level0, remote ones from level1 on. A name is unique within its level.
+// The names of all algorithms, as HCCL_ALGO uses them: local algorithms at level0, remote ones from
+// level1 on. A name is unique within its level.
 #pragma once
 
 #include <string_view>
@@ -14,7 +14,7 @@ namespace hccl::select {
 std::vector<std::string_view> local_names();
 std::vector<std::string_view> remote_names();
 
-/// kPara, with the list, where HCCL_ALGO has a name that nothing has.
+/// kPara, with the list of names, if HCCL_ALGO contains a name that no algorithm has.
 Status check_names(const Config& config);
 /// The local algorithms that HCCL_ALGO names.
 Wanted wanted_locally(const Config& config);

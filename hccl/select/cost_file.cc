@@ -51,7 +51,7 @@ Result<std::string> to_bytes(const CostTable& table) {
 Result<CostTable> from_bytes(std::string_view bytes) { return decode(bytes, files::Form::kBinary); }
 
 Result<std::optional<CostTable>> read_costs(const std::string& path) {
-  // Not blocking: the name may be that of a pipe.
+  // Opens without blocking, because the path may name a pipe.
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid() && errno == ENOENT) return std::optional<CostTable>();
   if (!fd.valid()) return failed_call(path, "cannot be opened");
@@ -75,7 +75,7 @@ Result<std::optional<CostTable>> read_costs(const std::string& path) {
 }
 
 Status keep_costs(const std::string& path, const CostEntry& entry) {
-  // Read again: another job may have added to it since.
+  // Reads the file again, because another job may have added entries.
   HCCL_ASSIGN_OR_RETURN(auto there, read_costs(path));
   CostTable table = there ? std::move(*there) : CostTable{};
   table.put(entry);
@@ -85,7 +85,7 @@ Status keep_costs(const std::string& path, const CostEntry& entry) {
   const Fd fd(::mkostemp(fresh.data(), O_CLOEXEC));
   if (!fd.valid()) return failed_call(path, "no file can be made beside it");
   Status status = write_all(fd, fresh, bytes);
-  // As a file that is made in the usual way: others may read what was measured.
+  // The permissions of an ordinary new file, so that other users may read the measurements.
   if (status.ok() && ::fchmod(fd.get(), 0644) != 0) status = failed_call(fresh, "chmod");
   if (status.ok() && ::rename(fresh.c_str(), path.c_str()) != 0) {
     status = failed_call(path, "cannot be replaced");

@@ -1,4 +1,4 @@
-// The table of costs as a file (HCCL_TUNE_FILE): JSON if its name ends in .json, else binary.
+// The cost table as a file (HCCL_TUNE_FILE): JSON if its name ends in .json, otherwise binary.
 #pragma once
 
 #include <optional>
@@ -9,18 +9,20 @@
 
 namespace hccl::select {
 
-/// Nothing if there is no such file, or an empty one. kOpenFileFailure: it cannot be read; kPara:
-/// it is no table, or has numbers that cannot be; kNotSupport: of a newer version, or there is no
-/// plugin for files. The text names the file.
+/// Returns nothing if the file does not exist or is empty. kOpenFileFailure: the file cannot be
+/// read; kPara: the file is not a cost table, or has impossible numbers; kNotSupport: the file has
+/// a newer version, or the plugin for files is missing. The error text names the file.
 Result<std::optional<CostTable>> read_costs(const std::string& path);
 
-/// The table as rank 0 sends it to the other ranks. Both fail as read_costs() does.
+/// The table in the form in which rank 0 sends it to the other ranks. Both functions fail as
+/// read_costs() does.
 Result<std::string> to_bytes(const CostTable& table);
 Result<CostTable> from_bytes(std::string_view bytes);
 
-/// Puts the entry into the file, beside those that are in it, in one step: whoever reads meanwhile
-/// sees the old file or the new one. Of two jobs that do so at once one may lose its entry, which
-/// is then measured again. A file that is no table is left alone: kPara; kOpenFileFailure.
+/// Adds the entry to the file, next to the entries in it. The file is replaced in one step: a
+/// concurrent reader sees either the old file or the new one. If two jobs add an entry at the same
+/// time, one entry may be lost and is then measured again. A file that is not a cost table stays
+/// unchanged: kPara; kOpenFileFailure.
 Status keep_costs(const std::string& path, const CostEntry& entry);
 
 }  // namespace hccl::select

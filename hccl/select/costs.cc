@@ -75,7 +75,7 @@ bool LocalCosts::operator==(const LocalCosts& other) const {
 
 namespace {
 
-// How many times as long as by the reference a measured point takes.
+// The ratio of the measured time of a point to its time in the reference.
 struct Ratio {
   const Curve& curve;
   double bytes;
@@ -113,7 +113,7 @@ LocalCosts fit(LocalCosts base, const LocalCosts& reference, const std::vector<C
   for (Curve& curve : base.curves) {
     std::uint64_t last = 1;
     for (Curve::Point& point : curve.points) {
-      // The ratio of the nearest size that was measured.
+      // The ratio at the nearest measured size.
       double ratio = usual;
       double least = HUGE_VAL;
       for (const Ratio& each : all) {
@@ -155,7 +155,7 @@ const CostEntry* CostTable::nearest(const CostKey& key) const {
         its.transport != key.transport) {
       continue;
     }
-    // Another number of hosts changes more than another number of ranks.
+    // A different number of hosts changes more than a different number of ranks.
     const double distance = 2 * apart(its.hosts, key.hosts) +
                             apart(its.ranks_per_host, key.ranks_per_host) +
                             (its.shared_cores == key.shared_cores ? 0 : 0.5);

@@ -1,5 +1,5 @@
-// The table of costs: what local algorithms and messages take, by what they were measured with.
-// Pure; everything that comes from elsewhere is checked.
+// The table of costs: times of local algorithms and of messages, with a key that says where they
+// were measured. Pure; all data from outside is checked.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace hccl::select {
 
-/// Operations that cost alike.
+/// Operations with similar costs.
 enum class Kind : std::uint8_t { kFold, kMove, kBroadcast };
 inline constexpr std::size_t kKinds = 3;
 constexpr std::string_view words(Kind kind) {
@@ -23,8 +23,8 @@ constexpr std::string_view words(Kind kind) {
 }
 Kind kind_of(Op op);
 
-/// What a local algorithm takes by the bytes of a rank's input, in a loop in which each rank writes
-/// its input anew before each operation, less the writing.
+/// The time of a local algorithm by the bytes of a rank's input. Measured in a loop in which each
+/// rank writes its input anew before each operation; the time of that writing is subtracted.
 struct Curve {
   struct Point {
     std::uint64_t bytes = 0;
@@ -33,9 +33,10 @@ struct Curve {
   };
   std::string algorithm;
   Kind kind = Kind::kFold;
-  std::vector<Point> points;  ///< by rising bytes, at least one
+  std::vector<Point> points;  ///< by rising bytes; at least one
 
-  /// Straight lines between the points; beyond the last one, on at the pace of the last two.
+  /// Interpolates linearly between points. Beyond the last point, continues the line through the
+  /// last two.
   double ns(std::uint64_t bytes) const;
   bool operator==(const Curve&) const = default;
 };
@@ -44,28 +45,28 @@ struct LocalCosts {
   std::vector<Curve> curves;
   local::Tuning tuning;
 
-  /// Null: unknown.
+  /// Null if no such curve exists.
   const Curve* find(std::string_view algorithm, Kind kind) const;
   /// Whether the ranks' cores are far from each other.
   bool far() const { return tuning.stream_from != local::Tuning{}.stream_from; }
   bool operator==(const LocalCosts&) const;
 };
 
-/// How many times as long as by the reference the measured points of curves take, on average.
+/// The mean of measured time divided by the time of `reference`, over all measured points.
 double slowdown(const LocalCosts& reference, const std::vector<Curve>& measured);
-/// `base`, with each curve as much higher or lower as `measured`, points of some curves, is than
-/// `reference`, the curves for what was measured. Curves that were not measured move by the mean.
+/// `base` with each curve scaled by the ratio of `measured` to `reference`, which has the expected
+/// curves for the measured case. Curves that were not measured are scaled by the mean ratio.
 LocalCosts fit(LocalCosts base, const LocalCosts& reference, const std::vector<Curve>& measured);
 
-/// What a measurement holds for.
+/// The setting for which a measurement is valid.
 struct CostKey {
   std::string library;    ///< version of this library
   std::string cpu;        ///< of rank 0's host: model and number of cores
   std::string transport;  ///< Mesh::name()
   std::uint32_t hosts = 1;
-  std::uint32_t ranks_per_host = 1;  ///< of the host with the most
-  bool shared_cores = false;         ///< some machine has fewer cores than ranks
-  bool kernel_copies = false;        ///< one host, between whose ranks the kernel may copy
+  std::uint32_t ranks_per_host = 1;  ///< of the host with the most ranks
+  bool shared_cores = false;         ///< some host has fewer cores than ranks
+  bool kernel_copies = false;        ///< one host, and the kernel may copy between its ranks
   bool operator==(const CostKey&) const = default;
 };
 /// "tcp, 2 hosts with 4 ranks each, AMD EPYC with 2 cores, hccl 0.1.0".
@@ -79,7 +80,8 @@ struct CostEntry {
 };
 
 struct CostTable {
-  /// 2: curves of local algorithms, where version 1 had sizes up to which each was best.
+  /// Version 2 has curves of local algorithms. Version 1 had sizes up to which each algorithm was
+  /// best.
   static constexpr std::uint32_t kVersion = 2;
   static constexpr std::size_t kMostEntries = 256;
   static constexpr std::size_t kMostCurves = 256;
@@ -87,14 +89,14 @@ struct CostTable {
 
   std::vector<CostEntry> entries;  ///< the newest last
 
-  /// Null if there is none.
+  /// Null if no entry has this key.
   const CostEntry* find(const CostKey& key) const;
-  /// Of the entries with costs of messages on such a machine and transport, the one whose numbers
-  /// of ranks and hosts are nearest; null if there is none.
+  /// Among the entries with costs of messages for the same machine and transport, the one whose
+  /// numbers of hosts and ranks are nearest; null if there is none.
   const CostEntry* nearest(const CostKey& key) const;
-  /// In place of the one with the same key, if any. The oldest give way beyond kMostEntries.
+  /// Replaces the entry with the same key, if any. Beyond kMostEntries, removes the oldest entries.
   void put(CostEntry entry);
-  /// kPara: numbers that cannot be.
+  /// kPara: a number is impossible.
   Status check() const;
   bool operator==(const CostTable&) const = default;
 };

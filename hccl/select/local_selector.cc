@@ -8,7 +8,8 @@
 namespace hccl::select {
 namespace {
 
-/// Measured costs are noisy: the choice by built-in ones is left for one that is this much better.
+/// Measured costs are noisy: another algorithm must take at most this share of the time of the
+/// choice by built-in costs.
 constexpr double kWorthLeavingPreset = 0.7;
 
 }  // namespace
@@ -24,7 +25,7 @@ double LocalSelector::predict_ns(const local::Algorithm& algorithm, const local:
   return curve == nullptr ? 0 : curve->ns(c.bytes);
 }
 
-// What no costs are known of comes last, in the table's order.
+// Algorithms without known costs come last, in the order of the table.
 LocalSelector::Best LocalSelector::best(const LocalCosts& costs, const local::Case& c,
                                         bool with_eager) const {
   Best best;

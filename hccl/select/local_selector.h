@@ -1,5 +1,5 @@
-// Which local algorithm runs: of those that can, the one with the least predicted cost. Pure; the
-// same on all ranks that were given the same.
+// Chooses the local algorithm: the one with the least predicted cost that can run the case. Pure:
+// the same inputs give the same choice on all ranks.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 namespace hccl::select {
 
 inline constexpr std::size_t kOps = static_cast<std::size_t>(Op::kAllToAllV) + 1;
-/// By operation, the local algorithm that HCCL_ALGO asks for; "": none.
+/// For each operation, the local algorithm that HCCL_ALGO names, or "".
 using Wanted = std::array<std::string, kOps>;
 
 struct LocalChoice {
@@ -25,18 +25,18 @@ struct LocalChoice {
 
 class LocalSelector {
  public:
-  /// By built-in costs, of near cores.
+  /// Uses the built-in costs for near cores.
   explicit LocalSelector(local::Topology topology, Wanted wanted = {})
       : LocalSelector(topology, local_preset(topology, false), std::move(wanted)) {}
-  /// `costs` were measured on these ranks; the choice by built-in ones is left only where that
-  /// takes at most 70 % of the time.
+  /// `costs` were measured on these ranks. An algorithm replaces the choice by built-in costs only
+  /// if it takes at most 70 % of that choice's time.
   LocalSelector(local::Topology topology, LocalCosts costs, Wanted wanted = {});
 
-  /// Null only where no algorithm can run the case. `with_eager` is false where the ranks have
-  /// announced descriptors: an eager algorithm comes too late then.
+  /// Null only if no algorithm can run the case. `with_eager` must be false after the ranks have
+  /// announced descriptors: then it is too late for an eager algorithm.
   LocalChoice choose(const local::Case& c, bool with_eager = true) const;
 
-  /// What an algorithm takes; 0: unknown.
+  /// Predicted time of an algorithm; 0 if unknown.
   double predict_ns(const local::Algorithm& algorithm, const local::Case& c) const;
   const local::Tuning& tuning() const { return costs_.tuning; }
   const local::Topology& topology() const { return topology_; }

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""make_presets.py OUTPUT FILE...: tune files (JSON) as a C++ table, for presets.h."""
+"""make_presets.py OUTPUT FILE...: writes tune files (JSON) as a C++ table, for presets.h."""
 
 import json
 import sys
 
 NEVER = "local::Tuning{}.stream_from"
 TEXTS = ("library", "cpu", "transport", "algorithm")
-TYPES = {"local": "LocalCosts", "messages": "MessageCosts"}  # optional members need their type
+TYPES = {"local": "LocalCosts", "messages": "MessageCosts"}  # the types of optional members
 
 
 def literal(name, value):
-    """The C++ initializer of a JSON value; Protobuf writes 64-bit numbers as strings."""
+    """Returns the C++ initializer of a JSON value. Protobuf writes 64-bit numbers as strings."""
     if isinstance(value, dict):
-        if name == "local":  # the numbers stand in a structure of their own in C++
+        if name == "local":  # C++ has these numbers in a structure of their own
             tuning = {"chunk": value["chunk"], "stream_from": value.get("stream_from", 0)}
             value = {"curves": value["curves"], "tuning": tuning}
         return TYPES.get(name, "") + "{" + ", ".join(f".{k} = {literal(k, v)}" for k, v in value.items()) + "}"

@@ -1,5 +1,5 @@
-// What messages and folds cost between the ranks of a communicator; and from that, how long a
-// schedule takes. Pure: the same numbers give the same time on every rank.
+// The costs of messages and folds between the ranks of a communicator, and the time of a schedule
+// predicted from them. Pure: the same numbers give the same time on every rank.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace hccl::select {
 
 struct MessageCosts {
-  /// A step in which every rank sends one message of `bytes` and receives one takes step_ns; each
-  /// further message of that step adds more_ns.
+  /// A step in which every rank sends one message of `bytes` and receives one takes step_ns. Each
+  /// further message of the step adds more_ns.
   struct Step {
     std::uint64_t bytes = 0;
     std::uint64_t step_ns = 0;
@@ -20,16 +20,16 @@ struct MessageCosts {
     bool operator==(const Step&) const = default;
   };
 
-  std::vector<Step> steps;  ///< by rising bytes, at least one
+  std::vector<Step> steps;  ///< by rising bytes; at least one
   std::uint64_t fold_ns_per_mib = 0;
 
   bool operator==(const MessageCosts&) const = default;
-  /// kPara: out of order, empty, or numbers that nobody measured.
+  /// kPara: the steps are empty or not in order, or a number is implausible.
   Status check() const;
 };
 
-/// Nanoseconds that an operation on a vector of `bytes` takes on one lane. It never falls when
-/// bytes rise.
+/// Predicted nanoseconds of an operation on a vector of `bytes`, on one lane. The time never falls
+/// when `bytes` rises.
 double predict_ns(const schedule::Algorithm& algorithm, int size, std::uint64_t bytes, int depth,
                   const MessageCosts& costs);
 

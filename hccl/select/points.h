@@ -1,4 +1,4 @@
-// Times at rising sizes, and the straight lines between them. Pure.
+// Times at rising sizes, with straight lines between them. Pure.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@ namespace hccl::select {
 inline constexpr std::size_t kMostPoints = 64;
 inline constexpr std::uint64_t kMostNs = 3'600'000'000'000;  // an hour
 
-/// The time at so many bytes: that of the first point below it, and beyond the last one on at the
-/// pace of the last two. There must be a point.
+/// The time for `bytes`. Below the first point, the time of that point. Beyond the last one, the
+/// line through the last two points. There must be at least one point.
 template <class Point>
 double time_at(const std::vector<Point>& points, double bytes, std::uint64_t Point::* ns) {
   const auto x = [](const Point& point) { return static_cast<double>(point.bytes); };
   const auto y = [&](const Point& point) { return static_cast<double>(point.*ns); };
   if (bytes <= x(points.front())) return y(points.front());
   if (points.size() == 1) {
-    // One point says nothing of the pace; that all of it is pace is the careful guess.
+    // One point does not tell latency from throughput. The cautious guess is no latency.
     return y(points.front()) * bytes / (x(points.front()) < 1 ? 1 : x(points.front()));
   }
   std::size_t above = 1;
@@ -28,8 +28,8 @@ double time_at(const std::vector<Point>& points, double bytes, std::uint64_t Poi
   return y(low) + (bytes - x(low)) / (x(high) - x(low)) * (y(high) - y(low));
 }
 
-/// What is wrong with points from outside, of which each has a time `first` and perhaps others that
-/// may be 0; "": nothing.
+/// The reason why points from outside are invalid; "" if they are valid. Each point must have a
+/// time `first`; the times `others` may be 0.
 template <class Point, class... Others>
 std::string fault(const std::vector<Point>& points, std::uint64_t Point::* first,
                   Others... others) {

@@ -1,6 +1,6 @@
-// Measures what operations cost between the ranks of a communicator. Whether there is time for
-// another one, and how often it is repeated, depends only on numbers that the ranks have agreed on,
-// so that no rank waits for a rank that has stopped.
+// Measures the time of operations between the ranks of a communicator. Whether there is time for
+// another operation, and how often an operation is repeated, depends only on numbers on which the
+// ranks have agreed. So no rank waits for a rank that has already stopped measuring.
 #pragma once
 
 #include <chrono>
@@ -18,30 +18,31 @@ namespace hccl::select {
 
 using ProbeClock = std::chrono::steady_clock;
 
-/// How a probe runs operations. Collective: all ranks run the same. A failure ends the probe, and
-/// is that of an operation.
+/// How a probe runs operations. Collective: all ranks run the same operations. If an operation
+/// fails, the probe ends with its error.
 struct ProbeRuns {
   std::function<Status(const Call& call, std::string_view algorithm)> run;
-  /// A barrier, and one for an allreduce of a few numbers.
+  /// The algorithms of a barrier and of an allreduce of a few numbers.
   std::string_view barrier;
   std::string_view allreduce;
   std::function<ProbeClock::time_point()> now = ProbeClock::now;
 };
 
-/// Times one operation after another within a budget, which counts from the start.
+/// Measures one operation after another within a budget that begins with the construction.
 class Timer {
  public:
   Timer(const ProbeRuns& runs, std::chrono::nanoseconds budget)
       : runs_(runs), budget_(static_cast<double>(budget.count())), start_(runs_.now()) {}
 
-  /// Nanoseconds of the operation on the slowest rank, in a loop in which each rank writes `bytes`
-  /// of its input anew before each operation, less the writing: the least of a few such loops.
-  /// Nothing where the budget has no room for what is expected. All ranks pass the same.
+  /// The nanoseconds of the operation on the slowest rank. They are measured in a loop in which
+  /// each rank writes `bytes` of its input anew before each operation, without the time of that
+  /// writing; the result is the least of a few such loops. Nothing if the rest of the budget is
+  /// shorter than `expected_ns` suggests. All ranks must pass the same arguments.
   Result<std::optional<double>> time(const Call& call, std::string_view algorithm,
                                      std::uint64_t bytes, double expected_ns);
-  /// Each number becomes the largest of all ranks.
+  /// Replaces each number by the largest one of all ranks.
   Status largest(std::vector<double>& numbers) const;
-  /// Nanoseconds since the start, as the ranks last agreed.
+  /// Nanoseconds since the start, as the ranks agreed last.
   double spent() const { return spent_; }
 
  private:
@@ -57,24 +58,26 @@ class Timer {
   double spent_ = 0;
 };
 
-/// Where the ranks of a host run their trials.
+/// The setting in which the ranks of a host are measured.
 struct LocalProbe {
   local::Topology topology;
-  /// Of this rank's inputs and outputs, kProbeBytes each; `shared` is null where some rank has no
-  /// device memory.
+  /// This rank's inputs and outputs, kProbeBytes each. `shared` is null if some rank has no device
+  /// memory.
   std::byte* ordinary;
   std::byte* shared;
   std::function<void(const local::Tuning&)> set_tuning;
 };
 inline constexpr std::size_t kProbeBytes = std::size_t{1} << 20;
 
-/// Collective; all ranks get the same, which holds for these ranks. First decides whether cores are
-/// far; then measures algorithms against each other, where ranks have a core each. What time does
-/// not allow is as the preset says.
+/// Measures the ranks of a host. Collective; all ranks get the same result, which is valid for
+/// these ranks. First decides whether cores are far from each other; then, if ranks have a core
+/// each, compares algorithms. For measurements that the budget does not allow, the preset's times
+/// stay.
 Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
                                std::chrono::nanoseconds budget);
 
-/// Collective; all ranks get the same. What time does not allow is left out.
+/// Measures messages. Collective; all ranks get the same result, without the measurements that the
+/// budget does not allow.
 Result<MessageCosts> probe_messages(const ProbeRuns& runs, int size,
                                     std::chrono::nanoseconds budget);
 

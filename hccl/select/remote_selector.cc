@@ -1,5 +1,5 @@
-// Fixed rules decide where nothing was measured: they know what the costs of single messages do
-// not, such as senders that share a line, or ranks that share cores.
+// Fixed rules choose where nothing was measured. The rules cover effects that the costs of single
+// messages do not show, such as senders that share a network interface, or ranks that share cores.
 #include "hccl/select/remote_selector.h"
 
 #include <algorithm>
@@ -17,46 +17,52 @@ using schedule::find;
 using schedule::is_power_of_two;
 
 constexpr std::size_t kKiB = 1024;
-/// Up to here a message costs its latency, whatever its size.
+/// Up to this size the latency dominates the cost of a message.
 constexpr std::size_t kSmallBytes = 16 * kKiB;
-/// Ranks that may all talk to each other at any size: two steps, and folds in rank order.
+/// Up to this many ranks, all may exchange with all at any size: two steps, and folds in rank
+/// order.
 constexpr int kFewRanks = 8;
-/// Ranks that may all talk to each other when messages are small.
+/// Up to this many ranks, all may exchange with all if messages are small.
 constexpr int kManyRanks = 32;
-/// Two ranks exchange all that they have up to here: half of the steps that cutting takes, for as
-/// many bytes. Beyond, what is collected for the fold no longer stays in a cache; between hosts
-/// that is worth a latency.
+/// Up to this size, two ranks exchange their whole vectors. That takes half of the steps that
+/// halving the vector takes, and moves as many bytes. Beyond, the data collected for the fold no
+/// longer stays in a cache; between hosts the saved latency is worth more than that.
 constexpr std::size_t kPairBytes = 512 * kKiB;
 constexpr std::size_t kDistantPairBytes = std::size_t{1} << 20;
-/// The vectors of all ranks of one host together: up to here the fewest messages win, though they
-/// carry more, because the same processors pay for all of them.
+/// Up to this size of the vectors of all ranks of a host together, the algorithm with the fewest
+/// messages wins although its messages are longer, because the same processors pay for all
+/// messages.
 constexpr std::size_t kFewMessagesBytes = 256 * kKiB;
-/// Ranks of one host that may all talk to each other when vectors are larger than that …
+/// Up to this many ranks of one host may all exchange with all, if the vector has more than
+/// kAllOnHostBytes.
 constexpr int kFewOnHost = 4;
-/// … and as large as this: below, few messages win; beyond, that each rank folds what it sends on.
+/// Up to this vector size few messages win. Beyond, the direct exchange wins, in which each rank
+/// sends the chunk that it has just folded.
 constexpr std::size_t kAllOnHostBytes = std::size_t{4} << 20;
-/// A ring's 2 (n - 1) steps are worth it from this chunk on; below, a few long steps win.
+/// From this chunk size on, a ring's 2 (n - 1) steps are worth it; below, few long steps win.
 constexpr std::size_t kRingChunkBytes = 64 * kKiB;
-/// From this chunk on, latency does not tell 2 (n - 1) steps from 2 log2 n ones among few ranks.
+/// From this chunk size on and with few ranks, 2 (n - 1) steps take about as long as 2 log2 n
+/// steps.
 constexpr std::size_t kAnyStepsChunkBytes = 512 * kKiB;
-/// A broadcast or reduction to a root is cut into pieces beyond this vector …
+/// Beyond this vector size, a broadcast or reduction to a root runs in pieces.
 constexpr std::size_t kWholeVectorBytes = 64 * kKiB;
-/// … and these pieces: long enough to hide a message's latency, short enough to fill a line soon.
+/// Size of these pieces: long enough to hide a message's latency, short enough to fill the network
+/// soon.
 constexpr std::size_t kPieceBytes = 256 * kKiB;
 constexpr int kMaxDepth = 64;
-/// A lane of its own needs this much to do.
+/// A lane must have at least this much data.
 constexpr std::size_t kLaneBytes = std::size_t{1} << 20;
 constexpr int kMaxLanes = 4;
-/// Of what one rank of a pair lends the other, so much runs at a time: a slice stays in the
-/// second-level cache.
+/// In pairs, slices have this size, so that a slice stays in the second-level cache.
 constexpr std::size_t kLentBytes = std::size_t{1} << 20;
-/// The vectors of more ranks than few, all together, up to which pairs win.
+/// Up to this size of all vectors together, pairs also win for more ranks than kFewOnHost.
 constexpr std::size_t kPairsBytes = 512 * kKiB;
-/// Measured costs are noisy. Other pieces than the rules' must be this much better …
+/// Measured costs are noisy. A depth other than the rules' must take less than this share of the
+/// time.
 constexpr double kWorthCutting = 0.95;
-/// … and another algorithm this much better than the one that the rules name.
+/// Another algorithm must take less than this share of the time of the rules' choice.
 constexpr double kWorthLeavingRules = 0.9;
-/// The inputs that one_shot collects on every rank are to stay this short in all.
+/// The inputs that one_shot collects on each rank may have at most this size in total.
 constexpr std::size_t kOneShotBytes = std::size_t{1} << 20;
 
 struct Pick {
@@ -67,7 +73,7 @@ struct Pick {
 std::string ranks(int size) { return std::to_string(size) + (size == 1 ? " rank" : " ranks"); }
 std::string amount(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
 
-// allreduce, reduce-scatter, allgather: every rank ends with as much as every other.
+// allreduce, reduce-scatter, allgather: all ranks do the same amount of work.
 Pick pick_symmetric(int size, std::size_t bytes, bool round_once) {
   if (size <= kFewRanks) return {"direct", ranks(size) + " are few: fewest steps, rank order"};
   if (bytes <= kSmallBytes && size <= kManyRanks) {
@@ -131,7 +137,7 @@ Pick pick_allreduce(int size, std::size_t bytes, int hosts, bool shared_cores, b
   }
   if (hosts > 2 && size <= kFewRanks && is_power_of_two(size) &&
       bytes / static_cast<std::size_t>(size) >= kRingChunkBytes) {
-    // Senders that share a receiver's line make it lose a fifth.
+    // Senders that share a receiver's network interface reduce its throughput by a fifth.
     if (round_once && bytes / static_cast<std::size_t>(size) >= kAnyStepsChunkBytes) {
       return {"pairwise", amount(bytes) + " are much for " + ranks(size) +
                               ": one sender at a time for each line, rounded once"};
@@ -167,8 +173,8 @@ Pick pick(Op op, int size, std::size_t bytes, int hosts, bool shared_cores, bool
   return {"dissemination", "the only one"};
 }
 
-// The nearest relatives of a word of HCCL_ALGO, best first: those that exist for the operation and
-// can run are taken. NHR needs ceil(log2 n) steps for any number of ranks, as Bruck's pattern does.
+// Replacements for a name in HCCL_ALGO, best first. The first one that exists for the operation and
+// can run is taken. NHR needs ceil(log2 n) steps for any number of ranks, as Bruck's pattern does.
 struct Relatives {
   std::string_view wanted;
   std::array<std::string_view, 4> names;
@@ -205,24 +211,25 @@ bool is_pipelined(const Algorithm& algorithm) {
   return algorithm.name == "chain" || algorithm.name == "double_tree";
 }
 
-// Pieces for the patterns whose pipeline is in the schedule; two trees share the vector.
+// The number of pieces for patterns whose schedule is a pipeline. In the double tree, two trees
+// share the vector.
 int depth_of(const Algorithm& algorithm, std::size_t bytes) {
   if (!is_pipelined(algorithm)) return 1;
   return clamped(bytes / kPieceBytes / (algorithm.name == "chain" ? 1 : 2), kMaxDepth);
 }
 
-// Lanes overlap one slice's waiting and folding with another one's messages. A single step of
-// messages has nothing to overlap, and a pipeline overlaps already.
-// They pay between two hosts only: within one host ranks wait for nothing but the processors, which
-// more messages keep busy; between more hosts lanes mix the senders on each line.
+// Lanes overlap the waiting and folding of one slice with the messages of another one. A single
+// step of messages has nothing to overlap, and a pipeline overlaps already. Lanes help only between
+// two hosts. Within one host ranks wait only for the processors, which more messages would load
+// further. Between more hosts, lanes would let several senders share a network interface.
 int lanes_of(const Algorithm& algorithm, int size, std::size_t bytes, int hosts) {
   if (hosts != 2 || is_pipelined(algorithm) || algorithm.op == Op::kBarrier) return 1;
   const schedule::Cost cost = algorithm.cost(size, 1);
   return cost.steps <= 1 && cost.folded == 0 ? 1 : clamped(bytes / kLaneBytes, kMaxLanes);
 }
 
-// Where ranks share cores, each message costs a turn: what counts is how many there are in all, of
-// which costs and steps, those of the busiest rank, know nothing.
+// Where ranks share cores, each message costs a context switch, so the total number of messages
+// matters. Costs and steps are those of the busiest rank and do not show that number.
 bool pairs_pay(const Algorithm& algorithm, int size, std::size_t bytes) {
   return (algorithm.name == "recursive_doubling" || algorithm.name == "halving_doubling") &&
          algorithm.op == Op::kAllReduce && size >= 4 && is_power_of_two(size) &&
@@ -238,8 +245,8 @@ struct Timed {
   double ns = 0;
 };
 
-// One algorithm with its best depth: that of the rules unless another one is worth it. Costs do not
-// tell what lanes save.
+// One algorithm with its best depth: the rules' depth unless another one is clearly faster. The
+// costs do not show the effect of lanes.
 Timed timed(const Algorithm& algorithm, int size, std::size_t bytes, int hosts,
             const MessageCosts& costs) {
   Timed best{&algorithm, depth_of(algorithm, bytes), lanes_of(algorithm, size, bytes, hosts), 0};
@@ -252,7 +259,8 @@ Timed timed(const Algorithm& algorithm, int size, std::size_t bytes, int hosts,
   return best;
 }
 
-// Hosts are for the rules: the costs do not tell links of a host from those between hosts.
+// The rules handle hosts: the costs do not distinguish links within a host from links between
+// hosts.
 bool may_be_taken(const Algorithm& algorithm, int size, std::size_t bytes) {
   if (!algorithm.refuse(size).empty() || algorithm.name == "two_level") return false;
   return algorithm.name != "one_shot" || bytes * static_cast<std::size_t>(size) <= kOneShotBytes;
@@ -261,7 +269,7 @@ bool may_be_taken(const Algorithm& algorithm, int size, std::size_t bytes) {
 Timed least(const Timed& ruled, int size, std::size_t bytes, int hosts, const MessageCosts& costs,
             std::string& why) {
   const Algorithm& by_rules = *ruled.algorithm;
-  Timed other;  // the best but for the rules' one
+  Timed other;  // the best algorithm except the rules' choice
   for (const Algorithm& algorithm : schedule::algorithms()) {
     if (by_rules.name == "two_level") break;
     if (algorithm.op != by_rules.op || &algorithm == &by_rules) continue;
@@ -282,7 +290,7 @@ Timed least(const Timed& ruled, int size, std::size_t bytes, int hosts, const Me
   return ruled;
 }
 
-// The algorithm that is wanted, or its nearest relative; the reason says which.
+// The wanted algorithm or its replacement; the reason says which.
 Choice wish(Op op, int size, std::string_view wanted) {
   Choice choice;
   if (wanted.empty() || wanted == "NA" || wanted == "null") return choice;
@@ -321,7 +329,7 @@ Choice choose_remote(Op op, int size, std::size_t bytes, std::string_view wanted
     choice.algorithm = find(op, rules.name);
     why = (choice.reason.empty() ? "" : "default: ") + rules.why;
   }
-  // One rank moves nothing, and a barrier has one algorithm.
+  // A single rank moves no data, and barrier has only one algorithm.
   const bool by_costs = costs != nullptr && size > 1 && op != Op::kBarrier;
   if (by_costs) {
     Timed best = timed(*choice.algorithm, size, bytes, hosts, *costs);

@@ -1,5 +1,5 @@
-// Which remote algorithm runs, with which depth and lanes. Only what all ranks know decides, so
-// all ranks decide alike without a word.
+// Chooses the remote algorithm with its depth and lanes. The choice depends only on facts that all
+// ranks know, so all ranks make the same choice without communication.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,24 @@
 
 namespace hccl::select {
 
-/// `bytes` is the size of the vector, `hosts` as in schedule::Shape. `wanted` is the algorithm that
-/// HCCL_ALGO asks for ("" = choose); one that does not support the operation or size is replaced,
-/// and the reason says so. Fixed rules decide if `costs`, the same on all ranks, are null;
-/// otherwise the least predicted time does, unless the rules' choice is as good. shared_cores: one
-/// host has fewer cores than ranks. round_once: a sum of 16-bit floats, of ranks on a host each,
-/// for which an algorithm that folds all inputs at once is taken where it moves as much in as many
-/// steps, or nearly.
+/// `bytes`: size of the vector. `hosts`: as in schedule::Shape. `wanted`: the algorithm that
+/// HCCL_ALGO names ("" = none); if that algorithm does not support the operation or size, another
+/// one replaces it and the reason says so. `costs` must be the same on all ranks. If it is null,
+/// fixed rules choose. Otherwise the algorithm with the least predicted time is chosen, unless the
+/// rules' choice is about as fast. `shared_cores`: some host has fewer cores than ranks.
+/// `round_once`: for a sum of 16-bit floats with one rank on each host, prefer an algorithm that
+/// rounds once if it moves as many bytes in as many steps, or nearly.
 schedule::Choice choose_remote(Op op, int size, std::size_t bytes, std::string_view wanted,
                                int hosts = 1, const MessageCosts* costs = nullptr,
                                bool shared_cores = false, bool round_once = false);
 
-/// Whether a sum of this type loses digits each time that it is rounded between two folds.
+/// Whether a sum of this type loses digits at each rounding between two folds.
 constexpr bool rounds(const Call& call) {
   return reduces(call.op) && (call.type == DataType::kFp16 || call.type == DataType::kBfp16) &&
          (call.reduce == ReduceOp::kSum || call.reduce == ReduceOp::kAvg);
 }
 
-/// What the choice takes by these costs.
+/// The predicted time of the choice with these costs.
 double predict_ns(const schedule::Choice& choice, int size, std::size_t bytes,
                   const MessageCosts& costs);
 
