@@ -1,5 +1,5 @@
-// Which parts of a range of offsets are free. An arena holds offsets only and never touches memory,
-// so free parts may be pages that do not exist yet.
+// The account of the free parts of a range of offsets. An arena holds only offsets and never
+// touches memory, so free parts may be pages that do not exist yet.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace hccl::memory {
 
-/// Best fit, lowest address first among equals; neighbouring free parts are joined. Used under its
-/// owner's lock.
+/// Best fit; among equal parts, the lowest address first. Adjacent free parts are joined. The
+/// owner's lock must be held.
 class Arena {
  public:
   explicit Arena(std::uint64_t size) { add(0, size); }
 
-  /// The offset of `bytes` bytes, a multiple of `alignment` (a power of two); nothing if there is
-  /// no such part.
+  /// Returns an offset for `bytes` bytes that is a multiple of `alignment` (a power of two), or
+  /// nothing if no free part is large enough.
   std::optional<std::uint64_t> take(std::uint64_t bytes, std::uint64_t alignment) {
     for (auto part = by_size_.lower_bound({bytes, 0}); part != by_size_.end(); ++part) {
       const auto [size, at] = *part;
@@ -32,7 +32,7 @@ class Arena {
     return std::nullopt;
   }
 
-  /// visit(at, bytes) for the free parts, the largest first, until it returns false.
+  /// Calls visit(at, bytes) for the free parts, the largest first, until it returns false.
   template <class Visit>
   void each_free(const Visit& visit) const {
     for (const auto& [size, at] : by_size_ | std::views::reverse) {

@@ -23,7 +23,7 @@ std::size_t Cache::class_of(std::size_t bytes) {
 Result<void*> Cache::allocate(std::size_t bytes) {
   if (forked()) return Status(Code::kUnavail, "device memory: a forked child has none");
   if (bytes == 0 || bytes > heap_->reserve()) {
-    return heap_->allocate(bytes);  // says why not
+    return heap_->allocate(bytes);  // fails and gives the reason
   }
   const std::size_t size = class_of(bytes);
   {
@@ -43,7 +43,7 @@ Result<void*> Cache::allocate(std::size_t bytes) {
   return made;
 }
 
-// The block freed last: what it holds of caches is there still.
+// Takes the block that was freed last: parts of it may still be in a CPU cache.
 void* Cache::take(std::size_t bytes) {
   const auto at = classes_.find(bytes);
   if (at == classes_.end() || at->second.empty()) return nullptr;
@@ -93,7 +93,7 @@ void Cache::shrink(std::size_t limit) {
     at->second.pop_front();
     if (at->second.empty()) classes_.erase(at);
     info_.cached -= oldest.bytes;
-    // A live block of the heap, so this cannot fail.
+    // The block is live in the heap, so this cannot fail.
     static_cast<void>(heap_->free(oldest.memory));
   }
 }

@@ -1,5 +1,5 @@
-// Memory of the device heap that is used again: freed blocks are kept by size class for the next
-// allocation of the class. Those freed longest ago go back to the heap when there are too many.
+// A caching allocator over the device heap. It keeps freed blocks by size class for the next
+// allocation of the class. Beyond a limit, the blocks freed longest ago go back to the heap.
 #pragma once
 
 #include <sys/types.h>
@@ -17,22 +17,24 @@
 
 namespace hccl::memory {
 
-/// Every member is safe to use from any thread. In a forked child nothing can be had, and what is
-/// freed stays as it is: its memory is the parent's.
+/// All members are safe to use from any thread. In a forked child allocate() fails and free() does
+/// nothing, because the memory is the parent's.
 class Cache {
  public:
-  /// `limit`: bytes that are kept, of free blocks and of what is free in the heap.
+  /// `limit`: the most bytes that are kept, in free blocks and in the free parts of the heap
+  /// together.
   Cache(std::shared_ptr<Heap> heap, std::size_t limit);
 
-  /// kPara: no bytes. kOom: not even without the blocks that are kept. kUnavail: a forked child.
+  /// kPara: `bytes` is 0. kOom: no memory, even after the kept blocks were given back. kUnavail: in
+  /// a forked child.
   Result<void*> allocate(std::size_t bytes);
   /// kPara: not a live allocation of allocate().
   Status free(void* memory);
-  /// Gives all free blocks back to the heap, and what is free there back to the system.
+  /// Gives all free blocks back to the heap, and the free memory of the heap back to the system.
   void trim() HCCL_EXCLUDES(mutex_);
 
   struct Info {
-    std::size_t in_use = 0;  ///< bytes of live blocks, of the sizes of their classes
+    std::size_t in_use = 0;  ///< bytes of live blocks, rounded up to their classes
     std::size_t cached = 0;  ///< bytes of free blocks
     std::uint64_t reused = 0;
     std::uint64_t fresh = 0;
@@ -41,8 +43,8 @@ class Cache {
   std::size_t limit() const { return limit_; }
   const Heap& heap() const { return *heap_; }
 
-  /// The size of the class of a block: eight classes between powers of two, so that at most an
-  /// eighth is unused.
+  /// The block size of the class: eight classes between powers of two, so that at most an eighth of
+  /// a block is unused.
   static std::size_t class_of(std::size_t bytes);
 
  private:

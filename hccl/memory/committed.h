@@ -1,4 +1,4 @@
-// Which parts of a range of offsets have memory behind them.
+// The account of the parts of a range of offsets that have memory behind them.
 #pragma once
 
 #include <algorithm>
@@ -8,13 +8,13 @@
 
 namespace hccl::memory {
 
-/// Disjoint parts, neighbours joined. Used under its owner's lock.
+/// The parts are disjoint; adjacent parts are joined. The owner's lock must be held.
 class Committed {
  public:
-  /// Bytes in all.
+  /// Total bytes of all parts.
   std::uint64_t bytes() const { return bytes_; }
 
-  /// Bytes of [from, to) that are in no part.
+  /// Bytes of [from, to) that belong to no part.
   std::uint64_t missing(std::uint64_t from, std::uint64_t to) const {
     std::uint64_t there = 0;
     for (auto part = first(from); part != parts_.end() && part->first < to; ++part) {
@@ -23,7 +23,7 @@ class Committed {
     return to - from - there;
   }
 
-  /// Where the end of [from, to) begins that has so many bytes; `from` if there are not so many.
+  /// The start of the last `bytes` bytes with memory in [from, to); `from` if there are fewer.
   std::uint64_t last(std::uint64_t bytes, std::uint64_t from, std::uint64_t to) const {
     for (auto part = parts_.lower_bound(to); part != parts_.begin();) {
       --part;
@@ -39,7 +39,7 @@ class Committed {
   void add(std::uint64_t from, std::uint64_t to) {
     bytes_ += missing(from, to);
     auto part = first(from);
-    // One that ends where this begins belongs to it, too.
+    // A part that ends at the start of the new one is joined with it.
     if (part != parts_.begin() && std::prev(part)->second == from) --part;
     while (part != parts_.end() && part->first <= to) {
       from = std::min(from, part->first);
@@ -61,7 +61,7 @@ class Committed {
 
  private:
   using Parts = std::map<std::uint64_t, std::uint64_t>;  // from, to
-  /// The first part that ends behind `at`.
+  /// The first part that ends after `at`.
   Parts::const_iterator first(std::uint64_t at) const {
     auto part = parts_.upper_bound(at);
     if (part != parts_.begin() && std::prev(part)->second > at) --part;

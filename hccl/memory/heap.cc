@@ -35,8 +35,8 @@ Status no_memory(std::size_t bytes) {
                 "device memory: the machine has no memory for " + std::to_string(bytes) + " bytes");
 }
 
-// Asks for large pages, and leaves the mapping out of core dumps: a dump would fault in all of the
-// reserve, and hold the dying process, which peers wait for, until it is written.
+// Asks for large pages, and excludes the mapping from core dumps. A dump would fault in the whole
+// reserve. It would also delay the end of the dying process, for which peers wait.
 void advise(void* at, std::size_t bytes) {
   ::madvise(at, bytes, MADV_HUGEPAGE);
   ::madvise(at, bytes, MADV_DONTDUMP);
@@ -55,7 +55,8 @@ Result<std::shared_ptr<Heap>> Heap::create(std::size_t reserve) {
   if (!memfd.valid()) return failure("memfd_create");
   if (::ftruncate(memfd.get(), static_cast<off_t>(reserve)) != 0) return failure("ftruncate");
   if (::fcntl(memfd.get(), F_ADD_SEALS, kSeals) != 0) return failure("sealing");
-  // Aligned to a granule, so that large pages can back it where the machine allows them.
+  // The base is aligned to a granule, so that large pages can back the heap where the machine
+  // allows them.
   void* const area = ::mmap(nullptr, reserve + kGranule, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (area == MAP_FAILED) return failure("reserving addresses");
@@ -91,7 +92,8 @@ Result<std::uint64_t> Heap::take(std::size_t bytes, std::size_t alignment) {
                                 std::to_string(reserve_) + " in use)");
 }
 
-// Ranks of a host grow at the same time, so each looks again after a small share of what is left.
+// Ranks of a host grow at the same time, so each rank checks the limits again after it has taken
+// this small share of the memory that is left.
 constexpr std::uint64_t kShare = 64;
 constexpr std::uint64_t kCredit = std::uint64_t{4} << 20;
 
@@ -130,14 +132,15 @@ Status Heap::commit(std::uint64_t offset, std::size_t bytes) {
   return {};
 }
 
-// Where memory is short, none is kept.
+// When memory is short, the heap keeps no freed memory.
 Status Heap::give_up(const Status& why) {
   const MutexLock lock(mutex_);
   shrink(0);
   return why;
 }
 
-// The largest parts first, and of these the ends: the next allocations take their beginnings.
+// Returns the largest free parts first, and of each part its end: new allocations take the
+// beginning.
 void Heap::shrink(std::size_t kept) {
   const auto excess = [&]() HCCL_REQUIRES(mutex_) -> std::uint64_t {
     const std::uint64_t now = committed_.bytes() > used_ ? committed_.bytes() - used_ : 0;
@@ -173,7 +176,7 @@ Result<void*> Heap::allocate(std::size_t bytes, std::size_t alignment) {
     return Status(bytes == 0 ? Code::kPara : Code::kOom,
                   "device memory: cannot allocate " + std::to_string(bytes) + " bytes");
   }
-  // Whole lines, so that no two allocations share one.
+  // Whole cache lines, so that no two allocations share one.
   const std::size_t rounded = round_up(bytes, kAlignment);
   std::byte* memory = nullptr;
   {
@@ -204,8 +207,8 @@ Status Heap::free(void* memory) {
   return {};
 }
 
-// Notes on what is free need memory, and to free never fails: without memory for its note, a part
-// of the range is not given out again.
+// To record a free part takes memory, but freeing must not fail. If there is no memory for the
+// record, the part is never allocated again.
 void Heap::give_back(std::uint64_t offset, std::size_t bytes) noexcept {
   used_ -= bytes;
   try {
@@ -289,7 +292,7 @@ std::optional<std::uint64_t> Heap::locate_mapped(std::uintptr_t at, std::size_t 
   --each;
   if (at - each->first >= each->second.bytes) return std::nullopt;
   const std::uint64_t offset = each->second.offset + (at - each->first);
-  // Blocks that are adjacent both in addresses and in the memfd count as one.
+  // Blocks that are adjacent both in address and in the memfd count as one.
   std::size_t known = each->second.bytes - (at - each->first);
   while (known < bytes) {
     const auto next = std::next(each);
@@ -323,7 +326,7 @@ Result<std::shared_ptr<View>> Heap::view_of(const Fd& memfd) {
 Result<View> View::of(const Fd& memfd) {
   struct stat about{};
   if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
-  // Without the seals another process could shrink the file and every access would be a SIGBUS.
+  // Without the seals another process could shrink the file, and every access would raise SIGBUS.
   const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
   if (about.st_size <= 0 || seals < 0 || (seals & kSeals) != kSeals) {
     return Status(Code::kTcpConnect, "device memory: what a peer handed over is no heap");

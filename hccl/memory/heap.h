@@ -1,11 +1,11 @@
-// Device memory: one heap a process, in a memfd that the other ranks of the host map too, so that
-// they load and store it directly. Every byte has an offset in the memfd; ranks exchange offsets,
-// not addresses.
+// Device memory: one heap for each process, in a memfd. The other ranks of the host map it too and
+// load and store it directly. Every byte has an offset in the memfd; ranks exchange offsets, not
+// addresses.
 //
-// The reserve is virtual and sparse: a page takes memory when it is first allocated (and is faulted
-// in then, if the limits of the cgroup and of the machine leave room), and stays for the next
-// allocation after it is freed, up to a bound. The file has its full size from the start and is
-// sealed against shrinking, so a mapping of it never has to grow and never faults.
+// The reserve is virtual and sparse. A page gets memory at its first allocation, if the limits of
+// the cgroup and of the machine leave room, and is faulted in then. After the page is freed, it
+// keeps its memory for the next allocation, up to a bound. The file has its full size from the
+// start and is sealed against shrinking, so a mapping of it never has to grow and never faults.
 #pragma once
 
 #include <sys/types.h>
@@ -28,36 +28,38 @@ namespace hccl::memory {
 class Arena;
 class View;
 
-/// Every member is safe to use from any thread.
+/// All members are safe to use from any thread.
 class Heap {
  public:
-  /// reserve: bytes at most, rounded up to kGranule; 0: as much as the machine has memory.
+  /// `reserve`: the most bytes, rounded up to kGranule; 0: as many as the machine has memory.
   /// kSyscall or kOom.
   static Result<std::shared_ptr<Heap>> create(std::size_t reserve = 0);
   ~Heap();
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  /// Memory aligned to `alignment` (a power of two, at least kAlignment is given); contents
-  /// undefined. kOom when the reserve is used up, or memory for it is not to be had.
+  /// Returns memory with undefined contents, aligned to `alignment` (a power of two) and at least
+  /// to kAlignment. kOom: the reserve is used up, or the system has no memory.
   Result<void*> allocate(std::size_t bytes, std::size_t alignment = kAlignment);
   /// kPara: not a live allocation of allocate().
   Status free(void* memory);
 
-  // ---- Physical blocks, mapped where the caller wants them ----
-  /// Pages of the memfd, a multiple of kGranule; gives their offset. kOom.
+  // ---- Physical blocks, which the caller maps at addresses of its choice ----
+  /// Allocates pages of the memfd, a multiple of kGranule, and returns their offset. kOom.
   Result<std::uint64_t> allocate_pages(std::size_t bytes);
   /// kPara: no such block.
   Status free_pages(std::uint64_t offset);
-  /// Maps [offset, offset + bytes) over the caller's reserved addresses at `at`, both multiples of
-  /// the page size. From then on locate() knows these addresses. kPara where something is mapped.
+  /// Maps [offset, offset + bytes) at the caller's reserved addresses `at`. All three are multiples
+  /// of the page size. After this call locate() knows the addresses. kPara: another mapping is
+  /// there.
   Status map(void* at, std::size_t bytes, std::uint64_t offset);
-  /// Removes a mapping and leaves inaccessible addresses in its place. kPara: no mapping at `at`.
+  /// Removes a mapping and leaves inaccessible addresses in its place. kPara: no mapping begins at
+  /// `at`.
   Status unmap(void* at);
 
-  /// Where these bytes lie in the memfd, if all of them do, one behind the other: allocations, and
-  /// addresses that were mapped (also over adjacent blocks). Costs two loads if the bytes are not
-  /// device memory.
+  /// The offset of these bytes in the memfd, if all of them lie there contiguously: in an
+  /// allocation or in mapped addresses, also across adjacent blocks. If the bytes are not device
+  /// memory, the call costs two loads.
   std::optional<std::uint64_t> locate(const void* memory, std::size_t bytes) const {
     const auto at = reinterpret_cast<std::uintptr_t>(memory);
     const auto offset = at - reinterpret_cast<std::uintptr_t>(base_);
@@ -66,12 +68,14 @@ class Heap {
     return locate_mapped(at, bytes);
   }
 
-  /// The bound of freed memory that stays; none at first. More than that goes back to the system.
+  /// Limits the freed memory that the heap keeps; further freed memory goes back to the system.
+  /// Without this call the heap keeps all of it.
   void keep(std::size_t bytes);
-  /// Bytes of freed memory that stays, with what is unused in units that are partly in use.
+  /// Bytes of freed memory that the heap keeps, including the unused rest of units that are partly
+  /// in use.
   std::size_t kept() const { return kept_.load(std::memory_order_relaxed); }
 
-  /// Another process's heap, mapped here; mapped once, however many communicators ask.
+  /// Another process's heap, mapped into this one. All communicators share one mapping.
   Result<std::shared_ptr<View>> view_of(const Fd& memfd);
 
   int memfd() const { return memfd_.get(); }
@@ -82,7 +86,7 @@ class Heap {
 
   static constexpr std::size_t kAlignment = 64;
   static constexpr std::size_t kGranule = std::size_t{2} << 20;
-  /// Memory comes in units of this. Peers map a heap in the same ones.
+  /// Memory is committed in multiples of this size. Peers map a heap in the same units.
   static constexpr std::size_t kUnit = std::size_t{64} << 10;
 
  private:
@@ -93,7 +97,7 @@ class Heap {
   Heap(Fd memfd, std::byte* base, std::size_t reserve);
   std::optional<std::uint64_t> locate_mapped(std::uintptr_t at, std::size_t bytes) const;
   Result<std::uint64_t> take(std::size_t bytes, std::size_t alignment) HCCL_REQUIRES(mutex_);
-  /// Gets memory for a part that was taken.
+  /// Commits memory for a part that take() returned.
   Status commit(std::uint64_t offset, std::size_t bytes) HCCL_EXCLUDES(mutex_);
   Result<std::uint64_t> step(std::uint64_t at, std::uint64_t end) HCCL_EXCLUDES(mutex_);
   Status give_up(const Status& why) HCCL_EXCLUDES(mutex_);
@@ -110,20 +114,20 @@ class Heap {
   std::map<std::uintptr_t, Mapped> mappings_ HCCL_GUARDED_BY(mutex_);             // by address
   std::atomic<bool> mapped_{false};  // there are mappings
   std::size_t used_ HCCL_GUARDED_BY(mutex_) = 0;
-  const pid_t process_;  // a forked child gives no memory back: it is the parent's
-  Committed committed_ HCCL_GUARDED_BY(mutex_);  // has memory
-  std::uint64_t credit_ HCCL_GUARDED_BY(mutex_) =
-      0;  // bytes that may be committed before the limits are read again
+  const pid_t process_;  // the heap's owner; a forked child gives no memory back
+  Committed committed_ HCCL_GUARDED_BY(mutex_);  // the parts that have memory
+  // Bytes that may be committed before the limits are read again.
+  std::uint64_t credit_ HCCL_GUARDED_BY(mutex_) = 0;
   std::atomic<std::size_t> keep_{SIZE_MAX};
   std::atomic<std::size_t> kept_{0};
-  std::map<std::uint64_t, std::weak_ptr<View>> views_
-      HCCL_GUARDED_BY(mutex_);  // by the memfd's inode
+  // By the inode of the memfd.
+  std::map<std::uint64_t, std::weak_ptr<View>> views_ HCCL_GUARDED_BY(mutex_);
 };
 
-/// Another process's heap as it lies in this one. Owns the mapping.
+/// The mapping of another process's heap, which it owns.
 class View {
  public:
-  /// Maps a heap's memfd after checking its size and seals. kTcpConnect: not a heap; kSyscall.
+  /// Checks size and seals of a heap's memfd and maps it. kTcpConnect: not a heap; kSyscall.
   static Result<View> of(const Fd& memfd);
   View() = default;
   View(View&& other) noexcept;
