@@ -1,6 +1,6 @@
-// Values of this library as Protobuf messages, for files. Nothing here knows Protobuf: the plugin
-// libhccl_files.so does, is loaded when first used, and keeps its Protobuf to itself, because
-// frameworks bring another one into the process.
+// Reads and writes values of this library as Protobuf messages, for files. This header does not
+// know Protobuf. The plugin libhccl_files.so links it, is loaded at the first use, and hides its
+// symbols, because frameworks bring another Protobuf into the process.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +21,14 @@ namespace hccl::files {
 
 enum class Form { kBinary, kJson };
 
-/// Gets what the other side made, and copies it: memory is freed on the side that allocated it,
-/// because the plugin does not see allocators that a program puts in place of the usual ones.
+/// Receives a value that the other side made, and copies it. Each side frees the memory that it
+/// allocated, because the plugin does not see an allocator with which a program replaces the usual
+/// one.
 template <class T>
 using Take = std::function<void(const Result<T>&)>;
 
-/// How one message is written and read. Both functions call `take` once before they return.
-/// decode: kPara for bytes that are no such message, kNotSupport for a newer version of it.
+/// Writes and reads one kind of message. Both functions call `take` once before they return. decode
+/// fails with kPara for bytes that are no such message, with kNotSupport for a newer version.
 template <class T>
 struct Codec {
   std::size_t size;  ///< sizeof(T) in the plugin
@@ -35,18 +36,19 @@ struct Codec {
   void (*decode)(std::string_view bytes, Form form, const Take<T>& take);
 };
 
-/// The plugin's table: an entry for each message.
+/// The plugin's table: one entry for each kind of message.
 struct Codecs {
-  const char* build;  ///< stays the first member
+  const char* build;  ///< must stay the first member
   Codec<split::Trace> trace;
   Codec<select::CostTable> costs;
 };
 
-/// Values cross as C++ structs, so both sides must be of one version and one compiler.
+/// Values cross as C++ structs, so both sides must have the same version and compiler.
 inline constexpr const char* kBuild = HCCL_VERSION_TEXT ", " __VERSION__;
 
-/// The table, which lives for ever; loads the plugin from beside the library, or from `directory`
-/// if that is not empty. kNotSupport, naming the file and the reason. Any thread.
+/// Returns the table, which is never freed. The first call loads the plugin from the library's
+/// directory, or from `directory` if that is not empty. kNotSupport, naming the file and the
+/// reason. Any thread.
 Result<const Codecs*> codecs(std::string_view directory = {});
 
 /// A copy that shares no memory with the original.
@@ -62,7 +64,7 @@ Result<const Codec<T>*> codec_of(Codec<T> Codecs::* entry) {
   return Status(Code::kInternal, "libhccl_files.so is of another build: install both anew");
 }
 
-/// encode(&Codecs::trace, trace, Form::kJson). Fails as codecs() does.
+/// Example: encode(&Codecs::trace, trace, Form::kJson). Fails as codecs() does.
 template <class T>
 Result<std::string> encode(Codec<T> Codecs::* entry, const T& value, Form form) {
   HCCL_ASSIGN_OR_RETURN(const Codec<T>* const codec, codec_of(entry));
@@ -85,5 +87,5 @@ Result<T> decode(Codec<T> Codecs::* entry, std::string_view bytes, Form form) {
 
 }  // namespace hccl::files
 
-/// The plugin's one export.
+/// The only symbol that the plugin exports.
 extern "C" __attribute__((visibility("default"))) const hccl::files::Codecs* hccl_files_codecs();

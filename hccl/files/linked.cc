@@ -1,5 +1,5 @@
-// For programs that link the plugin's code: as one of their own sources, this stands in for
-// load.cc, which then stays in its archive.
+// Replaces load.cc in programs that link the plugin's code. Such a program lists this file among
+// its own sources; the linker then leaves load.cc in its archive.
 #include "hccl/files/codecs.h"
 
 namespace hccl::files {

@@ -8,8 +8,8 @@
 namespace hccl::files {
 namespace {
 
-// Without it the plugin would bind the Protobuf of whoever loaded one for all. The run time of
-// sanitizers refuses it.
+// Without RTLD_DEEPBIND the plugin would bind a Protobuf that another library has loaded globally.
+// The run time of sanitizers does not support RTLD_DEEPBIND.
 int isolation() {
   return ::dlsym(RTLD_DEFAULT, "__sanitizer_print_stack_trace") == nullptr ? RTLD_DEEPBIND : 0;
 }

@@ -1,4 +1,4 @@
-// The table of costs as a Protobuf message. What the numbers must be is checked by its reader.
+// The cost table as a Protobuf message. Its reader checks the numbers.
 #include "hccl/select/costs.h"
 
 #include "hccl/files/plugin/costs.pb.h"
@@ -76,7 +76,7 @@ select::LocalCosts local_from(const proto::LocalCosts& in) {
     while (static_cast<std::size_t>(out.kind) < select::kKinds && words(out.kind) != curve.kind()) {
       out.kind = static_cast<select::Kind>(static_cast<std::size_t>(out.kind) + 1);
     }
-    if (static_cast<std::size_t>(out.kind) == select::kKinds) continue;  // a newer library's
+    if (static_cast<std::size_t>(out.kind) == select::kKinds) continue;  // from a newer library
     for (const auto& point : curve.points()) out.points.push_back({point.bytes(), point.ns()});
     costs.curves.push_back(std::move(out));
   }

@@ -1,4 +1,4 @@
-// What all messages have in common: text and bytes, both ways.
+// The part that all messages have in common: conversion from and to bytes and JSON text.
 #pragma once
 
 #include <google/protobuf/stubs/logging.h>
@@ -12,7 +12,7 @@
 
 namespace hccl::files {
 
-/// The entries of the plugin's table, one a source file.
+/// The entries of the plugin's table, one in each source file.
 Codec<split::Trace> trace_codec();
 Codec<select::CostTable> costs_codec();
 
@@ -29,7 +29,7 @@ inline Result<std::string> to_bytes(const google::protobuf::Message& message, Fo
 }
 
 inline Status from_bytes(std::string_view bytes, Form form, google::protobuf::Message& message) {
-  // What is wrong with the bytes is for the caller to tell.
+  // The caller reports the error, so Protobuf must not log it.
   const google::protobuf::LogSilencer silence;
   if (form == Form::kBinary) {
     if (bytes.size() <= static_cast<std::size_t>(std::numeric_limits<int>::max()) &&
@@ -46,7 +46,7 @@ inline Status from_bytes(std::string_view bytes, Form form, google::protobuf::Me
   return status.ok() ? Status() : Status(Code::kPara, status.ToString());
 }
 
-/// Gives `take` what `make` makes; no exception of Protobuf's leaves the plugin.
+/// Passes the result of `make` to `take`. No exception of Protobuf leaves the plugin.
 template <class T, class Make>
 void give(const Take<T>& take, Make make) {
   Result<T> made = Status();
@@ -58,8 +58,8 @@ void give(const Take<T>& take, Make make) {
   take(made);
 }
 
-/// The codec of T out of the functions between T and its message. `kName` is what a file that is
-/// none is told it is not.
+/// Makes the codec of T from the functions between T and its message. Error texts say "not a
+/// `kName`".
 template <class T, class Message, Message (*kToMessage)(const T&),
           Result<T> (*kFromMessage)(const Message&), const char* kName>
 Codec<T> codec() {

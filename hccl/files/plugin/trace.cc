@@ -15,8 +15,8 @@ using split::TraceIteration;
 
 constexpr char kName[] = "trace";
 
-/// Protobuf texts must be UTF-8 (names come from users): every byte that is not part of a
-/// well-formed sequence becomes '?'.
+/// Protobuf texts must be UTF-8, but names come from users. Replaces every byte that is not part of
+/// a well-formed sequence by '?'.
 std::string utf8(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   std::string result;
