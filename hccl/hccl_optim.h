@@ -1,12 +1,12 @@
-/* Optimizer steps over tables of spans: what hccl.torch.optim is made of. In libhccl_optim.so,
- * which needs no other library and knows no framework. Valid C99 and C++11.
+/* Optimizer steps over tables of spans; hccl.torch.optim is built on them. They are in
+ * libhccl_optim.so, which needs no other library and knows no framework. Valid C99 and C++11.
  *
- * A span is one parameter: where it, its gradient and its states lie. One call steps all spans of a
- * table, in equal shares of bytes on the caller's threads. Results do not depend on the number of
- * threads, nor on where an element lies.
+ * A span describes one parameter: the addresses of the parameter, its gradient and its states. One
+ * call runs the step for all spans of a table, in equal shares of bytes on the caller's threads.
+ * Results depend neither on the number of threads nor on the position of an element.
  *
- * Ownership: nothing is kept after a call. Errors: the caller checks; sizes and addresses are taken
- * as they are. */
+ * Ownership: the library keeps nothing after a call. Errors: the caller must check sizes and
+ * addresses; the library does not. */
 #ifndef HCCL_OPTIM_H_
 #define HCCL_OPTIM_H_
 
@@ -17,8 +17,8 @@
 extern "C" {
 #endif
 
-/** The rules; hccl/optim/rules-inl.h has the formulas. In brackets: the states, in their order; one
- * in parentheses may be null. */
+/** The rules; hccl/optim/rules-inl.h has the formulas. The brackets list the states in order; a
+ * state in parentheses may be null. */
 typedef enum {
   HCCL_OPTIM_SGD = 0,        /* [(momentum)] */
   HCCL_OPTIM_ADAM = 1,       /* [mean, square, (largest square)] also AdamW */
@@ -30,7 +30,7 @@ typedef enum {
   HCCL_OPTIM_BERT_ADAM = 7   /* [mean, square] */
 } HcclOptimRule;
 
-/** How a span's elements lie in memory. Of 16-bit types fp32 is computed, and rounded once. */
+/** The types of a span's elements. 16-bit types are computed in fp32 and rounded once. */
 typedef enum {
   HCCL_OPTIM_FP32 = 0,
   HCCL_OPTIM_FP64 = 1,
@@ -48,7 +48,7 @@ enum {
   HCCL_OPTIM_ZERO_GRADIENT = 16  /* the gradient is 0 afterwards */
 };
 
-/** The numbers of a step. Which of them a rule uses is in its formula. */
+/** The numbers of a step. The formula of a rule shows which of them it uses. */
 typedef struct {
   double lr;
   double weight_decay;
@@ -60,7 +60,7 @@ typedef struct {
   double delta;    /* AdamP */
   double wd_ratio; /* AdamP */
   double step;     /* from 1 */
-  double factor;   /* the gradient is multiplied by it first: unscale, clip, maximize (-1) */
+  double factor;   /* multiplies the gradient first, to unscale, clip or maximize (-1) */
   uint32_t flags;
 } HcclOptimNumbers;
 
@@ -68,28 +68,28 @@ typedef struct {
   void* parameter;
   void* gradient;
   void* states[3];
-  void* copy; /* of the parameter, in 16 bits, for the types with MASTER; else null */
+  void* copy; /* 16-bit copy of the parameter, for the types with MASTER; otherwise null */
   uint64_t count;
-  uint64_t rows; /* AdamP: rows of equal length that are projected; 0: not projected. Else 0 */
+  uint64_t rows; /* AdamP: number of equal rows to project, 0: no projection. Other rules: 0 */
   const HcclOptimNumbers* numbers;
   HcclOptimType type;
 } HcclOptimSpan;
 
-/** Runs body(work, share) for every share below `shares`, on any threads, and returns when all are
- * done. */
+/** Must run body(work, share) for every share below `shares`, on any threads, and return when all
+ * are done. */
 typedef void (*HcclOptimBody)(void* work, uint64_t share);
 typedef void (*HcclOptimRun)(uint64_t shares, HcclOptimBody body, void* work);
 
 typedef struct {
   HcclOptimRun run; /* null: the caller's thread */
-  uint64_t number;  /* of threads; shares too small to be worth a thread are joined */
+  uint64_t number;  /* number of threads; small tables use fewer */
 } HcclOptimThreads;
 
 /** One step of all spans: one parallel region; Lamb and AdamP take two. */
 void HcclOptimStep(HcclOptimRule rule, const HcclOptimSpan* spans, uint64_t number,
                    const HcclOptimThreads* threads);
 
-/** Of all gradients: the sum of squares, in double, and the largest magnitude. A NaN makes the sum
+/** The sum of squares of all gradients, in double, and their largest magnitude. A NaN makes the sum
  * NaN; an infinity makes `largest` infinite. */
 typedef struct {
   double squares;
@@ -102,7 +102,7 @@ void HcclOptimNorms(const HcclOptimSpan* spans, uint64_t number, const HcclOptim
 void HcclOptimScale(const HcclOptimSpan* spans, uint64_t number, double factor,
                     const HcclOptimThreads* threads);
 
-/** The instruction set that is used: "AVX3", "AVX2", ... */
+/** The instruction set in use: "AVX3", "AVX2", ... */
 const char* HcclOptimInstructionSet(void);
 
 #ifdef __cplusplus

@@ -1,5 +1,4 @@
-// How elements lie in memory, and how they enter and leave registers. Compiled once per instruction
-// set (see step.cc).
+// Loads and stores of each element type. Compiled once for each instruction set (see step.cc).
 
 #if defined(HCCL_OPTIM_MEMORY_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HCCL_OPTIM_MEMORY_INL_H
@@ -76,7 +75,7 @@ struct Fp16 {
 #endif
 };
 
-/// A span's memory: gradients and copies as Given, parameters and states as Kept.
+/// The memory of a span: gradients and copies have type Given, parameters and states type Kept.
 template <class GivenType, class KeptType>
 struct Memory {
   using Given = GivenType;

@@ -1,4 +1,5 @@
-// The public functions: passes over a table, and what is made of sums between two of them.
+// The public functions: passes over a table, and the values that are computed from sums between two
+// passes.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -17,7 +18,7 @@ double total(std::span<const Sums> pieces, int k) {
   return sum;
 }
 
-/// Lamb: values[0] becomes lr times the ratio of the norms, which is 1 where either is 0.
+/// Lamb: sets values[0] to lr times the ratio of the norms. The ratio is 1 if either norm is 0.
 void trust(const HcclOptimNumbers& n, std::span<Sums> pieces) {
   constexpr double kLargestNorm = 10;
   const double parameter = std::min(std::sqrt(total(pieces, 0)), kLargestNorm);
@@ -26,7 +27,7 @@ void trust(const HcclOptimNumbers& n, std::span<Sums> pieces) {
   for (Sums& piece : pieces) piece.values[0] = n.lr * (trusts ? parameter / update : 1);
 }
 
-/// AdamP: the sums of a row, or of a whole parameter.
+/// AdamP: the sums over a row, or over a whole parameter.
 struct Projection {
   double gradient_parameter, gradients, parameters, update_parameter, eps;
 
@@ -40,11 +41,12 @@ struct Projection {
     return std::abs(gradient_parameter) / ((std::sqrt(gradients) + eps) * norm());
   }
   double norm() const { return std::sqrt(parameters) + eps; }
-  /// The part of the update along the parameter, in units of the parameter.
+  /// The part of the update that is parallel to the parameter, as a multiple of the parameter.
   double along() const { return update_parameter / (norm() * norm()); }
 };
 
-/// AdamP: values[0] becomes how much of p is taken out of the update, values[1] what decay leaves.
+/// AdamP: sets values[0] to the multiple of p that is subtracted from the update, and values[1] to
+/// the factor of p that weight decay leaves.
 void project(const HcclOptimSpan& span, std::span<Sums> pieces) {
   const HcclOptimNumbers& n = *span.numbers;
   const auto finish = [&](Sums& piece, double along, double ratio) {
@@ -112,7 +114,7 @@ void HcclOptimNorms(const HcclOptimSpan* spans, uint64_t number, const HcclOptim
   std::vector<Sums> sums(table.pieces());
   table.run(*threads, sums.data(), [](const Batch& batch) { hccl::optim::norms(batch); });
   *norm = {0, 0};
-  for (const Sums& piece : sums) {  // in the order of the table, whoever made them
+  for (const Sums& piece : sums) {  // in the order of the table, so threads do not matter
     norm->squares += piece.values[0];
     norm->largest = std::max(norm->largest, piece.values[1]);
   }

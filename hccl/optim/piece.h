@@ -1,4 +1,4 @@
-// What the kernels take: parts of spans, and where their sums go.
+// The input of the kernels: parts of spans, and the place of their sums.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,13 @@
 
 namespace hccl::optim {
 
-/// What the first pass of Lamb and AdamP finds out about a piece, and what the second needs.
+/// Sums over a piece that the first pass of Lamb and AdamP computes, then the values made from them
+/// that the second pass needs.
 struct Sums {
   double values[4];
 };
 
-/// Consecutive elements of one span; at most kPiece of them, or one row.
+/// Consecutive elements of one span: at most kPiece of them, or one row.
 struct Piece {
   void* parameter;
   void* gradient;
@@ -23,7 +24,7 @@ struct Piece {
 };
 inline constexpr std::size_t kPiece = 4096;
 
-/// Pieces of spans that have numbers and type in common.
+/// Pieces of spans with the same numbers and type.
 struct Batch {
   const HcclOptimNumbers* numbers;
   HcclOptimType type;
@@ -33,9 +34,9 @@ struct Batch {
 
 enum class Pass { kOnly, kFirst, kSecond };
 
-/// The step of the rules that read each element once, or one of the two passes of the others.
+/// Runs the step of a rule that reads each element once, or one of the two passes of another rule.
 void step(HcclOptimRule rule, Pass pass, const Batch& batch);
-/// Adds to values[0] the squares of the gradients; values[1] becomes the largest magnitude.
+/// Adds the squares of the gradients to values[0] and raises values[1] to the largest magnitude.
 void norms(const Batch& batch);
 /// gradient *= factor
 void scale(const Batch& batch, double factor);

@@ -1,6 +1,6 @@
-// The rules: each reads like its formula. p parameter, g gradient, s states; a rule's constructor
-// makes its coefficients in double, as 1 - beta2 of floats would be off by 5e-5. Compiled once per
-// instruction set (see step.cc).
+// The rules, each in the form of its formula: p parameter, g gradient, s states. The constructor of
+// a rule computes its coefficients in double, because 1 - beta2 in float would be off by 5e-5.
+// Compiled once for each instruction set (see step.cc).
 
 #if defined(HCCL_OPTIM_RULES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HCCL_OPTIM_RULES_INL_H
@@ -24,19 +24,19 @@ HWY_INLINE Vec<T> all(double x) {
   return hn::Set(Tag<T>(), static_cast<T>(x));
 }
 
-/// a * b + c, rounded once or twice as the processor has it.
+/// a * b + c, rounded once or twice, as the processor does it.
 template <class V>
 HWY_INLINE V mul_add(V a, V b, V c) {
   return hn::MulAdd(a, b, c);
 }
 
-/// An average of squares, rounded where torch rounds it: training takes the same way to the bit.
+/// The average of squares. It is rounded as in torch, so that training gives the same bits.
 template <class V>
 HWY_INLINE V mean_square(V average, V keep, V rest, V x) {
   return mul_add(hn::Mul(rest, x), x, hn::Mul(average, keep));
 }
 
-/// average += (x - average) * weight, from the nearer end, as torch's lerp.
+/// average += (x - average) * weight, starting from the nearer end, as torch's lerp does.
 template <class T>
 struct Lerp {
   explicit Lerp(double weight)
@@ -48,7 +48,7 @@ struct Lerp {
   bool from_average;
 };
 
-/// Weight decay as torch has it: into the gradient, unless it is decoupled.
+/// Weight decay as in torch: added to the gradient, unless it is decoupled.
 template <class T>
 struct Decay {
   explicit Decay(const HcclOptimNumbers& n, double decoupled_factor)
@@ -67,7 +67,7 @@ struct Decay {
   Vec<T> factor;
 };
 
-/// How many states a rule has, and which of them there are.
+/// The number of states of a rule; some of them may be absent.
 template <int kNumber>
 struct States {
   static constexpr int kStates = kNumber;
@@ -99,7 +99,7 @@ struct Sgd : States<1> {
   V momentum, rest, minus_lr;
 };
 
-/// The averages that all of Adam's relatives keep.
+/// The averages of Adam and the rules related to it.
 template <class T>
 struct Moments {
   using V = Vec<T>;
@@ -113,7 +113,7 @@ struct Moments {
   V beta2, rest2;
 };
 
-/// Adam, and AdamW where weight decay is decoupled.
+/// Adam; AdamW if weight decay is decoupled.
 template <class T>
 struct Adam : States<3> {
   using V = Vec<T>;
@@ -220,8 +220,8 @@ struct RmsProp : States<3> {
   V alpha, rest, momentum, eps, minus_lr;
 };
 
-/// As TensorFlow has it: eps inside the root, averages moved towards the new value, and a decoupled
-/// decay without the learning rate.
+/// RMSprop as in TensorFlow: eps is inside the root, averages move towards the new value, and a
+/// decoupled decay does not use the learning rate.
 template <class T>
 struct RmsPropTf : States<3> {
   using V = Vec<T>;
@@ -260,8 +260,9 @@ struct RmsPropTf : States<3> {
   V rest, momentum, eps, lr;
 };
 
-// ---- Rules of two passes: first() updates the states and yields what is summed over the parameter
-// or its rows; second() moves the parameter by what optim.cc has made of the sums. ----
+// ---- Rules of two passes. first() updates the states and computes the terms of the sums over the
+// parameter or its rows. second() moves the parameter with the values that optim.cc computed from
+// the sums. ----
 
 template <class T>
 struct Lamb : States<2> {
@@ -284,7 +285,7 @@ struct Lamb : States<2> {
     add(0, p, p);
     add(1, u, u);
   }
-  /// values[0]: lr times trust.
+  /// values[0] is lr times the ratio of norms.
   HWY_INLINE void second(V& p, V, const V* s, const double* values) const {
     p = hn::NegMulAdd(update(p, s), all<T>(values[0]), p);
   }
@@ -317,7 +318,8 @@ struct AdamP : States<2> {
     add(2, p, p);
     add(3, update(g, s), p);
   }
-  /// values[0]: how much of p to take out of the update; values[1]: what decay leaves of p.
+  /// values[0] is the multiple of p that is subtracted from the update; values[1] is the factor of
+  /// p that weight decay leaves.
   HWY_INLINE void second(V& p, V g, const V* s, const double* values) const {
     const V u = hn::NegMulAdd(all<T>(values[0]), p, update(g, s));
     p = mul_add(u, minus_step, hn::Mul(p, all<T>(values[1])));

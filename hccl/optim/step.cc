@@ -1,5 +1,5 @@
-// The loops over pieces: compiled once for every instruction set Highway knows here, chosen at run
-// time.
+// The loops over pieces: compiled once for every instruction set that Highway knows here; the set
+// is chosen at run time.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace hccl::optim::HWY_NAMESPACE {
 
-/// Where the next elements of a piece are. Streams that are not there are null.
+/// The addresses of the next elements of a piece. The address of an absent array is null.
 template <class Memory>
 struct Streams {
   using Given = typename Memory::Given::Element;
@@ -39,8 +39,8 @@ struct Streams {
         copy(static_cast<Given*>(piece.copy)) {}
 };
 
-/// The last elements of a piece, copied to where a whole vector can be loaded and stored: the same
-/// arithmetic, so that an element's bits do not depend on where it lies.
+/// Copies the last elements of a piece into full vectors. The arithmetic is the same, so an
+/// element's bits do not depend on its position.
 template <class Memory>
 class Tail {
  public:
@@ -83,9 +83,9 @@ class Tail {
   typename Streams<Memory>::Given gradient_[Memory::kLanes] = {}, copy_[Memory::kLanes] = {};
 };
 
-/// Calls block(streams, at) for every vector of a piece. The lanes of the last one that are beyond
-/// the piece are zero. A block is inlined (HCCL_BLOCK) and holds its rule by value, so that
-/// coefficients stay in registers: a store of a vector may alias whatever a reference leads to.
+/// Calls block(streams, at) for every vector of a piece. Elements of the last vector beyond the
+/// piece are zero. A block must be inlined (HCCL_BLOCK) and hold its rule by value, so that
+/// coefficients stay in registers: a store of a vector could change anything behind a reference.
 template <class Memory, class Block>
 HWY_INLINE void for_each_vector(const Piece& piece, Block block) {
   const Streams<Memory> streams(piece);
@@ -121,7 +121,8 @@ HWY_INLINE void store_states(const Vec<Number<Memory>>* s, const Streams<Memory>
   }
 }
 
-/// What every rule does with gradients before, and with parameters and gradients after.
+/// The work that all rules share: on gradients before the rule, on parameters and gradients after
+/// it.
 template <class Memory>
 struct Ends {
   using V = Vec<Number<Memory>>;
@@ -157,7 +158,7 @@ void only_pass(const Batch& batch) {
   }
 }
 
-/// A sum of products in double, whatever the type.
+/// A sum of products, always in double.
 template <class T>
 struct Sum {
   static constexpr bool kWidens = sizeof(T) == 4;
@@ -254,7 +255,7 @@ void scale_pieces(const Batch& batch, double factor) {
   }
 }
 
-/// Calls function(Memory) for the memory of a type.
+/// Calls function(Memory) with the memory of a type.
 template <class Function>
 HWY_INLINE void with_memory(HcclOptimType type, const Function& function) {
   using Fp32 = Plain<float>;

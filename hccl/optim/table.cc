@@ -40,7 +40,7 @@ Table::Table(std::span<const HcclOptimSpan> spans) : spans_(spans) {
 }
 
 std::uint64_t Table::shares(const HcclOptimThreads& threads) const {
-  // A thread is woken in about the time in which this much is stepped.
+  // Waking a thread takes about as long as the step of this many bytes.
   constexpr std::uint64_t kSmallest = 1 << 16;
   const std::uint64_t worth = std::max<std::uint64_t>(starts_.back().byte / kSmallest, 1);
   return threads.run == nullptr ? 1 : std::clamp<std::uint64_t>(threads.number, 1, worth);

@@ -1,4 +1,4 @@
-// A table of spans, cut into pieces and into equal shares of bytes.
+// A table of spans. It is cut into pieces, and into shares with equal numbers of bytes.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class Table {
   std::size_t pieces() const { return starts_.back().piece; }
   std::size_t first_piece(std::size_t span) const { return starts_[span].piece; }
 
-  /// Calls work(batch) for all pieces, each once, on the given threads. `sums` has one element a
+  /// Calls work(batch) once for every piece, on the given threads. `sums` has one element for each
   /// piece, or is null.
   template <class Work>
   void run(const HcclOptimThreads& threads, Sums* sums, const Work& work) const {
@@ -42,7 +42,7 @@ class Table {
 
  private:
   static constexpr std::size_t kBatch = 64;
-  /// Where a span begins, counted in bytes and in pieces.
+  /// The start of a span, in bytes and in pieces.
   struct Start {
     std::size_t byte, piece;
   };
@@ -52,7 +52,7 @@ class Table {
   std::size_t piece_at(std::size_t span, std::size_t byte) const;
   Piece piece(std::size_t span, std::size_t number, Sums* sums) const;
 
-  /// A piece belongs to the share in which its first byte lies.
+  /// Runs the pieces of one share. A piece belongs to the share in which its first byte lies.
   template <class Work>
   void run_share(std::uint64_t share, std::uint64_t shares, Sums* sums, const Work& work) const {
     const std::size_t begin = starts_.back().byte * share / shares;
@@ -76,11 +76,11 @@ class Table {
     }
     flush();
   }
-  /// The span in which a byte lies.
+  /// The span that contains a byte.
   std::size_t span_at(std::size_t byte) const;
 
   std::span<const HcclOptimSpan> spans_;
-  std::vector<Start> starts_;  // and the end
+  std::vector<Start> starts_;  // one for each span, and the end of the table
 };
 
 }  // namespace hccl::optim
