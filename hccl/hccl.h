@@ -1,31 +1,28 @@
 /* Collective operations. Valid C99 and C++.
  *
- * Counts are elements. All ranks of the communicator call the same operation with the same count,
- * type, reduce operation and root, in the same order; a difference is HCCL_E_PARA on all ranks,
- * with both calls in the text, as is a call that is refused on a rank for which others wait, unless
- * that rank makes the right call within half a second.
+ * Counts are numbers of elements. All ranks of the communicator call the same operations in the
+ * same order, with the same count, type, reduce operation and root. If the calls differ, all ranks
+ * get HCCL_E_PARA, and the error text has both calls. The same happens if the library rejects the
+ * call of a rank while other ranks wait for it, unless the rank makes the right call within half a
+ * second.
  *
  * Streams: with a NULL stream the operation runs on the caller's thread and is done on return. With
- * a created one its arguments are checked and it takes its place in the communicator's order now;
- * it runs when the stream comes to it, and its failure is the stream's. A communicator's operations
- * match by the order of the calls, whatever streams they are on. Between HcclGroupStart and
- * HcclGroupEnd (hccl_comm.h) calls are checked and collected.
+ * a created stream the call checks the arguments and gives the operation its place in the order of
+ * the communicator. The operation runs when the stream reaches it, and its failure becomes the
+ * failure of the stream. Operations of a communicator match by the order of the calls, even if they
+ * are on different streams. Between HcclGroupStart and HcclGroupEnd (hccl_comm.h) calls are checked
+ * and collected.
  *
- * Buffers belong to the operation until it is done; send buffers are not written unless they are
- * the receive buffer. Arrays of counts are read before the call returns. No alignment is needed. A
- * count of 0 is a success and moves nothing, but all ranks must still call.
+ * Buffers belong to the operation until it is done. Send buffers are not written, unless they are
+ * also the receive buffer. Arrays of counts are read before the call returns. No alignment is
+ * needed. An operation with a count of 0 succeeds and moves nothing, but all ranks must still call
+ * it. Types: all types can be moved. All types except HIF8 and FP8E8M0 can be reduced, with every
+ * reduce operation. Numeric rules: README.md.
  *
- * Types: all move; all but HIF8 and FP8E8M0 are reduced, with every reduce operation. Numbers:
- * README.md.
- *
- * Errors. After those marked * the communicator has failed for good: destroy it.
- *   HCCL_E_PTR           null: the communicator, or an array or buffer that is needed
- *   HCCL_E_PARA          count > 0x7FFFFFFF, a rank out of range, a block beyond all memory, no
- *                        such stream
- *   HCCL_E_PARA *        the ranks' calls differ
- *   HCCL_E_NOT_SUPPORT   unknown type or reduce operation
- *   HCCL_E_REMOTE *      a rank died
- *   HCCL_E_TIMEOUT *     the operation took longer than HCCL_EXEC_TIMEOUT */
+ * Errors: HCCL_E_PTR null communicator, or null array or buffer that is needed; HCCL_E_PARA count >
+ * 0x7FFFFFFF, rank out of range, a block beyond all memory, not a stream; HCCL_E_NOT_SUPPORT
+ * unknown type or reduce operation; HCCL_E_REMOTE a rank died; HCCL_E_TIMEOUT. After HCCL_E_REMOTE,
+ * HCCL_E_TIMEOUT or a mismatch the communicator has failed for good: destroy it. */
 #ifndef HCCL_H_
 #define HCCL_H_
 
@@ -41,7 +38,7 @@ extern "C" {
 HcclResult HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType,
                          HcclReduceOp op, HcclComm comm, aclrtStream stream);
 
-/** buf of the root, in every rank's buf. */
+/** Copies the root's buf to every rank's buf. */
 HcclResult HcclBroadcast(void* buf, uint64_t count, HcclDataType dataType, uint32_t root,
                          HcclComm comm, aclrtStream stream);
 
@@ -51,65 +48,68 @@ HcclResult HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount,
                              HcclDataType dataType, HcclReduceOp op, HcclComm comm,
                              aclrtStream stream);
 
-/** recvBuf = the sendBuf of all ranks in rank order.
- * In place if sendBuf == recvBuf + rank * sendCount. */
+/** recvBuf = the sendBufs of all ranks in rank order. In place if sendBuf == recvBuf + rank *
+ * sendCount. */
 HcclResult HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, HcclDataType dataType,
                          HcclComm comm, aclrtStream stream);
 
-/** recvBuf of the root = the reduction of all sendBufs; recvBuf is not used elsewhere and may be
- * null. */
+/** recvBuf of the root = the reduction of all sendBufs. Other ranks do not use recvBuf; there it
+ * may be null. */
 HcclResult HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType,
                       HcclReduceOp op, uint32_t root, HcclComm comm, aclrtStream stream);
 
-/** Block r of the root's sendBuf into the recvBuf of rank r; sendBuf may be null elsewhere. */
+/** Copies block r of the root's sendBuf to the recvBuf of rank r. On other ranks sendBuf may be
+ * null. */
 HcclResult HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDataType dataType,
                        uint32_t root, HcclComm comm, aclrtStream stream);
 
-/** Block r, of sendCounts[r] elements from element sendDispls[r] of sendBuf, is for rank r; recvBuf
- * = the reduction of the block of this rank, folded in rank order. The arrays hold a uint64_t a
- * rank and are the same on all ranks. HCCL_E_PARA: recvCount is not sendCounts[rank]; recvBuf is
- * sendBuf. */
+/** Block r of sendBuf is for rank r: sendCounts[r] elements from element sendDispls[r] on. recvBuf
+ * = the reduction of the block of this rank, folded in rank order. The arrays hold one uint64_t for
+ * each rank and are the same on all ranks. HCCL_E_PARA: recvCount is not sendCounts[rank]; recvBuf
+ * is sendBuf. */
 HcclResult HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void* sendDispls,
                               void* recvBuf, uint64_t recvCount, HcclDataType dataType,
                               HcclReduceOp op, HcclComm comm, aclrtStream stream);
 
-/** The sendBuf of rank r to recvCounts[r] elements from element recvDispls[r] of recvBuf. The
- * arrays hold a uint64_t a rank and are the same on all ranks. In place if sendBuf is where its
- * block goes. HCCL_E_PARA: sendCount is not recvCounts[rank]. */
+/** Copies the sendBuf of rank r to recvCounts[r] elements of recvBuf, from element recvDispls[r]
+ * on. The arrays hold one uint64_t for each rank and are the same on all ranks. In place if sendBuf
+ * is this rank's block of recvBuf. HCCL_E_PARA: sendCount is not recvCounts[rank]. */
 HcclResult HcclAllGatherV(void* sendBuf, uint64_t sendCount, void* recvBuf, const void* recvCounts,
                           const void* recvDispls, HcclDataType dataType, HcclComm comm,
                           aclrtStream stream);
 
-/** Block d of sendBuf to rank d, into its block number `rank`. sendBuf and recvBuf must differ. */
+/** Sends block d of sendBuf to rank d, into block `rank` (this rank's number) of its recvBuf.
+ * sendBuf and recvBuf must differ. */
 HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType,
                         const void* recvBuf, uint64_t recvCount, HcclDataType recvType,
                         HcclComm comm, aclrtStream stream);
 
-/** sendCounts[d] elements from element sdispls[d] of sendBuf to rank d; recvCounts[s] elements of
- * rank s to element rdispls[s] of recvBuf. The arrays hold a uint64_t a rank. The receiver must
- * expect the number of elements that the sender sends: a difference is HCCL_E_PARA on all ranks.
- * sendBuf and recvBuf must differ, the types must not. */
+/** Sends sendCounts[d] elements, from element sdispls[d] of sendBuf on, to rank d. Receives
+ * recvCounts[s] elements from rank s, from element rdispls[s] of recvBuf on. The arrays hold one
+ * uint64_t for each rank. The receiver must expect the number of elements that the sender sends: a
+ * difference is HCCL_E_PARA on all ranks. sendBuf and recvBuf must differ; the types must be equal.
+ */
 HcclResult HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls,
                          HcclDataType sendType, const void* recvBuf, const void* recvCounts,
                          const void* rdispls, HcclDataType recvType, HcclComm comm,
                          aclrtStream stream);
 
-/** The same from a matrix of size * size uint64_t, the same on all ranks: element i * size + j is
- * the number of elements that rank i sends to rank j. Blocks are contiguous and in rank order. */
+/** The same with a matrix of size * size uint64_t, equal on all ranks: element i * size + j is the
+ * number of elements that rank i sends to rank j. Blocks are contiguous, in rank order. */
 HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType,
                           const void* recvBuf, HcclDataType recvType, HcclComm comm,
                           aclrtStream stream);
 
-/** Paired with HcclRecv on destRank; returns when the receiver has joined. */
+/** Pairs with HcclRecv on destRank. Returns after the receiver has joined. */
 HcclResult HcclSend(void* sendBuf, uint64_t count, HcclDataType dataType, uint32_t destRank,
                     HcclComm comm, aclrtStream stream);
 HcclResult HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32_t srcRank,
                     HcclComm comm, aclrtStream stream);
 
-/** Sends and receives that run together, so that their order among ranks does not matter. Several
- * with one peer in one direction pair in order, also with HcclSend, HcclRecv and groups of the
- * peer. A rank may send to itself, as often as it receives. No items: nothing is done.
- * HCCL_E_NOT_SUPPORT inside a group. */
+/** Runs sends and receives concurrently, so their order does not matter. Items with the same peer
+ * and direction pair in order, also with HcclSend, HcclRecv and groups of the peer. A rank may send
+ * to itself if it receives from itself as often. Without items nothing is done. HCCL_E_NOT_SUPPORT
+ * inside a group. */
 HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, HcclComm comm,
                              aclrtStream stream);
 

@@ -1,5 +1,5 @@
-/* Gradient fusion for training frameworks: gradients are handed over one by one as backward
- * produces them; each segment (consecutive gradients) is one allreduce. Valid C99 and C++.
+/* Gradient fusion for training frameworks: the program passes gradients one by one as backward
+ * produces them. Consecutive gradients form a segment, which is one allreduce. Valid C99 and C++.
  *
  *   HcclFusionCreate(comm, gradients, n, &options, &fusion);          once
  *   each iteration: HcclFusionMark(fusion, HCCL_FUSION_FP_START);     optional, for the trace
@@ -11,16 +11,17 @@
  *   HcclFusionDestroy(fusion);                                        before the communicator
  *
  * A segment starts when all of its gradients are ready and all earlier segments have started.
- * Gradients may become ready in any order. A segment whose gradients are contiguous in memory is
- * reduced in place without a copy; any other segment goes through a fusion buffer, allocated once.
+ * Gradients may become ready in any order. If the gradients of a segment are contiguous in memory,
+ * they are reduced in place without a copy. Other segments go through a fusion buffer, which is
+ * allocated once.
  *
- * Without a strategy of the program, and with HCCL_SPLIT=auto or HcomSetGradFusionAuto, the
- * segments change while training runs: the first iterations run HCCL's default and are measured
- * (every second one of them without overlap); then all ranks change, in the same iteration, to the
- * segments whose last allreduce ends first, and again only when another plan promises more than 1 %
+ * With HCCL_SPLIT=auto or HcomSetGradFusionAuto, and without a strategy of the program, the
+ * segments change while training runs. The first iterations run HCCL's default and are measured,
+ * every second one without overlap. Then all ranks change, in the same iteration, to the segments
+ * whose last allreduce ends first. They change again only if another plan promises more than 1 %
  * three times in a row. HCCL_LOG=info logs the plan and the reason. HCCL_SPLIT=trace measures in
- * the same way and changes nothing. The traces of such iterations also contain the time that each
- * rank waited for other ranks, and processor time.
+ * the same way and changes nothing. The traces of measured iterations also contain the time that
+ * each rank waited for other ranks, and processor time.
  *
  * Threads: one fusion object is used by one thread at a time. Between Ready(i) and Wait the memory
  * of gradient i belongs to the library. Other operations on the same communicator may be issued
@@ -46,47 +47,47 @@ typedef struct {
 typedef struct {
   HcclDataType dataType;
   HcclReduceOp op;
-  /** Not 0: hcom_parallel, a ready segment is reduced by the communicator's worker thread while the
-   * caller computes. 0 (default): segments run, in order, inside HcclFusionWait. */
+  /** Not 0: hcom_parallel. The communicator's worker thread reduces a ready segment while the
+   * caller computes. 0 (default): segments run in order inside HcclFusionWait. */
   int hcomParallel;
-  /** Exactly one of the two may be given; neither: the strategy set for `group` with
-   * HcomSetGradFusionBySize / ByIndex, else HCCL's default (96.54 % / 3.46 %). */
+  /** At most one of the two may be given. Without either, the strategy that HcomSetGradFusionBySize
+   * or HcomSetGradFusionByIndex set for `group` applies, else HCCL's default (96.54 % / 3.46 %). */
   const uint32_t* lastIndices; /**< last gradient of each segment */
   const float* percentages;    /**< of the bytes, per segment; sum 100 within 1e-3 */
   uint32_t segmentNum;         /**< length of the given list */
-  const char* group;           /**< whose HCOM strategy applies; null: the world group */
+  const char* group;           /**< its HCOM strategy applies; null: the world group */
 } HcclFusionOptions;
 
-/** gradients: gradientNum entries in the order backward completes them. options may be null: fp32,
- * sum, serial, default segments. HCCL_E_PARA: no gradients, or a strategy that does not fit them
- * (the text gives the reason). Local: no communication. */
+/** gradients: gradientNum entries, in the order in which backward completes them. Null options mean
+ * fp32, sum, serial, default segments. HCCL_E_PARA: no gradients, or a strategy that does not fit
+ * them (the text gives the reason). Local: no communication. */
 HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
                             uint32_t gradientNum, const HcclFusionOptions* options,
                             HcclFusion* fusion);
 
-/** Gradient `index` is complete. HCCL_E_PARA (the text names the gradient): index out of range, or
- * marked twice in this iteration. Never blocks on communication. */
+/** Marks gradient `index` as complete. HCCL_E_PARA (the text names the gradient): index out of
+ * range, or gradient marked twice in this iteration. Never blocks on communication. */
 HcclResult HcclFusionReady(HcclFusion fusion, uint32_t index);
 
-/** Returns when all segments are reduced, and begins the next iteration. HCCL_E_PARA if a gradient
- * was never marked; the text names the missing ones, and the iteration can continue: mark them and
- * wait again. The first time, ranks compare their gradients and segments before anything is sent
- * (so nothing overlaps yet): if they differ, HCCL_E_PARA on all of them, naming the first gradient
- * that does. */
+/** Returns when all segments are reduced, and begins the next iteration. HCCL_E_PARA: a gradient
+ * was not marked. The text names the missing gradients, and the iteration can continue: mark them
+ * and wait again. The first call compares gradients and segments of the ranks before any data is
+ * sent, so the first iteration has no overlap. If they differ, all ranks get HCCL_E_PARA, and the
+ * text names the first gradient that differs. */
 HcclResult HcclFusionWait(HcclFusion fusion);
 
-/** Returns when segment `segment` of the iteration at hand, and all before it, are reduced: so that
- * its weights can be updated while later segments run. HcclFusionWait must follow, and the memory
- * of the segment's gradients belongs to the library until then but for reading. On all ranks or
- * none in the first iteration. HCCL_E_PARA: no such segment, or not all of its gradients, and of
- * those before, are marked. */
+/** Returns when segment `segment` of the current iteration and all earlier segments are reduced, so
+ * that the program can update their weights while later segments run. HcclFusionWait must follow.
+ * Until then the program may only read the segment's gradients. In the first iteration, either all
+ * ranks call this or none. HCCL_E_PARA: no such segment, or some gradient of this segment or an
+ * earlier one is not marked. */
 HcclResult HcclFusionWaitSegment(HcclFusion fusion, uint32_t segment);
 
-/** The segments of the iteration at hand as index pairs: lastIndices[k] for k < *segmentNum (in:
- * capacity, out: number). */
+/** The segments of the current iteration: lastIndices[k] is the last gradient of segment k, for k <
+ * *segmentNum (in: capacity, out: number). */
 HcclResult HcclFusionGetSegments(HcclFusion fusion, uint32_t* lastIndices, uint32_t* segmentNum);
 
-/** Elements [begin, end) of all gradients, one behind the other. */
+/** Elements [begin, end) of the concatenation of all gradients. */
 typedef struct {
   uint64_t begin;
   uint64_t end;
@@ -95,17 +96,18 @@ typedef struct {
 typedef struct {
   const HcclFusionMessage* messages; /**< in the order in which all ranks reduce them */
   uint32_t messageNum;
-  double waitInOrder; /**< seconds that the next forward waits, with the segments at hand */
-  double wait;        /**< and with these messages */
+  double waitInOrder; /**< seconds that the next forward waits with the current segments */
+  double wait;        /**< seconds that the next forward waits with these messages */
 } HcclFusionOrder;
 
-/** For programs that update the weights of each gradient on its own, and whose next forward waits
- * for what it needs only: the order with which it waits the shortest. The newest gradient that is
- * ready goes first, in chunks. A message may be sent when all gradients that it has a part of are
- * ready, and those before it have been: a fusion object with the messages as its gradients, each a
- * segment, does that. Planned from rank 0's iterations so far; the same on all ranks, which call
- * this between HcclFusionWait and the next HcclFusionReady. Owned by the fusion object; valid until
- * the next call. HCCL_E_PARA: within an iteration, or before there was one. */
+/** Plans the order of messages with which the next forward waits least. It is for programs that
+ * update the weights of each gradient separately, and in which each part of the next forward waits
+ * only for the weights that it needs. The newest gradient that is ready goes first, in chunks. A
+ * message may be sent after all messages before it, when all gradients of which it contains a part
+ * are ready. To do that, make a fusion object with the messages as its gradients, each a segment.
+ * The plan is based on rank 0's iterations so far and is the same on all ranks. All ranks call this
+ * between HcclFusionWait and the next HcclFusionReady. The fusion object owns the plan; it is valid
+ * until the next call. HCCL_E_PARA: called within an iteration, or before the first one. */
 HcclResult HcclFusionPlanNewestFirst(HcclFusion fusion, HcclFusionOrder* order);
 
 typedef enum {
@@ -114,18 +116,20 @@ typedef enum {
   HCCL_FUSION_ITERATION_END = 2
 } HcclFusionPoint;
 
-/** Notes the time of a point of the iteration for the trace. */
+/** Records the time of a point of the iteration in the trace. */
 HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point);
 
 /** The trace of the last complete iteration as text, one point a line: "<microseconds from the
- * first point> <name>", names fp_start, bp_end, allreduce1_start, allreduce1_end, ...,
- * iteration_end. Owned by the fusion object; valid until the next call with it. */
+ * first point> <name>". The names are fp_start, bp_end, allreduce1_start, allreduce1_end, ...,
+ * iteration_end. The fusion object owns the text; it is valid until the next call with the object.
+ */
 HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text);
 
-/** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB): .pb.json
- * gives the Protobuf message Trace (hccl/files/plugin/trace.proto) in JSON, any other .json
- * Chrome's trace format (opens in Perfetto), .csv a table, any other name the message in binary.
- * HCCL_E_OPEN_FILE_FAILURE: it cannot be written whole. */
+/** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB). The name
+ * decides the format: .pb.json is the Protobuf message Trace (hccl/files/plugin/trace.proto) in
+ * JSON, any other .json is Chrome's trace format (opens in Perfetto), .csv is a table, and any
+ * other name is the message in binary. HCCL_E_OPEN_FILE_FAILURE: the file cannot be written
+ * completely. */
 HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path);
 
 /** Finishes, together with the other ranks, the segments whose gradients are all ready. */

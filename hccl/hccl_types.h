@@ -113,8 +113,8 @@ typedef enum {
   HCCL_CMD_MAX = 104
 } HcclCMDType;
 
-/** Values to compare with HcclGetCommConfigCapability: a greater number means that the library
- * reads this field of HcclCommConfig. */
+/** The library reads a field of HcclCommConfig if HcclGetCommConfigCapability returns a number
+ * greater than the field's value here. */
 typedef enum {
   HCCL_COMM_CONFIG_BUFFER_SIZE = 0,
   HCCL_COMM_CONFIG_DETERMINISTIC = 1,
@@ -139,7 +139,7 @@ typedef enum {
   HCCL_COMM_STATUS_RESERVED = 255
 } HcclCommStatus;
 
-/** When a callback of HcclCommRegCommStateCallback is called. */
+/** The points at which a callback of HcclCommRegCommStateCallback is called. */
 typedef enum {
   HCCL_COMM_STATE_PHASE_INVALID = -1,
   HCCL_COMM_STATE_PHASE_DESTROY_PRE = 0,
@@ -148,13 +148,14 @@ typedef enum {
   HCCL_COMM_STATE_PHASE_RESUME_POST = 3
 } HcclCommStatePhase;
 
-/** A communicator: an ordered set of ranks, as one rank sees it. */
+/** One rank's handle of a communicator, an ordered set of ranks. */
 typedef void* HcclComm;
 typedef void* HcclConn;
-/** Memory that HcclCommSymWinRegister registered. */
+/** A window of memory, registered with HcclCommSymWinRegister. */
 typedef void* HcclCommSymWindow;
 
-/* Constants: variables in C++, as in HCCL; in C, where those could not size an array, macros. */
+/* Constants. In C++ they are variables, as in HCCL. In C such variables could not be the size of an
+ * array, so there they are macros. */
 #ifdef __cplusplus
 const uint32_t HCCL_ROOT_INFO_BYTES = 4108;
 const uint32_t COMM_NAME_MAX_LENGTH = 128;
@@ -201,8 +202,8 @@ const uint64_t HCCL_DEFAULT_SYMMETRIC_MEMORY_STRIDE = 16;
 #define HCCL_DEFAULT_SYMMETRIC_MEMORY_STRIDE 16U
 #endif
 
-/** The information that a rank needs to join: made by HcclGetRootInfo on one rank, carried to the
- * other ranks by the program. It holds the communicator's secret, and any process that has it can
+/** The information that a rank needs to join. HcclGetRootInfo makes it on one rank, and the program
+ * copies it to the other ranks. It contains the communicator's secret, with which any process can
  * join: treat it as a password. Its first bytes are the root's address as text. */
 typedef struct HcclRootInfoDef {
   char internal[HCCL_ROOT_INFO_BYTES];
@@ -217,14 +218,14 @@ typedef struct HcclSendRecvItemDef {
   uint32_t remoteRank;
 } HcclSendRecvItem;
 
-/** Configuration of one communicator: fill it with HcclCommConfigInit, then change what you need.
- * A value here goes before the environment's, which goes before the default. What each field does
- * on CPU hosts, and which have nothing to do there, is in hccl/README.md. */
+/** Configuration of one communicator: fill it with HcclCommConfigInit, then change single fields. A
+ * value here takes precedence over the environment, and the environment over the default.
+ * hccl/COMPATIBILITY.md explains the effect of each field on CPU hosts. */
 typedef struct HcclCommConfigDef {
   char reserved[HCCL_COMM_CONFIG_INFO_BYTES]; /**< size, magic word and version */
   uint32_t hcclBufferSize;                    /**< MB, at least 1 */
   uint32_t hcclDeterministic;                 /**< 0 off, 1 on, 2 strict */
-  char hcclCommName[COMM_NAME_MAX_LENGTH];    /**< "" = a name that the library makes */
+  char hcclCommName[COMM_NAME_MAX_LENGTH];    /**< "" = the library makes a name */
   char hcclUdi[UDI_MAX_LENGTH];
   uint32_t hcclOpExpansionMode;
   uint32_t hcclRdmaTrafficClass;
@@ -232,7 +233,7 @@ typedef struct HcclCommConfigDef {
   uint32_t hcclWorldRankID;
   uint64_t hcclJobID;
   uint8_t aclGraphZeroCopyEnable;
-  int32_t hcclExecTimeOut;                  /**< seconds, 0 = for ever */
+  int32_t hcclExecTimeOut;                  /**< seconds, 0 = no limit */
   char hcclAlgo[HCCL_COMM_ALGO_MAX_LENGTH]; /**< as the variable HCCL_ALGO */
   char hcclRetryEnable[HCCL_COMM_RETRY_ENABLE_MAX_LENGTH];
   char hcclRetryParams[HCCL_COMM_RETRY_PARAMS_MAX_LENGTH];

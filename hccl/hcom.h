@@ -22,7 +22,7 @@ extern "C" {
 typedef enum { FORCE_NONE = 0, FORCE_SIZE = 1, FORCE_RESERVED = 2 } GradSplitForceMode;
 typedef enum { KNOWN_SHAPE = 0, UNKNOWN_SHAPE = 1, SHAPE_RESERVED = 2 } OriginalGraphShapeType;
 
-/** One model's gradients in the order their allreduce operations appear. */
+/** The gradients of one model, in the order of their allreduce operations. */
 struct model_feature {
   const char* model_name;
   uint32_t gradient_num;
@@ -30,7 +30,7 @@ struct model_feature {
   float* gradient_time; /**< microseconds from the previous gradient to this one */
 };
 
-/** Joins the world described by a rank table file (.json); identify is this rank's rank_id in
+/** Joins the world that a rank table file (.json) describes. identify is this rank's rank_id in
  * decimal digits. HCCL_E_UNAVAIL if the world exists. */
 HcclResult HcomInitByFile(const char* rankTablePath, const char* identify);
 /** The same from the table's text. */
@@ -38,12 +38,12 @@ HcclResult HcomInitByString(const char* rankTable, const char* identify);
 /** Joins the world that the launcher started; see HcclCommInitLauncher. An addition to HCCL's
  * interface. */
 HcclResult HcomInitByLauncher(void);
-/** Makes an existing communicator the world. The caller keeps comm and destroys it after
+/** Makes an existing communicator the world. The caller still owns comm and destroys it after
  * HcomDestroy. An addition to HCCL's interface. */
 HcclResult HcomInitByComm(HcclComm comm);
 /** Leaves the world; destroys all groups, and removes all split strategies and all groups requested
- * before the world. HCCL_E_UNAVAIL: there was no world. HCCL_E_AGAIN: a group is in use, without a
- * change. */
+ * before the world. HCCL_E_UNAVAIL: there is no world. HCCL_E_AGAIN: a group is in use; nothing has
+ * changed. */
 HcclResult HcomDestroy(void);
 HcclResult HcomGetInitStatus(bool* initialized);
 
@@ -53,23 +53,23 @@ HcclResult HcomGetLocalRankSize(const char* group, uint32_t* localRankSize);
 HcclResult HcomGetLocalRankId(const char* group, uint32_t* localRankId);
 HcclResult HcomGetWorldRankFromGroupRank(const char* group, uint32_t groupRank,
                                          uint32_t* worldRank);
-/** The unusual order of the arguments is HCCL's. */
+/** HCCL defines the unusual order of the arguments. */
 HcclResult HcomGetGroupRankFromWorldRank(uint32_t worldRank, const char* group,
                                          uint32_t* groupRank);
 
-/** Called by every member. The ids are sorted: group rank = place in the sorted list. Before the
- * world exists, the request is kept, and the group is made when the world joins; if that fails,
- * joining fails with the request's error, and there is no world.
- * HCCL_E_PARA: the world's name, an existing name, rankNum 0 or > world, an id out of range or
- * twice. HCCL_E_NOT_FOUND: the caller is not a member. */
+/** Every member calls it. The ids are sorted; a rank's group rank is its position in the sorted
+ * list. Before the world exists, the request is stored, and the group is made when the world joins.
+ * If that fails, joining fails with the error of the request, and there is no world. HCCL_E_PARA:
+ * the world's name, an existing name, rankNum 0 or > world, an id out of range or twice.
+ * HCCL_E_NOT_FOUND: the caller is not a member. */
 HcclResult HcomCreateGroup(const char* group, uint32_t rankNum, uint32_t* rankIds);
 /** HCCL_E_NOT_FOUND: no such group; HCCL_E_PARA: the world; HCCL_E_AGAIN: the group is in use. */
 HcclResult HcomDestroyGroup(const char* group);
 bool HcomFindGroup(const char* group);
-/** The communicator of a group, owned by the group: for use with hccl.h and hccl_fusion.h. */
+/** The communicator of a group, for use with hccl.h and hccl_fusion.h. The group owns it. */
 HcclResult HcomGetCommHandleByGroup(const char* group, HcclComm* comm);
 
-/** Operations on a group; tag is a name for logs, 1..255 bytes. Rules as in hccl.h. */
+/** Operations on a group, with the rules of hccl.h. tag is a name for logs, 1..255 bytes. */
 HcclResult HcomAllReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
                          HcclDataType dataType, HcclReduceOp op, const char* group,
                          aclrtStream stream);
@@ -95,7 +95,7 @@ HcclResult HcomReduceScatterV(const char* tag, void* sendBuf, const void* sendCo
 HcclResult HcomAllGatherV(const char* tag, const void* sendBuf, uint64_t sendCount,
                           const void* recvBuf, const void* recvCounts, const void* rdispls,
                           HcclDataType dataType, const char* group, aclrtStream stream);
-/* The tag comes last in these three: the order is HCCL's. */
+/* In these three functions the tag comes last: HCCL defines the order. */
 HcclResult HcomAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls,
                          HcclDataType sendType, const void* recvBuf, const void* recvCounts,
                          const void* rdispls, HcclDataType recvType, const char* group,
@@ -107,29 +107,29 @@ HcclResult HcomAllToAll(const void* sendBuf, uint64_t sendCount, HcclDataType se
                         const void* recvBuf, uint64_t recvCount, HcclDataType recvType,
                         const char* group, aclrtStream stream, const char* tag);
 
-/** Cuts the group's gradients after these indices (ascending, the last one that of the last
- * gradient). */
+/** Cuts the group's gradients after these indices. They must be ascending, and the last one must be
+ * that of the last gradient. */
 HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum,
                                     const uint32_t* idxList);
-/** Cuts the group's gradients at these percentages of their bytes (sum 100 within 1e-3). Beats a
- * setting by index. A second call replaces the first. */
+/** Cuts the group's gradients at these percentages of their bytes (sum 100 within 1e-3). Takes
+ * precedence over a setting by index. A second call replaces the first. */
 HcclResult HcomSetGradFusionBySize(const char* group, uint32_t segmentNum, const float* sizeList);
-/** Where the group has no setting by index or by size, its gradients are cut by a plan that is
- * computed from measured times of the training (see hccl_fusion.h), for all ranks at once. All
- * ranks set it. HCCL_SPLIT=auto does so for every group. An addition to HCCL's interface. */
+/** If the group has no setting by index or by size, cuts its gradients by a plan that is computed
+ * from measured times of the training (see hccl_fusion.h), for all ranks at once. All ranks must
+ * call it. HCCL_SPLIT=auto has the same effect for every group. An addition to HCCL's interface. */
 HcclResult HcomSetGradFusionAuto(const char* group);
 /** The last gradient index of each segment. *segmentIdxPtr is allocated by new uint32_t[]: free it
- * with HcomFreeSplitStrategy (or delete[]). *configured is false when the user's strategy was used
- * and true when the default ratio was. HCCL_E_PTR any null pointer; HCCL_E_PARA no gradients, or a
- * strategy that does not fit them. Local, but for an automatic plan of a group that exists: then
- * every rank of the group calls it with its times of the same gradients, and the exact plan for
- * these is computed from feature->gradient_time and a measurement of at most about 50 ms;
+ * with HcomFreeSplitStrategy (or delete[]). *configured is false if the user's strategy was used,
+ * true if the default ratio was used. HCCL_E_PTR any null pointer; HCCL_E_PARA no gradients, or a
+ * strategy that does not fit them. The call is local, except with an automatic plan and an existing
+ * group. Then every rank of the group must call it with its times of the same gradients. The exact
+ * plan is computed from feature->gradient_time and a measurement of at most about 50 ms, and
  * *configured is false. */
 HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* feature,
                                 uint32_t** segmentIdxPtr, uint32_t* len, bool* configured,
                                 GradSplitForceMode force HCCL_DEFAULT(FORCE_NONE),
                                 OriginalGraphShapeType shapeType HCCL_DEFAULT(KNOWN_SHAPE));
-/** For programs in C. An addition to HCCL's interface. */
+/** Frees the result of HcomGetSplitStrategy in C. An addition to HCCL's interface. */
 void HcomFreeSplitStrategy(uint32_t* segmentIdx);
 
 #ifdef __cplusplus
