@@ -7,9 +7,9 @@ with hccl.init() as comm:           # the ranks that mpirun, torchrun or Slurm s
     gradient[:] = comm.rank
     comm.allreduce(gradient)        # in place, on the array's own memory
 
-Communicator has the operations, Handle what a non-blocking one returns, Fusion reduces gradients
-while others are computed. hccl.manage.api and hccl.split.api are HCCL's own modules; `import torch`
-finds the backend of hccl.torch by itself. `python -m hccl.info` prints what is installed.
+Communicator has the operations. Non-blocking operations return a Handle. Fusion reduces gradients
+while backward computes others. hccl.manage.api and hccl.split.api are HCCL's own modules. `import
+torch` finds the backend of hccl.torch by itself. `python -m hccl.info` prints the installed parts.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if typing.TYPE_CHECKING:
     from hccl.memory import empty as empty
     from hccl.memory import memory_info as memory_info
 
-# Loaded at the first use: `import torch` imports this package to register the backend, and must
-# not load the library.
+# These modules are loaded at the first use, because `import torch` imports this package to register
+# the backend and must not load the library.
 _HOMES = {
     "ANY_RANK": "hccl._hccl",
     "WORLD": "hccl._hccl",

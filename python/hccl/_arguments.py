@@ -1,4 +1,5 @@
-"""Checks of arguments of hccl.Communicator: TypeError or ValueError, naming the argument."""
+"""Checks of the arguments of hccl.Communicator. They raise TypeError or ValueError and name the
+argument."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ MAX_TAG = (1 << 31) - 1
 
 
 def check_number(argument: str, value: object, least: int = 0, most: int = MAX_RANK) -> int:
-    """The value as an int."""
+    """Returns the value as an int."""
     try:
         number = operator.index(cast(SupportsIndex, value))
     except TypeError:
@@ -38,7 +39,7 @@ def check_finite(argument: str, value: Any) -> float:
 
 
 def check_timeout(argument: str, value: Optional[float]) -> Optional[float]:
-    """Seconds; None is no limit."""
+    """Returns seconds, or None for no limit."""
     if value is None:
         return None
     seconds = check_float(argument, value)

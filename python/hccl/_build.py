@@ -1,9 +1,9 @@
-"""Builds a module against a framework of this Python environment, once: for hccl.torch.build and
-hccl.tensorflow.build.
+"""Builds a module against a framework of this Python environment, once. hccl.torch.build and
+hccl.tensorflow.build use it.
 
-A framework has no stable interface for backends, so a module is compiled for each version of it.
-The result is kept, by the versions and sources it was made of, beside the package, or in the
-user's cache where the package cannot be written. One process builds; others wait for it.
+Frameworks have no stable interface for backends, so a module is compiled for each version. The
+result is stored under a name made of the versions and sources: in the package, or in the user's
+cache if the package is not writable. One process builds the module; others wait for it.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ HEADERS = PACKAGE / "include"
 
 
 class BuildError(RuntimeError):
-    """The module cannot be built; the text says what is missing."""
+    """The module cannot be built; the text names the missing part."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """A module that is compiled where it is used."""
+    """A module that is compiled on the machine that uses it."""
 
     title: str  # in messages: "PyTorch backend"
-    folder: str  # of the package; it has src/
+    folder: str  # a folder of the package; it contains src/
     file: str  # the name of the result
     framework: Callable[[], str]  # "torch 2.13.0"; imports the framework
-    options: Callable[[], list[str]]  # of CMake: where the framework is
+    options: Callable[[], list[str]]  # CMake options with the place of the framework
     takes: str  # in messages: "a minute or two"
 
     def build(self, force: bool = False) -> pathlib.Path:
-        """The path of the module for the framework of this environment; built if there is none."""
+        """Returns the path of the module for this environment's framework. Builds it if needed."""
         found = None if force else self.find()
         if found is not None:
             return found
@@ -54,7 +54,7 @@ class Module:
             return target
 
     def find(self) -> Optional[pathlib.Path]:
-        """The path of the module, or None where it has not been built."""
+        """Returns the path of the module, or None if it has not been built."""
         return next((self._path(f) for f in self._folders() if self._path(f).exists()), None)
 
     def main(self) -> None:
@@ -74,13 +74,14 @@ class Module:
     def _folders(self) -> list[pathlib.Path]:
         folders = [PACKAGE / self.folder / "_built"]
         cache = os.environ.get("XDG_CACHE_HOME")
-        with contextlib.suppress(RuntimeError):  # a user of a container need not have a home
+        with contextlib.suppress(RuntimeError):  # users in containers may have no home
             users = pathlib.Path(cache) if cache else pathlib.Path.home() / ".cache"
             folders.append(users / "hccl" / self.folder)
         return folders
 
     def _key(self) -> str:
-        """Names what a module was made of: it fits no other framework, Python or source."""
+        """Returns a name for the framework, Python and sources of a module, as it fits no
+        others."""
         digest = hashlib.sha256()
         for path in sorted([*self._sources.iterdir(), *HEADERS.rglob("*.h")]):
             digest.update(path.name.encode() + path.read_bytes())
@@ -104,7 +105,7 @@ class Module:
             except BlockingIOError:
                 _say(f"waiting for another process, which builds the {self.title}")
                 fcntl.flock(file, fcntl.LOCK_EX)
-            yield  # the lock ends with the file
+            yield  # closing the file ends the lock
 
     def _tool(self, name: str, *variables: str) -> str:
         for candidate in [*(os.environ.get(v) for v in variables), name]:
@@ -135,7 +136,7 @@ class Module:
         _say(f"built {target} in {time.monotonic() - begin:.0f} s")
 
     def _keep(self, built: pathlib.Path, target: pathlib.Path) -> None:
-        """Others see all of it or nothing."""
+        """Stores the module in one step: other processes see all of it or nothing."""
         temporary = target.with_suffix(f".{os.getpid()}")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +159,7 @@ class Module:
 
 
 def library(name: str) -> pathlib.Path:
-    """A library of the package, by its file name or pattern."""
+    """Returns the path of a library of the package, by its file name or pattern."""
     found = next(PACKAGE.glob(name), None)
     if found is None:
         raise BuildError(f"hccl: {name} is not in {PACKAGE}: install the package again")

@@ -1,5 +1,5 @@
-"""Checks of arguments shared by hccl.manage and hccl.split. As in HCCL, every error of these
-modules is a ValueError; the text names the argument and what it was."""
+"""Checks of arguments for hccl.manage and hccl.split. As in HCCL, every error of these modules is a
+ValueError. Its text names the argument and its value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays for results, of the kind of the input."""
+"""Makes arrays for results, of the same kind as the input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Array = TypeVar("Array")
 
 
 def shape_of(array: Any) -> tuple[int, ...]:
-    """The shape of an array of any kind."""
+    """Returns the shape of an array of any kind."""
     shape: Any = getattr(array, "shape", None)
     if shape is None:
         try:
@@ -19,7 +19,7 @@ def shape_of(array: Any) -> tuple[int, ...]:
 
 
 def part_of(array: Any, size: int) -> tuple[int, ...]:
-    """The shape of one rank's part of the array along the first dimension."""
+    """Returns the shape of one rank's part of the array along the first dimension."""
     rows, *rest = shape_of(array) or (1,)
     if rows % size != 0:
         raise ValueError(
@@ -29,10 +29,10 @@ def part_of(array: Any, size: int) -> tuple[int, ...]:
 
 
 def empty_like(array: Array, shape: tuple[int, ...]) -> Array:
-    """A new array of the same kind and element type; for plain memory, a numpy array."""
+    """Returns a new array of the same kind and element type; for plain memory, a numpy array."""
     if hasattr(array, "new_empty"):  # torch
         return cast(Array, array.new_empty(shape))
-    import numpy as np  # here: a program with arrays of its own needs no numpy
+    import numpy as np  # only here: programs with other arrays need no numpy
 
     dtype = getattr(array, "dtype", None)
     if not isinstance(dtype, np.dtype):

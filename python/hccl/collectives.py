@@ -14,8 +14,8 @@ Array = TypeVar("Array")
 
 
 class Collectives:
-    """What all ranks of a communicator call together: a part of hccl.Communicator, which says what
-    the reductions are."""
+    """The operations that all ranks of a communicator call together. They are a part of
+    hccl.Communicator, whose documentation lists the reductions."""
 
     _native: _hccl.Communicator
 
@@ -38,8 +38,8 @@ class Collectives:
         prescale: float = 1.0,
         postscale: float = 1.0,
     ) -> Array:
-        """Reduces the arrays of all ranks. The result is in `out`, of the same number of elements,
-        or in `array` itself. Returns the array with the result."""
+        """Reduces the arrays of all ranks. The result goes to `out`, which must have the same
+        number of elements, or without `out` to `array`. Returns the array with the result."""
         self._allreduce(array, op, out, prescale, postscale, True)
         return array if out is None else out
 
@@ -66,8 +66,9 @@ class Collectives:
         prescale: float = 1.0,
         postscale: float = 1.0,
     ) -> Optional[Array]:
-        """Reduces the arrays of all ranks. On the root the result is in `out`, or in `array`
-        itself, and is returned; the other ranks' arrays do not change, and None is returned."""
+        """Reduces the arrays of all ranks. On the root the result goes to `out`, or without `out`
+        to `array`, and is returned. On other ranks the array does not change, and the result is
+        None."""
         self._reduce(array, op, root, out, prescale, postscale, True)
         return self._on(root, array if out is None else out)
 
@@ -139,8 +140,8 @@ class Collectives:
     def scatter(
         self, array: Optional[Array], root: int = 0, out: Optional[Array] = None
     ) -> Array:
-        """Cuts the root's array along the first dimension, and gives each rank its part. Only the
-        root can do without `out`; only the root needs `array`."""
+        """Cuts the root's array along the first dimension and gives each rank its part. `array` is
+        needed only on the root; `out` is needed on all other ranks."""
         out = self._scattered(array, root, out)
         self._native.scatter(array, check_number("root", root), out, True)
         return out
@@ -154,8 +155,8 @@ class Collectives:
         return Handle(begun, out, "iscatter")
 
     def alltoall(self, array: Array, out: Optional[Array] = None) -> Array:
-        """Gives part d of the array (along the first dimension) to rank d. Returns the parts for
-        this rank in the order of the ranks that gave them. `out` is not `array`."""
+        """Sends part d of the array (along the first dimension) to rank d. Returns the parts that
+        this rank received, in the order of their senders. `out` must not be `array`."""
         out = self._exchanged(array, out)
         self._native.all_to_all(array, out, True)
         return out
@@ -172,9 +173,10 @@ class Collectives:
         recv_counts: Optional[Sequence[int]] = None,
         out: Optional[Array] = None,
     ) -> Array:
-        """Gives send_counts[d] rows (along the first dimension) to rank d, one part behind the
-        other. Returns the recv_counts[s] rows from each rank s in the order of the ranks. All ranks
-        give recv_counts, or none does: then they tell each other first."""
+        """Sends send_counts[d] rows (along the first dimension) to rank d; the parts lie one after
+        another in the array. Returns the recv_counts[s] rows from each rank s, in the order of
+        ranks. Either all ranks pass recv_counts, or none does; without it ranks exchange it
+        first."""
         sent = check_counts("send_counts", send_counts, self.size)
         if recv_counts is None:
             if self._native.in_group:
@@ -199,7 +201,7 @@ class Collectives:
         return Handle(begun, out, "ialltoallv")
 
     def barrier(self) -> None:
-        """Returns when every rank has called it."""
+        """Returns after every rank has called it."""
         self._native.barrier(True)
 
     def ibarrier(self) -> Handle[None]:

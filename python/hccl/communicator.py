@@ -1,18 +1,18 @@
 """Communicators: joining, operations, leaving.
 
-An array is anything contiguous with the buffer protocol, DLPack (CPU) or __array_interface__:
-numpy, torch, bytearray, memoryview, … Its memory is used where it lies, never copied. Elements are
-bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64 or, from ml_dtypes,
+An array is any contiguous object with the buffer protocol, DLPack (CPU) or __array_interface__:
+numpy, torch, bytearray, memoryview, … The library works on its memory and never copies it. Elements
+are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64 or, from ml_dtypes,
 float8_e4m3fn, float8_e5m2 and float8_e8m0fnu. Arrays of hccl.empty() are the fastest.
 
 A method without `i` returns when its operation is done. Its twin with `i` (iallreduce, irecv, …)
-returns an hccl.Handle at once, whose wait() returns what the other method returns. Operations of a
-communicator run in the order of the calls.
+returns an hccl.Handle at once; the handle's wait() returns the result of the blocking method.
+Operations of a communicator run in the order of the calls.
 
-An invalid argument is refused before anything is sent: TypeError or ValueError, naming the
-argument. A failure of the library is an HcclError. Operations release the GIL, and Ctrl-C ends the
-wait for other ranks; if that was in a collective without `i`, the communicator cannot be used any
-more. After fork() the child cannot use it either.
+An invalid argument raises TypeError or ValueError with its name, before anything is sent. A failure
+of the library raises HcclError. Operations release the GIL, and Ctrl-C ends the wait for other
+ranks. After Ctrl-C in a collective without `i` the communicator cannot be used any more. A child of
+fork() cannot use it either.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 Array = TypeVar("Array")
 
-_next_sub_id = 0  # of this process; split() agrees on one that no rank has used
+_next_sub_id = 0  # of this process; ranks agree in split() on a number that none has used
 
 
 class Communicator(Collectives):
-    """An ordered set of ranks, as one of them. All ranks call the same collectives in the same
-    order. Used by one thread at a time, but for messages (send, recv and twins), abort() and
-    handles, which any thread may use. Leave with destroy(), or use it in a `with` statement.
+    """One rank's access to an ordered set of ranks. All ranks call the same collectives in the same
+    order. One thread at a time may use a communicator; only messages (send, recv and twins),
+    abort() and handles are for any thread. Leave with destroy(), or use a `with` statement.
 
-    Reductions are "sum", "prod", "max", "min", "avg" (floats), "band", "bor", "bxor" (bits of
-    integers and bools), "land", "lor" and "lxor" (truth of integers and bools). With "sum" and
+    Reductions are "sum", "prod", "max", "min", "avg" (floats), "band", "bor", "bxor" (bitwise, of
+    integers and bools), "land", "lor" and "lxor" (logical, of integers and bools). With "sum" and
     "avg" of floats every input is multiplied by `prescale`, and the result by `postscale`.
     """
 
@@ -65,7 +65,7 @@ class Communicator(Collectives):
 
     @classmethod
     def from_root_info(cls, info: bytes, size: int, rank: int) -> Communicator:
-        """Joins `size` ranks, which all call this with the bytes of one rank's root_info()."""
+        """Joins `size` ranks. All of them call this with the bytes of one rank's root_info()."""
         if not isinstance(info, (bytes, bytearray, memoryview)):
             raise TypeError(f"info: expected bytes, not {type(info).__name__}")
         check_number("size", size)
@@ -80,13 +80,13 @@ class Communicator(Collectives):
 
     @classmethod
     def from_group(cls, group: str) -> Communicator:
-        """The communicator of a group made by hccl.manage.api.create_group, with which it
-        ends."""
+        """Returns the communicator of a group that hccl.manage.api.create_group made. It ends with
+        the group."""
         native = _hccl.Communicator.from_group(group)
         ranks = [_hccl.get_world_rank_from_group_rank(group, rank) for rank in range(native.size)]
         return cls(native, _hccl.Communicator.from_group(_hccl.WORLD), ranks)
 
-    # ---- about it ----
+    # ---- properties ----
 
     @property
     def name(self) -> str:
@@ -95,9 +95,9 @@ class Communicator(Collectives):
 
     @property
     def timeout(self) -> Optional[float]:
-        """How many seconds each collective that begins from now on may take, or None: no limit.
-        At first HCCL_EXEC_TIMEOUT. Can be set. After a collective that took longer all ranks get an
-        HcclError (code 9), and the communicator has failed. Messages have no limit of their own."""
+        """The seconds that each later collective may take, or None for no limit. The initial value
+        is HCCL_EXEC_TIMEOUT. After a collective that took longer all ranks get an HcclError (code
+        9), and the communicator has failed. The limit does not apply to messages."""
         return self._native.timeout / 1000 or None
 
     @timeout.setter
@@ -114,49 +114,50 @@ class Communicator(Collectives):
     # ---- messages ----
 
     def send(self, array: Any, dest: int, tag: int = 0) -> None:
-        """Gives the array to rank `dest`, which calls recv() or irecv() with an array of as many
-        bytes and the same tag. May return before that if the array is short. `dest` may be this
-        rank, if it has called irecv().
+        """Sends the array to rank `dest`, which must call recv() or irecv() with an array of as
+        many bytes and the same tag. If the array is short, send() may return before that. `dest`
+        may be this rank if it has called irecv() before.
 
-        Messages between two ranks with one tag arrive in order; other messages and collectives do
-        not matter to them."""
+        Messages between two ranks with the same tag arrive in order, independent of other messages
+        and of collectives."""
         messages = self._messages_of_group()
         self._wait(self.isend(array, dest, tag), messages)
 
     def isend(self, array: Any, dest: int, tag: int = 0) -> Handle[None]:
-        """send() that returns a handle at once. Of many messages that are not waited for, each
-        holds its array until it is done."""
+        """send() that returns a handle at once. Each message holds its array until it is done, even
+        if the program does not wait for it."""
         dest = check_number("dest", dest)
         return Handle(self._native.send(array, dest, _tag(tag)), None, "isend")
 
     def recv(self, array: Array, src: int, tag: int = 0) -> Array:
-        """Fills the array with the oldest message of rank `src`, or of any rank (hccl.ANY_RANK),
-        that has this tag. Returns the array. HcclError on both ranks: the array is not as long as
-        the message. irecv()'s handle tells who has sent it."""
+        """Fills the array with the oldest message with this tag from rank `src`, or from any rank
+        (hccl.ANY_RANK). Returns the array. HcclError on both ranks: the array and the message
+        differ in length. The handle of irecv() gives the sender's rank."""
         messages = self._messages_of_group()
         self._wait(self.irecv(array, src, tag), messages)
         return array
 
     def irecv(self, array: Array, src: int, tag: int = 0) -> Handle[Array]:
-        """recv() that returns a handle at once; its `source` is the rank whose message came."""
-        if src == -1:  # of other libraries
+        """recv() that returns a handle at once. The handle's `source` is the rank of the sender."""
+        if src == -1:  # means any rank in other libraries
             raise ValueError("src: is -1; any rank is hccl.ANY_RANK")
         src = check_number("src", src)
         return Handle(self._native.recv(array, src, _tag(tag)), array, "irecv")
 
-    # ---- several at once ----
+    # ---- groups of operations, sub-communicators ----
 
     @contextlib.contextmanager
     def group(self) -> Iterator[None]:
-        """Runs the operations of a `with` block together, when it ends: sends and receives in any
-        order, and collectives one behind the other, of which either all are accepted or none runs.
+        """Runs the operations of a `with` block together at its end: sends and receives in any
+        order, collectives one after another. Either all collectives are accepted or none runs.
 
             with comm.group():
                 comm.send(mine, right)
                 comm.recv(theirs, left)
 
-        Their results are there after the block. An exception in the block drops its collectives;
-        messages are under way already. Messages of other threads are not part of the group."""
+        The results are available after the block. An exception in the block drops its collectives,
+        but its messages are already under way. Messages of other threads are not part of the
+        group."""
         group = _Group([])
         with self._collecting(group):
             yield
@@ -166,7 +167,7 @@ class Communicator(Collectives):
 
     @contextlib.contextmanager
     def igroup(self) -> Iterator[Handle[None]]:
-        """As group(), for collectives only, without waiting at the end of the block:
+        """As group(), but only for collectives, and without waiting at the end of the block:
 
             with comm.igroup() as handle:
                 comm.allreduce(a)
@@ -180,11 +181,12 @@ class Communicator(Collectives):
         handle._pending = self._native.end_group(False)
 
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
-        """Called by all ranks: a communicator of the ranks that give the same color, ordered by
-        `key`, and by rank where keys are equal. A color of None (0 or more otherwise) is for ranks
-        that take no part: they get None.
+        """Returns a communicator of the ranks that pass the same color, ordered by `key`, and by
+        rank if keys are equal. All ranks must call it. A color is 0 or more; a rank that passes
+        None takes no part and gets None.
 
-        It may itself be split. Destroy it before the world, which otherwise ends it, too."""
+        The new communicator may be split, too. Destroy it before the world; the end of the world
+        also ends it."""
         if self._native.in_group:
             raise ValueError("split: is not possible inside a group")
         mine = -1 if color is None else check_number("color", color)
@@ -204,21 +206,21 @@ class Communicator(Collectives):
         sub_id = first_id + all_colors.index(mine)
         made = self._world.sub(ranks, members.index(self.rank), sub_id)
         sub = Communicator(made, self._world, ranks)
-        sub._subs = self._subs  # of the world
+        sub._subs = self._subs  # those of the world
         self._subs.add(sub)
         return sub
 
     # ---- the end ----
 
     def abort(self, reason: object = "") -> None:
-        """Ends the communicator on all ranks, within a second: operations that run, and those that
-        come, raise an HcclError with this rank and str(reason). Any thread. destroy() follows."""
+        """Ends the communicator on all ranks within a second: running and later operations raise an
+        HcclError with this rank and str(reason). Any thread. destroy() must follow."""
         self._native.abort(str(reason))
 
     def destroy(self) -> None:
-        """Leaves, after the collectives that are under way; messages under way fail. A second call
-        does nothing. Leaving the world also ends all communicators made by split() from it, all
-        groups, and removes all split strategies."""
+        """Leaves after the collectives that are under way; messages under way fail. A second call
+        does nothing. Leaving the world also ends all groups and all communicators that split() made
+        from it, and removes all split strategies."""
         if self._native is self._world:
             for sub in list(self._subs):
                 sub.destroy()
@@ -233,8 +235,8 @@ class Communicator(Collectives):
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        """destroy(). With an exception while operations are under way, which other ranks may never
-        complete: abort() comes first."""
+        """Calls destroy(). After an exception, other ranks might never complete the operations that
+        are under way; then it calls abort() first."""
         if kind is not None and self._native.under_way():
             with contextlib.suppress(HcclError):  # destroyed already
                 self.abort(f"left by {kind.__name__}: {error}")
@@ -253,7 +255,7 @@ class Communicator(Collectives):
             self._group = None
 
     def _messages_of_group(self) -> Optional[list[Handle[Any]]]:
-        """Where a group that this thread has open keeps its messages."""
+        """Returns the list of messages of the group that this thread has open, if any."""
         group = self._group
         if group is None or group.thread != threading.get_ident():
             return None
@@ -270,7 +272,7 @@ class Communicator(Collectives):
 
 
 class _Group:
-    """A group that is open: the thread it is for, and the messages to wait for at its end."""
+    """An open group: its thread, and the messages to wait for at its end."""
 
     def __init__(self, messages: Optional[list[Handle[Any]]]) -> None:
         self.thread = threading.get_ident()
@@ -278,8 +280,9 @@ class _Group:
 
 
 def init() -> Communicator:
-    """Joins the world that a launcher started: the rank table that RANK_TABLE_FILE names, mpirun,
-    torchrun or Slurm; a program started alone is a world of one. Once in a program."""
+    """Joins the world that a launcher started: mpirun, torchrun, Slurm, or the rank table that
+    RANK_TABLE_FILE names. A program that was started alone is a world of one rank. Call it once in
+    a program."""
     return Communicator(_hccl.Communicator.join_by_launcher())
 
 
@@ -290,8 +293,8 @@ def init_from_rank_table(path: Union[str, os.PathLike[str]], rank: int) -> Commu
 
 
 def root_info() -> bytes:
-    """Called on one rank: the bytes that all ranks need for Communicator.from_root_info(). They
-    hold the secret of the communicator: treat them as a password."""
+    """Returns the bytes that all ranks need for Communicator.from_root_info(). One rank calls it.
+    The bytes contain the secret of the communicator: treat them as a password."""
     return _hccl.root_info()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class HcclError(RuntimeError):
-    """A call into the library failed. `code` is its HcclResult (21: a rank died, 9: timeout, …);
-    the text names the ranks or the argument, the operation and what to do."""
+    """A call into the library failed. `code` is its HcclResult (21: a rank died, 9: timeout, …).
+    The text names the ranks or the argument and the operation, and says what to do."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)

@@ -18,15 +18,15 @@ class Fusion:
     """Reduces the gradients of one training iteration after the other.
 
         fusion = hccl.Fusion(comm, [("fc2.bias", array), ...])   # in the order of backward
-        fusion.ready(i)     # as gradient i is complete
+        fusion.ready(i)     # when gradient i is complete
         fusion.wait()       # now every gradient is reduced, in place
 
-    hcom_parallel=True reduces segments in the background; otherwise wait() does. split_by_size
-    (percentages of the bytes) or split_by_index (the last gradient of each segment) cut the
-    gradients; by default the strategy set for `group` in hccl.split.api, else 96.54 % and 3.46 %.
-    The arrays are of one type, contiguous and writable; Fusion holds them until it is closed.
-    Between ready(i) and wait() the memory of gradient i must be left alone. Close it before the
-    communicator, or use it in a `with` statement.
+    With hcom_parallel=True segments are reduced in the background, otherwise in wait(). Either
+    split_by_size (percentages of the bytes) or split_by_index (the last gradient of each segment)
+    cuts the gradients. By default the strategy set for `group` in hccl.split.api does, else 96.54 %
+    and 3.46 %. The arrays must have one type and be contiguous and writable. Fusion holds them
+    until it is closed. Do not touch the memory of gradient i between ready(i) and wait(). Close a
+    Fusion before its communicator, or use it in a `with` statement.
     """
 
     def __init__(
@@ -58,22 +58,22 @@ class Fusion:
         self._count = len(pairs)
 
     def ready(self, index: int) -> None:
-        """Gradient `index` is complete."""
+        """Marks gradient `index` as complete."""
         index = check_number("index", index)
         if index >= self._count:
             raise ValueError(f"index: is {index}, there are {self._count} gradients")
         self._native.ready(index)
 
     def mark(self, point: str) -> None:
-        """Notes the time of a point of the iteration: "fp_start", "bp_end" or "iteration_end"."""
+        """Records the time of a point of the iteration: "fp_start", "bp_end" or "iteration_end"."""
         value = _POINTS.get(point)
         if value is None:
             raise ValueError(f"point: expected one of {', '.join(_POINTS)}, not {point!r}")
         self._native.mark(value)
 
     def wait(self) -> None:
-        """Returns when all gradients are reduced. If some were never ready, HcclError names them,
-        and the iteration can continue."""
+        """Returns when all gradients are reduced. If some were not marked ready, HcclError names
+        them, and the iteration can continue."""
         self._native.wait()
 
     @property
@@ -86,7 +86,7 @@ class Fusion:
         return self._native.trace_text()
 
     def write_trace(self, path: Union[str, os.PathLike[str]]) -> None:
-        """Writes the last iterations: .json (opens in Perfetto), .csv, or Protobuf."""
+        """Writes the trace of the last iterations: .json (opens in Perfetto), .csv, or Protobuf."""
         self._native.write_trace(os.fspath(path))
 
     def close(self) -> None:

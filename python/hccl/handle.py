@@ -13,8 +13,8 @@ Result = TypeVar("Result")
 class Handle(Generic[Result]):
     """An operation or message under way, from a method such as Communicator.iallreduce.
 
-    Until it is done its arrays belong to the library: leave them alone. They are kept alive
-    meanwhile, also if the handle is dropped; then nobody learns of a failure but later operations.
+    Do not touch the arrays of the operation until it is done. The library keeps them alive until
+    then, even if the handle is dropped. Without the handle, only later operations report a failure.
     Any thread may use a handle, also after the end of its communicator.
     """
 
@@ -25,23 +25,23 @@ class Handle(Generic[Result]):
         self._name = name
 
     def wait(self, timeout: Optional[float] = None) -> Result:
-        """Returns when the operation is done, with what the blocking method returns.
+        """Waits until the operation is done. Returns the result of the blocking method.
 
-        Raises HcclError if it has failed; a second call returns or raises the same again.
-        TimeoutError: it is not done after `timeout` seconds, and goes on. After Ctrl-C, too, it
-        goes on, and may be waited for again."""
+        Raises HcclError if the operation failed; a second call returns or raises the same again.
+        TimeoutError: the operation is not done after `timeout` seconds. After TimeoutError and
+        after Ctrl-C the operation goes on, and wait() may be called again."""
         if not self._begun().wait(check_timeout("timeout", timeout)):
             raise TimeoutError(f"{self._name}: not done after {timeout} s; it goes on")
         return self._result
 
     def done(self) -> bool:
-        """Whether it has ended, well or not. Never waits."""
+        """Whether the operation has ended, with success or failure. Never waits."""
         return self._begun().done()
 
     @property
     def source(self) -> int:
-        """The rank whose message irecv() has received. ValueError before it is done, and for other
-        operations."""
+        """The rank of the sender of the message that irecv() received. ValueError before the
+        receive is done, and for other operations."""
         if self._name != "irecv":
             raise ValueError(f"source: only messages that are received have one, not {self._name}")
         return self._begun().source()

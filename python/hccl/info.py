@@ -1,4 +1,4 @@
-"""What is installed, and what it would use: python -m hccl.info"""
+"""Prints the installed parts of hccl and their settings: python -m hccl.info"""
 
 from __future__ import annotations
 

@@ -16,13 +16,13 @@ MAX_BYTES = (1 << 63) - 1
 
 
 def empty(shape: Union[int, Sequence[int]], dtype: DTypeLike = float) -> NDArray[Any]:
-    """A new numpy array, with undefined contents, in device memory: collectives between ranks of a
-    host do not copy it. As numpy.empty, and `dtype` may also be the name of a type of the package
-    ml_dtypes, such as "bfloat16", where that is installed.
+    """Returns a new numpy array with undefined contents in device memory, which collectives between
+    ranks of a host do not copy. The arguments are those of numpy.empty. `dtype` may also be the
+    name of a type of the package ml_dtypes, such as "bfloat16", if that is installed.
 
-    The array and its views hold the memory, which the next array of a like size uses again. Needs
-    no communicator, and outlives all of them. Any thread. HcclError: there is no room (the device
-    heap has as much as HCCL_DEVICE_MEMORY says), or this process is a fork.
+    The array and its views hold the memory; the next array of a similar size reuses it. The array
+    needs no communicator and outlives all of them. Any thread. HcclError: no room in the device
+    heap (HCCL_DEVICE_MEMORY sets its size), or this process is a child of fork().
     """
     import numpy as np
 
@@ -43,19 +43,19 @@ class MemoryInfo(NamedTuple):
     """Bytes of the device heap of this process."""
 
     in_use: int
-    """of arrays of empty(), as rounded up"""
+    """in arrays of empty(), rounded up"""
     cached: int
-    """of freed arrays, kept for the next ones"""
+    """in freed arrays, kept for the next ones"""
     cache_limit: int
-    """of `cached`: HCCL_MEMORY_CACHE"""
+    """the limit of `cached`: HCCL_MEMORY_CACHE"""
     heap_used: int
-    """in use by these and others"""
+    """used by these arrays and all other device memory"""
     heap_total: int
-    """what the heap can have"""
+    """the most that the heap can have"""
 
 
 def memory_info() -> MemoryInfo:
-    """How much memory hccl.empty() uses, and what there is."""
+    """Returns how much memory hccl.empty() uses, and how much the heap has."""
     return MemoryInfo(*_hccl.memory_info())
 
 

@@ -1,7 +1,7 @@
 """Groups of ranks by name, and the ranks of processes: HCCL's hccl.manage.api.
 
-A group's ranks are numbered by their place in the sorted list of world ranks. Every error is a
-ValueError.
+A rank's number in a group is its position in the sorted list of the group's world ranks. Every
+error is a ValueError.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Answer = TypeVar("Answer")
 
 
 def create_group(group: str, rank_num: int, rank_ids: list[int]) -> None:
-    """Makes a group of the given world ranks; called by each of them. Before the world exists the
-    request is kept, and the group is made when the world joins."""
+    """Makes a group of the given world ranks, each of which must call this. Before the world
+    exists, the request is stored, and the group is made when the world joins."""
     check_group(group)
     if not isinstance(rank_num, int):
         raise ValueError(f"rank_num: expected an int, not {describe(rank_num)}")
@@ -32,7 +32,7 @@ def create_group(group: str, rank_num: int, rank_ids: list[int]) -> None:
 
 
 def destroy_group(group: str) -> None:
-    """Ends a group, or takes back a request that is kept; called by each of its ranks."""
+    """Ends a group, or withdraws a stored request. Each rank of the group must call it."""
     check_group(group)
     _call(f"destroy group error :{group}, ", _hccl.destroy_group, group)
 
@@ -86,7 +86,7 @@ def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
 
 
 def _ints(values: list[int]) -> list[int]:
-    """As plain ints: bool is an int, too."""
+    """Returns the values as plain ints, because bool is an int, too."""
     return [int(value) for value in values]
 
 

@@ -1,7 +1,7 @@
-"""Where a group's gradients are cut into segments: HCCL's hccl.split.api.
+"""Sets where a group's gradients are cut into segments: HCCL's hccl.split.api.
 
-A setting by size beats one by index; a later call replaces an earlier one. Every error is a
-ValueError.
+A setting by size takes precedence over one by index. A later call replaces an earlier one. Every
+error is a ValueError.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from hccl import _hccl
 from hccl._checks import check_group, check_list, check_number, describe
 from hccl.errors import HcclError
 
-_set: set[str] = set()  # groups that have a strategy of the program's
-_SUM_TOLERANCE = 1e-3  # percentages such as 14.2857 seven times are meant to be 100
+_set: set[str] = set()  # groups for which the program set a strategy
+_SUM_TOLERANCE = 1e-3  # seven times 14.2857 is meant as 100
 
 
 def set_split_strategy_by_idx(idxList: list[int], group: str = _hccl.WORLD) -> None:
@@ -33,7 +33,8 @@ def set_split_strategy_by_idx(idxList: list[int], group: str = _hccl.WORLD) -> N
 def set_split_strategy_by_size(
     dataSizeList: list[Union[int, float]], group: str = _hccl.WORLD
 ) -> None:
-    """Cuts at these percentages of the bytes of all gradients; they add up to 100 within 0.001."""
+    """Cuts at these percentages of the bytes of all gradients; their sum must be 100 within
+    0.001."""
     check_group(group)
     check_list("dataSizeList", dataSizeList)
     if not dataSizeList:
@@ -47,14 +48,14 @@ def set_split_strategy_by_size(
         total = sum(dataSizeList)
     except OverflowError:  # an int that is too large to be a float
         total = float("inf")
-    if not abs(total - 100) <= _SUM_TOLERANCE:  # nor is NaN
+    if not abs(total - 100) <= _SUM_TOLERANCE:  # also true for NaN
         raise ValueError(f"dataSizeList: adds up to {total}, not to 100: {dataSizeList}")
     _call(_hccl.set_split_by_size, group, [float(size) for size in dataSizeList])
 
 
 def set_split_strategy_auto(group: str = _hccl.WORLD) -> None:
-    """Cuts by a plan that is computed from measured times of the training, for all ranks at
-    once, where the group has no setting by index or size. All ranks set it."""
+    """Cuts by a plan that is computed from measured times of the training, for all ranks at once,
+    if the group has no setting by index or size. All ranks must call it."""
     check_group(group)
     _call(_hccl.set_split_auto, group)
 
