@@ -1,4 +1,4 @@
-"""The smallest program: every rank gives its number, every rank gets the sum."""
+"""The smallest program: every rank gives its number and gets the sum of all."""
 
 import hccl
 import numpy as np

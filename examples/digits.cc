@@ -17,8 +17,8 @@ constexpr uint32_t kMaxPixel = 16;
 constexpr uint64_t kSplitSeed = 1797;
 constexpr size_t kFewestImages = 10;
 
-// The whole number at the front of *text, which is followed by a comma or by the end of the line.
-// Returns false if there is none or if it exceeds `max`.
+// Reads the whole number at the front of *text. A comma or the end of the line must follow it.
+// Returns false if there is no such number or if it exceeds `max`.
 bool next_number(std::string_view* text, uint32_t max, bool last, uint32_t* value) {
   const char* end = text->data() + text->size();
   const auto [stop, error] = std::from_chars(text->data(), end, *value);

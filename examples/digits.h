@@ -27,7 +27,7 @@ struct Digits {
 
 /// Reads a CSV file of 65 whole numbers a line (64 pixels 0 to 16, then the digit), shuffles the
 /// images in an order that never changes, and keeps the last fifth for the test. Throws
-/// std::runtime_error with one line that names the file and, where there is one, the line.
+/// std::runtime_error with one line that names the file and, if possible, the line.
 Digits load_digits(const std::string& path);
 
 /// The numbers 0 to count - 1 in the random order of `seed`.

@@ -1,4 +1,4 @@
-"""The options of train_digits.py, as options.cc has them."""
+"""The options of train_digits.py, the same as in options.cc."""
 
 import argparse
 import math
@@ -10,7 +10,7 @@ MAX_SEGMENTS = 8
 
 
 def usage_error(text):
-    """One line about a bad option or file on stderr. Returns the exit status, 2."""
+    """Prints one line about a bad option or file on stderr. Returns the exit status, 2."""
     print(f"train_digits: {text}", file=sys.stderr)
     return 2
 
@@ -26,7 +26,7 @@ def require(condition, text):
 
 
 def parse_list(option, text, number):
-    """The numbers of a list such as "80,20"; None if the option was not given."""
+    """Returns the numbers of a list such as "80,20", or None if the option was not given."""
     if text is None:
         return None
     try:
@@ -39,7 +39,7 @@ def parse_list(option, text, number):
 
 
 def check_output(option, path):
-    """A file that will be written after the training: better refused now than then."""
+    """Checks a path before the training, because the file is written only after it."""
     if path is None:
         return
     require(path, f"{option}: the file name is empty")
@@ -49,7 +49,7 @@ def check_output(option, path):
 
 
 def check(options, tensors):
-    """Raises ValueError; `tensors`: the number of gradients."""
+    """Raises ValueError for a bad option. `tensors` is the number of gradients."""
     require(options.epochs >= 1, "--epochs: at least 1")
     require(options.batch >= 1, "--batch: at least 1")
     require(math.isfinite(options.lr) and options.lr > 0, "--lr: a number above 0")

@@ -13,21 +13,21 @@
 namespace examples {
 
 /// One fp32 gradient for each tensor of a network, summed over the ranks of a world. Used by one
-/// thread; ends before its world.
+/// thread. Must be destroyed before its world.
 class Gradients {
  public:
-  /// Contiguous (the default) puts them one behind the other in the order of backward, so that a
-  /// segment is reduced where it lies; scattered ones go through the library's fusion buffer.
-  /// Throws HcclFailure; HCCL_E_PARA means that the split does not fit the tensors.
+  /// By default the gradients are contiguous, in the order of backward, and segments are reduced in
+  /// place. Scattered gradients go through the library's fusion buffer. Throws HcclFailure;
+  /// HCCL_E_PARA means that the split does not fit the tensors.
   Gradients(const World& world, const std::vector<Tensor>& tensors, const Options& options);
   ~Gradients();
   Gradients(const Gradients&) = delete;
   Gradients& operator=(const Gradients&) = delete;
 
-  /// Where each gradient lies.
+  /// The address of each gradient.
   const std::vector<float*>& data() const { return data_; }
 
-  /// Gradient `index` of this rank is complete: its segment may be reduced from now on.
+  /// Marks gradient `index` of this rank as complete, so that its segment may be reduced.
   void ready(uint32_t index);
   void mark(HcclFusionPoint point);
   /// Returns when all gradients are summed over all ranks.
@@ -39,7 +39,7 @@ class Gradients {
   std::string trace_text() const;
   void write_trace(const std::string& path) const;
 
-  /// The last call. The destructor ends the fusion too, but can report no failure.
+  /// Must be the last call. The destructor ends the fusion too, but cannot report a failure.
   void close();
 
  private:

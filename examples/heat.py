@@ -1,5 +1,5 @@
-"""Heat spreads along a rod: each rank has a part, and exchanges its ends with its neighbours while it
-computes the rest. The number of ranks does not change the temperatures."""
+"""Heat spreads along a rod. Each rank computes a part, and exchanges the ends of its part with its
+neighbours while it computes the rest. The number of ranks does not change the temperatures."""
 
 import hccl
 import numpy as np
@@ -9,7 +9,8 @@ TO_LEFT, TO_RIGHT = 1, 2  # tags
 
 
 def step(comm, old, new):
-    """One step; old[0] and old[-1] are the neighbours' ends, or the cold ends of the rod."""
+    """Computes one step. old[0] and old[-1] are the neighbours' ends, or the cold ends of the
+    rod."""
     handles = []
     if comm.rank > 0:
         handles.append(comm.irecv(old[:1], comm.rank - 1, TO_RIGHT))
@@ -17,7 +18,7 @@ def step(comm, old, new):
     if comm.rank < comm.size - 1:
         handles.append(comm.irecv(old[-1:], comm.rank + 1, TO_LEFT))
         handles.append(comm.isend(old[-2:-1], comm.rank + 1, TO_RIGHT))
-    spread(old[1:-1], new[1:-1])  # needs no neighbour
+    spread(old[1:-1], new[1:-1])  # needs no data from neighbours
     for handle in handles:
         handle.wait()
     spread(old[:3], new[:3])

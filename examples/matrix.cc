@@ -5,9 +5,9 @@
 namespace examples {
 namespace {
 
-// A tile of kRows x kColumns results stays in the nearest cache while the factors stream by. The
-// columns are many enough that the compiler keeps their loop and vectorises it; a shorter one it
-// unrolls first, and then does not.
+// A tile of kRows x kColumns results stays in the first-level cache while the factors stream by.
+// kColumns is large enough that the compiler keeps the loop over columns and vectorises it. A
+// shorter loop would be unrolled first and then not vectorised.
 constexpr size_t kRows = 4;
 constexpr size_t kColumns = 32;
 
@@ -27,7 +27,7 @@ void multiply_tile(const float* __restrict a, const float* __restrict b, float* 
   }
 }
 
-// The results left over at the right and lower edges, one by one.
+// The results at the right and lower edges that fill no tile, one by one.
 void multiply_edge(const float* a, const float* b, float* c, size_t rows, size_t inner,
                    size_t columns, size_t width) {
   for (size_t i = 0; i < rows; ++i) {
@@ -44,7 +44,7 @@ void multiply_edge(const float* a, const float* b, float* c, size_t rows, size_t
 void multiply(const float* a, const float* b, float* c, size_t rows, size_t inner, size_t columns) {
   const size_t full_rows = rows - rows % kRows;
   const size_t full_columns = columns - columns % kColumns;
-  // Columns outside: the strip of b (inner x kColumns) stays in a near cache for all rows.
+  // The outer loop is over columns, so that a strip of b (inner x kColumns) stays in a cache.
   for (size_t j = 0; j < full_columns; j += kColumns) {
     for (size_t i = 0; i < full_rows; i += kRows) {
       multiply_tile(a + i * inner, b + j, c + i * columns + j, inner, columns);

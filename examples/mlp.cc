@@ -42,7 +42,8 @@ Mlp::Mlp(std::vector<size_t> widths, uint64_t seed)
     offset += bias_count + weight_count;
   }
   weights_.assign(offset, 0.0f);
-  // Biases start at 0, weights evenly spread so that ReLU layers keep the size of their signals.
+  // Biases start at 0. Weights are uniform, with a width that keeps the signals' size across
+  // layers.
   for (size_t layer = 0; layer < layers(); ++layer) {
     const Tensor& tensor = tensors_[weight_index(layer)];
     const auto limit = static_cast<float>(std::sqrt(6.0 / static_cast<double>(widths_[layer])));
@@ -87,7 +88,7 @@ size_t Mlp::correct(const Images& images) const {
 void Mlp::backward(const Images& images, float scale, const std::vector<float*>& gradients,
                    const std::function<void(uint32_t)>& done) {
   const size_t count = images.size();
-  // By the scores, the gradient of the loss is (probability - 1 for the right class).
+  // The gradient of the loss by the scores is the probability, less 1 for the right class.
   delta_ = probabilities_;
   for (size_t i = 0; i < count; ++i) delta_[i * widths_.back() + images.labels[i]] -= 1;
   for (float& value : delta_) value *= scale;
@@ -114,7 +115,7 @@ void Mlp::backward(const Images& images, float scale, const std::vector<float*>&
     next_delta_.resize(count * in);
     multiply(delta_.data(), transposed_.data(), next_delta_.data(), count, out, in);
     for (size_t i = 0; i < count * in; ++i) {
-      if (input[i] <= 0) next_delta_[i] = 0;  // ReLU had cut it
+      if (input[i] <= 0) next_delta_[i] = 0;  // ReLU made it 0
     }
     std::swap(delta_, next_delta_);
   }

@@ -12,22 +12,22 @@
 
 namespace examples {
 
-/// One parameter tensor: where it lies in the weights, in elements.
+/// One parameter tensor: its range of the weights, in elements.
 struct Tensor {
   std::string name;  ///< "fc1.weight", "fc1.bias", ...
   size_t offset;
   size_t count;
 };
 
-/// Weights of layer l are a matrix of widths[l] rows and widths[l + 1] columns. Not copied, not
-/// shared between threads.
+/// The weights of layer l are a matrix of widths[l] rows and widths[l + 1] columns. An object must
+/// not be copied or shared between threads.
 class Mlp {
  public:
   /// widths: inputs, hidden layers, classes. The weights are a function of the seed alone.
   Mlp(std::vector<size_t> widths, uint64_t seed);
 
   /// All parameters, in the order in which backward completes their gradients: last layer first,
-  /// bias before weight. The tensors lie one behind the other in this order.
+  /// bias before weight. The tensors are contiguous in this order.
   const std::vector<Tensor>& tensors() const { return tensors_; }
   std::vector<float>& weights() { return weights_; }
   const std::vector<size_t>& widths() const { return widths_; }
@@ -36,7 +36,7 @@ class Mlp {
   /// sum of their cross entropy losses.
   double forward(const Images& images);
 
-  /// Number of images that the last forward classified rightly.
+  /// Number of images that the last forward classified correctly.
   size_t correct(const Images& images) const;
 
   /// Gradients of (scale * sum of losses) for the images of the last forward. gradients[i] receives
@@ -55,8 +55,8 @@ class Mlp {
   std::vector<float> weights_;
   std::vector<std::vector<float>> outputs_;  // of each layer, after ReLU
   std::vector<float> probabilities_;
-  std::vector<float> delta_;       // gradient of the loss by the outputs of the layer at hand
-  std::vector<float> next_delta_;  // the same of the layer before
+  std::vector<float> delta_;       // gradient of the loss by the outputs of the current layer
+  std::vector<float> next_delta_;  // the same for the layer before
   std::vector<float> transposed_;
 };
 

@@ -18,7 +18,7 @@ void require(bool condition, const std::string& text) {
   if (!condition) throw std::runtime_error(text);
 }
 
-// The numbers of a list such as "80,20".
+// Returns the numbers of a list such as "80,20".
 template <typename Number>
 std::vector<Number> parse_list(const std::string& option, const std::string& text) {
   std::string complaint = option;
@@ -62,7 +62,7 @@ std::vector<uint32_t> parse_split_by_idx(const std::string& text, uint32_t tenso
   return indices;
 }
 
-// A file that will be written after the training: better refused now than then.
+// Checks a path before the training, because the file is written only after it.
 void check_output(const std::string& option, const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;

@@ -11,23 +11,23 @@ namespace examples {
 struct Options {
   int epochs = 12;
   int batch = 96;    ///< images in a batch, over all ranks together
-  float lr = 0.05f;  ///< learning rate of the first epoch; it falls evenly to 0 after the last one
+  float lr = 0.05f;  ///< learning rate of the first epoch; falls linearly to 0 after the last one
   int64_t seed = 1;  ///< of the first weights and of the order of the images; at least 0
   bool hcom_parallel = false;
-  bool scattered = false;            ///< every gradient in an allocation of its own
+  bool scattered = false;            ///< allocate every gradient separately
   std::vector<float> split_by_size;  ///< percentages; empty: not given
   std::vector<uint32_t> split_by_idx;
   std::string data;     ///< the digits; default: the file next to the sources
-  std::string weights;  ///< where to write the final weights; empty: nowhere
-  std::string trace;    ///< where to write the trace; empty: nowhere
+  std::string weights;  ///< file for the final weights; empty: none
+  std::string trace;    ///< file for the trace; empty: none
 };
 
-/// Reads the command line of a program that trains `tensor_count` tensors. Returns the exit status
-/// if the program is to end now: 0 after --help, 2 after a bad option, which one line on stderr
+/// Reads the command line of a program that trains `tensor_count` tensors. If the program must end
+/// now, returns its exit status: 0 after --help, 2 after a bad option, which a line on stderr
 /// names.
 std::optional<int> parse_options(int argc, char** argv, uint32_t tensor_count, Options* options);
 
-/// One line about a bad option or file on stderr. Returns the exit status, 2.
+/// Prints one line about a bad option or file on stderr. Returns the exit status, 2.
 int usage_error(const std::string& text);
 
 }  // namespace examples

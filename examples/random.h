@@ -14,12 +14,12 @@ constexpr uint64_t scramble(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Number `index` of the random sequence `seed`. No state: any number can be asked for directly.
+/// Number `index` of the random sequence `seed`, computed without state.
 constexpr uint64_t random_bits(uint64_t seed, uint64_t index) {
   return scramble(scramble(seed) + (index + 1) * 0x9E3779B97F4A7C15u);
 }
 
-/// The same number as a float, evenly spread over [-1, 1).
+/// The same number as a float, uniform in [-1, 1).
 constexpr float random_float(uint64_t seed, uint64_t index) {
   constexpr int kFraction = 23;  // every such value is exact in a float
   const auto bits = static_cast<int32_t>(random_bits(seed, index) >> (64 - kFraction - 1));

@@ -1,6 +1,6 @@
 #!/bin/bash
-# run.sh BUILD EXAMPLE: runs an example as its README says (the line after "$"), and compares its output
-# with the output in the README.
+# run.sh BUILD EXAMPLE: runs the command in an example's README (the line after "$"), and compares its
+# output with the output in the README.
 set -euo pipefail
 build=$(cd "$1" && pwd) example=$2
 cd "$(dirname "$0")"

@@ -1,6 +1,6 @@
-// Trains a network on handwritten digits with as many ranks as mpirun starts. Every rank computes
-// the gradients of its share of each batch; HCCL sums them, segment by segment, as backward
-// completes them.
+// Trains a network on handwritten digits with the ranks that mpirun starts. Every rank computes the
+// gradients of its share of each batch. HCCL sums them, segment by segment, as backward completes
+// them.
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr float kMomentum = 0.9f;
 
-// Rows of this rank when `count` rows are shared out as evenly as possible.
+// The rows of this rank if the ranks divide `count` rows as evenly as possible.
 struct Share {
   Share(size_t count, const World& world)
       : begin(count * world.rank() / world.size()),
@@ -52,7 +52,7 @@ class Optimizer {
   std::vector<float> velocity_;
 };
 
-// One pass over the training images, in an order that depends on the seed and the epoch only.
+// One pass over the training images, in an order that depends only on the seed and the epoch.
 // Returns the mean loss over all ranks.
 double train_epoch(const World& world, const Images& train, const Options& options, int epoch,
                    Mlp* network, Gradients* gradients, Optimizer* optimizer) {
@@ -71,8 +71,8 @@ double train_epoch(const World& world, const Images& train, const Options& optio
 
     gradients->mark(HCCL_FUSION_FP_START);
     loss += network->forward(batch);
-    // Scaled by the whole batch, so that the sum over the ranks is the gradient of the mean loss,
-    // however many ranks there are and however unequal their shares.
+    // Scaled by the size of the whole batch. So the sum over the ranks is the gradient of the mean
+    // loss for any number of ranks and any shares.
     network->backward(batch, 1.0f / static_cast<float>(batch_size), gradients->data(),
                       [&](uint32_t index) { gradients->ready(index); });
     gradients->mark(HCCL_FUSION_BP_END);
@@ -83,7 +83,7 @@ double train_epoch(const World& world, const Images& train, const Options& optio
   return world.sum(loss) / static_cast<double>(train.size());
 }
 
-// Share of the test images that the network names rightly. Each rank looks at its part of them.
+// The share of test images that the network classifies correctly. Each rank tests its part.
 double accuracy(const World& world, const Images& test, Mlp* network) {
   const Share share(test.size(), world);
   Images mine;
@@ -141,8 +141,8 @@ int train(const World& world, const Digits& digits, const Options& options, Mlp*
   const bool speaker = world.rank() == 0;
   if (speaker) print_header(world, *network, digits, options, gradients->segments());
 
-  // The seed gives every rank the same first weights; a network loaded from a file on rank 0 would
-  // reach the other ranks in the same way.
+  // The seed already gives every rank the same first weights. With this broadcast, a network that
+  // rank 0 loads from a file would reach the other ranks, too.
   std::vector<float>& weights = network->weights();
   world.check("HcclBroadcast", HcclBroadcast(weights.data(), weights.size(), HCCL_DATA_TYPE_FP32, 0,
                                              world.comm(), nullptr));
@@ -174,9 +174,9 @@ int train(const World& world, const Digits& digits, const Options& options, Mlp*
 
 int run(int argc, char** argv) {
   Options options;
-  // 8 tensors. The weights of the first layer, whose gradient comes last, are 3.6 % of all: HCCL's
-  // default split makes them a segment of their own, and the rest can be reduced while they are
-  // computed.
+  // 8 tensors. The weights of the first layer, whose gradient is computed last, are 3.6 % of all
+  // parameters. HCCL's default split makes that gradient a segment of its own. So the other
+  // gradients can be reduced while it is computed.
   const std::vector<size_t> widths = {kPixels, 128, 512, 288, kClasses};
   const auto tensor_count = static_cast<uint32_t>(2 * (widths.size() - 1));
   if (const auto status = parse_options(argc, argv, tensor_count, &options)) return *status;

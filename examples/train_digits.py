@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a network on handwritten digits with as many ranks as mpirun starts.
+"""Trains a network on handwritten digits with the ranks that mpirun starts.
 
 The same network, data, options and printed lines as train_digits.cc: every rank computes the
 gradients of its share of each batch; HCCL sums them, segment by segment, as backward completes
@@ -21,8 +21,9 @@ import hccl  # noqa: E402
 from digits_options import check, parse_options, usage_error  # noqa: E402
 
 PIXELS, CLASSES = 64, 10
-# 8 tensors. The weights of the first layer, whose gradient comes last, are 3.6 % of all: HCCL's
-# default split makes them a segment of their own; the rest can be reduced while they are computed.
+# 8 tensors. The weights of the first layer, whose gradient is computed last, are 3.6 % of all
+# parameters. HCCL's default split makes that gradient a segment of its own. So the other gradients
+# can be reduced while it is computed.
 WIDTHS = [PIXELS, 128, 512, 288, CLASSES]
 TENSOR_COUNT = 2 * (len(WIDTHS) - 1)
 MOMENTUM = np.float32(0.9)
@@ -46,7 +47,7 @@ def random_bits(seed, indices):
 
 
 def random_float(seed, indices):
-    """The same numbers as float32, evenly spread over [-1, 1)."""
+    """The same numbers as float32, uniform in [-1, 1)."""
     bits = (random_bits(seed, indices) >> np.uint64(40)).astype(np.int32)
     return (bits - (1 << 23)).astype(np.float32) / np.float32(1 << 23)
 
@@ -88,8 +89,8 @@ def load_digits(path):
 
 
 class Mlp:
-    """Multi-layer perceptron. Its tensors lie one behind the other in the order of backward: last
-    layer first, bias before weight."""
+    """A multi-layer perceptron. Its tensors are contiguous in the order of backward: last layer
+    first, bias before weight."""
 
     def __init__(self, widths, seed):
         self.widths = widths
@@ -139,7 +140,7 @@ class Mlp:
         return float(-np.log(np.maximum(of_the_right, 1e-30)).sum(dtype=np.float64))
 
     def correct(self, labels):
-        """Number of images that the last forward classified rightly."""
+        """The number of images that the last forward classified correctly."""
         return int((self.probabilities.argmax(axis=1) == labels).sum())
 
     def backward(self, labels, scale, gradients, done):
@@ -161,12 +162,12 @@ class Mlp:
 
 
 def share(count, comm):
-    """Rows of this rank when `count` rows are shared out as evenly as possible."""
+    """The rows of this rank if the ranks divide `count` rows as evenly as possible."""
     return slice(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
 
 
 def total(comm, value, dtype, op="sum"):
-    """One number reduced over all ranks."""
+    """Returns one number reduced over all ranks."""
     array = np.array([value], dtype)
     comm.allreduce(array, op=op)
     return array[0].item()
@@ -185,8 +186,8 @@ def train_epoch(comm, fusion, network, gradients, velocity, images, labels, opti
 
         fusion.mark("fp_start")
         loss += network.forward(images[mine], labels[mine])
-        # Scaled by the whole batch, so that the sum over the ranks is the gradient of the mean
-        # loss, however many ranks there are and however unequal their shares.
+        # Scaled by the size of the whole batch. So the sum over the ranks is the gradient of the
+        # mean loss for any number of ranks and any shares.
         network.backward(labels[mine], 1 / len(rows), gradients, fusion.ready)
         fusion.mark("bp_end")
         fusion.wait()
@@ -199,7 +200,7 @@ def train_epoch(comm, fusion, network, gradients, velocity, images, labels, opti
 
 
 def accuracy(comm, network, images, labels):
-    """Share of the test images that the network names rightly; each rank looks at its part."""
+    """The share of test images that the network classifies correctly. Each rank tests its part."""
     mine = share(len(labels), comm)
     network.forward(images[mine], labels[mine])
     return total(comm, network.correct(labels[mine]), np.int64) / len(labels)
@@ -233,7 +234,7 @@ def train(comm, digits, options):
     network = Mlp(WIDTHS, options.seed)
     if options.scattered:
         gradients = [np.zeros(shape, np.float32) for shape in network.shapes]
-    else:  # one behind the other in the order of backward: segments are reduced where they lie
+    else:  # contiguous in the order of backward, so that segments are reduced in place
         gradients = network.views(np.zeros_like(network.weights))
     velocity = network.views(np.zeros_like(network.weights))
     try:
@@ -263,8 +264,8 @@ def train(comm, digits, options):
     )
     say(f"segment index list: {segment_text(fusion.segments)}")
 
-    # The seed gives every rank the same first weights; a network loaded from a file on rank 0 would
-    # reach the other ranks in the same way.
+    # The seed already gives every rank the same first weights. With this broadcast, a network that
+    # rank 0 loads from a file would reach the other ranks, too.
     comm.broadcast(network.weights, root=0)
     start = time.perf_counter()
     for epoch in range(1, options.epochs + 1):

@@ -1,5 +1,5 @@
-// The ranks that train together: joins them, leaves them, and turns every HCCL failure into one
-// exception with everything a person needs to know.
+// The ranks that train together: joining, leaving, and an exception that explains every HCCL
+// failure.
 #pragma once
 
 #include <hccl/hccl.h>
@@ -10,7 +10,7 @@
 
 namespace examples {
 
-/// A failed HCCL call. what(): the rank, the call, the words of the code and HCCL's own
+/// A failed HCCL call. what() contains the rank, the call, the text of the code and HCCL's
 /// explanation.
 class HcclFailure : public std::runtime_error {
  public:
@@ -21,7 +21,7 @@ class HcclFailure : public std::runtime_error {
   HcclResult code_;
 };
 
-/// Joins in the constructor; alone, it is a world of one. Used by one thread at a time.
+/// Joins in the constructor; without a launcher it is a world of one. Used by one thread at a time.
 class World {
  public:
   World();
@@ -33,15 +33,15 @@ class World {
   uint32_t size() const { return size_; }
   HcclComm comm() const { return comm_; }
 
-  /// Throws HcclFailure unless the call succeeded: check("HcclBarrier", HcclBarrier(comm,
+  /// Throws HcclFailure if the call failed. Example: check("HcclBarrier", HcclBarrier(comm,
   /// nullptr)).
   void check(const char* call, HcclResult result) const;
 
-  /// This value reduced over all ranks, on every rank.
+  /// Returns the value reduced over all ranks, on every rank.
   int64_t reduce(int64_t value, HcclReduceOp op) const;
   double sum(double value) const;
 
-  /// Leaves; the last call. The destructor leaves too, but can report no failure.
+  /// Leaves; must be the last call. The destructor leaves too, but cannot report a failure.
   void leave();
 
  private:

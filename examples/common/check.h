@@ -1,5 +1,5 @@
-// The check of every call. A rank cannot continue alone after a failure, and the other ranks would
-// wait for it, so the whole program ends.
+// The check of every call. After a failure a rank cannot continue alone, and the other ranks would
+// wait for it. So the whole program ends.
 #pragma once
 
 #include <acl/acl.h>

@@ -15,10 +15,10 @@ namespace example {
 /// The values that a thread needs to become a rank.
 struct Rank {
   uint32_t id;                    // 0 .. count-1
-  uint32_t count;                 // of ranks
+  uint32_t count;                 // number of ranks
   int32_t device;                 // for aclrtSetDevice
   const HcclRootInfo* root_info;  // for HcclCommInitRootInfo
-  std::ostream& out;              // goes to standard output when all ranks are done
+  std::ostream& out;              // printed to standard output when all ranks are done
 
   /// "rank 2 receives 8 12"
   template <class T>
@@ -29,8 +29,9 @@ struct Rank {
   }
 };
 
-/// `program [ranks]`, 4 if not given: runs rank_main once a rank, each on a thread of its own.
-/// Ranks share devices when there are fewer of them. Returns the program's exit status.
+/// Runs rank_main once for each rank, each on a thread of its own. The program's argument is the
+/// number of ranks, 4 by default. If there are fewer devices, ranks share them. Returns the
+/// program's exit status.
 inline int run(int argc, char** argv, void (*rank_main)(const Rank&)) {
   const int count = argc > 1 ? std::atoi(argv[1]) : 4;
   if (argc > 2 || count < 2 || count > 64) {

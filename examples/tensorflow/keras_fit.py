@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Keras fit, as a script for Ascend has it: mpirun -np 4 python examples/tensorflow/keras_fit.py [DIRECTORY of traces]"""
+"""Keras fit, in the style of scripts for Ascend: mpirun -np 4 python
+examples/tensorflow/keras_fit.py [DIRECTORY of traces]"""
 
 import digits
 import npu_device as npu
@@ -15,7 +16,7 @@ from hccl.split.api import set_split_strategy_by_size
 
 set_split_strategy_by_size([60, 40])
 
-BATCH = 60  # of all workers together
+BATCH = 60  # all workers together
 (images, labels), test = digits.load()
 model = tf.keras.Sequential(
     [

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""TensorFlow 1, ten steps a session.run: mpirun -np 4 python examples/tensorflow/session_loop.py [DIRECTORY of traces]"""
+"""TensorFlow 1 with ten steps in each session.run: mpirun -np 4 python
+examples/tensorflow/session_loop.py [DIRECTORY of traces]"""
 
 from npu_bridge.npu_init import *  # noqa: F403  tf included
 

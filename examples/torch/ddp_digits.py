@@ -4,8 +4,8 @@
     torchrun --nproc-per-node 2 examples/torch/ddp_digits.py
     mpirun -np 2 python3 examples/torch/ddp_digits.py --plan
 
-The only word that differs from a program for Gloo is "hccl". --plan lets the fusion planner cut the
-gradients (hccl.torch.DistributedDataParallel). The weights are the same on any number of ranks.
+The only difference from a program for Gloo is the name "hccl". --plan lets the fusion planner cut
+the gradients (hccl.torch.DistributedDataParallel). The weights are the same on any number of ranks.
 """
 
 import digits

@@ -1,4 +1,4 @@
-"""What ddp_digits.py and fsdp_digits.py share: joining, the digits, the network, the loop."""
+"""The common part of ddp_digits.py and fsdp_digits.py: joining, digits, network, loop."""
 
 import argparse
 import os
@@ -15,8 +15,8 @@ DATA = pathlib.Path(__file__).resolve().parent.parent / "data" / "digits.csv"
 
 
 def join(backend: str) -> tuple[int, int]:
-    """Joins the ranks that torchrun or mpirun has started, or a world of one. Returns this
-    process's rank and how many there are."""
+    """Joins the ranks that torchrun or mpirun has started, or a world of one. Returns the rank of
+    this process and the number of ranks."""
     environment = os.environ
     if "RANK" not in environment:  # not torchrun
         job = environment.get("PMIX_NAMESPACE", str(os.getpid()))
@@ -24,7 +24,7 @@ def join(backend: str) -> tuple[int, int]:
         environment["WORLD_SIZE"] = environment.get("OMPI_COMM_WORLD_SIZE", "1")
         environment.setdefault("MASTER_ADDR", "127.0.0.1")
         environment.setdefault("MASTER_PORT", str(20000 + zlib.crc32(job.encode()) % 10000))
-        torch.set_num_threads(1)  # as torchrun does: the ranks are the parallelism
+        torch.set_num_threads(1)  # as torchrun does: ranks run in parallel instead of threads
     dist.init_process_group(backend)
     return dist.get_rank(), dist.get_world_size()
 
@@ -39,7 +39,8 @@ def options(description: str) -> argparse.ArgumentParser:
 
 
 def load() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Images (n, 1, 8, 8) and labels to train; images and labels of the test, the last fifth."""
+    """Returns images (n, 1, 8, 8) and labels for training, and those of the test, the last
+    fifth."""
     with open(DATA) as file:
         rows = torch.tensor([[int(word) for word in line.split(",")] for line in file])
     rows = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(1797))]
@@ -61,7 +62,7 @@ class Network(nn.Sequential):
 
 
 def train(model: nn.Module, arguments: argparse.Namespace, rank: int, size: int) -> None:
-    """Each rank takes its part of every batch; the gradients are averaged by the model."""
+    """Trains the model. Each rank takes its part of every batch; the model averages gradients."""
     images, labels, _, _ = load()
     if arguments.batch % size != 0:
         raise SystemExit(f"--batch {arguments.batch} cannot be shared by {size} ranks")
@@ -76,7 +77,7 @@ def train(model: nn.Module, arguments: argparse.Namespace, rank: int, size: int)
             arguments.batch
         ):
             mine = batch[rank * part : (rank + 1) * part]
-            optimizer.zero_grad(set_to_none=False)  # gradients stay where the ranks share them
+            optimizer.zero_grad(set_to_none=False)  # keeps the gradients in shared memory
             functional.cross_entropy(model(images[mine]), labels[mine]).backward()
             optimizer.step()
             schedule.step()
@@ -85,7 +86,7 @@ def train(model: nn.Module, arguments: argparse.Namespace, rank: int, size: int)
 
 
 def accuracy(model: nn.Module) -> float:
-    """Of the test; every rank computes all of it."""
+    """Returns the accuracy of the test, which every rank computes completely."""
     _, _, images, labels = load()
     with torch.no_grad():
         return (model(images).argmax(1) == labels).float().mean().item()

@@ -5,7 +5,7 @@ weights.
     torchrun --nproc-per-node 2 examples/torch/fsdp_digits.py
     mpirun -np 2 python3 examples/torch/fsdp_digits.py
 
-Each layer with weights is gathered when it is needed, and its gradients are scattered; both through
+Each layer's weights are gathered when they are needed, and its gradients are scattered. Both use
 memory that the ranks share.
 """
 

@@ -21,8 +21,8 @@ def norm() -> nn.LayerNorm:
 
 
 class Attention(nn.Module):
-    """Rows of `inputs` are query, key and value of the first head, then of the second, ...: so
-    that a part of the rows is the work of some of the heads."""
+    """The rows of `inputs` are query, key and value of the first head, then of the second, and so
+    on. So a part of the rows belongs to a part of the heads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,8 +50,8 @@ class Layer(nn.Module):
 
 
 class MiniLM(nn.Module):
-    """Token numbers (batch, words) to embeddings (batch, 384) of length 1. All sentences of a batch
-    have as many words: there is no padding."""
+    """Maps token numbers (batch, words) to embeddings (batch, 384) of length 1. All sentences of a
+    batch must have the same number of words, because there is no padding."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class MiniLM(nn.Module):
 
 
 def load() -> tuple[MiniLM, Tokenizer]:
-    """The model with its published weights, and what makes token numbers of text."""
+    """Returns the model with its published weights, and the tokenizer."""
     found = load_file(FOLDER / "model.safetensors")
     weights = {
         "words.weight": found["embeddings.word_embeddings.weight"],

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Trains MobileNetV1 on handwritten digits at 32x32: python examples/torch/mobilenet_v1.py --optimizer fused
+"""Trains MobileNetV1 on handwritten digits at 32x32: python examples/torch/mobilenet_v1.py
+--optimizer fused
 
 The network has the real layers (83 tensors, 3.2 million numbers for 10 classes); only the input is
-smaller. Prints what an iteration's time is made of, and the accuracy; --trace writes a time line for
-chrome://tracing. With --optimizer torch, the same with torch.optim.SGD.
+smaller. Prints the times of an iteration's parts, and the accuracy. --trace writes a time line for
+chrome://tracing. --optimizer torch uses torch.optim.SGD instead.
 """
 
 import argparse
@@ -50,7 +51,8 @@ def mobilenet_v1(classes: int) -> nn.Sequential:
 
 
 def digits() -> tuple:
-    """((images, labels) to train with, (images, labels) to test with); images are [N, 1, 32, 32]."""
+    """Returns ((images, labels) for training, (images, labels) for the test); images [N, 1, 32,
+    32]."""
     rows = [[int(word) for word in line.split(",")] for line in DIGITS.read_text().splitlines()]
     table = torch.tensor(rows)[
         torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))
@@ -78,7 +80,7 @@ def make_optimizer(options: argparse.Namespace, model: nn.Module) -> torch.optim
 
 
 def train_epoch(model, optimizer, images, labels, batch: int) -> list:
-    """Milliseconds of the phases of each iteration."""
+    """The milliseconds of each phase of each iteration."""
     times = []
     for chosen in torch.randperm(len(images)).split(batch):
         marks = [time.perf_counter()]

@@ -12,7 +12,7 @@ constexpr uint32_t kRanks = 4;
 constexpr int32_t kRootDevice = 0;
 
 void rank_main(uint32_t rank, int32_t device, const HcclRootInfo* root_info, std::ostream& out) {
-  // A thread is a rank once it has a device; the call returns when all ranks have joined.
+  // A thread needs a device to be a rank. The call returns when all ranks have joined.
   ACL_CHECK(aclrtSetDevice(device));
   HcclComm comm = nullptr;
   HCCL_CHECK(HcclCommInitRootInfo(kRanks, root_info, rank, &comm));
@@ -30,14 +30,14 @@ void rank_main(uint32_t rank, int32_t device, const HcclRootInfo* root_info, std
   ACL_CHECK(aclrtMalloc(&memory, sizeof value, ACL_MEM_MALLOC_HUGE_ONLY));
   ACL_CHECK(aclrtMemcpy(memory, sizeof value, &value, sizeof value, ACL_MEMCPY_HOST_TO_DEVICE));
 
-  // An operation returns when it is in the stream, and is done after the synchronisation.
+  // The call returns when the operation is in the stream. It is done after the synchronisation.
   HCCL_CHECK(HcclAllReduce(memory, memory, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, stream));
   ACL_CHECK(aclrtSynchronizeStream(stream));
 
   ACL_CHECK(aclrtMemcpy(&value, sizeof value, memory, sizeof value, ACL_MEMCPY_DEVICE_TO_HOST));
   out << "rank " << id << " of " << size << ": the ranks add up to " << value << '\n';
 
-  // First the communicator, then the memory and the stream of its operations.
+  // Destroy first the communicator, then the memory and the stream of its operations.
   HCCL_CHECK(HcclCommDestroy(comm));
   ACL_CHECK(aclrtFree(memory));
   ACL_CHECK(aclrtDestroyStream(stream));

@@ -1,5 +1,5 @@
-// Processes that mpirun started: MPI gives each process its rank and carries the root info, HCCL
-// does the rest.
+// Processes under mpirun: MPI gives each process its rank and distributes the root info. HCCL does
+// the rest.
 #define OMPI_SKIP_MPICXX  // MPI's C interface is enough
 #include <mpi.h>
 

@@ -1,4 +1,4 @@
-// A communicator with its own name, buffer size and determinism, which go before the environment.
+// A communicator with its own name, buffer size and determinism; they override the environment.
 #include <cstring>
 
 #include "../../common/ranks.h"
@@ -6,7 +6,7 @@
 void config(const example::Rank& rank) {
   ACL_CHECK(aclrtSetDevice(rank.device));
 
-  // All fields are "not set" first; the same on all ranks.
+  // Marks all fields as "not set". The settings must be the same on all ranks.
   HcclCommConfig settings;
   HcclCommConfigInit(&settings);
   std::strncpy(settings.hcclCommName, "training", sizeof settings.hcclCommName - 1);

@@ -1,4 +1,4 @@
-// The even ranks and the odd ranks of a communicator get one each of their own.
+// The even ranks and the odd ranks of a communicator each get a communicator of their own.
 #include "../../common/ranks.h"
 
 void sub_communicator(const example::Rank& rank) {
@@ -8,7 +8,7 @@ void sub_communicator(const example::Rank& rank) {
   aclrtStream stream = nullptr;
   ACL_CHECK(aclrtCreateStream(&stream));
 
-  // The ranks that have the same parity as this one, in the order of their new numbers.
+  // The ranks with the same parity as this rank, in the order of their new numbers.
   std::vector<uint32_t> members;
   for (uint32_t r = rank.id % 2; r < rank.count; r += 2) members.push_back(r);
   const uint64_t sub_id = rank.id % 2;

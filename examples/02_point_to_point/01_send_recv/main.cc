@@ -1,5 +1,5 @@
-// The ranks form a ring: each sends to the next and receives from the one before. A send waits for
-// its receive, so neighbours take turns.
+// The ranks form a ring: each sends to the next rank and receives from the previous one. A send
+// waits for its receive, so neighbours take turns.
 #include "../../common/ranks.h"
 
 void send_recv(const example::Rank& rank) {

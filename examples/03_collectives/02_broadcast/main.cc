@@ -1,4 +1,4 @@
-// The root has a row of numbers, afterwards every rank has it.
+// The root has a row of numbers; afterwards every rank has that row.
 #include "../../common/ranks.h"
 
 void broadcast(const example::Rank& rank) {

@@ -1,4 +1,4 @@
-// Every rank gives two numbers, every rank gets those of all ranks, in rank order.
+// Every rank gives two numbers; every rank gets the numbers of all ranks, in rank order.
 #include "../../common/ranks.h"
 
 void allgather(const example::Rank& rank) {

@@ -1,4 +1,4 @@
-// Rank r gives r + 1 numbers, every rank gets those of all ranks: an allgather of unequal parts.
+// Rank r gives r + 1 numbers; every rank gets all numbers: an allgather of unequal parts.
 #include "../../common/ranks.h"
 
 void allgatherv(const example::Rank& rank) {
@@ -8,7 +8,7 @@ void allgatherv(const example::Rank& rank) {
   aclrtStream stream = nullptr;
   ACL_CHECK(aclrtCreateStream(&stream));
 
-  // The same on all ranks: how many numbers each rank gives, and where they go.
+  // The number of elements from each rank, and their place; the same on all ranks.
   std::vector<uint64_t> counts, displacements;
   uint64_t total = 0;
   for (uint32_t r = 0; r < rank.count; ++r) {

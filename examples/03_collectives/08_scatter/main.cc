@@ -12,7 +12,7 @@ void scatter(const example::Rank& rank) {
   const uint64_t count = 2;
   const size_t bytes = count * sizeof(float);
 
-  void* send = nullptr;  // only the root has something to send
+  void* send = nullptr;  // only the root sends data
   if (rank.id == root) {
     std::vector<float> input(count * rank.count);
     for (size_t i = 0; i < input.size(); ++i) input[i] = i;

@@ -1,4 +1,4 @@
-// Every rank has one number for each rank: the ranks exchange rows for columns.
+// Every rank sends one number to each rank: the exchange transposes a matrix.
 #include "../../common/ranks.h"
 
 void alltoall(const example::Rank& rank) {

@@ -1,5 +1,5 @@
-// Every rank has r + 1 numbers for rank r: an alltoall of unequal parts, where each rank knows its
-// own counts only.
+// Every rank sends r + 1 numbers to rank r: an alltoall of unequal parts, in which each rank knows
+// only its own counts.
 #include "../../common/ranks.h"
 
 void alltoallv(const example::Rank& rank) {

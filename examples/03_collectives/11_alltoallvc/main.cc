@@ -1,5 +1,5 @@
-// An alltoall of unequal parts, where each rank knows the whole matrix of counts. The parts lie
-// one behind the other.
+// An alltoall of unequal parts, in which each rank knows the whole matrix of counts. The parts are
+// contiguous.
 #include "../../common/ranks.h"
 
 void alltoallvc(const example::Rank& rank) {
@@ -9,7 +9,7 @@ void alltoallvc(const example::Rank& rank) {
   aclrtStream stream = nullptr;
   ACL_CHECK(aclrtCreateStream(&stream));
 
-  // matrix[from * count + to]: how many numbers go from one rank to another; the same on all ranks.
+  // matrix[from * count + to]: the number of elements from one rank to another; equal on all ranks.
   std::vector<uint64_t> matrix(rank.count * rank.count);
   for (uint32_t from = 0; from < rank.count; ++from) {
     for (uint32_t to = 0; to < rank.count; ++to) matrix[from * rank.count + to] = (from + to) % 3;

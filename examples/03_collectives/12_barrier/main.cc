@@ -1,4 +1,4 @@
-// No rank passes the barrier before every rank has come to it.
+// No rank passes the barrier before every rank has reached it.
 #include <atomic>
 
 #include "../../common/ranks.h"

@@ -20,7 +20,7 @@ void zero_copy(const example::Rank& rank) {
   ACL_CHECK(aclrtMemGetAllocationGranularity(&property, ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM,
                                              &granularity));
 
-  // Addresses for 16 blocks; nothing is behind them yet.
+  // Addresses for 16 blocks, without memory yet.
   const size_t range = 16 * granularity;
   void* base = nullptr;
   ACL_CHECK(aclrtReserveMemAddress(&base, range, 0, nullptr, 0));
@@ -40,7 +40,7 @@ void zero_copy(const example::Rank& rank) {
   ACL_CHECK(aclrtMemcpy(values.data(), granularity, base, granularity, ACL_MEMCPY_DEVICE_TO_HOST));
   rank.print("has first and last", std::vector<int32_t>{values.front(), values.back()});
 
-  // Everything back, in reverse order.
+  // Releases everything in reverse order.
   HCCL_CHECK(HcclCommDeactivateCommMemory(comm, base));
   ACL_CHECK(aclrtUnmapMem(base));
   ACL_CHECK(aclrtFreePhysical(block));

@@ -41,7 +41,7 @@ void symmetric_window(const example::Rank& rank) {
   ACL_CHECK(aclrtMemcpy(output.data(), recv_bytes, recv, recv_bytes, ACL_MEMCPY_DEVICE_TO_HOST));
   rank.print("receives", output);
 
-  // Which window an address is in, and where.
+  // Finds the window of an address, and the offset in the window.
   HcclCommSymWindow found = nullptr;
   size_t offset = 0;
   HCCL_CHECK(HcclCommSymWinGet(comm, recv, recv_bytes, &found, &offset));
