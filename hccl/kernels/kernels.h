@@ -19,7 +19,7 @@ enum class Store : std::uint8_t {
   kStream,
 };
 
-/// What fold() does to a sum of floats before it rounds and stores the sum.
+/// A factor and a divisor, which fold() applies to a sum of floats before it rounds the sum.
 struct Finish {
   double factor = 1;
   double divisor = 1;
