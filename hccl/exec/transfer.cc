@@ -45,9 +45,9 @@ Status pair_self(std::span<const Transfer> transfers, int self) {
     const Transfer& from = *sends[i];
     const Transfer& to = *recvs[i];
     if (from.count == to.count && from.type == to.type) continue;
-    return Status(Code::kPara, "of rank " + std::to_string(self) + " to itself, send " +
-                                   std::to_string(i) + " has " + std::to_string(from.count) + " " +
-                                   std::string(words(from.type)) + ", but the receive " +
+    return Status(Code::kPara, "send " + std::to_string(i) + " of rank " + std::to_string(self) +
+                                   " to itself has " + std::to_string(from.count) + " " +
+                                   std::string(words(from.type)) + ", but its receive has " +
                                    std::to_string(to.count) + " " + std::string(words(to.type)));
   }
   return {};

@@ -61,7 +61,8 @@ Result<const Codec<T>*> codec_of(Codec<T> Codecs::* entry) {
   HCCL_ASSIGN_OR_RETURN(const Codecs* const table, codecs());
   const Codec<T>& codec = table->*entry;
   if (codec.size == sizeof(T)) return &codec;
-  return Status(Code::kInternal, "libhccl_files.so is of another build: install both anew");
+  return Status(Code::kInternal,
+                "libhccl_files.so comes from another build: reinstall both libraries");
 }
 
 /// Example: encode(&Codecs::trace, trace, Form::kJson). Fails as codecs() does.

@@ -27,8 +27,8 @@ Result<const Codecs*> codecs(std::string_view directory) {
   if (table == nullptr) return refuse("does not export hccl_files_codecs");
   const Codecs* const codecs = table();
   if (std::strcmp(codecs->build, kBuild) == 0) return codecs;
-  return refuse("is of another build (" + std::string(codecs->build) + ") than this library (" +
-                kBuild + "): install both anew");
+  return refuse("comes from another build (" + std::string(codecs->build) +
+                ") than this library (" + kBuild + "): reinstall both");
 }
 
 }  // namespace hccl::files

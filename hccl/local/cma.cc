@@ -24,8 +24,10 @@ const Descriptor& buffers(const Operation& op, int place) {
 // In a broadcast with shared cores, the root alone would store what its peers can copy from staging
 // buffers on all cores.
 std::string refuse_cma(const Case& c, const Topology& topology) {
-  if (!topology.kernel_copies) return "the kernel may not copy between these ranks";
-  if (c.op == Op::kBroadcast && topology.shared_cores) return "the root shares its core";
+  if (!topology.kernel_copies) return "the kernel may not copy between the memory of these ranks";
+  if (c.op == Op::kBroadcast && topology.shared_cores) {
+    return "the root shares its core with other ranks";
+  }
   return "";
 }
 

@@ -8,7 +8,7 @@
 namespace hccl::local {
 
 std::string refuse_inline(const Case& c, const Topology&) {
-  return c.bytes <= Slot::kPayload ? "" : "a slot holds 56 bytes";
+  return c.bytes <= Slot::kPayload ? "" : "an input is longer than the 56 bytes of a slot";
 }
 
 void announce_inline(Region& region, Operation& op) {

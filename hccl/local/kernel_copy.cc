@@ -74,8 +74,8 @@ Status not_copied(Region& region, const Operation& op, int place, int error) {
   const int rank = region.rank_of(whole ? place : region.place());
   return Status(Code::kPara,
                 region.call_text() + ": a buffer of rank " + std::to_string(rank) +
-                    " is not in its memory, or in memory of a kind that the kernel does not copy "
-                    "(HCCL_CMA=off does without)",
+                    " is outside the memory of its process, or in memory that the kernel cannot "
+                    "copy (HCCL_CMA=off avoids such copies)",
                 rank);
 }
 

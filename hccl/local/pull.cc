@@ -7,13 +7,13 @@
 namespace hccl::local {
 
 std::string refuse_pull(const Case& c, const Topology&) {
-  return c.inputs_reachable ? "" : "an input lies in memory that other ranks do not reach";
+  return c.inputs_reachable ? "" : "an input is in memory that other ranks cannot reach";
 }
 
 std::string refuse_pull_allreduce(const Case& c, const Topology&) {
   return c.inputs_reachable && c.outputs_reachable
              ? ""
-             : "a buffer lies in memory that other ranks do not reach";
+             : "a buffer is in memory that other ranks cannot reach";
 }
 
 Status run_pull(Region& region, const Operation& op) {

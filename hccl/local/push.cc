@@ -12,7 +12,7 @@ namespace hccl::local {
 std::string refuse_push(const Case& c, const Topology&) {
   return c.inputs_reachable && c.outputs_reachable
              ? ""
-             : "a buffer lies in memory that other ranks do not reach";
+             : "a buffer is in memory that other ranks cannot reach";
 }
 
 Status run_push_blocks(Region& region, const Operation& op) {

@@ -22,7 +22,7 @@ bool hints(const Region& region, std::size_t bytes, std::size_t most) {
 }  // namespace
 
 std::string refuse_slots(const Case& c, const Topology&) {
-  return c.bytes <= Region::kMostWhole ? "" : "a staging buffer takes inputs whole up to 512 KiB";
+  return c.bytes <= Region::kMostWhole ? "" : "an input is longer than 512 KiB";
 }
 
 void announce_slots(Region& region, Operation& op) {

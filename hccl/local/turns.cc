@@ -70,9 +70,9 @@ struct Turns {
 
 // A type that other algorithms round once, at the end of the fold, would be rounded at each turn.
 std::string refuse_turns(const Case& c, const Topology& topology) {
-  if (!topology.shared_cores) return "each rank has a core";
-  if (topology.ranks < 2) return "one rank is alone";
-  return kernels::rounds_at_end(c.type) ? "the type is rounded once only" : "";
+  if (!topology.shared_cores) return "it is for ranks that share cores, and each rank has a core";
+  if (topology.ranks < 2) return "there is only one rank";
+  return kernels::rounds_at_end(c.type) ? "it would round the type at each turn" : "";
 }
 
 Status run_turns(Region& region, const Operation& op) {

@@ -87,9 +87,9 @@ Heap::~Heap() { ::munmap(base_, reserve_); }
 Result<std::uint64_t> Heap::take(std::size_t bytes, std::size_t alignment) {
   const auto offset = arena_->take(bytes, alignment);
   if (offset) return *offset;
-  return Status(Code::kOom, "device memory: " + std::to_string(bytes) +
-                                " bytes are not to be had (" + std::to_string(used_) + " of " +
-                                std::to_string(reserve_) + " in use)");
+  return Status(Code::kOom, "device memory: no room for " + std::to_string(bytes) + " bytes (" +
+                                std::to_string(used_) + " of " + std::to_string(reserve_) +
+                                " are in use)");
 }
 
 // Ranks of a host grow at the same time, so each rank checks the limits again after it has taken
@@ -221,7 +221,7 @@ void Heap::give_back(std::uint64_t offset, std::size_t bytes) noexcept {
 Result<std::uint64_t> Heap::allocate_pages(std::size_t bytes) {
   if (bytes == 0 || bytes % kGranule != 0 || bytes > reserve_) {
     return Status(Code::kPara, "device memory: " + std::to_string(bytes) +
-                                   " bytes are no multiple of " + std::to_string(kGranule));
+                                   " bytes is not a multiple of " + std::to_string(kGranule));
   }
   std::uint64_t offset = 0;
   {
@@ -258,7 +258,7 @@ Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
   const bool before =
       next != mappings_.begin() && std::prev(next)->first + std::prev(next)->second.bytes > address;
   if (before || (next != mappings_.end() && next->first < address + bytes)) {
-    return Status(Code::kPara, "device memory: something is mapped there already");
+    return Status(Code::kPara, "device memory: the addresses already contain a mapping");
   }
   if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
              memfd_.get(), static_cast<off_t>(offset)) == MAP_FAILED) {
@@ -275,10 +275,10 @@ Status Heap::unmap(void* at) {
   const MutexLock lock(mutex_);
   const auto found = mappings_.find(reinterpret_cast<std::uintptr_t>(at));
   if (found == mappings_.end())
-    return Status(Code::kPara, "device memory: nothing is mapped there");
+    return Status(Code::kPara, "device memory: no mapping begins at the address");
   if (::mmap(at, found->second.bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
-    return failure("taking a mapping back");
+    return failure("removing a mapping");
   }
   mappings_.erase(found);
   mapped_.store(!mappings_.empty(), std::memory_order_release);
@@ -329,7 +329,7 @@ Result<View> View::of(const Fd& memfd) {
   // Without the seals another process could shrink the file, and every access would raise SIGBUS.
   const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
   if (about.st_size <= 0 || seals < 0 || (seals & kSeals) != kSeals) {
-    return Status(Code::kTcpConnect, "device memory: what a peer handed over is no heap");
+    return Status(Code::kTcpConnect, "device memory: the descriptor from a peer is not a heap");
   }
   const auto size = static_cast<std::size_t>(about.st_size);
   void* const base =

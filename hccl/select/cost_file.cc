@@ -83,7 +83,7 @@ Status keep_costs(const std::string& path, const CostEntry& entry) {
                         files::encode(&files::Codecs::costs, table, form_of(path)));
   std::string fresh = path + ".XXXXXX";
   const Fd fd(::mkostemp(fresh.data(), O_CLOEXEC));
-  if (!fd.valid()) return failed_call(path, "no file can be made beside it");
+  if (!fd.valid()) return failed_call(path, "cannot create a temporary file next to it");
   Status status = write_all(fd, fresh, bytes);
   // The permissions of an ordinary new file, so that other users may read the measurements.
   if (status.ok() && ::fchmod(fd.get(), 0644) != 0) status = failed_call(fresh, "chmod");

@@ -33,7 +33,7 @@ Status check(const LocalCosts& costs) {
     if (curve.algorithm.empty() || curve.algorithm.size() > CostTable::kLongestText) {
       return wrong("a curve names an algorithm in 1 to 256 bytes");
     }
-    if (static_cast<std::size_t>(curve.kind) >= kKinds) return wrong(where + "of no known kind");
+    if (static_cast<std::size_t>(curve.kind) >= kKinds) return wrong(where + "its kind is unknown");
     const std::string bad = fault(curve.points, &Curve::Point::ns);
     if (!bad.empty()) return wrong(where + bad);
   }

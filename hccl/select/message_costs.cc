@@ -9,7 +9,9 @@ namespace hccl::select {
 
 Status MessageCosts::check() const {
   std::string wrong = fault(steps, &Step::step_ns, &Step::more_ns);
-  if (wrong.empty() && fold_ns_per_mib > kMostNs) wrong = "a fold of 1 MiB takes an hour at most";
+  if (wrong.empty() && fold_ns_per_mib > kMostNs) {
+    wrong = "a fold of 1 MiB may take at most an hour";
+  }
   return wrong.empty() ? Status() : Status(Code::kPara, "costs of messages: " + wrong);
 }
 

@@ -423,7 +423,8 @@ TEST(WrongArguments, OfBatchesAndGroupsAreNamedAndHarmless) {
         i[0].remoteRank = i[1].remoteRank = 0;
         i[1].count = 3;
       },
-      HCCL_E_PARA, "sendRecvInfo: of rank 0 to itself, send 0 has 4 fp32");
+      HCCL_E_PARA,
+      "sendRecvInfo: send 0 of rank 0 to itself has 4 fp32, but its receive has 3 fp32");
   REFUSED(HcclGroupEnd(), HCCL_E_NOT_SUPPORT, "no group");
   REFUSED(HcclGroupStatusGet(nullptr), HCCL_E_PTR, "isGroupEnabled");
   EXPECT_EQ(HcclBatchSendRecv(&good, 0, comm, nullptr), HCCL_SUCCESS);

@@ -36,7 +36,7 @@ inline Status from_bytes(std::string_view bytes, Form form, google::protobuf::Me
         message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
       return {};
     }
-    return Status(Code::kPara, std::to_string(bytes.size()) + " bytes that are no message " +
+    return Status(Code::kPara, std::to_string(bytes.size()) + " bytes are not a message " +
                                    message.GetDescriptor()->full_name());
   }
   google::protobuf::util::JsonParseOptions options;
