@@ -1,4 +1,4 @@
-// The loops of fold(), for any element type and reduction. Compiled once per instruction set.
+// The loops of fold(), for any element type and reduction. Compiled once for each instruction set.
 
 // Toggled so that Highway can include this file again for every target.
 #if defined(HCCL_KERNELS_FOLD_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -22,7 +22,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace hccl::kernels::HWY_NAMESPACE {
 
-/// One Quad of the result, `at` bytes into the data. All inputs are read before `out` is written.
+/// One Quad of the result, at byte `at` of the data. Reads all inputs before it writes `out`.
 template <class Type, class Op, Store kStore>
 HWY_INLINE void fold_block(const Inputs& in, std::size_t at, std::byte* out) {
   auto sum = enter<Op>(Type::get(in.from[0] + at));
@@ -32,7 +32,7 @@ HWY_INLINE void fold_block(const Inputs& in, std::size_t at, std::byte* out) {
   Type::template put<kStore>(leave<Op>(sum, in.finish), out + at);
 }
 
-/// The same of two inputs, whose addresses stay in registers.
+/// The same for two inputs, whose addresses stay in registers.
 template <class Type, class Op, Store kStore>
 HWY_INLINE void fold_pair(const std::byte* a, const std::byte* b, const Finish& finish,
                           std::byte* out) {
@@ -49,9 +49,10 @@ HWY_INLINE void prefetch_ahead(const std::byte* from) {
   }
 }
 
-/// Two blocks at once. Widening takes so many instructions a byte that, with three inputs or more,
-/// the processor's own prefetch falls behind; longer pieces and a prefetch compensate. Types that
-/// are not widened are faster without both, pairs of inputs without the longer pieces.
+/// Two blocks at once. Widening takes so many instructions a byte that, with three or more inputs,
+/// the processor's own prefetch falls behind. Longer pieces and a prefetch compensate for that.
+/// Types that are not widened are faster without both; pairs of inputs are faster without the
+/// longer pieces.
 template <class Type, class Op, Store kStore>
 HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out) {
   constexpr std::size_t kBytes = Type::kBytes;
@@ -67,8 +68,8 @@ HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out
   Type::template put<kStore>(leave<Op>(next, in.finish), out + at + kBytes);
 }
 
-/// Fewer bytes than a block, vector by vector: the same arithmetic, so that an element's bits do
-/// not depend on where it lies.
+/// Less than a block, vector by vector. The arithmetic is the same, so an element's bits do not
+/// depend on its position.
 template <class Type, class Op>
 HWY_NOINLINE void fold_rest(const Inputs& in, std::size_t at, std::size_t bytes, std::byte* out) {
   for (const std::size_t end = at + bytes; at < end; at += Type::kVector) {
@@ -82,16 +83,17 @@ HWY_NOINLINE void fold_rest(const Inputs& in, std::size_t at, std::size_t bytes,
   }
 }
 
-/// How far pairs are prefetched, and never past their end: another rank may be writing there.
+/// Prefetch distance for pairs. A prefetch never goes past the end: another rank may be writing
+/// there.
 inline constexpr std::size_t kPairAhead = 2048;
 
-/// From byte `at` on, which is aligned if stores stream.
+/// Starts at byte `at`, which is aligned if stores stream.
 template <class Type, class Op, Store kStore>
 void fold_blocks(const Inputs& in, std::size_t at, std::size_t bytes, std::byte* out) {
   if (in.number == 2) {
     const std::byte* const a = in.from[0];
     const std::byte* const b = in.from[1];
-    if constexpr (Type::kWidens) {  // out of memory a prefetch helps pairs, too
+    if constexpr (Type::kWidens) {  // for data in memory a prefetch helps pairs, too
       for (; bytes - at >= kPairAhead + Type::kBytes; at += Type::kBytes) {
         prefetch_ahead<Type::kBytes, kPairAhead>(a + at);
         prefetch_ahead<Type::kBytes, kPairAhead>(b + at);
@@ -146,7 +148,7 @@ void fold_floats_of(ReduceOp op, const Inputs& in, std::size_t bytes, std::byte*
     case ReduceOp::kMin:
       return fold_all<Type, MinOfFloats>(in, bytes, out);
     default:
-      return;  // of integers only
+      return;  // integers only
   }
 }
 

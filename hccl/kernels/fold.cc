@@ -1,5 +1,5 @@
-// fold() and copy(): the choice by type, short and 128-bit sums, and the copy of each instruction
-// set.
+// fold() and copy(): the choice of a part by type, short and 128-bit sums, and copies for each
+// instruction set.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -76,7 +76,7 @@ Int128 join_int128(ReduceOp op, Int128 a, Int128 b) {
     case ReduceOp::kLogicalXor:
       return a ^ b;
     default:
-      return a;  // of floats; of bits, which have no type
+      return a;  // floats only; see fold_bits() for bits
   }
 }
 
@@ -96,7 +96,7 @@ void fold_int128(ReduceOp op, std::span<const std::byte* const> inputs, std::byt
   }
 }
 
-// Sums so short that finding and filling vectors takes longer than adding.
+// For sums so short that filling vectors takes longer than the additions.
 constexpr std::size_t kShort = 64;
 template <class T>
 void sum_short(std::span<const std::byte* const> inputs, std::byte* out, std::size_t bytes) {
@@ -108,7 +108,7 @@ void sum_short(std::span<const std::byte* const> inputs, std::byte* out, std::si
       sum += next;
     }
     if constexpr (std::is_floating_point_v<T>) {
-      if (std::isnan(sum)) sum = std::numeric_limits<T>::quiet_NaN();  // as vectors do
+      if (std::isnan(sum)) sum = std::numeric_limits<T>::quiet_NaN();  // as the vector code
     }
     std::memcpy(out + at, &sum, sizeof sum);
   }

@@ -17,7 +17,7 @@ void fold_floats_here(DataType type, ReduceOp op, const Inputs& in, std::size_t 
     case DataType::kFp64:
       return fold_floats_of<Plain<double>>(op, in, bytes, out);
     default:
-      return;  // of another file
+      return;  // see fold.cc
   }
 }
 

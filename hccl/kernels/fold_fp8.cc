@@ -17,7 +17,7 @@ void fold_fp8_here(DataType type, ReduceOp op, const Inputs& in, std::size_t byt
     case DataType::kFp8E5M2:
       return fold_floats_of<Fp8E5M2>(op, in, bytes, out);
     default:
-      return;  // of another file
+      return;  // see fold.cc
   }
 }
 

@@ -17,7 +17,7 @@ void fold_halves_here(DataType type, ReduceOp op, const Inputs& in, std::size_t 
     case DataType::kBfp16:
       return fold_floats_of<Bf16>(op, in, bytes, out);
     default:
-      return;  // of another file
+      return;  // see fold.cc
   }
 }
 

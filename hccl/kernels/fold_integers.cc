@@ -9,7 +9,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace hccl::kernels::HWY_NAMESPACE {
 
-/// Sums and products wrap around alike with and without sign, so both share the unsigned code.
+/// Signed and unsigned sums and products wrap around to the same bits, so both use the unsigned
+/// code.
 template <class Signed>
 void fold_integers_of(bool is_signed, ReduceOp op, const Inputs& in, std::size_t bytes,
                       std::byte* out) {
@@ -39,7 +40,7 @@ void fold_integers_of(bool is_signed, ReduceOp op, const Inputs& in, std::size_t
     case ReduceOp::kBitAnd:
     case ReduceOp::kBitOr:
     case ReduceOp::kBitXor:
-      return;  // not of integers; fold_bits()
+      return;  // not for integers; see fold_bits()
   }
 }
 
@@ -59,7 +60,7 @@ void fold_integers_here(DataType type, ReduceOp op, const Inputs& in, std::size_
     case DataType::kUint64:
       return fold_integers_of<std::int64_t>(type == DataType::kInt64, op, in, bytes, out);
     default:
-      return;  // of another file
+      return;  // see fold.cc
   }
 }
 

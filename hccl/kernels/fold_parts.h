@@ -1,5 +1,6 @@
-// The parts of fold() that are compiled for each instruction set: a file for each kind of element,
-// because a single file would take several times as long as any other of the tree.
+// The parts of fold() that are compiled for each instruction set. Each kind of elements has its own
+// file, because a single file would take several times as long to compile as any other file of the
+// tree.
 #pragma once
 
 #include "hccl/kernels/kernels.h"
@@ -13,7 +14,8 @@ struct Inputs {
   Finish finish;
 };
 
-// Each chooses the instruction set at run time. `bytes` is the size of one input and of `out`.
+// Each function chooses the instruction set at run time. `bytes` is the size of one input and of
+// `out`.
 
 /// Integers of 8 to 64 bits; not for bitwise reductions.
 void fold_integers(DataType type, ReduceOp op, const Inputs& in, std::size_t bytes, std::byte* out);
