@@ -16,13 +16,19 @@
  * Buffers belong to the operation until it is done. Send buffers are not written, unless they are
  * also the receive buffer. Arrays of counts are read before the call returns. No alignment is
  * needed. An operation with a count of 0 succeeds and moves nothing, but all ranks must still call
- * it. Types: all types can be moved. All types except HIF8 and FP8E8M0 can be reduced, with every
+ * it.
+ *
+ * Types: all types can be moved. All types except HIF8 and FP8E8M0 can be reduced, with every
  * reduce operation. Numeric rules: README.md.
  *
- * Errors: HCCL_E_PTR null communicator, or null array or buffer that is needed; HCCL_E_PARA count >
- * 0x7FFFFFFF, rank out of range, a block beyond all memory, not a stream; HCCL_E_NOT_SUPPORT
- * unknown type or reduce operation; HCCL_E_REMOTE a rank died; HCCL_E_TIMEOUT. After HCCL_E_REMOTE,
- * HCCL_E_TIMEOUT or a mismatch the communicator has failed for good: destroy it. */
+ * Errors. After an error marked * the communicator has failed for good: destroy it.
+ *   HCCL_E_PTR           the communicator, or a required array or buffer, is null
+ *   HCCL_E_PARA          count > 0x7FFFFFFF, a rank out of range, a block beyond all memory, or
+ *                        not a stream
+ *   HCCL_E_PARA *        the calls of the ranks differ
+ *   HCCL_E_NOT_SUPPORT   unknown type or reduce operation
+ *   HCCL_E_REMOTE *      a rank died
+ *   HCCL_E_TIMEOUT *     the operation took longer than HCCL_EXEC_TIMEOUT */
 #ifndef HCCL_H_
 #define HCCL_H_
 
