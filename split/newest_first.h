@@ -1,5 +1,5 @@
-// What newest first would be worth for a training whose times are known, and the memory that its
-// messages reduce. Pure.
+// The gain of newest first for a training with known times, and the memory that its messages
+// reduce. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,26 @@
 namespace hccl::split {
 
 struct NewestFirst {
-  double in_order = 0;  ///< for how long the next forward waits with the segments given
+  double in_order = 0;  ///< seconds that the next forward waits with the given segments
   PriorityPlan plan;
 };
 
-/// When the next forward needs a gradient no trace says: forward is taken to last until the first
-/// gradient is ready, and to go through the gradients as backward does, the other way round. As if
-/// compute and communication did not slow each other down. kPara: as plan_newest_first.
+/// No trace tells when the next forward needs a gradient. It is assumed that forward lasts until
+/// the first gradient is ready, and takes the gradients in the reverse order of backward.
+/// Contention is ignored. kPara: as for plan_newest_first.
 Result<NewestFirst> newest_first(const Profile& profile,
                                  std::span<const std::uint32_t> last_indices,
                                  const AffineCost& cost);
 
-/// A part of all gradients, which lie one behind the other.
+/// A range of the concatenation of all gradients.
 struct Range {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   bool operator==(const Range&) const = default;
 };
 
-/// The messages of a plan for gradients of these sizes, in order; one for each part of memory where
-/// a message has several.
+/// The messages of a plan for gradients of these sizes, in order. A message with several parts of
+/// memory gives one range for each part.
 std::vector<Range> ranges(const PriorityPlan& plan, std::span<const std::uint64_t> sizes);
 
 }  // namespace hccl::split

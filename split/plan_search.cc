@@ -10,15 +10,15 @@
 namespace hccl::split {
 namespace {
 
-constexpr double kNothing = 0.001;  // of the end: what more segments must gain to be looked for
+constexpr double kNothing = 0.001;  // a share of the end; more segments must gain at least this
 constexpr std::size_t kMostUnits = 256;
 
-/// Neighbouring gradients drawn together, so that there are few enough: each unit holds about the
-/// same share of bytes and of time.
+/// Adjacent gradients joined to a limited number of units. Each unit has about the same share of
+/// bytes and of time.
 struct Units {
   std::vector<std::uint64_t> bytes;
   std::vector<double> ready;
-  std::vector<std::uint32_t> last;  // gradient of each unit
+  std::vector<std::uint32_t> last;  // last gradient of each unit
 };
 
 Units draw_together(const Problem& problem) {

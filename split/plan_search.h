@@ -1,4 +1,4 @@
-// The planner for the costs of a CostModel, fast enough to run while training does. Pure.
+// The planner for the costs of a CostModel, fast enough for running training. Pure.
 #pragma once
 
 #include "split/cost_model.h"
@@ -6,13 +6,14 @@
 
 namespace hccl::split {
 
-/// The best plan in at most problem.max_segments segments. More than 8 are looked for only while
-/// twice as many gain anything: most networks need few. Where the search takes time with the square
-/// of the gradients (with contention, or a table), neighbours are drawn together to 256 units
-/// first; the plan and its bound are then those of the units. kPara: as plan_segments.
+/// The best plan with at most problem.max_segments segments. It begins with 8 segments and doubles
+/// their number while that gains anything, because most networks need few. If the time of the
+/// search is quadratic in the number of gradients (with contention, or with a table), adjacent
+/// gradients are first joined to 256 units; the plan and its bound are then those of the units.
+/// kPara: as for plan_segments.
 Result<Plan> best_plan(const Problem& problem, const CostModel& costs);
 
-/// What these segments will take. kPara: as predict with a cost.
+/// Predicts the times of these segments. kPara: as for predict with a cost.
 Result<Prediction> predict(const Problem& problem, const Segments& segments,
                            const CostModel& costs);
 

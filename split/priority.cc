@@ -11,8 +11,8 @@ namespace hccl::split {
 namespace {
 
 constexpr std::uint64_t kMostMessages = 100000;
-// Of an iteration: to be so much later is worth fewer messages, each of which costs its ranks
-// something that no cost of the wire shows.
+// A share of the iteration. Such a delay is accepted for fewer messages, because each message costs
+// its ranks time that no cost of the network shows.
 constexpr double kSlack = 0.01;
 
 Status check_due(const PriorityProblem& problem) {
@@ -47,7 +47,8 @@ PriorityPlan send(const PriorityProblem& problem, const AffineCost& cost, std::u
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
     return problem.ready[a] < problem.ready[b];
   });
-  // What is ready and not sent, the newest gradient at the end; usually it only grows there.
+  // The gradients that are ready and not sent, the newest at the end. New ones are usually added
+  // there.
   std::vector<Piece> waiting;
   std::size_t next = 0;
   double now = 0;
@@ -98,7 +99,8 @@ Result<PriorityPlan> plan_newest_first(const PriorityProblem& problem, const Aff
     }
     return send(problem, cost, problem.chunk_bytes);
   }
-  // From all at once downwards, while it may help: where starts cost more than bytes, it does not.
+  // Tries smaller and smaller chunks while they may help. They do not help if a start costs more
+  // than the bytes.
   std::vector<PriorityPlan> plans = {send(problem, cost, total)};
   double best = plans.front().late;
   for (std::uint64_t chunk = total / 2; chunk >= std::max(least, total / 4096); chunk /= 2) {

@@ -13,9 +13,9 @@ constexpr std::uint64_t kMaxTotal = std::uint64_t{1}
                                     << 53;  // doubles hold every integer up to here
 constexpr std::uint64_t kBufferReserve = std::uint64_t{1} << 20;
 
-/// Percentages come as floats: 14.3 arrives as 14.30000019, which would miss by a few bytes a
-/// boundary that 14.3 meets. The shortest decimal that reads back as the same float is what the
-/// user wrote.
+/// Percentages come as floats: 14.3 arrives as 14.30000019, which would miss a boundary at 14.3 %
+/// by a few bytes. Returns the shortest decimal that gives the same float: that is the number that
+/// the user wrote.
 double as_written(float value) {
   char text[32];
   const auto printed = std::to_chars(text, text + sizeof text, value);
@@ -28,7 +28,7 @@ std::string item(const char* list, std::size_t index) {
   return std::string(list) + "[" + std::to_string(index) + "]";
 }
 
-/// ends[i]: bytes of the gradients 0..i.
+/// Returns ends[i]: the bytes of the gradients 0..i.
 Result<std::vector<std::uint64_t>> running_sums(std::span<const std::uint64_t> bytes) {
   if (bytes.empty()) return Status(Code::kPara, "no gradients: there is nothing to cut");
   if (bytes.size() > std::numeric_limits<std::uint32_t>::max())
@@ -46,14 +46,15 @@ Result<std::vector<std::uint64_t>> running_sums(std::span<const std::uint64_t> b
   return ends;
 }
 
-/// Takes shares of the bytes one after the other and collects the cuts.
+/// Takes shares of the bytes one after another and collects the cuts.
 class Cutter {
  public:
-  /// most: bytes of a segment of gradients of unknown shape, which are cut downwards.
+  /// `most`: the most bytes of a segment if gradients have unknown shape; their cuts are rounded
+  /// down.
   Cutter(std::vector<std::uint64_t> ends, std::optional<double> most)
       : ends_(std::move(ends)), most_(most) {
-    // Ten times the rounding of the few operations that make a target; far below one byte up to 10
-    // TB.
+    // Ten times the rounding error of the few operations that compute a target; far below one byte
+    // up to 10 TB.
     tolerance_ = std::max(1e-6, total() * 1e-14);
   }
 
@@ -62,7 +63,7 @@ class Cutter {
   double left() const { return left_; }
   bool done() const { return !cuts_.empty() && cuts_.back() == last(); }
 
-  /// Cuts until the next gradient does not fit into what is left of `size` bytes.
+  /// Cuts until the next gradient does not fit into the rest of `size` bytes.
   void take(double size) {
     const double begin = allocated_;
     double rest = size;
@@ -83,9 +84,9 @@ class Cutter {
   std::size_t last() const { return ends_.size() - 1; }
   double end(std::size_t index) const { return static_cast<double>(ends_[index]); }
 
-  /// The gradient whose end is near `target`. HCCL judges by the last probe of its binary search,
-  /// which may lie on either side, so the answer is not always the nearest one; users rely on the
-  /// very same cuts.
+  /// Returns the gradient whose end is near `target`. HCCL decides by the last probe of its binary
+  /// search, which may lie on either side. So the result is not always the nearest gradient. It
+  /// stays like this because users rely on these cuts.
   std::size_t near(double target) const {
     std::size_t low = 0;
     std::size_t high = ends_.size();
@@ -122,7 +123,8 @@ Result<Cutter> cutter_of(std::span<const std::uint64_t> bytes,
   return Cutter(std::move(ends), static_cast<double>(buffer - kBufferReserve));
 }
 
-/// Shares in percent. The last one takes all that remains, whatever the sum: no gradient is lost.
+/// `shares` are percentages. The last share takes all remaining gradients, whatever the sum, so no
+/// gradient is lost.
 Segments cut_by_shares(Cutter cutter, std::span<const double> shares) {
   for (std::size_t k = 0; k < shares.size() && !cutter.done(); ++k) {
     const bool final_share = k + 1 == shares.size();

@@ -1,4 +1,4 @@
-// The cost model that is a table of measured sizes.
+// A cost model that is a table of measured sizes.
 #include <algorithm>
 #include <string>
 

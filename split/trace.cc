@@ -14,10 +14,10 @@
 namespace hccl::split {
 namespace {
 
-constexpr std::size_t kLargestFile = std::size_t{1} << 31;  // Protobuf's own limit
+constexpr std::size_t kLargestFile = std::size_t{1} << 31;  // Protobuf's limit
 constexpr const char* kReadable = "write it to a name like trace.pb or trace.pb.json";
 
-/// A field of a CSV row; quoted when it must be.
+/// A field of a CSV row, quoted if necessary.
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string result = "\"";
@@ -28,7 +28,7 @@ std::string quoted(const std::string& text) {
   return result + '"';
 }
 
-/// One row of the table; what does not apply stays empty.
+/// One row of the table. Fields that do not apply are empty.
 struct Row {
   std::string kind;
   std::string name;
@@ -69,7 +69,7 @@ Status write_file(const std::string& path, std::string_view content) {
     if (written <= 0) return cannot_write(path, written < 0 ? errno : ENOSPC);
     content.remove_prefix(static_cast<std::size_t>(written));
   }
-  // Network file systems report a full disk only here.
+  // Some network file systems report a full disk only at close.
   if (::close(file.release()) != 0 && errno != EINTR) return cannot_write(path, errno);
   return {};
 }

@@ -1,4 +1,4 @@
-// Chrome's trace format: complete events (X) for what takes time, instant events (i) for points.
+// Chrome's trace format: complete events (X) for intervals, instant events (i) for points.
 #include <nlohmann/json.hpp>
 #include <string>
 

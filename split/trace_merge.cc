@@ -1,4 +1,4 @@
-// One trace out of those of all ranks; and whether a trace can be one at all.
+// Merges the traces of all ranks, and checks that a trace is consistent.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -21,7 +21,7 @@ std::int64_t mark_or(const TraceIteration& iteration, const char* name, std::int
   return otherwise;
 }
 
-// Traces from before the fields begin and compute_end leave both 0.
+// Older traces lack the fields begin and compute_end; both are 0 in them.
 bool has_bounds(const TraceIteration& iteration) {
   return iteration.begin_ns != 0 || iteration.compute_end_ns != 0;
 }
@@ -100,7 +100,7 @@ Status check_segments(const Trace& trace, const TraceIteration& iteration) {
   return {};
 }
 
-// Whether two iterations, of one rank or of two, are of the same gradients.
+// Checks that two iterations, of one rank or of two, have the same gradients.
 Status check_same_gradients(const Trace& trace, const TraceIteration& iteration, const Trace& other,
                             const TraceIteration& reference) {
   const std::string whom = trace.rank == other.rank
@@ -140,7 +140,7 @@ void normalize(TraceIteration& iteration) {
   }
 }
 
-// Takes the later of two ranks' times, and the shorter of their segments.
+// Takes the later of two ranks' times, and the shorter duration of their segments.
 Status merge(TraceIteration& into, TraceIteration other, const Trace& trace) {
   for (std::size_t i = 0; i < into.gradients.size(); ++i) {
     auto& ready = into.gradients[i].ready_ns;

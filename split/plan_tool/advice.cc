@@ -19,14 +19,14 @@ std::string beside_backward(double time, double compute_end) {
                              : ms(time - compute_end) + " after backward has ended";
 }
 
-/// The first cut that two plans do not have in common.
+/// The first cut in which two plans differ.
 std::size_t first_difference(const Segments& a, const Segments& b) {
   std::size_t k = 0;
   while (k < a.size() && k < b.size() && a[k] == b[k]) ++k;
   return k;
 }
 
-/// Today's cuts lie in the wrong places: the best plan of as many segments is better.
+/// For cuts at wrong places: the best plan with at most as many segments is better than today's.
 Advice misplaced(const Analysis& analysis) {
   const Segments& now = analysis.today.last_indices;
   const Segments& then = analysis.best_of_todays_count.last_indices;
@@ -74,7 +74,7 @@ Advice more(const Analysis& analysis) {
                  ms(analysis.best.prediction.end).c_str(), ms(gain).c_str())};
 }
 
-/// What becomes of the end if the plan had this cut elsewhere.
+/// The change of the end of the best plan if its cuts were `changed`.
 Result<std::string> effect(const Analysis& analysis, const Segments& changed) {
   HCCL_ASSIGN_OR_RETURN(const double end, end_of(analysis, changed));
   const double by = end - analysis.best.prediction.end;
@@ -119,7 +119,7 @@ Result<std::vector<Advice>> diagnose(const Analysis& analysis, double slack) {
   const double best = analysis.best.prediction.end;
   const double today = analysis.today.prediction.end;
   const double same_count = analysis.best_of_todays_count.prediction.end;
-  const double counts = slack * best;  // less is not worth a word
+  const double counts = slack * best;  // smaller differences are not reported
   const std::optional<Contention>& contention = analysis.profile.contention;
   if (contention && !contention->overlap_pays()) {
     found.push_back(

@@ -1,4 +1,4 @@
-// Why a plan is as it is, in words that a person can check against the time line.
+// The reasons of a plan, as texts that a person can check against the time line.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace hccl::split::plan_tool {
 
-/// The scenes of HCCL's guide to tuning (AR1 is the first allreduce), and two more.
+/// The cases in HCCL's guide to tuning (AR1 is the first allreduce), and two more.
 enum class Scene {
   kGood,         ///< nothing to gain
-  kTooEarly,     ///< AR1 takes too little and is through long before backward ends
-  kTooLate,      ///< AR1 takes too much, starts late, and the others queue behind it
-  kAddSegments,  ///< no cut into as many segments is as good as more of them
+  kTooEarly,     ///< AR1 has too few bytes and ends long before backward ends
+  kTooLate,      ///< AR1 has too many bytes, starts late, and the others wait for it
+  kAddSegments,  ///< more segments are better than any cut into as many as today
   kFewer,        ///< fewer segments end as early, or earlier
 };
 
@@ -23,7 +23,7 @@ struct Advice {
   std::string text;
 };
 
-/// What is wrong with today's plan; at least one.
+/// The problems of today's plan; at least one entry.
 Result<std::vector<Advice>> diagnose(const Analysis& analysis, double slack);
 
 struct Cut {
@@ -35,10 +35,10 @@ struct Cut {
 /// The reason of each cut of the best plan.
 Result<std::vector<Cut>> explain_cuts(const Analysis& analysis);
 
-/// Of each of the best plan's: "from hccl.split.api import ..." and the call, in two lines.
+/// The call for the best plan, in two lines: "from hccl.split.api import ..." and the call.
 std::string python_lines(const Analysis& analysis);
 
-/// What newest first would be worth, in a sentence; empty if nothing is known.
+/// The gain of newest first, in a sentence; empty if it is not known.
 std::string newest_first_text(const Analysis& analysis);
 
 /// "gradient 12 (fc.weight)".

@@ -27,7 +27,7 @@ Result<Prediction> predict_with(const Problem& problem, std::span<const std::uin
   return std::visit([&](const auto& c) { return predict(problem, plan, c); }, cost);
 }
 
-/// A problem, and how long backward goes on when its last gradient is ready.
+/// A problem, and the time from the ready time of its last gradient to the end of backward.
 struct World {
   Problem problem;
   double rest = 0;
@@ -70,8 +70,8 @@ std::string number(double value) {
   return text;
 }
 
-/// As cost_model(), but if all samples beside nothing are of about one size, which says nothing of
-/// start and bytes apart, those beside backward count, too.
+/// As cost_model(). But if all samples without overlap have about the same size, they do not
+/// separate start from bytes. Then the samples that overlap backward count, too.
 Result<CostModel> learn(const Profile& profile) {
   const auto& alone = profile.samples;
   const auto [least, most] = std::minmax_element(
@@ -85,7 +85,7 @@ Result<CostModel> learn(const Profile& profile) {
   return CostModel::create(all);
 }
 
-/// What the trace and the options say of the cost, for `ranks` ranks.
+/// Takes the cost for `ranks` ranks from the trace and the options.
 Status find_cost(const Options& options, Analysis& out) {
   const std::uint32_t traced = out.profile.rank_size;
   const Result<CostModel> learnt = learn(out.profile);
@@ -120,7 +120,8 @@ Status add_what_if(const Options& options, const World& world, Analysis& out) {
   const Segments& today = out.today.last_indices;
   for (std::uint32_t k = 1;
        k <= std::min<std::size_t>(options.max_segments, world.problem.bytes.size()); ++k) {
-    if (k > 16 && k != options.max_segments && !std::has_single_bit(k)) continue;  // a short table
+    // Keeps the table short.
+    if (k > 16 && k != options.max_segments && !std::has_single_bit(k)) continue;
     World limited = world;
     limited.problem.max_segments = k;
     HCCL_ASSIGN_OR_RETURN(Scenario row, scenario(std::to_string(k), limited, today, out.cost));

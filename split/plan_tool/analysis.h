@@ -1,5 +1,6 @@
-// What hccl-plan finds out: from the traces of a training to today's plan, the best one, why, and
-// what would be if the job were another. Pure; seconds and bytes throughout.
+// The analysis of hccl-plan: from the traces of a training to today's plan, the best plan, the
+// reasons, and the results for other links and numbers of ranks. Pure; all values are in seconds
+// and bytes.
 #pragma once
 
 #include <cstdint>
@@ -18,31 +19,32 @@ namespace hccl::split::plan_tool {
 
 using Cost = std::variant<AffineCost, TableCost>;
 
-/// A network between ranks, whatever their number.
+/// A network, independent of the number of ranks.
 struct Link {
-  double start = 0;             ///< of one allreduce; seconds
-  double bytes_per_second = 0;  ///< of the line of one rank
+  double start = 0;             ///< start time of one allreduce, in seconds
+  double bytes_per_second = 0;  ///< bandwidth of one rank's network link
 };
 
 struct Options {
   std::uint32_t max_segments = kDocumentedSegments;
   double slack = 0.005;
-  /// Instead of what the trace says. Bandwidth is that of the line of one rank.
+  /// These values replace those of the trace. The bandwidth is that of one rank's network link.
   std::optional<double> start;
   std::optional<double> bytes_per_second;
   std::optional<std::uint32_t> ranks;
-  /// Further rows of what-if.
+  /// Additional rows of what-if.
   std::vector<std::uint32_t> what_if_ranks;
   std::vector<Link> what_if_links;
 };
 
-/// A plan, and what the model says of it.
+/// A plan and the model's prediction for it.
 struct View {
   Segments last_indices;
   Prediction prediction;
-  double compute_end = 0;  ///< of backward, beside this plan
-  double lower_bound = 0;  ///< of any plan
-  /// From the end of backward to the end of the last allreduce; below 0 if all was through before.
+  double compute_end = 0;  ///< end of backward with this plan
+  double lower_bound = 0;  ///< the lower bound of any plan
+  /// The time from the end of backward to the end of the last allreduce; negative if all ended
+  /// before.
   double tail() const { return prediction.end - compute_end; }
   double gap() const { return lower_bound > 0 ? prediction.end / lower_bound - 1 : 0; }
 };
@@ -52,12 +54,12 @@ struct SegmentView {
   std::uint32_t first = 0;
   std::uint32_t last = 0;
   std::uint64_t bytes = 0;
-  double ready = 0;  ///< when its last gradient is
+  double ready = 0;  ///< ready time of its last gradient
   Prediction::Times times;
 };
 std::vector<SegmentView> segments_of(const Profile& profile, const View& view);
 
-/// One row of what-if: today's plan and the best one in another world.
+/// One row of what-if: today's plan and the best plan in another setting.
 struct Scenario {
   std::string label;
   View today;
@@ -67,11 +69,12 @@ struct Scenario {
 struct Analysis {
   std::string group;
   Profile profile;
-  std::uint32_t ranks = 1;  ///< that the plans are for
+  std::uint32_t ranks = 1;  ///< number of ranks that the plans are for
   std::uint32_t max_segments = kDocumentedSegments;
-  Cost cost;          ///< that the plans were made with
-  AffineCost line;    ///< the same as a line
-  double misfit = 0;  ///< how far the samples are from the line, as a fraction; 0 if it was given
+  Cost cost;        ///< the cost used for the plans
+  AffineCost line;  ///< the same cost as a line
+  /// Deviation of the samples from the line, as a fraction; 0 if the cost was given.
+  double misfit = 0;
   bool cost_given = false;
   View today;
   View best;
@@ -79,22 +82,24 @@ struct Analysis {
   std::vector<Scenario> by_segments;
   std::vector<Scenario> by_ranks;
   std::vector<Scenario> by_links;
-  /// Against the best plan, by `line`; nothing if no overlap pays, or no time passes.
+  /// Compared with the best plan, with the cost `line`. Nothing if overlap does not pay, or if no
+  /// time passes.
   std::optional<NewestFirst> newest_first;
 };
 
 /// The bytes that a rank sends for each byte of an allreduce: 2 (ranks - 1) / ranks.
 double share(std::uint32_t ranks);
 
-/// The same network with another number of ranks: a start has 2 ceil(log2 ranks) hops, as halving
-/// and doubling has, and each byte is sent share(ranks) times. Both at least 2 ranks.
+/// The cost in the same network with another number of ranks. A start has 2 ceil(log2 ranks) hops,
+/// as in halving-doubling, and each byte is sent share(ranks) times. Both numbers must be at least
+/// 2.
 AffineCost at_ranks(const AffineCost& cost, std::uint32_t from, std::uint32_t to);
 
-/// kPara: no such trace, or nothing to learn the cost from (one rank, or no allreduce) and none
-/// given.
+/// kPara: the trace is invalid, or it does not show the cost (one rank, or no allreduce) and the
+/// options do not give it.
 Result<Analysis> analyse(std::span<const Trace> traces, const Options& options);
 
-/// When the last segment of a plan ends in the analysis' own world.
+/// The end of the last segment of a plan in the setting of the analysis.
 Result<double> end_of(const Analysis& analysis, std::span<const std::uint32_t> last_indices);
 
 }  // namespace hccl::split::plan_tool

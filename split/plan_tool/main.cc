@@ -1,5 +1,5 @@
-// hccl-plan: reads the traces of a training, and says how its gradients are cut into segments, how
-// they should be, and why.
+// hccl-plan: reads the traces of a training, and reports how its gradients are cut into segments,
+// how they should be cut, and why.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
@@ -31,7 +31,7 @@ int fail(const std::string& why) {
   return 1;
 }
 
-/// "10" or "10:400": Gbit/s, and microseconds of a start.
+/// Parses "10" or "10:400": Gbit/s, and microseconds of a start.
 Result<Link> parse_link(const std::string& text, double usual_start) {
   const std::size_t colon = text.find(':');
   Link link{usual_start, 0};
@@ -56,7 +56,7 @@ Result<Link> parse_link(const std::string& text, double usual_start) {
   return link;
 }
 
-/// Writes the whole file; a text that says why not.
+/// Writes the whole file. Returns the reason if that fails, otherwise an empty text.
 std::string write(const std::string& path, const std::string& content) {
   std::ofstream file(path, std::ios::binary);
   file << content;
@@ -86,7 +86,7 @@ Result<Report> make_report(const Arguments& arguments) {
   return report;
 }
 
-/// Nothing: go on; else the exit status.
+/// Returns the exit status, or nothing if the program should continue.
 std::optional<int> parse(int argc, char** argv, Arguments& a) {
   CLI::App app{
       "Reads the traces that HcclFusionTraceWrite wrote of a training, and says where its "

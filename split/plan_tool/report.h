@@ -1,4 +1,4 @@
-// An analysis as text for a terminal, as JSON, and as a page that shows that JSON.
+// An analysis as text for a terminal, as JSON, and as a page that shows the JSON.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct Report {
 
 std::string text(const Report& report);
 std::string json(const Report& report);
-/// One page without anything from elsewhere.
+/// A self-contained page.
 std::string page(const Report& report);
 
 }  // namespace hccl::split::plan_tool

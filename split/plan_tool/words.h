@@ -1,4 +1,4 @@
-// Numbers as hccl-plan writes them, in the terminal and on the page.
+// The texts of numbers in hccl-plan, for the terminal and the page.
 #pragma once
 
 #include <cstdint>
