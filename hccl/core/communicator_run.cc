@@ -92,7 +92,8 @@ Status Communicator::execute_scaled(Call call) {
 }
 
 Status Communicator::exchange(std::span<exec::Transfer> transfers) {
-  return queue_.run([this, transfers] { return run_transfers(transfers); });
+  if (const OpQueue::Turn turn(queue_); turn) return run_transfers(transfers);
+  return queue_.wait(queue_.defer([this, transfers] { return run_transfers(transfers); }));
 }
 
 Status Communicator::exchange(std::span<exec::Transfer> transfers, const OpQueue::Ticket& place) {

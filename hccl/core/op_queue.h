@@ -7,7 +7,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <utility>
 
 #include "hccl/base/mutex.h"
 #include "hccl/base/status.h"
@@ -43,11 +42,6 @@ class OpQueue {
    private:
     OpQueue* queue_;
   };
-  /// Runs the work on the caller's thread, after everything issued before it.
-  Status run(Work work) {
-    if (const Turn turn(*this); turn) return work();
-    return wait(defer(std::move(work)));
-  }
   /// Puts the work in line for the worker thread (started at the first call) and returns at once.
   Ticket submit(Work work);
   /// Puts the work in line for the caller that waits for it; the worker leaves it alone.
