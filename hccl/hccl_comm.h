@@ -169,20 +169,25 @@ const char* HcclGetErrorString(HcclResult code);
  * interface. */
 const char* HcclGetLastErrorText(void);
 
-/** Which algorithms this communicator has for an operation ("allreduce" and so on, as in HCCL_ALGO,
- * or "barrier") whose longest input has `bytes` bytes of fp32, as text, a line each:
- *
- *   level0 NAME eligible MEMORY [chosen] TIME [REASON]       level1 NAME eligible [chosen] TIME
- * [REASON] level0 NAME refused MEMORY REASON                        level1 NAME refused REASON
- *
- * level0 are algorithms inside a host, level1 those by messages: the names for HCCL_ALGO. MEMORY is
- * `shared` where all buffers are device memory (or of ranks of one process), else `private`. TIME
- * is what is predicted, "12.3us", or "-" where that is not known. `chosen` marks what would run,
- * one line for each kind of memory, or one of level1; REASON then says why. HCCL_E_PARA: op is
- * unknown, or the text does not fit in `length` bytes with its end; 16 KiB are enough. An addition
- * to HCCL's interface. */
-HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes, char* text,
-                                      uint32_t length);
+/** An algorithm, for one operation, size and kind of memory. Later versions append fields. */
+typedef struct {
+  char name[32];      /**< HCCL_ALGO has it as "level0:<name>" or "level1:<name>" */
+  char reason[256];   /**< why the algorithm was refused or chosen, cut to fit; else "" */
+  double predictedUs; /**< predicted duration in microseconds; 0: unknown */
+  uint32_t level;     /**< 0: inside a host, by shared memory; 1: by messages */
+  bool eligible;      /**< false: refused, cannot run here */
+  bool chosen;        /**< what would run; at most one algorithm of a list */
+} HcclAlgorithmInfo;
+
+/** Lists this communicator's algorithms for an operation ("allreduce" and so on, as in HCCL_ALGO,
+ * or "barrier") whose longest input has `bytes` bytes of fp32. deviceMemory: all buffers are device
+ * memory, or the ranks are threads of one process. infoSize is sizeof(HcclAlgorithmInfo). *infoNum:
+ * in, for how many `infos` has room; out, the number of algorithms, which is all that is written if
+ * infos is null and *infoNum 0. HCCL_E_PARA: op is unknown, infoSize is too small, or `infos` has
+ * too little room. An addition to HCCL's interface. */
+HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes,
+                                      bool deviceMemory, HcclAlgorithmInfo* infos, size_t infoSize,
+                                      uint32_t* infoNum);
 
 /* ---- Suspending ---- */
 

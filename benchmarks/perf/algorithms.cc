@@ -4,12 +4,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
-#include <sstream>
 
 // Libraries before this call existed can be timed, too.
 // NOLINTNEXTLINE(readability-redundant-declaration): weak here
 extern "C" HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes,
-                                                 char* text, uint32_t length) __attribute__((weak));
+                                                 bool deviceMemory, HcclAlgorithmInfo* infos,
+                                                 size_t infoSize, uint32_t* infoNum)
+    __attribute__((weak));
 
 namespace hccl_perf {
 
@@ -20,45 +21,33 @@ void check(HcclResult result, const char* what) {
   std::_Exit(1);  // other ranks of this process may be inside the library
 }
 
-namespace {
-
-// Of the local algorithms, which have a line for each kind of memory, those for this one.
-std::vector<Algorithm> parse_algorithms(const std::string& text, const std::string& memory) {
-  std::vector<Algorithm> found;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    Algorithm one;
-    std::string word;
-    if (!(words >> one.level >> one.name >> word)) continue;
-    one.eligible = word == "eligible";
-    if (one.level == "level0" && (!(words >> word) || word != memory)) continue;
-    if (one.eligible) {
-      one.chosen = static_cast<bool>(words >> word) && word == "chosen";
-    } else {
-      std::getline(words >> std::ws, one.reason);
-    }
-    found.push_back(one);
-  }
-  return found;
-}
-
-}  // namespace
-
 bool can_describe() { return HcclCommDescribeAlgorithms != nullptr; }
 
-std::vector<Algorithm> describe(HcclComm comm, std::string op, std::uint64_t bytes, bool shared,
-                                int rank) {
+std::vector<HcclAlgorithmInfo> describe(HcclComm comm, std::string op, std::uint64_t bytes,
+                                        bool shared, int rank) {
   std::erase(op, '_');  // as HCCL_ALGO has its words
-  std::vector<char> text(16 << 10);
-  if (rank == 0) {
-    check(HcclCommDescribeAlgorithms(comm, op.c_str(), bytes, text.data(),
-                                     static_cast<std::uint32_t>(text.size())),
+  std::uint32_t number = 0;
+  std::vector<HcclAlgorithmInfo> infos;
+  const auto ask = [&]() {
+    if (rank != 0) return;
+    check(HcclCommDescribeAlgorithms(comm, op.c_str(), bytes, shared, infos.data(),
+                                     sizeof(HcclAlgorithmInfo), &number),
           "HcclCommDescribeAlgorithms");
-  }
-  check(HcclBroadcast(text.data(), text.size(), HCCL_DATA_TYPE_INT8, 0, comm, nullptr),
-        "telling the algorithms");
-  return parse_algorithms(text.data(), shared ? "shared" : "private");
+  };
+  const auto share = [&](void* data, std::size_t size) {
+    check(HcclBroadcast(data, size, HCCL_DATA_TYPE_INT8, 0, comm, nullptr),
+          "sharing the list of algorithms");
+  };
+  ask();
+  share(&number, sizeof number);
+  infos.resize(number);
+  ask();
+  share(infos.data(), infos.size() * sizeof(HcclAlgorithmInfo));
+  return infos;
+}
+
+std::string key(const HcclAlgorithmInfo& algorithm) {
+  return "level" + std::to_string(algorithm.level) + ":" + algorithm.name;
 }
 
 HcclComm with_algorithm(HcclComm world, const std::string& key, std::uint64_t id, int rank,

@@ -131,13 +131,13 @@ std::vector<Row> Bench::measure_each(std::uint64_t count) {
   // Threads of one process reach each other's memory, wherever it lies.
   const bool shared = o_.threads > 0 || o_.memory != "private";
   std::vector<Row> rows;
-  std::vector<Algorithm> refused;
+  std::vector<HcclAlgorithmInfo> refused;
   std::string names;
-  for (const Algorithm& each : describe(world_, o_.op, input, shared, rank_)) {
-    names += " " + each.key();
+  for (const HcclAlgorithmInfo& each : describe(world_, o_.op, input, shared, rank_)) {
+    names += " " + key(each);
     if (o_.algo != "all" && o_.algo != each.name) continue;
     if (each.eligible) {
-      rows.push_back(measure_with(count, each.key(), each.chosen));
+      rows.push_back(measure_with(count, key(each), each.chosen));
     } else {
       refused.push_back(each);
     }
@@ -150,8 +150,8 @@ std::vector<Row> Bench::measure_each(std::uint64_t count) {
     check(HcclBarrier(world_, nullptr), "HcclBarrier");  // no thread exits before rank 0 has told
     std::_Exit(2);
   }
-  for (const Algorithm& each : refused) {
-    if (rank_ == 0) print_refused(bytes, each.key(), each.reason);
+  for (const HcclAlgorithmInfo& each : refused) {
+    if (rank_ == 0) print_refused(bytes, key(each), each.reason);
   }
   return rows;
 }

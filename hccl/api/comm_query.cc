@@ -1,4 +1,5 @@
 // Questions to communicators: hccl/hccl_comm.h.
+#include <cstddef>
 #include <cstring>
 #include <string>
 
@@ -43,19 +44,41 @@ Result<hccl::Op> op_named(const std::string& word) {
 
 extern "C" {
 
-HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes, char* text,
-                                      uint32_t length) {
+HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes,
+                                      bool deviceMemory, HcclAlgorithmInfo* infos, size_t infoSize,
+                                      uint32_t* infoNum) {
   return guard("HcclCommDescribeAlgorithms", [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
     HCCL_CHECK_PTR(op);
-    HCCL_CHECK_PTR(text);
+    HCCL_CHECK_PTR(infoNum);
     HCCL_ASSIGN_OR_RETURN(const hccl::Op which, op_named(op));
-    const std::string lines = communicator->selection().describe(which, bytes);
-    if (lines.size() >= length) {
-      return Status(Code::kPara, "length is " + std::to_string(length) + ", the text needs " +
-                                     std::to_string(lines.size() + 1) + " bytes");
+    if (infoSize < sizeof(HcclAlgorithmInfo)) {
+      return Status(Code::kPara, "infoSize is " + std::to_string(infoSize) + ", expected " +
+                                     std::to_string(sizeof(HcclAlgorithmInfo)) + " or more");
     }
-    std::memcpy(text, lines.c_str(), lines.size() + 1);
+    const auto found = communicator->selection().describe(which, bytes, deviceMemory);
+    const uint32_t capacity = *infoNum;
+    *infoNum = static_cast<uint32_t>(found.size());
+    if (infos == nullptr && capacity == 0) return {};  // the caller asks for the number only
+    HCCL_CHECK_PTR(infos);
+    if (capacity < found.size()) {
+      return Status(Code::kPara, "infos has room for " + std::to_string(capacity) + " of " +
+                                     std::to_string(found.size()) + " algorithms");
+    }
+    // A newer program's entries are longer: fields that this library does not know become 0.
+    auto* at = reinterpret_cast<std::byte*>(infos);
+    std::memset(at, 0, found.size() * infoSize);
+    for (const auto& each : found) {
+      HcclAlgorithmInfo info{};
+      each.name.copy(info.name, sizeof info.name - 1);
+      each.reason.copy(info.reason, sizeof info.reason - 1);
+      info.predictedUs = each.predicted_ns / 1e3;
+      info.level = each.local ? 0 : 1;
+      info.eligible = each.eligible;
+      info.chosen = each.chosen;
+      std::memcpy(at, &info, sizeof info);
+      at += infoSize;
+    }
     return {};
   });
 }

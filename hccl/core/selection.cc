@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <utility>
 
 #include "hccl/base/pages.h"
@@ -266,47 +265,39 @@ double Selection::predict_ns(Op op, std::uint64_t bytes, bool reachable) const {
                             vector, costs);
 }
 
-std::string Selection::describe(Op op, std::uint64_t bytes) const {
-  std::string text;
-  const auto line = [&](std::string_view name, std::string_view memory, const std::string& refusal,
-                        bool chosen, double ns, const std::string& reason) {
-    text += (memory.empty() ? "level1 " : "level0 ") + std::string(name);
-    text += refusal.empty() ? " eligible" : " refused";
-    if (!memory.empty()) text += " " + std::string(memory);
-    if (!refusal.empty()) {
-      text += " " + refusal + "\n";
-      return;
-    }
-    char time[32] = "-";
-    if (ns > 0) std::snprintf(time, sizeof time, "%.1fus", ns / 1e3);
-    text += std::string(chosen ? " chosen " : " ") + time + (chosen ? " " + reason : "") + "\n";
+std::vector<Selection::Described> Selection::describe(Op op, std::uint64_t bytes,
+                                                      bool reachable) const {
+  std::vector<Described> found;
+  const auto add = [&](std::string_view name, bool local, std::string refusal, bool chosen,
+                       double ns, const std::string& reason) {
+    const bool eligible = refusal.empty();
+    found.push_back({name, local, eligible, eligible && chosen, eligible ? ns : 0,
+                     eligible && chosen ? reason : std::move(refusal)});
   };
-  for (const bool reachable : {true, false}) {
-    const local::Case c{op, DataType::kFp32, bytes, reachable, reachable};
-    const select::LocalChoice choice = is_local(op) ? local_->choose(c) : select::LocalChoice();
-    for (const local::Algorithm& each : local::algorithms()) {
-      if (!each.operations.contains(op)) continue;
-      const std::string refusal = !local_ ? "the ranks share no memory"
-                                  : local_->topology().ranks != size_
-                                      ? "the ranks are on several hosts"
-                                      : each.refuse(c, local_->topology());
-      line(each.name, reachable ? "shared" : "private", refusal, choice.algorithm == &each,
-           local_ ? local_->predict_ns(each, c) : 0, choice.reason);
-    }
+  const local::Case c{op, DataType::kFp32, bytes, reachable, reachable};
+  const select::LocalChoice choice = is_local(op) ? local_->choose(c) : select::LocalChoice();
+  for (const local::Algorithm& each : local::algorithms()) {
+    if (!each.operations.contains(op)) continue;
+    add(each.name, true,
+        !local_                             ? "the ranks share no memory"
+        : local_->topology().ranks != size_ ? "the ranks are on several hosts"
+                                            : each.refuse(c, local_->topology()),
+        choice.algorithm == &each, local_ ? local_->predict_ns(each, c) : 0, choice.reason);
   }
   const std::uint64_t vector = vector_bytes(op, bytes);
   const select::MessageCosts& costs = messages_ ? *messages_ : usual_messages_;
   for (const schedule::Algorithm& each : schedule::algorithms()) {
     if (each.op != op) continue;
     const schedule::Choice own = choose_remote(op, vector, config_.algorithm_for(words(op)));
-    const std::string refusal = each.refuse(size_);
+    std::string refusal = each.refuse(size_);
     double ns = 0;
     if (refusal.empty() && !costs.steps.empty()) {
       ns = select::predict_ns(choose_remote(op, vector, each.name), size_, vector, costs);
     }
-    line(each.name, "", refusal, !is_local(op) && own.algorithm == &each, ns, own.reason);
+    add(each.name, false, std::move(refusal), !is_local(op) && own.algorithm == &each, ns,
+        own.reason);
   }
-  return text;
+  return found;
 }
 
 }  // namespace hccl::core

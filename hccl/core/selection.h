@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hccl/base/config.h"
 #include "hccl/base/log.h"
@@ -72,8 +73,17 @@ class Selection {
   /// What an operation takes whose longest input has so many bytes; 0: unknown. reachable: buffers
   /// are device memory, or of ranks of one process.
   double predict_ns(Op op, std::uint64_t bytes, bool reachable) const;
-  /// A line for each algorithm, as HcclCommDescribeAlgorithms has it.
-  std::string describe(Op op, std::uint64_t bytes) const;
+  /// An algorithm, as HcclAlgorithmInfo has it.
+  struct Described {
+    std::string_view name;
+    bool local;
+    bool eligible;
+    bool chosen;
+    double predicted_ns;  ///< 0: unknown
+    std::string reason;   ///< why it was refused or chosen
+  };
+  /// All algorithms for an operation; the arguments are those of predict_ns().
+  std::vector<Described> describe(Op op, std::uint64_t bytes, bool reachable) const;
 
  private:
   static std::size_t index(Op op) { return static_cast<std::size_t>(op); }

@@ -1,8 +1,10 @@
 // Communicators as a program sees them: all ranks of a process, sub-communicators, names, states.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -284,6 +286,91 @@ TEST(CommCallbacks, HearOfDestroyingAndResuming) {
   EXPECT_EQ(HcclCommDestroy(comm), HCCL_E_PARA);
   EXPECT_EQ(heard.calls.size(), 4u) << "nothing was destroyed";
   OK(HcclCommRegCommStateCallback("test", ignore, nullptr));
+}
+
+// ---- Algorithms ----
+
+// The list of rank 0 for an allreduce of 1 KiB.
+std::vector<HcclAlgorithmInfo> describe(HcclComm comm, bool device_memory) {
+  std::uint32_t number = 0;
+  std::vector<HcclAlgorithmInfo> infos;
+  const auto ask = [&] {
+    EXPECT_EQ(HcclCommDescribeAlgorithms(comm, "allreduce", 1024, device_memory, infos.data(),
+                                         sizeof(HcclAlgorithmInfo), &number),
+              HCCL_SUCCESS)
+        << HcclGetLastErrorText();
+  };
+  ask();
+  infos.resize(number);
+  ask();
+  EXPECT_EQ(number, infos.size());
+  return infos;
+}
+
+TEST(CommAlgorithms, AreListedWithTheReasonForTheChoice) {
+  ApiWorld world(3);
+  for (const bool device_memory : {false, true}) {
+    std::set<std::string> names;
+    int chosen = 0;
+    for (const HcclAlgorithmInfo& each : describe(world.comm(0), device_memory)) {
+      const std::string name = std::to_string(each.level) + each.name;
+      EXPECT_TRUE(names.insert(name).second) << name << " is listed twice";
+      EXPECT_LE(each.level, 1u);
+      EXPECT_EQ(each.reason[0] != 0, each.chosen || !each.eligible) << name << each.reason;
+      EXPECT_TRUE(each.eligible || each.predictedUs == 0) << name;
+      if (!each.chosen) continue;
+      ++chosen;
+      EXPECT_TRUE(each.eligible);
+      EXPECT_EQ(each.level, 0u) << "these ranks share memory";
+      EXPECT_GT(each.predictedUs, 0);
+      EXPECT_LT(each.predictedUs, 1e6);
+    }
+    EXPECT_EQ(chosen, 1);
+    EXPECT_TRUE(names.contains("1ring") && names.contains("0slots"));
+  }
+  const auto refused = [](const std::vector<HcclAlgorithmInfo>& infos, const std::string& name) {
+    const auto at = std::find_if(infos.begin(), infos.end(),
+                                 [&](const HcclAlgorithmInfo& each) { return each.name == name; });
+    return at != infos.end() && !at->eligible;
+  };
+  EXPECT_TRUE(refused(describe(world.comm(0), false), "push")) << "it needs device memory";
+  EXPECT_FALSE(refused(describe(world.comm(0), true), "push"));
+}
+
+TEST(CommAlgorithms, OfAProgramWithLongerEntries) {
+  ApiWorld world(2);
+  struct Longer {
+    HcclAlgorithmInfo known;
+    double later;
+  };
+  const std::vector<HcclAlgorithmInfo> infos = describe(world.comm(0), true);
+  std::vector<Longer> longer(infos.size());
+  for (Longer& each : longer) each.later = 1;
+  auto number = static_cast<std::uint32_t>(longer.size());
+  OK(HcclCommDescribeAlgorithms(world.comm(0), "allreduce", 1024, true, &longer[0].known,
+                                sizeof(Longer), &number));
+  for (std::size_t i = 0; i < longer.size(); ++i) {
+    EXPECT_STREQ(longer[i].known.name, infos[i].name);
+    EXPECT_EQ(longer[i].known.level, infos[i].level);
+    EXPECT_EQ(longer[i].later, 0);
+  }
+}
+
+TEST(CommAlgorithms, OfWrongArguments) {
+  ApiWorld world(1);
+  HcclAlgorithmInfo info;
+  const auto ask = [&](const char* op, HcclAlgorithmInfo* infos, std::size_t size,
+                       std::uint32_t* number) {
+    return HcclCommDescribeAlgorithms(world.comm(0), op, 8, true, infos, size, number);
+  };
+  std::uint32_t one = 1;
+  SAYS(ask("nothing", &info, sizeof info, &one), HCCL_E_PARA, "\"nothing\"");
+  SAYS(ask("allreduce", &info, sizeof info - 1, &one), HCCL_E_PARA, "infoSize");
+  SAYS(ask("allreduce", &info, sizeof info, &one), HCCL_E_PARA, "room for 1 of");
+  EXPECT_GT(one, 1u) << "how many there are";
+  SAYS(ask("allreduce", nullptr, sizeof info, &one), HCCL_E_PTR, "infos");
+  SAYS(ask("allreduce", &info, sizeof info, nullptr), HCCL_E_PTR, "infoNum");
+  SAYS(ask(nullptr, &info, sizeof info, &one), HCCL_E_PTR, "op");
 }
 
 // ---- In use ----
