@@ -223,7 +223,6 @@ TEST(Join, MissingRanksAreNamedToAllPresentOnes) {
 void die_while_joining(const Meeting& meeting, std::uint32_t rank, std::uint32_t size) {
   const auto victim = meeting.connect_as_member();
   EXPECT_TRUE(victim->send_frame(hello(rank, size, meeting.config().agreement())).ok());
-  settle(meeting, size);
 }
 
 TEST(Join, RankThatDiesWhileOthersJoinIsNamed) {
