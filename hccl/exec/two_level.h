@@ -25,8 +25,8 @@
 
 namespace hccl::exec {
 
-/// Belongs to one communicator and is used by one thread at a time. It allocates memory for the
-/// parts that travel in the first run and keeps it.
+/// Belongs to one communicator and is used by one thread at a time. The first run allocates memory
+/// for the parts that travel between hosts; later runs use it again.
 class TwoLevel {
  public:
   /// Ranks must be numbered host by host. `local` connects the ranks of this rank's host. `mesh`

@@ -212,8 +212,8 @@ struct Bf16 {
   }
 
  private:
-  /// Rounds v to nearest even in the upper half; the lower half of the result is undefined. A carry
-  /// out of the mantissa raises the exponent, up to infinity, as it should. The quiet NaN does not
+  /// Rounds v to nearest even in the upper half; the lower half holds leftover bits. A carry out of
+  /// the mantissa raises the exponent, up to infinity, as it should. The quiet NaN does not
   /// overflow.
   static HWY_INLINE U32 round(F32 v) {
     const U32 bits = as_bits(v);
