@@ -1,8 +1,8 @@
 """PyTorch on hccl: torch.distributed.init_process_group("hccl").
 
-Importing torch is enough for that. This module adds what PyTorch has no call for: tensors in memory
-that the ranks of a host share, which collectives do not copy, and the fusion planner, with
-DistributedDataParallel or without. It imports torch at the first use.
+Importing torch is enough for that. This module adds calls that PyTorch does not have: tensors in
+memory that the ranks of a host share, which collectives do not copy, and the fusion planner, with
+or without DistributedDataParallel. It imports torch at the first use.
 """
 
 import importlib

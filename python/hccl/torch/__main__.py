@@ -1,6 +1,6 @@
 """python -m hccl.torch script.py [arguments]: runs a script that was written for Ascend's adapter.
 
-torch_npu and apex are importable in it, and "npu" means the CPU."""
+The script can import torch_npu and apex, and "npu" means the CPU."""
 
 import pathlib
 import runpy

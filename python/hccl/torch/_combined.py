@@ -1,4 +1,4 @@
-"""Gradients combined in memory that the ranks share, reduced while backward runs, without DDP."""
+"""Gradients in one block of shared memory, reduced during backward, without DDP."""
 
 import contextlib
 import functools
@@ -20,31 +20,34 @@ if typing.TYPE_CHECKING:
 
 
 class CombinedGradients(Planned):
-    """The gradients of a module in one block of memory that the ranks of a host share; backward
-    reduces them there, in the segments of a plan, to their mean over the ranks.
+    """The gradients of a module in one block of memory that the ranks of a host share. Backward
+    reduces them in place, in the segments of a plan, to their mean over the ranks.
 
         gradients = hccl.torch.CombinedGradients(model)
         gradients.register_segment_hook(optimizer.step_segment)     # optional
 
-    For loops that do not wrap their model in DistributedDataParallel: forward stays as it is, and
-    after backward each `.grad` is reduced, as with DDP. Parameters and buffers are rank 0's from
-    the beginning. How gradients are cut: as for hccl.torch.DistributedDataParallel.
+    It is for loops that do not wrap their model in DistributedDataParallel: forward does not
+    change, and after backward each `.grad` is reduced, as with DDP. The constructor copies rank 0's
+    parameters and buffers to all ranks. Gradients are cut as by
+    hccl.torch.DistributedDataParallel.
 
-    A gradient stays where it is if it is zeroed in place (zero_grad(set_to_none=False), or
-    step(zero_grad=True)); a new one is copied into the block. Parameters without a gradient in an
-    iteration count as zeros. All ranks run backward equally often; accumulate in no_sync(). An
-    error in backward ends the use of it.
+    A gradient that is zeroed in place (zero_grad(set_to_none=False), or step(zero_grad=True)) stays
+    in the block; a new gradient is copied into the block. Parameters without a gradient in an
+    iteration count as zeros. All ranks must run backward equally often; accumulate in no_sync().
+    After an error in backward the object cannot be used any more.
 
-    The parameters that need gradients have one type of float32, float64, bfloat16 and float16.
+    All parameters that need gradients must have the same type: float32, float64, bfloat16 or
+    float16.
 
     overlap_forward: the optimizer of these parameters, one of hccl.torch.optim. The next forward
-    pass then begins before all gradients are reduced, for models whose step takes as long as the
-    network. After 20 iterations in order, the newest gradients go first; step() returns at once,
-    and each module waits only for its own parameters, which are stepped as their gradients come.
-    Weights are those of the plain order, bit by bit, numbers such as lr those that step() found.
-    Between backward and step(), and after it, `.grad` is None. Before anything but forward and
-    state_dict (of model or optimizer) reads parameters, and before step() where gradients are to be
-    read, clipped or unscaled, call synchronize(). Not for modules that torch.compile compiles.
+    pass then begins before all gradients are reduced. It is for models whose gradients occupy the
+    network for longer than backward lasts. After 20 iterations in order, the newest gradients go
+    first. step() returns at once, and each module waits only for its own parameters, which are
+    stepped when their gradients arrive. The weights are the same, bit by bit, as in the plain
+    order; numbers such as lr are those at the call of step(). `.grad` is None between backward and
+    step(), and after step(). Call synchronize() before step() to read, clip or unscale gradients.
+    Also call it before code reads parameters, except in forward and in state_dict of model or
+    optimizer. Not for modules that torch.compile compiles.
     """
 
     def __init__(
@@ -82,7 +85,8 @@ class CombinedGradients(Planned):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes in it reduce nothing; gradients add up until the first one outside."""
+        """Backward passes in this context reduce nothing: gradients add up until the next one
+        outside."""
         before, self._syncs = self._syncs, False
         try:
             yield
@@ -90,9 +94,9 @@ class CombinedGradients(Planned):
             self._syncs = before
 
     def synchronize(self) -> None:
-        """With overlap_forward: returns when all gradients are reduced and, behind step(), all
-        parameters are stepped. Before step(), each `.grad` is there then, and step() is the plain
-        one. A failure names the rank."""
+        """With overlap_forward: returns when all gradients are reduced and, if called after step(),
+        all parameters are stepped. If called before step(), it sets each `.grad`, and step() is the
+        plain one. A failure names the rank."""
         if self._overlap is not None:
             self._overlap.synchronize()
 
@@ -104,7 +108,7 @@ class CombinedGradients(Planned):
     register_segment_hook.__doc__ = Planned.register_segment_hook.__doc__
 
     def remove(self) -> None:
-        """Backward reduces no longer. On all ranks."""
+        """Ends the reductions in backward. All ranks must call it."""
         if self._overlap is not None:
             self._overlap.remove()
         for hook in self._hooks:
@@ -161,8 +165,8 @@ class CombinedGradients(Planned):
 
 
 def _check_not_nested(name: str) -> None:
-    """Refuses a pass that begins inside a reentrant checkpoint: autograd would call its end when the
-    checkpoint's own backward ends, and count all other gradients as zeros."""
+    """Rejects a backward pass that begins inside a reentrant checkpoint. Autograd would report its
+    end when the checkpoint's own backward ends, and all other gradients would count as zeros."""
     frame: types.FrameType | None = sys._getframe()
     passes = 0
     while frame is not None:
@@ -176,7 +180,7 @@ def _check_not_nested(name: str) -> None:
 
 
 def _views(parameters: list[torch.nn.Parameter]) -> list[torch.Tensor]:
-    """A tensor like each parameter, strides included, one behind the other in one block."""
+    """Returns a tensor like each parameter, with its strides; all are contiguous in one block."""
     block = empty(sum(p.numel() for p in parameters), dtype=parameters[0].dtype).zero_()
     views, start = [], 0
     for parameter in parameters:

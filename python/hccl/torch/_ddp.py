@@ -24,23 +24,24 @@ _NOT_WITH_A_PLAN = (
 
 
 class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel):
-    """torch's DistributedDataParallel, but that the library's fusion planner decides how gradients
-    are reduced.
+    """torch's DistributedDataParallel, except that the library's fusion planner decides how
+    gradients are reduced.
 
         model = hccl.torch.DistributedDataParallel(model)
 
-    The first two backward passes with communication only show what there is to reduce; then
-    segments of gradients run beside backward. How they are cut:
-    - the strategy that hccl.split.api has set for `split_group`, by size or by index; else
-    - by HCCL's default at first, and then by the automatic plan: measured while training runs, and
-      changed on all ranks at once. HCCL_SPLIT=trace measures and changes nothing;
-      HCCL_SPLIT=default does neither. HCCL_LOG=info says what was planned and why.
+    The first two backward passes with communication show which gradients there are. After them,
+    segments of gradients are reduced during backward. The gradients are cut
+    - by the strategy that hccl.split.api has set for `split_group`, by size or by index; else
+    - by HCCL's default at first, and then by the automatic plan, which is computed from times of
+      the training and changes on all ranks at once. HCCL_SPLIT=trace measures and changes nothing;
+      HCCL_SPLIT=default does neither. HCCL_LOG=info logs the plan and the reason.
 
-    Takes torch's arguments, but for those that say how gradients are cut or cast;
-    gradient_as_bucket_view is True by default, so that gradients are not copied. The parameters
-    that need gradients have one type of float32, float64, bfloat16 and float16, and no gradient is
-    sparse. Not supported: Join, communication hooks (see register_segment_hook), optimizers in
-    backward. TypeError or ValueError names what is not. A failure in backward is a DistBackendError.
+    Takes torch's arguments, except those that set how gradients are cut or cast.
+    gradient_as_bucket_view is True by default, so that gradients are not copied. All parameters
+    that need gradients must have the same type (float32, float64, bfloat16 or float16), and no
+    gradient may be sparse. Not supported: Join, communication hooks (see register_segment_hook),
+    optimizers in backward. TypeError or ValueError names an argument or a parameter that is not
+    supported. A failure in backward is a DistBackendError.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel
             )
         if self._use_python_reducer:
             raise ValueError('hccl: a plan needs the C++ reducer, not "python_reducer"')
-        self.bucket_bytes_cap = _COMPILED  # torch.compile cuts its graphs by it
+        self.bucket_bytes_cap = _COMPILED  # torch.compile cuts its graphs by this size
         self._plan = join(group, split_group, parameters)
         _module.load().plan_reducer(self.reducer, self._plan)
 
@@ -106,7 +107,7 @@ class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel
 
 
 def _check(module: torch.nn.Module, options: dict[str, Any]) -> dict[str, torch.nn.Parameter]:
-    """The parameters that need gradients, by name; TypeError or ValueError where a plan cannot
+    """Returns the parameters that need gradients, by name. TypeError or ValueError if a plan cannot
     reduce them."""
     for name in _NOT_WITH_A_PLAN:
         if options.get(name):
@@ -126,7 +127,7 @@ def _check(module: torch.nn.Module, options: dict[str, Any]) -> dict[str, torch.
 
 @contextlib.contextmanager
 def _packed(group: dist.ProcessGroup, size: int) -> Iterator[None]:
-    """DDP's buckets made meanwhile lie one behind the other, so that segments need no copy."""
+    """In this context DDP makes its buckets contiguous, so that segments need no copy."""
     backend = group._get_backend(CPU)
     pack = getattr(backend, "pack_tensors", None)  # TORCH_DISTRIBUTED_DEBUG=DETAIL hides it
     if pack is None:

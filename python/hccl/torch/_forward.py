@@ -1,4 +1,4 @@
-"""The next forward pass beside the reductions of the last backward pass: newest gradients first."""
+"""Runs the next forward pass during the reductions of the last backward pass, newest first."""
 
 import copy
 import itertools
@@ -13,7 +13,7 @@ _LEARNING = 20  # iterations in order, two windows of the automatic plan, before
 
 
 class _Hook:
-    """A module's hook. In a copy of the module, deep or pickled, it does nothing."""
+    """A module's hook. In a deep or pickled copy of the module it does nothing."""
 
     def __init__(self, action: Callable[[Any], None] | None = None) -> None:
         self._action = action
@@ -27,8 +27,8 @@ class _Hook:
 
 
 class ForwardOverlap:
-    """Gradients in flight: from backward until the weights they belong to are stepped, on the main
-    thread, where forward or somebody else needs them."""
+    """Gradients in flight: from backward until their weights are stepped. The step runs on the main
+    thread, when forward or another reader needs the weights."""
 
     def __init__(
         self,
@@ -41,20 +41,20 @@ class ForwardOverlap:
         _check(optimizer, parameters, plan.gradients)
         self._module, self._optimizer, self._plan = module, optimizer, plan
         self._parameters, self._views, self._names = parameters, views, plan.gradients
-        self._called: set[torch.nn.Module] = set()  # by forward, while learning
+        self._called: set[torch.nn.Module] = set()  # modules whose forward ran while learning
         self._learnt = 0  # iterations
         # While learning, one message that is reduced when backward ends.
         self._complete: list[list[int]] = [list(range(len(parameters)))]  # gradients, by message
-        self._parts: list[set[int]] = []  # gradients that a message has a part of
-        self._in: list[list[int]] = []  # messages that have a part of a gradient
+        self._parts: list[set[int]] = []  # gradients of which a message has a part
+        self._in: list[list[int]] = []  # messages with a part of each gradient
         self._missing: list[int] = []  # gradients of each message that are not ready
         self._needs: dict[torch.nn.Module, int] = {}  # the last message that its forward waits for
         self._at_step = 0  # the last message that step() waits for
         self._landed = 0  # messages that were waited for
         self._in_flight = False
-        self._numbers: list[dict] | None = None  # the optimizer's, as step() found them
+        self._numbers: list[dict] | None = None  # the optimizer's numbers at step()
         self._handles = list(self._watch())
-        self._end = weakref.finalize(self, plan.end)  # other ranks may wait for what is in flight
+        self._end = weakref.finalize(self, plan.end)  # other ranks may wait for messages in flight
 
     def _watch(self) -> Iterator[Any]:
         land = _Hook(lambda _: self.synchronize())
@@ -105,7 +105,8 @@ class ForwardOverlap:
         self._landed, self._in_flight = 0, True
 
     def _set_messages(self, messages: Sequence[tuple[int, int]]) -> None:
-        """Ranges of all gradients, one behind the other, in the order in which they are reduced."""
+        """Sets the messages: ranges of the concatenation of all gradients, in the order of
+        reduction."""
         sizes = [view.numel() for view in self._views]
         begin = list(itertools.accumulate(sizes, initial=0))
         self._parts = [
@@ -131,11 +132,12 @@ class ForwardOverlap:
         first, last = self._names[min(parts)], self._names[max(parts)]
         return first if first == last else f"{first} to {last}"
 
-    # ---- Who waits for what. ----
+    # ---- The waits of modules. ----
 
     def _find_needs(self, last: dict[torch.nn.Parameter, int]) -> None:
-        """A module waits for its own parameters. Where its forward is never called (as that of
-        MultiheadAttention's out_proj), the module around it reads them, and waits for them, too."""
+        """Finds the parameters that the forward of each module waits for: its own ones. If the
+        forward of a module is never called (as for MultiheadAttention's out_proj), the module
+        around it reads its parameters and waits for them."""
         modules = dict(self._module.named_modules(remove_duplicate=False))
         for name, module in modules.items():
             own = [last[p] for p in module.parameters(recurse=False) if p in last]
@@ -158,7 +160,7 @@ class ForwardOverlap:
             self._called.add(module)
 
     def _before_step(self, optimizer: Any, arguments: tuple, options: dict[str, Any]) -> None:
-        if not self._in_flight or self._numbers is not None:  # as without gradients
+        if not self._in_flight or self._numbers is not None:  # nothing is in flight
             return
         scaled = getattr(optimizer, "grad_scale", None), optimizer._pending
         given = *arguments[1:], *(options.get(name) for name in ("closure", "max_norm", "scaler"))
@@ -174,7 +176,8 @@ class ForwardOverlap:
         self._land(self._at_step)
 
     def _land(self, upto: int) -> None:
-        """Waits for the messages up to this one, and steps what they complete as they come."""
+        """Waits for the messages up to this one, and steps the parameters that each of them
+        completes."""
         while self._landed <= upto:
             if self._parts:
                 self._plan.wait_message(self._landed)

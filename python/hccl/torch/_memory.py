@@ -12,8 +12,9 @@ if typing.TYPE_CHECKING:
 
 
 def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A new tensor, with undefined contents, in memory that the ranks of a host share: collectives
-    of the backend "hccl" do not copy it. It needs no process group and may outlive all of them."""
+    """Returns a new tensor with undefined contents in memory that the ranks of a host share.
+    Collectives of the backend "hccl" do not copy it. It needs no process group and may outlive all
+    of them."""
     import torch
 
     from hccl.torch import _module
@@ -25,8 +26,8 @@ def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torc
 
 def share_(module: Tensors) -> Tensors:
     """Moves the parameters and buffers of a torch.nn.Module (or the tensors of an iterable) into
-    memory that the ranks of a host share, with their values, shapes and strides. Tensors that share
-    a storage still do. Returns the module."""
+    memory that the ranks of a host share. Values, shapes and strides stay, and tensors that share a
+    storage still share it. Returns the module."""
     import torch
 
     from hccl.torch import _module

@@ -1,4 +1,4 @@
-"""The compiled module for the torch of this process: loaded, and built first if it is missing."""
+"""Loads the compiled module for the torch of this process, and builds it if it is missing."""
 
 import ctypes
 import importlib.util

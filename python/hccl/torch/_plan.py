@@ -1,4 +1,4 @@
-"""Gradients that are reduced in the segments of a plan: what DDP and combined gradients share."""
+"""The common part of DDP and combined gradients, which are reduced in the segments of a plan."""
 
 import os
 import uuid
@@ -18,7 +18,7 @@ _TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 class Planned:
-    """What a user sees of the plan."""
+    """The public functions for the plan."""
 
     _plan: Any  # the C++ module's GradientPlan
 
@@ -38,20 +38,20 @@ class Planned:
         return self._plan.trace_text()
 
     def write_trace(self, path: str) -> None:
-        """Writes this rank's last iterations for hccl-plan; .json opens in Perfetto, .csv is a
-        table."""
+        """Writes the trace of this rank's last iterations for hccl-plan; .json opens in Perfetto,
+        .csv is a table."""
         self._plan.write_trace(str(path))
 
     def register_segment_hook(self, hook: SegmentHook | None) -> None:
-        """Calls `hook` with the parameters of each segment at the end of backward, as soon as their
-        gradients are reduced, while later segments still are; None: no longer. For optimizers:
-        FusedOptimizer.step_segment. The hook may read gradients, and write parameters; what it
-        raises ends backward."""
+        """Calls `hook` with the parameters of each segment at the end of backward, when their
+        gradients are reduced, while later segments are still being reduced. None removes the hook.
+        It is for optimizers: FusedOptimizer.step_segment. The hook may read gradients and write
+        parameters. An exception in the hook ends backward."""
         self._plan.set_tail(hook)
 
 
 def check_parameters(parameters: dict[str, torch.nn.Parameter]) -> None:
-    """TypeError or ValueError, with the parameter's name, where a plan cannot reduce them."""
+    """Raises TypeError or ValueError with the name of a parameter that a plan cannot reduce."""
     if not parameters:
         raise ValueError("hccl: no parameter needs a gradient")
     first, kind = next((name, parameter.dtype) for name, parameter in parameters.items())
@@ -71,7 +71,8 @@ def check_parameters(parameters: dict[str, torch.nn.Parameter]) -> None:
 def join(
     group: dist.ProcessGroup, split_group: str, parameters: dict[str, torch.nn.Parameter]
 ) -> Any:
-    """A GradientPlan on all ranks of `group`, which all call this; automatic unless told."""
+    """Makes a GradientPlan on all ranks of `group`, which must all call this. By default
+    automatic."""
     if not os.environ.get("HCCL_SPLIT"):
         set_split_strategy_auto(split_group)
     token = [uuid.uuid4().hex]  # for several models in a group

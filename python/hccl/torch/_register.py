@@ -1,5 +1,6 @@
-"""What `import torch` calls (entry point group torch.backends). It only registers: no thread, no
-socket, no C module, and never an exception, which would make `import torch` fail."""
+"""The entry point that `import torch` calls (group torch.backends). It only registers the backend:
+it starts no thread, opens no socket and loads no C module. It never raises an exception, because
+that would make `import torch` fail."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def _register() -> None:
     name = _free_name(dist.Backend)
     if name is None:
         return
-    # DDP's buckets lie in memory that the ranks share, unless the user has decided otherwise.
+    # DDP's buckets are in shared memory, unless the user has set the variable.
     os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
     dist.Backend.register_backend(name, create, extended_api=True, devices=["cpu"])
     if name != NAMES[0]:
@@ -38,7 +39,7 @@ def _register() -> None:
 
 
 def _free_name(backends: Any) -> str | None:
-    """The name to register; None if that is done already."""
+    """Returns the name to register, or None if the backend is registered already."""
     for name in NAMES:
         plugin = backends._plugins.get(name.upper())
         if plugin is None:
@@ -49,7 +50,7 @@ def _free_name(backends: Any) -> str | None:
 
 
 def create(options: Any, pg_options: Any = None) -> Any:
-    """Makes the backend of one process group; called by torch.distributed on its members."""
+    """Makes the backend of one process group. torch.distributed calls it on the members."""
     from hccl.torch import _module
 
     return _module.load().create(

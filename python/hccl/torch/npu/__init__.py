@@ -2,8 +2,9 @@
 
     python -m hccl.torch script.py        or        hccl.torch.as_npu()
 
-makes these modules importable, with their parts that make sense on a CPU, and makes "npu" mean the
-CPU. A real torch_npu or apex wins. Nothing is installed: the modules exist in this process only.
+makes these modules importable, with the parts that are useful on a CPU, and makes "npu" mean the
+CPU. A real torch_npu or apex takes precedence. Nothing is installed: the modules exist only in this
+process.
 """
 
 import importlib.util
@@ -14,7 +15,7 @@ _NAMES = ("torch_npu", "apex")
 
 
 def as_npu() -> None:
-    """Makes torch_npu and apex importable, unless they are installed, and "npu" the CPU.
+    """Makes torch_npu and apex importable, unless they are installed, and makes "npu" mean the CPU.
 
     A second call does nothing."""
     from hccl.torch.npu import _devices, _modules

@@ -11,7 +11,7 @@ _LEVELS = ("O0", "O1", "O2")
 
 
 class _State:
-    """What initialize() has set, for all optimizers of it."""
+    """The settings of initialize(), shared by its optimizers."""
 
     scaler: Optional[optim.GradScaler] = None
     fixed = False
@@ -34,10 +34,10 @@ def initialize(
     scale_window: int = 2000,
     **ignored: Any,
 ) -> Any:
-    """Prepares for scale_loss(). O1 only scales: it computes in the types of the model, as nothing is
-    gained by fp16 on a CPU. O2 makes models fp16, except batch norms, and needs fused optimizers,
-    which keep float32 master weights. combine_grad changes nothing: the step takes gradients where
-    they lie, in one pass."""
+    """Prepares for scale_loss(). O1 only scales the loss and computes in the types of the model,
+    because fp16 gains nothing on a CPU. O2 makes models fp16, except batch norms, and needs fused
+    optimizers, which keep float32 master weights. combine_grad has no effect: the step reads all
+    gradients in place in one pass."""
     if opt_level not in _LEVELS:
         raise RuntimeError(
             f"Unexpected optimization level {opt_level}. Options are 'O0', 'O1', 'O2'."
@@ -79,7 +79,7 @@ def _to_half(models: Any, optimizers: Any) -> None:
 def scale_loss(loss: torch.Tensor, optimizers: Any, **_: Any) -> Iterator[torch.Tensor]:
     """with amp.scale_loss(loss, optimizer) as scaled: scaled.backward(); then optimizer.step().
 
-    At the end gradients are unscaled; a step after an overflow does nothing."""
+    At the end of the block gradients are unscaled. After an overflow the next step does nothing."""
     scaler = _state.scaler
     if scaler is None:
         yield loss
@@ -105,7 +105,7 @@ def _skip_next(optimizer: torch.optim.Optimizer) -> None:
 
 
 def master_params(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
-    """What the optimizer steps: the master weights where there are some."""
+    """Returns the parameters that the optimizer steps: master weights if it has them."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             yield optimizer.state.get(parameter, {}).get("master_param", parameter)

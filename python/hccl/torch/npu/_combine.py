@@ -1,7 +1,7 @@
-"""torch_npu.utils: tensors laid one behind the other in one tensor.
+"""torch_npu.utils: tensors combined contiguously in one tensor.
 
-Each tensor keeps a storage of its own over its part of the combined memory, so that torch.save of
-one writes that one; the combined memory lives as long as any of them.
+Each tensor has its own storage over its part of the combined memory, so torch.save of a tensor
+writes only that tensor. The combined memory exists as long as any of its tensors.
 """
 
 from typing import Optional
@@ -11,7 +11,7 @@ import torch
 
 
 def _own_storage(combined: torch.Tensor, start: int, tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor shaped like `tensor` whose storage is only its part of `combined`."""
+    """Returns a tensor shaped like `tensor` whose storage is only its part of `combined`."""
     part = combined[start : start + tensor.numel()]
     words = {2: torch.int16, 4: torch.int32, 8: torch.int64}[part.element_size()]
     memory = numpy.asarray(part.view(words))  # keeps the combined memory alive
@@ -21,8 +21,8 @@ def _own_storage(combined: torch.Tensor, start: int, tensor: torch.Tensor) -> to
 def npu_combine_tensors(
     list_of_tensor: list, require_copy_value: bool = True
 ) -> Optional[torch.Tensor]:
-    """A new tensor of exactly the elements of the list; the tensors then lie in it, with their
-    values (require_copy_value) or zeros. None for an empty list.
+    """Returns a new tensor with exactly the elements of the list, and moves the tensors into it,
+    with their values (require_copy_value) or zeros. None for an empty list.
 
     RuntimeError: None in the list, several types, another device, not contiguous."""
     if not list_of_tensor:
@@ -52,7 +52,7 @@ def npu_combine_tensors(
 def get_part_combined_tensor(
     combined_tensor: Optional[torch.Tensor], index: int, size: int
 ) -> Optional[torch.Tensor]:
-    """`size` elements from `index` on, without a copy; None for None or size 0."""
+    """Returns `size` elements from `index` on, without a copy; None for None or size 0."""
     if combined_tensor is None or size == 0:
         return None
     if index < 0 or index + size > combined_tensor.numel():
@@ -63,7 +63,7 @@ def get_part_combined_tensor(
 
 
 def is_combined_tensor_valid(combined_tensor: Optional[torch.Tensor], list_of_tensor: list) -> bool:
-    """Whether all tensors of the list lie in the combined one, contiguous."""
+    """Whether all tensors of the list are contiguous parts of the combined one."""
     if not list_of_tensor:
         return True
     if combined_tensor is None:
@@ -77,7 +77,7 @@ def is_combined_tensor_valid(combined_tensor: Optional[torch.Tensor], list_of_te
 
 
 def npu_change_data_ptr(dst: torch.Tensor, src: torch.Tensor, index: int) -> None:
-    """Makes dst the elements of src from `index` on."""
+    """Makes dst share the elements of src from `index` on."""
     if dst.dtype != src.dtype:
         raise RuntimeError("npu_change_data_ptr: the tensors have different types")
     if index < 0 or index + dst.numel() > src.numel():

@@ -1,4 +1,4 @@
-"""The device "npu" is the CPU, in strings and in calls."""
+"""Makes the device "npu" mean the CPU, in strings and in calls."""
 
 import functools
 from typing import Any
@@ -13,7 +13,7 @@ def _to_cpu(device: Any) -> Any:
 
 
 def _translated(call: Any) -> Any:
-    """A function whose arguments may name a device. Only strings are: numbers mean other things."""
+    """Wraps a function whose arguments may name a device. Only strings are translated."""
 
     @functools.wraps(call)
     def with_cpu(*args: Any, **kwargs: Any) -> Any:
@@ -51,7 +51,7 @@ class _DeviceOfScripts(type(torch.device)):  # type: ignore[misc]
 
 
 def _device_class() -> Any:
-    """torch.device("npu:0") is the CPU; isinstance(x, torch.device) is as before."""
+    """Makes torch.device("npu:0") the CPU; isinstance(x, torch.device) works as before."""
     real = torch.device
 
     class device(metaclass=_DeviceOfScripts):

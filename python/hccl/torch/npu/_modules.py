@@ -1,4 +1,4 @@
-"""Which module has which names."""
+"""The names of each module."""
 
 import contextlib
 from typing import Any
@@ -9,7 +9,7 @@ from hccl.torch.npu import _apex, _combine, _optimizers
 
 
 def contents() -> dict:
-    """The names of each module that is made, by the module's path, parents first."""
+    """Returns the names of each module, by the module's path, parents first."""
     utils = {
         "npu_combine_tensors": _combine.npu_combine_tensors,
         "get_part_combined_tensor": _combine.get_part_combined_tensor,
@@ -38,7 +38,7 @@ def _autocast(enabled: bool = True, dtype: torch.dtype = torch.bfloat16, **rest:
 
 
 def _device_calls() -> dict:
-    """torch.npu, of a host with one device that has done everything already."""
+    """torch.npu for a host with one device on which all work is always done."""
     return {
         "is_available": lambda: True,
         "device_count": lambda: 1,

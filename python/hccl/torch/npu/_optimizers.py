@@ -8,7 +8,7 @@ from hccl.torch import optim
 
 
 def _npu(base: Any, required_lr: bool = False) -> Any:
-    """Ascend's class of that name: the arguments of `base`, without what Ascend's does not have."""
+    """Makes Ascend's class: `base` without the arguments that Ascend's class does not have."""
 
     class NpuFused(base):
         def __init__(self, params: Any, lr: Any = None, *args: Any, **kwargs: Any):
@@ -23,7 +23,7 @@ def _npu(base: Any, required_lr: bool = False) -> Any:
                 super().__init__(params, lr, *args, **kwargs)
 
         def zero_grad(self, set_to_none: bool = False) -> None:
-            """Zeroes gradients; as Ascend's, it keeps them where they are."""
+            """Zeroes gradients in place, as Ascend's method does."""
             if set_to_none:
                 raise ValueError("set_to_none is not supported in fused optimizers")
             super().zero_grad(set_to_none=False)
@@ -35,7 +35,8 @@ def _npu(base: Any, required_lr: bool = False) -> Any:
             return self._combined(lambda p: p.grad)
 
         def _combined(self, of: Any) -> list:
-            """[float32, float16] of the parameters with a gradient, combined; None where none is."""
+            """Returns [float32, float16]: the combined parameters with a gradient, or None without
+            any."""
             from hccl.torch.npu._combine import is_combined_tensor_valid, npu_combine_tensors
 
             known = self.__dict__.setdefault("_combined_tensors", {})
@@ -86,7 +87,7 @@ OPTIMIZERS = {
 
 
 class GradScaler(optim.GradScaler):
-    """torch_npu.npu.amp.GradScaler. dynamic=False: gradients are unscaled, never checked, and the
+    """torch_npu.npu.amp.GradScaler. dynamic=False: gradients are unscaled but not checked, and the
     scale never changes."""
 
     def __init__(
@@ -138,5 +139,5 @@ class GradScaler(optim.GradScaler):
 def clip_grad_norm_fused_(
     optimizer: Any, max_norm: float, norm_type: float = 2.0
 ) -> torch.Tensor:
-    """Of all gradients of an optimizer: their norm before."""
+    """Clips all gradients of an optimizer and returns their norm before."""
     return optimizer.clip_grad_norm_fused_(max_norm, norm_type)

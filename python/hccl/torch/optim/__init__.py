@@ -1,4 +1,5 @@
-"""Fused optimizers: one call a step, one pass over memory for unscale, clip, step and zero.
+"""Fused optimizers: each step is one call, with one pass over memory to unscale, clip, step and
+zero.
 
 optimizer = hccl.torch.optim.FusedAdamW(model.parameters(), lr=1e-3)
 optimizer.step(max_norm=1.0, zero_grad=True)

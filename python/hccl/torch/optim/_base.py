@@ -1,4 +1,4 @@
-"""What all fused optimizers share. A class of them gives its rule, its numbers and its states."""
+"""The common part of all fused optimizers. Each class adds its rule, its numbers and its states."""
 
 import math
 from typing import Any, Callable, Iterable, Optional
@@ -11,7 +11,7 @@ from hccl.torch import _module
 native = _module.load()
 _CLIP_EPS = 1e-6  # torch.nn.utils.clip_grad_norm_'s
 _HALVES = (torch.float16, torch.bfloat16)
-# Arguments that must not be negative, with torch's words for them.
+# Arguments that must not be negative, with their names in torch's errors.
 _NOT_NEGATIVE = {
     "lr": "learning rate",
     "momentum": "momentum value",
@@ -21,7 +21,7 @@ _NOT_NEGATIVE = {
     "delta": "delta value",
     "wd_ratio": "wd_ratio value",
 }
-# Arguments that a rule takes as they are, with its names for them.
+# Arguments that are passed to a rule unchanged, with the rule's names for them.
 _NUMBERS = {
     "weight_decay": "weight_decay",
     "eps": "eps",
@@ -37,11 +37,11 @@ _NUMBERS = {
 class FusedOptimizer(torch.optim.Optimizer):
     """A torch.optim.Optimizer whose step is one call over a table of addresses.
 
-    Nothing is combined or cached by value: each `.grad` is taken where it lies when the step is
-    made. Parameters are float32, float64, bfloat16 or float16, on the CPU, mixed as you like.
+    No gradient is combined or copied: each step uses the current `.grad` of each parameter.
+    Parameters are float32, float64, bfloat16 or float16, also mixed, on the CPU.
 
-    master_weights: parameters of 16 bits get a float32 copy (state "master_param") and float32
-    states; the step is made on these, and the parameter is its rounded copy.
+    master_weights: 16-bit parameters get a float32 copy (state "master_param") and float32 states.
+    The step works on the copy, and the parameter is the rounded copy.
     """
 
     _rule: Any  # of native.Rule
@@ -54,20 +54,20 @@ class FusedOptimizer(torch.optim.Optimizer):
                 check(words, defaults[name])
         check_betas(defaults.get("betas", ()))
         self._native = native.Optimizer(self._rule, self)
-        self._pending: Optional[tuple] = None  # (factor, norm) of an unscale_ that was deferred
+        self._pending: Optional[tuple] = None  # (factor, norm) of a deferred unscale_
         self.master_weights = master_weights
         self.grad_norm: Optional[torch.Tensor] = None
-        self._stepped: set = set()  # by step_segment, since the last step
+        self._stepped: set = set()  # parameters that step_segment has stepped since the last step
         super().__init__(params, defaults)
 
-    # ---- What a class gives. ----
+    # ---- Members that a class overrides. ----
 
-    _unchecked: tuple = ()  # arguments that may be negative in this class
+    _unchecked: tuple = ()  # arguments that may be negative here
     _missing: dict = {}  # values of arguments that groups of older releases of torch lack
 
     def _numbers(self, group: dict, step: float) -> Any:
-        """native.Numbers of a group's parameters in their step number `step`, from 1. Reads this
-        class's arguments only: a group may hold other keys."""
+        """Returns native.Numbers for a group's parameters in step number `step`, from 1. Reads only
+        this class's arguments, because a group may contain other keys."""
         numbers = {
             number: group[name] for name, number in _NUMBERS.items() if name in self.defaults
         }
@@ -82,10 +82,10 @@ class FusedOptimizer(torch.optim.Optimizer):
         return 0
 
     def _state_names(self, group: dict) -> tuple:
-        """The names of the states in the rule's order; None for one that the group does not have."""
+        """Returns the names of the states in the rule's order; None for a state the group lacks."""
         return self._states
 
-    _states: tuple = ()  # where all groups have the same
+    _states: tuple = ()  # if they are the same in all groups
     _counts_steps = True
 
     def _initial_of(self, name: str) -> float:
@@ -97,7 +97,8 @@ class FusedOptimizer(torch.optim.Optimizer):
         return self._state_names(group)
 
     def _state_of(self, parameter: torch.Tensor, group: dict) -> tuple:
-        """(dictionary, step, states, master, whether a state is new); makes what is missing."""
+        """Returns (dictionary, step, states, master, whether a state is new). Makes missing
+        states."""
         state = self.state[parameter]
         step = self._step_tensor(state) if self._counts_steps else None
         master = self._master(parameter, state)
@@ -165,18 +166,18 @@ class FusedOptimizer(torch.optim.Optimizer):
         zero_grad: bool = False,
         process_group: Any = None,
     ) -> Any:
-        """One step; returns what closure returned.
+        """Makes one step and returns the result of `closure`.
 
-        max_norm: gradients whose norm is greater are scaled down to it, as by
-            torch.nn.utils.clip_grad_norm_; `self.grad_norm` is the norm then.
-        scaler: gradients are unscaled, and the step is skipped where one is not finite; then call
-            scaler.update(). With it, no scaler.unscale_() and no scaler.step() is needed.
-        zero_grad: gradients are 0 afterwards, written in the pass of the step.
-        process_group: of torch.distributed; each of its ranks has a part of the gradients, and the
-            norm, and whether one is not finite, are those of all of them.
+        max_norm: gradients with a greater norm are scaled down to it, as by
+            torch.nn.utils.clip_grad_norm_. Sets `self.grad_norm`.
+        scaler: unscales gradients, and skips the step if one is not finite. Call scaler.update()
+            after it; scaler.unscale_() and scaler.step() are not needed.
+        zero_grad: sets gradients to 0 in the same pass.
+        process_group: a group of torch.distributed whose ranks each have a part of the gradients.
+            The norm and the check for finite gradients are then those of all ranks.
 
-        With max_norm or scaler, gradients are read once more, before; they are not written, so
-        without zero_grad they remain scaled.
+        With max_norm or scaler, gradients are read once more before the step. They are not written,
+        so without zero_grad they remain scaled.
         """
         loss = None
         if closure is not None:
@@ -198,13 +199,14 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step_segment(self, parameters: Iterable[torch.Tensor]) -> None:
-        """The step of those of `parameters` that are this optimizer's: for register_segment_hook of
-        hccl.torch.DistributedDataParallel and CombinedGradients, so that the first segments of
-        gradients are stepped while the next ones are reduced.
+        """Steps those of `parameters` that belong to this optimizer. It is for
+        register_segment_hook of hccl.torch.DistributedDataParallel and CombinedGradients: the first
+        segments of gradients are stepped while the next ones are reduced.
 
-        step() follows as always; it steps what is left, and begins the next iteration. Numbers such
-        as lr are those at the end of backward. Not together with clipping or a scaler, which need
-        all gradients first. RuntimeError: a second backward before step() (accumulate in no_sync).
+        Call step() afterwards as usual: it steps the remaining parameters and begins the next
+        iteration. Numbers such as lr are those at the end of backward. Clipping and scalers are not
+        possible, because they need all gradients first. RuntimeError: a second backward before
+        step() (accumulate in no_sync).
         """
         if self._needs_all_gradients() or self._pending is not None:
             raise RuntimeError(
@@ -222,8 +224,8 @@ class FusedOptimizer(torch.optim.Optimizer):
     def _step_late(
         self, gradients: dict[torch.nn.Parameter, torch.Tensor], numbers: list[dict]
     ) -> None:
-        """The step of these parameters, whose gradients came after step(), with the numbers that
-        the groups had then."""
+        """Steps these parameters, whose gradients came after step(), with the numbers that the
+        groups had at step()."""
         now = [dict(group) for group in self.param_groups]
         before = {parameter: parameter.grad for parameter in gradients}
         try:
@@ -239,7 +241,7 @@ class FusedOptimizer(torch.optim.Optimizer):
                 parameter.grad = own
 
     def _step_rest(self, wants_norm: bool) -> None:
-        """What step_segment has left; the pass of a step is over."""
+        """Steps the parameters that step_segment has not stepped, and ends the iteration."""
         stepped, self._stepped = self._stepped, set()
         if wants_norm or getattr(self, "grad_scale", None) is not None:
             raise RuntimeError(
@@ -256,7 +258,7 @@ class FusedOptimizer(torch.optim.Optimizer):
     def _factor(
         self, max_norm: Optional[float], norm_type: float, scaler: Any, process_group: Any
     ) -> Optional[float]:
-        """What gradients are multiplied by in the step; None: the step is skipped."""
+        """Returns the factor of gradients in the step; None: the step is skipped."""
         factor, norm = self._pending or (1.0, None)
         self._pending = None
         found = getattr(self, "found_inf", None)  # set by torch.amp.GradScaler.step
@@ -283,13 +285,13 @@ class FusedOptimizer(torch.optim.Optimizer):
         return factor
 
     def gradients(self) -> list:
-        """The gradients that there are."""
+        """Returns the gradients that are not None."""
         return [
             p.grad for group in self.param_groups for p in group["params"] if p.grad is not None
         ]
 
     def _norm(self, norm_type: float, process_group: Any = None) -> tuple:
-        """(norm, whether all gradients are finite), in one pass over them as they are."""
+        """Returns (norm, whether all gradients are finite), in one pass over the raw gradients."""
         gradients = self.gradients()
         squares, largest = native.norms(gradients)
         infinite = float(math.isnan(squares) or math.isinf(largest))
@@ -316,12 +318,12 @@ class FusedOptimizer(torch.optim.Optimizer):
         return sums[0].item(), most.item(), sums[1].item()
 
     def _record(self, scaler: Any, norm: tuple) -> None:
-        """Tells a scaler what unscale_ would have found."""
+        """Gives a scaler the result that unscale_ would have found."""
         found = torch.tensor(0.0 if norm[1] else 1.0)
         scaler._per_optimizer_states[id(self)]["found_inf_per_device"] = {found.device: found}
 
     def _clip(self, norm: tuple, factor: float, max_norm: float) -> float:
-        """The coefficient for gradients that are multiplied by `factor`; sets grad_norm."""
+        """Returns the clipping coefficient for gradients with this `factor`, and sets grad_norm."""
         total = norm[0] * abs(factor)
         self.grad_norm = torch.tensor(total, dtype=torch.float32)
         if math.isnan(total):
@@ -329,8 +331,8 @@ class FusedOptimizer(torch.optim.Optimizer):
         return min(1.0, float(max_norm) / (total + _CLIP_EPS))
 
     def clip_grad_norm_fused_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
-        """Clips the gradients of all groups together, as torch.nn.utils.clip_grad_norm_, and
-        returns their norm before. After a deferred unscale_ it only remembers the coefficient."""
+        """Clips the gradients of all groups together, as torch.nn.utils.clip_grad_norm_ does, and
+        returns their norm before. After a deferred unscale_ it only stores the coefficient."""
         pending = self._pending
         factor, norm = pending or (1.0, None)
         if norm is None or norm_type != 2.0:
@@ -349,7 +351,8 @@ class FusedOptimizer(torch.optim.Optimizer):
     # ---- Copies and checkpoints. ----
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Also of torch's own optimizer of that name, and the other way round."""
+        """Loads a state, also that of torch's optimizer of the same name; torch loads states of
+        this one."""
         super().load_state_dict(state_dict)
         if not self.master_weights:
             return
@@ -381,7 +384,7 @@ def _step_type() -> torch.dtype:
 
 
 def check(name: str, value: Any, at_least: float = 0.0, below: float = math.inf) -> None:
-    """Refuses a number outside [at_least, below), in torch's words."""
+    """Rejects a number outside [at_least, below), with torch's error text."""
     if not at_least <= value < below:
         raise ValueError(f"Invalid {name}: {value}")
 

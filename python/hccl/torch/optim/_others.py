@@ -8,7 +8,7 @@ from hccl.torch.optim._torchs import FusedRMSprop
 
 
 class FusedAdamP(FusedOptimizer):
-    """AdamP (Heo et al., 2020): updates of weights that only rescale them are taken out."""
+    """AdamP (Heo et al., 2020): removes the part of updates that only rescales weights."""
 
     _rule = native.Rule.ADAMP
     _states = ("exp_avg", "exp_avg_sq")
@@ -37,8 +37,8 @@ class FusedAdamP(FusedOptimizer):
 
 
 class FusedLamb(FusedOptimizer):
-    """LAMB (You et al., 2019) without bias correction. adam: without the ratio of norms.
-    use_global_grad_norm: gradients are divided by their norm over all groups if it exceeds 1."""
+    """LAMB (You et al., 2019) without bias correction. adam: does not use the ratio of norms.
+    use_global_grad_norm: divides gradients by their norm over all groups if it exceeds 1."""
 
     _rule = native.Rule.LAMB
     _states = ("exp_avg", "exp_avg_sq")
@@ -75,8 +75,8 @@ class FusedLamb(FusedOptimizer):
 
 
 class FusedRMSpropTF(FusedOptimizer):
-    """RMSprop as TensorFlow has it: eps inside the root, squares that start at one. decoupled_decay
-    takes weight_decay times the parameter away, without the learning rate."""
+    """RMSprop as in TensorFlow: eps is inside the root, and squares start at one. decoupled_decay
+    subtracts weight_decay times the parameter, without the learning rate."""
 
     _rule = native.Rule.RMSPROP_TF
     _state_names = FusedRMSprop._state_names
@@ -114,7 +114,7 @@ def _rest(x: float) -> float:
     return max(1.0 - x, 0.0)
 
 
-# What the learning rate is multiplied by, x of the way through, after the warm-up.
+# The factors of the learning rate after the warm-up, as functions of the progress x.
 SCHEDULES: dict[str, Callable[[float, float], float]] = {
     "warmup_cosine": lambda x, warmup: 0.5 * (1.0 + math.cos(math.pi * x)),
     "warmup_constant": lambda x, warmup: 1.0,
@@ -124,10 +124,10 @@ SCHEDULES: dict[str, Callable[[float, float], float]] = {
 
 
 class FusedBertAdam(FusedOptimizer):
-    """BERT's Adam: no bias correction, decoupled decay, a schedule of its own, and gradients that
-    are clipped, group by group, to the norm max_grad_norm (not clipped where it is not positive).
+    """BERT's Adam: no bias correction, decoupled decay, and its own schedule. Gradients are
+    clipped, group by group, to the norm max_grad_norm, if that is positive.
 
-    lr is multiplied by the schedule at step/t_total; t_total of -1: by nothing.
+    lr is multiplied by the schedule at step/t_total, except if t_total is -1.
     """
 
     _rule = native.Rule.BERT_ADAM
@@ -179,7 +179,8 @@ class FusedBertAdam(FusedOptimizer):
         return factor
 
     def get_lr(self) -> list:
-        """The learning rates of the next step, parameter by parameter; [0] before the first."""
+        """Returns the learning rates of the next step for each parameter; [0] before the first
+        step."""
         rates = []
         for group in self.param_groups:
             for parameter in group["params"]:

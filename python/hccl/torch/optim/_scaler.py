@@ -1,4 +1,4 @@
-"""A GradScaler that leaves the work to the step of a fused optimizer."""
+"""A GradScaler whose work the step of a fused optimizer does."""
 
 from typing import Any, Optional
 
@@ -11,13 +11,13 @@ from hccl.torch.optim._base import FusedOptimizer, native
 class GradScaler(torch.amp.GradScaler):
     """torch.amp.GradScaler on the CPU, for fused and other optimizers.
 
-    With a fused optimizer, step() reads the gradients once for the overflow check, and unscales them
-    in the pass of the step; `scaler.step(optimizer, max_norm=1.0, zero_grad=True)` clips and zeroes
-    there, too.
+    With a fused optimizer, step() reads the gradients once for the overflow check, and unscales
+    them in the pass of the step; `scaler.step(optimizer, max_norm=1.0, zero_grad=True)` clips and
+    zeroes there, too.
 
-    deferred: unscale_() of a fused optimizer only reads the gradients; they are unscaled, and
-    clipped by optimizer.clip_grad_norm_fused_(), in the step. Nothing else may look at them between:
-    they are still scaled.
+    deferred: unscale_() of a fused optimizer only reads the gradients. The step unscales them, and
+    clips them after optimizer.clip_grad_norm_fused_(). Do not read gradients in between: they are
+    still scaled.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The optimizers that torch.optim has, too: the same arguments, states and trajectories."""
+"""The optimizers of torch.optim, with the same arguments, states and trajectories."""
 
 from typing import Iterable, Union
 
@@ -7,7 +7,7 @@ import torch
 from hccl.torch.optim._base import FusedOptimizer, native
 
 Lr = Union[float, torch.Tensor]
-# What torch's optimizers keep in a group besides; they mean nothing here.
+# Other keys that torch's optimizers have in a group; they have no meaning here.
 _TORCHS = {"foreach": None, "differentiable": False}
 
 
