@@ -1,5 +1,5 @@
-"""TensorFlow on hccl, for programs without an Ascend name in them: data-parallel training with
-tf.keras or with loops of one's own.
+"""TensorFlow on hccl, for programs without Ascend's names: data-parallel training with tf.keras or
+with custom loops.
 
     import hccl.tensorflow as hvd
 
@@ -8,10 +8,10 @@ tf.keras or with loops of one's own.
     model.compile(optimizer, loss)
     model.fit(dataset, callbacks=[hvd.BroadcastGlobalVariablesCallback(0)])
 
-The functions have the names, arguments and results that Horovod users know. All ranks call the same
-collectives in the same order; a difference is an InvalidArgumentError on all of them, and a rank
-that has died is named by an AbortedError. Collectives of eager code and of a tf.function run in the
-order of the program.
+The functions have the names, arguments and results of Horovod. All ranks must call the same
+collectives in the same order; a difference is an InvalidArgumentError on all ranks. If a rank dies,
+the others get an AbortedError that names it. Collectives of eager code and of a tf.function run in
+the order of the program.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ Average, Sum, Max, Min, Product = "mean", "sum", "max", "min", "prod"
 
 
 def init() -> None:
-    """Joins the ranks that mpirun, torchrun, Slurm or a rank table started; alone: one rank. A
-    second call does nothing."""
+    """Joins the ranks that mpirun, torchrun, Slurm or a rank table defines; without any of them, a
+    world of one rank. A second call does nothing."""
     join()
 
 
 def shutdown() -> None:
-    """Leaves the ranks; at the end of the program this happens by itself."""
+    """Leaves the world. At the end of the program this happens automatically."""
     leave()
 
 
@@ -81,7 +81,7 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """The rank among those of this host."""
+    """The number of this rank on its host."""
     return _manage.get_local_rank_id()
 
 
@@ -92,16 +92,16 @@ def local_size() -> int:
 def allreduce(
     tensor: Any, op: str = Average, *, group: str = hccl.WORLD, name: Optional[str] = None
 ) -> tf.Tensor:
-    """Over all ranks of the group, element by element. A mean of integers is a float. An
-    IndexedSlices becomes a dense tensor. The gradient is the allreduce of the gradient. name: of a
-    fused tensor, in errors and traces."""
+    """Reduces over all ranks of the group, element by element. A mean of integers is a float. An
+    IndexedSlices becomes a dense tensor. The gradient is the allreduce of the gradient. name: the
+    name of a fused tensor in errors and traces."""
     return reduce_list([tensor], op, group, None if name is None else [name])[0]
 
 
 def grouped_allreduce(
     tensors: Sequence[Any], op: str = Average, *, group: str = hccl.WORLD
 ) -> list[Any]:
-    """A list at once; None stays None."""
+    """Reduces a list of tensors at once; None stays None."""
     return reduce_list(tensors, op, group)
 
 
@@ -112,7 +112,7 @@ def reduce_list(
     group: str = hccl.WORLD,
     names: Optional[Sequence[str]] = None,
 ) -> list[Any]:
-    """The list, reduced; None stays None. names: of the tensors, for errors and traces."""
+    """Returns the reduced list; None stays None. names: of the tensors, for errors and traces."""
     if reduction not in (Average, Sum, Max, Min, Product):
         raise ValueError(f'hccl: there is no reduction "{reduction}"')
     there = [i for i, tensor in enumerate(tensors) if tensor is not None]
@@ -142,8 +142,9 @@ def reduce_list(
 def allgather(
     tensor: Any, *, group: str = hccl.WORLD, name: Optional[str] = None
 ) -> tf.Tensor:
-    """All ranks' tensors, one behind the other in the first dimension, which may differ between
-    ranks; all others are equal. name: as Horovod's, without effect."""
+    """Returns the tensors of all ranks, concatenated along the first dimension, whose length may
+    differ between ranks. All other dimensions must be equal. name: as in Horovod, without
+    effect."""
     tensor = tf.convert_to_tensor(tensor)
     ranks = _manage.get_rank_size(group)
     rows = tf.shape(tensor, out_type=tf.int64)[:1]
@@ -162,7 +163,7 @@ def allgather(
 def broadcast(
     tensor: Any, root_rank: int, *, group: str = hccl.WORLD, name: Optional[str] = None
 ) -> tf.Tensor:
-    """The root's tensor. name: as Horovod's, without effect."""
+    """Returns the root's tensor. name: as in Horovod, without effect."""
 
     def to_root(gradient: Any) -> Any:
         total = _ops.reduce(gradient, "sum", root_rank, group)
@@ -177,15 +178,15 @@ def broadcast(
 
 
 def _with_gradient(collective: Any, gradient: Any, tensor: Any) -> Any:
-    """The ops themselves have none, as those of Ascend's hccl_ops."""
+    """Adds a gradient. The ops themselves have none, as Ascend's hccl_ops."""
     return tf.custom_gradient(lambda own: (collective(own), gradient))(tensor)
 
 
 def broadcast_variables(
     variables: Sequence[Any], root_rank: int = 0, *, group: str = hccl.WORLD
 ) -> None:
-    """Gives the variables the values that they have on the root. After they have been made: a Keras
-    model has its variables once it is built."""
+    """Sets the variables to their values on the root. Call it after the variables were made: a
+    Keras model has variables after it is built."""
     variables = list(variables)
     values = _ops.broadcast([tf.convert_to_tensor(v) for v in variables], root_rank, group)
     for variable, value in zip(variables, values):
@@ -195,8 +196,8 @@ def broadcast_variables(
 def DistributedOptimizer(  # noqa: N802  a class in Horovod
     optimizer: Any, op: str = Average, *, group: str = hccl.WORLD
 ) -> Any:
-    """A Keras optimizer (Keras 2 or 3), or the name of one, that reduces gradients over the ranks
-    before it applies them, in `fit` and in loops of one's own. Returns the same object, changed."""
+    """Changes a Keras optimizer (Keras 2 or 3), or makes one by name, so that it reduces gradients
+    over the ranks before it applies them, in `fit` and in custom loops. Returns the same object."""
     optimizer = tf.keras.optimizers.get(optimizer)
     if getattr(optimizer, "_hccl_reduces", False):
         raise ValueError("hccl: this optimizer reduces its gradients already")
@@ -205,7 +206,7 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
 
 
 class DistributedGradientTape:
-    """A tf.GradientTape whose gradient() is reduced over the ranks."""
+    """A tf.GradientTape whose gradient() reduces gradients over the ranks."""
 
     def __init__(self, tape: tf.GradientTape, op: str = Average, *, group: str = hccl.WORLD):
         self._tape, self._op, self._group = tape, op, group

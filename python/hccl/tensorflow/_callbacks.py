@@ -9,8 +9,8 @@ import tensorflow as tf
 
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
-    """Gives the variables of model and optimizer the values of one rank, once, after the first
-    batch: they exist by then, and all ranks go on from the same state."""
+    """Sets the variables of model and optimizer to the values of one rank, once, after the first
+    batch. By then all variables exist, and all ranks continue from the same state."""
 
     def __init__(self, root_rank: int = 0, group: str = hccl.WORLD) -> None:
         super().__init__()
@@ -25,12 +25,12 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         optimizer = self.model.optimizer
         state = optimizer.variables
         variables = [*self.model.variables, *(state() if callable(state) else state)]
-        own = {id(v): v for v in variables}  # Keras lists some twice
+        own = {id(v): v for v in variables}  # Keras lists some variables twice
         broadcast_variables(list(own.values()), self._root, group=self._group)
 
 
 class MetricAverageCallback(tf.keras.callbacks.Callback):
-    """Replaces the metrics of an epoch by their mean over the ranks, for the callbacks behind it."""
+    """Replaces the metrics of an epoch by their mean over the ranks, for the callbacks after it."""
 
     def __init__(self, group: str = hccl.WORLD) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Which lists of gradients are fused into segments, and what users set for them."""
+"""Decides which lists of gradients are fused into segments, and holds the users' settings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hccl.split import api as _split
 
 from hccl.tensorflow import _ops, _world
 
-# Within a host, and below either, one grouped operation is faster: it makes fewer copies, and no
-# thread takes time from backward (benchmarks/tensorflow).
+# Within a host, and below either limit, one grouped operation is faster: it makes fewer copies, and
+# no thread takes time from backward (benchmarks/tensorflow).
 LEAST_BYTES, LEAST_TENSORS = 1 << 20, 8
 _FUSED = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
-# Where traces go as the world is left.
+# The directory for traces, which are written when the world is left.
 _directories: set[pathlib.Path] = set()
 
 
@@ -33,7 +33,7 @@ options = _Options()
 
 
 def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
-    """Whether the list is fused. All ranks decide alike: by the list and by what is set for all."""
+    """Whether the list is fused. Depends only on the list and on common settings of all ranks."""
     if group != hccl.WORLD or reduction not in ("mean", "sum") or tf.executing_eagerly():
         return False
     if _manage.get_rank_size() == 1:
@@ -48,12 +48,12 @@ def wanted(values: Sequence[tf.Tensor], reduction: str, group: str) -> bool:
     if len(values) < LEAST_TENSORS or size < LEAST_BYTES:
         return False
     if "HCCL_SPLIT" not in os.environ:
-        _hccl.set_split_auto(hccl.WORLD)  # as the torch adapter: nobody has asked for HCCL's cut
+        _hccl.set_split_auto(hccl.WORLD)  # as in the torch adapter: the program set no strategy
     return True
 
 
 def reduce(values: Sequence[tf.Tensor], average: bool, names: Sequence[str]) -> list[Any]:
-    """One list for each type."""
+    """Reduces the gradients with one fused list for each type."""
     results: list[Any] = [None] * len(values)
     for dtype in dict.fromkeys(value.dtype for value in values):
         own = [i for i, value in enumerate(values) if value.dtype == dtype]
@@ -66,15 +66,15 @@ def reduce(values: Sequence[tf.Tensor], average: bool, names: Sequence[str]) -> 
 
 
 def trace_at_exit(directory: str | os.PathLike[str]) -> None:
-    """Writes, as the world is left, the traces of this rank's fused lists into the directory:
+    """When the world is left, writes the traces of this rank's fused lists to the directory:
     hccl_trace_rank<rank>_<list>.pb for `hccl-plan`, and .json for Perfetto."""
     _directories.add(pathlib.Path(directory))
 
 
 def profile(options: str) -> None:
-    """What Ascend's profiling_options ask for, a JSON text: with training_trace on, the traces go
-    to the directory "output" (else where the program runs) as the world is left. ValueError: no
-    such text."""
+    """Applies Ascend's profiling_options, a JSON text. With training_trace on, traces are written
+    when the world is left, to the directory "output" or else to the current one. ValueError: not
+    such a text."""
     try:
         given = json.loads(options) if options else {}
         directory, trace = given.get("output", "."), given.get("training_trace", "on")
@@ -85,8 +85,8 @@ def profile(options: str) -> None:
 
 
 def end() -> None:
-    """Before the world is left: writes the traces, ends the lists. A trace that cannot be written
-    is a warning: the training is done."""
+    """Writes the traces and ends the lists, before the world is left. If a trace cannot be written,
+    only a warning is logged, because the training is done."""
     for directory in _directories:
         try:
             directory.mkdir(parents=True, exist_ok=True)

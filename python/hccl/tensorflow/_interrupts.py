@@ -1,7 +1,8 @@
-"""Ctrl-C while an op waits for other ranks. Python's handler runs on the main thread only, which is inside
-TensorFlow then, and TensorFlow looks for no signals. So a thread hears of signals by Python's wake-up
-descriptor, and if the main thread is still at the same place and the same op still waits after a
-second, ends the op on all ranks. The main thread comes back, and raises KeyboardInterrupt."""
+"""Handles Ctrl-C while an op waits for other ranks. Python's handler runs only on the main thread,
+which is inside TensorFlow then, and TensorFlow does not check for signals. So a thread reads
+signals from Python's wake-up descriptor. If after a second the main thread is still at the same
+place and the same op still waits, the thread ends the op on all ranks. The main thread then returns
+to Python and raises KeyboardInterrupt."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ _REASON = "Ctrl-C while TensorFlow waited for other ranks"
 
 
 def watch(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
-    """Once for a process. waits(): 0 if no op waits, else a number that stays the same as long as the
-    same ops do; abort(reason) ends them. Only the main thread can ask for signals, and whoever has
-    the descriptor already keeps it."""
+    """Starts the thread, once in a process. waits() returns 0 if no op waits, else a number that
+    stays the same while the same ops wait; abort(reason) ends them. Does nothing on other threads,
+    which cannot request signals, or if another library has set the descriptor."""
     if threading.current_thread() is not threading.main_thread():
         return
     reader, writer = socket.socketpair()
@@ -40,7 +41,7 @@ def watch(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
 
 
 def _let_go(descriptor: int) -> None:
-    """In a fork, whose signals are not its parent's."""
+    """Resets the state in a forked child, which has its own signals."""
     current = signal.set_wakeup_fd(-1)
     if current != descriptor:
         signal.set_wakeup_fd(current)
@@ -48,7 +49,7 @@ def _let_go(descriptor: int) -> None:
 
 def _serve(reader: socket.socket, waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
     while signals := reader.recv(64):
-        # A program's own handler may want to go on.
+        # A handler of the program may continue the program.
         if signal.SIGINT in signals and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             _end_waits(waits, abort)
 
@@ -56,7 +57,7 @@ def _serve(reader: socket.socket, waits: Callable[[], int], abort: Callable[[byt
 def _end_waits(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
     place = _place_of_main()
     waiting, since = waits(), time.monotonic()
-    while _place_of_main() == place:  # elsewhere: it has raised KeyboardInterrupt
+    while _place_of_main() == place:  # at another place it has raised KeyboardInterrupt
         time.sleep(_LOOK)
         now = waits()
         if now != waiting:
@@ -71,10 +72,11 @@ def _end_waits(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
 
 @contextlib.contextmanager
 def _no_python_in(error: Any) -> Iterator[None]:
-    """TensorFlow makes the error before the main thread is back in Python. If that ran Python code, it would
-    raise KeyboardInterrupt there, and pybind11 would make a RuntimeError of the two."""
+    """Prevents Python code in the creation of the error. TensorFlow creates it before the main
+    thread is back in Python: KeyboardInterrupt would be raised there, and pybind11 would turn both
+    into a RuntimeError."""
     made = error.__init__
-    # For one that the program gets meanwhile, after it has caught KeyboardInterrupt.
+    # For a signal that comes after the program has caught KeyboardInterrupt.
     error._node_def = error._op = None
     error._message, error._error_code, error._experimental_payloads = _REASON, error_codes.ABORTED, {}
     error.__init__ = Exception.__init__

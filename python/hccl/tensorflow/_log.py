@@ -1,4 +1,4 @@
-"""The log, in absl's form as upstream's."""
+"""The log, in absl's form, as upstream."""
 
 from absl import logging
 
@@ -12,5 +12,5 @@ def once(text: str, level: int = logging.INFO) -> None:
 
 
 def without_effect(name: str) -> None:
-    """Says once that a name is accepted, and does nothing on a CPU."""
+    """Logs once that a name is accepted but has no effect on a CPU."""
     once(f"{name} is kept, and has no effect on a CPU")

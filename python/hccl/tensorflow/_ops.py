@@ -1,8 +1,8 @@
-"""The ops on TensorFlow's tensors: what hccl.tensorflow, npu_device and npu_bridge are made of.
+"""The ops on TensorFlow's tensors, on which hccl.tensorflow, npu_device and npu_bridge are built.
 
-In a tf.function ops run in the order of the program, one after the other, which has to be the same
-on all ranks. In a graph of TensorFlow 1 they have a number, by which the graph optimizer
-"NpuOptimizer" (src/order.cc) chains those of a run; npu_bridge asks sessions for it.
+In a tf.function ops run one after another in the order of the program, which must be the same on
+all ranks. In a graph of TensorFlow 1 ops have a number, by which the graph optimizer "NpuOptimizer"
+(src/order.cc) chains the ops of a run; npu_bridge enables it in sessions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
 @functools.lru_cache(maxsize=None)
 def library() -> Any:
-    """The compiled ops for the TensorFlow of this process: loaded, and built first if missing."""
+    """Loads the compiled ops for the TensorFlow of this process, and builds them if missing."""
     import hccl._hccl  # noqa: F401  its libhccl.so is the one that the ops use
     from hccl.tensorflow.build import MODULE
 
@@ -46,8 +46,8 @@ _eager_order: list[Any] = []
 
 
 def _order() -> Any:
-    """The resource that all collectives take, for their order in functions: TensorFlow sees it in the
-    conditionals, loops and functions that use it, too. It has no value."""
+    """The resource that all collectives use, which orders them in functions. TensorFlow also sees
+    it in conditionals, loops and functions that contain collectives. It has no value."""
     with tf.init_scope():
         if tf.executing_eagerly():
             if not _eager_order:
@@ -68,7 +68,7 @@ _numbers = itertools.count(1)
 
 
 def _numbered(result: Any) -> Any:
-    """In a graph: gives the op its place in the program's order, within its branch or loop."""
+    """In a graph: numbers the op in the order of the program, within its branch or loop."""
     if not tf.executing_eagerly():
         one = result[0] if isinstance(result, (list, tuple)) else result
         op = one if isinstance(one, tf.Operation) else one.op
@@ -96,7 +96,7 @@ def grouped_all_reduce(
     postscale: float = 1.0,
     names: Optional[Sequence[str]] = None,
 ) -> list[tf.Tensor]:
-    """Tensors of any types at once: one op for each type. names: of the tensors, for errors."""
+    """Reduces tensors of any types at once, with one op for each type. names: for errors."""
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     names = [str(i) for i in range(len(tensors))] if names is None else list(names)
     results: list[Any] = [None] * len(tensors)
@@ -120,9 +120,9 @@ def grouped_all_reduce(
 def fused_all_reduce(
     gradients: Sequence[Any], average: bool, names: Sequence[str], hcom_parallel: bool = True
 ) -> list[tf.Tensor]:
-    """The sums of gradients of one type over all ranks, or their means: fused into segments, each
-    of which is reduced as soon as its gradients are there. In graphs only. The last one is made
-    first by backward."""
+    """Returns the sums, or the means, of gradients of one type over all ranks. They are fused into
+    segments, and each segment is reduced when its gradients are ready. Only in graphs. Backward
+    makes the last gradient of the list first."""
     count = len(gradients)
     key = _list_key(gradients, average, names)
     handed_over = [
@@ -144,13 +144,13 @@ def fused_all_reduce(
     )
 
 
-# Of each graph: how often a list of the same names, shapes and types has been met.
+# For each graph: the number of lists with the same names, shapes and types so far.
 _met: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def _list_key(gradients: Sequence[Any], average: bool, names: Sequence[str]) -> str:
-    """The same for a list each time its function is traced, as retracing must not make new
-    communicators; different for two lists in one graph."""
+    """Returns a key that is the same for a list whenever its function is traced, because retracing
+    must not make new communicators. Two lists in one graph have different keys."""
     signature = repr((average, [(n, g.shape, g.dtype) for n, g in zip(names, gradients)]))
     digest = hashlib.sha256(signature.encode()).hexdigest()[:16]
     graph = tf.compat.v1.get_default_graph()
@@ -164,7 +164,7 @@ def _list_key(gradients: Sequence[Any], average: bool, names: Sequence[str]) -> 
 
 
 def forget_lists() -> None:
-    """Ends the fused lists; before the world is left."""
+    """Ends the fused lists, before the world is left."""
     if library.cache_info().currsize:
         library().hccl_functions.hccl_tf_forget_lists()
 
@@ -185,17 +185,17 @@ def broadcast(tensors: Sequence[Any], root: int, group: str = hccl.WORLD) -> lis
 
 
 def reduce(tensor: Any, reduction: str, root: int, group: str = hccl.WORLD) -> tf.Tensor:
-    """On other ranks than the root: the rank's own tensor."""
+    """Returns the reduction on the root, and on other ranks the rank's own tensor."""
     return _numbered(library().hccl_reduce(order=_order(), tensor=tensor, reduction=reduction, root_rank=root, group=group))
 
 
 def all_gather(tensor: Any, ranks: int, group: str = hccl.WORLD) -> tf.Tensor:
-    """One behind the other in the first dimension, which is as long on all ranks."""
+    """Concatenates along the first dimension, whose length must be equal on all ranks."""
     return _numbered(library().hccl_all_gather(order=_order(), tensor=tensor, rank_size=ranks, group=group))
 
 
 def reduce_scatter(tensor: Any, reduction: str, ranks: int, group: str = hccl.WORLD) -> tf.Tensor:
-    """Of the reduced tensor, this rank's part of the first dimension."""
+    """Returns this rank's part of the reduced tensor, along the first dimension."""
     return _numbered(library().hccl_reduce_scatter(
         order=_order(),
         tensor=tensor, reduction=reduction, rank_size=ranks, group=group
@@ -210,7 +210,7 @@ def all_to_all_v(
     recv_displacements: Any,
     group: str = hccl.WORLD,
 ) -> tf.Tensor:
-    """1-D; counts and displacements are int64, in elements, one a rank."""
+    """For 1-D tensors. Counts and displacements are int64, in elements, one for each rank."""
     return _numbered(library().hccl_all_to_all_v(
         order=_order(),
         send_data=data,
@@ -223,7 +223,7 @@ def all_to_all_v(
 
 
 def all_to_all_v_c(data: Any, matrix: Any, rank: int, group: str = hccl.WORLD) -> tf.Tensor:
-    """matrix[i][j]: the elements that rank i gives to rank j, the same on all ranks."""
+    """matrix[i][j]: the number of elements from rank i to rank j; equal on all ranks."""
     return _numbered(library().hccl_all_to_all_vc(
         order=_order(),
         send_data=data, send_count_matrix=matrix, rank=rank, group=group

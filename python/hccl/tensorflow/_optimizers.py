@@ -1,10 +1,10 @@
 """Keras optimizers, of Keras 2 and 3, whose gradients are reduced first.
 
-Keras's LossScaleOptimizer, which `compile` puts around an optimizer where the policy is
-mixed_float16, makes a step only if the gradients are finite. Were they reduced within that step, a
-rank whose own are not would leave out its collective. So it is changed, too: around an optimizer
-that reduces it has the gradients reduced before it looks at them, and all ranks make the step or
-none.
+With the policy mixed_float16, `compile` puts Keras's LossScaleOptimizer around an optimizer. It
+makes a step only if the gradients are finite. If gradients were reduced within that step, a rank
+with an overflow would omit its collective. So that class is changed, too: around an optimizer that
+reduces, it lets the gradients be reduced before it tests them. Then either all ranks make the step
+or none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Reduction:
         self._reduce, self._done = reduce, False
 
     def before(self, apply: Callable[[list], Any], gradients: list, variables: list) -> Any:
-        """Applies what is made of the gradients. Those that come in within are reduced already."""
+        """Applies the reduced gradients. Gradients of nested calls are already reduced."""
         if self._done:
             return apply(gradients)
         reduced = self._reduce(gradients, [variable.name for variable in variables])
@@ -35,8 +35,8 @@ class _Reduction:
 
 
 def reducing(optimizer: Any, reduce: Callable[[list, list], list]) -> Any:
-    """The same optimizer, changed: it applies what `reduce` makes of the gradients and the names of
-    their variables."""
+    """Changes the optimizer so that it applies the result of `reduce`, which gets the gradients and
+    the names of their variables. Returns the same optimizer."""
     reduction = _Reduction(reduce)
     optimizer._hccl_reduction = reduction
     kind = type(optimizer)
@@ -71,7 +71,7 @@ def _reduced(name: str, reduction: _Reduction, optimizer: Any, apply_all: Apply)
 
 
 def _reduced_before_the_test(name: str, method: Apply) -> Apply:
-    """The method of a LossScaleOptimizer."""
+    """Returns a method of LossScaleOptimizer that reduces gradients before the test."""
 
     @functools.wraps(method)
     def apply(scaler: Any, *args: Any, **kwargs: Any) -> Any:
@@ -86,11 +86,11 @@ def _reduced_before_the_test(name: str, method: Apply) -> Apply:
 
 
 def _loss_scalers(kind: type) -> list[type]:
-    """Keras's own, of that Keras which the class of an optimizer is of."""
+    """Returns the LossScaleOptimizer classes of the Keras that an optimizer class belongs to."""
     packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
     scalers = [
         sys.modules[package].mixed_precision.LossScaleOptimizer
         for package in packages & {"keras", "tf_keras"}
     ]
-    # In Keras 2 two subclasses of it do the work.
+    # In Keras 2 two subclasses implement it.
     return [each for scaler in scalers for each in (scaler, *scaler.__subclasses__())]

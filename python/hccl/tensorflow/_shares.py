@@ -1,4 +1,4 @@
-"""Variables that are divided over the ranks: each rank updates its share, and gives it to all."""
+"""Variables divided over the ranks: each rank updates its share and sends it to all ranks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hccl.tensorflow import _ops
 
 
 def owners(variables: Sequence[Any], ranks: int) -> list[int]:
-    """The rank of each variable: the largest first, each to the rank that has least. ValueError: a
-    rank would have none."""
+    """Returns the rank of each variable. The largest variables go first, each to the rank with the
+    least so far. ValueError: a rank would have none."""
     if len(variables) < ranks:
         raise ValueError(f"{len(variables)} variables cannot be divided over {ranks} ranks")
     sizes = [tf.TensorShape(variable.shape).num_elements() for variable in variables]
@@ -23,7 +23,8 @@ def owners(variables: Sequence[Any], ranks: int) -> list[int]:
 
 
 def give(variables: Sequence[Any], owned: Sequence[int]) -> list[Any]:
-    """Gives every variable the value that it has on its owner; in a graph, by these operations."""
+    """Sets every variable to its value on its owner. In a graph, returns the operations for
+    that."""
     assigned = []
     for owner in sorted(set(owned)):
         own = [variable for variable, of in zip(variables, owned) if of == owner]
@@ -34,7 +35,7 @@ def give(variables: Sequence[Any], owned: Sequence[int]) -> list[Any]:
 
 
 def _value(variable: Any) -> tf.Tensor:
-    """As it is when this runs; Keras 3's variables, which no graph of TensorFlow 1 has, read anew
-    each time."""
+    """Returns the value at the time of the run. Keras 3's variables, which graphs of TensorFlow 1
+    do not contain, are read again each time."""
     read = getattr(variable, "read_value", None)
     return tf.identity(read() if read is not None else tf.convert_to_tensor(variable))

@@ -14,7 +14,7 @@ before_leaving: list[Callable[[], None]] = []
 
 
 def joined() -> bool:
-    """Whether there is a world, whoever has joined it."""
+    """Whether this process is in a world, also if other code has joined it."""
     try:
         _hccl.get_rank_size(_hccl.WORLD)
     except hccl.HcclError:
@@ -30,8 +30,8 @@ def join() -> None:
 
 
 def join_as_told() -> None:
-    """As scripts for Ascend join. RuntimeError: RANK_SIZE or CM_WORKER_SIZE says that there are others, and
-    nothing says how the ranks meet, so this one would train alone."""
+    """Joins as scripts for Ascend do. RuntimeError: by RANK_SIZE or CM_WORKER_SIZE there are other
+    ranks, but no variable tells how the ranks join, so this rank would train alone."""
     join()
     told = os.environ.get("RANK_SIZE") or os.environ.get("CM_WORKER_SIZE") or "1"
     if told.isdigit() and int(told) > 1 and _hccl.get_rank_size(_hccl.WORLD) == 1:
