@@ -3,8 +3,8 @@
     import npu_device as npu
     npu.open().as_default()
 
-The device is the CPU, and hccl does the collectives. Names that have a meaning only on an NPU are
-accepted, checked and kept; the log says so once, at info level.
+The device is the CPU, and hccl runs the collectives. Names that have a meaning only on an NPU are
+accepted, checked and stored; the log says so once, at info level.
 """
 
 from npu_device import compat, configs, distribute, gen_npu_ops, ops, train

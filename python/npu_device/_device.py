@@ -1,4 +1,4 @@
-"""open(): this process's device and its place among the workers."""
+"""open(): the device of this process and its number among the workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _default: Optional[Device] = None
 
 
 class Device:
-    """What open() returns: the device, and the worker that has it."""
+    """The result of open(): the device and its worker."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -31,15 +31,15 @@ class Device:
         return f"/job:localhost/replica:0/task:0/device:NPU:{self._number}"
 
     def scope(self) -> Any:
-        """A context in which tensors are made on the device: the CPU."""
+        """A context that makes tensors on the device, the CPU."""
         return tf.device("/CPU:0")
 
     def is_cluster_worker(self) -> bool:
         return self.workers_num > 1 and 0 <= self.worker_id < self.workers_num
 
     def as_default(self) -> Device:
-        """From now on npu.distribute reduces over the workers, and tf.function drops
-        jit_compile, which has no collectives."""
+        """After this call npu.distribute reduces over the workers, and tf.function ignores
+        jit_compile, which does not support collectives."""
         global _default
         _default = self
         tf.function = _function.npu_compat_function
@@ -48,10 +48,11 @@ class Device:
 
 def open(device_id: Optional[int] = None) -> Device:  # noqa: A001  Ascend's name
     """Opens the device and joins the workers that the environment describes: RANK_TABLE_FILE and
-    RANK_ID, RANK_SIZE, CM_CHIEF_IP and its kin, mpirun, torchrun or Slurm; alone otherwise.
+    RANK_ID, RANK_SIZE, CM_CHIEF_IP and the variables with it, mpirun, torchrun or Slurm. Without
+    any of them there is one worker.
 
-    ValueError: both RANK_SIZE and CM_WORKER_SIZE. RuntimeError: what is missing; another device is
-    open; the workers cannot be joined."""
+    ValueError: both RANK_SIZE and CM_WORKER_SIZE are set. RuntimeError: a setting is missing;
+    another device is open; joining the workers failed."""
     number = int(os.environ.get("ASCEND_DEVICE_ID", "0")) if device_id is None else device_id
     with _lock:
         if number in _opened:

@@ -1,4 +1,4 @@
-"""tf.function as npu_device has it."""
+"""tf.function for npu_device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _tf_function = tf.function
 
 
 def npu_compat_function(func: Optional[Callable] = None, *args: Any, **kwargs: Any) -> Any:
-    """tf.function without jit_compile: XLA has no collectives."""
+    """tf.function without jit_compile, because XLA does not support the collectives."""
     for name in ("jit_compile", "experimental_compile"):
         if kwargs.pop(name, None):
             _log.once(f"{name} is dropped: XLA has no collectives")

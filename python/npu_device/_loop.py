@@ -1,7 +1,7 @@
-"""The loop size: how many steps one call of a training loop makes on an NPU.
+"""The loop size: the number of steps that one call of a training loop makes on an NPU.
 
-TensorFlow runs the While of a loop function natively, with the number of steps that it is given. An
-NPU would run as many as the loop size says; a difference is said once.
+TensorFlow runs the While of a loop function natively, with its own number of steps. An NPU would
+run as many steps as the loop size; a difference is logged once.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def _of_environment() -> Optional[int]:
     return size
 
 
-_size: Optional[int] = _of_environment()  # None: nobody has said anything
+_size: Optional[int] = _of_environment()  # None: not set
 
 
 def set_npu_loop_size(loop_size: int) -> None:
-    """Counts from the next call of a training loop on. A size that is not above 0 is logged as an
-    error, and changes nothing; TypeError: no integer."""
+    """Takes effect at the next call of a training loop. A size that is not above 0 is logged as an
+    error and changes nothing. TypeError: not an integer."""
     global _size
     if isinstance(loop_size, bool) or not hasattr(loop_size, "__index__"):
         raise TypeError(f"loop_size: expected an int, not {type(loop_size).__name__}")
@@ -50,12 +50,12 @@ def size() -> int:
     return 1 if _size is None else _size
 
 
-_Function: Any = type(tf.function(lambda: None))  # TensorFlow's, which it saves and exports
+_Function: Any = type(tf.function(lambda: None))  # TensorFlow's class, which it can save and export
 
 
 class _Watched(_Function):
-    """A tf.function that compares the steps it is given with the loop size. One that is bound to an
-    object is of the same class."""
+    """A tf.function that compares its number of steps with the loop size. A method bound to an
+    object has the same class."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _size is not None:
@@ -64,7 +64,7 @@ class _Watched(_Function):
 
 
 def watched(function: Any) -> Any:
-    """The same tf.function, changed."""
+    """Changes the tf.function so that it compares, and returns it."""
     if type(function) is _Function:
         function.__class__ = _Watched
     return function

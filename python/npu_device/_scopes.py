@@ -1,4 +1,4 @@
-"""Contexts and switches that matter on an NPU only."""
+"""Contexts and switches that have an effect only on an NPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _saturation_mode = 1  # CPUs compute with infinities and NaN
 
 
 def set_device_sat_mode(mode: int) -> None:
-    """0: saturation; 1: infinities and NaN, which is what CPUs have. Kept. ValueError: another."""
+    """Stores the mode: 0 saturation, 1 infinities and NaN, as on CPUs. ValueError: other modes."""
     global _saturation_mode
     if mode not in (0, 1):
         raise ValueError(f"mode: is {mode}, not 0 or 1")

@@ -1,5 +1,5 @@
-"""global_options(): what scripts set before open(). Checked and kept; on a CPU only `hcom_parallel` and
-`profiling_config` change anything."""
+"""global_options(): the options that scripts set before open(). They are checked and stored; on a
+CPU only `hcom_parallel` and `profiling_config` have an effect."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PRECISIONS_V2 = (
     "cube_hif8",
     "mixed_hif8",
 )
-# name: (what it is at first, what it may be)
+# name: (initial value, valid values)
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "graph_run_mode": (1, (0, 1)),
     "hcom_parallel": (True, _SWITCH),
@@ -52,7 +52,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "topo_sorting_mode": (None, (0, 1, None)),
     "oo_level": ("O3", ("O0", "O1", "O2", "O3")),
     "shape_generalization_mode": ("STRICT", ("STRICT", "FULL", "ADAPTIVE")),
-    # Kept for older scripts, and where nothing is to be checked.
+    # Options for older scripts, and options without a check.
     **{
         name: (None, _ANY)
         for name in (
@@ -91,7 +91,7 @@ _PARTS = ("dump_config", "aoe_config", "profiling_config", "memory_config", "exp
 
 
 class _Part:
-    """A group of options; any name."""
+    """A group of options, which may have any names."""
 
     def __init__(self, name: str) -> None:
         object.__setattr__(self, "_name", name)
@@ -111,7 +111,7 @@ class _Part:
 
 
 class GlobalOptions:
-    """The options of this process. An unknown name, or a value that an option cannot have, is a
+    """The options of this process. An unknown name, or an invalid value of an option, is a
     ValueError."""
 
     def __init__(self) -> None:

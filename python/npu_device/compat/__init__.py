@@ -1,4 +1,4 @@
-"""npu.compat: TensorFlow 1's names, for scripts that say npu_device.compat.v1."""
+"""npu.compat: TensorFlow 1's names, for scripts that use npu_device.compat.v1."""
 
 import tensorflow as tf
 
@@ -6,5 +6,5 @@ from npu_device.compat import v1  # noqa: F401  a package that imports nothing b
 
 
 def enable_v1() -> None:
-    """TensorFlow 1's behaviour, for the whole process."""
+    """Enables TensorFlow 1's behaviour for the whole process."""
     tf.compat.v1.disable_v2_behavior()

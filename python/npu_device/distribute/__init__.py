@@ -1,5 +1,5 @@
-"""npu.distribute: data-parallel training. Without open().as_default(), or with one worker, every
-function does nothing and says so, so that the same script runs on one device."""
+"""npu.distribute: data-parallel training. Without open().as_default(), or with one worker, the
+functions only log that they do nothing. So the same script runs on one device."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ def all_reduce(
     fusion_id: int = -1,
     group: str = hccl.WORLD,
 ) -> Any:
-    """Over all workers: "mean", "sum", "max", "min" or "prod". A list or tuple gives a list, in
-    which None stays None; anything else one tensor. An IndexedSlices becomes dense. A mean divides
-    by the number of all workers; that of integers is a float.
+    """Reduces over all workers: "mean", "sum", "max", "min" or "prod". A list or tuple gives a
+    list, in which None stays None; any other argument gives one tensor. An IndexedSlices becomes
+    dense. A mean divides by the number of all workers; a mean of integers is a float.
 
-    fusion: 0 each on its own; 1 all of a list at once; 2 those with the same fusion_id at once."""
+    fusion: 0 each tensor separately; 1 a whole list at once; 2 tensors with the same fusion_id at
+    once."""
     worker = _device.cluster_worker()
     if worker is None:
         logging.info("Skip all reduce as current process is not npu cluster worker")
@@ -62,7 +63,7 @@ def reduce_values(
     workers: int,
     names: Optional[list[str]] = None,
 ) -> list[Any]:
-    """A mean divides by the number of workers, also in a smaller group."""
+    """Reduces tensors. A mean divides by the number of workers, also in a smaller group."""
     if reduction != "mean" or group == hccl.WORLD:
         if fusion != 0:
             return reduce_list(values, reduction, group, names or [_name(v) for v in values])
@@ -91,7 +92,7 @@ def broadcast(
     fusion_id: int = 0,
     group: str = hccl.WORLD,
 ) -> None:
-    """Gives a variable, or each of a list, the value that it has on the root."""
+    """Sets a variable, or each variable of a list, to its value on the root."""
     if _device.cluster_worker() is None:
         logging.info("Skip broadcast as current process is not npu cluster worker")
         return
@@ -108,8 +109,8 @@ def npu_distributed_keras_optimizer_wrapper(
     fusion_id: int = -1,
     group: str = hccl.WORLD,
 ) -> Any:
-    """A Keras optimizer (Keras 2 or 3), or the name of one, whose apply_gradients reduces the
-    gradients over all workers first. Returns the same object, changed."""
+    """Changes a Keras optimizer (Keras 2 or 3), or makes one by name, so that apply_gradients first
+    reduces the gradients over all workers. Returns the same object."""
     optimizer = tf.keras.optimizers.get(optimizer)
 
     def reduce(gradients: list, names: list) -> list:
@@ -125,8 +126,9 @@ def npu_distributed_keras_optimizer_wrapper(
 
 
 def shard_and_rebatch_dataset(dataset: Any, global_bs: int) -> tuple:
-    """(this worker's part of the dataset, this worker's part of a batch): element i is of worker
-    i % workers. Call it before .batch(). ValueError: the batch does not divide by the workers."""
+    """Returns (this worker's part of the dataset, its part of a batch). Worker i % workers has
+    element i. Call it before .batch(). ValueError: the batch is not a multiple of the number of
+    workers."""
     worker = _device.cluster_worker()
     if worker is None:
         return dataset, global_bs

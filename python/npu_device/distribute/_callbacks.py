@@ -10,8 +10,8 @@ from npu_device import _device
 
 
 class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
-    """Gives the model's variables their values of the root, before the first batch; those that are
-    made later, after it."""
+    """Sets the model's variables to their values on the root before the first batch. Variables that
+    are made later are set after it."""
 
     def __init__(self, root_rank: int) -> None:
         super().__init__()
@@ -33,7 +33,8 @@ class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
 
 
 def npu_callbacks_append(callbacks_list: Any = ()) -> list:
-    """The list with a NPUBroadcastGlobalVariablesCallback of rank 0 behind; else a new one."""
+    """Returns the list with NPUBroadcastGlobalVariablesCallback of rank 0 appended, or a new
+    list."""
     callbacks = callbacks_list if isinstance(callbacks_list, list) else []
     callbacks.append(NPUBroadcastGlobalVariablesCallback(0))
     return callbacks

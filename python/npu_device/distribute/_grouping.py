@@ -1,4 +1,4 @@
-"""Each rank applies the gradients of its own share of the variables, and gives them to all."""
+"""Each rank applies the gradients of its share of the variables and sends the variables to all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from npu_device import _device
 def grouping_gradients_apply(
     apply_func: Callable, grads_and_vars: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Calls apply_func with this rank's share; then every variable has its owner's value."""
+    """Calls apply_func with this rank's share, then sets every variable to its owner's value."""
     worker = _device.cluster_worker()
     if worker is None:
         return apply_func(grads_and_vars, *args, **kwargs)
@@ -25,7 +25,7 @@ def grouping_gradients_apply(
 
 
 def grouping_broadcast(variables: Sequence[Any]) -> None:
-    """Gives every variable the value of the rank that grouping_gradients_apply gave it to."""
+    """Sets every variable to its value on the rank that grouping_gradients_apply assigned it to."""
     worker = _device.cluster_worker()
     if worker is not None:
         _shares.give(variables, _shares.owners(variables, worker.workers_num))

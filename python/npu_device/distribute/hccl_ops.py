@@ -1,4 +1,4 @@
-"""Single collectives, as HCCL's ops: each blocks until it is done, in the order of the program."""
+"""Single collectives, as HCCL's ops. Each one blocks until it is done, in the program's order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def broadcast(
     fusion_id: int = 0,
     group: str = hccl.WORLD,
 ) -> list:
-    """A list of tensors, of any types, as they are on the root."""
+    """Returns a list of tensors, of any types, with their values on the root."""
     check_fusion(fusion, fusion_id, (0, 2))
     if not isinstance(tensor, (list, tuple)):
         raise ValueError("tensor: expected a list of tensors")
@@ -60,7 +60,7 @@ def reduce(
     fusion_id: int = -1,
     group: str = hccl.WORLD,
 ) -> tf.Tensor:
-    """On other ranks than the root: the rank's own tensor."""
+    """Returns the reduction on the root, and on other ranks the rank's own tensor."""
     check_reduction(reduction)
     check_fusion(fusion, fusion_id, (0, 2))
     return _ops.reduce(tensor, reduction, root_rank, group)
@@ -85,7 +85,7 @@ def receive(
 
 
 def of_a_device(name: str, others: str = "send and receive") -> Callable[..., NoReturn]:
-    """Ascend's op of that name, which always raises; `others`: the ops to use in its place."""
+    """Makes Ascend's op of that name, which always raises. `others`: the ops to use instead."""
 
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(

@@ -1,4 +1,4 @@
-"""npu.train.optimizer: loss scaling whose finite test is made on all workers."""
+"""npu.train.optimizer: loss scaling that tests on all workers whether gradients are finite."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from npu_device import _device
 
 
 class NpuLossScaleOptimizer:
-    """A Keras optimizer whose loss is scaled, so that small gradients of 16 bits do not vanish:
+    """A Keras optimizer with a scaled loss, so that small 16-bit gradients do not become 0:
 
         scaled = optimizer.get_scaled_loss(loss)
         gradients = optimizer.get_unscaled_gradients(tape.gradient(scaled, variables))
         optimizer.apply_gradients(zip(gradients, variables))
 
-    Where a gradient of any worker is not finite, no worker steps, and the scale is halved; it is
-    doubled after dynamic_growth_steps finite steps. dynamic=False: the scale stays initial_scale.
-    It is the inner optimizer itself, changed, so that Keras takes it: `fit` scales and unscales.
+    If a gradient of any worker is not finite, no worker steps, and the scale is halved. The scale
+    is doubled after dynamic_growth_steps finite steps. With dynamic=False it stays initial_scale.
+    The object is the inner optimizer itself, changed, so that Keras accepts it: `fit` scales and
+    unscales.
     """
 
     def __new__(cls, inner_optimizer: Any, *arguments: Any, **options: Any) -> Any:
         optimizer = tf.keras.optimizers.get(inner_optimizer)
         kind = type(optimizer)
         name = "apply" if hasattr(kind, "apply") else "apply_gradients"
-        # A wrapper's, which reduces the gradients, or the class's.
+        # The method of a wrapper, which reduces the gradients, or that of the class.
         optimizer._npu_within = vars(optimizer).pop(name, None) or getattr(optimizer, name)
         object.__setattr__(optimizer, "__class__", _scaling(kind))
         return optimizer
@@ -60,7 +61,7 @@ class NpuLossScaleOptimizer:
 
     @property
     def dynamic_counter(self) -> tf.Variable:
-        """How many finite steps there were since the scale changed."""
+        """The number of finite steps since the last change of the scale."""
         return self._npu_steps
 
     @property
@@ -116,7 +117,7 @@ class NpuLossScaleOptimizer:
 
 
 class _Keras2:
-    """What Keras 2 calls: minimize, as fit does, computes the gradients and applies them."""
+    """The methods that Keras 2 calls: minimize, as fit does, computes and applies the gradients."""
 
     def compute_gradients(self: Any, loss: Any, var_list: Any, tape: Any = None) -> list:
         tape = tf.GradientTape() if tape is None else tape
@@ -133,7 +134,8 @@ class _Keras2:
 
 
 class _Keras3:
-    """What Keras 3 calls: fit has the loss scaled, and leaves it to the optimizer to unscale."""
+    """The methods that Keras 3 calls: fit lets the optimizer scale the loss and unscale
+    gradients."""
 
     def scale_loss(self: Any, loss: Any) -> Any:
         self._npu_fit_scales = True
@@ -154,7 +156,8 @@ class _Keras3:
 
 @functools.lru_cache(maxsize=None)
 def _scaling(kind: type) -> type:
-    """By the name of the inner optimizer's class, under which Keras saves it, and of which it makes copies."""
+    """Makes a class with the name of the inner optimizer's class, which Keras uses to save and copy
+    it."""
     keras = _Keras3 if hasattr(kind, "apply") else _Keras2
     copied = classmethod(lambda _, config, *arguments: kind.from_config(config, *arguments))  # type: ignore[attr-defined]
     own = {"__module__": kind.__module__, "from_config": copied}
