@@ -48,9 +48,9 @@ ROOMS = {
     # The plugin knows the structs that it writes and reads.
     "hccl/files/plugin": BELOW_CORE + ["hccl/select/costs.h", "split/trace.h"],
     "split": ["hccl/base", "hccl/files"],
-    "split/overlap": CORE + ["split"],
+    "split/engine": CORE + ["split"],
     "hccl/acl": ["hccl/base", "hccl/memory", "public"],
-    "hccl/api": CORE + ["split", "split/overlap", "hccl/acl", "public"],
+    "hccl/api": CORE + ["split", "split/engine", "hccl/acl", "public"],
     "python": ["public", "hccl/base/thread.h"],
     "examples": ["public"],
     "benchmarks/perf": ["public"],
@@ -98,8 +98,6 @@ def room_of(path):
     """The room of a file, by its path from the root; None where there are no walls."""
     if path in PUBLIC:
         return "public headers"
-    if re.fullmatch(r"split/(overlap|agreement|automatic_plan)\.(h|cc)", path):
-        return "split/overlap"
     if re.fullmatch(r"transport/[^/]+\.h", path):
         return TRANSPORT
     for room in sorted(ROOMS, key=len, reverse=True):
@@ -214,7 +212,7 @@ class TheProject(unittest.TestCase):
 
     def test_has_every_room(self):
         for room in ROOMS:
-            folder = {"public headers": "hccl", TRANSPORT: "transport", "split/overlap": "split"}
+            folder = {"public headers": "hccl", TRANSPORT: "transport"}
             self.assertTrue(os.path.isdir(os.path.join(self.root, folder.get(room, room))), room)
 
 
@@ -224,10 +222,10 @@ class PlantedViolations(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        files = list(PUBLIC) + ["transport/shm/shm.h", "split/overlap.h", "split/trace.h", "hccl/select/costs.h"]
+        files = list(PUBLIC) + ["transport/shm/shm.h", "split/trace.h", "hccl/select/costs.h"]
         files += ["hccl/base/thread.h", "hccl/base/vector_targets.h"]
         files += [f"{room}/a.h" for room in ROOMS
-                  if room not in ("public headers", TRANSPORT, "split/overlap")]
+                  if room not in ("public headers", TRANSPORT)]
         for name in files:
             cls.write(name, "")
 
@@ -267,7 +265,8 @@ class PlantedViolations(unittest.TestCase):
             "hccl/files": ["hccl/base"],
             "hccl/files/plugin": ["hccl/files", "split/trace.h"],
             "split": ["hccl/base", "hccl/files"],
-            "hccl/api": ["hccl/core", "split", "split/overlap.h", "hccl/acl", "hccl/hccl.h"],
+            "split/engine": ["hccl/core", "split"],
+            "hccl/api": ["hccl/core", "split", "split/engine", "hccl/acl", "hccl/hccl.h"],
             "python": ["hccl/hccl.h", "hccl/base/thread.h"],
             "examples": ["hccl/hcom.h"],
             "benchmarks/perf": ["hccl/hccl_fusion.h"],
@@ -285,8 +284,8 @@ class PlantedViolations(unittest.TestCase):
             "hccl/join": ["hccl/core", "hccl/exec", "hccl/memory", "transport/tcp"],
             "hccl/core": ["hccl/api", "split", "transport/tcp", "hccl/hccl_comm.h"],
             "hccl/files": ["split", "hccl/core", "hccl/files/plugin"],
-            "hccl/files/plugin": ["split/overlap.h", "hccl/api"],
-            "split": ["hccl/core", "split/overlap.h", "hccl/kernels", "hccl/files/plugin"],
+            "hccl/files/plugin": ["split/engine", "hccl/api"],
+            "split": ["hccl/core", "split/engine", "hccl/kernels", "hccl/files/plugin"],
             "hccl/api": ["transport/tcp", "python"],
             "python": ["hccl/base", "hccl/core", "examples"],
             "examples": ["hccl/api", "split"],
@@ -302,7 +301,6 @@ class PlantedViolations(unittest.TestCase):
                     self.assertEqual(found, expected, f"{room} -> {target}")
         self.assertEqual(self.findings("transport/planted.h", '#include "transport/shm/shm.h"\n'),
                          ["transport/planted.h:1: transport/*.h may not include transport/shm/shm.h"])
-        self.assertEqual(self.findings("split/overlap.cc", '#include "hccl/core/a.h"\n'), [])
         self.assertEqual(self.findings("hccl/base/b.cc", '#include "base/nowhere.h"\n'),
                          ['hccl/base/b.cc:1: "base/nowhere.h" is not in the project'])
         self.assertEqual(self.findings("hccl/core/b.cc", '#include <mpi.h>\n'),

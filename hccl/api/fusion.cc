@@ -9,7 +9,7 @@
 #include "hccl/api/state.h"
 #include "hccl/hccl_fusion.h"
 #include "hccl/hcom.h"
-#include "split/overlap.h"
+#include "split/engine/overlap.h"
 
 namespace api = hccl::api;
 using api::guard;

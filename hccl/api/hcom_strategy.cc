@@ -11,7 +11,7 @@
 #include "hccl/api/guard.h"
 #include "hccl/api/state.h"
 #include "hccl/hcom.h"
-#include "split/agreement.h"
+#include "split/engine/agreement.h"
 
 namespace api = hccl::api;
 using api::guard;

@@ -1,6 +1,6 @@
 // What ranks tell each other about gradients: the same answer on every rank, whatever each
 // measured.
-#include "split/agreement.h"
+#include "split/engine/agreement.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "split/overlap.h"
+#include "split/engine/overlap.h"
 #include "split/profile.h"
 #include "tests/support/config.h"
 #include "tests/support/world.h"

@@ -1,6 +1,6 @@
 // The automatic plan in simulated trainings whose truth is known: it finds the best segments from
 // what is measured, and leaves them alone while nothing changes.
-#include "split/tuner.h"
+#include "split/engine/tuner.h"
 
 #include <gtest/gtest.h>
 

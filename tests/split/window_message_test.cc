@@ -1,6 +1,6 @@
 // What several ranks say of a window, put together: ranks whose clocks and begins have nothing in
 // common, and segments whose true times are known.
-#include "split/window_message.h"
+#include "split/engine/window_message.h"
 
 #include <gtest/gtest.h>
 

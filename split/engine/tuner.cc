@@ -1,4 +1,4 @@
-#include "split/tuner.h"
+#include "split/engine/tuner.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "split/window_message.h"
+#include "split/engine/window_message.h"
 
 #include <algorithm>
 #include <utility>

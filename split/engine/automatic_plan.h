@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "hccl/core/communicator.h"
-#include "split/iteration.h"
-#include "split/tuner.h"
+#include "split/engine/iteration.h"
+#include "split/engine/tuner.h"
 
 namespace hccl::split {
 

@@ -9,8 +9,8 @@
 
 #include "split/planner.h"
 #include "split/strategy.h"
-#include "split/training_model.h"
-#include "split/window.h"
+#include "split/engine/training_model.h"
+#include "split/engine/window.h"
 
 namespace hccl::split {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "hccl/core/communicator.h"
-#include "split/agreement.h"
-#include "split/automatic_plan.h"
-#include "split/iteration.h"
+#include "split/engine/agreement.h"
+#include "split/engine/automatic_plan.h"
+#include "split/engine/iteration.h"
 #include "split/strategy.h"
 #include "split/trace.h"
 

@@ -1,10 +1,10 @@
-#include "split/automatic_plan.h"
+#include "split/engine/automatic_plan.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "split/agreement.h"
-#include "split/window_message.h"
+#include "split/engine/agreement.h"
+#include "split/engine/window_message.h"
 
 namespace hccl::split {
 namespace {

@@ -13,7 +13,7 @@
 #include "split/newest_first.h"
 #include "split/strategy.h"
 #include "split/trace.h"
-#include "split/tuner.h"
+#include "split/engine/tuner.h"
 
 namespace hccl::split {
 

@@ -1,4 +1,4 @@
-#include "split/training_model.h"
+#include "split/engine/training_model.h"
 
 #include <algorithm>
 #include <cmath>

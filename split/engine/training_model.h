@@ -12,7 +12,7 @@
 #include "split/cost_model.h"
 #include "split/planner.h"
 #include "split/strategy.h"
-#include "split/window.h"
+#include "split/engine/window.h"
 
 namespace hccl::split {
 

@@ -1,4 +1,4 @@
-#include "split/overlap.h"
+#include "split/engine/overlap.h"
 
 #include <algorithm>
 #include <chrono>

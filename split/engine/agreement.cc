@@ -1,4 +1,4 @@
-#include "split/agreement.h"
+#include "split/engine/agreement.h"
 
 #include <algorithm>
 #include <chrono>

@@ -7,8 +7,8 @@
 #include <deque>
 #include <vector>
 
-#include "split/iteration.h"
-#include "split/tuner.h"
+#include "split/engine/iteration.h"
+#include "split/engine/tuner.h"
 
 namespace hccl::split {
 
