@@ -17,11 +17,12 @@
  *
  * With HCCL_SPLIT=auto or HcomSetGradFusionAuto, and without a strategy of the program, the
  * segments change while training runs. The first iterations run HCCL's default and are measured,
- * every second one without overlap. Then all ranks change, in the same iteration, to the segments
- * whose last allreduce ends first. They change again only if another plan promises more than 1 %
- * three times in a row. HCCL_LOG=info logs the plan and the reason. HCCL_SPLIT=trace measures in
- * the same way and changes nothing. The traces of measured iterations also contain the time that
- * each rank waited for other ranks, and processor time.
+ * every second one without overlap. Then all ranks run the planner's few candidates for 10
+ * iterations each, changing in the same iteration, and stay with the fastest. They try again only
+ * if compute or a segment takes over 20 % more or less than then. HCCL_LOG=info logs the plan and
+ * the reason.
+ * HCCL_SPLIT=trace measures in the same way and changes nothing. The traces of measured iterations
+ * also contain the time that each rank waited for other ranks, and processor time.
  *
  * Threads: one fusion object is used by one thread at a time. Between Ready(i) and Wait the memory
  * of gradient i belongs to the library. Other operations on the same communicator may be issued

@@ -295,7 +295,7 @@ Result<Prediction> predict_with(const Problem& problem, std::span<const std::uin
     const std::size_t e = last + std::size_t{1};
     const double start = std::max(out.end, model.ready[e] + lost);
     const Run run = run_beside(model, start, lost, cost(model.sum[e] - model.sum[begin]));
-    bends.emplace_back(run.begin - lost, run.begin);
+    bends.emplace_back(start - lost, start);
     bends.emplace_back(run.apart - run.lost, run.apart);
     out.segments.push_back({start, run.end});
     out.end = run.end;

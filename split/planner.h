@@ -51,13 +51,11 @@ class TableCost {
 };
 
 /// How fast compute and communication run while both do, as fractions of their speed alone; above 0
-/// and at most 1. And how late a segment begins while compute runs, because its thread waits for a
-/// core: seconds, but no longer than until compute ends.
+/// and at most 1.
 struct Contention {
   double compute = 1;
   double communication = 1;
-  double delay = 0;
-  bool none() const { return compute == 1 && communication == 1 && delay == 0; }
+  bool none() const { return compute == 1 && communication == 1; }
   /// If not, all that overlaps ends later than one behind the other: one segment is planned, which
   /// is optimal if the cost is affine.
   bool overlap_pays() const { return compute + communication > 1; }

@@ -14,9 +14,6 @@ Status check(const Contention& contention) {
                                    " and communication " +
                                    std::to_string(contention.communication) +
                                    " must be above 0 and at most 1");
-  if (!is_time(contention.delay))
-    return Status(Code::kPara, "contention: delay " + std::to_string(contention.delay) +
-                                   " s must not be negative");
   return {};
 }
 

@@ -30,25 +30,22 @@ inline Status check(const TableCost&) { return {}; }  // checked when it was mad
 
 /// A segment beside compute.
 struct Run {
-  double begin = 0;  ///< when it has got its core
   double end = 0;
   double apart = 0;  ///< until when compute ran beside it
   double lost = 0;   ///< time that compute has lost to all segments so far
 };
 
-/// A segment of `work` seconds (alone) that starts when compute has lost `lost`: it waits for a
-/// core, then both are slowed down until one of them ends.
+/// A segment of `work` seconds (alone) that starts when compute has lost `lost`: both are slowed
+/// down until one of them ends.
 inline Run run_beside(const Model& model, double start, double lost, double work) {
   const Contention& speed = model.contention;
-  if (speed.none()) return {start, start + work, start + work, lost};
+  if (speed.none()) return {start + work, start + work, lost};
   const double rest = std::max(0.0, model.ready.back() + lost - start);
-  const double wait = std::min(speed.delay, rest);
-  start += wait;
-  const double left = (rest - wait) / speed.compute;
+  const double left = rest / speed.compute;
   const double done = speed.communication * left;
   const double beside = work <= done ? work / speed.communication : left;
   const double end = work <= done ? start + beside : start + left + (work - done);
-  return {start, end, start + beside, lost + (1 - speed.compute) * beside};
+  return {end, start + beside, lost + (1 - speed.compute) * beside};
 }
 
 }  // namespace hccl::split

@@ -1,7 +1,6 @@
 #include "split/profile.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -41,9 +40,9 @@ void take_samples(const Iterations& iterations, Profile& out) {
   }
 }
 
-std::optional<Contention> contention(const Profile& profile, const Iterations& alone,
-                                     const Iterations& overlapped, double compute_alone) {
-  if (profile.samples.empty() || overlapped.empty() || compute_alone <= 0) return std::nullopt;
+std::optional<Contention> contention(const Profile& profile, const Iterations& overlapped) {
+  if (profile.samples.empty() || overlapped.empty() || profile.compute_end <= 0)
+    return std::nullopt;
   const auto model = CostModel::create(profile.samples);
   if (!model.ok()) return std::nullopt;
   const auto busy = [](const TraceIteration& each) {
@@ -60,21 +59,8 @@ std::optional<Contention> contention(const Profile& profile, const Iterations& a
     }
     return sum;
   };
-  const auto errors = [](const Iterations& iterations, const auto& get) {
-    std::vector<double> values;
-    for (const TraceIteration* each : iterations) values.push_back(get(*each));
-    return error_of_median(std::move(values));
-  };
-  ApartAndBeside measured;
-  measured.compute_alone = compute_alone;
-  measured.compute_beside = median_of(overlapped, compute_end);
-  measured.compute_error = std::hypot(errors(alone, compute_end), errors(overlapped, compute_end));
-  measured.busy = median_of(overlapped, busy);
-  measured.work = median_of(overlapped, work);
-  measured.work_error = errors(overlapped, busy);
-  ContentionEstimate estimate;
-  estimate.add(measured);
-  return estimate.contention();
+  return contention_of({profile.compute_end, median_of(overlapped, compute_end),
+                        median_of(overlapped, busy), median_of(overlapped, work)});
 }
 
 }  // namespace
@@ -128,7 +114,7 @@ Result<Profile> profile(std::span<const Trace> ranks) {
   if (out.compute_end <= 0 && out.measured_end <= 0)
     return Status(Code::kPara, "the trace has no times");
   take_samples(all, out);
-  if (!alone.empty()) out.contention = contention(out, alone, overlapped, out.compute_end);
+  if (!alone.empty()) out.contention = contention(out, overlapped);
   return out;
 }
 

@@ -1,15 +1,18 @@
 // What many noisy measurements say.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <vector>
 
 namespace hccl::split {
 
 /// The upper of the two middle ones, if they are even in number; 0 of none.
-double median(std::vector<double> values);
-
-/// The standard error of the median of these values, from their median deviation, so that an
-/// outlier does not count; of fewer than three, their range. 0 of one.
-double error_of_median(std::vector<double> values);
+inline double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 }  // namespace hccl::split

@@ -5,10 +5,11 @@
 #include <cmath>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <optional>
 
 #include "hccl/select/probe.h"
-#include "split/planner.h"
+#include "split/plan_search.h"
 
 namespace hccl::split {
 namespace {
@@ -18,14 +19,12 @@ constexpr std::chrono::milliseconds kUpwards{25};
 constexpr std::chrono::milliseconds kDownwards{40};
 constexpr std::uint64_t kSizes[] = {4096, 65536, 1 << 20, 16 << 20};
 
-Status reduce(core::Communicator& communicator, std::span<double> values, ReduceOp op) {
-  if (communicator.size() == 1) return {};
+Status broadcast(core::Communicator& communicator, void* data, std::size_t count, DataType type) {
   Call call;
-  call.op = Op::kAllReduce;
-  call.in = call.out = values.data();
-  call.count = values.size();
-  call.type = DataType::kFp64;
-  call.reduce = op;
+  call.op = Op::kBroadcast;
+  call.in = call.out = data;
+  call.count = count;
+  call.type = type;
   return communicator.run(call);
 }
 
@@ -66,7 +65,14 @@ Result<Order> order_of(const Trace& trace, std::size_t element) {
 }  // namespace
 
 Status minimum(core::Communicator& communicator, std::span<double> values) {
-  return reduce(communicator, values, ReduceOp::kMin);
+  if (communicator.size() == 1) return {};
+  Call call;
+  call.op = Op::kAllReduce;
+  call.in = call.out = values.data();
+  call.count = values.size();
+  call.type = DataType::kFp64;
+  call.reduce = ReduceOp::kMin;
+  return communicator.run(call);
 }
 
 Status agree(core::Communicator& communicator, const GradientList& mine) {
@@ -159,38 +165,38 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
 
 Status tell(core::Communicator& communicator, Decision& decision, std::size_t gradients) {
   if (communicator.size() == 1) return {};
-  constexpr std::size_t kHead = 8;
-  double message[kHead + kMostSegments] = {};
+  struct {
+    std::uint64_t next_window;
+    double predicted_end, lower_bound;
+    std::uint32_t version, segments;
+    bool changed, overlap, alternate;
+    std::uint32_t last_indices[kMostSegments];
+  } told = {};
+  auto& list = decision.last_indices;
   if (communicator.rank() == 0) {
-    const double head[kHead] = {
-        static_cast<double>(decision.version), static_cast<double>(decision.changed),
-        static_cast<double>(decision.overlap), static_cast<double>(decision.alternate),
-        static_cast<double>(decision.next_window), decision.predicted_end, decision.lower_bound,
-        // What is not changed need not be told, however long it may be.
-        decision.changed ? static_cast<double>(decision.last_indices.size()) : 0};
-    std::copy(std::begin(head), std::end(head), message);
-    if (decision.changed)
-      std::copy_n(decision.last_indices.begin(),
-                  std::min(decision.last_indices.size(), kMostSegments), message + kHead);
+    told = {decision.next_window,
+            decision.predicted_end,
+            decision.lower_bound,
+            decision.version,
+            // What is not changed need not be told, however long it may be.
+            decision.changed ? static_cast<std::uint32_t>(std::min(list.size(), kMostSegments)) : 0,
+            decision.changed,
+            decision.overlap,
+            decision.alternate,
+            {}};
+    std::copy_n(list.begin(), told.segments, told.last_indices);
   }
-  Call call;
-  call.op = Op::kBroadcast;
-  call.in = call.out = message;
-  call.count = std::size(message);
-  call.type = DataType::kFp64;
-  HCCL_RETURN_IF_ERROR(communicator.run(call));
-  decision.version = static_cast<std::uint32_t>(message[0]);
-  decision.changed = message[1] != 0;
-  decision.overlap = message[2] != 0;
-  decision.alternate = message[3] != 0;
-  decision.next_window = static_cast<std::uint64_t>(message[4]);
-  decision.predicted_end = message[5];
-  decision.lower_bound = message[6];
+  HCCL_RETURN_IF_ERROR(broadcast(communicator, &told, sizeof told, DataType::kUint8));
+  decision.next_window = told.next_window;
+  decision.predicted_end = told.predicted_end;
+  decision.lower_bound = told.lower_bound;
+  decision.version = told.version;
+  decision.changed = told.changed;
+  decision.overlap = told.overlap;
+  decision.alternate = told.alternate;
   if (!decision.changed) return {};
-  const std::size_t segments = std::min(static_cast<std::size_t>(message[7]), kMostSegments);
-  decision.last_indices.clear();
-  for (std::size_t k = 0; k < segments; ++k)
-    decision.last_indices.push_back(static_cast<std::uint32_t>(message[kHead + k]));
+  list.assign(told.last_indices,
+              told.last_indices + std::min<std::size_t>(told.segments, kMostSegments));
   HCCL_RETURN_IF_ERROR(check_last_indices(decision.last_indices));
   if (decision.last_indices.back() + std::size_t{1} == gradients) return {};
   return Status(Code::kPara, "plan " + std::to_string(decision.version) +
@@ -204,28 +210,18 @@ Result<Order> order_together(core::Communicator& communicator, const Trace& mine
   Status failure;
   if (communicator.rank() == 0) {
     auto planned = order_of(mine, element);
-    if (planned.ok()) {
-      order = *std::move(planned);
-    } else {
-      failure = planned.status();
-    }
+    failure = planned.status();
+    if (planned.ok()) order = *std::move(planned);
   }
   double head[] = {static_cast<double>(order.messages.size()), order.in_order, order.late};
-  Call call;
-  call.op = Op::kBroadcast;
-  call.in = call.out = head;
-  call.count = std::size(head);
-  call.type = DataType::kFp64;
-  HCCL_RETURN_IF_ERROR(communicator.run(call));
+  HCCL_RETURN_IF_ERROR(broadcast(communicator, head, std::size(head), DataType::kFp64));
   HCCL_RETURN_IF_ERROR(failure);
   if (head[0] == 0) return Status(Code::kPara, "rank 0 cannot plan an order: it says why");
   order.in_order = head[1];
   order.late = head[2];
   order.messages.resize(static_cast<std::size_t>(head[0]));
-  call.in = call.out = order.messages.data();
-  call.count = order.messages.size() * sizeof(Range) / sizeof(std::uint64_t);
-  call.type = DataType::kUint64;
-  HCCL_RETURN_IF_ERROR(communicator.run(call));
+  HCCL_RETURN_IF_ERROR(
+      broadcast(communicator, order.messages.data(), 2 * order.messages.size(), DataType::kUint64));
   communicator.log()->info(
       "gradient order: newest first in {} messages; the next forward waits {:.1f} ms, {:.1f} ms "
       "with all in order",
@@ -240,24 +236,20 @@ Result<Segments> plan_together(core::Communicator& communicator,
   for (double& each : ready) each = -each;
   HCCL_RETURN_IF_ERROR(minimum(communicator, ready));
   for (double& each : ready) each = -each;
-  std::uint64_t total = 0;
-  for (const auto each : bytes) total += each;
-  HCCL_ASSIGN_OR_RETURN(const auto samples, cost_samples(communicator, total));
+  HCCL_ASSIGN_OR_RETURN(
+      const auto samples,
+      cost_samples(communicator, std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0})));
   Decision decision;
   decision.changed = true;
+  decision.last_indices = {static_cast<std::uint32_t>(bytes.size() - 1)};
   Status failure;
-  if (samples.empty()) {  // one rank
-    decision.last_indices = {static_cast<std::uint32_t>(bytes.size() - 1)};
-  } else if (communicator.rank() == 0) {
+  if (!samples.empty() && communicator.rank() == 0) {  // of more than one rank
     HCCL_ASSIGN_OR_RETURN(const CostModel model, CostModel::create(samples));
-    auto plan = model.is_affine() ? plan_segments({bytes, ready}, model.affine())
-                                  : plan_segments({bytes, ready}, model.table());
+    auto plan = best_plan({bytes, ready}, model);
+    failure = plan.status();
     if (plan.ok()) {
       communicator.log()->info("gradient plan: {}", words(*plan, 0));
       decision.last_indices = std::move(plan->last_indices);
-    } else {
-      failure = plan.status();
-      decision.last_indices = {static_cast<std::uint32_t>(bytes.size() - 1)};
     }
   }
   HCCL_RETURN_IF_ERROR(tell(communicator, decision, bytes.size()));

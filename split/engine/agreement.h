@@ -10,10 +10,10 @@
 
 #include "hccl/core/communicator.h"
 #include "split/cost_model.h"
+#include "split/engine/tuner.h"
 #include "split/newest_first.h"
 #include "split/strategy.h"
 #include "split/trace.h"
-#include "split/engine/tuner.h"
 
 namespace hccl::split {
 

@@ -1,10 +1,10 @@
 #include "split/engine/automatic_plan.h"
 
-#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "split/engine/agreement.h"
-#include "split/engine/window_message.h"
+#include "split/engine/window.h"
 
 namespace hccl::split {
 namespace {
@@ -17,9 +17,9 @@ constexpr std::uint64_t kAloneEvery = 200;
 Result<std::unique_ptr<AutomaticPlan>> AutomaticPlan::create(
     std::shared_ptr<core::Communicator> communicator, std::vector<std::uint64_t> bytes,
     const Segments& first, bool parallel, bool keep) {
-  std::uint64_t total = 0;
-  for (const auto each : bytes) total += each;
-  HCCL_ASSIGN_OR_RETURN(const auto samples, cost_samples(*communicator, total));
+  HCCL_ASSIGN_OR_RETURN(
+      const auto samples,
+      cost_samples(*communicator, std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0})));
   HCCL_ASSIGN_OR_RETURN(CostModel model, CostModel::create(samples));
   communicator->log()->info(
       "gradient plan: an allreduce costs {:.1f} us and 1 s for {:.3f} GB (line is {:.0f} % off)",
@@ -62,10 +62,8 @@ void AutomaticPlan::log(const Decision& decision, std::uint64_t iteration) const
   if (!tuner_ || decision.why.empty()) return;
   const Contention contention = tuner_->model().contention().value_or(Contention{});
   if (!contention.none()) {
-    log->info(
-        "gradient plan: while both run, compute is at {:.0f} % and communication at {:.0f} %; "
-        "segments begin {:.0f} us late",
-        100 * contention.compute, 100 * contention.communication, 1e6 * contention.delay);
+    log->info("gradient plan: while both run, compute is at {:.0f} % and communication at {:.0f} %",
+              100 * contention.compute, 100 * contention.communication);
   }
   log->info("gradient plan: {}", decision.why);
 }

@@ -46,7 +46,7 @@ class AutomaticPlan {
   bool alternate_ = true;
   std::uint64_t begin_ = 1;  // the iterations after this one are in the window; the first of all is
                              // no example
-  std::uint64_t next_window_ = Tuner::kWindow;  // the iteration that ends it
+  std::uint64_t next_window_ = Window::kIterations;  // the iteration that ends it
 };
 
 }  // namespace hccl::split

@@ -1,5 +1,8 @@
 // The automatic plan: decides after each window of traced iterations which segments come next.
 // Pure; one rank decides for all, and tells them.
+//
+// The planner proposes a few candidates from what was measured. Each runs for one window. Those
+// within 3 % of the fastest run for two more. The fastest stays until the times change.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "split/planner.h"
-#include "split/strategy.h"
 #include "split/engine/training_model.h"
 #include "split/engine/window.h"
+#include "split/planner.h"
+#include "split/strategy.h"
 
 namespace hccl::split {
 
@@ -29,11 +32,9 @@ struct Decision {
 /// Used by one thread at a time.
 class Tuner {
  public:
-  static constexpr std::uint64_t kWindow = 10;  ///< iterations
-  static constexpr double kGain = 0.01;         ///< below this, a change is not worth it
-  static constexpr int kTimesInARow = 3;
-  /// Where nothing overlaps, what overlap would lose is measured again after so many iterations,
-  /// and then ever less often.
+  static constexpr double kGain = 0.01;  ///< below this, another candidate is not worth it
+  /// Where nothing overlaps, a candidate that does is tried again after so many iterations, and
+  /// then ever less often.
   static constexpr std::uint64_t kProbeAfter = 200;
 
   /// bytes: of each gradient. first: the plan in force before the first decision. can_overlap:
@@ -48,56 +49,40 @@ class Tuner {
   const TrainingModel& model() const { return model_; }
 
  private:
-  using Cut = TrainingModel::Cut;
-  using Tried = TrainingModel::Tried;
-
-  /// What a window has shown.
-  struct Outlook {
-    const Problem& problem;
-    Plan best;
-    double today = 0;      // the end expected of the plan in force
-    bool overlap = false;  // of the best plan
-    bool drift = false;
-    std::string why;
+  /// A way to cut, and whether segments run beside backward.
+  struct Cut {
+    Segments last_indices;
+    bool overlap = true;
+    bool operator==(const Cut&) const = default;
+  };
+  struct Candidate {
+    Cut cut;
+    std::vector<double> ends = {};  // measured, one a window
+    Window::Kind seen = {};         // in the last of these windows
+    double end() const;
   };
 
-  Decision stay(const Window& window);
-  std::string reason(const Outlook& outlook, const Contention& contention) const;
-  Decision go_on(const Window& window, const Outlook& outlook);
-  std::optional<Decision> improve(const Window& window, const Outlook& outlook);
-  std::vector<Plan> rivals(const Problem& problem) const;
-  std::optional<Decision> probe(const Window& window, const Problem& problem);
-  Decision try_next(const Window& window);
-  std::vector<Plan> nearly_alike() const;
-  void find_home();
-  std::optional<Decision> end_probe(const Window& window, bool overlap);
-  Decision change(Plan plan, bool overlap, const Window& window, std::string why);
-  std::uint64_t next_window(const Window& window, std::uint64_t windows) const;
+  std::size_t try_candidates(const Window& window, const Problem& problem, const Plan& best);
+  std::optional<std::size_t> next_trial(const Problem& problem, const Plan& best);
+  std::optional<Cut> rival(int number, const Problem& problem, const Plan& best) const;
+  bool add(const Cut& cut);
+  std::size_t fastest() const;
+  void watch(const Window& window);
+  bool has_changed(const Window& window) const;
+  const Window::Kind& of(const Window& window) const;
+  double predicted(const Problem& problem, std::size_t candidate) const;
+  std::string reason(const Plan& best, double today) const;
 
   TrainingModel model_;
-  bool can_overlap_;
-  bool keep_;
-  Cut now_;
+  const bool can_overlap_;
+  const bool keep_;
+  std::vector<Candidate> candidates_;
+  std::size_t now_ = 0;  // the candidate in force
+  int rivals_ = 0;       // that were considered
   std::uint32_t version_ = 0;
-  double predicted_end_ = 0;
-  double lower_bound_ = 0;
-  bool provisional_ = true;  // the plan in force rests on what was not measured well
-  // While other plans are tried, each for one window: the fastest so far, where it ends.
-  struct Home {
-    Plan plan;
-    bool overlap = false;
-  };
-  std::optional<Home> home_;
-  std::vector<Plan> rivals_;      // still to be tried, the next one at the back
-  std::vector<Plan> contenders_;  // all of them, and the plan before if it overlaps
-  bool rivals_tried_ = false;
-  int looks_ = 0;                         // windows that each of them may have had
-  std::uint64_t probe_at_ = kProbeAfter;  // iteration
-  std::uint64_t probe_pause_ = kProbeAfter;
-  int attempts_ = 0;  // windows that measure what the plan rests on
-  int in_a_row_ = 0;
-  int drifts_ = 0;          // windows in a row
-  std::uint64_t calm_ = 0;  // windows since something last seemed worth a change
+  std::uint64_t calm_ = 0;      // windows since the fastest is known; 0 until then
+  int changes_in_a_row_ = 0;    // windows in which times were not those of the trial
+  std::uint64_t probe_at_ = 0;  // iteration
 };
 
 /// "4 segments, [0,9] [10,42] ...": the end predicted, the bound, and the gap.

@@ -2,7 +2,7 @@
 // refusals. This rank is one that connects to nobody.
 #include <algorithm>
 
-#include "split/engine/window_message.h"
+#include "split/engine/window.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/config.h"
 #include "transport/shm/shm.h"

@@ -102,7 +102,7 @@ TEST(CostModel, AProbeThatWasDisturbedIsSoonForgotten) {
   EXPECT_GT(model.affine().per_byte, 0);
   for (int i = 0; i < 3; ++i) {
     for (const std::uint64_t bytes : {16u << 20, 1u << 20})
-      ASSERT_TRUE(model.add({bytes, kTruth(bytes)}, 5).ok());
+      ASSERT_TRUE(model.add({bytes, kTruth(bytes)}).ok());
   }
   for (const std::uint64_t bytes : {16u << 20, 4u << 20, 1u << 20})
     EXPECT_NEAR(model.affine()(bytes), kTruth(bytes), 0.15 * kTruth(bytes));
@@ -151,11 +151,11 @@ TEST(CostModel, AProbeThatFlattersIsStretchedByWhatTrainingMeasures) {
   CostModel model = CostModel::create(flattering).value();
   EXPECT_NEAR(model.table()(1 << 20), 0.5e-8 * (1 << 20), 1e-9);
   constexpr std::uint64_t kMuch = 20'000'000;
-  ASSERT_TRUE(model.add({kMuch, 1e-8 * kMuch}, 5).ok());
+  ASSERT_TRUE(model.add({kMuch, 1e-8 * kMuch}).ok());
   // One size is measured; the others are like it.
   EXPECT_NEAR(model.table()(1 << 20), 1e-8 * (1 << 20), 0.01e-8 * (1 << 20));
   // What is measured of a size is believed at once, and so is its neighbour then.
-  ASSERT_TRUE(model.add({1 << 20, 1.5e-8 * (1 << 20)}, 5).ok());
+  ASSERT_TRUE(model.add({1 << 20, 1.5e-8 * (1 << 20)}).ok());
   EXPECT_NEAR(model.table()(1 << 20), 1.5e-8 * (1 << 20), 0.01e-8 * (1 << 20));
   EXPECT_NEAR(model.table()(1 << 16), 1.5e-8 * (1 << 16), 0.01e-8 * (1 << 16));
   EXPECT_NEAR(model.table()(kMuch), 1e-8 * kMuch, 0.01e-8 * kMuch);

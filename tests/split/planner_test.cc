@@ -151,9 +151,6 @@ Contention random_contention(std::mt19937_64& random) {
   if (random() % 6 == 0) contention.compute = 1;
   if (random() % 6 == 0) contention.communication = 1;
   if (random() % 6 == 0) contention = {0.5, 0.75};  // ties
-  if (random() % 2 == 0)
-    contention.delay =
-        random() % 4 == 0 ? 1 : std::uniform_real_distribution<double>(0, 2e-3)(random);
   return contention;
 }
 
@@ -174,10 +171,7 @@ double simulate_beside(const Instance& instance, std::uint32_t cuts, const Cost&
     }
     double work = cost(pending);
     pending = 0;
-    const auto [compute, communication, delay] = contention;
-    const double wait = std::min(delay, compute_end - progress);  // for a core
-    now += wait;
-    progress += wait;
+    const auto [compute, communication] = contention;
     const double to_compute_end = (compute_end - progress) / compute;
     if (work / communication <= to_compute_end) {
       now += work / communication;

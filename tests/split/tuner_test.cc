@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace hccl::split {
@@ -19,6 +20,7 @@ struct World {
   Contention contention{1, 1};
   double layer = 10e-3;
   double noise = 0;
+  double delay = 0;  // of each segment beside compute
   Segments late{};   // these end later than any model says
   Segments quick{};  // and these at quick_end, but for the first time that they are measured
   double quick_first = 0, quick_end = 0;
@@ -32,15 +34,16 @@ struct World {
   Problem problem(const std::vector<double>& ready) const {
     return {kBytes, ready, 8, 0.005, contention};
   }
+  AffineCost beside() const { return {cost.start + delay, cost.per_byte}; }
   double end(const Segments& segments) const {
     const auto times = ready();
-    return predict(problem(times), segments, cost)->end;
+    return predict(problem(times), segments, beside())->end;
   }
 };
 
 Window::Kind overlapped(const World& world, const Segments& segments, double factor) {
   const auto ready = world.ready();
-  const Prediction told = predict(world.problem(ready), segments, world.cost).value();
+  const Prediction told = predict(world.problem(ready), segments, world.beside()).value();
   Window::Kind kind;
   for (const double each : told.ready) kind.ready.push_back(each * factor);
   kind.compute_end = told.compute_end * factor;
@@ -83,7 +86,7 @@ class Training {
     state_.last_indices = kFirst;
     state_.alternate = true;
     state_.overlap = can_overlap;
-    state_.next_window = Tuner::kWindow;
+    state_.next_window = Window::kIterations;
   }
 
   Decision window() {
@@ -96,10 +99,13 @@ class Training {
     if (beside && state_.last_indices == world.quick)
       window.overlapped.end = quick_seen_++ == 0 ? world.quick_first : world.quick_end;
     if (!beside || state_.alternate) window.alone = alone(world, state_.last_indices, factor);
+    if (beside) window.overlapped.compute_end += std::exchange(disturbed_, 0);
     state_ = tuner_.observe(window);
     changes_ += state_.changed;
     return state_;
   }
+  /// Makes compute longer beside the segments of the next window.
+  void disturb(double seconds) { disturbed_ = seconds; }
   const Decision& state() const { return state_; }
   int changes() const { return changes_; }
   const Tuner& tuner() const { return tuner_; }
@@ -112,6 +118,7 @@ class Training {
   Decision state_;
   int changes_ = 0;
   int quick_seen_ = 0;
+  double disturbed_ = 0;
   std::mt19937 random_{1};
 };
 
@@ -239,27 +246,17 @@ TEST(Tuner, WhereNothingOverlapsItLooksAgainNowAndThen) {
   expect_best(training);
 }
 
-// Compute takes longer beside segments in this window, but not by more than noise makes it.
-TEST(Tuner, WhatNoiseCanExplainIsNoContention) {
-  const World world;
-  for (const double error : {0.0, 30e-3}) {
-    Tuner tuner(kBytes, {4, 9}, probe(world.cost), true, false);
-    Window window;
-    window.last_iteration = 10;
-    window.alone = alone(world, {4, 9}, 1);
-    window.overlapped = overlapped(world, {4, 9}, 1);
-    window.overlapped.compute_end += 20e-3;
-    window.overlapped.compute_error = error;
-    const Decision decision = tuner.observe(window);
-    ASSERT_TRUE(tuner.model().contention().has_value());
-    if (error == 0) {
-      EXPECT_LT(tuner.model().contention()->compute, 0.6);
-    } else {
-      EXPECT_EQ(tuner.model().contention()->compute, 1);
-      EXPECT_TRUE(decision.alternate) << "what is not sure is measured again";
-      EXPECT_GT(decision.last_indices.size(), 1u);
-    }
-  }
+// In one window compute seems to lose much, because others had the cores: the plan that ignores the
+// loss is measured, too, and stays.
+TEST(Tuner, OneWindowThatWasDisturbedDoesNotDecide) {
+  World world;
+  Training training{world};
+  training.disturb(30e-3);
+  training.window();
+  EXPECT_LT(training.tuner().model().contention()->compute, 0.6);
+  for (int i = 0; i < 30; ++i) training.window();
+  EXPECT_TRUE(training.state().overlap);
+  expect_best(training);
 }
 
 TEST(Tuner, TakesAsManySegmentsAsPay) {
@@ -281,40 +278,21 @@ TEST(Tuner, TakesAsManySegmentsAsPay) {
   EXPECT_LT(decision.predicted_end, 1.006 * best->best_end);
 }
 
-// Each of 40 segments begins late beside compute, as its thread waits for a core, and takes no
-// longer then: fewer segments are better than the costs alone say.
+// Each segment takes longer beside compute, whatever its size, as its thread waits for a core, which
+// no model knows: a plan with fewer segments is measured, too, and stays.
 TEST(Tuner, ADelayOfEachSegmentIsCounted) {
-  const std::vector<std::uint64_t> bytes(400, 1000000);
-  const AffineCost cost{1e-6, 0.9e-9};
-  Segments first;  // of 10 and 5 gradients in turn, so that they differ in size
-  for (std::uint32_t last = 9; last < 399; last += first.size() % 2 == 0 ? 10 : 5)
-    first.push_back(last);
-  if (first.back() != 399) first.push_back(399);
-  for (const double delay : {0.0, 2e-3}) {
-    Tuner tuner(bytes, first, probe(cost), true, false);
-    Window window;
-    window.last_iteration = 10;
-    for (int i = 0; i < 400; ++i) window.alone.ready.push_back(1e-3 * (i + 1));
-    window.alone.compute_end = window.alone.end = 0.4;
-    window.overlapped = window.alone;
-    const Problem problem{bytes, window.alone.ready, kMostSegments, 0, {1, 1, delay}};
-    const Prediction told = predict(problem, first, cost).value();
-    std::uint32_t begin = 0;
-    for (std::size_t k = 0; k < first.size(); ++k) {
-      window.alone.start.push_back(window.alone.end);
-      window.alone.seconds.push_back(cost(1000000 * (first[k] + 1 - begin)));
-      window.alone.end += window.alone.seconds.back();
-      window.overlapped.start.push_back(told.segments[k].start);
-      window.overlapped.seconds.push_back(told.segments[k].end - told.segments[k].start);
-      begin = first[k] + 1;
+  World world;
+  for (const double delay : {5e-3, 10e-3, 20e-3}) {
+    Training plain{world};
+    world.delay = delay;
+    Training delayed{world};
+    for (int i = 0; i < 30; ++i) {
+      plain.window();
+      delayed.window();
     }
-    window.overlapped.end = told.end;
-    const Decision decision = tuner.observe(window);
-    const double best = plan_segments(problem, cost)->best_end;
-    const double end = predict(problem, decision.last_indices, cost)->end;
-    EXPECT_LT(end, 1.01 * best) << "delay " << delay;
-    EXPECT_NEAR(decision.predicted_end, end, 0.01 * end) << "delay " << delay;
-    EXPECT_NEAR(tuner.model().contention()->delay, delay, 0.1e-3);
+    const auto ready = world.ready();
+    const Plan best = plan_segments(world.problem(ready), world.beside()).value();
+    EXPECT_LT(world.end(delayed.state().last_indices), 1.04 * best.best_end) << delay;
   }
 }
 
@@ -325,7 +303,7 @@ TEST(Tuner, OneSegmentWhereNothingRunsBesideBackward) {
   EXPECT_NE(first.why.find("hcom_parallel is off"), std::string::npos) << first.why;
 }
 
-TEST(Tuner, PlansAgainOnlyAfterThreeWindowsInARow) {
+TEST(Tuner, PlansAgainOnlyAfterTwoWindowsInARow) {
   Training training{World{}};
   training.window();
   training.window();

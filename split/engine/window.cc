@@ -1,4 +1,4 @@
-#include "split/engine/window_message.h"
+#include "split/engine/window.h"
 
 #include <algorithm>
 #include <utility>
@@ -24,7 +24,7 @@ Iterations iterations_of(Times& now, std::deque<Times>& past, std::uint64_t begi
   Iterations found;
   found.all.push_back(&now);
   for (auto at = past.rbegin(); at != past.rend(); ++at) {
-    if (at->number <= begin || at->number + Tuner::kWindow <= now.number) break;
+    if (at->number <= begin || at->number + Window::kIterations <= now.number) break;
     found.all.push_back(&*at);
   }
   for (const Times* each : found.all) found.kinds[each->overlapped ? 1 : 0].push_back(each);
@@ -48,7 +48,6 @@ std::vector<double> message_of(const Iterations& window, std::size_t gradients,
     for (const Times* each : kind) {
       const auto late = [&](std::int64_t t) { message.push_back(-seconds(t - each->begin)); };
       const auto back = [&](std::int64_t t) { message.push_back(seconds(each->end.back() - t)); };
-      late(each->compute_end());
       late(each->wait_end);
       for (std::size_t s = 0; s < segments; ++s) late(each->start[s]);
       for (std::size_t s = 0; s < segments; ++s) back(each->start[s]);
@@ -76,21 +75,16 @@ Window window_of(const std::vector<double>& message, const Iterations& window,
     kind.iterations = count;
     for (std::size_t i = 0; i < gradients; ++i) kind.ready.push_back(late());
     kind.compute_end = late();
-    std::vector<double> compute_ends, ends, sums(count, 0);
+    std::vector<double> ends;
     std::vector<std::vector<double>> starts(segments), took(segments);
     for (std::size_t i = 0; i < count; ++i) {
-      compute_ends.push_back(late());
       ends.push_back(late());
       for (std::size_t s = 0; s < segments; ++s) starts[s].push_back(late());
       for (std::size_t s = 0; s < segments; ++s) took[s].push_back(*next++);
-      for (std::size_t s = 0; s < segments; ++s) {
+      for (std::size_t s = 0; s < segments; ++s)
         took[s].back() = std::max(0.0, took[s].back() - *next++);
-        sums[i] += took[s].back();
-      }
     }
-    kind.compute_error = error_of_median(std::move(compute_ends));
     kind.end = median(std::move(ends));
-    kind.seconds_error = error_of_median(std::move(sums));
     for (std::size_t s = 0; s < segments; ++s) {
       kind.start.push_back(median(std::move(starts[s])));
       kind.seconds.push_back(median(std::move(took[s])));

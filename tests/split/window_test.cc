@@ -1,6 +1,6 @@
 // What several ranks say of a window, put together: ranks whose clocks and begins have nothing in
 // common, and segments whose true times are known.
-#include "split/engine/window_message.h"
+#include "split/engine/window.h"
 
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ std::vector<double> least(std::vector<double> a, const std::vector<double>& b) {
 
 // The second rank begins 10 ms late, its data was not there; both compute 100 ms. The first segment
 // of 6 ms starts when it is ready there, the second of 3 ms behind it.
-TEST(WindowMessage, RanksThatBeginApartTakeNoLongerForASegment) {
+TEST(Window, RanksThatBeginApartTakeNoLongerForASegment) {
   Rank a, b;
   for (std::uint64_t i = 1; i <= 4; ++i) {
     Times early = iteration(i, false, 7'000 * kMs, 0, {60, 100}, {100, 116}, {116, 119});
@@ -78,7 +78,7 @@ TEST(WindowMessage, RanksThatBeginApartTakeNoLongerForASegment) {
 
 // Which rank comes last changes from segment to segment: the shortest times are 4 and 6 ms, but 11
 // ms pass from the last rank's start to the end.
-TEST(WindowMessage, SegmentsOneBehindTheOtherAddUpToWhatPasses) {
+TEST(Window, SegmentsOneBehindTheOtherAddUpToWhatPasses) {
   Rank a, b;
   a.now = iteration(1, true, 0, 0, {50, 100}, {50, 57}, {57, 63});
   b.now = iteration(1, true, 0, 0, {52, 100}, {52, 56}, {56, 63});
@@ -92,12 +92,12 @@ TEST(WindowMessage, SegmentsOneBehindTheOtherAddUpToWhatPasses) {
   EXPECT_NEAR(seen.overlapped.end, 63e-3, 1e-9);
 }
 
-TEST(WindowMessage, OnlyIterationsOfThePlanAndOfTheWindowCount) {
+TEST(Window, OnlyIterationsOfThePlanAndOfTheWindowCount) {
   Rank rank;
   for (std::uint64_t i = 1; i <= 30; ++i)
     rank.past.push_back(iteration(i, i % 2 == 0, 0, 0, {1, 2}, {2}, {3}));
   rank.now = iteration(31, false, 0, 0, {1, 2}, {2}, {3});
-  EXPECT_EQ(iterations_of(rank.now, rank.past, 0).all.size(), Tuner::kWindow);
+  EXPECT_EQ(iterations_of(rank.now, rank.past, 0).all.size(), Window::kIterations);
   const Iterations few = iterations_of(rank.now, rank.past, 26);
   EXPECT_EQ(few.all.size(), 5u);
   EXPECT_EQ(few.kinds[0].size(), 3u);
