@@ -43,6 +43,8 @@ class CostModel {
   double misfit() const;
   /// The line fits well enough to be planned with (misfit at most 4 %).
   bool is_affine() const { return misfit() <= kGoodFit; }
+  /// The line if it does, else the table.
+  Cost cost() const { return is_affine() ? Cost(line_) : Cost(table()); }
 
   static constexpr double kGoodFit = 0.04;
 

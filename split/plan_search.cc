@@ -48,18 +48,14 @@ Units draw_together(const Problem& problem) {
   return units;
 }
 
-Result<Plan> plan_at_most(const Problem& problem, const CostModel& costs) {
-  const auto plan = [&](const Problem& what) {
-    return costs.is_affine() ? plan_segments(what, costs.affine())
-                             : plan_segments(what, costs.table());
-  };
-  const bool linear = costs.is_affine() && problem.contention.none();
-  if (linear || problem.bytes.size() <= kMostUnits) return plan(problem);
+Result<Plan> plan_at_most(const Problem& problem, const Cost& cost) {
+  const bool linear = std::holds_alternative<AffineCost>(cost) && problem.contention.none();
+  if (linear || problem.bytes.size() <= kMostUnits) return plan_segments(problem, cost);
   const Units units = draw_together(problem);
   Problem smaller = problem;
   smaller.bytes = units.bytes;
   smaller.ready = units.ready;
-  auto found = plan(smaller);
+  auto found = plan_segments(smaller, cost);
   if (found.ok())
     for (std::uint32_t& last : found->last_indices) last = units.last[last];
   return found;
@@ -67,26 +63,20 @@ Result<Plan> plan_at_most(const Problem& problem, const CostModel& costs) {
 
 }  // namespace
 
-Result<Plan> best_plan(const Problem& problem, const CostModel& costs) {
+Result<Plan> best_plan(const Problem& problem, const Cost& cost) {
   Problem some = problem;
   some.max_segments =
       static_cast<std::uint32_t>(std::min<std::size_t>(problem.max_segments, kDocumentedSegments));
-  auto found = plan_at_most(some, costs);
+  auto found = plan_at_most(some, cost);
   while (found.ok() && some.max_segments < problem.max_segments) {
     some.max_segments = std::min(2 * some.max_segments, problem.max_segments);
-    auto more = plan_at_most(some, costs);
+    auto more = plan_at_most(some, cost);
     if (!more.ok()) return more;
     const bool enough = more->best_end > (1 - kNothing) * found->best_end;
     found = std::move(more);
     if (enough) break;
   }
   return found;
-}
-
-Result<Prediction> predict(const Problem& problem, const Segments& segments,
-                           const CostModel& costs) {
-  return costs.is_affine() ? predict(problem, segments, costs.affine())
-                           : predict(problem, segments, costs.table());
 }
 
 }  // namespace hccl::split

@@ -1,7 +1,6 @@
-// The planner for the costs of a CostModel, fast enough for running training. Pure.
+// The planner, fast enough for running training. Pure.
 #pragma once
 
-#include "split/cost_model.h"
 #include "split/planner.h"
 
 namespace hccl::split {
@@ -11,10 +10,6 @@ namespace hccl::split {
 /// search is quadratic in the number of gradients (with contention, or with a table), adjacent
 /// gradients are first joined to 256 units; the plan and its bound are then those of the units.
 /// kPara: as for plan_segments.
-Result<Plan> best_plan(const Problem& problem, const CostModel& costs);
-
-/// Predicts the times of these segments. kPara: as for predict with a cost.
-Result<Prediction> predict(const Problem& problem, const Segments& segments,
-                           const CostModel& costs);
+Result<Plan> best_plan(const Problem& problem, const Cost& cost);
 
 }  // namespace hccl::split

@@ -65,8 +65,8 @@ class Table {
   bool changed_ = true;
 };
 
-template <class Cost>
-double end_of(const Model& model, const Cost& cost, double before, std::size_t b, std::size_t e) {
+template <class C>
+double end_of(const Model& model, const C& cost, double before, std::size_t b, std::size_t e) {
   return std::max(before, model.ready[e]) + cost(model.sum[e] - model.sum[b]);
 }
 
@@ -211,8 +211,8 @@ double lower_bound(const Model& model, const TableCost& cost, std::size_t max_se
 }
 
 /// The recurrence without contention, at most k segments: fills `ends` and the table.
-template <class Cost>
-void plan_alone(const Model& model, const Cost& cost, std::size_t rows, Table& table,
+template <class C>
+void plan_alone(const Model& model, const C& cost, std::size_t rows, Table& table,
                 std::vector<double>& ends) {
   std::vector<std::uint32_t> window;
   for (std::size_t k = 0; k < rows && table.changed(); ++k) {
@@ -227,8 +227,8 @@ void plan_alone(const Model& model, const Cost& cost, std::size_t rows, Table& t
 /// alone if the cost is affine (all that was sent ran beside it); once it has ended, no more is
 /// lost. So an early end is never worse than a late one, and this is exact. For other costs the
 /// loss depends on the path, and that of the earliest end is taken.
-template <class Cost>
-void plan_beside(const Model& model, const Cost& cost, std::size_t rows, Table& table,
+template <class C>
+void plan_beside(const Model& model, const C& cost, std::size_t rows, Table& table,
                  std::vector<double>& ends) {
   std::vector<double> lost(model.size() + 1, 0), lost_before;
   for (std::size_t k = 0; k < rows; ++k) {
@@ -249,8 +249,8 @@ void plan_beside(const Model& model, const Cost& cost, std::size_t rows, Table& 
   }
 }
 
-template <class Cost>
-Result<Plan> plan_with(const Problem& problem, const Cost& cost) {
+template <class C>
+Result<Plan> plan_with(const Problem& problem, const C& cost) {
   HCCL_RETURN_IF_ERROR(check(cost));
   if (problem.max_segments == 0) return Status(Code::kPara, "max_segments is 0: allow at least 1");
   if (!is_time(problem.slack))
@@ -262,8 +262,7 @@ Result<Plan> plan_with(const Problem& problem, const Cost& cost) {
   const std::size_t rows = pays ? std::min<std::size_t>(problem.max_segments, model.size()) : 1;
   Table table(model.size());
   std::vector<double> ends;  // ends[k]: the best end with k + 1 segments, or at most so many
-  (problem.contention.none() ? plan_alone<Cost> : plan_beside<Cost>)(model, cost, rows, table,
-                                                                     ends);
+  (problem.contention.none() ? plan_alone<C> : plan_beside<C>)(model, cost, rows, table, ends);
   Plan plan;
   plan.best_end = *std::min_element(ends.begin(), ends.end());
   if (!std::isfinite(plan.best_end))
@@ -280,9 +279,9 @@ Result<Plan> plan_with(const Problem& problem, const Cost& cost) {
   return plan;
 }
 
-template <class Cost>
+template <class C>
 Result<Prediction> predict_with(const Problem& problem, std::span<const std::uint32_t> last_indices,
-                                const Cost& cost) {
+                                const C& cost) {
   HCCL_RETURN_IF_ERROR(check(cost));
   HCCL_ASSIGN_OR_RETURN(const Model model, make_model(problem));
   HCCL_ASSIGN_OR_RETURN(const Segments segments, segments_by_index(problem.bytes, last_indices));
@@ -318,38 +317,16 @@ Result<Prediction> predict_with(const Problem& problem, std::span<const std::uin
   return out;
 }
 
-template <class Cost>
-Result<double> end_with(std::span<const std::uint64_t> bytes, std::span<const double> ready,
-                        std::span<const std::uint32_t> last_indices, const Cost& cost) {
-  HCCL_ASSIGN_OR_RETURN(const auto prediction, predict_with({bytes, ready}, last_indices, cost));
-  return prediction.end;
-}
-
 }  // namespace
 
-Result<Plan> plan_segments(const Problem& problem, const AffineCost& cost) {
-  return plan_with(problem, cost);
-}
-Result<Plan> plan_segments(const Problem& problem, const TableCost& cost) {
-  return plan_with(problem, cost);
+Result<Plan> plan_segments(const Problem& problem, const Cost& cost) {
+  return std::visit([&](const auto& each) { return plan_with(problem, each); }, cost);
 }
 
 Result<Prediction> predict(const Problem& problem, std::span<const std::uint32_t> last_indices,
-                           const AffineCost& cost) {
-  return predict_with(problem, last_indices, cost);
-}
-Result<Prediction> predict(const Problem& problem, std::span<const std::uint32_t> last_indices,
-                           const TableCost& cost) {
-  return predict_with(problem, last_indices, cost);
-}
-
-Result<double> predicted_end(std::span<const std::uint64_t> bytes, std::span<const double> ready,
-                             std::span<const std::uint32_t> last_indices, const AffineCost& cost) {
-  return end_with(bytes, ready, last_indices, cost);
-}
-Result<double> predicted_end(std::span<const std::uint64_t> bytes, std::span<const double> ready,
-                             std::span<const std::uint32_t> last_indices, const TableCost& cost) {
-  return end_with(bytes, ready, last_indices, cost);
+                           const Cost& cost) {
+  return std::visit([&](const auto& each) { return predict_with(problem, last_indices, each); },
+                    cost);
 }
 
 }  // namespace hccl::split

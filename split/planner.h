@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "hccl/base/status.h"
@@ -50,6 +51,8 @@ class TableCost {
   std::vector<Point> points_;
 };
 
+using Cost = std::variant<AffineCost, TableCost>;
+
 /// How fast compute and communication run while both do, as fractions of their speed alone; above 0
 /// and at most 1.
 struct Contention {
@@ -87,16 +90,13 @@ struct Plan {
   double gap() const { return lower_bound > 0 ? std::max(0.0, end / lower_bound - 1) : 0; }
 };
 
-/// The exact optimum in O(max_segments * gradients); with contention, exact too, in
-/// O(max_segments * gradients^2). kPara: no gradients, lists of different lengths, a ready time or
-/// a cost that is negative or not finite (the text names it), contention that is no fraction, or no
+/// The exact optimum. With a line in O(max_segments * gradients), with contention in O(max_segments
+/// * gradients^2). With a table in O(max_segments * gradients^2) at worst; with contention, too, the
+/// plan is good but not proven: `best_end` is then its end. With a table the lower bound holds for
+/// plans of at most max_segments. kPara: no gradients, lists of different lengths, a ready time or a
+/// cost that is negative or not finite (the text names it), contention that is no fraction, or no
 /// segments allowed.
-Result<Plan> plan_segments(const Problem& problem, const AffineCost& cost);
-
-/// The exact optimum for any cost that does not fall with the size, in O(max_segments *
-/// gradients^2) at worst; with contention a plan that is good but not proven: `best_end` is then
-/// its end. kPara as above. The lower bound holds for plans of at most max_segments.
-Result<Plan> plan_segments(const Problem& problem, const TableCost& cost);
+Result<Plan> plan_segments(const Problem& problem, const Cost& cost);
 
 /// What the model says of a plan. Seconds from the start of the iteration.
 struct Prediction {
@@ -112,14 +112,6 @@ struct Prediction {
 
 /// kPara as above (max_segments and slack are not looked at), and as segments_by_index.
 Result<Prediction> predict(const Problem& problem, std::span<const std::uint32_t> last_indices,
-                           const AffineCost& cost);
-Result<Prediction> predict(const Problem& problem, std::span<const std::uint32_t> last_indices,
-                           const TableCost& cost);
-
-/// When the last segment ends, without contention. As predict().
-Result<double> predicted_end(std::span<const std::uint64_t> bytes, std::span<const double> ready,
-                             std::span<const std::uint32_t> last_indices, const AffineCost& cost);
-Result<double> predicted_end(std::span<const std::uint64_t> bytes, std::span<const double> ready,
-                             std::span<const std::uint32_t> last_indices, const TableCost& cost);
+                           const Cost& cost);
 
 }  // namespace hccl::split

@@ -52,8 +52,8 @@ class Bench {
     const auto samples = replay_.probe();
     auto fitted = hccl::split::CostModel::create(samples);
     if (!fitted.ok()) throw std::runtime_error("probe: " + fitted.status().message());
-    cost_ = fitted->affine();
-    if (!fitted->is_affine()) table_ = fitted->table();
+    line_ = fitted->affine();
+    cost_ = fitted->cost();
     for (const auto& sample : samples) probe_.push_back({sample.bytes, sample.seconds});
   }
   ~Bench() {
@@ -75,7 +75,10 @@ class Bench {
     add("Horovod (64 MB buckets)", full_buckets(bytes_, scaled(64)), true);
     add("Horovod (64 MB, 1 ms cycles)",
         world_.from_root(horovod_cycles(
-            bytes_, ready_, [this](std::uint64_t n) { return table_ ? (*table_)(n) : cost_(n); },
+            bytes_, ready_,
+            [this](std::uint64_t n) {
+              return std::visit([n](const auto& cost) { return cost(n); }, cost_);
+            },
             scaled(64), kHorovodCycle)),
         true);
     add("one allreduce a gradient", one_each(bytes_.size()), true);
@@ -133,8 +136,8 @@ class Bench {
             {"shrink", options_.shrink},
             {"step_ms", 1e3 * model.step},
             {"iterations", rounds_},
-            {"start_us", cost_.start * 1e6},
-            {"gbyte_per_s", 1e-9 / cost_.per_byte},
+            {"start_us", line_.start * 1e6},
+            {"gbyte_per_s", 1e-9 / line_.per_byte},
             {"probe", probe_},
             {"strategies", std::move(rows)}};
   }
@@ -171,7 +174,7 @@ class Bench {
   hccl::split::Plan plan(std::uint32_t most) const {
     hccl::split::Problem problem{bytes_, ready_};
     problem.max_segments = most;
-    const auto plan = table_ ? plan_segments(problem, *table_) : plan_segments(problem, cost_);
+    const auto plan = plan_segments(problem, cost_);
     if (!plan.ok()) throw std::runtime_error("plan: " + plan.status().message());
     return *plan;
   }
@@ -180,10 +183,9 @@ class Bench {
                bool parallel) const {
     std::vector<double> ready = ready_;
     if (!parallel) ready.assign(ready.size(), ready_.back());
-    const auto end = table_ ? predicted_end(bytes_, ready, last_indices, *table_)
-                            : predicted_end(bytes_, ready, last_indices, cost_);
-    if (!end.ok()) throw std::runtime_error(strategy.name + ": " + end.status().message());
-    strategy.predicted_end = *end;
+    const auto told = hccl::split::predict({bytes_, ready}, last_indices, cost_);
+    if (!told.ok()) throw std::runtime_error(strategy.name + ": " + told.status().message());
+    strategy.predicted_end = told->end;
     strategy.lower_bound = plan(kMany).lower_bound;
   }
 
@@ -233,8 +235,8 @@ class Bench {
   Replay replay_;
   std::vector<std::uint64_t> bytes_;
   std::vector<double> ready_;
-  hccl::split::AffineCost cost_;
-  std::optional<hccl::split::TableCost> table_;  // if the line does not fit
+  hccl::split::AffineCost line_;
+  hccl::split::Cost cost_;  // the line, or a table if it does not fit
   std::vector<std::pair<std::uint64_t, double>> probe_;
   std::vector<Strategy> strategies_;
   std::mt19937 shuffle_{1};

@@ -245,7 +245,7 @@ Result<Segments> plan_together(core::Communicator& communicator,
   Status failure;
   if (!samples.empty() && communicator.rank() == 0) {  // of more than one rank
     HCCL_ASSIGN_OR_RETURN(const CostModel model, CostModel::create(samples));
-    auto plan = best_plan({bytes, ready}, model);
+    auto plan = best_plan({bytes, ready}, model.cost());
     failure = plan.status();
     if (plan.ok()) {
       communicator.log()->info("gradient plan: {}", words(*plan, 0));

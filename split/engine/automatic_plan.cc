@@ -59,13 +59,7 @@ void AutomaticPlan::log(const Decision& decision, std::uint64_t iteration) const
     log->info("gradient plan {} from iteration {} on: {}{}", decision.version, iteration + 1,
               segments_text(decision.last_indices), decision.overlap ? "" : ", behind backward");
   }
-  if (!tuner_ || decision.why.empty()) return;
-  const Contention contention = tuner_->model().contention().value_or(Contention{});
-  if (!contention.none()) {
-    log->info("gradient plan: while both run, compute is at {:.0f} % and communication at {:.0f} %",
-              100 * contention.compute, 100 * contention.communication);
-  }
-  log->info("gradient plan: {}", decision.why);
+  if (tuner_ && !decision.why.empty()) log->info("gradient plan: {}", decision.why);
 }
 
 }  // namespace hccl::split

@@ -61,7 +61,8 @@ double Tuner::Candidate::end() const {
 }
 
 double Tuner::predicted(const Problem& problem, std::size_t candidate) const {
-  const auto told = predict(problem, candidates_[candidate].cut.last_indices, model_.costs());
+  const auto told =
+      predict(problem, candidates_[candidate].cut.last_indices, model_.costs().cost());
   return told.ok() ? told->end : 0;
 }
 
@@ -77,7 +78,7 @@ Decision Tuner::observe(const Window& window) {
   const std::size_t most = can_overlap_ ? kMostSegments : 1;
   const Problem problem{model_.bytes(), ready, static_cast<std::uint32_t>(most), kSlack,
                         model_.contention().value_or(Contention{})};
-  const auto best = best_plan(problem, model_.costs());
+  const auto best = best_plan(problem, model_.costs().cost());
   Decision decision;
   if (best.ok()) {
     decision.why = reason(*best, predicted(problem, now_));
@@ -110,12 +111,18 @@ Decision Tuner::observe(const Window& window) {
 // Why the best plan is what it is.
 std::string Tuner::reason(const Plan& best, double today) const {
   const Contention contention = model_.contention().value_or(Contention{});
-  std::string plan = words(best, today);
-  if (!can_overlap_) return "nothing runs beside backward (hcom_parallel is off): " + plan;
-  if (contention.overlap_pays())
-    return best.last_indices.size() > 1 ? plan : "one segment is best: " + plan;
-  return "overlap does not pay here (while both run, compute is at " + percent(contention.compute) +
-         " and communication at " + percent(contention.communication) + " of its speed): " + plan;
+  std::string why;
+  if (!can_overlap_) {
+    why = "nothing runs beside backward (hcom_parallel is off): ";
+  } else if (!contention.overlap_pays()) {
+    why = "overlap does not pay here: ";
+  } else if (best.last_indices.size() == 1) {
+    why = "one segment is best: ";
+  }
+  why += words(best, today);
+  if (contention.none()) return why;
+  return why + "; while both run, compute is at " + percent(contention.compute) +
+         " and communication at " + percent(contention.communication) + " of its speed";
 }
 
 // ---- until the fastest is known ----
@@ -171,9 +178,9 @@ std::optional<Tuner::Cut> Tuner::rival(int number, const Problem& problem, const
   } else {
     other.max_segments = 1;
   }
-  const auto plan = best_plan(other, model_.costs());
+  const auto plan = best_plan(other, model_.costs().cost());
   if (!plan.ok()) return std::nullopt;
-  const auto told = predict(problem, plan->last_indices, model_.costs());
+  const auto told = predict(problem, plan->last_indices, model_.costs().cost());
   if (number > 0 && told.ok() && told->end > kNotWorthIt * best.end) return std::nullopt;
   return Cut{plan->last_indices, plan->last_indices.size() > 1};
 }

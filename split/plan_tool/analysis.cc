@@ -22,11 +22,6 @@ Problem problem_of(const Profile& profile, const Options& options) {
   return problem;
 }
 
-Result<Prediction> predict_with(const Problem& problem, std::span<const std::uint32_t> plan,
-                                const Cost& cost) {
-  return std::visit([&](const auto& c) { return predict(problem, plan, c); }, cost);
-}
-
 /// A problem, and the time from the ready time of its last gradient to the end of backward.
 struct World {
   Problem problem;
@@ -42,7 +37,7 @@ World world_of(const Profile& profile, const Options& options) {
 
 Result<View> view_of(const World& world, Segments plan, double lower_bound, const Cost& cost) {
   View view;
-  HCCL_ASSIGN_OR_RETURN(view.prediction, predict_with(world.problem, plan, cost));
+  HCCL_ASSIGN_OR_RETURN(view.prediction, predict(world.problem, plan, cost));
   view.last_indices = std::move(plan);
   view.compute_end = view.prediction.compute_end + world.rest;
   view.lower_bound = lower_bound;
@@ -50,8 +45,7 @@ Result<View> view_of(const World& world, Segments plan, double lower_bound, cons
 }
 
 Result<View> best_view(const World& world, const Cost& cost) {
-  HCCL_ASSIGN_OR_RETURN(
-      Plan plan, std::visit([&](const auto& c) { return plan_segments(world.problem, c); }, cost));
+  HCCL_ASSIGN_OR_RETURN(Plan plan, plan_segments(world.problem, cost));
   return view_of(world, std::move(plan.last_indices), plan.lower_bound, cost);
 }
 
@@ -210,7 +204,7 @@ Result<Analysis> analyse(std::span<const Trace> traces, const Options& options) 
 Result<double> end_of(const Analysis& analysis, std::span<const std::uint32_t> last_indices) {
   HCCL_ASSIGN_OR_RETURN(
       const Prediction prediction,
-      predict_with(problem_of(analysis.profile, Options{}), last_indices, analysis.cost));
+      predict(problem_of(analysis.profile, Options{}), last_indices, analysis.cost));
   return prediction.end;
 }
 

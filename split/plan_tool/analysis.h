@@ -17,8 +17,6 @@
 
 namespace hccl::split::plan_tool {
 
-using Cost = std::variant<AffineCost, TableCost>;
-
 /// A network, independent of the number of ranks.
 struct Link {
   double start = 0;             ///< start time of one allreduce, in seconds

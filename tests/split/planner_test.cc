@@ -117,8 +117,7 @@ void expect_optimal(const Instance& instance, const Cost& cost, double slack) {
   ASSERT_EQ(p.last_indices.size(), best.fewest);
   ASSERT_EQ(p.last_indices.back(), instance.bytes.size() - 1);
   ASSERT_NEAR(simulate(instance, as_cuts(p.last_indices), cost), p.end, rounding);
-  ASSERT_DOUBLE_EQ(predicted_end(instance.bytes, instance.ready, p.last_indices, cost).value(),
-                   p.end);
+  ASSERT_DOUBLE_EQ(predict({instance.bytes, instance.ready}, p.last_indices, cost)->end, p.end);
   ASSERT_LE(p.lower_bound, best.end + rounding);
   ASSERT_GE(p.lower_bound, 0);
 }
@@ -332,7 +331,7 @@ TEST(Planner, NeverLosesToTheFixedRules) {
           segments_by_size(instance.bytes, std::vector<float>{60, 20, 20}).value()}) {
       if (other.size() > 8) continue;
       ASSERT_LE(plan.end,
-                predicted_end(instance.bytes, instance.ready, other, cost).value() * (1 + 1e-12));
+                predict({instance.bytes, instance.ready}, other, cost)->end * (1 + 1e-12));
     }
   }
 }
@@ -386,7 +385,7 @@ TEST(Planner, RefusesWithTheNameOfTheCulprit) {
   refused(plan_segments({bytes, ready}, AffineCost{1, 1e308}), "range");
   refused(plan_segments({bytes, ready, 8, 0, {0, 1}}, cost), "contention");
   refused(plan_segments({bytes, ready, 8, 0, {1, 1.5}}, cost), "contention");
-  refused(predicted_end(bytes, ready, Segments{1}, cost), "must be 2");
+  refused(predict({bytes, ready}, Segments{1}, cost), "must be 2");
   refused(TableCost::create({}), "no points");
   refused(TableCost::create({{0, 1}}), "point 0");
   refused(TableCost::create({{8, 1}, {8, 2}}), "point 1");
