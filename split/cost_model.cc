@@ -91,26 +91,17 @@ CostModel::Points CostModel::points_of(const Samples& samples, const AffineCost&
 }
 
 // A short probe may flatter: a network lets the first bytes after a pause pass at once. What
-// training measures of one size tells by how much, of its neighbours, too; of a size beyond those
-// probed only if not even bytes at the rate of the last one explain it.
+// training measures of one size tells by how much, of its neighbours, too.
 CostModel::Points CostModel::points() const {
   if (learnt_.empty()) return points_of(first_, line_);
-  const Points first = points_of(first_, first_line_);
   const Points learnt = points_of(learnt_, line_);
-  const TableCost probed = table_of(first, first_line_);
-  const Point& last = first.rbegin()->second;
-  const auto stretch = [&](const Point& each) {
-    if (each.bytes <= last.bytes)
-      return each.seconds / std::max(probed(static_cast<std::uint64_t>(each.bytes)), kLeastTime);
-    return std::max(1.0, each.seconds / (last.seconds / last.bytes * each.bytes));
-  };
   Points all = learnt;
-  for (auto [key, each] : first) {
-    const auto above = learnt.lower_bound(key);
-    const bool from_below =
-        above == learnt.end() ||
-        (above != learnt.begin() && key - std::prev(above)->first <= above->first - key);
-    each.seconds *= stretch(from_below ? std::prev(above)->second : above->second);
+  for (auto [key, each] : points_of(first_, first_line_)) {
+    auto near = learnt.lower_bound(key);
+    if (near == learnt.end() ||
+        (near != learnt.begin() && key - std::prev(near)->first <= near->first - key))
+      --near;
+    each.seconds *= near->second.seconds / time_of(first_line_, near->second.bytes);
     all.emplace(key, each);
   }
   return all;
