@@ -21,25 +21,6 @@ std::int64_t mark_or(const TraceIteration& iteration, const char* name, std::int
   return otherwise;
 }
 
-// Older traces lack the fields begin and compute_end; both are 0 in them.
-bool has_bounds(const TraceIteration& iteration) {
-  return iteration.begin_ns != 0 || iteration.compute_end_ns != 0;
-}
-
-std::int64_t begin_of(const TraceIteration& iteration) {
-  if (has_bounds(iteration)) return iteration.begin_ns;
-  std::int64_t first = iteration.gradients.front().ready_ns;
-  for (const auto& gradient : iteration.gradients) first = std::min(first, gradient.ready_ns);
-  return mark_or(iteration, "fp_start", first);
-}
-
-std::int64_t compute_end_of(const TraceIteration& iteration) {
-  if (has_bounds(iteration)) return iteration.compute_end_ns;
-  std::int64_t last = iteration.gradients.front().ready_ns;
-  for (const auto& gradient : iteration.gradients) last = std::max(last, gradient.ready_ns);
-  return mark_or(iteration, "bp_end", last);
-}
-
 Status check_gradients(const Trace& trace, const TraceIteration& iteration) {
   if (iteration.gradients.empty()) return wrong(trace, iteration, "it has no gradients");
   for (std::size_t i = 0; i < iteration.gradients.size(); ++i) {
@@ -49,13 +30,13 @@ Status check_gradients(const Trace& trace, const TraceIteration& iteration) {
           trace, iteration,
           "gradient " + std::to_string(i) + " has the index " + std::to_string(gradient.index));
     }
-    if (gradient.ready_ns < begin_of(iteration)) {
+    if (gradient.ready_ns < iteration.begin_ns) {
       return wrong(trace, iteration,
                    "gradient " + std::to_string(i) + " is ready at " + number(gradient.ready_ns) +
-                       ", before the begin at " + number(begin_of(iteration)));
+                       ", before the begin at " + number(iteration.begin_ns));
     }
   }
-  if (compute_end_of(iteration) < begin_of(iteration))
+  if (iteration.compute_end_ns < iteration.begin_ns)
     return wrong(trace, iteration, "backward ends before the iteration begins");
   return {};
 }
@@ -80,7 +61,7 @@ Status check_segments(const Trace& trace, const TraceIteration& iteration) {
                    name + " has " + std::to_string(segment.bytes) + " bytes, its gradients " +
                        std::to_string(bytes));
     }
-    if (segment.end_ns < segment.start_ns || segment.start_ns < begin_of(iteration) ||
+    if (segment.end_ns < segment.start_ns || segment.start_ns < iteration.begin_ns ||
         (k > 0 && segment.start_ns < iteration.segments[k - 1].end_ns)) {
       return wrong(trace, iteration,
                    name + " runs from " + number(segment.start_ns) + " to " +
@@ -128,8 +109,8 @@ std::int64_t pure(const TraceSegment& segment) {
 }
 
 void normalize(TraceIteration& iteration) {
-  const std::int64_t begin = begin_of(iteration);
-  iteration.compute_end_ns = compute_end_of(iteration) - begin;
+  const std::int64_t begin = iteration.begin_ns;
+  iteration.compute_end_ns -= begin;
   iteration.begin_ns = 0;
   for (auto& mark : iteration.marks) mark.time_ns -= begin;
   for (auto& gradient : iteration.gradients) gradient.ready_ns -= begin;
