@@ -28,7 +28,8 @@ struct Job {
 // A place in a communicator's order; given up if no operation has run there.
 class Place {
  public:
-  explicit Place(CommunicatorPtr comm) : comm_(std::move(comm)), ticket_(comm_->reserve()) {}
+  explicit Place(CommunicatorPtr comm)
+      : comm_(std::move(comm)), ticket_(comm_->queue().reserve()) {}
   ~Place() { give_up(); }
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
@@ -38,7 +39,7 @@ class Place {
     return job.run(ticket);
   }
   void give_up() {
-    if (const auto ticket = std::exchange(ticket_, nullptr)) comm_->cancel(ticket);
+    if (const auto ticket = std::exchange(ticket_, nullptr)) comm_->queue().cancel(ticket);
   }
 
  private:

@@ -126,9 +126,9 @@ HcclResult HcclCommGetStatus(const char* commId, HcclCommStatus* status) {
     HCCL_CHECK_PTR(status);
     HCCL_ASSIGN_OR_RETURN(const HcclComm comm, find_named(commId, "commId"));
     HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
-    *status = !communicator->async_error().ok() ? HCCL_COMM_STATUS_INVALID
-              : communicator->suspended()       ? HCCL_COMM_STATUS_SUSPENDING
-                                                : HCCL_COMM_STATUS_READY;
+    *status = !communicator->async_error().ok()      ? HCCL_COMM_STATUS_INVALID
+              : communicator->settings().suspended() ? HCCL_COMM_STATUS_SUSPENDING
+                                                     : HCCL_COMM_STATUS_READY;
     return {};
   });
 }

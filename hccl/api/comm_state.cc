@@ -16,7 +16,7 @@ extern "C" {
 HcclResult HcclCommSuspend(HcclComm comm) {
   return guard("HcclCommSuspend", [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
-    communicator->suspend();
+    communicator->settings().suspend();
     return {};
   });
 }
@@ -30,7 +30,7 @@ HcclResult HcclCommResume(HcclComm comm) {
           "comm has failed for good and cannot be resumed; destroy it, and join anew");
     }
     HCCL_RETURN_IF_ERROR(state.callbacks().call(comm, HCCL_COMM_STATE_PHASE_RESUME_PRE));
-    communicator->resume();
+    communicator->settings().resume();
     const Status told = state.callbacks().call(comm, HCCL_COMM_STATE_PHASE_RESUME_POST);
     if (!told.ok()) state.log()->warn("HcclCommResume: {}", told.message());
     return {};

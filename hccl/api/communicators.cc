@@ -9,8 +9,8 @@
 
 namespace hccl::api {
 
-Status idle(const core::Communicator& communicator) {
-  if (!communicator.busy()) return {};
+Status idle(core::Communicator& communicator) {
+  if (!communicator.queue().busy()) return {};
   return Status(Code::kAgain, "comm is in use, please try again later");
 }
 
@@ -122,7 +122,7 @@ void Communicators::set_deterministic(Deterministic value) {
   for (auto& [handle, entry] : entries_) {
     if (entry.about.own_deterministic) continue;
     if (const auto communicator = entry.communicator.lock()) {
-      communicator->set_deterministic(value);
+      communicator->settings().set_deterministic(value);
     }
   }
 }

@@ -107,6 +107,6 @@ int current_device();
 std::uint32_t device_count();
 
 /// kAgain while an operation runs or waits on the communicator.
-Status idle(const core::Communicator& communicator);
+Status idle(core::Communicator& communicator);
 
 }  // namespace hccl::api

@@ -44,7 +44,7 @@ HcclResult HcclCommSetTimeout(HcclComm comm, uint64_t milliseconds) {
     if (milliseconds > kLongest) {
       return Status(Code::kPara, "milliseconds is more than " + std::to_string(kLongest));
     }
-    communicator->set_timeout(std::chrono::milliseconds(milliseconds));
+    communicator->settings().set_timeout(std::chrono::milliseconds(milliseconds));
     return {};
   });
 }
@@ -53,7 +53,7 @@ HcclResult HcclCommGetTimeout(HcclComm comm, uint64_t* milliseconds) {
   return guard("HcclCommGetTimeout", [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
     HCCL_CHECK_PTR(milliseconds);
-    *milliseconds = static_cast<std::uint64_t>(communicator->timeout().count());
+    *milliseconds = static_cast<std::uint64_t>(communicator->settings().timeout().count());
     return {};
   });
 }

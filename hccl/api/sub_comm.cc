@@ -59,7 +59,7 @@ Result<Request> check(const hccl::core::Communicator& world, uint32_t number, co
   HCCL_ASSIGN_OR_RETURN(request.ranks, check_ranks(world, number, ids, mine));
   State& state = State::get();
   auto environment = world.config();
-  environment.deterministic = world.deterministic();
+  environment.deterministic = world.settings().deterministic();
   HCCL_ASSIGN_OR_RETURN(auto own, hccl::api::load_comm_config(config, environment, state.log()));
   if (own.name.empty()) own.name = world.name() + "_sub_" + std::to_string(id);
   if (own.name.size() >= COMM_NAME_MAX_LENGTH) {
@@ -100,7 +100,7 @@ extern "C" HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, 
     const std::uint64_t instance =
         state.communicators().next_instance(*comm, own.name, request->ranks) * kNoMember +
         subCommId;
-    HCCL_ASSIGN_OR_RETURN(auto made, world->group(own.name, request->ranks, instance, own.config));
+    HCCL_ASSIGN_OR_RETURN(auto made, world->group(own.name, request->ranks, instance, &own.config));
     *subComm = state.communicators().add(std::move(made), std::move(own.about));
     return {};
   });

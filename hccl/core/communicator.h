@@ -14,7 +14,9 @@
 #include "hccl/core/flight_recorder.h"
 #include "hccl/core/mailbox.h"
 #include "hccl/core/op_queue.h"
+#include "hccl/core/opening.h"
 #include "hccl/core/placement.h"
+#include "hccl/core/run_settings.h"
 #include "hccl/core/selection.h"
 #include "hccl/core/suspicion.h"
 #include "hccl/exec/executor.h"
@@ -34,13 +36,10 @@ class Communicator {
                                                      std::shared_ptr<memory::Heap> heap = nullptr);
   /// A communicator of some of this one's ranks, in the given order. Exactly these ranks call it,
   /// with the same arguments. `instance` tells apart groups of one name over time.
+  /// `config`: this one's if null; it must agree among the ranks.
   Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
-                                              std::uint64_t instance) const {
-    return group(std::move(name), ranks, instance, config_);
-  }
-  /// With a configuration of its own, which must agree among its ranks.
-  Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
-                                              std::uint64_t instance, const Config& config) const;
+                                              std::uint64_t instance,
+                                              const Config* config = nullptr) const;
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -64,20 +63,16 @@ class Communicator {
   /// checked the arguments. Failures of peers and deadlines end the communicator.
   Status run(const Call& call);
 
-  // For streams: an operation takes its place in the order when it is issued, and runs when its
-  // stream comes to it.
-  OpQueue::Ticket reserve() { return queue_.reserve(); }
+  /// The operations in their order. For streams: an operation takes its place in the queue when it
+  /// is issued, and runs when its stream comes to it.
+  OpQueue& queue() { return queue_; }
   /// As run(call), at the place reserved.
   Status run(const Call& call, const OpQueue::Ticket& place);
-  /// Gives up a place at which no operation will run.
-  void cancel(const OpQueue::Ticket& place) { queue_.cancel(place); }
 
   /// Runs it on the communicator's worker thread (or, if `deferred`, inside wait()), with `before`
   /// and, if it succeeded, `after` around it on the same thread.
   OpQueue::Ticket submit(const Call& call, bool deferred, std::function<void()> before,
                          std::function<void()> after);
-  Status wait(const OpQueue::Ticket& ticket) { return queue_.wait(ticket); }
-  bool done(const OpQueue::Ticket& ticket) const { return queue_.done(ticket); }
 
   /// Sends and receives that run together: those with one peer in one direction in their order, the
   /// rest side by side. exec::pair_self() must hold. Sequence numbers are filled in.
@@ -98,30 +93,16 @@ class Communicator {
 
   /// Success while READY, else why it FAILED. Never blocks.
   Status async_error() const { return failure_.reason(); }
-  bool busy() const { return queue_.busy(); }
-
-  /// Refuses operations that have not begun with kSuspending until resume(). They take no number,
-  /// so the caller may repeat them. Any thread.
-  void suspend() { suspended_.store(true); }
-  void resume() { suspended_.store(false); }
-  bool suspended() const { return suspended_.load(std::memory_order_relaxed); }
+  /// What the program may change meanwhile.
+  RunSettings& settings() { return settings_; }
+  const RunSettings& settings() const { return settings_; }
 
   /// Ends the communicator on all ranks, also operations that run. Any thread.
   void abort(const std::string& reason);
-  /// Of the operations that begin from now on; 0: none; at first config().exec_timeout. Any thread.
-  void set_timeout(std::chrono::milliseconds timeout) { timeout_.store(timeout); }
-  std::chrono::milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }
 
   /// Messages with tags, apart from all operations.
   Mailbox& mailbox() { return *mailbox_; }
 
-  /// Of the operations that begin from now on; at first config().deterministic. Any thread; all
-  /// ranks set the same between the same operations.
-  void set_deterministic(Deterministic value) { deterministic_.store(value); }
-  Deterministic deterministic() const { return deterministic_.load(std::memory_order_relaxed); }
-
-  /// The algorithm that the last collective of this kind took; "" before the first.
-  std::string algorithm(Op op) const { return selection_.algorithm(op); }
   /// What can run an operation, what would, and what each takes; see Selection.
   const Selection& selection() const { return selection_; }
 
@@ -135,16 +116,7 @@ class Communicator {
                int rank, const Uuid& id, const Config& config, Logger log,
                std::shared_ptr<memory::Heap> heap, const Selection* parent);
 
-  // Opening, in this order. Collective.
   Status open(Deadline deadline);
-  Status compare_configurations(Deadline deadline);
-  Status open_mesh(const transport::OpenArgs& args);
-  Status open_local(const transport::OpenArgs& args);
-  transport::OpenArgs mesh_arguments(Deadline deadline);
-  Result<std::unique_ptr<transport::Mesh>> open_mailbox(const AbortFlag& abort);
-  /// One text of each rank, by the coordinator.
-  Result<std::vector<std::string>> gather(const Uuid& key, const std::string& mine,
-                                          Deadline deadline, const AbortFlag& abort) const;
 
   // Running, on the thread whose turn it is in the queue.
   /// `scaled`: the inputs have been multiplied by scale.before.
@@ -172,22 +144,18 @@ class Communicator {
 
   FlightRecorder recorder_;
   Failure failure_;
-  std::atomic<bool> suspended_{false};
-  std::atomic<Deterministic> deterministic_;
-  std::atomic<std::chrono::milliseconds> timeout_;
+  RunSettings settings_;
   std::chrono::milliseconds local_timeout_;  // as the local engine has it
 
   // What runs operations.
+  Opening opening_;
   std::unique_ptr<transport::Mesh> mesh_;
   std::unique_ptr<exec::Executor> executor_;
-  /// Between the ranks of this host; null where they do not share memory, or where there are
-  /// several hosts and not all of them have one.
-  std::unique_ptr<exec::LocalEngine> local_;
+  std::unique_ptr<exec::LocalEngine> local_;   // may be null; see Opening
   std::unique_ptr<exec::TwoLevel> two_level_;  // with several hosts, where local_ is
   Selection selection_;
 
   // Numbers of operations so far.
-  int exchanges_ = 0;  // while opening
   std::uint64_t sequence_ = 0;
   std::uint64_t refused_ = 0;         // the operation in whose place a call was refused last
   std::vector<std::uint64_t> sends_;  // point to point, by peer

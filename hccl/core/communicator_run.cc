@@ -29,13 +29,13 @@ OpQueue::Ticket Communicator::submit(const Call& call, bool deferred, std::funct
 
 Status Communicator::execute(const Call& call, bool scaled) try {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
-  if (suspended()) return refused_suspended();
+  if (settings_.suspended()) return refused_suspended();
   if (call.scale.before != 1 && !scaled) return execute_scaled(call);
-  if (local_ != nullptr && local_timeout_ != timeout()) {
-    local_timeout_ = timeout();
+  if (local_ != nullptr && local_timeout_ != settings_.timeout()) {
+    local_timeout_ = settings_.timeout();
     local_->set_timeout(local_timeout_);
   }
-  const bool strict = deterministic() == Deterministic::kStrict && reduces(call.op);
+  const bool strict = settings_.deterministic() == Deterministic::kStrict && reduces(call.op);
   const std::uint64_t sequence = ++sequence_;
   // The right call, after one that was refused: the others need not hold that against this rank.
   if (sequence == refused_) {
@@ -102,7 +102,7 @@ Status Communicator::exchange(std::span<exec::Transfer> transfers, const OpQueue
 
 Status Communicator::run_transfers(std::span<exec::Transfer> transfers) try {
   if (transfers.empty()) return {};
-  if (suspended() && !failure_.raised()) return refused_suspended();
+  if (settings_.suspended() && !failure_.raised()) return refused_suspended();
   for (exec::Transfer& each : transfers) {
     each.sequence = ++(each.sending ? sends_ : recvs_)[static_cast<std::size_t>(each.peer)];
   }
@@ -129,7 +129,7 @@ Status Communicator::refused_suspended() const {
 
 Waiter Communicator::limits(bool background) {
   Waiter limits;
-  const auto timeout = this->timeout();
+  const auto timeout = settings_.timeout();
   limits.deadline = timeout.count() == 0 ? Deadline::never() : Deadline::after(timeout);
   limits.abort = &failure_.flag();
   limits.policy = background ? placement_.worker_policy : placement_.policy;
@@ -166,7 +166,7 @@ void Communicator::stalled_in(const exec::Transfer& message, const std::string& 
 
 void Communicator::end_of_program() {
   if (size() == 1 || !is_world() || failure_.raised()) return;
-  control_->ended(busy() ? "an operation that it did not end" : recorder_.last());
+  control_->ended(queue_.busy() ? "an operation that it did not end" : recorder_.last());
 }
 
 void Communicator::refused(const std::string& text) {

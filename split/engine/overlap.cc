@@ -149,7 +149,7 @@ Overlap::~Overlap() {
   if (!met_ && due_ > 0 && !over_ && meet().ok()) start_due();
   give_up_place();
   for (std::size_t s = 0; s < started_; ++s) {
-    if (segments_[s].ticket) static_cast<void>(communicator_->wait(segments_[s].ticket));
+    if (segments_[s].ticket) static_cast<void>(communicator_->queue().wait(segments_[s].ticket));
   }
 }
 
@@ -213,7 +213,7 @@ Status Overlap::ready(std::uint32_t index) {
   if (met_) {
     start_due();
   } else if (due_ > 0 && place_ == nullptr) {
-    place_ = communicator_->reserve();
+    place_ = communicator_->queue().reserve();
   }
   return {};
 }
@@ -255,7 +255,7 @@ void Overlap::start(std::size_t index) {
         if (segments_[index].copied) scatter(segments_[index]);
         now_.end[index] = now_ns();
         if (automatic_) now_.cpu[index] = thread_cpu_ns() - now_.cpu[index];
-        now_.algorithm[index] = communicator_->algorithm(Op::kAllReduce);
+        now_.algorithm[index] = communicator_->selection().algorithm(Op::kAllReduce);
       });
 }
 
@@ -276,7 +276,7 @@ Status Overlap::wait() {
   start_due();
   Status first_failure;
   for (Segment& segment : segments_) {
-    const Status status = communicator_->wait(segment.ticket);
+    const Status status = communicator_->queue().wait(segment.ticket);
     if (first_failure.ok()) first_failure = status;
   }
   now_.wait_end = now_ns();
@@ -293,7 +293,7 @@ Status Overlap::wait_segment(std::size_t segment) {
   if (now_.wait_begin == 0) now_.wait_begin = now_ns();
   if (!met_) HCCL_RETURN_IF_ERROR(meet());
   start_due();
-  return communicator_->wait(segments_[segment].ticket);
+  return communicator_->queue().wait(segments_[segment].ticket);
 }
 
 void Overlap::mark(Point point) {
@@ -314,7 +314,7 @@ void Overlap::mark(Point point) {
 
 void Overlap::give_up_place() {
   if (place_ == nullptr) return;
-  communicator_->cancel(place_);
+  communicator_->queue().cancel(place_);
   place_.reset();
 }
 

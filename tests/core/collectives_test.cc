@@ -259,7 +259,7 @@ TEST_P(EveryAlgorithm, GivesExactResultsForEverySize) {
     // Many MiB: several slices and messages.
     if (!slow_build() && p.size <= 4)
       run(c, (std::uint64_t{5} << 18) / blocks + 1, Placement{true, 0});
-    EXPECT_EQ(c.algorithm(p.op), p.algorithm) << "another algorithm was taken";
+    EXPECT_EQ(c.selection().algorithm(p.op), p.algorithm) << "another algorithm was taken";
   });
 }
 

@@ -432,8 +432,8 @@ TEST(Timeout, CanBeSetForTheOperationsThatFollow) {
     ASSERT_TRUE(world.ok());
     std::atomic<bool> over{false};
     world.run([&](Communicator& c) {
-      EXPECT_EQ(c.timeout(), seconds(30));
-      c.set_timeout(milliseconds(300));
+      EXPECT_EQ(c.settings().timeout(), seconds(30));
+      c.settings().set_timeout(milliseconds(300));
       ASSERT_TRUE(c.run({}).ok());
       if (c.rank() == 1) {  // never comes
         while (!over) std::this_thread::sleep_for(milliseconds(1));

@@ -48,7 +48,7 @@ class TuneFile : public ::testing::Test {
         EXPECT_EQ(data.front(), expected);
         EXPECT_EQ(data.back(), expected);
         const std::lock_guard lock(mutex);
-        if (algorithms != nullptr) algorithms->insert(c.algorithm(Op::kAllReduce));
+        if (algorithms != nullptr) algorithms->insert(c.selection().algorithm(Op::kAllReduce));
       });
     }
     return ::testing::internal::GetCapturedStderr();
@@ -199,7 +199,7 @@ TEST_F(TuneFile, GroupsTakeTheNearestAndMeasureNothing) {
                              ReduceOp::kSum, 0, 0})
                       .ok());
       EXPECT_EQ(data[0], 4);
-      EXPECT_EQ((*group)->algorithm(Op::kAllReduce), "one_shot");
+      EXPECT_EQ((*group)->selection().algorithm(Op::kAllReduce), "one_shot");
     });
   }
   const std::string log = ::testing::internal::GetCapturedStderr();

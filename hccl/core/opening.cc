@@ -1,0 +1,116 @@
+#include "hccl/core/opening.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "hccl/base/auth.h"
+#include "transport/registry.h"
+
+namespace hccl::core {
+
+Uuid identity(const Uuid& parent, std::string_view what) {
+  const Key hash = digest(std::string(view(parent)) + std::string(what));
+  Uuid id;
+  std::memcpy(id.data(), hash.data(), id.size());
+  return id;
+}
+
+Status Opening::compare_configurations(Selection& selection, Deadline deadline) {
+  const std::string mine = is_.config.agreement();
+  const bool offers = selection.asks() && is_.rank == 0;
+  const auto met = is_.control.exchange(
+      is_.id, static_cast<std::uint32_t>(size()), static_cast<std::uint32_t>(is_.rank),
+      mine + '\0' + (offers ? selection.offer() : std::string()), deadline, failure_.flag(),
+      is_.name, join::wire::set_of(is_.ranks));
+  if (!met.ok()) return met.status().with_context(is_.name);
+  for (std::size_t i = 0; i < met.value().size(); ++i) {
+    const std::string its = met.value()[i].substr(0, met.value()[i].find('\0'));
+    if (its == mine) continue;
+    return Status(Code::kPara, is_.name + ": the configurations differ: rank " +
+                                   std::to_string(is_.rank) + " has " + mine + ", rank " +
+                                   std::to_string(i) + " has " + its);
+  }
+  if (!selection.asks()) return {};
+  return selection.accept(std::string_view(met.value().front()).substr(mine.size() + 1));
+}
+
+Result<std::vector<std::string>> Opening::gather(const std::string& what, const std::string& mine,
+                                                 Deadline deadline, const AbortFlag& abort) const {
+  return is_.control.exchange(identity(is_.id, what), static_cast<std::uint32_t>(size()),
+                              static_cast<std::uint32_t>(is_.rank), mine, deadline, abort,
+                              is_.name);
+}
+
+transport::OpenArgs Opening::arguments(Deadline deadline) const {
+  transport::OpenArgs args;
+  args.rank = is_.rank;
+  args.size = size();
+  args.hosts = is_.placement.hosts;
+  args.deadline = deadline;
+  args.address = is_.control.members()[static_cast<std::size_t>(is_.control.rank())].address;
+  args.config = &is_.config;
+  return args;
+}
+
+Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline) {
+  transport::OpenArgs args = arguments(deadline);
+  args.abort = &failure_.flag();
+  args.key = derive(is_.control.info().secret, "mesh " + std::string(view(is_.id)));
+  args.heap = is_.heap;
+  args.area_bytes = &exec::LocalEngine::region_bytes;
+  args.exchange = [this](const std::string& mine, Deadline until) {
+    return gather("exchange " + std::to_string(exchanges_++), mine, until, failure_.flag());
+  };
+  auto mesh = transport::open(is_.config.transport, args);
+  if (mesh.ok()) return mesh;
+  if (failure_.raised()) return failure_.reason();
+  const Status why =
+      mesh.status().with_context(is_.name + ": opening transport " + is_.config.transport);
+  // What this process lacks, the others cannot know; they need not wait for it.
+  if (why.code() == Code::kSyscall || why.code() == Code::kOom) {
+    failure_.abort(Status(why.code(), "rank " + std::to_string(is_.rank) + ": " + why.message(),
+                          is_.ranks[static_cast<std::size_t>(is_.rank)]));
+  }
+  return why;
+}
+
+// Where the ranks of a host share memory: on the one host, or on all of them, which takes a word
+// with the others; a mesh opens for all ranks of a host or for none.
+Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh, Waiter waiter,
+                                                          Deadline deadline) {
+  std::unique_ptr<exec::LocalEngine> engine;
+  const HostMemory* const memory = mesh.host_memory();
+  if (is_.placement.even_hosts > 1 && is_.placement.even_hosts < size()) {
+    HCCL_ASSIGN_OR_RETURN(const std::vector<std::string> shared,
+                          gather("exchange " + std::to_string(exchanges_++),
+                                 memory == nullptr ? "0" : "1", deadline, failure_.flag()));
+    if (std::find(shared.begin(), shared.end(), "0") != shared.end()) return engine;
+  } else if (memory == nullptr || memory->ranks.size() != is_.ranks.size()) {
+    return engine;
+  }
+  engine = std::make_unique<exec::LocalEngine>(
+      *memory, is_.heap,
+      kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
+      std::move(waiter), is_.placement.worker_policy);
+  if (engine->ranks() > 1) {
+    if (Status opened = engine->open(is_.config.cma); !opened.ok())
+      return failure_.fail(std::move(opened));
+  }
+  return engine;
+}
+
+Result<std::unique_ptr<transport::Mesh>> Opening::mailbox(const AbortFlag& abort) const {
+  is_.control.summon(is_.id);
+  transport::OpenArgs args = arguments(Deadline::after(is_.config.connect_timeout));
+  args.abort = &abort;
+  args.key = derive(is_.control.info().secret, "mailbox " + std::string(view(is_.id)));
+  args.exchange = [this, &abort, number = 0](const std::string& mine, Deadline until) mutable {
+    return gather("mailbox exchange " + std::to_string(number++), mine, until, abort);
+  };
+  auto mesh = transport::open(is_.config.transport, args);
+  if (mesh.ok()) return mesh;
+  return mesh.status().with_context(is_.name + ": opening transport " + is_.config.transport +
+                                    " for messages with tags");
+}
+
+}  // namespace hccl::core

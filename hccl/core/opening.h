@@ -1,0 +1,60 @@
+// Opens what a communicator needs, together with its other ranks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hccl/core/failure.h"
+#include "hccl/core/placement.h"
+#include "hccl/core/selection.h"
+#include "hccl/exec/local_engine.h"
+#include "hccl/join/control_line.h"
+#include "transport/transport.h"
+
+namespace hccl::core {
+
+/// The identity of something that belongs to `parent`; the same on all ranks.
+Uuid identity(const Uuid& parent, std::string_view what);
+
+/// All steps are collective, and taken in this order. Used by one thread at a time.
+class Opening {
+ public:
+  /// A communicator, and this rank in it. They outlive the Opening.
+  struct Member {
+    join::ControlLine& control;
+    const std::string& name;
+    const std::vector<int>& ranks;
+    int rank;
+    const Uuid& id;
+    const Config& config;
+    const Placement& placement;
+    const std::shared_ptr<memory::Heap>& heap;
+  };
+  Opening(const Member& member, Failure& failure) : is_(member), failure_(failure) {}
+
+  /// Absent ranks are found here, before a transport waits for them in exchanges of its own. Rank 0
+  /// of the world adds its costs. kPara: the configurations differ.
+  Status compare_configurations(Selection& selection, Deadline deadline);
+  Result<std::unique_ptr<transport::Mesh>> mesh(Deadline deadline);
+  /// Between the ranks of this host; null where they do not share memory, or where there are
+  /// several hosts and not all of them have one. `waiter`: for each of its operations.
+  Result<std::unique_ptr<exec::LocalEngine>> local(transport::Mesh& mesh, Waiter waiter,
+                                                   Deadline deadline);
+  /// A mesh of its own, which shares no memory of the host. A rank that needs it summons the
+  /// others. May run beside the other steps.
+  Result<std::unique_ptr<transport::Mesh>> mailbox(const AbortFlag& abort) const;
+
+ private:
+  int size() const { return static_cast<int>(is_.ranks.size()); }
+  transport::OpenArgs arguments(Deadline deadline) const;
+  /// One text of each rank, by the coordinator.
+  Result<std::vector<std::string>> gather(const std::string& what, const std::string& mine,
+                                          Deadline deadline, const AbortFlag& abort) const;
+
+  const Member is_;
+  Failure& failure_;
+  int exchanges_ = 0;
+};
+
+}  // namespace hccl::core

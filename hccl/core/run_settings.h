@@ -1,0 +1,38 @@
+// What a program may change while a communicator is in use.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+#include "hccl/base/config.h"
+
+namespace hccl::core {
+
+/// Any thread.
+class RunSettings {
+ public:
+  explicit RunSettings(const Config& config)
+      : deterministic_(config.deterministic), timeout_(config.exec_timeout) {}
+
+  /// Refuses operations that have not begun with kSuspending until resume(). They take no number,
+  /// so the caller may repeat them.
+  void suspend() { suspended_.store(true); }
+  void resume() { suspended_.store(false); }
+  bool suspended() const { return suspended_.load(std::memory_order_relaxed); }
+
+  /// Of the operations that begin from now on; 0: none; at first config().exec_timeout.
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_.store(timeout); }
+  std::chrono::milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }
+
+  /// Of the operations that begin from now on; at first config().deterministic. All ranks set the
+  /// same between the same operations.
+  void set_deterministic(Deterministic value) { deterministic_.store(value); }
+  Deterministic deterministic() const { return deterministic_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> suspended_{false};
+  std::atomic<Deterministic> deterministic_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+};
+
+}  // namespace hccl::core
