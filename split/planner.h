@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -64,6 +65,18 @@ struct Contention {
   bool overlap_pays() const { return compute + communication > 1; }
   bool operator==(const Contention&) const = default;
 };
+
+/// How long things take in iterations without segments beside compute, and in those with. Seconds;
+/// medians.
+struct ApartAndBeside {
+  double compute_alone = 0;
+  double compute_beside = 0;
+  double busy = 0;  ///< how long segments ran beside compute
+  double work = 0;  ///< how long that part of them takes alone
+};
+
+/// Nothing if busy is less than a twentieth of compute: too little to tell.
+std::optional<Contention> contention_of(const ApartAndBeside& measured);
 
 /// What is to be planned. The spans are only read during the call.
 struct Problem {

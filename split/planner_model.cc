@@ -7,6 +7,10 @@
 namespace hccl::split {
 namespace {
 
+constexpr double kLeastOverlap = 0.05;  // of compute
+constexpr double kSlowest = 0.05;
+constexpr double kFull = 0.98;  // above that, nothing is lost that could be told from noise
+
 Status check(const Contention& contention) {
   const auto fraction = [](double value) { return value > 0 && value <= 1; };
   if (!fraction(contention.compute) || !fraction(contention.communication))
@@ -18,6 +22,14 @@ Status check(const Contention& contention) {
 }
 
 }  // namespace
+
+std::optional<Contention> contention_of(const ApartAndBeside& measured) {
+  const double busy = measured.busy;
+  if (!(busy > 0) || busy < kLeastOverlap * measured.compute_alone) return std::nullopt;
+  const auto fraction = [](double value) { return value > kFull ? 1 : std::max(value, kSlowest); };
+  const double lost = measured.compute_beside - measured.compute_alone;
+  return Contention{fraction(1 - lost / busy), fraction(measured.work / busy)};
+}
 
 Result<Model> make_model(const Problem& problem) {
   const auto bytes = problem.bytes;

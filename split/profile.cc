@@ -106,11 +106,6 @@ Result<Profile> profile(std::span<const Trace> ranks) {
   }
   out.measured_compute_end = median_of(typical, compute_end);
   out.measured_end = out.segments.empty() ? 0 : out.segments.back().end;
-  out.iteration_end = median_of(typical, [](const auto& each) {
-    for (const auto& mark : each.marks)
-      if (mark.name == "iteration_end") return seconds(mark.time_ns);
-    return 0.0;
-  });
   if (out.compute_end <= 0 && out.measured_end <= 0)
     return Status(Code::kPara, "the trace has no times");
   take_samples(all, out);

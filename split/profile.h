@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "hccl/base/status.h"
-#include "split/contention.h"
 #include "split/cost_model.h"
 #include "split/planner.h"
 #include "split/strategy.h"
@@ -32,7 +31,6 @@ struct Profile {
   std::vector<Prediction::Times> segments;
   double measured_compute_end = 0;
   double measured_end = 0;                     ///< of the last segment
-  double iteration_end = 0;                    ///< its mark; 0 if there is none
   std::vector<CostSample> samples;             ///< pure costs of segments that ran beside nothing
   std::vector<CostSample> overlapped_samples;  ///< of those that began beside backward
   /// Measured; nothing if the traces do not show it (too little overlap, or no iteration without).

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "split/contention.h"
 #include "split/cost_model.h"
 #include "split/engine/window.h"
+#include "split/planner.h"
 #include "split/strategy.h"
 
 namespace hccl::split {

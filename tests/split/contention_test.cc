@@ -1,5 +1,5 @@
 // What is taken for contention: measurements whose truth is known.
-#include "split/contention.h"
+#include "split/planner.h"
 
 #include <gtest/gtest.h>
 
