@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""layers_test.py SOURCE: which room includes which, which files sleep, which keep state, and how long
-functions of Python are.
+"""layers_test.py SOURCE: which room includes which, which files sleep, which keep state, how long
+functions of Python are, and which modules of Python import each other.
 
 The rooms and their walls are those of the design: a file may include only what its room may use.
 Each finding is one line, "file:line: what is wrong"."""
@@ -190,8 +190,39 @@ def check_functions(root, path):
                 yield f"{path}:{node.lineno}: {node.name} has {lines} lines, {LONGEST_FUNCTION} are allowed"
 
 
+def imports_of(path):
+    """The modules that a file imports, also inside functions."""
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read(), path)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def check_circles(root):
+    """Modules that import each other. A package's __init__ and its modules may do so."""
+    graph = {}
+    for folder, _, names in os.walk(os.path.join(root, "python")):
+        for name in names:
+            if name.endswith(".py") and name != "__init__.py":
+                path = os.path.join(folder, name)
+                module = os.path.relpath(path, os.path.join(root, "python"))[:-3]
+                graph[module.replace(os.sep, ".")] = set(imports_of(path))
+    before = 0
+    while len(graph) != before:  # modules that import, or are imported by, no other are in no circle
+        before = len(graph)
+        graph = {module: targets & graph.keys() for module, targets in graph.items()}
+        imported = set().union(*graph.values())
+        graph = {module: to for module, to in graph.items() if to and module in imported}
+    if graph:
+        yield "python: these modules import each other: " + ", ".join(sorted(graph))
+
+
 def check(root):
-    found = []
+    found = list(check_circles(root))
     for top in ("hccl", "transport", "split", "python", "examples", "benchmarks", "scripts"):
         for folder, folders, names in os.walk(os.path.join(root, top)):
             folders[:] = sorted(f for f in folders if not f.startswith((".", "build")))
@@ -378,6 +409,16 @@ class PlantedViolations(unittest.TestCase):
         self.assertEqual(self.findings("python/b.py", "class A:\n    pass\n\n" + function), [])
         self.assertEqual(self.findings("scripts/b.py", "\n" + function + "    pass\n"),
                          ["scripts/b.py:2: long has 61 lines, 60 are allowed"])
+
+    def test_circles(self):
+        planted = [self.write("python/p/b.py", "import p.c\n"), self.write("python/p/d.py", "import p.b\n")]
+        try:
+            self.assertEqual(self.findings("python/p/c.py", "import os\n"), [])
+            self.assertEqual(self.findings("python/p/c.py", "def f():\n    from p import b\n"),
+                             ["python: these modules import each other: p.b, p.c"])
+        finally:
+            for path in planted:
+                os.remove(path)
 
 
 if __name__ == "__main__":
