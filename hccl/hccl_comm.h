@@ -176,15 +176,17 @@ typedef struct {
   double predictedUs; /**< predicted duration in microseconds; 0: unknown */
   uint32_t level;     /**< 0: inside a host, by shared memory; 1: by messages */
   bool eligible;      /**< false: refused, cannot run here */
-  bool chosen;        /**< what would run; at most one algorithm of a list */
+  bool chosen;        /**< the algorithm that would run; at most one of a list */
 } HcclAlgorithmInfo;
 
-/** Lists this communicator's algorithms for an operation ("allreduce" and so on, as in HCCL_ALGO,
- * or "barrier") whose longest input has `bytes` bytes of fp32. deviceMemory: all buffers are device
- * memory, or the ranks are threads of one process. infoSize is sizeof(HcclAlgorithmInfo). *infoNum:
- * in, for how many `infos` has room; out, the number of algorithms, which is all that is written if
- * infos is null and *infoNum 0. HCCL_E_PARA: op is unknown, infoSize is too small, or `infos` has
- * too little room. An addition to HCCL's interface. */
+/** Lists the algorithms of this communicator for one operation.
+ *   op             "allreduce" and so on, as in HCCL_ALGO, or "barrier"
+ *   bytes          the size of the longest input; the elements are fp32
+ *   deviceMemory   all buffers are device memory, or the ranks are threads of one process
+ *   infoSize       sizeof(HcclAlgorithmInfo)
+ *   infoNum        in: how many entries `infos` has room for; out: the number of algorithms
+ * With infos = NULL and *infoNum = 0 the call only gives the number. HCCL_E_PARA: op is unknown,
+ * infoSize is too small, or `infos` has too little room. An addition to HCCL's interface. */
 HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes,
                                       bool deviceMemory, HcclAlgorithmInfo* infos, size_t infoSize,
                                       uint32_t* infoNum);

@@ -1,6 +1,5 @@
 // Locks that are checked: clang reads here which lock guards a member and which one a function
-// needs
-// (-Wthread-safety, by scripts/tidy.py). Builds without NDEBUG check the order of locks.
+// needs (-Wthread-safety, by scripts/tidy.py). Builds without NDEBUG check the order of locks.
 #pragma once
 
 #include <cassert>
