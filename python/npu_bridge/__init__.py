@@ -2,8 +2,8 @@
 
     from npu_bridge.npu_init import *
 
-On import, TensorFlow 1's behaviour is switched on and its names are put onto the module tensorflow,
-for the whole process: such scripts say tf.placeholder and tf.Session.
+The import enables TensorFlow 1's behaviour and adds its names to the module tensorflow, for the
+whole process, because such scripts use tf.placeholder and tf.Session.
 """
 
 from npu_bridge import _v1

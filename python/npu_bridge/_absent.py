@@ -1,4 +1,4 @@
-"""What an NPU has and a CPU has not."""
+"""Functions that exist only on an NPU."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any, Callable
 
 
 def function(name: str, why: str) -> Callable:
-    """A function that says why it is not there, when it is called: scripts import more names than
-    they use."""
+    """Makes a function that raises an error with the reason why it does not exist. It raises only
+    when called, because scripts import more names than they use."""
 
     def absent(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{name}: not on a CPU: {why}")

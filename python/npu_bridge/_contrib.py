@@ -1,4 +1,4 @@
-"""tf.contrib, which is gone: the parts of it that scripts use most."""
+"""tf.contrib, which TensorFlow has removed: the parts that scripts use most."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _gone(name: str) -> str:
 
 
 class _Part(types.ModuleType):
-    """A module of tf.contrib. A name that is not here is taken from what has replaced the module, or
-    says what to use instead."""
+    """A module of tf.contrib. A name that is not in it comes from the module's replacement, or
+    raises an error that names a replacement."""
 
     def __init__(self, name: str, elsewhere: Callable[[], Any] = lambda: None) -> None:
         super().__init__(name)
@@ -48,7 +48,7 @@ class _Contrib(_Part):
 
 
 def _slim() -> Any:
-    # TensorFlow 2.15 looks for it in tf_keras, but has it in Keras 2 itself.
+    # TensorFlow 2.15 searches for it in tf_keras, but contains it in Keras 2.
     name = "legacy_tf_layers.normalization"
     with contextlib.suppress(ModuleNotFoundError):
         if importlib.util.find_spec("tf_keras") is None:
@@ -59,12 +59,13 @@ def _slim() -> Any:
         raise ImportError("tf.contrib.slim, layers and framework: install the package tf_slim") from None
 
 
-# Packages of tf.contrib that tf_slim has by another name.
+# Packages of tf.contrib that have another name in tf_slim.
 _OF_SLIM = {"tensorflow.contrib.slim": "tf_slim", "tensorflow.contrib.layers.python": "tf_slim"}
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """For `import tensorflow.contrib.x`: tf_slim's modules, or an error that says what to use instead."""
+    """Finds tf_slim's modules for `import tensorflow.contrib.x`, or raises an error with a
+    replacement."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name == "tensorflow.examples":
@@ -98,7 +99,7 @@ def _summary() -> Any:
     return summary_ops_v2
 
 
-# What has replaced a module, as a whole or but for what _modules() has.
+# The replacement of a module, except for the names in _modules().
 _ELSEWHERE: dict[str, Callable[[], Any]] = {
     "layers": _slim,
     "framework": _slim,
@@ -139,7 +140,7 @@ def _l1_regularizer(scale: float, scope: Any = None) -> Any:
 
 
 class _DistributeConfig(NamedTuple):
-    """What tf.estimator.RunConfig takes as experimental_distribute."""
+    """The class that tf.estimator.RunConfig accepts as experimental_distribute."""
 
     train_distribute: Any = None
     eval_distribute: Any = None

@@ -1,9 +1,9 @@
 """A loop of training steps as a While in the graph: one session.run makes all of them.
 
-The ops that the step needs are copied into the While's body; what owns a state (variables, iterators, queues,
-tables) and what is fed stays outside, once. An iteration begins when all of the one before is done,
-so n iterations end with the same bits as n runs. Steps of which a copy would be something else stay what they
-are: `made` gives None, and the session runs the op n times.
+The ops that the step needs are copied into the While's body. Ops with a state (variables,
+iterators, queues, tables) and fed tensors stay outside. An iteration begins when the previous one
+is complete, so n iterations give the same bits as n runs. If a copy of a step would behave
+differently, `made` returns None, and the session runs the op n times.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Iterable, NamedTuple, Optional
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-# A step of more ops takes longer than a run costs, and copying them takes seconds.
+# With more ops a step takes longer than the overhead of a run, and copying takes seconds.
 _MOST_OPS = 2000
-# v1's own control flow, whose ends may be dead, and memory that goes by an op's name.
+# v1's control flow, whose outputs may be dead tensors, and memory that belongs to an op's name.
 _KEPT = frozenset(
     "Enter RefEnter Exit RefExit NextIteration RefNextIteration Switch RefSwitch Merge RefMerge "
     "TemporaryVariable DestroyTemporaryVariable".split()
@@ -24,11 +24,11 @@ _KEPT = frozenset(
 
 class Loop(NamedTuple):
     operation: Any  # makes the steps
-    steps: Any  # how many: to be fed
+    steps: Any  # the number of steps, which is fed
 
 
 def made(graph: Any, step: Any, fed: Iterable[Any]) -> Optional[Loop]:
-    """The loop of the step's op, for runs in which the tensors are fed."""
+    """Returns the loop for the step's op, for runs in which the tensors are fed."""
     if tf.compat.v1.control_flow_v2_enabled():
         return None
     body = _body(step, {tensor.name for tensor in fed})
@@ -62,8 +62,8 @@ def _loop(definition: Any, outside: dict[str, Any], step: str) -> Loop:
 
 
 def _body(step: Any, fed: set[str]) -> Optional[tuple[Any, dict[str, Any]]]:
-    """The ops that a run of the step needs, and the tensors from outside that they take; None: a
-    copy of one of them would be something else."""
+    """Returns the ops that a run of the step needs, and the tensors from outside that they use;
+    None if a copy of one of them would behave differently."""
     definition = graph_pb2.GraphDef()
     outside: dict[str, Any] = {}
     found, left = {step}, [step]
@@ -89,12 +89,12 @@ def _body(step: Any, fed: set[str]) -> Optional[tuple[Any, dict[str, Any]]]:
         node.CopyFrom(op.node_def)
         del node.input[len(op.inputs) :]
         node.input.extend(f"^{each.name}" for each in before)
-        node.attr.pop("_class", None)  # colocation with what stays outside
+        node.attr.pop("_class", None)  # colocation with ops outside
     return definition, outside
 
 
 def _owns_state(op: Any) -> bool:
-    """A variable, iterator, queue, table. Not where a run of it would also run other ops."""
+    """Whether the op is a variable, iterator, queue or table, and running it runs no other ops."""
     return not op.inputs and not op.control_inputs and any(
         tensor.dtype._is_ref_dtype or tensor.dtype in (tf.resource, tf.variant) for tensor in op.outputs
     )
@@ -108,5 +108,5 @@ def _same_when_copied(op: Any) -> bool:
     attributes = op.node_def.attr
     if op.type in _KEPT or "shared_name" in attributes:
         return False
-    # Numbers from a seed go on where the op itself has stopped.
+    # A seeded random op continues its own sequence, which a copy would not.
     return not any(attributes[name].i for name in ("seed", "seed2") if name in attributes)

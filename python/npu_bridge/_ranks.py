@@ -1,4 +1,4 @@
-"""Who this process is among the ranks."""
+"""Rank and number of ranks of this process."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ def rank() -> int:
 
 
 def size() -> int:
-    """Joins the ranks that the environment describes, if nobody has."""
+    """Returns the number of ranks. Joins the ranks of the environment if this process has not
+    joined."""
     _world.join_as_told()
     return manage.get_rank_size()

@@ -1,5 +1,5 @@
-"""What sessions do here: they ask for the graph optimizer that orders collectives, and a run of
-IterationOp makes as many steps as the loop says."""
+"""Changes sessions: they enable the graph optimizer that orders collectives, and a run of
+IterationOp makes the number of steps of the loop."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from npu_bridge import _loops
 
 ITERATION_OP = "IterationOp"
-# Of each session: how many more steps than one a run of IterationOp makes, and what makes them.
+# For each session: the steps of a run of IterationOp beyond the first, and the loop for them.
 _repeats: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 _loops_of: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 _callables: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def complete(config: Any) -> config_pb2.ConfigProto:
-    """The config (a new one if it is none), with what a session needs on an NPU: changed in
-    place."""
+    """Adds the settings that a session needs on an NPU to the config, in place, and returns it.
+    None gives a new config."""
     if not isinstance(config, config_pb2.ConfigProto):
         config = config_pb2.ConfigProto()
     config.allow_soft_placement = True
@@ -41,18 +41,18 @@ def complete(config: Any) -> config_pb2.ConfigProto:
 
 
 def npu_parameters(config: config_pb2.ConfigProto) -> Any:
-    """The parameter_map of the config's NpuOptimizer."""
+    """Returns the parameter_map of the config's NpuOptimizer."""
     optimizers = config.graph_options.rewrite_options.custom_optimizers
     return next(each.parameter_map for each in optimizers if each.name == "NpuOptimizer")
 
 
 def load_loop(session: Any, iterations_per_loop: int) -> None:
-    """From now on a run of IterationOp in this session makes so many steps."""
+    """Sets the number of steps of later runs of IterationOp in this session."""
     _repeats[_base_of(session)] = iterations_per_loop - 1
 
 
 def install(tensorflow: Any) -> None:
-    """Once for a process."""
+    """Changes the session classes, once in a process."""
     v1 = tensorflow.compat.v1
     if getattr(v1.Session, "_hccl", False):
         return
@@ -84,14 +84,14 @@ def _complete_configs(kind: Any) -> None:
 
 
 def _base_of(session: Any) -> Any:
-    """The session of a MonitoredSession, Supervisor's or plain."""
+    """Returns the plain session inside a MonitoredSession or that of a Supervisor."""
     while hasattr(session, "_sess") and session._sess is not None:
         session = session._sess
     return session
 
 
 def _leaves(fetches: Any) -> Iterator[Any]:
-    # Not tf.nest: a MonitoredSession's fetches are a dictionary with hooks as keys.
+    # Does not use tf.nest: a MonitoredSession's fetches are a dictionary with hooks as keys.
     if isinstance(fetches, dict):
         fetches = fetches.values()
     elif not isinstance(fetches, (list, tuple)):
@@ -107,7 +107,8 @@ def _is_iteration_op(fetch: Any) -> bool:
 
 
 def _repeat(session: Any, run: Any, step: Any, feeds: dict, times: int) -> None:
-    """All steps but the last, on the same feed: by a While, or else by a callable, made once."""
+    """Makes all steps but the last on the same feed, by a While or else by a callable, made
+    once."""
     graph = session.graph
     step = graph.as_graph_element(step, allow_tensor=False)
     tensors = [
@@ -131,7 +132,7 @@ def _repeat(session: Any, run: Any, step: Any, feeds: dict, times: int) -> None:
         return
     known = _callables.setdefault(session, {})
     if key not in known:
-        # Below Session.run, which would come back here.
+        # Calls a lower level than Session.run, which would return to this function.
         known[key] = session._make_callable_from_options(
             config_pb2.CallableOptions(feed=names, target=[step.name])
         )

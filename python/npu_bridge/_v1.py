@@ -12,10 +12,10 @@ from npu_bridge import _contrib, _session
 
 
 def enable() -> Any:
-    """Switches TensorFlow 1's behaviour on and copies its public names onto the module tensorflow,
-    so that it does not matter which name a script has imported, and when. Returns the module."""
+    """Enables TensorFlow 1's behaviour and copies its public names to the module tensorflow. So a
+    script may import either module, in any order. Returns the module."""
     v1 = tensorflow.compat.v1
-    with deprecation.silence():  # of what it calls itself
+    with deprecation.silence():  # warnings about its own calls
         v1.disable_v2_behavior()
     for name in dir(v1):
         if name.startswith("_"):
@@ -32,8 +32,9 @@ def enable() -> Any:
 
 
 def _keras_of_sessions(tensorflow: Any) -> None:
-    """`from tensorflow.keras import ...` would load TensorFlow 2's Keras, whose optimizers work in no
-    session, and put it onto the module tensorflow. Keras 3 has no other."""
+    """Sets tensorflow.keras to the Keras of TensorFlow 1. Otherwise `from tensorflow.keras import
+    ...` would load TensorFlow 2's Keras, whose optimizers do not work in sessions. Keras 3 has no
+    other."""
     keras = tensorflow.compat.v1.keras
     if not hasattr(keras.backend, "set_session"):
         return

@@ -1,4 +1,4 @@
-"""from npu_bridge.npu_init import *: what a script for Ascend's TensorFlow 1 needs, tf included."""
+"""from npu_bridge.npu_init import *: the names for scripts for Ascend's TensorFlow 1, with tf."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ backend = tf.compat.v1.keras.backend
 
 
 def npu_config_proto(config_proto: Any = None) -> config_pb2.ConfigProto:
-    """The config, or a new one, with what sessions need on an NPU: changed in place."""
+    """Adds the settings for sessions on an NPU to the config, in place, or makes a new config."""
     return _session.complete(config_proto)
 
 
@@ -88,7 +88,7 @@ def npu_optimizer_options(optimizer_options: Any = None) -> config_pb2.Optimizer
 
 
 def npu_run_config_init(run_config: Any = None) -> Any:
-    """A tf.estimator.RunConfig whose sessions have npu_config_proto's config."""
+    """Returns a tf.estimator.RunConfig whose sessions have npu_config_proto's config."""
     if not hasattr(tf, "estimator"):
         raise ImportError("npu_run_config_init: this TensorFlow has no Estimator; use TensorFlow 2.15")
     if not isinstance(run_config, tf.estimator.RunConfig):
@@ -114,7 +114,7 @@ def npu_clear_session(config: Any = None) -> None:
 
 
 def init_resource(config: Any = None) -> tuple:
-    """Joins the ranks: (a session, the op for shutdown_resource)."""
+    """Joins the ranks and returns (a session, the op for shutdown_resource)."""
     made = tf.compat.v1.Session(config=npu_config_proto(config))
     with made.graph.as_default():
         start, stop = npu_ops.initialize_system(), npu_ops.shutdown_system()

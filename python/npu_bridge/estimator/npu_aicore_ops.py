@@ -1,4 +1,4 @@
-"""npu_aicore_ops: of TensorFlow's own ops."""
+"""npu_aicore_ops, built from TensorFlow's own ops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fast_gelu_v2(x: Any, name: Optional[str] = None) -> tf.Tensor:
 
 
 def centralization(x: Any, axes: Any, name: Optional[str] = None) -> tf.Tensor:
-    """x less its mean over the axes."""
+    """Returns x minus its mean over the axes."""
     x = tf.convert_to_tensor(x)
     return tf.subtract(x, tf.reduce_mean(x, axes, keepdims=True), name=name)
 
@@ -51,7 +51,7 @@ def dropout_v4(
 def nonzero(
     x: Any, transpose: bool = False, output_type: Any = tf.int64, name: Optional[str] = None
 ) -> tf.Tensor:
-    """The places that are not zero: [places, dimensions], or transposed."""
+    """Returns the indices of elements that are not zero: [elements, dimensions], or transposed."""
     places = tf.cast(tf.compat.v2.where(tf.convert_to_tensor(x)), output_type)
     return tf.transpose(places, name=name) if transpose else tf.identity(places, name=name)
 
@@ -59,7 +59,7 @@ def nonzero(
 def nonzerowithvalue(
     x: Any, transpose: bool = False, output_type: Any = tf.int64, name: Optional[str] = None
 ) -> tuple:
-    """(the values that are not zero, their places, their number)."""
+    """Returns (the values that are not zero, their indices, their number)."""
     places = tf.compat.v2.where(tf.convert_to_tensor(x))
     values = tf.gather_nd(x, places)
     return values, nonzero(x, transpose, output_type, name), tf.size(values, out_type=tf.int64)
@@ -74,7 +74,7 @@ def layer_norm(
     epsilon: float = 1e-7,
     name: Optional[str] = None,
 ) -> list:
-    """[the result, the mean, the variance], over the axes from begin_norm_axis on."""
+    """Returns [result, mean, variance], over the axes from begin_norm_axis on."""
     x = tf.convert_to_tensor(x)
     rank = x.shape.rank
     axes = list(range(begin_norm_axis % rank, rank))

@@ -1,4 +1,4 @@
-"""npu_ops: TensorFlow's own ops by Ascend's names."""
+"""npu_ops: TensorFlow's own ops with Ascend's names."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from npu_bridge import _ranks
 
 
 def initialize_system(name: Optional[str] = None) -> Any:
-    """An op that joins the ranks when it is run."""
+    """Returns an op that joins the ranks when it runs."""
     if tf.executing_eagerly():
         raise RuntimeError("tf.NPUInit() is not compatible with eager execution.")
     return tf.numpy_function(_join, [], [], name=name)
 
 
 def shutdown_system(name: Optional[str] = None) -> Any:
-    """An op; the ranks part when the program ends."""
+    """Returns an op without effect, because ranks leave when the program ends."""
     if tf.executing_eagerly():
         raise RuntimeError("tf.NPUShutdown() is not compatible with eager execution.")
     return tf.no_op(name=name)
@@ -34,7 +34,7 @@ def dropout(
     seed: Optional[int] = None,
     name: Optional[str] = None,
 ) -> Any:
-    """ValueError: a keep_prob that is not in (0, 1]."""
+    """TensorFlow's dropout. ValueError: keep_prob is not in (0, 1]."""
     x = tf.convert_to_tensor(x, name="x")
     if not x.dtype.is_floating:
         raise ValueError(f"x must be a floating point tensor, not {x.dtype}")
@@ -53,8 +53,8 @@ def LARS(  # noqa: N802  Ascend's name
     epsilon: float = 0.00001,
     name: Optional[str] = None,
 ) -> list:
-    """Of lists of weights and gradients, the gradients scaled by layer: by hyperpara * |w| /
-    (|g| + weight_decay * |w| + epsilon), with the weights' decay added first."""
+    """Returns the gradients of a list of weights, scaled for each layer by hyperpara * |w| / (|g| +
+    weight_decay * |w| + epsilon). The weights' decay is added first."""
     return [
         _lars(w, g, weight_decay, hyperpara, epsilon, None) for w, g in zip(inputs_w, inputs_g)
     ]
@@ -70,7 +70,7 @@ def LARSV2(  # noqa: N802  Ascend's name
     use_clip: bool = False,
     name: Optional[str] = None,
 ) -> Any:
-    """LARS of one weight; with use_clip the scale is at most the learning rate's share, 1."""
+    """LARS for one weight. With use_clip the scale, relative to the learning rate, is at most 1."""
     rate = learning_rate if use_clip else None
     return _lars(input_weight, input_grad, weight_decay, hyperpara, epsilon, rate)
 
@@ -96,8 +96,8 @@ def basic_lstm_cell(
     activation: str = "tanh",
     name: Optional[str] = None,
 ) -> tuple:
-    """One step of an LSTM with the gates i, j, f, o in the columns of w: (c, h, i, j, f, o,
-    tanh(c))."""
+    """Computes one step of an LSTM with the gates i, j, f, o in the columns of w. Returns (c, h, i,
+    j, f, o, tanh(c))."""
     i, j, f, o = tf.split(tf.matmul(tf.concat([x, h], 1), w) + b, 4, axis=1)
     i, f, o, j = tf.sigmoid(i), tf.sigmoid(f + forget_bias), tf.sigmoid(o), tf.tanh(j)
     c = f * c + i * j
@@ -140,7 +140,7 @@ def adam_apply_one_with_decay_assign(
     add2_y: Any,
     name: Optional[str] = None,
 ) -> tuple:
-    """The same with mul4_x times the weight added to the step."""
+    """The same step, with mul4_x times the weight added."""
     muls = (mul0_x, mul1_x, mul2_x, mul3_x)
     return _adam((input0, input1, input2, input3, input4), muls, mul4_x, add2_y)
 

@@ -6,5 +6,5 @@ import tensorflow as tf
 
 
 def gelu(x: Any) -> Any:
-    """By the approximation with tanh, as on an NPU."""
+    """Gelu by the approximation with tanh, as on an NPU."""
     return tf.compat.v2.nn.gelu(x, approximate=True)

@@ -1,1 +1,1 @@
-"""npu_bridge.hccl: HCCL's ops, and its Python modules by the name that TensorFlow scripts use."""
+"""npu_bridge.hccl: HCCL's ops, and its Python modules with the names in TensorFlow scripts."""

@@ -1,5 +1,5 @@
-"""HCCL's ops for graphs of TensorFlow 1. Those of one session.run are called in the order in which
-the program has made them, the same on all ranks. Most are npu_device's; its allgather and
+"""HCCL's ops for graphs of TensorFlow 1. The ops of one session.run run in the order in which the
+program created them, which must be the same on all ranks. Most are npu_device's; its allgather and
 reduce_scatter have no `fusion`."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where scripts fetch the NPU's generated ops."""
+"""The function with which scripts get the NPU's generated ops."""
 
 from __future__ import annotations
 

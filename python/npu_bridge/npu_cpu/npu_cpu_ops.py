@@ -1,4 +1,4 @@
-"""Embedding tables and text recognition in an NPU's own CPU: names that say what to use instead."""
+"""Embedding tables and text recognition on an NPU's own CPU: errors that name a replacement."""
 
 from __future__ import annotations
 

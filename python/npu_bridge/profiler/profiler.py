@@ -1,5 +1,5 @@
-"""A context that profiles an NPU: here it writes nothing. tf.profiler profiles a CPU, and
-hccl.tensorflow.trace_at_exit writes what the gradients did."""
+"""A context that profiles an NPU; on a CPU it writes nothing. Use tf.profiler to profile a CPU, and
+hccl.tensorflow.trace_at_exit to write traces of gradients."""
 
 from __future__ import annotations
 

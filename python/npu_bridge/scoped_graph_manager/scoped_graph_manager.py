@@ -1,4 +1,4 @@
-"""A context at whose end an NPU forgets its graphs: a CPU keeps none."""
+"""A context that removes an NPU's graphs at its end; without effect on a CPU, which has none."""
 
 from __future__ import annotations
 

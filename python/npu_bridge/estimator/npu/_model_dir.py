@@ -1,4 +1,4 @@
-"""A model_dir that several ranks have in common: rank 0 alone writes there, as the files of two ranks
+"""A model_dir that several ranks share. Only rank 0 writes to it, because the files of two ranks
 would have the same names."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Saver = tf.compat.v1.train.CheckpointSaverHook
 
 
 class _NoSaver(_Saver):
-    """In the place of the hook that writes checkpoints."""
+    """Replaces the hook that writes checkpoints."""
 
     def __init__(self) -> None:
         self._listeners: list[Any] = []
@@ -39,7 +39,7 @@ class _NoSaver(_Saver):
 
 
 class _EndTogether(tf.compat.v1.train.SessionRunHook):
-    """Behind the hook that writes: what comes after training finds the last checkpoint."""
+    """Runs after the hook that writes, so that the last checkpoint exists after training."""
 
     def begin(self) -> None:
         self._operation = _ops.all_reduce(tf.constant(1), "sum").op
@@ -49,9 +49,9 @@ class _EndTogether(tf.compat.v1.train.SessionRunHook):
 
 
 def for_training(config: Any) -> tuple[Any, str, list[Any]]:
-    """What this rank trains with: a RunConfig, where its checkpoints are, and hooks that belong behind all
-    others. All ranks ask. With a part of the optimizer's state a rank has checkpoints of its own, below
-    rank 0's."""
+    """Returns this rank's settings for training: a RunConfig, the directory of its checkpoints, and
+    hooks that must run after all others. All ranks must call it. A rank with a part of the
+    optimizer's state has its own checkpoints, in a directory below rank 0's."""
     directory = config.model_dir
     if _is_rank_0s(pathlib.Path(directory)) and _ranks.rank() != 0:
         quiet = config.replace(save_summary_steps=0, log_step_count_steps=None)
@@ -62,7 +62,7 @@ def for_training(config: Any) -> tuple[Any, str, list[Any]]:
 
 
 def _is_rank_0s(directory: pathlib.Path) -> bool:
-    """Whether the ranks see a file of rank 0 there."""
+    """Whether this rank sees a file that rank 0 makes in the directory."""
     first = _ranks.rank() == 0
     number = secrets.randbits(62) if first else 0
     marker = directory / f".hccl-{number}"
@@ -72,6 +72,6 @@ def _is_rank_0s(directory: pathlib.Path) -> bool:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         told = session.run(_ops.broadcast([tf.constant(number, tf.int64)], 0))[0]
         found = (directory / f".hccl-{told}").exists()
-        session.run(_ops.all_reduce(tf.constant(1), "sum"))  # all have looked
+        session.run(_ops.all_reduce(tf.constant(1), "sum"))  # all ranks have looked
     marker.unlink(missing_ok=True)
     return found

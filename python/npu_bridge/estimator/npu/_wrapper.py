@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 class Wrapper(tf.compat.v1.train.Optimizer):
-    """An optimizer whose state is another's."""
+    """An optimizer with the state of the optimizer that it wraps."""
 
     _opt: Any
 

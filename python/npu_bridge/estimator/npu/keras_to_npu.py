@@ -1,4 +1,4 @@
-"""An NPUEstimator of a Keras model: TensorFlow 1's way to many steps a session.run with Keras."""
+"""An NPUEstimator of a Keras model: in TensorFlow 1, it makes many steps in one session.run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ def model_to_npu_estimator(
     config: Any = None,
     job_start_file: str = "",
 ) -> NPUEstimator:
-    """Of a compiled model, or of the file of one. config: an NPURunConfig (ValueError)."""
+    """Makes an NPUEstimator of a compiled model or its file. ValueError: config is no
+    NPURunConfig."""
     estimators = getattr(tf.keras, "estimator", None)
     if estimators is None:
         raise ImportError(
             "model_to_npu_estimator: this TensorFlow has no Estimator; use TensorFlow 2.15"
         )
-    # The Estimator asks tf, which has TensorFlow 1's names now, for a name of TensorFlow 2.
+    # The Estimator uses a name of TensorFlow 2, but tf has TensorFlow 1's names now.
     if not hasattr(tf.keras.optimizers, "experimental"):
         tf.keras.optimizers.experimental = tf.compat.v2.keras.optimizers.experimental
     made = estimators.model_to_estimator(

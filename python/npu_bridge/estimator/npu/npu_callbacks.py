@@ -11,7 +11,7 @@ from npu_bridge import _ranks
 
 
 class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
-    """Gives the model's variables the values of the root before the first batch."""
+    """Sets the model's variables to their values on the root before the first batch."""
 
     def __init__(self, root_rank: int) -> None:
         super().__init__()

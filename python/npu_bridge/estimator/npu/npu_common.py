@@ -1,4 +1,4 @@
-"""NPUBasics: who this process is."""
+"""NPUBasics: rank and number of ranks of this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NPURunConfig and what belongs to it: checked, kept, and used where it has a meaning on a CPU."""
+"""NPURunConfig and its parts: checked, stored, and used if they have a meaning on a CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from npu_bridge import _session
 
 
 def _keep(owner: Any, /, **options: Any) -> None:
-    """Arguments by name, as attributes: also where the owner's class refuses new ones."""
+    """Stores arguments as attributes, even if the owner's class rejects new attributes."""
     for name, value in options.items():
         object.__setattr__(owner, f"_{name}", value)
 
@@ -78,7 +78,7 @@ class ExperimentalConfig(_Kept):
     pass
 
 
-# What NPURunConfig takes besides its named arguments; those in the last line are of older releases.
+# NPURunConfig's other arguments; those in the last line are from older releases.
 _KEPT_OPTIONS = frozenset((
     "distribute dump_config stream_max_parallel_num is_tailing_optimization horovod_mode "
     "graph_run_mode op_debug_level enable_scope_fusion_passes enable_exception_dump "
@@ -116,7 +116,7 @@ def _similar(name: str) -> str:
 
 
 def _check_kept(options: dict[str, Any]) -> None:
-    """What an NPU checks of the arguments that are only kept."""
+    """Checks the arguments that are only stored, as an NPU does."""
     for name in options:
         if name not in _KEPT_OPTIONS:
             raise TypeError(f'NPURunConfig: there is no argument "{name}"{_similar(name)}')
@@ -146,7 +146,7 @@ def _check_loop(iterations_per_loop: int, mix_compile_mode: bool) -> None:
 
 
 def _saving(steps: Optional[int], secs: Optional[int]) -> dict[str, int]:
-    """When checkpoints are saved: RunConfig's argument."""
+    """Returns RunConfig's argument for the times of checkpoints."""
     if steps is not None and secs is not None:
         raise ValueError(
             "save_checkpoints_steps and save_checkpoints_secs cannot be given together"
@@ -157,8 +157,9 @@ def _saving(steps: Optional[int], secs: Optional[int]) -> dict[str, int]:
 
 
 class NPURunConfig(_RunConfig):
-    """tf.estimator.RunConfig with Ascend's arguments. iterations_per_loop: steps a session.run;
-    the others of Ascend's are kept, by their name with an underscore before it."""
+    """tf.estimator.RunConfig with Ascend's arguments. iterations_per_loop: number of steps in a
+    session.run. Ascend's other arguments are stored in attributes with an underscore before the
+    name."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Importing this makes Keras's Dropout use the NPU's. Here it is TensorFlow's own already."""
+"""On an NPU, this import makes Keras use the NPU's dropout; here Keras uses TensorFlow's."""

@@ -1,7 +1,7 @@
 """DynamicRNN (an LSTM), DynamicGRUV2 and DynamicAUGRU: layers over inputs [time, batch, features].
 
-A call returns what the NPU's operators do, each [time, batch, hidden_size]: the outputs, the states,
-and the gates. Past a sequence's length the state stays and the outputs are 0."""
+A call returns the same tensors as the NPU's operators, each [time, batch, hidden_size]: outputs,
+states and gates. After the end of a sequence the state stays and the outputs are 0."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DYNAMIC_RNN_REDIRECTIONAL = "REDIRECTIONAL"
 
 
 class _Layer:
-    """Variables that are made with the first call. `gates` is the number of blocks of a weight."""
+    """A layer whose first call makes the variables. `gates`: number of blocks of a weight."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class _Layer:
 def _scan(
     step: Callable, elements: Any, state: tuple, others: int, seq_length: Any, reverse: bool = False
 ) -> list:
-    """step(state, element) gives (output, the new state..., others...); all of them over time.
-    `state` are tensors [batch, hidden_size]."""
+    """Calls step(state, element), which returns (output, the new state..., others...), for each
+    time, and returns all results over time. `state` is a list of tensors [batch, hidden_size]."""
     time, like = tf.shape(elements[0])[0], tf.zeros_like(state[0])
     lasts = time if seq_length is None else seq_length
     steps = tf.range(time)
@@ -183,8 +183,8 @@ class DynamicRNN(_Layer):
 
 
 class DynamicGRUV2(_Layer):
-    """A GRU with the gates in the order of gate_order ("zrh" or "rzh"; z is how much of the state
-    stays). Returns y, h, update, reset, new, hidden_new."""
+    """A GRU with the gates in the order of gate_order ("zrh" or "rzh"; z is the share of the state
+    that stays). Returns y, h, update, reset, new, hidden_new."""
 
     scope = "dynamicgruv2"
 
@@ -257,7 +257,7 @@ class DynamicGRUV2(_Layer):
 
 
 class DynamicAUGRU(DynamicGRUV2):
-    """A GRU whose update gate is (1 - attention) times as large. Returns y, h, update, update_att,
+    """A GRU whose update gate is multiplied by (1 - attention). Returns y, h, update, update_att,
     reset, new, hidden_new."""
 
     scope = "dynamicaugru"

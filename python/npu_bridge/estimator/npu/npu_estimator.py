@@ -22,8 +22,8 @@ _Spec = getattr(_estimator, "EstimatorSpec", object)
 
 
 class NPUEstimatorSpec(_Spec):
-    """tf.estimator.EstimatorSpec with host_call: a function and the tensors that it takes, as a list
-    or by name. It returns an op, or several, which run with each step of training, or of evaluation."""
+    """tf.estimator.EstimatorSpec with host_call: a function and its tensors, as a list or by name.
+    The function returns one or several ops, which run in each step of training or evaluation."""
 
     def __new__(cls, *args: Any, host_call: Any = None, **kwargs: Any) -> Any:
         if _Spec is object:
@@ -46,8 +46,8 @@ def _check_host_call(host_call: Any) -> None:
 
 
 class NPUEstimator(_Estimator):
-    """Where there are several ranks, all begin with rank 0's weights; in a model_dir that they have in
-    common rank 0 alone writes. A session.run makes config.iterations_per_loop steps."""
+    """tf.estimator.Estimator in which all ranks begin with rank 0's weights. If ranks share a
+    model_dir, only rank 0 writes to it. A session.run makes config.iterations_per_loop steps."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class NPUEstimator(_Estimator):
             raise ImportError("NPUEstimator: this TensorFlow has no Estimator; use TensorFlow 2.15")
         if not isinstance(config, NPURunConfig):
             raise ValueError('"config" must be type `NPURunConfig`')
-        _ranks.size()  # scripts ask hccl.manage.api for it from now on
+        _ranks.size()  # joins, because scripts may now call hccl.manage.api
         self._npu_model_fn = model_fn
         super().__init__(
             model_fn=self._augmented(model_fn, config.iterations_per_loop),
@@ -95,7 +95,7 @@ class NPUEstimator(_Estimator):
 
 
 def _with_host_call(spec: Any) -> Any:
-    """The spec whose train op, or whose loss in evaluation, runs the ops of host_call."""
+    """Returns a spec whose train op, or whose loss in evaluation, runs the ops of host_call."""
     if getattr(spec, "host_call", None) is None or spec.mode == tf.estimator.ModeKeys.PREDICT:
         return spec
     function, tensors = spec.host_call

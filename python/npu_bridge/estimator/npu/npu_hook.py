@@ -17,7 +17,7 @@ _Hook = tf.compat.v1.train.SessionRunHook
 
 
 class NPUBroadcastGlobalVariablesHook(_Hook):
-    """Gives the trainable variables the values of the root when the session begins."""
+    """Sets the trainable variables to their values on the root when the session begins."""
 
     def __init__(self, root_rank: Optional[int] = None, index: Optional[int] = None) -> None:
         self._root = 0 if root_rank is None else root_rank
@@ -40,7 +40,7 @@ class NPUBroadcastGlobalVariablesHook(_Hook):
 
 
 class SetIterationsVarHook(_Hook):
-    """IterationOp makes iterations_per_loop steps a run; the train op is
+    """Makes each run of IterationOp take iterations_per_loop steps. The train op must be
     tf.group(train_op, name="IterationOp")."""
 
     def __init__(self, iterations_per_loop: Optional[int] = None) -> None:
@@ -58,7 +58,7 @@ class SetIterationsVarHook(_Hook):
 
 
 class NPUCheckpointSaverHook(tf.compat.v1.train.CheckpointSaverHook):
-    """TensorFlow's."""
+    """TensorFlow's CheckpointSaverHook."""
 
 
 class NpuEmptyHook(_Hook):
@@ -66,8 +66,8 @@ class NpuEmptyHook(_Hook):
 
 
 class NPUOutputTensorHook(_Hook):
-    """Hands output_fn, every output_every_n_steps runs and at the end, a list of what the tensors of the
-    dictionary were in each of these runs."""
+    """Calls output_fn every output_every_n_steps runs and at the end, with a list of the values of
+    the dictionary's tensors in each of these runs."""
 
     def __init__(
         self,
@@ -107,8 +107,8 @@ class NPUOutputTensorHook(_Hook):
 
 
 class TellMeStepOrLossHook(_Hook):
-    """Keeps step and loss of the last run, and what they shall become, in the environment: STEP_NOW,
-    TOTAL_STEP, LOSS_NOW, TARGET_LOSS. Nothing on a CPU asks for them."""
+    """Sets environment variables to step and loss of the last run and to their targets: STEP_NOW,
+    TOTAL_STEP, LOSS_NOW, TARGET_LOSS. On a CPU nothing reads them."""
 
     def __init__(
         self, step: Any = None, total_step: Any = None, loss: Any = None, final_loss: Any = None
@@ -127,7 +127,7 @@ class TellMeStepOrLossHook(_Hook):
 
 
 class SummaryWritersHook(_Hook):
-    """Opens the summary writers of the graph, which host_call has made, and flushes them."""
+    """Opens and flushes the summary writers that host_call made in the graph."""
 
     def begin(self) -> None:
         self._open = list(summary_ops_v2.summary_writer_initializer_op())

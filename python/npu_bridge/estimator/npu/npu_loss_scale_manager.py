@@ -1,4 +1,4 @@
-"""How the scale of a loss changes."""
+"""The managers that change the scale of a loss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 class FixedLossScaleManager:
-    """The scale stays. enable_overflow_check: steps that overflow are skipped."""
+    """Keeps the scale constant. enable_overflow_check: steps with an overflow are skipped."""
 
     def __init__(self, loss_scale: float, enable_overflow_check: bool = True) -> None:
         if loss_scale < 1:
@@ -27,8 +27,8 @@ class FixedLossScaleManager:
 
 
 class ExponentialUpdateLossScaleManager:
-    """The scale grows by incr_ratio after incr_every_n_steps finite steps, and shrinks by
-    decr_ratio after decr_every_n_nan_or_inf steps that overflow; never below 1."""
+    """Multiplies the scale by incr_ratio after incr_every_n_steps finite steps, and by decr_ratio
+    after decr_every_n_nan_or_inf steps with an overflow; never below 1."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ExponentialUpdateLossScaleManager:
         return True
 
     def update_loss_scale(self, finite_grads: Any) -> Any:
-        """An op: counts this step, which was finite or not."""
+        """Returns an op that counts this step as finite or not."""
         zero = tf.constant(0)
         scale = self._scale.read_value()
         good = tf.where(finite_grads, self._good.read_value() + 1, zero)

@@ -12,8 +12,8 @@ from npu_bridge.estimator.npu._wrapper import Wrapper
 
 
 class NPULossScaleOptimizer(Wrapper):
-    """Scales the loss, unscales the gradients, and skips a step whose gradients are not all finite:
-    with is_distributed, on all ranks, where those of any rank are not."""
+    """Scales the loss, unscales the gradients, and skips a step if a gradient is not finite. With
+    is_distributed, all ranks skip the step if a gradient of any rank is not finite."""
 
     def __init__(self, opt: Any, loss_scale_manager: Any, is_distributed: bool = False) -> None:
         if not isinstance(opt, tf.compat.v1.train.Optimizer):

@@ -15,13 +15,13 @@ from npu_bridge import _ranks
 from npu_bridge.estimator.npu._wrapper import Wrapper
 from npu_bridge.estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer
 
-# The collection of a graph's optimizers of which each rank has another part of the state.
+# The collection of a graph's optimizers whose state is divided over the ranks.
 SHARDED = "hccl_sharded_optimizers"
 
 
 def allreduce(tensor: Any, average: bool = True) -> Any:
-    """The sum over the ranks, or their mean. IndexedSlices stay sparse: the ranks' rows, one behind
-    the other, of which each rank may have another number."""
+    """Returns the sum or the mean over the ranks. IndexedSlices stay sparse: the result has the
+    rows of all ranks, and ranks may have different numbers of rows."""
     _ranks.size()
     if isinstance(tensor, tf.IndexedSlices):
         return _gathered(tensor, average, hccl.WORLD)
@@ -39,7 +39,7 @@ def _gathered(tensor: Any, average: bool, group: str) -> Any:
 def reduce(
     tensor: Any, root_rank: int, average: bool = True, fusion: int = 0, fusion_id: int = -1
 ) -> Any:
-    """On the root the sum, or the mean; elsewhere the rank's own tensor."""
+    """Returns the sum or the mean on the root, and on other ranks the rank's own tensor."""
     size = _ranks.size()
     result = _ops.reduce(tensor, "sum", root_rank)
     if average and _ranks.rank() == root_rank:
@@ -54,8 +54,8 @@ def npu_allreduce(
     fusion_id: int = -1,
     group: str = hccl.WORLD,
 ) -> Any:
-    """A list, in which None stays None, or one tensor; as npu_device's all_reduce, but that
-    IndexedSlices stay sparse. With one rank the argument itself."""
+    """Reduces one tensor or a list, in which None stays None, as npu_device's all_reduce, except
+    that IndexedSlices stay sparse. With one rank returns the argument."""
     size = _ranks.size()
     check_fusion(fusion, fusion_id, (0, 1, 2))
     if size <= 1:
@@ -72,7 +72,7 @@ def npu_allreduce(
 
 
 def _reduce_gradients(pairs: list, average: bool = True) -> list:
-    """(gradient, variable) pairs: dense gradients at once, sparse ones each."""
+    """Reduces (gradient, variable) pairs: dense gradients at once, sparse ones separately."""
     dense = [
         None if gradient is None or isinstance(gradient, tf.IndexedSlices) else gradient
         for gradient, _ in pairs
@@ -87,8 +87,8 @@ def _reduce_gradients(pairs: list, average: bool = True) -> list:
 
 class NPUDistributedOptimizer(Wrapper):
     """An optimizer of tf.train whose gradients are means over the ranks. With
-    is_weight_update_sharding each rank updates its share of the variables, keeps the optimizer's
-    state of those only, and gives them to all."""
+    is_weight_update_sharding each rank updates its share of the variables, has the optimizer's
+    state only for that share, and sends the variables to all ranks."""
 
     def __init__(
         self, optimizer: Any, is_weight_update_sharding: bool = False, name: Optional[str] = None
@@ -120,8 +120,8 @@ class NPUDistributedOptimizer(Wrapper):
 
 
 class NPUOptimizer(Wrapper):
-    """An optimizer with loss scaling, with gradients over the ranks, or both. A step is skipped on
-    all ranks where a gradient of any is not finite."""
+    """An optimizer with loss scaling, with gradients reduced over the ranks, or both. All ranks
+    skip a step if a gradient of any rank is not finite."""
 
     def __init__(
         self,
@@ -149,8 +149,9 @@ class NPUOptimizer(Wrapper):
 def KerasDistributeOptimizer(  # noqa: N802  a class upstream
     optimizer: Any, name: str = "NpuKerasOptimizer"
 ) -> Any:
-    """A Keras optimizer whose gradients are means over the ranks: the same object, changed. Its
-    class changes, too, so that a copy by its configuration, as Estimator makes, does the same."""
+    """Changes a Keras optimizer so that its gradients are means over the ranks, and returns it. Its
+    class changes, too, so that a copy by its configuration, as Estimator makes it, does the
+    same."""
     optimizer.__class__ = _reducing(type(optimizer))
     return optimizer
 
@@ -168,7 +169,7 @@ def _reducing(kind: type) -> type:
 
 
 def npu_distributed_optimizer_wrapper(optimizer: Any) -> Any:
-    """An optimizer of tf.train or of Keras, or the name of a Keras one."""
+    """Wraps an optimizer of tf.train or Keras, or a Keras optimizer by name."""
     if isinstance(optimizer, str):
         optimizer = tf.keras.optimizers.get(optimizer)
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):

@@ -1,4 +1,4 @@
-"""npu_plugin: starting and ending the NPU by hand, which here is joining the ranks."""
+"""npu_plugin: explicit start and end of the NPU; on a CPU the start joins the ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recurrent network of a cell, over inputs with the time first."""
+"""A recurrent network of one cell, for inputs with time as the first dimension."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def npu_dynamic_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple:
-    """inputs: [time, batch, features]. (outputs [time, batch, units], the last state)."""
+    """Returns (outputs [time, batch, units], the last state). inputs: [time, batch, features]."""
     return tf.compat.v1.nn.dynamic_rnn(
         cell,
         tf.convert_to_tensor(inputs),

@@ -1,5 +1,4 @@
-"""Contexts that tell an NPU's compiler something: on a CPU they check their arguments, and do
-nothing."""
+"""Contexts that control an NPU's compiler. On a CPU they only check their arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NPUStrategy: one device in a process, and the data divided over the ranks."""
+"""NPUStrategy: one device in each process, with data divided over the ranks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class NPUExtended(one_device_strategy.OneDeviceExtended):
 
 
 class NPUStrategy(distribute_lib.StrategyV1):
-    """As tf.distribute's strategy of one device, but that a dataset is divided over the ranks and
-    that num_replicas_in_sync is their number. It reduces no gradients. ValueError: another device than "/cpu:0"."""
+    """tf.distribute's strategy for one device, except that a dataset is divided over the ranks and
+    num_replicas_in_sync is the number of ranks. It does not reduce gradients. ValueError: a device
+    other than "/cpu:0"."""
 
     def __init__(self, device: str = "/cpu:0") -> None:
         if device != "/cpu:0":
@@ -29,6 +30,6 @@ class NPUStrategy(distribute_lib.StrategyV1):
         super().__init__(NPUExtended(self, device))
 
     def _scale_loss_for_estimator_enabled(self) -> Any:
-        """An Estimator would divide the loss by the ranks, and NPUDistributedOptimizer, which reduces the
-        gradients, has done so."""
+        """Does nothing. An Estimator would divide the loss by the number of ranks, but
+        NPUDistributedOptimizer, which reduces the gradients, already computes means."""
         return contextlib.nullcontext()

@@ -14,7 +14,7 @@ _VARIABLES = ("iterations_per_loop", "loop_cond", "one", "zero")
 
 
 def get_ranksize() -> str:
-    """The number of ranks, as the environment says it, as text."""
+    """Returns the number of ranks in the environment, as text."""
     if "RANK_SIZE" in os.environ and "CM_WORKER_SIZE" in os.environ:
         raise ValueError("RANK_SIZE and CM_WORKER_SIZE cannot be configured at the same time")
     return os.environ.get("RANK_SIZE") or os.environ.get("CM_WORKER_SIZE") or "1"
@@ -36,7 +36,7 @@ def _check_operation(train_op: Any) -> None:
 
 
 def create_or_get_var(name: str) -> Any:
-    """The variable of the loop in the graph at hand: int64, local, not trainable."""
+    """Returns the loop variable of the current graph: int64, local, not trainable."""
     v1 = tf.compat.v1
     collection = f"npu_runconfig_{name}"
     found = v1.get_collection(collection)
@@ -57,7 +57,7 @@ def create_or_get_var(name: str) -> Any:
 
 
 def load_iterations(session: Any, iterations_per_loop: int) -> None:
-    """Loads the loop's variables, as an NPU reads them, and lets IterationOp make so many steps."""
+    """Loads the loop variables that an NPU reads, and sets the number of steps of IterationOp."""
     values = dict(zip(_VARIABLES, (iterations_per_loop - 1, 0, 1, 0)))
     for name, value in values.items():
         create_or_get_var(name).load(value, session=session)
@@ -66,14 +66,14 @@ def load_iterations(session: Any, iterations_per_loop: int) -> None:
 
 def _iteration_op(train_op: Any) -> Any:
     operation = tf.no_op(name=_session.ITERATION_OP)
-    # tf.group would set an attribute of train_op: TensorFlow warns where a session has run already.
+    # tf.group would change an attribute of train_op, and TensorFlow warns after a session has run.
     operation._add_control_input(train_op)
     return operation
 
 
 def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 1) -> Any:
-    """The op to run instead of train_op: a run of it makes iterations_per_loop steps on the same
-    feed, or on as many elements of the dataset."""
+    """Returns the op to run instead of train_op. One run makes iterations_per_loop steps on the
+    same feed, or on as many elements of the dataset."""
     _check_operation(train_op)
     _check_iterations(iterations_per_loop)
     if iterations_per_loop == 1:
@@ -86,29 +86,29 @@ def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 
 
 
 class IterationPerLoop:
-    """The same in two parts, for graphs that are finished in between (Supervisor)."""
+    """The same in two parts, for graphs that are finalized in between (Supervisor)."""
 
     def create_iteration_per_loop_var(self, train_op: Any) -> Any:
-        """Before the graph is finished: the op to run instead of train_op."""
+        """Returns the op to run instead of train_op. Call it before the graph is finalized."""
         _check_operation(train_op)
         for name in _VARIABLES:
             create_or_get_var(name)
         return _iteration_op(train_op)
 
     def load_iteration_per_loop_var(self, sess: Any, iterations_per_loop: int = 1) -> None:
-        """With the session."""
+        """Loads the loop variable. Call it with the session."""
         _check_iterations(iterations_per_loop)
         with _session._base_of(sess).graph.as_default():
             load_iterations(sess, iterations_per_loop)
 
 
-# ---- Kept for scripts: what has no meaning on a CPU says so once ----
+# ---- For scripts only: names without a meaning on a CPU, which is logged once ----
 
 _values: dict = {}
 
 
 def global_dict_init() -> None:
-    """Forgets all values of set_value."""
+    """Removes all values of set_value."""
     _values.clear()
 
 
@@ -121,12 +121,12 @@ def get_value(key: Any, def_value: Any = None) -> Any:
 
 
 def variable_initializer_in_host(var_list: Any) -> Any:
-    """The op that initializes the variables."""
+    """Returns the op that initializes the variables."""
     return tf.compat.v1.variables_initializer(var_list, name="var_in_host")
 
 
 def npu_compile(sess: Any, *fetches: Any) -> None:
-    """Runs the fetches once, so that later runs find them prepared."""
+    """Runs the fetches once, to prepare later runs."""
     sess.run(fetches)
 
 
@@ -149,7 +149,8 @@ def set_graph_exec_config(
     is_train_graph: bool = False,
     experimental_config: Any = None,
 ) -> Any:
-    """The fetch itself. ValueError: an unknown mode, or what is no op, tensor, name or list."""
+    """Returns the fetch. ValueError: an unknown mode, or a fetch that is no op, tensor, name or
+    list."""
     if dynamic_graph_execute_mode not in ("lazy_recompile", "dynamic_execute"):
         raise ValueError("dynamic_graph_execute_mode should be lazy_recompile or dynamic_execute")
     if isinstance(fetch, str):
@@ -177,8 +178,8 @@ def set_op_tensor_max_size(tensor: Any, max_size: int) -> None:
 
 
 def fair_division(inputs: Any, number: int) -> Any:
-    """Gives each item, in order, one of `number` ranks as its root_rank_id, so that the sums of
-    their sizes are alike. ValueError: fewer items than ranks."""
+    """Assigns each item, in order, one of `number` ranks as its root_rank_id, so that the ranks'
+    sums of sizes are about equal. ValueError: fewer items than ranks."""
     if number > len(inputs) or number < 0:
         raise ValueError(
             "'number' is greater than the number of inputs or 'number' is less than 0."
