@@ -139,8 +139,8 @@ Result<std::string> ControlLine::receive(Deadline deadline) {
   }
 }
 
-// Handles what has arrived: all of it, as poll does not know what the line has read already.
-// kAgain: nothing has. Only this thread reads, so next() needs no lock.
+// Handles all that has arrived, because poll does not know which bytes the line has read already.
+// kAgain if nothing has arrived. Only this thread reads, so next() needs no lock.
 Status ControlLine::take_in() {
   for (bool some = false;; some = true) {
     for (;;) {
@@ -157,12 +157,12 @@ Status ControlLine::take_in() {
 void ControlLine::listen() {
   using Clock = Deadline::Clock;
   const std::chrono::nanoseconds interval = wire::beat_interval(peer_timeout_);
-  // Time in which this thread did not run is not the coordinator's silence.
+  // Time in which this thread did not run does not count as the coordinator's silence.
   std::chrono::nanoseconds silence{0};
   Clock::time_point looked = Clock::now();
   Deadline next_beat = Deadline::after(interval);
   for (;;) {
-    // Reads what has arrived before it judges silence: this process itself may have been stopped.
+    // Reads the arrived bytes before it judges silence: this process itself may have been stopped.
     const Status read = take_in();
     const auto now = Clock::now();
     silence += std::min<std::chrono::nanoseconds>(now - std::exchange(looked, now), 2 * interval);
@@ -200,7 +200,8 @@ void ControlLine::lost(const Status& why) {
   bell_.ring();
 }
 
-// Without this thread the rank hears nothing any more. The others hear that its line has ended.
+// Without this thread the rank receives nothing more. The other ranks learn that its line has
+// ended.
 void ControlLine::fail(const Status& why) noexcept {
   ::shutdown(line_.fd(), SHUT_RDWR);
   const MutexLock lock(mutex_);
@@ -379,8 +380,8 @@ void ControlLine::leave(std::chrono::nanoseconds at_most) {
     leaving_ = true;
   }
   send(ByteWriter().put(Kind::kLeave).take());
-  // Closing a socket that has something to read cuts off what was sent: the coordinator must have
-  // read it first.
+  // If a socket is closed with unread bytes in it, the bytes that it has still to send are lost. So
+  // the coordinator must acknowledge the leave first.
   const auto acknowledged = [this] {
     const MutexLock lock(mutex_);
     return dead_ || left_.count(rank_) != 0;

@@ -21,12 +21,12 @@
 
 namespace hccl::join {
 
-/// Told of failures on the control thread; must not block.
+/// Receives failures on the control thread; must not block.
 class FailureListener {
  public:
   virtual ~FailureListener() = default;
-  /// `scope` names the communicator that failed; all zeroes: every one that the culprit (a world
-  /// rank) is in.
+  /// `scope` names the communicator that failed. All zeroes: every communicator of the culprit, a
+  /// world rank, has failed.
   virtual void on_failure(const Uuid& scope, const Status& why) = 0;
   /// A rank of this communicator has called summon().
   virtual void on_summons(const Uuid& scope) = 0;
@@ -50,10 +50,10 @@ class ControlLine {
   const RootInfo& info() const { return info_; }
   const Logger& log() const { return log_; }
 
-  /// Gathers one blob of each of `size` ranks that use the same key, in order of index. Any thread.
-  /// kTimeout names the absent indices. Ends early when `abort` is raised. `name`: of the
-  /// communicator that is opened, for the log, which says where others are late. `members`: the
-  /// set of its world ranks, one of which may refuse to come.
+  /// Gathers one blob from each of the `size` ranks that use this key, in order of index. Any
+  /// thread may call. kTimeout names the absent indices. Ends early when `abort` is raised. `name`
+  /// is the communicator that is opened; the log uses it to say which ranks are late. `members`:
+  /// the set of the communicator's world ranks, of which one may refuse to come.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
                                             Deadline deadline, const AbortFlag& abort,
@@ -66,31 +66,31 @@ class ControlLine {
   void stalled(const Uuid& scope, std::uint64_t sequence, const std::string& call,
                const std::vector<int>& awaited);
 
-  /// Tells the coordinator that a call, which would have been this operation, was refused with this
-  /// text. If other ranks then wait for this rank in the operation, all are told.
+  /// Tells the coordinator that this rank refused a call in the place of this operation, with the
+  /// error's text. If other ranks then wait for this rank in the operation, all get the error.
   void refused(const Uuid& scope, std::uint64_t sequence, const std::string& text);
   /// The same for a call that would have made a group of any ranks.
   void refused_group(const std::string& text) { refused(Uuid{}, 0, text); }
 
-  /// Tells the coordinator that this rank's program ends without leaving; what it did last.
+  /// Tells the coordinator that this rank's program ends without leaving, and its last operation.
   void ended(const std::string& last);
 
   /// Tells the listeners of all other ranks that this communicator's ranks are needed.
   void summon(const Uuid& scope);
 
-  /// A world rank that has left in good order.
+  /// Whether this world rank has left in good order.
   bool has_left(int rank) const;
 
-  /// Tells the listener of the deaths so far at once.
+  /// Reports the deaths so far to the listener at once.
   void add(FailureListener* listener);
   void remove(FailureListener* listener);
 
-  /// Says that this rank leaves, and waits (bounded) until the ranks of other processes do too: no
-  /// last message is cut off, and the coordinator lives as long as its ranks.
+  /// Says that this rank leaves. Waits, for a bounded time, until the ranks of other processes
+  /// leave, too: then no last message is cut off, and the coordinator lives as long as its ranks.
   void leave(std::chrono::nanoseconds at_most);
 
-  /// In a forked child, which never uses the line again: its copy of the socket would hide this
-  /// process's death from the coordinator.
+  /// For a forked child, which never uses the line again: the child's copy of the socket would hide
+  /// this process's death from the coordinator.
   void abandon() { line_.abandon(); }
 
  private:

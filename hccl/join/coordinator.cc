@@ -25,8 +25,8 @@ constexpr std::chrono::seconds kProofTime{5};
 constexpr std::chrono::seconds kShortTime{1};  // without descriptors
 constexpr std::uint64_t kListenerTag = 0;
 
-// Connections without a proof may take this many descriptors; the process needs most of its
-// descriptors itself.
+// The largest number of descriptors for connections without a proof; the process needs most of its
+// descriptors for other uses.
 std::size_t strangers_cap() {
   constexpr rlim_t kMost = 1024;
   rlimit limit{};
@@ -36,7 +36,7 @@ std::size_t strangers_cap() {
 
 }  // namespace
 
-// The coordinator's sockets: one epoll set, no blocking call but the one sleep.
+// The coordinator's sockets: one epoll set. No call blocks except one sleep.
 class CoordinatorThread {
  public:
   CoordinatorThread(Listener listener, const RootInfo& info, const Config& config, Logger log,
@@ -85,7 +85,7 @@ class CoordinatorThread {
     Line line;
     Deadline proof = Deadline::after(kProofTime);
     bool closing = false;
-    bool deaf = false;  // takes no more bytes; what it said before is read still
+    bool deaf = false;  // takes no more bytes; bytes that it sent before are still read
   };
 
   bool finished() const { return membership_.finished() && connections_.empty(); }
@@ -118,15 +118,16 @@ class CoordinatorThread {
     }
   }
 
-  // Accepts no more at a time than may stay: each connection gets one turn in which its first bytes
-  // are read.
+  // Accepts at most as many connections at a time as may stay, so that each gets one turn in which
+  // its first bytes are read.
   void accept_some() {
     for (std::size_t i = 0; i < (strangers_cap_ + 1) / 2; ++i) {
       auto fd = accept_one(listener_.get());
-      // Out of descriptors: the stranger that has been silent longest makes room for this caller.
+      // No descriptor is free: the stranger that has been silent longest makes room for this
+      // caller.
       if (!fd.ok() && drop_oldest_stranger()) fd = accept_one(listener_.get());
       if (!fd.ok()) {
-        // All descriptors belong to ranks: the spare one turns this caller away.
+        // Ranks hold all descriptors: the spare descriptor serves to turn this caller away.
         log_->warn("coordinator {}: {}", info_.name(), fd.status().message());
         spare_.reset();
         static_cast<void>(accept_one(listener_.get()));
@@ -145,8 +146,9 @@ class CoordinatorThread {
     }
   }
 
-  // A rank that is turned away tries again. Where there is no room for it for long, all ranks hear
-  // why; those that were turned away hear it in the room of the others.
+  // A rank that is turned away tries again. If there is no room for a long time, all ranks get an
+  // error with the reason. The ranks that were turned away get it when the other ranks' connections
+  // have made room.
   void give_up_if_short(const Status& why) {
     if (!short_) short_ = Deadline::after(kShortTime);
     if (!short_->expired() || membership_.complete()) return;
@@ -162,7 +164,7 @@ class CoordinatorThread {
   }
 
   void drop_silent_strangers() {
-    // Numbers grow with time, and all have the same patience.
+    // The connections' numbers grow with time, and all have the same time for their proof.
     for (std::set<int>* waiting : {&strangers_, &proving_}) {
       while (!waiting->empty() && connections_.at(*waiting->begin()).proof.expired()) {
         end(*waiting->begin());
@@ -183,7 +185,7 @@ class CoordinatorThread {
     }
   }
 
-  // False when the proof is not complete.
+  // False if the proof is not complete.
   bool prove(int number, Connection& connection) {
     const Status status = connection.line.prove();
     if (!status.ok()) {
@@ -205,7 +207,7 @@ class CoordinatorThread {
     return true;
   }
 
-  // False when the connection is gone.
+  // False if the connection is gone.
   bool take_frames(int number, Connection& connection) {
     for (;;) {
       const auto frame = connection.line.next(membership_.cap(number));
@@ -229,12 +231,13 @@ class CoordinatorThread {
     }
   }
 
-  // Sends what the socket takes. False when the connection is gone.
+  // Sends as much as the socket takes. False if the connection is gone.
   bool flush(int number, Connection& connection) {
     if (connection.deaf && !connection.closing) return true;
     const Status sent = connection.line.flush();
     if (!sent.ok() && !connection.closing) {
-      // It may have said why it goes: what has come is read, to an end that is there from now on.
+      // The peer may have sent the reason for its end. So its bytes are still read; shutdown() puts
+      // an end behind them.
       connection.deaf = true;
       ::shutdown(connection.line.fd(), SHUT_RDWR);
       watch(connection.line.fd(), static_cast<std::uint64_t>(number), EPOLLIN, EPOLL_CTL_MOD);
@@ -257,7 +260,7 @@ class CoordinatorThread {
     return true;
   }
 
-  // Tells the ranks why, as far as that can be done, and closes their lines.
+  // Tells the ranks the reason, as far as possible, and closes their lines.
   void fail(const Status& why) noexcept {
     try {
       deliver(membership_.fail(why.with_context("coordinator")));
@@ -286,9 +289,9 @@ class CoordinatorThread {
   std::map<int, Connection> connections_;
   const std::size_t strangers_cap_ = strangers_cap();
   std::set<int> strangers_;  // connections that have not named this job's secret yet
-  std::set<int> proving_;    // connections that named it and still owe their proof
+  std::set<int> proving_;    // connections that named it but have not proved it yet
   int last_connection_ = 0;
-  std::optional<Deadline> short_;  // since when descriptors are short
+  std::optional<Deadline> short_;  // set while descriptors are short
   std::atomic<bool> stopping_{false};
   std::atomic<bool> done_{false};
 };

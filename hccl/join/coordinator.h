@@ -1,6 +1,7 @@
-// The coordinator: one thread that admits ranks (authenticated before anything is parsed), sends
-// the table of ranks, gathers exchanges, and tells all ranks which rank died, failed or left. It
-// runs in the process that made the root info. Every rank is its client by a control line.
+// The coordinator: one thread that admits ranks, sends the table of ranks, gathers exchanges, and
+// tells all ranks which rank died, failed or left. It parses nothing before a rank is
+// authenticated. It runs in the process that made the root info. Every rank is its client by a
+// control line.
 #pragma once
 
 #include <atomic>
@@ -18,18 +19,18 @@ class CoordinatorThread;
 
 class Coordinator {
  public:
-  /// Listens on info.address, at info.port or one of the ports after it (info.ports), 0 = any free
-  /// one. Fills in info.port.
+  /// Listens on info.address, at info.port or one of the ports after it (info.ports). Port 0 means
+  /// any free port. Sets info.port.
   static Result<std::unique_ptr<Coordinator>> start(RootInfo& info, const Config& config,
                                                     Logger log);
-  /// Ends the thread at once. Ranks that have not left will call its process dead.
+  /// Ends the thread at once. Ranks that have not left report this process as dead.
   ~Coordinator();
 
-  /// All ranks have left, or the world did not become complete in time.
+  /// Whether all ranks have left, or the world did not become complete in time.
   bool finished() const;
 
-  /// Around a fork: the thread changes nothing in between. Then, in the child, abandon(): its
-  /// copies of the sockets would hide this process's death from the ranks.
+  /// Around a fork: between hold() and release() the thread changes nothing. Then the child calls
+  /// abandon(), because its copies of the sockets would hide this process's death from the ranks.
   void hold();
   void release();
   void abandon();

@@ -8,7 +8,7 @@
 namespace hccl::join {
 namespace {
 
-// Proves this rank to whoever listens there, and has it prove itself.
+// Proves this rank to the program that listens there, and demands that program's proof.
 Result<Line> prove_to(const RootInfo& info, Fd fd, const std::shared_ptr<const TlsContext>& context,
                       Deadline deadline) {
   Line line(std::move(fd), Line::Side::kClient, context, info);
@@ -26,29 +26,29 @@ struct Seeker {
   const std::string& from;
   std::shared_ptr<const TlsContext> context;
 
-  // kTcpConnect: somebody else listens there. kPara: the address is none.
+  // kTcpConnect: another program listens there. kPara: the address is invalid.
   Result<Line> try_port(std::uint16_t port, Deadline turn, Deadline deadline) const {
     HCCL_ASSIGN_OR_RETURN(Fd fd, connect_tcp(info.address, port, from, turn));
     return prove_to(info, std::move(fd), context, deadline.sooner(Deadline::after(kProofTime)));
   }
 
-  // Tries the ports in turn, as another program may listen on some of them. Tries again after a
-  // closed connection.
+  // Tries the ports in turn, because another program may listen on some of them. Tries again after
+  // a closed connection.
   Result<Line> find(Deadline deadline) const {
     auto pause = std::chrono::milliseconds(10);
     auto answer = std::chrono::milliseconds(25);
     for (int i = 0;; i = (i + 1) % info.ports) {
-      // Twice as long in each round: the root may be far away.
+      // Each round waits twice as long, because the root may be far away.
       if (i == 0) answer = std::min(2 * answer, std::chrono::milliseconds(3200));
       const auto port = static_cast<std::uint16_t>(info.port + i);
       const Deadline turn = info.ports == 1 ? deadline : deadline.sooner(Deadline::after(answer));
       auto line = try_port(port, turn, deadline);
       const Status& last = line.status();
-      // A wrong proof at the one port: the coordinator will not appear there later.
+      // A wrong proof at the only port: the coordinator will not appear there later.
       const bool wrong = info.ports == 1 && last.code() == Code::kTcpConnect;
       if (line.ok() || last.code() == Code::kPara) return line;
       if (wrong) return last.with_context("joining at " + endpoint_text(info.address, port));
-      // Of this process: it would not be another time.
+      // An error of this process, which a second try would meet again.
       if (last.code() == Code::kSyscall) return last.with_context("joining");
       if (deadline.expired()) {
         return Status(Code::kTimeout, "EI0006: the root at " +

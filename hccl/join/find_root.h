@@ -10,8 +10,8 @@
 
 namespace hccl::join {
 
-/// A line whose both ends have proved themselves. kTimeout if no coordinator answers; kTcpConnect
-/// if somebody else does. `from`: the local address to bind to, or empty.
+/// A line after both ends have proved themselves. kTimeout if no coordinator answers; kTcpConnect
+/// if another program answers. `from`: the local address to bind to, or empty.
 Result<Line> find_root(const RootInfo& info, const std::string& from, Deadline deadline);
 
 }  // namespace hccl::join

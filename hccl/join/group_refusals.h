@@ -1,5 +1,5 @@
-// Calls for a group of ranks that were refused on one rank, as their arguments were wrong, while
-// others wait for it to come. For one thread.
+// Calls for a group of ranks that one rank refused, because their arguments were wrong, while other
+// ranks wait for that rank. For one thread.
 #pragma once
 
 #include <chrono>
@@ -23,12 +23,13 @@ class GroupRefusals {
 
   bool empty() const { return refusals_.empty(); }
   void refused(std::uint32_t rank, std::string text, Time now);
-  /// These ranks have made a group: what they refused before is forgiven among them.
+  /// These ranks have made a group: their earlier refusals no longer count among them.
   void met(const Ranks& ranks);
-  /// These ranks were told of one refusal of `rank`.
+  /// These ranks got the error of one refusal of `rank`.
   void told(const Ranks& ranks, std::uint32_t rank);
-  /// One of `absent` that has refused, not after `until`, more often than one of `present` since
-  /// the two last met: where all make the same wrong call, all refuse it, and go on.
+  /// One of `absent` that has refused more calls than one of `present` since the two last made a
+  /// group, none of them after `until`. If all ranks make the same wrong call, all refuse it, and
+  /// none waits.
   std::optional<Found> find(const Ranks& present, const Ranks& absent, Time until) const;
 
  private:
@@ -40,12 +41,13 @@ class GroupRefusals {
   using Pair = std::pair<std::uint32_t, std::uint32_t>;
 
   std::int64_t number(std::uint32_t rank) const;
-  // By how much more the first of two ranks has refused that is not forgiven, or told.
+  // How many more calls the first of two ranks has refused, without those that no longer count.
   std::int64_t excess(std::uint32_t first, std::uint32_t second) const;
   void forgive(std::uint32_t first, std::uint32_t second, std::int64_t excess);
 
   std::map<std::uint32_t, Refusal> refusals_;
-  // By how much more the first, lower rank has refused, of what is past; other pairs: 0.
+  // How many more calls the first, lower rank has refused, of those that no longer count; 0 for
+  // other pairs.
   std::map<Pair, std::int64_t> past_;
 };
 

@@ -27,7 +27,7 @@ std::string boot_id() {
     std::string id(text, static_cast<std::size_t>(got));
     return id.substr(0, id.find('\n'));
   }
-  // Without /proc the host's name must do.
+  // Without /proc the host's name serves.
   char name[65] = "";
   ::gethostname(name, sizeof name - 1);
   return std::string("host ") + name;
@@ -39,7 +39,7 @@ std::string network_namespace() {
   return std::to_string(info.st_ino);
 }
 
-// By mask; nothing where there is nothing to gain, as cores_in_turn() has it.
+// The masks' indices by mask. Empty if no order helps (see cores_in_turn()).
 std::map<std::string, std::vector<int>> groups_by_core(std::span<const std::string> masks) {
   std::map<std::string, std::vector<int>> groups;
   for (std::size_t i = 0; i < masks.size(); ++i) groups[masks[i]].push_back(static_cast<int>(i));
@@ -81,7 +81,7 @@ std::string cpu_model() {
   std::string model;
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; model.empty() && std::getline(info, line);) {
-    // x86-64 has a name; Arm has the number of the part.
+    // x86-64 reports a name; Arm reports the number of the part.
     for (const char* field : {"model name", "CPU part"}) {
       if (!line.starts_with(field)) continue;
       const auto start = line.find_first_not_of(" \t", line.find(':') + 1);

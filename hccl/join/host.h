@@ -8,28 +8,29 @@
 
 namespace hccl::join {
 
-/// Equal in two processes that may share memory: the boot and the network namespace. A hint only;
-/// that memory was really handed over decides. At most 128 bytes.
+/// Equal in two processes that may share memory: the boot and the network namespace. This is only a
+/// hint: the processes share memory if one of them can really map memory of the other. At most 128
+/// bytes.
 using HostIdentity = std::string;
 HostIdentity host_identity();
 
-/// The part of it that names the machine, which hosts with a network of their own may share.
+/// The part of an identity that names the machine. Hosts with networks of their own may share it.
 std::string_view machine_of(const HostIdentity& host);
 
-/// The cores that the calling thread may run on, a bit each, the first core's lowest; without the
-/// zeroes at the end. Empty if the system does not say.
+/// The cores that the calling thread may run on: one bit each, the first core's bit lowest, without
+/// zeroes at the end. Empty if the system does not report them.
 std::string core_mask();
 
 /// The processor's model and the number of cores: "AMD EPYC 9654 with 192 cores". Plain ASCII, at
 /// most 128 bytes.
 std::string cpu_model();
 
-/// The masks' numbers, in an order in which neighbours run on different cores: one of each group of
-/// equal masks, then the next of each. Empty where there is nothing to gain: no two masks are
-/// equal, all are, or different ones have a core in common.
+/// The indices of the masks, in an order in which neighbours run on different cores: one index of
+/// each group of equal masks, then the next of each group. Empty if no order helps: no two masks
+/// are equal, all are equal, or different masks have a core in common.
 std::vector<int> cores_in_turn(std::span<const std::string> masks);
 
-/// How many cores are in at least one of these masks.
+/// The number of cores in at least one of these masks.
 int count_cores(std::span<const std::string> masks);
 
 }  // namespace hccl::join

@@ -45,7 +45,7 @@ Result<Folder> folder_of_user(const std::string& runtime_dir) {
   Fd base;
   if (runtime_dir.starts_with('/')) base = open_folder(AT_FDCWD, runtime_dir);
   struct stat info = {};
-  // su keeps the variable: it may be that of another user.
+  // su keeps XDG_RUNTIME_DIR, so the directory may belong to another user.
   if (base.valid() && (::fstat(base.get(), &info) != 0 || !belongs_to_this_user_alone(info))) {
     base.reset();
   }
@@ -74,7 +74,7 @@ std::string file_of(const std::string& job) {
   return name;
 }
 
-// Locks of an open file, not of a process: ranks may be threads.
+// These locks belong to an open file, not to a process, because ranks may be threads.
 struct flock whole_file() {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
@@ -91,7 +91,7 @@ Fd open_file(int folder, const std::string& name) {
   return Fd(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
 }
 
-// Removes what jobs that were killed have left. The folder's lock is held.
+// Removes the files of jobs that were killed. The caller holds the folder's lock.
 void sweep(int folder) {
   Fd copy = open_folder(folder, ".");
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(copy.get()), &::closedir);
@@ -105,7 +105,7 @@ void sweep(int folder) {
   }
 }
 
-// A new file with its lock; an invalid one while another job holds the name.
+// A new file with its lock. An invalid one while another job holds the name.
 Result<Fd> create_file(const Folder& folder, const std::string& name) {
   sweep(folder.fd.get());
   Fd file(::openat(folder.fd.get(), name.c_str(),
@@ -135,7 +135,7 @@ Result<RootInfo> read_file(const Folder& folder, const std::string& name) {
   return root;
 }
 
-// Tries again, ever less often, until `attempt` is true or the deadline has passed.
+// Tries again, at growing intervals, until `attempt` is true or the deadline has passed.
 template <class Attempt>
 bool again(Deadline deadline, const Attempt& attempt) {
   for (auto pause = std::chrono::milliseconds(1); !attempt();
@@ -154,7 +154,8 @@ Result<HostRoot> HostRoot::create(const std::string& runtime_dir, const std::str
   const std::string name = file_of(job);
   Result<Fd> file = Fd();
   const bool made = again(deadline, [&] {
-    // One rank 0 at a time looks for files without a lock, and makes a file that has none yet.
+    // Only one rank 0 at a time may look for files without a lock, and make a file that has no lock
+    // yet.
     if (::flock(folder.fd.get(), LOCK_EX | LOCK_NB) != 0) return false;
     file = create_file(folder, name);
     ::flock(folder.fd.get(), LOCK_UN);
@@ -179,7 +180,7 @@ Status HostRoot::write(const RootInfo& info) const {
 }
 
 HostRoot::~HostRoot() {
-  // The lock is held still: the name is that of this file.
+  // The lock is still held, so the name belongs to this file.
   if (file_.valid()) ::unlinkat(folder_.get(), name_.c_str(), 0);
 }
 

@@ -1,4 +1,4 @@
-// How the ranks of one host learn the root info of a job that no launcher carries it for: rank 0
+// How the ranks of one host get the root info of a job whose launcher does not carry it: rank 0
 // writes it to a file that only this user can read, and the other ranks wait for that file.
 #pragma once
 
@@ -12,22 +12,22 @@
 
 namespace hccl::join {
 
-/// Rank 0's end: the file, from its creation until this object goes. While it lives it holds a lock
-/// on the file, which ends with its process: a file without a lock is left over from a job that was
-/// killed; nobody reads it, and the next job of this user removes it.
+/// Rank 0's end: owns the file, and removes it in the destructor. It holds a lock on the file,
+/// which ends with the process. A file without a lock is left over from a job that was killed: no
+/// rank reads it, and the next job of this user removes it.
 class HostRoot {
  public:
-  /// `runtime_dir` is XDG_RUNTIME_DIR; where that is not a directory of this user's, closed to
-  /// others, the files are in /tmp/hccl-<uid>. `job` names the job, the same on all its ranks.
-  /// kPara for a directory that others own or can enter. While a job of the same name and user is
-  /// joining, waits; kUnavail at the deadline.
+  /// `runtime_dir` is XDG_RUNTIME_DIR. If it is not a directory of this user, closed to others, the
+  /// files are in /tmp/hccl-<uid>. `job` names the job, the same on all its ranks. kPara for a
+  /// directory that others own or can enter. Waits while a job with the same name and user is
+  /// joining; kUnavail at the deadline.
   static Result<HostRoot> create(const std::string& runtime_dir, const std::string& job,
                                  Deadline deadline);
   HostRoot(HostRoot&&) = default;
   HostRoot& operator=(HostRoot&&) = delete;
   ~HostRoot();
 
-  /// Lets the other ranks have the info.
+  /// Writes the info for the other ranks.
   Status write(const RootInfo& info) const;
 
  private:

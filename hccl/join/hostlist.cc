@@ -26,7 +26,7 @@ bool host_character(char c) {
          c == ':';
 }
 
-// "03-05,9" to 03, 04, 05, 9: numbers keep the width of the first end.
+// Expands "03-05,9" to 03, 04, 05, 9: numbers keep the width of the first end.
 bool expand_bracket(std::string_view text, std::vector<std::string>& out) {
   for (const std::string_view part : split(text, ',')) {
     const auto dash = part.find('-');
@@ -44,7 +44,7 @@ bool expand_bracket(std::string_view text, std::vector<std::string>& out) {
   return true;
 }
 
-// Takes one name with its brackets off the front of `text`, up to a comma outside brackets.
+// Removes one name with its brackets from the front of `text`, up to a comma outside brackets.
 bool expand_name(std::string_view& text, std::vector<std::string>& hosts) {
   std::vector<std::string> names = {""};
   while (!text.empty() && text.front() != ',') {

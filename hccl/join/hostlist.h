@@ -9,16 +9,17 @@
 
 namespace hccl::join {
 
-/// Hosts a list may name.
+/// The largest number of hosts in a list.
 inline constexpr std::size_t kHostlistCap = 65536;
-/// Bytes of a host's name, about: a name has no more than 253.
+/// The largest size of a host's name, roughly: a real name has at most 253 bytes.
 inline constexpr std::size_t kHostNameCap = 255;
 
-/// "node[03-05,9],x1" to node03, node04, node05, node9, x1; several brackets in a name multiply,
-/// the last one counts fastest. kPara for text that is no host list or names too many.
+/// Expands "node[03-05,9],x1" to node03, node04, node05, node9, x1. Several brackets in a name
+/// multiply; the last one counts fastest. kPara for text that is no host list or names too many
+/// hosts.
 Result<std::vector<std::string>> expand_hostlist(std::string_view text);
 
-/// "2(x3),1" to 2, 2, 2, 1: Slurm's tasks per node. kPara for text that is none.
+/// Expands "2(x3),1" to 2, 2, 2, 1: Slurm's tasks per node. kPara for any other text.
 Result<std::vector<int>> expand_counts(std::string_view text);
 
 }  // namespace hccl::join

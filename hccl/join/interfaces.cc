@@ -20,7 +20,7 @@ namespace {
 
 using Bytes = std::array<unsigned char, 16>;
 
-// An address in binary, IPv4 as ::ffff:a.b.c.d, so that all spellings are equal.
+// An address in binary, IPv4 as ::ffff:a.b.c.d, so that all spellings of an address are equal.
 bool to_bytes(std::string_view text, Bytes& out) {
   const std::string host(text.substr(0, text.find('%')));
   if (host.find('\0') != std::string::npos) return false;
@@ -47,7 +47,7 @@ bool needs_zone(const sockaddr* address) {
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
-// HCCL_SOCKET_IFNAME taken apart; its grammar was checked by Config.
+// HCCL_SOCKET_IFNAME in parts. Config has checked its grammar.
 struct NameRule {
   bool negated = false;
   bool exact = false;
@@ -74,8 +74,8 @@ int group(const Interface& at) {
 
 bool is_link_local(const Interface& at) { return at.address.starts_with("169.254."); }
 
-// The first of the preferred family, else the first; addresses that a router does not pass on come
-// last.
+// The first address of the preferred family, else the first of all. Addresses that a router does
+// not forward come last.
 const Interface* pick(const std::vector<const Interface*>& from, int family) {
   for (const bool link_local : {false, true}) {
     for (const bool preferred : {true, false}) {
@@ -142,7 +142,8 @@ Result<Interface> choose_interface(const std::vector<Interface>& all, const Conf
     return nothing(
         all, "no interface matches HCCL_SOCKET_IFNAME \"" + shown(config.socket_ifname) + "\"");
   }
-  // By group before family: every host has an IPv4 loopback, also one that talks IPv6 only.
+  // The group of names counts before the family: every host has an IPv4 loopback, also a host that
+  // uses only IPv6.
   for (int wanted = 0; wanted <= 2; ++wanted) {
     std::vector<const Interface*> in_group;
     for (const Interface& at : all) {

@@ -82,7 +82,7 @@ class Builder final : public Json::json_sax_t {
     }
     JsonNode* node = add(kind);
     if (node == nullptr) return false;
-    // Stays valid: nothing is added beside a node while it is open.
+    // The pointer stays valid: no sibling is added while a node is open.
     open_.push_back(node);
     return true;
   }

@@ -1,6 +1,6 @@
-// Strict JSON for untrusted files: size, depth and number of values are
-// capped, a key that appears twice is refused, and comments are no JSON. Scalars keep their kind,
-// so that a reader can tell "0" from 0.
+// Strict JSON for untrusted files. Size, depth and number of values are limited, a key that appears
+// twice is refused, and comments are an error. Scalars keep their kind, so that a reader can tell
+// "0" from 0.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct JsonNode {
   std::string text;                ///< of a string; empty for all others
   std::vector<JsonNode> children;  ///< members of an object, elements of an array
 
-  /// The member of that name, or null. Owned by this node.
+  /// The member with this name, or null. Owned by this node.
   const JsonNode* find(std::string_view name) const;
 };
 
@@ -30,10 +30,10 @@ struct JsonLimits {
   std::size_t values = std::size_t{1} << 20;
 };
 
-/// At most 64 bytes of a text from outside, made printable, for an error message.
+/// At most 64 bytes of a text from outside, made printable for an error message.
 std::string shown(std::string_view text);
 
-/// Parses a whole text. kPara with a text that says where it breaks ("line 3: …"); throws nothing.
+/// Parses a whole text. kPara with the place of the error ("line 3: …"). Throws nothing.
 Result<JsonNode> parse_json(std::string_view text, const JsonLimits& limits = {});
 
 }  // namespace hccl::join

@@ -24,7 +24,7 @@ class Environment {
  public:
   explicit Environment(const Config::GetEnv& variables) : variables_(variables) {}
 
-  /// Nothing for a variable that is not set, is empty, or has HCCL's word for "not set".
+  /// Nothing for a variable that is not set, is empty, or has HCCL's value for "not set".
   std::optional<std::string> get(const char* name) const {
     const char* value = variables_(name);
     if (value == nullptr || *value == '\0' || std::string_view(value) == "EmptyString") {
@@ -69,7 +69,7 @@ struct Names {
   const char* local_size;
 };
 
-// Reads rank and size, and the local pair where it is given, and checks them against each other.
+// Reads rank and size, and the local rank and size if they are given, and checks that they agree.
 Status read_ranks(const Environment& env, const Names& names, Launch& launch) {
   HCCL_ASSIGN_OR_RETURN(const auto size, env.number(names.size, names.rank, 1, kMostRanks));
   HCCL_ASSIGN_OR_RETURN(const auto rank, env.number(names.rank, names.size, 0, size - 1));
@@ -119,7 +119,7 @@ Result<Launch> from_torchrun(const Environment& env) {
   HCCL_RETURN_IF_ERROR(
       read_ranks(env, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, launch));
   HCCL_ASSIGN_OR_RETURN(launch.root_address, env.need("MASTER_ADDR", "RANK"));
-  // The agent's store owns MASTER_PORT itself; the root listens on the next one.
+  // The store of torchrun's agent listens at MASTER_PORT, so the root listens at the next port.
   HCCL_ASSIGN_OR_RETURN(const auto port, env.number("MASTER_PORT", "RANK", 1, 65534));
   launch.root_port = static_cast<std::uint16_t>(port + 1);
   launch.job = "torchrun " + env.get("TORCHELASTIC_RUN_ID").value_or("") + " " +
@@ -127,15 +127,15 @@ Result<Launch> from_torchrun(const Environment& env) {
   return launch;
 }
 
-// Steps and jobs that share a root host get ports of their own, kPortsEach apart, so that a root
-// may try a few; jobs of one user seldom number more than there are places.
+// Steps and jobs that share a root host get ranges of kPortsEach ports, so that a root may try
+// several ports. A user seldom has more jobs at once than there are ranges.
 std::uint16_t slurm_port(std::uint16_t base, std::int64_t job, std::int64_t step) {
   constexpr std::int64_t kPortsEach = 32;
   const std::int64_t places = std::max<std::int64_t>(1, (65536 - base) / kPortsEach);
   return static_cast<std::uint16_t>(base + (job * 16 + step) % places * kPortsEach);
 }
 
-// The counts of this node out of SLURM_STEP_TASKS_PER_NODE, "2(x3),1".
+// Reads the counts of this node from SLURM_STEP_TASKS_PER_NODE, "2(x3),1".
 Status read_slurm_local(const Environment& env, Launch& launch) {
   HCCL_ASSIGN_OR_RETURN(const auto node, env.number_or("SLURM_NODEID", -1, 0, kMostRanks));
   const char* name =
@@ -184,7 +184,7 @@ Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& va
   if (env.has("PMIX_RANK") || env.has("PMIX_NAMESPACE")) return from_pmix(env);
   // MASTER_ADDR, MASTER_PORT and WORLD_SIZE alone are often exported by job scripts.
   if (env.has("RANK")) return from_torchrun(env);
-  // A batch script has SLURM_PROCID too, but no step: it was not started once a task.
+  // A batch script has SLURM_PROCID, too, but no step: Slurm did not start it once for each task.
   if (env.has("SLURM_PROCID") && env.has("SLURM_STEP_ID")) return from_slurm(env, base_port);
   if (env.has("CM_CHIEF_IP")) {
     return Status(Code::kNotSupport,

@@ -1,4 +1,5 @@
-// Which launcher started this process, and the job it describes. Pure: reads variables only.
+// Finds the launcher that started this process, and the job that it describes. Pure: reads only
+// variables.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +19,20 @@ struct Launch {
   int local_rank = 0;  ///< among the job's ranks on this host; -1 when unknown
   int local_size = 1;  ///< 0 when unknown
   /// Where rank 0 listens: an address or a host name (see resolve()). Empty for kAlone, kRankTable
-  /// and kPmix, where it is learnt by other ways.
+  /// and kPmix, which learn it in other ways.
   std::string root_address = {};
   std::uint16_t root_port = 0;
-  /// Names the job, the same on all its ranks; what an id is derived from when there is no secret.
-  /// Empty for kAlone, and for kRankTable, where RankTable::digest_text does it.
+  /// Names the job, the same on all its ranks. If there is no secret, an id is derived from it.
+  /// Empty for kAlone, and for kRankTable, where RankTable::digest_text has this role.
   std::string job = {};
   std::string rank_table_path = {};  ///< RANK_TABLE_FILE
   std::string identify = {};         ///< RANK_ID
 };
 
-/// Asks, in this order: RANK_TABLE_FILE, PMIx (mpirun), torchrun, Slurm (srun); else the process is
-/// alone. `base_port` is Config::base_port. Values that are malformed, missing or contradict each
-/// other are kPara with a text that names the variable; HCCL's CM_CHIEF_* start is kNotSupport.
+/// Looks for the launchers in this order: RANK_TABLE_FILE, PMIx (mpirun), torchrun, Slurm (srun);
+/// without any, the process is alone. `base_port` is Config::base_port. kPara, with a text that
+/// names the variable, for values that are malformed, missing or contradict each other. kNotSupport
+/// for HCCL's start with CM_CHIEF_*.
 Result<Launch> detect_launcher(std::uint16_t base_port,
                                const Config::GetEnv& variables = environment);
 

@@ -24,24 +24,24 @@ class Line {
   /// In a forked child: closes its copy of the socket. No other call may follow.
   void abandon() { fd_.reset(); }
 
-  /// Goes on with the proofs; poll for wants() and call it again, until proved(). A stranger that
-  /// is silent costs a descriptor only.
+  /// Continues the proofs. Poll for wants() and call it again, until proved(). A silent stranger
+  /// costs only a descriptor.
   Status prove();
   short wants() const;
   bool proved() const;
-  /// Coordinator: the peer's first words name this job's secret.
+  /// For the coordinator: whether the peer's first bytes name this job's secret.
   bool named() const;
 
-  /// Appends a frame to those that wait to be sent.
+  /// Appends a frame to the frames that wait to be sent.
   void put(std::string_view frame);
-  /// Sends what the socket takes.
+  /// Sends as much as the socket takes.
   Status flush();
   bool unsent() const { return !out_.empty(); }
 
-  /// Reads a piece of what has arrived, and returns its size. Only 0 means that the rest is still
-  /// on its way, and that poll will tell of it.
+  /// Reads a part of the arrived bytes, and returns its size. Only after 0 will poll report the
+  /// next bytes; after any other size, read again.
   Result<std::size_t> fill();
-  /// The next frame that is whole. One that is empty or longer than `cap` is kTcpTransfer, before
+  /// The next complete frame. kTcpTransfer for a frame that is empty or longer than `cap`, before
   /// it is read.
   Result<std::optional<std::string>> next(std::size_t cap);
 

@@ -9,7 +9,7 @@ namespace {
 using wire::failure_frame;
 using wire::Kind;
 
-// When those who wait in an exchange first hear of whom they wait for, and how often after that.
+// When the ranks in an exchange first get the list of awaited ranks, and how often after that.
 constexpr std::chrono::seconds kFirstWord{2};
 constexpr std::chrono::seconds kNextWord{30};
 
@@ -56,8 +56,8 @@ std::string Membership::name_of(std::uint32_t rank) const {
   return text;
 }
 
-// The coordinator's process may end as soon as its own ranks have heard, and then nobody else hears
-// of anything but that end.
+// The coordinator's process may end as soon as its own ranks know of a failure. The other ranks
+// would then learn only of that end.
 std::vector<int> Membership::own_last(std::vector<int> connections) const {
   std::ranges::stable_partition(connections,
                                 [this](int each) { return !is_own(connections_.at(each)); });
@@ -76,7 +76,7 @@ Membership::Outs Membership::refuse(int connection, const Status& why) const {
   return {{connection, out.take(), true}};
 }
 
-// Tells the ranks that have come that there will be no world.
+// Tells the ranks that have come that the world will not exist.
 Membership::Outs Membership::refuse_all(const Status& why) {
   Outs outs;
   for (const int connection : here()) append(outs, refuse(connection, why));
@@ -86,7 +86,7 @@ Membership::Outs Membership::refuse_all(const Status& why) {
   return outs;
 }
 
-// Ranks that were started differently never become a world: all of them are told at once.
+// Ranks that were started differently never become a world: all of them get the error at once.
 Membership::Outs Membership::give_up(int connection, const Status& why) {
   Outs outs = refuse(connection, why);
   if (complete_ || gave_up_) return outs;
@@ -100,7 +100,7 @@ Membership::Outs Membership::frame(int connection, std::string_view bytes, Time 
   pass(now);
   ByteReader in(bytes);
   const auto kind = in.get<Kind>();
-  if (left_.count(connection) != 0) return {};  // it waits for the others, and still beats
+  if (left_.count(connection) != 0) return {};  // it waits for the other ranks, and still beats
   const auto at = connections_.find(connection);
   if (at == connections_.end()) {
     return kind == Kind::kHello ? hello(connection, in) : drop(connection);
@@ -140,7 +140,7 @@ Membership::Outs Membership::frame(int connection, std::string_view bytes, Time 
   }
 }
 
-// A rank has gone: it gets no answers, and those that have left do not wait for it any more.
+// A rank has gone: it gets no answers, and ranks that have left no longer wait for it.
 Membership::Outs Membership::forget(int connection, std::uint32_t rank) {
   connections_.erase(connection);
   for (auto& [key, gathering] : gatherings_) std::erase(gathering.connections, connection);
@@ -202,7 +202,7 @@ Membership::Outs Membership::hello(int connection, ByteReader& in) {
   return send_table();
 }
 
-// What a rank and the first rank were started with differently; success if nothing.
+// The difference between the configurations of a rank and of the first rank; success if none.
 Status Membership::compare_with_first(std::uint32_t rank, std::uint32_t size,
                                       const std::string& agreement) const {
   const std::string theirs = "rank " + std::to_string(rank);
@@ -254,7 +254,7 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
       (!known && gatherings_.size() >= wire::kScopesCap)) {
     return drop(connection);
   }
-  // The others wait no more.
+  // The exchange has failed, and its other ranks no longer wait.
   const auto over = failed_.find(key);
   if (over != failed_.end()) return {{connection, failure_frame(key, over->second)}};
   Gathering& gathering = gatherings_[key];
@@ -351,7 +351,7 @@ Membership::Outs Membership::tick(Time now) {
   return outs;
 }
 
-// Refuses those that came, if the time for joining is over.
+// Refuses the ranks that came, if the time for joining is over.
 Membership::Outs Membership::end_joining() {
   if (complete_ || gave_up_ || !deadline_ || now_ < *deadline_) return {};
   const std::vector<std::uint32_t> absent = empty_places(members_);
@@ -361,7 +361,7 @@ Membership::Outs Membership::end_joining() {
                  " ranks did not join within HCCL_CONNECT_TIMEOUT; absent: " + list(absent)));
 }
 
-// Long before an exchange's time is over, its ranks hear of whom they wait for.
+// Long before an exchange's time is over, its ranks get the list of awaited ranks.
 Membership::Outs Membership::say_awaited() {
   Outs outs;
   for (auto& [key, gathering] : gatherings_) {
@@ -375,7 +375,7 @@ Membership::Outs Membership::say_awaited() {
   return outs;
 }
 
-// Answers exchanges whose time is over with the indices that are absent.
+// Answers exchanges whose time is over, with the absent indices.
 Membership::Outs Membership::end_gatherings() {
   Outs outs;
   std::erase_if(gatherings_, [&](const auto& each) {

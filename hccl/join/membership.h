@@ -1,6 +1,6 @@
-// Which ranks belong to the world, and what they are told: the coordinator's decisions as a state
-// machine. Frames, ended connections and the time go in; frames to ranks come out. It has no socket
-// and no clock; connections are numbers. For one thread.
+// The coordinator's decisions as a state machine: which ranks belong to the world, and which frames
+// they get. Frames, ended connections and the time go in; frames to ranks come out. It has no
+// socket and no clock; connections are numbers. For one thread.
 #pragma once
 
 #include <chrono>
@@ -38,17 +38,17 @@ class Membership {
 
   /// One frame from a connection that has proved that it holds the secret. `now` never decreases.
   Outs frame(int connection, std::string_view bytes, Time now);
-  /// The connection has ended; if it was cut off for a reason that is known, with its text.
+  /// The connection has ended. `cut`: the reason for which it was cut off, or empty.
   Outs closed(int connection, const std::string& cut = {});
-  /// The coordinator cannot go on: all ranks hear why, and their connections close.
+  /// The coordinator cannot go on: tells all ranks the reason, and closes their connections.
   Outs fail(const Status& why);
-  /// Time has passed: deadlines of joining and of exchanges, silent ranks, beats. Called more often
-  /// than ranks beat, unless the caller did not run.
+  /// Does what is due: deadlines of joining and of exchanges, silent ranks, beats. Called more
+  /// often than ranks beat, unless the caller did not run.
   Outs tick(Time now);
 
   bool complete() const { return complete_; }
-  /// The world was complete and all ranks have gone since. Or it cannot become complete, and all
-  /// ranks have been told the reason or had the time to come for it.
+  /// Whether the world was complete and all ranks have gone since. Or it cannot become complete,
+  /// and all ranks have got the reason or the time to fetch it is over.
   bool finished() const;
   /// The largest frame that this connection may send.
   std::size_t cap(int connection) const {
@@ -62,13 +62,13 @@ class Membership {
     std::vector<std::optional<std::string>> parts;
     std::vector<int> connections;
     std::set<std::uint32_t> came;
-    std::string members;  // a set; empty: of nobody it is known that it will not come
+    std::string members;  // a set of ranks; empty: not known
     std::uint32_t arrived = 0;
     Time since{};
     Time deadline = Time::max();
-    Time next_word{};  // on who is awaited
+    Time next_word{};  // when its ranks next get the list of awaited ranks
   };
-  /// Calls that a rank has refused in place of one operation.
+  /// Calls that a rank has refused in the place of one operation.
   struct Refusal {
     std::uint64_t sequence = 0;
     std::uint32_t number = 0;
@@ -85,7 +85,7 @@ class Membership {
     std::uint64_t sequence = 0;
     std::string call;
     std::vector<std::uint32_t> awaited;
-    Time before{}, reported{};  // when it was said before, and now
+    Time before{}, reported{};  // when the previous and the last report came
   };
 
   void pass(Time now);
@@ -123,7 +123,7 @@ class Membership {
   Outs drop(int connection);
   std::vector<int> own_last(std::vector<int> connections) const;
   std::vector<int> here() const;
-  /// One frame to every rank that is here, but for one connection.
+  /// One frame to every present rank, except one connection.
   [[nodiscard]] Outs to_members(const std::string& frame, int except = -1) const {
     Outs outs;
     for (const int connection : here()) {
@@ -142,7 +142,7 @@ class Membership {
   std::uint32_t pid_;
   std::chrono::nanoseconds patience_;
   std::chrono::nanoseconds peer_timeout_;
-  Time now_{};  // the latest that came in
+  Time now_{};  // the latest time given
   Time next_beat_ = Time::max();
   std::map<int, Time> silence_;   // when an admitted connection counts as dead
   std::optional<Time> deadline_;  // of joining
@@ -153,19 +153,19 @@ class Membership {
   std::vector<int> connection_of_;             // by rank
   std::map<int, std::uint32_t> connections_;   // connection to rank
   std::set<int> left_;                         // connections of ranks that have left
-  std::map<std::uint32_t, Time> gone_;         // those ranks, and since when
+  std::map<std::uint32_t, Time> gone_;         // ranks that left or whose programs end: since when
   std::map<std::uint32_t, std::string> ends_;  // of ranks whose programs end: the last operation
   std::uint32_t present_ = 0;
   bool complete_ = false;
   bool gave_up_ = false;
   Status why_gave_up_;
-  std::uint32_t told_ = 0;  // why, ranks or would-be ranks
+  std::uint32_t told_ = 0;  // number of ranks that got the reason
   std::map<Uuid, Gathering> gatherings_;
   std::map<Uuid, std::map<std::uint32_t, Stall>> stalls_;
   std::map<Uuid, std::map<std::uint32_t, Refusal>> refusals_;
   std::map<Uuid, Broken> broken_;
   GroupRefusals group_refusals_;
-  std::map<Uuid, Status> failed_;  // communicators whose failure all ranks were told
+  std::map<Uuid, Status> failed_;  // communicators whose failure was sent to all ranks
 };
 
 }  // namespace hccl::join

@@ -1,5 +1,5 @@
-// Silence, and what ranks say of the calls that they wait in, of those that they refuse and of
-// connections that ended, and who is told.
+// Silent ranks, and reports of ranks: calls in which they wait, calls that they refused, and
+// connections that ended.
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -10,15 +10,15 @@
 namespace hccl::join {
 namespace {
 
-// A connection that ended may be the echo of a death. The coordinator hears of deaths soon.
+// A connection may end because of a death. The coordinator learns of a death in this time.
 constexpr std::chrono::seconds kDeathIsKnown{2};
-// A rank that was refused a call may make the right one, and says so at once.
+// In this time a rank whose call was refused may make the right call, which it reports at once.
 constexpr std::chrono::milliseconds kForgiving{500};
 constexpr Uuid kAnyGroup{};
 
 }  // namespace
 
-// While the coordinator itself does not run, it hears nobody: such time is nobody's silence.
+// While the coordinator does not run, it receives nothing. Such time does not count as silence.
 void Membership::pass(Time now) {
   const auto gap = now - now_;
   const auto longest = wire::beat_interval(peer_timeout_);
@@ -43,13 +43,13 @@ Membership::Outs Membership::expel_silent() {
                          " s (HCCL_PEER_TIMEOUT): it is stopped, or cut off",
                      static_cast<int>(rank));
     tell(tell_all(kEverything, why));
-    // A process that is resumed reads that it was expelled.
+    // If the process is resumed, it reads that it was expelled.
     outs.push_back({connection, wire::failure_frame(kEverything, why), true});
   }
   return outs;
 }
 
-// Ranks that are awaited in the witness's operation and do not wait in it themselves.
+// The ranks that are awaited in the witness's operation and do not wait in it themselves.
 std::vector<std::uint32_t> Membership::missing(const Uuid& scope, std::uint32_t witness) const {
   const auto at = stalls_.find(scope);
   if (at == stalls_.end() || at->second.count(witness) == 0) return {};
@@ -98,9 +98,9 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
   return {};
 }
 
-// A rank that the witness awaits, and that will never come: it has left, or its program is ending.
-// What it sent before may still be on its way: so the witness must have said that it waits since
-// then, and now say it again.
+// The error for a rank that the witness awaits and that will never come: it has left, or its
+// program is ending. Data that it sent before may still be on the way. So the witness must have
+// reported its wait twice since then.
 std::optional<Status> Membership::gone_one(const Uuid& scope, std::uint32_t witness) const {
   for (const std::uint32_t rank : missing(scope, witness)) {
     const auto gone = gone_.find(rank);
@@ -128,7 +128,7 @@ Membership::Outs Membership::summons(int connection, ByteReader& in) {
   return to_members(ByteWriter().put(wire::Kind::kSummons).put(scope).take(), connection);
 }
 
-// Judged when a rank says again that it waits.
+// Stores the refusal. It is judged when another rank reports again that it waits.
 Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   const auto sequence = in.get<std::uint64_t>();
@@ -147,8 +147,8 @@ Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
   return {};
 }
 
-// A rank that the witness awaits, and that has refused a call in place of the operation more often
-// than the witness: where all ranks make the same wrong call, all refuse it, and go on.
+// The error for a rank that the witness awaits and that has refused more calls in the place of the
+// operation than the witness. If all ranks make the same wrong call, all refuse it, and none waits.
 std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t witness) const {
   const auto at = refusals_.find(scope);
   if (at == refusals_.end()) return std::nullopt;
@@ -172,7 +172,7 @@ std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t w
   return std::nullopt;
 }
 
-// Of those that this group waits for, one that has refused to make a group.
+// The error for a rank that this group awaits and that has refused to make a group.
 std::optional<Status> Membership::refused_one(const Gathering& gathering) const {
   if (group_refusals_.empty() || now_ - gathering.since < kForgiving) return std::nullopt;
   std::vector<std::uint32_t> present, absent = wire::ranks_in(gathering.members);
@@ -190,7 +190,7 @@ std::optional<Status> Membership::refused_one(const Gathering& gathering) const 
                 static_cast<int>(found->rank));
 }
 
-// The same for one that has left, or whose program ends.
+// The same for a rank that has left, or whose program ends.
 std::optional<Status> Membership::gone_one(const Gathering& gathering) const {
   for (const auto& [rank, since] : gone_) {
     if (now_ - std::max(since, gathering.since) < kForgiving || gathering.came.count(rank) != 0 ||
@@ -206,7 +206,7 @@ std::optional<Status> Membership::gone_one(const Gathering& gathering) const {
   return std::nullopt;
 }
 
-// Ends the gatherings that wait in vain.
+// Ends gatherings that wait for a rank that will not come.
 Membership::Outs Membership::end_vain() {
   if (group_refusals_.empty() && gone_.empty()) return {};
   std::vector<std::pair<Uuid, Status>> vain;
@@ -226,14 +226,14 @@ Membership::Outs Membership::end_vain() {
   return outs;
 }
 
-// A rank sees that a connection has ended, and not whether the other one has died, has failed
-// before and closed all it had, or sees the same.
+// A rank reports that a connection has ended. It does not know whether the other rank has died, has
+// closed all its connections after a failure, or sees the same end.
 Membership::Outs Membership::broken(std::uint32_t rank, const Uuid& scope, const Status& why) {
   const auto suspect = static_cast<std::uint32_t>(why.culprit());
   if (why.culprit() < 0 || suspect >= size_ || connections_.count(connection_of_[suspect]) == 0) {
     return tell_all(scope, why);
   }
-  if (failed_.count(scope) != 0) return {};  // all have been told
+  if (failed_.count(scope) != 0) return {};  // all ranks know
   if (broken_.size() >= wire::kScopesCap && broken_.count(scope) == 0) broken_.clear();
   Broken& known = broken_[scope];
   if (known.reports.empty()) {
@@ -259,9 +259,9 @@ Membership::Outs Membership::judge_broken() {
   return outs;
 }
 
-// A rank closes its connections because it has seen one end itself: reports lead from echo to
-// cause, which is a pair that names each other, or a rank that has reported nothing. Where they
-// lead in a circle, one of the pair saw an echo first, and the report that came first counts.
+// A rank closes its connections when it has seen one of them end. So each report names a rank that
+// may itself have reported an earlier end. The chain of reports leads to the cause: two ranks that
+// name each other, or a rank without a report. If the chain is a circle, the first report counts.
 Membership::Outs Membership::judge(const Uuid& scope) {
   const Broken known = std::move(broken_.at(scope));
   broken_.erase(scope);

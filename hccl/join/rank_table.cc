@@ -17,7 +17,7 @@ std::uint32_t crc32(std::string_view text) {
   return ~crc;
 }
 
-// Sorts by rank and refuses numbers that are not exactly 0..n-1.
+// Sorts by rank. Refuses numbers that are not exactly 0..n-1.
 Status order(std::vector<RankEntry>& ranks) {
   std::sort(ranks.begin(), ranks.end(),
             [](const RankEntry& a, const RankEntry& b) { return a.rank < b.rank; });
@@ -32,7 +32,7 @@ Status order(std::vector<RankEntry>& ranks) {
   return {};
 }
 
-// Lengths in front of the texts, so that no two tables read the same.
+// A length in front of each text makes the digests of different tables differ.
 std::string describe(const RankTable& table, const std::string& extra) {
   const auto text = [](const std::string& s) { return std::to_string(s.size()) + ":" + s; };
   std::string out = "rank table " + table.version + "\n" + extra;

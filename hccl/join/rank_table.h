@@ -1,4 +1,4 @@
-// HCCL's rank table: which rank runs where. Versions "1.0" and "1.2" (server list, super pods),
+// HCCL's rank table: the place of every rank. Versions "1.0" and "1.2" (server list, super pods),
 // "1.1" (node list of host processes), and none (the legacy cloud and lab templates).
 #pragma once
 
@@ -17,11 +17,11 @@ namespace hccl::join {
 struct RankEntry {
   int rank = 0;
   std::string server_id;  ///< node_addr in version 1.1
-  /// host_ip, else the first device_ip (1.1: rank_ip, else node_addr), in its shortest form; may be
-  /// empty when the table has none.
+  /// host_ip, else the first device_ip (1.1: rank_ip, else node_addr), in its shortest form. May be
+  /// empty if the table has none.
   std::string address;
   int device = -1;         ///< -1: a host process without a device (1.1)
-  std::uint16_t port = 0;  ///< host_port, else device_port; 0: none of this rank's own
+  std::uint16_t port = 0;  ///< host_port, else device_port; 0: no port
   std::string pod = {};    ///< pod_name; legacy cloud tables only
 };
 
@@ -29,27 +29,27 @@ struct RankTable {
   std::string version;           ///< empty for a legacy table
   std::vector<RankEntry> ranks;  ///< ranks[r].rank == r, never empty
   std::uint32_t crc = 0;         ///< CRC-32 of digest_text
-  /// What the table means, one line a rank, whatever its layout: equal on all ranks of a job.
+  /// The meaning of the table, one line a rank, whatever its layout: equal on all ranks of a job.
   std::string digest_text;
 };
 
-/// Ranks a table may name.
+/// The largest number of ranks in a table.
 inline constexpr std::size_t kRankTableRanks = 32768;
 
-/// Reads a table from text, whatever its status says (but it must say one). kPara with EI0004 for
+/// Reads a table from text. Its status may have any value, but must exist. kPara with EI0004 for
 /// text that is not JSON, EI0017 for an item that is missing or of a wrong type, EI0014 for a wrong
-/// value; kNotSupport for version 2.0 and unknown ones. Throws nothing.
+/// value; kNotSupport for version 2.0 and unknown versions. Throws nothing.
 Result<RankTable> parse_rank_table(std::string_view json);
 
-/// Reads a table from a file: 1..4095 bytes of path to a regular file whose resolved name ends in
-/// .json (else kPara, EI0004; kInternal if it cannot be read). While its status is not "completed"
-/// the file is read again every second, until the deadline (kTimeout). Whatever else is wrong ends
-/// the wait at once, so the file must be replaced atomically.
+/// Reads a table from a file: a path of 1..4095 bytes to a regular file whose resolved name ends in
+/// .json (else kPara, EI0004; kInternal if it cannot be read). While the status is not "completed"
+/// the file is read again every second, until the deadline (kTimeout). Any other error ends the
+/// wait at once, so the file must be replaced atomically.
 Result<RankTable> read_rank_table(const std::string& path, Deadline deadline);
 
-/// The rank that RANK_ID names: decimal digits, or the pod name in a legacy cloud table. A pod with
-/// several devices needs the caller's `device` too. kPara for text that cannot name a rank of the
-/// table, kUnavail when the table has no such pod.
+/// The rank that RANK_ID names: decimal digits, or the pod name in a legacy cloud table. For a pod
+/// with several devices, the caller's `device` is needed, too. kPara for text that cannot name a
+/// rank of the table, kUnavail if the table has no such pod.
 Result<int> own_rank(const RankTable& table, std::string_view identify,
                      std::optional<int> device = std::nullopt);
 

@@ -43,7 +43,7 @@ Result<std::string> read_file(const std::string& path) {
   const auto failed = [&](const char* what) {
     return refuse(Code::kInternal, path, std::string(what) + ": " + std::strerror(errno));
   };
-  // Not blocking: the name may be that of a pipe.
+  // O_NONBLOCK, because the name may belong to a pipe.
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) return failed("cannot be opened");
   struct stat info = {};
@@ -61,7 +61,7 @@ Result<std::string> read_file(const std::string& path) {
   }
 }
 
-// Whether the table must be waited for: it is JSON and has a status, which is not "completed".
+// Whether to wait for the table: it is JSON, and its status is not "completed".
 bool incomplete(const std::string& text) {
   const auto parsed = parse_json(text);
   if (!parsed.ok()) return false;
@@ -74,7 +74,7 @@ bool incomplete(const std::string& text) {
 
 Result<RankTable> read_rank_table(const std::string& path, Deadline deadline) {
   for (;;) {
-    // Resolved anew each time: the file may be a link that is moved on.
+    // Resolved again each time: a link may point to another file by now.
     HCCL_ASSIGN_OR_RETURN(const std::string resolved, real_path(path));
     HCCL_ASSIGN_OR_RETURN(const std::string text, read_file(resolved));
     if (!incomplete(text)) {

@@ -160,7 +160,7 @@ Status add_rank(TableDraft& draft, RankEntry entry, const TableItem& where) {
 
 std::optional<std::string> canonical_address(std::string_view text) {
   const std::string terminated(text);
-  // inet_pton stops at a NUL: what follows it must not be lost silently.
+  // inet_pton stops at a NUL: the text behind a NUL must not be lost silently.
   if (terminated.find('\0') != std::string::npos) return std::nullopt;
   char shortest[INET6_ADDRSTRLEN];
   for (const int family : {AF_INET, AF_INET6}) {

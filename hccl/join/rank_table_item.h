@@ -1,5 +1,5 @@
-// One object of a rank table with its place in the file, for errors that name value, key and
-// expectation. Internal to the rank-table readers.
+// One object of a rank table with its place in the file. Errors name the value, the key and the
+// expected values. Internal to the readers of rank tables.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ class TableItem {
   /// The node must outlive the item.
   TableItem(const JsonNode& node, std::string place) : node_(&node), place_(std::move(place)) {}
 
-  /// "server_list[0].device[1].rank_id"; the item's own place for an empty key.
+  /// "server_list[0].device[1].rank_id". For an empty key: the item's own place.
   std::string place(std::string_view key) const;
 
   bool has(std::string_view key) const { return node_->find(key) != nullptr; }
-  /// A string; EI0017 when it is missing or no string.
+  /// A string; EI0017 if it is missing or no string.
   Result<std::string> text(std::string_view key) const;
-  /// The same; nothing when it is missing.
+  /// The same; nothing if it is missing.
   Result<std::optional<std::string>> optional_text(std::string_view key) const;
   /// A string of `low` to `high` printable characters.
   Result<std::string> name(std::string_view key, std::size_t low, std::size_t high) const;
@@ -41,9 +41,10 @@ class TableItem {
   Result<std::vector<std::string>> addresses(std::string_view key) const;
   /// One IP address or none.
   Result<std::string> address(std::string_view key) const;
-  /// A list of objects that is not empty.
+  /// A list of objects; an empty list is an error.
   Result<std::vector<TableItem>> list(std::string_view key) const;
-  /// A required number that must be `actual`, the length of what `counted` names; never 0.
+  /// A required number that must equal `actual`, the length of the list that `counted` names; never
+  /// 0.
   Status count(std::string_view key, std::size_t actual, std::string_view counted) const;
 
  private:
@@ -51,7 +52,7 @@ class TableItem {
   std::string place_;
 };
 
-/// What a reader of one layout hands back; ranks in any order, numbers not checked yet.
+/// The result of the reader of one layout: ranks in any order, whose numbers are not checked yet.
 struct TableDraft {
   std::vector<RankEntry> ranks;
   std::string extra;  ///< of the layout, for the digest: super pods
@@ -62,14 +63,14 @@ Result<TableDraft> read_server_table(const TableItem& root, bool super_pods);  /
 Result<TableDraft> read_node_table(const TableItem& root);                     // 1.1
 Result<TableDraft> read_legacy_table(const TableItem& root);                   // no version
 
-/// A table so far: refuses more ranks than kRankTableRanks.
+/// Adds a rank. An error if the table then has more ranks than kRankTableRanks.
 Status add_rank(TableDraft& draft, RankEntry entry, const TableItem& where);
 
-/// Highest device_id of a server: this library gives every rank of a host a device of its own.
+/// The highest device_id of a server: this library gives every rank of a host its own device.
 inline constexpr std::uint64_t kLastDevice = 1023;
 
-/// The shortest form of a textual IP address (IPv4 or IPv6, without a zone) that names one host;
-/// nothing if it is none.
+/// The shortest form of a textual IP address (IPv4 or IPv6, without a zone) that names one host.
+/// Nothing for any other text.
 std::optional<std::string> canonical_address(std::string_view text);
 
 }  // namespace hccl::join

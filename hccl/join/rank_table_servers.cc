@@ -82,7 +82,8 @@ Result<Server> read_server(const TableItem& item, bool super_pods) {
   return server;
 }
 
-// device_ip: needed between servers, as many on every device, one family, each only once.
+// With several servers, a device needs a device_ip or its server a host_ip. All devices have the
+// same number of addresses, of one family, and no address appears twice.
 Status check_addresses(const std::vector<Server>& servers) {
   std::set<std::string_view> seen;
   const std::size_t each = servers.front().devices.front().ips.size();
@@ -112,8 +113,8 @@ Status check_addresses(const std::vector<Server>& servers) {
   return {};
 }
 
-// Ranks that talk through the hosts' own network all need the host's address. (Where rank 0 has a
-// host_ip and no device_ip, check_addresses() has refused the table already.)
+// If ranks use the hosts' own network, all ranks need the host's address. (If rank 0 has a host_ip
+// and no device_ip, check_addresses() has refused the table already.)
 Status check_host_mode(const std::vector<Server>& servers) {
   bool host_mode = false;
   for (const Server& server : servers) {
@@ -129,7 +130,8 @@ Status check_host_mode(const std::vector<Server>& servers) {
   return {};
 }
 
-// Server to super pod; every server in exactly one, every named one known.
+// The super pod of each server. Every server must be in exactly one pod, and every named server
+// must exist.
 Result<std::map<std::string, std::string>> read_pods(const TableItem& root,
                                                      const std::vector<Server>& servers) {
   std::map<std::string, std::string> pods;
@@ -176,8 +178,8 @@ Status check_super_devices(const std::vector<Server>& servers,
   return {};
 }
 
-// A device_port belongs to the device's own network card. On a host address it counts only where it
-// tells the ranks apart.
+// A device_port belongs to the device's own network card. With a host address it is used only if
+// ranks with that address have different ports.
 void choose_ports(const Server& server, std::vector<RankEntry>& entries) {
   std::map<std::pair<std::string, std::uint16_t>, int> users;
   for (const RankEntry& entry : entries) ++users[{entry.address, entry.port}];

@@ -1,5 +1,5 @@
-// What a rank needs to join: HcclRootInfo's 4,108 bytes, decoded. It carries the communicator's
-// secret, so it is a credential: never logged, only its eight-digit short name is.
+// The data that a rank needs to join: HcclRootInfo's 4,108 bytes, decoded. It contains the
+// communicator's secret, so it is a credential. Logs show only its short name of eight digits.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ struct RootInfo {
   Key secret{};         ///< its holder may join
   std::string address;  ///< of the coordinator
   std::uint16_t port = 0;
-  /// How many ports from `port` on the coordinator may listen at, where peers must guess; else 1.
+  /// The number of ports, from `port` on, at which the coordinator may listen if peers must guess;
+  /// else 1.
   std::uint16_t ports = 1;
 
   void encode(std::span<char, kBytes> out) const;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kSecretCap = std::size_t{64} << 10;
 
-// Room for one secret that is wiped when it goes.
+// Memory for one secret, wiped by the destructor.
 class Room {
  public:
   Room() : bytes_(kSecretCap + 1) {}
@@ -40,7 +40,7 @@ Result<Key> read_secret_file(const std::string& path) {
   if (path.empty() || path.find('\0') != std::string::npos) {
     return refuse(Code::kPara, "has no proper name");
   }
-  // Not blocking: the name may be that of a pipe.
+  // O_NONBLOCK, because the name may belong to a pipe.
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd.valid() && errno == ELOOP) return refuse(Code::kPara, "must not be a symbolic link");
   if (!fd.valid()) {

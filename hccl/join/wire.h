@@ -1,5 +1,5 @@
 // The control protocol between a rank and the coordinator: frames (32-bit length, then bytes) whose
-// first byte is the kind. Everything is read with ByteReader; the caps stand here.
+// first byte is the kind. All frames are read with ByteReader. The limits of sizes are below.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline constexpr std::size_t kFrameCap = 256 << 10;               ///< a frame f
 inline constexpr std::size_t kReplyCap = std::size_t{256} << 20;  ///< a frame from the coordinator
 
 enum class Kind : std::uint8_t {
-  kHello = 1,     ///< rank to coordinator: number, process, host
+  kHello = 1,     ///< rank to coordinator: rank, process, host
   kTable = 2,     ///< coordinator to ranks: all ranks
   kRefused = 3,   ///< coordinator to rank: cannot join, and the reason
   kExchange = 4,  ///< rank to coordinator: one part; coordinator to ranks: all parts
@@ -38,15 +38,15 @@ enum class Kind : std::uint8_t {
   kRefusal = 10,  ///< rank to coordinator: a call that it has refused, and the reason; without a
                   ///< scope: one that makes a group
   kEnd = 11,      ///< rank to coordinator: its program ends, and its last operation
-  kAwaited = 12,  ///< coordinator to ranks: whose parts an exchange still waits for
+  kAwaited = 12,  ///< coordinator to ranks: the ranks whose parts an exchange still waits for
 };
 
-/// How often both sides say that they are alive.
+/// How often both sides send a beat.
 inline std::chrono::nanoseconds beat_interval(std::chrono::nanoseconds peer_timeout) {
   return std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), peer_timeout / 4);
 }
 
-/// A set of ranks, a bit each.
+/// A set of ranks, one bit each.
 inline std::string set_of(const std::vector<int>& ranks) {
   std::string bits;
   for (const int rank : ranks) {
@@ -69,11 +69,11 @@ inline std::vector<std::uint32_t> ranks_in(std::string_view set) {
 
 inline constexpr std::size_t kCoresCap = 32768;  // bytes: 2^18 cores
 
-/// What a rank says of itself when it joins.
+/// What a rank tells the coordinator when it joins.
 struct Member {
   std::uint32_t rank = 0;
   std::uint32_t pid = 0;
-  std::string cores;    ///< cores it may run on: a bit each, as core_mask() gives them
+  std::string cores;    ///< cores it may run on: one bit each, as from core_mask()
   std::string host;     ///< host identity: ranks with the same one may share memory
   std::string address;  ///< local address for peers
 };

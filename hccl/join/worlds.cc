@@ -17,8 +17,8 @@
 
 namespace hccl::join {
 
-// A job that every rank knows from the launcher's variables or the rank table, without a word from
-// another rank.
+// A job that every rank knows from the launcher's variables or the rank table, without a message
+// from another rank.
 struct Worlds::Job {
   std::string name;
   std::string address;  // of rank 0
@@ -30,7 +30,7 @@ struct Worlds::Job {
 
 namespace {
 
-// Ports that a root may listen on when its peers have to try them in turn.
+// The number of ports at which a root may listen if its peers have to try them in turn.
 constexpr int kGuessedPorts = 16;
 
 Result<Key> secret_of(const std::string& job, const std::string& address, const Config& config) {
@@ -74,7 +74,7 @@ class Pmix {
     return Status(Code::kNetwork, std::string("PMIx: ") + error);
   }
 
-  /// Carries the info from rank 0 to the other ranks.
+  /// Sends the info from rank 0 to the other ranks.
   Status share(std::array<char, RootInfo::kBytes>& info, int rank, int instance,
                const Config& config) const {
     char error[256] = "";
@@ -103,8 +103,8 @@ Status Worlds::start_coordinator(RootInfo& info, const Config& config) {
   return {};
 }
 
-// How often this process has joined this job before, so that it may join several times; the same on
-// all ranks of the job.
+// Counts how often this process has joined this job before, so that it may join several times. The
+// number is the same on all ranks of the job.
 int Worlds::next_join(const std::string& job) {
   const MutexLock lock(mutex_);
   return joins_[job]++;
@@ -122,7 +122,7 @@ Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Conf
 
 // ---- around a fork ----
 
-// No other thread is in the middle of a change of what abandon() reads.
+// Waits until no other thread changes the data that abandon() reads.
 void Worlds::hold() {
   mutex_.lock();
   for (const auto& each : coordinators_) each->hold();
@@ -142,9 +142,9 @@ void Worlds::abandon() {
   of_parent_ = new auto(std::move(coordinators_));
 }
 
-// ---- root info of a process's own ----
+// ---- root info made by a process ----
 
-// With a secret of its own.
+// Root info with a secret and an id of its own.
 Result<RootInfo> Worlds::fresh_root(const Config& config, const std::string& address) {
   RootInfo info;
   HCCL_RETURN_IF_ERROR(random_bytes(info.id.data(), info.id.size()));
@@ -168,7 +168,7 @@ Result<RootInfo> Worlds::make_root(const Config& config, bool one_host) {
 
 // ---- jobs that all ranks know ----
 
-// Between hosts: every rank derives the root info by itself.
+// Between hosts: every rank derives the root info itself.
 Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) {
   RootInfo info;
   HCCL_ASSIGN_OR_RETURN(info.secret, secret_of(job.name, job.address, config));
@@ -178,7 +178,7 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
   const Key id = digest("hccl job " + job.name);
   std::memcpy(info.id.data(), id.data(), info.id.size());
   if (job.rank == 0) {
-    // The root may resolve its own name to another address than its peers do.
+    // The root may resolve its own name to another address than its peers resolve it to.
     const auto own = local_address(config);
     if (own.ok() && !is_private(info.address)) info.address = own.value();
     HCCL_RETURN_IF_ERROR(start_coordinator(info, config));
@@ -186,7 +186,7 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
   return join(info, job.size, job.rank, config);
 }
 
-// Inside a host: rank 0 makes up the root info, and the others read it from a file of this user's.
+// Inside a host: rank 0 makes the root info, and the other ranks read it from a file of this user.
 Worlds::Joined Worlds::join_inside_host(const Job& job, const Config& config) {
   const Deadline deadline = Deadline::after(config.connect_timeout);
   if (job.rank != 0) {
@@ -243,8 +243,8 @@ Worlds::Joined Worlds::join_by_variables(const Launch& launch, const Config& con
   if (!one_host || !config.if_ip.empty()) {
     HCCL_ASSIGN_OR_RETURN(address, resolve(launch.root_address, config.socket_family));
   }
-  // Where the launcher does not say how many ranks are here, ranks at rank 0's address are on its
-  // host, and no others can join.
+  // If the launcher does not report the number of ranks on this host, ranks at rank 0's address are
+  // on its host, and no others can join.
   const bool here = launch.local_size == 0 && is_local(address);
   return join_known(
       {launch.job, address, launch.root_port, one_host || here, launch.size, launch.rank}, config);
@@ -252,7 +252,7 @@ Worlds::Joined Worlds::join_by_variables(const Launch& launch, const Config& con
 
 Worlds::Joined Worlds::join_by_file(const std::string& path, const std::string& identify,
                                     const Config& config) {
-  // A table that is not complete yet is waited for as ranks are that have not come yet.
+  // The rank waits for an incomplete table as long as for ranks that have not come yet.
   HCCL_ASSIGN_OR_RETURN(const RankTable table,
                         read_rank_table(path, Deadline::after(config.connect_timeout)));
   return join_by_table(table, identify, config);

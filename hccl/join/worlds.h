@@ -1,4 +1,4 @@
-// How a process comes into worlds: by root info, by its launcher, or by a rank table.
+// How a process joins worlds: by root info, by its launcher, or by a rank table.
 #pragma once
 
 #include <map>
@@ -17,29 +17,29 @@ namespace hccl::join {
 
 struct Launch;
 
-/// One a process: it keeps the coordinators that run here. Every member is safe to use from any
+/// One object a process, with the coordinators that run here. Every member is safe to use from any
 /// thread.
 class Worlds {
  public:
   using Joined = Result<std::shared_ptr<ControlLine>>;
 
-  /// Root info with a fresh secret and id, and its coordinator running in this process; `one_host`:
-  /// all ranks are on this host.
+  /// Makes root info with a fresh secret and id, and starts its coordinator in this process.
+  /// `one_host`: all ranks are on this host.
   Result<RootInfo> make_root(const Config& config, bool one_host);
 
   /// Joins the world that `info` describes.
   Joined join(const RootInfo& info, int size, int rank, const Config& config);
   /// Joins the ranks that the launcher started: rank table, PMIx (mpirun), torchrun, Slurm, or a
-  /// world of one.
+  /// world of one rank.
   Joined join_by_launcher(const Config& config);
-  /// Joins the ranks of a rank-table file, or of its text; `identify` names this rank as the table
-  /// does.
+  /// Joins the ranks of a rank-table file, or of its text. `identify` names this rank in the way of
+  /// the table.
   Joined join_by_file(const std::string& path, const std::string& identify, const Config& config);
   Joined join_by_text(const std::string& text, const std::string& identify, const Config& config);
 
-  // Around a fork: before it, and after it in the parent or the child. A forked child closes its
-  // copies of the sockets by which others hear of the parent's death, and ends no thread, as it has
-  // none of them.
+  // Around a fork: hold() before it, release() after it in the parent, abandon() in the child. The
+  // child closes its copies of the sockets, because they would hide the parent's death from others.
+  // It ends no thread, because threads do not exist in a forked child.
   void hold() HCCL_UNCHECKED;
   void release() HCCL_UNCHECKED;
   void abandon() HCCL_UNCHECKED;

@@ -24,9 +24,9 @@ Status pmix_error(Code code, const std::string& what, pmix_status_t error) {
 }
 
 /// PMIx in this process, initialised once and finalised at exit: after a full finalise PMIx 4.2
-/// forgets the job, and neither PMIx nor a later MPI_Init works again.
-/// Without a finalise mpirun takes the end of the process for a crash. PMIx counts its users, so
-/// MPI may come and go meanwhile.
+/// forgets the job, and neither PMIx nor a later MPI_Init works again. Without a finalise mpirun
+/// takes the end of the process for a crash. PMIx counts its users, so MPI may initialise and
+/// finalise in between.
 class Client {
  public:
   /// Any thread. A process that could not start may try again.
@@ -95,8 +95,8 @@ class Client {
     pmix_value_t* value = nullptr;
     pmix_status_t result = PMIX_ERR_NOT_FOUND;
     const auto there = [&] {
-      // The server waits for the owner's first commit. A key of a later commit is simply not found
-      // until then, so ask again; one second bounds each question.
+      // The server answers only after the owner's first commit. Until a later commit, its
+      // keys are "not found", so this asks again; a question takes one second at most.
       int one = 1;
       bool refresh = true;
       pmix_info_t info[2];
@@ -141,7 +141,7 @@ class Client {
  private:
   Client() = default;
   Mutex mutex_;
-  pid_t process_ = 0;  ///< that initialised PMIx; 0 = none yet
+  pid_t process_ = 0;  ///< the process that initialised PMIx; 0: none yet
   pmix_proc_t self_{};
 };
 
