@@ -10,12 +10,12 @@
 namespace hccl::core {
 namespace {
 
-// A peer's closed connection may be the echo of another rank's death or mistake, and one rank alone
-// does not know which ranks were missing at a timeout. The coordinator sees all ranks: its word
-// counts, on all of them. It comes after two seconds where a connection broke between living ranks
-// and only one of them saw it.
+// A closed connection may be a consequence of another rank's death or mistake, and one rank alone
+// does not know which ranks are absent at a timeout. The coordinator sees all ranks, so its verdict
+// counts on all of them. The verdict takes two seconds if a connection between living ranks broke
+// and only one of them saw the end.
 constexpr std::chrono::seconds kVerdictTime{4};
-// In the directory of the records, of this user: those of a job with many ranks, and of a few jobs.
+// Records of this user in the directory: enough for a job with many ranks, or for a few jobs.
 constexpr std::size_t kRecordsKept = 256;
 
 }  // namespace
@@ -76,7 +76,8 @@ void Failure::on_summons(const Uuid& scope) {
 
 Status Failure::fail(Status why) {
   if (!raised()) {
-    // Culprits travel as world ranks. The text keeps this communicator's numbers, so it names it.
+    // Culprits are sent as world ranks. The text has this communicator's numbers, so it names the
+    // communicator.
     const int culprit = why.culprit() >= 0 ? ranks_[static_cast<std::size_t>(why.culprit())] : -1;
     why = Status(why.code(), name_ + ": " + why.message(), culprit);
     const bool known_alone = why.code() != Code::kRemote && why.code() != Code::kTimeout;

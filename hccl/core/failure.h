@@ -17,30 +17,32 @@ namespace hccl::core {
 
 class Failure final : public join::FailureListener {
  public:
-  /// The last so many bytes of a scope may tell apart what happens in one communicator.
+  /// The last bytes of a scope, this many, may distinguish activities of one communicator.
   static constexpr std::size_t kScopeBytes = 8;
 
-  /// `ranks`: world ranks, by rank of this communicator. `line`, `ranks` and `recorder` outlive it.
+  /// `ranks`: world ranks, by rank of this communicator. `line`, `ranks` and `recorder` must
+  /// outlive the object.
   Failure(join::ControlLine& line, const Uuid& id, std::string name, const std::vector<int>& ranks,
           int rank, std::string directory, Logger log, FlightRecorder& recorder);
   ~Failure() override { stop_listening(); }
 
-  /// Hears of the failures of other ranks from now on, and of the deaths so far.
+  /// From now on receives the failures of other ranks, and at once the deaths so far.
   void listen() { line_.add(this); }
   /// After this neither on_failure() nor the interrupt runs.
   void stop_listening() { line_.remove(this); }
-  /// What ends the operation that runs when another rank fails: gets the reason, and the rank of
-  /// this communicator that the coordinator has declared dead, or Status::kNobody. Must not block;
-  /// called by the thread of the control line, or at once if the communicator has failed already.
+  /// Sets the function that ends the running operation when another rank fails. It gets the reason,
+  /// and the rank of this communicator that the coordinator has declared dead, or Status::kNobody.
+  /// It must not block. The thread of the control line calls it; if the communicator has failed
+  /// already, this function calls it at once.
   using Interrupt = std::function<void(const Status&, int dead)>;
   void interrupt_with(Interrupt interrupt);
 
-  /// What runs when another rank of the communicator summons its ranks; also if one has already.
-  /// As the interrupt.
+  /// Sets the function that runs when another rank of the communicator summons its ranks, or at
+  /// once if one has done so already. Same rules as for the interrupt.
   void summoned_with(std::function<void()> start);
 
-  /// Ends the communicator on all its ranks. Any thread; blocks for a message to the coordinator at
-  /// most.
+  /// Ends the communicator on all its ranks. Any thread may call. Blocks at most for a message to
+  /// the coordinator.
   void abort(const Status& why);
 
   const AbortFlag& flag() const { return flag_; }
@@ -49,16 +51,16 @@ class Failure final : public join::FailureListener {
 
   // The rest is for the thread that runs the communicator's operations.
 
-  /// Ends the communicator, unless another reason was first, and writes the record. Gives the
+  /// Ends the communicator, unless another reason was first, and writes the record. Returns the
   /// reason that won.
   Status fail(Status why);
   /// The same for an operation, which the reason names.
   Status fail(Status why, const Envelope& call);
-  /// The same for the exception that is being handled. Where not even that can be told, this rank
-  /// alone fails.
+  /// The same for the exception that is being handled. If even the report is impossible, only this
+  /// rank fails.
   Status thrown() noexcept;
-  /// Refuses a call that came after the failure. The first one is recorded: it shows what this rank
-  /// wanted next.
+  /// Refuses a call that came after the failure. The first such call is recorded, because it shows
+  /// the next call of this rank's program.
   Status refuse(const Envelope& call);
 
   void on_failure(const Uuid& scope, const Status& why) override;

@@ -93,7 +93,7 @@ Status FlightRecorder::dump(const std::string& path, const std::string& communic
                                    {"operations", std::move(ops)}};
   const std::string text =
       document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  // The directory may be writable by other users: follows no link.
+  // Other users may be able to write to the directory, so no link is followed.
   const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.valid() ||
       ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {

@@ -1,4 +1,5 @@
-// The last operations of a communicator, always recorded, written to a file when it fails.
+// The last operations of a communicator: always recorded, and written to a file when the
+// communicator fails.
 #pragma once
 
 #include <chrono>
@@ -24,8 +25,8 @@ class FlightRecorder {
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  /// Notes that an operation begins; gives its number for end(). `algorithm` is a short name that
-  /// lives as long as the program.
+  /// Notes that an operation begins, and returns its number for end(). `algorithm` is a short name
+  /// that must live as long as the program.
   std::uint64_t begin(const Envelope& call, std::string_view algorithm) {
     Record& record = records_[begun_ % kOps];
     record.call = call;
@@ -40,8 +41,8 @@ class FlightRecorder {
     record.ended = true;
     record.result = result;
   }
-  /// For operations that choose their algorithm while they run. `brief`: too short to be worth
-  /// another look at the clock; the end is noted as the beginning.
+  /// For operations that choose their algorithm while they run. `brief`: the operation is so short
+  /// that the clock is not read again, and the begin is noted as its end.
   void end(std::uint64_t number, Code result, std::string_view algorithm, bool brief) {
     Record& record = records_[number % kOps];
     if (!brief) record.end = ticks();
@@ -51,15 +52,15 @@ class FlightRecorder {
     will_write(reinterpret_cast<std::byte*>(&records_[begun_ % kOps]), sizeof(Record));
   }
 
-  /// The last operation in words; "no operation".
+  /// A text that describes the last operation; "no operation" if there is none.
   std::string last() const {
     return begun_ == 0 ? "no operation" : words(records_[(begun_ - 1) % kOps].call);
   }
-  /// How the names of the files begin.
+  /// The beginning of the files' names.
   static constexpr std::string_view kPrefix = "hccl-flight-";
   /// Removes the oldest of this user's records in the directory until this many are left.
   static void keep_latest(const std::string& directory, std::size_t number);
-  /// Writes what is recorded as JSON, oldest first. kOpenFileFailure names the path.
+  /// Writes the recorded operations as JSON, oldest first. kOpenFileFailure names the path.
   Status dump(const std::string& path, const std::string& communicator, int rank, int size,
               const Status& why) const;
 
@@ -79,12 +80,12 @@ class FlightRecorder {
     std::uint8_t algorithm_size = 0;
     bool ended = false;
   };
-  /// The time at this count of ticks, in microseconds since 1970.
+  /// The time of this count of ticks, in microseconds since 1970.
   std::int64_t microseconds(std::uint64_t at) const;
 
   Clock::time_point began_;
   std::uint64_t began_ticks_;
-  // Pages of their own: an allocator would keep them when the communicator has gone, in pieces.
+  // Mapped pages: an allocator would keep the memory after the communicator's end, in pieces.
   Pages pages_;
   Record* records_;
   std::uint64_t begun_ = 0;

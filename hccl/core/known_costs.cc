@@ -11,7 +11,7 @@
 namespace hccl::core {
 namespace {
 
-/// What fits into one rank's part of an exchange, beside paths and configuration.
+/// The space in one rank's part of an exchange beside paths and configuration.
 constexpr std::size_t kOfferBytes = join::wire::kBlobCap - 16384;
 constexpr std::size_t kPathCap = 4096;
 

@@ -1,5 +1,5 @@
-// What the communicators of one tree know of costs: the table that rank 0 reads from
-// HCCL_TUNE_FILE, on all ranks, so that all choose alike whatever files they can see.
+// The costs that the communicators of one tree know: rank 0 reads the table from HCCL_TUNE_FILE and
+// sends it to all ranks, so that all ranks choose alike, whatever files they can see.
 #pragma once
 
 #include <memory>
@@ -15,24 +15,24 @@ namespace hccl::core {
 
 class KnownCosts {
  public:
-  /// Rank 0: reads the file that the configuration names, and says what all ranks are to know. A
-  /// file that cannot be used is a warning.
+  /// Rank 0: reads the file that the configuration names, and returns the data for all ranks. Warns
+  /// if a file cannot be used.
   static std::string offer(const Config& config, const Logger& log);
-  /// All ranks: what rank 0 offered; "": nothing. kInternal: nothing that offer() makes;
-  /// kNotSupport: there is no plugin for files.
+  /// All ranks: takes the data of rank 0's offer(); "": no data. kInternal: not made by offer();
+  /// kNotSupport: the plugin for files is missing.
   static Result<std::shared_ptr<KnownCosts>> accept(std::string_view offer);
 
-  /// What measurements on these ranks would hold for. `hosts`: of each rank.
+  /// The key under which measurements on these ranks are stored. `hosts`: of each rank.
   select::CostKey key(const std::vector<int>& hosts, std::string_view transport, bool shared_cores,
                       bool kernel_copies) const;
-  /// Null: nothing for this key.
+  /// Null if the key has no entry.
   const select::CostEntry* find(const select::CostKey& key) const { return table_.find(key); }
-  /// Whether a file is named, can be used, and has nothing of this kind for the key.
+  /// Whether a file is named and usable, and lacks costs of this kind for the key.
   bool wants(const select::CostKey& key, bool local) const;
-  /// From now on the entry is known here; rank 0 also writes it to the file, or warns.
+  /// Adds the entry here. Rank 0 also writes it to the file, or warns.
   void add(const select::CostEntry& entry, bool is_root, const Logger& log);
 
-  /// For a key: the costs of messages that were measured for it or for the nearest one, if any.
+  /// The costs of messages that were measured for the key, or else for the nearest key, if any.
   struct Use {
     const select::MessageCosts* messages = nullptr;
     std::string source;  ///< "default table", or "from /path (…)"

@@ -12,7 +12,7 @@
 namespace hccl::core {
 namespace {
 
-// What all peers together may leave with a rank before its receives.
+// The bytes that all peers together may send to a rank before its receives.
 constexpr std::uint64_t kEagerTotal = std::uint64_t{4} << 20;
 constexpr std::uint64_t kLeastWindow = std::uint64_t{32} << 10;
 constexpr std::uint64_t kMostWindow = std::uint64_t{512} << 10;
@@ -71,7 +71,7 @@ Mailbox::~Mailbox() { stop(); }
 
 MessagePtr Mailbox::send(int dest, std::int32_t tag, const void* data, std::uint64_t bytes,
                          Message::Done done) {
-  // Only read.
+  // The data is only read.
   return make(true, dest, tag, const_cast<void*>(data), bytes, std::move(done));
 }
 
@@ -93,7 +93,7 @@ MessagePtr Mailbox::make(bool sending, int peer, std::int32_t tag, void* data, s
   try {
     begin(message);
   } catch (...) {
-    end(caught());  // nobody knows how far the message has come
+    end(caught());  // the message's progress is unknown
     throw;
   }
   return message;
@@ -143,7 +143,7 @@ Status Mailbox::open() {
   return {};
 }
 
-// Out of memory: all messages fail, on all ranks, as their links end.
+// Without memory all messages fail, on all ranks, because their links end.
 void Mailbox::run() {
   try {
     serve();
@@ -162,7 +162,7 @@ void Mailbox::serve() {
   if (const Status opened = open(); !opened.ok()) {
     ended_.raise(opened);
   } else {
-    // Aborts and arrivals ring; only the verdict on a lost peer comes with time.
+    // Aborts and arriving data ring. Only the verdict on a lost peer has to be found by time.
     constexpr std::chrono::milliseconds kNap{250};
     const Waiter waiter{.policy = {.spin = std::chrono::nanoseconds(0), .longest_nap = kNap}};
     static_cast<void>(waiter.until(
@@ -181,12 +181,12 @@ void Mailbox::end(const Status& why) {
   MutexLock lock(mutex_);
   if (mesh_ != nullptr) mesh_->abort(ended_.reason());
   if (sleeper_ != nullptr) sleeper_->ring();
-  // Callbacks belong to the thread, if there is one: this caller may hold locks.
+  // The thread, if there is one, calls the callbacks, because this caller may hold locks.
   if (!running_) poll(lock);
 }
 
 void Mailbox::stop() {
-  if (process_ != ::getpid()) {  // the thread is the parent's, and so are the links
+  if (process_ != ::getpid()) {  // thread and links belong to the parent
     [[maybe_unused]] const auto* const mesh = mesh_.release();
     [[maybe_unused]] const auto* const sleeper = sleeper_.release();
     return;
@@ -213,7 +213,7 @@ bool Mailbox::poll(MutexLock& lock) {
   while (mesh_ != nullptr && !failed_ && (mesh_->progress() | advance())) moved = true;
   sentence();
   if (ended_.raised()) fail_all();
-  // What goes on without this caller is the thread's.
+  // The thread moves what this caller has begun.
   if (moved && !active_.empty() && !thread_.is_current()) {
     sleeper_->ring();
   }
@@ -221,7 +221,7 @@ bool Mailbox::poll(MutexLock& lock) {
   return moved;
 }
 
-// One thread at a time calls them, so that they may post messages without end.
+// Only one thread at a time calls the callbacks, so that they may post messages without end.
 void Mailbox::tell(MutexLock& lock) {
   if (settled_.empty()) return;
   bell_.ring();
@@ -244,7 +244,7 @@ void Mailbox::settle(const MessagePtr& message, Status status) {
   settled_.push_back(message);
 }
 
-// Parts of other messages may be under way in the memory of callers: the mesh ends them first.
+// Parts of other messages may be in transfer in callers' memory, so the mesh ends them first.
 void Mailbox::fail_all() {
   if (failed_) return;
   failed_ = true;
@@ -277,8 +277,8 @@ void Mailbox::fail_all() {
   }
 }
 
-// A peer's closed link may be the echo of another rank's death: the coordinator gets time to name
-// the culprit, which ends the mailbox. Else the peer has left.
+// A closed link may be a consequence of another rank's death. The coordinator gets time to name the
+// culprit, which ends the mailbox. Otherwise the peer has left.
 void Mailbox::doom(const MessagePtr& message, const Status& why, Deadline verdict) {
   doomed_.push_back({message, why, verdict});
 }

@@ -1,5 +1,5 @@
-// Where the thread of a mailbox sleeps while callers use its mesh: on the descriptors of the mesh,
-// or, where it has none, in short naps.
+// The sleep of a mailbox's thread while callers use its mesh: it waits for the descriptors of the
+// mesh, or naps shortly if the mesh has none.
 #pragma once
 
 #include <sys/epoll.h>
@@ -18,7 +18,8 @@ namespace hccl::core {
 
 class MailboxSleeper final : public Sleeper {
  public:
-  /// `mesh`: the mesh's sleeper, used under `mutex` like the mesh. Both outlive this one.
+  /// `mesh`: the mesh's sleeper. It is used under `mutex`, like the mesh. Both must outlive the
+  /// object.
   MailboxSleeper(Sleeper& mesh, Mutex& mutex) : mutex_(mutex) {
     auto* const polled = dynamic_cast<PolledSleeper*>(&mesh);
     auto both = EpollSleeper::create();
@@ -30,9 +31,9 @@ class MailboxSleeper final : public Sleeper {
     both_ = std::move(both).value();
   }
 
-  /// Any thread.
+  /// Any thread may call.
   void ring() { both_ != nullptr ? both_->ring() : nap_.ring(); }
-  /// Something moved: naps are short again. The sleeping thread.
+  /// Data has moved, so naps become short again. For the thread that sleeps.
   void moved() { nap_.moved(); }
 
   std::uint32_t prepare() override {
@@ -53,7 +54,7 @@ class MailboxSleeper final : public Sleeper {
  private:
   Mutex& mutex_;
   PolledSleeper* mesh_ = nullptr;
-  std::unique_ptr<EpollSleeper> both_;  // the mesh's events, and ring(); null: naps
+  std::unique_ptr<EpollSleeper> both_;  // wakes for the mesh's events and for ring(); null: naps
   transport::NapSleeper nap_;
 };
 

@@ -10,17 +10,17 @@ namespace {
 
 constexpr std::uint32_t kHeaders = 0, kEagerBytes = 1, kAskedBytes = 2;  // lanes
 constexpr std::uint64_t kEagerLimit = std::uint64_t{16} << 10;
-// What an eager message costs its sender besides its bytes.
+// The cost of an eager message to the sender's credit, besides its bytes.
 constexpr std::uint64_t kCost = 64;
-// The transports' own limits are above this.
+// The limits of the transports are higher.
 constexpr std::uint64_t kPiece = std::uint64_t{256} << 20;
 constexpr std::chrono::seconds kVerdictTime{2};
-// Messages of one rank to one other that may wait for their receives, besides eager ones: 40 MB.
+// Rendezvous messages from one rank to one other that may wait for their receives. They need 40 MB.
 constexpr std::size_t kAskCap = std::size_t{1} << 18;
 
 }  // namespace
 
-// ---- what callers post ----
+// ---- sends and receives that callers post ----
 
 void Mailbox::post_send(const MessagePtr& message) {
   if (message->peer_ == rank_) return send_to_self(message);
@@ -111,7 +111,7 @@ Status Mailbox::too_many(int dest) const {
                                     std::to_string(dest) + " wait for their receives already");
 }
 
-// A message that came, and its receive.
+// Matches a message that came with its receive.
 void Mailbox::match(const ArrivalPtr& arrival, const MessagePtr& receive) {
   receive->peer_ = arrival->source;
   const bool fits = arrival->bytes == receive->bytes_;
@@ -148,7 +148,7 @@ void Mailbox::match(const ArrivalPtr& arrival, const MessagePtr& receive) {
   move_bytes(arrival->source, kAskedBytes, receive);
 }
 
-// ---- what goes over the mesh ----
+// ---- transfers over the mesh ----
 
 void Mailbox::put(int peer, const Header& header, std::function<void(Status)> then) {
   Transfer& transfer = active_.emplace_back();
@@ -157,7 +157,7 @@ void Mailbox::put(int peer, const Header& header, std::function<void(Status)> th
   mesh_->send(transfer.request, peer, kHeaders, std::as_bytes(std::span(&transfer.header, 1)));
 }
 
-// `parts_` is 1, for this function itself.
+// `parts_` must be 1 before: the part of this function itself.
 void Mailbox::move_bytes(int peer, std::uint32_t lane, const MessagePtr& message) {
   for (std::uint64_t at = 0; at < message->bytes_; at += kPiece) {
     const std::span piece(message->data_ + at, std::min(kPiece, message->bytes_ - at));
@@ -182,7 +182,7 @@ void Mailbox::part_ended(const MessagePtr& message, const Status& status) {
   doom(message, message->status_, Deadline::after(kVerdictTime));
 }
 
-// What the mesh has finished. True if there was anything.
+// Handles the transfers that the mesh has finished. True if there were any.
 bool Mailbox::advance() {
   bool moved = false;
   for (auto each = active_.begin(); each != active_.end();) {
@@ -215,7 +215,8 @@ void Mailbox::listen(int peer) {
 
 void Mailbox::take(int peer) {
   const Header header = peers_[static_cast<std::size_t>(peer)]->header;
-  // Before bytes of its message are asked for: the peer's next header follows them.
+  // Receives the peer's next header before bytes of this message are asked for, because the header
+  // follows those bytes.
   listen(peer);
   switch (header.kind) {
     case Kind::kEager:
@@ -253,7 +254,7 @@ void Mailbox::take_eager(int peer, const Header& header) {
   if (receive == nullptr) arrivals_[header.tag].push_back(arrival);
 }
 
-// Into the receive, if it is there and fits; else into a buffer.
+// Receives into the receive's buffer, if the receive is posted and fits; else into a new buffer.
 void Mailbox::take_payload(const ArrivalPtr& arrival, const MessagePtr& receive) {
   const bool direct = receive != nullptr && receive->bytes_ == arrival->bytes;
   if (direct) {

@@ -41,8 +41,8 @@ Placement::Placement(const std::vector<join::wire::Member>& members, const std::
     return members[static_cast<std::size_t>(world_rank)];
   };
   const auto machine = join::machine_of(member(ranks[static_cast<std::size_t>(rank)]).host);
-  // Containers are hosts of their own and share the machine's cores: they count as well. All ranks
-  // of a machine come to the same numbers.
+  // Containers are separate hosts but share the machine's cores, so their ranks count, too. All
+  // ranks of a machine get the same numbers.
   std::vector<std::string> masks;
   for (const int each : ranks) {
     if (join::machine_of(member(each).host) == machine) masks.push_back(member(each).cores);
@@ -58,7 +58,8 @@ Placement::Placement(const std::vector<join::wire::Member>& members, const std::
   policy.shared_cores = masks.size() > cores;
   if (policy.shared_cores && masks.size() == ranks.size()) order = join::cores_in_turn(masks);
   policy.spin = spin.value_or(kSpin);
-  // A worker that spins takes the core from the caller, which computes, unless both have one.
+  // The worker spins only if worker and caller each have a core: else it would take the core from
+  // the caller, which computes.
   worker_policy = policy;
   if (!spin && 2 * masks.size() > cores) worker_policy.spin = std::chrono::nanoseconds(0);
 }

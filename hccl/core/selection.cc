@@ -16,11 +16,12 @@ namespace hccl::core {
 namespace {
 
 constexpr std::chrono::milliseconds kLocalBudget{50};
-/// Of HCCL_TUNE_FILE, once for a machine; with joining and the last operation, under a second.
+/// For HCCL_TUNE_FILE, once for a machine. With joining and the last operation it takes less than a
+/// second.
 constexpr std::chrono::milliseconds kMessagesBudget{600};
 
-/// Where trials are numbered from: those inside a host, by the host's number, as each makes as many
-/// as it has time for; and those between hosts, by the number of ranks.
+/// The first number of the trials of a place. Inside a host the place is the host's number, because
+/// each host makes as many trials as its time permits. Between hosts it is the number of ranks.
 std::uint64_t trials_of(int place) { return kTrials + (static_cast<std::uint64_t>(place) << 32); }
 
 std::uint32_t mark_of(const schedule::Choice& choice) {
@@ -29,7 +30,7 @@ std::uint32_t mark_of(const schedule::Choice& choice) {
          static_cast<std::uint32_t>(choice.lanes) << 24;
 }
 
-// Device memory for trials; null where there is none.
+// Device memory for trials; null if there is none.
 class DeviceMemory {
  public:
   DeviceMemory(memory::Heap* heap, std::size_t bytes) : heap_(heap) {
@@ -63,7 +64,8 @@ Result<select::LocalCosts> probe(exec::LocalEngine& engine, memory::Heap* heap,
   select::LocalProbe where;
   where.topology = engine.topology();
   where.ordinary = ordinary.data();
-  // One rank may have no device memory, and all measure the same.
+  // One rank may have no device memory, and all ranks must measure the same. So shared memory is
+  // measured only if all ranks have it.
   const float mine = shared.data() != nullptr ? 1 : 0;
   float all = 0;
   HCCL_RETURN_IF_ERROR(runs.run({Op::kAllReduce, &mine, &all, 1}, runs.allreduce));
@@ -99,7 +101,7 @@ Status Selection::accept(std::string_view offer) {
 Status Selection::open(const Engines& engines, const Waiter& limits) {
   if (known_ == nullptr) known_ = std::make_shared<KnownCosts>();
   const bool alone = engines.local != nullptr && engines.two_level == nullptr;
-  // On one host all ranks know the same of it.
+  // On one host all ranks know the same value.
   const select::CostKey key =
       known_->key(placement_.hosts, engines.transport, placement_.any_shared_cores,
                   alone && engines.local->topology().kernel_copies);
@@ -129,8 +131,8 @@ Status Selection::open_local(const Engines& engines, const select::CostKey& key)
   return {};
 }
 
-// Groups take what their parent has found out, as they are made while other ranks compute; unless
-// it shares no memory.
+// Groups take their parent's costs, because other ranks compute while a group is made. A parent
+// without shared memory has none.
 Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
                                                   const select::CostKey& key) {
   exec::LocalEngine& engine = *engines.local;
@@ -195,7 +197,8 @@ const schedule::Choice& Selection::choose(const Call& call, bool strict) {
   schedule::Choice& choice = chosen.choice;
   const bool rounds = select::rounds(call);
   if (chosen.bytes != bytes || chosen.strict != strict || chosen.rounds != rounds) {
-    // Only direct exchange folds all contributions at once and in rank order, as local ones do.
+    // Only direct exchange folds all contributions at once and in rank order, as local algorithms
+    // do.
     choice = choose_remote(call.op, bytes,
                            strict ? "direct" : config_.algorithm_for(words(call.op)), rounds);
     if (strict) choice.reason = "HCCL_DETERMINISTIC is strict";
@@ -234,7 +237,8 @@ void Selection::ran_between(const Call& call, const schedule::Choice& choice) {
              choice.algorithm->name, choice.depth, choice.reason, source_);
 }
 
-// Whether this is other than what was told last of sizes like this one; from now on it is told.
+// Whether this choice differs from the last one that was logged for similar sizes. Notes it as
+// logged.
 bool Selection::is_news(std::array<std::uint32_t, 65>& told, std::uint64_t bytes,
                         std::uint32_t mark) {
   return std::exchange(told[static_cast<std::size_t>(std::bit_width(bytes))], mark) != mark;
@@ -245,9 +249,9 @@ std::string Selection::algorithm(Op op) const {
   return has_blocks(op) && !is_local(op) ? "direct" : "";
 }
 
-// ---- telling ----
+// ---- predictions and descriptions ----
 
-// Of an allgather the vector is all inputs; of others it is as long as the longest input.
+// The vector of an allgather is all inputs. In other operations it is as long as the longest input.
 std::uint64_t Selection::vector_bytes(Op op, std::uint64_t input) const {
   return op == Op::kAllGather ? input * static_cast<std::uint64_t>(size_) : input;
 }

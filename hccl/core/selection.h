@@ -1,5 +1,5 @@
-// What a communicator runs: the choices of its selectors, remembered and told under HCCL_LOG=info,
-// and the costs that they come from.
+// The algorithms that a communicator runs: the choices of its selectors, remembered and logged with
+// HCCL_LOG=info, and the costs behind them.
 #pragma once
 
 #include <array>
@@ -28,14 +28,14 @@ namespace hccl::core {
 
 class Selection {
  public:
-  /// `config`, `placement` and `name` outlive it. `parent`: of the communicator that this one's
-  /// ranks are of, or null; a group takes the costs that it knows.
+  /// `config`, `placement` and `name` must outlive the object. `parent`: of the communicator whose
+  /// ranks this one divides, or null. A group takes its parent's costs.
   Selection(const Config& config, const Logger& log, const Placement& placement,
             const std::string& name, int rank, const Selection* parent);
 
   // ---- opening ----
 
-  /// Whether accept() is to be called, with what rank 0 offers.
+  /// Whether accept() is needed, with the result of offer() on rank 0.
   bool asks() const { return known_ == nullptr; }
   std::string offer() const { return KnownCosts::offer(config_, log_); }
   Status accept(std::string_view offer);
@@ -48,41 +48,41 @@ class Selection {
     memory::Heap* heap;         ///< for trials in device memory; may be null
     bool world;                 ///< groups measure nothing for HCCL_TUNE_FILE
   };
-  /// Collective. Probes the ranks of a host, unless that was done for the communicator that they
-  /// come from; measures messages if HCCL_TUNE_FILE wants them. A failure is that of an operation.
+  /// Collective. Probes the ranks of a host, unless their parent communicator has done that.
+  /// Measures messages if HCCL_TUNE_FILE needs them. Fails as an operation fails.
   Status open(const Engines& engines, const Waiter& limits);
 
   // ---- choosing; by the thread that runs operations ----
 
-  /// Whether the ranks run it by load and store: an algorithm that HCCL_ALGO names at level 1 is a
-  /// remote one.
+  /// Whether the ranks run the operation by load and store. An algorithm that HCCL_ALGO names at
+  /// level 1 is a remote one.
   bool is_local(Op op) const { return local_ops_[index(op)]; }
   const schedule::Choice& choose(const Call& call, bool strict);
-  /// What a local operation, or the part of one between hosts, has just run by.
+  /// Notes the algorithm that a local operation, or the part of one between hosts, has just used.
   void ran(const Call& call, std::uint64_t sequence, const select::LocalChoice& choice);
   void ran_between(const Call& call, const schedule::Choice& choice);
 
   // ---- any thread, once it is open ----
 
-  /// The algorithm that the last collective of this kind took; "" before the first.
+  /// The algorithm of the last collective of this kind; "" before the first.
   std::string algorithm(Op op) const;
   /// Whether predict_ns() rests on measurements on ranks of this machine.
   bool is_measured(Op op) const {
     return is_local(op) ? measured_.has_value() : messages_.has_value();
   }
-  /// What an operation takes whose longest input has so many bytes; 0: unknown. reachable: buffers
-  /// are device memory, or of ranks of one process.
+  /// The time of an operation whose longest input has this many bytes; 0: unknown. reachable: the
+  /// buffers are device memory, or belong to ranks of one process.
   double predict_ns(Op op, std::uint64_t bytes, bool reachable) const;
-  /// An algorithm, as HcclAlgorithmInfo has it.
+  /// An algorithm, with the fields of HcclAlgorithmInfo.
   struct Described {
     std::string_view name;
     bool local;
     bool eligible;
     bool chosen;
     double predicted_ns;  ///< 0: unknown
-    std::string reason;   ///< why it was refused or chosen
+    std::string reason;   ///< why it was chosen or refused
   };
-  /// All algorithms for an operation; the arguments are those of predict_ns().
+  /// All algorithms for an operation. The arguments are those of predict_ns().
   std::vector<Described> describe(Op op, std::uint64_t bytes, bool reachable) const;
 
  private:
@@ -107,10 +107,10 @@ class Selection {
     local::Topology topology;
     select::LocalCosts costs;
   };
-  std::optional<Local> measured_;               // of these ranks, or of those that they come from
+  std::optional<Local> measured_;               // of these ranks, or of their parent's
   std::optional<select::LocalSelector> local_;  // as the engine's
   std::optional<select::MessageCosts> messages_;
-  select::MessageCosts usual_messages_;  // for predictions where none were measured
+  select::MessageCosts usual_messages_;  // for predictions if none were measured
   std::string source_;
   std::array<bool, select::kOps> local_ops_{};
 
@@ -120,12 +120,13 @@ class Selection {
     bool rounds = false;
     schedule::Choice choice;
   };
-  // A few sizes of each operation, so that those that take turns are not chosen for again.
+  // A few sizes of each operation, so that a program that alternates between sizes does not choose
+  // again.
   static constexpr std::size_t kRemembered = 8;
   std::array<std::array<Chosen, kRemembered>, select::kOps> chosen_;
-  // Names of algorithms, which end with a zero byte, as all literals.
+  // Names of algorithms. Each ends with a zero byte, as literals do.
   std::array<std::atomic<const char*>, select::kOps> last_{};
-  // What HCCL_LOG=info was told last of each operation and power of two of bytes.
+  // The last choice that was logged for each operation and power of two of bytes.
   std::array<std::array<std::uint32_t, 65>, select::kOps> told_{};
   std::array<std::uint32_t, 65> told_between_{};
 };

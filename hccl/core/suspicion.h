@@ -1,5 +1,6 @@
-// What the log says of a wait that goes on: who is waited for, and in which operation. Once after
-// two seconds, then every half minute: suspicion comes long before a time is up.
+// Lines of the log about a wait that goes on: the operation, and the ranks that are awaited. One
+// line after two seconds, then one every half minute, so that the log names suspects long before a
+// timeout.
 #pragma once
 
 #include <string>
@@ -14,11 +15,11 @@ namespace hccl::core {
 /// For one thread at a time.
 class Suspicion {
  public:
-  /// `name`, `rank`: of the communicator, and this rank's number there.
+  /// `name`: of the communicator. `rank`: this rank's number in it.
   Suspicion(Logger log, std::string name, int rank)
       : log_(std::move(log)), name_(std::move(name)), rank_(rank) {}
 
-  /// As Waiter::stalled: the wait goes on. Another call is another wait.
+  /// For Waiter::stalled: the wait goes on. Another call begins another wait.
   void report(const Pending& pending, Deadline::Clock::time_point now = Deadline::Clock::now());
 
  private:
