@@ -1,4 +1,4 @@
-// The word that ends all waits of a communicator or transport.
+// The flag that ends all waits of a communicator or transport.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace hccl {
 template <class Atomics = StdAtomics>
 class BasicAbortFlag {
  public:
-  /// False when a reason was there already (which is kept).
+  /// False if the flag had a reason already; that reason is kept.
   bool raise(Status reason) {
     const std::lock_guard lock(mutex_);
     if (raised_.load(std::memory_order_relaxed)) return false;
@@ -23,7 +23,7 @@ class BasicAbortFlag {
     return true;
   }
   bool raised() const { return raised_.load(std::memory_order_acquire); }
-  /// The reason; success while not raised.
+  /// The reason; success while the flag is not raised.
   Status reason() const {
     const std::lock_guard lock(mutex_);
     return reason_;

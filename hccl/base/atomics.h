@@ -1,7 +1,7 @@
 // The atomics of shared memory, as a policy: the shared region, rings, doorbells and waits take it
-// as a template parameter. A model checker passes a policy of its own and so runs the very code
-// that ships, one operation at a time and in any order that the memory model allows. StdAtomics,
-// the default, adds nothing to std::atomic.
+// as a template parameter. A model checker passes its own policy. So it runs the shipped code, one
+// operation at a time, in any order that the memory model allows. StdAtomics, the default, adds
+// nothing to std::atomic.
 #pragma once
 
 #include <atomic>
@@ -17,15 +17,15 @@ struct StdAtomics {
   using mutex = std::mutex;
 
   static void thread_fence(std::memory_order order) { std::atomic_thread_fence(order); }
-  /// Orders what the compiler does, not what the processor does.
+  /// Limits the order of accesses for the compiler, not for the processor.
   static void compiler_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-  /// Reads a plain word exactly once, though another process may be writing it.
+  /// Reads a plain word exactly once, even while another process writes it.
   template <class T>
   static T load_once(T& word) {
     return std::atomic_ref(word).load(std::memory_order_relaxed);
   }
 
-  /// Lets the other thread of the core run for some cycles.
+  /// Lets the core's other thread run for some cycles.
   static void pause() {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -36,8 +36,8 @@ struct StdAtomics {
   /// Gives the core to another thread that is ready to run.
   static void yield();
 
-  /// A seq_cst fence on every core that runs a process which has joined (membarrier). join_fences()
-  /// is false where the kernel has none.
+  /// A seq_cst fence on every core that runs a process which has called join_fences() (membarrier).
+  /// join_fences() returns false if the kernel has no such fences.
   static bool join_fences();
   static void fence_everywhere();
 
@@ -45,7 +45,7 @@ struct StdAtomics {
   static void sleep(atomic<std::uint32_t>& word, std::uint32_t value,
                     std::chrono::nanoseconds at_most);
   static void wake_all(atomic<std::uint32_t>& word);
-  /// Ends the sleep of whoever polls this eventfd, in any process.
+  /// Ends the sleep of a thread that polls this eventfd, in any process.
   static void notify(int eventfd);
 };
 

@@ -119,7 +119,7 @@ Status random_bytes(void* out, std::size_t size) {
   return {};
 }
 
-// What OpenSSL cannot compute, it has no memory for; all zeroes would be a key that all know.
+// If OpenSSL cannot compute a key, it has no memory. A key of zeroes would be known to all.
 Key derive(const Key& secret, std::string_view label) {
   Key out{};
   std::unique_ptr<EVP_PKEY_CTX, decltype(&EVP_PKEY_CTX_free)> context(

@@ -1,9 +1,9 @@
 // Mutual proof that both ends of a connection hold the same secret: HMAC-SHA256 (OpenSSL) over
-// nonces of both sides, before any other byte is read. Three messages of fixed size, so there is
-// nothing to parse:
-//   client: magic, id, nonce
-//   server: nonce, HMAC(key, "server"…)
-//   client: HMAC(key, "client"…)
+// nonces of both sides, before any other byte is read. The three messages have fixed sizes, so
+// nothing has to be parsed:
+//     client: magic, id, nonce
+//     server: nonce, HMAC(key, "server"…)
+//     client: HMAC(key, "client"…)
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace hccl {
 
-/// One side of the handshake, apart from any I/O: feed it exactly wants() bytes at a time.
+/// One side of the handshake, without any I/O: pass it exactly wants() bytes at a time.
 class Handshake {
  public:
   enum class Side { kClient, kServer };
@@ -26,7 +26,7 @@ class Handshake {
 
   /// The bytes to send before anything is received (empty for the server).
   std::string first();
-  /// How many bytes must arrive before step() is called; 0 when finished.
+  /// The number of bytes that must arrive before step() is called; 0 when finished.
   std::size_t wants() const;
   /// Takes wants() bytes; returns the bytes to send back. kTcpConnect if the peer does not hold the
   /// key.
@@ -47,15 +47,16 @@ class Handshake {
 /// Runs the whole handshake over a socket.
 Status authenticate(int fd, Handshake handshake, Deadline deadline);
 
-/// Where OpenSSL has its memory from; without effect once it has some. The functions are as those
-/// of CRYPTO_set_mem_functions().
+/// Sets the functions from which OpenSSL gets its memory. They are as those of
+/// CRYPTO_set_mem_functions(). No effect after OpenSSL's first allocation.
 void crypto_memory(void* (*take)(std::size_t, const char*, int),
                    void* (*resize)(void*, std::size_t, const char*, int),
                    void (*give_back)(void*, const char*, int)) noexcept;
-/// OpenSSL takes nothing down at the end of the program, where threads may use it still. Without
-/// effect once it has been used.
+/// OpenSSL then frees nothing at the end of the program, because threads may still use it. No
+/// effect after OpenSSL's first use.
 void crypto_outlives_exit() noexcept;
-/// Cryptographically random bytes; the process cannot go on without them, so failure is kSyscall.
+/// Cryptographically random bytes. kSyscall on failure; without such bytes the process cannot go
+/// on.
 Status random_bytes(void* out, std::size_t size);
 /// A key derived from another one (HKDF-SHA256): derive(secret, "control v1").
 Key derive(const Key& secret, std::string_view label);

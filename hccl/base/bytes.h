@@ -1,5 +1,5 @@
-// Little-endian reader and writer with the capacity in the type. Every length that comes from a
-// peer is checked here before it is used.
+// A reader and a writer of little-endian values; the type gives the number of bytes. The reader
+// checks every length from a peer before use.
 #pragma once
 
 #include <array>
@@ -43,8 +43,8 @@ class ByteWriter {
   std::string bytes_;
 };
 
-/// Reads the output of ByteWriter. A read past the end makes ok() false and gives zeroes from then
-/// on.
+/// Reads the output of ByteWriter. After a read past the end, ok() is false and all reads give
+/// zeroes.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}

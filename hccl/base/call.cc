@@ -28,7 +28,7 @@ std::uint64_t hash(std::span<const Block> blocks) {
 
 }  // namespace
 
-// Values that may differ between ranks are not in it: see pair_envelope.
+// Leaves out values that may differ between ranks: see pair_envelope().
 void enclose_blocks(const Call& call, Envelope& envelope) {
   if (call.op == Op::kAllToAllV) return;
   const auto blocks = call.op == Op::kAllGatherV ? call.out_blocks : call.in_blocks;
@@ -88,7 +88,7 @@ std::string words(const Envelope& e) {
     text += ", " + std::string(op ? words(*op) : std::string_view("unknown reduction"));
   }
   if (e.scale != Scale{}) {
-    char factors[80];  // as many digits as tell any two numbers apart
+    char factors[80];  // enough digits to distinguish any two numbers
     std::snprintf(factors, sizeof factors, ", scaled by %.17g before and %.17g after",
                   e.scale.before, e.scale.after);
     text += factors;

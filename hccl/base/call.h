@@ -38,12 +38,12 @@ struct Call {
   DataType type = DataType::kFp32;
   ReduceOp reduce = ReduceOp::kSum;
   int root = 0;
-  /// Fingerprint of the gradient plan that this call is a segment of; 0 outside fusion.
+  /// Fingerprint of the gradient plan whose segment this call reduces; 0 outside fusion.
   std::uint32_t plan = 0;
-  /// The caller computes meanwhile: waits must leave it the core, if there is none to spare.
+  /// The caller computes meanwhile, so waits must leave the core to it if no other core is free.
   bool background = false;
-  /// The V operations: where each rank's block lies in `in` (reducescatterv, alltoallv) and in
-  /// `out` (allgatherv, alltoallv), in rank order. Empty otherwise. Must outlive the run.
+  /// For the V operations: the place of each rank's block in `in` (reducescatterv, alltoallv) and
+  /// in `out` (allgatherv, alltoallv), in rank order. Empty otherwise. Must outlive the run.
   std::span<const Block> in_blocks{};
   std::span<const Block> out_blocks{};
   Scale scale{};
@@ -54,14 +54,14 @@ constexpr bool has_blocks(Op op) {
   return op == Op::kReduceScatterV || op == Op::kAllGatherV || op == Op::kAllToAllV;
 }
 
-/// A communicator's trials, by which it measures the machine before its first operation, are
-/// numbered from here: whoever still waits in one is not in the operation of that number.
+/// The first number of a communicator's trials, with which it measures the machine before its first
+/// operation. A rank that still waits in a trial is thus not taken for a rank in an operation.
 inline constexpr std::uint64_t kTrials = std::uint64_t{1} << 63;
 
-/// The envelope as it travels. Compared as a whole: any difference is a mismatch.
+/// The envelope as it is sent. Ranks compare all of it: any difference is a mismatch.
 struct Envelope {
   std::uint64_t sequence = 0;  ///< number of the operation in its communicator, or of a trial
-  /// Of the call; of all blocks together for reducescatterv and allgatherv. Between two ranks in
+  /// Of the call, or of all blocks together for reducescatterv and allgatherv. Between two ranks in
   /// alltoallv: the elements that the sender of the envelope sends to its peer.
   std::uint64_t count = 0;
   /// Reducescatterv and allgatherv: with plan, a hash of the arrays of counts and displacements.
@@ -118,8 +118,8 @@ inline Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t
   return out;
 }
 
-/// The value of Envelope::algorithm: a hash of the algorithm and the numbers by which it cuts the
-/// data.
+/// The value of Envelope::algorithm: a hash of the algorithm and of the numbers that decide how the
+/// data is cut.
 std::uint32_t fingerprint(std::string_view algorithm, std::initializer_list<std::uint64_t> numbers);
 
 /// The envelope that a rank of an alltoallv sends to one peer; `mine` is the envelope of its call.
@@ -127,10 +127,10 @@ Envelope pair_envelope(const Call& call, const Envelope& mine, int peer);
 /// The envelope that the peer must have sent.
 Envelope pair_expected(const Call& call, const Envelope& mine, int peer);
 
-/// "allreduce #12 (count 1024, fp32, sum)"; a trial is called one.
+/// "allreduce #12 (count 1024, fp32, sum)". The text of a trial calls it a trial.
 std::string words(const Envelope& envelope);
 
-/// The failure of two ranks whose calls differ, with both calls in the text (HCCL's EI0005).
+/// The error of two ranks whose calls differ, with both calls in the text (HCCL's EI0005).
 Status mismatch(int mine, const Envelope& my_call, int peer, const Envelope& peer_call);
 
 }  // namespace hccl

@@ -1,11 +1,12 @@
-// Where exceptions end: at the C API and at the root of each thread.
+// The status of a caught exception. Exceptions are caught at the C API and at the root of each
+// thread.
 #pragma once
 
 #include "hccl/base/status.h"
 
 namespace hccl {
 
-/// The exception that is being handled. Needs no memory to say that there is none.
+/// The exception that is being handled. Needs no memory, even to report that memory is exhausted.
 Status caught() noexcept;
 
 }  // namespace hccl

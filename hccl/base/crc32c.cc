@@ -1,5 +1,6 @@
-// Carry-less multiplication folds long inputs, the processor's CRC instruction takes short ones and
-// the rest; a table where there is neither. Compiled once per instruction set by Highway.
+// Carry-less multiplication folds long inputs. The processor's CRC instruction handles short inputs
+// and the rest; without these instructions, a table does. Highway compiles the file once for each
+// instruction set.
 #include "hccl/base/crc32c.h"
 
 #include <array>
@@ -17,7 +18,7 @@
 namespace hccl {
 namespace {
 
-// Bits stand in reverse: the highest is the coefficient of x^0.
+// The order of bits is reversed: the highest bit is the coefficient of x^0.
 constexpr std::uint32_t kPolynomial = 0x82F63B78;
 
 constexpr std::uint32_t times_x(std::uint32_t a) {
@@ -39,8 +40,8 @@ constexpr std::uint32_t power_of_x(unsigned n) {
   return result;
 }
 
-/// What the two halves of 128 bits are multiplied with to move them on by some bytes. A carry-less
-/// product of reversed numbers has one x too many.
+/// The factors that move the two halves of 128 bits on by some bytes. A carry-less product of
+/// reversed numbers has one x too many.
 constexpr std::array<std::uint64_t, 2> moving_on(unsigned bytes) {
   return {std::uint64_t{power_of_x(8 * bytes + 63)} << 32,
           std::uint64_t{power_of_x(8 * bytes - 1)} << 32};
@@ -91,7 +92,7 @@ HWY_INLINE Vector fold(Vector sum, Vector factors, Vector next) {
   return hn::Xor(hn::Xor(hn::CLMulLower(sum, factors), hn::CLMulUpper(sum, factors)), next);
 }
 
-/// Takes as many whole blocks of four vectors as there are, one at least, and steps over them.
+/// Folds as many whole blocks of four vectors as there are, at least one, and advances past them.
 HWY_INLINE std::uint32_t folded(std::uint32_t crc, const std::byte*& from, std::size_t& size) {
   constexpr std::size_t kBytes = 8 * hn::MaxLanes(Words());
   constexpr auto kFour = moving_on(4 * kBytes);

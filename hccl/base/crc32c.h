@@ -1,5 +1,5 @@
-// CRC32C (Castagnoli), the checksum of iSCSI and ext4: finds every error of up to 32 bits in a row,
-// and misses one in four billion of the others.
+// CRC32C (Castagnoli), the checksum of iSCSI and ext4. It finds every error of up to 32 bits in a
+// row, and misses one in four billion of the others.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What wakes a sleeper: threads of one process, or of several if the doorbell lies in shared
-// memory. Any thread may ring; several may sleep.
+// Wakes sleeping threads: of one process, or of several if the doorbell lies in shared memory. Any
+// thread may ring; several may sleep.
 #pragma once
 
 #include <atomic>
@@ -10,15 +10,16 @@
 
 namespace hccl {
 
-/// Ringing costs no system call while nobody sleeps. Either the ringer sees the sleeper, or the
-/// sleeper sees what the ringer stored before it rang: both must fence. As constructed, for threads
-/// of one process, each side fences for itself. In shared memory a doorbell begins as zeroes and is
-/// not constructed: there the sleeper fences for all (membarrier), and ringing is one load.
+/// Ringing costs no system call while no thread sleeps. Either the ringer sees the sleeper, or the
+/// sleeper sees the data that the ringer stored before it rang, so both must fence. A constructed
+/// doorbell is for threads of one process, and each side fences itself. A doorbell in shared memory
+/// begins as zeroes and is not constructed: there the sleeper fences for all (membarrier), and
+/// ringing is one load.
 template <class Atomics = StdAtomics>
 class BasicDoorbell {
  public:
-  /// In shared memory: call once in each process before it rings or sleeps. Where the kernel cannot
-  /// fence for others, each ringer fences from then on.
+  /// In shared memory: each process must call it once before it rings or sleeps. If the kernel
+  /// cannot fence for others, each ringer fences from then on.
   void join() {
     if (!Atomics::join_fences()) ringer_fences_.store(1, std::memory_order_seq_cst);
   }
@@ -29,14 +30,14 @@ class BasicDoorbell {
     Atomics::compiler_fence();
     if (sleepers_.load(std::memory_order_relaxed) != 0) wake();
   }
-  /// Wakes the sleepers, though nothing was stored for them: an abort.
+  /// Wakes the sleepers although no data was stored for them, as for an abort.
   [[gnu::cold]] void wake() {
     rings_.fetch_add(1, std::memory_order_seq_cst);
     Atomics::wake_all(rings_);
   }
 
-  /// Either this thread sees what a ringer stored before it rang, or the ringer sees, after that,
-  /// what this thread has stored.
+  /// Either this thread sees the data that a ringer stored before it rang, or that ringer
+  /// afterwards sees the data that this thread has stored.
   void fence() const {
     if (ringer_fences_.load(std::memory_order_relaxed) == 0) Atomics::fence_everywhere();
     Atomics::thread_fence(std::memory_order_seq_cst);

@@ -12,7 +12,7 @@ namespace hccl {
 
 struct HostMemory {
   struct Peer {
-    /// The peer's device heap, mapped here: its offset o is at heap[o]. Null when it has none.
+    /// The peer's device heap, mapped here: its offset o is at heap[o]. Null if it has none.
     std::byte* heap = nullptr;
     std::size_t heap_bytes = 0;
     /// The peer is a thread of this process: its addresses are valid here.
@@ -25,7 +25,7 @@ struct HostMemory {
 
   std::vector<int> ranks;  ///< of the mesh, ascending; a rank's place is its index here
   int place = 0;           ///< of this rank
-  /// The same memory for all of them, OpenArgs::area_bytes long; all zeroes when the mesh opens.
+  /// The same memory for all ranks, OpenArgs::area_bytes long; all zeroes when the mesh opens.
   std::span<std::byte> area;
   std::vector<Peer> peers;  ///< by place; this rank's own included
 };

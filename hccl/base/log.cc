@@ -32,7 +32,7 @@ void Log::line(LogLevel level, fmt::string_view text, fmt::format_args args) con
   try {
     write_(level, fmt::vformat(text, args));
   } catch (const std::exception&) {
-    // A line that finds no memory is lost. What it tells of goes on.
+    // A line that finds no memory is lost. The program goes on.
   }
 }
 

@@ -13,7 +13,7 @@ namespace hccl {
 
 enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kOff };
 
-/// Formats lines and hands those of its level or above to a writer. Threads may share a Log if its
+/// Formats lines, and gives lines of its level or above to a writer. Threads may share a Log if its
 /// writer permits that.
 class Log {
  public:
@@ -21,7 +21,7 @@ class Log {
 
   Log(LogLevel level, Write write) : level_(level), write_(std::move(write)) {}
 
-  /// Whether lines of `level` are written: for callers whose arguments are costly to make.
+  /// Whether lines of `level` are written: for callers with costly arguments.
   bool writes(LogLevel level) const { return level >= level_; }
 
   template <class... Args>

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
 constexpr std::uint64_t kMargin = std::uint64_t{64} << 20;
 
-/// How one version of cgroups names its files.
+/// The names of the files of one version of cgroups.
 struct Version {
   const char* type;    // of its file system
   const char* option;  // of its mount
@@ -41,7 +41,7 @@ std::optional<std::uint64_t> number_in(const std::string& path) {
   return std::nullopt;
 }
 
-// The number behind a word that begins a line.
+// The number behind a word at the beginning of a line.
 std::optional<std::uint64_t> field_in(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -98,7 +98,7 @@ void consider_cgroups(MemoryLeft& left, const Version& version, const std::strin
   const auto mount = mount_of(version, root);
   const auto cgroup = cgroup_of(version, root);
   if (!mount || !cgroup) return;
-  // In a container the top of the mount is a cgroup further down, and may be this very one.
+  // In a container, the top of the mount is a lower cgroup, and may be this one.
   std::string path = *cgroup;
   if (mount->root != "/") {
     path = path.starts_with(mount->root) ? path.substr(mount->root.size()) : std::string();

@@ -1,6 +1,6 @@
-// How much memory may still be taken before the kernel kills a process for it: what the limits of
-// its cgroups and the machine leave. Reads a few files of /proc and /sys: for growth by megabytes,
-// not for each allocation.
+// How much more memory the kernel gives before it kills a process: the limits of its cgroups and
+// the machine decide. Reads a few files of /proc and /sys, so it is for growth by megabytes, not
+// for each allocation.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 namespace hccl {
 
 struct MemoryLeft {
-  std::uint64_t bytes = UINT64_MAX;  ///< less a margin for what is not asked beforehand
-  std::string of;                    ///< what limits it, in words
+  std::uint64_t bytes = UINT64_MAX;  ///< without a margin for allocations that are not checked
+  std::string of;                    ///< a description of the limit
 };
 
-/// Of this process, now. Page cache that nobody uses counts as free. `root`: the folder that holds
-/// proc/ and whatever else the paths there name. All is left where nothing can be read.
+/// For this process, now. Unused page cache counts as free. `root`: the folder that contains proc/
+/// and the other named paths. Without readable files there is no limit.
 MemoryLeft memory_left(const std::string& root = "");
 
-/// kOom, with the numbers and `what`: these bytes more are not to be had.
+/// kOom, with the numbers and `what`, if so many more bytes are not available.
 Status room_for(std::uint64_t bytes, const char* what);
 Status no_room(std::uint64_t bytes, const char* what, const MemoryLeft& left);
 

@@ -13,8 +13,8 @@
 
 namespace hccl {
 
-/// Zeroed memory that goes back to the system at the end of this object's life, unlike an
-/// allocator's.
+/// Zeroed memory that returns to the system when this object is destroyed, unlike an allocator's
+/// memory.
 class Pages {
  public:
   /// kOom.
@@ -42,8 +42,8 @@ class Pages {
   std::size_t bytes_;
 };
 
-/// Faults in the writable pages that hold these bytes of a mapping. A kernel that does not know the
-/// advice (before 5.14) faults them in as they are touched. False: the machine has no more memory.
+/// Faults in the writable pages that hold these bytes of a mapping. Kernels before 5.14 do not know
+/// the advice; they fault pages in when they are touched. False: the machine has no more memory.
 inline bool fault_in(void* at, std::size_t bytes) {
   constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));

@@ -13,8 +13,8 @@
 namespace hccl {
 namespace {
 
-// Code is loaded from there, so nothing may depend on the working directory or on who calls a
-// privileged program.
+// Code is loaded from this path. So the path must depend neither on the working directory nor on
+// the caller of a privileged program.
 Status check_plugin_path(std::string_view plugin_path) {
   if (plugin_path.empty()) return {};
   if (plugin_path.front() != '/') {
@@ -46,7 +46,7 @@ std::vector<std::string> plugin_files(std::string_view name, std::string_view pl
       files.push_back(std::move(candidate));
     }
   };
-  std::error_code ignored;  // a path that cannot be resolved is one that holds no plugin
+  std::error_code ignored;  // a path that cannot be resolved contains no plugin
   Dl_info self{};
   if (dladdr(reinterpret_cast<void*>(&plugin_files), &self) != 0 && self.dli_fname != nullptr) {
     const auto library = std::filesystem::canonical(self.dli_fname, ignored);
@@ -74,7 +74,7 @@ Result<PluginLibrary> load_plugin_library(std::string_view name, std::string_vie
                   "there is no plugin for " + purpose + "; looked for " + joined(files));
   }
   // Never unloaded: libfabric and MPI leave threads and exit handlers behind.
-  const SignalsBlocked blocked;  // what is loaded may start threads
+  const SignalsBlocked blocked;  // the library may start threads
   void* handle = dlopen(found->c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | flags);
   if (handle == nullptr) {
     const char* why = dlerror();

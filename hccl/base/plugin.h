@@ -9,9 +9,9 @@
 
 namespace hccl {
 
-/// The files in which a plugin is looked for, in this order; the first that exists is taken. Only
-/// `plugin_path` if that is not empty; otherwise beside the library that contains this function,
-/// then beside the executable and in the lib64 and lib that lie beside its directory.
+/// The files that may contain a plugin, in order; the first that exists is taken. If `plugin_path`
+/// is not empty, only its file. Otherwise the file beside the library that contains this function,
+/// then the files beside the executable and in the lib64 and lib beside the executable's directory.
 std::vector<std::string> plugin_files(std::string_view name, std::string_view plugin_path);
 
 struct PluginLibrary {
@@ -19,9 +19,9 @@ struct PluginLibrary {
   std::string file;
 };
 
-/// Loads a plugin, once a process; it stays loaded. `purpose` completes "there is no plugin for";
-/// `flags` are more of dlopen's. kNotSupport, naming the file and the reason; kPara for a
-/// plugin_path that is not absolute.
+/// Loads a plugin, once a process; it stays loaded. `purpose` completes the text "there is no
+/// plugin for"; `flags` are additional flags of dlopen. kNotSupport names the file and the reason;
+/// kPara for a plugin_path that is not absolute.
 Result<PluginLibrary> load_plugin_library(std::string_view name, std::string_view plugin_path,
                                           const std::string& purpose, int flags = 0);
 

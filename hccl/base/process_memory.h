@@ -11,15 +11,15 @@
 
 namespace hccl {
 
-/// Copies `bytes` from address `there` of the process. 0, or an errno: ESRCH when it has ended,
-/// EFAULT when it has no such memory, EPERM when it may not be read, ENOSYS. Bytes copied before a
-/// failure stay. Any thread.
+/// Copies `bytes` from the address `there` of the process. Returns 0 or an errno: ESRCH if the
+/// process has ended, EFAULT if it has no such memory, EPERM if reading is forbidden, ENOSYS. Bytes
+/// copied before a failure stay. Any thread may call.
 int copy_from_process(pid_t process, std::uint64_t there, void* here, std::size_t bytes);
-/// The same the other way, into its memory.
+/// The same in the other direction, into the process's memory.
 int copy_to_process(pid_t process, std::uint64_t there, const void* here, std::size_t bytes);
 
-/// Whether all these bytes of this process's own memory can be read, and written if `writes`: after
-/// EFAULT, it shows whose memory was at fault. Slow.
+/// Whether this process can read all these bytes of its own memory, and write them if `writes`.
+/// After EFAULT it shows which process's memory was wrong. Slow.
 bool accessible(const void* here, std::size_t bytes, bool writes);
 
 }  // namespace hccl

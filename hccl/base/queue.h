@@ -1,4 +1,4 @@
-// A queue that keeps its memory: a steady number of elements causes no further allocation.
+// A queue that keeps its memory: with a steady number of elements it allocates nothing more.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class Queue {
   T& operator[](std::size_t i) { return items_[first_ + i]; }
 
   void push_back(T item) {
-    // Moving the remaining elements to the front costs no more than the removals did.
+    // Moving the remaining elements to the front costs at most as much as the removals did.
     if (items_.size() == items_.capacity() && first_ > items_.size() / 2) {
       items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
       first_ = 0;

@@ -115,7 +115,7 @@ Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
   if (!from.empty()) {
     HCCL_ASSIGN_OR_RETURN(SockAddr local, parse(from, 0));
     const int on =
-        1;  // a port is chosen at connect: thousands of connections do not use up the range
+        1;  // the port is chosen at connect, so thousands of connections do not exhaust the range
     ::setsockopt(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
     if (local.family() == peer.family() && ::bind(fd.get(), local.get(), local.length) != 0) {
       return syscall_failure("bind " + from);
@@ -155,7 +155,7 @@ Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, const std
     if (deadline.expired()) {
       return Status(Code::kTimeout, "cannot connect to " + where + " (" + last.message() + ")");
     }
-    // Nobody listens there yet: look again a little later.
+    // No program listens there yet: try again a little later.
     nap(pause, deadline, abort);
   }
 }
@@ -170,7 +170,7 @@ Result<Fd> accept_one(int listener) {
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Fd();
     const int error = errno;
-    // Without a descriptor accept() fails even where nobody waits.
+    // If no descriptor is free, accept() fails even if no connection waits.
     pollfd waiting{listener, POLLIN, 0};
     if ((error == EMFILE || error == ENFILE) && ::poll(&waiting, 1, 0) == 0) return Fd();
     return Status(Code::kSyscall, "accept: " + error_text(error));

@@ -25,7 +25,7 @@ struct Listener {
   Fd fd;
   std::uint16_t port = 0;
 };
-/// Listens on one address (never all of them unless `address` says so); port 0 takes a free one.
+/// Listens on one address (on all of them only if `address` says so). Port 0 takes a free port.
 /// kUnavail (EI0019) if the port is taken, kNotFound if no interface has the address.
 Result<Listener> listen_tcp(const std::string& address, std::uint16_t port);
 /// Starts a connection; poll for writability, then connect_result(). `from` is the local address to
@@ -34,7 +34,7 @@ Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
                              const std::string& from);
 /// Success once a started connection is established; otherwise the reason.
 Status connect_result(int fd);
-/// Connects, and tries again while the peer refuses (it may not listen yet), until the deadline.
+/// Connects. Tries again while the peer refuses, because it may not listen yet, until the deadline.
 Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, const std::string& from,
                        Deadline deadline, const AbortFlag* abort = nullptr);
 /// Accepts one connection; an invalid Fd if none is waiting. TCP sockets get TCP_NODELAY.
@@ -44,16 +44,16 @@ Result<Fd> accept_one(int listener);
 Result<Fd> listen_unix(const std::string& path);
 Result<Fd> connect_unix(const std::string& path, Deadline deadline);
 
-/// Blocks until all bytes are moved. kTimeout, or kTcpTransfer when the peer has gone.
+/// Blocks until all bytes are sent or received. kTimeout, or kTcpTransfer if the peer has gone.
 Status send_all(int fd, std::string_view bytes, Deadline deadline,
                 const AbortFlag* abort = nullptr);
 Status recv_all(int fd, std::span<char> bytes, Deadline deadline, const AbortFlag* abort = nullptr);
-/// A frame: 32-bit length, then the bytes; a longer one than `cap` is kTcpTransfer before
+/// A frame: 32-bit length, then the bytes. kTcpTransfer for a frame longer than `cap`, before any
 /// allocation.
 Status send_frame(int fd, std::string_view bytes, Deadline deadline);
 Result<std::string> recv_frame(int fd, std::size_t cap, Deadline deadline,
                                const AbortFlag* abort = nullptr);
-/// Hands file descriptors over with one message byte (SCM_RIGHTS, at most 253 at a time).
+/// Sends file descriptors with one message byte (SCM_RIGHTS, at most 253 at a time).
 Status send_fds(int socket, std::span<const int> fds, Deadline deadline);
 Result<std::vector<Fd>> recv_fds(int socket, std::size_t count, Deadline deadline);
 
@@ -66,8 +66,8 @@ class PolledSleeper : public Sleeper {
   virtual int epoll() const = 0;
 };
 
-/// A Sleeper over an epoll set with a wake-up of its own. Register descriptors with epoll(); any
-/// thread may ring(). A readable descriptor that progress() did not drain ends the sleep at once.
+/// A Sleeper over an epoll set with its own wake-up. Register descriptors at epoll(); any thread
+/// may ring(). A readable descriptor that progress() did not drain ends the sleep at once.
 class EpollSleeper final : public PolledSleeper {
  public:
   static Result<std::unique_ptr<EpollSleeper>> create();

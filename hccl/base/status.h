@@ -1,4 +1,5 @@
-// Status and Result: how every room below the C API reports failure. No exceptions cross a room.
+// Status and Result: every room below the C API reports failures with them. No exception crosses
+// the border of a room.
 #pragma once
 
 #include <atomic>
@@ -9,7 +10,7 @@
 
 namespace hccl {
 
-// One list for the numbers (they are HcclResult's) and for the words of HcclGetErrorString.
+// One list for the numbers (those of HcclResult) and the texts of HcclGetErrorString.
 #define HCCL_CODES(X)                                 \
   X(kSuccess, 0, "no error")                          \
   X(kPara, 1, "parameter error")                      \
@@ -46,8 +47,8 @@ enum class Code : int {
 /// The short lower-case text of a code, as HcclGetErrorString returns it.
 std::string_view words(Code code);
 
-/// Success, or a code with a text for a person and, where one is known, the rank that caused it.
-/// Cheap to copy; immutable. The text names the ranks, the operation and what to do.
+/// Success, or a code with a text for people and, if known, the rank that caused the failure. Cheap
+/// to copy; immutable. The text names the ranks, the operation and the remedy.
 class [[nodiscard]] Status {
  public:
   static constexpr int kNobody = -1;
@@ -68,14 +69,15 @@ class [[nodiscard]] Status {
 
   bool ok() const { return detail_ == nullptr; }
   Code code() const { return detail_ ? detail_->code : Code::kSuccess; }
-  /// Rank (in the communicator at hand) that caused the failure, or kNobody.
+  /// The rank (in the communicator of the call) that caused the failure, or kNobody.
   int culprit() const { return detail_ ? detail_->culprit : kNobody; }
   const std::string& message() const;
   /// The same failure with the caller's text in front: "joining: connection refused".
   Status with_context(std::string_view context) const;
 
  private:
-  // One word, because every operation passes dozens of them: success costs a comparison with null.
+  // One word, because every operation passes dozens of them: the test for success is a comparison
+  // with null.
   struct Detail {
     Code code;
     std::string message;
@@ -88,7 +90,7 @@ class [[nodiscard]] Status {
   const Detail* detail_ = nullptr;
 };
 
-/// A value or the Status that explains why there is none.
+/// A value, or the Status that explains its absence.
 template <class T>
 class [[nodiscard]] Result {
  public:

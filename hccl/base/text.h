@@ -1,4 +1,4 @@
-// Numbers and lists in texts that a user or a launcher wrote.
+// Numbers and lists in texts from users or launchers.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,15 @@
 
 namespace hccl {
 
-/// A whole number of at most ten decimal digits; nothing for any other text, signs and blanks
-/// included.
+/// A whole number of at most ten decimal digits. Nothing for any other text, including signs and
+/// blanks.
 std::optional<std::uint64_t> decimal(std::string_view text);
 
-/// What an error number of the system means, and what to do where the user can do something: raise
-/// the limit of descriptors.
+/// The meaning of an error number of the system, and the remedy if the user has one: to raise the
+/// limit of descriptors.
 std::string error_text(int error);
 
-/// The parts between the separators: one more than there are separators. They live as long as the
-/// text does.
+/// The parts between the separators: one more than the separators. They are views of the text.
 std::vector<std::string_view> split(std::string_view text, char separator);
 
 }  // namespace hccl

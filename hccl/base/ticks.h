@@ -1,5 +1,5 @@
-// The processor's own clock, which is much cheaper to read than the system's. Ticks have an unknown
-// length; read both clocks twice to convert them.
+// The processor's own clock, which is much cheaper to read than the system's. The length of a tick
+// is unknown; read both clocks twice to convert ticks.
 #pragma once
 
 #include <chrono>

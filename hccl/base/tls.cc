@@ -15,8 +15,8 @@ namespace hccl {
 namespace {
 
 constexpr std::size_t kRecord = 16384;
-// Several records pass the socket with one system call; one more would not fit into one packet of
-// the kernel's.
+// One system call passes several records to the socket; one more record would not fit into one of
+// the kernel's packets.
 constexpr std::size_t kGathered = 3 * kRecord;
 constexpr std::size_t kOverhead = 256;
 constexpr unsigned char kAes128GcmSha256[] = {0x13, 0x01};
@@ -35,14 +35,14 @@ using Session = std::unique_ptr<SSL_SESSION, Releaser<SSL_SESSION_free>>;
 
 Status no_memory() { return Status(Code::kMemory, "no memory for a TLS connection"); }
 
-// What the ends of a connection agree on before.
+// The data on which the ends of a connection have agreed before.
 struct Agreed {
   TlsKey key;
   bool named = false;  // the peer has asked for this key
   bool other = false;  // for another one
 };
 
-// The key as OpenSSL takes it: a session to resume.
+// The key in OpenSSL's form: a session to resume.
 Session session_of(SSL* ssl, const TlsKey& key) {
   Session session(SSL_SESSION_new());
   if (session == nullptr ||
@@ -87,7 +87,7 @@ SslContext new_context() {
   SSL_CTX_set_options(raw, SSL_OP_NO_TICKET);
   SSL_CTX_clear_options(raw, SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
-  // A certificate is never good enough: none is trusted.
+  // Certificates are always rejected: none is trusted.
   SSL_CTX_set_verify(raw, SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                             SSL_MODE_RELEASE_BUFFERS);
@@ -134,7 +134,7 @@ struct TlsStream::State {
   Ssl ssl = {};
   bool finished = false;  // the handshake, and its last message is sent
   short wants = POLLIN;
-  std::size_t encrypted = 0;  // bytes that write() has not reported, as they are not all sent
+  std::size_t encrypted = 0;  // encrypted bytes that write() has not reported: not all are sent
   bool drained = true;        // the last read() met the end of what had arrived
   std::size_t records = 0;    // with the present key
   Status failure = {};
@@ -251,7 +251,7 @@ Status TlsStream::handshake() {
   if (!state.proved()) {
     ERR_clear_error();
     const int result = SSL_do_handshake(state.ssl.get());
-    // Both ends have used the key, or a certificate: the latter proves nothing here.
+    // Either both ends have used the key, or a certificate was used, which proves nothing here.
     if (result != 1) {
       static_cast<void>(state.stopped(result));
     } else if (SSL_session_reused(state.ssl.get()) != 1) {
@@ -302,9 +302,9 @@ Result<std::size_t> TlsStream::read(std::span<char> out) {
     if (result == 1) continue;
     state_->drained = true;
     if (state_->stopped(result).ok()) break;
-    state_->wire.flush();  // OpenSSL may have something to say to that
+    state_->wire.flush();  // OpenSSL may have an alert to send
   }
-  // What came before a failure is true, and is handed out first.
+  // Bytes that came before a failure are authentic, and are returned first.
   if (all == 0 && !state_->failure.ok()) return state_->failure;
   return all;
 }

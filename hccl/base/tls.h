@@ -1,7 +1,7 @@
 // TLS 1.3 over a connected socket whose ends hold the same secret: pre-shared key with ephemeral
-// Diffie-Hellman, AES-128-GCM, no certificates, no tickets, no early data (OpenSSL). Who reads the
-// bytes on the way learns nothing but their number; bytes that were changed, repeated, left out or
-// cut off end the stream.
+// Diffie-Hellman, AES-128-GCM, no certificates, no tickets, no early data (OpenSSL). An
+// eavesdropper learns only the number of bytes. Bytes that were changed, repeated, omitted or cut
+// off end the stream.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +17,16 @@
 
 namespace hccl {
 
-/// A pre-shared key and its name, which the client sends in clear.
+/// A pre-shared key and its name. The client sends the name in clear.
 struct TlsKey {
   std::string name;
   Key key{};
 };
-/// The key for one purpose ("control", "tcp data 3>5") among those who hold the secret; both ends
-/// must pass the same text, and every other text gives an unrelated key.
+/// The key for one purpose ("control", "tcp data 3>5"), derived from the secret. Both ends must
+/// pass the same text; every other text gives an unrelated key.
 TlsKey tls_key(const Key& secret, const Uuid& id, std::string_view purpose);
 
-/// What streams share; costs about a millisecond to make. Any thread may use it.
+/// The state that streams share. Making it takes about a millisecond. Any thread may use it.
 class TlsContext {
  public:
   /// AES-GCM may encrypt 2^24.5 records with one key (RFC 8446, 5.5): a stream changes keys before.
@@ -44,43 +44,45 @@ class TlsContext {
   std::unique_ptr<Settings> settings_;
 };
 
-/// One end of a connection. Nothing blocks, and a failure is final: every later call returns it
-/// again; only what came before the connection broke may be read still. One thread at a time may
-/// call; the others' lock need not be held while they poll.
-///   kTcpConnect    the peer does not hold the key
-///   kUnavail       the peer asks for another key, or was asked for another one
-///   kRemote        what arrived was changed on the way (the peer is told, and fails too)
-///   kTcpTransfer   the connection was closed in good order, cut, or reset; the text says which
+/// One end of a connection. Nothing blocks. A failure is final: every later call returns it again,
+/// but bytes that came before the connection broke can still be read. Calls must be serialised; a
+/// thread that only polls needs no lock.
+///     kTcpConnect    the peer does not hold the key
+///     kUnavail       the peer asks for another key, or was asked for another one
+///     kRemote        arrived bytes were changed on the way (the peer gets an alert, and fails too)
+///     kTcpTransfer   the connection was closed in good order, cut, or reset; the text says which
 class TlsStream {
  public:
   enum class Side { kClient, kServer };
-  /// The descriptor must be non-blocking; it stays the caller's, and must outlive the stream.
+  /// The descriptor must be non-blocking. The caller keeps it; it must outlive the stream.
   static Result<TlsStream> create(std::shared_ptr<const TlsContext> context, Side side, int fd,
                                   TlsKey key);
   TlsStream(TlsStream&&) noexcept;
   TlsStream& operator=(TlsStream&&) noexcept;
   ~TlsStream();
 
-  /// Goes on with the handshake; poll for wants() and call it again, until finished().
+  /// Continues the handshake. Poll for wants() and call it again, until finished().
   Status handshake();
   /// POLLIN or POLLOUT.
   short wants() const;
-  /// Both ends have proved that they hold the key.
+  /// Whether both ends have proved that they hold the key.
   bool finished() const;
-  /// Server: the first message was made by a holder of the key, now or when it was recorded.
+  /// For the server: whether a holder of the key made the first message, now or when it was
+  /// recorded.
   bool named() const;
 
   /// Encrypts and sends as many of these bytes as the socket takes, in records of 16 KiB, and
-  /// returns their number. Fewer: poll for POLLOUT. The next call must begin with the bytes that
-  /// follow, and may not leave off any of them, as OpenSSL may have encrypted some already; they
-  /// may lie elsewhere.
+  /// returns their number. If it is smaller, poll for POLLOUT. The next call must begin with the
+  /// bytes that follow and must contain all of them, because OpenSSL may have encrypted some
+  /// already; their address may differ.
   Result<std::size_t> write(std::string_view bytes);
-  /// Fills `out` from the records that have arrived whole. Fewer bytes, or none: poll for POLLIN.
+  /// Fills `out` from the records that have arrived completely. After fewer bytes, or none, poll
+  /// for POLLIN.
   Result<std::size_t> read(std::span<char> out);
-  /// Whether bytes may be here that poll does not know of: the last read() filled its span.
+  /// Whether bytes may be here that poll does not report: the last read() filled its span.
   bool pending() const;
-  /// Tells the peer that no bytes follow, so that the end is not taken for a cut; sends what the
-  /// socket takes at once.
+  /// Tells the peer that no bytes follow, so that the end does not look like a cut. Sends as much
+  /// as the socket takes at once.
   void close();
 
   int fd() const;
@@ -91,7 +93,8 @@ class TlsStream {
   std::unique_ptr<State> state_;
 };
 
-/// The same, blocking. kTimeout, or the reason of the abort flag; the stream is of no use after.
+/// The same, blocking. kTimeout, or the reason of the abort flag; after a failure the stream is
+/// unusable.
 Status handshake(TlsStream& stream, Deadline deadline, const AbortFlag* abort = nullptr);
 Status send_all(TlsStream& stream, std::string_view bytes, Deadline deadline,
                 const AbortFlag* abort = nullptr);

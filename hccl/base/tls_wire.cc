@@ -9,10 +9,10 @@
 namespace hccl {
 namespace {
 
-// What a stranger may make OpenSSL read and keep; the handshake needs a tenth of it.
+// The bytes that a stranger may make OpenSSL read and keep; the handshake needs a tenth of them.
 constexpr std::size_t kHandshakeCap = 4096;
 
-// OpenSSL's own socket methods would raise SIGPIPE, and know no cap.
+// OpenSSL's own socket methods would raise SIGPIPE, and have no limit.
 int wire_read(BIO* bio, char* out, int size) {
   auto* wire = static_cast<TlsWire*>(BIO_get_data(bio));
   BIO_clear_retry_flags(bio);

@@ -1,4 +1,4 @@
-// The socket below a TlsStream, as OpenSSL takes it.
+// The socket below a TlsStream, in OpenSSL's form.
 #pragma once
 
 #include <openssl/bio.h>
@@ -8,7 +8,7 @@
 
 namespace hccl {
 
-/// The socket, and what has happened on it.
+/// The socket, and the events on it.
 struct TlsWire {
   int fd = -1;
   bool proved = false;

@@ -1,6 +1,7 @@
-// The one wait. Every blocking point of the library is a Waiter: a condition, a deadline, an abort
-// flag, hooks, and somewhere to sleep. It spins for about the cost of a wake-up, yields where ranks
-// share cores, then sleeps; a waker makes a system call only if somebody sleeps.
+// The only wait of the library: every blocking point is a Waiter, with a condition, a deadline, an
+// abort flag, hooks, and a Sleeper or Doorbell. It spins for about as long as a wake-up takes,
+// yields if ranks share cores, and then sleeps. A waker makes a system call only if a thread
+// sleeps.
 #pragma once
 
 #include <algorithm>
@@ -18,35 +19,34 @@
 
 namespace hccl {
 
-/// Where a waiter sleeps once spinning did not pay. A doorbell has the same members and is none:
-/// memory that processes share cannot hold a virtual table.
+/// Sleep and wake-up of a waiter that has spun in vain. A Doorbell has the same members but is not
+/// derived from it: memory that processes share cannot contain a virtual table.
 class Sleeper {
  public:
   virtual ~Sleeper() = default;
-  /// From here on wakers make the system call. The waiter checks its condition again after this.
-  /// Gives a ticket for sleep(): a wake-up after prepare() ends a sleep with this ticket.
+  /// From here on wakers make the system call, so the waiter must check its condition again after
+  /// this. Returns a ticket for sleep(): a wake-up after prepare() ends a sleep with this ticket.
   virtual std::uint32_t prepare() = 0;
-  /// Sleeps until woken, for at most this long. Returns early whenever it likes.
+  /// Sleeps until woken, for at most this long. May return early.
   virtual void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) = 0;
   /// The waiter runs again.
   virtual void awake() = 0;
 };
 
 struct WaitPolicy {
-  /// How long to spin before sleeping; about what a wake-up costs. Zero: sleep at once.
+  /// How long to spin before sleeping: about as long as a wake-up takes. Zero: sleep at once.
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
-  /// More ranks than cores: give the core away at once instead of spinning.
+  /// More ranks than cores: yields the core at once instead of spinning.
   bool shared_cores = false;
-  /// Sleeps no longer than this at a time, so that what cannot ring (an abort, other work of the
-  /// condition) is still seen.
+  /// The longest single sleep. It bounds the delay of events that cannot ring, such as an abort or
+  /// other work of the condition.
   std::chrono::nanoseconds longest_nap = std::chrono::milliseconds(100);
 };
-/// Between two reports of a wait that goes on. Some judgements take two of them, and less than a
-/// second.
+/// Time between two reports of a long wait. Some verdicts need two reports in less than a second.
 inline constexpr std::chrono::milliseconds kReportInterval{400};
 inline constexpr WaitPolicy kSleepAtOnce{.spin = std::chrono::nanoseconds(0)};
 
-/// What a wait is for, in words.
+/// A description of a wait.
 struct Pending {
   std::uint64_t sequence = 0;  ///< number of the call
   std::string call;
@@ -55,7 +55,7 @@ struct Pending {
 
 enum class Waited { kReady, kTimeout, kAborted };
 
-/// Looks a few times, without a look at the clock, for what is just about to happen.
+/// Checks a few times, without reading the clock, for a condition that is about to become true.
 template <class Atomics = StdAtomics, class Ready>
 [[gnu::always_inline]] inline bool soon(Ready&& ready, const WaitPolicy& policy) {
   const int looks = policy.spin <= policy.spin.zero() ? 1 : policy.shared_cores ? 8 : 32;
@@ -66,19 +66,19 @@ template <class Atomics = StdAtomics, class Ready>
   }
 }
 
-/// Keep one and wait with it often: it is not changed by waiting. Conditions and hooks must not
-/// block. Anywhere below, a bell is a Doorbell or a Sleeper.
+/// Make one and wait with it often: waiting does not change it. Conditions and hooks must not
+/// block. A "bell" below is a Doorbell or a Sleeper.
 template <class Atomics = StdAtomics>
 struct BasicWaiter {
   Deadline deadline = Deadline::never();
-  /// Of each wait, from its beginning; 0: none.
+  /// The limit of each wait, from its beginning; 0: none.
   std::chrono::nanoseconds timeout{0};
   const BasicAbortFlag<Atomics>* abort = nullptr;
   WaitPolicy policy{};
-  /// Of wait(): moves something on that does not ring the bell. Sleeps are a millisecond at most
-  /// then. A failure ends the wait.
+  /// For wait(): advances work that does not ring the bell, so sleeps then last a millisecond at
+  /// most. A failure ends the wait.
   std::function<Status()> progress{};
-  /// Of wait(): called every kReportInterval at least, and before time is up.
+  /// For wait(): called at least every kReportInterval, and before the time is over.
   std::function<void(const Pending&)> stalled{};
 
   /// Waits until ready(), which may be called again after it was true. Without the hooks.
@@ -87,8 +87,8 @@ struct BasicWaiter {
     return run(ready, end(), std::chrono::nanoseconds::max(), [] {}, bell, policy.longest_nap);
   }
 
-  /// Waits until ready(). kTimeout, naming the call and the late ranks as describe() gives them
-  /// (a Pending); the abort's reason; what progress() failed with.
+  /// Waits until ready(). kTimeout names the call and the late ranks from describe() (a Pending).
+  /// Also returns the abort's reason or a failure of progress().
   template <class Ready, class Describe, class Bell>
   [[gnu::always_inline]] Status wait(Ready&& ready, Describe&& describe, Bell& bell) const {
     if (soon<Atomics>(ready, policy)) return {};
@@ -111,7 +111,7 @@ using Waiter = BasicWaiter<>;
 /// The failure of a call that was not ready in time.
 Status timed_out(const Pending& pending);
 
-/// Sleeps between two tries, for so long or until the deadline or the abort.
+/// Sleeps between two tries, for this time, or until the deadline or the abort.
 void nap(std::chrono::nanoseconds length, Deadline deadline, const AbortFlag* abort = nullptr);
 
 // ---- inside ----
@@ -163,7 +163,8 @@ Status BasicWaiter<Atomics>::wait_long(Ready& ready, Describe& describe, Bell& b
     if (stalled) stalled(describe());
   };
   const Deadline limit = end();
-  // Some reports fit in before even a short deadline, so that it can be told who did not come.
+  // Some reports are made even before a short deadline, so that the error can name the absent
+  // ranks.
   const auto interval =
       std::clamp<std::chrono::nanoseconds>(limit.left() / 4, milliseconds(100), kReportInterval);
   const auto longest = progress
