@@ -40,12 +40,12 @@ class AddressSpace {
  public:
   ~AddressSpace();
 
-  /// Inaccessible addresses, whole granules of the heap and aligned to one.
+  /// Inaccessible addresses: whole granules of the heap, aligned to a granule.
   Result<void*> reserve(std::size_t bytes);
   /// PARAM_INVALID: no reservation begins there, or something is mapped in it.
   Status release(void* start);
-  /// Maps all of the memory there and keeps it alive. PARAM_INVALID: not inside one reservation,
-  /// not on a page, or something is mapped there.
+  /// Maps all of the memory at these addresses and keeps it alive. PARAM_INVALID: the addresses are
+  /// not inside one reservation, not on a page, or mapped already.
   Status map(void* at, std::shared_ptr<Physical> memory);
   /// PARAM_INVALID: nothing was mapped at exactly this address.
   Status unmap(void* at);
@@ -57,7 +57,7 @@ class AddressSpace {
       HCCL_GUARDED_BY(mutex_);  // by address
 };
 
-/// The memory behind a handle. kPtr: null; kPara: no handle, or freed.
+/// The memory behind a handle. kPtr: null; kPara: no handle, or a freed one.
 Result<std::shared_ptr<Physical>> find_physical(aclrtDrvMemHandle handle);
 
 }  // namespace hccl::acl

@@ -1,4 +1,4 @@
-// The copy functions: now, or in a stream's order. All memory is the host's.
+// The copy functions: at once, or in a stream's order. All memory is host memory.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -35,7 +35,7 @@ Status check_set(const void* devPtr, std::size_t room, std::size_t count) {
   return check_room(count, room, "maxCount");
 }
 
-// Rows: where they lie and how many.
+// Rows: their place and number.
 struct Rows {
   void* dst;
   std::size_t dpitch;

@@ -9,8 +9,9 @@
 namespace hccl::acl {
 namespace {
 
-// The handle of the thread's context, which may end before: by a reset, or when it is destroyed.
-// Nothing with a destructor: glibc ends the process where it has no memory to remember that one.
+// The handle of the thread's context. The context may end earlier, by a reset or because it is
+// destroyed. A plain pointer without a destructor: glibc ends the process if it has no memory to
+// register a destructor.
 const void*& mine() {
   static thread_local const void* context = nullptr;
   return context;

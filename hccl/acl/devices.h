@@ -1,4 +1,4 @@
-// Devices and contexts: which device each thread has.
+// Devices and contexts, and the device of each thread.
 #pragma once
 
 #include <atomic>
@@ -23,9 +23,9 @@ struct Context {
 /// Every member is safe to use from any thread. The caller has checked device numbers.
 class Devices {
  public:
-  /// Gives the calling thread the device's default context.
+  /// Makes the device's default context the calling thread's context.
   void set(int device);
-  /// CONTEXT_NULL: the device is not set. `all`: reset it, however often it was set.
+  /// CONTEXT_NULL: the device is not set. `all`: resets the device, however often it was set.
   Status reset(int device, bool all);
   /// The calling thread's context. CONTEXT_NULL: it has none.
   Result<std::shared_ptr<Context>> current() const;

@@ -1,9 +1,9 @@
-// Events: marks in a stream that carry a time; streams and threads wait for them.
+// Events: marks in a stream with a time. Streams and threads wait for them.
 //
-// Records are numbered when they are issued. A wait refers to a number: the last one issued or, if
-// there is none since the last reset, the next. So the order of the program's calls counts, not the
-// speed of the streams: an event may be recorded again, or reset, while streams still wait for an
-// earlier record.
+// Records are numbered when they are issued. A wait refers to the number of the last issued record
+// or, if there is none since the last reset, of the next one. So the order of the program's calls
+// counts, not the speed of the streams: an event may be recorded again, or reset, while streams
+// still wait for an earlier record.
 #pragma once
 
 #include <atomic>
@@ -34,12 +34,12 @@ class Event {
 
   /// A record enters a stream; returns its number.
   std::uint64_t issue();
-  /// The stream reaches the record; `status`: whether the work before it succeeded.
+  /// The stream has reached the record. `status`: of the work before it.
   void complete(std::uint64_t record, Status status);
   /// The number of the record that a wait issued now refers to.
   std::uint64_t awaited();
-  /// Waits for that record or a later one. Returns the status given to complete(); kTimeout; the
-  /// abort's reason; kPara when the event was destroyed before the record.
+  /// Waits for that record or a later one. Returns the status given to complete(), kTimeout, the
+  /// abort's reason, or kPara if the event was destroyed before the record.
   Status wait_for(std::uint64_t record, Deadline deadline, const AbortFlag* abort);
   void reset();
   /// No more records will be issued.
@@ -48,7 +48,7 @@ class Event {
   State state() const;
   /// The number of the last record; 0 while unset.
   std::uint64_t last() const;
-  /// When the last record was complete.
+  /// The time at which the last record was complete.
   Clock::time_point time() const;
 
  private:

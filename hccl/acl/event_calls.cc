@@ -143,7 +143,7 @@ aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
     HCCL_ASSIGN_OR_RETURN(const auto found, find_event(event));
     if (stream != nullptr) HCCL_RETURN_IF_ERROR(known(find_stream(stream)).status());
     if (!found->uses().reset) return bad("event was not created with ACL_EVENT_SYNC");
-    // Waits know which record they are for: nothing has to happen in the stream.
+    // Waits know the number of their record, so nothing has to happen in the stream.
     found->reset();
     return {};
   });

@@ -11,14 +11,13 @@
 
 namespace hccl::acl {
 
-/// A failure with one of the runtime's own codes, which no other room knows.
+/// A failure with a code of the runtime that no other room knows.
 inline Status failure(aclError code, std::string text) {
   return Status(static_cast<Code>(code), std::move(text));
 }
 inline Status bad(std::string text) { return failure(ACL_ERROR_RT_PARAM_INVALID, std::move(text)); }
 
-/// The number of an enumerator that a program passed: it may be any number and must be checked
-/// first.
+/// The number of an enumerator from a program. It may be any number and must be checked first.
 template <class Enum>
 unsigned number(const Enum& value) {
   unsigned result = 0;
@@ -34,7 +33,7 @@ Result<T> known(Result<T> found) {
   return failure(ACL_ERROR_RT_INVALID_HANDLE, found.status().message());
 }
 
-/// The runtime's code for any Status: its own, or the nearest to one of HCCL's.
+/// The runtime's code for any Status: its own code, or the nearest one for HCCL's.
 aclError code_of(const Status& status);
 
 /// Keeps code and text as the calling thread's last failure.

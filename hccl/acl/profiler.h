@@ -1,4 +1,4 @@
-// The profiler's order of calls. There is nothing to profile.
+// Checks the order of the profiler's calls. Nothing is profiled.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class Profiler {
     bool started = false;
   };
 
-  /// PROF_ALREADY_RUN, PROF_NOT_RUN: out of order; INVALID_PARAM: no config.
+  /// PROF_ALREADY_RUN, PROF_NOT_RUN: wrong order; INVALID_PARAM: no config.
   Status init();
   Status finalize();
   void* create() { return sessions_.add(std::make_shared<Session>()); }

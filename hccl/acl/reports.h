@@ -1,4 +1,4 @@
-// Callbacks of a stream that run on a thread of the program's choice, inside aclrtProcessReport.
+// Callbacks of a stream that run inside aclrtProcessReport, on a thread that the program chooses.
 #pragma once
 
 #include <atomic>
@@ -30,10 +30,11 @@ class Inbox {
  public:
   explicit Inbox(std::uint64_t thread) : thread_(thread) {}
 
-  /// Runs the callback now if the caller is the owner; else queues it for process(), and waits for
-  /// it if it blocks. STREAM_NO_CB_REG: dropped; the abort's reason.
+  /// Runs the callback now if the caller is the owner. Else queues it for process(), and waits for
+  /// its end if `wait`. STREAM_NO_CB_REG: the callback was dropped. Also returns the abort's
+  /// reason.
   Status call(const std::shared_ptr<Report>& report, bool wait, const AbortFlag& abort);
-  /// Called by the owner: waits for a callback and runs all that are queued. kTimeout.
+  /// For the owner: waits for a callback and runs all queued ones. kTimeout.
   Status process(Deadline deadline);
   /// Drops the queued callbacks of a stream.
   void drop(aclrtStream stream);

@@ -1,5 +1,5 @@
-// All process-wide state of the runtime. It is made at first need and never taken down, so that the
-// end of a program waits for no stream: work that no thread waited for is dropped with the process.
+// All process-wide state of the runtime. It is made at the first use and never destroyed, so that
+// the end of a program waits for no stream: work for which no thread waited ends with the process.
 #pragma once
 
 #include <atomic>
@@ -31,9 +31,9 @@ class Runtime {
 
   /// The environment, read at the first call that needs it.
   Result<DeviceConfig> config();
-  /// Device memory, made at first need; always the same object.
+  /// Device memory, made at the first use; always the same object.
   Result<std::shared_ptr<memory::Heap>> heap();
-  /// The same memory, used again; made at first need; never goes away.
+  /// The cache of freed device memory, made at the first use; never destroyed.
   Result<memory::Cache*> cache();
 
   Table<Stream>& streams() { return streams_; }
@@ -45,7 +45,7 @@ class Runtime {
   Reports& reports() { return reports_; }
   Profiler& profiler() { return profiler_; }
 
-  /// aclInit's count: how often it was called since the last finalize(), with this call.
+  /// The number of calls of aclInit since the last finalize(), this one included.
   std::uint64_t initialize() { return initialized_.fetch_add(1) + 1; }
   void finalize() { initialized_.store(0); }
   /// Subtracts one if the count is not zero; returns the new count.

@@ -18,7 +18,8 @@ Status create(aclrtStream* stream) {
   return {};
 }
 
-// The handle is invalid at once; the stream ends here, or with the last call that still uses it.
+// The handle becomes invalid at once. The stream ends here, or with the last call that still uses
+// it.
 Status destroy(aclrtStream handle, bool force) {
   auto taken = Runtime::get().streams().take(handle, [](const Stream& stream) {
     if (!stream.runs_here()) return Status();

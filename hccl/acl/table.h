@@ -1,7 +1,7 @@
-// Objects that programs hold by handle: numbers that cannot be addresses and are never given out
-// twice, so that a destroyed or invented handle is an error and never a crash. Unlike the
-// communicators' table, a handle may be taken back while calls still use its object: a stream is
-// destroyed while another thread synchronizes it, and ends with that call.
+// Objects that programs hold by handle. Handles are numbers that cannot be addresses and are never
+// used twice, so a destroyed or invented handle is an error and never a crash. Unlike in the
+// communicators' table, a handle may be removed while calls still use its object: if a stream is
+// destroyed while another thread synchronizes it, the stream ends with that call.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class Table {
     return reinterpret_cast<void*>(at->first);
   }
 
-  /// kPtr: null. kPara: not a handle of this table, or not any more.
+  /// kPtr: null. kPara: never or no longer a handle of this table.
   Result<Object> get(const void* handle) const {
     const std::shared_lock lock(mutex_);
     const auto at = all_.find(reinterpret_cast<std::uintptr_t>(handle));
@@ -43,7 +43,7 @@ class Table {
     return at->second;
   }
 
-  /// Takes the handle out of use if `allowed` says success; else returns its failure.
+  /// Removes the handle if `allowed` returns success; else returns its failure.
   template <class Allowed>
   Result<Object> take(const void* handle, Allowed&& allowed) {
     const std::unique_lock lock(mutex_);

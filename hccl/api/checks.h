@@ -1,5 +1,5 @@
-// Argument checks shared by the operations: each gives HCCL's code and names the argument. Every
-// operation passes several of them, so the comparisons are inline and the texts are not.
+// Argument checks that the operations share. Each returns HCCL's code and names the argument. Every
+// operation runs several checks, so the comparisons are inline and the texts are not.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ static_assert(HCCL_E_TIMEOUT == static_cast<int>(Code::kTimeout));
 namespace {
 
 constexpr uint32_t kMostRanks = 32768;
-constexpr std::size_t kPathBytes = 4096;  // with the NUL
+constexpr std::size_t kPathBytes = 4096;  // including the NUL
 constexpr const char* kWorldName = "hccl_world_group";
 
 Status give(Result<CommunicatorPtr> made, Communicators::About about, HcclComm* comm) {
@@ -74,7 +74,7 @@ Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given
   const hccl::api::ClusterWorlds::Rank world{path, rank};
   HCCL_RETURN_IF_ERROR(state.cluster_worlds().reserve(world));
   const auto join = [&]() -> Result<CommunicatorPtr> {
-    // Worlds of several tables may have the world's name; any other name is unique.
+    // Several worlds, of different tables, may have the world's name. Any other name is unique.
     Communicators::Claim claim;
     if (!own.name.empty()) {
       HCCL_ASSIGN_OR_RETURN(
@@ -89,7 +89,7 @@ Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given
   Result<CommunicatorPtr> made = Status();
   try {
     made = join();
-  } catch (...) {  // or this rank could not join again
+  } catch (...) {  // otherwise this rank could not join again
     made = hccl::caught();
   }
   return state.cluster_worlds().keep(world, made).status();
@@ -162,7 +162,7 @@ HcclResult HcclCommDestroy(HcclComm comm) {
       return Status(Code::kPara, "comm belongs to the group \"" + group +
                                      "\": HcomDestroyGroup or HcomDestroy comes first");
     }
-    // The callbacks run only if the destruction is likely to succeed.
+    // The callbacks run only if the destruction will probably succeed.
     HCCL_RETURN_IF_ERROR(state.communicators().unused(comm));
     {
       HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get(comm));
@@ -173,7 +173,7 @@ HcclResult HcclCommDestroy(HcclComm comm) {
       HCCL_ASSIGN_OR_RETURN(const auto communicator,
                             state.communicators().take(comm, hccl::api::idle));
       state.memory().forget(comm);
-      // The other ranks of a world continue without this rank; the ranks of a group stay in their
+      // The other ranks of a world continue without this rank. The ranks of a group stay in their
       // world.
       if (communicator->is_world()) communicator->leave();
     }

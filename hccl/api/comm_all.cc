@@ -34,7 +34,7 @@ Status check_devices(uint32_t ndev, const int32_t* devices) {
   return twice == sorted.end() ? Status() : bad(*twice, " twice");
 }
 
-// Joins all ranks, each on a thread of its own, and waits for all of them.
+// Joins all ranks, each on its own thread, and waits for all of them.
 Result<std::vector<CommunicatorPtr>> join_all(int size) {
   State& state = State::get();
   HCCL_ASSIGN_OR_RETURN(const auto config, state.config());

@@ -25,7 +25,7 @@ struct Head {
 };
 static_assert(sizeof(Head) == HCCL_COMM_CONFIG_INFO_BYTES);
 
-// The version of HcclCommConfig that brought a field.
+// The version of HcclCommConfig that introduced a field.
 enum Since : std::uint32_t {
   kBufferSize = 1,
   kDeterministic = 1,

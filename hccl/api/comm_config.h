@@ -1,4 +1,4 @@
-// HcclCommConfig: one communicator's own configuration, on top of the environment's.
+// HcclCommConfig: the configuration of one communicator, which overrides the environment's.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace hccl::api {
 
 struct CommConfig {
   Config config;
-  std::string name;  ///< "": none was given
+  std::string name;  ///< "": no name was given
   Communicators::About about;
 };
 
-/// `given` null: the environment alone. kPara, naming the field: an invalid value, or a wrong magic
-/// word. Fields that the given version does not know are not read. An unusual value without effect
+/// `given` null: only the environment. kPara names the field of an invalid value, or a wrong magic
+/// word. Fields that the given version does not have are not read. An unusual value without effect
 /// is logged to `log`.
 Result<CommConfig> load_comm_config(const HcclCommConfig* given, const Config& environment,
                                     const Logger& log);

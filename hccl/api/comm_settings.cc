@@ -1,4 +1,4 @@
-// Settings of the process, and of hardware that is not there: hccl/hccl_comm.h.
+// Settings of the process, and of hardware that does not exist here: hccl/hccl_comm.h.
 #include <string>
 
 #include "hccl/api/checks.h"

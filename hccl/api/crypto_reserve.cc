@@ -1,5 +1,5 @@
-// Memory for OpenSSL when there is none: what it sets up once, at its first use, does not survive a
-// failed allocation. It crashes then, or fails for the rest of the program.
+// Memory for OpenSSL when no other memory is left. OpenSSL does not survive a failed allocation of
+// its first use: it crashes, or fails for the rest of the program.
 #include <malloc.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kUnit = alignof(std::max_align_t);
 
-/// Blocks behind each other, which are free again once all of them are.
+/// A stack of blocks. They are free again when all of them are.
 class Reserve {
  public:
   void* take(std::size_t bytes) {
@@ -30,7 +30,7 @@ class Reserve {
   bool has(const void* block) const {
     return std::greater_equal<>()(block, bytes_) && std::less<>()(block, bytes_ + sizeof bytes_);
   }
-  /// From the block to the end of all: as much as it may have.
+  /// The bytes from the block to the end of the reserve: the block has at most these.
   std::size_t behind(const void* block) const {
     return static_cast<std::size_t>(bytes_ + sizeof bytes_ - static_cast<const std::byte*>(block));
   }
@@ -68,8 +68,8 @@ void* resize(void* block, std::size_t bytes, const char*, int) {
   return moved;
 }
 
-// As the library is loaded, before anything of OpenSSL is used. What a thread inside a call uses
-// lives on at the end of the program (handles.h), and that may be an encrypted line.
+// Runs when the library is loaded, before OpenSSL's first use. Objects that a thread inside a call
+// uses, such as an encrypted line, survive the end of the program (handles.h).
 [[maybe_unused]] const bool told =
     (crypto_memory(take, resize, give_back), crypto_outlives_exit(), true);
 

@@ -1,5 +1,5 @@
-// How an operation of hccl.h, hccl_framework.h or hcom.h enters the library: the log, the checks of
-// its arguments (operations.h), and the place where it runs.
+// The way of an operation of hccl.h, hccl_framework.h or hcom.h into the library: the log, the
+// checks of its arguments (operations.h), and the choice of thread and time.
 #pragma once
 
 #include <fmt/core.h>
@@ -17,8 +17,8 @@
 
 namespace hccl::api {
 
-/// The result of a call that may stand between HcclGroupStart and HcclGroupEnd, and was refused:
-/// the group does not run.
+/// The result of a call that was refused and may stand between HcclGroupStart and HcclGroupEnd: its
+/// group does not run.
 [[gnu::cold]] inline HcclResult refused(const Status& why, const char* function) {
   refuse_call_group(why, function);
   return keep(why, function);
@@ -32,7 +32,7 @@ namespace hccl::api {
 
 namespace detail {
 inline void put(std::string& text, const void* pointer) { text += fmt::format("{}, ", pointer); }
-// A parameter of the check that the public function does not have.
+// A parameter of the check that the public function lacks.
 inline void put(std::string&, std::nullptr_t) {}
 template <class Number>
   requires(!std::is_pointer_v<Number>)
@@ -50,7 +50,8 @@ template <class... Arguments>
   communicator.log()->trace("Entry-{}: {}: {}{}", function, communicator.name(), text, stream);
 }
 
-/// A call has failed: if its arguments were refused, says so to the ranks that may wait for it.
+/// A call has failed. If its arguments were refused, reports this to the ranks that may wait for
+/// it.
 template <class Check, class... Arguments>
 [[gnu::cold]] void tell_refusal(core::Communicator& communicator, const Status& why,
                                 const char* function, Check check, const Arguments&... arguments) {
@@ -58,14 +59,15 @@ template <class Check, class... Arguments>
       why.code() == Code::kPara || why.code() == Code::kPtr || why.code() == Code::kNotSupport;
   if (!by_argument || !communicator.async_error().ok()) return;
   const std::string text = std::string(function) + ": " + why.message();
-  // Sends and receives have an order of their own.
+  // Sends and receives have a separate order.
   auto messages = messages_of(communicator, check, arguments...);
   messages ? communicator.refused(std::move(*messages), text) : communicator.refused(text);
 }
 
-/// Checks a call and runs it: on the caller's thread without a stream; in its stream, where its
-/// place in the communicator's order is taken now; or at the end of the calling thread's group.
-/// `before`: what is known of the arguments that the check does not see.
+/// Checks a call and runs it. Without a stream it runs on the caller's thread. In a stream it runs
+/// later, but takes its place in the communicator's order now. In a group it runs at the end of the
+/// calling thread's group. `before`: the result of checks of arguments that the check itself does
+/// not get.
 template <class Check, class... Arguments>
 HcclResult issue(const char* function, const CommunicatorPtr& comm, Status before,
                  aclrtStream stream, Check check, Arguments... arguments) {

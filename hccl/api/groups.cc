@@ -25,11 +25,11 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
     waiting = waiting_;
   }
   const Group adopted{std::move(world), handle, owned};
-  // In the order of the names, so on all ranks in the same order.
+  // In the order of the names, which is the same on all ranks.
   std::map<std::string, Group> made;
   Status failure;
   for (const auto& [name, ranks] : waiting) {
-    // HCCL: of the groups requested before, HCCL creates those of this rank.
+    // HCCL's rule: of the groups requested before, only those of this rank are created.
     if (!std::binary_search(ranks.begin(), ranks.end(), adopted.communicator->rank())) continue;
     auto group = open(adopted, name, ranks);
     if (!group.ok()) {
@@ -63,7 +63,8 @@ Status Groups::create(const std::string& name, std::vector<int> ranks) {
   return {};
 }
 
-// The world, for a group that the caller opens; or none, as the request is kept until there is one.
+// The world, in use for a group that the caller opens. None before a world exists: then the request
+// is stored.
 Result<Groups::Group> Groups::take_name(const std::string& name, const Ranks& ranks) {
   if (name == HCCL_WORLD_GROUP) {
     return Status(Code::kPara, "group " + quoted(name) + " is the world's name");
@@ -108,12 +109,12 @@ Result<Groups::Group> Groups::open(const Group& in, const std::string& name, con
   if (ranks.front() < 0 || ranks.back() >= world.size()) {
     return refused("rankIds has " + std::to_string(ranks.back()) + has);
   }
-  // Not told: a program may call for all groups on all ranks.
+  // The other ranks get no error, because a program may call for all groups on all ranks.
   if (!std::binary_search(ranks.begin(), ranks.end(), world.rank())) {
     return Status(Code::kNotFound,
                   "rankIds does not have the caller, rank " + std::to_string(world.rank()));
   }
-  // Counted by handle: a world of the program's own that is adopted again has made groups before.
+  // Counted by handle, because a program's own world that is adopted again has made groups before.
   const std::uint64_t instance = communicators_.next_instance(in.handle, name, ranks);
   HCCL_ASSIGN_OR_RETURN(CommunicatorPtr made, world.group(name, ranks, instance));
   Group group{made, nullptr, true};
@@ -146,7 +147,7 @@ Result<CommunicatorPtr> Groups::clear() {
     if (!group.owned) continue;
     HCCL_RETURN_IF_ERROR(communicators_.unused(group.handle).with_context("group " + quoted(name)));
   }
-  // A call that began meanwhile stops the removal half way; the next attempt continues there. The
+  // A call that began meanwhile stops the removal half way. The next attempt continues there. The
   // world is removed last.
   while (!groups_.empty()) {
     auto at = groups_.begin();

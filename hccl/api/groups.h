@@ -21,22 +21,22 @@ class Groups {
   explicit Groups(Communicators& communicators) : communicators_(communicators) {}
 
   /// Makes a communicator the world, and creates the groups of this rank that were requested
-  /// before. `owned`: the world is destroyed with its group. A failure changes nothing. kUnavail:
-  /// there is a world already. Collective.
+  /// before. `owned`: the world is destroyed with its group. A failure changes nothing. kUnavail: a
+  /// world exists already. Collective.
   Status adopt_world(CommunicatorPtr world, HcclComm handle, bool owned);
-  /// Creates a group, or keeps the request until there is a world. Errors as HcomCreateGroup.
+  /// Creates a group, or stores the request until a world exists. Errors as HcomCreateGroup.
   Status create(const std::string& name, std::vector<int> ranks);
-  /// A call of HcomCreateGroup is refused: the world, if there is one, hears of it. Gives the
-  /// reason.
+  /// A call of HcomCreateGroup is refused: reports this to the other ranks of the world, if there
+  /// is one. Returns the reason.
   Status refuse(const Status& why) const;
-  /// kPara: the world. kNotFound: no such group. kAgain: it is in use.
+  /// kPara: the group is the world. kNotFound: no such group. kAgain: the group is in use.
   Status destroy(const std::string& name);
-  /// Removes groups, requests and strategies. Returns the world for the caller to leave; null when
-  /// the program owns it. kAgain, without a change: a group is in use. kUnavail: there was no
+  /// Removes groups, requests and strategies. Returns the world, which the caller must leave; null
+  /// if the program owns it. kAgain, without a change: a group is in use. kUnavail: there was no
   /// world.
   Result<CommunicatorPtr> clear();
 
-  /// Whether there is a group of this name, not only a request for one.
+  /// Whether a group of this name exists; a request does not count.
   bool contains(const std::string& name) const;
   Result<CommunicatorPtr> get(const std::string& name) const;
   Result<HcclComm> handle(const std::string& name) const;

@@ -1,8 +1,8 @@
 // Objects that C programs hold by handle. A destroyed or invented handle is an error, never a
-// crash: handles are numbers that cannot be addresses and are never given out twice.
+// crash: handles are numbers that cannot be addresses and are never used twice.
 //
-// Finding an object takes one atomic increment: the number names a slot, and the slot's word holds
-// the number that is alive there and how many calls use it now.
+// Finding an object takes one atomic increment. The number names a slot. The slot's word contains
+// the number that is alive there and the number of calls that use it now.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class Handles {
  public:
   using Object = std::shared_ptr<T>;
 
-  /// A living object, for the time of one call: its handle cannot be taken while a Use is there.
+  /// A living object, during one call: its handle cannot be taken while a Use exists.
   class Use {
    public:
     Use(Use&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
@@ -42,7 +42,7 @@ class Handles {
 
     T& operator*() const { return *slot_->object; }
     T* operator->() const { return slot_->object.get(); }
-    /// The object for longer than the call.
+    /// Keeps the object beyond the call.
     const Object& shared() const { return slot_->object; }
 
    private:
@@ -54,8 +54,8 @@ class Handles {
   /// `argument` names the handle in the texts of errors; `kind` is different for each table.
   Handles(std::string argument, std::uint8_t kind)
       : argument_(std::move(argument)), mark_(kMark | kind) {}
-  /// At the end of the process a thread may still be inside a call, possibly for ever: the objects
-  /// that it uses are not destroyed.
+  /// At the end of the process a thread may still be inside a call, possibly for ever. So the
+  /// objects in use are not destroyed.
   ~Handles() {
     for (auto& each : chunks_) {
       Slot* const chunk = each.load(std::memory_order_relaxed);
@@ -74,8 +74,8 @@ class Handles {
   Handles(const Handles&) = delete;
   Handles& operator=(const Handles&) = delete;
 
-  /// In a forked child: the objects are the parent's. They are never destroyed here, and their
-  /// handles are refused with kNotSupport. Safe where another thread may have held a lock.
+  /// In a forked child the objects belong to the parent. The child never destroys them, and refuses
+  /// their handles with kNotSupport. Safe even if another thread held a lock at the fork.
   void abandon() HCCL_UNCHECKED {
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
       if (Slot* const chunk = chunks_[i].exchange(nullptr)) of_parent_[i] = chunk;
@@ -85,7 +85,7 @@ class Handles {
     abandoned_ = used_;
   }
 
-  /// Throws std::bad_alloc when a million handles are alive.
+  /// Throws std::bad_alloc if a million handles are alive.
   void* add(Object object) {
     const MutexLock lock(mutex_);
     const std::size_t index = free_slot();
@@ -98,12 +98,12 @@ class Handles {
     return reinterpret_cast<void*>(static_cast<std::uintptr_t>(number));
   }
 
-  /// kPtr: null. kPara: not a handle of this table, or not any more.
+  /// kPtr: null. kPara: never or no longer a handle of this table.
   [[gnu::always_inline]] Result<Use> get(const void* handle) const {
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
     if (Slot* const slot = find(number); slot != nullptr) {
       const std::uint64_t alive = life_of(number) << kLifeShift;
-      // A dead handle usually ends here, without touching the slot's current object.
+      // A dead handle usually ends here, without an access to the slot's current object.
       if ((slot->word.load(std::memory_order_relaxed) & kLifeMask) == alive) {
         const std::uint64_t word = slot->word.fetch_add(1, std::memory_order_acquire);
         if ((word & (kLifeMask | kClosing)) == alive) return Use(slot);
@@ -114,14 +114,14 @@ class Handles {
     return unknown(handle);
   }
 
-  /// As get(), to keep.
+  /// As get(), but keeps the object.
   Result<Object> get_shared(const void* handle) const {
     auto use = get(handle);
     if (!use.ok()) return use.status();
     return use->shared();
   }
 
-  /// kAgain: a call uses the object right now. Else as get().
+  /// kAgain: a call uses the object now. Else as get().
   Status unused(const void* handle) const {
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
     const Slot* const slot = find(number);
@@ -131,9 +131,8 @@ class Handles {
     return (word & kUsers) == 0 ? Status() : in_use();
   }
 
-  /// Takes the handle out of use if no call uses it (else kAgain) and `allowed` says success (else
-  /// returns its failure). Concurrent calls wait for the decision; `allowed` must not use this
-  /// table.
+  /// Removes the handle if no call uses it (else kAgain) and `allowed` returns success (else its
+  /// failure). Concurrent calls wait for the decision; `allowed` must not use this table.
   template <class Allowed>
   Result<Object> take(const void* handle, Allowed&& allowed) {
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
@@ -145,7 +144,7 @@ class Handles {
     if (!slot->word.compare_exchange_strong(word, alive | kClosing, std::memory_order_acquire)) {
       return (word & kLifeMask) == alive ? in_use() : unknown(handle);
     }
-    // From here on, calls see kClosing or a dead life, and take back their count at once.
+    // From here on calls see kClosing or a dead life, and subtract their count at once.
     if (Status refused = allowed(*slot->object); !refused.ok()) {
       slot->word.fetch_sub(kClosing, std::memory_order_release);
       return refused;
@@ -157,7 +156,7 @@ class Handles {
   }
 
  private:
-  // A slot has a cache line of its own: threads that are ranks use neighbouring handles.
+  // A slot has its own cache line, because threads that are ranks use neighbouring handles.
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> word{0};  // life (0: none) | kClosing | users
     Object object;
@@ -177,7 +176,7 @@ class Handles {
 
   static std::uint64_t life_of(std::uint64_t number) { return (number >> kSlotBits) & kLives; }
 
-  // The slot that a number names, whether alive or not.
+  // The slot that a number names, alive or not.
   Slot* find(std::uint64_t number) const {
     if (number >> kNumberBits != mark_ || life_of(number) == 0) return nullptr;
     const std::size_t index = number & (kSlots - 1);

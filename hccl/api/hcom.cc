@@ -50,7 +50,7 @@ Status init(Join join) {
   return adopted;
 }
 
-// Answers one question about a group.
+// Answers one query about a group.
 template <class Question>
 HcclResult ask(const char* function, const char* group, uint32_t* answer, const char* argument,
                Question question) {

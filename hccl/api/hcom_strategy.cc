@@ -35,7 +35,7 @@ Result<std::vector<std::uint64_t>> gradient_bytes(const model_feature& feature) 
   return bytes;
 }
 
-// When each gradient is ready, in seconds, from the microseconds since the one before it.
+// The time at which each gradient is ready, in seconds, from the microseconds between gradients.
 Result<std::vector<double>> ready_times(const model_feature& feature) {
   std::vector<double> ready;
   double time = 0;

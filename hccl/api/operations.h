@@ -1,5 +1,5 @@
-// The checks of the operations, shared by hccl.h, hccl_framework.h and hcom.h, which differ only in
-// how they name the communicator. A check gives what entry.h then runs.
+// The checks of the operations. hccl.h, hccl_framework.h and hcom.h share them, because these
+// differ only in how they name the communicator. A check returns the call that entry.h then runs.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ Result<Call> all_to_all(const Communicator& comm, const void* in, std::uint64_t 
                         HcclDataType out_type);
 inline Result<Call> barrier(const Communicator&) { return Call{}; }
 
-// Arrays hold a 64-bit number a rank; displacements are elements. See hccl.h.
+// Arrays contain a 64-bit number for each rank; displacements are in elements. See hccl.h.
 Result<CallWithBlocks> reduce_scatter_v(const Communicator& comm, void* in, const void* in_counts,
                                         const void* in_displs, void* out, std::uint64_t out_count,
                                         HcclDataType type, HcclReduceOp op);
@@ -55,8 +55,8 @@ Result<std::vector<Transfer>> batch_send_recv(const Communicator& comm,
                                               const HcclSendRecvItem* items,
                                               std::uint32_t item_num);
 
-/// The messages that a refused send, receive or batch was for, as far as it can be told: those to
-/// or from all ranks where the peer is no other one. Nothing for a collective.
+/// The messages of a refused send, receive or batch, as far as they are known. If the peer is not
+/// another rank, the messages to or from all ranks. Nothing for a collective.
 using Messages = std::optional<std::vector<Transfer>>;
 Messages messages_of(const Communicator& comm, decltype(&send) check, void* buffer,
                      std::uint64_t count, HcclDataType type, std::uint32_t peer);

@@ -1,4 +1,4 @@
-// Operations whose blocks have lengths of their own: reads HCCL's arrays, checks every number.
+// Operations whose blocks have different lengths: reads HCCL's arrays, and checks every number.
 #include <limits>
 
 #include "hccl/api/checks.h"
@@ -30,7 +30,7 @@ struct Side {
   const char* displs_name;
 };
 
-// The end of a block must be an address.
+// The end of a block must be a valid address.
 bool addressable(const void* buffer, const Block& block, std::uint64_t element) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::ptrdiff_t>::max();
   if (block.at > kMost / element - block.count) return false;
@@ -66,7 +66,7 @@ Result<Blocks> read_blocks(const Side& side, int size, DataType type) {
   return blocks;
 }
 
-// A rank's own count is given twice.
+// The call gives a rank's own count twice; both must agree.
 Status check_own(std::uint64_t count, const char* argument, const Blocks& blocks, const char* array,
                  int rank) {
   const auto at = static_cast<std::size_t>(rank);
@@ -162,7 +162,7 @@ Result<CallWithBlocks> all_to_all_vc(const Communicator& comm, const void* sendB
   Block next_out;
   Block next_in;
   for (std::size_t peer = 0; peer < size; ++peer) {
-    // Packed: each block begins where the one before it ends.
+    // Packed: each block begins where the previous one ends.
     next_out = {next_out.at + next_out.count, number(sendCountMatrix, rank * size + peer)};
     next_in = {next_in.at + next_in.count, number(sendCountMatrix, peer * size + rank)};
     sent[peer] = next_out;

@@ -1,5 +1,5 @@
 // Memory that programs have registered: ranges, active blocks in ranges, and symmetric windows.
-// Operations do not depend on it: they find device memory by its address.
+// Operations do not need it: they recognise device memory by its address.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class RegisteredMemory {
   /// kPara: no bytes, or the bytes exceed the address space. `what` names `at` in the text.
   static Status check(const void* at, std::uint64_t size, const char* what);
 
-  // ---- Ranges; errors as the functions of hccl_comm.h ----
+  // ---- Ranges; with the errors of the functions of hccl_comm.h ----
   Status set_range(HcclComm comm, void* base, std::size_t size);
   Status unset_range(HcclComm comm, void* base);
   Status activate(HcclComm comm, void* at, std::size_t size);
