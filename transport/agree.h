@@ -1,5 +1,5 @@
-// One round of an open(): every rank tells the others its part, or why it has none, so that all of
-// them succeed or fail together and nobody waits for a rank that gave up.
+// One round of an open(): every rank sends its part, or the reason for which it has none, to all
+// others. So all ranks succeed or fail together, and no rank waits for one that gave up.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace hccl::transport {
 
-/// Exchanges `mine`; gives the parts of all ranks in rank order, or the own failure, or the failure
-/// of the lowest rank that has one (which is then the culprit).
+/// Exchanges `mine`. Returns the parts of all ranks in rank order, or this rank's failure, or the
+/// failure of the lowest rank that has one, which is then the culprit.
 inline Result<std::vector<std::string>> agree(const OpenArgs& args,
                                               const Result<std::string>& mine) {
   constexpr std::size_t kLongest = 64 * 1024;  // more than any address or reason needs

@@ -1,6 +1,6 @@
-// Where to sleep over a transport that has nothing to wait on: short naps that grow while nothing
-// happens, so that an arrival is seen soon (a nap adds at most a fifth to the wait so far) and an
-// idle rank costs little. abort() ends a nap at once.
+// Sleeps for a transport that has no descriptor to wait on, in short naps. They grow while nothing
+// happens: a nap adds at most a fifth to the wait so far, so an arrival is seen soon, and an idle
+// rank uses little of its core. abort() ends a nap at once.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@ namespace hccl::transport {
 
 class NapSleeper final : public Sleeper {
  public:
-  /// Something moved: the next nap is short again. The thread that uses the mesh.
+  /// Bytes have moved, so the next nap is short again. For the thread that uses the mesh.
   void moved() { nap_ = kShortest; }
-  /// Ends a nap. Any thread.
+  /// Ends a nap. Any thread may call.
   void ring() { bell_.ring(); }
 
   std::uint32_t prepare() override { return bell_.prepare(); }

@@ -1,4 +1,4 @@
-// The host's side of transport plugins: loads libhccl_<name>.so and makes a Mesh of it.
+// The host's side of transport plugins: loads libhccl_<name>.so and makes a Mesh from it.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,14 @@
 
 namespace hccl::transport {
 
-/// Loads a plugin (once a process; it stays loaded) and gives its table, which lives for ever.
-/// kNotSupport, naming the file and the reason, if there is none or if it speaks another version;
-/// kPara for a name or a plugin_path that is not acceptable.
+/// Loads a plugin (once a process; it stays loaded) and returns its table, which stays valid for
+/// ever. kNotSupport names the file and the reason if there is no plugin or its version differs;
+/// kPara for an invalid name or plugin_path.
 Result<const hccl_transport_plugin*> load_plugin(std::string_view name,
                                                  std::string_view plugin_path);
 
-/// Opens a mesh over a plugin. All ranks succeed or all fail: a rank without the plugin is named to
-/// the others. Any thread.
+/// Opens a mesh over a plugin. All ranks succeed or all fail: the error names a rank without the
+/// plugin. Any thread may call.
 Result<std::unique_ptr<Mesh>> open_plugin(std::string_view name, const OpenArgs& args);
 
 }  // namespace hccl::transport

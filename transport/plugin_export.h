@@ -28,7 +28,7 @@ inline void fill_error(hccl_plugin_error& error, const Status& status) {
   error.message[length] = '\0';
 }
 
-/// One open mesh of a plugin, with a Request for every token that is outstanding.
+/// One open mesh of a plugin, with a Request for every outstanding token.
 class PluginSession {
  public:
   explicit PluginSession(std::unique_ptr<Mesh> mesh) : mesh_(std::move(mesh)) {}
@@ -51,7 +51,7 @@ class PluginSession {
   std::uint32_t progress(hccl_plugin_completion* done, std::uint32_t capacity,
                          std::int32_t* moved) {
     *moved = mesh_->progress() ? 1 : 0;
-    reported_.clear();  // keeps the texts of the last call alive until now
+    reported_.clear();  // the texts of the last call stay valid until now
     std::uint32_t count = 0;
     // A few requests are outstanding at a time, so a walk costs less than a queue of finished ones.
     for (std::size_t i = 0; i < busy_.size() && count < capacity;) {
@@ -70,7 +70,7 @@ class PluginSession {
         reported_.push_back(status);
         entry.message = status.message().c_str();
       }
-      // In the order of posting, so that a caller sees the first failure first.
+      // In the order of posting, so that a caller gets the first failure first.
       busy_.erase(busy_.begin() + static_cast<std::ptrdiff_t>(i));
       free_.push_back(slot);
     }
@@ -103,7 +103,7 @@ class PluginSession {
     return HCCL_PLUGIN_FAILED;
   }
 
-  std::vector<std::unique_ptr<Slot>> slots_;  // after mesh_ is gone: it may still look at them
+  std::vector<std::unique_ptr<Slot>> slots_;  // the mesh may still use them in its destructor
   std::vector<Slot*> free_;
   std::vector<Slot*> busy_;
   std::vector<Status> reported_;
@@ -111,7 +111,7 @@ class PluginSession {
   std::unique_ptr<Mesh> mesh_;
 };
 
-/// The host's arguments as a backend wants them. `config` must outlive the result.
+/// The host's arguments as OpenArgs. `config` must outlive the result.
 inline OpenArgs plugin_open_args(const hccl_plugin_open_args& c, Config& config) {
   const auto setting = [&](const char* name) {
     const char* value = c.setting(c.context, name);

@@ -8,7 +8,7 @@
 namespace hccl::transport {
 namespace {
 
-/// A plugin's numbers are outside data: an unknown code becomes kInternal.
+/// A plugin's numbers are data from outside: an unknown code becomes kInternal.
 Status make_status(std::int32_t code, std::string_view message, std::int32_t culprit, int size) {
   Code known = static_cast<Code>(code);
   if (code == 0 || words(known) == words(static_cast<Code>(-1))) known = Code::kInternal;
@@ -20,7 +20,7 @@ std::string_view text_of(const hccl_plugin_error& error) {
   return std::string_view(error.message, strnlen(error.message, sizeof error.message));
 }
 
-/// What stands behind the `context` of open(): lives only while a plugin's open() runs.
+/// The object behind the `context` of open(). It exists only while a plugin's open() runs.
 class OpenContext {
  public:
   explicit OpenContext(const OpenArgs& args)
@@ -40,7 +40,7 @@ class OpenContext {
     c.setting = &OpenContext::setting;
     return c;
   }
-  /// Success, or why an exchange failed.
+  /// Success, or the failure of an exchange.
   const Status& exchange_status() const { return exchange_status_; }
 
  private:

@@ -15,7 +15,7 @@ namespace hccl::transport {
 
 class PluginMesh final : public Mesh {
  public:
-  /// `table` must live for ever and have passed the checks of load_plugin().
+  /// `table` must stay valid for ever and have passed the checks of load_plugin().
   static Result<std::unique_ptr<Mesh>> open(const hccl_transport_plugin& table,
                                             const OpenArgs& args);
   ~PluginMesh() override;
@@ -49,7 +49,7 @@ class PluginMesh final : public Mesh {
 
   PluginMesh(const hccl_transport_plugin& table, void* mesh, int rank, int size)
       : table_(table), mesh_(mesh), rank_(rank), size_(size), sleeper_(table, mesh) {}
-  /// False, and the request has failed, if it must not reach the plugin.
+  /// True if the request may go to the plugin. Otherwise the request has failed.
   bool acceptable(Request& request, int peer, std::uint32_t lane);
   void posted(Request& request, std::int32_t answer);
   void finish(Request& request, std::int32_t code, std::int32_t culprit, const char* message);

@@ -49,7 +49,7 @@ Result<std::unique_ptr<Mesh>> open(std::string_view name, const OpenArgs& args) 
     if (entry.backend.name == name) return entry.open(args);
     known.append(", ").append(entry.backend.name);
   }
-  // Others may ship transports: libhccl_<name>.so.
+  // Others may add transports: libhccl_<name>.so.
   auto mesh = open_plugin(name, args);
   if (mesh.ok()) return mesh;
   return mesh.status().with_context("transport \"" + std::string(name) + "\" is none of " + known);

@@ -1,4 +1,4 @@
-// The transports by name. A new backend is one folder and one line in registry.cc.
+// The transports by name. To add a backend, add a folder, and a line in registry.cc.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@ struct Backend {
 /// Every backend that HCCL_TRANSPORT may name, besides "auto".
 std::span<const Backend> backends();
 
-/// Opens a mesh over the named transport. "auto" (or "") routes: shm between ranks of one host, tcp
-/// between hosts. An unknown name or a plugin that cannot be loaded is kNotSupport, with the
-/// reason.
+/// Opens a mesh over the named transport. "auto" (or "") uses shm between ranks of one host and tcp
+/// between hosts. kNotSupport, with the reason, for an unknown name or a plugin that cannot be
+/// loaded.
 Result<std::unique_ptr<Mesh>> open(std::string_view name, const OpenArgs& args);
 
 }  // namespace hccl::transport

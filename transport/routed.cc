@@ -19,7 +19,7 @@
 namespace hccl::transport {
 namespace {
 
-/// Sleeps on both meshes at once: their epoll sets are nested in its own.
+/// Sleeps on both meshes at once: their epoll sets are nested in this sleeper's set.
 class BothSleeper final : public Sleeper {
  public:
   static Result<std::unique_ptr<BothSleeper>> create(Mesh& one, Mesh& other) {
@@ -51,8 +51,8 @@ class BothSleeper final : public Sleeper {
     other_.sleeper().awake();
   }
 
-  /// Set when somebody is about to sleep: whatever is readable must be read, or the sleep ends at
-  /// once.
+  /// Set when a thread is about to sleep. Then all readable sockets must be read, or the sleep ends
+  /// at once.
   bool look_at_all = true;
 
  private:
@@ -99,8 +99,9 @@ class RoutedMesh final : public Mesh {
 
   bool progress() override {
     bool moved = near_->progress();
-    // Sockets cost a system call a look, as much as several messages through shared memory. So they
-    // are looked at while something is awaited from them, before sleeping, and otherwise seldom.
+    // Each look at the sockets costs a system call, as much as several messages through shared
+    // memory. So they are read while requests wait for them and before a sleep, and otherwise
+    // seldom.
     if (!far_requests_.empty() || sleeper_->look_at_all || ++skipped_ == kSeldom) {
       sleeper_->look_at_all = false;
       skipped_ = 0;
@@ -111,7 +112,7 @@ class RoutedMesh final : public Mesh {
   }
 
   std::unique_ptr<Region> register_memory(std::span<std::byte> bytes) override {
-    return far_->register_memory(bytes);  // shared memory has no use for it
+    return far_->register_memory(bytes);  // shared memory needs no registration
   }
 
   const HostMemory* host_memory() const override { return near_->host_memory(); }
@@ -135,7 +136,7 @@ class RoutedMesh final : public Mesh {
     if (!request.done()) far_requests_.push_back(&request);
   }
 
-  // After every call that may complete requests: their owners may then destroy them.
+  // Runs after every call that may complete requests, because their owners may then destroy them.
   void settle() {
     std::erase_if(far_requests_, [](const Request* request) { return request->done(); });
   }
@@ -170,8 +171,7 @@ Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args, const RouteParts
                  near.status().message());
     }
   }
-  // The sockets span all ranks, so that hosts with and without shared memory need not agree on
-  // more.
+  // The sockets connect all ranks, so that hosts with and without shared memory need not agree.
   auto far = parts.tcp(args);
   if (!far.ok() || !near.ok()) return far;
   HCCL_ASSIGN_OR_RETURN(std::unique_ptr<BothSleeper> sleeper, BothSleeper::create(**near, **far));

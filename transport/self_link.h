@@ -11,7 +11,7 @@
 
 namespace hccl::transport {
 
-/// A first-in-first-out queue of requests, threaded through Request::next_. Owns nothing.
+/// A first-in-first-out queue of requests, linked through Request::next_. Owns nothing.
 class RequestQueue {
  public:
   bool empty() const { return head_ == nullptr; }
@@ -32,20 +32,21 @@ class RequestQueue {
   Request* tail_ = nullptr;  ///< meaningless while empty
 };
 
-/// The failure of a receive whose message has another size. Every backend says it with these words.
+/// The failure of a receive whose message has another size. Every backend uses this text.
 Status size_mismatch(int peer, std::uint32_t lane, std::uint64_t posted, std::uint64_t sent);
 
-/// Success, or kPara when a peer or a lane is out of range.
+/// Success, or kPara if a peer or a lane is out of range.
 Status check_post(int size, int peer, std::uint32_t lane);
 
 /// Matches sends with receives by lane, in the order of posting. A send is done when it was copied,
-/// so both requests complete in the call that posts the second one. Same threads as its mesh.
+/// so both requests complete in the call that posts the second one. Has the thread rules of its
+/// mesh.
 class SelfLink {
  public:
-  /// Posts; the request is begun here. `rank` is the peer that statuses name.
+  /// Begins the request and posts it. `rank` is the peer that statuses name.
   void send(Request& request, int rank, std::uint32_t lane, std::span<const std::byte> bytes);
   void recv(Request& request, int rank, std::uint32_t lane, std::span<std::byte> bytes);
-  /// Fails all that is posted. The mesh refuses what comes later.
+  /// Fails all posted requests. The mesh refuses later ones.
   void fail(const Status& status);
 
  private:

@@ -1,10 +1,9 @@
-// The transport contract: a way to move bytes between ranks. One folder a backend (shm, tcp, ofi,
-// mpi); one contract test suite (tests/transport/transport_contract_test.cc) runs unchanged over
-// all of them.
+// The interface of transports, which move bytes between ranks. Each backend (shm, tcp, ofi, mpi)
+// has a folder. One test suite (tests/transport/transport_contract_test.cc) checks all of them
+// unchanged.
 //
-// Threads: a Mesh is used by one thread at a time (the executor sees to it); abort() alone may be
-// called from any thread at any time. Ranks may be threads of one process, each with a Mesh of its
-// own.
+// Threads: one thread at a time uses a Mesh (the executor ensures this). Only abort() may be called
+// from any thread at any time. Ranks may be threads of one process, each with a Mesh of its own.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +28,9 @@ class Heap;
 
 namespace hccl::transport {
 
-/// One posted send or receive. The caller owns it and keeps it, and the bytes it names, alive and
-/// in place until done(); it can be posted again after that. The fields below the line are the
-/// backend's.
+/// One posted send or receive. The caller owns it. The request and its bytes must stay alive and in
+/// place until done(); then the request can be posted again. The fields below the line belong to
+/// the backend.
 class Request {
  public:
   Request() = default;
@@ -39,7 +38,8 @@ class Request {
   Request& operator=(const Request&) = delete;
 
   bool done() const { return done_; }
-  /// Success, or why the bytes did not arrive; the culprit is the peer's rank. Valid once done().
+  /// Success, or the reason for which the bytes did not arrive; the culprit is the peer's rank.
+  /// Valid once done().
   const Status& status() const { return status_; }
 
   // ---- for backends ----
@@ -59,18 +59,18 @@ class Request {
   }
   int peer_ = -1;
   std::uint32_t lane_ = 0;
-  std::byte* data_ = nullptr;  ///< a send never writes through it
+  std::byte* data_ = nullptr;  ///< a send never writes to it
   std::size_t size_ = 0;
   std::size_t moved_ = 0;    ///< bytes moved so far
   Request* next_ = nullptr;  ///< intrusive queue
-  void* backend_ = nullptr;  ///< whatever the backend wants to hang here; it also frees it
+  void* backend_ = nullptr;  ///< free for the backend, which also frees the object
 
  private:
   bool done_ = true;
   Status status_;
 };
 
-/// A registered piece of memory; deregisters itself.
+/// A registered piece of memory. Its destructor ends the registration.
 class Region {
  public:
   virtual ~Region() = default;
@@ -81,43 +81,44 @@ class Mesh {
   Mesh() = default;
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
-  /// Closes the links. Requests must be done, or failed by abort(), before.
+  /// Closes the links. Before, all requests must be done, or failed by abort().
   virtual ~Mesh() = default;
 
   virtual std::string_view name() const = 0;  ///< "shm", "tcp", …
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Posts; never blocks. Order is kept per (peer, lane), and messages match in that order. Lanes
-  /// are numbers below kLanes; they need no set-up. A 0-byte message is a message. `peer` may be
-  /// rank(). A send may complete before the peer has posted its receive (small or buffered) or only
-  /// after (rendezvous); callers must not depend on either. Received size must equal sent size:
-  /// otherwise the receive fails with kPara naming both sizes. After abort(), or to a dead peer,
-  /// the request fails at once.
+  /// Posts; never blocks. Messages match in the order of posting on each (peer, lane). Lanes are
+  /// numbers below kLanes and need no set-up. A message may have 0 bytes. `peer` may be rank(). A
+  /// send may complete before the peer has posted its receive (small or buffered) or only after
+  /// (rendezvous); callers must not depend on either. Received size must equal sent size: otherwise
+  /// the receive fails with kPara, which names both sizes. After abort(), or to a dead peer, the
+  /// request fails at once.
   virtual void send(Request& request, int peer, std::uint32_t lane,
                     std::span<const std::byte> bytes) = 0;
   virtual void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) = 0;
 
-  /// Moves bytes and completes requests, without blocking. True if anything moved.
+  /// Moves bytes and completes requests, without blocking. True if bytes moved or a request
+  /// completed.
   virtual bool progress() = 0;
 
-  /// Where to sleep when progress() has nothing to do; woken by arriving bytes, room to send, a
-  /// peer's death and abort().
+  /// The sleeper for times when progress() has nothing to do. Arriving bytes, room to send, a
+  /// peer's death and abort() wake it.
   virtual Sleeper& sleeper() = 0;
 
   /// Optional: tells the backend that these bytes will be sent or received often. Never needed for
-  /// correctness; a backend with nothing to do returns an empty region.
+  /// correctness. A backend without registration returns an empty region.
   virtual std::unique_ptr<Region> register_memory(std::span<std::byte>) {
     return std::make_unique<Region>();
   }
 
-  /// Optional: memory that this rank shares with the others of its host; null without any. Valid as
-  /// long as the mesh.
+  /// Optional: memory that this rank shares with the other ranks of its host; null if there is
+  /// none. Valid as long as the mesh.
   virtual const HostMemory* host_memory() const { return nullptr; }
 
-  /// Fails every request, now and from now on, with this status, and wakes the sleeper. Any thread,
-  /// any time, also while another thread is inside progress(): then the requests fail at the latest
-  /// in the next progress(). The first status wins.
+  /// Fails every request, now and later, with this status, and wakes the sleeper. Any thread may
+  /// call at any time, also while another thread is inside progress(): then the requests fail at
+  /// the latest in the next progress(). The first status wins.
   virtual void abort(Status status) = 0;
 
   static constexpr std::uint32_t kLanes = 256;
@@ -125,8 +126,8 @@ class Mesh {
 
 /// The allgather by which a mesh is set up: one blob of every rank, in rank order. Blocks until all
 /// ranks have called it or the deadline passes. open() of a backend calls it equally often on every
-/// rank, also when something failed locally (the blob then says so), so that no rank waits for one
-/// that gave up.
+/// rank, even after a local failure (the blob then reports the failure), so that no rank waits for
+/// a rank that gave up.
 using BootstrapExchange =
     std::function<Result<std::vector<std::string>>(std::string mine, Deadline)>;
 
@@ -137,14 +138,14 @@ struct OpenArgs {
   std::vector<int> hosts;
   BootstrapExchange exchange;
   Deadline deadline = Deadline::never();
-  /// Raised when the ranks need no longer meet; may be null.
+  /// Raised if the ranks no longer need to meet; may be null.
   const AbortFlag* abort = nullptr;
   /// Authenticates every data connection of this mesh; differs per communicator.
   Key key{};
-  /// The one local address that listeners bind to and peers connect to: "10.0.0.1" or "::1".
+  /// The only local address to which listeners bind and peers connect: "10.0.0.1" or "::1".
   std::string address;
   const Config* config = nullptr;
-  /// This process's device heap, to be shared with the host's other ranks; may be null.
+  /// This process's device heap, which the host's other ranks will share; may be null.
   std::shared_ptr<memory::Heap> heap;
   /// Bytes of HostMemory::area for a host with this many ranks; the same function on all ranks.
   std::size_t (*area_bytes)(int ranks) = nullptr;

@@ -11,12 +11,12 @@
 namespace hccl::transport::tcp {
 namespace {
 
-// Less than this is put together by a copy: the plain call is cheaper than one that gathers.
+// Smaller writes are copied together, because the plain call is cheaper than the one that gathers.
 constexpr std::size_t kLittle = 2048;
-// What TLS encrypts at a time; less than this is put together by a copy.
+// The bytes that TLS encrypts at a time; smaller writes are copied together.
 constexpr std::size_t kRecord = 16 * 1024;
 
-/// Copies the pieces to one place, which has room for all of them.
+/// Copies the pieces to one place, which must have room for all of them.
 std::size_t gather(std::span<const iovec> pieces, char* to) {
   std::size_t at = 0;
   for (const iovec& piece : pieces) {
@@ -50,7 +50,7 @@ Result<std::size_t> read_tls(TlsStream& tls, std::span<const iovec> pieces) {
   for (const iovec& piece : pieces) {
     if (piece.iov_len == 0) continue;
     const auto got = tls.read({static_cast<char*>(piece.iov_base), piece.iov_len});
-    // What came before a failure counts; the failure comes again.
+    // Bytes that came before a failure are returned first. The next call returns the failure.
     if (!got.ok()) return all > 0 ? Result<std::size_t>(all) : got;
     all += *got;
     if (*got < piece.iov_len) break;
@@ -87,7 +87,7 @@ Result<std::size_t> write_tls(TlsStream& tls, std::span<const iovec> pieces) {
 Result<std::size_t> Connection::read(std::span<const iovec> pieces) {
   if (tls_) return read_tls(*tls_, pieces);
   for (;;) {
-    // The plain call is the cheaper one.
+    // The plain call is cheaper.
     const bool one = pieces[0].iov_len == 0;
     const ssize_t got = one ? ::recv(fd_.get(), pieces[1].iov_base, pieces[1].iov_len, MSG_DONTWAIT)
                             : ::readv(fd_.get(), pieces.data(), static_cast<int>(pieces.size()));
@@ -115,7 +115,7 @@ void Connection::finish() {
 }
 
 void Connection::reset() {
-  // A forked child may hold the socket, too: closing alone would not tell the peer.
+  // A forked child may hold the socket, too, so closing alone would not tell the peer.
   ::shutdown(fd_.get(), SHUT_RDWR);
   tls_.reset();
   fd_.reset();

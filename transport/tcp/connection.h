@@ -1,4 +1,4 @@
-// The bytes of one connection: straight from and to the socket, or through TLS.
+// The bytes of one connection: directly from and to the socket, or through TLS.
 #pragma once
 
 #include <sys/uio.h>
@@ -15,7 +15,7 @@
 namespace hccl::transport::tcp {
 
 /// Nothing blocks. Failures: kRemote, bytes were altered on the way; kTcpTransfer, the connection
-/// has ended, with the reason, or without a text where the peer has closed it in good order.
+/// has ended, with the reason, or without a text if the peer has closed it in good order.
 class Connection {
  public:
   Connection() = default;
@@ -25,19 +25,19 @@ class Connection {
   int fd() const { return fd_.get(); }
   bool valid() const { return fd_.valid(); }
 
-  /// Fills the pieces in order with what is here. 0: nothing is; fewer bytes than asked for:
-  /// nothing more is.
+  /// Fills the pieces in order with the bytes that have arrived. 0 or fewer bytes than asked for:
+  /// no more have arrived.
   Result<std::size_t> read(std::span<const iovec> pieces);
-  /// Whether bytes have come that epoll does not know of.
+  /// Whether bytes have arrived that epoll does not report.
   bool pending() const { return tls_.has_value() && tls_->pending(); }
-  /// Sends the pieces in order, as far as there is room. Bytes that were not taken come first in
-  /// the next call, and all of them: some may be encrypted already.
+  /// Sends the pieces in order, as far as there is room. The next call must begin with the bytes
+  /// that were not taken, and contain all of them, because some may be encrypted already.
   Result<std::size_t> write(std::span<const iovec> pieces);
-  /// Says that no bytes follow, where that is said.
+  /// With TLS, tells the peer that no bytes follow.
   void finish();
-  /// For those who join.
+  /// For joining.
   TlsStream* tls() { return tls_ ? &*tls_ : nullptr; }
-  /// Closes the socket, at both ends and in forked children.
+  /// Closes the socket at both ends, also if forked children hold it.
   void reset();
 
  private:

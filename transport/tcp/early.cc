@@ -31,7 +31,7 @@ void EarlyBuffers::give_back(std::unique_ptr<std::byte[]> bytes, std::size_t siz
   while (kept_ > most_) free_one();
 }
 
-// Of the size that holds most: an operation that is over and wanted others.
+// Frees a buffer of the size with most free bytes: it probably served an operation that is over.
 void EarlyBuffers::free_one() {
   std::size_t most = 0;
   for (std::size_t kind = 1; kind < spare_.size(); ++kind) {

@@ -1,4 +1,4 @@
-// Memory for messages that come before their receive.
+// Memory for messages that arrive before their receive.
 #pragma once
 
 #include <array>
@@ -8,16 +8,16 @@
 
 namespace hccl::transport::tcp {
 
-/// Of all links of one mesh: a buffer that one of them no longer needs serves the next that does.
-/// Used by the thread of the mesh only.
+/// For all links of one mesh: a buffer that one link has freed serves the next link. Only the
+/// thread of the mesh uses it.
 class EarlyBuffers {
  public:
-  /// Keeps buffers of at most so many bytes in all while nobody needs them.
+  /// Keeps free buffers of at most this many bytes in all.
   explicit EarlyBuffers(std::size_t most) : most_(most) {}
 
-  /// At least `size` bytes, which are not set to anything.
+  /// At least `size` bytes, not initialised.
   std::unique_ptr<std::byte[]> take(std::size_t size);
-  /// `size` is that of take().
+  /// `size` must be that of take().
   void give_back(std::unique_ptr<std::byte[]> bytes, std::size_t size);
 
  private:

@@ -1,5 +1,5 @@
-// The wire of one tcp link: frames of a fixed header and, for two of the types, a payload. See
-// README.md for how they play together.
+// The frames of one tcp link: a fixed header and, for two of the types, a payload. README.md
+// describes the protocol.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,11 @@ enum class FrameType : std::uint8_t {
   kReady = 3,      ///< a receive of `length` bytes is posted for this message
   kData = 4,       ///< the next `length` payload bytes of a message that was declared ready
   kCredit = 5,     ///< `length` units of eager room are free again
-  kCorrupted = 6,  ///< what came was altered on the way; nothing follows
+  kCorrupted = 6,  ///< received bytes were altered on the way; nothing follows
 };
 
-/// 16 bytes, little-endian. A message is named by its lane and its place in the lane (`sequence`,
-/// from 0, wrapping), counted apart in each direction.
+/// 16 bytes, little-endian. The lane and the number in the lane (`sequence`, from 0, wrapping) name
+/// a message; each direction has its own numbers.
 struct FrameHeader {
   FrameType type;
   std::uint8_t lane;
@@ -33,7 +33,7 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 16 && std::is_trivially_copyable_v<FrameHeader>);
 
-/// Follows the header where frames are summed.
+/// Follows the header if frames have checksums.
 struct FrameSums {
   std::uint32_t payload;  ///< CRC32C
   std::uint32_t header;   ///< CRC32C of the frame's number in its direction, header, payload's sum
@@ -44,7 +44,7 @@ struct SummedHeader {
 };
 static_assert(sizeof(SummedHeader) == 24 && std::is_trivially_copyable_v<SummedHeader>);
 
-/// The number is not sent: frames that were dropped, repeated or swapped do not add up.
+/// The number is not sent, so the sums show that frames were dropped, repeated or swapped.
 inline std::uint32_t header_sum(const SummedHeader& frame, std::uint64_t number) {
   struct {
     std::uint64_t number;
@@ -56,15 +56,16 @@ inline std::uint32_t header_sum(const SummedHeader& frame, std::uint64_t number)
 
 /// A larger message waits until its receive is posted.
 inline constexpr std::size_t kEagerLimit = 64 * 1024;
-/// What a link may have sent eagerly before the receiver has matched it. Each message costs its
-/// size and kEagerCost; without room a small message goes the way of large ones.
+/// The eager bytes that a link may have sent before the receiver has matched them. Each message
+/// costs its size and kEagerCost. Without room a small message is sent like a large one.
 inline constexpr std::size_t kEagerWindow = 512 * 1024;
 inline constexpr std::size_t kEagerCost = 64;
-/// What all peers together may have sent a rank eagerly: with many of them, each has a share.
+/// The eager bytes that all peers together may have sent to a rank. With many peers, each has a
+/// share.
 inline constexpr std::size_t kEagerTotal = 2 * 1024 * 1024;
 inline constexpr std::size_t kLeastEagerWindow = 8 * 1024;
 
-/// The two limits of every link of a mesh with so many ranks; both ends come to the same.
+/// The two limits of every link of a mesh with this many ranks; both ends compute the same.
 struct Eager {
   std::size_t window = kEagerWindow;
   std::size_t limit = kEagerLimit;
@@ -76,12 +77,13 @@ constexpr Eager eager_among(std::size_t ranks) {
 }
 /// Unanswered kAsk frames a lane; further messages of the lane ask later.
 inline constexpr std::size_t kAskWindow = 16;
-/// Receives a peer may have declared ready, on all lanes, before we have posted their sends.
+/// Receives that a peer may have declared ready, on all lanes, before this rank has posted their
+/// sends.
 inline constexpr std::size_t kReadyCap = 1 << 20;
-/// Payload of one kData frame at most, so that lanes share a link fairly.
+/// The largest payload of one kData frame, so that lanes share a link fairly.
 inline constexpr std::size_t kFragment = 256 * 1024;
-/// After about this much in one direction the other direction and the other links get their turn:
-/// what was sent is best received while it is still in a cache.
+/// After about this many bytes in one direction, the other direction and the other links get their
+/// turn: sent bytes are best received while they are still in a cache.
 inline constexpr std::size_t kBytesPerTurn = 128 * 1024;
 
 }  // namespace hccl::transport::tcp

@@ -16,13 +16,13 @@
 namespace hccl::transport::tcp {
 namespace {
 
-// Accepted connections that have not proved anything yet, besides one per rank; beyond it the
-// oldest is dropped.
+// The largest number of accepted connections without a proof, besides one a rank. Beyond it the
+// oldest one is dropped.
 constexpr std::size_t kPendingCap = 512;
 constexpr std::chrono::seconds kHandshakeTime{5};
 // Pause before a refused connection is tried again, and after the descriptors ran out.
 constexpr std::chrono::milliseconds kPause{20};
-// How long this process may be without descriptors, which other threads of it may give back.
+// How long this process may be without free descriptors; other threads may free some.
 constexpr std::chrono::seconds kTrouble{1};
 constexpr std::uint64_t kListener = EpollSleeper::kWake - 1;
 
@@ -49,7 +49,7 @@ struct Pending {
 
   Connection connection;
   int peer;             ///< the rank we connect to; -1 for an accepted connection
-  Handshake handshake;  ///< where TLS does not do the same
+  Handshake handshake;  ///< used without TLS, which has its own proof
   Stage stage = Stage::kConnecting;
   std::string in;
   std::string out;
@@ -75,7 +75,7 @@ class Joiner {
     watch_listener();
     for (int peer = 0; peer < args_.rank; ++peer) connect(peer);
     while (missing_ > 0 && !args_.deadline.expired() && !over()) {
-      // Nobody rings here; a nap is short because handshakes have deadlines of their own.
+      // No thread rings here. Naps are short because handshakes have their own deadlines.
       const Waiter waiter{.deadline = args_.deadline, .timeout = kPause, .policy = kSleepAtOnce};
       static_cast<void>(waiter.until([this] { return turn(); }, sleeper_));
       expire();
@@ -89,14 +89,14 @@ class Joiner {
   }
 
  private:
-  /// What this process lacks itself, and until when that may pass.
+  /// A lack of this process, and the time until which it may end.
   struct Trouble {
     Status why;
     Deadline until;
   };
   using Entry = std::list<std::unique_ptr<Pending>>::iterator;
 
-  /// Handles what is ready. True when something was.
+  /// Handles what is ready. True if anything was.
   bool turn() {
     std::array<epoll_event, 64> events;
     const int count =
@@ -108,7 +108,7 @@ class Joiner {
         accept_all();
         continue;
       }
-      // An event of this round may belong to a connection that was dropped in this round.
+      // The connection of an event may have been dropped in this round.
       const auto entry = std::find_if(pending_.begin(), pending_.end(), [&](const auto& pending) {
         return pending->fd() == static_cast<int>(tag);
       });
@@ -177,7 +177,8 @@ class Joiner {
     for (;;) {
       auto fd = accept_one(listener_.fd.get());
       if (!fd.ok()) {
-        // Out of descriptors, most likely: make room if strangers hold them, and look again later.
+        // Probably no descriptor is free: makes room if strangers hold descriptors, and tries again
+        // later.
         drop_oldest_stranger();
         note(fd.status());
         unwatch(listener_.fd.get());
@@ -233,7 +234,7 @@ class Joiner {
     if (!listening_ && listen_again_.expired()) watch_listener();
   }
 
-  /// Goes as far with one connection as it can.
+  /// Advances one connection as far as possible.
   void step(Entry entry) {
     Pending& pending = **entry;
     const Status status = advance(pending);
@@ -249,7 +250,7 @@ class Joiner {
     }
   }
 
-  /// Success: nothing more to do at the moment, or the whole hello is in.
+  /// Success: nothing more can be done at the moment, or the whole hello has arrived.
   Status advance(Pending& pending) {
     if (pending.stage == Pending::Stage::kConnecting) {
       HCCL_RETURN_IF_ERROR(connect_result(pending.fd()));
@@ -265,7 +266,7 @@ class Joiner {
       HCCL_RETURN_IF_ERROR(flush(pending));
       const std::size_t wanted =
           pending.stage == Pending::Stage::kProving ? pending.handshake.wants() : sizeof(Hello);
-      // Never a byte more than this stage takes: what follows belongs to the next one.
+      // Reads no byte beyond this stage: the following bytes belong to the next stage.
       HCCL_RETURN_IF_ERROR(fill(pending, wanted));
       if (pending.in.size() < wanted) return {};
       if (pending.stage == Pending::Stage::kGreeting) return {};
@@ -315,8 +316,8 @@ class Joiner {
         .take();
   }
 
-  /// The whole hello of an authenticated peer is in: takes the connection into the mesh, or drops
-  /// it.
+  /// The whole hello of an authenticated peer has arrived: takes the connection into the mesh, or
+  /// drops it.
   void greet(Entry entry) {
     Pending& pending = **entry;
     const Hello hello = ByteReader(pending.in).get<Hello>();
@@ -334,7 +335,7 @@ class Joiner {
     if (pending.peer < 0) {
       pending.out = hello_to(static_cast<int>(hello.from));
       const Status status = flush(pending);
-      // Sixteen bytes into an empty socket buffer: they fit, or the connection is gone.
+      // Sixteen bytes always fit into an empty socket buffer, unless the connection is gone.
       if (!status.ok() || !pending.out.empty()) return drop(entry, status);
       --strangers_;
     }

@@ -1,4 +1,4 @@
-// Joining: from a listener and a list of endpoints to one authenticated connection per peer.
+// Joining: makes one authenticated connection a peer from a listener and a list of endpoints.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ struct JoinArgs {
 
 /// Connects to the lower ranks and accepts the higher ones, all at once, without blocking on any of
 /// them. A connection counts when both ends have proved that they hold the key and the hello names
-/// a rank that is awaited; anything else is dropped, and a dropped connection of ours is tried
-/// again. Strangers only cost their descriptor, for five seconds at most. Gives a connection per
-/// rank (none at `rank`), or kTimeout naming the ranks that are missing. `sleeper` is only used for
-/// the duration of the call.
+/// an awaited rank. Other connections are dropped; a dropped connection that this rank made is
+/// tried again. A stranger costs only its descriptor, for five seconds at most. Returns a
+/// connection a rank (none at `rank`), or kTimeout, which names the absent ranks. `sleeper` is used
+/// only during the call.
 Result<std::vector<Connection>> join(const JoinArgs& args, Listener listener,
                                      EpollSleeper& sleeper);
 

@@ -17,7 +17,7 @@ namespace {
 // Bytes read beyond the end of a payload.
 constexpr std::size_t kHeadersAhead = 512;
 
-// How long a rank that found bytes altered waits for the peer to take note of it.
+// How long a rank that received altered bytes waits until the peer has read its complaint.
 constexpr std::chrono::milliseconds kComplaintTime{250};
 
 }  // namespace
@@ -62,7 +62,7 @@ void Link::send(Request& request, std::uint32_t number, std::span<const std::byt
     room_ -= bytes.size() + kEagerCost;
     outbox_.put({FrameType::kEager, tag, 0, sequence, bytes.size()}, request);
   } else if (known) {
-    // The receive has another size: tell it, so that it fails.
+    // The receive has another size: this frame makes it fail.
     put(FrameType::kAsk, tag, sequence, bytes.size());
     request.finish();
   } else {
@@ -123,8 +123,7 @@ void Link::deliver(Request& request, Arrived& message) {
   request.finish();
 }
 
-// Room is announced with the next frames that go there anyhow, and for itself once it is half of
-// the window.
+// Room is announced before other frames to that peer, or alone once it is half of the window.
 void Link::give_back(std::size_t room) {
   to_give_ += room;
   if (to_give_ >= share_.eager.window / 2 && alive()) announce_room();
@@ -139,10 +138,10 @@ void Link::announce_room() {
 bool Link::read() {
   std::array<std::byte, sizeof share_.stage>& stage = share_.stage;
   std::size_t turn = 0;
-  // Bytes that epoll does not know of would not wake a sleeper.
+  // Bytes that epoll does not report would not wake a sleeper.
   while (alive() && (turn < kBytesPerTurn || connection_.pending())) {
-    // A payload that has begun goes straight where it belongs. Behind it only the next headers are
-    // wanted: the payload after it goes straight, too.
+    // A payload that has begun is read directly to its place. Behind it only the next headers are
+    // read here, so that the payload after it goes directly to its place, too.
     const bool straight = payload_.left > 0 && payload_.target != nullptr;
     std::array<iovec, 2> pieces{};
     if (straight) pieces[0] = {payload_.target, payload_.left};
@@ -226,7 +225,7 @@ bool Link::write() {
   std::size_t moved = 0;
   const Status written = outbox_.write(connection_, moved);
   if (!written.ok()) {
-    // The peer has gone; what it had sent before still counts, and reading finds the end.
+    // The peer has gone. Its earlier bytes still count, and reading finds the end.
     while (alive() && read()) {
     }
     if (alive()) lost(written);
@@ -244,7 +243,7 @@ bool Link::broken(const std::string& what) {
 }
 
 void Link::lost(const Status& why) {
-  if (why.code() == Code::kRemote) {  // the peer has been told
+  if (why.code() == Code::kRemote) {  // the peer has got an alert
     linger(Deadline::after(kComplaintTime));
     return corrupted(why.message());
   }
@@ -263,7 +262,7 @@ void Link::corrupted(const std::string& how) {
               peer_));
 }
 
-// Closing with bytes unread would take back what was written last.
+// Closing a socket with unread bytes would discard the bytes written last.
 void Link::linger(Deadline end) {
   ::shutdown(connection_.fd(), SHUT_WR);
   for (;;) {
@@ -273,7 +272,7 @@ void Link::linger(Deadline end) {
   }
 }
 
-// Tells the peer before the requests fail, because a frame that is half written needs their bytes.
+// Sends the complaint before the requests fail, because a half-written frame needs their bytes.
 bool Link::complain() {
   const Deadline end = Deadline::after(kComplaintTime);
   const std::string words = outbox_.last_words({FrameType::kCorrupted, 0, 0, 0, 0});
@@ -285,7 +284,7 @@ bool Link::complain() {
 void Link::fail(const Status& status) {
   if (!alive()) return;
   dead_ = status;
-  // A forked child may hold the socket, too: closing alone would not end the events.
+  // A forked child may hold the socket, too, so closing alone would not end the events.
   ::epoll_ctl(share_.epoll, EPOLL_CTL_DEL, connection_.fd(), nullptr);
   connection_.finish();
   connection_.reset();

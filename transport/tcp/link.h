@@ -21,7 +21,7 @@
 
 namespace hccl::transport::tcp {
 
-/// What the links of one mesh share. Used by the thread of the mesh only.
+/// The state that the links of one mesh share. Only the thread of the mesh uses it.
 struct LinkShare {
   LinkShare(std::size_t ranks, int set)
       : eager(eager_among(ranks)), early(kEagerTotal), epoll(set) {}
@@ -29,15 +29,15 @@ struct LinkShare {
   const Eager eager;
   EarlyBuffers early;
   int epoll;  ///< the set that the mesh watches sockets with; fail() takes them out of it
-  std::array<std::byte, 16 * 1024> stage;  ///< headers and small payloads are read here
+  std::array<std::byte, 16 * 1024> stage;  ///< buffer for headers and small payloads
 };
 
-/// Used by the thread of the mesh only. A link is alive until its peer closes, the connection
-/// breaks or fail() is called; then its requests have failed and its socket is closed. Whole
-/// messages that arrived before are still given to receives that are posted later.
+/// Only the thread of the mesh uses it. A link is alive until its peer closes, the connection
+/// breaks or fail() is called. Then its requests have failed and its socket is closed. Complete
+/// messages that arrived before still go to receives that are posted later.
 class Link {
  public:
-  /// `share` outlives the link. `summed`: frames carry checksums.
+  /// `share` must outlive the link. `summed`: frames have checksums.
   Link(int rank, int peer, Connection connection, bool summed, LinkShare& share)
       : rank_(rank),
         peer_(peer),
@@ -50,21 +50,21 @@ class Link {
   int fd() const { return connection_.fd(); }
   bool alive() const { return connection_.valid(); }
 
-  /// Posts. Nothing is written before write().
+  /// Post; nothing is written before write().
   void send(Request& request, std::uint32_t lane, std::span<const std::byte> bytes);
   void recv(Request& request, std::uint32_t lane, std::span<std::byte> bytes);
 
   bool has_output() const { return alive() && !outbox_.empty(); }
-  /// Whether something that comes in would be of use now: a request waits for it, or it has begun
-  /// to come. The rest may stay in the socket for a while.
+  /// Whether arriving bytes would be of use now: a request waits for them, or a frame has begun to
+  /// arrive. Other bytes may stay in the socket for a while.
   bool expects() const;
-  /// Reads what is there, or writes what waits, without blocking. True if bytes moved or the link
-  /// died.
+  /// Read the arrived bytes, or write the waiting ones, without blocking. True if bytes moved or
+  /// the link died.
   bool read();
   bool write();
-  /// Whether bytes have come that epoll does not know of.
+  /// Whether bytes have arrived that epoll does not report.
   bool pending() const { return alive() && connection_.pending(); }
-  /// Says that nothing more follows, before the last bytes leave.
+  /// With TLS, tells the peer that no bytes follow, before the last bytes leave.
   void finish() { connection_.finish(); }
   /// Fails everything and closes the socket.
   void fail(const Status& status);

@@ -1,4 +1,4 @@
-// What each frame means.
+// Handles each type of frame.
 #include <string>
 
 #include "transport/self_link.h"
@@ -55,7 +55,7 @@ bool Link::on_eager(const FrameHeader& header) {
       payload_.target = request.data_;
       payload_.request = &request;
     } else {
-      payload_.eager = false;  // nobody wants these bytes
+      payload_.eager = false;  // no receive takes these bytes
       request.finish(size_mismatch(peer_, header.lane, request.size_, size));
     }
   } else {
@@ -98,7 +98,7 @@ bool Link::on_ready(const FrameHeader& header) {
   Lane& lane = this->lane(header.lane);
   const auto waiting = find(lane.waiting, header.sequence);
   if (waiting == lane.waiting.end()) {
-    // Our message may be on its way already, eagerly; then the receiver sees the sizes.
+    // This rank's message may be under way already, eagerly; then the receiver sees both sizes.
     if (before(header.sequence, lane.next_send)) return true;
     if (ready_ >= kReadyCap) return broken("too many posted receives");
     ++ready_;

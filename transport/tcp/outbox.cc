@@ -9,9 +9,11 @@ namespace hccl::transport::tcp {
 namespace {
 
 constexpr std::size_t kFramesPerCall = 32;
-// Large messages are cut into frames only this far ahead, so that small ones soon get their turn.
+// Large messages are cut into frames only this far ahead, so that small messages soon get their
+// turn.
 constexpr std::size_t kPayloadAhead = 2 * kFragment;
-// Of frames that get their sums: what is summed is written while it is still in a cache.
+// The bytes of frames that get their sums in one call: they are written while they are still in a
+// cache.
 constexpr std::size_t kSummedPerCall = kFragment;
 
 }  // namespace
@@ -46,7 +48,7 @@ void Outbox::top_up() {
   }
 }
 
-// Just before the bytes are written, so that both read them from a cache.
+// Runs just before the bytes are written, so that both read them from a cache.
 void Outbox::seal(Frame& frame) {
   const std::size_t size = payload_size(frame);
   frame.head.sums.payload = size == 0 ? 0 : crc32c(0, {frame.payload, size});
@@ -100,7 +102,7 @@ std::string Outbox::last_words(const FrameHeader& header) {
     add(front.payload, payload_size(front));
     bytes.erase(0, front_written_);
   }
-  number_ -= sealed_ - (front_written_ > 0 ? 1 : 0);  // frames that will not be sent
+  number_ -= sealed_ - (front_written_ > 0 ? 1 : 0);  // without the frames that will not be sent
   Frame last{{header, {}}, nullptr, nullptr, false};
   seal(last);
   add(&last.head, head_);
@@ -122,7 +124,7 @@ void Outbox::consume(std::size_t bytes) {
 }
 
 void Outbox::fail(const Status& status) {
-  // A request may have several frames here and more to come: the first one found fails it.
+  // A request may have several frames here: the first one fails it.
   const auto fail_once = [&](Request* request) {
     if (request != nullptr && !request->done()) request->finish(status);
   };

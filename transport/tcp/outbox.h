@@ -1,4 +1,5 @@
-// What waits to be written to one connection: frames in order, and large messages that take turns.
+// The frames that wait to be written to one connection, in order, and large messages that take
+// turns.
 #pragma once
 
 #include <array>
@@ -13,25 +14,27 @@
 
 namespace hccl::transport::tcp {
 
-/// Payloads are sent straight from the caller's bytes. Used by the thread of the mesh only.
+/// Payloads are sent directly from the caller's bytes. Only the thread of the mesh uses it.
 class Outbox {
  public:
   explicit Outbox(bool summed) : head_(summed ? sizeof(SummedHeader) : sizeof(FrameHeader)) {}
 
   /// A frame without payload.
   void put(const FrameHeader& header);
-  /// A frame whose payload is the whole message of `request`, which is done once it is written.
+  /// A frame whose payload is the whole message of `request`. The request is done once the frame is
+  /// written.
   void put(const FrameHeader& header, Request& request);
-  /// A large message: it leaves in kData frames, in turn with other large ones. Starts at moved_ =
+  /// A large message: sent in kData frames, in turn with other large messages. Starts at moved_ =
   /// 0.
   void stream(Request& request, std::uint32_t sequence);
 
-  /// Writes as much as the connection takes, several frames a call. Adds the bytes to `moved`.
+  /// Writes as many bytes as the connection takes, several frames a call. Adds their number to
+  /// `moved`.
   Status write(Connection& connection, std::size_t& moved);
   bool empty() const { return frames_.empty() && streams_.empty(); }
-  /// The rest of the frame that is half written, and one more, which is the last.
+  /// The rest of the half-written frame, and one more frame, the last one.
   std::string last_words(const FrameHeader& header);
-  /// Fails every request in here and forgets the frames.
+  /// Fails all requests in the outbox and removes their frames.
   void fail(const Status& status);
 
  private:

@@ -24,12 +24,12 @@ namespace tcp {
 namespace {
 
 constexpr std::size_t kAddressCap = 64;
-// How long closing waits for the peers' kernels to take what was sent.
+// How long closing waits until the peers' kernels have taken the sent bytes.
 constexpr std::chrono::seconds kLinger{2};
 constexpr int kSocketBuffer = 4 << 20;
 
-/// Large fixed buffers where the system allows them; a smaller fixed size would be worse than the
-/// size that the kernel finds by itself.
+/// Sets large fixed buffers if the system allows them. A smaller fixed size would be worse than the
+/// size that the kernel chooses.
 void enlarge_buffers(int fd) {
   for (const int option : {SO_SNDBUF, SO_RCVBUF}) {
     const char* limit_file =
@@ -40,9 +40,9 @@ void enlarge_buffers(int fd) {
   }
 }
 
-/// Within a host no line is shared and nothing is lost, and a congestion control that paces (BBR)
-/// would hold the bursts of a collective to the mean rate that it has seen. Between hosts the
-/// system's choice stays.
+/// Within a host no network is shared and no packet is lost. There a congestion control that paces
+/// (BBR) would limit the bursts of a collective to the mean rate that it has measured. Between
+/// hosts the system's choice stays.
 void do_not_pace(int fd) {
   constexpr std::string_view kAlwaysThere = "reno";
   ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kAlwaysThere.data(), kAlwaysThere.size());
@@ -50,7 +50,7 @@ void do_not_pace(int fd) {
 
 class TcpMesh final : public Mesh {
  public:
-  /// `hosts` as in OpenArgs; none: one host.
+  /// `hosts` as in OpenArgs; empty: one host.
   TcpMesh(int rank, std::vector<Connection> connections, std::unique_ptr<EpollSleeper> sleeper,
           const std::vector<int>& hosts, Wire wire)
       : rank_(rank),
@@ -105,7 +105,7 @@ class TcpMesh final : public Mesh {
       moved |= look_at_events();
     }
     if (encrypted_) moved |= look_at_decrypted();
-    // Reading may have called for answers.
+    // Reading may have produced answers.
     return write_dirty() || moved;
   }
 
@@ -115,11 +115,10 @@ class TcpMesh final : public Mesh {
   }
 
  private:
-  /// So few sockets are read without asking first which of them has something, and watched only
-  /// while this rank sleeps: a system call less for each message that comes, and less for the
-  /// kernel to do when it comes.
+  /// Up to this number of sockets are read without asking epoll first, and watched only while this
+  /// rank sleeps. This saves a system call for each arriving message, and work in the kernel.
   static constexpr std::size_t kFewLinks = 4;
-  /// Links on which nothing is waited for are read now and then only.
+  /// Links without awaited bytes are read only once in this many looks.
   static constexpr unsigned kLooksAtUnexpected = 16;
 
   class LinkSleeper final : public PolledSleeper {
@@ -146,7 +145,7 @@ class TcpMesh final : public Mesh {
 
   struct Slot {
     std::unique_ptr<Link> link;  ///< null for this rank itself
-    bool dirty = false;          ///< in dirty_: has output that was not tried yet
+    bool dirty = false;          ///< in dirty_: has output that no write has tried yet
     bool blocked = false;        ///< the socket was full: epoll tells when to go on
     bool watches_write = false;
   };
@@ -165,7 +164,7 @@ class TcpMesh final : public Mesh {
     return moved;
   }
 
-  /// What has come and is in the socket no more would not wake a sleeper.
+  /// Bytes that have left the socket but are not read yet would not wake a sleeper.
   bool look_at_decrypted() {
     bool moved = false;
     for (std::size_t peer = 0; peer < slots_.size(); ++peer) {
@@ -199,7 +198,7 @@ class TcpMesh final : public Mesh {
     return moved;
   }
 
-  /// Fails a post that cannot be.
+  /// Fails an invalid post.
   bool refuse(Request& request, int peer, std::uint32_t lane) {
     Status status = check_post(size(), peer, lane);
     if (status.ok() && abort_.raised()) status = abort_.reason();
@@ -267,8 +266,8 @@ class TcpMesh final : public Mesh {
     return true;
   }
 
-  /// Before the sockets close: what was sent must be in the peers' kernels, because closing while
-  /// they still send to us would throw it away.
+  /// Before the sockets close, all sent bytes must be in the peers' kernels: closing would discard
+  /// them while peers still send to this rank.
   void drain() {
     for (Slot& slot : slots_) {
       if (slot.link == nullptr || !slot.link->alive()) continue;
@@ -286,7 +285,7 @@ class TcpMesh final : public Mesh {
       if (slot.link == nullptr || !slot.link->alive()) continue;
       int unsent = 0;
       if (::ioctl(slot.link->fd(), SIOCOUTQ, &unsent) == 0 && unsent > 0) {
-        slot.link->read();  // the peer's own sends must not be what it waits for
+        slot.link->read();  // the peer may wait until its own sends are read
         all = false;
       }
     }
@@ -302,13 +301,13 @@ class TcpMesh final : public Mesh {
   std::vector<Slot> slots_;
   bool few_;
   bool encrypted_;
-  bool going_to_sleep_ = false;  // the last progress() may be over: posts are written at once
+  bool going_to_sleep_ = false;  // the last progress() may have run, so posts are written at once
   unsigned looks_ = 0;
   std::vector<std::size_t> dirty_;
   SelfLink self_;
 };
 
-/// Where a rank listens, as it publishes it.
+/// The address that a rank publishes.
 std::string encode(std::uint16_t port, const std::string& address) {
   return ByteWriter().put(port).put_text(address).take();
 }
@@ -325,7 +324,7 @@ Result<Endpoint> decode(const std::string& part, int rank) {
 }
 
 Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
-  // A failure here must not keep this rank from the exchange that all others wait in.
+  // A failure here must not keep this rank from the exchange in which all others wait.
   auto sleeper = EpollSleeper::create();
   Result<Listener> listener =
       sleeper.ok() ? listen_tcp(args.address, 0) : Result<Listener>(sleeper.status());
