@@ -1,9 +1,9 @@
 // Mutual proof that both ends of a connection hold the same secret: HMAC-SHA256 (OpenSSL) over
 // nonces of both sides, before any other byte is read. The three messages have fixed sizes, so
 // nothing has to be parsed:
-//     client: magic, id, nonce
-//     server: nonce, HMAC(key, "server"…)
-//     client: HMAC(key, "client"…)
+//   client: magic, id, nonce
+//   server: nonce, HMAC(key, "server"…)
+//   client: HMAC(key, "client"…)
 #pragma once
 
 #include <cstddef>

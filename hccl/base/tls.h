@@ -47,10 +47,10 @@ class TlsContext {
 /// One end of a connection. Nothing blocks. A failure is final: every later call returns it again,
 /// but bytes that came before the connection broke can still be read. Calls must be serialised; a
 /// thread that only polls needs no lock.
-///     kTcpConnect    the peer does not hold the key
-///     kUnavail       the peer asks for another key, or was asked for another one
-///     kRemote        arrived bytes were changed on the way (the peer gets an alert, and fails too)
-///     kTcpTransfer   the connection was closed in good order, cut, or reset; the text says which
+///   kTcpConnect    the peer does not hold the key
+///   kUnavail       the peer asks for another key, or was asked for another one
+///   kRemote        arrived bytes were changed on the way (the peer gets an alert, and fails too)
+///   kTcpTransfer   the connection was closed in good order, cut, or reset; the text says which
 class TlsStream {
  public:
   enum class Side { kClient, kServer };

@@ -1,5 +1,4 @@
-// Which process and which tag stand for a rank. Several ranks of a mesh may be threads of one
-// process.
+// The process and the tag of each rank. Several ranks of a mesh may be threads of one process.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +11,7 @@
 
 namespace hccl::transport::mpi {
 
-/// What a rank says of its process.
+/// A rank's description of its process.
 struct Seat {
   std::int32_t world_rank = 0;
   std::int32_t world_size = 0;
@@ -22,7 +21,7 @@ struct Seat {
 
 class Layout {
  public:
-  /// kNotSupport, naming ranks, if they are not of one MPI job, or too many are in one process.
+  /// kNotSupport, with the ranks, if they are not of one MPI job, or too many are in one process.
   static Result<Layout> make(const std::vector<Seat>& seats) {
     Layout layout;
     std::int64_t largest_tag = seats[0].largest_tag;
@@ -64,13 +63,13 @@ class Layout {
     return layout;
   }
 
-  /// The processes' ranks in MPI_COMM_WORLD, without repetition; the mesh's group in this order.
+  /// The processes' ranks in MPI_COMM_WORLD, without repetition, in the order of the mesh's group.
   const std::vector<int>& world_ranks() const { return world_ranks_; }
   int process_of(int rank) const { return process_of_[static_cast<std::size_t>(rank)]; }
   /// The lowest rank in the process of `rank`.
   int leader_of(int rank) const { return leaders_[static_cast<std::size_t>(process_of(rank))]; }
   int ranks_beside(int rank) const { return ranks_in_[static_cast<std::size_t>(process_of(rank))]; }
-  /// A lane of our own: the sender closes its mesh.
+  /// An internal lane: the sender closes its mesh.
   static constexpr std::uint32_t kGoodbye = Mesh::kLanes;
   /// One tag for each sending thread, receiving thread and lane.
   int tag(int from, int to, std::uint32_t lane) const {

@@ -11,9 +11,9 @@
 namespace hccl::transport::mpi {
 namespace {
 
-// How long a receive that is half way may take to end after an abort.
+// How long a half-received message may take to end after an abort.
 constexpr std::chrono::seconds kLetGo{1};
-// How long closing a mesh may take to tell the peers.
+// How long closing a mesh may take to notify the peers.
 constexpr std::chrono::milliseconds kGoodbyeLimit{300};
 
 std::string about_rank(std::string_view before, int peer, std::string_view after) {
@@ -107,7 +107,7 @@ bool MpiMesh::match_all() {
   for (std::size_t i = 0; i < listening_.size();) {
     Channel& channel = *listening_[i];
     while (!channel.waiting.empty() && match(channel)) moved = true;
-    // What came before the peer left was matched just now; nothing will follow.
+    // Messages that came before the peer left have just been matched; no more will follow.
     const Status& gone = peers_[static_cast<std::size_t>(channel.peer)].gone;
     while (!gone.ok() && !channel.waiting.empty()) {
       channel.waiting.pop()->finish(gone);
@@ -124,7 +124,7 @@ bool MpiMesh::match_all() {
   return moved;
 }
 
-/// Gives the oldest receive of a channel its message, if that is there.
+/// Gives its message to the oldest receive of a channel, if the message has come.
 bool MpiMesh::match(Channel& channel) {
   int there = 0;
   MPI_Status status;
@@ -141,7 +141,7 @@ bool MpiMesh::match(Channel& channel) {
   if (result == MPI_SUCCESS && sent != request.size_) {
     active.verdict = size_mismatch(channel.peer, channel.lane, request.size_, sent);
     // MPI must take the message from its sender, but not into the caller's bytes: Open MPI 4.1
-    // writes beyond a buffer that is too small.
+    // writes beyond the end of a buffer that is too small.
     active.scratch.reset(new (std::nothrow) std::byte[std::max<std::size_t>(sent, 1)]);
     bytes = active.scratch.get();
     if (bytes == nullptr) {
@@ -177,7 +177,7 @@ bool MpiMesh::test_active() {
     return true;  // the next progress() winds up
   }
   if (done == MPI_UNDEFINED || done == 0) return false;
-  // Highest place first, because a finished one is replaced by the last.
+  // Highest place first, because the last request takes the place of a finished one.
   std::vector<std::pair<int, int>> finished;
   for (int i = 0; i < done; ++i) {
     const auto at = static_cast<std::size_t>(i);
@@ -218,7 +218,7 @@ void MpiMesh::say_goodbye() {
   for (int peer = 0; peer < size_; ++peer) {
     const Peer& to = peers_[static_cast<std::size_t>(peer)];
     if (peer == rank_ || !to.contacted) continue;
-    // Also to one that has left: it frees its communicator when it has heard from us.
+    // A peer that has left gets it, too: it frees its communicator after this message.
     MPI_Isend(nullptr, 0, MPI_BYTE, layout_.process_of(peer),
               layout_.tag(rank_, peer, Layout::kGoodbye), group_->comm(), &goodbyes.emplace_back());
     if (to.gone.ok()) {
@@ -232,14 +232,14 @@ void MpiMesh::say_goodbye() {
     return all != 0;
   };
   if (Waiter{.timeout = kGoodbyeLimit}.until(said, sleeper_) == Waited::kReady) return;
-  // A peer that does not listen any more must not hold us up.
+  // A peer that no longer listens must not delay this rank.
   group_->keep_for_ever();
   for (MPI_Request& request : goodbyes) {
     if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
   }
 }
 
-/// Asks only for the peers that something is waiting for.
+/// Checks only peers for which a request waits.
 bool MpiMesh::hear_goodbyes() {
   bool heard = false;
   for (const Channel* channel : listening_) heard |= hear_goodbye(channel->peer);
@@ -272,9 +272,9 @@ bool MpiMesh::hear_goodbye(int peer) {
   return true;
 }
 
-/// After an abort. Receives without a message and sends fail at once. A receive that is half way
-/// still writes to its buffer, so it ends with MPI's work, or after kLetGo if the sender has
-/// stopped.
+/// After an abort, sends and receives without a message fail at once. A half-received message is
+/// still written to its buffer, so its receive ends when MPI has finished, or after kLetGo if the
+/// sender has stopped.
 bool MpiMesh::wind_up() {
   if (winding_up_ && active_.empty()) return false;
   const Status why = aborted_.reason();
@@ -288,7 +288,7 @@ bool MpiMesh::wind_up() {
     winding_up_ = true;
     wound_up_ = Deadline::after(kLetGo);
     process_.note_failure();
-    test_active();  // what is done, is done
+    test_active();  // requests that are done count as done
     for (std::size_t i = active_.size(); i-- > 0;) {
       if (!active_[i].is_send) continue;
       MPI_Request_free(&in_mpi_[i]);
@@ -314,7 +314,7 @@ void MpiMesh::fail_all(const Status& why) {
   fail_waiting(why);
 }
 
-/// Fails what MPI does not hold.
+/// Fails the requests that MPI does not have.
 void MpiMesh::fail_waiting(const Status& why) {
   for (Channel* channel : std::exchange(listening_, {})) {
     channel->listed = false;

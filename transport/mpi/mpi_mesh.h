@@ -1,9 +1,9 @@
-// Messages over MPI point to point. MPI's collectives do none of our work.
+// Messages over MPI point to point. MPI's collectives are not used.
 //
-// A receive is given to MPI only when a probe has seen its message: so both sizes are known, and
-// nothing of an aborted receive stays inside MPI. No other receive can take the message in between,
-// because a tag names one sender, one receiver and one lane. (Matched probes would say the same
-// with less care, but Open MPI 4.1 crashes when it receives a large one.)
+// A receive is posted in MPI only when a probe has seen its message. So both sizes are known, and
+// an aborted receive leaves nothing inside MPI. No other receive can take the message in between,
+// because a tag names one sender, one receiver and one lane. (Matched probes would allow the same
+// with less care, but Open MPI 4.1 crashes when it receives a large matched message.)
 #pragma once
 
 #include <mpi.h>
@@ -39,7 +39,7 @@ class MpiMesh final : public Mesh {
   void abort(Status status) override;
 
  private:
-  /// How often to look whether a peer has left.
+  /// Time between two looks whether a peer has left.
   static constexpr std::chrono::milliseconds kHearing{1};
 
   /// Receives from one peer on one lane that wait for their message.
@@ -49,7 +49,7 @@ class MpiMesh final : public Mesh {
     RequestQueue waiting;
     bool listed = false;  ///< in listening_
   };
-  /// What MPI works on; the request of the same place in in_mpi_.
+  /// A request that MPI works on; its MPI_Request has the same place in in_mpi_.
   struct Active {
     Request* request = nullptr;
     bool is_send = false;
@@ -68,7 +68,7 @@ class MpiMesh final : public Mesh {
   bool match_all();
   bool test_active();
   void finish_active(std::size_t place, int error);
-  /// Tells the peers that nothing more will come, so that they need not wait for a time limit.
+  /// Tells the peers that no message follows, so that they need not wait for a time limit.
   void say_goodbye();
   bool hear_goodbyes();
   bool hear_goodbye(int peer);

@@ -1,4 +1,4 @@
-// How the ranks of a mesh find each other in MPI_COMM_WORLD and get a communicator of their own.
+// How the ranks of a mesh find each other in MPI_COMM_WORLD and get their own communicator.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -10,8 +10,8 @@
 namespace hccl::transport::mpi {
 namespace {
 
-/// A communicator of exactly the processes of the mesh; blocks until each of them has called this.
-/// Duplicating MPI_COMM_WORLD instead would wait for processes that are not in the mesh.
+/// A communicator of exactly the processes of the mesh. Blocks until each of them has called this.
+/// A duplicate of MPI_COMM_WORLD would wait for processes that are not in the mesh.
 Result<std::shared_ptr<Group>> make_group(Process& process, const Layout& layout, int tag) {
   process.sweep();
   const Process::Stay stay(process);
@@ -62,7 +62,7 @@ Result<std::unique_ptr<Mesh>> MpiMesh::open(const OpenArgs& args) {
   }
   HCCL_ASSIGN_OR_RETURN(Layout layout, Layout::make(seats));
 
-  // One rank of each process makes the communicator, the others take it from there.
+  // One rank of each process makes the communicator, and the other ranks take it from that rank.
   const bool leads = layout.leader_of(args.rank) == args.rank;
   const int takers = layout.ranks_beside(args.rank) - 1;
   Result<std::shared_ptr<Group>> group = std::shared_ptr<Group>();

@@ -35,8 +35,8 @@ void Group::leave(const std::vector<Farewell>& outstanding) {
   outstanding_.insert(outstanding_.end(), outstanding.begin(), outstanding.end());
 }
 
-// MPI itself is one per process, so this is too. It is never destroyed: the exit handler and
-// threads that outlive main() use it.
+// MPI exists once a process, so this object does, too. It is never destroyed, because the exit
+// handler and threads that outlive main() use it.
 Process& Process::instance() {
   static Process* const process = new Process;
   return *process;
@@ -64,8 +64,8 @@ Status Process::start() {
       return mpi_error(Code::kUnavail, "MPI cannot be initialised", r);
     }
     starter_pid_ = getpid();
-    // Runs before the handlers that MPI's own libraries registered while they started, and after
-    // all that the program registers from now on.
+    // Runs before the handlers that MPI's libraries have just registered, and after all handlers
+    // that the program registers later.
     std::atexit(&Process::finalize_at_exit);
   }
   MPI_Query_thread(&level);
@@ -97,8 +97,7 @@ int Process::on_finalize(MPI_Comm, int, void* process, void*) {
 
 void Process::finalize_at_exit() {
   Process& process = instance();
-  // A forked child has no MPI; and after a failure MPI_Finalize could wait for a process that is
-  // gone.
+  // A forked child has no MPI. After a failure MPI_Finalize could wait for a process that is gone.
   if (process.starter_pid_ != getpid() || process.failed_.load(std::memory_order_relaxed)) return;
   int finalized = 0;
   MPI_Finalized(&finalized);

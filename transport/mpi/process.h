@@ -1,5 +1,5 @@
-// MPI as this process has it: started if the program did not, entered under the rules of its thread
-// level, and left alone once it is finalised.
+// MPI in this process: started if the program did not start it, used under the rules of its thread
+// level, and not used after it is finalised.
 #pragma once
 
 #include <mpi.h>
@@ -17,19 +17,19 @@
 
 namespace hccl::transport::mpi {
 
-/// "why (MPI's words)".
+/// "why (MPI's error text)".
 Status mpi_error(Code code, std::string_view what, int error, int culprit = Status::kNobody);
 
 class Process;
 
-/// A message that is still to come on a communicator that nobody uses any more.
+/// A message that will still come on an unused communicator.
 struct Farewell {
   int process;
   int tag;
 };
 
 /// A communicator of the processes behind one mesh. The ranks of the mesh that are threads of this
-/// process share it; the last one retires it.
+/// process share it; the last of them retires it.
 class Group {
  public:
   Group(Process& process, MPI_Comm comm) : process_(process), comm_(comm) {}
@@ -37,10 +37,10 @@ class Group {
   Group& operator=(const Group&) = delete;
   ~Group();
   MPI_Comm comm() const { return comm_; }
-  /// MPI may still work on it, so it is never freed. Any thread.
+  /// The communicator is never freed, because MPI may still work on it. Any thread may call.
   void keep_for_ever();
-  /// Called by a rank that is done with it; the messages that are still to come to that rank. Any
-  /// thread.
+  /// A rank calls this when it no longer uses the communicator, with the messages that will still
+  /// come to that rank. Any thread may call.
   void leave(const std::vector<Farewell>& outstanding);
 
  private:
@@ -53,11 +53,12 @@ class Group {
 
 class Process {
  public:
-  /// The one of this process; calls MPI_Init_thread if nobody has. kUnavail once MPI is finalised.
+  /// The object of this process. Calls MPI_Init_thread if MPI is not initialised. kUnavail once MPI
+  /// is finalised.
   static Result<Process*> get();
 
-  /// One stay inside MPI. With MPI_THREAD_MULTIPLE several threads may stay at a time, otherwise
-  /// one. False if MPI is finalised: then nothing of MPI may be called.
+  /// A period of calls to MPI. With MPI_THREAD_MULTIPLE several threads may be in such a period at
+  /// a time, otherwise one. False if MPI is finalised: then no function of MPI may be called.
   class Stay {
    public:
     explicit Stay(Process& process);
@@ -72,22 +73,23 @@ class Process {
   int world_rank() const { return world_rank_; }
   int world_size() const { return world_size_; }
   int largest_tag() const { return largest_tag_; }
-  /// A random number of this process, to tell two processes that MPI gave the same rank.
+  /// A random number of this process. It distinguishes two processes to which MPI gave the same
+  /// rank.
   std::uint64_t nonce() const { return nonce_; }
 
-  /// Puts a group where the `takers` other ranks of this process find it, under a new number.
+  /// Stores a group under a new number for the `takers` other ranks of this process.
   std::uint64_t lend(std::shared_ptr<Group> group, int takers);
-  /// Null if there is none of that number.
+  /// Null if no group has this number.
   std::shared_ptr<Group> borrow(std::uint64_t number);
   void take_back(std::uint64_t number);
 
-  /// Frees a communicator once its last messages have come. MPI gives its number to a later
-  /// communicator, and Open MPI takes a message that comes late for one of that.
+  /// Frees a communicator once its last messages have come. Otherwise MPI would give its number to
+  /// a later communicator, and Open MPI would take a late message for one of that communicator.
   void retire(MPI_Comm comm, std::vector<Farewell> outstanding);
-  /// Frees what can be freed now. Called before a communicator is made.
+  /// Frees the communicators that can be freed now. Called before a communicator is made.
   void sweep();
 
-  /// A mesh failed: do not wait for other processes when this one ends.
+  /// A mesh has failed: this process must not wait for other processes when it ends.
   void note_failure() { failed_.store(true, std::memory_order_relaxed); }
 
  private:
@@ -103,7 +105,7 @@ class Process {
   static Process& instance();
   Status start() HCCL_REQUIRES(start_mutex_);
   static void finalize_at_exit();
-  /// MPI calls this at the beginning of MPI_Finalize, whoever calls that.
+  /// MPI calls this at the beginning of MPI_Finalize.
   static int on_finalize(MPI_Comm comm, int key, void* process, void* extra);
 
   Mutex start_mutex_;

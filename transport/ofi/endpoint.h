@@ -23,9 +23,9 @@ using Fid = std::unique_ptr<T, FidClose<T>>;
 struct Endpoint {
   static Result<Endpoint> open(const std::string& address, const std::string& provider);
 
-  /// Where peers reach this endpoint, in the provider's own form.
+  /// The address of this endpoint, in the provider's own form.
   Result<std::string> name() const;
-  /// Makes peers known, from the name() of each; gives their handles in the same order.
+  /// Adds peers, given the name() of each. Returns their handles in the same order.
   Result<std::vector<fi_addr_t>> insert(std::span<const std::string> names) const;
   /// Every buffer must be registered before it is used.
   bool registers_memory() const { return (info->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }

@@ -137,7 +137,8 @@ bool OfiMesh::try_post(Op& op) {
   if (result == -FI_EAGAIN) return false;
   if (result == 0) {
     op.posted = true;
-    // The message may have come before its sender left: libfabric cancels only what has found none.
+    // The message may have come before its sender left: libfabric cancels only receives without a
+    // message.
     if (!sends && !peer.dead.ok()) cancel(op);
     return true;
   }
@@ -159,13 +160,13 @@ bool OfiMesh::post_waiting() {
     waiting_receives_.pop_front();
     moved = true;
   }
-  // By copy: a failure in here changes the list.
+  // Iterates over a copy, because a failure here changes the list.
   const std::vector<int> peers = waiting_peers_;
   for (const int peer : peers) {
     std::deque<Op*>& waiting = peers_[static_cast<std::size_t>(peer)].waiting;
     while (!waiting.empty()) {
       Op* op = waiting.front();
-      waiting.pop_front();  // before the post, which may fail and bury the peer
+      waiting.pop_front();  // before the post, which may fail and remove the peer
       if (!try_post(*op)) {
         waiting.push_front(op);
         break;
@@ -219,7 +220,7 @@ bool OfiMesh::read_completions() {
     }
     fi_cq_err_entry error{};
     if (count == -FI_EAVAIL && fi_cq_readerr(endpoint_.completions.get(), &error, 0) == 1) {
-      moved |= error.err != FI_ENOMSG;  // nothing found by a peek is nothing moved
+      moved |= error.err != FI_ENOMSG;  // a peek without a result is no progress
       complete_with_error(error);
       continue;
     }

@@ -40,14 +40,14 @@ class OfiMesh final : public Mesh {
  private:
   class RegisteredRegion;
 
-  /// What libfabric gets as the context of an operation, and gives back when it ends.
+  /// The context that libfabric gets for an operation, and returns when the operation ends.
   struct Ticket {
     enum class Kind { kSend, kReceive, kPeek, kGoodbye };
     fi_context2 context{};  // first, so that a context's address is the Ticket's
     Kind kind = Kind::kSend;
   };
   struct Channel;
-  /// One send or receive that libfabric has or will have.
+  /// One send or receive that libfabric has or will get.
   struct Op : Ticket {
     Request* request = nullptr;
     int peer = -1;
@@ -88,7 +88,7 @@ class OfiMesh final : public Mesh {
   Op& take_op(Ticket::Kind kind, Request& request, Channel& channel);
   void post_send(Request& request);
   void post_receive(Op& op);
-  /// Hands an Op to libfabric. False if it has no room now; a failure finishes the Op.
+  /// Posts an Op in libfabric. False if libfabric has no room now; a failure finishes the Op.
   bool try_post(Op& op);
   Result<void*> descriptor(Op& op);
   bool post_waiting();
@@ -100,21 +100,21 @@ class OfiMesh final : public Mesh {
   void note_waiting();
 
   // trouble.cc: peers that leave, sizes that differ, aborts
-  /// Looks for messages that came and fit no receive.
+  /// Looks for messages that came but match no receive.
   void inspect();
   void peek(Channel& channel);
   void peeked(Channel& channel, std::size_t size);
   void take_aside(Op& op);
-  /// Fails everything that involves a peer, now and from now on.
+  /// Fails all operations with a peer, now and later.
   void bury(int peer, const Status& why);
   void listen_for_goodbye();
   void heard_goodbye(std::uint64_t tag);
-  /// Tells the peers that nothing more will come, so that they need not wait for a time limit.
+  /// Tells the peers that no message follows, so that they need not wait for a time limit.
   void say_goodbye();
   void close_down(const Status& why);
 
-  /// How old the oldest receive of a channel is when we begin to doubt that its message has its
-  /// size.
+  /// The age at which the oldest receive of a channel is suspected to have another size than its
+  /// message.
   static constexpr std::chrono::milliseconds kInspection{1};
 
   const int rank_;
@@ -126,14 +126,14 @@ class OfiMesh final : public Mesh {
   std::map<std::byte*, std::pair<std::size_t, fid_mr*>> regions_;
   std::vector<Peer> peers_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;
-  std::vector<std::unique_ptr<Op>> ops_;  ///< all that were ever needed at once
+  std::vector<std::unique_ptr<Op>> ops_;  ///< as many as were ever needed at once
   std::vector<Op*> free_;
   std::vector<Op*> busy_;
   std::deque<Op*> waiting_receives_;
-  std::vector<int> waiting_peers_;  ///< those whose `waiting` is not empty
+  std::vector<int> waiting_peers_;  ///< peers whose `waiting` is not empty
   std::size_t receives_ = 0;        ///< not finished
   Deadline next_inspection_ = Deadline::after(kInspection);
-  std::byte nothing_{};  ///< where a 0-byte message lies
+  std::byte nothing_{};  ///< the buffer of 0-byte messages
   Ticket goodbye_;       ///< of the receive that any peer's goodbye ends
   bool listens_for_goodbye_ = false;
   Endpoint endpoint_;

@@ -39,7 +39,7 @@ void OfiSleeper::sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) {
     nap_.sleep(ticket, at_most);
     return;
   }
-  // Without this question libfabric need not signal the descriptor.
+  // Without this call libfabric need not signal the descriptor.
   if (fi_trywait(fabric_, &completions_, 1) != 0) return;
   epoll_->sleep(ticket, at_most);
 }

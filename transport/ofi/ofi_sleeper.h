@@ -13,12 +13,12 @@ class OfiSleeper final : public Sleeper {
  public:
   static Result<std::unique_ptr<OfiSleeper>> create(const Endpoint& endpoint);
 
-  /// A post waits for room that nobody announces: only nap. The mesh's thread.
+  /// A post waits for room, for which no event comes: only naps. For the mesh's thread.
   void set_waiting(bool waiting) { waiting_ = waiting; }
   void moved() { nap_.moved(); }
-  /// The endpoint is gone: from now on only ring() wakes. The mesh's thread.
+  /// The endpoint is gone: from now on only ring() wakes. For the mesh's thread.
   void forget_endpoint();
-  /// Any thread.
+  /// Any thread may call.
   void ring();
 
   std::uint32_t prepare() override { return nap_.prepare(); }

@@ -6,7 +6,7 @@
 
 namespace hccl::transport::ofi {
 
-/// Keeps memory registered, and known to the mesh, for as long as it lives.
+/// Keeps memory registered, and known to the mesh, while it exists.
 class OfiMesh::RegisteredRegion final : public Region {
  public:
   RegisteredRegion(OfiMesh& mesh, std::span<std::byte> bytes, Fid<fid_mr> region)
@@ -29,7 +29,7 @@ class OfiMesh::RegisteredRegion final : public Region {
 Result<std::unique_ptr<Mesh>> OfiMesh::open(const OpenArgs& args) {
   Result<Endpoint> endpoint =
       Endpoint::open(args.address, args.config == nullptr ? "" : args.config->ofi_provider);
-  // Everything that can fail here is done before the one exchange.
+  // All steps that can fail here come before the only exchange.
   const auto prepare = [&]() -> Result<std::string> {
     if (!endpoint.ok()) return endpoint.status();
     if (args.size > 1 << Tags::kRankBits) {
@@ -87,7 +87,7 @@ OfiMesh::OfiMesh(Endpoint endpoint, std::unique_ptr<OfiSleeper> sleeper, int ran
 
 OfiMesh::~OfiMesh() {
   if (!closed_ && !aborted_.raised()) say_goodbye();
-  // The sleeper's set goes first: it watches a descriptor of the endpoint.
+  // The sleeper's set is destroyed first, because it watches a descriptor of the endpoint.
   sleeper_->forget_endpoint();
   endpoint_.endpoint.reset();  // from here on libfabric touches no buffer
 }

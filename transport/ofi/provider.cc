@@ -10,7 +10,7 @@
 namespace hccl::transport::ofi {
 namespace {
 
-// Best first. What is not in the list is used only when it is asked for by name.
+// Best first. Other providers are used only by name.
 constexpr std::array<std::string_view, 9> kPreferred = {
     "efa", "psm3", "psm2", "psm", "cxi", "opx", "verbs;ofi_rxm", "tcp;ofi_rxm", "tcp"};
 constexpr std::size_t kUnknown = kPreferred.size();
@@ -43,12 +43,12 @@ bool has_ip_address(const fi_info& info) {
          info.addr_format == FI_SOCKADDR_IN6;
 }
 
-/// The best of a list, or nothing; `limit` is the preference that must be bettered.
+/// The best of a list, or nothing. Only preferences better than `limit` count.
 Info best_of(const Info& list, bool bound, bool any, std::size_t& limit) {
   const fi_info* best = nullptr;
   for (const fi_info* info = list.get(); info != nullptr; info = info->next) {
     const std::string_view name = info->fabric_attr->prov_name;
-    // An IP provider that is not bound to our address would listen somewhere else.
+    // An IP provider that is not bound to this rank's address would listen somewhere else.
     if (!unfit(name).empty() || (!bound && has_ip_address(*info))) continue;
     const std::size_t place = preference(name);
     if (place == kUnknown && !any) continue;
@@ -82,7 +82,8 @@ Result<Info> choose_provider(const std::string& address, const std::string& want
   Info best;
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   int last_error = FI_ENODATA;
-  // First what registers memory itself, then what wants it from us: the earlier one wins a tie.
+  // First the providers that register memory themselves, then those that need registered memory:
+  // the earlier one wins a tie.
   for (const bool register_memory : {false, true}) {
     for (const bool bound : {true, false}) {
       if (bound && address.empty()) continue;

@@ -1,4 +1,4 @@
-// Which libfabric provider to use.
+// The choice of a libfabric provider.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -19,16 +19,17 @@ struct InfoFree {
 };
 using Info = std::unique_ptr<fi_info, InfoFree>;
 
-/// Why a provider must not be used, or empty. Some never suit us, whoever asks for them.
+/// The reason for which a provider must not be used, or empty. Some providers never work here, even
+/// if they are named.
 std::string_view unfit(std::string_view provider);
 
-/// A provider of reliable datagrams with tagged, ordered messages. One that speaks IP is bound to
-/// `address`; the others (a fabric with addresses of its own) are not. `wanted` is a provider's
-/// name ("tcp", "verbs;ofi_rxm") or empty for the best one here: a fast fabric if there is one,
-/// else TCP. kNotSupport, with the reason, if there is none.
+/// A provider of reliable datagrams with tagged, ordered messages. A provider with IP addresses is
+/// bound to `address`; the others (fabrics with their own addresses) are not. `wanted` is a
+/// provider's name ("tcp", "verbs;ofi_rxm") or empty for the best one here: a fast fabric if there
+/// is one, else TCP. kNotSupport, with the reason, if there is none.
 Result<Info> choose_provider(const std::string& address, const std::string& wanted);
 
-/// "why (libfabric's words)".
+/// "why (libfabric's error text)".
 Status fabric_error(Code code, std::string_view what, ssize_t error, int culprit = Status::kNobody);
 
 }  // namespace hccl::transport::ofi

@@ -1,5 +1,5 @@
-// What a message's 64-bit tag says: which mesh, which sender, which lane, which message of the
-// lane, and a few bits of its size.
+// The contents of a message's 64-bit tag: mesh, sender, lane, number of the message in the lane,
+// and a few bits of its size.
 #pragma once
 
 #include <bit>
@@ -10,10 +10,10 @@
 
 namespace hccl::transport::ofi {
 
-/// The size is in the tag so that a message never meets a receive of another size: libfabric's TCP
-/// provider answers that with the end of the connection. The number of the message is in it so that
-/// the next message does not slip into the place of one whose size is wrong. Above them is a number
-/// that only the ranks of the mesh know, so that a stranger's message matches no receive.
+/// The tag contains the size so that a message never meets a receive of another size: libfabric's
+/// TCP provider then ends the connection. It contains the number of the message so that the next
+/// message does not take the place of a message with a wrong size. Above them is a number that only
+/// the ranks of the mesh know, so that a stranger's message matches no receive.
 class Tags {
  public:
   static constexpr int kLaneBits = 9;
@@ -21,10 +21,11 @@ class Tags {
   static constexpr int kNumberBits = 6;
   static constexpr int kSizeBits = 13;
   static constexpr int kLeastBits = kLaneBits + kRankBits + kNumberBits + kSizeBits;
-  /// A lane of our own: the sender closes its mesh.
+  /// An internal lane: the sender closes its mesh.
   static constexpr std::uint32_t kGoodbye = 256;
 
-  /// The bits that a provider leaves to us: those below the highest one of its mem_tag_format.
+  /// The bits that a provider leaves to its user: those below the highest one of its
+  /// mem_tag_format.
   static int usable_bits(std::uint64_t mem_tag_format) {
     return mem_tag_format == 0 ? 64 : 64 - std::countl_zero(mem_tag_format);
   }
@@ -44,7 +45,7 @@ class Tags {
     tag = tag << kRankBits | static_cast<std::uint64_t>(sender);
     return mesh_ | tag << kLaneBits | lane;
   }
-  /// The bits that say who sent it; a receive that ignores them takes what anybody sent.
+  /// The bits of the sender. A receive that ignores them takes messages from any sender.
   static constexpr std::uint64_t kSenderMask = ((std::uint64_t{1} << kRankBits) - 1) << kLaneBits;
   static constexpr std::uint64_t kSizeMask = ((std::uint64_t{1} << kSizeBits) - 1)
                                              << (kLaneBits + kRankBits + kNumberBits);

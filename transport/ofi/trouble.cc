@@ -1,5 +1,4 @@
-// What happens when things do not go as planned: a peer leaves, a message has another size, an
-// abort.
+// Unusual events: a peer leaves, a message has another size, an abort.
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 namespace hccl::transport::ofi {
 namespace {
 
-// How long closing a mesh may take to tell the peers.
+// How long closing a mesh may take to notify the peers.
 constexpr std::chrono::milliseconds kGoodbyeLimit{300};
 
 }  // namespace
@@ -29,8 +28,8 @@ void OfiMesh::inspect() {
   }
 }
 
-/// Asks libfabric whether the message that the oldest receive waits for lies there with another
-/// size: one of the same size would have met the receive.
+/// Asks libfabric whether the message for the oldest receive has come with another size. A message
+/// of the same size would have matched the receive.
 void OfiMesh::peek(Channel& channel) {
   const Op& op = *channel.receives.front();
   fi_msg_tagged message{};
@@ -49,8 +48,8 @@ void OfiMesh::peeked(Channel& channel, std::size_t size) {
   cancel(op);
 }
 
-/// The receive is cancelled; its sender is done only when somebody takes the message. The request
-/// ends with that, because nobody need call progress() later.
+/// The receive is cancelled. Its sender is done only when a receive takes the message. The request
+/// ends with that receive, because the caller need not call progress() later.
 void OfiMesh::take_aside(Op& op) {
   op.scratch.reset(new (std::nothrow) std::byte[std::max<std::size_t>(op.sent, 1)]);
   if (op.scratch == nullptr) return finish(op, op.verdict);
@@ -92,7 +91,7 @@ void OfiMesh::say_goodbye() {
     progress();
     return std::all_of(goodbyes.begin(), goodbyes.end(), [](const Request& r) { return r.done(); });
   };
-  // A peer that does not listen any more must not hold us up.
+  // A peer that no longer listens must not delay this rank.
   static_cast<void>(Waiter{.timeout = kGoodbyeLimit}.until(said, *sleeper_));
   if (!closed_) close_down(Status(Code::kUnavail, "the mesh was closed"));
 }
@@ -101,7 +100,8 @@ void OfiMesh::bury(int peer, const Status& why) {
   Peer& dead = peers_[static_cast<std::size_t>(peer)];
   if (!dead.dead.ok()) return;
   dead.dead = why;
-  // What libfabric has not seen fails here; what it has comes back as cancelled, failed or done.
+  // Operations that libfabric has not got fail here. The others come back as cancelled, failed or
+  // done.
   std::erase(waiting_peers_, peer);
   for (Op* op : std::exchange(dead.waiting, {})) finish(*op, why);
   std::deque<Op*> kept;
@@ -122,8 +122,8 @@ void OfiMesh::bury(int peer, const Status& why) {
 
 void OfiMesh::close_down(const Status& why) {
   closed_ = true;
-  // Closing is the one way to be sure that no buffer is touched any more: a posted send cannot be
-  // cancelled everywhere, and a cancelled receive may be half written.
+  // Only closing ensures that no buffer is touched any more: a posted send cannot be cancelled in
+  // every provider, and a cancelled receive may be half written.
   sleeper_->forget_endpoint();
   endpoint_.endpoint.reset();
   waiting_receives_.clear();

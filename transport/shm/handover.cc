@@ -25,8 +25,8 @@ namespace {
 constexpr std::size_t kPathCap = 107;
 constexpr std::size_t kReasonCap = 1024;
 constexpr std::size_t kOfferCap = 64;  // and some bytes a rank
-// All of it happens inside one host between ranks that are there already: longer means that a rank
-// is stuck, and the caller needs the rest of its time for another transport.
+// The hand-over happens inside one host between ranks that are all present. If it takes longer, a
+// rank is stuck, and the caller needs the rest of its time for another transport.
 constexpr std::chrono::seconds kHandOverLimit{10};
 constexpr std::chrono::seconds kGreetingLimit{5};
 
@@ -34,7 +34,7 @@ Status syscall_failure(const std::string& what) {
   return Status(Code::kSyscall, what + ": " + error_text(errno));
 }
 
-/// A listener in a directory that only this user can enter. Both vanish with the object.
+/// A listener in a directory that only this user can enter. The destructor removes both.
 class Meeting {
  public:
   static Result<Meeting> create(const OpenArgs& args) {
@@ -74,7 +74,7 @@ class Meeting {
   ~Meeting() { remove(); }
 
   std::string path() const { return directory_ + "/s"; }
-  /// Connections made so far live on.
+  /// Existing connections stay open.
   void remove() {
     if (directory_.empty()) return;
     ::unlink(path().c_str());
@@ -88,8 +88,8 @@ class Meeting {
   std::string directory_;
 };
 
-/// What a rank says in a round: its part, or why it has none. Ranks of other hosts are not
-/// concerned by the latter, so it is not the exchange that fails.
+/// A rank's message in a round: its part, or the reason for which it has none. Ranks of other hosts
+/// must not fail because of this reason, so the exchange itself succeeds.
 std::string say(const Result<std::string>& part) {
   ByteWriter writer;
   writer.put(static_cast<std::int32_t>(part.status().code()));
@@ -98,7 +98,7 @@ std::string say(const Result<std::string>& part) {
   return writer.take();
 }
 
-/// One round: the leader's part, or the failure of the first member that has one.
+/// One round. Returns the leader's part, or the failure of the first member that has one.
 Result<std::string> round(const OpenArgs& args, const std::vector<int>& members,
                           const Result<std::string>& mine) {
   HCCL_ASSIGN_OR_RETURN(const std::vector<std::string> parts, agree(args, say(mine)));
@@ -137,8 +137,8 @@ Result<ucred> peer_of(int socket) {
   return peer;
 }
 
-/// The kernel says that the other end was opened by this very process, so both ends see the same
-/// addresses. (A forked child has a process id of its own.)
+/// Whether this very process opened the other end, according to the kernel. Then both ends see the
+/// same addresses. (A forked child has its own process id.)
 bool same_process(const ucred& peer) { return peer.pid == ::getpid(); }
 
 struct Opening {  // what the leader publishes
@@ -169,13 +169,13 @@ struct Guest {
   bool same_process = false;
 };
 
-/// What a member says of itself before it hands its descriptors over.
+/// The first message of a member, before it sends its descriptors.
 struct Introduction {
   std::uint32_t place = 0;
   std::uint32_t has_heap = 0;
 };
 
-/// The descriptors that a member gives: its wake-up one, and its device heap if it has one.
+/// The descriptors that a member sends: its wake-up descriptor, and its device heap if it has one.
 std::vector<int> own_fds(const OpenArgs& args, int wake) {
   std::vector<int> fds{wake};
   if (args.heap != nullptr) fds.push_back(args.heap->memfd());
@@ -186,7 +186,7 @@ std::size_t area_bytes(const OpenArgs& args, std::size_t members) {
   return args.area_bytes == nullptr ? 0 : args.area_bytes(static_cast<int>(members));
 }
 
-/// Accepts the members, whose connections wait in the listener already, and takes their
+/// Accepts the members, whose connections already wait in the listener, and receives their
 /// descriptors.
 Result<std::vector<Guest>> receive_guests(const OpenArgs& args, const std::vector<int>& members,
                                           const Meeting& meeting, const Uuid& id, Segment& segment,
@@ -194,7 +194,7 @@ Result<std::vector<Guest>> receive_guests(const OpenArgs& args, const std::vecto
   std::vector<Guest> guests(members.size());
   for (std::size_t missing = members.size() - 1; missing != 0;) {
     HCCL_ASSIGN_OR_RETURN(Fd socket, accept_one(meeting.listener.get()));
-    // All members have connected: an empty queue means that one of them was turned away below.
+    // All members have connected. An empty queue means that one of them was rejected below.
     if (!socket.valid()) {
       return Status(Code::kTcpConnect,
                     std::to_string(missing) + " rank(s) of this host could not prove who they are");
@@ -225,11 +225,11 @@ Result<std::vector<Guest>> receive_guests(const OpenArgs& args, const std::vecto
   return guests;
 }
 
-/// Offers the segment to one member and waits until it has it: descriptors under way count against
-/// the user's limit, so one member at a time.
+/// Sends the segment to one member and waits for its answer. Descriptors in transit count against
+/// the user's limit, so only one member is served at a time.
 Status serve(const Guest& guest, const std::shared_ptr<Segment>& segment, Deadline deadline) {
-  // A member in this process gets the mapping itself: one set of addresses for both. If it never
-  // answers nobody knows whether it took the pointer, and the mapping is rather kept for ever.
+  // A member in this process gets the mapping itself, so both use the same addresses. If it never
+  // answers, it may or may not have taken the pointer, and the mapping is kept for ever.
   auto* shared = guest.same_process ? new std::shared_ptr<Segment>(segment) : nullptr;
   ByteWriter writer;
   writer.put(reinterpret_cast<std::uintptr_t>(shared));
@@ -347,14 +347,14 @@ Result<std::shared_ptr<Segment>> hand_over(const OpenArgs& args, const std::vect
   const bool leader = members.front() == args.rank;
   const auto limit = [&] { return args.deadline.sooner(Deadline::after(kHandOverLimit)); };
 
-  // 1. The leader says where to meet.
+  // 1. The leader publishes the place of the meeting.
   Meeting meeting;
   Uuid id{};
   Result<std::string> mine = open_meeting(args, leader && !alone, meeting, id);
   if (!wake.ok()) mine = wake.status();
   Result<std::string> agreed = round(args, members, mine);
 
-  // 2. The members connect. After that nothing needs a name any more.
+  // 2. The members connect. After that the names in the file system are not needed any more.
   Fd socket;
   Status status = agreed.status();
   if (status.ok() && !leader) {
@@ -370,7 +370,7 @@ Result<std::shared_ptr<Segment>> hand_over(const OpenArgs& args, const std::vect
   agreed = round(args, members, part_of(status));
   meeting.remove();
 
-  // 3. The leader hands the segment over.
+  // 3. The leader sends the segment to the members.
   Result<std::shared_ptr<Segment>> segment = std::shared_ptr<Segment>();
   status = agreed.status();
   if (status.ok() && !alone) {

@@ -7,9 +7,10 @@
 namespace hccl::transport::shm {
 namespace {
 
-// A staged message costs this much beyond its bytes, so that empty ones are bounded too.
+// A staged message costs this much beyond its bytes, so that the number of empty messages is
+// bounded, too.
 constexpr std::uint64_t kMessageCost = kLine;
-// Rather wait for room than send tiny pieces.
+// The writer waits for room rather than send smaller pieces.
 constexpr std::uint64_t kLeastPiece = 2048;
 
 std::uint64_t cost_of(std::uint64_t bytes) { return bytes + kMessageCost; }
@@ -48,11 +49,12 @@ template <class Atomics>
 void BasicLink<Atomics>::wake() {
   auto& asleep = peer_state_->asleep;
   if (asleep.load(std::memory_order_seq_cst) == 0) return;
-  if (asleep.exchange(0, std::memory_order_seq_cst) == 0) return;  // somebody else wakes it
+  if (asleep.exchange(0, std::memory_order_seq_cst) == 0) return;  // another rank wakes it
   Atomics::notify(wake_fd_);
 }
 
-// After giving room, credit or a grant: of no interest to a peer that waits for something else.
+// Called after room, credit or a grant was given. A peer that does not wait for these needs no
+// wake-up.
 template <class Atomics>
 void BasicLink<Atomics>::wake_writer() {
   if (in_.control().waiting.load(std::memory_order_seq_cst) != 0) wake();
@@ -112,7 +114,7 @@ template <class Atomics>
 bool BasicLink<Atomics>::push() {
   bool moved = push_active();
   if (!active_.empty() && !waiting_) {
-    // Say so first, then look once more: the reader may have gone on in between.
+    // Publishes the wait before the last look, because the reader may have freed room in between.
     waiting_ = true;
     out_.control().waiting.store(1, std::memory_order_seq_cst);
     moved |= push_active();
@@ -215,7 +217,7 @@ void BasicLink<Atomics>::recv(Request& request) {
   if (from.staged.empty()) {
     from.receives.push(request);
   } else {
-    // What has arrived is delivered, even if the peer has left since.
+    // A message that has arrived is delivered, even if the peer has left since.
     Staged message = std::move(from.staged.front());
     from.staged.pop_front();
     staged_cost_ -= cost_of(message.size);
@@ -234,7 +236,8 @@ void BasicLink<Atomics>::recv(Request& request) {
 
 template <class Atomics>
 bool BasicLink<Atomics>::drain() {
-  const bool closed = in_.closed();  // asked first: what was sent before leaving is still read
+  const bool closed =
+      in_.closed();  // read before the frames, because frames sent before the end still count
   const std::uint64_t start = in_.position();
   Frame frame;
   Peek next = Peek::kEmpty;
@@ -251,7 +254,7 @@ bool BasicLink<Atomics>::drain() {
     return true;
   }
   if (in_.position() != start) return true;
-  // Small messages are given back here, while nothing else is to be done.
+  // The room of small messages is released here, when nothing else is to be done.
   if (in_.position() != released_) release();
   if (!closed || next != Peek::kEmpty) return false;
   fail(Status(Code::kRemote,
@@ -269,7 +272,7 @@ void BasicLink<Atomics>::release() {
   wake_writer();
 }
 
-// Gives what is wrong with the frame, or null.
+// Returns a description of the frame's error, or null.
 template <class Atomics>
 const char* BasicLink<Atomics>::take(const Frame& frame) {
   if (frame.piece == 0 && frame.total != 0) return "an empty piece";

@@ -1,21 +1,21 @@
 // The link to one peer: two rings (ring.h), and the queues of posted requests of each lane.
 //
 // All lanes of a pair share the ring, so no message may stop in it. A message enters the ring only
-// if it can leave it whatever the receiver does:
-//   granted  its receive is posted. The receiver counts the receives it posts on each lane in
-//            shared memory; message k of a lane is granted once that count exceeds k. It streams
-//            through the ring in pieces, straight into the posted buffer.
-//   eager    a small message, in one frame, sent without looking. If no receive is posted it is
-//            staged in the receiver's memory. The sender sends no more of them than fit in the
-//            staging space (kept by eager_taken, the cost of all eager messages that found their
-//            receive).
-// So staging is bounded, the reader never stops reading, and a sender waits only for a receive to
-// be posted or for the reader to run.
+// if it can leave the ring whatever the receiver does:
+//   granted  its receive is posted. The receiver counts the receives that it posts on each lane
+//            in shared memory; message k of a lane is granted once that count exceeds k. It passes
+//            through the ring in pieces, directly into the posted buffer.
+//   eager    a small message, in one frame, sent without looking at that count. If no receive is
+//            posted, the message is staged in the receiver's memory. The sender sends only as many
+//            as fit into the staging space; eager_taken, the cost of all eager messages that met
+//            their receive, tells how much of it is free.
+// So staging is bounded, the reader never stops reading, and a sender waits only for a posted
+// receive or for the reader to run.
 //
-// Whoever publishes something (head, tail, posted, …: seq_cst stores) then looks whether the peer
-// sleeps (seq_cst load), and the peer says that it sleeps before it looks at those words for the
-// last time. In the single order of seq_cst operations one of the two sees the other, so no wake-up
-// is lost.
+// A rank that publishes a value (head, tail, posted, …: seq_cst stores) then checks whether the
+// peer sleeps (seq_cst load). A rank that wants to sleep publishes this before it reads those
+// values for the last time. In the single order of seq_cst operations one of the two sees the
+// other's store, so no wake-up is lost.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@
 
 namespace hccl::transport::shm {
 
-/// Sizes that both ends of a ring derive from its size.
+/// Sizes that both ends of a ring compute from the ring's size.
 struct Limits {
   explicit Limits(std::uint64_t ring_bytes);
   std::uint64_t eager;    ///< largest eager message
@@ -40,7 +40,7 @@ struct Limits {
   std::uint64_t burst;    ///< bytes to move in one direction before looking at the other
 };
 
-/// Used by the mesh's thread only. Over the atomics policy, like the rings: link.cc holds the code
+/// Only the mesh's thread uses it. Over the atomics policy, like the rings: link.cc has the code
 /// and instantiates it for StdAtomics.
 template <class Atomics = StdAtomics>
 class BasicLink {
@@ -49,15 +49,15 @@ class BasicLink {
   using RingReader = BasicRingReader<Atomics>;
   using RingWriter = BasicRingWriter<Atomics>;
 
-  /// `peer_state` and the rings lie in a segment, which outlives the link. `wake_fd` stays the
-  /// caller's.
+  /// The segment contains `peer_state` and the rings and must outlive the link. The caller keeps
+  /// `wake_fd`.
   BasicLink(int rank, int peer, RingWriter out, RingReader in, RankState* peer_state, int wake_fd);
 
   void send(Request& request);
   void recv(Request& request);
-  /// True if anything moved.
+  /// True if bytes moved or a request completed.
   bool progress();
-  /// Fails everything posted, now and later. The first failure stays.
+  /// Fails all posted requests, now and later. The first failure stays.
   void fail(const Status& status);
   /// Tells the peer that this rank leaves in good order.
   void close();
@@ -71,14 +71,14 @@ class BasicLink {
   struct Lane {
     std::uint32_t number = 0;
     RequestQueue sends;
-    std::uint32_t sent = 0;  // messages wholly sent: the number of the first in `sends`
+    std::uint32_t sent = 0;  // messages sent completely: the number of the first in `sends`
     bool sending = false;    // the first of `sends` has pieces in the ring
     bool listed = false;     // in active_
     RequestQueue receives;
     std::uint32_t posted = 0;   // receives ever posted
     bool receiving = false;     // the first of `receives` has got pieces
     std::uint64_t total = 0;    // of the message that is arriving in pieces
-    std::uint64_t discard = 0;  // bytes of it to throw away, after a mismatch
+    std::uint64_t discard = 0;  // bytes of it to discard, after a mismatch
     std::deque<Staged> staged;
   };
   enum class Pushed { kMoved, kBlocked, kFull, kFailed };

@@ -1,14 +1,14 @@
 // A ring of frames in shared memory: one process writes, one reads. Positions only grow; the place
-// of a byte in the ring is its position modulo the ring's size. Everything is cut into slots of one
+// of a byte in the ring is its position modulo the ring's size. All frames consist of slots of one
 // cache line, so a frame's header never wraps and large payloads are copied aligned.
 //
 //   payload         frame
 //   up to kInline   header (16 bytes) and the payload in the rest of the same line: one slot
 //   longer          a header line, then the payload from the next line on
 //
-// Each side keeps its own position in private memory and only publishes it; whatever the other side
-// publishes is checked against the ring before use, so a bad peer is found out and cannot lead this
-// process outside of the ring. Threads: one writer, one reader, in any processes.
+// Each side keeps its own position in private memory and only publishes it. Values that the other
+// side publishes are checked against the ring before use, so a faulty peer is detected and cannot
+// lead this process outside of the ring. Threads: one writer, one reader, in any processes.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace hccl::transport::shm {
 
 inline constexpr std::size_t kLine = 64;
 
-/// The shared words of one ring. A line has one writer.
+/// The shared values of one ring. Each line has one writer.
 template <class Atomics = StdAtomics>
 struct BasicRingControl {
   template <class T>
@@ -37,14 +37,14 @@ struct BasicRingControl {
   // Written by the ring's reader.
   alignas(kLine) atomic<std::uint64_t> tail{0};  ///< position of the first unread frame
   atomic<std::uint64_t> eager_taken{0};          ///< cost of eager messages received so far
-  /// How many receives were posted on each lane so far (modulo 2^32).
+  /// The number of receives posted on each lane so far (modulo 2^32).
   alignas(kLine) std::array<atomic<std::uint32_t>, Mesh::kLanes> posted{};
 };
 using RingControl = BasicRingControl<>;
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(RingControl) % kLine == 0);
 
-/// What a frame says about its payload.
+/// The description of a frame's payload.
 struct Frame {
   std::uint64_t total = 0;  ///< bytes of the whole message
   std::uint32_t piece = 0;  ///< bytes in this frame
@@ -53,13 +53,13 @@ struct Frame {
 
   static constexpr std::size_t kHeader = 16;
   static constexpr std::size_t kInline = kLine - kHeader;
-  /// Bytes of ring that a frame with this payload takes.
+  /// Bytes of the ring that a frame with this payload occupies.
   static constexpr std::uint64_t span(std::uint64_t payload) {
     return payload <= kInline ? kLine : kLine + (payload + kLine - 1) / kLine * kLine;
   }
 };
 
-/// Bytes of a ring: `size` is a power of two, and at least one line.
+/// Size of a ring in bytes: a power of two, at least one line.
 struct RingBytes {
   std::byte* data = nullptr;
   std::uint64_t size = 0;
@@ -84,12 +84,12 @@ class BasicRingWriter {
   BasicRingWriter() = default;
   BasicRingWriter(RingControl* control, RingBytes bytes) : control_(control), bytes_(bytes) {}
 
-  /// Largest payload that fits now, or -1 when full. Looks at the reader's position only when what
-  /// it knew does not give `wanted`. Sets corrupt() when that position is impossible.
+  /// The largest payload that fits now, or -1 if the ring is full. Reads the reader's position only
+  /// if the last known one does not give `wanted`. Sets corrupt() if that position is impossible.
   std::int64_t room(std::uint64_t wanted) {
     std::uint64_t free = bytes_.size - (head_ - tail_);
     if (free < Frame::span(wanted)) {
-      // seq_cst, like the reader's store: link.h says why.
+      // seq_cst, like the reader's store (see link.h).
       const std::uint64_t tail = control_->tail.load(std::memory_order_seq_cst);
       if (tail < tail_ || tail > head_ || tail % kLine != 0) {
         corrupt_ = true;
@@ -102,7 +102,7 @@ class BasicRingWriter {
     return static_cast<std::int64_t>(std::max<std::uint64_t>(free - kLine, Frame::kInline));
   }
 
-  /// Writes one frame, for which room() has been seen, and publishes it.
+  /// Writes one frame and publishes it. room() must have shown enough room.
   void put(const Frame& frame, const std::byte* payload) {
     std::byte* header = bytes_.at(head_);
     const std::uint64_t about = std::uint64_t{frame.piece} | (std::uint64_t{frame.lane} << 32) |
@@ -142,7 +142,7 @@ class BasicRingReader {
   BasicRingReader() = default;
   BasicRingReader(RingControl* control, RingBytes bytes) : control_(control), bytes_(bytes) {}
 
-  /// Looks at the next frame. kCorrupt when positions or header cannot be true.
+  /// Reads the next frame's header. kCorrupt if positions or header are impossible.
   Peek peek(Frame& frame) {
     if (head_ == tail_) {
       const std::uint64_t head = control_->head.load(std::memory_order_seq_cst);
@@ -150,7 +150,7 @@ class BasicRingReader {
       if (head < tail_ || head - tail_ > bytes_.size || head % kLine != 0) return Peek::kCorrupt;
       head_ = head;
     }
-    // Each word is read once: a peer that goes on writing cannot change it after the checks.
+    // Each value is read once, so a peer that goes on writing cannot change it after the checks.
     auto* words = reinterpret_cast<std::uint64_t*>(bytes_.at(tail_));
     frame.total = Atomics::load_once(words[0]);
     const std::uint64_t about = Atomics::load_once(words[1]);
@@ -164,7 +164,7 @@ class BasicRingReader {
     return Peek::kFrame;
   }
 
-  /// Copies the payload of the frame just peeked at.
+  /// Copies the payload of the frame that peek() returned.
   void copy(const Frame& frame, std::byte* to) const {
     if (frame.piece == 0) return;
     if (frame.piece <= Frame::kInline) {
@@ -174,13 +174,13 @@ class BasicRingReader {
     }
   }
 
-  /// Passes the frame. The writer gets its room back at release().
+  /// Passes the frame. release() gives its room back to the writer.
   void pop(const Frame& frame) { tail_ += Frame::span(frame.piece); }
   void release() { control_->tail.store(tail_, std::memory_order_seq_cst); }
 
   std::uint64_t position() const { return tail_; }
   std::uint64_t size() const { return bytes_.size; }
-  /// The writer has left. Frames may still lie in the ring: ask before peek(), then peek().
+  /// Whether the writer has left. Frames may still lie in the ring: call closed() before peek().
   bool closed() const { return control_->closed.load(std::memory_order_seq_cst) != 0; }
   RingControl& control() const { return *control_; }
 

@@ -38,8 +38,8 @@ Status failure(const char* what) {
 Result<std::byte*> map(int memfd, std::uint64_t size) {
   void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
   if (base == MAP_FAILED) return failure("mmap");
-  // Page faults now rather than in the first operations; not where the rings of many ranks may
-  // never be used.
+  // Faults pages in now rather than in the first operations. With many ranks not, because their
+  // rings may never be used.
   if (size <= kPopulated) fault_in(base, size);
   return static_cast<std::byte*>(base);
 }
@@ -49,8 +49,8 @@ Result<std::byte*> map(int memfd, std::uint64_t size) {
 Layout Layout::of(int ranks, std::size_t area_bytes) {
   const auto n = static_cast<std::uint64_t>(ranks);
   Layout layout;
-  // About twice the second-level cache for a pair: in a much smaller ring each line that is written
-  // is still held by the reader's cache. With many ranks the whole must stay small: 4 MiB a rank.
+  // For a pair, about twice the second-level cache: in a much smaller ring the reader's cache still
+  // has each line that is written. With many ranks the whole segment must stay small: 4 MiB a rank.
   layout.ring_bytes = std::clamp<std::uint64_t>(std::bit_floor((std::uint64_t{4} << 20) / n),
                                                 std::uint64_t{16} << 10, std::uint64_t{2} << 20);
   layout.states_at = kLine;
@@ -73,7 +73,7 @@ Result<std::shared_ptr<Segment>> Segment::create(int ranks, std::size_t area_byt
   std::shared_ptr<Segment> segment(new Segment(std::move(memfd), ranks, layout, base));
   new (base) Header{kMagic, static_cast<std::uint64_t>(ranks), layout.total};
   for (int r = 0; r < ranks; ++r) new (&segment->state(r)) RankState();
-  // The controls are all zeroes as they come from the kernel, which is their first state.
+  // The kernel's pages are all zeroes, which is the first state of the controls.
   return segment;
 }
 
@@ -86,7 +86,7 @@ Result<std::shared_ptr<Segment>> Segment::attach(Fd memfd, int ranks, std::size_
                                          std::to_string(about.st_size) + " bytes, not " +
                                          std::to_string(layout.total));
   }
-  // Without the seals another process could shrink the file and every access would be a SIGBUS.
+  // Without the seals another process could shrink the file, and every access would raise SIGBUS.
   const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) {
     return Status(Code::kTcpConnect, "shared memory: the segment is not sealed");
@@ -114,7 +114,7 @@ Segment::Segment(Fd memfd, int ranks, const Layout& layout, std::byte* base)
 Segment::~Segment() { ::munmap(base_, layout_.total); }
 
 std::uint64_t Segment::pair(int from, int to) const {
-  // The rings that one rank reads lie together.
+  // The rings that one rank reads are contiguous.
   return static_cast<std::uint64_t>(to) * static_cast<std::uint64_t>(ranks_) +
          static_cast<std::uint64_t>(from);
 }

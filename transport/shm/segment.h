@@ -17,14 +17,14 @@
 
 namespace hccl::transport::shm {
 
-/// Shared words of one rank; written by that rank, `asleep` also cleared by whoever wakes it.
+/// Shared values of one rank. That rank writes them; the rank that wakes it also clears `asleep`.
 template <class Atomics = StdAtomics>
 struct BasicRankState {
   alignas(kLine) typename Atomics::template atomic<std::uint32_t> asleep{0};
 };
 using RankState = BasicRankState<>;
 
-/// Where things lie in the segment of `ranks` ranks; a pure function of its arguments.
+/// The layout of the segment of `ranks` ranks; a pure function of its arguments.
 struct Layout {
   static Layout of(int ranks, std::size_t area_bytes = 0);
   std::uint64_t ring_bytes = 0;  ///< power of two
@@ -35,8 +35,8 @@ struct Layout {
   std::uint64_t total = 0;
 };
 
-/// One mapping. Ranks of one process share it (shared_ptr). Immutable after set-up, so any thread
-/// may use it; what it maps has the rules of ring.h.
+/// One mapping. Ranks of one process share it (shared_ptr). It does not change after set-up, so any
+/// thread may use it; the mapped data has the rules of ring.h.
 class Segment {
  public:
   /// A fresh memfd for this many ranks, sealed and mapped. kSyscall or kMemory.
@@ -57,13 +57,13 @@ class Segment {
   std::span<std::byte> area() const {
     return {base_ + layout_.area_at, layout_.total - layout_.area_at};
   }
-  /// The memfd is needed for the hand-over only.
+  /// The memfd is needed only for the hand-over.
   void drop_memfd() { memfd_.reset(); }
 
-  /// wake_fds[r]: writing to it wakes rank r. Filled in during the hand-over.
+  /// wake_fds[r]: writing to it wakes rank r. Set during the hand-over.
   std::vector<Fd> wake_fds;
-  /// heap_fds[r]: the device heap of rank r, invalid where there is none; pids[r]: its process as
-  /// one of the ranks sees it, 0 where that is unknown. Filled in during the hand-over.
+  /// heap_fds[r]: the device heap of rank r, invalid if it has none. pids[r]: its process id as one
+  /// of the ranks sees it, or 0 if unknown. Set during the hand-over.
   std::vector<Fd> heap_fds;
   std::vector<std::int32_t> pids;
 

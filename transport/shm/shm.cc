@@ -20,7 +20,7 @@ using shm::Link;
 using shm::RankSleeper;
 using shm::Segment;
 
-/// The host's memory, and what keeps it mapped.
+/// The host's memory, and the objects that keep it mapped.
 struct Reach {
   HostMemory memory;
   std::shared_ptr<memory::Heap> heap;                // this process's
@@ -98,7 +98,7 @@ class ShmMesh final : public Mesh {
     return place;
   }
 
-  /// Fails a post that cannot be.
+  /// Fails an invalid post.
   bool refuse(Request& request, int peer, std::uint32_t lane) {
     if (!abort_.raised() && static_cast<std::size_t>(peer) < by_rank_.size() && lane < kLanes &&
         (peer == rank_ || by_rank_[static_cast<std::size_t>(peer)] != nullptr)) {
@@ -133,7 +133,7 @@ class ShmMesh final : public Mesh {
   AbortFlag abort_;
   bool failed_ = false;
   std::vector<Link> links_;
-  std::vector<Link*> by_rank_;  // null: this rank, or one of another host
+  std::vector<Link*> by_rank_;  // null: this rank, or a rank of another host
   SelfLink self_;
 };
 
@@ -148,7 +148,7 @@ std::vector<int> host_members(const OpenArgs& args) {
   return members;
 }
 
-// Depends on nothing that differs between ranks, so all of them see the same failure.
+// Depends only on values that are the same on all ranks, so all of them see the same failure.
 Status check(const OpenArgs& args) {
   if (args.size < 1 || args.rank < 0 || args.rank >= args.size ||
       (!args.hosts.empty() && args.hosts.size() != static_cast<std::size_t>(args.size))) {

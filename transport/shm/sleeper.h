@@ -1,4 +1,4 @@
-// Where a rank of a shared-memory mesh sleeps.
+// The sleep of a rank of a shared-memory mesh.
 #pragma once
 
 #include <atomic>
