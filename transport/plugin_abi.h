@@ -1,14 +1,14 @@
 /* The C interface between HCCL and a transport that is loaded at run time. Valid C99 and C++.
  *
  * A plugin is a shared library libhccl_<name>.so that exports one constant,
- * hccl_transport_plugin_v1. Its functions mean what the members of hccl::transport::Mesh mean
- * (transport/transport.h); this page says only what is different in C. A backend written as a C++
- * Mesh needs nothing of this: see transport/plugin_export.h.
+ * hccl_transport_plugin_v1. Its functions have the meaning of the members of
+ * hccl::transport::Mesh (transport/transport.h); this header describes only the differences in C.
+ * A backend written as a C++ Mesh does not need it: see transport/plugin_export.h.
  *
- * Threads: one mesh is used by one thread at a time, several meshes by several threads; abort()
- * alone may be called at any time from any thread. Nothing may throw or end the process. The
- * library is never unloaded. Every pointer argument is valid only during the call unless said
- * otherwise. */
+ * Threads: one thread at a time uses a mesh; several threads may use several meshes. Only abort()
+ * may be called at any time from any thread. No function may throw or end the process. The
+ * library is never unloaded. Every pointer argument is valid only during the call, except where a
+ * comment says otherwise. */
 #ifndef HCCL_TRANSPORT_PLUGIN_ABI_H_
 #define HCCL_TRANSPORT_PLUGIN_ABI_H_
 
@@ -19,17 +19,17 @@
 extern "C" {
 #endif
 
-/** The version that this header describes. It changes when the meaning or the place of a member
- * does; members added at the end of a struct are told by struct_size. */
+/** The version of this header. It changes when the meaning or the place of a member changes. If
+ * members are added at the end of a struct, struct_size grows instead. */
 #define HCCL_TRANSPORT_PLUGIN_ABI 1u
 
 #define HCCL_PLUGIN_EXPORT __attribute__((visibility("default")))
 
-/** Why something failed. */
+/** The reason of a failure. */
 struct hccl_plugin_error {
   int32_t code;      /**< an HcclResult, not 0 */
   int32_t culprit;   /**< the rank that caused it, or -1 */
-  char message[504]; /**< for a person, ends with a zero byte */
+  char message[504]; /**< for people, ends with a zero byte */
 };
 
 /** Bytes of one rank in an exchange. */
@@ -38,31 +38,31 @@ struct hccl_plugin_blob {
   size_t size;
 };
 
-/** What open() gets. All pointers are valid until open() returns. */
+/** The arguments of open(). All pointers are valid until open() returns. */
 struct hccl_plugin_open_args {
-  uint32_t struct_size; /**< bytes of this struct as the host knows it */
+  uint32_t struct_size; /**< bytes of the host's version of this struct */
   int32_t rank;         /**< 0 <= rank < size */
   int32_t size;
   const int32_t* hosts; /**< hosts[r]: equal numbers share memory; NULL if not known */
   const char* address;  /**< the local address to bind to: "10.0.0.1" or "::1"; may be empty */
   const uint8_t* key;   /**< 32 secret bytes that the ranks of this mesh share */
-  int64_t timeout_ns;   /**< time left to open; INT64_MAX = as long as it takes */
+  int64_t timeout_ns;   /**< time left to open; INT64_MAX: no limit */
   void* context;        /**< first argument of the two functions below */
-  /** Gathers a blob of every rank into all[0..size-1]; blocks. The bytes are the host's and stay
-   * until the next exchange() or until open() returns. 0, or an HcclResult. Every rank must call it
-   * equally often, also one whose open() has failed. */
+  /** Gathers a blob of every rank into all[0..size-1]; blocks. The bytes belong to the host and
+   * stay until the next exchange() or until open() returns. Returns 0 or an HcclResult. Every rank
+   * must call it equally often, even if its open() has failed. */
   int32_t (*exchange)(void* context, const void* mine, size_t bytes, struct hccl_plugin_blob* all);
-  /** The value of an HCCL_* setting ("HCCL_OFI_PROVIDER"); "" if not set, NULL if there is none of
+  /** The value of an HCCL_* setting ("HCCL_OFI_PROVIDER"); "" if not set, NULL if no setting has
    *  that name. */
   const char* (*setting)(void* context, const char* name);
 };
 
-/** What send() and recv() answer. */
+/** The results of send() and recv(). */
 enum hccl_plugin_post {
   HCCL_PLUGIN_POSTED = 0, /**< progress() will report it, exactly once */
   HCCL_PLUGIN_DONE = 1,   /**< finished already; progress() will not report it */
   HCCL_PLUGIN_FAILED =
-      2 /**< failed already; last_error() says why; progress() will not report it */
+      2 /**< failed already; last_error() has the reason; progress() will not report it */
 };
 
 /** One finished send or receive. */
@@ -70,52 +70,52 @@ struct hccl_plugin_completion {
   void* token;         /**< as given to send() or recv() */
   int32_t code;        /**< an HcclResult; 0 = success */
   int32_t culprit;     /**< the rank that caused a failure, or -1 */
-  const char* message; /**< the plugin's, until the next call with this mesh; NULL on success */
+  const char* message; /**< valid until the next call with this mesh; NULL on success */
 };
 
-/** The table. Members are never NULL unless said so. */
+/** The table. Members are never NULL, except where a comment permits it. */
 struct hccl_transport_plugin {
   uint32_t abi_version; /**< HCCL_TRANSPORT_PLUGIN_ABI */
   uint32_t struct_size; /**< sizeof(struct hccl_transport_plugin) */
   const char* name;     /**< <name> of libhccl_<name>.so */
 
-  /** Opens a mesh; NULL on failure, with *error filled in. */
+  /** Opens a mesh. On failure returns NULL and sets *error. */
   void* (*open)(const struct hccl_plugin_open_args* args, struct hccl_plugin_error* error);
-  /** Closes it. Nothing is outstanding, or abort() was called. */
+  /** Closes a mesh. No request is outstanding, or abort() was called. */
   void (*close)(void* mesh);
 
-  /** Post; never block. The bytes are the plugin's until it reports the token. The host has checked
-   *  that 0 <= peer < size and that lane < 256. The answer is an hccl_plugin_post. */
+  /** Post; never block. The bytes belong to the plugin until it reports the token. The host has
+   *  checked that 0 <= peer < size and that lane < 256. The result is an hccl_plugin_post. */
   int32_t (*send)(void* mesh, int32_t peer, uint32_t lane, const void* bytes, size_t size,
                   void* token);
   int32_t (*recv)(void* mesh, int32_t peer, uint32_t lane, void* bytes, size_t size, void* token);
 
   /** Moves bytes, without blocking, and writes up to `capacity` (at least 1) finished requests to
-   *  `done`; the answer is how many. *moved becomes 1 if anything moved, else 0. */
+   *  `done`. Returns their number. *moved becomes 1 if bytes moved, else 0. */
   uint32_t (*progress)(void* mesh, struct hccl_plugin_completion* done, uint32_t capacity,
                        int32_t* moved);
 
-  /** Why the last send() or recv() failed. */
+  /** The reason for which the last send() or recv() failed. */
   void (*last_error)(void* mesh, struct hccl_plugin_error* error);
 
   /** Every outstanding request fails with this reason in the next progress(), and a sleeper wakes.
-   * Any thread. The first reason wins. */
+   * Any thread may call. The first reason wins. */
   void (*abort)(void* mesh, const struct hccl_plugin_error* reason);
 
-  /** Sleeping when there is nothing to do: hccl::Sleeper's three functions. Either all of them or
-   *  none (NULL); without them the host takes short naps. */
+  /** The three functions of hccl::Sleeper, for times when progress() has nothing to do. Either all
+   *  or none of them (NULL); without them the host takes short naps. */
   uint32_t (*sleep_prepare)(void* mesh);
   void (*sleep)(void* mesh, uint32_t ticket, int64_t at_most_ns);
   void (*sleep_awake)(void* mesh);
 
-  /** Registers memory that will be sent or received often; NULL if there is nothing to remember.
-   * Both may be NULL. Regions end before the mesh does. */
+  /** Registers memory that will be sent or received often. Returns NULL if no region_close() is
+   * needed. Both members may be NULL. Regions are closed before the mesh. */
   void* (*region_open)(void* mesh, void* bytes, size_t size);
   void (*region_close)(void* mesh, void* region);
 };
 
-/** What a plugin defines and the host looks up. The number is the major version of the interface.
- */
+/** The constant that a plugin defines and the host looks up. The number is the major version of
+ * the interface. */
 extern HCCL_PLUGIN_EXPORT const struct hccl_transport_plugin hccl_transport_plugin_v1;
 #define HCCL_TRANSPORT_PLUGIN_SYMBOL "hccl_transport_plugin_v1"
 

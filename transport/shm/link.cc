@@ -236,8 +236,7 @@ void BasicLink<Atomics>::recv(Request& request) {
 
 template <class Atomics>
 bool BasicLink<Atomics>::drain() {
-  const bool closed =
-      in_.closed();  // read before the frames, because frames sent before the end still count
+  const bool closed = in_.closed();  // read first: frames sent before the end still count
   const std::uint64_t start = in_.position();
   Frame frame;
   Peek next = Peek::kEmpty;
