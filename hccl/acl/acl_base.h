@@ -1,5 +1,5 @@
-/* Shared by all headers of the acl runtime: its types and the codes of its own layer. Valid C99 and
- * C++11. */
+/* The types of the acl runtime and the codes of its own layer, for all of its headers. Valid C99
+ * and C++11. */
 #ifndef ACL_ACL_BASE_H_
 #define ACL_ACL_BASE_H_
 
@@ -8,17 +8,17 @@
 
 #include "error_codes/rt_error_codes.h"
 
-/** 0, or the error: an ACL_ERROR_ code of this header or of rt_error_codes.h. The words for a
- * person are in aclGetRecentErrMsg(). */
+/** 0, or an error: an ACL_ERROR_ code of this header or of rt_error_codes.h. aclGetRecentErrMsg()
+ * returns its text. */
 typedef int aclError;
 
-/** Handles. They are never given out twice: a destroyed or invented one is an error, never a crash.
- */
+/** Handles. They are never used twice: a destroyed or invented handle is an error, never a
+ * crash. */
 typedef void* aclrtStream;
 typedef void* aclrtEvent;
 typedef void* aclrtContext;
 
-/* Constants as HCCL has them in C++; C wants something that may stand unused. */
+/* HCCL's constants of C++. In C an unused constant must cause no warning. */
 #ifdef __cplusplus
 #define ACL_CODE_(name, value) static const int name = value
 #else

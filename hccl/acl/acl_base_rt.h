@@ -9,13 +9,13 @@
 extern "C" {
 #endif
 
-/** The name of the processor, by which programs for HCCL choose their code: "Ascend910", the plain
- * one. Static; works before aclInit. */
+/** The name of the processor, by which programs for HCCL choose their code: always "Ascend910".
+ * Static; works before aclInit. */
 const char* aclrtGetSocName(void);
 
-/** The text of the calling thread's last failed acl call, naming the function and the argument.
- * NULL if no call has failed since the text was last asked for. Valid until the thread's next
- * failing call. */
+/** The text of the calling thread's last failed acl call. It names the function and the argument.
+ * NULL if no call has failed since the last call of this function. Valid until the thread's next
+ * failed call. */
 const char* aclGetRecentErrMsg(void);
 
 #ifdef __cplusplus

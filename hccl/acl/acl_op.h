@@ -1,5 +1,4 @@
-/* There are no operators here: this header is there because programs include it. Valid C99 and
- * C++11. */
+/* Empty: there are no operators here, but programs include this header. Valid C99 and C++11. */
 #ifndef ACL_ACL_OP_H_
 #define ACL_ACL_OP_H_
 

@@ -1,5 +1,5 @@
-/* The profiler's interface. There is nothing to profile here: every call checks its arguments and
- * the order of the calls, and does nothing else. Valid C99 and C++11. */
+/* The profiler's interface. Nothing is profiled here: every call only checks its arguments and the
+ * order of the calls. Valid C99 and C++11. */
 #ifndef ACL_ACL_PROF_H_
 #define ACL_ACL_PROF_H_
 
@@ -37,23 +37,24 @@ typedef enum {
 typedef struct aclprofConfig aclprofConfig;
 typedef struct aclprofAicoreEvents aclprofAicoreEvents;
 
-/** path: where results would go, of 1 to 4096 bytes; it is not touched. ACL_ERROR_PROF_ALREADY_RUN
- * before aclprofFinalize; ACL_ERROR_INVALID_PARAM for a wrong argument, here and below. */
+/** path: the place for results, 1 to 4096 bytes; nothing is written. ACL_ERROR_PROF_ALREADY_RUN if
+ * called again before aclprofFinalize; ACL_ERROR_INVALID_PARAM for a wrong argument, here and
+ * below. */
 aclError aclprofInit(const char* path, size_t length);
 /** Ends every session. ACL_ERROR_PROF_NOT_RUN without aclprofInit. */
 aclError aclprofFinalize(void);
 
-/** deviceIdList: deviceNums different devices. events must be NULL. NULL for a wrong argument. The
- * caller destroys it. */
+/** deviceIdList: deviceNums different devices. events must be NULL. Returns NULL for a wrong
+ * argument. The caller must destroy the result. */
 aclprofConfig* aclprofCreateConfig(uint32_t* deviceIdList, uint32_t deviceNums,
                                    aclprofAicoreMetrics aicoreMetrics,
                                    const aclprofAicoreEvents* aicoreEvents,
                                    uint64_t dataTypeConfig);
 aclError aclprofDestroyConfig(const aclprofConfig* config);
 
-/** ACL_ERROR_PROF_NOT_RUN without aclprofInit; ACL_ERROR_PROF_ALREADY_RUN if it was started. */
+/** ACL_ERROR_PROF_NOT_RUN without aclprofInit; ACL_ERROR_PROF_ALREADY_RUN if already started. */
 aclError aclprofStart(const aclprofConfig* config);
-/** ACL_ERROR_PROF_NOT_RUN if it was not started. */
+/** ACL_ERROR_PROF_NOT_RUN if not started. */
 aclError aclprofStop(const aclprofConfig* config);
 
 #ifdef __cplusplus

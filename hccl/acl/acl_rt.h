@@ -1,10 +1,10 @@
 /* The acl runtime's functions. Valid C99 and C++11.
  *
  * Threads: every function may be called from any thread at any time. Functions may be called before
- * aclInit, and without a device, unless they say otherwise.
+ * aclInit, and without a device, except where a comment says otherwise.
  * Errors, for every function: ACL_ERROR_RT_PARAM_INVALID for a null pointer or a value out of
- * range, ACL_ERROR_RT_INVALID_HANDLE for a handle that is none or was destroyed. Further ones are
- * named. A stream of NULL, where allowed, is the default stream: the work is done before the call
+ * range, ACL_ERROR_RT_INVALID_HANDLE for an invented or destroyed handle. Comments name further
+ * errors. If a stream may be NULL, NULL is the default stream: the work is done before the call
  * returns. */
 #ifndef ACL_ACL_RT_H_
 #define ACL_ACL_RT_H_
@@ -21,19 +21,19 @@ extern "C" {
 
 /* ---- Start and end ---- */
 
-/** configPath: NULL, or a JSON file, which must be readable; nothing in it matters here.
- * ACL_ERROR_REPEAT_INITIALIZE when called again: harmless, and counted. ACL_ERROR_INVALID_FILE. */
+/** configPath: NULL, or a readable JSON file, whose content has no effect here; else
+ * ACL_ERROR_INVALID_FILE. A second call returns ACL_ERROR_REPEAT_INITIALIZE: it is harmless and
+ * counted. */
 aclError aclInit(const char* configPath);
-/** Sets the count of aclInit back to 0. Succeeds without aclInit too. */
+/** Sets the count of aclInit to 0. Succeeds without aclInit, too. */
 aclError aclFinalize(void);
-/** Subtracts one from the count of aclInit, unless it is zero; *refCount, unless NULL, is the new
- * count.
- */
+/** Subtracts one from the count of aclInit, unless it is zero. If refCount is not NULL, *refCount
+ * becomes the new count. */
 aclError aclFinalizeReference(uint64_t* refCount);
 aclError aclrtGetVersion(int32_t* majorVersion, int32_t* minorVersion, int32_t* patchVersion);
 
 typedef enum { ACL_RT_THREAD_LEVEL = 0 } aclrtLastErrLevel;
-/** The code of the calling thread's last failed acl call, or 0. Get also forgets it. */
+/** The code of the calling thread's last failed acl call, or 0. Get also sets it to 0. */
 aclError aclrtPeekAtLastError(aclrtLastErrLevel level);
 aclError aclrtGetLastError(aclrtLastErrLevel level);
 
@@ -47,26 +47,27 @@ typedef enum {
   ACL_RT_OVERFLOW_MODE_UNDEF = 2
 } aclrtFloatOverflowMode;
 
-/** How many devices there are: HCCL_DEVICE_COUNT, or by default the larger of 16 and the number of
- * cores. A device is a number by which the ranks of a host differ; no core is bound to it, and
- * several ranks may have the same one. */
+/** The number of devices: HCCL_DEVICE_COUNT, by default the larger of 16 and the number of cores. A
+ * device is a number by which the ranks of a host differ. No core is bound to it, and several ranks
+ * may have the same device. */
 aclError aclrtGetDeviceCount(uint32_t* count);
-/** Makes the device the calling thread's, and one call of aclrtResetDevice more due.
- * ACL_ERROR_RT_INVALID_DEVICEID, here and below. */
+/** Gives the calling thread this device, and adds one to the calls of aclrtResetDevice that the
+ * device needs. ACL_ERROR_RT_INVALID_DEVICEID, here and below. */
 aclError aclrtSetDevice(int32_t deviceId);
-/** With the last aclrtResetDevice that was due, or the first Force, no thread has this device any
- * more. Streams, events and memory are not touched. ACL_ERROR_RT_CONTEXT_NULL: nothing is due. */
+/** After as many calls of aclrtResetDevice as of aclrtSetDevice, or one Force, no thread has
+ * this device any more. Streams, events and memory stay. ACL_ERROR_RT_CONTEXT_NULL: no call was
+ * needed. */
 aclError aclrtResetDevice(int32_t deviceId);
 aclError aclrtResetDeviceForce(int32_t deviceId);
-/** ACL_ERROR_RT_CONTEXT_NULL when the calling thread has no device. */
+/** ACL_ERROR_RT_CONTEXT_NULL if the calling thread has no device. */
 aclError aclrtGetDevice(int32_t* deviceId);
-/** Waits for all streams created by threads that had the calling thread's device then. The first
- * failure of theirs; ACL_ERROR_RT_CONTEXT_NULL. timeout: milliseconds, or -1;
- * ACL_ERROR_RT_STREAM_SYNC_TIMEOUT. */
+/** Waits for all streams of the calling thread's device: those created by threads that had this
+ * device then. Returns their first failure. ACL_ERROR_RT_CONTEXT_NULL: no device. timeout:
+ * milliseconds, or -1; ACL_ERROR_RT_STREAM_SYNC_TIMEOUT. */
 aclError aclrtSynchronizeDevice(void);
 aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout);
 aclError aclrtGetRunMode(aclrtRunMode* runMode);
-/** Kept and given back; arithmetic is always IEEE's. */
+/** Set stores the mode and Get returns it. Arithmetic always follows IEEE 754. */
 aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode);
 aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode* mode);
 /** Every device reaches every other's memory. */
@@ -74,13 +75,13 @@ aclError aclrtDeviceCanAccessPeer(int32_t* canAccessPeer, int32_t deviceId, int3
 aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId);
 
-/** A context is a device that a thread can be given. aclrtSetDevice makes a default one for each
- * device, which ends with the last aclrtResetDevice. Create makes the new one the thread's. */
+/** A context gives a device to a thread. aclrtSetDevice makes a default context for each device,
+ * which ends with the last aclrtResetDevice. Create makes the new context the calling thread's. */
 aclError aclrtCreateContext(aclrtContext* context, int32_t deviceId);
 /** Default contexts cannot be destroyed: ACL_ERROR_RT_PARAM_INVALID. */
 aclError aclrtDestroyContext(aclrtContext context);
 aclError aclrtSetCurrentContext(aclrtContext context);
-/** ACL_ERROR_RT_CONTEXT_NULL when the calling thread has none. */
+/** ACL_ERROR_RT_CONTEXT_NULL if the calling thread has no context. */
 aclError aclrtGetCurrentContext(aclrtContext* context);
 
 /* ---- Memory ---- */
@@ -120,24 +121,25 @@ typedef enum {
   ACL_MEM_P2P_HUGE1G = 17
 } aclrtMemAttr;
 
-/** Device memory: operations between ranks of one host read and write it in place, with no copy.
- * 64-byte aligned, contents undefined; size rounded up to 32, and 32 bytes more, may be used. Every
- * policy is served alike. ACL_ERROR_RT_MEMORY_ALLOCATION when there is no more. */
+/** Device memory: operations between ranks of one host read and write it in place, without a copy.
+ * 64-byte aligned, contents undefined. The program may use size rounded up to a multiple of 32, and
+ * 32 bytes more. All policies have the same effect. ACL_ERROR_RT_MEMORY_ALLOCATION: no memory is
+ * left. */
 aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
-/** The same; without the 32 bytes more for Align32. */
+/** The same. Align32 has no 32 bytes more. */
 aclError aclrtMallocAlign32(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
 aclError aclrtMallocCached(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
-/** Frees memory of these three functions. NULL, any other address, and a second call are
- * ACL_ERROR_RT_PARAM_INVALID. Does not wait for work that uses it. */
+/** Frees memory of these three functions. ACL_ERROR_RT_PARAM_INVALID for NULL, any other address,
+ * and a second call. Does not wait for work that uses the memory. */
 aclError aclrtFree(void* devPtr);
 /** Private memory of this process, 64-byte aligned. */
 aclError aclrtMallocHost(void** hostPtr, size_t size);
 aclError aclrtFreeHost(void* hostPtr);
-/** Device memory of this process in bytes: HCCL_DEVICE_MEMORY in all, and the free part of it. Both
- * 0 for 1 GB pages, which there are none of. ACL_ERROR_RT_CONTEXT_NULL without a device. */
+/** Device memory of this process in bytes: HCCL_DEVICE_MEMORY in all, and its free part. Both are 0
+ * for pages of 1 GB, which do not exist here. ACL_ERROR_RT_CONTEXT_NULL: no device. */
 aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total);
 
-/* ---- Physical memory, mapped where the program wants it ---- */
+/* ---- Physical memory, mapped at addresses that the program chooses ---- */
 
 typedef void* aclrtDrvMemHandle;
 
@@ -170,23 +172,23 @@ typedef enum {
   ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF = 0xFFFF
 } aclrtMemGranularityOptions;
 
-/** Addresses with nothing behind them, a multiple of 2 MiB and aligned to it. alignment must be 0,
- * expectPtr NULL, flags 0 or 1 (large pages). */
+/** Reserves addresses without memory. size is a multiple of 2 MiB, and so is the result. alignment
+ * must be 0, expectPtr NULL, flags 0 or 1 (large pages). */
 aclError aclrtReserveMemAddress(void** virPtr, size_t size, size_t alignment, void* expectPtr,
                                 uint64_t flags);
-/** ACL_ERROR_RT_PARAM_INVALID also while something is mapped in it. */
+/** ACL_ERROR_RT_PARAM_INVALID also while memory is mapped in the reservation. */
 aclError aclrtReleaseMemAddress(void* virPtr);
-/** size: a multiple of the granularity. flags must be 0, the memory on a device.
+/** size: a multiple of the granularity. flags must be 0, and the location a device.
  * ACL_ERROR_RT_MEMORY_ALLOCATION. */
 aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size,
                              const aclrtPhysicalMemProp* prop, uint64_t flags);
-/** The handle ends now, the memory when nothing maps it any more. */
+/** Ends the handle now. The memory ends when it is no longer mapped. */
 aclError aclrtFreePhysical(aclrtDrvMemHandle handle);
-/** Puts the memory at virPtr, anywhere in a reservation on a page of the processor where nothing is
- * mapped yet. size: all of the memory. offset and flags must be 0. */
+/** Maps the memory at virPtr: in a reservation, at the beginning of a page of the processor, where
+ * no memory is mapped yet. size: all of the memory. offset and flags must be 0. */
 aclError aclrtMapMem(void* virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle,
                      uint64_t flags);
-/** virPtr: as it was given to aclrtMapMem. The addresses stay reserved. */
+/** virPtr: as in aclrtMapMem. The addresses stay reserved. */
 aclError aclrtUnmapMem(void* virPtr);
 /** 2 MiB. */
 aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp* prop,
@@ -205,9 +207,10 @@ typedef enum {
   ACL_MEMCPY_INTER_DEVICE_TO_DEVICE = 7
 } aclrtMemcpyKind;
 
-/** Copies count bytes, or sets them, now or in the stream's order. count > destMax is
- * ACL_ERROR_RT_PARAM_INVALID; 0 bytes are allowed. Memory of any kind, whatever `kind` says; the
- * two parts may overlap. Memory given to an Async call must stay until the stream has done it. */
+/** Copies count bytes, or sets them, at once or in the stream's order. count > destMax is
+ * ACL_ERROR_RT_PARAM_INVALID; 0 bytes are allowed. The memory may be of any kind, whatever `kind`
+ * says, and the two parts may overlap. Memory of an Async call must stay until the stream has done
+ * the work. */
 aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
                      aclrtMemcpyKind kind);
 aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,
@@ -215,7 +218,8 @@ aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t cou
 aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count);
 aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count,
                           aclrtStream stream);
-/** height rows of width bytes, each dpitch or spitch (at least width) behind the one before. */
+/** Copies `height` rows of `width` bytes. Rows begin dpitch or spitch bytes (at least width) after
+ * the previous row. */
 aclError aclrtMemcpy2d(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
                        size_t height, aclrtMemcpyKind kind);
 aclError aclrtMemcpy2dAsync(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
@@ -241,22 +245,22 @@ typedef enum {
 
 /** A stream runs its tasks in order, one at a time, on a thread of its own. */
 aclError aclrtCreateStream(aclrtStream* stream);
-/** priority: 0 to 7, and any of the ACL_STREAM_ flags; all streams are alike here. */
+/** priority: 0 to 7. flag: any of the ACL_STREAM_ flags. Neither has an effect here. */
 aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag);
-/** Waits for the tasks in the stream.
- * ACL_ERROR_RT_STREAM_CONTEXT: called by a task of the stream. */
+/** Waits for the tasks in the stream. ACL_ERROR_RT_STREAM_CONTEXT: the caller is a task of the
+ * stream. */
 aclError aclrtDestroyStream(aclrtStream stream);
 /** Drops the tasks that the stream has not begun, and ends its wait for an event. */
 aclError aclrtDestroyStreamForce(aclrtStream stream);
-/** Returns when everything that was in the stream is done, with the first failure since the last
- * call; the caller runs the tasks that the stream's thread has not begun.
- * ACL_ERROR_RT_STREAM_CONTEXT: called by a task of the stream. */
+/** Waits for the tasks that are in the stream now, and returns the first failure since the last
+ * call. The caller runs the tasks that the stream's thread has not begun.
+ * ACL_ERROR_RT_STREAM_CONTEXT: the caller is a task of the stream. */
 aclError aclrtSynchronizeStream(aclrtStream stream);
 /** timeout: milliseconds, or -1. ACL_ERROR_RT_STREAM_SYNC_TIMEOUT: not done yet. */
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus* status);
 /** ACL_STOP_ON_FAILURE: the tasks behind a failed task do not run until the next call of
- * aclrtSynchronizeStream has returned the failure. Once for a stream. */
+ * aclrtSynchronizeStream has returned the failure. May be called once for a stream. */
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
 
 /* ---- Events ---- */
@@ -278,31 +282,32 @@ typedef enum {
   ACL_EVENT_RECORDED_STATUS_COMPLETE = 1
 } aclrtEventRecordedStatus;
 
-/** An event for waiting and for timing, that cannot be reset. */
+/** Creates an event for waiting and for timing. It cannot be reset. */
 aclError aclrtCreateEvent(aclrtEvent* event);
-/** Only ACL_EVENT_SYNC allows waiting and reset, only ACL_EVENT_TIME_LINE timing; other uses are
- * ACL_ERROR_RT_PARAM_INVALID. ACL_EVENT_IPC is ACL_ERROR_RT_FEATURE_NOT_SUPPORT. */
+/** Waiting and reset need ACL_EVENT_SYNC, timing needs ACL_EVENT_TIME_LINE; without them these uses
+ * are ACL_ERROR_RT_PARAM_INVALID. ACL_EVENT_IPC is ACL_ERROR_RT_FEATURE_NOT_SUPPORT. */
 aclError aclrtCreateEventWithFlag(aclrtEvent* event, uint32_t flag);
 aclError aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t flag);
-/** Does not block. A stream that waits for a record that can no longer come fails instead. */
+/** Does not block. If a stream waits for a record that can no longer come, its wait fails. */
 aclError aclrtDestroyEvent(aclrtEvent event);
-/** The event is complete when all that is in the stream now is done. */
+/** The event is complete when the tasks that are in the stream now are done. */
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
-/** Later tasks of the stream wait for the last record before this call, or, where there was none
- * since the last reset, for the next one, from whatever stream and thread it comes. With the
- * default stream the caller itself waits. Fails if the work before the record failed.
- */
+/** Later tasks of the stream wait for the last record before this call. If there was none since the
+ * last reset, they wait for the next record, from any stream and thread. With the default stream
+ * the caller itself waits. Fails if the work before the record failed. */
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
-/** Back to not recorded; records that streams wait for already still count for these. */
+/** Makes the event unrecorded. Streams that already wait for a record still wait for that
+ * record. */
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* status);
 aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus* status);
-/** Returns when the last record is complete. ACL_ERROR_RT_PARAM_INVALID: there is none. timeout:
+/** Waits until the last record is complete. ACL_ERROR_RT_PARAM_INVALID: no record. timeout:
  * milliseconds, or -1; ACL_ERROR_RT_EVENT_SYNC_TIMEOUT. */
 aclError aclrtSynchronizeEvent(aclrtEvent event);
 aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout);
 /** Milliseconds between two records. ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID: not recorded;
- * ACL_ERROR_RT_EVENT_NOT_COMPLETE; ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL: end is before start. */
+ * ACL_ERROR_RT_EVENT_NOT_COMPLETE; ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL: the end is before the
+ * start. */
 aclError aclrtEventElapsedTime(float* ms, aclrtEvent startEvent, aclrtEvent endEvent);
 
 /* ---- Functions of the program, in a stream's order ---- */
@@ -314,18 +319,19 @@ typedef enum { ACL_CALLBACK_NO_BLOCK = 0, ACL_CALLBACK_BLOCK = 1 } aclrtCallback
 /** The stream calls fn, on its own thread or on one that synchronizes. fn must not wait for the
  * stream. */
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args);
-/** The thread that calls the functions of aclrtLaunchCallback for this stream, from inside
- * aclrtProcessReport: threadId is its pthread_self(). ACL_ERROR_RT_STREAM_SUBSCRIBE: the stream has
- * one. */
+/** Sets the thread that calls the functions of aclrtLaunchCallback for this stream, inside
+ * aclrtProcessReport. threadId: its pthread_self(). ACL_ERROR_RT_STREAM_SUBSCRIBE: the stream has a
+ * thread already. */
 aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream);
-/** Functions that wait to be called are dropped. ACL_ERROR_RT_THREAD_SUBSCRIBE: not subscribed. */
+/** Drops the functions that wait to be called. ACL_ERROR_RT_THREAD_SUBSCRIBE: not subscribed. */
 aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
-/** With ACL_CALLBACK_BLOCK the stream goes on when fn has returned. ACL_ERROR_RT_STREAM_NO_CB_REG:
- * no thread has subscribed. */
+/** With ACL_CALLBACK_BLOCK the stream continues when fn has returned.
+ * ACL_ERROR_RT_STREAM_NO_CB_REG: no thread has subscribed. */
 aclError aclrtLaunchCallback(aclrtCallback fn, void* userData, aclrtCallbackBlockType blockType,
                              aclrtStream stream);
-/** Runs the queued callbacks on the calling thread. timeout: milliseconds to wait for it, or -1.
- * ACL_ERROR_RT_REPORT_TIMEOUT: nothing came; ACL_ERROR_RT_THREAD_SUBSCRIBE: not subscribed. */
+/** Runs the queued callbacks on the calling thread. timeout: milliseconds to wait for a callback,
+ * or -1. ACL_ERROR_RT_REPORT_TIMEOUT: no callback came; ACL_ERROR_RT_THREAD_SUBSCRIBE: not
+ * subscribed. */
 aclError aclrtProcessReport(int32_t timeout);
 
 #ifdef __cplusplus

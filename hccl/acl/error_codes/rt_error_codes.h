@@ -6,7 +6,7 @@
 
 #define ACL_RT_SUCCESS 0
 
-/* The caller's doing. */
+/* Errors of the caller. */
 #define ACL_ERROR_RT_PARAM_INVALID 107000
 #define ACL_ERROR_RT_INVALID_DEVICEID 107001
 #define ACL_ERROR_RT_CONTEXT_NULL 107002
@@ -21,14 +21,14 @@
 #define ACL_ERROR_RT_TASK_TIMEOUT 107020
 #define ACL_ERROR_RT_STREAM_ABORT 107023
 
-/* Something is used up, or is not there. */
+/* A resource is used up or missing. */
 #define ACL_ERROR_RT_FEATURE_NOT_SUPPORT 207000
 #define ACL_ERROR_RT_MEMORY_ALLOCATION 207001
 #define ACL_ERROR_RT_MEMORY_FREE 207002
 #define ACL_ERROR_RT_NO_DEVICE 207004
 #define ACL_ERROR_RT_RESOURCE_ALLOC_FAIL 207005
 
-/* While something ran. */
+/* Errors of running work. */
 #define ACL_ERROR_RT_INTERNAL_ERROR 507000
 #define ACL_ERROR_RT_STREAM_NOT_COMPLETE 507004
 #define ACL_ERROR_RT_EVENT_NOT_COMPLETE 507006
