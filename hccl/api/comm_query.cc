@@ -1,4 +1,4 @@
-// Questions to communicators: hccl/hccl_comm.h.
+// Queries of communicators: hccl/hccl_comm.h.
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -23,12 +23,12 @@ Result<HcclComm> find_named(const char* name, const char* argument) {
   return found.ok() ? found : found.status().with_context(argument);
 }
 
-// The name as HcclGetCommName gives it.
+// The name in the form of HcclGetCommName.
 std::string name_of(const hccl::core::Communicator& communicator) {
   return communicator.name().substr(0, COMM_NAME_MAX_LENGTH - 1);
 }
 
-// The word as HCCL_ALGO has it, where reduce_scatter is reducescatter.
+// Finds an operation by its name in HCCL_ALGO, where reduce_scatter is reducescatter.
 Result<hccl::Op> op_named(const std::string& word) {
   using hccl::Op;
   for (const Op op : {Op::kAllReduce, Op::kBroadcast, Op::kReduceScatter, Op::kAllGather,
@@ -59,7 +59,7 @@ HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t by
     const auto found = communicator->selection().describe(which, bytes, deviceMemory);
     const uint32_t capacity = *infoNum;
     *infoNum = static_cast<uint32_t>(found.size());
-    if (infos == nullptr && capacity == 0) return {};  // the caller asks for the number only
+    if (infos == nullptr && capacity == 0) return {};  // the caller asks only for the number
     HCCL_CHECK_PTR(infos);
     if (capacity < found.size()) {
       return Status(Code::kPara, "infos has room for " + std::to_string(capacity) + " of " +
@@ -138,7 +138,7 @@ HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError) {
     HCCL_ASSIGN_OR_RETURN(const auto communicator, find(comm));
     HCCL_CHECK_PTR(asyncError);
     const Status failure = communicator->async_error();
-    // HCCL knows these two answers only.
+    // HCCL knows only these two results.
     *asyncError = failure.ok() ? HCCL_SUCCESS : HCCL_E_REMOTE;
     if (!failure.ok()) hccl::api::set_last_error(failure.message());
     return {};

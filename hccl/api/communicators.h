@@ -32,7 +32,7 @@ class Communicators : public Handles<core::Communicator> {
     std::string family;              ///< as in claim()
   };
 
-  /// Keeps a name from being given twice while a communicator is being made.
+  /// Reserves a name while a communicator is being made.
   class Claim {
    public:
     Claim() = default;
@@ -67,16 +67,17 @@ class Communicators : public Handles<core::Communicator> {
   /// one name: `family` is the same for the ranks of one communicator and for no other.
   Result<Claim> claim(const std::string& name, const std::string& family, int rank);
 
-  /// Of several with this name: one on the calling thread's device, else one made by the calling
+  /// If several have this name: one on the calling thread's device, else one made by the calling
   /// thread, else any; among these the newest. kNotFound.
   Result<HcclComm> find(const std::string& name) const;
 
   Result<About> about(HcclComm handle) const;
-  /// How often this rank has made such a group before; the same on all its members.
+  /// The number of groups with these ranks and this name that this rank has made before; the same
+  /// on all members.
   std::uint64_t next_instance(HcclComm world, const std::string& name, std::vector<int> ranks);
   /// For communicators whose own configuration does not set it.
   void set_deterministic(Deterministic value);
-  /// Of all that are left at the program's end.
+  /// For all communicators that are left at the program's end: tells their ranks.
   void say_end();
 
  private:
@@ -103,7 +104,7 @@ class Communicators : public Handles<core::Communicator> {
 
 /// The calling thread's device; -1 if it has none.
 int current_device();
-/// How many devices there are.
+/// The number of devices.
 std::uint32_t device_count();
 
 /// kAgain while an operation runs or waits on the communicator.

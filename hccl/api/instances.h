@@ -1,4 +1,4 @@
-// How often groups of the same ranks were made: tells apart those of one name over time.
+// Counts groups of the same ranks, to distinguish successive groups of one name.
 #pragma once
 
 #include <array>
@@ -10,9 +10,10 @@
 
 namespace hccl::api {
 
-/// Counts by ranks and by a short hash of the name, so that ever new names take no memory. All
+/// Counts by ranks and by a short hash of the name, so that new names take no more memory. All
 /// members of a group make the groups of its ranks in one order, so all have the same counts. Names
-/// are apart as far as the hash goes: a group that only some members try to make spoils few others.
+/// with different hashes have different counts, so a group that only some members try to make
+/// disturbs few others.
 class Instances {
  public:
   std::uint64_t next(std::string_view name, std::vector<int> ranks) {

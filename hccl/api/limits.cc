@@ -1,5 +1,5 @@
-// The end of a communicator, a call refused above it, and how long its operations may take:
-// hccl/hccl_framework.h.
+// Ends a communicator, reports a call that was refused above it, and limits the time of its
+// operations: hccl/hccl_framework.h.
 #include <chrono>
 
 #include "hccl/api/guard.h"

@@ -40,7 +40,7 @@ Result<std::vector<int>> check_ranks(const hccl::core::Communicator& world, uint
   return ranks;
 }
 
-/// A call whose arguments have been found right.
+/// A call whose arguments have passed the checks.
 struct Request {
   std::vector<int> ranks;
   hccl::api::CommConfig own;

@@ -1,4 +1,4 @@
-// How a communicator runs operations: in their order, inside a host, over several hosts, or as
+// How a communicator runs operations: in their order; inside a host, over several hosts, or as
 // messages.
 #include <cstring>
 
@@ -37,12 +37,13 @@ Status Communicator::execute(const Call& call, bool scaled) try {
   }
   const bool strict = settings_.deterministic() == Deterministic::kStrict && reduces(call.op);
   const std::uint64_t sequence = ++sequence_;
-  // The right call, after one that was refused: the others need not hold that against this rank.
+  // The right call after a refused one: the coordinator must no longer report the refusal to the
+  // other ranks.
   if (sequence == refused_) {
     control_->stalled(id_, sequence, words(hccl::envelope(call, sequence, 0)), {});
   }
   if (!selection_.is_local(call.op)) return execute_remotely(call, sequence, strict);
-  // A rank that alone asks for strict bits is found by its envelope.
+  // The envelope shows that a rank alone asks for strict bits.
   const Envelope envelope = hccl::envelope(call, sequence, strict ? 1 : 0);
   local_->begin(call, envelope);
   const std::uint64_t number = recorder_.begin(envelope, "local");
@@ -146,8 +147,8 @@ void Communicator::stalled(const Pending& pending) {
   control_->stalled(id_, pending.sequence, pending.call, awaited);
 }
 
-// Each order of messages has a scope of its own: of a pair of ranks, a direction, and the one of
-// the two that waits. The first half of all of them is that of the communicator, see Failure.
+// Each order of messages has its own scope, from the pair of ranks, the direction, and the one of
+// the two that waits. The first half of each is that of the communicator (see Failure).
 Uuid Communicator::scope_of(const exec::Transfer& message, bool receiver_waits) const {
   const auto me = static_cast<std::uint32_t>(rank_);
   const auto peer = static_cast<std::uint32_t>(message.peer);
@@ -181,7 +182,7 @@ void Communicator::refused(std::vector<exec::Transfer> messages, const std::stri
     for (const exec::Transfer& each : messages) {
       if (each.peer == rank_) continue;
       const auto& numbers = each.sending ? sends_ : recvs_;
-      // Either end may come to wait: what both have refused alike hurts neither.
+      // Either end may come to wait. If both have refused equally often, there is no error.
       for (const bool receiver_waits : {false, true}) {
         control_->refused(scope_of(each, receiver_waits),
                           numbers[static_cast<std::size_t>(each.peer)] + 1, text);
@@ -194,7 +195,7 @@ void Communicator::refused_group(const std::string& text) {
   if (size() > 1) control_->refused_group(text);
 }
 
-// Behind the operations that were issued before.
+// Runs behind the operations that were issued before.
 void Communicator::in_order(std::function<void()> tell) {
   if (size() == 1 || failure_.raised()) return;
   if (const OpQueue::Turn turn(queue_); turn) {
