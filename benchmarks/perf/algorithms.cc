@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
-// Libraries before this call existed can be timed, too.
+// Older libraries, without this call, can be timed, too.
 // NOLINTNEXTLINE(readability-redundant-declaration): weak here
 extern "C" HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t bytes,
                                                  bool deviceMemory, HcclAlgorithmInfo* infos,

@@ -12,15 +12,15 @@
 namespace hccl_perf {
 namespace {
 
-/// Of this rank: its process, or its thread where ranks are threads (the library's own threads,
-/// which serve all of them, are left out then).
+/// The processor time of this rank: of its process, or of its thread if ranks are threads. Then the
+/// library's own threads, which serve all ranks, do not count.
 double cpu_seconds(bool threads) {
   timespec now{};
   ::clock_gettime(threads ? CLOCK_THREAD_CPUTIME_ID : CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// What it takes to ask twice; as long as the shortest operations.
+/// The time for reading the clock twice, which is as long as the shortest operations.
 double cost_of_asking(bool threads) {
   double least = 1;
   for (int i = 0; i < 1000; ++i) {
@@ -118,13 +118,14 @@ HcclComm Bench::communicator(const std::string& algorithm) {
   return at->second;
 }
 
-/// One row, or one an algorithm with --algo.
+/// One row, or with --algo one row for each algorithm.
 std::vector<Row> Bench::measure_all(std::uint64_t count) {
   const bool one = o_.algo.empty() || o_.algo.find(':') != std::string::npos;
   return one ? std::vector{measure_with(count, o_.algo, false)} : measure_each(count);
 }
 
-/// Those that are eligible for the memory of this run; below them, why the others are not.
+/// The algorithms that are eligible for the memory of this run. Below them, the reasons for which
+/// others are not.
 std::vector<Row> Bench::measure_each(std::uint64_t count) {
   const std::uint64_t bytes = count * size_of(o_.data_type);
   const std::uint64_t input = operation_.send_count(count, ranks_) * size_of(o_.data_type);
@@ -202,7 +203,7 @@ Row Bench::measure(std::uint64_t count, HcclComm comm) {
   return row;
 }
 
-/// Every rank writes its buffer anew: no result can survive from before.
+/// Every rank rewrites its buffer, so that no earlier result survives.
 void Bench::rewrite(Task& t) {
   ++t.round;
   if (!o_.fixed_root) o_.root = static_cast<std::uint32_t>(t.round % ranks_);
@@ -210,7 +211,7 @@ void Bench::rewrite(Task& t) {
   flusher_.flush();
 }
 
-/// How many elements of the result are wrong: of all, or of three.
+/// The number of wrong elements of the result: of all elements, or of three.
 std::uint64_t Bench::look(const Task& t, bool all) const {
   const bool has_result = !operation_.recv_on_root || static_cast<std::uint32_t>(rank_) == o_.root;
   if (!o_.check || !has_result || o_.op == "barrier") return 0;
@@ -225,8 +226,8 @@ void Bench::operate(Task& t) {
   check(operation_.run(o_, t.send, t.recv, t.count, rank_, ranks_, t.comm), o_.op.c_str());
 }
 
-/// Microseconds of an iteration without the operation, while all ranks do it. It ends when all
-/// ranks are done: those that share a core rewrite one after another.
+/// Microseconds of an iteration without the operation, while all ranks run it. It ends when all
+/// ranks are done, because ranks that share a core rewrite one after another.
 double Bench::rewrite_us(Task& t, double& cpu) {
   std::vector<double> times;
   const double cpu_start = cpu_seconds(o_.threads > 0);
@@ -247,9 +248,9 @@ double Bench::rewrite_us(Task& t, double& cpu) {
   return times[1];
 }
 
-/// The loop of rewriting and operation without barriers, less the rewriting alone: cache misses
-/// that the operation leaves to its caller's next write are part of its time. All elements are
-/// checked before and after the loop, a few in each iteration.
+/// The time of the loop of rewriting and operation without barriers, less the time of the rewriting
+/// alone. So it contains the cache misses that the operation causes in its caller's next write. All
+/// elements are checked before and after the loop, a few in each iteration.
 Bench::Times Bench::time_loop(Task& t) {
   std::vector<double> times;
   for (int i = 0; i < o_.warmup; ++i) {
@@ -282,7 +283,7 @@ Bench::Times Bench::time_loop(Task& t) {
   return {slowest[0], slowest[1], slowest[2], wall > 0 ? std::max(cpu, 0.0) / wall : 0};
 }
 
-/// Each operation alone, after a barrier; rewriting and checking outside of the timed part.
+/// Times each operation alone, after a barrier. Rewriting and checking are not timed.
 Bench::Times Bench::time_after_barrier(Task& t) {
   std::vector<double> times;
   double cpu = 0;
@@ -299,7 +300,7 @@ Bench::Times Bench::time_after_barrier(Task& t) {
       times.push_back(end - start);
       wall += (end - start) * 1e-6;
     }
-    // Where ranks share a core, nobody's checking may hold up those who are not done yet.
+    // If ranks share a core, the check of a rank must not delay ranks that are not done yet.
     check(HcclBarrier(t.comm, nullptr), "HcclBarrier");
     t.wrong += look(t, true);
   }

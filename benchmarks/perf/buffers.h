@@ -1,4 +1,4 @@
-// The memory that hccl_perf measures with.
+// The memory in which hccl_perf measures.
 #pragma once
 
 #include <cstddef>
@@ -29,11 +29,11 @@ class Buffers {
   std::byte* data_ = nullptr;
 };
 
-/// Memory larger than the caches, to empty them with.
+/// Memory larger than the caches, to empty the caches.
 class Flusher {
  public:
   explicit Flusher(bool wanted) : memory_(wanted ? kBytes : 0) {}
-  /// Fills the caches of this core with lines that nobody needs.
+  /// Fills the caches of this core with unneeded lines.
   void flush();
 
  private:

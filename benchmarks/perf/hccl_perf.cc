@@ -1,5 +1,5 @@
-// hccl_perf: times a collective over a range of sizes, in the manner of the benchmarks that users
-// of such libraries know, and checks results against exact data.
+// hccl_perf: times a collective over a range of sizes, as other benchmarks of such libraries do,
+// and checks the results exactly.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>

@@ -8,8 +8,8 @@
 namespace hccl_perf {
 namespace {
 
-// The iteration that a value belongs to; part of the input, so that yesterday's result is a wrong
-// result.
+// The iteration of a value. It is part of the input, so that a result of an earlier iteration is
+// wrong.
 struct Seed {
   std::uint64_t round;
 };
@@ -122,7 +122,7 @@ constexpr std::array kOperations{
                 return HcclBarrier(c, nullptr);
               },
               nothing, false, false},
-    // Even ranks send to their odd neighbour, which sends back: a ping-pong.
+    // Even ranks send to their odd neighbour, and it sends back: a ping-pong.
     Operation{
         "sendrecv", whole, whole, one,
         [](const Options& o, void* s, void* r, std::uint64_t n, int rank, int ranks, HcclComm c) {
@@ -143,7 +143,7 @@ constexpr std::array kOperations{
         },
         false, false}};
 
-// A whole number in an element type; all that occur are exact in each of them.
+// A whole number in an element type; all values in use are exact in each type.
 template <class T>
 T as(std::uint64_t value) {
   return static_cast<T>(value);
@@ -198,7 +198,7 @@ void write_input(const Options& options, void* buffer, std::uint64_t elements, i
   seed.round = static_cast<std::uint64_t>(round);
   with_type(options.data_type, [&](auto encode) {
     auto* out = static_cast<decltype(encode(0))*>(buffer);
-    // Inputs repeat after `period` elements: rewriting should take no longer than a copy.
+    // Inputs repeat after `period` elements, so that rewriting takes no longer than a copy.
     const std::uint64_t period =
         7 * (options.reduce_op == HCCL_REDUCE_PROD ? static_cast<std::uint64_t>(ranks) : 9);
     const std::uint64_t first = std::min(elements, period);

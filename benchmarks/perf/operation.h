@@ -1,5 +1,4 @@
-// The collectives of hccl_perf in one table: what they move, how they are called, what they must
-// give.
+// A table of the collectives of hccl_perf: their buffers, their calls and their expected results.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +10,8 @@
 
 namespace hccl_perf {
 
-/// One collective. Element i of rank r's input is input(r, i); a result element is a function of
-/// those.
+/// One collective. Element i of rank r's input is input(r, i); every result element is a function
+/// of inputs.
 struct Operation {
   const char* name;
   /// Elements of the send and of the receive buffer, for `count` elements of the larger one.
@@ -35,7 +34,7 @@ const Operation& find_operation(const std::string& name);
 /// Small whole numbers, exact in every type, that differ by rank, element and iteration.
 void write_input(const Options& options, void* buffer, std::uint64_t elements, int rank, int ranks,
                  int round);
-/// How many of the elements from `begin` to before `end` are not what they should be.
+/// The number of wrong elements from `begin` to before `end`.
 std::uint64_t count_wrong(const Options& options, const Operation& operation, const void* buffer,
                           std::uint64_t begin, std::uint64_t end, std::uint64_t count, int rank,
                           int ranks, int round);

@@ -35,7 +35,7 @@ std::vector<std::string> names(const Map& map) {
   return out;
 }
 
-/// Arguments that are not as Options has them.
+/// Arguments that differ in form from the members of Options.
 struct Raw {
   std::string low = "8";
   std::string high = "64M";
@@ -44,7 +44,7 @@ struct Raw {
   bool no_check = false;
 };
 
-/// Which operations are timed.
+/// The operations to time.
 void add_what(CLI::App& app, Options& o, Raw& raw) {
   app.add_option("--op", o.op, "The collective")
       ->check(CLI::IsMember({"allreduce", "broadcast", "reduce_scatter", "allgather", "reduce",
@@ -69,7 +69,7 @@ void add_what(CLI::App& app, Options& o, Raw& raw) {
                  "time each that is eligible, and mark the one that the library chooses");
 }
 
-/// How they are timed, and where the times go.
+/// The way of timing, and the outputs.
 void add_how(CLI::App& app, Options& o, Raw& raw) {
   app.add_flag("--barrier", o.barrier, "Time each call alone, after a barrier");
   app.add_flag("--out-of-place,!--in-place", raw.out_of_place,

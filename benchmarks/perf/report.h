@@ -28,7 +28,7 @@ struct Row {
 
 void print_header(const Options& options, int ranks);
 void print_row(const Row& row);
-/// An algorithm that cannot be used, and why.
+/// An algorithm that cannot be used, and the reason.
 void print_refused(std::uint64_t bytes, const std::string& algorithm, const std::string& reason);
 /// False, with a message on standard error, if a file cannot be written.
 bool write_files(const Options& options, int ranks, const std::vector<Row>& rows);

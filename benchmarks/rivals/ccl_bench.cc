@@ -1,5 +1,5 @@
-// oneCCL, by the method of method.h. Needs no launcher: BENCH_RANK and BENCH_SIZE say who this is;
-// under one, oneCCL's own choice of meeting place is used all the same.
+// oneCCL, by the method of method.h. Needs no launcher: BENCH_RANK and BENCH_SIZE give rank and
+// size. Under a launcher, oneCCL still chooses its own meeting place.
 #include <cstdio>
 #include <exception>
 #include <memory>

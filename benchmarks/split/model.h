@@ -20,7 +20,7 @@ struct Model {
 };
 
 /// The gradients divided by `scale`, but at least one element each; the times stay. `shrink`
-/// divides gradients and times. Throws std::runtime_error, naming the file, for one that is no
+/// divides gradients and times. Throws std::runtime_error, which names the file, if the file is no
 /// model.
 Model load_model(const std::string& path, double scale, double shrink);
 

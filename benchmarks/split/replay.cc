@@ -1,5 +1,5 @@
-// Replays the training of a real network: computes for as long as it does, and reduces its
-// gradients, with each of several strategies in turn. One rank; run.py starts them all. Rank 0
+// Replays the training of a real network: computes for as long as the training does, and reduces
+// its gradients, with each of several strategies in turn. One rank; run.py starts all ranks. Rank 0
 // prints the figures as JSON.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr double kMega = 1 << 20;
 constexpr double kHorovodCycle = 1e-3;
 constexpr std::uint32_t kFew = hccl::split::kDocumentedSegments;
 constexpr std::uint32_t kMany = 32;
-// So many rounds there are anyway, however short time is.
+// The least number of rounds, however short the time is.
 constexpr int kLeastRounds = 5;
 
 struct Options {
@@ -40,7 +40,7 @@ struct Options {
   std::string trace;
 };
 
-/// The strategies, and what is predicted of them. All ranks must call it.
+/// The strategies, and the predictions for them. All ranks must call it.
 class Bench {
  public:
   Bench(const World& world, const Model& model, const Options& options)
@@ -204,8 +204,8 @@ class Bench {
     return world_.reduce({world_.rank() == 0 ? late : 0}, HCCL_REDUCE_MAX)[0] != 0;
   }
 
-  /// One iteration of each, in another order each time, the same on all ranks: connections remember
-  /// what the one before sent.
+  /// One iteration of each strategy, in another order each time. The order is the same on all
+  /// ranks. It changes because connections adapt to the data sent before.
   void round() {
     std::vector<Strategy*> order;
     for (Strategy& strategy : strategies_) order.push_back(&strategy);
@@ -213,7 +213,7 @@ class Bench {
     for (Strategy* strategy : order) replay_.iterate(*strategy);
   }
 
-  /// What the automatic plan promised stands in its trace.
+  /// Reads the prediction of the automatic plan from its trace.
   void read_promise(Strategy& strategy) const {
     const std::string path = options_.trace + "." + std::to_string(world_.rank()) + ".pb.json";
     check(HcclFusionTraceWrite(strategy.fusion, path.c_str()), "HcclFusionTraceWrite");

@@ -43,7 +43,7 @@ std::vector<std::uint32_t> horovod_cycles(std::span<const std::uint64_t> bytes,
   while (i < bytes.size()) {
     now = std::max(now, ready[i]);
     now = std::ceil(now / cycle) * cycle;
-    // All that is ready at this tick, in as many messages as it takes.
+    // All gradients that are ready at this tick, in as many messages as needed.
     std::uint32_t end = i;
     while (end < bytes.size() && ready[end] <= now) ++end;
     while (i < end) {

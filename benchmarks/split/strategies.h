@@ -1,4 +1,4 @@
-// How others cut the same gradients: the last gradient of each segment.
+// How other libraries cut the same gradients: the last gradient of each segment.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace split_bench {
 std::vector<std::uint32_t> ddp_buckets(std::span<const std::uint64_t> bytes,
                                        std::uint64_t first_cap, std::uint64_t cap);
 
-/// Buckets that no further gradient fits into without exceeding `cap`.
+/// Buckets, each with as many gradients as fit without exceeding `cap`.
 std::vector<std::uint32_t> full_buckets(std::span<const std::uint64_t> bytes, std::uint64_t cap);
 
-/// Horovod's loop: once a cycle, and not while an allreduce runs, all gradients that are ready go
+/// Horovod's loop: once a cycle, except while an allreduce runs, all ready gradients are reduced
 /// together, `cap` bytes at a time.
 std::vector<std::uint32_t> horovod_cycles(std::span<const std::uint64_t> bytes,
                                           std::span<const double> ready,

@@ -1,5 +1,5 @@
-// The iterations of a training that is replayed: they compute for as long as the real ones do, and
-// reduce gradients of the same sizes.
+// The iterations of a replayed training: they compute for as long as the real ones do, and reduce
+// gradients of the same sizes.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class Replay {
       total += model.gradients[i].elements;
     }
     elements_ = total;
-    // Device memory, as programs for HCCL use: ranks of one host reach it where it lies.
+    // Device memory, as programs for HCCL use it: ranks of one host reach it without a copy.
     void* memory = nullptr;
     if (aclrtMalloc(&memory, total * sizeof(float), ACL_MEM_MALLOC_HUGE_FIRST) != ACL_SUCCESS)
       throw std::runtime_error("aclrtMalloc failed");
@@ -60,7 +60,7 @@ class Replay {
     return made;
   }
 
-  /// One iteration of all ranks, which begin together.
+  /// One iteration of all ranks, which begin it together.
   void iterate(Strategy& strategy) {
     HcclFusion const fusion = strategy.fusion;
     world_.barrier();
@@ -70,7 +70,7 @@ class Replay {
     for (std::size_t i = 0; i < begin_.size(); ++i) {
       const auto& gradient = model_.gradients[i];
       computer_.until(gradient.ready);
-      // What backward writes; without it the sums would grow from iteration to iteration.
+      // Backward's output. Without it the sums would grow from iteration to iteration.
       std::fill_n(data_ + begin_[i], gradient.elements, value(i, world_.rank()));
       if (fusion != nullptr)
         check(HcclFusionReady(fusion, static_cast<std::uint32_t>(i)), "HcclFusionReady");
@@ -88,8 +88,8 @@ class Replay {
     }
   }
 
-  /// What an allreduce of this training costs, from a few sizes up to all of it. The largest is
-  /// timed first: then what the network lets pass at once is used up.
+  /// The times of an allreduce of this training, for a few sizes up to all of it. The largest is
+  /// timed first, which uses up the bytes that the network lets pass at once.
   std::vector<hccl::split::CostSample> probe() {
     std::vector<hccl::split::CostSample> samples;
     constexpr int kTimes = 3;

@@ -1,4 +1,4 @@
-// This rank, its communicator, and what it computes: a loop that keeps the core busy.
+// This rank, its communicator, and its computation: a loop that keeps the core busy.
 #pragma once
 
 #include <acl/acl_rt.h>
@@ -14,7 +14,7 @@
 
 namespace split_bench {
 
-/// Throws what the library says of a failure.
+/// Throws the library's text of a failure.
 void check(HcclResult result, const char* call);
 
 double now();  ///< seconds
@@ -31,7 +31,7 @@ class World {
   std::uint32_t size() const { return size_; }
   void barrier() const { check(HcclBarrier(comm_, nullptr), "HcclBarrier"); }
   std::vector<double> reduce(std::vector<double> values, HcclReduceOp op) const;
-  /// Everybody gets what rank 0 has.
+  /// All ranks get the value of rank 0.
   std::vector<std::uint32_t> from_root(std::vector<std::uint32_t> values) const;
 
  private:
@@ -40,9 +40,8 @@ class World {
   std::uint32_t size_ = 0;
 };
 
-/// Keeps a core busy for given times, without touching memory. Counted in the thread's CPU time: a
-/// thread beside it that takes the core makes it later, but not a core that runs now faster, now
-/// slower.
+/// Keeps a core busy for given times, without memory accesses. Counts the thread's CPU time:
+/// another thread that takes the core delays the end, but a core whose speed changes does not.
 class Computer {
  public:
   /// share: of a core that a rank has while all compute, at most 1; times come true with it.

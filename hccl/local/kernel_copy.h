@@ -9,8 +9,8 @@
 namespace hccl::local {
 
 /// Whether the kernel may copy between the memory of all ranks. Collective, between the same
-/// operations of all ranks; the result is the same on all of them. It is false for ranks of one
-/// process, which reach all memory anyway. A failure is that of a wait.
+/// operations of all ranks; the result is the same on all of them. False for ranks of one process,
+/// which reach all memory anyway. Fails as a wait fails.
 Result<bool> attach(Region& region);
 
 /// Copies `bytes` bytes from address `from` of the rank at `place`. kPara, naming the rank: the

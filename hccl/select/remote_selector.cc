@@ -36,10 +36,10 @@ constexpr std::size_t kFewMessagesBytes = 256 * kKiB;
 /// Up to this many ranks of one host may all exchange with all, if the vector has more than
 /// kAllOnHostBytes.
 constexpr int kFewOnHost = 4;
-/// Up to this vector size few messages win. Beyond, the direct exchange wins, in which each rank
-/// sends the chunk that it has just folded.
+/// Up to this vector size, algorithms with few messages are fastest. Above it the direct exchange
+/// is fastest, in which each rank sends the chunk that it has just folded.
 constexpr std::size_t kAllOnHostBytes = std::size_t{4} << 20;
-/// From this chunk size on, a ring's 2 (n - 1) steps are worth it; below, few long steps win.
+/// From this chunk size on, a ring's 2 (n - 1) steps are fastest; below it, few long steps are.
 constexpr std::size_t kRingChunkBytes = 64 * kKiB;
 /// From this chunk size on and with few ranks, 2 (n - 1) steps take about as long as 2 log2 n
 /// steps.

@@ -80,8 +80,8 @@ class Module:
         return folders
 
     def _key(self) -> str:
-        """Returns a name for the framework, Python and sources of a module, as it fits no
-        others."""
+        """Returns a name that depends on the framework, Python and the module's sources, because
+        the module fits no others."""
         digest = hashlib.sha256()
         for path in sorted([*self._sources.iterdir(), *HEADERS.rglob("*.h")]):
             digest.update(path.name.encode() + path.read_bytes())

@@ -1,4 +1,4 @@
-// Every rank gives a part for each rank, each rank gets the sums of its part.
+// Every rank gives a part for each rank, and each rank gets the sums of its part.
 #include "../../common/ranks.h"
 
 void reduce_scatter(const example::Rank& rank) {

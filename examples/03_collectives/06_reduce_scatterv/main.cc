@@ -1,5 +1,5 @@
-// Every rank gives r + 1 numbers for each rank r, each rank gets the sums of its part: a reduce-
-// scatter of unequal parts.
+// A reduce-scatter of unequal parts: every rank gives r + 1 numbers for each rank r, and each rank
+// gets the sums of its part.
 #include "../../common/ranks.h"
 
 void reduce_scatterv(const example::Rank& rank) {
