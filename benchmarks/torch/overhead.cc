@@ -1,4 +1,4 @@
-// What the PyTorch backend adds to the library's call, without Python: bench.py --overhead.
+// Times what the PyTorch backend adds to the library's call, without Python: bench.py --overhead.
 #include <torch/extension.h>
 
 #include <algorithm>

@@ -97,7 +97,7 @@ constexpr bool floating(DataType type) {
   }
 }
 constexpr bool bitwise(ReduceOp op) { return op >= ReduceOp::kBitAnd && op <= ReduceOp::kBitXor; }
-/// Of the truth of the inputs: results are 0 and 1.
+/// Whether the operation treats its inputs as true or false; its results are 0 and 1.
 constexpr bool logical(ReduceOp op) { return op >= ReduceOp::kLogicalAnd; }
 
 std::string_view words(DataType type);

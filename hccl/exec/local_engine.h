@@ -61,7 +61,7 @@ class LocalEngine {
   /// Says that `rank` is dead and uses no buffers any more. Ranks of other hosts are ignored. Any
   /// thread.
   void lost(int rank) { region_.lost(rank); }
-  /// Makes an operation that sleeps check the abort flag. Any thread.
+  /// Makes an operation that sleeps check the abort flag. Any thread may call.
   void wake() { region_.wake(); }
 
   int ranks() const { return region_.size(); }

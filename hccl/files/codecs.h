@@ -48,7 +48,7 @@ inline constexpr const char* kBuild = HCCL_VERSION_TEXT ", " __VERSION__;
 
 /// Returns the table, which is never freed. The first call loads the plugin from the library's
 /// directory, or from `directory` if that is not empty. kNotSupport, naming the file and the
-/// reason. Any thread.
+/// reason. Any thread may call.
 Result<const Codecs*> codecs(std::string_view directory = {});
 
 /// A copy that shares no memory with the original.

@@ -69,7 +69,7 @@ inline std::vector<std::uint32_t> ranks_in(std::string_view set) {
 
 inline constexpr std::size_t kCoresCap = 32768;  // bytes: 2^18 cores
 
-/// What a rank tells the coordinator when it joins.
+/// The data that a rank sends to the coordinator when it joins.
 struct Member {
   std::uint32_t rank = 0;
   std::uint32_t pid = 0;

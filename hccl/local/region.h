@@ -143,7 +143,7 @@ class BasicRegion {
   /// stopped.
   void await_left();
   /// Says that a rank is dead, so it has left every operation. Ranks of other hosts are ignored.
-  /// Any thread.
+  /// Any thread may call.
   void lost(int rank);
 
   // ---- progress ----
@@ -229,7 +229,7 @@ class BasicRegion {
   void set_progress(const std::function<Status()>& progress) {
     waiter_.progress = background_.progress = progress;
   }
-  /// Makes a rank that sleeps check the abort flag. Any thread.
+  /// Makes a rank that sleeps check the abort flag. Any thread may call.
   void wake() { doorbell().wake(); }
   /// "allreduce #12 (count 1024, fp32, sum)".
   std::string call_text() const { return words(*call_); }
