@@ -103,12 +103,16 @@ struct Plan {
   double gap() const { return lower_bound > 0 ? std::max(0.0, end / lower_bound - 1) : 0; }
 };
 
-/// The exact optimum. With a line in O(max_segments * gradients), with contention in O(max_segments
-/// * gradients^2). With a table in O(max_segments * gradients^2) at worst; with contention, too, the
-/// plan is good but not proven: `best_end` is then its end. With a table the lower bound holds for
-/// plans of at most max_segments. kPara: no gradients, lists of different lengths, a ready time or a
-/// cost that is negative or not finite (the text names it), contention that is no fraction, or no
-/// segments allowed.
+/// The exact optimum.
+///   cost                       time                               plan
+///   a line                     O(max_segments * gradients)        exact
+///   a line, with contention    O(max_segments * gradients^2)      exact
+///   a table                    O(max_segments * gradients^2)      exact; the lower bound holds for
+///                                                                 plans of at most max_segments
+///   a table, with contention   O(max_segments * gradients^2)      good, not proven: `best_end` is
+///                                                                 the end of the plan
+/// kPara: no gradients, lists of different lengths, a ready time or a cost that is negative or not
+/// finite (the text names it), contention that is no fraction, or no segments allowed.
 Result<Plan> plan_segments(const Problem& problem, const Cost& cost);
 
 /// What the model says of a plan. Seconds from the start of the iteration.

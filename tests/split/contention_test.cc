@@ -1,7 +1,7 @@
 // What is taken for contention: measurements whose truth is known.
-#include "split/planner.h"
-
 #include <gtest/gtest.h>
+
+#include "split/planner.h"
 
 namespace hccl::split {
 namespace {

@@ -278,8 +278,8 @@ TEST(Tuner, TakesAsManySegmentsAsPay) {
   EXPECT_LT(decision.predicted_end, 1.006 * best->best_end);
 }
 
-// Each segment takes longer beside compute, whatever its size, as its thread waits for a core, which
-// no model knows: a plan with fewer segments is measured, too, and stays.
+// Each segment takes longer beside compute, whatever its size, as its thread waits for a core,
+// which no model knows: a plan with fewer segments is measured, too, and stays.
 TEST(Tuner, ADelayOfEachSegmentIsCounted) {
   World world;
   for (const double delay : {5e-3, 10e-3, 20e-3}) {
