@@ -11,15 +11,31 @@ function(hccl_room name)
   hccl_warnings(${name})
 endfunction()
 
-# hccl_test(NAME sources... LIBS libs...): a GoogleTest program, one CTest entry per test program.
+# hccl_test(NAME SOURCES... LIBS... [LABELS...] [NOT_ASAN cases] [NOT_TSAN cases]): a GoogleTest program, one CTest entry
+# per test program.
+# LABELS: quick, a second or two; slow, half a minute and more; core, which is the default. no_asan: not under the address
+# sanitizer. threads: the ranks are threads, so the thread sanitizer runs it.
+# NOT_ASAN, NOT_TSAN: patterns of the cases that a sanitizer leaves out.
 function(hccl_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT;LABEL" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;NOT_ASAN;NOT_TSAN" "SOURCES;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   hccl_warnings(${name})
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest GTest::gtest_main)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABEL}")
+  set(filter "")
+  if(HCCL_SANITIZE MATCHES "address" AND arg_NOT_ASAN)
+    set(filter --gtest_filter=-${arg_NOT_ASAN})
+  elseif(HCCL_SANITIZE MATCHES "thread" AND arg_NOT_TSAN)
+    set(filter --gtest_filter=-${arg_NOT_TSAN})
+  endif()
+  if("threads" IN_LIST arg_LABELS)
+    add_dependencies(thread_tests ${name})
+  endif()
+  if(NOT "quick" IN_LIST arg_LABELS AND NOT "slow" IN_LIST arg_LABELS)
+    list(APPEND arg_LABELS core)
+  endif()
+  add_test(NAME ${name} COMMAND ${name} ${filter})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
 endfunction()

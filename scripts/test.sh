@@ -20,11 +20,6 @@ for step in "${@:-all}"; do
   esac
 done
 
-# The programs whose ranks are threads.
-threads=(abort acl agreement api collectives comm exchange framework fusion fusion_auto handles heap line local local_failure
-  mailbox mismatch operators reductions refused routed select selection shm shm_ring split streams strict tcp
-  transport_contract two_level waiter wire)
-
 begin=$SECONDS since=$SECONDS now='' times=()
 # took NAME: the time since the last call is that of NAME.
 took() {
@@ -113,17 +108,12 @@ for now in "${steps[@]}"; do
       ;;
     asan)
       build asan
-      # What mpirun starts is left to the release run, and where MPI is loaded leaks are not looked for: they
-      # are MPI's own. Nor are they found in a forked child, where what its parent's threads hold seems lost. How much
-      # memory there is, and who gives it, is another matter under it; it also needs descriptors of its own.
-      GTEST_FILTER='-*_mpi_*:*/mpi*:*.AForkedChild*:*.RunningOutOfDescriptors*' run_ctest asan -E 'mpi|pmix|install|hosts|rivals|churn|cgroup|out_of_memory'
-      GTEST_FILTER='*mpi_2*' ASAN_OPTIONS=detect_leaks=0 run_ctest asan -R '^(collectives|transport_contract)_test$'
+      # Without what mpirun starts, and what depends on how much memory there is, and on the allocator that gives it.
+      run_ctest asan -LE '^(mpi|no_asan)$'
       ;;
     tsan)
-      build tsan "${threads[@]/%/_test}"
-      # Ranks as threads; MPI and libfabric know nothing of the thread sanitizer. Eight ranks that encrypt or sum take it
-      # minutes, and do what two do.
-      GTEST_FILTER='-*_mpi_*:*/mpi*:*_ofi_*:*/ofi*:*.AForkedChild*:*/tcp_*_8ranks' run_ctest tsan -R "^($(IFS="|" && echo "${threads[*]}"))_test\$"
+      build tsan thread_tests
+      run_ctest tsan -L '^threads$'
       ;;
     long)
       # Every test three times, many simulated worlds, half an hour of churn, 8,700 of a job's 28,000 allocations failing (all,
