@@ -279,12 +279,12 @@ Result<Config> Config::read(const GetEnv& variables) {
   Config config;
   const auto get = [&](const char* name) { return variable(variables, name); };
   if (auto v = get("HCCL_TRANSPORT"); v && !v->empty()) {
-    constexpr std::array kTransports = {"auto", "shm", "tcp", "ofi", "mpi"};
+    // transport/registry.cc and the plugins beside the library know the names.
     const bool plain = std::all_of(v->begin(), v->end(),
                                    [](unsigned char c) { return std::isalnum(c) || c == '_'; });
-    // Other plain names are allowed: they name third-party plugins, libhccl_<name>.so.
-    if (!contains(kTransports, *v) && (!plain || v->size() > kTransportCap)) {
-      return invalid("HCCL_TRANSPORT", *v, "auto, shm, tcp, ofi, mpi or a plugin's name");
+    if (!plain || v->size() > kTransportCap) {
+      return invalid("HCCL_TRANSPORT", *v,
+                     "auto or a transport's name, 1 to 64 letters, digits and underscores");
     }
     config.transport = *v;
   }

@@ -45,7 +45,8 @@ struct Config {
   /// … is invalid. Expected value: …".
   static Result<Config> read(const GetEnv& variables = environment);
 
-  /// HCCL_TRANSPORT: auto (shm inside a host, tcp between hosts), shm, tcp, ofi or mpi.
+  /// HCCL_TRANSPORT: auto (shm inside a host, tcp between hosts), or a name of
+  /// transport/registry.h or of a plugin.
   std::string transport = "auto";
   /// HCCL_ALGO: HCCL's grammar and words; and this library's own names, of local algorithms at
   /// level0, of remote ones from level1 on. The grammar is checked here, own names by
