@@ -98,7 +98,9 @@ constexpr bool floating(DataType type) {
 }
 constexpr bool bitwise(ReduceOp op) { return op >= ReduceOp::kBitAnd && op <= ReduceOp::kBitXor; }
 /// Whether the operation treats its inputs as true or false; its results are 0 and 1.
-constexpr bool logical(ReduceOp op) { return op >= ReduceOp::kLogicalAnd; }
+constexpr bool logical(ReduceOp op) {
+  return op >= ReduceOp::kLogicalAnd && op <= ReduceOp::kLogicalXor;
+}
 
 std::string_view words(DataType type);
 std::string_view words(ReduceOp op);

@@ -322,9 +322,9 @@ INSTANTIATE_TEST_SUITE_P(Collectives, EveryType, ::testing::ValuesIn(all_types()
 // truth.
 TEST(Collectives, RoundedSumsAreEqualOnAllRanksAndAccurate) {
   const int size = World::sizes().back();
-  for (const std::string algorithm : {"ring", "halving_doubling", "double_tree", "direct"}) {
-    if (!schedule::find(Op::kAllReduce, algorithm)->refuse(size).empty()) continue;
-    World& world = world_of("auto", algorithm, size);
+  for (const schedule::Algorithm& algorithm : schedule::algorithms()) {
+    if (algorithm.op != Op::kAllReduce || !algorithm.refuse(size).empty()) continue;
+    World& world = world_of("auto", std::string(algorithm.name), size);
     world.run([&](Communicator& c) {
       constexpr std::size_t kCount = 4099;
       std::vector<float> first;

@@ -28,14 +28,9 @@ constexpr DataType kReducible[] = {
     DataType::kUint32, DataType::kInt64, DataType::kUint64, DataType::kInt128,  DataType::kFp32,
     DataType::kFp64,   DataType::kFp16,  DataType::kBfp16,  DataType::kFp8E4M3, DataType::kFp8E5M2,
 };
-constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin};
 constexpr DataType kIntegers[] = {
     DataType::kInt8,   DataType::kUint8, DataType::kInt16,  DataType::kUint16, DataType::kInt32,
     DataType::kUint32, DataType::kInt64, DataType::kUint64, DataType::kInt128,
-};
-constexpr ReduceOp kIntegerOps[] = {
-    ReduceOp::kBitAnd,     ReduceOp::kBitOr,     ReduceOp::kBitXor,
-    ReduceOp::kLogicalAnd, ReduceOp::kLogicalOr, ReduceOp::kLogicalXor,
 };
 constexpr DataType kFloats[] = {
     DataType::kFp32,  DataType::kFp64,    DataType::kFp16,
@@ -43,6 +38,21 @@ constexpr DataType kFloats[] = {
 };
 constexpr DataType kSmallFloats[] = {DataType::kFp16, DataType::kBfp16, DataType::kFp8E4M3,
                                      DataType::kFp8E5M2};
+
+/// The reductions of integers that are also of floats, or are not. An average is a finished sum.
+std::vector<ReduceOp> reductions(bool of_floats) {
+  std::vector<ReduceOp> all;
+#define HCCL_OP(name, number, word)                              \
+  if (reducible(DataType::kInt32, ReduceOp::name) &&             \
+      reducible(DataType::kFp32, ReduceOp::name) == of_floats) { \
+    all.push_back(ReduceOp::name);                               \
+  }
+  HCCL_REDUCE_OPS(HCCL_OP)
+#undef HCCL_OP
+  return all;
+}
+const std::vector<ReduceOp> kOps = reductions(true);
+const std::vector<ReduceOp> kIntegerOps = reductions(false);
 
 /// Runs `body` once with each instruction set that this machine has and fold() knows.
 template <class Body>

@@ -26,7 +26,7 @@ using testing::LocalRanks;
 using testing::LocalSetting;
 
 /// Runs a call by the algorithm of this name, where it can; else as the selector chooses.
-Status run_by(LocalEngine& engine, const char* name, const Call& call, std::uint64_t number) {
+Status run_by(LocalEngine& engine, std::string_view name, const Call& call, std::uint64_t number) {
   const Algorithm* const algorithm = find(call.op, name);
   const Envelope sent = envelope(call, number, 0);
   return engine.run(call, sent, algorithm);
@@ -77,7 +77,7 @@ bool folds(Op op) {
 }
 
 // Runs one operation as one rank and checks its result. False at the first difference.
-::testing::AssertionResult take_part(LocalEngine& engine, const char* algorithm,
+::testing::AssertionResult take_part(LocalEngine& engine, std::string_view algorithm,
                                      const Planned& plan, std::uint64_t number, int rank, int size,
                                      Buffers& buffers) {
   const bool heap = plan.heap && !(plan.odd_one && rank == 0);
@@ -224,19 +224,46 @@ Planned random_plan(std::mt19937_64& random, int size, std::uint64_t most) {
   return plan;
 }
 
+/// The ranks of a host, and how they stage data.
 struct Setting {
   const char* name;
   int size;
-  const char* algorithm;
   std::size_t chunk = std::size_t{1} << 17;
   bool shared_cores = true;
   bool streams = false;
 };
+constexpr Setting kSettings[] = {
+    {"two_own_cores", 2, 1 << 17, false},        {"two_small_chunks", 2, 64},
+    {"three_streaming", 3, 5000, true, true},    {"five_chunks", 5, 1 << 14},
+    {"eight_streaming", 8, 1 << 17, true, true}, {"eight", 8},
+};
 
-class EveryAlgorithm : public ::testing::TestWithParam<Setting> {};
+struct Trial {
+  std::string_view algorithm;
+  Setting setting;
+};
+
+// Each entry of the table in each setting in which it runs a short operation in device memory.
+std::vector<Trial> trials() {
+  std::vector<Trial> all;
+  for (const Setting& setting : kSettings) {
+    const Topology topology{setting.size, setting.shared_cores, true};
+    std::set<std::string_view> here;
+    for (const Algorithm& each : algorithms()) {
+      for (int op = 0; op <= static_cast<int>(Op::kAllToAllV); ++op) {
+        const Case c{static_cast<Op>(op), DataType::kUint32, 4, true, true};
+        if (!each.operations.contains(c.op) || !each.refuse(c, topology).empty()) continue;
+        if (here.insert(each.name).second) all.push_back({each.name, setting});
+      }
+    }
+  }
+  return all;
+}
+
+class EveryAlgorithm : public ::testing::TestWithParam<Trial> {};
 
 TEST_P(EveryAlgorithm, RandomOperationsGiveWhatTheyShould) {
-  const Setting& setting = GetParam();
+  const auto& [algorithm, setting] = GetParam();
   constexpr std::uint64_t kMost = 300000;
   constexpr int kOperations = 120;
   LocalSetting ranks{.size = setting.size, .shared_cores = setting.shared_cores};
@@ -253,47 +280,21 @@ TEST_P(EveryAlgorithm, RandomOperationsGiveWhatTheyShould) {
     Buffers buffers(*host.heap(), kMost + 1000);
     for (std::uint64_t number = 1; number <= kOperations && failures == 0; ++number) {
       const Planned plan = random_plan(random, setting.size, kMost);
-      const auto result =
-          take_part(engine, setting.algorithm, plan, number, rank, setting.size, buffers);
+      const auto result = take_part(engine, algorithm, plan, number, rank, setting.size, buffers);
       if (!result) {
         ++failures;
         ADD_FAILURE() << result.message();
       }
-      if (taken(engine) == setting.algorithm) ++by_it;
+      if (taken(engine) == algorithm) ++by_it;
     }
   });
   EXPECT_GT(by_it, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Local, EveryAlgorithm,
-    ::testing::Values(
-        Setting{"two_inline", 2, "inline"}, Setting{"five_inline", 5, "inline"},
-        Setting{"two_slots", 2, "slots"},
-        Setting{"two_slots_own_cores", 2, "slots", 1 << 17, false},
-        Setting{"three_slots_streaming", 3, "slots", 1 << 17, true, true},
-        Setting{"eight_slots", 8, "slots"}, Setting{"two_staged", 2, "staged", 1 << 17, false},
-        Setting{"two_staged_small_chunks", 2, "staged", 64},
-        Setting{"three_staged_streaming", 3, "staged", 5000, true, true},
-        Setting{"eight_staged", 8, "staged"}, Setting{"three_slices", 3, "staged_slices", 1 << 14},
-        Setting{"five_slices_streaming", 5, "staged_slices", 5000, true, true},
-        Setting{"eight_slices", 8, "staged_slices"}, Setting{"two_turns", 2, "turns"},
-        Setting{"three_turns", 3, "turns"}, Setting{"eight_turns", 8, "turns", 1 << 17, true, true},
-        Setting{"two_cma", 2, "cma", 1 << 17, false}, Setting{"five_cma", 5, "cma", 5000},
-        Setting{"eight_cma", 8, "cma"}, Setting{"two_pull", 2, "pull"},
-        Setting{"five_pull", 5, "pull"}, Setting{"two_push", 2, "push", 1 << 17, false},
-        Setting{"four_push_streaming", 4, "push", 1 << 17, true, true},
-        Setting{"eight_push", 8, "push"}),
-    [](const auto& info) { return info.param.name; });
-
-// Every entry of the table is among the settings above.
-TEST(Local, EveryAlgorithmIsTested) {
-  for (const Algorithm& each : algorithms()) {
-    const std::set<std::string_view> tested = {"inline", "slots", "staged", "staged_slices",
-                                               "turns",  "cma",   "pull",   "push"};
-    EXPECT_TRUE(tested.contains(each.name)) << each.name;
-  }
-}
+INSTANTIATE_TEST_SUITE_P(Local, EveryAlgorithm, ::testing::ValuesIn(trials()),
+                         [](const auto& info) {
+                           return std::string(info.param.algorithm) + "_" + info.param.setting.name;
+                         });
 
 /// `count` elements in device memory or out of it.
 template <class T>
@@ -313,42 +314,58 @@ class Vector {
   T* data_;
 };
 
-constexpr const char* kAllreduces[] = {"slots", "staged", "staged_slices", "turns",
-                                       "cma",   "pull",   "push"};
-bool reaches(std::string_view algorithm) { return algorithm == "pull" || algorithm == "push"; }
-
-// Rank order: 1e8 - 1e8 + 1 is 0 or 1 by the order alone.
-TEST(Local, FoldsInRankOrderByEveryAlgorithm) {
-  for (const char* const name : kAllreduces) {
-    LocalRanks host({.size = 3, .tuning = {.chunk = 1 << 12}});
-    host.run_open([&](int rank, LocalEngine& engine) {
-      constexpr std::uint64_t kCount = 10000;
-      Vector<float> data(reaches(name) ? host.heap() : nullptr, kCount);
-      const float value[] = {1e8F, -1e8F, 1.0F};
-      std::fill(data.data(), data.data() + kCount, value[rank]);
-      Call call{Op::kAllReduce, data.data(), data.data(), kCount, DataType::kFp32};
-      ASSERT_TRUE(run_by(engine, name, call, 1).ok());
-      ASSERT_EQ(taken(engine), name);
-      for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(data.data()[i], 1.0F) << name << i;
-    });
+// Calls body(algorithm, count, heap) for each entry that reduces to all: so many elements of the
+// type are as many as it takes, and of `most` at most; heap: it needs device memory. The type, if
+// an algorithm refuses that, does not count.
+template <class Body>
+void for_each_allreduce(int size, std::size_t element, std::uint64_t most, const Body& body) {
+  const Topology topology{size, true, true};
+  for (const Algorithm& each : algorithms()) {
+    if (!each.operations.contains(Op::kAllReduce)) continue;
+    const auto refuses = [&](std::uint64_t count, bool reachable) {
+      const Case c{Op::kAllReduce, DataType::kFp32, count * element, reachable, reachable};
+      return !each.refuse(c, topology).empty();
+    };
+    std::uint64_t count = most;
+    while (count > 1 && refuses(count, true)) count /= 2;
+    SCOPED_TRACE(each.name);
+    ASSERT_FALSE(refuses(count, true));
+    body(each, count, refuses(count, false));
   }
 }
 
-// 16-bit floats are rounded once, after all have been added: 1 + 3 * 2^-9 is halfway between two
-// bf16 above 1 + 2^-7, each 2^-9 alone is lost. Turns would round each time, and refuse.
-TEST(Local, RoundsOnceByEveryAlgorithm) {
-  for (const char* const name : kAllreduces) {
-    LocalRanks host({.size = 5, .tuning = {.chunk = 1 << 12}});
+// Rank order: 1e8 - 1e8 + 1 is 0 or 1 by the order alone.
+TEST(Local, FoldsInRankOrderByEveryAlgorithm) {
+  for_each_allreduce(3, sizeof(float), 10000, [](const Algorithm& by, auto count, bool heap) {
+    LocalRanks host({.size = 3, .tuning = {.chunk = 1 << 12}});
     host.run_open([&](int rank, LocalEngine& engine) {
-      constexpr std::uint64_t kCount = 100000;
-      Vector<std::uint16_t> data(reaches(name) ? host.heap() : nullptr, kCount);
-      std::fill(data.data(), data.data() + kCount, rank == 0 ? 0x3F80 : 0x3B00);  // 1, 2^-9
-      Call call{Op::kAllReduce, data.data(), data.data(), kCount, DataType::kBfp16};
-      ASSERT_TRUE(run_by(engine, name, call, 1).ok());
-      EXPECT_EQ(taken(engine) == name, std::string_view(name) != "turns") << name;
-      for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(data.data()[i], 0x3F81) << name;
+      Vector<float> data(heap ? host.heap() : nullptr, count);
+      const float value[] = {1e8F, -1e8F, 1.0F};
+      std::fill(data.data(), data.data() + count, value[rank]);
+      Call call{Op::kAllReduce, data.data(), data.data(), count, DataType::kFp32};
+      ASSERT_TRUE(run_by(engine, by.name, call, 1).ok());
+      ASSERT_EQ(taken(engine), by.name);
+      for (std::uint64_t i = 0; i < count; ++i) ASSERT_EQ(data.data()[i], 1.0F) << by.name << i;
     });
-  }
+  });
+}
+
+// 16-bit floats are rounded once, after all have been added: 1 + 3 * 2^-9 is halfway between two
+// bf16 above 1 + 2^-7, each 2^-9 alone is lost. An algorithm that would round each time refuses.
+TEST(Local, RoundsOnceByEveryAlgorithm) {
+  for_each_allreduce(
+      5, sizeof(std::uint16_t), 100000, [](const Algorithm& by, auto count, bool heap) {
+        LocalRanks host({.size = 5, .tuning = {.chunk = 1 << 12}});
+        host.run_open([&](int rank, LocalEngine& engine) {
+          Vector<std::uint16_t> data(heap ? host.heap() : nullptr, count);
+          std::fill(data.data(), data.data() + count, rank == 0 ? 0x3F80 : 0x3B00);  // 1, 2^-9
+          Call call{Op::kAllReduce, data.data(), data.data(), count, DataType::kBfp16};
+          ASSERT_TRUE(run_by(engine, by.name, call, 1).ok());
+          const Case c{call.op, call.type, 2 * count, true, true};
+          EXPECT_EQ(taken(engine) == by.name, by.refuse(c, engine.topology()).empty()) << by.name;
+          for (std::uint64_t i = 0; i < count; ++i) ASSERT_EQ(data.data()[i], 0x3F81) << by.name;
+        });
+      });
 }
 
 // Copies of the kernel that would be slow take a detour, of several pieces.
