@@ -129,6 +129,24 @@ LocalCosts fit(LocalCosts base, const LocalCosts& reference, const std::vector<C
       point.ns = last = std::max(last, static_cast<std::uint64_t>(std::llround(ns)));
     }
   }
+  for (Curve curve : measured) {
+    const auto standard = std::find_if(measured.begin(), measured.end(), [&](const Curve& each) {
+      return each.algorithm == kStandard && each.kind == curve.kind;
+    });
+    const Curve* const here = base.find(kStandard, curve.kind);
+    if (base.find(curve.algorithm, curve.kind) != nullptr || here == nullptr ||
+        standard == measured.end()) {
+      continue;
+    }
+    std::uint64_t last = 1;
+    for (Curve::Point& point : curve.points) {
+      const double ns =
+          static_cast<double>(point.ns) * here->ns(point.bytes) / standard->ns(point.bytes);
+      point.ns = last =
+          std::max(last, static_cast<std::uint64_t>(std::llround(std::min(ns, double{kMostNs}))));
+    }
+    base.curves.push_back(std::move(curve));
+  }
   return base;
 }
 

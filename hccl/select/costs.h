@@ -23,6 +23,9 @@ constexpr std::string_view words(Kind kind) {
 }
 Kind kind_of(Op op);
 
+/// The local algorithm that runs every operation in any memory; others are compared with it.
+inline constexpr std::string_view kStandard = "staged";
+
 /// The time of a local algorithm by the bytes of a rank's input. Measured in a loop in which each
 /// rank writes its input anew before each operation; the time of that writing is subtracted.
 struct Curve {
@@ -56,6 +59,7 @@ struct LocalCosts {
 double slowdown(const LocalCosts& reference, const std::vector<Curve>& measured);
 /// `base` with each curve scaled by the ratio of `measured` to `reference`, which has the expected
 /// curves for the measured case. Curves that were not measured are scaled by the mean ratio.
+/// Measured curves that `base` lacks are added; they keep their ratio to kStandard.
 LocalCosts fit(LocalCosts base, const LocalCosts& reference, const std::vector<Curve>& measured);
 
 /// The setting for which a measurement is valid.

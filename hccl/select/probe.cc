@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "hccl/kernels/kernels.h"
+#include "hccl/local/blocks.h"
 #include "hccl/select/points.h"
 #include "hccl/select/presets.h"
 
@@ -65,17 +66,21 @@ Result<double> Timer::loop(const Call& call, std::string_view algorithm, std::ui
 }
 
 Result<std::optional<double>> Timer::time(const Call& call, std::string_view algorithm,
-                                          std::uint64_t bytes, double expected_ns) {
+                                          std::uint64_t bytes, double expected_ns,
+                                          std::size_t sharers) {
   constexpr double kLoopNs = 300e3;
   constexpr double kMostTimes = 64;
   constexpr int kLoops = 3;
   if (spent_ + 2 * expected_ns > budget_) return std::optional<double>();
+  const double share = (budget_ - spent_) / static_cast<double>(sharers);
+  const double end = spent_ + share;
   HCCL_ASSIGN_OR_RETURN(double least, loop(call, algorithm, bytes, 1));
-  const double times = std::clamp(kLoopNs / least, 2.0, kMostTimes);
+  const double loop_ns = std::min(kLoopNs, share / (kLoops + 1));
+  const double times = std::clamp(loop_ns / least, 2.0, kMostTimes);
   for (int i = 0; i < kLoops; ++i) {
     // The first of these loops always: the run before was not warm, and a network lets its first
     // bytes pass at once.
-    if (i > 0 && spent_ + times * least > budget_) break;
+    if (i > 0 && spent_ + times * least > end) break;
     HCCL_ASSIGN_OR_RETURN(const double ns,
                           loop(call, algorithm, bytes, static_cast<std::size_t>(times)));
     least = i == 0 ? ns : std::min(least, ns);
@@ -114,39 +119,110 @@ Result<bool> far(Timer& timer, const LocalProbe& where) {
   return streamed < kFar * cached;
 }
 
-// The ways to run one operation on inputs of so many bytes.
-Status compare(Timer& timer, const LocalProbe& where, const LocalCosts& preset, Op op,
-               std::uint64_t bytes, std::vector<Curve>& measured) {
-  for (const bool reachable : {false, true}) {
-    std::byte* const buffers = reachable ? where.shared : where.ordinary;
-    if (buffers == nullptr) continue;
-    const local::Case c{op, DataType::kFp32, bytes, reachable, reachable};
-    const local::Case ordinary{op, DataType::kFp32, bytes, false, false};
-    const auto blocks = op == Op::kAllToAll ? static_cast<std::uint64_t>(where.topology.ranks) : 1;
-    for (const local::Algorithm& each : local::algorithms()) {
-      const Kind kind = kind_of(op);
-      const Curve* const usual = preset.find(each.name, kind);
-      if (usual == nullptr || !each.operations.contains(op)) continue;
-      if (!each.refuse(c, where.topology).empty()) continue;
-      // What runs in any memory is measured once.
-      if (reachable && each.refuse(ordinary, where.topology).empty()) continue;
-      HCCL_ASSIGN_OR_RETURN(
-          const auto ns, timer.time(call_of(op, buffers, buffers + kProbeBytes, bytes / 4 / blocks),
-                                    each.name, bytes, usual->ns(bytes)));
-      if (!ns) continue;
-      auto at = std::find_if(measured.begin(), measured.end(), [&](const Curve& curve) {
-        return curve.algorithm == each.name && curve.kind == kind;
-      });
-      if (at == measured.end()) {
-        at = measured.insert(at, Curve{std::string(each.name), kind, {}});
+struct Trial {
+  const local::Algorithm* algorithm;
+  Call call;
+  std::uint64_t bytes;  // of a rank's input
+};
+
+Call trial_call(const LocalProbe& where, Op op, std::byte* buffers, std::uint64_t bytes) {
+  const auto ranks = static_cast<std::uint64_t>(where.topology.ranks);
+  Call call = call_of(op, buffers, buffers + kProbeBytes, bytes / 4);
+  if (op == Op::kBroadcast) call.out = buffers;
+  if (local::Blocks(call, 0, where.topology.ranks).block_for_each()) call.count /= ranks;
+  if (op == Op::kAllGather) call.count = std::min(call.count, kProbeBytes / 4 / ranks);
+  return call;
+}
+
+// Every eligible algorithm that is in the built-in costs, or every other one. Those are tried with
+// short inputs, too, and by another operation of a kind if they do not run the one that stands for
+// it.
+std::vector<Trial> trials(const LocalProbe& where, const LocalCosts& preset, bool known) {
+  constexpr std::array kStandFor = {Op::kAllReduce, Op::kAllToAll, Op::kBroadcast};
+  constexpr std::array kOthers = {Op::kReduceScatter, Op::kReduce, Op::kAllGather, Op::kScatter};
+  std::vector<Op> ops(kStandFor.begin(), kStandFor.end());
+  std::vector<std::uint64_t> sizes(kLocalSizes.begin(), kLocalSizes.end());
+  if (!known) {
+    ops.insert(ops.end(), kOthers.begin(), kOthers.end());
+    sizes.insert(sizes.begin(), local::Slot::kPayload);
+  }
+  std::vector<Trial> all;
+  for (const std::uint64_t size : sizes) {
+    const auto first = static_cast<std::ptrdiff_t>(all.size());
+    for (const Op op : ops) {
+      for (const bool reachable : {false, true}) {
+        std::byte* const buffers = reachable ? where.shared : where.ordinary;
+        if (buffers == nullptr) continue;
+        const Call call = trial_call(where, op, buffers, size);
+        const std::uint64_t bytes = local::Blocks(call, 0, where.topology.ranks).input() * 4;
+        if (bytes == 0) continue;
+        for (const local::Algorithm& each : local::algorithms()) {
+          const Kind kind = kind_of(op);
+          if (!each.operations.contains(op)) continue;
+          if ((preset.find(each.name, kind) != nullptr) != known) continue;
+          const local::Case here{op, DataType::kFp32, bytes, reachable, reachable};
+          if (!each.refuse(here, where.topology).empty()) continue;
+          // What runs in any memory, and by several operations of a kind, is tried once.
+          const bool again = std::any_of(all.begin() + first, all.end(), [&](const Trial& other) {
+            return other.algorithm->name == each.name && kind_of(other.call.op) == kind;
+          });
+          if (!again) all.push_back({&each, call, bytes});
+        }
       }
-      at->points.push_back({bytes, std::max<std::uint64_t>(1, whole(*ns))});
     }
   }
-  return {};
+  return all;
+}
+
+void add_point(std::vector<Curve>& curves, const Trial& trial, double ns) {
+  const Kind kind = kind_of(trial.call.op);
+  auto at = std::find_if(curves.begin(), curves.end(), [&](const Curve& curve) {
+    return curve.algorithm == trial.algorithm->name && curve.kind == kind;
+  });
+  if (at == curves.end()) {
+    at = curves.insert(at, Curve{std::string(trial.algorithm->name), kind, {}});
+  }
+  // An allgather has room for shorter inputs than other operations.
+  if (!at->points.empty() && trial.bytes <= at->points.back().bytes) return;
+  const std::uint64_t least = at->points.empty() ? 1 : at->points.back().ns;
+  at->points.push_back({trial.bytes, std::max(least, whole(ns))});
 }
 
 }  // namespace
+
+Result<LocalCosts> compare_local(Timer& timer, const LocalProbe& where, const LocalCosts& preset) {
+  // Where ranks share cores, times vary too much to judge the built-in ones by.
+  const std::vector<Trial> known =
+      where.topology.shared_cores ? std::vector<Trial>() : trials(where, preset, true);
+  const std::vector<Trial> others = trials(where, preset, false);
+  std::size_t left = known.size() + 2 * others.size();
+  const auto time = [&](const Trial& trial, std::string_view algorithm, const Curve& expected) {
+    return timer.time(trial.call, algorithm, trial.bytes, expected.ns(trial.bytes), left--);
+  };
+  // How many times as long as kStandard an algorithm takes that has no built-in costs.
+  std::vector<double> ratios;
+  for (const Trial& trial : others) {
+    const Curve& usual = *preset.find(kStandard, kind_of(trial.call.op));
+    HCCL_ASSIGN_OR_RETURN(const auto standard, time(trial, kStandard, usual));
+    HCCL_ASSIGN_OR_RETURN(const auto ns, time(trial, trial.algorithm->name, usual));
+    ratios.push_back(standard && ns ? *ns / *standard : 0);
+  }
+  std::vector<Curve> measured;
+  for (const Trial& trial : known) {
+    const Curve& usual = *preset.find(trial.algorithm->name, kind_of(trial.call.op));
+    HCCL_ASSIGN_OR_RETURN(const auto ns, time(trial, trial.algorithm->name, usual));
+    if (ns) add_point(measured, trial, *ns);
+  }
+  if (slowdown(preset, measured) > kDisturbed) return preset;
+  LocalCosts costs = fit(preset, preset, measured);
+  std::vector<Curve> added;
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const Curve& standard = *costs.find(kStandard, kind_of(others[i].call.op));
+    if (ratios[i] > 0) add_point(added, others[i], ratios[i] * standard.ns(others[i].bytes));
+  }
+  costs.curves.insert(costs.curves.end(), added.begin(), added.end());
+  return costs;
+}
 
 Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
                                std::chrono::nanoseconds budget) {
@@ -154,19 +230,11 @@ Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
   // Staging buffers that nobody has written yet are slower than they will be.
   const Call first =
       call_of(Op::kAllReduce, where.ordinary, where.ordinary + kProbeBytes, kProbeBytes / 4);
-  for (int i = 0; i < 2; ++i) HCCL_RETURN_IF_ERROR(runs.run(first, "staged"));
+  for (int i = 0; i < 2; ++i) HCCL_RETURN_IF_ERROR(runs.run(first, kStandard));
   HCCL_ASSIGN_OR_RETURN(const bool is_far, far(timer, where));
   const LocalCosts preset = local_preset(where.topology, is_far);
   where.set_tuning(preset.tuning);
-  std::vector<Curve> measured;
-  if (!where.topology.shared_cores) {
-    for (const std::uint64_t bytes : kLocalSizes) {
-      for (const Op op : {Op::kAllReduce, Op::kAllToAll}) {
-        HCCL_RETURN_IF_ERROR(compare(timer, where, preset, op, bytes, measured));
-      }
-    }
-  }
-  return slowdown(preset, measured) > kDisturbed ? preset : fit(preset, preset, measured);
+  return compare_local(timer, where, preset);
 }
 
 // ---- messages ----

@@ -37,9 +37,11 @@ class Timer {
   /// The nanoseconds of the operation on the slowest rank. They are measured in a loop in which
   /// each rank writes `bytes` of its input anew before each operation, without the time of that
   /// writing; the result is the least of a few such loops. Nothing if the rest of the budget is
-  /// shorter than `expected_ns` suggests. All ranks must pass the same arguments.
+  /// shorter than `expected_ns` suggests. This measurement and those that follow, `sharers` in all,
+  /// share the rest of the budget evenly. All ranks must pass the same arguments.
   Result<std::optional<double>> time(const Call& call, std::string_view algorithm,
-                                     std::uint64_t bytes, double expected_ns);
+                                     std::uint64_t bytes, double expected_ns,
+                                     std::size_t sharers = 1);
   /// Replaces each number by the largest one of all ranks.
   Status largest(std::vector<double>& numbers) const;
   /// Nanoseconds since the start, as the ranks agreed last.
@@ -70,9 +72,11 @@ struct LocalProbe {
 inline constexpr std::size_t kProbeBytes = std::size_t{1} << 20;
 
 /// Measures the ranks of a host. Collective; all ranks get the same result, which is valid for
-/// these ranks. First decides whether cores are far from each other; then, if ranks have a core
-/// each, compares algorithms. For measurements that the budget does not allow, the preset's times
-/// stay.
+/// these ranks. If ranks have a core each, compares the algorithms of `preset` that can run here.
+/// An algorithm that `preset` lacks is compared with kStandard, which `preset` must have. For
+/// measurements that the budget does not allow, the preset's times stay.
+Result<LocalCosts> compare_local(Timer& timer, const LocalProbe& where, const LocalCosts& preset);
+/// First decides whether cores are far from each other; then compares with the built-in costs.
 Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
                                std::chrono::nanoseconds budget);
 

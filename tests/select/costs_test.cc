@@ -172,6 +172,23 @@ TEST(Fit, MovesCurvesByWhatWasMeasured) {
   EXPECT_EQ(fitted.find("b", Kind::kFold)->points[1].ns, 8000u);
 }
 
+// A group takes what its parent measured: as much in relation to `staged`.
+TEST(Fit, AddsMeasuredCurvesThatWereNotKnown) {
+  LocalCosts reference;
+  reference.curves = {{"staged", Kind::kFold, {{64, 100}, {1 << 20, 1000}}}};
+  LocalCosts base;
+  base.curves = {{"staged", Kind::kFold, {{64, 50}, {1 << 20, 500}}}};
+  const LocalCosts fitted = fit(base, reference,
+                                {{"staged", Kind::kFold, {{64, 200}, {1 << 20, 2000}}},
+                                 {"new", Kind::kFold, {{64, 100}, {1 << 20, 4000}}},
+                                 {"new", Kind::kMove, {{64, 100}}}});
+  EXPECT_EQ(fitted.curves.size(), 2u);
+  EXPECT_EQ(*fitted.find("staged", Kind::kFold),
+            (Curve{"staged", Kind::kFold, {{64, 100}, {1 << 20, 1000}}}));
+  EXPECT_EQ(*fitted.find("new", Kind::kFold),
+            (Curve{"new", Kind::kFold, {{64, 50}, {1 << 20, 2000}}}));
+}
+
 TEST(CostTable, OldEntriesGiveWay) {
   CostTable tuning;
   for (std::uint32_t ranks = 1; ranks <= CostTable::kMostEntries + 10; ++ranks) {

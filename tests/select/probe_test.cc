@@ -8,7 +8,10 @@
 #include <barrier>
 #include <functional>
 #include <mutex>
+#include <set>
+#include <tuple>
 
+#include "hccl/select/algorithms.h"
 #include "hccl/select/presets.h"
 #include "tests/support/threads.h"
 
@@ -173,7 +176,7 @@ TEST(ProbeLocal, MeasuresAlgorithmsAgainstEachOther) {
           return usual(2, call, algorithm) * (algorithm == "cma" ? factor : 1);
         });
     const LocalCosts preset = local_preset({2, false, true}, false);
-    for (const Kind kind : {Kind::kFold, Kind::kMove}) {
+    for (const Kind kind : {Kind::kFold, Kind::kMove, Kind::kBroadcast}) {
       const auto ratio = [&](const char* name) {
         return costs.find(name, kind)->ns(1 << 20) / preset.find(name, kind)->ns(1 << 20);
       };
@@ -184,11 +187,77 @@ TEST(ProbeLocal, MeasuresAlgorithmsAgainstEachOther) {
   }
 }
 
+bool can_run(std::string_view algorithm, Op op, std::uint64_t bytes,
+             const local::Topology& topology) {
+  const local::Algorithm* const found = local::find(op, algorithm);
+  return found != nullptr &&
+         found->refuse({op, DataType::kFp32, bytes, true, true}, topology) == "";
+}
+
+TEST(ProbeLocal, MeasuresEveryAlgorithmThatCanRun) {
+  std::set<std::tuple<Op, std::string_view, std::uint64_t>> seen;
+  probed(4, false, [&](int rank, const Call& call, std::string_view algorithm) {
+    if (!is_trial(algorithm)) return 0.0;
+    const std::uint64_t blocks = call.op == Op::kAllToAll ? 4 : 1;
+    if (rank == 0) seen.insert({call.op, algorithm, call.count * blocks * 4});
+    return usual(4, call, algorithm) / 20;  // so that the time suffices
+  });
+  for (const Op op : {Op::kAllReduce, Op::kAllToAll, Op::kBroadcast}) {
+    for (const std::uint64_t bytes : {8u << 10, 64u << 10, 1u << 20}) {
+      for (const std::string_view each : local_names()) {
+        EXPECT_EQ(seen.contains({op, each, bytes}), can_run(each, op, bytes, {4, false, true}))
+            << words(op) << " of " << bytes << " bytes by " << each;
+      }
+    }
+  }
+}
+
+// As an algorithm that has just been added: it takes half of what `staged` takes, on a machine that
+// is slower than the preset's.
+TEST(ProbeLocal, AnAlgorithmWithoutBuiltInCostsIsMeasured) {
+  for (const bool shared_cores : {false, true}) {
+    const local::Topology topology{3, shared_cores, true};
+    for (const std::string_view lacking : local_names()) {
+      if (lacking == kStandard) continue;
+      LocalCosts preset = local_preset(topology, false);
+      std::erase_if(preset.curves, [&](const Curve& each) { return each.algorithm == lacking; });
+      const auto takes = [&](int, const Call& call, std::string_view algorithm) {
+        if (!is_trial(algorithm)) return 0.0;
+        const Curve* const known = preset.find(algorithm, kind_of(call.op));
+        const Curve* const as = known != nullptr ? known : preset.find(kStandard, kind_of(call.op));
+        const std::uint64_t blocks = call.op == Op::kAllToAll ? 3 : 1;
+        return as->ns(call.count * blocks * 4) * (known != nullptr ? 3 : 1.5);
+      };
+      Ranks(3, takes).run([&](int, nanoseconds&, const ProbeRuns& runs) {
+        std::vector<std::byte> ordinary(2 * kProbeBytes), device(2 * kProbeBytes);
+        const LocalProbe where{topology, ordinary.data(), device.data(), {}};
+        Timer timer(runs, milliseconds(1000));
+        const auto found = compare_local(timer, where, preset);
+        ASSERT_TRUE(found.ok()) << found.status().message();
+        for (const Op op : {Op::kAllReduce, Op::kAllToAll, Op::kBroadcast}) {
+          if (!can_run(lacking, op, local::Slot::kPayload, topology)) continue;
+          const Curve* const curve = found->find(lacking, kind_of(op));
+          ASSERT_NE(curve, nullptr) << lacking << " " << words(op);
+          for (const Curve::Point& point : curve->points) {
+            const double standard = found->find(kStandard, kind_of(op))->ns(point.bytes);
+            EXPECT_NEAR(static_cast<double>(point.ns) / standard, 0.5, 0.01);
+          }
+        }
+        CostTable table;
+        table.entries.push_back({{"0.1.0", "cpu", "shm", 1, 3}, *found, {}});
+        EXPECT_TRUE(table.check().ok()) << table.check().message();
+      });
+    }
+  }
+}
+
 TEST(ProbeLocal, ThePresetStandsWhereCoresAreShared) {
   const LocalCosts costs = probed(4, true, [&](int, const Call&, std::string_view algorithm) {
     return is_trial(algorithm) ? 12345.0 : 0.0;
   });
-  EXPECT_EQ(costs, local_preset({4, true, true}, false));
+  const LocalCosts preset = local_preset({4, true, true}, false);
+  for (const Curve& each : preset.curves) EXPECT_EQ(*costs.find(each.algorithm, each.kind), each);
+  EXPECT_EQ(costs.tuning.chunk, preset.tuning.chunk);
 }
 
 TEST(ProbeLocal, EndsSoonAfterItsBudget) {
