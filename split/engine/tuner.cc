@@ -104,7 +104,8 @@ Decision Tuner::observe(const Window& window) {
   decision.overlap = now.cut.overlap;
   decision.alternate = calm_ == 0 && now.ends.empty();
   decision.next_window =
-      window.last_iteration + Window::kIterations * std::clamp<std::uint64_t>(calm_, 1, kMostCalm);
+      window.last_iteration +
+      Window::kIterations * (std::clamp<std::uint64_t>(calm_, 2, kMostCalm + 1) - 1);
   return decision;
 }
 
@@ -129,10 +130,7 @@ std::string Tuner::reason(const Plan& best, double today) const {
 
 // Notes what the candidate in force did; the candidate that comes next.
 std::size_t Tuner::try_candidates(const Window& window, const Problem& problem, const Plan& best) {
-  if (!of(window).empty()) {
-    candidates_[now_].seen = of(window);
-    candidates_[now_].ends.push_back(of(window).end);
-  }
+  if (!of(window).empty()) candidates_[now_].ends.push_back(of(window).end);
   if (const auto next = next_trial(problem, best)) return *next;
   calm_ = 1;
   probe_at_ = window.last_iteration + std::clamp(window.last_iteration, kProbeAfter, kLongestPause);
@@ -207,8 +205,11 @@ std::size_t Tuner::fastest() const {
 void Tuner::watch(const Window& window) {
   ++calm_;
   if (keep_) return;
+  // The first window after the trial is the measure of those that follow: in the trial every second
+  // iteration ran behind backward.
+  if (calm_ == 2) usual_ = of(window);
   changes_in_a_row_ = has_changed(window) ? changes_in_a_row_ + 1 : 0;
-  if (changes_in_a_row_ > 0) calm_ = 1;
+  if (changes_in_a_row_ > 0) calm_ = 2;
   const bool probe =
       can_overlap_ && !candidates_[now_].cut.overlap && window.last_iteration >= probe_at_;
   if (!probe && changes_in_a_row_ < kChangesInARow) return;
@@ -220,7 +221,7 @@ void Tuner::watch(const Window& window) {
 }
 
 bool Tuner::has_changed(const Window& window) const {
-  const Window::Kind& before = candidates_[now_].seen;
+  const Window::Kind& before = usual_;
   const Window::Kind& now = of(window);
   if (before.empty() || now.empty()) return false;
   const auto far = [&](double measured, double expected) {

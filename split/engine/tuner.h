@@ -58,7 +58,6 @@ class Tuner {
   struct Candidate {
     Cut cut;
     std::vector<double> ends = {};  // measured, one a window
-    Window::Kind seen = {};         // in the last of these windows
     double end() const;
   };
 
@@ -81,7 +80,8 @@ class Tuner {
   int rivals_ = 0;       // that were considered
   std::uint32_t version_ = 0;
   std::uint64_t calm_ = 0;      // windows since the fastest is known; 0 until then
-  int changes_in_a_row_ = 0;    // windows in which times were not those of the trial
+  Window::Kind usual_;          // what the first of these windows measured
+  int changes_in_a_row_ = 0;    // windows that measured something else
   std::uint64_t probe_at_ = 0;  // iteration
 };
 

@@ -305,8 +305,7 @@ TEST(Tuner, OneSegmentWhereNothingRunsBesideBackward) {
 
 TEST(Tuner, PlansAgainOnlyAfterTwoWindowsInARow) {
   Training training{World{}};
-  training.window();
-  training.window();
+  for (int i = 0; i < 3; ++i) training.window();
   const Segments before = training.state().last_indices;
   training.world.cost = {5e-3, 3e-9};  // another job takes most of the link
   int windows = 0;
