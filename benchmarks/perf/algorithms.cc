@@ -28,7 +28,7 @@ std::vector<HcclAlgorithmInfo> describe(HcclComm comm, std::string op, std::uint
   std::erase(op, '_');  // as HCCL_ALGO has its words
   std::uint32_t number = 0;
   std::vector<HcclAlgorithmInfo> infos;
-  const auto ask = [&]() {
+  const auto ask = [&] {
     if (rank != 0) return;
     check(HcclCommDescribeAlgorithms(comm, op.c_str(), bytes, shared, infos.data(),
                                      sizeof(HcclAlgorithmInfo), &number),

@@ -272,11 +272,11 @@ double Selection::predict_ns(Op op, std::uint64_t bytes, bool reachable) const {
 std::vector<Selection::Described> Selection::describe(Op op, std::uint64_t bytes,
                                                       bool reachable) const {
   std::vector<Described> found;
-  const auto add = [&](std::string_view name, bool local, std::string refusal, bool chosen,
+  const auto add = [&](std::string_view name, bool local, const std::string& refusal, bool chosen,
                        double ns, const std::string& reason) {
     const bool eligible = refusal.empty();
     found.push_back({name, local, eligible, eligible && chosen, eligible ? ns : 0,
-                     eligible && chosen ? reason : std::move(refusal)});
+                     eligible && chosen ? reason : refusal});
   };
   const local::Case c{op, DataType::kFp32, bytes, reachable, reachable};
   const select::LocalChoice choice = is_local(op) ? local_->choose(c) : select::LocalChoice();

@@ -19,7 +19,6 @@
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 uint32_t rank = 0, size = 0;
 int wrong = 0;
