@@ -63,11 +63,14 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline) {
   };
   auto mesh = transport::open(is_.config.transport, args);
   if (mesh.ok()) return mesh;
-  if (failure_.raised()) return failure_.reason();
-  const Status why =
-      mesh.status().with_context(is_.name + ": opening transport " + is_.config.transport);
-  // What this process lacks, the others cannot know; they need not wait for it.
-  if (why.code() == Code::kSyscall || why.code() == Code::kOom) {
+  // A lack of this process. The transport has told the others, which may have ended since. Their end
+  // is a consequence and does not replace the reason.
+  const Status& failed = mesh.status();
+  const bool lacks = (failed.code() == Code::kSyscall || failed.code() == Code::kOom) &&
+                     (failed.culprit() == Status::kNobody || failed.culprit() == is_.rank);
+  if (failure_.raised() && !lacks) return failure_.reason();
+  const Status why = failed.with_context(is_.name + ": opening transport " + is_.config.transport);
+  if (lacks) {  // the others need not wait for this rank
     failure_.abort(Status(why.code(), "rank " + std::to_string(is_.rank) + ": " + why.message(),
                           is_.ranks[static_cast<std::size_t>(is_.rank)]));
   }

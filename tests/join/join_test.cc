@@ -1,5 +1,6 @@
 // Joining: many ranks come together quickly; a rank that is missing or different is named;
 // strangers change nothing; and leaving is quick and leaves nothing.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 
 #include "hccl/base/auth.h"
 #include "hccl/base/tls.h"
+#include "hccl/core/opening.h"
 #include "tests/support/config.h"
 #include "tests/support/load.h"
 #include "tests/support/processes.h"
@@ -454,7 +456,8 @@ TEST(Join, RunningOutOfDescriptorsIsNamed) {
       ASSERT_TRUE(eventually([&] { return own.known.load() && other.known.load(); }));
       if (own.code == Code::kSuccess) continue;
       ++failures;
-      EXPECT_NE(own.message().find("ulimit -n"), std::string::npos) << own.message();
+      EXPECT_NE(own.message().find("ulimit -n"), std::string::npos)
+          << "rank " << scarce << ": " << own.message();
       const std::string who = "rank " + std::to_string(scarce);
       EXPECT_TRUE(other.message().find(who) != std::string::npos ||
                   other.message().find("absent: " + std::to_string(scarce)) != std::string::npos ||
@@ -463,6 +466,41 @@ TEST(Join, RunningOutOfDescriptorsIsNamed) {
     }
   }
   EXPECT_GT(failures, 2);
+}
+
+// The other rank ends before this one comes to its own reason.
+TEST(Join, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
+  for (const char* const transport : {"auto", "tcp", "shm"}) {
+    SCOPED_TRACE(transport);
+    const Config config = quiet_config(transport);
+    Processes processes;
+    Board& board = processes.board();
+    processes.start([&] {
+      Member member;
+      if (!processes.join(member, 2, 0, config).ok()) return 1;
+      const AbortFlag never;
+      // The opening of a world begins with this exchange.
+      const auto met =
+          member.control->exchange(core::identity(member.control->info().id, "world"), 2, 0,
+                                   config.agreement() + '\0', Deadline::after(seconds(60)), never);
+      std::this_thread::sleep_for(milliseconds(100));  // until rank 1 has its answer
+      return met.ok() ? 0 : 1;
+    });
+    processes.start([&] {
+      Member member;
+      if (!processes.join(member, 2, 1, config).ok()) return 1;
+      const int next = Fd(::open("/dev/null", O_RDONLY)).get();
+      const rlimit none{static_cast<rlim_t>(next), 4096};
+      if (::setrlimit(RLIMIT_NOFILE, &none) != 0) return 1;
+      const Logger log = make_logger("off", "rank 1");
+      board.first[1].set(core::Communicator::world(member.control, "world", config, log).status());
+      return 0;
+    });
+    const Outcome& own = board.first[1];
+    ASSERT_TRUE(eventually([&] { return own.known.load(); }));
+    EXPECT_EQ(own.code, Code::kSyscall);
+    EXPECT_NE(own.message().find("ulimit -n"), std::string::npos) << own.message();
+  }
 }
 
 TEST(Join, StrangersDuringAJobChangeNothing) {

@@ -98,13 +98,15 @@ std::string say(const Result<std::string>& part) {
   return writer.take();
 }
 
-/// One round. Returns the leader's part, or the failure of the first member that has one.
+/// One round. Returns the leader's part, or the failure of the first member that has one. If the
+/// exchange fails, this rank knows only its own failure.
 Result<std::string> round(const OpenArgs& args, const std::vector<int>& members,
                           const Result<std::string>& mine) {
-  HCCL_ASSIGN_OR_RETURN(const std::vector<std::string> parts, agree(args, say(mine)));
+  const Result<std::vector<std::string>> parts = agree(args, say(mine));
+  if (!parts.ok()) return mine.ok() ? parts.status() : mine.status();
   std::string first;
   for (const int rank : members) {
-    ByteReader reader(parts[static_cast<std::size_t>(rank)]);
+    ByteReader reader(parts.value()[static_cast<std::size_t>(rank)]);
     const auto code = reader.get<std::int32_t>();
     std::string text = reader.get_text(kReasonCap);
     if (!reader.finished() || code < 0 || code > static_cast<int>(Code::kOom)) {
