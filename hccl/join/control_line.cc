@@ -187,12 +187,17 @@ void ControlLine::lost(const Status& why) {
           std::to_string(member.pid) + ")";
   }
   std::string text = who + " died or was cut off";
+  const bool own = coordinator_rank_ == rank_;
+  if (own) {  // this rank is alive
+    text = who + " was cut off from the coordinator in its own process";
+    who = "the coordinator in the process of " + who;
+  }
   if (why.code() == Code::kTimeout) {
     text = who + " has given no sign of life (HCCL_PEER_TIMEOUT): it is stopped, or cut off";
   } else if (why.code() == Code::kRemote) {
     text = "the control line to " + who + ": " + why.message();
   }
-  dead_ = Status(Code::kRemote, text, coordinator_rank_);
+  dead_ = Status(Code::kRemote, text, own ? Status::kNobody : coordinator_rank_);
   finish_all(*dead_);
   if (!orderly) {
     for (FailureListener* each : listeners_) each->on_failure(Uuid{}, *dead_);

@@ -23,7 +23,8 @@ class Coordinator {
   /// any free port. Sets info.port.
   static Result<std::unique_ptr<Coordinator>> start(RootInfo& info, const Config& config,
                                                     Logger log);
-  /// Ends the thread at once. Ranks that have not left report this process as dead.
+  /// Ends the thread at once. Ranks that have not left report this process as dead; its own rank
+  /// reports that it was cut off.
   ~Coordinator();
 
   /// Whether all ranks have left, or the world did not become complete in time.

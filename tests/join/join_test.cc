@@ -122,6 +122,7 @@ class Meeting {
   }
   const Config& config() const { return config_; }
   join::Coordinator& coordinator() { return *coordinator_; }
+  void end_coordinator() { coordinator_.reset(); }
 
   join::RootInfo info;
 
@@ -668,6 +669,24 @@ TEST(Leave, LastWordsAreHeardFromARankThatTakesNoMoreBytes) {
               has(ear.heard(), "after barrier #4"))
       << ear.heard().message();
   first.control->remove(&ear);
+}
+
+// A rank knows that it is alive, even if the coordinator in its process is not.
+TEST(Leave, ARankDoesNotCallItselfDead) {
+  Meeting meeting;
+  for (int r = 0; r < 2; ++r) meeting.come(r, 2);
+  expect_all_in(meeting, 2);
+  Ear ears[2];
+  for (std::size_t r = 0; r < 2; ++r) meeting.done()[r]->control->add(&ears[r]);
+  meeting.end_coordinator();
+  EXPECT_TRUE(eventually([&] { return !ears[0].heard().ok() && !ears[1].heard().ok(); }));
+  const Status own = ears[0].heard(), other = ears[1].heard();
+  EXPECT_TRUE(has(own, "rank 0 (") && has(own, "was cut off from the coordinator in its own"))
+      << own.message();
+  EXPECT_EQ(own.culprit(), Status::kNobody);
+  EXPECT_TRUE(has(other, "rank 0 (") && has(other, "died or was cut off")) << other.message();
+  EXPECT_EQ(other.culprit(), 0);
+  for (std::size_t r = 0; r < 2; ++r) meeting.done()[r]->control->remove(&ears[r]);
 }
 
 TEST(Leave, FiftyCyclesLeaveNoDescriptorAndNoThread) {
