@@ -31,7 +31,7 @@ void Log::line(LogLevel level, fmt::string_view text, fmt::format_args args) con
   if (!writes(level)) return;
   try {
     write_(level, fmt::vformat(text, args));
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
     // A line that finds no memory is lost. The program goes on.
   }
 }

@@ -63,8 +63,8 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline) {
   };
   auto mesh = transport::open(is_.config.transport, args);
   if (mesh.ok()) return mesh;
-  // A lack of this process. The transport has told the others, which may have ended since. Their end
-  // is a consequence and does not replace the reason.
+  // If this process lacks something, the transport has told the others, which may have ended since.
+  // Their end is a consequence and does not replace the reason.
   const Status& failed = mesh.status();
   const bool lacks = (failed.code() == Code::kSyscall || failed.code() == Code::kOom) &&
                      (failed.culprit() == Status::kNobody || failed.culprit() == is_.rank);
