@@ -293,13 +293,12 @@ std::vector<Selection::Described> Selection::describe(Op op, std::uint64_t bytes
   for (const schedule::Algorithm& each : schedule::algorithms()) {
     if (each.op != op) continue;
     const schedule::Choice own = choose_remote(op, vector, config_.algorithm_for(words(op)));
-    std::string refusal = each.refuse(size_);
+    const std::string refusal = each.refuse(size_);
     double ns = 0;
     if (refusal.empty() && !costs.steps.empty()) {
       ns = select::predict_ns(choose_remote(op, vector, each.name), size_, vector, costs);
     }
-    add(each.name, false, std::move(refusal), !is_local(op) && own.algorithm == &each, ns,
-        own.reason);
+    add(each.name, false, refusal, !is_local(op) && own.algorithm == &each, ns, own.reason);
   }
   return found;
 }
