@@ -31,9 +31,9 @@ struct AffineCost {
   }
 };
 
-/// Measured times of an allreduce by size, straight lines between them. Below the first point its
-/// time holds; beyond the last one the last line goes on (with one point: bytes cost in proportion
-/// to it).
+/// Measured times of an allreduce by size, with straight lines between the points. Smaller sizes
+/// have the time of the first point. Beyond the last point the last line goes on; with only one
+/// point, the time is proportional to the size.
 class TableCost {
  public:
   struct Point {
@@ -60,19 +60,19 @@ struct Contention {
   double compute = 1;
   double communication = 1;
   bool none() const { return compute == 1 && communication == 1; }
-  /// If not, all that overlaps ends later than one behind the other: one segment is planned, which
-  /// is optimal if the cost is affine.
+  /// If false, compute and communication end no earlier together than one after the other: one
+  /// segment is planned, which is optimal if the cost is affine.
   bool overlap_pays() const { return compute + communication > 1; }
   bool operator==(const Contention&) const = default;
 };
 
-/// How long things take in iterations without segments beside compute, and in those with. Seconds;
-/// medians.
+/// How long compute takes in iterations without segments beside it and in iterations with them, and
+/// how long these segments take. Medians in seconds.
 struct ApartAndBeside {
   double compute_alone = 0;
   double compute_beside = 0;
   double busy = 0;  ///< how long segments ran beside compute
-  double work = 0;  ///< how long that part of them takes alone
+  double work = 0;  ///< how long the same communication takes alone
 };
 
 /// Nothing if busy is less than a twentieth of compute: too little to tell.
@@ -123,8 +123,8 @@ struct Prediction {
   };
   std::vector<Times> segments;
   std::vector<double> ready;  ///< of each gradient, slowed down by contention
-  double compute_end = 0;     ///< when the last of them is
-  double end = 0;             ///< of the last segment
+  double compute_end = 0;     ///< when the last gradient is ready
+  double end = 0;             ///< when the last segment ends
 };
 
 /// kPara as above (max_segments and slack are not looked at), and as segments_by_index.

@@ -1,8 +1,8 @@
-"""Installs the rivals, each by its package name and with the ordinary clients, into a folder of
-its own, and builds the timed programs against them. What cannot be had is noted with the reason;
-nothing here is fatal.
+"""Installs each rival by its package name, with the ordinary clients, into a folder of its own, and
+builds the timed programs against it. If a rival cannot be installed, state.json has the reason, and
+the others are still installed.
 
-  <folder>/<library>/   a Python environment (wheels), or what Debian's packages hold
+  <folder>/<library>/   a Python environment (wheels), or the contents of Debian's packages
   <folder>/bin/         the programs
   <folder>/state.json   {library: {"present": true} or {"present": false, "reason": text}}"""
 
@@ -20,7 +20,7 @@ HARNESS = [f"{SOURCES}/mpi_bench.c", *METHOD]
 
 
 class Absent(Exception):
-    """The rival cannot be had; the text says why."""
+    """The rival cannot be installed; the text says why."""
 
 
 def run(command, what, **more):
@@ -58,7 +58,7 @@ def wheels(folder, library, packages):
 
 
 def debian(folder, library, packages):
-    """What the packages hold, unpacked: needs no root and changes nothing else."""
+    """Unpacks Debian packages into a folder: needs no root and changes nothing else."""
     home, done = f"{folder}/{library}", f"{folder}/{library}/installed"
     if os.path.exists(done):
         return home
@@ -206,7 +206,7 @@ def install(folder, without=(), say=print):
 
 
 def installed(folder):
-    """The state that a former install left."""
+    """The state that the last install wrote."""
     try:
         with open(f"{folder}/state.json") as file:
             return json.load(file)

@@ -1,5 +1,5 @@
-"""The rivals, the settings in which each is timed (of which the best counts), and how each is
-launched."""
+"""The rivals, how each is launched, and the settings in which each is timed. The best setting of a
+rival counts."""
 
 import os
 from dataclasses import dataclass, field as default
@@ -129,7 +129,7 @@ def _intel_mpi():
         return {"I_MPI_ADJUST_ALLREDUCE": str(number)}
 
     waits = {"I_MPI_WAIT_MODE": "1"}  # otherwise its ranks spin without giving way
-    # The last: otherwise its collectives go through shared memory all the same.
+    # Without I_MPI_COLL_INTRANODE, collectives still go through shared memory.
     tcp = {
         "I_MPI_FABRICS": "ofi",
         "FI_PROVIDER": "tcp",
@@ -153,7 +153,7 @@ def _intel_mpi():
                 quick=number == 10,
                 **only,
             )
-            for number in (10, 12, 23)  # among shared-memory algorithms the fastest here
+            for number in (10, 12, 23)  # the fastest shared-memory algorithms here
         ),
         on_host("13 pages", few, KEEP_PAGES, allreduce(13), **long),
         on_host("13 wait pages", many, waits, KEEP_PAGES, allreduce(13), **long),
@@ -201,11 +201,11 @@ def our_settings(ranks, transport, memories):
 
 @dataclass
 class Launch:
-    """One command, or one a rank, with what must be in the environment beside what is."""
+    """One command, or one for each rank, and the variables that are added to the environment."""
 
     commands: list
     environment: dict
-    of_rank: list  # what each command has on top
+    of_rank: list  # variables of each command alone
 
 
 def launch(setting, ranks, program_arguments, page, rivals, build, processors):
@@ -241,7 +241,7 @@ def _launch_open_mpi(setting, ranks, arguments, rivals, crowded):
 
 
 def _launch_mpich(setting, ranks, arguments, rivals):
-    """MPICH, and Intel's MPI, which is one."""
+    """MPICH and Intel MPI, which is derived from MPICH."""
     library = setting.library
     home = f"{rivals}/{library}" + ("/usr" if library == "mpich4" else "")
     environment = _environment(setting)

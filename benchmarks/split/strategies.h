@@ -1,4 +1,4 @@
-// How other libraries cut the same gradients: the last gradient of each segment.
+// How other libraries cut the same gradients. Each function returns each segment's last gradient.
 #pragma once
 
 #include <cstdint>

@@ -44,10 +44,10 @@ class World {
 /// another thread that takes the core delays the end, but a core whose speed changes does not.
 class Computer {
  public:
-  /// share: of a core that a rank has while all compute, at most 1; times come true with it.
+  /// share: the fraction of a core that a rank gets while all compute, at most 1; see until().
   explicit Computer(double share) : share_(share) {}
-  void begin();                ///< of an iteration
-  void until(double seconds);  ///< from the begin, if the core is this thread's
+  void begin();                ///< starts an iteration
+  void until(double seconds);  ///< computes until the CPU time is seconds * share
 
  private:
   double share_;

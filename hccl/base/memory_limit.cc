@@ -13,14 +13,15 @@
 namespace hccl {
 namespace {
 
-// Both versions of cgroups write the largest number, or near it, or "max", for no limit.
+// If there is no limit, cgroups of version 2 write "max", and those of version 1 a number near the
+// largest one.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
 constexpr std::uint64_t kMargin = std::uint64_t{64} << 20;
 
 /// The names of the files of one version of cgroups.
 struct Version {
-  const char* type;    // of its file system
-  const char* option;  // of its mount
+  const char* type;    // type of its file system
+  const char* option;  // option of its mount
   const char* limit;
   const char* usage;
   const char* cache;  // the line of memory.stat
@@ -32,7 +33,7 @@ constexpr Version kVersions[] = {
 
 struct Mount {
   std::string at;    // where it is mounted
-  std::string root;  // the cgroup that is its top
+  std::string root;  // the cgroup at the top of the mount
 };
 
 std::optional<std::uint64_t> number_in(const std::string& path) {
@@ -41,7 +42,7 @@ std::optional<std::uint64_t> number_in(const std::string& path) {
   return std::nullopt;
 }
 
-// The number behind a word at the beginning of a line.
+// The number that follows `name` in the line that begins with it.
 std::optional<std::uint64_t> field_in(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -98,7 +99,8 @@ void consider_cgroups(MemoryLeft& left, const Version& version, const std::strin
   const auto mount = mount_of(version, root);
   const auto cgroup = cgroup_of(version, root);
   if (!mount || !cgroup) return;
-  // In a container, the top of the mount is a lower cgroup, and may be this one.
+  // In a container the mount may show only a subtree of the cgroups. The top of the
+  // mount may then be this process's cgroup.
   std::string path = *cgroup;
   if (mount->root != "/") {
     path = path.starts_with(mount->root) ? path.substr(mount->root.size()) : std::string();

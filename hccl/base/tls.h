@@ -67,8 +67,8 @@ class TlsStream {
   short wants() const;
   /// Whether both ends have proved that they hold the key.
   bool finished() const;
-  /// For the server: whether a holder of the key made the first message, now or when it was
-  /// recorded.
+  /// For the server: whether the client's first message was made with the key. It may be a replay
+  /// of a recorded one.
   bool named() const;
 
   /// Encrypts and sends as many of these bytes as the socket takes, in records of 16 KiB, and
@@ -79,10 +79,10 @@ class TlsStream {
   /// Fills `out` from the records that have arrived completely. After fewer bytes, or none, poll
   /// for POLLIN.
   Result<std::size_t> read(std::span<char> out);
-  /// Whether bytes may be here that poll does not report: the last read() filled its span.
+  /// Whether TLS may hold bytes that poll does not report, because the last read() filled its span.
   bool pending() const;
-  /// Tells the peer that no bytes follow, so that the end does not look like a cut. Sends as much
-  /// as the socket takes at once.
+  /// Sends TLS's closing alert, which tells the peer that the stream is complete and was not cut
+  /// off. Does not block: a full socket may take only a part.
   void close();
 
   int fd() const;
@@ -93,8 +93,8 @@ class TlsStream {
   std::unique_ptr<State> state_;
 };
 
-/// The same, blocking. kTimeout, or the reason of the abort flag; after a failure the stream is
-/// unusable.
+/// Blocking forms of the functions above. kTimeout, or the reason of the abort flag. After a
+/// failure the stream is unusable.
 Status handshake(TlsStream& stream, Deadline deadline, const AbortFlag* abort = nullptr);
 Status send_all(TlsStream& stream, std::string_view bytes, Deadline deadline,
                 const AbortFlag* abort = nullptr);

@@ -55,7 +55,7 @@ struct Pending {
 
 enum class Waited { kReady, kTimeout, kAborted };
 
-/// Checks a few times, without reading the clock, for a condition that is about to become true.
+/// Checks ready() a few times without reading the clock. Returns whether it became true.
 template <class Atomics = StdAtomics, class Ready>
 [[gnu::always_inline]] inline bool soon(Ready&& ready, const WaitPolicy& policy) {
   const int looks = policy.spin <= policy.spin.zero() ? 1 : policy.shared_cores ? 8 : 32;
@@ -66,7 +66,7 @@ template <class Atomics = StdAtomics, class Ready>
   }
 }
 
-/// Make one and wait with it often: waiting does not change it. Conditions and hooks must not
+/// One Waiter serves many waits, because a wait does not change it. Conditions and hooks must not
 /// block. A "bell" below is a Doorbell or a Sleeper.
 template <class Atomics = StdAtomics>
 struct BasicWaiter {
@@ -81,7 +81,7 @@ struct BasicWaiter {
   /// For wait(): called at least every kReportInterval, and before the time is over.
   std::function<void(const Pending&)> stalled{};
 
-  /// Waits until ready(), which may be called again after it was true. Without the hooks.
+  /// Waits until ready() and runs no hooks. May call ready() again after it returned true.
   template <class Ready, class Bell>
   Waited until(Ready&& ready, Bell& bell) const {
     return run(ready, end(), std::chrono::nanoseconds::max(), [] {}, bell, policy.longest_nap);

@@ -131,7 +131,7 @@ class Communicator {
   Waiter limits(bool background);
   void stalled(const Pending& pending);
 
-  // What it is; does not change.
+  // Constant after construction.
   const std::shared_ptr<join::ControlLine> control_;
   const std::string name_;
   const std::vector<int> ranks_;
@@ -145,25 +145,25 @@ class Communicator {
   FlightRecorder recorder_;
   Failure failure_;
   RunSettings settings_;
-  std::chrono::milliseconds local_timeout_;  // as the local engine has it
+  std::chrono::milliseconds local_timeout_;  // the timeout that local_ has now
 
-  // What runs operations.
+  // Parts that run operations.
   Opening opening_;
   std::unique_ptr<transport::Mesh> mesh_;
   std::unique_ptr<exec::Executor> executor_;
   std::unique_ptr<exec::LocalEngine> local_;   // may be null; see Opening
-  std::unique_ptr<exec::TwoLevel> two_level_;  // with several hosts, where local_ is
+  std::unique_ptr<exec::TwoLevel> two_level_;  // null on one host, or without local_
   Selection selection_;
 
   // Numbers of operations so far.
   std::uint64_t sequence_ = 0;
-  std::uint64_t refused_ = 0;         // the operation in whose place a call was refused last
+  std::uint64_t refused_ = 0;         // number at which a call was refused last
   std::vector<std::uint64_t> sends_;  // point to point, by peer
   std::vector<std::uint64_t> recvs_;
 
-  Suspicion suspicion_;  // of the operation that waits
+  Suspicion suspicion_;  // about the operation that waits
 
-  std::vector<std::byte> products_;  // of inputs and a factor; kept
+  std::vector<std::byte> products_;  // scaled inputs; kept for the next operation
 
   std::shared_ptr<Mailbox> mailbox_;
 

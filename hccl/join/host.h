@@ -8,13 +8,13 @@
 
 namespace hccl::join {
 
-/// Equal in two processes that may share memory: the boot and the network namespace. This is only a
-/// hint: the processes share memory if one of them can really map memory of the other. At most 128
-/// bytes.
+/// Names the boot and the network namespace, at most 128 bytes. Two processes with equal identities
+/// probably share memory; they do if one of them can map memory of the other. So this is only a
+/// hint.
 using HostIdentity = std::string;
 HostIdentity host_identity();
 
-/// The part of an identity that names the machine. Hosts with networks of their own may share it.
+/// The part of an identity that names the machine. Separate network namespaces may share it.
 std::string_view machine_of(const HostIdentity& host);
 
 /// The cores that the calling thread may run on: one bit each, the first core's bit lowest, without

@@ -31,13 +31,13 @@ enum class Kind : std::uint8_t {
   kRefused = 3,   ///< coordinator to rank: cannot join, and the reason
   kExchange = 4,  ///< rank to coordinator: one part; coordinator to ranks: all parts
   kFailure = 5,   ///< both ways: a communicator has failed
-  kStall = 6,     ///< rank to coordinator: the call it waits in, and absent peers
+  kStall = 6,     ///< rank to coordinator: the call in which it waits, and the absent peers
   kLeave = 7,     ///< both ways: a rank has left in good order
   kBeat = 8,      ///< both ways: alive
-  kSummons = 9,   ///< both ways: a rank needs all ranks of a communicator for what follows
-  kRefusal = 10,  ///< rank to coordinator: a call that it has refused, and the reason; without a
-                  ///< scope: one that makes a group
-  kEnd = 11,      ///< rank to coordinator: its program ends, and its last operation
+  kSummons = 9,   ///< both ways: a rank asks all ranks of a communicator to open the mailbox
+  kRefusal = 10,  ///< rank to coordinator: a call that the rank refused, and the reason; the scope
+                  ///< is zero if the call makes a group
+  kEnd = 11,      ///< rank to coordinator: its program ends; contains its last operation
   kAwaited = 12,  ///< coordinator to ranks: the ranks whose parts an exchange still waits for
 };
 

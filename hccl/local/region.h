@@ -48,7 +48,7 @@ static_assert(sizeof(Slot) == 64);
 /// A counter of one rank's progress. It counts over all operations, so it is never reset.
 enum class Progress : std::uint8_t {
   kStaged,  ///< chunks that the rank has put into its staging buffer
-  kFolded,  ///< chunks of which the rank has folded its slice in its staging buffer
+  kFolded,  ///< chunks for which this rank's slice is folded in its staging buffer
   kTaken,   ///< chunks that the rank has taken from all staging buffers
 };
 
@@ -64,7 +64,7 @@ struct alignas(kApart) BasicControlBlock {
   alignas(kApart) std::array<Envelope, 2> calls;
   alignas(kApart) std::array<Counter, 3> progress{};
   alignas(kApart) Counter barriers{0};  ///< barriers reached so far
-  /// Number of the last operation that uses peers' buffers and that this rank has left.
+  /// Number of the last operation on peers' buffers that this rank has left.
   Counter left{0};
 };
 
@@ -84,8 +84,8 @@ class BasicRegion {
   static std::size_t bytes(int ranks) { return staging_at(ranks) + of(ranks) * kStaging; }
 
   /// `memory` must outlive the region. The timeout of `waiter` bounds every wait: it is the time
-  /// that all ranks have for their next step. `background`: how a call waits that runs while its
-  /// caller computes.
+  /// that all ranks have for their next step. `background`: the policy of operations that run while
+  /// their caller computes.
   BasicRegion(const HostMemory& memory, BasicWaiter<Atomics> waiter, WaitPolicy background);
   /// Maps the control blocks and staging buffers of all ranks, so that no operation takes page
   /// faults for them. Call it between two operations of all ranks, after every rank has created its
@@ -142,7 +142,7 @@ class BasicRegion {
   /// that has announced this call has left it, but no longer than a long copy takes: a rank may be
   /// stopped.
   void await_left();
-  /// Says that a rank is dead, so it has left every operation. Ranks of other hosts are ignored.
+  /// Records that a rank is dead: it has left every operation. Ranks of other hosts are ignored.
   /// Any thread may call.
   void lost(int rank);
 

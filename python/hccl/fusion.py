@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Fusion:
-    """Reduces the gradients of one training iteration after the other.
+    """Reduces the gradients in each iteration of a training run.
 
         fusion = hccl.Fusion(comm, [("fc2.bias", array), ...])   # in the order of backward
         fusion.ready(i)     # when gradient i is complete
@@ -23,10 +23,11 @@ class Fusion:
 
     With hcom_parallel=True segments are reduced in the background, otherwise in wait(). Either
     split_by_size (percentages of the bytes) or split_by_index (the last gradient of each segment)
-    cuts the gradients. By default the strategy set for `group` in hccl.split.api does, else 96.54 %
-    and 3.46 %. The arrays must have one type and be contiguous and writable. Fusion holds them
-    until it is closed. Do not touch the memory of gradient i between ready(i) and wait(). Close a
-    Fusion before its communicator, or use it in a `with` statement.
+    cuts the gradients. With neither, the strategy set for `group` in hccl.split.api cuts them; if
+    there is none, the shares are 96.54 % and 3.46 %. The arrays must have one type and be
+    contiguous and writable. Fusion holds them until it is closed. Do not touch the memory of
+    gradient i between ready(i) and wait(). Close a Fusion before its communicator, or use it in a
+    `with` statement.
     """
 
     def __init__(

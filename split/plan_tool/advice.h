@@ -13,7 +13,7 @@ enum class Scene {
   kGood,         ///< nothing to gain
   kTooEarly,     ///< AR1 has too few bytes and ends long before backward ends
   kTooLate,      ///< AR1 has too many bytes, starts late, and the others wait for it
-  kAddSegments,  ///< more segments are better than any cut into as many as today
+  kAddSegments,  ///< a plan with more segments beats all plans with today's number
   kFewer,        ///< fewer segments end as early, or earlier
 };
 

@@ -86,7 +86,7 @@ def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
 
 
 def _ints(values: list[int]) -> list[int]:
-    """Returns the values as plain ints, because bool is an int, too."""
+    """Converts bools, which Python counts as ints, to plain ints."""
     return [int(value) for value in values]
 
 

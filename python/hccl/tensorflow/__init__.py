@@ -93,8 +93,8 @@ def allreduce(
     tensor: Any, op: str = Average, *, group: str = hccl.WORLD, name: Optional[str] = None
 ) -> tf.Tensor:
     """Reduces over all ranks of the group, element by element. A mean of integers is a float. An
-    IndexedSlices becomes a dense tensor. The gradient is the allreduce of the gradient. name: the
-    name of a fused tensor in errors and traces."""
+    IndexedSlices becomes a dense tensor. Backward averages the incoming gradient if op is the mean;
+    otherwise it sums it. name: the name of a fused tensor in errors and traces."""
     return reduce_list([tensor], op, group, None if name is None else [name])[0]
 
 
@@ -112,7 +112,7 @@ def reduce_list(
     group: str = hccl.WORLD,
     names: Optional[Sequence[str]] = None,
 ) -> list[Any]:
-    """Returns the reduced list; None stays None. names: of the tensors, for errors and traces."""
+    """Returns the reduced list; None stays None. names: the tensors' names in errors and traces."""
     if reduction not in (Average, Sum, Max, Min, Product):
         raise ValueError(f'hccl: there is no reduction "{reduction}"')
     there = [i for i, tensor in enumerate(tensors) if tensor is not None]
@@ -178,7 +178,7 @@ def broadcast(
 
 
 def _with_gradient(collective: Any, gradient: Any, tensor: Any) -> Any:
-    """Adds a gradient. The ops themselves have none, as Ascend's hccl_ops."""
+    """Adds a gradient to a collective whose op, as in Ascend's hccl_ops, has none."""
     return tf.custom_gradient(lambda own: (collective(own), gradient))(tensor)
 
 

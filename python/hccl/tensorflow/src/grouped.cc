@@ -1,4 +1,4 @@
-// A list of tensors in one operation: small ones packed together, large ones where they lie.
+// Reduces a list of tensors: small ones packed into one buffer, large ones without a copy.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@
 namespace hccl::tf {
 namespace {
 
-// Above it a tensor's own allreduce costs less than two copies.
+// Above this size a separate allreduce costs less than two copies.
 constexpr std::size_t kPacked = 256 << 10;
 
 class GroupedAllReduce final : public Reducing {
@@ -81,7 +81,7 @@ class GroupedAllReduce final : public Reducing {
   std::vector<std::string> names_;
   HcclScale scale_{1, 1};
   HcclDataType type_ = HCCL_DATA_TYPE_FP32;
-  Buffer buffer_;  // used by the queue's thread only, as all that run() changes
+  Buffer buffer_;  // only the queue's thread uses the members that run() changes
 };
 
 }  // namespace

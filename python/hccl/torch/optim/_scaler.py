@@ -1,4 +1,4 @@
-"""A GradScaler whose work the step of a fused optimizer does."""
+"""A GradScaler that lets the step of a fused optimizer unscale the gradients."""
 
 from typing import Any, Optional
 

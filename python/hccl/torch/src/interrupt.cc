@@ -20,8 +20,8 @@ namespace {
 // How long the main thread may take until it runs Python code again.
 constexpr std::chrono::milliseconds kPatience{300};
 
-sem_t interrupts;          // counts them for the watcher
-struct sigaction pythons;  // handler, which ours calls
+sem_t interrupts;          // counts Ctrl-C for the watcher
+struct sigaction pythons;  // Python's handler, which on_interrupt() calls
 
 void on_interrupt(int number, siginfo_t* info, void* context) {
   const int error = errno;
@@ -80,7 +80,7 @@ class Watcher {
     }
   }
 
-  // Whether the main thread soon runs Python code, and so the handler.
+  // Whether the main thread runs Python code within kPatience, and thus Python's handler.
   bool python_runs() {
     std::unique_lock lock(mutex_);
     const unsigned before = runs_;

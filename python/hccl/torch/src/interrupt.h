@@ -6,13 +6,13 @@
 
 namespace hccl::pytorch {
 
-/// Ctrl-C ends the communicator's operations if Python cannot see to it, because its main thread
-/// waits in C++: for this backend, or for a future of PyTorch's, as in DDP's backward. Only where
-/// Ctrl-C is a KeyboardInterrupt: a handler of the user's own runs when the wait is over.
+/// After this, Ctrl-C ends the communicator's operations if Python's main thread waits in C++ (for
+/// this backend, or for PyTorch's futures, as in DDP's backward) and cannot handle the signal. If
+/// the user has installed a handler, nothing ends: the handler runs when the wait is over.
 void end_on_interrupt(const std::shared_ptr<Communicator>& communicator);
 
-/// For waits of this module's: Python's signal handlers run, on the main thread, and what they
-/// raise (KeyboardInterrupt) is thrown.
+/// Waits of this module call it. On the main thread it runs Python's signal handlers, and throws
+/// the exception that they raise (KeyboardInterrupt).
 void run_signal_handlers();
 
 }  // namespace hccl::pytorch

@@ -14,36 +14,36 @@ namespace hccl::pytorch {
 
 namespace py = pybind11;
 
-/// Makes the table of spans of an optimizer of Python, anew for each step, and hands it to the
-/// library. Parameters, gradients and states are taken where they lie at that moment; what is kept
-/// from one step to the next is only what a dictionary would have to be searched for, and it is
-/// compared by identity first.
+/// Serves an optimizer of Python. Each step makes a new table of spans, with the addresses that
+/// parameters, gradients and states have at that moment, and passes it to the library. Between
+/// steps only the results of dictionary look-ups are kept, and each is used only while the
+/// dictionary still has the same objects.
 class Optimizer {
  public:
-  /// `owner` is the object of Python, which this one does not keep alive. It has
+  /// `owner` is the optimizer of Python, which this class does not keep alive. It has
   ///   _numbers(group, step) -> Numbers
   ///   _state_of(parameter, group)
   ///     -> (the dictionary, step or None, [states], master or None, is new)
   Optimizer(HcclOptimRule rule, const py::object& owner);
 
-  /// One step of the parameters that have a gradient. Gradients are multiplied by `factor`, and are
-  /// 0 afterwards where `zero` says so. `only`: a set of parameters; None: all.
+  /// Steps the parameters that have a gradient. Gradients are multiplied by `factor`; with `zero`
+  /// they are 0 afterwards. `only`: a set of parameters; None: all.
   void step(const py::list& groups, const py::dict& state, double factor, bool zero,
             const py::object& only);
 
  private:
-  /// What is known of a parameter since the last step.
+  /// What the last step has looked up for a parameter.
   struct Entry {
     py::object parameter;
     py::object state;                  // the dictionary; null: look it up
-    std::array<py::object, 6> values;  // that were in it
+    std::array<py::object, 6> values;  // its values then, in order
     at::Tensor step, master;
     std::array<at::Tensor, 3> states;
     bool is_new = false;  // not stepped yet
   };
   struct Group {
     std::vector<Entry> entries;
-    py::object key;  // which states the group has
+    py::object key;  // names of the group's states
     py::dict of_python;
     std::unordered_map<double, const HcclOptimNumbers*> numbers;
     double last_step = -1;
@@ -79,9 +79,9 @@ class Optimizer {
   HcclOptimRule rule_;
   py::weakref owner_;
   std::vector<Group> groups_;
-  std::vector<std::pair<py::object, py::object>> states_;  // of the optimizer, in order
+  std::vector<std::pair<py::object, py::object>> states_;  // keys and values of `state`
 
-  // Of the step that is being made.
+  // State of the current step.
   double factor_ = 1;
   bool zero_ = false, looked_up_ = false;
   std::deque<HcclOptimNumbers> numbers_;

@@ -54,8 +54,8 @@ def npu_allreduce(
     fusion_id: int = -1,
     group: str = hccl.WORLD,
 ) -> Any:
-    """Reduces one tensor or a list, in which None stays None, as npu_device's all_reduce, except
-    that IndexedSlices stay sparse. With one rank returns the argument."""
+    """Reduces one tensor or a list like npu_device's all_reduce, but IndexedSlices stay sparse.
+    None in a list stays None. With one rank returns the argument."""
     size = _ranks.size()
     check_fusion(fusion, fusion_id, (0, 1, 2))
     if size <= 1:
@@ -149,9 +149,9 @@ class NPUOptimizer(Wrapper):
 def KerasDistributeOptimizer(  # noqa: N802  a class upstream
     optimizer: Any, name: str = "NpuKerasOptimizer"
 ) -> Any:
-    """Changes a Keras optimizer so that its gradients are means over the ranks, and returns it. Its
-    class changes, too, so that a copy by its configuration, as Estimator makes it, does the
-    same."""
+    """Changes a Keras optimizer so that its gradients are means over the ranks, and returns it. The
+    optimizer gets another class, so that a copy made from its configuration, as Estimator does,
+    also reduces."""
     optimizer.__class__ = _reducing(type(optimizer))
     return optimizer
 

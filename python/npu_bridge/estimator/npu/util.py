@@ -102,7 +102,7 @@ class IterationPerLoop:
             load_iterations(sess, iterations_per_loop)
 
 
-# ---- For scripts only: names without a meaning on a CPU, which is logged once ----
+# ---- For scripts only: these names have no meaning on a CPU, and their first use is logged ----
 
 _values: dict = {}
 
