@@ -1,4 +1,4 @@
-// What a program may change while a communicator is in use.
+// The settings that a program may change while a communicator is in use.
 #pragma once
 
 #include <atomic>

@@ -12,7 +12,7 @@
 namespace hccl::split {
 namespace {
 
-// What is exposed is a small part of the iteration, so fewer segments may cost little of that.
+// Exposed time is a small part of the iteration, so fewer segments may cost little of it.
 constexpr double kSlack = 0.001;
 constexpr double kNearlyAlike = 0.03;  // of what a window measures: noise may decide
 constexpr std::size_t kLooks = 3;      // windows for each of those

@@ -1,4 +1,4 @@
-// What a loaded machine adds to every bound on time.
+// The time that a loaded machine adds to every bound.
 #pragma once
 
 #include <algorithm>
