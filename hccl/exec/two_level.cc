@@ -47,7 +47,7 @@ Status TwoLevel::run(const Call& call, std::uint64_t sequence, const Waiter& wai
 
 Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Waiter& waiter) {
   cut(call);
-  chosen_ = &choose(longest_ * size_of(call.type));
+  chosen_ = &choose(longest_ * size_of(call.type), select::rounds(call));
   const Plan& plan = *chosen_->plan;
   const Envelope mine = envelope(call, sequence,
                                  fingerprint(chosen_->choice.algorithm->name,
@@ -130,13 +130,17 @@ void TwoLevel::set_costs(std::optional<select::MessageCosts> costs) {
   chosen_ = nullptr;
 }
 
-const TwoLevel::Chosen& TwoLevel::choose(std::size_t part_bytes) {
+const TwoLevel::Chosen& TwoLevel::choose(std::size_t part_bytes, bool round_once) {
   // Multiples of the same size differ in the upper bits of the product.
   Chosen& chosen = remembered_[(part_bytes * 0x9E3779B97F4A7C15u) >> 61 & (kRemembered - 1)];
-  if (chosen.plan != nullptr && chosen.part_bytes == part_bytes) return chosen;
+  if (chosen.plan != nullptr && chosen.part_bytes == part_bytes &&
+      chosen.round_once == round_once) {
+    return chosen;
+  }
   chosen.part_bytes = part_bytes;
+  chosen.round_once = round_once;
   chosen.choice = select::choose_remote(Op::kAllReduce, hosts_, part_bytes, {}, hosts_,
-                                        costs_ ? &*costs_ : nullptr);
+                                        costs_ ? &*costs_ : nullptr, false, round_once);
   chosen.plan = &plan_for(chosen.choice);
   return chosen;
 }

@@ -59,13 +59,14 @@ class TwoLevel {
   };
   struct Chosen {
     std::size_t part_bytes = 0;
+    bool round_once = false;
     schedule::Choice choice;
     const Plan* plan = nullptr;  // its peers are ranks of the communicator; null: nothing chosen
   };
 
   Status run_slices(const Call& call, std::uint64_t sequence, const Waiter& waiter);
   void cut(const Call& call);
-  const Chosen& choose(std::size_t part_bytes);
+  const Chosen& choose(std::size_t part_bytes, bool round_once);
   const Plan& plan_for(const schedule::Choice& choice);
   Status sum_on_host(const Call& call, const Part& part, const Envelope& mine);
   Status spread_on_host(const Call& call, const Part& part, const Envelope& mine);

@@ -84,6 +84,9 @@ Pick pick_symmetric(int size, std::size_t bytes, bool round_once) {
     if (round_once) return {"pairwise", much + ": one partner at a time, rounded once"};
     return {"ring", much + ": neighbours only"};
   }
+  if (round_once && size <= kManyRanks) {
+    return {"direct", ranks(size) + " can all exchange with all: rounded once"};
+  }
   const std::string why = "few steps for " + ranks(size) + " and " + amount(bytes);
   if (is_power_of_two(size)) return {"halving_doubling", why};
   return {"bruck", why + ", not a power of two"};
@@ -95,8 +98,12 @@ Pick pick_broadcast(int size, std::size_t bytes) {
   return {"chain", amount(bytes) + " are much: pieces follow each other"};
 }
 
-Pick pick_reduce(int size, std::size_t bytes) {
+Pick pick_reduce(int size, std::size_t bytes, bool round_once) {
   if (size <= kFewRanks) return {"direct", ranks(size) + " are few: fewest steps, rank order"};
+  if (round_once &&
+      (size <= kManyRanks || bytes / static_cast<std::size_t>(size) >= kRingChunkBytes)) {
+    return {"direct", "each rank folds a chunk of all " + ranks(size) + ": rounded once"};
+  }
   if (bytes <= kWholeVectorBytes) return {"binomial", amount(bytes) + " are little: few steps"};
   return {"chain", amount(bytes) + " are much: pieces follow each other"};
 }
@@ -138,12 +145,11 @@ Pick pick_allreduce(int size, std::size_t bytes, int hosts, bool shared_cores, b
   if (hosts > 2 && size <= kFewRanks && is_power_of_two(size) &&
       bytes / static_cast<std::size_t>(size) >= kRingChunkBytes) {
     // Senders that share a receiver's network interface reduce its throughput by a fifth.
-    if (round_once && bytes / static_cast<std::size_t>(size) >= kAnyStepsChunkBytes) {
-      return {"pairwise", amount(bytes) + " are much for " + ranks(size) +
-                              ": one sender at a time for each line, rounded once"};
+    const std::string much = amount(bytes) + " are much for " + ranks(size);
+    if (!round_once) return {"halving_doubling", much + ": one sender at a time for each line"};
+    if (bytes / static_cast<std::size_t>(size) >= kAnyStepsChunkBytes) {
+      return {"pairwise", much + ": one sender at a time for each line, rounded once"};
     }
-    return {"halving_doubling", amount(bytes) + " are much for " + ranks(size) +
-                                    ": one sender at a time for each line"};
   }
   return pick_symmetric(size, bytes, round_once);
 }
@@ -159,7 +165,7 @@ Pick pick(Op op, int size, std::size_t bytes, int hosts, bool shared_cores, bool
     case Op::kBroadcast:
       return pick_broadcast(size, bytes);
     case Op::kReduce:
-      return pick_reduce(size, bytes);
+      return pick_reduce(size, bytes, round_once);
     case Op::kScatter:
       return pick_scatter(size, bytes);
     case Op::kAllToAll:
@@ -259,6 +265,12 @@ Timed timed(const Algorithm& algorithm, int size, std::size_t bytes, int hosts,
   return best;
 }
 
+// Whether one rank folds all inputs of an element at once. Two ranks always do.
+bool rounds_once(const Algorithm& algorithm, int size) {
+  return size <= 2 || algorithm.name == "direct" || algorithm.name == "one_shot" ||
+         algorithm.name == "pairwise";
+}
+
 // The rules handle hosts: the costs do not distinguish links within a host from links between
 // hosts.
 bool may_be_taken(const Algorithm& algorithm, int size, std::size_t bytes) {
@@ -266,14 +278,16 @@ bool may_be_taken(const Algorithm& algorithm, int size, std::size_t bytes) {
   return algorithm.name != "one_shot" || bytes * static_cast<std::size_t>(size) <= kOneShotBytes;
 }
 
+// If `round_once`, an algorithm that rounds more often than the rules' choice is no candidate.
 Timed least(const Timed& ruled, int size, std::size_t bytes, int hosts, const MessageCosts& costs,
-            std::string& why) {
+            bool round_once, std::string& why) {
   const Algorithm& by_rules = *ruled.algorithm;
+  const bool once = round_once && rounds_once(by_rules, size);
   Timed other;  // the best algorithm except the rules' choice
   for (const Algorithm& algorithm : schedule::algorithms()) {
     if (by_rules.name == "two_level") break;
     if (algorithm.op != by_rules.op || &algorithm == &by_rules) continue;
-    if (!may_be_taken(algorithm, size, bytes)) continue;
+    if (!may_be_taken(algorithm, size, bytes) || (once && !rounds_once(algorithm, size))) continue;
     const Timed each = timed(algorithm, size, bytes, hosts, costs);
     if (other.algorithm == nullptr || each.ns < other.ns) other = each;
   }
@@ -336,7 +350,7 @@ Choice choose_remote(Op op, int size, std::size_t bytes, std::string_view wanted
     if (asked) {
       why = "predicted " + microseconds(best.ns);
     } else {
-      best = least(best, size, bytes, hosts, *costs, why);
+      best = least(best, size, bytes, hosts, *costs, round_once, why);
     }
     choice.algorithm = best.algorithm;
     choice.depth = best.depth;

@@ -18,8 +18,9 @@ namespace hccl::select {
 /// one replaces it and the reason says so. `costs` must be the same on all ranks. If it is null,
 /// fixed rules choose. Otherwise the algorithm with the least predicted time is chosen, unless the
 /// rules' choice is about as fast. `shared_cores`: some host has fewer cores than ranks.
-/// `round_once`: for a sum of 16-bit floats with one rank on each host, prefer an algorithm that
-/// rounds once if it moves as many bytes in as many steps, or nearly.
+/// `round_once`: for a sum of 16-bit floats with one rank on each host, choose an algorithm that
+/// rounds once, whatever the costs. Only more than 32 ranks with chunks below 64 KiB have none that
+/// would be fast enough.
 schedule::Choice choose_remote(Op op, int size, std::size_t bytes, std::string_view wanted,
                                int hosts = 1, const MessageCosts* costs = nullptr,
                                bool shared_cores = false, bool round_once = false);

@@ -54,6 +54,24 @@ MessageCosts any_network(std::mt19937& random) {
   return costs;
 }
 
+// With one rank on each host, no costs buy a sum of 16-bit floats another rounding.
+TEST(MessageCosts, CannotBuyARounding) {
+  std::mt19937 random(11);  // NOLINT(cert-msc51-cpp): the same numbers every time
+  for (int round = 0; round < 20; ++round) {
+    const MessageCosts costs = any_network(random);
+    for (const Op op : {Op::kAllReduce, Op::kReduceScatter, Op::kReduce}) {
+      for (int size = 3; size <= 32; ++size) {
+        for (std::size_t bytes = 2; bytes <= std::size_t{1} << 32; bytes *= 4) {
+          const auto choice = choose_remote(op, size, bytes, "", size, &costs, false, true);
+          const std::string_view name = choice.algorithm->name;
+          ASSERT_TRUE(name == "direct" || name == "one_shot" || name == "pairwise")
+              << name << ": " << size << " ranks, " << bytes << " bytes";
+        }
+      }
+    }
+  }
+}
+
 TEST(MessageCosts, AStepTakesWhatWasMeasured) {
   const MessageCosts costs = network(10, 1, 2);
   const Algorithm& ring = *find(Op::kAllGather, "ring");

@@ -129,18 +129,23 @@ TEST(Select, HostsDoNotSendToOneAllAtOnce) {
   EXPECT_EQ(name(6, 64 << 20), "direct");
 }
 
-// As many bytes in as many steps as by a ring, and one rounding; not where ranks share a host.
-TEST(Select, SumsThatRoundAreFoldedAtOnceWhereThatCostsNothing) {
+// Not where ranks share a host.
+TEST(Select, SumsThatRoundAreFoldedAtOnceBetweenHosts) {
   const auto name = [](Op op, int size, std::size_t bytes, bool round_once) {
     return choose_remote(op, size, bytes, "", size, nullptr, false, round_once).algorithm->name;
   };
   for (const Op op : {Op::kAllReduce, Op::kReduceScatter}) {
     EXPECT_EQ(name(op, 12, 12 * 64 << 10, false), "ring");
     EXPECT_EQ(name(op, 12, 12 * 64 << 10, true), "pairwise");
-    EXPECT_EQ(name(op, 12, 12 * 32 << 10, true), "bruck");
+    EXPECT_EQ(name(op, 12, 12 * 32 << 10, false), "bruck");
+    EXPECT_EQ(name(op, 12, 12 * 32 << 10, true), "direct");
+    EXPECT_EQ(name(op, 64, 64 * 32 << 10, true), "halving_doubling");
     EXPECT_EQ(name(op, 6, 64 << 20, true), "direct");
   }
-  EXPECT_EQ(name(Op::kAllReduce, 8, 8 * 256 << 10, true), "halving_doubling");
+  EXPECT_EQ(name(Op::kReduce, 12, 1024, false), "binomial");
+  EXPECT_EQ(name(Op::kReduce, 12, 1024, true), "direct");
+  EXPECT_EQ(name(Op::kAllReduce, 8, 8 * 256 << 10, false), "halving_doubling");
+  EXPECT_EQ(name(Op::kAllReduce, 8, 8 * 256 << 10, true), "direct");
   EXPECT_EQ(name(Op::kAllReduce, 8, 8 * 512 << 10, true), "pairwise");
   EXPECT_EQ(name(Op::kAllGather, 12, 64 << 20, true), "ring");
   EXPECT_EQ(
