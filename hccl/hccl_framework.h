@@ -24,7 +24,8 @@ extern "C" {
  * Values of HcclReduceOp, accepted wherever one is. Another type than the ones named:
  * HCCL_E_NOT_SUPPORT, naming both. */
 
-/** The sum divided by the number of ranks: floating types. Rounded as HcclScale says. */
+/** The sum divided by the number of ranks. A float is rounded as HcclScale says. The sum of
+ * integers wraps around in their type, and is divided towards zero. */
 #define HCCL_REDUCE_AVG ((HcclReduceOp)16)
 /** Bit by bit: integer types. */
 #define HCCL_REDUCE_BAND ((HcclReduceOp)17)

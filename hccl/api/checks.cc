@@ -18,8 +18,7 @@ Status unknown_op(HcclReduceOp op) {
 Status irreducible(DataType type, ReduceOp op) {
   std::string text = "dataType " + std::string(words(type)) + " cannot be reduced";
   if (kernels::reducible(type)) {
-    text += " by " + std::string(words(op)) +
-            (op == ReduceOp::kAvg ? ": averages are of floats" : ": it is of integers");
+    text += " by " + std::string(words(op)) + ": it is of integers";
   }
   return Status(Code::kNotSupport, std::move(text));
 }

@@ -114,6 +114,43 @@ void sum_short(std::span<const std::byte* const> inputs, std::byte* out, std::si
   }
 }
 
+/// Divides integers, towards zero. `Wide` holds each value of T and the divisor.
+template <class T, class Wide = T>
+void divide(std::byte* data, std::size_t bytes, double divisor) {
+  const auto by = static_cast<Wide>(divisor);
+  for (std::size_t at = 0; at < bytes; at += sizeof(T)) {
+    T value;
+    std::memcpy(&value, data + at, sizeof value);
+    value = static_cast<T>(static_cast<Wide>(value) / by);
+    std::memcpy(data + at, &value, sizeof value);
+  }
+}
+
+void divide_integers(DataType type, std::byte* data, std::size_t bytes, double divisor) {
+  switch (type) {
+    case DataType::kInt8:
+      return divide<std::int8_t, std::int64_t>(data, bytes, divisor);
+    case DataType::kUint8:
+      return divide<std::uint8_t, std::uint64_t>(data, bytes, divisor);
+    case DataType::kInt16:
+      return divide<std::int16_t, std::int64_t>(data, bytes, divisor);
+    case DataType::kUint16:
+      return divide<std::uint16_t, std::uint64_t>(data, bytes, divisor);
+    case DataType::kInt32:
+      return divide<std::int32_t, std::int64_t>(data, bytes, divisor);
+    case DataType::kUint32:
+      return divide<std::uint32_t>(data, bytes, divisor);
+    case DataType::kInt64:
+      return divide<std::int64_t>(data, bytes, divisor);
+    case DataType::kUint64:
+      return divide<std::uint64_t>(data, bytes, divisor);
+    case DataType::kInt128:
+      return divide<Int128>(data, bytes, divisor);
+    default:
+      return;  // floats are divided before they are rounded
+  }
+}
+
 // From about this size up, the C library's memcpy uses rep movsb.
 constexpr std::size_t kRepeated = 2048;
 
@@ -137,6 +174,11 @@ void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, 
           std::size_t count, Store store, const Finish& finish) {
   const std::size_t bytes = count * size_of(type);
   if (inputs.empty() || bytes == 0) {
+    return;
+  }
+  if (op == ReduceOp::kAvg && !floating(type)) {
+    fold(type, ReduceOp::kSum, inputs, out, count);
+    if (finish.divisor != 1) divide_integers(type, out, bytes, finish.divisor);
     return;
   }
   const bool plain = finish.nothing();

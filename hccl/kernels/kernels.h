@@ -19,7 +19,8 @@ enum class Store : std::uint8_t {
   kStream,
 };
 
-/// A factor and a divisor, which fold() applies to a sum of floats before it rounds the sum.
+/// A factor and a divisor, which fold() applies to a sum of floats before it rounds the sum. An
+/// average of integers takes the divisor only, a positive integer.
 struct Finish {
   double factor = 1;
   double divisor = 1;
@@ -33,11 +34,10 @@ constexpr bool reducible(DataType type) {
   return type != DataType::kHif8 && type != DataType::kFp8E8M0 && size_of(type) != 0;
 }
 
-/// Whether fold() can reduce this type with this operation: averages need floats; bitwise and
-/// logical operations need integers.
+/// Whether fold() can reduce this type with this operation: bitwise and logical operations need
+/// integers.
 constexpr bool reducible(DataType type, ReduceOp op) {
   if (!reducible(type)) return false;
-  if (op == ReduceOp::kAvg) return floating(type);
   return !(bitwise(op) || logical(op)) || !floating(type);
 }
 
@@ -51,7 +51,8 @@ constexpr bool rounds_at_end(DataType type) {
 /// must be reducible by `op`. An input may be `out` itself; otherwise inputs and `out` must not
 /// overlap. No alignment is needed. Without inputs, nothing happens. With one input, the result is
 /// a copy; for a logical reduction it is 1 or 0. `finish` applies to sums of floats, in the type in
-/// which they accumulate; an average (kAvg) is a sum with a divisor.
+/// which they accumulate; an average (kAvg) is a sum with a divisor. The sum of an average of
+/// integers wraps around as any sum does, and is then divided towards zero.
 ///
 /// fp16, bf16 and the 8-bit floats accumulate in fp32 and round once (nearest even) at the end of
 /// the fold (rounds_at_end). Integers wrap around as unsigned C arithmetic does. Max and min of

@@ -43,9 +43,10 @@ class Communicator(Collectives):
     order. One thread at a time may use a communicator; only messages (send, recv and twins),
     abort() and handles are for any thread. Leave with destroy(), or use a `with` statement.
 
-    Reductions are "sum", "prod", "max", "min", "avg" (floats), "band", "bor", "bxor" (bitwise, of
-    integers and bools), "land", "lor" and "lxor" (logical, of integers and bools). With "sum" and
-    "avg" of floats every input is multiplied by `prescale`, and the result by `postscale`.
+    Reductions are "sum", "prod", "max", "min", "avg" (of integers: the sum divided towards zero),
+    "band", "bor", "bxor" (bitwise, of integers and bools), "land", "lor" and "lxor" (logical, of
+    integers and bools). With "sum" and "avg" of floats every input is multiplied by `prescale`, and
+    the result by `postscale`.
     """
 
     def __init__(

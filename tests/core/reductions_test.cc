@@ -156,6 +156,38 @@ TEST_P(Reductions, AverageAndFactors) {
   });
 }
 
+// The sum wraps around in the type, and is divided towards zero.
+template <class T>
+void check_average(Communicator& c, DataType type) {
+  const auto value = [](int rank, std::size_t i) {
+    return static_cast<T>((i * 7919 + at(rank) * 104729) * 2654435761u);
+  };
+  for (const std::size_t count : kCounts) {
+    std::vector<T> in(count * at(c.size()));
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = value(c.rank(), i);
+    Call call;
+    call.type = type;
+    call.reduce = ReduceOp::kAvg;
+    check(c, call, in, [&](std::size_t i, T got) {
+      std::uint64_t sum = 0;
+      for (int r = 0; r < c.size(); ++r) sum += static_cast<std::uint64_t>(value(r, i));
+      return got == static_cast<T>(static_cast<T>(sum) / static_cast<T>(c.size()));
+    });
+  }
+}
+
+TEST_P(Reductions, AverageOfIntegers) {
+  ASSERT_TRUE(world_.ok());
+  world_.run([](Communicator& c) {
+    check_average<std::int8_t>(c, DataType::kInt8);
+    check_average<std::uint16_t>(c, DataType::kUint16);
+    check_average<std::int32_t>(c, DataType::kInt32);
+    check_average<std::uint32_t>(c, DataType::kUint32);
+    check_average<std::int64_t>(c, DataType::kInt64);
+    check_average<std::uint64_t>(c, DataType::kUint64);
+  });
+}
+
 // The smallest float that is not lost in fp16: an average of these stays the same number, though
 // their sum is more than the type can hold.
 TEST_P(Reductions, AverageInsideAHostAccumulatesInFp32) {

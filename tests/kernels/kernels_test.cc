@@ -39,13 +39,14 @@ constexpr DataType kFloats[] = {
 constexpr DataType kSmallFloats[] = {DataType::kFp16, DataType::kBfp16, DataType::kFp8E4M3,
                                      DataType::kFp8E5M2};
 
-/// The reductions of integers that are also of floats, or are not. An average is a finished sum.
+/// The reductions of integers that are also of floats, or are not; without averages, which are
+/// finished sums.
 std::vector<ReduceOp> reductions(bool of_floats) {
   std::vector<ReduceOp> all;
-#define HCCL_OP(name, number, word)                              \
-  if (reducible(DataType::kInt32, ReduceOp::name) &&             \
-      reducible(DataType::kFp32, ReduceOp::name) == of_floats) { \
-    all.push_back(ReduceOp::name);                               \
+#define HCCL_OP(name, number, word)                                                      \
+  if (ReduceOp::name != ReduceOp::kAvg && reducible(DataType::kInt32, ReduceOp::name) && \
+      reducible(DataType::kFp32, ReduceOp::name) == of_floats) {                         \
+    all.push_back(ReduceOp::name);                                                       \
   }
   HCCL_REDUCE_OPS(HCCL_OP)
 #undef HCCL_OP
@@ -375,9 +376,26 @@ TEST(FoldNumbersTest, AnAverageOfLargeSmallFloatsDoesNotOverflow) {
   });
 }
 
+TEST(FoldNumbersTest, AnAverageOfIntegersIsDividedTowardsZero) {
+  const auto average = [](DataType type, auto number, double divisor) {
+    const auto* input = reinterpret_cast<const std::byte*>(&number);
+    auto out = number;
+    fold(type, ReduceOp::kAvg, {&input, 1}, reinterpret_cast<std::byte*>(&out), 1, Store::kCached,
+         {1, divisor});
+    return static_cast<long>(out);
+  };
+  EXPECT_EQ(average(DataType::kInt8, std::int8_t{-7}, 2), -3);
+  EXPECT_EQ(average(DataType::kInt8, std::int8_t{-128}, 200), 0);
+  EXPECT_EQ(average(DataType::kUint8, std::uint8_t{250}, 200), 1);
+  EXPECT_EQ(average(DataType::kUint16, std::uint16_t{65535}, 70000), 0);
+  EXPECT_EQ(average(DataType::kUint64, ~std::uint64_t{0}, 4), (1L << 62) - 1);
+  __extension__ typedef __int128 Int128;
+  EXPECT_EQ(average(DataType::kInt128, Int128{-7} << 40, 2), (-7L << 40) / 2);
+}
+
 TEST(FoldNumbersTest, OnlySomeTypesHaveSomeReductions) {
   for (const DataType type : kReducible) {
-    EXPECT_EQ(reducible(type, ReduceOp::kAvg), oracle::float_format(type) != nullptr);
+    EXPECT_TRUE(reducible(type, ReduceOp::kAvg));
     EXPECT_EQ(reducible(type, ReduceOp::kBitXor), oracle::float_format(type) == nullptr);
     EXPECT_EQ(reducible(type, ReduceOp::kLogicalAnd), oracle::float_format(type) == nullptr);
     EXPECT_TRUE(reducible(type, ReduceOp::kMin));

@@ -292,7 +292,7 @@ def test_a_call_that_all_ranks_refuse_does_no_harm():
     def work(rank):
         for _ in range(3):
             with pytest.raises(RuntimeError, match="integral dtype"):
-                dist.all_reduce(torch.ones(4, dtype=torch.int32), op=dist.ReduceOp.AVG)
+                dist.all_reduce(torch.ones(4, dtype=torch.bool), op=dist.ReduceOp.AVG)
         tensor = torch.ones(4)
         dist.all_reduce(tensor)
         return tensor[0].item()

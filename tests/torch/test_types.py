@@ -127,7 +127,6 @@ def test_what_has_no_meaning_is_refused_by_name():
     def work(rank):
         texts = []
         for dtype, op in [
-            (torch.int32, "AVG"),
             (torch.float32, "BAND"),
             (torch.bool, "AVG"),
             (torch.complex64, "AVG"),
@@ -140,11 +139,21 @@ def test_what_has_no_meaning_is_refused_by_name():
         dist.barrier()  # the group goes on
         return texts
 
-    for average, bits, truth, complex_average in on_ranks(2, work):
-        assert "Cannot use ReduceOp.AVG with integral dtype Int" in average
+    for bits, truth, complex_average in on_ranks(2, work):
         assert "Cannot use ReduceOp.BAND with non-integral dtype Float" in bits
         assert "Cannot use ReduceOp.AVG with integral dtype Bool" in truth
         assert complex_average == ""
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_an_average_of_integers_is_divided_towards_zero(dtype):
+    def work(rank):
+        average = torch.tensor([rank, -3 * rank if dtype.is_signed else 7, 4], dtype=dtype)
+        dist.all_reduce(average, op=dist.ReduceOp.AVG)
+        return average.tolist()
+
+    for got in on_ranks(2, work):
+        assert got == [0, -1 if dtype.is_signed else 7, 4]
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, torch.bool, torch.complex64], ids=str)

@@ -71,7 +71,7 @@ void check_type(Kind kind, at::ScalarType type, const Refusal& refuse) {
   if (kind > Kind::PREMUL_SUM) refuse("Unhandled ReduceOp");
   if (!is_reducible(type)) refuse("Invalid scalar type " + name + " for a reduction");
   if (is_bitwise(kind) && fractions) refuse(op + "non-integral dtype " + name);
-  if ((kind == Kind::AVG || kind == Kind::PREMUL_SUM) && !fractions) {
+  if ((kind == Kind::AVG && type == at::kBool) || (kind == Kind::PREMUL_SUM && !fractions)) {
     refuse(op + "integral dtype " + name);
   }
   if (at::isComplexType(type) &&
