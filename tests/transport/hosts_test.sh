@@ -180,6 +180,41 @@ if ((named != 3 || lonely != 1 || took > 10000)); then
 fi
 echo "hosts_test: both sides of a partition name the other one, all after $took ms at a peer timeout of 5 s"
 
+# broken_path NAME HOST:FILTER...: while four ranks compute, packets between the hosts 1 and 3 get lost, of which rank 0
+# sees nothing. All ranks must name both ends.
+broken_path() {
+  local name=$1 filter took named
+  local line=/sys/class/net/$tag-v1/statistics/rx_bytes
+  local enough=$(($(cat "$line") + 4000000))
+  (export HCCL_FLIGHT_RECORDER_DIR=off HCCL_PEER_TIMEOUT=5; start 1 "$perf" -b 1M -e 1M -n 30000 -w 1) >"$table/output" &
+  ranks=$!
+  while (($(cat "$line") < enough)); do
+    if ! kill -0 "$ranks" 2>/dev/null; then break; fi
+  done
+  for filter in "${@:2}"; do
+    tc -n "$tag-${filter%%:*}" qdisc add dev eth0 clsact
+    tc -n "$tag-${filter%%:*}" filter add dev eth0 egress bpf da bytecode "${filter#*:}"
+  done
+  cut=$(date +%s%N)
+  wait "$ranks" || true
+  took=$((($(date +%s%N) - cut) / 1000000))
+  for filter in "${@:2}"; do tc -n "$tag-${filter%%:*}" qdisc del dev eth0 clsact; done
+  named=$(grep -cE 'hccl_perf: .*the path from rank (1 to rank 3|3 to rank 1) does not work \(.*Check the network' "$table/output" || true)
+  if ((named != 4 || took > 25000)); then
+    echo "hosts_test: of a path that is $name $named of 4 ranks heard, after $took ms"
+    cat "$table/output"
+    exit 1
+  fi
+  echo "hosts_test: a path that is $name is named on all ranks after $took ms, at a peer timeout of 5 s"
+}
+# Drops what goes to 10.211.0.2 (0x0AD30002), to 10.211.0.4, and what goes to the latter in more than 600 bytes.
+to_1='4,32 0 0 30,21 0 1 181600258,6 0 0 2,6 0 0 4294967295'
+to_3='4,32 0 0 30,21 0 1 181600260,6 0 0 2,6 0 0 4294967295'
+long_to_3='6,32 0 0 30,21 0 3 181600260,128 0 0 0,37 0 1 600,6 0 0 2,6 0 0 4294967295'
+broken_path cut "1:$to_3" "3:$to_1"
+broken_path 'open in one direction only' "1:$to_3"
+broken_path 'closed for long packets' "1:$long_to_3"
+
 # A line of 100 Mbit/s that lets the first 70 KB pass at once. Four ranks send 1.5 times their gradients, so that
 # 1 s is worth 0.0083 GB, and the automatic plan's probe must not take the first ones for all (it said 0.03 to 0.2
 # GB). Room for a machine whose cores have other work; one that was busy just then may try again.

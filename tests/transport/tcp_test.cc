@@ -316,6 +316,36 @@ TEST(TcpLink, OnlyHostsApartPaceWhatTheySend) {
   }
 }
 
+// A host that answers the kernel's packets has a path, however long its rank reads nothing.
+TEST(TcpLink, ABusyPeerIsNoBrokenPath) {
+  run_ranks(2, [](Rank& rank) {
+    OpenArgs args = rank.open_args(soon());
+    Config config = *args.config;
+    config.peer_timeout = 1s;
+    args.config = &config;
+    args.hosts = {0, 1};
+    auto mesh = open_tcp(args);
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    // One message is far longer than the buffers of the sockets; the others fill the window.
+    std::vector<Bytes> all(65, Bytes(1000));
+    all.front().resize(64 << 20);
+    std::vector<Request> requests(all.size());
+    std::vector<Request*> awaited;
+    if (rank.rank() == 1) std::this_thread::sleep_for(3500ms);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (rank.rank() == 0) {
+        (*mesh)->send(requests[i], 1, 0, all[i]);
+      } else {
+        (*mesh)->recv(requests[i], 0, 0, all[i]);
+      }
+      awaited.push_back(&requests[i]);
+    }
+    const Status status = wait_all(**mesh, awaited);
+    EXPECT_TRUE(status.ok()) << status.message();
+    rank.barrier();
+  });
+}
+
 // Between prepare() and sleep() a rank looks once more, and may post what comes next.
 TEST(TcpLink, WhatIsPostedOnTheWayToSleepIsSent) {
   run_ranks(2, [](Rank& rank) {

@@ -43,7 +43,12 @@ ssize_t send(int fd, std::span<const iovec> pieces) {
   return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-Status ended() { return Status(Code::kTcpTransfer, errno == 0 ? "" : std::strerror(errno)); }
+Status ended() {
+  if (errno == ETIMEDOUT) {
+    return Status(Code::kTimeout, "the other host has not answered the kernel's probes");
+  }
+  return Status(Code::kTcpTransfer, errno == 0 ? "" : std::strerror(errno));
+}
 
 Result<std::size_t> read_tls(TlsStream& tls, std::span<const iovec> pieces) {
   std::size_t all = 0;

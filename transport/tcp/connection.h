@@ -14,8 +14,9 @@
 
 namespace hccl::transport::tcp {
 
-/// Nothing blocks. Failures: kRemote, bytes were altered on the way; kTcpTransfer, the connection
-/// has ended, with the reason, or without a text if the peer has closed it in good order.
+/// Nothing blocks. Failures: kRemote, bytes were altered on the way; kTimeout, the peer's host does
+/// not answer; kTcpTransfer, the connection has ended, with the reason, or without a text if the
+/// peer has closed it in good order.
 class Connection {
  public:
   Connection() = default;

@@ -247,9 +247,19 @@ void Link::lost(const Status& why) {
     linger(Deadline::after(kComplaintTime));
     return corrupted(why.message());
   }
+  if (why.code() == Code::kTimeout) return cut_off(why.message());
   fail(Status(Code::kRemote,
               "rank " + std::to_string(peer_) + " closed its connection to rank " +
                   std::to_string(rank_) + (why.message().empty() ? "" : " (" + why.message() + ")"),
+              peer_));
+}
+
+void Link::cut_off(const std::string& fault) {
+  fail(Status(Code::kRemote,
+              "the path from rank " + std::to_string(rank_) + " to rank " + std::to_string(peer_) +
+                  " does not work (" + fault +
+                  "); the connection is closed. Check the network between their hosts: cables, "
+                  "switches, firewalls",
               peer_));
 }
 

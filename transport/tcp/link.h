@@ -66,6 +66,8 @@ class Link {
   bool pending() const { return alive() && connection_.pending(); }
   /// With TLS, tells the peer that no bytes follow, before the last bytes leave.
   void finish() { connection_.finish(); }
+  /// Ends the link because the path to the peer's host does not work; `fault`: the reason.
+  void cut_off(const std::string& fault);
   /// Fails everything and closes the socket.
   void fail(const Status& status);
 

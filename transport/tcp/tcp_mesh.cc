@@ -7,6 +7,7 @@
 
 #include <array>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "transport/self_link.h"
 #include "transport/tcp/join.h"
 #include "transport/tcp/link.h"
+#include "transport/tcp/path.h"
 #include "transport/tcp/tcp.h"
 
 namespace hccl::transport {
@@ -52,22 +54,24 @@ class TcpMesh final : public Mesh {
  public:
   /// `hosts` as in OpenArgs; empty: one host.
   TcpMesh(int rank, std::vector<Connection> connections, std::unique_ptr<EpollSleeper> sleeper,
-          const std::vector<int>& hosts, Wire wire)
+          const std::vector<int>& hosts, const Config& config)
       : rank_(rank),
         epoll_(std::move(sleeper)),
         sleeper_(*this),
         share_(connections.size(), epoll_->epoll()),
         slots_(connections.size()),
         few_(connections.size() <= kFewLinks),
-        encrypted_(wire == Wire::kTls) {
+        encrypted_(config.wire == Wire::kTls),
+        path_interval_(std::min<std::chrono::nanoseconds>(config.peer_timeout / 4, kPathInterval)) {
     for (std::size_t peer = 0; peer < connections.size(); ++peer) {
       if (!connections[peer].valid()) continue;
       const bool near = hosts.empty() || hosts[peer] == hosts[static_cast<std::size_t>(rank)];
-      const bool summed = wire == Wire::kCrc || (wire == Wire::kAuto && !near);
+      const bool summed = config.wire == Wire::kCrc || (config.wire == Wire::kAuto && !near);
       slots_[peer].link = std::make_unique<Link>(rank, static_cast<int>(peer),
                                                  std::move(connections[peer]), summed, share_);
       enlarge_buffers(slots_[peer].link->fd());
       if (near) do_not_pace(slots_[peer].link->fd());
+      if (!near) slots_[peer].path.emplace(slots_[peer].link->fd(), config.peer_timeout);
       if (!few_) watch(peer, EPOLL_CTL_ADD);
     }
   }
@@ -105,6 +109,7 @@ class TcpMesh final : public Mesh {
       moved |= look_at_events();
     }
     if (encrypted_) moved |= look_at_decrypted();
+    if (++looks_ % kLooksAtClock == 0) look_at_paths();
     // Reading may have produced answers.
     return write_dirty() || moved;
   }
@@ -120,6 +125,9 @@ class TcpMesh final : public Mesh {
   static constexpr std::size_t kFewLinks = 4;
   /// Links without awaited bytes are read only once in this many looks.
   static constexpr unsigned kLooksAtUnexpected = 16;
+  /// A rank that does not sleep reads the clock once in this many looks.
+  static constexpr unsigned kLooksAtClock = 1024;
+  static constexpr std::chrono::seconds kPathInterval{1};
 
   class LinkSleeper final : public PolledSleeper {
    public:
@@ -137,6 +145,7 @@ class TcpMesh final : public Mesh {
       mesh_.epoll_->awake();
       mesh_.going_to_sleep_ = false;
       if (mesh_.few_) mesh_.watch_all(EPOLL_CTL_DEL);
+      mesh_.look_at_paths();
     }
 
    private:
@@ -148,11 +157,12 @@ class TcpMesh final : public Mesh {
     bool dirty = false;          ///< in dirty_: has output that no write has tried yet
     bool blocked = false;        ///< the socket was full: epoll tells when to go on
     bool watches_write = false;
+    std::optional<Path> path;  ///< between hosts
   };
 
   bool look_at_all() {
     bool moved = false;
-    const bool unexpected = ++looks_ % kLooksAtUnexpected == 0;
+    const bool unexpected = looks_ % kLooksAtUnexpected == 0;
     for (std::size_t peer = 0; peer < slots_.size(); ++peer) {
       Slot& slot = slots_[peer];
       if (slot.link == nullptr || !slot.link->alive()) continue;
@@ -174,6 +184,17 @@ class TcpMesh final : public Mesh {
       posted(peer);
     }
     return moved;
+  }
+
+  /// Ends the links whose path carries nothing any more.
+  void look_at_paths() {
+    if (!next_path_look_.expired()) return;
+    next_path_look_ = Deadline::after(path_interval_);
+    for (Slot& slot : slots_) {
+      if (!slot.path || !slot.link->alive()) continue;
+      const std::string fault = slot.path->fault(slot.link->fd());
+      if (!fault.empty()) slot.link->cut_off(fault);
+    }
   }
 
   bool look_at_events() {
@@ -303,6 +324,8 @@ class TcpMesh final : public Mesh {
   bool encrypted_;
   bool going_to_sleep_ = false;  // the last progress() may have run, so posts are written at once
   unsigned looks_ = 0;
+  std::chrono::nanoseconds path_interval_;
+  Deadline next_path_look_ = Deadline::after(std::chrono::nanoseconds(0));
   std::vector<std::size_t> dirty_;
   SelfLink self_;
 };
@@ -332,9 +355,9 @@ Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
       const std::vector<std::string> parts,
       agree(args, listener.ok() ? Result<std::string>(encode(listener->port, args.address))
                                 : Result<std::string>(listener.status())));
-  const Wire wire = args.config != nullptr ? args.config->wire : Wire::kAuto;
+  const Config config = args.config != nullptr ? *args.config : Config{};
   JoinArgs join_args{args.rank, {}, args.key, args.deadline, args.abort, nullptr};
-  if (wire == Wire::kTls) {
+  if (config.wire == Wire::kTls) {
     HCCL_ASSIGN_OR_RETURN(join_args.tls, TlsContext::create());
   }
   for (int rank = 0; rank < args.size; ++rank) {
@@ -344,7 +367,7 @@ Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
   HCCL_ASSIGN_OR_RETURN(std::vector<Connection> connections,
                         join(join_args, std::move(*listener), **sleeper));
   return std::unique_ptr<Mesh>(std::make_unique<TcpMesh>(args.rank, std::move(connections),
-                                                         std::move(*sleeper), args.hosts, wire));
+                                                         std::move(*sleeper), args.hosts, config));
 }
 
 }  // namespace

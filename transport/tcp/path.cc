@@ -1,0 +1,77 @@
+#include "transport/tcp/path.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+
+namespace hccl::transport::tcp {
+namespace {
+
+/// Where the kernel's answer has tcpi_snd_wnd, which older headers lack, as older kernels do.
+constexpr std::size_t kWindowAt = 228;
+constexpr int kProbes = 3;
+/// The kernel takes no longer times for its probes.
+constexpr std::chrono::seconds kLongest{32767};
+
+struct State {
+  tcp_info info{};
+  bool window_known = false;
+  std::uint32_t window = 0;  ///< bytes that the peer has room for
+};
+
+bool read_state(int fd, State& state) {
+  std::array<std::byte, kWindowAt + sizeof state.window> answer{};
+  socklen_t length = answer.size();
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, answer.data(), &length) != 0) return false;
+  std::memcpy(&state.info, answer.data(), std::min(sizeof state.info, answer.size()));
+  state.window_known = length == answer.size();
+  std::memcpy(&state.window, answer.data() + kWindowAt, sizeof state.window);
+  return true;
+}
+
+void set(int fd, int level, int option, int value) {
+  ::setsockopt(fd, level, option, &value, sizeof value);
+}
+
+}  // namespace
+
+Path::Path(int fd, std::chrono::nanoseconds patience) : patience_(patience) {
+  using std::chrono::seconds;
+  const auto total =
+      static_cast<int>(std::min(kLongest, std::chrono::duration_cast<seconds>(patience)).count());
+  const int interval = std::max(1, total / (2 * kProbes));
+  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, total - kProbes * interval));
+  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval);
+  set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+}
+
+std::string Path::fault(int fd) {
+  State state;
+  if (!read_state(fd, state)) return {};
+  const tcp_info& info = state.info;
+  const auto now = Deadline::Clock::now();
+  const bool unanswered = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
+  if (!unanswered || info.tcpi_bytes_acked != acknowledged_ ||
+      since_.time_since_epoch().count() == 0) {
+    acknowledged_ = info.tcpi_bytes_acked;
+    since_ = now;
+    return {};
+  }
+  if (now - since_ < patience_ || info.tcpi_retransmits + info.tcpi_probes == 0) return {};
+  const bool silent = std::chrono::milliseconds(info.tcpi_last_ack_recv) >= patience_;
+  // A host that answers has no room, or does not get long packets.
+  if (!silent && (!state.window_known || state.window == 0)) return {};
+  const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now - since_).count();
+  return "packets of up to " + std::to_string(info.tcpi_snd_mss) + " bytes were sent again for " +
+         std::to_string(waited) + " s, and the other host " +
+         (silent ? "answers nothing"
+                 : "answers, but does not get them: compare the MTU on the way");
+}
+
+}  // namespace hccl::transport::tcp
