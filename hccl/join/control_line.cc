@@ -236,6 +236,11 @@ void ControlLine::handle(const std::string& frame) {
     const Status why = wire::get_status(in);
     if (scope == Uuid{}) deaths_.push_back(why);
     for (FailureListener* each : listeners_) each->on_failure(scope, why);
+    if (const auto at = pending_.find(scope); at != pending_.end()) {
+      at->second->result = why;
+      at->second->done = true;
+      pending_.erase(at);
+    }
   } else if (kind == Kind::kSummons) {
     const auto scope = in.get<Uuid>();
     for (FailureListener* each : listeners_) each->on_summons(scope);
@@ -285,8 +290,8 @@ void ControlLine::say_awaited(ByteReader& in) const {
 Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uint32_t size,
                                                        std::uint32_t index, const std::string& mine,
                                                        Deadline deadline, const AbortFlag& abort,
-                                                       std::string name,
-                                                       const std::string& members) {
+                                                       std::string name, const std::string& members,
+                                                       bool makes_group) {
   if (mine.size() > wire::kBlobCap) return Status(Code::kInternal, "an exchange of too many bytes");
   auto pending = std::make_shared<Pending>();
   pending->name = std::move(name);
@@ -300,6 +305,7 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
   ByteWriter out;
   out.put(Kind::kExchange).put(key).put(size).put(index);
   out.put(static_cast<std::uint64_t>(deadline.left().count())).put_text(mine).put_text(members);
+  out.put(static_cast<std::uint8_t>(makes_group));
   send(out.bytes());
   const auto ready = [&] {
     const MutexLock lock(mutex_);

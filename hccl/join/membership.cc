@@ -249,6 +249,7 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
   const auto patience = in.get<std::uint64_t>();  // nanoseconds
   std::string part = in.get_text(wire::kBlobCap);
   std::string members = in.get_text(wire::kRanksCap / 8);
+  const bool makes_group = in.get<std::uint8_t>() != 0;
   const bool known = gatherings_.count(key) != 0;
   if (!in.finished() || size == 0 || size > size_ || index >= size ||
       (!known && gatherings_.size() >= wire::kScopesCap)) {
@@ -265,6 +266,7 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
     gathering.next_word = after(kFirstWord);
     gathering.since = now_;
     gathering.members = std::move(members);
+    gathering.makes_group = makes_group;
   }
   if (gathering.parts.size() != size || gathering.parts[index]) return drop(connection);
   gathering.parts[index] = std::move(part);
@@ -276,7 +278,9 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
   for (const auto& each : gathering.parts) out.put_text(*each);
   Outs outs;
   for (const int each : gathering.connections) outs.push_back({each, out.bytes()});
-  if (!group_refusals_.empty()) group_refusals_.met(wire::ranks_in(gathering.members));
+  if (makes_group && !group_refusals_.empty()) {
+    group_refusals_.met(wire::ranks_in(gathering.members));
+  }
   gatherings_.erase(key);
   return outs;
 }

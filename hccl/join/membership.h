@@ -62,7 +62,8 @@ class Membership {
     std::vector<std::optional<std::string>> parts;
     std::vector<int> connections;
     std::set<std::uint32_t> came;
-    std::string members;  // a set of ranks; empty: not known
+    std::string members;       // a set of ranks; empty: not known
+    bool makes_group = false;  // its ranks make a group; else they belong to one
     std::uint32_t arrived = 0;
     Time since{};
     Time deadline = Time::max();

@@ -174,7 +174,9 @@ std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t w
 
 // The error for a rank that this group awaits and that has refused to make a group.
 std::optional<Status> Membership::refused_one(const Gathering& gathering) const {
-  if (group_refusals_.empty() || now_ - gathering.since < kForgiving) return std::nullopt;
+  if (!gathering.makes_group || group_refusals_.empty() || now_ - gathering.since < kForgiving) {
+    return std::nullopt;
+  }
   std::vector<std::uint32_t> present, absent = wire::ranks_in(gathering.members);
   for (const int connection : gathering.connections) {
     present.push_back(connections_.at(connection));
@@ -200,7 +202,9 @@ std::optional<Status> Membership::gone_one(const Gathering& gathering) const {
     const std::uint32_t witness = connections_.at(gathering.connections.front());
     return Status(Code::kRemote,
                   name_of(rank) + how_it_left(rank) + "; rank " + std::to_string(witness) +
-                      " called for a group with rank " + std::to_string(rank) + " (world ranks)",
+                      (gathering.makes_group ? " called for a group with rank "
+                                             : " opens connections in a group with rank ") +
+                      std::to_string(rank) + " (world ranks)",
                   static_cast<int>(rank));
   }
   return std::nullopt;
@@ -217,8 +221,10 @@ Membership::Outs Membership::end_vain() {
   }
   Outs outs;
   for (const auto& [key, why] : vain) {
-    group_refusals_.told(wire::ranks_in(gatherings_.at(key).members),
-                         static_cast<std::uint32_t>(why.culprit()));
+    if (gatherings_.at(key).makes_group) {
+      group_refusals_.told(wire::ranks_in(gatherings_.at(key).members),
+                           static_cast<std::uint32_t>(why.culprit()));
+    }
     gatherings_.erase(key);
     Outs more = tell_all(key, why);
     outs.insert(outs.end(), more.begin(), more.end());

@@ -74,6 +74,39 @@ TEST_P(MailboxFailure, AKilledRankIsNamedToAllWhoWait) {
   }
 }
 
+// The first message opens connections between all ranks. A rank that has left opens none.
+TEST_P(MailboxFailure, ARankThatHasLeftIsNamedByTheFirstMessage) {
+  Processes processes;
+  Board& board = processes.board();
+  Config config;
+  config.transport = GetParam();
+  config.flight_recorder_dir = "off";
+  config.log_level = "off";
+  for (int rank = 0; rank < kSize; ++rank) {
+    processes.start([&, rank] {
+      Member member;
+      if (!processes.enter(member, kSize, rank, config).ok()) return 1;
+      if (rank != kVictim) {
+        int number = rank;
+        const int peer = 2 - rank;
+        core::Mailbox& box = member.world->mailbox();
+        const MessagePtr message = rank == 0 ? box.send(peer, 0, &number, sizeof number, {})
+                                             : box.recv(peer, 0, &number, sizeof number, {});
+        if (!message->wait(Deadline::after(seconds(30))).ok()) return 3;
+        board.first[static_cast<std::size_t>(rank)].set(message->status());
+      }
+      Processes::leave(member);
+      return 0;
+    });
+  }
+  for (const int rank : {kVictim, 0, 2}) EXPECT_EQ(processes.wait(rank), 0) << rank;
+  for (const int rank : {0, 2}) {
+    const Outcome& outcome = board.first[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(outcome.culprit, kVictim) << outcome.message();
+    EXPECT_NE(outcome.message().find("rank 1"), std::string::npos) << outcome.message();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Everywhere, MailboxFailure, ::testing::Values("auto", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -56,7 +56,8 @@ class Harness {
         out.put(scope()).put(std::uint32_t{input_.byte()}).put(std::uint32_t{input_.byte()});
         out.put(std::uint64_t{input_.byte()} << input_.below(64))
             .put_text(input_.bytes(input_.byte()))
-            .put_text("\37");  // ranks 0 to 4
+            .put_text("\37")  // ranks 0 to 4
+            .put(static_cast<std::uint8_t>(input_.below(2)));
         break;
       case Kind::kFailure:
         out.put(scope());

@@ -38,12 +38,13 @@ std::string hello(std::uint32_t rank, std::uint32_t size, std::string_view agree
 
 std::string exchange(const Uuid& key, std::uint32_t size, std::uint32_t index,
                      std::chrono::nanoseconds patience, std::string_view part,
-                     const std::vector<int>& members = {}) {
+                     const std::vector<int>& members = {}, bool makes_group = true) {
   ByteWriter out;
   out.put(Kind::kExchange).put(key).put(size).put(index);
   out.put(static_cast<std::uint64_t>(patience.count()))
       .put_text(part)
-      .put_text(wire::set_of(members));
+      .put_text(wire::set_of(members))
+      .put(static_cast<std::uint8_t>(makes_group));
   return out.take();
 }
 

@@ -343,7 +343,7 @@ class Simulation {
     ByteWriter out;
     out.put(Kind::kExchange).put(key).put(size_).put(process.rank);
     out.put(static_cast<std::uint64_t>(nanoseconds(patience).count()));
-    out.put_text(part(key, process.rank)).put_text({});
+    out.put_text(part(key, process.rank)).put_text({}).put(std::uint8_t{0});
     send(line_of_.at(index), out.bytes());
     process.waiting[key] = now_ + patience + soon();
   }
