@@ -53,8 +53,9 @@ HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank,
 HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms);
 
 /** Joins the ranks that a launcher started, without configuration: the rank table that
- * RANK_TABLE_FILE names, or mpirun (PMIx), torchrun, or Slurm; a program started alone is a world
- * of one. An addition to HCCL's interface. */
+ * RANK_TABLE_FILE names, or mpirun (PMIx), torchrun, Slurm, or, inside a host, hydra (mpiexec of
+ * MPICH and Intel). Of nested launchers the innermost counts. A program started alone is a world of
+ * one. An addition to HCCL's interface. */
 HcclResult HcclCommInitLauncher(HcclComm* comm);
 
 /** A communicator of rankNum ranks of *comm, which must be a world: rank i of it is rank rankIds[i]

@@ -10,6 +10,7 @@ packages=(
   libssl-dev libspdlog-dev libhwy-dev                # the library
   nlohmann-json3-dev libprotobuf-dev protobuf-compiler
   openmpi-bin libopenmpi-dev libpmix-dev libfabric-dev   # launching, plugins
+  mpich                                              # mpiexec.hydra; mpirun stays Open MPI's
   libgtest-dev libbenchmark-dev libcli11-dev spin    # tests, benchmarks, command lines, models
   iproute2 python3 python3-dev python3-venv          # test hosts, Python
 )

@@ -91,9 +91,15 @@ class ControlLine {
   /// leave, too: then no last message is cut off, and the coordinator lives as long as its ranks.
   void leave(std::chrono::nanoseconds at_most);
 
-  /// For a forked child, which never uses the line again: the child's copy of the socket would hide
-  /// this process's death from the coordinator.
-  void abandon() { line_.abandon(); }
+  /// Keeps the claim (claim.h) of this rank as long as the line lives.
+  void keep(Fd claim) { claim_ = std::move(claim); }
+
+  /// For a forked child, which never uses the line again: the child's copies of the sockets would
+  /// hide this process's death from the coordinator, and keep its claim.
+  void abandon() {
+    line_.abandon();
+    claim_.reset();
+  }
 
  private:
   struct Pending {
@@ -122,6 +128,7 @@ class ControlLine {
   bool others_left() const HCCL_REQUIRES(mutex_);
 
   Line line_;
+  Fd claim_;
   RootInfo info_;
   int rank_;
   std::chrono::nanoseconds peer_timeout_;

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "hccl/base/auth.h"
 #include "hccl/base/waiter.h"
+#include "hccl/join/claim.h"
 
 namespace hccl::join {
 namespace {
@@ -66,12 +66,7 @@ Result<Folder> folder_of_user(const std::string& runtime_dir) {
 }
 
 std::string file_of(const std::string& job) {
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string name(kPrefix);
-  for (const std::uint8_t byte : digest("hccl host root " + job)) {
-    name += {kHex[byte >> 4], kHex[byte & 15]};
-  }
-  return name;
+  return std::string(kPrefix) + digest_name("hccl host root " + job);
 }
 
 // These locks belong to an open file, not to a process, because ranks may be threads.

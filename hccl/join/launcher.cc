@@ -1,6 +1,7 @@
 #include "hccl/join/launcher.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
 
@@ -176,22 +177,175 @@ Result<Launch> from_slurm(const Environment& env, std::uint16_t base_port) {
   return launch;
 }
 
-}  // namespace
+Result<Launch> from_hydra(const Environment& env, std::uint16_t base_port) {
+  Launch launch{Launch::Kind::kHydra, 0, 0, -1, 0};
+  HCCL_RETURN_IF_ERROR(
+      read_ranks(env, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}, launch));
+  launch.root_address = "127.0.0.1";
+  launch.root_port = base_port;
+  return launch;
+}
 
-Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& variables) {
-  const Environment env(variables);
-  if (env.has("RANK_TABLE_FILE")) return from_rank_table(env);
-  if (env.has("PMIX_RANK") || env.has("PMIX_NAMESPACE")) return from_pmix(env);
-  // MASTER_ADDR, MASTER_PORT and WORLD_SIZE alone are often exported by job scripts.
-  if (env.has("RANK")) return from_torchrun(env);
-  // A batch script has SLURM_PROCID, too, but no step: Slurm did not start it once for each task.
-  if (env.has("SLURM_PROCID") && env.has("SLURM_STEP_ID")) return from_slurm(env, base_port);
+// Hydra's ranks of one host have one parent, which names their job. PMI_FD could carry root info
+// between hosts, but it belongs to MPI_Init.
+Status name_hydra_job(const Process* proxy, Launch& launch) {
+  if (launch.local_size == launch.size && proxy != nullptr) {
+    launch.job = "hydra " + std::to_string(proxy->pid) + "." + std::to_string(proxy->started);
+    return {};
+  }
+  const std::string why = launch.local_size == launch.size
+                              ? "its process is not visible here (another PID namespace)"
+                              : "MPI_LOCALNRANKS does not say that all of them are on this host";
+  return Status(
+      Code::kNotSupport,
+      "EI0001: PMI_RANK and PMI_SIZE: mpiexec has started this process as rank " +
+          std::to_string(launch.rank) + " of " + std::to_string(launch.size) + ", and " + why +
+          ". Use Open MPI's mpirun, srun or a rank table, or give the ranks torchrun's variables: "
+          "mpiexec -genv MASTER_ADDR <host of rank 0> -genv MASTER_PORT <port> ... sh -c "
+          "'RANK=$PMI_RANK WORLD_SIZE=$PMI_SIZE exec program'");
+}
+
+struct Launcher {
+  const char* present;  // two variables, either of which shows the launcher
+  const char* too;      // for Slurm both: a batch script has SLURM_PROCID, too, but no step
+  Launch::Kind kind;
+  // Other values show another process or another start of the launcher. The first is the rank.
+  std::array<const char*, 6> given;
+};
+
+constexpr std::array kLaunchers = {
+    Launcher{"RANK_TABLE_FILE", nullptr, Launch::Kind::kRankTable, {"RANK_ID", "RANK_TABLE_FILE"}},
+    Launcher{"PMIX_RANK", "PMIX_NAMESPACE", Launch::Kind::kPmix, {"PMIX_RANK", "PMIX_NAMESPACE"}},
+    // MASTER_ADDR, MASTER_PORT and WORLD_SIZE alone are often exported by job scripts.
+    Launcher{
+        "RANK",
+        nullptr,
+        Launch::Kind::kTorchrun,
+        {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"}},
+    Launcher{"SLURM_PROCID",
+             "SLURM_STEP_ID",
+             Launch::Kind::kSlurm,
+             {"SLURM_PROCID", "SLURM_STEP_ID", "SLURM_JOB_ID"}},
+    // PMI_FD, a number, differs between the ranks of a host, and between nested starts.
+    Launcher{"PMI_RANK", nullptr, Launch::Kind::kHydra, {"PMI_RANK", "PMI_SIZE", "PMI_FD"}}};
+
+bool is_present(const Environment& env, const Launcher& launcher) {
+  const bool too = launcher.too != nullptr && env.has(launcher.too);
+  if (launcher.kind == Launch::Kind::kSlurm) return env.has(launcher.present) && too;
+  return env.has(launcher.present) || too;
+}
+
+// The index of the process that gave the variables. It is the length of the line if no process of
+// the line did.
+std::size_t giver(const Environment& env, const Launcher& launcher,
+                  const std::vector<Process>& line) {
+  const auto at = std::ranges::find_if(line, [&](const Process& each) {
+    const Config::GetEnv theirs = [&](const char* name) { return each.variable(name); };
+    return !std::ranges::all_of(launcher.given, [&](const char* name) {
+      return name == nullptr || env.get(name) == Environment(theirs).get(name);
+    });
+  });
+  return static_cast<std::size_t>(at - line.begin());
+}
+
+Result<Launch> read(const Launcher& launcher, const Environment& env, std::uint16_t base_port) {
+  switch (launcher.kind) {
+    case Launch::Kind::kRankTable:
+      return from_rank_table(env);
+    case Launch::Kind::kPmix:
+      return from_pmix(env);
+    case Launch::Kind::kTorchrun:
+      return from_torchrun(env);
+    case Launch::Kind::kSlurm:
+      return from_slurm(env, base_port);
+    default:
+      return from_hydra(env, base_port);
+  }
+}
+
+// Whether two launchers say the same. A rank table may name ranks by other words than numbers, and
+// PMIx may not tell the size.
+Status compare(const Launcher& first, const Launch& a, const Launcher& second, const Launch& b) {
+  const auto rank_of = [](const Launch& launch) -> std::int64_t {
+    return launch.rank >= 0 ? launch.rank : decimal(launch.identify).value_or(kMostRanks);
+  };
+  const bool same_rank =
+      rank_of(a) == rank_of(b) || rank_of(a) == kMostRanks || rank_of(b) == kMostRanks;
+  if (same_rank && (a.size == b.size || a.size == 0 || b.size == 0)) return {};
+  const auto says = [&](const Launcher& launcher, const Launch& launch) {
+    return std::string(launcher.given[0]) + " says rank " + std::to_string(rank_of(launch)) +
+           (launch.size == 0 ? "" : " of " + std::to_string(launch.size));
+  };
+  return Status(Code::kPara,
+                "EI0001: two launchers describe this process, and neither of them "
+                "started the other: " +
+                    says(first, a) + ", " + says(second, b) +
+                    ". Start it without the variables of one (env -u)");
+}
+
+// Variables with which launchers of other kinds number their processes, and those that tell how
+// many there are.
+constexpr std::array<std::array<const char*, 2>, 9> kForeign = {{
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+    {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
+    {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
+    {"HOROVOD_RANK", "HOROVOD_SIZE"},
+    {"MP_CHILD", "MP_PROCS"},
+    {"PALS_RANKID", "PALS_SIZE"},
+    {"LOCAL_RANK", "WORLD_SIZE"},
+    {"RANK_ID", "RANK_SIZE"},
+}};
+
+// A world of one rank, unless the process is one of several.
+Result<Launch> alone(const Environment& env) {
   if (env.has("CM_CHIEF_IP")) {
     return Status(Code::kNotSupport,
                   "EI0001: environment variable CM_CHIEF_IP asks for a start by a chief, which "
                   "this library does not have. Use RANK_TABLE_FILE, mpirun, torchrun or srun.");
   }
+  for (const auto& [rank, size] : kForeign) {
+    if (!env.has(rank) || env.get(size) == "1") continue;
+    return Status(
+        Code::kNotSupport,
+        "EI0001: environment variable " + std::string(rank) + "=" + shown(*env.get(rank)) +
+            " says that this process is one of several ranks, " +
+            "and nothing says how they meet. Use RANK_TABLE_FILE with RANK_ID, Open MPI's "
+            "mpirun, torchrun or srun, or give each rank RANK, WORLD_SIZE, MASTER_ADDR "
+            "and MASTER_PORT. For a world of one rank set " +
+            size + "=1, or unset " + rank + ".");
+  }
   return Launch{};
+}
+
+}  // namespace
+
+Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& variables,
+                               const std::vector<Process>& line) {
+  const Environment env(variables);
+  std::size_t innermost = line.size();
+  for (const Launcher& each : kLaunchers) {
+    if (is_present(env, each)) innermost = std::min(innermost, giver(env, each, line));
+  }
+  const Launcher* chosen = nullptr;
+  Result<Launch> launch = Launch{};
+  for (const Launcher& each : kLaunchers) {
+    if (!is_present(env, each) || giver(env, each, line) != innermost) continue;
+    HCCL_ASSIGN_OR_RETURN(Launch read_here, read(each, env, base_port));
+    if (chosen == nullptr) {
+      chosen = &each;
+      launch = std::move(read_here);
+    } else {
+      HCCL_RETURN_IF_ERROR(compare(*chosen, *launch, each, read_here));
+    }
+  }
+  if (chosen == nullptr) return alone(env);
+  if (launch->kind == Launch::Kind::kHydra) {
+    if (launch->size == 1) return Launch{};
+    const Process* proxy = innermost > 0 && innermost < line.size() ? &line[innermost] : nullptr;
+    HCCL_RETURN_IF_ERROR(name_hydra_job(proxy, *launch));
+  }
+  return launch;
 }
 
 }  // namespace hccl::join

@@ -1,17 +1,19 @@
-// Finds the launcher that started this process, and the job that it describes. Pure: reads only
-// variables.
+// Finds the launcher that started this process, and the job that it describes. Pure: reads only the
+// variables of this process and of the processes that it descends from.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "hccl/base/config.h"
+#include "hccl/base/process.h"
 #include "hccl/base/status.h"
 
 namespace hccl::join {
 
 struct Launch {
-  enum class Kind { kAlone, kRankTable, kPmix, kTorchrun, kSlurm };
+  enum class Kind { kAlone, kRankTable, kPmix, kTorchrun, kSlurm, kHydra };
 
   Kind kind = Kind::kAlone;
   int rank = 0;        ///< -1 for kRankTable: the table and `identify` tell
@@ -29,11 +31,18 @@ struct Launch {
   std::string identify = {};         ///< RANK_ID
 };
 
-/// Looks for the launchers in this order: RANK_TABLE_FILE, PMIx (mpirun), torchrun, Slurm (srun);
-/// without any, the process is alone. `base_port` is Config::base_port. kPara, with a text that
+/// Variables of several launchers may be present: RANK_TABLE_FILE, PMIx (mpirun), torchrun, Slurm
+/// (srun), hydra (mpiexec of MPICH and Intel). The innermost launcher counts. `line` is this process
+/// and its ancestors (see line_of()): the nearest one that has other values was the launcher. If one
+/// process gave the variables of several launchers, they must agree, and the first in this order
+/// counts.
+///
+/// Without any launcher the process is alone, unless a variable shows that a launcher of another
+/// kind has started it as one of several. `base_port` is Config::base_port. kPara, with a text that
 /// names the variable, for values that are malformed, missing or contradict each other. kNotSupport
-/// for HCCL's start with CM_CHIEF_*.
+/// for HCCL's start with CM_CHIEF_*, for launchers that cannot be read, and for hydra between hosts.
 Result<Launch> detect_launcher(std::uint16_t base_port,
-                               const Config::GetEnv& variables = environment);
+                               const Config::GetEnv& variables = environment,
+                               const std::vector<Process>& line = {});
 
 }  // namespace hccl::join

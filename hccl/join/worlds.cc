@@ -9,6 +9,8 @@
 
 #include "hccl/base/auth.h"
 #include "hccl/base/plugin.h"
+#include "hccl/base/process.h"
+#include "hccl/join/claim.h"
 #include "hccl/join/host_root.h"
 #include "hccl/join/interfaces.h"
 #include "hccl/join/launcher.h"
@@ -110,6 +112,25 @@ int Worlds::next_join(const std::string& job) {
   return joins_[job]++;
 }
 
+// A program that a rank starts inherits the launcher's variables, and would wait for a world in which
+// its place is taken. The claim is invalid if this process has joined as this rank before.
+Result<Fd> Worlds::claim_rank(const std::string& job, int size, int rank) {
+  if (size == 1) return Fd();
+  const std::string place = job + " rank " + std::to_string(rank) + " pid ";
+  const pid_t self = ::getpid();
+  for (const Process& each : line_of(self)) {
+    if (each.pid == self || !is_claimed(place + std::to_string(each.pid))) continue;
+    return Status(Code::kPara,
+                  "EI0001: process " + std::to_string(each.pid) + " has joined as rank " +
+                      std::to_string(rank) +
+                      ", and has started this process, which inherited its "
+                      "launcher's variables: only one of them can be this rank. Start this process "
+                      "without these variables, or let the other process leave first "
+                      "(HcclCommDestroy)");
+  }
+  return claim(place + std::to_string(self));
+}
+
 Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Config& config) {
   HCCL_ASSIGN_OR_RETURN(
       auto line, ControlLine::join(info, size, rank, config,
@@ -202,10 +223,13 @@ Worlds::Joined Worlds::join_inside_host(const Job& job, const Config& config) {
 
 Worlds::Joined Worlds::join_known(Job job, const Config& config) {
   // A program may leave a job and join again, or join twice at once.
+  HCCL_ASSIGN_OR_RETURN(Fd claim, claim_rank(job.name, job.size, job.rank));
   const int number = next_join(job.name + " rank " + std::to_string(job.rank));
   job.name += " join " + std::to_string(number);
   const bool inside = job.one_host && config.job_secret_file.empty();
-  return inside ? join_inside_host(job, config) : join_between_hosts(job, config);
+  auto line = inside ? join_inside_host(job, config) : join_between_hosts(job, config);
+  if (line.ok()) (*line)->keep(std::move(claim));
+  return line;
 }
 
 // ---- rank tables and launchers ----
@@ -265,6 +289,7 @@ Worlds::Joined Worlds::join_by_text(const std::string& text, const std::string& 
 }
 
 Worlds::Joined Worlds::join_by_pmix(const Launch& launch, const Config& config) {
+  HCCL_ASSIGN_OR_RETURN(Fd claim, claim_rank(launch.job, launch.size, launch.rank));
   HCCL_ASSIGN_OR_RETURN(const Pmix pmix, Pmix::load(config));
   int rank = launch.rank;
   int size = launch.size;
@@ -276,11 +301,14 @@ Worlds::Joined Worlds::join_by_pmix(const Launch& launch, const Config& config) 
   }
   HCCL_RETURN_IF_ERROR(pmix.share(carried, rank, next_join("pmix"), config));
   HCCL_ASSIGN_OR_RETURN(const RootInfo info, RootInfo::decode(carried));
-  return join(info, size, rank, config);
+  HCCL_ASSIGN_OR_RETURN(auto line, join(info, size, rank, config));
+  line->keep(std::move(claim));
+  return line;
 }
 
 Worlds::Joined Worlds::join_by_launcher(const Config& config) {
-  HCCL_ASSIGN_OR_RETURN(const Launch launch, detect_launcher(config.base_port));
+  HCCL_ASSIGN_OR_RETURN(const Launch launch,
+                        detect_launcher(config.base_port, environment, line_of(::getpid())));
   switch (launch.kind) {
     case Launch::Kind::kRankTable:
       return join_by_file(launch.rank_table_path, launch.identify, config);
@@ -288,6 +316,7 @@ Worlds::Joined Worlds::join_by_launcher(const Config& config) {
       return join_by_pmix(launch, config);
     case Launch::Kind::kTorchrun:
     case Launch::Kind::kSlurm:
+    case Launch::Kind::kHydra:
       return join_by_variables(launch, config);
     case Launch::Kind::kAlone:
       break;

@@ -29,7 +29,7 @@ class Worlds {
 
   /// Joins the world that `info` describes.
   Joined join(const RootInfo& info, int size, int rank, const Config& config);
-  /// Joins the ranks that the launcher started: rank table, PMIx (mpirun), torchrun, Slurm, or a
+  /// Joins the ranks that the launcher started (see detect_launcher()), or a
   /// world of one rank.
   Joined join_by_launcher(const Config& config);
   /// Joins the ranks of a rank-table file, or of its text. `identify` names this rank in the way of
@@ -49,6 +49,7 @@ class Worlds {
 
   Status start_coordinator(RootInfo& info, const Config& config);
   int next_join(const std::string& job);
+  static Result<Fd> claim_rank(const std::string& job, int size, int rank);
   Joined join_by_pmix(const Launch& launch, const Config& config);
   Joined join_by_variables(const Launch& launch, const Config& config);
   Joined join_by_table(const RankTable& table, const std::string& identify, const Config& config);

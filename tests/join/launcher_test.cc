@@ -13,11 +13,24 @@ namespace {
 using Variables = std::map<std::string, std::string>;
 using Kind = Launch::Kind;
 
-Result<Launch> detect(const Variables& variables, std::uint16_t base_port = 60000) {
-  return detect_launcher(base_port, [&](const char* name) {
+Result<Launch> detect(const Variables& variables, std::uint16_t base_port = 60000,
+                      const std::vector<Process>& line = {}) {
+  const auto get = [&](const char* name) {
     const auto at = variables.find(name);
     return at == variables.end() ? nullptr : at->second.c_str();
-  });
+  };
+  return detect_launcher(base_port, get, line);
+}
+
+// A process that descends from others, which were started with these variables, the nearest first.
+Result<Launch> detect_in(const Variables& own, const std::vector<Variables>& ancestors) {
+  std::vector<Process> line = {{.pid = 100, .started = 9}};
+  line[0].variables.insert(own.begin(), own.end());
+  for (const Variables& each : ancestors) {
+    line.push_back({.pid = static_cast<pid_t>(100 - line.size()), .started = 8});
+    line.back().variables.insert(each.begin(), each.end());
+  }
+  return detect(own, 60000, line);
 }
 
 Variables with(Variables variables, const std::string& name, const std::string& value) {
@@ -49,6 +62,11 @@ const Variables kTorch = {{"RANK", "3"},
                           {"MASTER_ADDR", "node0.example"},
                           {"MASTER_PORT", "29500"},
                           {"TORCHELASTIC_RUN_ID", "run7"}};
+const Variables kHydra = {{"PMI_RANK", "1"},
+                          {"PMI_SIZE", "2"},
+                          {"PMI_FD", "6"},
+                          {"MPI_LOCALNRANKS", "2"},
+                          {"MPI_LOCALRANKID", "1"}};
 const Variables kSrun = {{"SLURM_PROCID", "6"},        {"SLURM_STEP_NUM_TASKS", "7"},
                          {"SLURM_NTASKS", "9"},        {"SLURM_JOB_ID", "4711"},
                          {"SLURM_STEP_ID", "2"},       {"SLURM_STEP_NODELIST", "node[03-05,9],x1"},
@@ -140,11 +158,82 @@ TEST(Launcher, SlurmPortsStayInRangeAndApart) {
   }
 }
 
-TEST(Launcher, Order) {
-  EXPECT_EQ(detect(joined(joined(joined(kTable, kMpirun), kTorch), kSrun)).value().kind,
-            Kind::kRankTable);
-  EXPECT_EQ(detect(joined(joined(kMpirun, kTorch), kSrun)).value().kind, Kind::kPmix);
-  EXPECT_EQ(detect(joined(kTorch, kSrun)).value().kind, Kind::kTorchrun);
+TEST(Launcher, Hydra) {
+  const auto launch = detect_in(kHydra, {kHydra, {}, {}});
+  expect(launch, Kind::kHydra, 1, 2, 1, 2, "127.0.0.1", 60000);
+  // The proxy names the job, the same for all its ranks.
+  EXPECT_EQ(launch.value().job, "hydra 98.8");
+  EXPECT_EQ(detect_in(with(kHydra, "PMI_RANK", "0"), {with(kHydra, "PMI_RANK", "0"), {}})->job,
+            "hydra 98.8");
+  const Variables one = {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALNRANKS", "1"}};
+  expect(detect(one), Kind::kAlone, 0, 1, 0, 1, "", 0);
+  // Between hosts, where the proxy is not to be seen, and where it does not say how many are here.
+  for (const auto& refused :
+       {detect_in(with(with(kHydra, "PMI_SIZE", "4"), "PMI_RANK", "3"), {{}}), detect(kHydra),
+        detect_in(without(kHydra, "MPI_LOCALNRANKS"), {{}})}) {
+    EXPECT_EQ(refused.status().code(), Code::kNotSupport);
+    EXPECT_NE(refused.status().message().find("RANK=$PMI_RANK"), std::string::npos)
+        << refused.status().message();
+  }
+}
+
+TEST(Launcher, TheInnermostCounts) {
+  const Variables outer = with(kMpirun, "PMIX_RANK", "0");
+  const auto kind = [](const Variables& own, const std::vector<Variables>& ancestors) {
+    const auto launch = detect_in(own, ancestors);
+    return launch.ok() ? launch->kind : Kind::kAlone;
+  };
+  const Variables both = joined(kMpirun, kTorch);
+  // torchrun inside mpirun, with a shell in between; mpirun inside torchrun.
+  EXPECT_EQ(kind(both, {both, kMpirun, {}}), Kind::kTorchrun);
+  EXPECT_EQ(kind(both, {both, kTorch, {}}), Kind::kPmix);
+  // The inner launcher has the same kind of variables as its own launcher.
+  EXPECT_EQ(kind(both, {joined(kMpirun, with(kTorch, "RANK", "0")), kTorch, {}}), Kind::kTorchrun);
+  EXPECT_EQ(kind(both, {joined(outer, kTorch), kTorch, {}}), Kind::kPmix);
+  EXPECT_EQ(kind(joined(kTable, both), {both, kMpirun}), Kind::kRankTable);
+  EXPECT_EQ(kind(joined(kTable, both), {joined(kTable, kMpirun), kTable}), Kind::kTorchrun);
+  EXPECT_EQ(kind(joined(kHydra, kTorch), {kTorch}), Kind::kHydra);
+  // The program has set the variables itself.
+  std::vector<Process> line = {{.pid = 100}, {.pid = 99}};
+  line[0].variables.insert(kMpirun.begin(), kMpirun.end());
+  EXPECT_EQ(detect(both, 60000, line)->kind, Kind::kTorchrun);
+}
+
+TEST(Launcher, TwoThatDoNotAgreeAreRefused) {
+  const Variables both = joined(kMpirun, kTorch);
+  for (const auto& launch : {detect(both), detect_in(both, {both, {}})}) {
+    EXPECT_EQ(launch.status().code(), Code::kPara);
+    for (const char* words : {"PMIX_RANK says rank 5 of 8", "RANK says rank 3 of 4"}) {
+      EXPECT_NE(launch.status().message().find(words), std::string::npos)
+          << launch.status().message();
+    }
+  }
+  EXPECT_FALSE(detect(joined(with(kTable, "RANK_ID", "4"), kMpirun)).ok());
+  // A script may pass one launcher's values on in the other's variables.
+  const Variables same = with(with(kTorch, "RANK", "5"), "WORLD_SIZE", "8");
+  EXPECT_EQ(detect(joined(kMpirun, same))->kind, Kind::kPmix);
+  EXPECT_EQ(detect(joined(with(kTable, "RANK_ID", "5"), kMpirun))->kind, Kind::kRankTable);
+  EXPECT_EQ(detect(joined(kTable, kMpirun))->kind, Kind::kRankTable) << "an id of another kind";
+  EXPECT_EQ(
+      detect(joined(with(with(kSrun, "SLURM_PROCID", "3"), "SLURM_STEP_NUM_TASKS", "4"), kTorch))
+          ->kind,
+      Kind::kTorchrun);
+}
+
+TEST(Launcher, OneOfSeveralIsNoWorldOfOne) {
+  for (const auto& [rank, size] : Variables{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                            {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+                                            {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
+                                            {"HOROVOD_RANK", "HOROVOD_SIZE"},
+                                            {"LOCAL_RANK", "WORLD_SIZE"},
+                                            {"RANK_ID", "RANK_SIZE"}}) {
+    for (const Variables& several : {Variables{{rank, "0"}}, Variables{{rank, "1"}, {size, "2"}}}) {
+      const auto launch = detect(several);
+      EXPECT_EQ(launch.status().code(), Code::kNotSupport) << rank;
+      EXPECT_NE(launch.status().message().find(rank + "="), std::string::npos);
+    }
+    EXPECT_EQ(detect({{rank, "0"}, {size, "1"}})->kind, Kind::kAlone) << rank;
+  }
 }
 
 TEST(Launcher, RefusesBadValues) {
@@ -190,6 +279,8 @@ TEST(Launcher, RefusesBadValues) {
       {with(kSrun, "SLURM_STEP_TASKS_PER_NODE", "many"), "SLURM_STEP_TASKS_PER_NODE"},
       {with(kSrun, "SLURM_LOCALID", "1"), "SLURM_LOCALID"},
       {with(kSrun, "SLURM_NODEID", "x"), "SLURM_NODEID"},
+      {with(kHydra, "PMI_RANK", "2"), "PMI_RANK"},
+      {without(kHydra, "PMI_SIZE"), "PMI_SIZE"},
   };
   for (const auto& c : cases) {
     const auto launch = detect(c.variables);

@@ -1,0 +1,53 @@
+#include "hccl/base/process.h"
+
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "hccl/base/text.h"
+
+namespace hccl {
+namespace {
+
+constexpr std::size_t kLongestLine = 256;  // only a guard, as processes may end meanwhile
+
+std::string file_of(pid_t pid, const char* name) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+std::optional<Process> process_of(pid_t pid) {
+  const std::string stat = file_of(pid, "stat");
+  // The program's name, in parentheses, may contain anything.
+  const auto end = stat.rfind(')');
+  if (end == std::string::npos) return std::nullopt;
+  std::istringstream fields(stat.substr(end + 1));
+  Process process{.pid = pid};
+  char state = '\0';
+  std::string skipped;
+  fields >> state >> process.parent;
+  for (int field = 5; field < 22; ++field) fields >> skipped;
+  if (!(fields >> process.started) || state == 'Z' || state == 'X') return std::nullopt;
+  const std::string variables = file_of(pid, "environ");
+  for (const std::string_view each : split(variables, '\0')) {
+    const auto equals = each.find('=');
+    if (equals == std::string_view::npos) continue;
+    process.variables.emplace(each.substr(0, equals), each.substr(equals + 1));
+  }
+  return process;
+}
+
+std::vector<Process> line_of(pid_t pid) {
+  std::vector<Process> line;
+  while (pid > 0 && line.size() < kLongestLine) {
+    auto process = process_of(pid);
+    if (!process) break;
+    pid = process->parent;
+    line.push_back(std::move(*process));
+  }
+  return line;
+}
+
+}  // namespace hccl

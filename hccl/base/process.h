@@ -1,0 +1,34 @@
+// Processes of this host, as /proc shows them. With config.cc, the only reader of environments.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hccl {
+
+struct Process {
+  pid_t pid = 0;
+  pid_t parent = 0;           ///< 0: this process cannot see the parent
+  std::uint64_t started = 0;  ///< clock ticks since the boot
+  /// The variables with which the process was started. Empty for a process of another user.
+  std::map<std::string, std::string, std::less<>> variables = {};
+
+  const char* variable(const char* name) const {
+    const auto at = variables.find(name);
+    return at == variables.end() ? nullptr : at->second.c_str();
+  }
+};
+
+/// Nothing for a process that has ended, or that this process cannot see.
+std::optional<Process> process_of(pid_t pid);
+
+/// The process, its parent, and so on.
+std::vector<Process> line_of(pid_t pid);
+
+}  // namespace hccl

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""launched_test.py RANK_PROGRAM [MPIRUN [MPIEXEC_HYDRA]]: which world a process gets from its launcher.
+
+Each rank prints its rank, its world's size and the nonces of the world's ranks. The nonce names the
+job, so a world of two jobs shows."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import unittest
+
+PROGRAM, MPIRUN, HYDRA = (sys.argv[1:] + ["", "", ""])[:3]
+SECONDS = 90  # against a hang; no test depends on it
+LAUNCHERS = re.compile("RANK$|^(RANK|WORLD_SIZE|MASTER_|LOCAL_|PMI|OMPI_|SLURM_|MPI_LOCAL|HCCL_JOB)")
+# A launcher of two workers, as torchrun: a process with variables of its own for each worker.
+TORCHRUN = """
+import os, subprocess, sys
+variables = dict(os.environ, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[1], NONCE=sys.argv[1])
+workers = [subprocess.Popen(sys.argv[2:], env=dict(variables, RANK=str(i))) for i in range(2)]
+sys.exit(max(each.wait() for each in workers))
+"""
+
+
+def variables(**more):
+    own = {name: value for name, value in os.environ.items() if not LAUNCHERS.search(name)}
+    return {**own, "HCCL_LOG": "off", "HCCL_FLIGHT_RECORDER_DIR": "off", **more}
+
+
+def port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def by_hand(rank, number, nonce, size=2):
+    """The variables of torchrun, set by hand."""
+    return variables(RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(number), NONCE=str(nonce))
+
+
+def run(*command, env=None):
+    """The lines that all processes of a command printed."""
+    done = subprocess.run(command, env=env or variables(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, timeout=SECONDS, check=False)
+    return sorted(done.stdout.splitlines())
+
+
+def start(env, *arguments):
+    return subprocess.Popen([PROGRAM, *arguments], env=env, stdout=subprocess.PIPE, text=True)
+
+
+def end(process):
+    try:
+        return process.communicate(timeout=SECONDS)[0].strip()
+    finally:
+        process.kill()
+
+
+def mpirun(ranks, *command):
+    return run(MPIRUN, "--oversubscribe", "--allow-run-as-root", "-np", str(ranks), *command)
+
+
+def world(nonce, size=2):
+    return [f"rank {i} of {size}, nonces" + size * f" {nonce}" for i in range(size)]
+
+
+class Innermost(unittest.TestCase):
+    @unittest.skipUnless(HYDRA, "no hydra")
+    def test_hydra(self):
+        self.assertEqual(run(HYDRA, "-n", "2", PROGRAM), world(0))
+        self.assertEqual(run(HYDRA, "-n", "1", PROGRAM), world(0, 1))
+        # An outer mpiexec has the same values.
+        self.assertEqual(run(HYDRA, "-n", "2", HYDRA, "-n", "2", PROGRAM), sorted(2 * world(0)))
+
+    @unittest.skipUnless(HYDRA, "no hydra")
+    def test_hydra_between_hosts_is_refused(self):
+        lines = run(HYDRA, "-n", "2", "sh", "-c", f"MPI_LOCALNRANKS=1 MPI_LOCALRANKID=0 exec '{PROGRAM}'")
+        self.assertEqual(len(lines), 2)
+        for line in lines:
+            self.assertRegex(line, "refused: .*rank [01] of 2.*RANK=.PMI_RANK")
+
+    @unittest.skipUnless(MPIRUN, "no mpirun")
+    def test_launcher_inside_mpirun(self):
+        inner = (sys.executable, "-c", TORCHRUN)
+        first = port()
+        self.assertEqual(mpirun(1, *inner, str(first), PROGRAM), world(first))
+        # Each of two ranks has a launcher of its own.
+        script = f"exec \"$0\" -c \"$1\" $(({first} + OMPI_COMM_WORLD_RANK)) \"$2\""
+        self.assertEqual(mpirun(2, "sh", "-c", script, sys.executable, TORCHRUN, PROGRAM),
+                         sorted(world(first) + world(first + 1)))
+
+    @unittest.skipUnless(MPIRUN, "no mpirun")
+    def test_contradiction_shows_both(self):
+        script = f"RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 exec '{PROGRAM}'"
+        lines = mpirun(1, "sh", "-c", script)
+        self.assertRegex("\n".join(lines), "refused: .*PMIX_RANK says rank 0 of 1, RANK says rank 0 of 3")
+
+    def test_program_that_a_rank_starts(self):
+        number = port()
+        ranks = [start(by_hand(i, number, 7), "child") for i in range(2)]
+        for i, rank in enumerate(ranks):
+            joined, child = end(rank).splitlines()
+            self.assertEqual(joined, world(7)[i])
+            self.assertRegex(child, f"refused: .*process {rank.pid} has joined as rank {i}")
+
+    def test_joins_again(self):
+        number = port()
+        ranks = [start(by_hand(i, number, 7), "again") for i in range(2)]
+        for i, rank in enumerate(ranks):
+            self.assertEqual(end(rank).splitlines(), [world(7)[i]] * 2)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
