@@ -14,17 +14,19 @@
  * and collected.
  *
  * Buffers belong to the operation until it is done. Send buffers are not written, unless they are
- * also the receive buffer. Arrays of counts are read before the call returns. No alignment is
- * needed. An operation with a count of 0 succeeds and moves nothing, but all ranks must still call
- * it.
+ * also the receive buffer. Memory that an operation writes is shared with its other memory only in
+ * place, as each function says; in a V operation the block that a rank sends to itself may be in
+ * place. Sends may share memory. Device memory that is mapped at two addresses is one memory.
+ * Arrays of counts are read before the call returns. No alignment is needed. An operation with a
+ * count of 0 succeeds and moves nothing, but all ranks must still call it.
  *
  * Types: all types can be moved. All types except HIF8 and FP8E8M0 can be reduced, with every
  * reduce operation. Numeric rules: README.md.
  *
  * Errors. After an error marked * the communicator has failed for good: destroy it.
  *   HCCL_E_PTR           the communicator, or a required array or buffer, is null
- *   HCCL_E_PARA          count > 0x7FFFFFFF, a rank out of range, a block beyond all memory, or
- *                        not a stream
+ *   HCCL_E_PARA          count > 0x7FFFFFFF, a rank out of range, a block beyond all memory,
+ *                        buffers that overlap, or not a stream
  *   HCCL_E_PARA *        the calls of the ranks differ
  *   HCCL_E_NOT_SUPPORT   unknown type or reduce operation
  *   HCCL_E_REMOTE *      a rank died
@@ -60,12 +62,12 @@ HcclResult HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, HcclD
                          HcclComm comm, aclrtStream stream);
 
 /** recvBuf of the root = the reduction of all sendBufs. Other ranks do not use recvBuf; there it
- * may be null. */
+ * may be null. In place if sendBuf == recvBuf. */
 HcclResult HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType,
                       HcclReduceOp op, uint32_t root, HcclComm comm, aclrtStream stream);
 
 /** Copies block r of the root's sendBuf to the recvBuf of rank r. On other ranks sendBuf may be
- * null. */
+ * null. In place on the root if recvBuf == sendBuf + root * recvCount. */
 HcclResult HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDataType dataType,
                        uint32_t root, HcclComm comm, aclrtStream stream);
 

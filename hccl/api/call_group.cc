@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "hccl/api/guard.h"
+#include "hccl/api/overlaps.h"
 #include "hccl/base/caught.h"
 #include "hccl/base/thread.h"
 #include "hccl/hccl_comm.h"
@@ -74,6 +75,7 @@ Result<std::vector<Job>> merged(const std::vector<Job>& jobs) {
   }
   for (const Job& job : out) {
     HCCL_RETURN_IF_ERROR(exec::pair_self(job.transfers, job.comm->rank()));
+    HCCL_RETURN_IF_ERROR(check_overlaps(*job.comm, job.transfers));
   }
   return out;
 }

@@ -12,6 +12,7 @@
 #include "hccl/api/call_group.h"
 #include "hccl/api/guard.h"
 #include "hccl/api/operations.h"
+#include "hccl/api/overlaps.h"
 #include "hccl/api/state.h"
 #include "hccl/base/caught.h"
 
@@ -77,14 +78,15 @@ HcclResult issue(const char* function, const CommunicatorPtr& comm, Status befor
   Status status = std::move(before);
   if (status.ok()) {
     auto checked = check(*comm, arguments...);
-    if (!checked.ok()) {
-      status = checked.status();
-    } else if (stream != nullptr || in_call_group()) {
-      status = run_later(comm, stream, std::move(*checked));
-    } else if constexpr (std::is_base_of_v<Call, std::remove_reference_t<decltype(*checked)>>) {
-      status = comm->run(*checked);
-    } else {
-      status = comm->exchange(*checked);
+    status = checked.ok() ? check_overlaps(*comm, *checked) : checked.status();
+    if (status.ok()) {
+      if (stream != nullptr || in_call_group()) {
+        status = run_later(comm, stream, std::move(*checked));
+      } else if constexpr (std::is_base_of_v<Call, std::remove_reference_t<decltype(*checked)>>) {
+        status = comm->run(*checked);
+      } else {
+        status = comm->exchange(*checked);
+      }
     }
   }
   if (status.ok()) return HCCL_SUCCESS;

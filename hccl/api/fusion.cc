@@ -6,6 +6,7 @@
 
 #include "hccl/api/checks.h"
 #include "hccl/api/guard.h"
+#include "hccl/api/overlaps.h"
 #include "hccl/api/state.h"
 #include "hccl/hccl_fusion.h"
 #include "hccl/hcom.h"
@@ -84,6 +85,7 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
     HCCL_ASSIGN_OR_RETURN(const auto op, api::check_reduce(chosen.op, type));
     std::vector<Overlap::Gradient> list;
     std::vector<std::uint64_t> bytes;
+    std::vector<api::Extent> extents;
     for (uint32_t i = 0; i < gradientNum; ++i) {
       const HcclFusionGradient& each = gradients[i];
       const std::string where = "gradients[" + std::to_string(i) + "]";
@@ -93,7 +95,11 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
       list.push_back(
           {each.name == nullptr ? "" : each.name, static_cast<std::byte*>(each.data), each.count});
       bytes.push_back(each.count * hccl::size_of(type));
+      extents.push_back(
+          {api::address(each.data), bytes.back(), true, "gradient", static_cast<int>(i)});
     }
+    HCCL_RETURN_IF_ERROR(api::check_apart(*communicator, std::move(extents),
+                                          "pass each gradient once, in memory of its own"));
     HCCL_ASSIGN_OR_RETURN(auto cut, choose_segments(chosen, bytes));
     auto made = std::make_shared<api::Fusion>();
     HCCL_ASSIGN_OR_RETURN(made->overlap, Overlap::create(std::move(communicator), std::move(list),

@@ -56,6 +56,8 @@ class Communicator {
   /// Hosts of the ranks, numbered in order of appearance.
   const std::vector<int>& hosts() const { return placement_.hosts; }
   std::string_view transport() const { return mesh_->name(); }
+  /// This process's device heap; may be null.
+  const memory::Heap* heap() const { return heap_.get(); }
   const Config& config() const { return config_; }
   const Logger& log() const { return log_; }
 

@@ -266,6 +266,9 @@ Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
   }
   ::madvise(at, bytes, MADV_DONTDUMP);
   fault_in(static_cast<std::byte*>(at), bytes);  // the pages exist: only this mapping is new
+  for (const auto& [_, other] : mappings_) {
+    if (other.offset < offset + bytes && offset < other.offset + other.bytes) mapped_twice_ = true;
+  }
   mappings_.emplace(address, Mapped{bytes, offset});
   mapped_.store(true, std::memory_order_release);
   return {};

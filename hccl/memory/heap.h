@@ -68,6 +68,9 @@ class Heap {
     return locate_mapped(at, bytes);
   }
 
+  /// Whether a part of the memfd is, or was, mapped at two of the caller's addresses.
+  bool mapped_twice() const { return mapped_twice_.load(std::memory_order_relaxed); }
+
   /// Limits the freed memory that the heap keeps; further freed memory goes back to the system.
   /// Without this call the heap keeps all of it.
   void keep(std::size_t bytes);
@@ -113,6 +116,7 @@ class Heap {
   std::unordered_map<std::uint64_t, std::size_t> pages_ HCCL_GUARDED_BY(mutex_);  // physical blocks
   std::map<std::uintptr_t, Mapped> mappings_ HCCL_GUARDED_BY(mutex_);             // by address
   std::atomic<bool> mapped_{false};  // there are mappings
+  std::atomic<bool> mapped_twice_{false};
   std::size_t used_ HCCL_GUARDED_BY(mutex_) = 0;
   const pid_t process_;  // the heap's owner; a forked child gives no memory back
   Committed committed_ HCCL_GUARDED_BY(mutex_);  // the parts that have memory

@@ -117,6 +117,11 @@ inline Wrong null_send(const char* words) {
 inline Wrong null_recv(const char* words) {
   return {[](Arguments& a) { a.recv = nullptr; }, words};
 }
+// One element away from the in-place call, or from none.
+inline const Wrong kOverlap{[](Arguments& a) { a.recv = a.from + 1; }, "overlaps"};
+inline const Wrong kInside{[](Arguments& a) { a.send = a.to + 1; }, "overlaps"};
+inline const Wrong kBlocksMeet{[](Arguments& a) { a.other_at[1] = 1; }, "overlaps recvBuf, block"};
+
 inline Wrong count(const char* words) {
   return {[](Arguments& a) { a.count = a.recv_count = kTooMany; }, words};
 }
@@ -144,7 +149,7 @@ inline std::vector<Refusals> collectives() {
   return {
       {"HcclAllReduce", "allreduce",
        [](A& a) { return HcclAllReduce(a.send, a.recv, a.count, a.type, a.op, a.comm, a.stream); },
-       with(reduction, {count("count is 2147483648")})},
+       with(reduction, {count("count is 2147483648"), kOverlap})},
       {"HcclAllReduceScaled",
        "allreduce",
        [](A& a) {
@@ -160,7 +165,7 @@ inline std::vector<Refusals> collectives() {
        [](A& a) {
          return HcclReduceScatter(a.send, a.recv, a.count, a.type, a.op, a.comm, a.stream);
        },
-       with(reduction, {count("recvCount is")})},
+       with(reduction, {count("recvCount is"), kOverlap})},
       {"HcclReduceScatterScaled",
        "reduce_scatter",
        [](A& a) {
@@ -172,13 +177,13 @@ inline std::vector<Refusals> collectives() {
        "allgather",
        [](A& a) { return HcclAllGather(a.send, a.recv, a.count, a.type, a.comm, a.stream); },
        {null_send("sendBuf is null"), null_recv("recvBuf is null"), count("sendCount is"), kType,
-        kStream}},
+        kStream, kInside}},
       // The root is rank 1, which makes the wrong calls.
       {"HcclReduce", "reduce",
        [](A& a) {
          return HcclReduce(a.send, a.recv, a.count, a.type, a.op, 1 + a.root, a.comm, a.stream);
        },
-       with(reduction, {count("count is"), {[](A& a) { a.root = 1; }, "root is 2"}})},
+       with(reduction, {count("count is"), {[](A& a) { a.root = 1; }, "root is 2"}, kOverlap})},
       {"HcclReduceScaled",
        "reduce",
        [](A& a) {
@@ -196,7 +201,8 @@ inline std::vector<Refusals> collectives() {
         count("recvCount is"),
         kType,
         {[](A& a) { a.root = 1; }, "root is 2"},
-        kStream}},
+        kStream,
+        kOverlap}},
       {"HcclAlltoAll",
        "alltoall",
        [](A& a) {
@@ -210,6 +216,7 @@ inline std::vector<Refusals> collectives() {
         {[](A& a) { a.recv_type = HCCL_DATA_TYPE_INT8; }, "recvType differs"},
         {[](A& a) { a.recv_count = 1; }, "recvCount differs"},
         {[](A& a) { a.recv = a.send; }, "recvBuf is sendBuf"},
+        kOverlap,
         kStream}},
       {"HcclReduceScatterV", "reduce_scatter_v",
        [](A& a) {
@@ -222,7 +229,8 @@ inline std::vector<Refusals> collectives() {
                         {[](A& a) { a.number[0] = kTooMany; }, "sendCounts[0] is 2147483648"},
                         {[](A& a) { a.at[0] = kBeyond; }, "beyond all memory"},
                         {[](A& a) { a.recv_count = 1; }, "of this rank, is 2"},
-                        {[](A& a) { a.recv = a.send; }, "recvBuf is sendBuf"}})},
+                        {[](A& a) { a.recv = a.send; }, "recvBuf is sendBuf"},
+                        kOverlap})},
       {"HcclAllGatherV",
        "allgather_v",
        [](A& a) {
@@ -238,6 +246,8 @@ inline std::vector<Refusals> collectives() {
         {[](A& a) { a.other_number[0] = kTooMany; }, "recvCounts[0] is 2147483648"},
         {[](A& a) { a.other_at[1] = kBeyond; }, "beyond all memory"},
         {[](A& a) { a.count = 1; }, "of this rank, is 2"},
+        kInside,
+        kBlocksMeet,
         kStream}},
       {"HcclAlltoAllV",
        "alltoall_v",
@@ -259,6 +269,8 @@ inline std::vector<Refusals> collectives() {
         {[](A& a) { a.number[1] = 1; }, "differs from what this rank sends to itself"},
         {[](A& a) { a.recv_type = HCCL_DATA_TYPE_INT8; }, "recvType differs"},
         {[](A& a) { a.recv = a.send; }, "recvBuf is sendBuf"},
+        kOverlap,
+        kBlocksMeet,
         kStream}},
       {"HcclAlltoAllVC",
        "alltoall_v",
@@ -272,6 +284,7 @@ inline std::vector<Refusals> collectives() {
         {[](A& a) { a.matrix[1] = kTooMany; }, "sendCountMatrix[1] is 2147483648"},
         {[](A& a) { a.recv_type = HCCL_DATA_TYPE_INT8; }, "recvType differs"},
         {[](A& a) { a.recv = a.send; }, "recvBuf is sendBuf"},
+        kOverlap,
         kStream}},
       {"HcclBarrier", "barrier", [](A& a) { return HcclBarrier(a.comm, a.stream); }, {kStream}},
       {"HcclGroupEnd",
@@ -329,6 +342,7 @@ inline std::vector<Refusals> messages() {
         {[](A& a) { a.items[1].dataType = kUnknownType; }, "[1].dataType 77"},
         {[](A& a) { a.items[0].remoteRank = 2; }, "[0].remoteRank is 2"},
         {[](A& a) { a.items[0].remoteRank = 1; }, "of rank 1 to itself"},
+        {[](A& a) { a.items[1].buf = a.from + 1; }, "overlaps the send of item 0"},
         kStream}},
       // In a group, whose other call is not run.
       {"HcclRecv",
