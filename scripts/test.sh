@@ -116,6 +116,8 @@ for now in "${steps[@]}"; do
       ;;
     tsan)
       build tsan thread_tests
+      # The state of the process is never destroyed, so a coordinator's thread that has ended is not always joined.
+      export TSAN_OPTIONS=report_thread_leaks=0
       run_ctest tsan -L '^threads$'
       ;;
     long)

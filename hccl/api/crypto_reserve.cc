@@ -69,7 +69,7 @@ void* resize(void* block, std::size_t bytes, const char*, int) {
 }
 
 // Runs when the library is loaded, before OpenSSL's first use. Objects that a thread inside a call
-// uses, such as an encrypted line, survive the end of the program (handles.h).
+// uses, such as an encrypted line, survive the end of the program (state.h).
 [[maybe_unused]] const bool told =
     (crypto_memory(take, resize, give_back), crypto_outlives_exit(), true);
 

@@ -54,22 +54,8 @@ class Handles {
   /// `argument` names the handle in the texts of errors; `kind` is different for each table.
   Handles(std::string argument, std::uint8_t kind)
       : argument_(std::move(argument)), mark_(kMark | kind) {}
-  /// At the end of the process a thread may still be inside a call, possibly for ever. So the
-  /// objects in use are not destroyed.
   ~Handles() {
-    for (auto& each : chunks_) {
-      Slot* const chunk = each.load(std::memory_order_relaxed);
-      if (chunk == nullptr) continue;
-      bool in_use = false;
-      for (Slot* slot = chunk; slot != chunk + kChunk; ++slot) {
-        if ((slot->word.load(std::memory_order_acquire) & kUsers) != 0) {
-          in_use = true;
-        } else {
-          slot->object.reset();
-        }
-      }
-      if (!in_use) delete[] chunk;
-    }
+    for (auto& each : chunks_) delete[] each.load(std::memory_order_relaxed);
   }
   Handles(const Handles&) = delete;
   Handles& operator=(const Handles&) = delete;

@@ -65,19 +65,14 @@ State::State() {
       }));
 }
 
-State::~State() {
-  say_end();
-  living = nullptr;
-}
-
 void State::say_end() {
   if (living == nullptr || ::getpid() != living->process_) return;
   living->communicators_.say_end();
 }
 
 State& State::get() {
-  static State state;
-  return state;
+  static State* const state = new State;
+  return *state;
 }
 
 Status State::read_environment() {

@@ -42,9 +42,10 @@ class ClusterWorlds {
 
 class State {
  public:
+  /// Never destroyed: when the program ends, threads may be inside calls, and the program's own
+  /// destructors and exit handlers may make calls.
   static State& get();
-  /// The program ends: the ranks that are left say so. Also before this object's end, because a
-  /// transport's own exit handler may wait for the other ranks (MPI_Finalize).
+  /// The program ends: the ranks that are left say so.
   static void say_end();
 
   /// The environment, read at the first call that needs it, with the value of set_deterministic().
@@ -68,7 +69,6 @@ class State {
 
  private:
   State();
-  ~State();
   // Around a fork, in the parent and in the child.
   void before_fork() HCCL_UNCHECKED;
   void after_fork() HCCL_UNCHECKED;

@@ -23,8 +23,8 @@ void Status::drop() noexcept {
 }
 
 const std::string& Status::message() const {
-  static const std::string none;
-  return detail_ ? detail_->message : none;
+  static const auto* const none = new std::string;  // never destroyed: threads outlive main()
+  return detail_ ? detail_->message : *none;
 }
 
 Status Status::with_context(std::string_view context) const {

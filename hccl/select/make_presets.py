@@ -36,8 +36,10 @@ def main():
         entries += [f"    {literal('', entry)},\n" for entry in table["entries"]]
     with open(output, "w", encoding="utf-8") as file:
         file.write('#include "hccl/select/presets.h"\n\nnamespace hccl::select {\n\n'
-                   "const CostTable& presets() {\n  static const CostTable kTable{{\n"
-                   + "".join(entries) + "  }};\n  return kTable;\n}\n\n}  // namespace hccl::select\n")
+                   "const CostTable& presets() {\n"
+                   "  // Never destroyed: threads outlive main().\n"
+                   "  static const auto* const table = new CostTable{{\n"
+                   + "".join(entries) + "  }};\n  return *table;\n}\n\n}  // namespace hccl::select\n")
 
 
 if __name__ == "__main__":

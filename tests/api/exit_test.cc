@@ -1,5 +1,5 @@
-// A program that ends while one of its threads waits inside a call: what the call uses lives on, so
-// that the thread, and those of the library, may run until the process is gone. Ranks are processes
+// The ends of programs: while a thread waits inside a call, in a callback, and in the destructor of
+// a global object. What the library uses lives on until the process is gone. Ranks are processes
 // that know the public interface only.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -8,14 +8,37 @@
 #include <cstdlib>
 #include <thread>
 
+#include "hccl/acl/acl.h"
+#include "hccl/hccl_framework.h"
 #include "tests/support/api_processes.h"
 
 namespace hccl::testing {
 namespace {
 
 constexpr std::size_t kWaits = 0, kEnds = 1;  // of Board::progress
+constexpr int kCode = 7;
 
-Board* shared = nullptr;  // for the handler of exit()
+Board* shared = nullptr;  // for handlers and destructors
+
+HcclResult allreduce(HcclComm comm) {
+  float value = 1;
+  return HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, nullptr);
+}
+
+/// The two ranks end with these codes, and not by a signal.
+void expect_ends(int (*rank0)(), int code0, int (*rank1)(), int code1) {
+  Processes ranks;
+  shared = &ranks.board();
+  const int processes[] = {ranks.start(rank0), ranks.start(rank1)};
+  const int codes[] = {code0, code1};
+  for (const int rank : {1, 0}) {
+    const int status = ranks.wait(processes[rank]);
+    ASSERT_TRUE(WIFEXITED(status)) << "rank " << rank << " ended by signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), codes[rank]) << "rank " << rank;
+  }
+}
+
+// ---- while a thread waits ----
 
 /// The root, which dies as soon as the other one's library has ended.
 int die_late() {
@@ -36,25 +59,73 @@ int exit_during_call() {
   if (join_public(*shared, 2, 1, &comm) != HCCL_SUCCESS) return 2;
   std::thread([comm] {
     shared->progress[kWaits] = 1;
-    float value = 1;  // the other rank does not come
-    HcclAllReduce(&value, &value, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, nullptr);
+    allreduce(comm);  // the other rank does not come
     for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
   }).detach();
   while (shared->progress[kWaits] == 0) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it waits
-  std::exit(7);
+  std::exit(kCode);
 }
 
-TEST(Exit, WhileAThreadIsInsideACall) {
-  Processes ranks;
-  shared = &ranks.board();
-  const int root = ranks.start(die_late);
-  const int other = ranks.start(exit_during_call);
-  const int status = ranks.wait(other);
-  ASSERT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 7);
-  EXPECT_EQ(ranks.wait(root), 0);
+TEST(Exit, WhileAThreadIsInsideACall) { expect_ends(die_late, 0, exit_during_call, kCode); }
+
+// ---- in the destructor of a global object ----
+
+/// Older than all state of the library, so its destructor runs after all that the library would
+/// destroy.
+struct Global {
+  ~Global() {
+    if (comm == nullptr) return;
+    std::_Exit(HcclCommDestroy(comm) == HCCL_SUCCESS ? kCode : 2);
+  }
+  HcclComm comm = nullptr;
+} global;
+
+template <int kRank>
+int destroy_at_exit() {
+  HcclComm comm = nullptr;
+  if (join_public(*shared, 2, kRank, &comm) != HCCL_SUCCESS || allreduce(comm) != HCCL_SUCCESS) {
+    return 1;
+  }
+  global.comm = comm;
+  std::exit(0);
 }
+
+TEST(Exit, ADestructorOfAGlobalDestroys) {
+  expect_ends(destroy_at_exit<0>, kCode, destroy_at_exit<1>, kCode);
+}
+
+// ---- in a callback ----
+
+void exit_now(void*) { std::exit(kCode); }
+void exit_after_message(void*, HcclResult) { std::exit(kCode); }
+
+int wait_for_exit(HcclResult begun) {
+  if (begun != HCCL_SUCCESS) return 2;
+  std::this_thread::sleep_for(std::chrono::seconds(60));
+  return 3;
+}
+
+int exit_in_message() {
+  HcclComm comm = nullptr;
+  if (join_public(*shared, 2, 0, &comm) != HCCL_SUCCESS) return 1;
+  static int got = 0;
+  return wait_for_exit(
+      HcclIrecv(&got, sizeof got, 1, 5, comm, exit_after_message, nullptr, nullptr));
+}
+
+int exit_in_stream() {
+  HcclComm comm = nullptr;
+  if (join_public(*shared, 2, 1, &comm) != HCCL_SUCCESS) return 1;
+  const int sent = 1;
+  if (HcclIsend(&sent, sizeof sent, 0, 5, comm, nullptr, nullptr, nullptr) != HCCL_SUCCESS)
+    return 4;
+  aclrtStream stream = nullptr;
+  if (aclrtCreateStream(&stream) != ACL_SUCCESS) return 5;
+  return wait_for_exit(static_cast<HcclResult>(aclrtLaunchHostFunc(stream, exit_now, nullptr)));
+}
+
+TEST(Exit, InACallback) { expect_ends(exit_in_message, kCode, exit_in_stream, kCode); }
 
 }  // namespace
 }  // namespace hccl::testing
