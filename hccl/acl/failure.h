@@ -8,6 +8,7 @@
 
 #include "hccl/acl/acl_base.h"
 #include "hccl/base/status.h"
+#include "hccl/base/thread.h"
 
 namespace hccl::acl {
 
@@ -43,6 +44,7 @@ aclError tell_exception(std::string_view function) noexcept;
 
 template <class Body>
 aclError door(const char* function, Body&& body) noexcept {
+  const NotCancelled not_cancelled;
   try {
     const Status status = body();
     if (status.ok()) return ACL_SUCCESS;

@@ -59,6 +59,7 @@ template <class Check, class... Arguments>
   const bool by_argument =
       why.code() == Code::kPara || why.code() == Code::kPtr || why.code() == Code::kNotSupport;
   if (!by_argument || !communicator.async_error().ok()) return;
+  const NotCancelled not_cancelled;
   const std::string text = std::string(function) + ": " + why.message();
   // Sends and receives have a separate order.
   auto messages = messages_of(communicator, check, arguments...);
@@ -81,6 +82,7 @@ HcclResult issue(const char* function, const CommunicatorPtr& comm, Status befor
     status = checked.ok() ? check_overlaps(*comm, *checked) : checked.status();
     if (status.ok()) {
       if (stream != nullptr || in_call_group()) {
+        const NotCancelled not_cancelled;
         status = run_later(comm, stream, std::move(*checked));
       } else if constexpr (std::is_base_of_v<Call, std::remove_reference_t<decltype(*checked)>>) {
         status = comm->run(*checked);

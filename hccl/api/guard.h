@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "hccl/base/status.h"
+#include "hccl/base/thread.h"
 #include "hccl/hccl_types.h"
 
 namespace hccl::api {
@@ -19,6 +20,7 @@ void set_last_error(std::string_view text) noexcept;
 
 template <class Body>
 [[gnu::always_inline]] inline HcclResult guard(const char* function, Body&& body) noexcept {
+  const NotCancelled not_cancelled;
   try {
     const Status status = body();
     return status.ok() ? HCCL_SUCCESS : keep(status, function);

@@ -6,6 +6,8 @@
 #include <array>
 #include <string>
 
+#include "hccl/base/thread.h"
+
 namespace hccl {
 namespace {
 
@@ -29,6 +31,7 @@ LogLevel level_of(std::string_view name) {
 
 void Log::line(LogLevel level, fmt::string_view text, fmt::format_args args) const {
   if (!writes(level)) return;
+  const NotCancelled not_cancelled;
   try {
     write_(level, fmt::vformat(text, args));
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)

@@ -37,6 +37,19 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+/// While it lives, pthread_cancel does not unwind the calling thread but waits. An unwinding ends the
+/// process where it meets noexcept or catch (...), and leaves operations half done.
+class NotCancelled {
+ public:
+  NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NotCancelled() { pthread_setcancelstate(before_, nullptr); }
+  NotCancelled(const NotCancelled&) = delete;
+  NotCancelled& operator=(const NotCancelled&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
 class Thread;
 
 /// Around a function of the program: a thread of the library has the program's signal mask, so that

@@ -16,6 +16,7 @@
 #include "hccl/base/deadline.h"
 #include "hccl/base/doorbell.h"
 #include "hccl/base/status.h"
+#include "hccl/base/thread.h"
 
 namespace hccl {
 
@@ -153,6 +154,7 @@ template <class Atomics>
 template <class Ready, class Describe, class Bell>
 Status BasicWaiter<Atomics>::wait_long(Ready& ready, Describe& describe, Bell& bell) const {
   using std::chrono::milliseconds;
+  const NotCancelled not_cancelled;
   Status failure;
   const auto look = [&] {
     if (!failure.ok() || ready()) return true;

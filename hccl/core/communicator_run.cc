@@ -59,6 +59,7 @@ Status Communicator::execute(const Call& call, bool scaled) try {
 }
 
 Status Communicator::execute_remotely(const Call& call, std::uint64_t sequence, bool strict) {
+  const NotCancelled not_cancelled;
   const bool blocks = has_blocks(call.op);
   const schedule::Choice* const choice = blocks ? nullptr : &selection_.choose(call, strict);
   const std::uint64_t number =
@@ -103,6 +104,7 @@ Status Communicator::exchange(std::span<exec::Transfer> transfers, const OpQueue
 
 Status Communicator::run_transfers(std::span<exec::Transfer> transfers) try {
   if (transfers.empty()) return {};
+  const NotCancelled not_cancelled;
   if (settings_.suspended() && !failure_.raised()) return refused_suspended();
   for (exec::Transfer& each : transfers) {
     each.sequence = ++(each.sending ? sends_ : recvs_)[static_cast<std::size_t>(each.peer)];

@@ -6,6 +6,7 @@
 
 #include "hccl/base/auth.h"
 #include "hccl/base/caught.h"
+#include "hccl/base/thread.h"
 
 namespace hccl::core {
 namespace {
@@ -75,6 +76,7 @@ void Failure::on_summons(const Uuid& scope) {
 }
 
 Status Failure::fail(Status why) {
+  const NotCancelled not_cancelled;
   if (!raised()) {
     // Culprits are sent as world ranks. The text has this communicator's numbers, so it names the
     // communicator.
@@ -113,6 +115,7 @@ Status Failure::thrown() noexcept {
 
 Status Failure::refuse(const Envelope& call) {
   if (!recorded_) {
+    const NotCancelled not_cancelled;
     recorder_.end(recorder_.begin(call, "not begun"), reason().code());
     write_record();
   }

@@ -1,7 +1,8 @@
-// The ends of programs: while a thread waits inside a call, in a callback, and in the destructor of
-// a global object. What the library uses lives on until the process is gone. Ranks are processes
-// that know the public interface only.
+// The ends of programs and of threads: while a thread waits inside a call, in a callback, in the
+// destructor of a global object, and by pthread_cancel. What the library uses lives on until the
+// process is gone. Ranks are processes that know the public interface only.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -126,6 +127,43 @@ int exit_in_stream() {
 }
 
 TEST(Exit, InACallback) { expect_ends(exit_in_message, kCode, exit_in_stream, kCode); }
+
+// ---- pthread_cancel ----
+
+void* call_once(void* comm) {
+  shared->progress[kWaits] = 1;
+  allreduce(comm);
+  for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // may be cancelled here
+}
+
+/// The call that the cancelled thread is in ends as if nothing had happened, and so does the next.
+int cancel_a_call() {
+  HcclComm comm = nullptr;
+  if (join_public(*shared, 2, 0, &comm) != HCCL_SUCCESS) return 1;
+  pthread_t thread{};
+  if (pthread_create(&thread, nullptr, call_once, comm) != 0) return 2;
+  while (shared->progress[kWaits] == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it waits
+  pthread_cancel(thread);
+  shared->progress[kEnds] = 1;
+  void* result = nullptr;
+  pthread_join(thread, &result);
+  if (result != PTHREAD_CANCELED) return 3;
+  if (allreduce(comm) != HCCL_SUCCESS) return 4;
+  return HcclCommDestroy(comm) == HCCL_SUCCESS ? kCode : 5;
+}
+
+int come_after_the_cancel() {
+  HcclComm comm = nullptr;
+  if (join_public(*shared, 2, 1, &comm) != HCCL_SUCCESS) return 1;
+  if (!eventually([] { return shared->progress[kEnds] != 0; })) return 2;
+  if (allreduce(comm) != HCCL_SUCCESS || allreduce(comm) != HCCL_SUCCESS) return 3;
+  return HcclCommDestroy(comm) == HCCL_SUCCESS ? kCode : 4;
+}
+
+TEST(Exit, AThreadIsCancelledInACall) {
+  expect_ends(cancel_a_call, kCode, come_after_the_cancel, kCode);
+}
 
 }  // namespace
 }  // namespace hccl::testing
