@@ -2,6 +2,10 @@
  *
  * Threads: functions may be called from any thread. One communicator is used by one thread at a
  * time; different communicators may be used at the same time. Ranks may be threads of one process.
+ * Descriptors: 0 to 2 are the program's. Those that it has closed are opened on /dev/null when it
+ * joins. If it closes descriptors of the library (closefrom, dup2), calls fail and say so; a file
+ * that it opens by such a number is neither written nor closed. But the library cannot tell a new
+ * socket from its own: the socket may get bytes of the library, or lose some.
  * Errors: any failure leaves a readable text in HcclGetLastErrorText(). HCCL_E_PTR for a null
  * pointer or a null communicator; HCCL_E_PARA for an invalid or destroyed communicator. */
 #ifndef HCCL_COMM_H_

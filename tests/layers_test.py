@@ -83,6 +83,12 @@ LOCKERS = ("hccl/base/mutex.h", "hccl/base/atomics.h", "hccl/base/abort_flag.h",
 ENVIRONMENT = re.compile(r"\b(?:(?:secure_)?getenv|putenv|(?:un)?setenv|temp_directory_path)(?=\s*\()|\benviron\b")
 # The library's variables; torchrun's, for torch.
 READ_ENVIRONMENT = ("hccl/base/config.cc", "python/hccl/torch/src/communicator.cc")
+# Calls that make a descriptor (methods of such a name have no "::" of their own), and what takes it at once.
+DESCRIPTORS = re.compile(
+    r"(?<![\w>:])(?:::(?:open|openat|creat|socket|accept|dup|pipe|fcntl(?=\(.*\bF_DUPFD))|"
+    r"(?:::)?(?:accept4|memfd_create|eventfd|epoll_create1?|pipe2|dup[23]|socketpair|timerfd_create|signalfd|"
+    r"inotify_init1?|pidfd_open|mkostemp|mkstemp|fopen|opendir|popen))(?=\()")
+TAKEN = re.compile(r"\bFd(?:\s+\w+)?\($")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 # A variable that lives as long as the program: static or thread_local, or at the left margin.
 KEPT = re.compile(r"^\s*(?:inline\s+)?(?:static|thread_local)\s+(?:thread_local\s+|inline\s+)?"
@@ -153,6 +159,13 @@ def check_file(root, path):
         lock = LOCKS.search(code)
         if lock and path not in LOCKERS and path.split("/")[0] in ("hccl", "transport", "split"):
             yield where + f"{lock.group(0)}: locks are those of hccl/base/mutex.h"
+        made = DESCRIPTORS.search(code)
+        if made and path != "hccl/base/fd.cc" and path.split("/")[0] in ("hccl", "transport", "split"):
+            name = made.group(0).lstrip(":")
+            if not TAKEN.search(code[:made.start()]):
+                yield where + f"{name}: descriptors are made by Fd of hccl/base/fd.h"
+            elif "CLOEXEC" not in "".join(plain[number - 1:]).split(";")[0]:
+                yield where + f"{name}: without CLOEXEC"
         if path == "hccl/base/mutex.h":  # each thread's locks
             continue
         variable = ENVIRONMENT.search(code)
@@ -386,6 +399,23 @@ class PlantedViolations(unittest.TestCase):
                              [f"transport/tcp/b.cc:2: {word}: the environment is read in hccl/base/config.cc"])
             self.assertEqual(self.findings("hccl/base/config.cc", text), [])
         self.assertEqual(self.findings("hccl/join/b.cc", 'const char* at = environment("RANK");\n'), [])
+
+    def test_descriptors(self):
+        for call in ("::open(p, O_RDONLY | O_CLOEXEC)", "::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)",
+                     "memfd_create(n, MFD_CLOEXEC)", "::epoll_create1(EPOLL_CLOEXEC)",
+                     "::fcntl(fd, F_DUPFD_CLOEXEC, 3)"):
+            name = call.strip(":").split("(")[0]
+            for folder in ("hccl/core", "transport/tcp", "split"):
+                message = f"{folder}/b.cc:2: {name}: descriptors are made by Fd of hccl/base/fd.h"
+                for line in (f"int fd = {call};", f"if ({call} < 0) return;", f"f({call});"):
+                    self.assertEqual(self.findings(folder + "/b.cc", f"void f() {{\n  {line}\n}}\n"), [message], line)
+                for line in (f"Fd fd({call});", f"return Fd({call});", f"// {call}"):
+                    self.assertEqual(self.findings(folder + "/b.cc", f"void f() {{\n  {line}\n}}\n"), [], line)
+            self.assertEqual(self.findings("hccl/base/fd.cc", f"void f() {{\n  int fd = {call};\n}}\n"), [])
+        self.assertEqual(self.findings("hccl/core/b.cc", "Fd fd(::open(p,\n    O_RDONLY));\n"),
+                         ["hccl/core/b.cc:1: open: without CLOEXEC"])
+        for line in ("mesh.open(args);", "Status open();", "tcp::open(args);", "::fcntl(fd, F_GETFD);"):
+            self.assertEqual(self.findings("hccl/core/b.cc", f"void f() {{\n  {line}\n}}\n"), [], line)
 
     def test_state(self):
         for line, name in (("int counter = 0;", "counter"), ("Mutex lock;", "lock"),

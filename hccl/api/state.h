@@ -16,6 +16,7 @@
 #include "hccl/api/handles.h"
 #include "hccl/api/registered_memory.h"
 #include "hccl/base/config.h"
+#include "hccl/base/fd.h"
 #include "hccl/base/log.h"
 #include "hccl/base/mutex.h"
 #include "hccl/core/communicator.h"
@@ -62,7 +63,11 @@ class State {
   RegisteredMemory& memory() { return memory_; }
   StateCallbacks& callbacks() { return callbacks_; }
 
-  join::Worlds& worlds() { return worlds_; }
+  /// For joining; a program that has closed the descriptors 0 to 2 has them open from then on.
+  join::Worlds& worlds() {
+    fill_standard_descriptors();
+    return worlds_;
+  }
   /// The communicator of a world that this process has joined.
   Result<CommunicatorPtr> open(join::Worlds::Joined joined, const Config& config,
                                const std::string& name);

@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -35,6 +36,8 @@ void StdAtomics::wake_all(atomic<std::uint32_t>& word) {
 }
 
 void StdAtomics::notify(int eventfd) {
+  struct stat about{};
+  if (::fstat(eventfd, &about) != 0 || (about.st_mode & S_IFMT) != 0) return;
   const std::uint64_t one = 1;
   // Fails only when the counter is full, and then the sleeper is awake already.
   [[maybe_unused]] const auto written = ::write(eventfd, &one, sizeof one);

@@ -45,7 +45,8 @@ struct StdAtomics {
   static void sleep(atomic<std::uint32_t>& word, std::uint32_t value,
                     std::chrono::nanoseconds at_most);
   static void wake_all(atomic<std::uint32_t>& word);
-  /// Ends the sleep of a thread that polls this eventfd, in any process.
+  /// Ends the sleep of a thread that polls this eventfd, in any process. If the program has put a
+  /// file or a socket in its place, nothing is written there.
   static void notify(int eventfd);
 };
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "hccl/base/fd.h"
 #include "hccl/base/thread.h"
 
 namespace hccl {
@@ -65,6 +66,7 @@ std::vector<std::string> plugin_files(std::string_view name, std::string_view pl
 Result<PluginLibrary> load_plugin_library(std::string_view name, std::string_view plugin_path,
                                           const std::string& purpose, int flags) {
   HCCL_RETURN_IF_ERROR(check_plugin_path(plugin_path));
+  fill_standard_descriptors();
   const std::vector<std::string> files = plugin_files(name, plugin_path);
   const auto found = std::find_if(files.begin(), files.end(), [](const std::string& file) {
     return access(file.c_str(), F_OK) == 0;

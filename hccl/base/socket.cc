@@ -73,10 +73,6 @@ void no_delay(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails harmlessly on UNIX sockets
 }
 
-Status io_failure(const char* what, int error) {
-  return Status(Code::kTcpTransfer, std::string(what) + ": " + error_text(error));
-}
-
 }  // namespace
 
 std::string endpoint_text(std::string_view address, std::uint16_t port) {
@@ -346,14 +342,17 @@ Result<std::unique_ptr<EpollSleeper>> EpollSleeper::create() {
 void EpollSleeper::ring() { StdAtomics::notify(wake_.get()); }
 
 void EpollSleeper::sleep(std::uint32_t, std::chrono::nanoseconds at_most) {
-  // Level-triggered poll on the epoll descriptor leaves the events for progress() to read.
-  pollfd entry{epoll_.get(), POLLIN, 0};
+  if (taken_) return nap(at_most, Deadline::never());
+  // Level-triggered poll on the epoll descriptor leaves the events for progress() to read. An epoll
+  // set is never writable: if this one is, another file has its number, and ends each sleep at once.
+  pollfd entry{epoll_.get(), POLLIN | POLLOUT, 0};
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
   const timespec timeout{seconds.count(), (at_most - seconds).count()};
-  ::ppoll(&entry, 1, &timeout, nullptr);
+  if (::ppoll(&entry, 1, &timeout, nullptr) > 0) taken_ = (entry.revents & ~POLLIN) != 0;
 }
 
 void EpollSleeper::awake() {
+  if (!wake_.ours()) return;  // read() would take bytes from a file of the program
   std::uint64_t count = 0;
   [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
 }

@@ -87,6 +87,7 @@ class EpollSleeper final : public PolledSleeper {
   EpollSleeper(Fd epoll, Fd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
   Fd epoll_;
   Fd wake_;
+  bool taken_ = false;  // the program has the number of the epoll set
 };
 
 }  // namespace hccl

@@ -22,6 +22,10 @@ std::string error_text(int error) {
   if (error == EMFILE && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
     text += ": this process has all the " + std::to_string(limit.rlim_cur) +
             " descriptors that it may have; raise the limit (ulimit -n)";
+  } else if (error == EBADF || error == ENOTSOCK) {
+    text +=
+        ": the program has closed a descriptor of the library, or put a file of its own in its "
+        "place (closefrom, close, dup2)";
   } else if (error == ENFILE) {
     text += ": this machine has no more descriptors (sysctl fs.file-max)";
   }

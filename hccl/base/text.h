@@ -13,8 +13,8 @@ namespace hccl {
 /// blanks.
 std::optional<std::uint64_t> decimal(std::string_view text);
 
-/// The meaning of an error number of the system, and the remedy if the user has one: to raise the
-/// limit of descriptors.
+/// The meaning of an error number of the system, and what the user can do about it: to raise the
+/// limit of descriptors, not to close those of the library.
 std::string error_text(int error);
 
 /// The parts between the separators: one more than the separators. They are views of the text.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hccl/base/auth.h"
+#include "hccl/base/fd.h"
 #include "hccl/base/tls_wire.h"
 
 namespace hccl {
@@ -156,8 +157,7 @@ Status TlsStream::State::stopped(int result) {
   if (kind == SSL_ERROR_ZERO_RETURN) {
     failure = Status(Code::kTcpTransfer, "the peer closed the connection");
   } else if (kind == SSL_ERROR_SYSCALL && wire.error != 0) {
-    failure = Status(Code::kTcpTransfer,
-                     std::string("the connection failed: ") + std::strerror(wire.error));
+    failure = io_failure("the connection failed", wire.error);
   } else if (ERR_GET_REASON(error) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
     failure = Status(Code::kTcpTransfer,
                      proved() ? "the connection was cut" : "the peer closed the connection");

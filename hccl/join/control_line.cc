@@ -192,12 +192,14 @@ void ControlLine::lost(const Status& why) {
     text = who + " was cut off from the coordinator in its own process";
     who = "the coordinator in the process of " + who;
   }
+  const bool taken = why.code() == Code::kSyscall;  // the line's descriptor, by the program
   if (why.code() == Code::kTimeout) {
     text = who + " has given no sign of life (HCCL_PEER_TIMEOUT): it is stopped, or cut off";
-  } else if (why.code() == Code::kRemote) {
-    text = "the control line to " + who + ": " + why.message();
+  } else if (why.code() == Code::kRemote || taken) {
+    text =
+        "the control line of rank " + std::to_string(rank_) + " to " + who + ": " + why.message();
   }
-  dead_ = Status(Code::kRemote, text, own ? Status::kNobody : coordinator_rank_);
+  dead_ = Status(Code::kRemote, text, taken ? rank_ : own ? Status::kNobody : coordinator_rank_);
   finish_all(*dead_);
   if (!orderly) {
     for (FailureListener* each : listeners_) each->on_failure(Uuid{}, *dead_);

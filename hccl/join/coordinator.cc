@@ -47,7 +47,7 @@ class CoordinatorThread {
         log_(std::move(log)),
         sleeper_(std::move(sleeper)),
         context_(std::move(context)),
-        spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+        spare_(Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC))),
         membership_(host_identity(), static_cast<std::uint32_t>(::getpid()), config.connect_timeout,
                     config.peer_timeout) {
     watch(listener_.get(), kListenerTag, EPOLLIN, EPOLL_CTL_ADD);

@@ -154,8 +154,12 @@ void Heap::shrink(std::size_t kept) {
     if (size < kUnit || excess() == 0) return false;
     if (begin >= end) return true;
     const std::uint64_t from = committed_.last(round_up(excess(), kUnit) + kGranule, begin, end);
-    if (::fallocate(memfd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                    static_cast<off_t>(from), static_cast<off_t>(end - from)) != 0) {
+    // Through the mapping, because the program may have another file by the memfd's number. The
+    // kernel refuses this for locked memory.
+    if (::madvise(base_ + from, end - from, MADV_REMOVE) != 0 &&
+        (!memfd_.ours() ||
+         ::fallocate(memfd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                     static_cast<off_t>(from), static_cast<off_t>(end - from)) != 0)) {
       return false;
     }
     committed_.remove(from, end);
@@ -253,6 +257,7 @@ Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
       offset % page != 0 || offset > reserve_ || bytes > reserve_ - offset) {
     return Status(Code::kPara, "device memory: a mapping needs whole pages of the heap");
   }
+  if (!memfd_.ours()) return Status(Code::kSyscall, "device memory: " + error_text(EBADF));
   const MutexLock lock(mutex_);
   const auto next = mappings_.lower_bound(address);
   const bool before =

@@ -81,7 +81,7 @@ class Heap {
   /// Another process's heap, mapped into this one. All communicators share one mapping.
   Result<std::shared_ptr<View>> view_of(const Fd& memfd);
 
-  int memfd() const { return memfd_.get(); }
+  const Fd& memfd() const { return memfd_; }
   std::byte* base() const { return base_; }
   std::size_t reserve() const { return reserve_; }
   /// Bytes in live allocations and physical blocks.

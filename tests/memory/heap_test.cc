@@ -68,7 +68,7 @@ std::vector<std::string> flags_of_heaps() {
 // A core dump would fault in the whole reserve, and peers would wait for it.
 TEST(Heap, IsLeftOutOfCoreDumps) {
   const auto heap = Heap::create(64 * kMiB).value();
-  const View view = View::of(Fd(::dup(heap->memfd()))).value();
+  const View view = View::of(Fd(::dup(heap->memfd().get()))).value();
   void* const area = ::mmap(nullptr, 2 * kMiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_TRUE(heap->map(area, 2 * kMiB, heap->allocate_pages(2 * kMiB).value()).ok());
   const auto all = flags_of_heaps();
@@ -151,7 +151,7 @@ TEST(Heap, AnotherProcessSeesTheSameBytes) {
   const std::uint64_t at = heap->locate(word, 8).value();
   const pid_t child = ::fork();
   if (child == 0) {
-    const auto view = View::of(Fd(::dup(heap->memfd())));
+    const auto view = View::of(Fd(::dup(heap->memfd().get())));
     if (!view.ok() || view->size() != heap->reserve()) ::_exit(1);
     auto* const there = reinterpret_cast<std::uint64_t*>(view->base() + at);
     if (*there != 1) ::_exit(2);
@@ -188,7 +188,7 @@ TEST(Heap, IsSafeFromManyThreads) {
 // Bytes that the system has given to a heap, by its own account.
 std::size_t resident(const Heap& heap) {
   struct stat about{};
-  EXPECT_EQ(::fstat(heap.memfd(), &about), 0);
+  EXPECT_EQ(::fstat(heap.memfd().get(), &about), 0);
   return static_cast<std::size_t>(about.st_blocks) * 512;
 }
 

@@ -1,5 +1,6 @@
 #include "transport/shm/handover.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -180,7 +181,7 @@ struct Introduction {
 /// The descriptors that a member sends: its wake-up descriptor, and its device heap if it has one.
 std::vector<int> own_fds(const OpenArgs& args, int wake) {
   std::vector<int> fds{wake};
-  if (args.heap != nullptr) fds.push_back(args.heap->memfd());
+  if (args.heap != nullptr) fds.push_back(args.heap->memfd().get());
   return fds;
 }
 
@@ -262,11 +263,11 @@ Result<std::shared_ptr<Segment>> lead(const OpenArgs& args, const std::vector<in
   HCCL_ASSIGN_OR_RETURN(
       std::shared_ptr<Segment> segment,
       Segment::create(static_cast<int>(members.size()), area_bytes(args, members.size())));
-  segment->wake_fds[0] = Fd(::dup(wake));
-  if (!segment->wake_fds[0].valid()) return syscall_failure("dup");
+  segment->wake_fds[0] = Fd(::fcntl(wake, F_DUPFD_CLOEXEC, 0));
+  if (!segment->wake_fds[0].valid()) return syscall_failure("F_DUPFD");
   if (args.heap != nullptr) {
-    segment->heap_fds[0] = Fd(::dup(args.heap->memfd()));
-    if (!segment->heap_fds[0].valid()) return syscall_failure("dup");
+    segment->heap_fds[0] = Fd(::fcntl(args.heap->memfd().get(), F_DUPFD_CLOEXEC, 0));
+    if (!segment->heap_fds[0].valid()) return syscall_failure("F_DUPFD");
   }
   segment->pids[0] = ::getpid();
   HCCL_ASSIGN_OR_RETURN(const std::vector<Guest> guests,
@@ -354,6 +355,9 @@ Result<std::shared_ptr<Segment>> hand_over(const OpenArgs& args, const std::vect
   Uuid id{};
   Result<std::string> mine = open_meeting(args, leader && !alone, meeting, id);
   if (!wake.ok()) mine = wake.status();
+  if (args.heap != nullptr && !args.heap->memfd().ours()) {
+    mine = Status(Code::kSyscall, "device memory: " + error_text(EBADF));
+  }
   Result<std::string> agreed = round(args, members, mine);
 
   // 2. The members connect. After that the names in the file system are not needed any more.

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "hccl/base/text.h"
+
 namespace hccl::transport::tcp {
 namespace {
 
@@ -43,11 +45,19 @@ ssize_t send(int fd, std::span<const iovec> pieces) {
   return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+// No readv(), which would read a file that the program has put in the socket's place.
+ssize_t receive(int fd, std::span<const iovec> pieces) {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces.data());
+  message.msg_iovlen = pieces.size();
+  return ::recvmsg(fd, &message, MSG_DONTWAIT);
+}
+
 Status ended() {
   if (errno == ETIMEDOUT) {
     return Status(Code::kTimeout, "the other host has not answered the kernel's probes");
   }
-  return Status(Code::kTcpTransfer, errno == 0 ? "" : std::strerror(errno));
+  return Status(Code::kTcpTransfer, errno == 0 ? "" : error_text(errno));
 }
 
 Result<std::size_t> read_tls(TlsStream& tls, std::span<const iovec> pieces) {
@@ -95,7 +105,7 @@ Result<std::size_t> Connection::read(std::span<const iovec> pieces) {
     // The plain call is cheaper.
     const bool one = pieces[0].iov_len == 0;
     const ssize_t got = one ? ::recv(fd_.get(), pieces[1].iov_base, pieces[1].iov_len, MSG_DONTWAIT)
-                            : ::readv(fd_.get(), pieces.data(), static_cast<int>(pieces.size()));
+                            : receive(fd_.get(), pieces);
     if (got > 0) return static_cast<std::size_t>(got);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::size_t{0};
@@ -121,7 +131,7 @@ void Connection::finish() {
 
 void Connection::reset() {
   // A forked child may hold the socket, too, so closing alone would not tell the peer.
-  ::shutdown(fd_.get(), SHUT_RDWR);
+  if (fd_.ours()) ::shutdown(fd_.get(), SHUT_RDWR);
   tls_.reset();
   fd_.reset();
 }
