@@ -143,6 +143,17 @@ def test_out_that_does_not_fit(alone):
         alone.allgather(np.zeros(4), out=np.zeros(4, np.float32))
 
 
+def test_out_that_overlaps_in_the_wrong_place(alone):
+    array = np.arange(9, dtype=np.float32)
+    with pytest.raises(hccl.HcclError, match="AllReduce.*recvBuf.*overlaps sendBuf"):
+        alone.allreduce(array[:-1], out=array[1:])
+    with pytest.raises(hccl.HcclError, match="overlaps"):
+        alone.ialltoall(array[1:], out=array[:-1]).wait()
+    assert array.tolist() == list(range(9))
+    alone.allreduce(array, out=array)
+    assert array.tolist() == list(range(9))
+
+
 def test_parts_that_do_not_come_out_even():
     def work(comm):
         for call in [comm.reduce_scatter, comm.alltoall]:
