@@ -47,12 +47,14 @@ def test_every_collective_takes_it(make):
         tensor = make(own)
         dist.broadcast(tensor, 1)
         same(tensor, 2)
-        parts = [make(0.0), make(0.0)]
+        # Outputs of one's own; an expanded one would have no room for values that differ.
+        room = dense if make is expanded else make
+        parts = [room(0.0), room(0.0)]
         dist.all_gather(parts, make(own))
         same(parts[0], 1), same(parts[1], 2)
         dist.gather(make(own + 4), parts if rank == 1 else None, 1)
         same(parts[1], 6 if rank == 1 else 2)
-        tensor = make(0.0)
+        tensor = room(0.0)
         dist.scatter(tensor, [make(7.0), make(8.0)] if rank == 0 else None)
         same(tensor, 7 + rank)
         dist.reduce_scatter(tensor, [make(own), make(own * 10)])
@@ -141,3 +143,55 @@ def test_sparse_sizes_that_differ_are_an_error_on_all_ranks():
             dist.all_reduce(tensor)
 
     on_ranks(2, work)
+
+
+def test_tensors_that_share_memory():
+    def work(rank):
+        own = rank + 1.0
+        tied, all_of, column = torch.tensor([own]), torch.full((3,), own), torch.full((2, 2), own)
+        # On one rank only: the ranks' calls are the same all the same.
+        dist.all_reduce_coalesced([tied, tied if rank == 0 else torch.tensor([own])])
+        dist.all_reduce_coalesced([all_of, all_of[1:], column[:, 0], column[:, 1]])
+        # The first operation writes what the second one reads.
+        memory, second = torch.tensor([own, 0.0]), torch.zeros(2)
+        with dist._coalescing_manager(group=dist.group.WORLD):
+            dist.all_gather_into_tensor(memory, torch.tensor([7.0]))
+            dist.all_gather_into_tensor(second, memory[:1])
+        into = torch.zeros(2, 2)
+        dist.all_gather([into[:, 0], into[:, 1]], torch.full((2,), own))
+        block = torch.full((2,), own)
+        dist.all_gather_into_tensor(block, block[rank : rank + 1])
+        scattered = torch.tensor([own, own])
+        dist.reduce_scatter_single(scattered[rank : rank + 1], scattered)
+        return [each.tolist() for each in (tied, all_of, column, memory, second, into, block, scattered)]
+
+    for rank, found in enumerate(on_ranks(2, work)):
+        scattered = [[3.0, 1.0], [2.0, 3.0]][rank]
+        assert found == [
+            [3.0], [3.0] * 3, [[3.0, 3.0]] * 2, [7.0, 7.0], [1.0, 2.0], [[1.0, 2.0]] * 2, [1.0, 2.0],
+            scattered,
+        ]
+
+
+@pytest.mark.parametrize("case", ["expanded", "twice", "partly", "in the wrong place"])
+def test_outputs_that_share_elements_are_refused(case):
+    def work(rank):
+        memory = torch.zeros(6)
+        outputs = {
+            "expanded": [torch.zeros(1).expand(2), torch.zeros(2)],
+            "twice": [memory[:2], memory[:2]],
+            "partly": [memory[:2], memory[1:3]],
+            "in the wrong place": memory[:4],
+        }[case]
+        with pytest.raises(RuntimeError, match="share|expanded|overlaps"):
+            if isinstance(outputs, list):
+                dist.all_gather(outputs, torch.ones(2))
+            else:
+                dist.all_gather_into_tensor(outputs, memory[1:3])
+        if isinstance(outputs, list):  # refused before a place was taken
+            ones = torch.ones(1)
+            dist.all_reduce(ones)
+            return ones.item()
+        return 2.0
+
+    assert on_ranks(2, work) == [2.0, 2.0]

@@ -142,6 +142,7 @@ WorkPtr ProcessGroupHccl::recv(Tensors& tensors, int source, int tag) {
   const at::Tensor& tensor = single(tensors, refuse);
   check_tag(tag, refuse);
   if (source < 0 || source >= size_) refuse("invalid source rank: " + std::to_string(source));
+  check_outputs(tensors, refuse);
   fork_.check();
   auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::RECV, "hccl:recv", tensor,
                                                communicator_, messages_, options_->timeout);
@@ -153,6 +154,7 @@ WorkPtr ProcessGroupHccl::recvAnysource(Tensors& tensors, int tag) {
   const Refusal refuse("recvAnysource");
   const at::Tensor& tensor = single(tensors, refuse);
   check_tag(tag, refuse);
+  check_outputs(tensors, refuse);
   fork_.check();
   auto work =
       c10::make_intrusive<MessageWork>(rank_, c10d::OpType::RECVANYSOURCE, "hccl:recvAnySource",

@@ -166,6 +166,7 @@ WorkPtr ProcessGroupHccl::allgather(TensorLists& outputs, Tensors& inputs,
   check_dense(inputs, refuse);
   c10d::assertTypeAndSizesMatch(refuse, inputs);
   for (const Tensors& list : outputs) check_types(list, inputs[0], refuse);
+  for (const Tensors& list : outputs) check_outputs(list, refuse);
   if (inputs.size() == 1) {
     c10d::assertSizesMatch(refuse, inputs[0].sizes(), outputs[0], static_cast<size_t>(rank_));
   }
@@ -182,7 +183,9 @@ WorkPtr ProcessGroupHccl::allgather(TensorLists& outputs, Tensors& inputs,
 
 WorkPtr ProcessGroupHccl::_allgather_base(at::Tensor& output, at::Tensor& input,
                                           const c10d::AllgatherOptions& options) {
-  check_gathered(output, input, size_, refusal("_allgather_base"));
+  const Refusal refuse = refusal("_allgather_base");
+  check_gathered(output, input, size_, refuse);
+  check_outputs({output}, refuse);
   Call call{c10d::OpType::_ALLGATHER_BASE,
             "hccl:_all_gather_base",
             {input},
@@ -207,6 +210,7 @@ WorkPtr ProcessGroupHccl::allgather_coalesced(TensorLists& outputs, Tensors& inp
       results.push_back(list[i]);
     }
   }
+  check_outputs(results, refuse);
   Call call{c10d::OpType::ALLGATHER_COALESCED,
             "hccl:all_gather",
             inputs,
@@ -214,7 +218,8 @@ WorkPtr ProcessGroupHccl::allgather_coalesced(TensorLists& outputs, Tensors& inp
             options.timeout,
             options.asyncOp};
   return issue(std::move(call), [=, lists = std::move(by_input)](HcclComm comm) {
-    for (const auto i : c10::irange(inputs.size())) gather_list(lists[i], inputs[i], comm);
+    const Tensors sources = unchanged_by(lists, inputs);
+    for (const auto i : c10::irange(inputs.size())) gather_list(lists[i], sources[i], comm);
   });
 }
 
@@ -225,6 +230,7 @@ WorkPtr ProcessGroupHccl::allgather_into_tensor_coalesced(Tensors& outputs, Tens
   for (const auto i : c10::irange(outputs.size())) {
     check_gathered(outputs[i], inputs[i], size_, refuse);
   }
+  check_outputs(outputs, refuse);
   Call call{c10d::OpType::ALLGATHER_COALESCED,
             "hccl:all_gather_into_tensor_coalesced",
             inputs,
@@ -232,7 +238,8 @@ WorkPtr ProcessGroupHccl::allgather_into_tensor_coalesced(Tensors& outputs, Tens
             options.timeout,
             options.asyncOp};
   return issue(std::move(call), [=](HcclComm comm) {
-    for (const auto i : c10::irange(outputs.size())) gather_all(outputs[i], inputs[i], comm);
+    const Tensors sources = unchanged_by(outputs, inputs);
+    for (const auto i : c10::irange(outputs.size())) gather_all(outputs[i], sources[i], comm);
   });
 }
 
@@ -247,6 +254,7 @@ WorkPtr ProcessGroupHccl::gather(TensorLists& outputs, Tensors& inputs,
     c10d::assertGatherOutputTensorList(refuse, outputs, size_);
     check_types(outputs[0], inputs[0], refuse);
     c10d::assertSizesMatch(refuse, inputs[0].sizes(), outputs[0], static_cast<size_t>(rank_));
+    check_outputs(outputs[0], refuse);
   } else {
     c10d::assertEmptyOutputTensorList(refuse, outputs);
   }
@@ -267,6 +275,7 @@ WorkPtr ProcessGroupHccl::scatter(Tensors& outputs, TensorLists& inputs,
   c10d::assertRootRank(refuse, options.rootRank, size_);
   c10d::assertSingleElementOutput(refuse, outputs);
   check_dense(outputs, refuse);
+  check_outputs(outputs, refuse);
   const bool root = rank_ == options.rootRank;
   if (root) {
     c10d::assertScatterInputTensorList(refuse, inputs, size_);
@@ -292,6 +301,7 @@ WorkPtr ProcessGroupHccl::alltoall_base(at::Tensor& output, at::Tensor& input,
                                         const c10d::AllToAllOptions& options) {
   const Refusal refuse = refusal("alltoall_base");
   check_dense({output, input}, refuse);
+  check_outputs({output}, refuse);
   check_types({output}, input, refuse);
   check_splits(input_splits, input, size_, refuse);
   check_splits(output_splits, output, size_, refuse);
@@ -324,6 +334,7 @@ WorkPtr ProcessGroupHccl::alltoall(Tensors& outputs, Tensors& inputs,
   const Refusal refuse = refusal("alltoall");
   c10d::assertAllToAllTensorListSizes(refuse, outputs.size(), inputs.size(), size_);
   check_dense(outputs, refuse);
+  check_outputs(outputs, refuse);
   check_dense(inputs, refuse);
   check_types(outputs, inputs[0], refuse);
   check_types(inputs, inputs[0], refuse);

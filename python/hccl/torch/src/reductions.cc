@@ -17,12 +17,6 @@ void check_dense(const Tensors& tensors, const Refusal& refuse) {
   c10d::assertCPU(refuse, tensors);
 }
 
-void reduce_in_place(const at::Tensor& tensor, const Reduction& reduction, HcclComm comm) {
-  const at::Tensor memory = packed(tensor);
-  reduction.all_reduce(memory, comm);
-  unpack(memory, tensor);
-}
-
 // Several tensors in a list count as inputs of several ranks: this rank's own, reduced.
 void check_fold(const Tensors& tensors, const c10d::ReduceOp& op, const Refusal& refuse) {
   if (tensors.size() == 1 || op.op_ == c10d::ReduceOp::SUM) return;
@@ -93,7 +87,9 @@ WorkPtr ProcessGroupHccl::allreduce(Tensors& tensors, const c10d::AllreduceOptio
             options.timeout,         options.asyncOp};
   if (tensors.size() == 1) {
     return issue(std::move(call), [tensor = tensors[0], reduction](HcclComm comm) {
-      reduce_in_place(tensor, reduction, comm);
+      const at::Tensor memory = packed(tensor);
+      reduction.all_reduce(memory, comm);
+      unpack(memory, tensor);
     });
   }
   return issue(std::move(call), [=](HcclComm comm) {
@@ -119,8 +115,12 @@ WorkPtr ProcessGroupHccl::allreduce_coalesced(Tensors& tensors,
             options.timeout,
             options.asyncOp};
   return issue(std::move(call), [=](HcclComm comm) {
+    // A tensor may be in the list twice, as tied weights are: each time it has the same sum.
+    const Tensors sources = unchanged_by(tensors, tensors);
     for (const auto i : c10::irange(tensors.size())) {
-      reduce_in_place(tensors[i], reductions[i], comm);
+      const at::Tensor memory = packed(sources[i]);
+      reductions[i].all_reduce(memory, comm);
+      unpack(memory, tensors[i]);
     }
   });
 }
@@ -151,6 +151,7 @@ WorkPtr ProcessGroupHccl::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   c10d::assertScatterInputTensorList(refuse, inputs, size_);
   check_dense(outputs, refuse);
   check_dense(inputs[0], refuse);
+  check_outputs(outputs, refuse);
   const at::Tensor& output = outputs[0];
   for (const auto i : c10::irange(inputs[0].size())) {
     c10d::assertTypeMatch(refuse, output.options(), inputs[0], i);
@@ -176,6 +177,7 @@ WorkPtr ProcessGroupHccl::_reduce_scatter_base(at::Tensor& output, at::Tensor& i
                                                const c10d::ReduceScatterOptions& options) {
   const Refusal refuse = refusal("_reduce_scatter_base");
   check_scatter(output, input, size_, refuse);
+  check_outputs({output}, refuse);
   const auto reduction = Reduction::of(options.reduceOp, output.scalar_type(), refuse);
   Call call{c10d::OpType::_REDUCE_SCATTER_BASE,
             "hccl:_reduce_scatter_base",
@@ -196,6 +198,7 @@ WorkPtr ProcessGroupHccl::reduce_scatter_tensor_coalesced(
     check_scatter(outputs[i], inputs[i], size_, refuse);
     reductions.push_back(Reduction::of(options.reduceOp, outputs[i].scalar_type(), refuse));
   }
+  check_outputs(outputs, refuse);
   Call call{c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
             "hccl:reduce_scatter_tensor_coalesced",
             inputs,
@@ -203,8 +206,9 @@ WorkPtr ProcessGroupHccl::reduce_scatter_tensor_coalesced(
             options.timeout,
             options.asyncOp};
   return issue(std::move(call), [=](HcclComm comm) {
+    const Tensors sources = unchanged_by(outputs, inputs);
     for (const auto i : c10::irange(outputs.size())) {
-      scatter_reduced(outputs[i], inputs[i], reductions[i], comm);
+      scatter_reduced(outputs[i], sources[i], reductions[i], comm);
     }
   });
 }

@@ -1,9 +1,15 @@
 #include "tensors.h"
 
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 #include <c10/util/irange.h>
 
+#include <algorithm>
 #include <optional>
+#include <string>
+#include <utility>
+
+#include "error.h"
 
 namespace hccl::pytorch {
 namespace {
@@ -72,6 +78,39 @@ bool lie_in_a_row(const Tensors& tensors) {
     end = begin + each.nbytes();
   }
   return true;
+}
+
+// Calls meet(i, j) for tensors i and j whose memory, from the first element to the last, overlaps.
+template <typename Meet>
+void each_meeting(const Tensors& tensors, Meet&& meet) {
+  struct Extent {
+    const char* begin;
+    const char* end;
+    size_t index;
+  };
+  std::vector<Extent> extents;
+  for (const auto i : c10::irange(tensors.size())) {
+    const at::Tensor& each = tensors[i];
+    if (each.numel() == 0) continue;
+    int64_t last = 0;
+    for (const int64_t dim : c10::irange(each.dim()))
+      last += (each.size(dim) - 1) * each.stride(dim);
+    const auto* const begin = static_cast<const char*>(each.const_data_ptr());
+    extents.push_back({begin, begin + (last + 1) * static_cast<int64_t>(each.element_size()), i});
+  }
+  std::ranges::sort(extents, {}, &Extent::begin);
+  for (auto one = extents.begin(); one != extents.end(); ++one) {
+    for (auto other = one + 1; other != extents.end() && other->begin < one->end; ++other) {
+      meet(one->index, other->index);
+    }
+  }
+}
+
+// Of strides that are hard to compare: whether they begin with the same element.
+bool coincide(const at::Tensor& a, const at::Tensor& b) {
+  const at::MemOverlapStatus status = at::get_overlap_status(a, b);
+  return status == at::MemOverlapStatus::Full || status == at::MemOverlapStatus::Partial ||
+         a.const_data_ptr() == b.const_data_ptr();
 }
 
 int64_t total(const Tensors& tensors) {
@@ -154,6 +193,44 @@ void unpack_all(const at::Tensor& memory, const Tensors& tensors) {
     unpack(memory.narrow(0, offset, each.numel()).view(each.sizes()), each);
     offset += each.numel();
   }
+}
+
+void check_outputs(const Tensors& outputs, const Refusal& refuse) {
+  for (const at::Tensor& each : outputs) {
+    if (at::has_internal_overlap(each) == at::MemOverlap::Yes) {
+      refuse("an output is expanded, so several of its elements are one in memory; clone() it");
+    }
+  }
+  each_meeting(outputs, [&](size_t i, size_t j) {
+    if (!coincide(outputs[i], outputs[j])) return;
+    refuse("outputs " + std::to_string(std::min(i, j)) + " and " + std::to_string(std::max(i, j)) +
+           " share elements in memory; pass tensors of their own");
+  });
+}
+
+Tensors unchanged_by(const std::vector<Tensors>& outputs, Tensors inputs) {
+  Tensors all = inputs;
+  std::vector<size_t> operation;  // by place in `all`
+  for (const auto i : c10::irange(inputs.size())) operation.push_back(i);
+  for (const auto i : c10::irange(outputs.size())) {
+    all.insert(all.end(), outputs[i].begin(), outputs[i].end());
+    operation.resize(all.size(), i);
+  }
+  std::vector<bool> changed(inputs.size());
+  each_meeting(all, [&](size_t a, size_t b) {
+    if (operation[a] == operation[b] || (a < inputs.size()) == (b < inputs.size())) return;
+    changed[std::min(a, b)] = true;
+  });
+  for (const auto i : c10::irange(inputs.size())) {
+    if (changed[i]) inputs[i] = inputs[i].clone();
+  }
+  return inputs;
+}
+
+Tensors unchanged_by(const Tensors& outputs, Tensors inputs) {
+  std::vector<Tensors> lists;
+  for (const at::Tensor& each : outputs) lists.push_back({each});
+  return unchanged_by(lists, std::move(inputs));
 }
 
 bool same_sizes(const Tensors& tensors) {

@@ -9,6 +9,7 @@
 
 namespace hccl::pytorch {
 
+class Refusal;
 using Tensors = std::vector<at::Tensor>;
 
 /// The memory of a contiguous tensor as the library takes it.
@@ -44,5 +45,13 @@ at::Tensor packed_all(const Tensors& tensors);
 void unpack_all(const at::Tensor& memory, const Tensors& tensors);
 
 bool same_sizes(const Tensors& tensors);
+
+/// Refuses outputs of which two elements are one in memory: an expanded tensor, or tensors that
+/// share elements. Views with other elements of the same memory, as t[:, 0] and t[:, 1], may be.
+void check_outputs(const Tensors& outputs, const Refusal& refuse);
+/// The inputs of operations that run one after the other; operation i writes outputs[i]. Inputs
+/// that another operation may write are copied, so that each is what it was before the first one.
+Tensors unchanged_by(const std::vector<Tensors>& outputs, Tensors inputs);
+Tensors unchanged_by(const Tensors& outputs, Tensors inputs);
 
 }  // namespace hccl::pytorch
