@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 
+#include "hccl/base/mutex.h"
 #include "hccl/base/thread.h"
 
 namespace hccl {
@@ -40,12 +41,17 @@ void Log::line(LogLevel level, fmt::string_view text, fmt::format_args args) con
 }
 
 Logger make_logger(std::string_view level, std::string_view who) {
-  auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  // A lock of the logger's own. spdlog has one lock for all loggers, which a thread of the parent may
+  // hold when a child is forked.
+  auto sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
   sink->set_pattern("hccl %H:%M:%S.%f %L %n: %v");
   auto logger = std::make_shared<spdlog::logger>(std::string(who), std::move(sink));
   logger->set_level(spdlog::level::trace);
   return std::make_shared<const Log>(
-      level_of(level), [logger = std::move(logger)](LogLevel at, std::string_view line) {
+      level_of(level),
+      [logger = std::move(logger), mutex = std::make_shared<Mutex>(LockLevel::kLog)](
+          LogLevel at, std::string_view line) {
+        const MutexLock lock(*mutex);
         logger->log(spdlog_level(at), spdlog::string_view_t(line.data(), line.size()));
       });
 }

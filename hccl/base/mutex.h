@@ -33,7 +33,8 @@ enum class LockLevel : unsigned {
   kMailbox,
   kSend,
   kDevice,
-  kLast  // with it no other lock is taken
+  kLast,  // with it no other lock is taken, except to write a line of the log
+  kLog
 };
 
 class HCCL_LOCKS(capability("mutex")) Mutex {
