@@ -128,8 +128,7 @@ HcclResult HcclRequestFree(HcclRequest request);
  * Memory of the device heap (aclrtMalloc), which the ranks of a host share, so that collectives do
  * not copy it. Freed blocks are kept by size for the next allocation, up to HCCL_MEMORY_CACHE MB of
  * them. Any thread, at any time, also while the process exits; no communicator and no device are
- * needed. In a child after fork(), memory of the parent may be freed (which does nothing) and none
- * can be had (HCCL_E_UNAVAIL). */
+ * needed. A child of fork() has memory of its own; acl_rt.h describes its parent's. */
 
 /** Memory aligned to 64 bytes; contents undefined. HCCL_E_PARA: bytes is 0. HCCL_E_OOM: the heap
  * has no room, also without the blocks that are kept; the text has the numbers. */

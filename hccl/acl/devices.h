@@ -23,6 +23,8 @@ struct Context {
 /// Every member is safe to use from any thread. The caller has checked device numbers.
 class Devices {
  public:
+  /// In a forked child; see Table.
+  void follow(const Devices& parent) { contexts_.follow(parent.contexts_); }
   /// Makes the device's default context the calling thread's context.
   void set(int device);
   /// CONTEXT_NULL: the device is not set. `all`: resets the device, however often it was set.

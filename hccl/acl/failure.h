@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "hccl/acl/acl_base.h"
+#include "hccl/acl/process.h"
 #include "hccl/base/status.h"
 #include "hccl/base/thread.h"
 
@@ -46,7 +47,7 @@ template <class Body>
 aclError door(const char* function, Body&& body) noexcept {
   const NotCancelled not_cancelled;
   try {
-    const Status status = body();
+    const Status status = copied() ? copy_refused() : body();
     if (status.ok()) return ACL_SUCCESS;
     return tell(code_of(status), function, status.message());
   } catch (...) {

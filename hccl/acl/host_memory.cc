@@ -30,7 +30,9 @@ Result<void*> HostMemory::allocate(std::size_t bytes) {
 
 Status HostMemory::free(void* memory) {
   const MutexLock lock(mutex_);
-  if (live_.erase(memory) == 0) return bad("hostPtr is nothing that aclrtMallocHost gave");
+  if (live_.erase(memory) == 0) {
+    return forked_ ? Status() : bad("hostPtr is nothing that aclrtMallocHost gave");
+  }
   std::free(memory);
   return {};
 }

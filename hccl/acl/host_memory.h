@@ -12,6 +12,9 @@ namespace hccl::acl {
 /// Every member is safe to use from any thread.
 class HostMemory {
  public:
+  /// `forked`: the process is a forked child, where free() accepts any address, because the memory
+  /// may be its parent's.
+  explicit HostMemory(bool forked) : forked_(forked) {}
   ~HostMemory();
   /// 64-byte aligned. kOom.
   Result<void*> allocate(std::size_t bytes);
@@ -19,6 +22,7 @@ class HostMemory {
   Status free(void* memory);
 
  private:
+  const bool forked_;
   Mutex mutex_;
   std::unordered_set<void*> live_ HCCL_GUARDED_BY(mutex_);
 };

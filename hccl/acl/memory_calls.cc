@@ -88,6 +88,7 @@ aclError aclrtMallocCached(void** devPtr, size_t size, aclrtMemMallocPolicy poli
 aclError aclrtFree(void* devPtr) {
   return door(__func__, [&]() -> Status {
     ACL_CHECK_PTR(devPtr);
+    if (Runtime::get().inherited(devPtr)) return {};
     HCCL_ASSIGN_OR_RETURN(const auto heap, Runtime::get().heap());
     return heap->free(devPtr).with_context("devPtr");
   });

@@ -17,6 +17,8 @@ class Profiler {
     bool started = false;
   };
 
+  /// In a forked child; see Table.
+  void follow(const Profiler& parent) { sessions_.follow(parent.sessions_); }
   /// PROF_ALREADY_RUN, PROF_NOT_RUN: wrong order; INVALID_PARAM: no config.
   Status init();
   Status finalize();

@@ -1,10 +1,56 @@
 #include "hccl/acl/runtime.h"
 
+#include <pthread.h>
+
+#include "hccl/acl/process.h"
+
 namespace hccl::acl {
+namespace {
+
+std::atomic<Runtime*> current{nullptr};  // null before the first use, and after a fork
+Runtime* of_parent = nullptr;            // in a forked child; never destroyed
+
+}  // namespace
+
+const int Runtime::handler_ = ::pthread_atfork(nullptr, nullptr, &Runtime::in_child);
+
+// Until here the child's device memory is the parent's.
+void Runtime::in_child() {
+  if (Runtime* const runtime = current.exchange(nullptr)) {
+    if (memory::Heap* const heap = runtime->made_.load()) heap->make_private();
+    of_parent = runtime;
+  }
+  end_use();
+}
+
+Runtime::Runtime(const Runtime* parent) : parent_(parent) {
+  if (parent == nullptr) return;
+  streams_.follow(parent->streams_);
+  events_.follow(parent->events_);
+  physical_.follow(parent->physical_);
+  devices_.follow(parent->devices_);
+  profiler_.follow(parent->profiler_);
+}
 
 Runtime& Runtime::get() {
-  static Runtime* const runtime = new Runtime;
-  return *runtime;
+  Runtime* const runtime = current.load(std::memory_order_acquire);
+  return runtime != nullptr ? *runtime : make();
+}
+
+// Without a lock, which a thread of the parent may hold at a fork. Of two threads one wins.
+Runtime& Runtime::make() {
+  std::unique_ptr<Runtime> fresh(new Runtime(of_parent));
+  begin_use();
+  Runtime* other = nullptr;
+  return current.compare_exchange_strong(other, fresh.get()) ? *fresh.release() : *other;
+}
+
+bool Runtime::inherited(const void* memory) const {
+  for (const Runtime* each = parent_; each != nullptr; each = each->parent_) {
+    const memory::Heap* const heap = each->made_.load(std::memory_order_relaxed);
+    if (heap != nullptr && heap->contains(memory)) return true;
+  }
+  return false;
 }
 
 Result<DeviceConfig> Runtime::config() {
@@ -22,6 +68,7 @@ Result<std::shared_ptr<memory::Heap>> Runtime::heap() {
     HCCL_ASSIGN_OR_RETURN(heap_,
                           memory::Heap::create(static_cast<std::size_t>(config.memory_mb) << 20));
     heap_->keep(static_cast<std::size_t>(config.cache_mb) << 20);
+    made_.store(heap_.get());
   }
   return heap_;
 }

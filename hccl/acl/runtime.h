@@ -1,5 +1,8 @@
 // All process-wide state of the runtime. It is made at the first use and never destroyed, so that
 // the end of a program waits for no stream: work for which no thread waited ends with the process.
+//
+// A forked child makes a runtime of its own, and leaves its parent's alone: a thread of the parent
+// may have held any lock of it at the fork.
 #pragma once
 
 #include <atomic>
@@ -35,6 +38,8 @@ class Runtime {
   Result<std::shared_ptr<memory::Heap>> heap();
   /// The cache of freed device memory, made at the first use; never destroyed.
   Result<memory::Cache*> cache();
+  /// Whether the address lies in the device memory of a process that this one was forked from.
+  bool inherited(const void* memory) const;
 
   Table<Stream>& streams() { return streams_; }
   Table<Event>& events() { return events_; }
@@ -52,8 +57,13 @@ class Runtime {
   std::uint64_t finalize_one();
 
  private:
-  Runtime() = default;
+  explicit Runtime(const Runtime* parent);
+  static Runtime& make();
+  static void in_child();
+  [[maybe_unused]] static const int handler_;
 
+  const Runtime* const parent_;               // of the process that this one was forked from
+  std::atomic<memory::Heap*> made_{nullptr};  // heap_, for a forked child, which takes no lock
   Mutex mutex_{LockLevel::kDevice};
   std::optional<DeviceConfig> config_ HCCL_GUARDED_BY(mutex_);
   std::shared_ptr<memory::Heap> heap_ HCCL_GUARDED_BY(mutex_);
@@ -63,7 +73,7 @@ class Runtime {
   Table<Physical> physical_{"handle", 3};
   Devices devices_;
   AddressSpace addresses_;
-  HostMemory host_memory_;
+  HostMemory host_memory_{parent_ != nullptr};
   Reports reports_;
   Profiler profiler_;
   std::atomic<std::uint64_t> initialized_{0};

@@ -27,6 +27,10 @@ class Table {
   Table(std::string argument, std::uint8_t kind)
       : argument_(std::move(argument)), next_((kMark | kind) << kNumberBits) {}
 
+  /// In a forked child: handles of the parent's table are never handles of this one. Takes no lock,
+  /// because a thread of the parent may have held it at the fork.
+  void follow(const Table& parent) { next_ = of_parent_ = parent.next_; }
+
   void* add(Object object) {
     const std::unique_lock lock(mutex_);
     const auto at = all_.emplace(next_ + 1, std::move(object)).first;
@@ -71,12 +75,19 @@ class Table {
 
   Status unknown(const void* handle) const {
     if (handle == nullptr) return Status(Code::kPtr, argument_ + " is null");
+    const auto number = reinterpret_cast<std::uintptr_t>(handle);
+    if (number >> kNumberBits == next_ >> kNumberBits && number <= of_parent_) {
+      return Status(Code::kPara, argument_ +
+                                     " is of the process that this one was forked from; a forked "
+                                     "child has none of it");
+    }
     return Status(Code::kPara, argument_ + " is no handle, or was destroyed already");
   }
 
   std::string argument_;
   mutable std::shared_mutex mutex_;
   std::uintptr_t next_;
+  std::uintptr_t of_parent_ = 0;  // the last handle of the parent
   std::unordered_map<std::uintptr_t, Object> all_;
 };
 

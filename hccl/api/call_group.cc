@@ -206,6 +206,8 @@ Status end_group() {
 
 bool in_call_group() { return open_group != nullptr; }
 
+void leave_call_group_of_parent() noexcept { open_group = nullptr; }
+
 void refuse_call_group(const Status& why, const char* function) noexcept {
   if (open_group == nullptr || !open_group->refused.ok()) return;
   open_group->refused = why;

@@ -34,6 +34,8 @@ class CallWithBlocks : public Call {
 
 /// Whether the calling thread has a group of calls open.
 bool in_call_group();
+/// In a forked child: the open group is the parent's.
+void leave_call_group_of_parent() noexcept;
 
 /// Adds a checked collective, or a batch of sends and receives, to the calling thread's open group;
 /// else queues it in its stream, and takes its place in the communicator's order now. kPara: calls

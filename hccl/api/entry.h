@@ -101,6 +101,7 @@ template <class Check, class... Arguments>
 HcclResult on(const char* function, HcclComm comm, aclrtStream stream, Check check,
               Arguments... arguments) noexcept {
   try {
+    if (acl::copied()) return keep(acl::copy_refused(), function);
     const auto communicator = State::get().communicators().get(comm);
     if (!communicator.ok()) return refused(communicator.status(), function);
     return issue(function, communicator->shared(), Status(), stream, check, arguments...);

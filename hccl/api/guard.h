@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "hccl/acl/process.h"
 #include "hccl/base/status.h"
 #include "hccl/base/thread.h"
 #include "hccl/hccl_types.h"
@@ -22,7 +23,7 @@ template <class Body>
 [[gnu::always_inline]] inline HcclResult guard(const char* function, Body&& body) noexcept {
   const NotCancelled not_cancelled;
   try {
-    const Status status = body();
+    const Status status = acl::copied() ? acl::copy_refused() : body();
     return status.ok() ? HCCL_SUCCESS : keep(status, function);
   } catch (...) {
     return keep_exception(function);

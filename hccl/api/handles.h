@@ -60,15 +60,10 @@ class Handles {
   Handles(const Handles&) = delete;
   Handles& operator=(const Handles&) = delete;
 
-  /// In a forked child the objects belong to the parent. The child never destroys them, and refuses
-  /// their handles with kNotSupport. Safe even if another thread held a lock at the fork.
-  void abandon() HCCL_UNCHECKED {
-    for (std::size_t i = 0; i < chunks_.size(); ++i) {
-      if (Slot* const chunk = chunks_[i].exchange(nullptr)) of_parent_[i] = chunk;
-    }
-    free_.clear();
-    used_ = (used_ + kChunk - 1) / kChunk * kChunk;
-    abandoned_ = used_;
+  /// In a forked child, before the first add(): handles of the parent's table are refused with
+  /// kNotSupport. Takes no lock, because a thread of the parent may have held it at the fork.
+  void follow(const Handles& parent) HCCL_UNCHECKED {
+    used_ = of_parent_ = (parent.used_ + kChunk - 1) / kChunk * kChunk;
   }
 
   /// Throws std::bad_alloc if a million handles are alive.
@@ -197,7 +192,7 @@ class Handles {
   [[gnu::cold]] Status unknown(const void* handle) const {
     if (handle == nullptr) return Status(Code::kPtr, argument_ + " is null");
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
-    if (number >> kNumberBits == mark_ && (number & (kSlots - 1)) < abandoned_) {
+    if (number >> kNumberBits == mark_ && (number & (kSlots - 1)) < of_parent_) {
       return Status(Code::kNotSupport, argument_ +
                                            " is of the process that this one was forked from; a "
                                            "forked child has none of it");
@@ -209,10 +204,9 @@ class Handles {
   std::uint64_t mark_;
   mutable Mutex mutex_{LockLevel::kHandles};  // of add() and take()
   std::array<std::atomic<Slot*>, kSlots / kChunk> chunks_{};
-  std::array<Slot*, kSlots / kChunk> of_parent_{};
   std::vector<std::size_t> free_ HCCL_GUARDED_BY(mutex_);
   std::size_t used_ HCCL_GUARDED_BY(mutex_) = 0;  // slots ever in use
-  std::size_t abandoned_ = 0;                     // slots before it are those of the parent
+  std::size_t of_parent_ = 0;                     // slots before it are those of the parent
 };
 
 }  // namespace hccl::api

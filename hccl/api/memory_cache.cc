@@ -20,7 +20,7 @@ HcclResult HcclMemAlloc(void** ptr, size_t bytes) {
 
 HcclResult HcclMemFree(void* ptr) {
   return guard("HcclMemFree", [&]() -> Status {
-    if (ptr == nullptr) return {};
+    if (ptr == nullptr || Runtime::get().inherited(ptr)) return {};
     HCCL_ASSIGN_OR_RETURN(auto* const cache, Runtime::get().cache());
     return cache->free(ptr).with_context("ptr");
   });

@@ -22,6 +22,9 @@ class RegisteredMemory {
     std::uint64_t number = 0;  ///< of the communicator's windows; the same on all its ranks
   };
 
+  /// In a forked child; see Handles.
+  void follow(const RegisteredMemory& parent) { windows_.follow(parent.windows_); }
+
   /// kPara: no bytes, or the bytes exceed the address space. `what` names `at` in the text.
   static Status check(const void* at, std::uint64_t size, const char* what);
 

@@ -1,11 +1,13 @@
 #include "hccl/api/state.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
+#include <atomic>
 #include <utility>
 
+#include "hccl/acl/process.h"
 #include "hccl/acl/runtime.h"
+#include "hccl/api/call_group.h"
 #include "hccl/base/log.h"
 #include "hccl/select/algorithms.h"
 
@@ -27,52 +29,59 @@ Result<CommunicatorPtr> ClusterWorlds::keep(const Rank& rank, Result<Communicato
 }
 
 namespace {
-State* living = nullptr;  // for the handler of fork()
+
+std::atomic<State*> living{nullptr};           // null before the first use, and after a fork
+const State* of_parent = nullptr;              // in a forked child; never destroyed
+constinit thread_local State* held = nullptr;  // by the thread that forks
+
 }  // namespace
 
+const int State::handlers_ =
+    ::pthread_atfork(&State::before_fork, &State::after_fork, &State::in_child);
+
 void State::before_fork() {
-  mutex_.lock();
-  worlds_.hold();
+  held = living.load();
+  if (held != nullptr) held->worlds_.hold();
 }
 
 void State::after_fork() {
-  worlds_.release();
-  mutex_.unlock();
+  if (held != nullptr) held->worlds_.release();
 }
 
-// A forked child leaves what the parent has alone, whatever it does: it destroys none of it when it
-// ends.
-void State::abandon() {
-  worlds_.abandon();
-  mutex_.unlock();
-  communicators_.abandon();
-  fusions_.abandon();
-  requests_.abandon();
+void State::in_child() {
+  if (held != nullptr) held->worlds_.abandon();
+  leave_call_group_of_parent();
+  if (const State* const state = living.exchange(nullptr)) of_parent = state;
 }
 
-State::State() {
-  living = this;
-  process_ = ::getpid();
-  static_cast<void>(::pthread_atfork(
-      [] {
-        if (living != nullptr) living->before_fork();
-      },
-      [] {
-        if (living != nullptr) living->after_fork();
-      },
-      [] {
-        if (living != nullptr) living->abandon();
-      }));
-}
-
-void State::say_end() {
-  if (living == nullptr || ::getpid() != living->process_) return;
-  living->communicators_.say_end();
+State::State(const State* parent) {
+  if (parent == nullptr) return;
+  communicators_.follow(parent->communicators_);
+  fusions_.follow(parent->fusions_);
+  requests_.follow(parent->requests_);
+  memory_.follow(parent->memory_);
 }
 
 State& State::get() {
-  static State* const state = new State;
-  return *state;
+  State* const state = living.load(std::memory_order_acquire);
+  return state != nullptr ? *state : make();
+}
+
+// Without a lock, which a thread of the parent may hold at a fork. Of two threads one wins.
+State& State::make() {
+  State* const fresh = new State(of_parent);
+  acl::begin_use();
+  State* other = nullptr;
+  if (!living.compare_exchange_strong(other, fresh)) {
+    delete fresh;
+    return *other;
+  }
+  return *fresh;
+}
+
+void State::say_end() {
+  State* const state = living.load();
+  if (state != nullptr && !acl::copied()) state->communicators_.say_end();
 }
 
 Status State::read_environment() {

@@ -1,8 +1,9 @@
 // All process-wide state of the library: configuration, hubs, handles, groups. The rooms below have
 // none. Every member is safe to use from any thread.
+//
+// A forked child makes a state of its own, and leaves its parent's alone: a thread of the parent may
+// have held any lock of it at the fork.
 #pragma once
-
-#include <sys/types.h>
 
 #include <map>
 #include <memory>
@@ -73,18 +74,19 @@ class State {
                                const std::string& name);
 
  private:
-  State();
-  // Around a fork, in the parent and in the child.
-  void before_fork() HCCL_UNCHECKED;
-  void after_fork() HCCL_UNCHECKED;
-  void abandon() HCCL_UNCHECKED;  // in the child
+  explicit State(const State* parent);
+  static State& make();
+  // Around a fork, before it and in the parent and in the child.
+  static void before_fork();
+  static void after_fork();
+  static void in_child();
+  [[maybe_unused]] static const int handlers_;
   Status read_environment() HCCL_REQUIRES(mutex_);
 
   Mutex mutex_{LockLevel::kState};
   std::optional<Config> config_ HCCL_GUARDED_BY(mutex_);
   Logger log_ HCCL_GUARDED_BY(mutex_);
   join::Worlds worlds_;
-  pid_t process_ = 0;  // not a forked child
   Communicators communicators_;
   Handles<Fusion> fusions_{"fusion", 2};
   Handles<core::Message> requests_{"request", 3};

@@ -160,7 +160,6 @@ void Worlds::abandon() {
   }
   for (const auto& each : coordinators_) each->abandon();
   release();
-  of_parent_ = new auto(std::move(coordinators_));
 }
 
 // ---- root info made by a process ----

@@ -39,7 +39,7 @@ class Worlds {
 
   // Around a fork: hold() before it, release() after it in the parent, abandon() in the child. The
   // child closes its copies of the sockets, because they would hide the parent's death from others.
-  // It ends no thread, because threads do not exist in a forked child.
+  // It does not use this object again.
   void hold() HCCL_UNCHECKED;
   void release() HCCL_UNCHECKED;
   void abandon() HCCL_UNCHECKED;
@@ -59,9 +59,7 @@ class Worlds {
   Result<RootInfo> fresh_root(const Config& config, const std::string& address);
 
   Mutex mutex_{LockLevel::kWorlds};
-  using Coordinators = std::vector<std::unique_ptr<Coordinator>>;
-  Coordinators coordinators_ HCCL_GUARDED_BY(mutex_);
-  Coordinators* of_parent_ = nullptr;  // never destroyed
+  std::vector<std::unique_ptr<Coordinator>> coordinators_ HCCL_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<ControlLine>> lines_ HCCL_GUARDED_BY(mutex_);
   std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);  // so far, by job
 };

@@ -1,7 +1,5 @@
 #include "hccl/memory/cache.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -10,9 +8,7 @@
 namespace hccl::memory {
 
 Cache::Cache(std::shared_ptr<Heap> heap, std::size_t limit)
-    : heap_(std::move(heap)), limit_(limit), process_(::getpid()) {}
-
-bool Cache::forked() const { return ::getpid() != process_; }
+    : heap_(std::move(heap)), limit_(limit) {}
 
 std::size_t Cache::class_of(std::size_t bytes) {
   constexpr std::size_t kSteps = 8;
@@ -21,7 +17,6 @@ std::size_t Cache::class_of(std::size_t bytes) {
 }
 
 Result<void*> Cache::allocate(std::size_t bytes) {
-  if (forked()) return Status(Code::kUnavail, "device memory: a forked child has none");
   if (bytes == 0 || bytes > heap_->reserve()) {
     return heap_->allocate(bytes);  // fails and gives the reason
   }
@@ -60,7 +55,7 @@ void* Cache::take(std::size_t bytes) {
 }
 
 Status Cache::free(void* memory) {
-  if (memory == nullptr || forked()) return {};
+  if (memory == nullptr) return {};
   const MutexLock lock(mutex_);
   const auto at = live_.find(memory);
   if (at == live_.end()) {
@@ -78,7 +73,6 @@ Status Cache::free(void* memory) {
 }
 
 void Cache::trim() {
-  if (forked()) return;
   const MutexLock lock(mutex_);
   shrink(0);
   heap_->keep(0);
@@ -99,7 +93,6 @@ void Cache::shrink(std::size_t limit) {
 }
 
 Cache::Info Cache::info() const {
-  if (forked()) return {};
   const MutexLock lock(mutex_);
   return info_;
 }

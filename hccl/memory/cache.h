@@ -2,8 +2,6 @@
 // allocation of the class. Beyond a limit, the blocks freed longest ago go back to the heap.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -17,16 +15,14 @@
 
 namespace hccl::memory {
 
-/// All members are safe to use from any thread. In a forked child allocate() fails and free() does
-/// nothing, because the memory is the parent's.
+/// All members are safe to use from any thread.
 class Cache {
  public:
   /// `limit`: the most bytes that are kept, in free blocks and in the free parts of the heap
   /// together.
   Cache(std::shared_ptr<Heap> heap, std::size_t limit);
 
-  /// kPara: `bytes` is 0. kOom: no memory, even after the kept blocks were given back. kUnavail: in
-  /// a forked child.
+  /// kPara: `bytes` is 0. kOom: no memory, even after the kept blocks were given back.
   Result<void*> allocate(std::size_t bytes);
   /// kPara: not a live allocation of allocate().
   Status free(void* memory);
@@ -54,13 +50,11 @@ class Cache {
   };
   using Free = std::list<Block>;  // in the order of freeing
 
-  bool forked() const;
   void* take(std::size_t bytes) HCCL_REQUIRES(mutex_);
   void shrink(std::size_t limit) HCCL_REQUIRES(mutex_);
 
   const std::shared_ptr<Heap> heap_;
   const std::size_t limit_;
-  const pid_t process_;
   mutable Mutex mutex_{LockLevel::kDevice};
   std::unordered_map<void*, std::size_t> live_ HCCL_GUARDED_BY(mutex_);
   Free free_ HCCL_GUARDED_BY(mutex_);

@@ -55,6 +55,8 @@ Result<std::shared_ptr<Heap>> Heap::create(std::size_t reserve) {
   if (!memfd.valid()) return failure("memfd_create");
   if (::ftruncate(memfd.get(), static_cast<off_t>(reserve)) != 0) return failure("ftruncate");
   if (::fcntl(memfd.get(), F_ADD_SEALS, kSeals) != 0) return failure("sealing");
+  struct stat about{};
+  if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
   // The base is aligned to a granule, so that large pages can back the heap where the machine
   // allows them.
   void* const area = ::mmap(nullptr, reserve + kGranule, PROT_NONE,
@@ -72,15 +74,15 @@ Result<std::shared_ptr<Heap>> Heap::create(std::size_t reserve) {
     return status;
   }
   advise(base, reserve);
-  return std::shared_ptr<Heap>(new Heap(std::move(memfd), base, reserve));
+  return std::shared_ptr<Heap>(new Heap(std::move(memfd), about.st_ino, base, reserve));
 }
 
-Heap::Heap(Fd memfd, std::byte* base, std::size_t reserve)
+Heap::Heap(Fd memfd, std::uint64_t inode, std::byte* base, std::size_t reserve)
     : memfd_(std::move(memfd)),
+      inode_(inode),
       base_(base),
       reserve_(reserve),
-      arena_(std::make_unique<Arena>(reserve)),
-      process_(::getpid()) {}
+      arena_(std::make_unique<Arena>(reserve)) {}
 
 Heap::~Heap() { ::munmap(base_, reserve_); }
 
@@ -147,7 +149,7 @@ void Heap::shrink(std::size_t kept) {
     kept_.store(now, std::memory_order_relaxed);
     return now > kept ? now - kept : 0;
   };
-  if (excess() == 0 || ::getpid() != process_) return;
+  if (excess() == 0) return;
   arena_->each_free([&](std::uint64_t part, std::uint64_t size) HCCL_UNCHECKED {
     const std::uint64_t begin = round_up(part, kUnit);
     const std::uint64_t end = (part + size) / kUnit * kUnit;
@@ -250,6 +252,15 @@ Status Heap::free_pages(std::uint64_t offset) {
   return {};
 }
 
+// A child may be forked at any time. It finds one of the two complete, and takes no lock.
+template <class Change>
+void Heap::change_mappings(Change change) {
+  change(spare_);
+  changing_.exchange(true);
+  change(mappings_);
+  changing_.exchange(false);
+}
+
 Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
   const auto address = reinterpret_cast<std::uintptr_t>(at);
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -265,16 +276,19 @@ Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
   if (before || (next != mappings_.end() && next->first < address + bytes)) {
     return Status(Code::kPara, "device memory: the addresses already contain a mapping");
   }
-  if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-             memfd_.get(), static_cast<off_t>(offset)) == MAP_FAILED) {
-    return failure("mapping a physical block");
-  }
-  ::madvise(at, bytes, MADV_DONTDUMP);
-  fault_in(static_cast<std::byte*>(at), bytes);  // the pages exist: only this mapping is new
   for (const auto& [_, other] : mappings_) {
     if (other.offset < offset + bytes && offset < other.offset + other.bytes) mapped_twice_ = true;
   }
-  mappings_.emplace(address, Mapped{bytes, offset});
+  // First recorded, so that a child forked meanwhile does not miss the mapping.
+  change_mappings([&](Mappings& all) { all.insert_or_assign(address, Mapped{bytes, offset}); });
+  if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+             memfd_.get(), static_cast<off_t>(offset)) == MAP_FAILED) {
+    const Status status = failure("mapping a physical block");
+    change_mappings([&](Mappings& all) { all.erase(address); });
+    return status;
+  }
+  ::madvise(at, bytes, MADV_DONTDUMP);
+  fault_in(static_cast<std::byte*>(at), bytes);  // the pages exist: only this mapping is new
   mapped_.store(true, std::memory_order_release);
   return {};
 }
@@ -288,7 +302,7 @@ Status Heap::unmap(void* at) {
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
     return failure("removing a mapping");
   }
-  mappings_.erase(found);
+  change_mappings([address = found->first](Mappings& all) { all.erase(address); });
   mapped_.store(!mappings_.empty(), std::memory_order_release);
   return {};
 }
@@ -344,6 +358,7 @@ Result<View> View::of(const Fd& memfd) {
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd.get(), 0);
   if (base == MAP_FAILED) return failure("mapping a peer's heap");
   advise(base, size);
+  ::madvise(base, size, MADV_DONTFORK);  // a forked child is no peer
   return View(static_cast<std::byte*>(base), size);
 }
 

@@ -8,8 +8,6 @@
 // start and is sealed against shrinking, so a mapping of it never has to grow and never faults.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -78,6 +76,16 @@ class Heap {
   /// in use.
   std::size_t kept() const { return kept_.load(std::memory_order_relaxed); }
 
+  /// For a forked child, before it does anything else: replaces all mappings by private ones. The
+  /// child still reads the parent's memory, and its writes do not reach the parent. A page that the
+  /// child has not written shows later writes of the parent. Takes no lock and no memory. No other
+  /// call but contains() may follow.
+  void make_private() const HCCL_UNCHECKED;
+  bool contains(const void* memory) const {
+    return reinterpret_cast<std::uintptr_t>(memory) - reinterpret_cast<std::uintptr_t>(base_) <
+           reserve_;
+  }
+
   /// Another process's heap, mapped into this one. All communicators share one mapping.
   Result<std::shared_ptr<View>> view_of(const Fd& memfd);
 
@@ -97,8 +105,11 @@ class Heap {
     std::size_t bytes = 0;
     std::uint64_t offset = 0;
   };
-  Heap(Fd memfd, std::byte* base, std::size_t reserve);
+  using Mappings = std::map<std::uintptr_t, Mapped>;
+  Heap(Fd memfd, std::uint64_t inode, std::byte* base, std::size_t reserve);
   std::optional<std::uint64_t> locate_mapped(std::uintptr_t at, std::size_t bytes) const;
+  template <class Change>
+  void change_mappings(Change change) HCCL_REQUIRES(mutex_);
   Result<std::uint64_t> take(std::size_t bytes, std::size_t alignment) HCCL_REQUIRES(mutex_);
   /// Commits memory for a part that take() returned.
   Status commit(std::uint64_t offset, std::size_t bytes) HCCL_EXCLUDES(mutex_);
@@ -108,17 +119,19 @@ class Heap {
   void give_back(std::uint64_t offset, std::size_t bytes) noexcept HCCL_REQUIRES(mutex_);
 
   Fd memfd_;
+  std::uint64_t inode_;  // of the memfd
   std::byte* base_;
   std::size_t reserve_;
   mutable Mutex mutex_;
   const std::unique_ptr<Arena> arena_ HCCL_LOCKS(pt_guarded_by(mutex_));          // the free parts
   std::unordered_map<const void*, std::size_t> live_ HCCL_GUARDED_BY(mutex_);     // allocations
   std::unordered_map<std::uint64_t, std::size_t> pages_ HCCL_GUARDED_BY(mutex_);  // physical blocks
-  std::map<std::uintptr_t, Mapped> mappings_ HCCL_GUARDED_BY(mutex_);             // by address
-  std::atomic<bool> mapped_{false};  // there are mappings
+  Mappings mappings_ HCCL_GUARDED_BY(mutex_);                                     // by address
+  Mappings spare_;                     // a copy, for a child forked in the middle of a change
+  std::atomic<bool> changing_{false};  // mappings_, while spare_ is complete
+  std::atomic<bool> mapped_{false};    // there are mappings
   std::atomic<bool> mapped_twice_{false};
   std::size_t used_ HCCL_GUARDED_BY(mutex_) = 0;
-  const pid_t process_;  // the heap's owner; a forked child gives no memory back
   Committed committed_ HCCL_GUARDED_BY(mutex_);  // the parts that have memory
   // Bytes that may be committed before the limits are read again.
   std::uint64_t credit_ HCCL_GUARDED_BY(mutex_) = 0;

@@ -21,8 +21,10 @@ def empty(shape: Union[int, Sequence[int]], dtype: DTypeLike = float) -> NDArray
     name of a type of the package ml_dtypes, such as "bfloat16", if that is installed.
 
     The array and its views hold the memory; the next array of a similar size reuses it. The array
-    needs no communicator and outlives all of them. Any thread. HcclError: no room in the device
-    heap (HCCL_DEVICE_MEMORY sets its size), or this process is a child of fork().
+    needs no communicator and outlives all of them. A child of fork() has a copy of the array: its
+    writes do not reach the parent. Elements that the child has not written may still change when
+    the parent writes them. Any thread. HcclError: no room in the device heap (HCCL_DEVICE_MEMORY
+    sets its size).
     """
     import numpy as np
 

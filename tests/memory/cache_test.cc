@@ -2,8 +2,6 @@
 #include "hccl/memory/cache.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <map>
@@ -100,25 +98,6 @@ TEST(Cache, ThreadsNeverShareABlock) {
   }
   for (auto& each : threads) each.join();
   EXPECT_EQ(cache.info().in_use, 0u);
-}
-
-TEST(Cache, AForkedChildGetsNothingAndFreesNothing) {
-  const auto heap = heap_of(8 * kMiB);
-  Cache cache(heap, kMiB);
-  void* const block = cache.allocate(1000).value();
-  std::memset(block, 7, 1000);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const bool refused = cache.allocate(10).status().code() == Code::kUnavail;
-    const bool harmless = cache.free(block).ok();
-    cache.trim();
-    ::_exit(refused && harmless ? 0 : 1);
-  }
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(static_cast<char*>(block)[999], 7);
-  EXPECT_TRUE(cache.free(block).ok());
 }
 
 }  // namespace

@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -220,17 +222,31 @@ TEST(Heap, KeepsFreedMemoryUpToItsBound) {
   EXPECT_EQ(heap->kept(), 0u);
 }
 
-// The parent's memory is not a child's to give back.
-TEST(Heap, AForkedChildGivesNothingBack) {
+// Also where a process may have no writable memory of its own, or has closed the memfd: the child
+// then reads.
+TEST(Heap, AForkedChildChangesNothing) {
   const auto heap = Heap::create(8 * kMiB).value();
-  heap->keep(0);
-  void* const block = heap->allocate(4 * kMiB).value();
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(heap->free(block).ok() ? 0 : 1);
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(resident(*heap), 4 * kMiB);
+  auto* const block = static_cast<char*>(heap->allocate(4 * kMiB).value());
+  std::memset(block, 7, 4 * kMiB);
+  for (const bool limited : {false, true}) {
+    for (const bool closed : {false, true}) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        const rlimit none{0, 0};
+        if (limited) ::setrlimit(RLIMIT_DATA, &none);
+        if (closed) ::close(heap->memfd());
+        heap->make_private();
+        if (block[3 * kMiB] != 7) ::_exit(1);
+        if (limited || closed) std::signal(SIGSEGV, [](int) { ::_exit(0); });
+        std::memset(block, 9, 4 * kMiB);
+        ::_exit(limited || closed ? 2 : 0);
+      }
+      int status = -1;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0);
+      EXPECT_EQ(std::count(block, block + 4 * kMiB, 7), static_cast<long>(4 * kMiB));
+    }
+  }
 }
 
 // Against a map of every unit.

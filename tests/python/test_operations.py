@@ -2,6 +2,7 @@
 Their results are compared in ranks/operations.py."""
 
 import gc
+import multiprocessing
 import os
 import threading
 import time
@@ -389,8 +390,36 @@ def test_a_fork_is_refused_and_harmless():
             text = in_child(call)
             assert text.startswith("HcclError: ") and "fork" in text, text
         assert in_child(comm.destroy) == "nothing"
-        assert in_child(lambda: hccl.empty(3)).startswith("HcclError: ")
         assert (array == 5).all()
         comm.send(np.ones(1), 0, tag=1)
         assert handle.wait()[0] == 1
         assert comm.allreduce(array)[0] == 5
+
+
+def test_forked_workers_have_their_own_memory_and_may_join():
+    inherited = hccl.empty(1000)
+    inherited[:] = 7
+
+    def work(info, rank, results):
+        seen = inherited[-1]
+        inherited[:] = 99  # a worker changes its copy in place
+        own = hccl.empty(1000)
+        own[:] = 10 * (rank + 1)
+        with hccl.Communicator.from_root_info(info, 2, rank) as comm:
+            comm.allreduce(own)
+        results.put((seen, set(inherited), set(own)))
+
+    fork = multiprocessing.get_context("fork")
+    with hccl.Communicator.from_root_info(hccl.root_info(), 1, 0) as comm:
+        for _ in range(2):
+            info, results = hccl.root_info(), fork.Queue()
+            workers = [fork.Process(target=work, args=(info, rank, results)) for rank in range(2)]
+            for worker in workers:
+                worker.start()
+            for _ in workers:
+                assert results.get(timeout=60) == (7, {99}, {30})
+            for worker in workers:  # which end as Python's processes do
+                worker.join(60)
+                assert worker.exitcode == 0
+            assert set(inherited) == {7}
+            assert set(comm.allreduce(inherited)) == {7}

@@ -1,0 +1,30 @@
+// Copies of the process. A child of fork() gets a fresh state from the handlers of pthread_atfork. A
+// child of a raw clone() or of _Fork() runs no handler and still has the parent's state, device
+// memory and connections, so all its calls are refused.
+#pragma once
+
+#include <atomic>
+
+#include "hccl/base/status.h"
+
+namespace hccl::acl {
+
+namespace detail {
+/// The byte is 0 in a copy that ran no handler.
+[[gnu::visibility("hidden")]] extern std::atomic<const std::atomic<unsigned char>*> mark;
+}  // namespace detail
+
+/// Whether this process is a copy that ran no handler, of a process that used the library. The call
+/// costs two loads.
+inline bool copied() {
+  return detail::mark.load(std::memory_order_relaxed)->load(std::memory_order_relaxed) == 0;
+}
+/// The failure of every call in such a copy.
+[[gnu::cold]] Status copy_refused();
+
+/// The process has a state from now on.
+void begin_use();
+/// For the handler in a child of fork(): the child has no state.
+void end_use();
+
+}  // namespace hccl::acl
