@@ -36,7 +36,11 @@ if(NOT CMAKE_INSTALL_LIBDIR STREQUAL "lib64")
   endforeach()
 endif()
 
-configure_file(${PROJECT_SOURCE_DIR}/cmake/set_env.sh.in ${PROJECT_BINARY_DIR}/set_env.sh @ONLY)
+# At installation, because only then the prefix is known.
+install(CODE "
+  set(CMAKE_INSTALL_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
+  set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
+  configure_file(\"${PROJECT_SOURCE_DIR}/cmake/set_env.sh.in\" \"${PROJECT_BINARY_DIR}/set_env.sh\" @ONLY)")
 install(PROGRAMS ${PROJECT_BINARY_DIR}/set_env.sh DESTINATION .)
 
 install(EXPORT hcclTargets NAMESPACE hccl:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hccl)

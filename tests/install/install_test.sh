@@ -13,9 +13,14 @@ for variable in RANK_TABLE_FILE RANK WORLD_SIZE SLURM_PROCID PMIX_RANK LD_LIBRAR
 done
 
 "$cmake" --install "$build" --prefix "$work/first" >"$work/log" || { cat "$work/log"; exit 1; }
+# A shell that does not tell a sourced file its place: the tree must be where it was installed.
+[ "$(cd / && dash -euc '. "$1/set_env.sh"; . "$1/set_env.sh"; echo "$ASCEND_DIR ${LD_LIBRARY_PATH}"' - "$work/first")" = \
+  "$work/first $work/first/lib64" ] || fail "set_env.sh in dash"
 # Nothing may remember where it was put.
 mv "$work/first" "$work/there"
 prefix=$work/there
+! dash -c '. "$1/set_env.sh"' - "$prefix" 2>"$work/log" || fail "set_env.sh in dash, in a tree that was moved"
+grep -q "$work/first/set_env.sh does not exist" "$work/log" || fail "set_env.sh in dash: $(cat "$work/log")"
 libdir=$(dirname "$(find "$prefix" -name 'libhccl.so.*.*')")
 [ -e "$libdir/libhccl.so" ] || fail "libhccl.so is not installed"
 
