@@ -89,8 +89,7 @@ std::vector<std::uint64_t> Bench::counts() const {
   const std::uint64_t element = size_of(o_.data_type);
   const std::uint64_t unit = operation_.blocks ? static_cast<std::uint64_t>(ranks_) : 1;
   std::vector<std::uint64_t> found;
-  for (std::uint64_t bytes = std::max<std::uint64_t>(o_.min_bytes, 1); bytes <= o_.max_bytes;
-       bytes *= o_.factor) {
+  for (std::uint64_t bytes = o_.min_bytes; bytes <= o_.max_bytes; bytes *= o_.factor) {
     const std::uint64_t count = std::max<std::uint64_t>(1, bytes / element / unit) * unit;
     if (found.empty() || count != found.back()) found.push_back(count);
     if (bytes > o_.max_bytes / o_.factor) break;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -55,12 +56,22 @@ int run_rank(const Options& options) {
 }  // namespace
 }  // namespace hccl_perf
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   const hccl_perf::Options options = hccl_perf::parse(argc, argv);
   if (!options.algo.empty() && options.algo.find(':') == std::string::npos &&
       !hccl_perf::can_describe()) {
     std::fprintf(stderr, "hccl_perf: this library does not list its algorithms: say level0:NAME\n");
     return 2;
   }
-  return options.threads > 0 ? hccl_perf::run_threads(options) : hccl_perf::run_rank(options);
+  const int result =
+      options.threads > 0 ? hccl_perf::run_threads(options) : hccl_perf::run_rank(options);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return result;
+  std::fprintf(stderr, "hccl_perf: cannot write to standard output\n");
+  return 1;
+} catch (const std::system_error& error) {
+  std::fprintf(stderr,
+               "hccl_perf: a thread cannot be started: %s; raise the limit of threads (ulimit -u, "
+               "pids.max of the control group) or say fewer --threads\n",
+               error.what());
+  std::_Exit(1);
 }

@@ -146,6 +146,11 @@ Options parse(int argc, char** argv) {
     if (o.memory == "window" && o.op == "barrier") {
       throw CLI::ValidationError("a barrier has no buffer to register");
     }
+    const std::uint64_t element = size_of(types().at(o.type));
+    if (o.op != "barrier" && (o.min_bytes == 0 || o.min_bytes % element != 0)) {
+      throw CLI::ValidationError("--min is no multiple of the " + std::to_string(element) +
+                                 " bytes of an element");
+    }
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("--min is larger than --max");
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : 2);
