@@ -234,7 +234,7 @@ TEST(Heap, AForkedChildChangesNothing) {
       if (child == 0) {
         const rlimit none{0, 0};
         if (limited) ::setrlimit(RLIMIT_DATA, &none);
-        if (closed) ::close(heap->memfd());
+        if (closed) ::close(heap->memfd().get());
         heap->make_private();
         if (block[3 * kMiB] != 7) ::_exit(1);
         if (limited || closed) std::signal(SIGSEGV, [](int) { ::_exit(0); });
