@@ -55,8 +55,6 @@ Result<std::shared_ptr<Heap>> Heap::create(std::size_t reserve) {
   if (!memfd.valid()) return failure("memfd_create");
   if (::ftruncate(memfd.get(), static_cast<off_t>(reserve)) != 0) return failure("ftruncate");
   if (::fcntl(memfd.get(), F_ADD_SEALS, kSeals) != 0) return failure("sealing");
-  struct stat about{};
-  if (::fstat(memfd.get(), &about) != 0) return failure("fstat");
   // The base is aligned to a granule, so that large pages can back the heap where the machine
   // allows them.
   void* const area = ::mmap(nullptr, reserve + kGranule, PROT_NONE,
@@ -74,12 +72,11 @@ Result<std::shared_ptr<Heap>> Heap::create(std::size_t reserve) {
     return status;
   }
   advise(base, reserve);
-  return std::shared_ptr<Heap>(new Heap(std::move(memfd), about.st_ino, base, reserve));
+  return std::shared_ptr<Heap>(new Heap(std::move(memfd), base, reserve));
 }
 
-Heap::Heap(Fd memfd, std::uint64_t inode, std::byte* base, std::size_t reserve)
+Heap::Heap(Fd memfd, std::byte* base, std::size_t reserve)
     : memfd_(std::move(memfd)),
-      inode_(inode),
       base_(base),
       reserve_(reserve),
       arena_(std::make_unique<Arena>(reserve)) {}

@@ -106,7 +106,7 @@ class Heap {
     std::uint64_t offset = 0;
   };
   using Mappings = std::map<std::uintptr_t, Mapped>;
-  Heap(Fd memfd, std::uint64_t inode, std::byte* base, std::size_t reserve);
+  Heap(Fd memfd, std::byte* base, std::size_t reserve);
   std::optional<std::uint64_t> locate_mapped(std::uintptr_t at, std::size_t bytes) const;
   template <class Change>
   void change_mappings(Change change) HCCL_REQUIRES(mutex_);
@@ -119,7 +119,6 @@ class Heap {
   void give_back(std::uint64_t offset, std::size_t bytes) noexcept HCCL_REQUIRES(mutex_);
 
   Fd memfd_;
-  std::uint64_t inode_;  // of the memfd
   std::byte* base_;
   std::size_t reserve_;
   mutable Mutex mutex_;

@@ -1,6 +1,5 @@
 // The heap in a forked child.
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "hccl/memory/heap.h"
 
@@ -9,8 +8,7 @@ namespace hccl::memory {
 // If there is no private memory that can be written (RLIMIT_DATA, vm.overcommit_memory), or the
 // program has closed the memfd, the child can only read: better a crash than a write to the parent.
 void Heap::make_private() const {
-  struct stat about{};
-  const bool ours = ::fstat(memfd_.get(), &about) == 0 && about.st_ino == inode_;
+  const bool ours = memfd_.ours();
   const auto change = [&](std::byte* at, std::size_t bytes, std::uint64_t offset) {
     const auto map = [&](int protection) {
       return ::mmap(at, bytes, protection, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, memfd_.get(),
