@@ -28,6 +28,12 @@ struct Process {
 /// Nothing for a process that has ended, or that this process cannot see.
 std::optional<Process> process_of(pid_t pid);
 
+/// Process::started, or 0.
+inline std::uint64_t start_of(pid_t pid) {
+  const auto process = process_of(pid);
+  return process ? process->started : 0;
+}
+
 /// The process, its parent, and so on.
 std::vector<Process> line_of(pid_t pid);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hccl/base/caught.h"
+#include "hccl/base/process.h"
 #include "hccl/join/find_root.h"
 #include "hccl/join/host.h"
 
@@ -74,11 +75,11 @@ Result<std::shared_ptr<ControlLine>> ControlLine::join(const RootInfo& info, int
 }
 
 Status ControlLine::say_hello(int size, const Config& config, Deadline deadline) {
-  wire::Member me;
-  me.rank = static_cast<std::uint32_t>(rank_);
-  me.pid = static_cast<std::uint32_t>(::getpid());
-  me.cores = core_mask();
-  me.host = host_identity();
+  wire::Member me{.rank = static_cast<std::uint32_t>(rank_),
+                  .pid = static_cast<std::uint32_t>(::getpid()),
+                  .cores = core_mask(),
+                  .host = host_identity(),
+                  .started = start_of(::getpid())};
   HCCL_ASSIGN_OR_RETURN(me.address, local_address(line_.fd()));
   ByteWriter hello;
   hello.put(Kind::kHello).put(wire::kVersion).put(static_cast<std::uint32_t>(size));

@@ -10,10 +10,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "hccl/base/process.h"
 #include "hccl/base/waiter.h"
 #include "hccl/join/claim.h"
 
@@ -21,6 +23,8 @@ namespace hccl::join {
 namespace {
 
 constexpr std::string_view kPrefix = "root-";
+constexpr std::string_view kContestPrefix = "contest-";
+constexpr double kContestSeconds = 3600;
 constexpr mode_t kOthers = 077;
 
 Status refused(const std::string& path, const std::string& why) {
@@ -86,7 +90,24 @@ Fd open_file(int folder, const std::string& name) {
   return Fd(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
 }
 
-// Removes the files of jobs that were killed. The caller holds the folder's lock.
+double seconds(const timespec& time) {
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double now(clockid_t clock) {
+  timespec time = {};
+  ::clock_gettime(clock, &time);
+  return seconds(time);
+}
+
+// The seconds since the last contest. Very many without one.
+double contest_age(int folder, const std::string& name) {
+  struct stat info = {};
+  if (::fstatat(folder, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return 1e18;
+  return now(CLOCK_REALTIME) - seconds(info.st_mtim);
+}
+
+// Removes the files of jobs that were killed, and what need not be remembered. The caller holds the folder's lock.
 void sweep(int folder) {
   Fd copy = open_folder(folder, ".");
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(copy.get()), &::closedir);
@@ -94,6 +115,9 @@ void sweep(int folder) {
   copy.release();
   while (const dirent* entry = ::readdir(entries.get())) {
     const std::string name(entry->d_name);
+    if (name.starts_with(kContestPrefix) && contest_age(folder, name) > kContestSeconds) {
+      ::unlinkat(folder, name.c_str(), 0);
+    }
     if (!name.starts_with(kPrefix)) continue;
     const Fd file = open_file(folder, name);
     if (!file.valid() || !somebody_holds(file.get())) ::unlinkat(folder, name.c_str(), 0);
@@ -154,12 +178,13 @@ Result<HostRoot> HostRoot::create(const std::string& runtime_dir, const std::str
     if (::flock(folder.fd.get(), LOCK_EX | LOCK_NB) != 0) return false;
     file = create_file(folder, name);
     ::flock(folder.fd.get(), LOCK_UN);
-    return !file.ok() || file->valid();
+    return true;
   });
   if (!file.ok()) return file.status();
-  if (!made) {
-    return Status(Code::kUnavail, "another job of this user with the same name is joining (" +
-                                      folder.path + "/" + name + ")");
+  if (!made || !file->valid()) {
+    return Status(Code::kUnavail,
+                  "EI0016: another job of this user with the same name is joining (" + folder.path +
+                      "/" + name + "): set HCCL_JOB_ID to a text of its own for each job");
   }
   return HostRoot(std::move(folder.fd), name, std::move(*file));
 }
@@ -177,6 +202,23 @@ Status HostRoot::write(const RootInfo& info) const {
 HostRoot::~HostRoot() {
   // The lock is still held, so the name belongs to this file.
   if (file_.valid()) ::unlinkat(folder_.get(), name_.c_str(), 0);
+}
+
+void remember_contest(const std::string& runtime_dir, const std::string& job) {
+  const auto folder = folder_of_user(runtime_dir);
+  if (!folder.ok()) return;
+  const std::string name = std::string(kContestPrefix) + digest_name(job);
+  const Fd file(::openat(folder->fd.get(), name.c_str(),
+                         O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (file.valid()) ::futimens(file.get(), nullptr);
+}
+
+bool was_contested(const std::string& runtime_dir, const std::string& job) {
+  const auto folder = folder_of_user(runtime_dir);
+  const double age = now(CLOCK_BOOTTIME) - static_cast<double>(start_of(::getpid())) /
+                                               static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return folder.ok() &&
+         contest_age(folder->fd.get(), std::string(kContestPrefix) + digest_name(job)) < age;
 }
 
 Result<RootInfo> find_host_root(const std::string& runtime_dir, const std::string& job,

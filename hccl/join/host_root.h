@@ -19,8 +19,8 @@ class HostRoot {
  public:
   /// `runtime_dir` is XDG_RUNTIME_DIR. If it is not a directory of this user, closed to others, the
   /// files are in /tmp/hccl-<uid>. `job` names the job, the same on all its ranks. kPara for a
-  /// directory that others own or can enter. Waits while a job with the same name and user is
-  /// joining; kUnavail at the deadline.
+  /// directory that others own or can enter. kUnavail while a job with the same name and user is
+  /// joining.
   static Result<HostRoot> create(const std::string& runtime_dir, const std::string& job,
                                  Deadline deadline);
   HostRoot(HostRoot&&) = default;
@@ -37,6 +37,11 @@ class HostRoot {
   std::string name_;
   Fd file_;
 };
+
+/// Remembers for an hour that two jobs of this name came about at once. Does what it can.
+void remember_contest(const std::string& runtime_dir, const std::string& job);
+/// Whether that happened since this process started: then the process may belong to either job.
+bool was_contested(const std::string& runtime_dir, const std::string& job);
 
 /// The other ranks' end: waits until rank 0 has written. kTimeout at the deadline.
 Result<RootInfo> find_host_root(const std::string& runtime_dir, const std::string& job,

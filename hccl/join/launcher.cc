@@ -125,6 +125,10 @@ Result<Launch> from_torchrun(const Environment& env) {
   launch.root_port = static_cast<std::uint16_t>(port + 1);
   launch.job = "torchrun " + env.get("TORCHELASTIC_RUN_ID").value_or("") + " " +
                launch.root_address + " " + std::to_string(port);
+  // The agents of several hosts count their restarts apart.
+  if (launch.local_size == launch.size) {
+    launch.job += " " + env.get("TORCHELASTIC_RESTART_COUNT").value_or("0");
+  }
   return launch;
 }
 
@@ -340,12 +344,24 @@ Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& va
     }
   }
   if (chosen == nullptr) return alone(env);
+  launch->first = innermost > 0 && !line.empty() ? line[innermost - 1].pid : 0;
   if (launch->kind == Launch::Kind::kHydra) {
     if (launch->size == 1) return Launch{};
     const Process* proxy = innermost > 0 && innermost < line.size() ? &line[innermost] : nullptr;
     HCCL_RETURN_IF_ERROR(name_hydra_job(proxy, *launch));
   }
   return launch;
+}
+
+std::string job_id(const Config::GetEnv& variables) {
+  const Environment env(variables);
+  if (const auto id = env.get("HCCL_JOB_ID")) return "id " + *id;
+  for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"}) {
+    if (!env.has(name)) continue;
+    return std::string(name) + " " + *env.get(name) + " " +
+           env.get("SLURM_RESTART_COUNT").value_or("0");
+  }
+  return {};
 }
 
 }  // namespace hccl::join

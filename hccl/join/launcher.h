@@ -29,6 +29,7 @@ struct Launch {
   std::string job = {};
   std::string rank_table_path = {};  ///< RANK_TABLE_FILE
   std::string identify = {};         ///< RANK_ID
+  pid_t first = 0;  ///< the first process that the launcher started as this rank; 0: not known
 };
 
 /// Variables of several launchers may be present: RANK_TABLE_FILE, PMIx (mpirun), torchrun, Slurm
@@ -44,5 +45,9 @@ struct Launch {
 Result<Launch> detect_launcher(std::uint16_t base_port,
                                const Config::GetEnv& variables = environment,
                                const std::vector<Process>& line = {});
+
+/// A part of the job's name, the same on all its ranks: HCCL_JOB_ID or, without it, the scheduler's
+/// job and how often that was restarted. Empty without either.
+std::string job_id(const Config::GetEnv& variables = environment);
 
 }  // namespace hccl::join

@@ -155,69 +155,6 @@ Membership::Outs Membership::drop(int connection) {
   return outs;
 }
 
-Membership::Outs Membership::hello(int connection, ByteReader& in) {
-  const auto version = in.get<std::uint32_t>();
-  if (!in.ok()) return {{connection, {}, true}};
-  const auto size = in.get<std::uint32_t>();
-  const std::string agreement = in.get_text(wire::kAgreementCap);
-  const wire::Member member = wire::get_member(in);
-  const std::string rank = "rank " + std::to_string(member.rank);
-  if (version != wire::kVersion) {
-    return give_up(connection,
-                   Status(Code::kPara, "EI0008: version mismatch: " + rank + " speaks protocol " +
-                                           std::to_string(version) + ", the root " +
-                                           std::to_string(wire::kVersion)));
-  }
-  if (!in.finished()) return {{connection, {}, true}};
-  if (gave_up_) {
-    ++told_;
-    return refuse(connection, why_gave_up_);
-  }
-  if (complete_) {
-    return refuse(connection, Status(Code::kUnavail, rank + " came when joining was over"));
-  }
-  if (size == 0 || size > wire::kRanksCap || member.rank >= size) {
-    return refuse(connection, Status(Code::kPara, rank + " of " + std::to_string(size) +
-                                                      " ranks is impossible"));
-  }
-  if (size_ == 0) {
-    size_ = size;
-    agreement_ = agreement;
-    agreement_rank_ = member.rank;
-    members_.resize(size);
-    connection_of_.assign(size, -1);
-    deadline_ = after(patience_);
-  }
-  const Status differs = compare_with_first(member.rank, size, agreement);
-  if (!differs.ok()) return give_up(connection, differs);
-  if (members_[member.rank]) {
-    return refuse(connection,
-                  Status(Code::kPara, rank + " is here already: " + name_of(member.rank)));
-  }
-  members_[member.rank] = member;
-  connection_of_[member.rank] = connection;
-  connections_[connection] = member.rank;
-  if (++present_ < size_) return {};
-  complete_ = true;
-  return send_table();
-}
-
-// The difference between the configurations of a rank and of the first rank; success if none.
-Status Membership::compare_with_first(std::uint32_t rank, std::uint32_t size,
-                                      const std::string& agreement) const {
-  const std::string theirs = "rank " + std::to_string(rank);
-  const std::string first = "rank " + std::to_string(agreement_rank_);
-  if (size != size_) {
-    return Status(Code::kPara, "EI0016: " + theirs + " says " + std::to_string(size) + " ranks, " +
-                                   first + " says " + std::to_string(size_));
-  }
-  if (agreement != agreement_) {
-    return Status(Code::kPara, "EI0016: configuration differs: " + theirs + " has \"" + agreement +
-                                   "\", " + first + " has \"" + agreement_ + "\"");
-  }
-  return {};
-}
-
 Membership::Outs Membership::send_table() {
   std::uint32_t coordinator_rank = size_;
   for (std::uint32_t r = 0; r < size_ && coordinator_rank == size_; ++r) {

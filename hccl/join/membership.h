@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -29,12 +30,21 @@ class Membership {
     bool close = false;  ///< close the connection once the frame is sent
   };
   using Outs = std::vector<Out>;
+  /// Finds live processes that will claim a rank, given the ranks that have come (claimants.h).
+  using Claimants = std::function<std::vector<wire::Member>(const std::vector<wire::Member>&)>;
 
   /// All ranks must arrive within `patience` of the first hello. `host` and `pid` are of the
-  /// coordinator's process: the table names the rank that runs it.
+  /// coordinator's process: the table names the rank that runs it. `started`: when that process
+  /// started. With `claimants` that process is rank 0's.
   Membership(std::string host, std::uint32_t pid, std::chrono::nanoseconds patience,
-             std::chrono::nanoseconds peer_timeout = std::chrono::seconds(30))
-      : host_(std::move(host)), pid_(pid), patience_(patience), peer_timeout_(peer_timeout) {}
+             std::chrono::nanoseconds peer_timeout = std::chrono::seconds(30),
+             std::uint64_t started = 0, Claimants claimants = {})
+      : host_(std::move(host)),
+        pid_(pid),
+        started_(started),
+        claimants_(std::move(claimants)),
+        patience_(patience),
+        peer_timeout_(peer_timeout) {}
 
   /// One frame from a connection that has proved that it holds the secret. `now` never decreases.
   Outs frame(int connection, std::string_view bytes, Time now);
@@ -91,6 +101,10 @@ class Membership {
 
   void pass(Time now);
   Outs hello(int connection, ByteReader& in);
+  Outs begin();
+  Outs contest(int connection, const wire::Member& first, const wire::Member& second);
+  bool is_older(const wire::Member& one, std::uint64_t than) const;
+  bool is_left_over(const wire::Member& claimant) const;
   Outs exchange(int connection, ByteReader& in);
   Outs failure(std::uint32_t rank, ByteReader& in);
   Outs broken(std::uint32_t rank, const Uuid& scope, const Status& why);
@@ -141,6 +155,8 @@ class Membership {
 
   std::string host_;
   std::uint32_t pid_;
+  std::uint64_t started_;
+  Claimants claimants_;
   std::chrono::nanoseconds patience_;
   std::chrono::nanoseconds peer_timeout_;
   Time now_{};  // the latest time given

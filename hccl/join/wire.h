@@ -73,13 +73,15 @@ inline constexpr std::size_t kCoresCap = 32768;  // bytes: 2^18 cores
 struct Member {
   std::uint32_t rank = 0;
   std::uint32_t pid = 0;
-  std::string cores;    ///< cores it may run on: one bit each, as from core_mask()
-  std::string host;     ///< host identity: ranks with the same one may share memory
-  std::string address;  ///< local address for peers
+  std::string cores = {};     ///< cores it may run on: one bit each, as from core_mask()
+  std::string host = {};      ///< host identity: ranks with the same one may share memory
+  std::string address = {};   ///< local address for peers
+  std::uint64_t started = 0;  ///< when its process started (Process::started); 0: not known
 };
 
 inline void put(ByteWriter& out, const Member& m) {
   out.put(m.rank).put(m.pid).put_text(m.cores).put_text(m.host).put_text(m.address);
+  out.put(m.started);
 }
 inline Member get_member(ByteReader& in) {
   Member m;
@@ -88,6 +90,7 @@ inline Member get_member(ByteReader& in) {
   m.cores = in.get_text(kCoresCap);
   m.host = in.get_text(256);
   m.address = in.get_text(64);
+  m.started = in.get<std::uint64_t>();
   return m;
 }
 

@@ -11,6 +11,7 @@
 #include "hccl/base/plugin.h"
 #include "hccl/base/process.h"
 #include "hccl/join/claim.h"
+#include "hccl/join/claimants.h"
 #include "hccl/join/host_root.h"
 #include "hccl/join/interfaces.h"
 #include "hccl/join/launcher.h"
@@ -28,9 +29,13 @@ struct Worlds::Job {
   bool one_host = false;
   int size = 1;
   int rank = 0;
+  RankOf rank_of = {};  // of a process of this job
 };
 
 namespace {
+
+// The longest time for which a second root seeks the first one.
+constexpr std::chrono::seconds kContestTime{2};
 
 // The number of ports at which a root may listen if its peers have to try them in turn.
 constexpr int kGuessedPorts = 16;
@@ -53,6 +58,19 @@ Result<Key> secret_of(const std::string& job, const std::string& address, const 
           "read and change its data",
           address);
   return derive(digest("uid " + std::to_string(::geteuid())), "job " + job);
+}
+
+Status name_is_taken() {
+  return Status(
+      Code::kPara,
+      "EI0016: another job of the same name has been started on this host at the same "
+      "time. Start this job again, and set HCCL_JOB_ID to a text of its own for each job");
+}
+
+Membership::Claimants claimants_of(const RankOf& rank_of) {
+  return [rank_of](const std::vector<wire::Member>& members) {
+    return find_claimants(members, rank_of);
+  };
 }
 
 class Pmix {
@@ -94,10 +112,12 @@ class Pmix {
 
 }  // namespace
 
-Status Worlds::start_coordinator(RootInfo& info, const Config& config) {
+Status Worlds::start_coordinator(RootInfo& info, const Config& config,
+                                 Membership::Claimants claimants) {
   HCCL_ASSIGN_OR_RETURN(
       auto coordinator,
-      Coordinator::start(info, config, make_logger(config.log_level, "coordinator")));
+      Coordinator::start(info, config, make_logger(config.log_level, "coordinator"),
+                         std::move(claimants)));
   const MutexLock lock(mutex_);
   // A coordinator whose ranks have all left has ended its thread; it is destroyed here.
   std::erase_if(coordinators_, [](const auto& each) { return each->finished(); });
@@ -165,7 +185,8 @@ void Worlds::abandon() {
 // ---- root info made by a process ----
 
 // Root info with a secret and an id of its own.
-Result<RootInfo> Worlds::fresh_root(const Config& config, const std::string& address) {
+Result<RootInfo> Worlds::fresh_root(const Config& config, const std::string& address,
+                                    Membership::Claimants claimants) {
   RootInfo info;
   HCCL_RETURN_IF_ERROR(random_bytes(info.id.data(), info.id.size()));
   HCCL_RETURN_IF_ERROR(random_bytes(info.secret.data(), info.secret.size()));
@@ -174,7 +195,7 @@ Result<RootInfo> Worlds::fresh_root(const Config& config, const std::string& add
     info.port = config.port_ranges.front().first;
     info.ports = static_cast<std::uint16_t>(config.port_ranges.front().second - info.port + 1);
   }
-  HCCL_RETURN_IF_ERROR(start_coordinator(info, config));
+  HCCL_RETURN_IF_ERROR(start_coordinator(info, config, std::move(claimants)));
   return info;
 }
 
@@ -188,9 +209,25 @@ Result<RootInfo> Worlds::make_root(const Config& config, bool one_host) {
 
 // ---- jobs that all ranks know ----
 
+// This process is a second root of the name on this host. It tells the first one, whose ranks cannot
+// know to which of the two they belong. Always an error.
+Status Worlds::contest(const RootInfo& info, const Job& job, Config config) {
+  config.connect_timeout = std::min<std::chrono::seconds>(config.connect_timeout, kContestTime);
+  const Status refused = join(info, job.size, job.rank, config).status();
+  return refused.code() == Code::kPara ? refused : name_is_taken();
+}
+
+// A root joins its world. If ranks of two jobs came, those that come later must not meet either.
+Worlds::Joined Worlds::join_as_root(const RootInfo& info, const Job& job, const Config& config) {
+  auto line = join(info, job.size, job.rank, config);
+  if (line.status().code() == Code::kPara) remember_contest(config.runtime_dir, job.name);
+  return line;
+}
+
 // Between hosts: every rank derives the root info itself.
 Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) {
   RootInfo info;
+  Fd opening;  // held until all ranks have joined
   HCCL_ASSIGN_OR_RETURN(info.secret, secret_of(job.name, job.address, config));
   info.address = job.address;
   info.port = job.port;
@@ -201,7 +238,13 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
     // The root may resolve its own name to another address than its peers resolve it to.
     const auto own = local_address(config);
     if (own.ok() && !is_private(info.address)) info.address = own.value();
-    HCCL_RETURN_IF_ERROR(start_coordinator(info, config));
+    // The secret is in the name, so that other users cannot take it.
+    const std::string name = "root " + std::string(info.secret.begin(), info.secret.end());
+    opening = claim(name);
+    if (!opening.valid() && is_claimed(name)) return contest(info, job, config);
+    if (was_contested(config.runtime_dir, job.name)) return name_is_taken();
+    HCCL_RETURN_IF_ERROR(start_coordinator(info, config, claimants_of(job.rank_of)));
+    return join_as_root(info, job, config);
   }
   return join(info, job.size, job.rank, config);
 }
@@ -214,17 +257,28 @@ Worlds::Joined Worlds::join_inside_host(const Job& job, const Config& config) {
                           find_host_root(config.runtime_dir, job.name, deadline));
     return join(info, job.size, job.rank, config);
   }
-  HCCL_ASSIGN_OR_RETURN(const auto file, HostRoot::create(config.runtime_dir, job.name, deadline));
-  HCCL_ASSIGN_OR_RETURN(const RootInfo info, fresh_root(config, job.address));
-  HCCL_RETURN_IF_ERROR(file.write(info));
-  return join(info, job.size, job.rank, config);
+  const auto file = HostRoot::create(config.runtime_dir, job.name, deadline);
+  if (file.status().code() == Code::kUnavail) {
+    const auto first = find_host_root(config.runtime_dir, job.name, Deadline::after(kContestTime));
+    return first.ok() ? contest(*first, job, config) : file.status();
+  }
+  if (!file.ok()) return file.status();
+  if (was_contested(config.runtime_dir, job.name)) return name_is_taken();
+  HCCL_ASSIGN_OR_RETURN(const RootInfo info,
+                        fresh_root(config, job.address, claimants_of(job.rank_of)));
+  HCCL_RETURN_IF_ERROR(file->write(info));
+  return join_as_root(info, job, config);
 }
 
 Worlds::Joined Worlds::join_known(Job job, const Config& config) {
+  if (job.size == 1) {  // needs no name
+    HCCL_ASSIGN_OR_RETURN(const RootInfo info, make_root(config, true));
+    return join(info, 1, 0, config);
+  }
   // A program may leave a job and join again, or join twice at once.
   HCCL_ASSIGN_OR_RETURN(Fd claim, claim_rank(job.name, job.size, job.rank));
   const int number = next_join(job.name + " rank " + std::to_string(job.rank));
-  job.name += " join " + std::to_string(number);
+  job.name += " " + job_id() + " join " + std::to_string(number);
   const bool inside = job.one_host && config.job_secret_file.empty();
   auto line = inside ? join_inside_host(job, config) : join_between_hosts(job, config);
   if (line.ok()) (*line)->keep(std::move(claim));
@@ -253,6 +307,13 @@ Worlds::Joined Worlds::join_by_table(const RankTable& table, const std::string& 
           .one_host = one_server || all_local,
           .size = static_cast<int>(table.ranks.size()),
           .rank = rank};
+  job.rank_of = [table](const Launch& launch) {
+    if (launch.kind != Launch::Kind::kRankTable) return -1;
+    const auto theirs = read_rank_table(launch.rank_table_path, Deadline::after({}));
+    if (!theirs.ok() || theirs->digest_text != table.digest_text) return -1;
+    const auto rank_there = own_rank(table, launch.identify);
+    return rank_there.ok() ? *rank_there : -1;
+  };
   if (!one_server) {
     job.address = root.address;
     if (root.port != 0) job.port = root.port;
@@ -269,8 +330,12 @@ Worlds::Joined Worlds::join_by_variables(const Launch& launch, const Config& con
   // If the launcher does not report the number of ranks on this host, ranks at rank 0's address are
   // on its host, and no others can join.
   const bool here = launch.local_size == 0 && is_local(address);
+  const auto rank_of = [job = launch.job](const Launch& other) {
+    return other.job == job ? other.rank : -1;
+  };
   return join_known(
-      {launch.job, address, launch.root_port, one_host || here, launch.size, launch.rank}, config);
+      {launch.job, address, launch.root_port, one_host || here, launch.size, launch.rank, rank_of},
+      config);
 }
 
 Worlds::Joined Worlds::join_by_file(const std::string& path, const std::string& identify,

@@ -47,7 +47,8 @@ class Worlds {
  private:
   struct Job;
 
-  Status start_coordinator(RootInfo& info, const Config& config);
+  Status start_coordinator(RootInfo& info, const Config& config,
+                           Membership::Claimants claimants = {});
   int next_join(const std::string& job);
   static Result<Fd> claim_rank(const std::string& job, int size, int rank);
   Joined join_by_pmix(const Launch& launch, const Config& config);
@@ -56,7 +57,10 @@ class Worlds {
   Joined join_known(Job job, const Config& config);
   Joined join_between_hosts(const Job& job, const Config& config);
   Joined join_inside_host(const Job& job, const Config& config);
-  Result<RootInfo> fresh_root(const Config& config, const std::string& address);
+  Result<RootInfo> fresh_root(const Config& config, const std::string& address,
+                              Membership::Claimants claimants = {});
+  Status contest(const RootInfo& info, const Job& job, Config config);
+  Joined join_as_root(const RootInfo& info, const Job& job, const Config& config);
 
   Mutex mutex_{LockLevel::kWorlds};
   std::vector<std::unique_ptr<Coordinator>> coordinators_ HCCL_GUARDED_BY(mutex_);

@@ -125,6 +125,20 @@ TEST(HostRoot, TwoJobsOfOneNameDoNotMix) {
   EXPECT_TRUE(find_host_root(runtime.path(), "job", patient()).ok());
 }
 
+TEST(HostRoot, AContestConcernsTheProcessesThatLived) {
+  const Folder runtime;
+  const auto contested = [&](const char* job) { return join::was_contested(runtime.path(), job); };
+  EXPECT_FALSE(contested("job"));
+  join::remember_contest(runtime.path(), "job");
+  EXPECT_TRUE(contested("job"));
+  EXPECT_FALSE(contested("another job"));
+  std::this_thread::sleep_for(milliseconds(50));  // start times have 10 ms
+  EXPECT_EQ(as_user(::geteuid(), [&] { return contested("job") ? 2 : 0; }), 0);
+  // Another job's root does not forget it.
+  EXPECT_TRUE(HostRoot::create(runtime.path(), "another job", patient()).ok());
+  EXPECT_TRUE(contested("job"));
+}
+
 TEST(HostRoot, OtherUsersNeitherReadNorMeetNorPretend) {
   if (::geteuid() != 0) GTEST_FAIL() << "this test changes its user id: run it as root";
   const Folder runtime;

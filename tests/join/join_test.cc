@@ -249,21 +249,29 @@ TEST(Join, RankThatDiesWhileOthersJoinMayComeAgain) {
   expect_all_in(meeting, 3);
 }
 
-TEST(Join, DuplicateAndImpossibleRanksAreRefusedAlone) {
+TEST(Join, AnImpossibleRankIsRefusedAlone) {
   Meeting meeting;
   meeting.come(0, 2);
-  meeting.come(0, 2);
   meeting.come(2, 2);
-  meeting.await_ended(2);
+  meeting.await_ended(1);
   meeting.come(1, 2);
   const auto& all = meeting.done();
-  EXPECT_NE(all[0]->status.ok(), all[1]->status.ok()) << "one of the two, and only one";
-  const Status& twice = all[0]->status.ok() ? all[1]->status : all[0]->status;
-  EXPECT_EQ(twice.code(), Code::kPara);
-  EXPECT_TRUE(has(twice, "rank 0 is here already")) << twice.message();
-  EXPECT_EQ(all[2]->status.code(), Code::kPara);
-  EXPECT_TRUE(has(all[2]->status, "rank 2 of 2 ranks is impossible")) << all[2]->status.message();
-  EXPECT_TRUE(all[3]->status.ok()) << all[3]->status.message();
+  EXPECT_EQ(all[1]->status.code(), Code::kPara);
+  EXPECT_TRUE(has(all[1]->status, "rank 2 of 2 ranks is impossible")) << all[1]->status.message();
+  EXPECT_TRUE(all[0]->status.ok() && all[2]->status.ok()) << all[0]->status.message();
+}
+
+TEST(Join, TwoClaimsOfOneRankAreRefusedToAll) {
+  Meeting meeting;
+  meeting.come(0, 3);
+  meeting.come(1, 3);
+  meeting.come(1, 3);
+  const std::string process = "pid " + std::to_string(::getpid());
+  for (const auto& came : meeting.done()) {
+    EXPECT_EQ(came->status.code(), Code::kPara);
+    EXPECT_TRUE(has(came->status, "two processes claim rank 1") && has(came->status, process))
+        << came->status.message();
+  }
 }
 
 void expect_all_refused(Meeting& meeting, const Load& load, const std::string& one,

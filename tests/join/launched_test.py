@@ -9,6 +9,8 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
 PROGRAM, MPIRUN, HYDRA = (sys.argv[1:] + ["", "", ""])[:3]
@@ -25,7 +27,7 @@ sys.exit(max(each.wait() for each in workers))
 
 def variables(**more):
     own = {name: value for name, value in os.environ.items() if not LAUNCHERS.search(name)}
-    return {**own, "HCCL_LOG": "off", "HCCL_FLIGHT_RECORDER_DIR": "off", **more}
+    return {**own, "HCCL_LOG": "off", "HCCL_CONNECT_TIMEOUT": "20", "HCCL_FLIGHT_RECORDER_DIR": "off", **more}
 
 
 def port():
@@ -55,6 +57,15 @@ def end(process):
         return process.communicate(timeout=SECONDS)[0].strip()
     finally:
         process.kill()
+
+
+def secret_file(test):
+    folder = tempfile.TemporaryDirectory()
+    test.addCleanup(folder.cleanup)
+    path = os.path.join(folder.name, "secret")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
+        file.write(os.urandom(32).hex())
+    return path
 
 
 def mpirun(ranks, *command):
@@ -109,6 +120,48 @@ class Innermost(unittest.TestCase):
         ranks = [start(by_hand(i, number, 7), "again") for i in range(2)]
         for i, rank in enumerate(ranks):
             self.assertEqual(end(rank).splitlines(), [world(7)[i]] * 2)
+
+
+def outcome(ranks):
+    """The lines of all ranks; each is "refused" where the rank was."""
+    return ["refused" if line.startswith("refused: ") else line for line in map(end, ranks)]
+
+
+class NeverMixed(unittest.TestCase):
+    def test_two_jobs_at_once_of_one_name(self):
+        for order in range(4):
+            # A rank whose job was refused before it came waits for the root.
+            number, secret = port(), {"HCCL_CONNECT_TIMEOUT": "3"}
+            if order % 2:  # by a secret, as between hosts
+                secret["HCCL_JOB_SECRET_FILE"] = secret_file(self)
+            jobs = {(job, rank): {**by_hand(rank, number, job), **secret} for job in (1, 2) for rank in range(2)}
+            keys = sorted(jobs, key=lambda key: key[::-1] if order < 2 else key)
+            lines = outcome([start(jobs[key]) for key in keys])
+            for (job, rank), line in zip(keys, lines):
+                self.assertIn(line, ("refused", world(job)[rank]), lines)
+
+    def test_a_job_id_keeps_them_apart(self):
+        number = port()
+        jobs = [start({**by_hand(rank, number, job), "HCCL_JOB_ID": str(job)}) for rank in range(2) for job in (1, 2)]
+        self.assertEqual(sorted(map(end, jobs)), sorted(world(1) + world(2)))
+
+    def test_second_root_is_refused_and_both_are_named(self):
+        for secret in ({}, {"HCCL_JOB_SECRET_FILE": secret_file(self)}):
+            number = port()
+            roots = [start({**by_hand(0, number, job), **secret}) for job in (1, 2)]
+            for text in map(end, roots):
+                self.assertIn("refused: ", text)
+                for words in ("set HCCL_JOB_ID", *(f"pid {root.pid} " for root in roots)):
+                    self.assertIn(words, text)
+
+    def test_rank_left_over_from_an_earlier_attempt(self):
+        number = port()
+        old = start(by_hand(1, number, 1))
+        time.sleep(1.5)  # the earlier attempt is at least a second older
+        new = [start(by_hand(rank, number, 2)) for rank in range(2)]
+        self.assertEqual([end(rank) for rank in new], world(2))
+        old.kill()
+        self.assertNotIn("rank 1", end(old).replace("claim rank 1", ""))
 
 
 if __name__ == "__main__":

@@ -243,12 +243,96 @@ TEST(Membership, AnswersNoExchangeOfADeadRank) {
   EXPECT_GE(std::ranges::count(receivers(outs), 10), 1) << "who lives hears who is absent";
 }
 
-TEST(Membership, RefusesOnlyTheDuplicateAndTheImpossibleRank) {
+// A claim by a process of the root's host, which started at this time, in clock ticks.
+std::string claim(std::uint32_t rank, std::uint32_t pid, std::uint64_t started,
+                  const std::string& host = "here") {
+  ByteWriter out;
+  out.put(Kind::kHello).put(wire::kVersion).put(std::uint32_t{3}).put_text(kAgreement);
+  wire::put(out, {.rank = rank, .pid = pid, .host = host, .address = "a", .started = started});
+  return out.take();
+}
+
+constexpr std::uint64_t kRootStarted = 50000;
+
+// A world of three, whose rank 0 has come. `others`: processes that have not come yet.
+Membership contested(std::vector<wire::Member> others = {}) {
+  Membership membership("here", 100, seconds(60), seconds(30), kRootStarted,
+                        [others](const auto&) { return others; });
+  EXPECT_TRUE(membership.frame(1, claim(0, 100, kRootStarted), {}).empty());
+  return membership;
+}
+
+void expect_both_named(const Membership::Outs& outs, const std::vector<int>& to, int first,
+                       int second) {
+  EXPECT_EQ(receivers(outs), to);
+  for (const auto& out : outs) {
+    EXPECT_TRUE(out.close);
+    const Status why = status_in(out.frame);
+    EXPECT_EQ(why.code(), Code::kPara);
+    for (const std::string& words :
+         {"pid " + std::to_string(first), "pid " + std::to_string(second),
+          std::string("set HCCL_JOB_ID")}) {
+      EXPECT_TRUE(has(why, words)) << why.message();
+    }
+  }
+}
+
+TEST(Membership, TwoClaimsOfOneRankEndTheWorldAndNameBoth) {
+  // A second later is not provably another attempt. Start times of other hosts do not compare.
+  for (const std::string& second : {claim(1, 7, kRootStarted + 90), claim(1, 7, 0),
+                                    claim(1, 7, kRootStarted - 9000, "there")}) {
+    Membership membership = contested();
+    EXPECT_TRUE(membership.frame(2, claim(1, 6, kRootStarted + 20), {}).empty());
+    expect_both_named(membership.frame(3, second, {}), {1, 2, 3}, 6, 7);
+    EXPECT_FALSE(membership.complete());
+    // The ranks of either job that come later get the reason.
+    expect_both_named(membership.frame(4, claim(2, 8, kRootStarted), {}), {4}, 6, 7);
+  }
+}
+
+TEST(Membership, AProcessLeftOverIsRefusedAlone) {
+  for (const bool first : {true, false}) {
+    Membership membership = contested();
+    const std::string old = claim(1, 6, kRootStarted - 9000);
+    const std::string young = claim(1, 7, kRootStarted + 10);
+    EXPECT_TRUE(membership.frame(2, first ? old : young, {}).empty());
+    expect_both_named(membership.frame(3, first ? young : old, {}), {first ? 2 : 3}, 6, 7);
+    EXPECT_EQ(membership.frame(4, claim(2, 8, kRootStarted), {}).size(), 3u);
+    EXPECT_TRUE(membership.complete());
+  }
+}
+
+TEST(Membership, ASecondRootEndsTheWorld) {
+  Membership membership = contested();
+  EXPECT_TRUE(membership.frame(2, claim(1, 6, kRootStarted), {}).empty());
+  expect_both_named(membership.frame(3, claim(0, 101, kRootStarted + 9000), {}), {1, 2, 3}, 100,
+                    101);
+}
+
+// The last rank comes, and another process will claim rank 1.
+TEST(Membership, AProcessThatHasNotComeYetIsHeeded) {
+  const auto end = [](std::uint64_t rank_started, std::uint64_t other_started) {
+    Membership membership = contested(
+        {{.rank = 1, .pid = 7, .host = "here", .address = "b", .started = other_started}});
+    EXPECT_TRUE(membership.frame(2, claim(1, 6, rank_started), {}).empty());
+    auto outs = membership.frame(3, claim(2, 8, kRootStarted), {});
+    return std::pair(membership.complete(), std::move(outs));
+  };
+  const auto both = end(kRootStarted, kRootStarted + 30);
+  EXPECT_FALSE(both.first);
+  expect_both_named(both.second, {1, 2, 3}, 6, 7);
+  EXPECT_TRUE(end(kRootStarted, kRootStarted - 9000).first) << "the other process is left over";
+  // The rank is left over: it goes, and the other process may take its place.
+  const auto [complete, outs] = end(kRootStarted - 9000, kRootStarted + 30);
+  EXPECT_FALSE(complete);
+  expect_both_named(outs, {2}, 6, 7);
+}
+
+TEST(Membership, RefusesOnlyTheImpossibleRank) {
   Timed membership("here", 100, seconds(60));
   EXPECT_TRUE(membership.frame(1, hello(0, 2)).empty());
   for (const auto& [frame, words] :
-       {std::pair{hello(0, 2), "is here already"}, std::pair{hello(2, 2), "impossible"},
-        std::pair{hello(0, 0), "impossible"},
+       {std::pair{hello(2, 2), "impossible"}, std::pair{hello(0, 0), "impossible"},
         std::pair{hello(0, wire::kRanksCap + 1), "impossible"}}) {
     const auto outs = membership.frame(2, frame);
     ASSERT_EQ(receivers(outs), std::vector<int>{2});

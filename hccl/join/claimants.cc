@@ -1,0 +1,85 @@
+#include "hccl/join/claimants.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "hccl/base/text.h"
+#include "hccl/join/host.h"
+
+namespace hccl::join {
+namespace {
+
+constexpr std::uint16_t kAnyPort = 60000;
+
+std::string link_of(const std::string& process, const char* name) {
+  std::array<char, 4096> target{};
+  const std::string path = "/proc/" + process + "/" + name;
+  const ssize_t size = ::readlink(path.c_str(), target.data(), target.size());
+  return {target.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+// Live processes of this user and PID namespace that run this process's program.
+std::vector<pid_t> similar_processes() {
+  std::vector<pid_t> found;
+  const std::string program = link_of("self", "exe");
+  const std::string space = link_of("self", "ns/pid");
+  std::error_code wrong;
+  for (std::filesystem::directory_iterator at("/proc", wrong), end; !wrong && at != end;
+       at.increment(wrong)) {
+    const std::string name = at->path().filename().string();
+    struct stat info = {};
+    if (!decimal(name) || ::stat(("/proc/" + name).c_str(), &info) != 0) continue;
+    if (info.st_uid != ::geteuid() || program.empty() || link_of(name, "exe") != program) continue;
+    if (link_of(name, "ns/pid") == space) found.push_back(static_cast<pid_t>(*decimal(name)));
+  }
+  return found;
+}
+
+Result<Launch> launch_of(const std::vector<Process>& line) {
+  if (line.empty()) return Status(Code::kUnavail, "the process has ended");
+  const Config::GetEnv variables = [&](const char* name) { return line[0].variable(name); };
+  if (job_id(variables) != job_id()) return Status(Code::kUnavail, "of another job");
+  return detect_launcher(kAnyPort, variables, line);
+}
+
+bool has(const std::vector<Process>& line, pid_t pid) {
+  return std::ranges::any_of(line, [pid](const Process& each) { return each.pid == pid; });
+}
+
+}  // namespace
+
+std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& members,
+                                         const RankOf& rank_of) {
+  const HostIdentity host = host_identity();
+  std::vector<wire::Member> found;
+  for (const pid_t pid : similar_processes()) {
+    const std::vector<Process> line = line_of(pid);
+    const auto comes_from = [&](const wire::Member& member) {
+      return member.host == host && has(line, static_cast<pid_t>(member.pid));
+    };
+    if (std::ranges::any_of(members, comes_from)) continue;
+    const auto launch = launch_of(line);
+    const int rank = launch.ok() ? rank_of(*launch) : -1;
+    if (rank < 0 || static_cast<std::size_t>(rank) >= members.size()) continue;
+    const wire::Member& member = members[static_cast<std::size_t>(rank)];
+    if (member.host == host) {
+      const std::vector<Process> theirs = line_of(static_cast<pid_t>(member.pid));
+      const auto same = launch_of(theirs);
+      if (has(theirs, pid) || (same.ok() && same->first == launch->first)) continue;
+    }
+    found.push_back({.rank = member.rank,
+                     .pid = static_cast<std::uint32_t>(pid),
+                     .host = host,
+                     .address = "this host",
+                     .started = line[0].started});
+  }
+  return found;
+}
+
+}  // namespace hccl::join

@@ -1,0 +1,152 @@
+// Which ranks are let in, and the decision between two processes that claim one rank.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "hccl/join/membership.h"
+
+namespace hccl::join {
+namespace {
+
+constexpr std::uint64_t kTicks = 100;  // of Process::started, in a second
+
+void append(Membership::Outs& outs, Membership::Outs more) {
+  std::move(more.begin(), more.end(), std::back_inserter(outs));
+}
+
+}  // namespace
+
+Membership::Outs Membership::hello(int connection, ByteReader& in) {
+  const auto version = in.get<std::uint32_t>();
+  if (!in.ok()) return {{connection, {}, true}};
+  const auto size = in.get<std::uint32_t>();
+  const std::string agreement = in.get_text(wire::kAgreementCap);
+  const wire::Member member = wire::get_member(in);
+  const std::string rank = "rank " + std::to_string(member.rank);
+  if (version != wire::kVersion) {
+    return give_up(connection,
+                   Status(Code::kPara, "EI0008: version mismatch: " + rank + " speaks protocol " +
+                                           std::to_string(version) + ", the root " +
+                                           std::to_string(wire::kVersion)));
+  }
+  if (!in.finished()) return {{connection, {}, true}};
+  if (gave_up_) {
+    ++told_;
+    return refuse(connection, why_gave_up_);
+  }
+  if (complete_) {
+    return refuse(connection, Status(Code::kUnavail, rank + " came when joining was over"));
+  }
+  if (size == 0 || size > wire::kRanksCap || member.rank >= size) {
+    return refuse(connection, Status(Code::kPara, rank + " of " + std::to_string(size) +
+                                                      " ranks is impossible"));
+  }
+  if (size_ == 0) {
+    size_ = size;
+    agreement_ = agreement;
+    agreement_rank_ = member.rank;
+    members_.resize(size);
+    connection_of_.assign(size, -1);
+    deadline_ = after(patience_);
+  }
+  const Status differs = compare_with_first(member.rank, size, agreement);
+  if (!differs.ok()) return give_up(connection, differs);
+  const wire::Member root{
+      .rank = 0, .pid = pid_, .host = host_, .address = "the root", .started = started_};
+  if (claimants_ && member.rank == 0 && (member.host != host_ || member.pid != pid_)) {
+    return contest(connection, root, member);
+  }
+  Outs outs;
+  if (members_[member.rank]) {
+    outs = contest(connection, *members_[member.rank], member);
+    if (members_[member.rank] || gave_up_) return outs;
+  }
+  members_[member.rank] = member;
+  connection_of_[member.rank] = connection;
+  connections_[connection] = member.rank;
+  ++present_;
+  append(outs, begin());
+  return outs;
+}
+
+// Begins the world if all ranks have come. A process that has not come yet may claim a place, too:
+// then the world waits for that process, or fails.
+Membership::Outs Membership::begin() {
+  Outs outs;
+  if (present_ < size_) return outs;
+  std::vector<wire::Member> all;
+  for (const auto& member : members_) all.push_back(*member);
+  if (claimants_) {
+    for (const wire::Member& each : claimants_(all)) {
+      if (each.rank >= size_ || !members_[each.rank]) continue;
+      append(outs, contest(-1, *members_[each.rank], each));
+      if (gave_up_) return outs;
+    }
+  }
+  if (present_ < size_) return outs;
+  complete_ = true;
+  return send_table();
+}
+
+// Two processes claim one rank. A process that is left over from an earlier attempt is refused
+// alone. Otherwise the ranks of two jobs may have met already, and none of them can go on.
+// `connection`: of the second; -1 if it has not come.
+Membership::Outs Membership::contest(int connection, const wire::Member& first,
+                                     const wire::Member& second) {
+  const auto name = [](const wire::Member& each) {
+    return each.address + " pid " + std::to_string(each.pid) + " (started " +
+           std::to_string(each.started / kTicks) + " s after the boot)";
+  };
+  const std::uint32_t rank = first.rank;
+  const Status why(Code::kPara,
+                   "EI0016: two processes claim rank " + std::to_string(rank) + ": " + name(first) +
+                       " and " + name(second) +
+                       ". If they belong to two jobs, set HCCL_JOB_ID to a text of its own for "
+                       "each job; if one is left over from an earlier attempt, end it",
+                   static_cast<int>(rank));
+  if (is_left_over(second)) return connection < 0 ? Outs() : refuse(connection, why);
+  if (second.host != host_ || !is_older(first, second.started) || !is_older(first, started_)) {
+    // The root's process may end as soon as its rank knows.
+    Outs outs = connection < 0 ? Outs() : refuse(connection, why);
+    Outs others = refuse_all(why);
+    told_ = static_cast<std::uint32_t>(others.size());
+    append(outs, std::move(others));
+    return outs;
+  }
+  const int old = connection_of_[rank];
+  members_[rank].reset();
+  connection_of_[rank] = -1;
+  connections_.erase(old);
+  --present_;
+  return refuse(old, why);
+}
+
+// Whether a process of the root's host is older, and not only by the time in which the processes of
+// two jobs that are started at once come about.
+bool Membership::is_older(const wire::Member& one, std::uint64_t than) const {
+  return one.host == host_ && one.started != 0 && one.started + kTicks < than;
+}
+
+bool Membership::is_left_over(const wire::Member& claimant) const {
+  return is_older(claimant, started_) && std::ranges::all_of(members_, [&](const auto& each) {
+           return !each || each->host != host_ || is_older(claimant, each->started);
+         });
+}
+
+// The difference between the configurations of a rank and of the first rank; success if none.
+Status Membership::compare_with_first(std::uint32_t rank, std::uint32_t size,
+                                      const std::string& agreement) const {
+  const std::string theirs = "rank " + std::to_string(rank);
+  const std::string first = "rank " + std::to_string(agreement_rank_);
+  if (size != size_) {
+    return Status(Code::kPara, "EI0016: " + theirs + " says " + std::to_string(size) + " ranks, " +
+                                   first + " says " + std::to_string(size_));
+  }
+  if (agreement != agreement_) {
+    return Status(Code::kPara, "EI0016: configuration differs: " + theirs + " has \"" + agreement +
+                                   "\", " + first + " has \"" + agreement_ + "\"");
+  }
+  return {};
+}
+
+}  // namespace hccl::join
