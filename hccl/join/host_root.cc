@@ -107,7 +107,8 @@ double contest_age(int folder, const std::string& name) {
   return now(CLOCK_REALTIME) - seconds(info.st_mtim);
 }
 
-// Removes the files of jobs that were killed, and what need not be remembered. The caller holds the folder's lock.
+// Removes the files of jobs that were killed, and what need not be remembered. The caller holds the
+// folder's lock.
 void sweep(int folder) {
   Fd copy = open_folder(folder, ".");
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(copy.get()), &::closedir);
@@ -221,16 +222,25 @@ bool was_contested(const std::string& runtime_dir, const std::string& job) {
          contest_age(folder->fd.get(), std::string(kContestPrefix) + digest_name(job)) < age;
 }
 
+Status name_is_taken() {
+  return Status(
+      Code::kPara,
+      "EI0016: another job of the same name has been started on this host at the same "
+      "time. Start this job again, and set HCCL_JOB_ID to a text of its own for each job");
+}
+
 Result<RootInfo> find_host_root(const std::string& runtime_dir, const std::string& job,
                                 Deadline deadline) {
   HCCL_ASSIGN_OR_RETURN(const Folder folder, folder_of_user(runtime_dir));
   const std::string name = file_of(job);
   Result<RootInfo> info = Status(Code::kTimeout, "");
+  bool contested = false;
   if (again(deadline, [&] {
         info = read_file(folder, name);
-        return info.ok();
+        contested = !info.ok() && was_contested(runtime_dir, job);
+        return info.ok() || contested;
       })) {
-    return info;
+    return contested ? name_is_taken() : info;
   }
   return Status(Code::kTimeout,
                 "EI0006: rank 0 of this job has not come on this host: it wrote nothing to " +

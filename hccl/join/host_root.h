@@ -43,7 +43,11 @@ void remember_contest(const std::string& runtime_dir, const std::string& job);
 /// Whether that happened since this process started: then the process may belong to either job.
 bool was_contested(const std::string& runtime_dir, const std::string& job);
 
-/// The other ranks' end: waits until rank 0 has written. kTimeout at the deadline.
+/// The error for the ranks of a job whose name another job has.
+Status name_is_taken();
+
+/// The other ranks' end: waits until rank 0 has written. kTimeout at the deadline. An error at once
+/// if was_contested().
 Result<RootInfo> find_host_root(const std::string& runtime_dir, const std::string& job,
                                 Deadline deadline);
 

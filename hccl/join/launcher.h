@@ -33,15 +33,16 @@ struct Launch {
 };
 
 /// Variables of several launchers may be present: RANK_TABLE_FILE, PMIx (mpirun), torchrun, Slurm
-/// (srun), hydra (mpiexec of MPICH and Intel). The innermost launcher counts. `line` is this process
-/// and its ancestors (see line_of()): the nearest one that has other values was the launcher. If one
-/// process gave the variables of several launchers, they must agree, and the first in this order
-/// counts.
+/// (srun), hydra (mpiexec of MPICH and Intel). The innermost launcher counts. `line` is this
+/// process and its ancestors (see line_of()): the nearest one that has other values was the
+/// launcher. If one process gave the variables of several launchers, they must agree, and the first
+/// in this order counts.
 ///
 /// Without any launcher the process is alone, unless a variable shows that a launcher of another
 /// kind has started it as one of several. `base_port` is Config::base_port. kPara, with a text that
 /// names the variable, for values that are malformed, missing or contradict each other. kNotSupport
-/// for HCCL's start with CM_CHIEF_*, for launchers that cannot be read, and for hydra between hosts.
+/// for HCCL's start with CM_CHIEF_*, for launchers that cannot be read, and for hydra between
+/// hosts.
 Result<Launch> detect_launcher(std::uint16_t base_port,
                                const Config::GetEnv& variables = environment,
                                const std::vector<Process>& line = {});

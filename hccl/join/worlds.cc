@@ -60,13 +60,6 @@ Result<Key> secret_of(const std::string& job, const std::string& address, const 
   return derive(digest("uid " + std::to_string(::geteuid())), "job " + job);
 }
 
-Status name_is_taken() {
-  return Status(
-      Code::kPara,
-      "EI0016: another job of the same name has been started on this host at the same "
-      "time. Start this job again, and set HCCL_JOB_ID to a text of its own for each job");
-}
-
 Membership::Claimants claimants_of(const RankOf& rank_of) {
   return [rank_of](const std::vector<wire::Member>& members) {
     return find_claimants(members, rank_of);
@@ -132,8 +125,8 @@ int Worlds::next_join(const std::string& job) {
   return joins_[job]++;
 }
 
-// A program that a rank starts inherits the launcher's variables, and would wait for a world in which
-// its place is taken. The claim is invalid if this process has joined as this rank before.
+// A program that a rank starts inherits the launcher's variables, and would wait for a world in
+// which its place is taken. The claim is invalid if this process has joined as this rank before.
 Result<Fd> Worlds::claim_rank(const std::string& job, int size, int rank) {
   if (size == 1) return Fd();
   const std::string place = job + " rank " + std::to_string(rank) + " pid ";
@@ -209,8 +202,8 @@ Result<RootInfo> Worlds::make_root(const Config& config, bool one_host) {
 
 // ---- jobs that all ranks know ----
 
-// This process is a second root of the name on this host. It tells the first one, whose ranks cannot
-// know to which of the two they belong. Always an error.
+// This process is a second root of the name on this host. It tells the first one, whose ranks
+// cannot know to which of the two they belong. Always an error.
 Status Worlds::contest(const RootInfo& info, const Job& job, Config config) {
   config.connect_timeout = std::min<std::chrono::seconds>(config.connect_timeout, kContestTime);
   const Status refused = join(info, job.size, job.rank, config).status();
