@@ -1,5 +1,6 @@
-/* What training frameworks need beyond HCCL's interface: more reductions, scaled reductions, point
- * to point with tags, device memory that is reused, ending a communicator. Valid C99 and C++11.
+/* What training frameworks need beyond HCCL's interface: more reductions, scaled reductions,
+ * collectives that are not waited for, point to point with tags, device memory that is reused,
+ * ending a communicator. Valid C99 and C++11.
  *
  * Errors: as in hccl_comm.h; the text of a failure is HcclGetLastErrorText() of the thread that got
  * the result. Calls that are refused have not communicated.
@@ -70,6 +71,83 @@ HcclResult HcclReduceScatterScaled(void* sendBuf, void* recvBuf, uint64_t recvCo
                                    HcclDataType dataType, HcclReduceOp op, const HcclScale* scale,
                                    HcclComm comm, aclrtStream stream);
 
+/* ---- Requests ----
+ *
+ * A request is an operation that runs in the background: a submitted call, a send or a receive. Any
+ * thread may use these functions. A message is done when it has ended, well or not. A call is done
+ * when its callback has returned. */
+
+typedef struct HcclRequest_* HcclRequest;
+
+/** Called once, when the operation has ended, with no lock held. The callback may begin requests.
+ * The function that takes the callback says which thread calls it and what else it may do. The text
+ * of a failure is HcclGetLastErrorText() there. */
+typedef void (*HcclRequestCallback)(void* arg, HcclResult result);
+
+/** Waits until the request is done and returns its result; *source (may be null) is then the rank
+ * that sent the message (of a send: dest). timeoutMs 0: no limit. HCCL_E_TIMEOUT with timeoutMs:
+ * the request goes on; HcclRequestTest tells this case from an operation that timed out. May be
+ * called again, also after the communicator's end, until HcclRequestFree. The text of a failed call
+ * is the text that the call left. */
+HcclResult HcclRequestWait(HcclRequest request, int64_t timeoutMs, uint32_t* source);
+/** Whether the request is done, well or not. Never blocks. */
+HcclResult HcclRequestTest(HcclRequest request, bool* done);
+/** Gives the handle back; HCCL_E_AGAIN while another thread waits with it. A request that is under
+ * way goes on without it. */
+HcclResult HcclRequestFree(HcclRequest request);
+
+/* ---- Collectives in the background ----
+ *
+ * A program submits a function that calls collectives. A thread of the communicator, started by the
+ * first submission, runs the function. So an operation of a framework is one request, also if it
+ * packs, calls several collectives and unpacks. */
+
+/** Calls the library with `arg`. Returns the first failure; the text of that failure is then the
+ * last one of the thread. */
+typedef HcclResult (*HcclCall)(void* arg);
+
+/** Runs `call` once, and then `done` (may be null) on the same thread, both with `arg`.
+ *
+ * Order: the submitted calls of a communicator run one at a time, in the order of submission. All
+ * ranks submit the same calls in the same order, as with collectives. A collective that the program
+ * calls directly takes its place among them when the program calls it.
+ *
+ * Thread: a thread of the library with signals blocked. With callerWaits, and if no submitted call
+ * of the communicator waits or runs, the calling thread runs both before HcclSubmit returns, and
+ * *request is null. If comm is null, the request has its own thread and no order: for calls that
+ * make or end communicators, and for waits that the program may abandon.
+ *
+ * The call uses the null stream. It submits nothing and waits for no submitted call of its
+ * communicator.
+ *
+ * The callback may submit calls, wait for them, and wait for calls submitted earlier. In a callback
+ * HcclRequestWait runs the waiting calls up to the given one, whatever timeoutMs is, and then the
+ * given one's callback. The other callbacks of these calls run when the waiting callback has
+ * returned. A callback may destroy the communicator. Calls that a callback submits come at the mark
+ * of its request (HcclRequestMark); without a mark they come last.
+ *
+ * Signals: `call` runs with signals blocked. `done` has the program's signal mask if request is
+ * null or marked, so that threads and processes which it starts inherit that one. Else `done` runs
+ * with signals blocked, which saves two system calls.
+ *
+ * Memory: the library uses `arg` and the buffers of the collectives until `done` begins, or until
+ * the request is done if `done` is null.
+ *
+ * Failure and end: after a failure or HcclCommAbort the waiting calls still run, and their
+ * collectives fail at once. HcclCommDestroy returns HCCL_E_AGAIN while a call waits or runs. At the
+ * end of the process calls that have not begun are dropped. A forked child may submit only with a
+ * null comm (HCCL_E_NOT_SUPPORT).
+ *
+ * request may be null if the program waits by `done` only. If HcclSubmit fails, neither function
+ * runs; HCCL_E_SYSCALL: no thread can be started. */
+HcclResult HcclSubmit(HcclCall call, HcclComm comm, bool callerWaits, HcclRequestCallback done,
+                      void* arg, HcclRequest* request);
+
+/** Sets the place of the calls that the request's callback submits: behind all calls submitted so
+ * far. Only the first mark of a request counts. So these calls have the same place on all ranks, no
+ * matter when the callback runs. Messages have no place. */
+HcclResult HcclRequestMark(HcclRequest request);
+
 /* ---- Point to point with tags ----
  *
  * Messages between two ranks of a communicator, by tag. They have nothing to do with the order and
@@ -88,20 +166,15 @@ HcclResult HcclReduceScatterScaled(void* sendBuf, void* recvBuf, uint64_t recvCo
  * thread on each, which moves messages while the program computes; so does a thread that waits. The
  * memory of a request belongs to the library until it is done.
  *
+ * Callbacks run on that thread or inside HcclIsend and HcclIrecv, about when the request becomes
+ * done. They may not wait for messages and may not destroy the communicator.
+ *
  * Failures: the death of a rank ends all requests of the communicator, as it ends its collectives,
  * and the text names the rank. So do HcclCommAbort, and HcclCommDestroy, which ends requests that
  * are under way with HCCL_E_UNAVAIL. A forked child has no communicators: HCCL_E_NOT_SUPPORT. */
 
-/** One send or receive. */
-typedef struct HcclRequest_* HcclRequest;
-
 /** As a source: any rank. */
 #define HCCL_ANY_RANK 0xFFFFFFFFu
-
-/** Called once, when the request is done, on a thread of the library (or inside HcclIsend and
- * HcclIrecv), with no lock held. It may post requests; it may not wait for them, nor destroy the
- * communicator. The text of a failure is HcclGetLastErrorText() there. */
-typedef void (*HcclRequestCallback)(void* arg, HcclResult result);
 
 /** Begins to send; dest may be the rank itself. `done` may be null. request may be null: nobody
  * waits then, and a failure is told to `done` only. Never blocks. HCCL_E_PARA: no such rank. buf
@@ -111,17 +184,6 @@ HcclResult HcclIsend(const void* buf, uint64_t bytes, uint32_t dest, int32_t tag
 /** Begins to receive, from source or HCCL_ANY_RANK. */
 HcclResult HcclIrecv(void* buf, uint64_t bytes, uint32_t source, int32_t tag, HcclComm comm,
                      HcclRequestCallback done, void* arg, HcclRequest* request);
-
-/** Waits until the request is done and gives its result; *source (may be null) is then the rank
- * whose message came (of a send: dest). timeoutMs 0: no limit. HCCL_E_TIMEOUT with timeoutMs: the
- * request goes on. May be called again, also after the communicator's end, until
- * HcclRequestFree. */
-HcclResult HcclRequestWait(HcclRequest request, int64_t timeoutMs, uint32_t* source);
-/** Whether the request is done, well or not. Never blocks. */
-HcclResult HcclRequestTest(HcclRequest request, bool* done);
-/** Gives the handle back; HCCL_E_AGAIN while another thread waits with it. A request that is under
- * way goes on without it. */
-HcclResult HcclRequestFree(HcclRequest request);
 
 /* ---- Device memory that is reused ----
  *

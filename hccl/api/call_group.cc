@@ -21,7 +21,7 @@ struct Job {
   std::vector<exec::Transfer> transfers;
 
   /// Runs it on the caller's thread at its place in the communicator's order.
-  Status run(const core::OpQueue::Ticket& place) {
+  Status run(const WorkQueue::Ticket& place) {
     return transfers.empty() ? comm->run(call, place) : comm->exchange(transfers, place);
   }
 };
@@ -45,7 +45,7 @@ class Place {
 
  private:
   CommunicatorPtr comm_;
-  core::OpQueue::Ticket ticket_;
+  WorkQueue::Ticket ticket_;
 };
 
 // The calls between HcclGroupStart and HcclGroupEnd. A call that is handed on has no communicator.

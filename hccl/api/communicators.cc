@@ -10,7 +10,7 @@
 namespace hccl::api {
 
 Status idle(core::Communicator& communicator) {
-  if (!communicator.queue().busy()) return {};
+  if (!communicator.queue().busy() && !communicator.requests()->working()) return {};
   return Status(Code::kAgain, "comm is in use, please try again later");
 }
 

@@ -1,5 +1,4 @@
 // Messages with tags: hccl/hccl_framework.h.
-#include <chrono>
 #include <string>
 
 #include "hccl/api/checks.h"
@@ -61,34 +60,6 @@ HcclResult HcclIrecv(void* buf, uint64_t bytes, uint32_t source, int32_t tag, Hc
     hand_over(communicator->mailbox().recv(from, tag, buf, bytes, callback("HcclIrecv", done, arg)),
               request);
     return {};
-  });
-}
-
-HcclResult HcclRequestWait(HcclRequest request, int64_t timeoutMs, uint32_t* source) {
-  return guard("HcclRequestWait", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto message, State::get().requests().get(request));
-    if (timeoutMs < 0) return Status(Code::kPara, "timeoutMs is negative");
-    const auto limit = std::chrono::milliseconds(std::min<std::int64_t>(timeoutMs, 1'000'000'000));
-    HCCL_RETURN_IF_ERROR(
-        message->wait(timeoutMs == 0 ? hccl::Deadline::never() : hccl::Deadline::after(limit)));
-    HCCL_RETURN_IF_ERROR(message->status());
-    if (source != nullptr) *source = static_cast<std::uint32_t>(message->peer());
-    return {};
-  });
-}
-
-HcclResult HcclRequestTest(HcclRequest request, bool* done) {
-  return guard("HcclRequestTest", [&]() -> Status {
-    HCCL_ASSIGN_OR_RETURN(const auto message, State::get().requests().get(request));
-    HCCL_CHECK_PTR(done);
-    *done = message->done();
-    return {};
-  });
-}
-
-HcclResult HcclRequestFree(HcclRequest request) {
-  return guard("HcclRequestFree", [&]() -> Status {
-    return State::get().requests().take(request, [](Message&) { return Status(); }).status();
   });
 }
 

@@ -58,7 +58,7 @@ class State {
   Logger log();
   Communicators& communicators() { return communicators_; }
   Handles<Fusion>& fusions() { return fusions_; }
-  Handles<core::Message>& requests() { return requests_; }
+  Handles<Request>& requests() { return requests_; }
   Groups& groups() { return groups_; }
   ClusterWorlds& cluster_worlds() { return cluster_worlds_; }
   RegisteredMemory& memory() { return memory_; }
@@ -89,7 +89,7 @@ class State {
   join::Worlds worlds_;
   Communicators communicators_;
   Handles<Fusion> fusions_{"fusion", 2};
-  Handles<core::Message> requests_{"request", 3};
+  Handles<Request> requests_{"request", 3};
   Groups groups_{communicators_};
   ClusterWorlds cluster_worlds_;
   RegisteredMemory memory_;

@@ -10,7 +10,27 @@
 #include <climits>
 #include <ctime>
 
+#include "hccl/base/process_doorbell.h"
+
 namespace hccl {
+namespace {
+
+// No limit if `at_most` is the longest time.
+void futex_wait(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
+                std::chrono::nanoseconds at_most) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
+  const timespec timeout{seconds.count(), (at_most - seconds).count()};
+  const bool limited = at_most != std::chrono::nanoseconds::max();
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value,
+            limited ? &timeout : nullptr, nullptr, 0);
+}
+
+void futex_wake(std::atomic<std::uint32_t>& word, int operation) {
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, INT_MAX, nullptr,
+            nullptr, 0);
+}
+
+}  // namespace
 
 void StdAtomics::yield() { sched_yield(); }
 
@@ -24,16 +44,17 @@ void StdAtomics::fence_everywhere() {
 
 void StdAtomics::sleep(atomic<std::uint32_t>& word, std::uint32_t value,
                        std::chrono::nanoseconds at_most) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
-  const timespec timeout{seconds.count(), (at_most - seconds).count()};
-  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, value, &timeout,
-            nullptr, 0);
+  futex_wait(word, FUTEX_WAIT, value, at_most);
 }
 
-void StdAtomics::wake_all(atomic<std::uint32_t>& word) {
-  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr,
-            nullptr, 0);
+void StdAtomics::wake_all(atomic<std::uint32_t>& word) { futex_wake(word, FUTEX_WAKE); }
+
+void ProcessAtomics::sleep(atomic<std::uint32_t>& word, std::uint32_t value,
+                           std::chrono::nanoseconds at_most) {
+  futex_wait(word, FUTEX_WAIT_PRIVATE, value, at_most);
 }
+
+void ProcessAtomics::wake_all(atomic<std::uint32_t>& word) { futex_wake(word, FUTEX_WAKE_PRIVATE); }
 
 void StdAtomics::notify(int eventfd) {
   struct stat about{};

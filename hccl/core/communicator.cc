@@ -123,6 +123,7 @@ void Communicator::abort(const std::string& reason) {
 
 // Ends also where there is no memory for a text.
 Communicator::~Communicator() {
+  requests_->end(false);
   failure_.stop_listening();
   Status over;
   try {

@@ -10,10 +10,10 @@
 
 #include "hccl/base/config.h"
 #include "hccl/base/log.h"
+#include "hccl/base/work_queue.h"
 #include "hccl/core/failure.h"
 #include "hccl/core/flight_recorder.h"
 #include "hccl/core/mailbox.h"
-#include "hccl/core/op_queue.h"
 #include "hccl/core/opening.h"
 #include "hccl/core/placement.h"
 #include "hccl/core/run_settings.h"
@@ -67,20 +67,20 @@ class Communicator {
 
   /// The operations in their order. For streams: an operation takes its place in the queue when it
   /// is issued, and runs when its stream comes to it.
-  OpQueue& queue() { return queue_; }
+  WorkQueue& queue() { return queue_; }
   /// As run(call), at the place reserved.
-  Status run(const Call& call, const OpQueue::Ticket& place);
+  Status run(const Call& call, const WorkQueue::Ticket& place);
 
   /// Runs it on the communicator's worker thread (or, if `deferred`, inside wait()), with `before`
   /// and, if it succeeded, `after` around it on the same thread.
-  OpQueue::Ticket submit(const Call& call, bool deferred, std::function<void()> before,
-                         std::function<void()> after);
+  WorkQueue::Ticket submit(const Call& call, bool deferred, std::function<void()> before,
+                           std::function<void()> after);
 
   /// Sends and receives that run together: those with one peer in one direction in their order, the
   /// rest side by side. exec::pair_self() must hold. Sequence numbers are filled in.
   Status exchange(std::span<exec::Transfer> transfers);
   /// The same at the place reserved.
-  Status exchange(std::span<exec::Transfer> transfers, const OpQueue::Ticket& place);
+  Status exchange(std::span<exec::Transfer> transfers, const WorkQueue::Ticket& place);
 
   /// A call in place of the next collective was refused, before it took a number. The other ranks
   /// hear of it if they wait for this one. `text` has the function and the reason.
@@ -104,6 +104,8 @@ class Communicator {
 
   /// Messages with tags, apart from all operations.
   Mailbox& mailbox() { return *mailbox_; }
+  /// Calls that the program has submitted; those run the operations.
+  const std::shared_ptr<WorkQueue>& requests() { return requests_; }
 
   /// What can run an operation, what would, and what each takes; see Selection.
   const Selection& selection() const { return selection_; }
@@ -168,8 +170,9 @@ class Communicator {
   std::vector<std::byte> products_;  // scaled inputs; kept for the next operation
 
   std::shared_ptr<Mailbox> mailbox_;
+  const std::shared_ptr<WorkQueue> requests_ = std::make_shared<WorkQueue>("hccl-requests");
 
-  OpQueue queue_;  // last: its thread ends first
+  WorkQueue queue_{"hccl-operations"};  // last: its thread ends first
 };
 
 }  // namespace hccl::core

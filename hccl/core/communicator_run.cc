@@ -8,16 +8,16 @@
 namespace hccl::core {
 
 Status Communicator::run(const Call& call) {
-  if (const OpQueue::Turn turn(queue_); turn) return execute(call);
+  if (const WorkQueue::Turn turn(queue_); turn) return execute(call);
   return queue_.wait(queue_.defer([this, &call] { return execute(call); }));
 }
 
-Status Communicator::run(const Call& call, const OpQueue::Ticket& place) {
+Status Communicator::run(const Call& call, const WorkQueue::Ticket& place) {
   return queue_.run(place, [this, &call] { return execute(call); });
 }
 
-OpQueue::Ticket Communicator::submit(const Call& call, bool deferred, std::function<void()> before,
-                                     std::function<void()> after) {
+WorkQueue::Ticket Communicator::submit(const Call& call, bool deferred,
+                                       std::function<void()> before, std::function<void()> after) {
   auto work = [this, call, before = std::move(before), after = std::move(after)] {
     before();
     Status status = execute(call);
@@ -94,11 +94,11 @@ Status Communicator::execute_scaled(Call call) {
 }
 
 Status Communicator::exchange(std::span<exec::Transfer> transfers) {
-  if (const OpQueue::Turn turn(queue_); turn) return run_transfers(transfers);
+  if (const WorkQueue::Turn turn(queue_); turn) return run_transfers(transfers);
   return queue_.wait(queue_.defer([this, transfers] { return run_transfers(transfers); }));
 }
 
-Status Communicator::exchange(std::span<exec::Transfer> transfers, const OpQueue::Ticket& place) {
+Status Communicator::exchange(std::span<exec::Transfer> transfers, const WorkQueue::Ticket& place) {
   return queue_.run(place, [this, transfers] { return run_transfers(transfers); });
 }
 
@@ -200,7 +200,7 @@ void Communicator::refused_group(const std::string& text) {
 // Runs behind the operations that were issued before.
 void Communicator::in_order(std::function<void()> tell) {
   if (size() == 1 || failure_.raised()) return;
-  if (const OpQueue::Turn turn(queue_); turn) {
+  if (const WorkQueue::Turn turn(queue_); turn) {
     tell();
   } else {
     queue_.submit([tell = std::move(tell)] {

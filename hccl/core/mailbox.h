@@ -25,6 +25,7 @@
 #include "hccl/base/abort_flag.h"
 #include "hccl/base/log.h"
 #include "hccl/base/mutex.h"
+#include "hccl/base/request.h"
 #include "hccl/base/status.h"
 #include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
@@ -36,17 +37,11 @@ namespace hccl::core {
 class Mailbox;
 
 /// One send or receive with a tag.
-class Message {
+class Message final : public Request {
  public:
   static constexpr int kAnyRank = -1;
-  using Done = std::function<void(const Status&)>;
-
-  bool done() const { return done_.load(std::memory_order_acquire); }
-  /// Of a message that is done: how it went, and the other rank.
-  const Status& status() const { return status_; }
-  int peer() const { return peer_; }
-  /// Waits until it is done. kTimeout: not by the deadline; it goes on.
-  Status wait(Deadline deadline);
+  Status wait(Deadline deadline) override;
+  const int* peer() const override { return &peer_; }
 
  private:
   friend class Mailbox;
@@ -57,10 +52,7 @@ class Message {
   std::int32_t tag_ = 0;
   std::byte* data_ = nullptr;  // a send only reads it
   std::uint64_t bytes_ = 0;
-  Done on_done_;
   std::size_t parts_ = 0;  // that are under way
-  Status status_;
-  std::atomic<bool> done_{false};
 };
 using MessagePtr = std::shared_ptr<Message>;
 

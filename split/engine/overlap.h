@@ -82,7 +82,7 @@ class Overlap {
     std::byte* data = nullptr;  // where the allreduce runs
     bool copied = false;        // data lies in the fusion buffer
     std::uint32_t missing = 0;  // gradients not ready yet in this iteration
-    core::OpQueue::Ticket ticket;
+    WorkQueue::Ticket ticket;
   };
 
   Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<Gradient> gradients,
@@ -123,7 +123,7 @@ class Overlap {
   bool met_ = false;         // the ranks have agreed on the gradients
   Status refusal_;           // that they have not
   // Until they have: nothing else may run in between, and the communicator is in use.
-  core::OpQueue::Ticket place_;
+  WorkQueue::Ticket place_;
   Times now_;
   std::deque<Times> past_;
   std::unique_ptr<AutomaticPlan> automatic_;  // of plans that are measured; made in meet()

@@ -1,0 +1,132 @@
+// Requests, and calls that are submitted: hccl/hccl_framework.h.
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "hccl/api/guard.h"
+#include "hccl/api/state.h"
+#include "hccl/base/thread.h"
+#include "hccl/hccl_framework.h"
+
+using hccl::Code;
+using hccl::Status;
+using hccl::WorkQueue;
+using hccl::api::guard;
+using hccl::api::State;
+
+namespace {
+
+// The call's own text, whatever other threads' calls do meanwhile.
+Status run(HcclCall call, void* arg) {
+  hccl::api::set_last_error("");
+  const HcclResult result = call(arg);
+  if (result == HCCL_SUCCESS) return {};
+  return Status(static_cast<Code>(result), HcclGetLastErrorText());
+}
+
+HcclResult tell(const Status& status) {
+  if (status.ok()) return HCCL_SUCCESS;
+  hccl::api::set_last_error(status.message());
+  return static_cast<HcclResult>(status.code());
+}
+
+// In place of ProgramMask, which costs two system calls.
+struct NoMask {
+  NoMask() {}  // NOLINT(modernize-use-equals-default): a variable of this type is used
+};
+
+template <class Mask>
+WorkQueue::Done teller(HcclRequestCallback done, void* arg) {
+  return [done, arg](const Status& status) {
+    const Mask mask;
+    const HcclResult result = tell(status);
+    if (done != nullptr) done(arg, result);
+  };
+}
+
+// A queue for one call, which ends with it.
+WorkQueue::Ticket submit_alone(WorkQueue::Work work, WorkQueue::Done done) {
+  const auto queue = std::make_shared<WorkQueue>("hccl-request");
+  return queue->submit(std::move(work), [queue, done = std::move(done)](const Status& status) {
+    done(status);
+    queue->end(false);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+HcclResult HcclSubmit(HcclCall call, HcclComm comm, bool callerWaits, HcclRequestCallback done,
+                      void* arg, HcclRequest* request) {
+  return guard("HcclSubmit", [&]() -> Status {
+    HCCL_CHECK_PTR(call);
+    State& state = State::get();
+    if (request != nullptr) *request = nullptr;
+    const auto work = [=] { return run(call, arg); };
+    const WorkQueue::Done told =
+        request == nullptr ? teller<hccl::ProgramMask>(done, arg) : teller<NoMask>(done, arg);
+    std::shared_ptr<hccl::Request> submitted;
+    if (comm == nullptr) {
+      submitted = submit_alone(work, told);
+    } else {
+      if (callerWaits) {
+        // Not in use meanwhile: the callback may destroy the communicator.
+        HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get_shared(comm));
+        if (communicator->requests()->run_now(work, told)) return {};
+      }
+      HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get(comm));
+      submitted = communicator->requests()->submit(work, told);
+    }
+    if (request == nullptr) return {};
+    *request = static_cast<HcclRequest>(state.requests().add(std::move(submitted)));
+    return {};
+  });
+}
+
+HcclResult HcclRequestWait(HcclRequest request, int64_t timeoutMs, uint32_t* source) {
+  Status own;  // of a call that was submitted
+  const HcclResult waited = guard("HcclRequestWait", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto found, State::get().requests().get(request));
+    if (timeoutMs < 0) return Status(Code::kPara, "timeoutMs is negative");
+    const auto limit = std::chrono::milliseconds(std::min<std::int64_t>(timeoutMs, 1'000'000'000));
+    HCCL_RETURN_IF_ERROR(
+        found->wait(timeoutMs == 0 ? hccl::Deadline::never() : hccl::Deadline::after(limit)));
+    const int* const peer = found->peer();
+    if (peer == nullptr) {
+      own = found->status();
+      return {};
+    }
+    HCCL_RETURN_IF_ERROR(found->status());
+    if (source != nullptr) *source = static_cast<std::uint32_t>(*peer);
+    return {};
+  });
+  return own.ok() ? waited : tell(own);
+}
+
+HcclResult HcclRequestTest(HcclRequest request, bool* done) {
+  return guard("HcclRequestTest", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto found, State::get().requests().get(request));
+    HCCL_CHECK_PTR(done);
+    *done = found->done();
+    return {};
+  });
+}
+
+HcclResult HcclRequestMark(HcclRequest request) {
+  return guard("HcclRequestMark", [&]() -> Status {
+    HCCL_ASSIGN_OR_RETURN(const auto found, State::get().requests().get(request));
+    found->mark();
+    return {};
+  });
+}
+
+HcclResult HcclRequestFree(HcclRequest request) {
+  return guard("HcclRequestFree", [&]() -> Status {
+    const auto any = [](hccl::Request&) { return Status(); };
+    return State::get().requests().take(request, any).status();
+  });
+}
+
+}  // extern "C"

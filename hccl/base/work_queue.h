@@ -1,0 +1,153 @@
+// An ordered queue of work, one piece at a time. A caller that waits, or the queue's worker thread,
+// runs it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "hccl/base/mutex.h"
+#include "hccl/base/process_doorbell.h"
+#include "hccl/base/request.h"
+#include "hccl/base/status.h"
+#include "hccl/base/thread.h"
+#include "hccl/base/waiter.h"
+
+namespace hccl {
+
+/// Every member is safe to use from any thread. If a shared_ptr owns the queue, the worker and the
+/// tickets keep the queue alive, so a callback may destroy the last other owner, which calls end().
+class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
+ public:
+  using Work = std::function<Status()>;
+  using Done = Request::Done;
+  class Entry;
+  using Ticket = std::shared_ptr<Entry>;
+
+  /// `worker`: the thread's name, a literal.
+  explicit WorkQueue(const char* worker) : name_(worker) {}
+  ~WorkQueue() { end(true); }
+  WorkQueue(const WorkQueue&) = delete;
+  WorkQueue& operator=(const WorkQueue&) = delete;
+
+  /// The right to run work now, because nothing else is in line, which is the usual case. False:
+  /// the caller has to defer().
+  class Turn {
+   public:
+    explicit Turn(WorkQueue& queue) : queue_(queue.enter() ? &queue : nullptr) {}
+    ~Turn() {
+      if (queue_ != nullptr) queue_->leave();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    explicit operator bool() const { return queue_ != nullptr; }
+
+   private:
+    WorkQueue* queue_;
+  };
+  /// Puts the work in line for the worker, which it starts, and returns at once. Throws
+  /// std::system_error if no thread can be started.
+  ///
+  /// `done` runs behind the work on the same thread, and does not throw. The callback may submit
+  /// work and wait with tickets of this queue: Entry::wait() then runs the line up to the ticket,
+  /// and the ticket's callback. The callbacks of the other work run later. Work that the callback
+  /// submits comes at the mark() of its ticket, else at the end.
+  Ticket submit(Work work, Done done = {});
+  /// Runs both now, on this thread, if nothing is before them. False: nothing was run.
+  bool run_now(const Work& work, const Done& done);
+  /// Puts the work in line for the caller that waits for it; the worker leaves it alone.
+  Ticket defer(Work work);
+  /// Takes a place in line for work that comes later; nothing behind the place runs before it.
+  Ticket reserve();
+  /// Fills the place, and runs the work on the caller's thread when its turn has come.
+  Status run(const Ticket& place, Work work);
+  /// Gives the place up.
+  void cancel(const Ticket& place);
+
+  /// The result of a ticket. Runs the work that the worker has not begun; Entry::wait() leaves it
+  /// to the worker.
+  Status wait(const Ticket& ticket);
+  /// The calling thread runs a piece of work, not on a Turn.
+  bool runs_here() const {
+    return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
+  /// Work is in line or running.
+  bool busy() const { return state_.load(std::memory_order_acquire) != 0; }
+  /// The same, without what runs on a Turn and without callbacks.
+  bool working() const {
+    const std::uint32_t state = state_.load(std::memory_order_seq_cst);
+    return state > kRunning || (state == kRunning && !in_callback_.load());
+  }
+
+  /// Drops the work that has not begun, and ends the worker. Waits for the work that runs if `wait`
+  /// is set and another thread runs it.
+  void end(bool wait);
+
+ private:
+  enum class By { kCaller, kWorker, kInside };
+  // Two atomic operations where nothing else is in line.
+  bool enter() {
+    std::uint32_t idle = 0;
+    return state_.compare_exchange_strong(idle, kRunning, std::memory_order_acquire);
+  }
+  void leave() {
+    if (state_.fetch_sub(kRunning, std::memory_order_seq_cst) != kRunning) ring();
+  }
+  Ticket enqueue(Work work, Done done, bool for_worker);
+  bool may_run(By who) const;
+  bool head_is_for(By who) const HCCL_REQUIRES(mutex_);
+  bool can_run(By who) const;
+  bool run_next(By who);
+  void start();
+  void serve();
+  void ring();
+  void run_to(const Entry& entry);
+  void complete_first();
+  void complete_all();
+
+  const char* const name_;
+  // One bit for "something runs", and the length of the line above it.
+  static constexpr std::uint32_t kRunning = 1;
+  static constexpr std::uint32_t kInLine = 2;
+  std::atomic<std::uint32_t> state_{0};
+  std::atomic<bool> started_{false};  // the worker
+  std::atomic<bool> ending_{false};
+  std::atomic<std::thread::id> runner_{};  // not of a Turn
+  // Of the thread that runs.
+  std::atomic<bool> in_callback_{false};
+  const Entry* completing_ = nullptr;  // its callback runs
+  std::deque<Ticket> ended_;           // run while a callback waited; to be completed
+
+  mutable Mutex mutex_{LockLevel::kQueue};
+  std::deque<Ticket> line_ HCCL_GUARDED_BY(mutex_);  // by place
+  std::uint64_t places_ HCCL_GUARDED_BY(mutex_) = 0;
+  Thread worker_ HCCL_GUARDED_BY(mutex_);
+
+  ProcessDoorbell work_bell_;  // the worker sleeps here
+  ProcessDoorbell done_bell_;  // callers that wait sleep here
+};
+
+class WorkQueue::Entry final : public Request {
+ public:
+  Status wait(Deadline deadline) override;
+  /// Work that the callback submits comes here, before all work that is submitted later. The first
+  /// call counts. A marked entry's callback is the program's: it has the program's signal mask.
+  void mark() override;
+
+ private:
+  friend class WorkQueue;
+  WorkQueue* queue_ = nullptr;
+  std::shared_ptr<WorkQueue> kept_;
+  Work work_;
+  bool filled_ = false;
+  bool for_worker_ = false;
+  bool has_run_ = false;  // of the thread that runs
+  std::uint64_t place_ = 0;
+  std::atomic<std::uint64_t> mark_{0};
+};
+
+}  // namespace hccl

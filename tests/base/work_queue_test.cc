@@ -1,0 +1,124 @@
+// WorkQueue: the order of work, and which thread runs it.
+#include "hccl/base/work_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace hccl {
+namespace {
+
+WorkQueue::Work note(std::vector<int>& order, int number) {
+  return [&order, number] {
+    order.push_back(number);
+    return Status();
+  };
+}
+
+TEST(WorkQueueTest, CallersRunWhatTheWorkerHasNotBegun) {
+  WorkQueue queue("test");
+  std::promise<void> begun, go;
+  const auto worker = queue.submit([&] {
+    begun.set_value();
+    go.get_future().wait();
+    return Status();
+  });
+  begun.get_future().wait();
+  std::vector<int> order;
+  const auto place = queue.reserve();
+  const auto behind = queue.submit(note(order, 2));
+  EXPECT_FALSE(WorkQueue::Turn(queue));
+  EXPECT_FALSE(behind->wait(Deadline::after(std::chrono::milliseconds(20))).ok());
+  go.set_value();
+  EXPECT_TRUE(queue.wait(worker).ok());
+  EXPECT_FALSE(behind->wait(Deadline::after(std::chrono::milliseconds(20))).ok());
+  EXPECT_TRUE(queue.run(place, note(order, 1)).ok());
+  EXPECT_TRUE(queue.wait(behind).ok());
+  EXPECT_EQ(order, (std::vector{1, 2}));
+  EXPECT_FALSE(queue.busy());
+  EXPECT_TRUE(WorkQueue::Turn(queue));
+}
+
+TEST(WorkQueueTest, CallbacksWaitForOtherWorkAndSubmitAtTheMark) {
+  WorkQueue queue("test");
+  std::vector<int> order;
+  std::promise<void> go;
+  WorkQueue::Ticket first, awaited, inner, inner_too;
+  first = queue.submit(
+      [&] {
+        go.get_future().wait();
+        return Status();
+      },
+      [&](const Status&) {
+        EXPECT_TRUE(queue.runs_here());
+        inner = queue.submit(note(order, 4));
+        inner_too = queue.submit(note(order, 5));
+        EXPECT_TRUE(awaited->wait(Deadline::never()).ok());
+        EXPECT_EQ(first->wait(Deadline::never()).code(), Code::kPara);
+        order.push_back(3);
+      });
+  const auto before = queue.submit(note(order, 1), [&](const Status&) { order.push_back(-1); });
+  awaited = queue.submit(note(order, 2), [&](const Status&) { order.push_back(-2); });
+  first->mark();
+  const auto last = queue.submit(note(order, 6));
+  first->mark();  // the first one counts
+  const auto given_up = queue.reserve();
+  queue.cancel(given_up);
+  go.set_value();
+  EXPECT_TRUE(queue.wait(last).ok());
+  EXPECT_EQ(order, (std::vector{1, 2, -2, 3, -1, 4, 5, 6}));
+  for (const auto& each : {first, before, awaited, inner, inner_too}) EXPECT_TRUE(each->done());
+  EXPECT_FALSE(queue.working());
+}
+
+TEST(WorkQueueTest, AnExceptionIsAFailure) {
+  WorkQueue queue("test");
+  const auto ticket = queue.submit([]() -> Status { throw std::runtime_error("thrown"); });
+  EXPECT_EQ(queue.wait(ticket).message(), "thrown");
+  EXPECT_TRUE(queue.wait(queue.defer([] { return Status(); })).ok());
+}
+
+TEST(WorkQueueTest, CallbacksMayDestroyTheQueue) {
+  for (const bool now : {false, true}) {
+    auto queue = std::make_shared<WorkQueue>("test");
+    std::promise<void> ended;
+    const auto nothing = [] { return Status(); };
+    const auto destroy = [&](const Status&) {
+      queue->end(false);
+      queue.reset();
+      ended.set_value();
+    };
+    if (now) {
+      EXPECT_TRUE(queue->run_now(nothing, destroy));
+    } else {
+      queue->submit(nothing, destroy);
+    }
+    ended.get_future().wait();
+  }
+}
+
+TEST(WorkQueueTest, WhatHasNotBegunIsDropped) {
+  const auto held = std::make_shared<int>();
+  std::promise<void> begun, go;
+  WorkQueue queue("test");
+  const auto first = queue.submit([&] {
+    begun.set_value();
+    go.get_future().wait();
+    return Status();
+  });
+  begun.get_future().wait();
+  queue.submit([held] { return Status(); });
+  EXPECT_EQ(held.use_count(), 2);
+  std::thread ender([&] { queue.end(true); });
+  while (held.use_count() == 2) std::this_thread::yield();
+  go.set_value();
+  ender.join();
+  EXPECT_TRUE(first->done());
+}
+
+}  // namespace
+}  // namespace hccl
