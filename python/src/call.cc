@@ -4,12 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <csignal>
-#include <deque>
-#include <future>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "hccl/hccl_comm.h"
@@ -29,6 +23,15 @@ void check(const Outcome& outcome) {
 
 // So many may have ended without the list being looked through.
 constexpr std::size_t kFewCalls = 16;
+
+void run_here(const LibraryCall& call) {
+  Outcome outcome;
+  {
+    nb::gil_scoped_release others_run;
+    outcome = call_now(call);
+  }
+  check(outcome);
+}
 
 bool on_main_thread() { return ::gettid() == ::getpid(); }
 
@@ -54,7 +57,21 @@ Outcome call_now(const LibraryCall& call) {
 
 // ---- what is under way ----
 
-Pending::Pending() : process_(::getpid()) {}
+Pending::Pending(HcclRequest request, Owners owners)
+    : request_(request), kept_(std::move(owners)), process_(::getpid()) {}
+
+Pending::~Pending() { static_cast<void>(HcclRequestFree(request_)); }
+
+// The outcome, if it is there within `patience` (0: a look). Without the GIL, but for a look.
+std::optional<Outcome> Pending::outcome_within(milliseconds patience) const {
+  if (patience.count() > 0) static_cast<void>(HcclRequestWait(request_, patience.count(), nullptr));
+  bool over = false;
+  if (HcclRequestTest(request_, &over) == HCCL_SUCCESS && !over) return std::nullopt;
+  std::uint32_t source = 0;
+  Outcome outcome = call_now([&] { return HcclRequestWait(request_, 0, &source); });
+  outcome.source = source;
+  return outcome;
+}
 
 bool Pending::look(milliseconds patience) {
   if (outcome_) return true;
@@ -102,85 +119,13 @@ void Pending::abandon() {
   for (nb::object& each : kept_) static_cast<void>(each.release());
 }
 
-// ---- the worker ----
-
-// A thread that makes one call after the other. It owns itself, so that it may be left behind, and
-// holds nothing of Python.
-class BlockingCalls::Worker : public std::enable_shared_from_this<Worker> {
- public:
-  void start() {
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);  // signals are for the threads that Python knows
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread([self = shared_from_this()] { self->serve(); }).detach();
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
-
-  std::future<Outcome> begin(LibraryCall call) {
-    std::packaged_task<Outcome()> task([call = std::move(call)] { return call_now(call); });
-    std::future<Outcome> outcome = task.get_future();
-    const std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(task));
-    changed_.notify_one();
-    return outcome;
-  }
-
-  /// Ends the thread once it has nothing to do.
-  void stop() {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_one();
-  }
-
- private:
-  void serve() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
-      if (waiting_.empty()) return;
-      std::packaged_task<Outcome()> task = std::move(waiting_.front());
-      waiting_.pop_front();
-      lock.unlock();
-      task();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::packaged_task<Outcome()>> waiting_;
-  bool stop_ = false;
-};
-
-namespace {
-
-class QueuedCall final : public Pending {
- public:
-  explicit QueuedCall(std::future<Outcome> outcome) : outcome_(outcome.share()) {}
-
- private:
-  std::optional<Outcome> outcome_within(milliseconds patience) override {
-    const std::shared_future<Outcome> outcome = outcome_;  // each thread waits with its own
-    if (outcome.wait_for(patience) != std::future_status::ready) return std::nullopt;
-    return outcome.get();
-  }
-
-  std::shared_future<Outcome> outcome_;
-};
-
-}  // namespace
-
 // ---- the calls of a communicator ----
 
-BlockingCalls::BlockingCalls() : process_(::getpid()) {}
+BlockingCalls::BlockingCalls(HcclComm comm) : comm_(comm), process_(::getpid()) {}
 
 BlockingCalls::~BlockingCalls() {
-  // A fork has no worker, whose lock may have been held.
-  const bool fork = process_ != ::getpid();
-  if (worker_ != nullptr && !fork) worker_->stop();
   for (const auto& each : under_way_) {
-    if (fork || !each->done()) each->abandon();
+    if (process_ != ::getpid() || !each->done()) each->abandon();
   }
 }
 
@@ -197,23 +142,26 @@ bool BlockingCalls::under_way() {
   return !under_way_.empty();
 }
 
-void BlockingCalls::watch(const std::shared_ptr<Pending>& pending) {
+std::shared_ptr<Pending> BlockingCalls::watch(HcclRequest request, const Owners& owners) {
+  auto pending = std::make_shared<Pending>(request, owners);
   if (under_way_.size() >= look_at_) {
     static_cast<void>(under_way());
     look_at_ = std::max(kFewCalls, 2 * under_way_.size());
   }
   under_way_.push_back(pending);
+  return pending;
 }
 
-std::shared_ptr<Pending> BlockingCalls::begin(LibraryCall call, const Owners& owners) {
-  if (worker_ == nullptr) {
-    worker_ = std::make_shared<Worker>();
-    worker_->start();
-  }
-  auto pending = std::make_shared<QueuedCall>(worker_->begin(std::move(call)));
-  pending->keep(owners);
-  watch(pending);
-  return pending;
+// What a thread of the library holds has nothing of Python.
+std::shared_ptr<Pending> BlockingCalls::begin_on(HcclComm comm, LibraryCall call,
+                                                 const Owners& owners) {
+  auto kept = std::make_unique<LibraryCall>(std::move(call));
+  HcclRequest request = nullptr;
+  check(HcclSubmit([](void* self) { return (*static_cast<LibraryCall*>(self))(); }, comm, false,
+                   [](void* self, HcclResult) { delete static_cast<LibraryCall*>(self); },
+                   kept.get(), &request));
+  static_cast<void>(kept.release());
+  return watch(request, owners);
 }
 
 void BlockingCalls::wait_to_end(Pending& pending) {
@@ -227,16 +175,17 @@ void BlockingCalls::wait_to_end(Pending& pending) {
 
 void BlockingCalls::run(LibraryCall call, const Owners& owners) {
   if (on_main_thread() || under_way()) return wait_to_end(*begin(std::move(call), owners));
-  Outcome outcome;
-  {
-    nb::gil_scoped_release others_run;
-    outcome = call_now(call);
-  }
-  check(outcome);
+  run_here(call);
+}
+
+void BlockingCalls::run_last(LibraryCall call) {
+  finish();
+  if (on_main_thread()) return wait_to_end(*begin_on(nullptr, std::move(call), {}));
+  run_here(call);
 }
 
 void BlockingCalls::finish() {
-  if (under_way() && worker_ != nullptr) wait_to_end(*begin([] { return HCCL_SUCCESS; }, {}));
+  if (under_way() && comm_ != nullptr) wait_to_end(*begin([] { return HCCL_SUCCESS; }, {}));
 }
 
 }  // namespace hccl::python

@@ -9,9 +9,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "hccl/hccl_types.h"
+#include "hccl/hccl_framework.h"
 
 namespace hccl::python {
 
@@ -41,7 +42,8 @@ Outcome call_now(const LibraryCall& call);
 /// until it is done; BlockingCalls keeps it meanwhile, whatever Python does with its handle.
 class Pending {
  public:
-  virtual ~Pending() = default;
+  Pending(HcclRequest request, Owners owners);
+  ~Pending();
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
 
@@ -53,19 +55,14 @@ class Pending {
   /// The rank whose message came. Raises unless done.
   std::uint32_t source();
 
-  void keep(const Owners& owners) { kept_.insert(kept_.end(), owners.begin(), owners.end()); }
   /// Leaves the memory alone for ever: nobody will learn when the call has ended.
   void abandon();
 
- protected:
-  Pending();
-
  private:
-  /// The outcome, if it is there within `patience` (0: a look). Called without the GIL, but for a
-  /// look.
-  virtual std::optional<Outcome> outcome_within(std::chrono::milliseconds patience) = 0;
+  std::optional<Outcome> outcome_within(std::chrono::milliseconds patience) const;
   bool look(std::chrono::milliseconds patience);
 
+  HcclRequest request_;
   Owners kept_;
   std::optional<Outcome> outcome_;
   pid_t process_;
@@ -73,11 +70,12 @@ class Pending {
 
 /// Runs the calls of a communicator that may block, one at a time, in order, without the GIL. The
 /// library cannot be interrupted in the middle of a collective, and Python runs signal handlers on
-/// the main thread only: so a worker thread calls, and the main thread looks for signals while it
-/// waits. Used with the GIL.
+/// the main thread only: so a thread of the library calls, and the main thread looks for signals
+/// while it waits. Used with the GIL.
 class BlockingCalls {
  public:
-  BlockingCalls();
+  /// Null: for calls without a communicator, in no order.
+  explicit BlockingCalls(HcclComm comm = nullptr);
   /// Never waits: memory of what is still under way is left alone for ever.
   ~BlockingCalls();
   BlockingCalls(const BlockingCalls&) = delete;
@@ -87,10 +85,14 @@ class BlockingCalls {
   /// fails. If a signal handler raises (Ctrl-C), so does this, at once: the call stays in its
   /// thread, so it must own its arguments, and nothing else can be run.
   void run(LibraryCall call, const Owners& owners = {});
+  /// run() for a call that ends the communicator.
+  void run_last(LibraryCall call);
   /// Queues the call.
-  std::shared_ptr<Pending> begin(LibraryCall call, const Owners& owners);
+  std::shared_ptr<Pending> begin(LibraryCall call, const Owners& owners) {
+    return begin_on(comm_, std::move(call), owners);
+  }
   /// Keeps the memory of something that the library runs by itself, until it is done.
-  void watch(const std::shared_ptr<Pending>& pending);
+  std::shared_ptr<Pending> watch(HcclRequest request, const Owners& owners);
   /// Returns when all queued calls are done, well or not. Raises as run() on Ctrl-C.
   void finish();
 
@@ -100,10 +102,10 @@ class BlockingCalls {
   bool interrupted() const { return interrupted_; }
 
  private:
-  class Worker;
+  std::shared_ptr<Pending> begin_on(HcclComm comm, LibraryCall call, const Owners& owners);
   void wait_to_end(Pending& pending);
 
-  std::shared_ptr<Worker> worker_;
+  HcclComm comm_;
   std::vector<std::shared_ptr<Pending>> under_way_;
   std::size_t look_at_ = 0;  // this many under way: those that have ended are removed
   bool interrupted_ = false;

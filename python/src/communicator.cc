@@ -74,7 +74,7 @@ Communicator* Communicator::sub(std::vector<std::uint32_t> ranks, std::uint32_t 
 }
 
 Communicator::Communicator(HcclComm handle, Kind kind)
-    : handle_(handle), kind_(kind), process_(::getpid()) {
+    : calls_(handle), handle_(handle), kind_(kind), process_(::getpid()) {
   check(HcclGetRankId(handle_, &rank_));
   check(HcclGetRankSize(handle_, &size_));
   char name[COMM_NAME_MAX_LENGTH] = {};
@@ -98,9 +98,9 @@ void Communicator::destroy() {
     return;
   }
   if (kind_ == Kind::kWorld) {
-    calls_.run([] { return HcomDestroy(); });
+    calls_.run_last([] { return HcomDestroy(); });
   } else {
-    calls_.run([=] { return HcclCommDestroy(handle); });
+    calls_.run_last([=] { return HcclCommDestroy(handle); });
   }
   handle_ = nullptr;
   static_cast<void>(calls_.under_way());  // messages have ended, and let go of their memory
