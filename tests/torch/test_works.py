@@ -52,6 +52,27 @@ def test_futures_and_their_callbacks():
     on_ranks(2, work)
 
 
+def test_a_callback_may_end_the_group():
+    def work(rank):
+        group = dist.new_group()
+        tensors = [torch.ones(3), torch.ones(3)]
+        if rank == 1:  # so the callback of rank 0 runs in the background
+            dist.recv(torch.zeros(1), 0)
+        works = [dist.all_reduce(each, group=group, async_op=True) for each in tensors]
+        backend = group._get_backend(torch.device("cpu"))
+        ended = works[0].get_future().then(lambda _: backend.shutdown())
+        if rank == 0:
+            dist.send(torch.ones(1), 1)
+        ended.wait()
+        for each in works:
+            each.wait()
+        with pytest.raises(dist.DistBackendError, match="has been shut down"):
+            dist.all_reduce(tensors[0], group=group)
+        return [tensor.unique().tolist() for tensor in tensors]
+
+    assert on_ranks(2, work) == 2 * [[[2.0], [2.0]]]
+
+
 def test_a_failure_reaches_the_future():
     def work(rank):
         work = dist.all_reduce(torch.ones(3 + rank), async_op=True)

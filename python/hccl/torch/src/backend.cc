@@ -20,12 +20,6 @@ using std::chrono::milliseconds;
 // How long a group that nobody has destroyed lets its operations run at the end of the program.
 constexpr milliseconds kPatienceAtExit{10'000};
 
-// Moves a reference to where no destructor sees it.
-template <typename T>
-void leak(std::shared_ptr<T>& pointer) {
-  static_cast<void>(new std::shared_ptr<T>(std::move(pointer)));
-}
-
 }  // namespace
 
 ProcessGroupHccl::ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
@@ -33,9 +27,7 @@ ProcessGroupHccl::ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int ra
                                    std::vector<uint64_t> global_ranks)
     : Backend(rank, size),
       options_(c10::make_intrusive<Options>("hccl", timeout)),
-      communicator_(std::make_shared<Communicator>(*store, rank, size, timeout)),
-      queue_(std::make_shared<Queue>()),
-      messages_(std::make_shared<Messages>()) {
+      communicator_(std::make_shared<Communicator>(*store, rank, size, timeout)) {
   options_->group_name = std::move(group_name);
   options_->global_ranks_in_group = std::move(global_ranks);
   end_on_interrupt(communicator_);
@@ -43,13 +35,11 @@ ProcessGroupHccl::ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int ra
 }
 
 ProcessGroupHccl::~ProcessGroupHccl() {
-  if (fork_.in_child()) {  // the parent's threads and connections
-    leak(queue_);
-    leak(communicator_);
-    leak(messages_);
-    return;
+  if (fork_.in_child()) {  // the parent's threads and connections: no destructor runs
+    static_cast<void>(new std::shared_ptr<Communicator>(std::move(communicator_)));
+  } else {
+    end(std::min(options_->timeout, kPatienceAtExit));
   }
-  end(std::min(options_->timeout, kPatienceAtExit));
 }
 
 WorkPtr ProcessGroupHccl::issue(Call call, std::function<void(HcclComm)> run) {
@@ -59,13 +49,13 @@ WorkPtr ProcessGroupHccl::issue(Call call, std::function<void(HcclComm)> run) {
   auto work =
       c10::make_intrusive<Work>(rank_, call.type, call.title, call.inputs, std::move(call.outputs));
   work->set_sequence_number(++operations_);
-  auto task = [communicator = communicator_, run = std::move(run), timeout] {
+  auto task = [communicator = communicator_, run = std::move(run), timeout](HcclComm comm) {
     // Copies into leaves and into inference tensors are no steps of autograd.
     const at::AutoDispatchBelowADInplaceOrView no_autograd;
     communicator->set_timeout(timeout);
-    run(communicator->handle());
+    run(comm);
   };
-  queue_->submit({work, std::move(task)}, !call.async && !coalescing_.started());
+  work->start(communicator_->handle(), std::move(task), !call.async && !coalescing_.started());
   return coalescing_.add(work, !call.async);
 }
 
@@ -79,10 +69,10 @@ Refusal ProcessGroupHccl::refusal(const char* operation) {
     if (fork_.in_child()) return;
     const auto work =
         c10::make_intrusive<Work>(rank_, c10d::OpType::UNKNOWN, nullptr, Tensors(), Tensors());
-    auto tell = [communicator = communicator_, text] {
-      static_cast<void>(HcclCommRefuse(communicator->handle(), text.c_str()));
+    const auto tell = [text](HcclComm comm) {
+      static_cast<void>(HcclCommRefuse(comm, text.c_str()));
     };
-    queue_->submit({work, std::move(tell)}, true);  // behind the operations that were issued before
+    work->start(communicator_->handle(), tell, true);  // behind the operations issued before
   });
 }
 
@@ -107,11 +97,9 @@ void ProcessGroupHccl::shutdown() {
 void ProcessGroupHccl::end(milliseconds patience) {
   const WithoutInterpreterLock lock;
   const std::lock_guard one_at_a_time(ending_);
-  if (!queue_->drain(patience) || !messages_->drain(patience)) {
+  if (!communicator_->drain(std::max(patience, milliseconds(1)))) {
     communicator_->abort("the process group was destroyed while operations ran");
   }
-  queue_->stop();
-  messages_->stop();
   communicator_->leave();
 }
 

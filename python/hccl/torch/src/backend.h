@@ -11,9 +11,8 @@
 #include "coalesced.h"
 #include "communicator.h"
 #include "error.h"
-#include "messages.h"
-#include "queue.h"
 #include "tensors.h"
+#include "work.h"
 
 namespace hccl::pytorch {
 
@@ -113,8 +112,6 @@ class ProcessGroupHccl final : public c10d::Backend {
   Coalescing coalescing_;
   std::mutex ending_;                           // one thread at a time ends the group
   std::shared_ptr<Communicator> communicator_;  // shared with the operations that run
-  std::shared_ptr<Queue> queue_;
-  std::shared_ptr<Messages> messages_;
 };
 
 }  // namespace hccl::pytorch

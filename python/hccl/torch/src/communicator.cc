@@ -137,15 +137,51 @@ void Communicator::set_timeout(milliseconds timeout) {
   timeout_ = timeout;
 }
 
+HcclComm Communicator::handle() const {
+  TORCH_CHECK_WITH(DistBackendError, !left_,
+                   "hccl: the process group has been shut down or aborted");
+  return handle_;
+}
+
 void Communicator::abort(const char* reason) noexcept {
   const std::lock_guard lock(leaving_);
   if (handle_ != nullptr) static_cast<void>(HcclCommAbort(handle_, reason));
 }
 
+void Communicator::begin_message() {
+  const std::lock_guard lock(mutex_);
+  static_cast<void>(handle());
+  ++messages_;
+}
+
+void Communicator::end_message() {
+  const std::lock_guard lock(mutex_);
+  --messages_;
+  message_ended_.notify_all();
+}
+
+bool Communicator::drain(milliseconds limit) noexcept {
+  if (handle_ == nullptr) return true;
+  HcclRequest last = nullptr;
+  const auto nothing = [](void*) { return HCCL_SUCCESS; };
+  static_cast<void>(HcclSubmit(nothing, handle_, true, nullptr, nullptr, &last));
+  if (last != nullptr) {  // null: there was nothing to wait for
+    const HcclResult waited = HcclRequestWait(last, limit.count(), nullptr);
+    static_cast<void>(HcclRequestFree(last));
+    if (waited != HCCL_SUCCESS) return false;
+  }
+  std::unique_lock lock(mutex_);
+  const auto none = [this] { return messages_ == 0; };
+  if (limit.count() > 0) return message_ended_.wait_for(lock, limit, none);
+  message_ended_.wait(lock, none);
+  return true;
+}
+
 void Communicator::leave() noexcept {
+  if (left_.exchange(true)) return;
+  drain(milliseconds(0));
   const std::lock_guard lock(leaving_);
-  if (handle_ == nullptr) return;
-  const HcclResult result = HcclCommDestroy(std::exchange(handle_, nullptr));
+  const HcclResult result = HcclCommDestroy(handle_.exchange(nullptr));
   if (result != HCCL_SUCCESS) LOG(WARNING) << failure_text(result, "destroy_process_group");
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstddef>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -17,17 +20,28 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  HcclComm handle() const { return handle_; }
+  /// Throws once the group is being left.
+  HcclComm handle() const;
   /// The limit of each operation that begins from now on; 0: none. By the thread that runs them.
   void set_timeout(std::chrono::milliseconds timeout);
   /// Ends what is under way on all ranks. Any thread, at any time.
   void abort(const char* reason) noexcept;
-  /// Nothing may be under way, and nothing may begin any more.
+  /// Around each message: messages are apart from collectives, and have no order.
+  void begin_message();
+  void end_message();
+  /// Waits until nothing is under way; false if collectives or messages take longer than `limit`,
+  /// 0: none.
+  bool drain(std::chrono::milliseconds limit) noexcept;
+  /// Waits for what is under way, and leaves.
   void leave() noexcept;
 
  private:
   std::mutex leaving_;  // nobody aborts what has been left
-  HcclComm handle_ = nullptr;
+  std::atomic<bool> left_ = false;
+  std::atomic<HcclComm> handle_ = nullptr;  // null: destroyed
+  std::mutex mutex_;
+  std::condition_variable message_ended_;
+  std::size_t messages_ = 0;               // under way
   std::chrono::milliseconds timeout_{-1};  // the one that is set
 };
 

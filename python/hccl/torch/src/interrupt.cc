@@ -1,7 +1,6 @@
 #include "interrupt.h"
 
 #include <c10/util/thread_name.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <torch/csrc/python_headers.h>
 #include <torch/csrc/utils/pybind.h>
@@ -11,8 +10,10 @@
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
-#include <thread>
 #include <vector>
+
+#include "error.h"
+#include "hccl/hccl_framework.h"
 
 namespace hccl::pytorch {
 namespace {
@@ -44,12 +45,11 @@ class Watcher {
  public:
   Watcher() {
     ::sem_init(&interrupts, 0, 0);
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);  // signals are for the program's own threads
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread([this] { serve(); }).detach();
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const auto serve = [](void* self) {
+      static_cast<Watcher*>(self)->serve();
+      return HCCL_SUCCESS;
+    };
+    check(HcclSubmit(serve, nullptr, false, nullptr, this, nullptr), "init_process_group");
   }
 
   void add(const std::shared_ptr<Communicator>& communicator) {
@@ -66,7 +66,7 @@ class Watcher {
   }
 
  private:
-  void serve() {
+  [[noreturn]] void serve() {
     c10::setThreadName("hccl_interrupt");
     for (;;) {
       if (::sem_wait(&interrupts) != 0) continue;

@@ -1,13 +1,12 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
 
-#include "hccl/hccl_comm.h"
+#include "hccl/hccl_framework.h"
 
 namespace hccl::pytorch {
 
-/// HcclCommInitRootInfo on a thread of its own, so that who waits for it can give it up.
+/// HcclCommInitRootInfo on a thread of its own, so that the waiting thread can give it up.
 class Joining {
  public:
   Joining(const HcclRootInfo& info, int size, int rank);
@@ -23,7 +22,8 @@ class Joining {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // shared with the thread
+  State* state_ = nullptr;  // shared with the thread; the later one to leave deletes it
+  HcclRequest request_ = nullptr;
 };
 
 }  // namespace hccl::pytorch

@@ -1,5 +1,3 @@
-#include "messages.h"
-
 #include <torch/csrc/distributed/c10d/Utils.hpp>
 #include <utility>
 
@@ -13,17 +11,12 @@ namespace {
 class MessageWork final : public Work {
  public:
   MessageWork(int rank, c10d::OpType type, const char* title, const at::Tensor& tensor,
-              std::shared_ptr<Communicator> communicator, std::shared_ptr<Messages> messages,
-              std::chrono::milliseconds timeout)
+              std::shared_ptr<Communicator> communicator, std::chrono::milliseconds timeout)
       : Work(rank, type, title, {tensor}, {tensor}),
         tensor_(tensor),
         memory_(type == c10d::OpType::SEND ? packed(tensor) : room_for(tensor)),
         communicator_(std::move(communicator)),
-        messages_(std::move(messages)),
         timeout_(timeout) {}
-  ~MessageWork() override {
-    if (request_ != nullptr) static_cast<void>(HcclRequestFree(request_));
-  }
 
   bool wait(std::chrono::milliseconds timeout) override {
     return Work::wait(timeout <= kNoTimeout ? timeout_ : timeout);
@@ -52,12 +45,12 @@ class MessageWork final : public Work {
  private:
   template <typename Post>
   void start(const Post& post) {
-    messages_->begin();
+    communicator_->begin_message();
     auto* self = c10::intrusive_ptr<MessageWork>::unsafe_reclaim_from_nonowning(this).release();
     const HcclResult result = post(self);
     if (result == HCCL_SUCCESS) return;
     c10::intrusive_ptr<MessageWork>::reclaim(self);
-    messages_->end();
+    communicator_->end_message();
     check(result, retrieveOpType() == c10d::OpType::SEND ? "send" : "recv");
   }
 
@@ -77,15 +70,13 @@ class MessageWork final : public Work {
       failure = std::current_exception();
     }
     complete(std::move(failure));
-    messages_->end();
+    communicator_->end_message();
   }
 
   const at::Tensor tensor_;
   const at::Tensor memory_;
   const std::shared_ptr<Communicator> communicator_;
-  const std::shared_ptr<Messages> messages_;
   const std::chrono::milliseconds timeout_;
-  HcclRequest request_ = nullptr;
 };
 
 const at::Tensor& single(const Tensors& tensors, const Refusal& refuse) {
@@ -101,30 +92,6 @@ void check_tag(int tag, const Refusal& refuse) {
 
 }  // namespace
 
-void Messages::begin() {
-  const std::lock_guard lock(mutex_);
-  TORCH_CHECK_WITH(DistBackendError, !stopped_,
-                   "hccl: the process group has been shut down or aborted");
-  ++under_way_;
-}
-
-void Messages::end() {
-  const std::lock_guard lock(mutex_);
-  --under_way_;
-  none_left_.notify_all();
-}
-
-bool Messages::drain(std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  return none_left_.wait_for(lock, limit, [this] { return under_way_ == 0; });
-}
-
-void Messages::stop() {
-  std::unique_lock lock(mutex_);
-  stopped_ = true;
-  none_left_.wait(lock, [this] { return under_way_ == 0; });
-}
-
 WorkPtr ProcessGroupHccl::send(Tensors& tensors, int dest, int tag) {
   const Refusal refuse("send");
   const at::Tensor& tensor = single(tensors, refuse);
@@ -132,7 +99,7 @@ WorkPtr ProcessGroupHccl::send(Tensors& tensors, int dest, int tag) {
   if (dest < 0 || dest >= size_) refuse("invalid destination rank: " + std::to_string(dest));
   fork_.check();
   auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::SEND, "hccl:send", tensor,
-                                               communicator_, messages_, options_->timeout);
+                                               communicator_, options_->timeout);
   work->send_to(dest, tag);
   return coalescing_.add(work, true);  // c10d does not tell send from isend
 }
@@ -145,7 +112,7 @@ WorkPtr ProcessGroupHccl::recv(Tensors& tensors, int source, int tag) {
   check_outputs(tensors, refuse);
   fork_.check();
   auto work = c10::make_intrusive<MessageWork>(rank_, c10d::OpType::RECV, "hccl:recv", tensor,
-                                               communicator_, messages_, options_->timeout);
+                                               communicator_, options_->timeout);
   work->receive_from(static_cast<uint32_t>(source), tag);
   return coalescing_.add(work, true);
 }
@@ -158,7 +125,7 @@ WorkPtr ProcessGroupHccl::recvAnysource(Tensors& tensors, int tag) {
   fork_.check();
   auto work =
       c10::make_intrusive<MessageWork>(rank_, c10d::OpType::RECVANYSOURCE, "hccl:recvAnySource",
-                                       tensor, communicator_, messages_, options_->timeout);
+                                       tensor, communicator_, options_->timeout);
   work->receive_from(HCCL_ANY_RANK, tag);
   return coalescing_.add(work, true);
 }

@@ -3,10 +3,10 @@
 #include <ATen/core/ivalue_inl.h>
 #include <c10/util/Exception.h>
 
-#include <atomic>
 #include <utility>
 
-#include "queue.h"
+#include "error.h"
+#include "interpreter.h"
 
 namespace hccl::pytorch {
 namespace {
@@ -16,19 +16,54 @@ c10::intrusive_ptr<c10::ivalue::Future> new_future() {
   return c10::make_intrusive<c10::ivalue::Future>(tensors);
 }
 
-}  // namespace
+// The communicator whose callback runs on this thread.
+thread_local HcclComm calling_back = nullptr;
 
-uint64_t now() {
-  static std::atomic<uint64_t> moments = 0;
-  return ++moments;
-}
+}  // namespace
 
 Work::Work(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
            std::vector<at::Tensor> outputs)
     : c10d::Work(rank, type, title, inputs), title_(title), outputs_(std::move(outputs)) {}
 
+Work::~Work() {
+  if (request_ != nullptr) static_cast<void>(HcclRequestFree(request_));
+}
+
+void Work::start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_waits) {
+  comm_ = comm;
+  run_ = std::move(run);
+  const auto call = [](void* arg) {
+    auto* const self = static_cast<Work*>(arg);
+    try {
+      self->run_(self->comm_);
+    } catch (...) {
+      self->failure_ = std::current_exception();
+    }
+    return HCCL_SUCCESS;
+  };
+  const auto done = [](void* arg, HcclResult) {
+    const auto self = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(arg));
+    self->run_ = nullptr;  // its tensors are free when the operation is complete
+    const HcclComm outer = std::exchange(calling_back, self->comm_);
+    self->complete(self->failure_);
+    calling_back = outer;
+  };
+  auto* const self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this).release();
+  const HcclResult result = HcclSubmit(call, comm, caller_waits, done, self, &request_);
+  if (result == HCCL_SUCCESS) return;
+  c10::intrusive_ptr<Work>::reclaim(self);
+  check(result, "submit");
+}
+
+// The library runs what its callback waits for.
+void Work::end_in_callback() const {
+  if (request_ == nullptr || comm_ == nullptr || calling_back != comm_) return;
+  const WithoutInterpreterLock unlocked;
+  static_cast<void>(HcclRequestWait(request_, 0, nullptr));
+}
+
 bool Work::wait(std::chrono::milliseconds timeout) {
-  Queue::before_waiting_for(*this);
+  end_in_callback();
   std::unique_lock lock(mutex_);
   const auto done = [this] { return completed_; };
   if (timeout <= kNoTimeout) {
@@ -42,22 +77,17 @@ bool Work::wait(std::chrono::milliseconds timeout) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
-  Queue::before_waiting_for(*this);  // a future's own wait does not ask the queue
+  end_in_callback();  // a future's own wait does not ask the library
   bool late = false;
   {
     std::lock_guard lock(mutex_);
     if (future_) return future_;
     future_ = new_future();
-    asked_ = now();
+    if (request_ != nullptr) static_cast<void>(HcclRequestMark(request_));
     late = settled_;
   }
   if (late) settle(*future_);
   return future_;
-}
-
-uint64_t Work::asked() const {
-  const std::lock_guard lock(mutex_);
-  return asked_;
 }
 
 void Work::complete(std::exception_ptr failure) {

@@ -1,22 +1,33 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
+
+#include "hccl/hccl_framework.h"
 
 namespace hccl::pytorch {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/// A moment of this process: of two calls, the one with the lower number came first.
-uint64_t now();
-
-/// What a caller holds of an operation: it waits for it, or takes its future.
+/// An operation as its caller holds it, to wait for it or to take its future. A collective is a
+/// call that is submitted to the library.
+///
+/// Callbacks of futures run in the library's callback, one behind the other, and may issue
+/// operations and wait for them. Such an operation has its place where the future was asked for:
+/// there the caller's thread issues it on ranks where the future is complete by then. So the order
+/// is the same on all ranks.
 class Work : public c10d::Work {
  public:
   /// The profiler's record has this title, which is a literal.
   Work(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
        std::vector<at::Tensor> outputs);
+  ~Work() override;
+
+  /// Runs the collective: on this thread if the caller would wait anyway and nothing is before it,
+  /// else on the communicator's. `run` keeps the tensors alive: callers drop their Work.
+  void start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_waits);
 
   bool wait(std::chrono::milliseconds timeout) override;
   std::vector<at::Tensor> result() override { return outputs_; }
@@ -24,21 +35,25 @@ class Work : public c10d::Work {
   uint64_t getSequencenumber() const override { return sequence_number_; }
 
   void set_sequence_number(uint64_t number) { sequence_number_ = number; }
-  /// When its future was first asked for.
-  uint64_t asked() const;
+
+ protected:
   /// Ends the operation, well or not. Callbacks of the future run on this thread: hold no lock.
   void complete(std::exception_ptr failure);
 
+  HcclRequest request_ = nullptr;  // null: it ran on the caller's thread
+
  private:
+  void end_in_callback() const;
   void settle(c10::ivalue::Future& future) const;
 
   const char* title_;
   std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when it is asked for
-  uint64_t asked_ = 0;
   bool settled_ = false;
   std::exception_ptr failure_;
   uint64_t sequence_number_ = 0;
+  HcclComm comm_ = nullptr;  // of a collective
+  std::function<void(HcclComm)> run_;
 };
 
 }  // namespace hccl::pytorch
