@@ -1,11 +1,11 @@
 #include "kernel.h"
 
 #include <map>
+#include <memory>
 #include <utility>
 
+#include "hccl/hccl_framework.h"
 #include "hccl/hcom.h"
-#include "queue.h"
-#include "waits.h"
 
 namespace hccl::tf {
 
@@ -89,21 +89,36 @@ Status comm_of(const std::string& group, HcclComm* comm) {
   return to_status(HcomGetCommHandleByGroup(group.c_str(), comm));
 }
 
-Kernel::Kernel(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
+Requested::Requested(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
   OP_REQUIRES_OK(construction, construction->GetAttr("group", &group_));
 }
 
-void Kernel::ComputeAsync(OpKernelContext* context, DoneCallback done) {
-  Queue::of(group_).add([this, context, done = std::move(done)] {
-    HcclComm comm = nullptr;
-    Status status = comm_of(group_, &comm);
-    if (status.ok()) {
-      const Waiting waiting(comm);
-      status = run(context, comm);
-    }
-    if (!status.ok()) context->CtxFailure(status);
-    done();
-  });
+void Requested::ComputeAsync(OpKernelContext* context, DoneCallback done) {
+  HcclComm comm = nullptr;
+  OP_REQUIRES_OK_ASYNC(context, comm_of(group_, &comm), done);
+  std::unique_ptr<Operation> operation(
+      new Operation{this, context, comm, done, Waiting(comm), absl::OkStatus()});
+  OP_REQUIRES_OK_ASYNC(context, begin(operation.get()), done);
+  static_cast<void>(operation.release());  // finish() has it
+}
+
+void Requested::finish(void* arg, HcclResult result) {
+  std::unique_ptr<Operation> operation(static_cast<Operation*>(arg));
+  if (operation->status.ok()) operation->status = to_status(result);
+  if (!operation->status.ok()) operation->context->CtxFailure(operation->status);
+  const DoneCallback done = std::move(operation->done);
+  operation.reset();  // nothing waits any more when TensorFlow goes on
+  done();
+}
+
+Status Kernel::begin(Operation* operation) {
+  return to_status(HcclSubmit(&call, operation->comm, false, &finish, operation, nullptr));
+}
+
+HcclResult Kernel::call(void* arg) {
+  auto& operation = *static_cast<Operation*>(arg);
+  operation.status = static_cast<Kernel*>(operation.kernel)->run(operation.context, operation.comm);
+  return HCCL_SUCCESS;
 }
 
 Reducing::Reducing(OpKernelConstruction* construction) : Kernel(construction) {

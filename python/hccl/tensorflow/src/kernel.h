@@ -8,6 +8,7 @@
 
 #include "hccl/hccl_comm.h"
 #include "hccl/hccl_types.h"
+#include "waits.h"
 
 namespace hccl::tf {
 
@@ -35,18 +36,42 @@ inline std::uint64_t count_of(const Tensor& tensor) {
 /// new. `in` is where the input's elements are; the input is not valid any more.
 Status forward(OpKernelContext* context, int number, void** in, void** out);
 
-/// A kernel whose operation runs in its group's queue.
-class Kernel : public AsyncOpKernel {
+/// A kernel whose operation the library runs in the background: waiting for other ranks holds no
+/// thread of TensorFlow.
+class Requested : public AsyncOpKernel {
  public:
-  explicit Kernel(OpKernelConstruction* construction);
+  explicit Requested(OpKernelConstruction* construction);
   void ComputeAsync(OpKernelContext* context, DoneCallback done) final;
 
  protected:
-  /// On the queue's thread.
-  virtual Status run(OpKernelContext* context, HcclComm comm) = 0;
+  struct Operation {
+    Requested* kernel;
+    OpKernelContext* context;
+    HcclComm comm;
+    DoneCallback done;
+    Waiting waiting;
+    Status status;
+  };
+  /// Begins the operation. The library then calls finish() with it, unless this fails.
+  virtual Status begin(Operation* operation) = 0;
+  static void finish(void* operation, HcclResult result);
 
  private:
   std::string group_;
+};
+
+/// A kernel that calls collectives, in the order of its communicator.
+class Kernel : public Requested {
+ public:
+  using Requested::Requested;
+
+ protected:
+  /// On the communicator's thread.
+  virtual Status run(OpKernelContext* context, HcclComm comm) = 0;
+
+ private:
+  Status begin(Operation* operation) final;
+  static HcclResult call(void* operation);
 };
 
 /// A kernel that reduces.

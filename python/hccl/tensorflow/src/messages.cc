@@ -1,54 +1,23 @@
 // Messages between two ranks: matched by tag, apart from the order of collectives, and done on the
 // library's own thread.
-#include <memory>
-#include <utility>
-
 #include "hccl/hccl_framework.h"
 #include "kernel.h"
-#include "waits.h"
 
 namespace hccl::tf {
 namespace {
 
-struct Pending {
-  OpKernelContext* context;
-  AsyncOpKernel::DoneCallback done;
-  Waiting waiting;
-};
-
-void finish(void* arg, HcclResult result) {
-  const std::unique_ptr<Pending> pending(static_cast<Pending*>(arg));
-  if (result != HCCL_SUCCESS) pending->context->CtxFailure(to_status(result));
-  pending->done();
-}
-
-class Message : public AsyncOpKernel {
+class Message : public Requested {
  public:
-  Message(OpKernelConstruction* construction, const char* peer) : AsyncOpKernel(construction) {
-    OP_REQUIRES_OK(construction, construction->GetAttr("group", &group_));
+  Message(OpKernelConstruction* construction, const char* peer) : Requested(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("sr_tag", &tag_));
     OP_REQUIRES_OK(construction, construction->GetAttr(peer, &peer_));
   }
 
-  void ComputeAsync(OpKernelContext* context, DoneCallback done) final {
-    HcclComm comm = nullptr;
-    OP_REQUIRES_OK_ASYNC(context, comm_of(group_, &comm), done);
-    auto pending = std::unique_ptr<Pending>(new Pending{context, done, Waiting(comm)});
-    const HcclResult result = post(context, comm, pending.get());
-    if (result == HCCL_SUCCESS) {
-      static_cast<void>(pending.release());  // finish() has it
-    } else {
-      OP_REQUIRES_OK_ASYNC(context, to_status(result), done);
-    }
-  }
-
  protected:
-  virtual HcclResult post(OpKernelContext* context, HcclComm comm, Pending* pending) = 0;
   std::uint32_t peer() const { return static_cast<std::uint32_t>(peer_); }
   std::int32_t tag() const { return tag_; }
 
  private:
-  std::string group_;
   std::int32_t tag_ = 0;
   int peer_ = 0;
 };
@@ -58,10 +27,10 @@ class Send final : public Message {
   explicit Send(OpKernelConstruction* construction) : Message(construction, "dest_rank") {}
 
  private:
-  HcclResult post(OpKernelContext* context, HcclComm comm, Pending* pending) override {
-    const Tensor& tensor = context->input(0);
-    return HcclIsend(memory_of(tensor), tensor.tensor_data().size(), peer(), tag(), comm, finish,
-                     pending, nullptr);
+  Status begin(Operation* operation) override {
+    const Tensor& tensor = operation->context->input(0);
+    return to_status(HcclIsend(memory_of(tensor), tensor.tensor_data().size(), peer(), tag(),
+                               operation->comm, &finish, operation, nullptr));
   }
 };
 
@@ -75,11 +44,11 @@ class Receive final : public Message {
   }
 
  private:
-  HcclResult post(OpKernelContext* context, HcclComm comm, Pending* pending) override {
+  Status begin(Operation* operation) override {
     Tensor* tensor = nullptr;
-    if (!context->allocate_output(0, shape_, &tensor).ok()) return HCCL_E_OOM;
-    return HcclIrecv(memory_of(*tensor), tensor->tensor_data().size(), peer(), tag(), comm, finish,
-                     pending, nullptr);
+    TF_RETURN_IF_ERROR(operation->context->allocate_output(0, shape_, &tensor));
+    return to_status(HcclIrecv(memory_of(*tensor), tensor->tensor_data().size(), peer(), tag(),
+                               operation->comm, &finish, operation, nullptr));
   }
   TensorShape shape_;
 };
