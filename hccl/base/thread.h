@@ -1,6 +1,4 @@
-// Threads of the library, and the signals that they take. This header needs nothing else of the
-// project: the Python package brings it along for the modules that are compiled where they are
-// used.
+// Threads of the library, and the signals that they take.
 #pragma once
 
 #include <pthread.h>
