@@ -135,9 +135,9 @@ TEST_P(Mailboxes, AnyRankTakesEachMessageOnceAndNamesItsSource) {
         std::vector<int> data(count, -1);
         const MessagePtr got = c.mailbox().recv(Message::kAnyRank, tag, data.data(), bytes, {});
         expect_ok(got);
-        EXPECT_EQ(data, std::vector<int>(count, got->peer()));
-        EXPECT_FALSE(seen.at(static_cast<std::size_t>(got->peer())));
-        seen.at(static_cast<std::size_t>(got->peer())) = true;
+        EXPECT_EQ(data, std::vector<int>(count, *got->peer()));
+        EXPECT_FALSE(seen.at(static_cast<std::size_t>(*got->peer())));
+        seen.at(static_cast<std::size_t>(*got->peer())) = true;
       }
     }
   });
