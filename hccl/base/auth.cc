@@ -112,6 +112,8 @@ void crypto_memory(void* (*take)(std::size_t, const char*, int),
 
 void crypto_outlives_exit() noexcept { OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr); }
 
+void crypto_leaves_thread() noexcept { OPENSSL_thread_stop(); }
+
 Status random_bytes(void* out, std::size_t size) {
   if (RAND_bytes(static_cast<unsigned char*>(out), static_cast<int>(size)) != 1) {
     return Status(Code::kSyscall, "no random numbers to be had");

@@ -55,6 +55,9 @@ void crypto_memory(void* (*take)(std::size_t, const char*, int),
 /// OpenSSL then frees nothing at the end of the program, because threads may still use it. No
 /// effect after OpenSSL's first use.
 void crypto_outlives_exit() noexcept;
+/// The calling thread is about to end: OpenSSL forgets it now. Else OpenSSL does that after the
+/// thread's function, with a lock that a child forked at that time would wait for.
+void crypto_leaves_thread() noexcept;
 /// Cryptographically random bytes. kSyscall on failure; without such bytes the process cannot go
 /// on.
 Status random_bytes(void* out, std::size_t size);

@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 
+#include "hccl/base/auth.h"
 #include "hccl/base/caught.h"
 #include "hccl/base/process.h"
 #include "hccl/join/host.h"
@@ -63,6 +64,10 @@ class CoordinatorThread {
       static_cast<void>(Waiter{.policy = kSleepAtOnce}.until(over, *sleeper_));
     } catch (...) {
       fail(caught());
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      crypto_leaves_thread();
     }
     done_.store(true, std::memory_order_release);
   }
