@@ -209,12 +209,14 @@ TEST(ForkedRanks, HandlesAndTheGroupOfCallsAreTheParents) {
   EXPECT_EQ(value, 5);
 }
 
-// The world by its name, and the settings that the parent has read.
+// Names of communicators, settings that were read from the environment, calls of aclInit.
 TEST(ForkedRanks, StartWithAStateOfTheirOwn) {
-  ASSERT_EQ(HcomInitByFile(nullptr, nullptr), HCCL_E_PTR);
+  HcclCommConfig config;
+  HcclCommConfigInit(&config);
+  std::strcpy(config.hcclCommName, "twin");
+  ApiWorld world(1, &config);
   ASSERT_EQ(aclInit(nullptr), ACL_SUCCESS);
   float* const data = device_floats(kCount);
-  ApiWorld world(1);
   EXPECT_EQ(in_child([&]() -> int {
               ::setenv("HCCL_DEVICE_MEMORY", "64", 1);
               CHECK(aclInit(nullptr) == ACL_SUCCESS);
@@ -222,9 +224,16 @@ TEST(ForkedRanks, StartWithAStateOfTheirOwn) {
               CHECK(aclrtSetDevice(0) == ACL_SUCCESS);
               CHECK(aclrtGetMemInfo(ACL_HBM_MEM, &free, &total) == ACL_SUCCESS);
               CHECK(total == std::size_t{64} << 20 && free == total);
+              HcclRootInfo info;
+              CHECK(HcclGetRootInfo(&info) == HCCL_SUCCESS);
+              HcclComm comm = nullptr;
+              CHECK(HcclCommInitRootInfoConfig(1, &info, 0, &config, &comm) == HCCL_SUCCESS);
+              CHECK(comm != world.comm(0));
+              CHECK(HcclCommDestroy(comm) == HCCL_SUCCESS);
               return 0;
             }),
             0);
+  world.expect_usable();
   EXPECT_EQ(aclrtFree(data), ACL_SUCCESS);
   EXPECT_EQ(aclFinalize(), ACL_SUCCESS);
 }
