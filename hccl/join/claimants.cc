@@ -24,19 +24,21 @@ std::string link_of(const std::string& process, const char* name) {
   return {target.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
 }
 
-// Live processes of this user and PID namespace that run this process's program.
+// Live processes of this user and of this process's namespaces that run this process's program. A
+// network namespace counts as a host.
 std::vector<pid_t> similar_processes() {
   std::vector<pid_t> found;
-  const std::string program = link_of("self", "exe");
-  const std::string space = link_of("self", "ns/pid");
   std::error_code wrong;
   for (std::filesystem::directory_iterator at("/proc", wrong), end; !wrong && at != end;
        at.increment(wrong)) {
     const std::string name = at->path().filename().string();
+    const auto same = [&](const char* link) {
+      return link_of(name, link) == link_of("self", link);
+    };
     struct stat info = {};
     if (!decimal(name) || ::stat(("/proc/" + name).c_str(), &info) != 0) continue;
-    if (info.st_uid != ::geteuid() || program.empty() || link_of(name, "exe") != program) continue;
-    if (link_of(name, "ns/pid") == space) found.push_back(static_cast<pid_t>(*decimal(name)));
+    if (info.st_uid != ::geteuid() || !same("exe")) continue;
+    if (same("ns/pid") && same("ns/net")) found.push_back(static_cast<pid_t>(*decimal(name)));
   }
   return found;
 }
