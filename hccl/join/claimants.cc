@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <system_error>
 
@@ -24,6 +26,13 @@ std::string link_of(const std::string& process, const char* name) {
   return {target.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
 }
 
+// Python starts it with the variables of the process that starts it, which may be a launcher.
+bool is_resource_tracker(const std::string& process) {
+  std::ifstream file("/proc/" + process + "/cmdline", std::ios::binary);
+  const std::string command{std::istreambuf_iterator<char>(file), {}};
+  return command.find("multiprocessing.resource_tracker") != std::string::npos;
+}
+
 // Live processes of this user and of this process's namespaces that run this process's program. A
 // network namespace counts as a host.
 std::vector<pid_t> similar_processes() {
@@ -37,7 +46,7 @@ std::vector<pid_t> similar_processes() {
     };
     struct stat info = {};
     if (!decimal(name) || ::stat(("/proc/" + name).c_str(), &info) != 0) continue;
-    if (info.st_uid != ::geteuid() || !same("exe")) continue;
+    if (info.st_uid != ::geteuid() || !same("exe") || is_resource_tracker(name)) continue;
     if (same("ns/pid") && same("ns/net")) found.push_back(static_cast<pid_t>(*decimal(name)));
   }
   return found;

@@ -155,6 +155,19 @@ class NeverMixed(unittest.TestCase):
                 for words in ("set HCCL_JOB_ID", *(f"pid {root.pid} " for root in roots)):
                     self.assertIn(words, text)
 
+    def test_process_that_will_claim_a_rank(self):
+        for argument, joins in (("", False), ("from multiprocessing.resource_tracker import main", True)):
+            number = port()
+            other = start(by_hand(1, number, 1), "pause", argument)
+            ranks = [start(by_hand(rank, number, 2)) for rank in range(2)]
+            lines = [end(rank) for rank in ranks]
+            other.kill()
+            end(other)
+            if joins:
+                self.assertEqual(lines, world(2))
+            else:
+                self.assertRegex("\n".join(lines), f"claim rank 1: .*pid {other.pid} .*set HCCL_JOB_ID")
+
     def test_rank_left_over_from_an_earlier_attempt(self):
         number = port()
         old = start(by_hand(1, number, 1))
