@@ -12,6 +12,7 @@ namespace {
 
 using namespace hccl;
 using namespace hccl::transport;
+using transport::Request;
 
 constexpr int kRanks = 3;
 
