@@ -254,7 +254,8 @@ std::optional<std::string> variable(const Config::GetEnv& variables, const char*
 const char* environment(const char* name) {
   // A privileged program makes no files where its caller wants them.
   const std::string_view word = name;
-  return word == "XDG_RUNTIME_DIR" || word == "TMPDIR" ? ::secure_getenv(name) : std::getenv(name);
+  const bool place = word.starts_with("XDG_") || word == "TMPDIR" || word == "HOME";
+  return place ? ::secure_getenv(name) : std::getenv(name);
 }
 
 Result<DeviceConfig> DeviceConfig::read(const Config::GetEnv& variables) {
@@ -323,7 +324,14 @@ Result<Config> Config::read(const GetEnv& variables) {
       return invalid("HCCL_LOG", *v, "trace, debug, info, warn, error or off");
     config.log_level = *v;
   }
-  if (auto v = get("HCCL_FLIGHT_RECORDER_DIR")) config.flight_recorder_dir = *v;
+  // The user's choice, the job's directory, the user's own. Never /tmp unasked: it is everybody's.
+  for (const auto& [name, below] :
+       {std::pair("HCCL_FLIGHT_RECORDER_DIR", ""), std::pair("TMPDIR", ""),
+        std::pair("XDG_STATE_HOME", "/hccl"), std::pair("HOME", "/.local/state/hccl")}) {
+    if (auto v = get(name); v && !v->empty() && config.flight_recorder_dir.empty()) {
+      config.flight_recorder_dir = *v + below;
+    }
+  }
   if (auto v = get("HCCL_TUNE_FILE")) {
     if (v->size() > 4095) return invalid("HCCL_TUNE_FILE", *v, "a path of at most 4095 bytes");
     config.tune_file = *v;

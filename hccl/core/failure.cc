@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "hccl/base/auth.h"
 #include "hccl/base/caught.h"
@@ -29,7 +31,7 @@ Failure::Failure(join::ControlLine& line, const Uuid& id, std::string name,
       name_(std::move(name)),
       ranks_(ranks),
       rank_(rank),
-      directory_(directory.empty() ? "/tmp" : std::move(directory)),
+      directory_(std::move(directory)),
       log_(std::move(log)),
       recorder_(recorder) {}
 
@@ -133,7 +135,9 @@ void Failure::write_record() {
   recorded_ = true;
   const Status why = reason();
   log_->error("{}: {}", name_, why.message());
-  if (directory_ == "off") return;
+  if (directory_ == "off" || directory_.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(directory_, error);  // dump() tells if there is none
   FlightRecorder::keep_latest(directory_, kRecordsKept - 1);
   const std::string path = directory_ + "/" + std::string(FlightRecorder::kPrefix) +
                            short_name(view(id_)) + "-rank" + std::to_string(rank_) + "-" +

@@ -76,7 +76,7 @@ class Failure final : public join::FailureListener {
   const std::string name_;
   const std::vector<int>& ranks_;
   const int rank_;
-  const std::string directory_;  // of the record; "off": none
+  const std::string directory_;  // of the record; "off" or empty: none
   const Logger log_;
   FlightRecorder& recorder_;
   AbortFlag flag_;

@@ -231,6 +231,17 @@ TEST(Config, Diagnosis) {
   refuses("HCCL_LOG", {"", "WARN", "warning", "3", "critical"});
   EXPECT_EQ(good({{"HCCL_FLIGHT_RECORDER_DIR", "off"}}).flight_recorder_dir, "off");
   EXPECT_EQ(good({{"HCCL_FLIGHT_RECORDER_DIR", "/var/log"}}).flight_recorder_dir, "/var/log");
+  Variables places = {{"HCCL_FLIGHT_RECORDER_DIR", "/var/log"},
+                      {"TMPDIR", "/job"},
+                      {"XDG_STATE_HOME", "/home/a/state"},
+                      {"HOME", "/home/a"}};
+  for (const auto& [name, expected] :
+       {std::pair("HCCL_FLIGHT_RECORDER_DIR", "/var/log"), std::pair("TMPDIR", "/job"),
+        std::pair("XDG_STATE_HOME", "/home/a/state/hccl"),
+        std::pair("HOME", "/home/a/.local/state/hccl")}) {
+    EXPECT_EQ(good(places).flight_recorder_dir, expected);
+    places.erase(name);
+  }
   EXPECT_EQ(good({{"HCCL_TUNE_FILE", "costs.json"}}).tune_file, "costs.json");
   refuses("HCCL_TUNE_FILE", {std::string(5000, 'x')});
 }
