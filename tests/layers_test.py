@@ -79,7 +79,7 @@ LOCKERS = ("hccl/base/mutex.h", "hccl/base/atomics.h", "hccl/base/abort_flag.h",
            "transport/mpi/process.h", "transport/mpi/process.cc", "hccl/join/coordinator.cc")
 ENVIRONMENT = re.compile(r"\b(?:(?:secure_)?getenv|putenv|(?:un)?setenv|temp_directory_path)(?=\s*\()|\benviron\b")
 # The library's variables; torchrun's, for torch.
-READ_ENVIRONMENT = ("hccl/base/config.cc", "python/hccl/torch/src/communicator.cc")
+READ_ENVIRONMENT = ("hccl/base/config.cc", "hccl/base/config.h", "python/hccl/torch/src/communicator.cc")
 # Calls that make a descriptor (methods of such a name have no "::" of their own), and what takes it at once.
 DESCRIPTORS = re.compile(
     r"(?<![\w>:])(?:::(?:open|openat|creat|socket|accept|dup|pipe|fcntl(?=\(.*\bF_DUPFD))|"

@@ -89,6 +89,8 @@ Status State::read_environment() {
   HCCL_ASSIGN_OR_RETURN(Config read, Config::read());
   HCCL_RETURN_IF_ERROR(select::check_names(read));
   config_ = std::move(read);
+  log_ = make_logger(config_->log_level, "api");
+  for (const std::string& each : misspelt()) log_->warn("{}", each);
   return {};
 }
 
@@ -111,9 +113,8 @@ Status State::set_deterministic(Deterministic value) {
 
 Logger State::log() {
   const MutexLock lock(mutex_);
-  if (log_ == nullptr) {
-    const bool known = read_environment().ok();
-    log_ = make_logger(known ? config_->log_level : Config().log_level, "api");
+  if (log_ == nullptr && !read_environment().ok()) {
+    log_ = make_logger(Config().log_level, "api");
   }
   return log_;
 }

@@ -2,6 +2,8 @@
 // of launchers are in hccl/join/launcher.
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -20,6 +22,9 @@ enum class Split : std::uint8_t { kDefault, kTrace, kAuto };
 
 /// A variable of the process's environment, or null. Nothing else in the library reads it.
 const char* environment(const char* name);
+/// A text for each of these variables ("NAME=value", then null) whose name is nearly that of a
+/// variable of this library, with the right name.
+std::vector<std::string> misspelt(const char* const* variables = environ);
 
 /// The variables that the acl runtime reads when it is first used, without any communicator.
 struct DeviceConfig {

@@ -314,6 +314,27 @@ TEST(ConfigAlgo, BadValues) {
   refuses("HCCL_ALGO", {"level0:" + std::string(1530, 'a')});
 }
 
+TEST(Config, MisspeltNamesAreTold) {
+  const auto nearest = [](const std::string& name) {
+    const std::string set = name + "=1";
+    const char* const variables[] = {set.c_str(), nullptr};
+    const auto texts = misspelt(variables);
+    return texts.empty() ? "" : texts[0].substr(texts[0].rfind(' ') + 1);
+  };
+  EXPECT_EQ(nearest("HCCL_BUFFER_SIZE"), "HCCL_BUFFSIZE");
+  EXPECT_EQ(nearest("HCCL_TRANSPROT"), "HCCL_TRANSPORT");
+  EXPECT_EQ(nearest("HCCL_CONNECTION_TIMEOUT"), "");  // three letters are another word
+  EXPECT_EQ(nearest("HCCL_CONECT_TIME_OUT"), "HCCL_CONNECT_TIMEOUT");
+  EXPECT_EQ(nearest("HCCL_LOGS"), "HCCL_LOG");
+  EXPECT_EQ(nearest("HCCL_DEVICES_COUNT"), "HCCL_DEVICE_COUNT");
+  // Right ones, HCCL's others, those of torch_npu, and those of other libraries.
+  for (const char* name : {"HCCL_LOG", "HCCL_CMA", "HCCL_MEMORY_CACHE", "HCCL_WHITELIST_DISABLE",
+                           "HCCL_EVENT_TIMEOUT", "HCCL_RDMA_TIMEOUT", "HCCL_INTRA_ROCE_ENABLE",
+                           "HCCL_NPU_SOCKET_PORT_RANGE", "HCCL_", "HCCL_X", "NCCL_BUFFSIZE"}) {
+    EXPECT_EQ(nearest(name), "") << name;
+  }
+}
+
 TEST(Config, AgreementTellsWhatMustBeEqual) {
   const std::string usual = good({}).agreement();
   const Variables different[] = {{{"HCCL_TRANSPORT", "tcp"}}, {{"HCCL_ALGO", "level1:ring"}},
