@@ -82,7 +82,11 @@ bool Communicator::is_world() const { return id_ == identity(control_->info().id
 
 Status Communicator::open(Deadline deadline) try {
   failure_.listen();
-  if (size() > 1) HCCL_RETURN_IF_ERROR(opening_.compare_configurations(selection_, deadline));
+  if (size() > 1) {
+    HCCL_RETURN_IF_ERROR(opening_.compare_configurations(selection_, deadline));
+  } else if (selection_.asks()) {
+    static_cast<void>(selection_.offer());  // warns of a bad file
+  }
   HCCL_ASSIGN_OR_RETURN(mesh_, opening_.mesh(deadline));
   executor_ = std::make_unique<exec::Executor>(
       *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{config_.buffer_mb} << 20),

@@ -161,6 +161,8 @@ TEST_F(TuneFile, OneThatIsNoTableIsAWarningAndStays) {
   const std::string log = sum(each(3, config_for("tcp", file)), 16);
   EXPECT_EQ(times(log, "HCCL_TUNE_FILE: " + file + ": not a cost table"), 1) << log;
   EXPECT_EQ(times(log, "; default table"), 3) << log;
+  const std::string alone = sum(each(1, config_for("tcp", file)), 16);
+  EXPECT_EQ(times(alone, "HCCL_TUNE_FILE: " + file + ": not a cost table"), 1) << alone;
   EXPECT_EQ(folder_.read("letter"), "Dear all");
 }
 
