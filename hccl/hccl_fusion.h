@@ -128,9 +128,9 @@ HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text);
 
 /** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB). The name
  * decides the format: .pb.json is the Protobuf message Trace (hccl/files/plugin/trace.proto) in
- * JSON, any other .json is Chrome's trace format (opens in Perfetto), .csv is a table, and any
- * other name is the message in binary. HCCL_E_OPEN_FILE_FAILURE: the file cannot be written
- * completely. */
+ * JSON, any other .json is Chrome's trace format (opens in Perfetto) with that message in it, .csv
+ * is a table, and any other name is the message in binary. hccl-plan reads all but the table.
+ * HCCL_E_OPEN_FILE_FAILURE: the file cannot be written completely. */
 HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path);
 
 /** Finishes, together with the other ranks, the segments whose gradients are all ready. */

@@ -14,7 +14,14 @@
 namespace hccl::split {
 namespace {
 
-constexpr std::size_t kLargestFile = std::size_t{1} << 31;  // Protobuf's limit
+// HcclFusionTraceWrite writes less than a quarter of each. Parsed, a message takes up to a hundred
+// times its bytes, or kilobytes for each object of a text.
+constexpr std::size_t kLargestText = std::size_t{256} << 20;
+constexpr std::size_t kLargestMessage = std::size_t{32} << 20;
+constexpr std::ptrdiff_t kMostObjects = 1 << 20;
+// The last member of a trace in Chrome's form is the whole trace; viewers ignore it. In JSON these
+// characters cannot be part of a text.
+constexpr std::string_view kMessageKey = ",\"hcclTrace\":";
 constexpr const char* kReadable = "write it to a name like trace.pb or trace.pb.json";
 
 /// A field of a CSV row, quoted if necessary.
@@ -72,6 +79,18 @@ Status write_file(const std::string& path, std::string_view content) {
   // Some network file systems report a full disk only at close.
   if (::close(file.release()) != 0 && errno != EINTR) return cannot_write(path, errno);
   return {};
+}
+
+// The message in a text in Chrome's form; empty if there is none.
+std::string message_in(const std::string& chrome) {
+  const std::size_t key = chrome.rfind(kMessageKey);
+  const std::size_t end = chrome.rfind('}');
+  if (key == std::string::npos || end < key + kMessageKey.size()) return {};
+  return chrome.substr(key + kMessageKey.size(), end - key - kMessageKey.size());
+}
+
+Status too_large(const std::string& path, const std::string& what) {
+  return Status(Code::kPara, path + ": not a trace of this library: more than " + what);
 }
 
 }  // namespace
@@ -143,8 +162,7 @@ Result<Trace> read_trace(const std::string& path) {
     if (got < 0) return cannot_read(errno);
     if (got == 0) break;
     content.append(block, 0, static_cast<std::size_t>(got));
-    if (content.size() > kLargestFile)
-      return Status(Code::kPara, path + ": more than 2 GiB are no trace");
+    if (content.size() > kLargestText) return too_large(path, "256 MiB");
   }
   if (content.empty()) return Status(Code::kPara, path + ": not a trace: the file is empty");
   if (content.starts_with("rank,iteration,"))
@@ -153,10 +171,19 @@ Result<Trace> read_trace(const std::string& path) {
   auto form = files::Form::kBinary;
   const std::size_t first = content.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && content[first] == '{') {
-    if (content.find("\"traceEvents\"") != std::string::npos)
-      return Status(Code::kPara,
-                    path + " is a trace in Chrome's form, which is only written: " + kReadable);
+    if (content.find("\"traceEvents\"") != std::string::npos) {
+      content = message_in(content);
+      if (content.empty())
+        return Status(Code::kPara, path +
+                                       " is a trace in Chrome's form without the part that is "
+                                       "read: " +
+                                       kReadable);
+    }
+    if (std::count(content.begin(), content.end(), '{') > kMostObjects)
+      return too_large(path, "1048576 objects");
     form = files::Form::kJson;
+  } else if (content.size() > kLargestMessage) {
+    return too_large(path, "32 MiB");
   }
   auto trace = files::decode(&files::Codecs::trace, content, form);
   if (!trace.ok()) return trace.status().with_context(path);
@@ -165,12 +192,18 @@ Result<Trace> read_trace(const std::string& path) {
 
 Status write_trace(const Trace& trace, const std::string& path) {
   const bool is_message_json = path.ends_with(".pb.json");
-  if (path.ends_with(".json") && !is_message_json) return write_file(path, chrome_json(trace));
   if (path.ends_with(".csv")) return write_file(path, csv(trace));
-  HCCL_ASSIGN_OR_RETURN(const std::string message,
-                        files::encode(&files::Codecs::trace, trace,
-                                      is_message_json ? files::Form::kJson : files::Form::kBinary));
-  return write_file(path, message);
+  const bool is_json = path.ends_with(".json");
+  const auto message = files::encode(&files::Codecs::trace, trace,
+                                     is_json ? files::Form::kJson : files::Form::kBinary);
+  if (is_json && !is_message_json) {
+    std::string text = chrome_json(trace);
+    // Without the plugin for files, viewers have what they need all the same.
+    if (message.ok()) text.replace(text.size() - 1, 1, std::string(kMessageKey) + *message + "}");
+    return write_file(path, text);
+  }
+  HCCL_RETURN_IF_ERROR(message.status());
+  return write_file(path, *message);
 }
 
 }  // namespace hccl::split

@@ -95,7 +95,8 @@ std::optional<int> parse(int argc, char** argv, Arguments& a) {
       "  hccl-plan trace.*.pb                      the traces of all ranks, or one of them\n"
       "  hccl-plan trace.pb --html report.html     the same as a page with time lines",
       "hccl-plan"};
-  app.add_option("trace", a.traces, "Traces, one a rank: the message Trace, binary or .json")
+  app.add_option("trace", a.traces,
+                 "Traces, one a rank: all that HcclFusionTraceWrite writes but .csv")
       ->required()
       ->type_name("FILE");
   app.add_option("-k,--max-segments", a.options.max_segments, "Most segments of a plan")
