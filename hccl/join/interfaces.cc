@@ -5,13 +5,17 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <tuple>
+#include <utility>
 
+#include "hccl/base/fd.h"
 #include "hccl/base/text.h"
 #include "hccl/join/json_text.h"
 
@@ -45,6 +49,36 @@ std::string to_text(const sockaddr* address) {
 bool needs_zone(const sockaddr* address) {
   return address->sa_family == AF_INET6 &&
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  }
+  return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == 127;
+}
+
+// The address from which this host reaches an address for documentation (RFC 5737, 3849), which no
+// network has: that of the default route. Sends nothing. Empty if the family has no such route.
+std::string default_address(int family) {
+  sockaddr_in to4 = {};
+  sockaddr_in6 to6 = {};
+  to4.sin_family = AF_INET;
+  to6.sin6_family = AF_INET6;
+  to4.sin_port = to6.sin6_port = htons(9);
+  inet_pton(AF_INET, "198.51.100.1", &to4.sin_addr);
+  inet_pton(AF_INET6, "2001:db8::1", &to6.sin6_addr);
+  const bool v6 = family == AF_INET6;
+  const auto* const to = v6 ? reinterpret_cast<sockaddr*>(&to6) : reinterpret_cast<sockaddr*>(&to4);
+  const Fd fd(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage own = {};
+  auto* const from = reinterpret_cast<sockaddr*>(&own);
+  socklen_t bytes = sizeof own;
+  if (!fd.valid() || ::connect(fd.get(), to, v6 ? sizeof to6 : sizeof to4) != 0 ||
+      ::getsockname(fd.get(), from, &bytes) != 0) {
+    return {};
+  }
+  return to_text(from);
 }
 
 // HCCL_SOCKET_IFNAME in parts. Config has checked its grammar.
@@ -119,12 +153,16 @@ Result<std::vector<Interface>> local_interfaces() {
                   std::string("listing network interfaces: ") + std::strerror(errno));
   }
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  const std::string defaults[] = {default_address(AF_INET), default_address(AF_INET6)};
   std::vector<Interface> out;
   for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
     if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_UP) == 0) continue;
     const int family = at->ifa_addr->sa_family;
     if ((family != AF_INET && family != AF_INET6) || needs_zone(at->ifa_addr)) continue;
-    out.push_back({at->ifa_name, to_text(at->ifa_addr), family});
+    Interface own{at->ifa_name, to_text(at->ifa_addr), family};
+    own.default_route = own.address == defaults[family == AF_INET ? 0 : 1];
+    own.carrier = (at->ifa_flags & IFF_RUNNING) != 0;
+    out.push_back(std::move(own));
   }
   return out;
 }
@@ -147,19 +185,34 @@ Result<Interface> choose_interface(const std::vector<Interface>& all, const Conf
   for (int wanted = 0; wanted <= 2; ++wanted) {
     std::vector<const Interface*> in_group;
     for (const Interface& at : all) {
-      if (group(at) == wanted) in_group.push_back(&at);
+      if (group(at) == wanted && at.carrier) in_group.push_back(&at);
     }
-    std::stable_sort(in_group.begin(), in_group.end(),
-                     [](const Interface* a, const Interface* b) { return a->name < b->name; });
+    std::stable_sort(in_group.begin(), in_group.end(), [](const Interface* a, const Interface* b) {
+      return std::tie(b->default_route, a->name) < std::tie(a->default_route, b->name);
+    });
     if (const Interface* at = pick(in_group, family)) return *at;
   }
-  return nothing(all, "no network interface has an address");
+  return nothing(all, "no network interface has an address and a carrier");
 }
 
 Result<std::string> local_address(const Config& config) {
   HCCL_ASSIGN_OR_RETURN(const auto all, local_interfaces());
   HCCL_ASSIGN_OR_RETURN(const Interface chosen, choose_interface(all, config));
   return chosen.address;
+}
+
+std::string alternatives_to(std::string_view address) {
+  const auto all = local_interfaces();
+  if (!all.ok()) return {};
+  std::string here, others;
+  for (const Interface& at : *all) {
+    if (group(at) == 2 || !at.carrier) continue;
+    at.address == address ? here = at.name : others += " " + at.name + "=" + at.address;
+  }
+  if (here.empty() || others.empty()) return {};
+  return "; rank 0 listens at " + std::string(address) + " (" + here +
+         ") of its host, which also has" + others +
+         ": if other hosts cannot reach it, choose with HCCL_SOCKET_IFNAME";
 }
 
 bool is_private(std::string_view address) {
@@ -187,7 +240,7 @@ bool is_local(std::string_view address) {
   });
 }
 
-Result<std::string> resolve(const std::string& host, int family) {
+Result<std::string> resolve(const std::string& host, const Config& config) {
   const auto unknown = [&](const std::string& why) {
     return Status(Code::kNotFound, "host \"" + shown(host) + "\" has no address: " + why);
   };
@@ -200,14 +253,21 @@ Result<std::string> resolve(const std::string& host, int family) {
     return unknown(error == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(error));
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
-  const int wanted = family == AF_INET6 ? AF_INET6 : AF_INET;
+  const int wanted = config.socket_family == AF_INET6 ? AF_INET6 : AF_INET;
+  // Addresses that are not loopback, then those of the wanted family.
+  const auto worth = [&](const addrinfo* at) {
+    return (is_loopback(at->ai_addr) ? 0 : 2) + (at->ai_family == wanted ? 1 : 0);
+  };
   const addrinfo* best = nullptr;
   for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
     const bool ip = at->ai_family == AF_INET || at->ai_family == AF_INET6;
     if (!ip || needs_zone(at->ai_addr)) continue;
-    if (best == nullptr || (best->ai_family != wanted && at->ai_family == wanted)) best = at;
+    if (best == nullptr || worth(at) > worth(best)) best = at;
   }
   if (best == nullptr) return unknown("no IPv4 or IPv6 address");
+  Bytes numeric;
+  const bool means_loopback = to_bytes(host, numeric) || host.starts_with("localhost");
+  if (is_loopback(best->ai_addr) && !means_loopback) return local_address(config);
   return to_text(best->ai_addr);
 }
 

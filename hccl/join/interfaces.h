@@ -12,8 +12,10 @@ namespace hccl::join {
 
 struct Interface {
   std::string name;
-  std::string address;  ///< numeric, in its shortest form, without a zone
-  int family = 0;       ///< AF_INET or AF_INET6
+  std::string address;         ///< numeric, in its shortest form, without a zone
+  int family = 0;              ///< AF_INET or AF_INET6
+  bool default_route = false;  ///< of the family
+  bool carrier = true;
 };
 
 /// The addresses of all interfaces that are up, in the order of the operating system, without
@@ -21,13 +23,17 @@ struct Interface {
 Result<std::vector<Interface>> local_interfaces();
 
 /// The address to bind to: CM_WORKER_IP or HCCL_IF_IP; else that of HCCL_SOCKET_IFNAME; else the
-/// first by name that is neither docker* nor lo*, then docker*, then lo*. It is of the family that
-/// HCCL_SOCKET_FAMILY prefers (IPv4), or else of the other family. Pure. kNotFound if nothing
-/// matches.
+/// first with a carrier that is neither docker* nor lo*, then docker*, then lo*. The interface of
+/// the default route comes first, and then the name decides. It is of the family that HCCL_SOCKET_FAMILY prefers
+/// (IPv4), or else of the other family. Pure. kNotFound if nothing matches.
 Result<Interface> choose_interface(const std::vector<Interface>& all, const Config& config);
 
 /// choose_interface() over local_interfaces().
 Result<std::string> local_address(const Config& config);
+
+/// For the text of a failure: that the root listens at this address of this host, and the addresses
+/// that may be chosen instead. Empty if there are none, and for a loopback address.
+std::string alternatives_to(std::string_view address);
 
 /// Whether hosts on the internet cannot reach the address: loopback, private IPv4 (RFC 1918),
 /// link-local, unique local IPv6. False for text that is no IP address.
@@ -36,10 +42,10 @@ bool is_private(std::string_view address);
 /// Whether the address belongs to this host.
 bool is_local(std::string_view address);
 
-/// The numeric address of a host's name or address, of `family` or else of the other family;
-/// AF_UNSPEC prefers IPv4. Blocks for as long as the system's resolver does. kNotFound if there is
-/// none. On the host itself, its name may resolve to a loopback address: bind to local_address()
-/// instead.
-Result<std::string> resolve(const std::string& host, int family);
+/// The numeric address of a host's name or address, of the preferred family or else of the other.
+/// Blocks for as long as the system's resolver does. kNotFound if there is none. On the host itself,
+/// its name may resolve to a loopback address only (Debian writes 127.0.1.1 to /etc/hosts), which no
+/// other host can use: then it is local_address().
+Result<std::string> resolve(const std::string& host, const Config& config);
 
 }  // namespace hccl::join

@@ -145,9 +145,13 @@ Result<Fd> Worlds::claim_rank(const std::string& job, int size, int rank) {
 }
 
 Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Config& config) {
-  HCCL_ASSIGN_OR_RETURN(
-      auto line, ControlLine::join(info, size, rank, config,
-                                   make_logger(config.log_level, "rank " + std::to_string(rank))));
+  auto joined = ControlLine::join(info, size, rank, config,
+                                  make_logger(config.log_level, "rank " + std::to_string(rank)));
+  if (joined.status().code() == Code::kTimeout && rank == 0) {
+    const Status& late = joined.status();
+    return Status(late.code(), late.message() + alternatives_to(info.address), late.culprit());
+  }
+  HCCL_ASSIGN_OR_RETURN(auto line, std::move(joined));
   const MutexLock lock(mutex_);
   std::erase_if(lines_, [](const auto& each) { return each.expired(); });
   lines_.push_back(line);
@@ -318,7 +322,7 @@ Worlds::Joined Worlds::join_by_variables(const Launch& launch, const Config& con
   const bool one_host = launch.local_size == launch.size;
   std::string address = "127.0.0.1";
   if (!one_host || !config.if_ip.empty()) {
-    HCCL_ASSIGN_OR_RETURN(address, resolve(launch.root_address, config.socket_family));
+    HCCL_ASSIGN_OR_RETURN(address, resolve(launch.root_address, config));
   }
   // If the launcher does not report the number of ranks on this host, ranks at rank 0's address are
   // on its host, and no others can join.

@@ -108,6 +108,22 @@ TEST(Interfaces, AutomaticChoiceFallsBack) {
   expect({}, {nullptr, nullptr, AF_UNSPEC, ""});
 }
 
+TEST(Interfaces, TheDefaultRouteGoesBeforeTheName) {
+  std::vector<Interface> all = {{"br-a1", "172.18.0.1", AF_INET},
+                                {"eth0", "10.0.0.1", AF_INET},
+                                {"eth1", "10.0.1.1", AF_INET, true},
+                                {"eth1", "fd00::1", AF_INET6}};
+  expect(all, {nullptr, nullptr, AF_UNSPEC, "eth1 10.0.1.1"});
+  expect(all, {nullptr, nullptr, AF_INET6, "eth1 fd00::1"});
+  all[2].carrier = all[3].carrier = false;
+  expect(all, {nullptr, nullptr, AF_UNSPEC, "br-a1 172.18.0.1"});
+  all[0].carrier = false;
+  expect(all, {nullptr, nullptr, AF_UNSPEC, "eth0 10.0.0.1"});
+  all[1].carrier = false;
+  expect(all, {nullptr, "eth1", AF_UNSPEC, "eth1 10.0.1.1"});  // as the user says
+  expect(all, {nullptr, nullptr, AF_UNSPEC, ""});
+}
+
 TEST(Interfaces, ErrorsSayWhatThereIs) {
   const auto chosen = choose(kHost, {nullptr, "wlan", AF_UNSPEC, ""});
   for (const char* word : {"HCCL_SOCKET_IFNAME", "wlan", "eth0=10.0.0.1", "lo=::1"}) {
@@ -152,15 +168,22 @@ TEST(Interfaces, PrivateAddresses) {
   }
 }
 
+Result<std::string> resolve_as(const std::string& host, int family) {
+  Config config;
+  config.socket_family = family;
+  return resolve(host, config);
+}
+
 TEST(Interfaces, Resolve) {
-  EXPECT_EQ(resolve("10.1.2.3", AF_UNSPEC).value(), "10.1.2.3");
-  EXPECT_EQ(resolve("fd00:0::5", AF_INET).value(), "fd00::5");  // there is no other
-  EXPECT_EQ(resolve("127.0.0.1", AF_INET6).value(), "127.0.0.1");
-  const auto loopback = resolve("localhost", AF_INET);
+  EXPECT_EQ(resolve_as("10.1.2.3", AF_UNSPEC).value(), "10.1.2.3");
+  EXPECT_EQ(resolve_as("fd00:0::5", AF_INET).value(), "fd00::5");  // there is no other
+  EXPECT_EQ(resolve_as("127.0.0.1", AF_INET6).value(), "127.0.0.1");
+  EXPECT_EQ(resolve_as("127.0.1.1", AF_INET).value(), "127.0.1.1");
+  const auto loopback = resolve_as("localhost", AF_INET);
   ASSERT_TRUE(loopback.ok()) << loopback.status().message();
   EXPECT_EQ(loopback.value(), "127.0.0.1");
   for (const std::string bad : {"", "no such host", "10.0.0.256.1.1.1.1"}) {
-    EXPECT_EQ(resolve(bad, AF_UNSPEC).status().code(), Code::kNotFound) << bad;
+    EXPECT_EQ(resolve_as(bad, AF_UNSPEC).status().code(), Code::kNotFound) << bad;
   }
 }
 

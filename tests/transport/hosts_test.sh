@@ -19,7 +19,10 @@ table=$(mktemp -d)
 relay=''
 cleanup() {
   if [[ $relay ]]; then kill "$relay" 2>/dev/null || true; fi
-  for host in "${hosts[@]}"; do ip netns del "$host" 2>/dev/null || true; done
+  for host in "${hosts[@]}"; do
+    ip netns del "$host" 2>/dev/null || true
+    rm -rf "/etc/netns/$host"
+  done
   ip link del "$tag-b" 2>/dev/null || true
   rm -rf "$table"
 }
@@ -37,6 +40,16 @@ for h in 0 1 2 3; do
   ip -n "$host" addr add "10.211.0.$((h + 1))/24" dev eth0
   ip -n "$host" link set eth0 up
   ip -n "$host" link set lo up
+  ip -n "$host" route add default via 10.211.0.254
+  # What many hosts have: Debian's line for the host's own name, and the bridge of containers, with one address on all.
+  mkdir -p "/etc/netns/$host"
+  printf '127.0.0.1 localhost\n%s node0\n' "$( ((h == 0)) && echo 127.0.1.1 || echo 10.211.0.1)" >"/etc/netns/$host/hosts"
+  ip -n "$host" link add br-containers type bridge
+  ip -n "$host" link add port0 type veth peer name port1
+  ip -n "$host" link set port0 master br-containers up
+  ip -n "$host" link set port1 up
+  ip -n "$host" addr add 172.18.0.1/16 dev br-containers
+  ip -n "$host" link set br-containers up
 done
 
 # start RANKS_PER_HOST COMMAND...: four ranks, and their output.
@@ -45,7 +58,7 @@ start() {
   for rank in 0 1 2 3; do
     HCCL_JOB_SECRET_FILE=${secret-$table/secret} HCCL_LOG=info HCCL_CONNECT_TIMEOUT=30 HCCL_EXEC_TIMEOUT=30 \
       RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % per_host)) LOCAL_WORLD_SIZE=$per_host \
-      MASTER_ADDR=10.211.0.1 MASTER_PORT=29500 TORCHELASTIC_RUN_ID="$tag-$*" \
+      MASTER_ADDR=${master-10.211.0.1} MASTER_PORT=29500 TORCHELASTIC_RUN_ID="$tag-$*" \
       ip netns exec "$tag-$((rank / per_host))" "${@:2}" 2>&1 &
   done
   wait
@@ -102,6 +115,7 @@ echo "hosts_test: a job on several hosts is refused without a secret"
 
 run 2 auto
 run 1 tcp
+master=node0 run 2 auto
 talk 2
 talk 1
 sweep 2 two_level
