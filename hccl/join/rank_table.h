@@ -17,12 +17,13 @@ namespace hccl::join {
 struct RankEntry {
   int rank = 0;
   std::string server_id;  ///< node_addr in version 1.1
-  /// host_ip, else the first device_ip (1.1: rank_ip, else node_addr), in its shortest form. May be
-  /// empty if the table has none.
+  /// host_ip, else server_id if it is an address, else the first device_ip (1.1: rank_ip, else
+  /// node_addr), in its shortest form. May be empty if the table has none.
   std::string address;
   int device = -1;         ///< -1: a host process without a device (1.1)
   std::uint16_t port = 0;  ///< host_port, else device_port; 0: no port
   std::string pod = {};    ///< pod_name; legacy cloud tables only
+  bool of_device = false;  ///< address is a device_ip
 };
 
 struct RankTable {

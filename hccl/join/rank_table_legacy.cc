@@ -89,7 +89,9 @@ class LegacyReader {
     }
     if (lab_ || several_) HCCL_RETURN_IF_ERROR(device.text("device_ip").status());
     HCCL_ASSIGN_OR_RETURN(const auto addresses, device.addresses("device_ip"));
-    if (!addresses.empty()) entry.address = addresses.front();
+    entry.address = canonical_address(entry.server_id).value_or("");
+    entry.of_device = entry.address.empty();
+    if (entry.of_device && !addresses.empty()) entry.address = addresses.front();
     if (lab_ && addresses.empty()) {
       return wrong_value("", device.place("device_ip"), "an IPv4 or IPv6 address");
     }

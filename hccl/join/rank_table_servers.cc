@@ -35,7 +35,7 @@ Result<std::uint16_t> port(const TableItem& item, std::string_view key) {
 
 Result<Device> read_device(const TableItem& item, const std::string& host_ip, bool super_pods) {
   Device device;
-  device.host_ip = host_ip;
+  device.host_ip = host_ip;  // or the server_id, if it is an address
   device.place = item.place("");
   HCCL_ASSIGN_OR_RETURN(const auto id, item.number("device_id", 0, kLastDevice));
   HCCL_ASSIGN_OR_RETURN(const auto rank, item.number("rank_id", 0, kRankTableRanks - 1));
@@ -63,7 +63,9 @@ Result<Device> read_device(const TableItem& item, const std::string& host_ip, bo
 Result<Server> read_server(const TableItem& item, bool super_pods) {
   Server server;
   HCCL_ASSIGN_OR_RETURN(server.id, item.name("server_id", 1, 64));
-  HCCL_ASSIGN_OR_RETURN(const std::string host_ip, item.address("host_ip"));
+  HCCL_ASSIGN_OR_RETURN(std::string host_ip, item.address("host_ip"));
+  // A device_ip is an address of the device's own network, in which hosts may not reach each other.
+  if (host_ip.empty()) host_ip = canonical_address(server.id).value_or("");
   HCCL_ASSIGN_OR_RETURN(const auto devices, item.list("device"));
   std::set<int> ids;
   std::set<std::uint16_t> ports;
@@ -82,7 +84,7 @@ Result<Server> read_server(const TableItem& item, bool super_pods) {
   return server;
 }
 
-// With several servers, a device needs a device_ip or its server a host_ip. All devices have the
+// With several servers, a device needs a device_ip or its server a host's address. All devices have the
 // same number of addresses, of one family, and no address appears twice.
 Status check_addresses(const std::vector<Server>& servers) {
   std::set<std::string_view> seen;
@@ -92,7 +94,9 @@ Status check_addresses(const std::vector<Server>& servers) {
     for (const Device& device : server.devices) {
       const std::string place = device.place + ".device_ip";
       if (servers.size() > 1 && device.ips.empty() && device.host_ip.empty()) {
-        return wrong_value("", place, "an IP address, as there are several servers and no host_ip");
+        return wrong_value(
+            "", place,
+            "an IP address, as there are several servers; or add host_ip to server " + server.id);
       }
       if (device.ips.size() != each) {
         return wrong_value(std::to_string(device.ips.size()) + " addresses", place,
@@ -124,7 +128,7 @@ Status check_host_mode(const std::vector<Server>& servers) {
   for (const Server& server : servers) {
     if (server.devices.front().host_ip.empty()) {
       return wrong_value("", "host_ip of server " + server.id,
-                         "an IP address, as ranks use the host network");
+                         "an IP address, as ranks use the host network: add host_ip");
     }
   }
   return {};
@@ -222,6 +226,7 @@ Result<TableDraft> read_server_table(const TableItem& root, bool super_pods) {
           !device.host_ip.empty() || device.ips.empty() ? device.host_ip : device.ips.front();
       const auto port = device.host_port != 0 ? device.host_port : device.device_port;
       entries.push_back({device.rank, servers[s].id, address, device.id, port});
+      entries.back().of_device = device.host_ip.empty();
     }
     choose_ports(servers[s], entries);
     for (RankEntry& entry : entries) {

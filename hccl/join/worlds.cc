@@ -295,8 +295,7 @@ Worlds::Joined Worlds::join_by_table(const RankTable& table, const std::string& 
     all_local = all_local && is_local(each.address);
   }
   if (!one_server && root.address.empty()) {
-    return Status(Code::kPara,
-                  "EI0014: rank 0 of the rank table has neither host_ip nor device_ip");
+    return Status(Code::kPara, "EI0014: rank 0 of the rank table has no address: add host_ip");
   }
   Job job{.name = "table " + table.digest_text,
           .address = "127.0.0.1",
@@ -315,7 +314,14 @@ Worlds::Joined Worlds::join_by_table(const RankTable& table, const std::string& 
     job.address = root.address;
     if (root.port != 0) job.port = root.port;
   }
-  return join_known(std::move(job), config);
+  auto joined = join_known(std::move(job), config);
+  if (joined.ok() || one_server || !root.of_device) return joined;
+  const Status& why = joined.status();
+  return Status(why.code(),
+                why.message() +
+                    "; the rank table has only a device_ip for rank 0, and the hosts "
+                    "may lack the network of the devices: add host_ip",
+                why.culprit());
 }
 
 Worlds::Joined Worlds::join_by_variables(const Launch& launch, const Config& config) {

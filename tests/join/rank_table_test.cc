@@ -71,7 +71,20 @@ TEST(RankTable, HostModeDropsPortsThatDoNotTellRanksApart) {
 
 TEST(RankTable, OneServerNeedsNoAddress) {
   EXPECT_EQ(lines(parse_rank_table(kTableOneServer)),
-            (Lines{"0 10.1.1.1 0 - 0", "1 10.1.1.1 1 - 0"}));
+            (Lines{"0 10.1.1.1 0 10.1.1.1 0", "1 10.1.1.1 1 10.1.1.1 0"}));
+  EXPECT_EQ(lines(parse_rank_table(replaced(kTableOneServer, "10.1.1.1", "here"))),
+            (Lines{"0 here 0 - 0", "1 here 1 - 0"}));
+}
+
+// The network of the devices may not exist on hosts.
+TEST(RankTable, AServerThatIsAnAddressGoesBeforeItsDevices) {
+  EXPECT_EQ(lines(parse_rank_table(replaced(kTable10, "node-a", "10.0.0.1"))),
+            (Lines{"0 10.0.0.1 0 10.0.0.1 17000", "1 node-b 0 10.0.0.2 17000",
+                   "2 10.0.0.1 1 10.0.0.1 0", "3 node-b 5 10.0.0.2 18001"}));
+  EXPECT_EQ(lines(parse_rank_table(replaced(kTable10, "node-b", "10.7.7.7")))[1],
+            "1 10.7.7.7 0 10.0.0.2 17000");  // it has a host_ip
+  EXPECT_EQ(lines(parse_rank_table(replaced(kTableLab, "'s2'", "'10.9.9.9'")))[1],
+            "1 10.9.9.9 0 10.9.9.9 0");
 }
 
 TEST(RankTable, Version12) {
@@ -180,7 +193,7 @@ const std::vector<Broken> kBroken10 = {
     {"'rank_id': '3'", "'rank_id': '99999999999999999999'", {"EI0014", "rank_id"}},
     {"'device_ip': '192.168.1.9',",
      "",
-     {"EI0014", "server_list[0].device[1].device_ip", "several servers"}},
+     {"EI0014", "server_list[0].device[1].device_ip", "several servers", "add host_ip"}},
     {"192.168.1.9", "192.168.1", {"EI0014", "'192.168.1'", "device[1].device_ip"}},
     {"192.168.1.9", "192.168.1.9,", {"EI0014", "device_ip"}},
     {"192.168.2.9",

@@ -116,6 +116,27 @@ echo "hosts_test: a job on several hosts is refused without a secret"
 run 2 auto
 run 1 tcp
 master=node0 run 2 auto
+
+# A rank table whose devices have a network that the hosts lack: the servers are named by their hosts' addresses.
+servers=''
+for h in 0 1; do
+  devices=''
+  for d in 0 1; do
+    devices+=${devices:+, }"{\"device_id\": \"$d\", \"device_ip\": \"192.168.$h.$d\", \"rank_id\": \"$((2 * h + d))\"}"
+  done
+  servers+=${servers:+, }"{\"server_id\": \"10.211.0.$((h + 1))\", \"device\": [$devices]}"
+done
+echo "{\"version\": \"1.0\", \"status\": \"completed\", \"server_count\": \"2\", \"server_list\": [$servers]}" >"$table/ranks.json"
+by_table=$(for rank in 0 1 2 3; do
+  RANK_TABLE_FILE=$table/ranks.json RANK_ID=$rank HCCL_JOB_SECRET_FILE=$table/secret HCCL_CONNECT_TIMEOUT=30 \
+    ip netns exec "$tag-$((rank / 2))" "$program" 2>&1 &
+done; wait)
+if (($(grep -c 'the ranks add up to 6, there are 4' <<<"$by_table" || true) != 4)); then
+  echo "hosts_test: a rank table with addresses of devices and of hosts:"
+  echo "$by_table"
+  exit 1
+fi
+echo "hosts_test: a rank table with addresses of devices and of hosts joins"
 talk 2
 talk 1
 sweep 2 two_level
