@@ -86,14 +86,16 @@ Status WorkQueue::run(const Ticket& place, Work work) {
 }
 
 void WorkQueue::cancel(const Ticket& place) {
-  {
-    const MutexLock lock(mutex_);
-    const auto at = std::find(line_.begin(), line_.end(), place);
-    if (at == line_.end()) return;
-    line_.erase(at);
-    state_.fetch_sub(kInLine, std::memory_order_seq_cst);
-  }
-  ring();
+  if (take_out(place)) ring();
+}
+
+bool WorkQueue::take_out(const Ticket& ticket) {
+  const MutexLock lock(mutex_);
+  const auto at = std::find(line_.begin(), line_.end(), ticket);
+  if (at == line_.end()) return false;
+  line_.erase(at);
+  state_.fetch_sub(kInLine, std::memory_order_seq_cst);
+  return true;
 }
 
 void WorkQueue::ring() {
@@ -142,6 +144,7 @@ bool WorkQueue::run_next(By who) {
   const bool calls_back = entry->on_done_ != nullptr;
   if (calls_back) ended_.push_back(entry);
   if (!inside) complete_all();
+  run_.fetch_add(1, std::memory_order_relaxed);
   // An entry without a callback is not done before the queue is not busy any more.
   const bool more = state_.fetch_sub(running, std::memory_order_seq_cst) >= kInLine;
   if (!calls_back) entry->done_.store(true, std::memory_order_release);
@@ -197,10 +200,31 @@ void WorkQueue::complete_all() {
 Status WorkQueue::wait(const Ticket& ticket) {
   while (!ticket->done()) {
     if (run_next(By::kCaller)) continue;
-    const auto ready = [&] { return ticket->done() || can_run(By::kCaller); };
-    static_cast<void>(Waiter{.policy = kUntilRung}.until(ready, done_bell_));
+    const auto since = std::chrono::steady_clock::now();
+    const std::uint64_t run_before = run_.load(std::memory_order_relaxed);
+    bool overdue = false;
+    const auto ready = [&] {
+      if (ticket->done() || can_run(By::kCaller)) return true;
+      return overdue = is_overdue(since, run_before);
+    };
+    const WaitPolicy policy = bound_.patience ? kSleepAtOnce : kUntilRung;  // nothing rings in time
+    static_cast<void>(Waiter{.policy = policy}.until(ready, done_bell_));
+    if (!overdue || !take_out(ticket)) continue;
+    ticket->status_ = bound_.overdue();
+    if (ticket->on_done_) std::exchange(ticket->on_done_, nullptr)(ticket->status_);
+    ticket->done_.store(true, std::memory_order_release);
+    ring();
   }
   return ticket->status();
+}
+
+bool WorkQueue::is_overdue(std::chrono::steady_clock::time_point since,
+                           std::uint64_t run_before) const {
+  if (!bound_.patience) return false;
+  const bool same_runs = (state_.load(std::memory_order_acquire) & kRunning) != 0 &&
+                         run_.load(std::memory_order_relaxed) == run_before;
+  const auto patience = bound_.patience();
+  return same_runs && patience.count() != 0 && std::chrono::steady_clock::now() - since > patience;
 }
 
 // ---- the worker ----

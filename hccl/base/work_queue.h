@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -28,8 +29,16 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   class Entry;
   using Ticket = std::shared_ptr<Entry>;
 
+  /// Work never ends if its thread has left it by longjmp or has died. So wait() gives work in line
+  /// up if what runs before it has run for longer than `patience` (0, or none: no limit); `overdue`
+  /// is then its result.
+  struct Bound {
+    std::function<std::chrono::nanoseconds()> patience;
+    std::function<Status()> overdue;
+  };
   /// `worker`: the thread's name, a literal.
-  explicit WorkQueue(const char* worker) : name_(worker) {}
+  explicit WorkQueue(const char* worker) : WorkQueue(worker, Bound{}) {}
+  WorkQueue(const char* worker, Bound bound) : name_(worker), bound_(std::move(bound)) {}
   ~WorkQueue() { end(true); }
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
@@ -71,7 +80,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   /// The result of a ticket. Runs the work that the worker has not begun; Entry::wait() leaves it
   /// to the worker.
   Status wait(const Ticket& ticket);
-  /// The calling thread runs a piece of work, not on a Turn.
+  /// The calling thread runs a piece of work: a call from here comes from a signal handler, from a
+  /// callback, or after a longjmp, and would wait for itself.
   bool runs_here() const {
     return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
@@ -89,12 +99,15 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
  private:
   enum class By { kCaller, kWorker, kInside };
-  // Two atomic operations where nothing else is in line.
+  // Two atomic operations and two stores where nothing else is in line.
   bool enter() {
     std::uint32_t idle = 0;
-    return state_.compare_exchange_strong(idle, kRunning, std::memory_order_acquire);
+    if (!state_.compare_exchange_strong(idle, kRunning, std::memory_order_acquire)) return false;
+    runner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    return true;
   }
   void leave() {
+    runner_.store({}, std::memory_order_relaxed);
     if (state_.fetch_sub(kRunning, std::memory_order_seq_cst) != kRunning) ring();
   }
   Ticket enqueue(Work work, Done done, bool for_worker);
@@ -108,15 +121,19 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void run_to(const Entry& entry);
   void complete_first();
   void complete_all();
+  bool is_overdue(std::chrono::steady_clock::time_point since, std::uint64_t run_before) const;
+  bool take_out(const Ticket& ticket);
 
   const char* const name_;
+  const Bound bound_;
+  std::atomic<std::uint64_t> run_{0};  // pieces that were in line
   // One bit for "something runs", and the length of the line above it.
   static constexpr std::uint32_t kRunning = 1;
   static constexpr std::uint32_t kInLine = 2;
   std::atomic<std::uint32_t> state_{0};
   std::atomic<bool> started_{false};  // the worker
   std::atomic<bool> ending_{false};
-  std::atomic<std::thread::id> runner_{};  // not of a Turn
+  std::atomic<std::thread::id> runner_{};
   // Of the thread that runs.
   std::atomic<bool> in_callback_{false};
   const Entry* completing_ = nullptr;  // its callback runs

@@ -131,6 +131,8 @@ class Communicator {
   void stalled_in(const exec::Transfer& message, const std::string& call);
   Uuid scope_of(const exec::Transfer& message, bool receiver_waits) const;
   Status refused_suspended() const;
+  Status refused_inside() const;
+  WorkQueue::Bound bound();
   void in_order(std::function<void()> tell);
   Waiter limits(bool background);
   void stalled(const Pending& pending);
@@ -172,7 +174,7 @@ class Communicator {
   std::shared_ptr<Mailbox> mailbox_;
   const std::shared_ptr<WorkQueue> requests_ = std::make_shared<WorkQueue>("hccl-requests");
 
-  WorkQueue queue_{"hccl-operations"};  // last: its thread ends first
+  WorkQueue queue_{"hccl-operations", bound()};  // last: its thread ends first
 };
 
 }  // namespace hccl::core

@@ -6,10 +6,20 @@
 #include "hccl/kernels/folding.h"
 
 namespace hccl::core {
+namespace {
+
+// An operation ends this long after its deadline, with the wait for the coordinator's verdict, and
+// after a failure of the communicator, even on a busy machine.
+constexpr std::chrono::seconds kEndAfterDeadline{5};
+constexpr std::chrono::seconds kEndAfterFailure{2};
+
+}  // namespace
 
 Status Communicator::run(const Call& call) {
   if (const WorkQueue::Turn turn(queue_); turn) return execute(call);
-  return queue_.wait(queue_.defer([this, &call] { return execute(call); }));
+  if (queue_.runs_here()) return refused_inside();
+  // A copy, because the thread may leave the call by longjmp.
+  return queue_.wait(queue_.defer([this, call] { return execute(call); }));
 }
 
 Status Communicator::run(const Call& call, const WorkQueue::Ticket& place) {
@@ -95,6 +105,7 @@ Status Communicator::execute_scaled(Call call) {
 
 Status Communicator::exchange(std::span<exec::Transfer> transfers) {
   if (const WorkQueue::Turn turn(queue_); turn) return run_transfers(transfers);
+  if (queue_.runs_here()) return refused_inside();
   return queue_.wait(queue_.defer([this, transfers] { return run_transfers(transfers); }));
 }
 
@@ -128,6 +139,32 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) try {
 
 Status Communicator::refused_suspended() const {
   return Status(Code::kSuspending, name_ + " is suspended: resume it, then repeat the operation");
+}
+
+Status Communicator::refused_inside() const {
+  return Status(Code::kAgain,
+                name_ +
+                    ": this thread is inside an earlier operation of the communicator. A signal "
+                    "handler or a callback of the operation must not call it. If the program has "
+                    "left the operation by longjmp, only HcclCommAbort helps");
+}
+
+WorkQueue::Bound Communicator::bound() {
+  WorkQueue::Bound bound;
+  bound.patience = [this]() -> std::chrono::nanoseconds {
+    if (failure_.raised()) return kEndAfterFailure;
+    const auto timeout = settings_.timeout();
+    return timeout.count() == 0 ? timeout : timeout + kEndAfterDeadline;
+  };
+  bound.overdue = [this] {
+    failure_.abort(Status(Code::kTimeout,
+                          name_ + ": rank " + std::to_string(rank_) +
+                              ": an operation before this one does not end, even at its deadline: "
+                              "its thread has left it by longjmp, or has died",
+                          ranks_[static_cast<std::size_t>(rank_)]));
+    return failure_.reason();
+  };
+  return bound;
 }
 
 Waiter Communicator::limits(bool background) {

@@ -6,11 +6,13 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csetjmp>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -164,6 +166,116 @@ TEST(Signals, AStormOfThemChangesNothing) {
     EXPECT_GT(its.signals, 1000U);
   }
 }
+
+// ---- a handler of the program that calls, and one that leaves the call ----
+
+/// Two ranks that are processes: rank 0's handler acts while rank 0 waits, then rank 1 comes.
+struct Pair {
+  std::atomic<bool> open{false}, acted{false};
+  HcclRootInfo info{};
+}* pair = nullptr;
+HcclComm handler_comm = nullptr;
+HcclResult in_handler = HCCL_SUCCESS;
+sigjmp_buf out_of_call;
+
+HcclResult sum_of_two(HcclComm comm, std::int32_t* sum) {
+  *sum = 1;
+  return HcclAllReduce(sum, sum, 1, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM, comm, nullptr);
+}
+
+void call_in_handler(int) {
+  std::int32_t sum = 0;
+  in_handler = sum_of_two(handler_comm, &sum);
+  pair->acted = true;
+}
+
+void leave_in_handler(int) { ::siglongjmp(out_of_call, 1); }
+
+std::string join_two(std::uint32_t rank) {
+  if (rank == 0) {
+    DO(HcclGetRootInfo(&pair->info));
+    pair->open = true;
+  }
+  while (!pair->open) std::this_thread::yield();
+  DO(HcclCommInitRootInfo(2, &pair->info, rank, &handler_comm));
+  return {};
+}
+
+/// SIGALRM while the calling thread waits.
+void signal_soon(void (*handler)(int)) {
+  ::signal(SIGALRM, handler);
+  const itimerval in_a_moment{{0, 0}, {0, 300'000}};
+  ::setitimer(ITIMER_REAL, &in_a_moment, nullptr);
+}
+
+std::string call_while_it_waits(std::uint32_t rank) {
+  std::string wrong = join_two(rank);
+  if (!wrong.empty()) return wrong;
+  rank == 0 ? signal_soon(&call_in_handler) : void();
+  while (rank == 1 && !pair->acted) std::this_thread::yield();
+  for (int i = 0; i < 2; ++i) {  // the call that was interrupted, and the next
+    std::int32_t sum = 0;
+    DO(sum_of_two(handler_comm, &sum));
+    if (sum != 2) return "a wrong sum";
+  }
+  if (rank == 0 && in_handler != HCCL_E_AGAIN) return "the handler's call was not refused";
+  DO(HcclCommDestroy(handler_comm));
+  return {};
+}
+
+/// The thread that left its call is refused at once. The call of another thread ends soon after the
+/// communicator does, and rank 1 hears of the abort.
+std::string leave_while_it_waits(std::uint32_t rank) {
+  std::string wrong = join_two(rank);
+  if (!wrong.empty()) return wrong;
+  std::int32_t sum = 0;
+  if (rank == 1) {
+    while (!pair->acted) std::this_thread::yield();
+    std::int32_t value = 0;
+    const HcclResult first = sum_of_two(handler_comm, &value);
+    const HcclResult second = sum_of_two(handler_comm, &value);
+    return first != HCCL_SUCCESS || second != HCCL_SUCCESS ? "" : "rank 1 heard of nothing";
+  }
+  if (sigsetjmp(out_of_call, 1) == 0) {
+    signal_soon(&leave_in_handler);
+    sum_of_two(handler_comm, &sum);
+    return "the call was not left";
+  }
+  if (sum_of_two(handler_comm, &sum) != HCCL_E_AGAIN) return "the next call was not refused";
+  const std::string text = HcclGetLastErrorText();
+  if (text.find("longjmp") == std::string::npos) return text;
+  HcclResult other = HCCL_SUCCESS;
+  std::thread thread([&other] {
+    std::int32_t value = 0;
+    other = sum_of_two(handler_comm, &value);
+  });
+  DO(HcclCommAbort(handler_comm, "left by longjmp"));
+  pair->acted = true;
+  thread.join();
+  return other != HCCL_SUCCESS ? "" : "the other thread's call succeeded";
+}
+
+void run_two(std::string (*program)(std::uint32_t)) {
+  void* const page =
+      ::mmap(nullptr, sizeof(Pair), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  pair = new (page) Pair;
+  pid_t ranks[2];
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    ranks[rank] = ::fork();
+    if (ranks[rank] != 0) continue;
+    const std::string why = program(rank);
+    if (!why.empty()) std::fprintf(stderr, "rank %u: %s\n", rank, why.c_str());
+    ::_exit(why.empty() ? 0 : 1);
+  }
+  for (const pid_t rank : ranks) {
+    int status = -1;
+    EXPECT_EQ(::waitpid(rank, &status, 0), rank);
+    EXPECT_EQ(status, 0);
+  }
+}
+
+TEST(Signals, ACallFromAHandlerIsRefused) { run_two(&call_while_it_waits); }
+TEST(Signals, ACallThatWasLeftByLongjmpRefusesTheNext) { run_two(&leave_while_it_waits); }
 
 /// What a thread that a callback starts has for a signal mask.
 struct Seen {

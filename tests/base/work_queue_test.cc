@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -118,6 +119,43 @@ TEST(WorkQueueTest, WhatHasNotBegunIsDropped) {
   go.set_value();
   ender.join();
   EXPECT_TRUE(first->done());
+}
+
+// ---- work that never ends ----
+
+WorkQueue::Bound bound(std::chrono::milliseconds patience) {
+  return {[patience] { return patience; }, [] { return Status(Code::kTimeout, "overdue"); }};
+}
+
+TEST(WorkQueueTest, AWaitBehindAnOperationThatNeverEndsIsGivenUp) {
+  WorkQueue queue("test", bound(std::chrono::milliseconds(20)));
+  const auto turn = std::make_unique<WorkQueue::Turn>(queue);
+  EXPECT_TRUE(queue.runs_here());
+  bool ran = false;
+  Status result;
+  std::thread([&] {
+    EXPECT_FALSE(queue.runs_here());
+    const auto place = queue.reserve();
+    result = queue.run(place, [&] {
+      ran = true;
+      return Status();
+    });
+  }).join();
+  EXPECT_EQ(result.code(), Code::kTimeout);
+  EXPECT_FALSE(ran);
+}
+
+TEST(WorkQueueTest, AWaitBehindAPlaceOrManyOperationsIsNotGivenUp) {
+  WorkQueue queue("test", bound(std::chrono::milliseconds(200)));
+  const auto place = queue.reserve();
+  const auto last = queue.defer([] { return Status(); });
+  std::thread fills([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));  // nothing runs
+    EXPECT_TRUE(queue.run(place, [] { return Status(); }).ok());
+  });
+  EXPECT_TRUE(queue.wait(last).ok());
+  fills.join();
+  EXPECT_FALSE(queue.busy());
 }
 
 }  // namespace
