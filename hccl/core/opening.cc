@@ -37,8 +37,8 @@ Status Opening::compare_configurations(Selection& selection, Deadline deadline) 
 Result<std::vector<std::string>> Opening::gather(const std::string& what, const std::string& mine,
                                                  Deadline deadline, const AbortFlag& abort) const {
   return is_.control.exchange(identity(is_.id, what), static_cast<std::uint32_t>(size()),
-                              static_cast<std::uint32_t>(is_.rank), mine, deadline, abort,
-                              is_.name, join::wire::set_of(is_.ranks));
+                              static_cast<std::uint32_t>(is_.rank), mine, deadline, abort, is_.name,
+                              join::wire::set_of(is_.ranks));
 }
 
 transport::OpenArgs Opening::arguments(Deadline deadline) const {
