@@ -60,8 +60,8 @@ typedef struct {
 } HcclFusionOptions;
 
 /** gradients: gradientNum entries, in the order in which backward completes them. Null options mean
- * fp32, sum, serial, default segments. HCCL_E_PARA: no gradients, gradients that overlap, or a strategy
- * that does not fit them (the text gives the reason). Local: no communication. */
+ * fp32, sum, serial, default segments. HCCL_E_PARA: no gradients, gradients that overlap, or a
+ * strategy that does not fit them (the text gives the reason). Local: no communication. */
 HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
                             uint32_t gradientNum, const HcclFusionOptions* options,
                             HcclFusion* fusion);

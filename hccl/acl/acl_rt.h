@@ -121,11 +121,11 @@ typedef enum {
   ACL_MEM_P2P_HUGE1G = 17
 } aclrtMemAttr;
 
-/* A child of fork() starts without a device, stream, communicator or memory of its own, and may then
- * use all functions. It reads the device memory of its parent, also mapped memory, and writes to
- * copies of its pages: the parent does not see these writes. A page that the child has not written
- * shows later writes of the parent, so copy what must not change. If a child frees device memory of
- * its parent, nothing happens. A child of a raw clone() is refused by every function. */
+/* A child of fork() starts without a device, stream, communicator or memory of its own, and may
+ * then use all functions. It reads the device memory of its parent, also mapped memory, and writes
+ * to copies of its pages: the parent does not see these writes. A page that the child has not
+ * written shows later writes of the parent, so copy what must not change. If a child frees device
+ * memory of its parent, nothing happens. A child of a raw clone() is refused by every function. */
 
 /** Device memory: operations between ranks of one host read and write it in place, without a copy.
  * 64-byte aligned, contents undefined. The program may use size rounded up to a multiple of 32, and

@@ -1,5 +1,5 @@
-// Copies of the process. A child of fork() gets a fresh state from the handlers of pthread_atfork. A
-// child of a raw clone() or of _Fork() runs no handler and still has the parent's state, device
+// Copies of the process. A child of fork() gets a fresh state from the handlers of pthread_atfork.
+// A child of a raw clone() or of _Fork() runs no handler and still has the parent's state, device
 // memory and connections, so all its calls are refused.
 #pragma once
 

@@ -96,8 +96,8 @@ struct Config {
   std::string temporary_dir;
   /// HCCL_LOG: trace, debug, info, warn, error or off; default warn. Goes to standard error.
   std::string log_level = "warn";
-  /// HCCL_FLIGHT_RECORDER_DIR: where the flight recorder is dumped on failure; default: TMPDIR, else
-  /// XDG_STATE_HOME/hccl, else HOME/.local/state/hccl. "off", or none of these: writes none.
+  /// HCCL_FLIGHT_RECORDER_DIR: where the flight recorder is dumped on failure; default: TMPDIR,
+  /// else "hccl" in XDG_STATE_HOME or in .local/state of HOME. "off", or none of these: none.
   std::string flight_recorder_dir;
   /// HCCL_TUNE_FILE: where measured costs are read from and kept, JSON if the name ends in .json;
   /// rank 0's counts, for all ranks. Default, empty: nothing is measured and built-in numbers

@@ -41,8 +41,8 @@ void Log::line(LogLevel level, fmt::string_view text, fmt::format_args args) con
 }
 
 Logger make_logger(std::string_view level, std::string_view who) {
-  // A lock of the logger's own. spdlog has one lock for all loggers, which a thread of the parent may
-  // hold when a child is forked.
+  // A lock of the logger's own. spdlog has one lock for all loggers, which a thread of the parent
+  // may hold when a child is forked.
   auto sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
   sink->set_pattern("hccl %H:%M:%S.%f %L %n: %v");
   auto logger = std::make_shared<spdlog::logger>(std::string(who), std::move(sink));

@@ -344,7 +344,8 @@ void EpollSleeper::ring() { StdAtomics::notify(wake_.get()); }
 void EpollSleeper::sleep(std::uint32_t, std::chrono::nanoseconds at_most) {
   if (taken_) return nap(at_most, Deadline::never());
   // Level-triggered poll on the epoll descriptor leaves the events for progress() to read. An epoll
-  // set is never writable: if this one is, another file has its number, and ends each sleep at once.
+  // set is never writable: if this one is, another file has its number, and ends each sleep at
+  // once.
   pollfd entry{epoll_.get(), POLLIN | POLLOUT, 0};
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
   const timespec timeout{seconds.count(), (at_most - seconds).count()};

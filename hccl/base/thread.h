@@ -35,8 +35,8 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-/// While it lives, pthread_cancel does not unwind the calling thread but waits. An unwinding ends the
-/// process where it meets noexcept or catch (...), and leaves operations half done.
+/// While it lives, pthread_cancel does not unwind the calling thread but waits. An unwinding ends
+/// the process where it meets noexcept or catch (...), and leaves operations half done.
 class NotCancelled {
  public:
   NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }

@@ -24,8 +24,9 @@ Result<std::vector<Interface>> local_interfaces();
 
 /// The address to bind to: CM_WORKER_IP or HCCL_IF_IP; else that of HCCL_SOCKET_IFNAME; else the
 /// first with a carrier that is neither docker* nor lo*, then docker*, then lo*. The interface of
-/// the default route comes first, and then the name decides. It is of the family that HCCL_SOCKET_FAMILY prefers
-/// (IPv4), or else of the other family. Pure. kNotFound if nothing matches.
+/// the default route comes first, and then the name decides. It is of the family that
+/// HCCL_SOCKET_FAMILY prefers (IPv4), or else of the other family. Pure. kNotFound if nothing
+/// matches.
 Result<Interface> choose_interface(const std::vector<Interface>& all, const Config& config);
 
 /// choose_interface() over local_interfaces().
@@ -43,9 +44,9 @@ bool is_private(std::string_view address);
 bool is_local(std::string_view address);
 
 /// The numeric address of a host's name or address, of the preferred family or else of the other.
-/// Blocks for as long as the system's resolver does. kNotFound if there is none. On the host itself,
-/// its name may resolve to a loopback address only (Debian writes 127.0.1.1 to /etc/hosts), which no
-/// other host can use: then it is local_address().
+/// Blocks for as long as the system's resolver does. kNotFound if there is none. On the host
+/// itself, its name may resolve to a loopback address only (Debian writes 127.0.1.1 to /etc/hosts),
+/// which no other host can use: then it is local_address().
 Result<std::string> resolve(const std::string& host, const Config& config);
 
 }  // namespace hccl::join

@@ -84,8 +84,8 @@ Result<Server> read_server(const TableItem& item, bool super_pods) {
   return server;
 }
 
-// With several servers, a device needs a device_ip or its server a host's address. All devices have the
-// same number of addresses, of one family, and no address appears twice.
+// With several servers, a device needs a device_ip or its server a host's address. All devices have
+// the same number of addresses, of one family, and no address appears twice.
 Status check_addresses(const std::vector<Server>& servers) {
   std::set<std::string_view> seen;
   const std::size_t each = servers.front().devices.front().ips.size();
