@@ -158,8 +158,9 @@ bool is_address(const std::string& text) {
          inet_pton(AF_INET6, text.c_str(), bytes) == 1;
 }
 
-Status read_network(const std::function<std::optional<std::string>(const char*)>& get,
-                    Config& config) {
+using Get = std::function<std::optional<std::string>(const char*)>;
+
+Status read_network(const Get& get, Config& config) {
   if (auto v = get("HCCL_WIRE"); v && !v->empty()) {
     const auto word = std::find(kWires.begin(), kWires.end(), *v);
     if (word == kWires.end()) return invalid("HCCL_WIRE", *v, "auto, plain, crc or tls");
@@ -209,8 +210,18 @@ Status read_network(const std::function<std::optional<std::string>(const char*)>
   return {};
 }
 
-Status read_timers(const std::function<std::optional<std::string>(const char*)>& get,
-                   Config& config) {
+// The user's choice, the job's directory, the user's own. Never /tmp unasked: it is everybody's.
+std::string read_flight_dir(const Get& get) {
+  std::string dir;
+  for (const auto& [name, below] :
+       {std::pair("HCCL_FLIGHT_RECORDER_DIR", ""), std::pair("TMPDIR", ""),
+        std::pair("XDG_STATE_HOME", "/hccl"), std::pair("HOME", "/.local/state/hccl")}) {
+    if (auto v = get(name); v && !v->empty() && dir.empty()) dir = *v + below;
+  }
+  return dir;
+}
+
+Status read_timers(const Get& get, Config& config) {
   if (auto v = get("HCCL_CONNECT_TIMEOUT")) {
     HCCL_ASSIGN_OR_RETURN(const auto seconds, number("HCCL_CONNECT_TIMEOUT", *v, 1, 7200));
     config.connect_timeout = std::chrono::seconds(seconds);
@@ -324,14 +335,7 @@ Result<Config> Config::read(const GetEnv& variables) {
       return invalid("HCCL_LOG", *v, "trace, debug, info, warn, error or off");
     config.log_level = *v;
   }
-  // The user's choice, the job's directory, the user's own. Never /tmp unasked: it is everybody's.
-  for (const auto& [name, below] :
-       {std::pair("HCCL_FLIGHT_RECORDER_DIR", ""), std::pair("TMPDIR", ""),
-        std::pair("XDG_STATE_HOME", "/hccl"), std::pair("HOME", "/.local/state/hccl")}) {
-    if (auto v = get(name); v && !v->empty() && config.flight_recorder_dir.empty()) {
-      config.flight_recorder_dir = *v + below;
-    }
-  }
+  config.flight_recorder_dir = read_flight_dir(get);
   if (auto v = get("HCCL_TUNE_FILE")) {
     if (v->size() > 4095) return invalid("HCCL_TUNE_FILE", *v, "a path of at most 4095 bytes");
     config.tune_file = *v;

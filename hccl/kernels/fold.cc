@@ -173,9 +173,7 @@ void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store store) 
 void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, std::byte* out,
           std::size_t count, Store store, const Finish& finish) {
   const std::size_t bytes = count * size_of(type);
-  if (inputs.empty() || bytes == 0) {
-    return;
-  }
+  if (inputs.empty() || bytes == 0) return;
   if (op == ReduceOp::kAvg && !floating(type)) {
     fold(type, ReduceOp::kSum, inputs, out, count);
     if (finish.divisor != 1) divide_integers(type, out, bytes, finish.divisor);

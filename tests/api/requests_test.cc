@@ -40,7 +40,8 @@ HcclResult submit(HcclComm comm, Body body, Callback done, HcclRequest* request,
                    if (owned->done) owned->done(result);
                  },
                  job.get(), request);
-  if (result == HCCL_SUCCESS) static_cast<void>(job.release());
+  if (result == HCCL_SUCCESS) [[maybe_unused]]
+    const Job* const given = job.release();
   return result;
 }
 

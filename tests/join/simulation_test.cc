@@ -436,7 +436,7 @@ class Simulation {
     say(name(process) + " is refused: " + why.message());
     require(process.state == State::kJoining, name(process) + ", a member, is refused");
     if (why.code() != Code::kTimeout) {
-      require(was_doubled(process.rank) || !orderly_ || any_fault(),
+      require(any_doubled() || !orderly_ || any_fault(),
               name(process) + " is refused in an orderly world: " + why.message());
     }
     process.told_to_go = true;
@@ -490,9 +490,10 @@ class Simulation {
     const auto at = admitted_by_rank_.find(rank);
     return processes_[at == admitted_by_rank_.end() ? rank : at->second];
   }
-  bool was_doubled(std::uint32_t rank) const {
+  /// Two claims of one rank may end the world for all ranks.
+  bool any_doubled() const {
     return std::any_of(processes_.begin(), processes_.end(),
-                       [&](const Process& p) { return p.duplicate && p.rank == rank; });
+                       [](const Process& p) { return p.duplicate; });
   }
   bool any_fault() const {
     return std::any_of(processes_.begin(), processes_.end(),
