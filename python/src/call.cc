@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gil.h"
 #include "hccl/hccl_comm.h"
 
 namespace hccl::python {
@@ -27,7 +28,7 @@ constexpr std::size_t kFewCalls = 16;
 void run_here(const LibraryCall& call) {
   Outcome outcome;
   {
-    nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     outcome = call_now(call);
   }
   check(outcome);
@@ -83,7 +84,7 @@ bool Pending::look(milliseconds patience) {
   if (patience == milliseconds(0)) {
     found = outcome_within(patience);
   } else {
-    nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     found = outcome_within(patience);
   }
   if (!found) return false;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "gil.h"
 #include "hccl/hccl_framework.h"
 #include "hccl/hcom.h"
 
@@ -85,7 +86,7 @@ Communicator::Communicator(HcclComm handle, Kind kind)
 Communicator::~Communicator() {
   if (handle_ == nullptr || kind_ != Kind::kOwn || process_ != ::getpid()) return;
   if (calls_.under_way()) return;
-  nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   static_cast<void>(HcclCommDestroy(handle_));
 }
 
@@ -159,7 +160,7 @@ std::shared_ptr<Pending> Communicator::end_group(bool blocking) {
 
 void Communicator::abort(const std::string& reason) {
   if (handle_ == nullptr || process_ != ::getpid()) static_cast<void>(handle());  // raises
-  nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   static_cast<void>(HcclCommAbort(handle_, reason.c_str()));
 }
 

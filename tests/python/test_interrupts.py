@@ -53,6 +53,40 @@ except KeyboardInterrupt:
 """
 
 
+# Python ends the threads that want its lock after its end. The threads below look for signals.
+ENDS = """
+import threading, time
+import hccl, numpy as np
+info = hccl.root_info()
+def wait():
+    comm = hccl.Communicator.from_root_info(info, 2, 1)
+    comm.irecv(np.zeros(1000), 0).wait()
+threading.Thread(target=wait, daemon=True).start()
+comm = hccl.Communicator.from_root_info(info, 2, 0)
+for tag in range(4):
+    threading.Thread(target=comm.irecv(np.zeros(1000), 1, tag=tag).wait, daemon=True).start()
+time.sleep(0.2)
+class Last:
+    def __del__(self, sleep=time.sleep):  # Python's end takes a while
+        sleep(0.2)
+comm.last = Last()
+print("all right", flush=True)
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_python_may_end_while_threads_wait(transport):
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", ENDS],
+            env={**environment(), "HCCL_TRANSPORT": transport},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+        )
+        assert (done.returncode, done.stdout) == (0, "all right\n"), done.stderr
+
+
 @pytest.mark.parametrize("what", ["allreduce", "recv", "handle", "barrier", "fusion", "join"])
 @pytest.mark.parametrize("how", ["loudly", "quietly"])
 def test_ctrl_c(what, how):
