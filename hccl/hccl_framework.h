@@ -109,8 +109,9 @@ typedef HcclResult (*HcclCall)(void* arg);
 /** Runs `call` once, and then `done` (may be null) on the same thread, both with `arg`.
  *
  * Order: the submitted calls of a communicator run one at a time, in the order of submission. All
- * ranks submit the same calls in the same order, as with collectives. A collective that the program
- * calls directly takes its place among them when the program calls it.
+ * ranks submit the same calls in the same order, as with collectives. No order holds between them
+ * and collectives that the program calls directly: it waits for the submitted calls first. In an
+ * open HcclGroupStart a submission with a communicator is refused (HCCL_E_PARA).
  *
  * Thread: a thread of the library with signals blocked. With callerWaits, and if no submitted call
  * of the communicator waits or runs, the calling thread runs both before HcclSubmit returns, and

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "hccl/api/call_group.h"
 #include "hccl/api/guard.h"
 #include "hccl/api/state.h"
 #include "hccl/base/thread.h"
@@ -71,6 +72,9 @@ HcclResult HcclSubmit(HcclCall call, HcclComm comm, bool callerWaits, HcclReques
     if (comm == nullptr) {
       submitted = submit_alone(work, told);
     } else {
+      if (hccl::api::in_call_group()) {
+        return Status(Code::kPara, "in an open HcclGroupStart no call can be submitted");
+      }
       if (callerWaits) {
         // Not in use meanwhile: the callback may destroy the communicator.
         HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get_shared(comm));

@@ -1,5 +1,8 @@
 #include "hccl/base/process.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -30,6 +33,9 @@ std::optional<Process> process_of(pid_t pid) {
   fields >> state >> process.parent;
   for (int field = 5; field < 22; ++field) fields >> skipped;
   if (!(fields >> process.started) || state == 'Z' || state == 'X') return std::nullopt;
+  struct stat info = {};
+  process.own =
+      ::stat(("/proc/" + std::to_string(pid)).c_str(), &info) == 0 && info.st_uid == ::geteuid();
   const std::string variables = file_of(pid, "environ");
   for (const std::string_view each : split(variables, '\0')) {
     const auto equals = each.find('=');

@@ -16,7 +16,9 @@ struct Process {
   pid_t pid = 0;
   pid_t parent = 0;           ///< 0: this process cannot see the parent
   std::uint64_t started = 0;  ///< clock ticks since the boot
-  /// The variables with which the process was started. Empty for a process of another user.
+  bool own = false;           ///< of this user
+  /// The variables with which the process was started. Empty for a process of another user, and for
+  /// one that has written its title over them.
   std::map<std::string, std::string, std::less<>> variables = {};
 
   const char* variable(const char* name) const {

@@ -26,11 +26,15 @@ std::string link_of(const std::string& process, const char* name) {
   return {target.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
 }
 
-// Python starts it with the variables of the process that starts it, which may be a launcher.
-bool is_resource_tracker(const std::string& process) {
+// The first word of the command that is no option: the script, if the program is an interpreter.
+// Monitors, notebooks and Python's own helpers may have a rank's variables, but run another script.
+std::string script_of(const std::string& process) {
   std::ifstream file("/proc/" + process + "/cmdline", std::ios::binary);
-  const std::string command{std::istreambuf_iterator<char>(file), {}};
-  return command.find("multiprocessing.resource_tracker") != std::string::npos;
+  std::string word;
+  for (bool program = true; std::getline(file, word, '\0'); program = false) {
+    if (!program && !word.starts_with('-')) return word;
+  }
+  return {};
 }
 
 // Live processes of this user and of this process's namespaces that run this process's program. A
@@ -46,7 +50,7 @@ std::vector<pid_t> similar_processes() {
     };
     struct stat info = {};
     if (!decimal(name) || ::stat(("/proc/" + name).c_str(), &info) != 0) continue;
-    if (info.st_uid != ::geteuid() || !same("exe") || is_resource_tracker(name)) continue;
+    if (info.st_uid != ::geteuid() || !same("exe")) continue;
     if (same("ns/pid") && same("ns/net")) found.push_back(static_cast<pid_t>(*decimal(name)));
   }
   return found;
@@ -55,7 +59,7 @@ std::vector<pid_t> similar_processes() {
 Result<Launch> launch_of(const std::vector<Process>& line) {
   if (line.empty()) return Status(Code::kUnavail, "the process has ended");
   const Config::GetEnv variables = [&](const char* name) { return line[0].variable(name); };
-  if (job_id(variables) != job_id()) return Status(Code::kUnavail, "of another job");
+  if (job_id(true, variables) != job_id(true)) return Status(Code::kUnavail, "of another job");
   return detect_launcher(kAnyPort, variables, line);
 }
 
@@ -79,6 +83,8 @@ std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& member
     const int rank = launch.ok() ? rank_of(*launch) : -1;
     if (rank < 0 || static_cast<std::size_t>(rank) >= members.size()) continue;
     const wire::Member& member = members[static_cast<std::size_t>(rank)];
+    const std::string like = member.host == host ? std::to_string(member.pid) : "self";
+    if (script_of(std::to_string(pid)) != script_of(like)) continue;
     if (member.host == host) {
       const std::vector<Process> theirs = line_of(static_cast<pid_t>(member.pid));
       const auto same = launch_of(theirs);

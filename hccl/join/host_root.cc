@@ -218,8 +218,10 @@ bool was_contested(const std::string& runtime_dir, const std::string& job) {
   const auto folder = folder_of_user(runtime_dir);
   const double age = now(CLOCK_BOOTTIME) - static_cast<double>(start_of(::getpid())) /
                                                static_cast<double>(::sysconf(_SC_CLK_TCK));
-  return folder.ok() &&
-         contest_age(folder->fd.get(), std::string(kContestPrefix) + digest_name(job)) < age;
+  if (!folder.ok()) return false;
+  const double contest =
+      contest_age(folder->fd.get(), std::string(kContestPrefix) + digest_name(job));
+  return contest >= 0 && contest < age;  // less than 0: the clock was set back
 }
 
 Status name_is_taken() {

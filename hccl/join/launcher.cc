@@ -244,6 +244,7 @@ bool is_present(const Environment& env, const Launcher& launcher) {
 std::size_t giver(const Environment& env, const Launcher& launcher,
                   const std::vector<Process>& line) {
   const auto at = std::ranges::find_if(line, [&](const Process& each) {
+    if (each.own && each.variables.empty()) return false;  // its title lies over them
     const Config::GetEnv theirs = [&](const char* name) { return each.variable(name); };
     return !std::ranges::all_of(launcher.given, [&](const char* name) {
       return name == nullptr || env.get(name) == Environment(theirs).get(name);
@@ -353,11 +354,11 @@ Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& va
   return launch;
 }
 
-std::string job_id(const Config::GetEnv& variables) {
+std::string job_id(bool one_host, const Config::GetEnv& variables) {
   const Environment env(variables);
   if (const auto id = env.get("HCCL_JOB_ID")) return "id " + *id;
   for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"}) {
-    if (!env.has(name)) continue;
+    if (!one_host || !env.has(name)) continue;
     return std::string(name) + " " + *env.get(name) + " " +
            env.get("SLURM_RESTART_COUNT").value_or("0");
   }

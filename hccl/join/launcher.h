@@ -47,8 +47,9 @@ Result<Launch> detect_launcher(std::uint16_t base_port,
                                const Config::GetEnv& variables = environment,
                                const std::vector<Process>& line = {});
 
-/// A part of the job's name, the same on all its ranks: HCCL_JOB_ID or, without it, the scheduler's
-/// job and how often that was restarted. Empty without either.
-std::string job_id(const Config::GetEnv& variables = environment);
+/// A part of the job's name, the same on all its ranks: HCCL_JOB_ID or, without it and inside one
+/// host, the scheduler's job and how often that was restarted (ssh would not carry these variables
+/// to another host). Empty without either.
+std::string job_id(bool one_host, const Config::GetEnv& variables = environment);
 
 }  // namespace hccl::join

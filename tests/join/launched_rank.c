@@ -1,7 +1,7 @@
 /* A rank that a launcher started. Joins, and prints its rank, its world's size and the nonce of
  * each of the world's ranks: the variable NONCE, which differs between jobs. On failure prints the
  * error's text. Arguments: "child" starts this program once more while it is a rank; "again" leaves
- * and joins once more; "pause" never joins. Exit status 0 = joined. */
+ * and joins once more; "--pause" never joins. Exit status 0 = joined. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static int join_once(HcclComm* comm) {
 int main(int argc, char** argv) {
   HcclComm comm = NULL;
   const char* mode = argc > 1 ? argv[1] : "";
-  if (strcmp(mode, "pause") == 0) pause();
+  if (strcmp(mode, "--pause") == 0) pause();
   int result = join_once(&comm);
   if (result == 0 && strcmp(mode, "child") == 0) start_child(argv[0]);
   if (comm != NULL) HcclCommDestroy(comm);

@@ -156,9 +156,9 @@ class NeverMixed(unittest.TestCase):
                     self.assertIn(words, text)
 
     def test_process_that_will_claim_a_rank(self):
-        for argument, joins in (("", False), ("from multiprocessing.resource_tracker import main", True)):
+        for script, joins in (([], False), (["another.py"], True)):
             number = port()
-            other = start(by_hand(1, number, 1), "pause", argument)
+            other = start(by_hand(1, number, 1), "--pause", *script)
             ranks = [start(by_hand(rank, number, 2)) for rank in range(2)]
             lines = [end(rank) for rank in ranks]
             other.kill()

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 namespace hccl::transport::tcp {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 /// Where the kernel's answer has tcpi_snd_wnd, which older headers lack, as older kernels do.
 constexpr std::size_t kWindowAt = 228;
 constexpr int kProbes = 3;
+/// A lost packet or two are no broken path.
+constexpr int kTries = 3;
 /// The kernel takes no longer times for its probes.
 constexpr std::chrono::seconds kLongest{32767};
 
@@ -52,24 +55,29 @@ Path::Path(int fd, std::chrono::nanoseconds patience) : patience_(patience) {
 }
 
 std::string Path::fault(int fd) {
+  using std::chrono::milliseconds;
   State state;
   if (!read_state(fd, state)) return {};
   const tcp_info& info = state.info;
   const auto now = Deadline::Clock::now();
-  const bool unanswered = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
-  if (!unanswered || info.tcpi_bytes_acked != acknowledged_ ||
-      since_.time_since_epoch().count() == 0) {
-    acknowledged_ = info.tcpi_bytes_acked;
+  const bool late = now - std::exchange(looked_, now) > patience_ / 2;
+  const bool waits = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
+  if (!waits || late ||
+      info.tcpi_bytes_acked != std::exchange(acknowledged_, info.tcpi_bytes_acked)) {
     since_ = now;
     return {};
   }
-  if (now - since_ < patience_ || info.tcpi_retransmits + info.tcpi_probes == 0) return {};
-  const bool silent = std::chrono::milliseconds(info.tcpi_last_ack_recv) >= patience_;
+  const auto waited = now - since_;
+  if (waited < patience_ || info.tcpi_retransmits + info.tcpi_probes < kTries) return {};
+  // An answer to the last packet shows that the path works, however rare packets have become.
+  const bool silent = milliseconds(info.tcpi_last_ack_recv) >= patience_ &&
+                      info.tcpi_last_ack_recv > info.tcpi_last_data_sent;
   // A host that answers has no room, or does not get long packets.
-  if (!silent && (!state.window_known || state.window == 0)) return {};
-  const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now - since_).count();
+  const bool has_room = state.window_known && state.window > 0;
+  if (!silent && (!has_room || waited < 3 * patience_)) return {};
   return "packets of up to " + std::to_string(info.tcpi_snd_mss) + " bytes were sent again for " +
-         std::to_string(waited) + " s, and the other host " +
+         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) +
+         " s, and the other host " +
          (silent ? "answers nothing"
                  : "answers, but does not get them: compare the MTU on the way");
 }

@@ -148,10 +148,11 @@ void Communicator::abort(const char* reason) noexcept {
   if (handle_ != nullptr) static_cast<void>(HcclCommAbort(handle_, reason));
 }
 
-void Communicator::begin_message() {
+HcclComm Communicator::begin_message() {
   const std::lock_guard lock(mutex_);
-  static_cast<void>(handle());
+  const HcclComm comm = handle();
   ++messages_;
+  return comm;
 }
 
 void Communicator::end_message() {

@@ -27,7 +27,7 @@ class Communicator {
   /// Ends what is under way on all ranks. Any thread, at any time.
   void abort(const char* reason) noexcept;
   /// Around each message: messages are apart from collectives, and have no order.
-  void begin_message();
+  HcclComm begin_message();
   void end_message();
   /// Waits until nothing is under way; false if collectives or messages take longer than `limit`,
   /// 0: none.

@@ -29,25 +29,25 @@ class MessageWork final : public Work {
   }
 
   void send_to(int dest, int tag) {
-    start([&](void* self) {
+    start([&](HcclComm comm, void* self) {
       return HcclIsend(memory_.const_data_ptr(), memory_.nbytes(), static_cast<uint32_t>(dest), tag,
-                       communicator_->handle(), &MessageWork::done, self, &request_);
+                       comm, &MessageWork::done, self, &request_);
     });
   }
 
   void receive_from(uint32_t source, int tag) {
-    start([&](void* self) {
-      return HcclIrecv(memory_.data_ptr(), memory_.nbytes(), source, tag, communicator_->handle(),
-                       &MessageWork::done, self, &request_);
+    start([&](HcclComm comm, void* self) {
+      return HcclIrecv(memory_.data_ptr(), memory_.nbytes(), source, tag, comm, &MessageWork::done,
+                       self, &request_);
     });
   }
 
  private:
   template <typename Post>
   void start(const Post& post) {
-    communicator_->begin_message();
+    const HcclComm comm = communicator_->begin_message();
     auto* self = c10::intrusive_ptr<MessageWork>::unsafe_reclaim_from_nonowning(this).release();
-    const HcclResult result = post(self);
+    const HcclResult result = post(comm, self);
     if (result == HCCL_SUCCESS) return;
     c10::intrusive_ptr<MessageWork>::reclaim(self);
     communicator_->end_message();

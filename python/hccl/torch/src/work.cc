@@ -45,7 +45,11 @@ void Work::start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_w
     const auto self = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(arg));
     self->run_ = nullptr;  // its tensors are free when the operation is complete
     const HcclComm outer = std::exchange(calling_back, self->comm_);
-    self->complete(self->failure_);
+    try {
+      self->complete(self->failure_);
+    } catch (...) {  // of a future that the program itself has completed, or of its callbacks
+      self->finish(std::current_exception());
+    }
     calling_back = outer;
   };
   auto* const self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this).release();
