@@ -8,7 +8,7 @@
 namespace hccl::api {
 namespace {
 
-// What is in place, in the words of hccl.h.
+// The advice of an error text: the buffers that hccl.h allows in place.
 const char* hint(Op op) {
   switch (op) {
     case Op::kAllReduce:

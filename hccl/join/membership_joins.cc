@@ -1,4 +1,4 @@
-// Which ranks are let in, and the decision between two processes that claim one rank.
+// Membership admits ranks, and decides between two processes that claim one rank.
 #include <algorithm>
 #include <iterator>
 #include <utility>

@@ -153,7 +153,7 @@ std::shared_ptr<Pending> BlockingCalls::watch(HcclRequest request, const Owners&
   return pending;
 }
 
-// What a thread of the library holds has nothing of Python.
+// The library's thread owns the call only. The call refers to no Python object.
 std::shared_ptr<Pending> BlockingCalls::begin_on(HcclComm comm, LibraryCall call,
                                                  const Owners& owners) {
   auto kept = std::make_unique<LibraryCall>(std::move(call));
