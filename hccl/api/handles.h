@@ -66,18 +66,26 @@ class Handles {
     used_ = of_parent_ = (parent.used_ + kChunk - 1) / kChunk * kChunk;
   }
 
-  /// Throws std::bad_alloc if a million handles are alive.
-  void* add(Object object) {
-    const MutexLock lock(mutex_);
-    const std::size_t index = free_slot();
-    Slot& slot = chunks_[index / kChunk].load(std::memory_order_relaxed)[index % kChunk];
-    slot.object = std::move(object);
-    const std::uint64_t life = ++slot.lives;
-    slot.word.fetch_add(life << kLifeShift, std::memory_order_release);
-    const std::uint64_t number = (mark_ << kNumberBits) | (life << kSlotBits) | index;
-    // Never an address, and never dereferenced. NOLINTNEXTLINE(performance-no-int-to-ptr)
-    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(number));
-  }
+  /// A place for an object that is added later, where nothing may fail any more.
+  class Place {
+   public:
+    explicit Place(Handles& table) : table_(&table), index_(table.free_slot()) {}
+    ~Place() {
+      if (table_ != nullptr) table_->give_back(index_);
+    }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    /// The handle. At most once.
+    void* add(Object object) {
+      return std::exchange(table_, nullptr)->fill(index_, std::move(object));
+    }
+
+   private:
+    Handles* table_;
+    std::size_t index_;
+  };
+  /// Throws std::bad_alloc if a million handles are alive, as Place does.
+  void* add(Object object) { return Place(*this).add(std::move(object)); }
 
   /// kPtr: null. kPara: never or no longer a handle of this table.
   [[gnu::always_inline]] Result<Use> get(const void* handle) const {
@@ -165,7 +173,8 @@ class Handles {
     return chunk == nullptr ? nullptr : chunk + index % kChunk;
   }
 
-  std::size_t free_slot() HCCL_REQUIRES(mutex_) {
+  std::size_t free_slot() {
+    const MutexLock lock(mutex_);
     if (!free_.empty()) {
       const std::size_t index = free_.back();
       free_.pop_back();
@@ -177,6 +186,21 @@ class Handles {
       chunks_[used_ / kChunk].store(new Slot[kChunk], std::memory_order_release);
     }
     return used_++;
+  }
+
+  void give_back(std::size_t index) {
+    const MutexLock lock(mutex_);
+    free_.push_back(index);
+  }
+  void* fill(std::size_t index, Object object) {
+    const MutexLock lock(mutex_);
+    Slot& slot = chunks_[index / kChunk].load(std::memory_order_relaxed)[index % kChunk];
+    slot.object = std::move(object);
+    const std::uint64_t life = ++slot.lives;
+    slot.word.fetch_add(life << kLifeShift, std::memory_order_release);
+    const std::uint64_t number = (mark_ << kNumberBits) | (life << kSlotBits) | index;
+    // Never an address, and never dereferenced. NOLINTNEXTLINE(performance-no-int-to-ptr)
+    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(number));
   }
 
   Status in_use() const {

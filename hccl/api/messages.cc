@@ -3,15 +3,16 @@
 
 #include "hccl/api/checks.h"
 #include "hccl/api/guard.h"
+#include "hccl/api/request_out.h"
 #include "hccl/api/state.h"
 #include "hccl/base/thread.h"
 #include "hccl/hccl_framework.h"
 
 using hccl::Status;
 using hccl::api::guard;
+using hccl::api::RequestOut;
 using hccl::api::State;
 using hccl::core::Message;
-using hccl::core::MessagePtr;
 
 namespace {
 
@@ -24,11 +25,6 @@ Message::Done callback(const char* function, HcclRequestCallback done, void* arg
   };
 }
 
-void hand_over(MessagePtr message, HcclRequest* request) {
-  if (request == nullptr) return;
-  *request = static_cast<HcclRequest>(State::get().requests().add(std::move(message)));
-}
-
 }  // namespace
 
 extern "C" {
@@ -39,9 +35,9 @@ HcclResult HcclIsend(const void* buf, uint64_t bytes, uint32_t dest, int32_t tag
     HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
     HCCL_RETURN_IF_ERROR(hccl::api::need(buf, bytes, "buf"));
     HCCL_RETURN_IF_ERROR(hccl::api::check_rank(dest, communicator->size(), "dest"));
-    hand_over(communicator->mailbox().send(static_cast<int>(dest), tag, buf, bytes,
-                                           callback("HcclIsend", done, arg)),
-              request);
+    RequestOut out(request);
+    out.set(communicator->mailbox().send(static_cast<int>(dest), tag, buf, bytes,
+                                         callback("HcclIsend", done, arg)));
     return {};
   });
 }
@@ -56,8 +52,8 @@ HcclResult HcclIrecv(void* buf, uint64_t bytes, uint32_t source, int32_t tag, Hc
       HCCL_RETURN_IF_ERROR(hccl::api::check_rank(source, communicator->size(), "source"));
       from = static_cast<int>(source);
     }
-    hand_over(communicator->mailbox().recv(from, tag, buf, bytes, callback("HcclIrecv", done, arg)),
-              request);
+    RequestOut out(request);
+    out.set(communicator->mailbox().recv(from, tag, buf, bytes, callback("HcclIrecv", done, arg)));
     return {};
   });
 }

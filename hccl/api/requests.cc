@@ -6,6 +6,7 @@
 
 #include "hccl/api/call_group.h"
 #include "hccl/api/guard.h"
+#include "hccl/api/request_out.h"
 #include "hccl/api/state.h"
 #include "hccl/base/thread.h"
 #include "hccl/hccl_framework.h"
@@ -14,6 +15,7 @@ using hccl::Code;
 using hccl::Status;
 using hccl::WorkQueue;
 using hccl::api::guard;
+using hccl::api::RequestOut;
 using hccl::api::State;
 
 namespace {
@@ -68,23 +70,22 @@ HcclResult HcclSubmit(HcclCall call, HcclComm comm, bool callerWaits, HcclReques
     const auto work = [=] { return run(call, arg); };
     const WorkQueue::Done told =
         request == nullptr ? teller<hccl::ProgramMask>(done, arg) : teller<NoMask>(done, arg);
-    std::shared_ptr<hccl::Request> submitted;
     if (comm == nullptr) {
-      submitted = submit_alone(work, told);
-    } else {
-      if (hccl::api::in_call_group()) {
-        return Status(Code::kPara, "in an open HcclGroupStart no call can be submitted");
-      }
-      if (callerWaits) {
-        // Not in use meanwhile: the callback may destroy the communicator.
-        HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get_shared(comm));
-        if (communicator->requests()->run_now(work, told)) return {};
-      }
-      HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get(comm));
-      submitted = communicator->requests()->submit(work, told);
+      RequestOut out(request);
+      out.set(submit_alone(work, told));
+      return {};
     }
-    if (request == nullptr) return {};
-    *request = static_cast<HcclRequest>(state.requests().add(std::move(submitted)));
+    if (hccl::api::in_call_group()) {
+      return Status(Code::kPara, "in an open HcclGroupStart no call can be submitted");
+    }
+    if (callerWaits) {
+      // Not in use meanwhile: the callback may destroy the communicator.
+      HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get_shared(comm));
+      if (communicator->requests()->run_now(work, told)) return {};
+    }
+    HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get(comm));
+    RequestOut out(request);
+    out.set(communicator->requests()->submit(work, told));
     return {};
   });
 }

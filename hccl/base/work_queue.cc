@@ -28,7 +28,7 @@ Status result_of(const WorkQueue::Work& work) {
 
 Status WorkQueue::Entry::wait(Deadline deadline) {
   if (queue_->runs_here()) {
-    if (queue_->in_callback_) queue_->run_to(*this);
+    if ((queue_->state_.load() & kCallback) != 0) queue_->run_to(*this);
     if (done()) return {};
     return Status(Code::kPara, "request ends behind the call that waits for it");
   }
@@ -125,31 +125,29 @@ bool WorkQueue::can_run(By who) const {
 // Runs the head of the line if nothing runs. False if there was nothing to do.
 bool WorkQueue::run_next(By who) {
   const bool inside = who == By::kInside;
-  const std::uint32_t running = inside ? 0 : kRunning;
-  Ticket entry;
+  Line next;
   {
     const MutexLock lock(mutex_);
     if (!head_is_for(who)) return false;
     // enter() succeeds only while the line is empty, which it is not.
-    entry = std::move(line_.front());
-    line_.pop_front();
-    state_.fetch_sub(kInLine - running, std::memory_order_seq_cst);
+    next.splice(next.end(), line_, line_.begin());
+    state_.fetch_sub(kInLine - (inside ? 0 : kRunning), std::memory_order_seq_cst);
   }
+  const Ticket entry = next.front();
   runner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-  in_callback_.store(false, std::memory_order_relaxed);
+  if (inside) state_.fetch_sub(kCallback);
   entry->status_ = result_of(entry->work_);
   entry->work_ = nullptr;  // what it refers to is free when it counts as done
   entry->has_run_ = true;
-  in_callback_.store(inside, std::memory_order_relaxed);
+  if (inside) state_.fetch_add(kCallback);
   const bool calls_back = entry->on_done_ != nullptr;
-  if (calls_back) ended_.push_back(entry);
+  if (calls_back) ended_.splice(ended_.end(), next);
   if (!inside) complete_all();
   run_.fetch_add(1, std::memory_order_relaxed);
   // An entry without a callback is not done before the queue is not busy any more.
-  const bool more = state_.fetch_sub(running, std::memory_order_seq_cst) >= kInLine;
+  if (!inside) leave();
   if (!calls_back) entry->done_.store(true, std::memory_order_release);
   done_bell_.ring();
-  if (more) work_bell_.ring();
   return true;
 }
 
@@ -157,9 +155,8 @@ bool WorkQueue::run_now(const Work& work, const Done& done) {
   const auto self = weak_from_this().lock();  // the callback may destroy the owner
   const Turn turn(*this);
   if (!turn) return false;
-  runner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   const Status status = result_of(work);
-  in_callback_.store(true, std::memory_order_relaxed);
+  state_.fetch_add(kCallback);
   if (done) done(status);
   complete_all();
   return true;
@@ -172,7 +169,7 @@ void WorkQueue::run_to(const Entry& entry) {
   const auto is_it = [&](const Ticket& each) { return each.get() == &entry; };
   const auto found = std::find_if(ended_.begin(), ended_.end(), is_it);
   if (found == ended_.end()) return;
-  std::rotate(ended_.begin(), found, found + 1);
+  ended_.splice(ended_.begin(), ended_, found);
   complete_first();
 }
 
@@ -180,7 +177,6 @@ void WorkQueue::complete_first() {
   const Ticket entry = std::move(ended_.front());
   ended_.pop_front();
   const Entry* const outer = std::exchange(completing_, entry.get());
-  in_callback_.store(true, std::memory_order_relaxed);
   {
     std::optional<ProgramMask> mask;
     if (entry->mark_.load() != 0) mask.emplace();
@@ -192,9 +188,8 @@ void WorkQueue::complete_first() {
 }
 
 void WorkQueue::complete_all() {
+  if (!ended_.empty()) state_.fetch_or(kCallback);
   while (!ended_.empty()) complete_first();
-  in_callback_.store(false, std::memory_order_relaxed);
-  runner_.store({}, std::memory_order_relaxed);
 }
 
 Status WorkQueue::wait(const Ticket& ticket) {
@@ -247,7 +242,7 @@ void WorkQueue::serve() {
 }
 
 void WorkQueue::end(bool wait) {
-  std::deque<Ticket> dropped;
+  Line dropped;
   Thread worker;
   {
     const MutexLock lock(mutex_);

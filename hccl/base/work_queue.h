@@ -5,8 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -90,7 +90,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   /// The same, without what runs on a Turn and without callbacks.
   bool working() const {
     const std::uint32_t state = state_.load(std::memory_order_seq_cst);
-    return state > kRunning || (state == kRunning && !in_callback_.load());
+    return state >= kInLine || state == kRunning;
   }
 
   /// Drops the work that has not begun, and ends the worker. Waits for the work that runs if `wait`
@@ -99,6 +99,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
  private:
   enum class By { kCaller, kWorker, kInside };
+  // Tickets move from list to list without an allocation: work that has run cannot fail any more.
+  using Line = std::list<Ticket>;
   // Two atomic operations and two stores where nothing else is in line.
   bool enter() {
     std::uint32_t idle = 0;
@@ -108,7 +110,9 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   }
   void leave() {
     runner_.store({}, std::memory_order_relaxed);
-    if (state_.fetch_sub(kRunning, std::memory_order_seq_cst) != kRunning) ring();
+    // In one step, as working() must not see work after a callback.
+    const std::uint32_t bits = state_.load(std::memory_order_relaxed) & (kRunning | kCallback);
+    if (state_.fetch_sub(bits, std::memory_order_seq_cst) != bits) ring();
   }
   Ticket enqueue(Work work, Done done, bool for_worker);
   bool may_run(By who) const;
@@ -127,20 +131,20 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   const char* const name_;
   const Bound bound_;
   std::atomic<std::uint64_t> run_{0};  // pieces that were in line
-  // One bit for "something runs", and the length of the line above it.
+  // Something runs; what runs is a callback; and the length of the line above these two bits.
   static constexpr std::uint32_t kRunning = 1;
-  static constexpr std::uint32_t kInLine = 2;
+  static constexpr std::uint32_t kCallback = 2;
+  static constexpr std::uint32_t kInLine = 4;
   std::atomic<std::uint32_t> state_{0};
   std::atomic<bool> started_{false};  // the worker
   std::atomic<bool> ending_{false};
   std::atomic<std::thread::id> runner_{};
   // Of the thread that runs.
-  std::atomic<bool> in_callback_{false};
   const Entry* completing_ = nullptr;  // its callback runs
-  std::deque<Ticket> ended_;           // run while a callback waited; to be completed
+  Line ended_;                         // has run; its callback has not
 
   mutable Mutex mutex_{LockLevel::kQueue};
-  std::deque<Ticket> line_ HCCL_GUARDED_BY(mutex_);  // by place
+  Line line_ HCCL_GUARDED_BY(mutex_);  // by place
   std::uint64_t places_ HCCL_GUARDED_BY(mutex_) = 0;
   Thread worker_ HCCL_GUARDED_BY(mutex_);
 

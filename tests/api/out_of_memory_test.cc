@@ -22,6 +22,7 @@
 
 #include "hccl/hccl.h"
 #include "hccl/hccl_comm.h"
+#include "hccl/hccl_framework.h"
 
 namespace hccl::testing {
 namespace {
@@ -30,6 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kSize = 2;
 constexpr std::chrono::seconds kHang{20};
+constexpr int kCalledWrongly = 9999;
 
 void (*fail_allocation)(long) = nullptr;
 bool (*has_failed)() = nullptr;
@@ -112,12 +114,40 @@ HcclResult sub_communicator(HcclComm world, std::uint32_t rank, std::vector<floa
   return result != HCCL_SUCCESS ? result : destroyed;
 }
 
+/// A call and two messages in the background. What was refused must not happen.
+HcclResult background(HcclComm comm, std::uint32_t rank, std::vector<float>& data) {
+  std::atomic<int> calls{0};
+  const auto call = [](void* at) {
+    ++*static_cast<std::atomic<int>*>(at);
+    return HCCL_SUCCESS;
+  };
+  std::array<HcclRequest, 3> requests{};
+  const std::uint64_t bytes = data.size() / 2 * sizeof(float);
+  std::array<HcclResult, 3> begun = {
+      HcclSubmit(call, comm, false, nullptr, &calls, requests.data()),
+      HcclIrecv(data.data(), bytes, 1 - rank, 7, comm, nullptr, nullptr, &requests[1]),
+      HcclIsend(data.data() + data.size() / 2, bytes, 1 - rank, 7, comm, nullptr, nullptr,
+                &requests[2])};
+  const bool all = std::ranges::all_of(begun, [](HcclResult each) { return each == HCCL_SUCCESS; });
+  if (!all) HcclCommAbort(comm, "no memory");
+  HcclResult result = HCCL_SUCCESS;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    HcclResult each = begun[i];
+    if (each == HCCL_SUCCESS) each = HcclRequestWait(requests[i], 0, nullptr);
+    if (requests[i] != nullptr) HcclRequestFree(requests[i]);
+    if (result == HCCL_SUCCESS) result = each;
+  }
+  const int expected = begun[0] == HCCL_SUCCESS ? 1 : 0;
+  return calls == expected ? result : static_cast<HcclResult>(kCalledWrongly);
+}
+
 HcclResult job(Board::Meeting& meeting, std::uint32_t rank, std::vector<float>& data) {
   HcclComm comm = nullptr;
   HcclResult result = join(meeting, rank, &comm);
   if (result != HCCL_SUCCESS) return result;
   result = collectives(comm, data);
   if (result == HCCL_SUCCESS) result = exchange(comm, rank, data);
+  if (result == HCCL_SUCCESS) result = background(comm, rank, data);
   if (result == HCCL_SUCCESS) result = sub_communicator(comm, rank, data);
   const HcclResult destroyed = HcclCommDestroy(comm);
   return result != HCCL_SUCCESS ? result : destroyed;
@@ -179,6 +209,7 @@ class Trial {
       EXPECT_TRUE(!ended || !WIFEXITED(status) || WEXITSTATUS(status) == 0)
           << where(rank) << " ended with " << WEXITSTATUS(status)
           << ", could not join again: " << end.again;
+      EXPECT_NE(end.code, kCalledWrongly) << where(rank) << " ran a call that was refused";
       EXPECT_TRUE(end.code == HCCL_SUCCESS || end.nothing_to_join || *end.text != '\0')
           << where(rank) << " has no text";
       if (std::getenv("HCCL_TEST_VERBOSE") != nullptr && end.code != HCCL_SUCCESS) {

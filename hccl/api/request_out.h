@@ -1,0 +1,30 @@
+// The request that a call returns.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "hccl/api/state.h"
+#include "hccl/hccl_framework.h"
+
+namespace hccl::api {
+
+/// Takes the place of the handle before the work begins: behind that, nothing may fail, because the
+/// work uses the caller's memory.
+class RequestOut {
+ public:
+  /// Null: the caller wants no request.
+  explicit RequestOut(HcclRequest* request) : request_(request) {
+    if (request != nullptr) place_.emplace(State::get().requests());
+  }
+  void set(std::shared_ptr<Request> begun) {
+    if (place_) *request_ = static_cast<HcclRequest>(place_->add(std::move(begun)));
+  }
+
+ private:
+  HcclRequest* request_;
+  std::optional<Handles<Request>::Place> place_;
+};
+
+}  // namespace hccl::api
