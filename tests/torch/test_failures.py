@@ -234,6 +234,13 @@ def test_the_words_that_users_of_gloo_look_for():
             ("invalid root rank: 7", lambda: backend.broadcast([one], options)),
             ("requires non-empty tensor list", lambda: backend.allreduce([])),
             ("invalid tensor size", lambda: backend.allreduce([one, two])),
+            ("requires a single-element tensor list", lambda: backend.reduce([one, one])),
+            ("must all have the same type", lambda: backend.allreduce_coalesced([one, one.int()])),
+            ("unsupported layout", lambda: backend.allreduce_coalesced([one.to_sparse()])),
+            (
+                "invalid size of output tensor at index 0",
+                lambda: backend.allgather_coalesced([[two], [one]], [one]),
+            ),
             ("requires a single-element input", lambda: backend.gather([], [one, one], at_0)),
             (
                 "requires empty output on non-root",

@@ -1,6 +1,9 @@
 """Forms of operations that only upper layers call, and the settings of a group."""
 
 import datetime
+import functools
+import math
+import operator
 import os
 import signal
 
@@ -101,19 +104,42 @@ def test_a_coalescing_block_fails_with_its_first_failure():
 
 
 def test_several_tensors_in_one_list_count_as_several_ranks():
+    """As with Gloo: each of them has the result."""
+    reductions = {
+        "SUM": sum,
+        "PRODUCT": math.prod,
+        "MIN": min,
+        "MAX": max,
+        "BAND": lambda numbers: functools.reduce(operator.and_, numbers),
+        "BOR": lambda numbers: functools.reduce(operator.or_, numbers),
+        "BXOR": lambda numbers: functools.reduce(operator.xor, numbers),
+    }
+
     def work(rank):
         backend = backend_of(dist.group.WORLD)
-        pair = [torch.full((2,), rank + 1.0), torch.full((2,), 10.0 * (rank + 1))]
-        backend.allreduce(pair).wait()
-        options = dist.ReduceOptions()
-        options.rootRank, options.rootTensor = 1, 1
-        reduced = [torch.full((1,), rank + 1.0), torch.full((1,), 0.5)]
-        backend.reduce(reduced, options).wait()
-        return [each.tolist() for each in pair], reduced[1].item()
+        for name in reductions:
+            options = dist.AllreduceOptions()
+            options.reduceOp = getattr(dist.ReduceOp, name)
+            pair = [torch.full((2, 3), 2 * rank + i)[:, ::2] for i in (5, 6)]
+            future = backend.allreduce(pair, options).get_future()
+            future.wait()
+            expected = reductions[name](range(5, 9))
+            for each in pair + future.value():
+                assert each.tolist() == 2 * [[expected, expected]], name
+        options.reduceOp = dist.ReduceOp.AVG
+        with pytest.raises(RuntimeError, match="no average"):
+            backend.allreduce(pair, options)
 
-    results = on_ranks(2, work)
-    assert [pair for pair, _ in results] == 2 * [[[33.0, 33.0], [33.0, 33.0]]]
-    assert results[1][1] == 4.0
+        for count in (1, 2, 3):
+            inputs = [torch.tensor([count * rank + i]) for i in range(count)]
+            outputs = [[torch.tensor([-1]) for _ in range(2 * count)] for _ in inputs]
+            future = backend.allgather(outputs, inputs).get_future()
+            future.wait()
+            expected = [[torch.tensor([i]) for i in range(2 * count)] for _ in inputs]
+            assert outputs == expected
+            assert future.value() == (expected[0] if count == 1 else expected)
+
+    on_ranks(2, work)
 
 
 def test_settings_of_a_group():
@@ -122,8 +148,9 @@ def test_settings_of_a_group():
         backend = backend_of(group)
         assert backend.name() == "hccl" and dist.get_backend(group) == "hccl"
         assert (backend.rank(), backend.size()) == (rank, 2)
-        assert backend.timeout == datetime.timedelta(seconds=50)
-        backend.set_timeout(datetime.timedelta(milliseconds=300))
+        assert backend.options._timeout == datetime.timedelta(seconds=50)
+        backend._set_default_timeout(datetime.timedelta(milliseconds=300))
+        assert backend.options._timeout == datetime.timedelta(milliseconds=300)
         if rank == 0:
             with pytest.raises(dist.DistBackendError, match="Timed out"):
                 dist.barrier(group)

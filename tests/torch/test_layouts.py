@@ -136,6 +136,17 @@ def test_sparse_sum(dtype):
     on_ranks(2, work)
 
 
+def test_sparse_tensors_of_one_list_count_as_several_ranks():
+    def work(rank):
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        pair = [torch.sparse_coo_tensor([[0, rank]], [1.0, 2.0 + i], (3,)) for i in range(2)]
+        future = backend.allreduce(pair).get_future()
+        future.wait()
+        return [each.to_dense().tolist() for each in pair + future.value()]
+
+    assert on_ranks(2, work) == 2 * [4 * [[9.0, 5.0, 0.0]]]
+
+
 def test_sparse_sizes_that_differ_are_an_error_on_all_ranks():
     def work(rank):
         tensor = torch.sparse_coo_tensor([[0]], [1.0], (4 + rank,))

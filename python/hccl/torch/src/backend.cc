@@ -48,6 +48,7 @@ WorkPtr ProcessGroupHccl::issue(Call call, std::function<void(HcclComm)> run) {
       call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout;
   auto work =
       c10::make_intrusive<Work>(rank_, call.type, call.title, call.inputs, std::move(call.outputs));
+  if (!call.lists.empty()) work->set_lists(std::move(call.lists));
   work->set_sequence_number(++operations_);
   auto task = [communicator = communicator_, run = std::move(run), timeout](HcclComm comm) {
     // Copies into leaves and into inference tensors are no steps of autograd.

@@ -98,6 +98,7 @@ class ProcessGroupHccl final : public c10d::Backend {
     Tensors outputs;
     std::chrono::milliseconds timeout;
     bool async;
+    TensorLists lists = {};  // of outputs, if there are several
   };
   /// Runs the operation, or has it run; `run` keeps the tensors that it uses.
   WorkPtr issue(Call call, std::function<void(HcclComm)> run);

@@ -27,9 +27,9 @@ PYBIND11_MODULE(_backend, module) {
   py::module_::import("torch._C._distributed_c10d");  // the classes that this one builds on
   py::class_<hccl::pytorch::ProcessGroupHccl, c10d::Backend,
              c10::intrusive_ptr<hccl::pytorch::ProcessGroupHccl>>(module, "ProcessGroupHccl")
-      .def_property_readonly(
-          "timeout",
-          [](hccl::pytorch::ProcessGroupHccl& self) { return self.getBackendOptions()->timeout; })
+      // As Gloo's and NCCL's.
+      .def_property_readonly("options", &hccl::pytorch::ProcessGroupHccl::getBackendOptions)
+      .def("_set_default_timeout", &hccl::pytorch::ProcessGroupHccl::setTimeout)
       .def("pack_tensors", &hccl::pytorch::ProcessGroupHccl::pack_tensors, py::arg("bytes"));
   module.def("create", &hccl::pytorch::create, py::arg("store"), py::arg("rank"), py::arg("size"),
              py::arg("timeout"), py::arg("group_name"), py::arg("global_ranks"),

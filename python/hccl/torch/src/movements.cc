@@ -172,6 +172,7 @@ WorkPtr ProcessGroupHccl::allgather(TensorLists& outputs, Tensors& inputs,
   }
   Call call{c10d::OpType::ALLGATHER, "hccl:all_gather", inputs, outputs[0],
             options.timeout,         options.asyncOp};
+  if (outputs.size() > 1) call.lists = outputs;
   return issue(std::move(call), [=](HcclComm comm) {
     const at::Tensor input = inputs.size() == 1 ? inputs[0] : packed_all(inputs);
     const at::Tensor recv = room_for_all(outputs[0]);
@@ -205,7 +206,9 @@ WorkPtr ProcessGroupHccl::allgather_coalesced(TensorLists& outputs, Tensors& inp
   for (const Tensors& list : outputs) {
     for (const auto i : c10::irange(list.size())) {
       c10d::assertTypeMatch(refuse, inputs[i].options(), list, i);
-      c10d::assertSizesMatch(refuse, inputs[i].sizes(), list, i);
+      if (list[i].sizes() != inputs[i].sizes()) {
+        refuse("invalid size of output tensor at index " + std::to_string(i));
+      }
       by_input[i].push_back(list[i]);
       results.push_back(list[i]);
     }

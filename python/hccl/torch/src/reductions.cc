@@ -17,17 +17,29 @@ void check_dense(const Tensors& tensors, const Refusal& refuse) {
   c10d::assertCPU(refuse, tensors);
 }
 
-// Several tensors in a list count as inputs of several ranks: this rank's own, reduced.
-void check_fold(const Tensors& tensors, const c10d::ReduceOp& op, const Refusal& refuse) {
-  if (tensors.size() == 1 || op.op_ == c10d::ReduceOp::SUM) return;
-  refuse("several tensors in one list can only be summed");
-}
+using Combine = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
 
-at::Tensor fold(const Tensors& tensors) {
-  if (tensors.size() == 1) return tensors[0];
-  at::Tensor sum = tensors[0].clone(at::MemoryFormat::Contiguous);
-  for (const auto i : c10::irange(size_t{1}, tensors.size())) sum.add_(tensors[i]);
-  return sum;
+// Several tensors in a list count as inputs of several ranks: this rank's own, reduced.
+Combine combining(const c10d::ReduceOp& op, const Refusal& refuse) {
+  switch (op.op_) {
+    case c10d::ReduceOp::SUM:
+      return [](const at::Tensor& a, const at::Tensor& b) { return a.add(b); };
+    case c10d::ReduceOp::PRODUCT:
+      return [](const at::Tensor& a, const at::Tensor& b) { return a.mul(b); };
+    case c10d::ReduceOp::MIN:
+      return [](const at::Tensor& a, const at::Tensor& b) { return a.minimum(b); };
+    case c10d::ReduceOp::MAX:
+      return [](const at::Tensor& a, const at::Tensor& b) { return a.maximum(b); };
+    case c10d::ReduceOp::BAND:
+      return [](const at::Tensor& a, const at::Tensor& b) { return a.bitwise_and(b); };
+    case c10d::ReduceOp::BOR:
+      return [](const at::Tensor& a, const at::Tensor& b) { return a.bitwise_or(b); };
+    case c10d::ReduceOp::BXOR:
+      return [](const at::Tensor& a, const at::Tensor& b) { return a.bitwise_xor(b); };
+    default:
+      refuse("several tensors in one list have no average, nor PREMUL_SUM");
+      return nullptr;
+  }
 }
 
 // The parts of the ranks differ in size: each rank gives the same list of parts.
@@ -81,7 +93,6 @@ WorkPtr ProcessGroupHccl::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   c10d::assertTypeAndSizesMatch(refuse, tensors);
   if (tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
   if (tensors[0].layout() != at::kStrided) refuse("unsupported layout");
-  check_fold(tensors, options.reduceOp, refuse);
   const auto reduction = Reduction::of(options.reduceOp, tensors[0].scalar_type(), refuse);
   Call call{c10d::OpType::ALLREDUCE, "hccl:all_reduce", tensors, tensors,
             options.timeout,         options.asyncOp};
@@ -92,22 +103,28 @@ WorkPtr ProcessGroupHccl::allreduce(Tensors& tensors, const c10d::AllreduceOptio
       unpack(memory, tensor);
     });
   }
+  const Combine combine = combining(options.reduceOp, refuse);
   return issue(std::move(call), [=](HcclComm comm) {
-    const at::Tensor sum = fold(tensors);
-    reduction.all_reduce(sum, comm);
-    for (const at::Tensor& each : tensors) unpack(sum, each);
+    at::Tensor own = tensors[0];
+    for (const auto i : c10::irange(size_t{1}, tensors.size())) own = combine(own, tensors[i]);
+    own = packed(own);
+    reduction.all_reduce(own, comm);
+    for (const at::Tensor& each : tensors) unpack(own, each);
   });
 }
 
 WorkPtr ProcessGroupHccl::allreduce_coalesced(Tensors& tensors,
                                               const c10d::AllreduceCoalescedOptions& options) {
   const Refusal refuse = refusal("allreduce_coalesced");
-  check_dense(tensors, refuse);
+  c10d::assertNonEmpty(refuse, tensors);
+  c10d::assertCPU(refuse, tensors);
   c10d::assertLayoutMatch(refuse, tensors);
-  std::vector<Reduction> reductions;
+  if (tensors[0].layout() != at::kStrided) refuse("unsupported layout");
   for (const at::Tensor& each : tensors) {
-    reductions.push_back(Reduction::of(options.reduceOp, each.scalar_type(), refuse));
+    if (each.scalar_type() == tensors[0].scalar_type()) continue;
+    refuse("tensors must all have the same type");
   }
+  const auto reduction = Reduction::of(options.reduceOp, tensors[0].scalar_type(), refuse);
   Call call{c10d::OpType::ALLREDUCE_COALESCED,
             "hccl:all_reduce",
             tensors,
@@ -119,7 +136,7 @@ WorkPtr ProcessGroupHccl::allreduce_coalesced(Tensors& tensors,
     const Tensors sources = unchanged_by(tensors, tensors);
     for (const auto i : c10::irange(tensors.size())) {
       const at::Tensor memory = packed(sources[i]);
-      reductions[i].all_reduce(memory, comm);
+      reduction.all_reduce(memory, comm);
       unpack(memory, tensors[i]);
     }
   });
@@ -128,19 +145,16 @@ WorkPtr ProcessGroupHccl::allreduce_coalesced(Tensors& tensors,
 WorkPtr ProcessGroupHccl::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const Refusal refuse = refusal("reduce");
   c10d::assertRootRank(refuse, options.rootRank, size_);
-  check_dense(tensors, refuse);
   c10d::assertRootTensor(refuse, options.rootTensor, static_cast<int64_t>(tensors.size()));
-  c10d::assertTypeAndSizesMatch(refuse, tensors);
-  check_fold(tensors, options.reduceOp, refuse);
+  c10d::assertSingleElement(refuse, tensors);
+  check_dense(tensors, refuse);
   const auto reduction = Reduction::of(options.reduceOp, tensors[0].scalar_type(), refuse);
   Call call{c10d::OpType::REDUCE, "hccl:reduce",  tensors, tensors,
             options.timeout,      options.asyncOp};
   return issue(std::move(call), [=, rank = rank_](HcclComm comm) {
-    const at::Tensor send = packed(fold(tensors));
-    const at::Tensor& result = tensors[static_cast<size_t>(options.rootTensor)];
-    const at::Tensor recv = rank == options.rootRank ? room_for(result) : send;
-    reduction.reduce(send, recv, static_cast<uint32_t>(options.rootRank), comm);
-    if (rank == options.rootRank) unpack(recv, result);
+    const at::Tensor memory = packed(tensors[0]);
+    reduction.reduce(memory, memory, static_cast<uint32_t>(options.rootRank), comm);
+    if (rank == options.rootRank) unpack(memory, tensors[0]);
   });
 }
 

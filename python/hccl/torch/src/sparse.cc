@@ -58,8 +58,10 @@ at::Tensor gather_rows(const at::Tensor& own, const std::vector<int64_t>& counts
   return all;
 }
 
-void sum_sparse(const at::Tensor& tensor, int size, HcclComm comm) {
-  const at::Tensor own = tensor.coalesce();
+void sum_sparse(const Tensors& tensors, int size, HcclComm comm) {
+  at::Tensor own = tensors[0];
+  for (const auto i : c10::irange(size_t{1}, tensors.size())) own = own.add(tensors[i]);
+  own = own.coalesce();
   const at::Tensor descriptions = exchange_descriptions(own, size, comm);
   std::vector<int64_t> counts;
   for (const int64_t rank : c10::irange(int64_t{size})) {
@@ -69,7 +71,7 @@ void sum_sparse(const at::Tensor& tensor, int size, HcclComm comm) {
   const at::Tensor values = gather_rows(own.values().contiguous(), counts, comm);
   const at::Tensor sum =
       at::sparse_coo_tensor(indices.t(), values, own.sizes(), own.options()).coalesce();
-  tensor.copy_(sum);
+  for (const at::Tensor& each : tensors) each.copy_(sum);
 }
 
 }  // namespace
@@ -77,7 +79,6 @@ void sum_sparse(const at::Tensor& tensor, int size, HcclComm comm) {
 WorkPtr ProcessGroupHccl::allreduce_sparse(Tensors& tensors,
                                            const c10d::AllreduceOptions& options) {
   const Refusal refuse = refusal("allreduce");
-  c10d::assertSingleElement(refuse, tensors);
   if (options.reduceOp.op_ != c10d::ReduceOp::SUM) {
     refuse("unsupported reduction operation for sparse tensors: only SUM");
   }
@@ -87,9 +88,8 @@ WorkPtr ProcessGroupHccl::allreduce_sparse(Tensors& tensors,
             tensors,
             options.timeout,
             options.asyncOp};
-  return issue(std::move(call), [tensor = tensors[0], size = size_](HcclComm comm) {
-    sum_sparse(tensor, size, comm);
-  });
+  return issue(std::move(call),
+               [=, size = size_](HcclComm comm) { sum_sparse(tensors, size, comm); });
 }
 
 }  // namespace hccl::pytorch

@@ -11,9 +11,10 @@
 namespace hccl::pytorch {
 namespace {
 
-c10::intrusive_ptr<c10::ivalue::Future> new_future() {
-  static const c10::TypePtr tensors = c10::ListType::create(c10::TensorType::get());
-  return c10::make_intrusive<c10::ivalue::Future>(tensors);
+c10::intrusive_ptr<c10::ivalue::Future> new_future(bool of_lists) {
+  static const c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
+  static const c10::TypePtr lists = c10::ListType::create(list);
+  return c10::make_intrusive<c10::ivalue::Future>(of_lists ? lists : list);
 }
 
 // The communicator whose callback runs on this thread.
@@ -86,7 +87,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   {
     std::lock_guard lock(mutex_);
     if (future_) return future_;
-    future_ = new_future();
+    future_ = new_future(!lists_.empty());
     if (request_ != nullptr) static_cast<void>(HcclRequestMark(request_));
     late = settled_;
   }
@@ -112,7 +113,7 @@ void Work::settle(c10::ivalue::Future& future) const {
   if (failure_) {
     future.setError(failure_);
   } else {
-    future.markCompleted(c10::IValue(outputs_));
+    future.markCompleted(lists_.empty() ? c10::IValue(outputs_) : c10::IValue(lists_));
   }
 }
 

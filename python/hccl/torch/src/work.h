@@ -34,6 +34,8 @@ class Work : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return sequence_number_; }
 
+  /// The value of the future in place of outputs, for an operation with several lists of outputs.
+  void set_lists(std::vector<std::vector<at::Tensor>> lists) { lists_ = std::move(lists); }
   void set_sequence_number(uint64_t number) { sequence_number_ = number; }
 
  protected:
@@ -48,6 +50,7 @@ class Work : public c10d::Work {
 
   const char* title_;
   std::vector<at::Tensor> outputs_;
+  std::vector<std::vector<at::Tensor>> lists_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when it is asked for
   bool settled_ = false;
   std::exception_ptr failure_;
