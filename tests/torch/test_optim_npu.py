@@ -192,3 +192,28 @@ for dynamic in (True, False):
 """
     lines = check(text, python).splitlines()
     assert lines == ["Gradient overflow. Skipping step", "True 2.0", "False 4.0"]
+
+
+def test_gradients_are_unscaled_behind_the_step(python):
+    """Scripts accumulate into them, or read their norm."""
+    text = """
+import torch_npu.optim.npu_fused_optim_base as base, torch_npu.optim.npu_fused_sgd as sgd
+from torch_npu.npu.amp import GradScaler
+from torch_npu.optim import NpuFusedOptimizerBase, NpuFusedSGD
+assert sgd.NpuFusedSGD is NpuFusedSGD and base.NpuFusedOptimizerBase is NpuFusedOptimizerBase
+for dynamic in (True, False):
+    weights = [torch.ones(3, requires_grad=True) for _ in range(2)]
+    pairs = [
+        (torch.optim.SGD([weights[0]], lr=0.5), torch.amp.GradScaler("cpu", init_scale=128.0)),
+        (NpuFusedSGD([weights[1]], lr=0.5), GradScaler(init_scale=128.0, dynamic=dynamic)),
+    ]
+    for _ in range(3):
+        for weight, (optimizer, scaler) in zip(weights, pairs):
+            scaler.scale((weight * weight).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    assert torch.equal(weights[0].grad, weights[1].grad), weights[1].grad
+    assert torch.equal(weights[0], weights[1])
+print("same")
+"""
+    assert check(text, python) == "same\n"

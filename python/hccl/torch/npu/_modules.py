@@ -8,6 +8,20 @@ import torch
 from hccl.torch.npu import _apex, _combine, _optimizers
 
 
+# Scripts import the classes from Ascend's files, too.
+_FILES = {
+    "NpuFusedAdadelta": "adadelta",
+    "NpuFusedAdam": "adam",
+    "NpuFusedAdamP": "adamp",
+    "NpuFusedAdamW": "adamw",
+    "NpuFusedBertAdam": "bert_adam",
+    "NpuFusedLamb": "lamb",
+    "NpuFusedRMSprop": "rmsprop",
+    "NpuFusedRMSpropTF": "rmsprop_tf",
+    "NpuFusedSGD": "sgd",
+}
+
+
 def contents() -> dict:
     """Returns the names of each module, by the module's path, parents first."""
     utils = {
@@ -18,10 +32,16 @@ def contents() -> dict:
     }
     amp = {"GradScaler": _optimizers.GradScaler, "autocast": _autocast}
     functions = ("initialize", "scale_loss", "master_params", "state_dict", "load_state_dict")
+    base = {"NpuFusedOptimizerBase": _optimizers.NpuFusedOptimizerBase}
     lamb = {"Lamb": _optimizers.NpuFusedLamb}
     return {
         "torch_npu": {"npu_change_data_ptr": _combine.npu_change_data_ptr, **utils},
-        "torch_npu.optim": dict(_optimizers.OPTIMIZERS),
+        "torch_npu.optim": {**_optimizers.OPTIMIZERS, **base},
+        "torch_npu.optim.npu_fused_optim_base": base,
+        **{
+            f"torch_npu.optim.npu_fused_{name}": {one: _optimizers.OPTIMIZERS[one]}
+            for one, name in _FILES.items()
+        },
         "torch_npu.utils": utils,
         "torch_npu.npu": _device_calls(),
         "torch_npu.npu.amp": amp,

@@ -87,8 +87,8 @@ OPTIMIZERS = {
 
 
 class GradScaler(optim.GradScaler):
-    """torch_npu.npu.amp.GradScaler. dynamic=False: gradients are unscaled but not checked, and the
-    scale never changes."""
+    """torch_npu.npu.amp.GradScaler: behind step() the gradients are unscaled, so that programs may
+    read them or add to them. dynamic=False: they are not checked, and the scale never changes."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class GradScaler(optim.GradScaler):
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
-        if self._enabled and not self._dynamic:
+        if self._enabled and not kwargs.get("zero_grad"):
             from torch.amp.grad_scaler import OptState
 
             if self._per_optimizer_states[id(optimizer)]["stage"] is OptState.READY:
