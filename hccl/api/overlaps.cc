@@ -49,6 +49,33 @@ Hull hull_of(std::span<const Block> blocks) {
   return hull;
 }
 
+// The buffers of an operation whose blocks have one length, in elements. In place, `out` lies
+// `in_place` behind `in`.
+struct Places {
+  std::uint64_t in;
+  std::uint64_t out;
+  std::int64_t in_place = 0;
+};
+Places places(const Call& call, int rank, int size) {
+  const auto own = static_cast<std::int64_t>(call.count) * rank;
+  const std::uint64_t one = call.count, all = one * static_cast<std::uint64_t>(size);
+  const bool root = rank == call.root;
+  switch (call.op) {
+    case Op::kReduce:
+      return {one, root ? one : 0};
+    case Op::kScatter:
+      return {root ? all : 0, one, own};
+    case Op::kReduceScatter:
+      return {all, one, own};
+    case Op::kAllGather:
+      return {one, all, -own};
+    case Op::kAllToAll:  // never in place: its check refuses one buffer for both
+      return {all, all};
+    default:
+      return {one, one};
+  }
+}
+
 }  // namespace
 
 Status check_apart(const core::Communicator& comm, std::vector<Extent> extents, const char* hint) {
@@ -75,10 +102,16 @@ Status check_apart(const core::Communicator& comm, std::vector<Extent> extents, 
   return {};
 }
 
-Status compare(const core::Communicator& comm, const Call& call, Places is, bool in_place) {
-  const std::size_t element = size_of(call.type);
-  std::vector<Extent> extents{{address(call.out), is.out * element, true, "recvBuf"}};
-  if (!in_place) extents.push_back({address(call.in), is.in * element, false, "sendBuf"});
+Status compare(const core::Communicator& comm, const Call& call) {
+  const std::uint64_t element = size_of(call.type);
+  const Places is = places(call, comm.rank(), comm.size());
+  const auto in = address(call.in), out = address(call.out);
+  const bool in_place = out - in == static_cast<std::uint64_t>(is.in_place) * element;
+  if ((in_place || apart(in, is.in * element, out, is.out * element)) && !mapped_twice(comm)) {
+    return {};
+  }
+  std::vector<Extent> extents{{out, is.out * element, true, "recvBuf"}};
+  if (!in_place) extents.push_back({in, is.in * element, false, "sendBuf"});
   return check_apart(comm, std::move(extents), hint(call.op));
 }
 
