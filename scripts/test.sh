@@ -121,11 +121,12 @@ for now in "${steps[@]}"; do
       run_ctest tsan -L '^threads$'
       ;;
     long)
-      # Every test three times, many simulated worlds, half an hour of churn, 8,700 of a job's 28,000 allocations failing (all,
+      # Every test three times, 1,000 starts by each launcher, many simulated worlds, half an hour of churn, 8,700 of a job's 28,000 allocations failing (all,
       # HCCL_TEST_FAILURES=0, take 80 minutes), models with wider bounds and all mutants, PyTorch's tests with more ranks, every parser under libFuzzer, the path-sensitive
       # analysis of the library, and the kernels for Arm.
       build dev
       run_ctest dev --repeat until-fail:3
+      HCCL_TEST_STARTS=1000 python3 tests/join/launched_test.py build/dev/tests/launched_rank mpirun mpiexec.hydra
       build/dev/tests/simulation_test --seeds 100000
       HCCL_TEST_MODELS=long build/dev/tests/model_test
       HCCL_TEST_MODELS=long tests/models/spin_test.py --spin spin --compiler gcc

@@ -2,9 +2,11 @@
 """launched_test.py RANK_PROGRAM [MPIRUN [MPIEXEC_HYDRA]]: which world a process gets from its launcher.
 
 Each rank prints its rank, its world's size and the nonces of the world's ranks. The nonce names the
-job, so a world of two jobs shows."""
+job, so a world of two jobs shows. HCCL_TEST_STARTS: how many jobs each launcher starts."""
 
+import json
 import os
+import random
 import re
 import signal
 import socket
@@ -178,6 +180,81 @@ class NeverMixed(unittest.TestCase):
         self.assertRegex(end(old), "^refused: ")
         new[1].send_signal(signal.SIGCONT)
         self.assertEqual([end(rank) for rank in new], world(2))
+
+
+SHORT = {"HCCL_CONNECT_TIMEOUT": "3"}  # a rank whose root was refused or killed waits
+
+
+def descendants(pid):
+    """The processes below this one that have none themselves."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            children = file.read().split()
+    except OSError:
+        return []
+    return [each for child in children for each in descendants(child) or [int(child)]]
+
+
+class Starts(unittest.TestCase):
+    """Two jobs of 4 ranks at once. Those of one name may be refused, but have no rank of the other one; nor has a job a
+    rank of which is killed."""
+
+    def by_variables(self, job):
+        return [start({**by_hand(rank, self.number, job, 4), **SHORT}) for rank in range(4)]
+
+    def by_table(self, job):
+        devices = [{"device_id": str(i), "device_ip": f"127.0.0.{i + 1}", "rank_id": str(i)} for i in range(4)]
+        table = {"version": "1.0", "status": "completed", "server_count": "1",
+                 "server_list": [{"server_id": str(self.number), "device": devices}]}
+        path = os.path.join(self.folder.name, "table.json")
+        with open(path + str(job), "w", encoding="ascii") as file:
+            json.dump(table, file)
+        os.replace(path + str(job), path)
+        return [start(variables(RANK_TABLE_FILE=path, RANK_ID=str(i), NONCE=str(job), **SHORT)) for i in range(4)]
+
+    def by_command(self, job, *command):
+        environment = variables(NONCE=str(job))
+        return [subprocess.Popen([*command, PROGRAM], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                 text=True)]
+
+    def pairs(self, jobs_of, one_name):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        seed = random.randrange(1 << 30)
+        chance = random.Random(seed)
+        for pair in range(int(os.environ.get("HCCL_TEST_STARTS", "4")) // 2):
+            self.number = port()
+            jobs = {job: jobs_of(self, job) for job in (1, 2)}
+            killed = chance.choice((None, 1, 2))
+            if killed:
+                time.sleep(chance.uniform(0, 0.5))
+                found = [pid for each in jobs[killed] for pid in descendants(each.pid) or [each.pid]]
+                try:
+                    os.kill(chance.choice(found), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            for job, processes in jobs.items():
+                lines = [line for each in processes for line in end(each).splitlines()]
+                where = f"seed {seed}, pair {pair}, job {job}, killed {killed}: {lines}"
+                joined = [line for line in lines if line.startswith("rank ")]
+                self.assertLessEqual(set(joined), set(world(job, 4)), where)
+                if not killed and not one_name:
+                    self.assertEqual(sorted(joined), world(job, 4), where)
+
+    def test_variables(self):
+        self.pairs(Starts.by_variables, one_name=True)
+
+    def test_rank_table(self):
+        self.pairs(Starts.by_table, one_name=True)
+
+    @unittest.skipUnless(MPIRUN, "no mpirun")
+    def test_mpirun(self):
+        command = (MPIRUN, "--oversubscribe", "--allow-run-as-root", "-np", "4")
+        self.pairs(lambda self, job: self.by_command(job, *command), one_name=False)
+
+    @unittest.skipUnless(HYDRA, "no hydra")
+    def test_hydra(self):
+        self.pairs(lambda self, job: self.by_command(job, HYDRA, "-n", "4"), one_name=False)
 
 
 if __name__ == "__main__":
