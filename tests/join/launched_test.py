@@ -4,6 +4,7 @@
 Each rank prints its rank, its world's size and the nonces of the world's ranks. The nonce names the
 job, so a world of two jobs shows. HCCL_TEST_STARTS: how many jobs each launcher starts."""
 
+import contextlib
 import json
 import os
 import random
@@ -185,14 +186,26 @@ class NeverMixed(unittest.TestCase):
 SHORT = {"HCCL_CONNECT_TIMEOUT": "3"}  # a rank whose root was refused or killed waits
 
 
-def descendants(pid):
-    """The processes below this one that have none themselves."""
+def ranks_below(pid):
+    """The ranks among a process and those below it."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             children = file.read().split()
+        own = [int(pid)] if os.path.samefile(f"/proc/{pid}/exe", PROGRAM) else []
     except OSError:
         return []
-    return [each for child in children for each in descendants(child) or [int(child)]]
+    return own + [each for child in children for each in ranks_below(child)]
+
+
+def end_of_ranks(process):
+    """As end(), for a launcher that lost a rank: Open MPI's may hang when all ranks have ended."""
+    for _ in range(SECONDS // 5):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=5)[0]
+        if not ranks_below(process.pid):
+            process.kill()
+    process.kill()
+    raise AssertionError("a rank hangs")
 
 
 class Starts(unittest.TestCase):
@@ -228,13 +241,11 @@ class Starts(unittest.TestCase):
             killed = chance.choice((None, 1, 2))
             if killed:
                 time.sleep(chance.uniform(0, 0.5))
-                found = [pid for each in jobs[killed] for pid in descendants(each.pid) or [each.pid]]
-                try:
+                found = [pid for each in jobs[killed] for pid in ranks_below(each.pid)]
+                with contextlib.suppress(ProcessLookupError, IndexError):  # they have ended, or have not begun
                     os.kill(chance.choice(found), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             for job, processes in jobs.items():
-                lines = [line for each in processes for line in end(each).splitlines()]
+                lines = [line for each in processes for line in end_of_ranks(each).splitlines()]
                 where = f"seed {seed}, pair {pair}, job {job}, killed {killed}: {lines}"
                 joined = [line for line in lines if line.startswith("rank ")]
                 self.assertLessEqual(set(joined), set(world(job, 4)), where)

@@ -29,7 +29,7 @@ def as_npu() -> None:
     for path, module in made.items():
         sys.modules[path] = module
         parent, _, name = path.rpartition(".")
-        if parent:
+        if parent and not hasattr(made[parent], name):
             setattr(made[parent], name, module)
     if "torch_npu" in made:
         _devices.install(made["torch_npu.npu"])

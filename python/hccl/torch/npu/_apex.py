@@ -1,23 +1,101 @@
-"""apex.amp: one scaled loss, a fused optimizer. O0 to O2; 16-bit models keep master weights."""
+"""apex.amp: loss scaling, half models with float32 master weights, by apex's levels.
+
+O0 computes in float32. O1 leaves models and functions in float32, as half functions gain nothing on
+a CPU, and scales the loss. O2 and O3 make models half: their forward takes inputs of any floating
+type and returns float32; O2 keeps batch norms and master weights in float32.
+
+Levels, properties and the texts of errors are those of apex's page on amp.
+"""
 
 import contextlib
-from typing import Any, Iterator, Optional, Union
+import dataclasses
+import types
+from typing import Any, Callable, Iterator, Optional, Union
 
 import torch
 
-from hccl.torch import optim
+from hccl.torch.npu import _apex_models
 
-_LEVELS = ("O0", "O1", "O2")
+_HALF = torch.float16
+
+
+@dataclasses.dataclass
+class Properties:
+    """What a level sets, and arguments of initialize() override."""
+
+    enabled: bool = True
+    opt_level: str = "O1"
+    cast_model_type: Optional[torch.dtype] = None
+    patch_torch_functions: bool = False
+    keep_batchnorm_fp32: Optional[bool] = None
+    master_weights: Optional[bool] = None
+    loss_scale: Union[str, float] = 1.0
+
+
+LEVELS = {
+    "O0": Properties(True, "O0", torch.float32, False, None, False, 1.0),
+    "O1": Properties(True, "O1", None, True, None, None, "dynamic"),
+    "O2": Properties(True, "O2", _HALF, False, True, True, "dynamic"),
+    "O3": Properties(True, "O3", _HALF, False, False, False, 1.0),
+}
+
+
+class LossScaler:
+    """The scale of one loss. A dynamic one halves after an overflow, and doubles after
+    `scale_window` steps without one."""
+
+    def __init__(self, scale: Union[str, float], number: int, limits: dict):
+        self.dynamic = scale == "dynamic"
+        self._number = number
+        self._growth = limits["scale_growth_factor"]
+        self._backoff = limits["scale_backoff_factor"]
+        self._window = limits["scale_window"]
+        self._min, self._max = limits["min_loss_scale"], limits["max_loss_scale"]
+        first = min(self._max, limits["dynamic_init_scale"])
+        self._loss_scale = float(first if self.dynamic else scale)
+        self._unskipped = 0
+
+    def loss_scale(self) -> float:
+        return self._loss_scale
+
+    def update(self, overflow: bool) -> None:
+        if not overflow:
+            self._unskipped += 1
+            if self.dynamic and self._unskipped == self._window:
+                self._loss_scale = min(self._max, self._loss_scale * self._growth)
+                self._unskipped = 0
+            return
+        text = "Gradient overflow. Skipping step"
+        if self.dynamic:
+            self._unskipped = 0
+            self._loss_scale = max(self._min or 0.0, self._loss_scale * self._backoff)
+            text += f", loss scaler {self._number} reducing loss scale to {self._loss_scale}"
+        print(text)
 
 
 class _State:
-    """The settings of initialize(), shared by its optimizers."""
+    """The settings of initialize()."""
 
-    scaler: Optional[optim.GradScaler] = None
-    fixed = False
+    opt_properties = Properties(enabled=False)
+    loss_scalers: list = []
 
 
-_state = _State()
+_amp_state = _State()
+
+
+class _Stash:
+    """What amp keeps with an optimizer."""
+
+    def __init__(self) -> None:
+        self.pairs: list = []  # (half parameter of the model, its master), which has its place
+        self.delayed = False  # gradients are still scaled
+        self.skip = False
+
+
+def _list(one_or_more: Any) -> list:
+    if one_or_more is None:
+        return []
+    return list(one_or_more) if isinstance(one_or_more, (list, tuple)) else [one_or_more]
 
 
 def initialize(
@@ -25,96 +103,264 @@ def initialize(
     optimizers: Any = None,
     enabled: bool = True,
     opt_level: str = "O1",
+    cast_model_type: Optional[torch.dtype] = None,
+    patch_torch_functions: Optional[bool] = None,
+    keep_batchnorm_fp32: Union[bool, str, None] = None,
+    master_weights: Optional[bool] = None,
     loss_scale: Union[str, float, None] = None,
-    combine_grad: Optional[bool] = None,
-    combine_ddp: Optional[bool] = None,
+    cast_model_outputs: Optional[torch.dtype] = None,
+    num_losses: int = 1,
+    verbosity: int = 1,
+    min_loss_scale: Optional[float] = None,
+    max_loss_scale: float = 2.0**24,
     dynamic_init_scale: float = 2.0**16,
     scale_growth_factor: float = 2.0,
     scale_backoff_factor: float = 0.5,
     scale_window: int = 2000,
+    combine_grad: Optional[bool] = None,
+    combine_ddp: Optional[bool] = None,
     **ignored: Any,
 ) -> Any:
-    """Prepares for scale_loss(). O1 only scales the loss and computes in the types of the model,
-    because fp16 gains nothing on a CPU. O2 makes models fp16, except batch norms, and needs fused
-    optimizers, which keep float32 master weights. combine_grad has no effect: the step reads all
-    gradients in place in one pass."""
-    if opt_level not in _LEVELS:
+    """Prepares models and optimizers, in place, and returns them in the form in which they came.
+
+    combine_grad has no effect: steps read all gradients in place in one pass."""
+    if not enabled:
+        _amp_state.opt_properties = Properties(enabled=False)
+        return models if optimizers is None else (models, optimizers)
+    if opt_level not in LEVELS:
         raise RuntimeError(
-            f"Unexpected optimization level {opt_level}. Options are 'O0', 'O1', 'O2'."
+            f"Unexpected optimization level {opt_level}. Options are 'O0', 'O1', 'O2', 'O3'. Note "
+            "that in `O0`, `O1`, etc., the prefix O is the letter O, not the number zero."
         )
     if combine_ddp:
         raise RuntimeError(
             'hccl: combine_ddp is not needed: DistributedDataParallel over the backend "hccl" '
             "reduces gradients in place"
         )
-    fixed = loss_scale is not None and loss_scale != "dynamic"
-    if enabled and opt_level != "O0":
-        _state.scaler = optim.GradScaler(
-            "cpu",
-            dynamic_init_scale if loss_scale in (None, "dynamic") else float(loss_scale),
-            scale_growth_factor,
-            scale_backoff_factor,
-            scale_window,
-        )
-        _state.fixed = fixed
-    if enabled and opt_level == "O2":
-        _to_half(models, optimizers)
+    properties = _overridden(
+        LEVELS[opt_level],
+        cast_model_type=cast_model_type,
+        patch_torch_functions=patch_torch_functions,
+        keep_batchnorm_fp32=keep_batchnorm_fp32,
+        master_weights=master_weights,
+        loss_scale=loss_scale,
+    )
+    limits = dict(
+        min_loss_scale=min_loss_scale,
+        max_loss_scale=max_loss_scale,
+        dynamic_init_scale=dynamic_init_scale,
+        scale_growth_factor=scale_growth_factor,
+        scale_backoff_factor=scale_backoff_factor,
+        scale_window=scale_window,
+    )
+    scale = properties.loss_scale
+    _amp_state.opt_properties = properties
+    _amp_state.loss_scalers = [LossScaler(scale, i, limits) for i in range(num_losses)]
+    for model in _list(models):
+        _apex_models.cast(model, properties, cast_model_outputs)
+    for optimizer in _list(optimizers):
+        _prepare(optimizer, bool(properties.master_weights))
     return models if optimizers is None else (models, optimizers)
 
 
-def _to_half(models: Any, optimizers: Any) -> None:
-    for optimizer in optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]:
-        if optimizer is not None and not isinstance(optimizer, optim.FusedOptimizer):
-            raise RuntimeError("hccl: O2 keeps master weights, which needs a fused optimizer")
-        if optimizer is not None:
-            optimizer.master_weights = True
-    for model in models if isinstance(models, (list, tuple)) else [models]:
-        for module in model.modules():
-            if not isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
-                for parameter in module.parameters(recurse=False):
-                    parameter.data = parameter.data.half()
+def _overridden(level: Properties, **given: Any) -> Properties:
+    keep = given["keep_batchnorm_fp32"]
+    if isinstance(keep, str):  # from command lines
+        if keep not in ("True", "False"):
+            raise RuntimeError(
+                "keep_batchnorm_fp32 must be a boolean, the string 'True', or the string 'False', "
+                f"found keep_batchnorm_fp32={keep}"
+            )
+        given["keep_batchnorm_fp32"] = keep == "True"
+    if given["loss_scale"] not in (None, "dynamic"):
+        given["loss_scale"] = float(given["loss_scale"])
+    given = {name: value for name, value in given.items() if value is not None}
+    if level.opt_level == "O1":
+        for name in ("cast_model_type", "keep_batchnorm_fp32", "master_weights"):
+            if given.get(name):
+                raise RuntimeError(
+                    "With opt_level O1, the model weights themselves should remain FP32, so "
+                    f"{name} should be None or False, but was {given[name]}"
+                )
+    return dataclasses.replace(level, **given)
+
+
+# ---- optimizers ----
+
+
+def _prepare(optimizer: torch.optim.Optimizer, master_weights: bool) -> None:
+    stash = optimizer._amp_stash = _Stash()
+    if master_weights:
+        _give_masters(optimizer, stash)
+    step, zero_grad, add = optimizer.step, optimizer.zero_grad, optimizer.add_param_group
+
+    def with_masters(self: Any, closure: Optional[Callable] = None, **kwargs: Any) -> Any:
+        if stash.skip:
+            stash.skip = False
+            return None
+        if closure is not None and stash.pairs:
+            raise RuntimeError("Currently, Amp does not support closure use with optimizers.")
+        result = step(closure, **kwargs)
+        with torch.no_grad():
+            for model, master in stash.pairs:
+                model.copy_(master)
+        return result
+
+    def of_both(self: Any, *args: Any, **kwargs: Any) -> None:
+        zero_grad(*args, **kwargs)
+        for model, _ in stash.pairs:
+            model.grad = None
+
+    def with_their_masters(self: Any, group: dict) -> None:
+        add(group)
+        if master_weights:
+            _give_masters(optimizer, stash)
+
+    # Methods, as torch's schedulers of learning rates expect.
+    optimizer.step = types.MethodType(with_masters, optimizer)  # type: ignore[method-assign]
+    optimizer.zero_grad = types.MethodType(of_both, optimizer)  # type: ignore[method-assign]
+    optimizer.add_param_group = types.MethodType(with_their_masters, optimizer)  # type: ignore[method-assign]
+    if hasattr(optimizer, "clip_grad_norm_fused_"):
+        optimizer.clip_optimizer_grad_norm_fused = optimizer.clip_grad_norm_fused_
+
+
+def _give_masters(optimizer: torch.optim.Optimizer, stash: _Stash) -> None:
+    for group in optimizer.param_groups:
+        for i, parameter in enumerate(group["params"]):
+            if parameter.dtype == torch.float32 or not parameter.is_floating_point():
+                continue
+            master = parameter.detach().float().requires_grad_(parameter.requires_grad)
+            group["params"][i] = parameter._amp_master = master
+            stash.pairs.append((parameter, master))
+            if parameter in optimizer.state:
+                own = optimizer.state.pop(parameter)
+                optimizer.state[master] = _apex_models.converted(own, torch.float32)
+
+
+# ---- the step ----
 
 
 @contextlib.contextmanager
-def scale_loss(loss: torch.Tensor, optimizers: Any, **_: Any) -> Iterator[torch.Tensor]:
+def scale_loss(
+    loss: torch.Tensor,
+    optimizers: Any,
+    loss_id: int = 0,
+    model: Any = None,
+    delay_unscale: bool = False,
+    delay_overflow_check: bool = False,
+) -> Iterator[torch.Tensor]:
     """with amp.scale_loss(loss, optimizer) as scaled: scaled.backward(); then optimizer.step().
 
-    At the end of the block gradients are unscaled. After an overflow the next step does nothing."""
-    scaler = _state.scaler
-    if scaler is None:
+    Behind the block gradients are unscaled, and in float32 if there are master weights; after an
+    overflow the next step of these optimizers does nothing. delay_unscale: another backward comes
+    before the step."""
+    if not _amp_state.opt_properties.enabled:
         yield loss
         return
-    yield scaler.scale(loss)
-    for optimizer in optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]:
-        scaler.unscale_(optimizer)
-        found = scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
-        if any(value.item() for value in found.values()):
-            _skip_next(optimizer)
-    scale = scaler.get_scale()
-    scaler.update(scale if _state.fixed else None)
+    scaler = _amp_state.loss_scalers[loss_id]
+    scale = scaler.loss_scale()
+    stashes = [(each, _stash_of(each)) for each in _list(optimizers)]
+    for optimizer, stash in stashes:
+        if not stash.delayed and scale != 1:  # what is there is unscaled, and what comes is added
+            grads = _own_gradients(optimizer, stash)
+            if grads:
+                torch._foreach_mul_(grads, scale)
+    yield loss.float() * scale
+    if delay_unscale:
+        for _, stash in stashes:
+            stash.delayed = True
+        return
+    overflow = False
+    for optimizer, stash in stashes:
+        overflow = _unscale(optimizer, stash, 1.0 / scale) or overflow
+        stash.delayed = False
+    scaler.update(overflow)
+    if overflow:
+        for _, stash in stashes:
+            stash.skip = True
 
 
-def _skip_next(optimizer: torch.optim.Optimizer) -> None:
-    step = optimizer.step
+def _stash_of(optimizer: torch.optim.Optimizer) -> _Stash:
+    stash = getattr(optimizer, "_amp_stash", None)
+    if stash is None:
+        raise RuntimeError("scale_loss: this optimizer was not passed to amp.initialize")
+    return stash
 
-    def skip(*_: Any, **__: Any) -> None:
-        print("Gradient overflow. Skipping step")
-        optimizer.step = step
 
-    optimizer.step = skip
+def _own_gradients(optimizer: torch.optim.Optimizer, stash: _Stash) -> list:
+    """Gradients of parameters without a master."""
+    masters = {id(master) for _, master in stash.pairs}
+    parameters = (each for group in optimizer.param_groups for each in group["params"])
+    return [p.grad for p in parameters if p.grad is not None and id(p) not in masters]
+
+
+@torch.no_grad()
+def _unscale(optimizer: torch.optim.Optimizer, stash: _Stash, factor: float) -> bool:
+    """Whether a gradient was not finite. Gradients of the model move to the masters."""
+    grads = _own_gradients(optimizer, stash)
+    moved = []
+    for parameter, master in stash.pairs:
+        if parameter.grad is not None:
+            moved.append((master, parameter.grad.float()))
+            parameter.grad = None
+    found, inverse = torch.zeros(1), torch.full((1,), factor)
+    for each in (grads, [gradient for _, gradient in moved]):
+        if each:
+            torch._amp_foreach_non_finite_check_and_unscale_(each, found, inverse)
+    for master, gradient in moved:
+        master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+    return bool(found.item())
 
 
 def master_params(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
     """Returns the parameters that the optimizer steps: master weights if it has them."""
     for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            yield optimizer.state.get(parameter, {}).get("master_param", parameter)
+        yield from group["params"]
+
+
+@contextlib.contextmanager
+def disable_casts() -> Iterator[None]:
+    with torch.autocast("cpu", enabled=False):
+        yield
+
+
+# ---- functions: with O1 they compute in the types of their arguments ----
+
+
+def half_function(function: Callable) -> Callable:
+    return function
+
+
+float_function = promote_function = half_function
+
+
+def register_half_function(module: Any, function_name: str) -> None:
+    if not hasattr(module, function_name):
+        raise ValueError(f"No function named {function_name} in module {module}.")
+
+
+register_float_function = register_promote_function = register_half_function
 
 
 def state_dict() -> dict:
-    return {} if _state.scaler is None else _state.scaler.state_dict()
+    return {
+        f"loss_scaler{i}": {"loss_scale": each._loss_scale, "unskipped": each._unskipped}
+        for i, each in enumerate(_amp_state.loss_scalers)
+    }
 
 
 def load_state_dict(state: dict) -> None:
-    if _state.scaler is not None and state:
-        _state.scaler.load_state_dict(state)
+    """RuntimeError: another number of losses, or names that state_dict() does not give."""
+    if len(state) != len(_amp_state.loss_scalers):
+        print(
+            f"Warning: state_dict contains {len(state)} entries, while "
+            f"{len(_amp_state.loss_scalers)} loss_scalers are used"
+        )
+    for name, values in state.items():
+        number = name.removeprefix("loss_scaler")
+        if number == name:
+            raise RuntimeError(f"amp.load_state_dict: unexpected key {name}")
+        if int(number) < len(_amp_state.loss_scalers):
+            scaler = _amp_state.loss_scalers[int(number)]
+            scaler._loss_scale = float(values["loss_scale"])
+            scaler._unskipped = int(values["unskipped"])

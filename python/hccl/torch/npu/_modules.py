@@ -31,7 +31,11 @@ def contents() -> dict:
         "clip_grad_norm_fused_": _optimizers.clip_grad_norm_fused_,
     }
     amp = {"GradScaler": _optimizers.GradScaler, "autocast": _autocast}
-    functions = ("initialize", "scale_loss", "master_params", "state_dict", "load_state_dict")
+    functions = (
+        *("initialize", "scale_loss", "master_params", "state_dict", "load_state_dict"),
+        *("half_function", "float_function", "promote_function", "disable_casts", "_amp_state"),
+        *("register_half_function", "register_float_function", "register_promote_function"),
+    )
     base = {"NpuFusedOptimizerBase": _optimizers.NpuFusedOptimizerBase}
     lamb = {"Lamb": _optimizers.NpuFusedLamb}
     return {
@@ -49,6 +53,8 @@ def contents() -> dict:
         "torch_npu.contrib.transfer_to_npu": {},
         "apex": {},
         "apex.amp": {name: getattr(_apex, name) for name in functions},
+        "apex.amp._amp_state": {"_amp_state": _apex._amp_state, "master_params": _apex.master_params},
+        "apex.amp.frontend": {"Properties": _apex.Properties, "opt_levels": _apex.LEVELS},
         "apex.optimizers": {**_optimizers.OPTIMIZERS, **lamb},
     }
 

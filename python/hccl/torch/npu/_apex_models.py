@@ -1,0 +1,86 @@
+"""Half models for apex.amp: casts at their border, batch norms and checkpoints in float32."""
+
+import copy
+import functools
+from typing import Any, Callable, Optional
+
+import torch
+
+NORMS = torch.nn.modules.batchnorm._BatchNorm
+
+
+def converted(value: Any, dtype: torch.dtype) -> Any:
+    """The value, or the container, with its floating tensors in that type."""
+    if isinstance(value, torch.Tensor):
+        return value.to(dtype) if value.is_floating_point() else value
+    if isinstance(value, dict):
+        made = copy.copy(value)
+        for key, each in value.items():
+            made[key] = converted(each, dtype)
+        return made
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(converted(each, dtype) for each in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(converted(each, dtype) for each in value)
+    return value
+
+
+def cast(model: torch.nn.Module, properties: Any, outputs: Optional[torch.dtype]) -> None:
+    """Makes a model as the properties say; its forward answers in `outputs`, or in float32."""
+    dtype = properties.cast_model_type
+    if dtype is None:
+        return
+    for module in model.modules():
+        if properties.keep_batchnorm_fp32 and isinstance(module, NORMS) and module.affine:
+            continue
+        for parameter in module.parameters(recurse=False):
+            gradient, parameter.grad = parameter.grad, None
+            parameter.data = converted(parameter.data, dtype)
+            if gradient is not None:
+                parameter.grad = converted(gradient, dtype)
+        for name, buffer in module.named_buffers(recurse=False):
+            module._buffers[name] = converted(buffer, dtype)
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def with_casts(*args: Any, **kwargs: Any) -> Any:
+        results = forward(*converted(args, dtype), **converted(kwargs, dtype))
+        return converted(results, outputs or torch.float32)
+
+    model.forward = with_casts
+    if properties.keep_batchnorm_fp32 and dtype != torch.float32:
+        _keep_batchnorms(model)
+    if dtype != torch.float32 and properties.master_weights:
+        model._register_state_dict_hook(_save_masters)
+        model._register_load_state_dict_pre_hook(functools.partial(_load_masters, model))
+
+
+def _keep_batchnorms(model: torch.nn.Module) -> None:
+    """Batch norms compute in float32 and answer in the type of their input."""
+    for module in model.modules():
+        if not isinstance(module, NORMS) or not module.affine:
+            continue
+
+        def in_float(x: torch.Tensor, forward: Callable = module.forward) -> torch.Tensor:
+            return forward(x.float()).to(x.dtype)
+
+        module.forward = in_float
+
+
+# Checkpoints have the masters, so that a run that loads one goes on with the same bits.
+def _save_masters(module: torch.nn.Module, state: dict, prefix: str, _: Any) -> None:
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        master = getattr(parameter, "_amp_master", None)
+        if prefix + name in state and master is not None:
+            state[prefix + name] = master.detach()
+    for name, value in state.items():
+        if name.startswith(prefix) and isinstance(value, torch.Tensor):
+            state[name] = value.float() if value.dtype == torch.float16 else value
+
+
+def _load_masters(module: torch.nn.Module, state: dict, prefix: str, *_: Any) -> None:
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        master, value = getattr(parameter, "_amp_master", None), state.get(prefix + name)
+        if master is not None and value is not None and value.shape == master.shape:
+            with torch.no_grad():
+                master.copy_(value)

@@ -1,0 +1,176 @@
+"""apex.amp under Ascend's names: levels, properties and checkpoints as apex's page has them."""
+
+import sys
+
+import pytest
+from conftest import run
+
+HEAD = """
+import hccl.torch; hccl.torch.as_npu()
+import copy, torch, apex
+from apex import amp
+import torch_npu.optim
+torch.manual_seed(0)
+
+def net():
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten(),
+        torch.nn.Linear(4 * 36, 3)).npu()
+
+def train(model, optimizer, steps, first=0, **options):
+    for i in range(first, first + steps):
+        generator = torch.Generator().manual_seed(i)
+        x = torch.randn(8, 1, 8, 8, generator=generator)
+        y = torch.randint(3, (8,), generator=generator)
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer, **options) as scaled:
+            scaled.backward()
+        optimizer.step()
+    return loss.item()
+"""
+
+
+def check(text):
+    done = run([sys.executable, "-W", "error::UserWarning", "-c", HEAD + text])
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_levels_and_their_overrides():
+    text = """
+half, single = torch.float16, torch.float32
+for level, overrides, weights, norm, masters, scale in [
+    ("O0", {}, single, single, 0, 1.0),
+    ("O1", {}, single, single, 0, 65536.0),
+    ("O2", {}, half, single, 4, 65536.0),
+    ("O3", {}, half, half, 0, 1.0),
+    ("O2", dict(keep_batchnorm_fp32="False"), half, half, 6, 65536.0),
+    ("O2", dict(master_weights=False), half, single, 0, 65536.0),
+    ("O2", dict(loss_scale="128.0"), half, single, 4, 128.0),
+    ("O2", dict(dynamic_init_scale=8.0), half, single, 4, 8.0),
+    ("O3", dict(keep_batchnorm_fp32=True, loss_scale=4), half, single, 0, 4.0),
+    ("O0", dict(loss_scale="dynamic", max_loss_scale=32.0), single, single, 0, 32.0),
+    ("O2", dict(enabled=False), single, single, 0, None),
+]:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model, (optimizer,) = amp.initialize(model, [optimizer], opt_level=level, **overrides)
+    where = (level, overrides)
+    assert model[0].weight.dtype == model[4].bias.dtype == weights, where
+    assert model[1].weight.dtype == model[1].running_mean.dtype == norm, where
+    own = {id(p) for p in model.parameters()}
+    made = [p for p in amp.master_params(optimizer) if id(p) not in own]
+    assert len(made) == masters and all(p.dtype == single for p in made), where
+    if scale:
+        assert amp._amp_state.loss_scalers[0].loss_scale() == scale, where
+    # Inputs of any floating type, also in containers; float32 comes out.
+    assert model(torch.randn(8, 1, 8, 8)).dtype == single, where
+    before = copy.deepcopy(model.state_dict())
+    loss = train(model, optimizer, 1)
+    assert loss == loss and not all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+for arguments in (dict(opt_level="02"), dict(opt_level="O1", keep_batchnorm_fp32=True),
+                  dict(opt_level="O1", master_weights=True), dict(keep_batchnorm_fp32="yes")):
+    try:
+        amp.initialize(net(), **arguments)
+    except RuntimeError:
+        continue
+    raise AssertionError(arguments)
+
+class Pair(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+    def forward(self, batch, *, scale):
+        assert batch["rows"][0].dtype == scale.dtype == half and batch["ids"].dtype == torch.int64
+        return {"out": (self.layer(batch["rows"][0]) * scale, batch["ids"])}
+model = amp.initialize(Pair(), opt_level="O2", cast_model_outputs=torch.float64)
+out, ids = model({"rows": [torch.ones(1, 2)], "ids": torch.ones(1).long()}, scale=torch.ones(1))["out"]
+assert out.dtype == torch.float64 and ids.dtype == torch.int64
+print("all")
+"""
+    assert check(text) == "all\n"
+
+
+@pytest.mark.parametrize(
+    "optimizer", ["torch.optim.SGD", "torch.optim.Adam", "apex.optimizers.NpuFusedSGD"]
+)
+def test_half_training_is_fp32s_and_goes_on_with_the_same_bits(optimizer):
+    text = f"""
+def made(level):
+    torch.manual_seed(1)
+    model = net()
+    options = dict(momentum=0.9) if "SGD" in "{optimizer}" else dict()
+    optimizer = {optimizer}(model.parameters(), lr=0.01, **options)
+    return amp.initialize(model, optimizer, opt_level=level, combine_grad=True)
+
+plain = train(*made("O0"), 20)
+model, optimizer = made("O2")
+half = train(model, optimizer, 20)
+assert abs(half - plain) < 0.05 * plain, (half, plain)
+saved = copy.deepcopy((model.state_dict(), optimizer.state_dict(), amp.state_dict()))
+assert {{v.dtype for v in saved[0].values()}} == {{torch.float32, torch.int64}}
+assert saved[2] == {{"loss_scaler0": {{"loss_scale": 65536.0, "unskipped": 20}}}}
+train(model, optimizer, 5, first=20)
+expected = copy.deepcopy(model.state_dict())
+model, optimizer = made("O2")
+model.load_state_dict(saved[0]), optimizer.load_state_dict(saved[1]), amp.load_state_dict(saved[2])
+train(model, optimizer, 5, first=20)
+for name, value in model.state_dict().items():
+    assert torch.equal(value, expected[name]), name
+print("same")
+"""
+    assert check(text) == "same\n"
+
+
+def test_gradients_of_the_program():
+    """Clipped, accumulated, delayed, of two losses, and with an overflow."""
+    text = """
+def made(level, **options):
+    torch.manual_seed(1)
+    layer = torch.nn.Linear(4, 1, bias=False)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    layer, optimizer = amp.initialize(layer, optimizer, opt_level=level, verbosity=0, **options)
+    return layer, optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+
+x = torch.ones(2, 4)
+for level in ("O0", "O1", "O2"):
+    layer, optimizer, schedule = made(level, loss_scale=256.0, num_losses=2)
+    first = [p.detach().clone() for p in amp.master_params(optimizer)][0]
+    for delayed in (True, False):  # 2 and 2, in two blocks
+        with amp.scale_loss(layer(x).sum(), optimizer, delay_unscale=delayed) as scaled:
+            scaled.backward()
+    with amp.scale_loss(layer(x).sum(), optimizer, loss_id=1) as scaled:  # and 2 more
+        scaled.backward()
+    (weight,) = amp.master_params(optimizer)
+    assert weight.grad.tolist() == [[6.0] * 4], (level, weight.grad)
+    assert torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 6.0).item() == 12.0
+    optimizer.step()
+    schedule.step()
+    assert torch.allclose(weight, first - 3.0), level
+    assert torch.equal(layer.weight.float(), weight.to(layer.weight.dtype).float())
+    optimizer.zero_grad()
+    before = weight.detach().clone()
+    with amp.scale_loss(layer(x).sum() * float("inf"), optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+    assert torch.equal(before, weight), level
+
+layer, optimizer, schedule = made("O2", scale_window=2, dynamic_init_scale=1024.0)
+for factor, scale in ((float("inf"), 512.0), (1.0, 512.0), (1.0, 1024.0)):
+    optimizer.zero_grad()
+    with amp.scale_loss(layer(x).sum() * factor, optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+    assert amp._amp_state.loss_scalers[0].loss_scale() == scale
+more = torch.nn.Linear(2, 1).half()
+optimizer.add_param_group({"params": more.parameters()})
+assert {p.dtype for p in amp.master_params(optimizer)} == {torch.float32}
+try:
+    with amp.scale_loss(layer(x).sum(), torch.optim.SGD(more.parameters(), 0.1)):
+        pass
+except RuntimeError as error:
+    print(error)
+"""
+    assert "was not passed to amp.initialize" in check(text)
