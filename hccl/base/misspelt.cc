@@ -37,8 +37,8 @@ std::string letters(std::string_view name) {
 }  // namespace
 
 std::vector<std::string> misspelt(const char* const* variables) {
-  // Reading asks for every variable, whatever the others are.
-  std::vector<std::string> known;
+  // Reading asks for every variable, whatever the others are. Only join reads the job's name.
+  std::vector<std::string> known{"HCCL_JOB_ID"};
   const auto note = [&](const char* name) -> const char* {
     if (std::string_view(name).starts_with(kPrefix)) known.emplace_back(name);
     return nullptr;

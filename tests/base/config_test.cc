@@ -327,10 +327,12 @@ TEST(Config, MisspeltNamesAreTold) {
   EXPECT_EQ(nearest("HCCL_CONECT_TIME_OUT"), "HCCL_CONNECT_TIMEOUT");
   EXPECT_EQ(nearest("HCCL_LOGS"), "HCCL_LOG");
   EXPECT_EQ(nearest("HCCL_DEVICES_COUNT"), "HCCL_DEVICE_COUNT");
+  EXPECT_EQ(nearest("HCCL_JOBID"), "HCCL_JOB_ID");
   // Right ones, HCCL's others, those of torch_npu, and those of other libraries.
-  for (const char* name : {"HCCL_LOG", "HCCL_CMA", "HCCL_MEMORY_CACHE", "HCCL_WHITELIST_DISABLE",
-                           "HCCL_EVENT_TIMEOUT", "HCCL_RDMA_TIMEOUT", "HCCL_INTRA_ROCE_ENABLE",
-                           "HCCL_NPU_SOCKET_PORT_RANGE", "HCCL_", "HCCL_X", "NCCL_BUFFSIZE"}) {
+  for (const char* name :
+       {"HCCL_LOG", "HCCL_CMA", "HCCL_MEMORY_CACHE", "HCCL_JOB_ID", "HCCL_WHITELIST_DISABLE",
+        "HCCL_EVENT_TIMEOUT", "HCCL_RDMA_TIMEOUT", "HCCL_INTRA_ROCE_ENABLE",
+        "HCCL_NPU_SOCKET_PORT_RANGE", "HCCL_", "HCCL_X", "NCCL_BUFFSIZE"}) {
     EXPECT_EQ(nearest(name), "") << name;
   }
 }
