@@ -187,6 +187,25 @@ TEST_F(ShmProcesses, LeaveNothingBehindEvenWhenKilled) {
   EXPECT_TRUE(folder_.files().empty());
 }
 
+// A leader that is killed between the exchanges leaves its directory to the next leader. That of a
+// living leader stays.
+TEST_F(ShmProcesses, LeaveNothingBehindWhenALeaderIsKilledWhileItOpens) {
+  const auto alone = [](OpenArgs& args) { EXPECT_FALSE(open_shm(args).ok()); };
+  Family living(2, alone), killed(2, alone);
+  living.pass_round();
+  killed.pass_round();
+  killed.kill_rank(0);
+  killed.kill_rank(1);
+  EXPECT_EQ(folder_.files().size(), 2u);
+  {
+    Family next(2, [](OpenArgs& args) { EXPECT_TRUE(open_shm(args).ok()); });
+    next.pass_rounds(shm::kRounds);
+  }
+  EXPECT_EQ(folder_.files().size(), 1u) << "that of the living leader";
+  living.kill_rank(1);
+  living.pass_rounds(shm::kRounds - 1);
+}
+
 TEST_F(ShmProcesses, LeaveNothingBehindWhenOpeningFails) {
   Family family(3, [](OpenArgs& args) {
     if (args.rank == 2) args.key[1] = 1;

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
-#include <initializer_list>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,11 +17,11 @@
 #include "hccl/base/text.h"
 #include "hccl/memory/heap.h"
 #include "transport/agree.h"
+#include "transport/shm/meeting.h"
 
 namespace hccl::transport::shm {
 namespace {
 
-constexpr std::size_t kPathCap = 107;
 constexpr std::size_t kReasonCap = 1024;
 constexpr std::size_t kOfferCap = 64;  // and some bytes a rank
 // The hand-over happens inside one host between ranks that are all present. If it takes longer, a
@@ -34,60 +32,6 @@ constexpr std::chrono::seconds kGreetingLimit{5};
 Status syscall_failure(const std::string& what) {
   return Status(Code::kSyscall, what + ": " + error_text(errno));
 }
-
-/// A listener in a directory that only this user can enter. The destructor removes both.
-class Meeting {
- public:
-  static Result<Meeting> create(const OpenArgs& args) {
-    Status last(Code::kNotFound, "no directory for temporary files");
-    const Config defaults;
-    const Config& config = args.config == nullptr ? defaults : *args.config;
-    for (const std::string& base :
-         {config.runtime_dir, config.temporary_dir, std::string("/tmp")}) {
-      if (!base.starts_with('/')) continue;
-      std::string directory = base + "/hccl-XXXXXX";
-      if (directory.size() + sizeof "/s" > kPathCap)
-        continue;  // longer than a socket's name may be
-      if (::mkdtemp(directory.data()) == nullptr) {
-        last = syscall_failure("mkdtemp " + directory);
-        continue;
-      }
-      Meeting meeting;
-      meeting.directory_ = std::move(directory);
-      auto listener = listen_unix(meeting.path());
-      if (listener.ok()) {
-        meeting.listener = std::move(listener).value();
-        return meeting;
-      }
-      last = listener.status();
-    }
-    return last;
-  }
-
-  Meeting() = default;
-  Meeting(Meeting&& other) noexcept
-      : listener(std::move(other.listener)), directory_(std::exchange(other.directory_, {})) {}
-  Meeting& operator=(Meeting&& other) noexcept {
-    std::swap(listener, other.listener);
-    std::swap(directory_, other.directory_);
-    return *this;
-  }
-  ~Meeting() { remove(); }
-
-  std::string path() const { return directory_ + "/s"; }
-  /// Existing connections stay open.
-  void remove() {
-    if (directory_.empty()) return;
-    ::unlink(path().c_str());
-    ::rmdir(directory_.c_str());
-    directory_.clear();
-  }
-
-  Fd listener;
-
- private:
-  std::string directory_;
-};
 
 /// A rank's message in a round: its part, or the reason for which it has none. Ranks of other hosts
 /// must not fail because of this reason, so the exchange itself succeeds.
@@ -153,7 +97,7 @@ struct Opening {  // what the leader publishes
     ByteReader reader(text);
     Opening opening;
     opening.id = reader.get<Uuid>();
-    opening.path = reader.get_text(kPathCap);
+    opening.path = reader.get_text(Meeting::kPathCap);
     if (!reader.finished()) {
       return Status(Code::kInternal, "the leader's shared-memory offer cannot be read");
     }

@@ -1,0 +1,110 @@
+#include "transport/shm/meeting.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "hccl/base/socket.h"
+#include "hccl/base/text.h"
+
+namespace hccl::transport::shm {
+namespace {
+
+constexpr std::string_view kPrefix = "hccl-shm-";
+// The most names at which a leader looks for what others have left.
+constexpr int kMostSwept = 4096;
+// Seconds after which a directory without a lock and a socket is nobody's.
+constexpr std::time_t kUnlocked = 60;
+
+Status syscall_failure(const std::string& what) {
+  return Status(Code::kSyscall, what + ": " + error_text(errno));
+}
+
+Fd open_directory(int at, const char* name) {
+  return Fd(::openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+void sweep(const std::string& base) {
+  Fd copy(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(copy.get()), &::closedir);
+  if (entries == nullptr) return;
+  const int at = copy.release();
+  for (int i = 0; i < kMostSwept; ++i) {
+    const dirent* const entry = ::readdir(entries.get());
+    if (entry == nullptr) return;
+    if (!std::string_view(entry->d_name).starts_with(kPrefix)) continue;
+    const Fd directory = open_directory(at, entry->d_name);
+    struct stat info{};
+    if (::fstat(directory.get(), &info) != 0 || info.st_uid != ::geteuid() ||
+        ::flock(directory.get(), LOCK_EX | LOCK_NB) != 0) {
+      continue;
+    }
+    const bool had_socket = ::unlinkat(directory.get(), "s", 0) == 0;
+    if (had_socket || info.st_mtime < ::time(nullptr) - kUnlocked) {
+      ::unlinkat(at, entry->d_name, AT_REMOVEDIR);
+    }
+  }
+}
+
+}  // namespace
+
+Result<Meeting> Meeting::create(const OpenArgs& args) {
+  Status last(Code::kNotFound, "no directory for temporary files");
+  const Config defaults;
+  const Config& config = args.config == nullptr ? defaults : *args.config;
+  for (const std::string& base : {config.runtime_dir, config.temporary_dir, std::string("/tmp")}) {
+    if (!base.starts_with('/')) continue;
+    std::string directory = base + "/" + std::string(kPrefix) + "XXXXXX";
+    if (directory.size() + sizeof "/s" > kPathCap) continue;
+    sweep(base);
+    if (::mkdtemp(directory.data()) == nullptr) {
+      last = syscall_failure("mkdtemp " + directory);
+      continue;
+    }
+    Meeting meeting;
+    meeting.directory_ = std::move(directory);
+    meeting.lock_ = open_directory(AT_FDCWD, meeting.directory_.c_str());
+    if (::flock(meeting.lock_.get(), LOCK_EX) != 0) {
+      last = syscall_failure("locking " + meeting.directory_);
+      continue;
+    }
+    auto listener = listen_unix(meeting.path());
+    if (listener.ok()) {
+      meeting.listener = std::move(listener).value();
+      return meeting;
+    }
+    last = listener.status();
+  }
+  return last;
+}
+
+Meeting::Meeting(Meeting&& other) noexcept
+    : listener(std::move(other.listener)),
+      lock_(std::move(other.lock_)),
+      directory_(std::exchange(other.directory_, {})) {}
+
+Meeting& Meeting::operator=(Meeting&& other) noexcept {
+  std::swap(listener, other.listener);
+  std::swap(lock_, other.lock_);
+  std::swap(directory_, other.directory_);
+  return *this;
+}
+
+void Meeting::remove() {
+  if (directory_.empty()) return;
+  ::unlink(path().c_str());
+  ::rmdir(directory_.c_str());
+  directory_.clear();
+  lock_.reset();
+}
+
+}  // namespace hccl::transport::shm

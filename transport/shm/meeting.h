@@ -1,0 +1,35 @@
+// Where the ranks of one host meet while their mesh opens: a UNIX socket with a name.
+#pragma once
+
+#include <string>
+
+#include "hccl/base/fd.h"
+#include "hccl/base/status.h"
+#include "transport/transport.h"
+
+namespace hccl::transport::shm {
+
+/// A listener in a directory that only this user can enter. The destructor removes both. create()
+/// removes those of processes that were killed.
+class Meeting {
+ public:
+  static constexpr std::size_t kPathCap = 107;  // of a socket's name
+  static Result<Meeting> create(const OpenArgs& args);
+
+  Meeting() = default;
+  Meeting(Meeting&& other) noexcept;
+  Meeting& operator=(Meeting&& other) noexcept;
+  ~Meeting() { remove(); }
+
+  std::string path() const { return directory_ + "/s"; }
+  /// Existing connections stay open.
+  void remove();
+
+  Fd listener;
+
+ private:
+  Fd lock_;  // of the directory, from before the socket is there
+  std::string directory_;
+};
+
+}  // namespace hccl::transport::shm
