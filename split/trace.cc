@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "hccl/base/fd.h"
+#include "hccl/base/thread.h"
 #include "hccl/files/codecs.h"
 
 namespace hccl::split {
@@ -70,6 +71,7 @@ Status cannot_write(const std::string& path, int error) {
 Status write_file(const std::string& path, std::string_view content) {
   Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file.valid()) return cannot_write(path, errno);
+  const FilesWithinLimit within;
   while (!content.empty()) {
     const ssize_t written = ::write(file.get(), content.data(), content.size());
     if (written < 0 && errno == EINTR) continue;

@@ -1,8 +1,12 @@
 #include "hccl/base/caught.h"
 
+#include <cerrno>
 #include <exception>
 #include <new>
+#include <string>
 #include <system_error>
+
+#include "hccl/base/text.h"
 
 namespace hccl {
 namespace {
@@ -16,7 +20,9 @@ Status caught() noexcept {
   try {
     try {
       throw;
-    } catch (const std::bad_alloc&) {       // NOLINT(bugprone-empty-catch): as below
+    } catch (const std::bad_alloc&) {
+      const std::string limits = limit_text(ENOMEM);
+      if (!limits.empty()) return Status(Code::kOom, "out of memory" + limits);
     } catch (const std::system_error& e) {  // as when no thread can be started
       return Status(Code::kSyscall, e.what());
     } catch (const std::exception& e) {

@@ -28,6 +28,9 @@ struct HostMemory {
   /// The same memory for all ranks, OpenArgs::area_bytes long; all zeroes when the mesh opens.
   std::span<std::byte> area;
   std::vector<Peer> peers;  ///< by place; this rank's own included
+  /// All ranks have device memory and reach that of all others; the same on all of them. Otherwise
+  /// no peer has a heap here.
+  bool heaps_shared() const { return !peers.empty() && peers.front().heap != nullptr; }
 };
 
 }  // namespace hccl

@@ -33,6 +33,7 @@ LogLevel level_of(std::string_view name) {
 void Log::line(LogLevel level, fmt::string_view text, fmt::format_args args) const {
   if (!writes(level)) return;
   const NotCancelled not_cancelled;
+  const FilesWithinLimit within;  // standard error may be a file
   try {
     write_(level, fmt::vformat(text, args));
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <string>
@@ -12,6 +13,8 @@
 #include <utility>
 
 namespace hccl {
+
+std::string limit_text(int error);  // text.h, whose split() is a namespace elsewhere
 
 /// Blocks all signals of the calling thread but those that report its own faults, which handlers of
 /// crashes need. Threads that start in the meantime inherit that.
@@ -33,6 +36,35 @@ class SignalsBlocked {
 
  private:
   sigset_t before_;
+};
+
+/// While it lives, a file that would grow beyond the limit of the process (ulimit -f) gives the
+/// calling thread EFBIG, and not the signal that ends the process.
+class FilesWithinLimit {
+ public:
+  FilesWithinLimit() {
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  /// errno stays as it is.
+  ~FilesWithinLimit() {
+    const int error = errno;
+    const timespec now{};
+    if (!was_pending_) sigtimedwait(&signal_, nullptr, &now);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+  FilesWithinLimit(const FilesWithinLimit&) = delete;
+  FilesWithinLimit& operator=(const FilesWithinLimit&) = delete;
+
+ private:
+  sigset_t signal_;
+  sigset_t before_;
+  bool was_pending_;
 };
 
 /// While it lives, pthread_cancel does not unwind the calling thread but waits. An unwinding ends
@@ -103,7 +135,8 @@ class Thread {
       throw std::system_error(error.code(),
                               std::string("the thread ") + name +
                                   " cannot be started; raise the limit of threads (ulimit -u, "
-                                  "pids.max of the control group) or run fewer ranks here");
+                                  "pids.max of the control group) or run fewer ranks here" +
+                                  limit_text(ENOMEM));
     }
   }
   Thread(Thread&& other) noexcept = default;

@@ -111,8 +111,10 @@ Status Communicator::open(Deadline deadline) try {
     mailbox_->end(why);
   });
   failure_.summoned_with([this] { mailbox_->start(); });
-  const Selection::Engines engines{mesh_->name(),    *executor_,  local_.get(),
-                                   two_level_.get(), heap_.get(), is_world()};
+  const HostMemory* const memory = mesh_->host_memory();
+  memory::Heap* const shared = memory != nullptr && memory->heaps_shared() ? heap_.get() : nullptr;
+  const Selection::Engines engines{mesh_->name(),    *executor_, local_.get(),
+                                   two_level_.get(), shared,     is_world()};
   const Status chosen = selection_.open(engines, limits(false));
   return chosen.ok() ? chosen : failure_.fail(chosen);
 } catch (...) {

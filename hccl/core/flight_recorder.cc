@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "hccl/base/fd.h"
+#include "hccl/base/thread.h"
 
 namespace hccl::core {
 
@@ -93,6 +94,7 @@ Status FlightRecorder::dump(const std::string& path, const std::string& communic
                                    {"operations", std::move(ops)}};
   const std::string text =
       document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const FilesWithinLimit within;
   // Other users may be able to write to the directory, so no link is followed.
   const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.valid() ||

@@ -63,14 +63,14 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline) {
   };
   auto mesh = transport::open(is_.config.transport, args);
   if (mesh.ok()) return mesh;
-  // If this process lacks something, the transport has told the others, which may have ended since.
+  // If a process lacks something, the transport has told all ranks, and some may have ended since.
   // Their end is a consequence and does not replace the reason.
   const Status& failed = mesh.status();
-  const bool lacks = (failed.code() == Code::kSyscall || failed.code() == Code::kOom) &&
-                     (failed.culprit() == Status::kNobody || failed.culprit() == is_.rank);
-  if (failure_.raised() && !lacks) return failure_.reason();
+  const bool lack = failed.code() == Code::kSyscall || failed.code() == Code::kOom;
+  const bool own = failed.culprit() == Status::kNobody || failed.culprit() == is_.rank;
+  if (failure_.raised() && !lack) return failure_.reason();
   const Status why = failed.with_context(is_.name + ": opening transport " + is_.config.transport);
-  if (lacks) {  // the others need not wait for this rank
+  if (lack && own) {  // the others need not wait for this rank
     failure_.abort(Status(why.code(), "rank " + std::to_string(is_.rank) + ": " + why.message(),
                           is_.ranks[static_cast<std::size_t>(is_.rank)]));
   }
@@ -92,7 +92,7 @@ Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh,
     return engine;
   }
   engine = std::make_unique<exec::LocalEngine>(
-      *memory, is_.heap,
+      *memory, memory->heaps_shared() ? is_.heap : nullptr,
       kernels::StoreRule::of_this_machine(static_cast<int>(memory->ranks.size())),
       std::move(waiter), is_.placement.worker_policy);
   if (engine->ranks() > 1) {

@@ -321,7 +321,8 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
   const Waiter waiter{.deadline = patience, .abort = &abort, .policy = kSleepAtOnce};
   const Waited waited = waiter.until(ready, bell_);
   const MutexLock lock(mutex_);
-  if (waited != Waited::kReady) {
+  // A failure after the answer may be a consequence of the answer.
+  if (waited != Waited::kReady && !pending->done) {
     pending_.erase(key);
     if (waited == Waited::kAborted) return abort.reason();
     return Status(Code::kTimeout, "the root does not answer");

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "hccl/base/process.h"
+#include "hccl/base/text.h"
+#include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
 #include "hccl/join/claim.h"
 
@@ -193,11 +195,14 @@ Result<HostRoot> HostRoot::create(const std::string& runtime_dir, const std::str
 Status HostRoot::write(const RootInfo& info) const {
   std::array<char, RootInfo::kBytes> bytes{};
   info.encode(bytes);
+  const FilesWithinLimit within;
   const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), 0);
   ::explicit_bzero(bytes.data(), bytes.size());
   if (written == static_cast<ssize_t>(bytes.size())) return {};
-  return Status(Code::kOpenFileFailure, std::string("cannot write the job's secret: ") +
-                                            (written < 0 ? std::strerror(errno) : "disk full"));
+  return Status(Code::kOpenFileFailure,
+                std::string("cannot write the job's secret: ") +
+                    (written < 0 && errno != EFBIG ? std::strerror(errno)
+                                                   : "the disk is full" + limit_text(EFBIG)));
 }
 
 HostRoot::~HostRoot() {

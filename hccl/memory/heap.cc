@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "hccl/base/memory_limit.h"
 #include "hccl/base/pages.h"
 #include "hccl/base/text.h"
+#include "hccl/base/thread.h"
 #include "hccl/memory/arena.h"
 
 namespace hccl::memory {
@@ -22,9 +24,17 @@ namespace {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Status failure(const char* what) {
-  const Code code = errno == ENOMEM ? Code::kOom : Code::kSyscall;
-  return Status(code, std::string("device memory: ") + what + ": " + error_text(errno));
+  const int error = errno;
+  const bool addresses = error == ENOMEM && !limit_text(ENOMEM).empty();
+  return Status(error == ENOMEM ? Code::kOom : Code::kSyscall,
+                std::string("device memory: ") + what + ": " + error_text(error) +
+                    (addresses ? ". A process maps the device memory of all ranks of its "
+                                 "host; HCCL_DEVICE_MEMORY makes that of each smaller"
+                               : ""));
 }
+
+// Those that may keep a heap small.
+std::string limits() { return limit_text(EFBIG) + limit_text(ENOMEM); }
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -42,18 +52,32 @@ void advise(void* at, std::size_t bytes) {
   ::madvise(at, bytes, MADV_DONTDUMP);
 }
 
-std::size_t physical_memory() {
-  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+std::size_t limit_of(__rlimit_resource resource) {
+  rlimit limit{};
+  return ::getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
+// As much as the machine has memory. The process also maps the heaps of its peers, so that of its
+// limited addresses one heap takes a small part.
+std::size_t usual_reserve() {
+  constexpr std::size_t kPart = 8;
+  const std::size_t memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
+                             static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return std::min(memory, limit_of(RLIMIT_AS) / kPart);
 }
 
 }  // namespace
 
 Result<std::shared_ptr<Heap>> Heap::create(std::size_t reserve) {
-  reserve = round_up(reserve == 0 ? physical_memory() : reserve, kGranule);
+  reserve = round_up(reserve == 0 ? usual_reserve() : reserve, kGranule);
+  reserve = std::min(reserve, limit_of(RLIMIT_FSIZE) / kGranule * kGranule);
+  if (reserve == 0) return Status(Code::kOom, "device memory: no room" + limit_text(EFBIG));
   Fd memfd(::memfd_create("hccl-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memfd.valid()) return failure("memfd_create");
-  if (::ftruncate(memfd.get(), static_cast<off_t>(reserve)) != 0) return failure("ftruncate");
+  {
+    const FilesWithinLimit within;
+    if (::ftruncate(memfd.get(), static_cast<off_t>(reserve)) != 0) return failure("ftruncate");
+  }
   if (::fcntl(memfd.get(), F_ADD_SEALS, kSeals) != 0) return failure("sealing");
   // The base is aligned to a granule, so that large pages can back the heap where the machine
   // allows them.
@@ -88,7 +112,7 @@ Result<std::uint64_t> Heap::take(std::size_t bytes, std::size_t alignment) {
   if (offset) return *offset;
   return Status(Code::kOom, "device memory: no room for " + std::to_string(bytes) + " bytes (" +
                                 std::to_string(used_) + " of " + std::to_string(reserve_) +
-                                " are in use)");
+                                " are in use)" + limits());
 }
 
 // Ranks of a host grow at the same time, so each rank checks the limits again after it has taken
@@ -176,8 +200,9 @@ void Heap::keep(std::size_t bytes) {
 
 Result<void*> Heap::allocate(std::size_t bytes, std::size_t alignment) {
   if (bytes == 0 || bytes > reserve_) {
-    return Status(bytes == 0 ? Code::kPara : Code::kOom,
-                  "device memory: cannot allocate " + std::to_string(bytes) + " bytes");
+    return Status(bytes == 0 ? Code::kPara : Code::kOom, "device memory: cannot allocate " +
+                                                             std::to_string(bytes) + " bytes" +
+                                                             (bytes == 0 ? "" : limits()));
   }
   // Whole cache lines, so that no two allocations share one.
   const std::size_t rounded = round_up(bytes, kAlignment);

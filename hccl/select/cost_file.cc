@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "hccl/base/fd.h"
+#include "hccl/base/thread.h"
 #include "hccl/files/codecs.h"
 
 namespace hccl::select {
@@ -27,6 +28,7 @@ Status failed_call(const std::string& path, const char* what) {
 }
 
 Status write_all(const Fd& fd, const std::string& path, std::string_view bytes) {
+  const FilesWithinLimit within;
   while (!bytes.empty()) {
     const ssize_t put = ::write(fd.get(), bytes.data(), bytes.size());
     if (put < 0 && errno == EINTR) continue;

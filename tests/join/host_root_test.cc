@@ -3,6 +3,7 @@
 #include "hccl/join/host_root.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -113,6 +114,23 @@ TEST(HostRoot, FileOfAKilledJobIsNotReadAndGoes) {
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ(found->secret, made.secret);
   EXPECT_EQ(files_in(runtime).size(), 1u);
+}
+
+TEST(HostRoot, ALimitOfFilesIsNamed) {
+  const Folder runtime;
+  for (const rlim_t most : {0, 1, 4000}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const rlimit limit{most, most};
+      if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(1);
+      const auto root = HostRoot::create(runtime.path(), "job", patient());
+      const Status status = root.ok() ? root->write(some_root()) : root.status();
+      ::_exit(status.message().find("ulimit -f") != std::string::npos ? 0 : 2);
+    }
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << most;
+  }
 }
 
 TEST(HostRoot, TwoJobsOfOneNameDoNotMix) {

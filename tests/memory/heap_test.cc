@@ -249,6 +249,43 @@ TEST(Heap, AForkedChildChangesNothing) {
   }
 }
 
+// Of files and of addresses: the heap takes what they leave, and says which of them is too low.
+TEST(Heap, LimitsOfTheProcessAreRespectedAndNamed) {
+  const auto in_child = [](const auto& body) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(body());
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return status;
+  };
+  EXPECT_EQ(in_child([] {
+              const rlimit limit{5 * kMiB, 5 * kMiB};
+              if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
+              const auto heap = Heap::create(64 * kMiB);
+              if (!heap.ok() || (*heap)->reserve() != 4 * kMiB) return 2;
+              if (!(*heap)->allocate(4 * kMiB).ok()) return 3;
+              const Status more = (*heap)->allocate(1).status();
+              return more.message().find("ulimit -f") == std::string::npos ? 4 : 0;
+            }),
+            0);
+  EXPECT_EQ(in_child([] {
+              const rlimit limit{kMiB, kMiB};
+              if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
+              const Status none = Heap::create(64 * kMiB).status();
+              return none.message().find("ulimit -f") == std::string::npos ? 2 : 0;
+            }),
+            0);
+  // Without a size of its own it takes a part of the addresses; with one it may be too large.
+  EXPECT_EQ(in_child([] {
+              const rlimit limit{1024 * kMiB, 1024 * kMiB};
+              if (::setrlimit(RLIMIT_AS, &limit) != 0) return 1;
+              if (!Heap::create().ok()) return 2;
+              const Status none = Heap::create(1100 * kMiB).status();
+              return none.message().find("ulimit -v") == std::string::npos ? 3 : 0;
+            }),
+            0);
+}
+
 // Against a map of every unit.
 TEST(Committed, KnowsEveryUnit) {
   constexpr std::uint64_t kSize = 200;

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "hccl/base/auth.h"
@@ -43,13 +45,17 @@ std::string say(const Result<std::string>& part) {
   return writer.take();
 }
 
-/// One round. Returns the leader's part, or the failure of the first member that has one. If the
-/// exchange fails, this rank knows only its own failure.
+/// What a process lacks. Other failures may be consequences of a peer's lack.
+bool is_lack(Code code) { return code == Code::kSyscall || code == Code::kOom; }
+
+/// One round. Returns the first part that is not empty, or the failure of the first member that has
+/// one. If the exchange fails, this rank knows only its own failure.
 Result<std::string> round(const OpenArgs& args, const std::vector<int>& members,
                           const Result<std::string>& mine) {
   const Result<std::vector<std::string>> parts = agree(args, say(mine));
   if (!parts.ok()) return mine.ok() ? parts.status() : mine.status();
   std::string first;
+  Status failed;
   for (const int rank : members) {
     ByteReader reader(parts.value()[static_cast<std::size_t>(rank)]);
     const auto code = reader.get<std::int32_t>();
@@ -58,11 +64,15 @@ Result<std::string> round(const OpenArgs& args, const std::vector<int>& members,
       return Status(Code::kInternal, "rank " + std::to_string(rank) + " cannot be understood",
                     rank);
     }
-    if (code != 0) {
-      return Status(static_cast<Code>(code), "rank " + std::to_string(rank) + ": " + text, rank);
+    if (code == 0) {
+      if (first.empty()) first = std::move(text);
+    } else if (failed.ok() || (is_lack(static_cast<Code>(code)) && !is_lack(failed.code()))) {
+      const std::string who =
+          text.starts_with("rank ") ? "" : "rank " + std::to_string(rank) + ": ";
+      failed = Status(static_cast<Code>(code), who + text, rank);
     }
-    if (rank == members.front()) first = std::move(text);
   }
+  if (!failed.ok()) return failed;
   return first;
 }
 
@@ -288,8 +298,8 @@ Result<std::string> open_meeting(const OpenArgs& args, bool needed, Meeting& mee
 
 }  // namespace
 
-Result<std::shared_ptr<Segment>> hand_over(const OpenArgs& args, const std::vector<int>& members,
-                                           const Result<int>& wake) {
+Result<HandedOver> hand_over(const OpenArgs& args, const std::vector<int>& members,
+                             const Result<int>& wake, const Prepare& prepare) {
   const bool alone = members.size() == 1;
   const bool leader = members.front() == args.rank;
   const auto limit = [&] { return args.deadline.sooner(Deadline::after(kHandOverLimit)); };
@@ -332,9 +342,9 @@ Result<std::shared_ptr<Segment>> hand_over(const OpenArgs& args, const std::vect
     meeting.listener.reset();
     socket.reset();
   }
-  agreed = round(args, members, part_of(status));
+  agreed = round(args, members, status.ok() ? prepare(segment->get()) : part_of(status));
   if (!agreed.ok()) return agreed.status();
-  return segment;
+  return HandedOver{std::move(*segment), std::move(*agreed)};
 }
 
 }  // namespace hccl::transport::shm

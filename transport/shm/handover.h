@@ -2,7 +2,9 @@
 // others, together with the wake-up descriptors of all ranks, over an authenticated UNIX socket.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "hccl/base/status.h"
@@ -11,13 +13,24 @@
 
 namespace hccl::transport::shm {
 
+struct HandedOver {
+  std::shared_ptr<Segment> segment;  ///< null with one member
+  /// Why the members do not share their device memory; empty if they do. The same on all of them.
+  std::string apart;
+};
+
+/// Makes what this rank needs beside the segment. Gives the reason for which this rank cannot share
+/// device memory, or no text. Null segment: this rank is alone.
+using Prepare = std::function<Result<std::string>(const Segment*)>;
+
 /// Returns the segment of `members`: the ranks of args that share this host, ascending, with
 /// args.rank. A rank's place in the segment is its place in `members`. `wake` is this rank's
 /// wake-up descriptor, or the reason for which it has none. Calls args.exchange exactly kRounds
-/// times on every path, unless the exchange itself fails. Either all members succeed, or all fail
-/// with the reason of the first failure. With one member the segment is null.
-Result<std::shared_ptr<Segment>> hand_over(const OpenArgs& args, const std::vector<int>& members,
-                                           const Result<int>& wake);
+/// times on every path, unless the exchange itself fails, and `prepare` before the last time: what
+/// may fail on one rank alone belongs there. Either all members succeed, or all fail with the
+/// reason of one failure.
+Result<HandedOver> hand_over(const OpenArgs& args, const std::vector<int>& members,
+                             const Result<int>& wake, const Prepare& prepare);
 
 inline constexpr int kRounds = 3;
 

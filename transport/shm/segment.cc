@@ -15,6 +15,7 @@
 #include "hccl/base/memory_limit.h"
 #include "hccl/base/pages.h"
 #include "hccl/base/text.h"
+#include "hccl/base/thread.h"
 
 namespace hccl::transport::shm {
 namespace {
@@ -68,7 +69,11 @@ Result<std::shared_ptr<Segment>> Segment::create(int ranks, std::size_t area_byt
       room_for(layout.total <= kPopulated ? layout.total : area_bytes, "shared memory"));
   Fd memfd(::memfd_create("hccl-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memfd.valid()) return failure("memfd_create");
-  if (::ftruncate(memfd.get(), static_cast<off_t>(layout.total)) != 0) return failure("ftruncate");
+  {
+    const FilesWithinLimit within;
+    if (::ftruncate(memfd.get(), static_cast<off_t>(layout.total)) != 0)
+      return failure("ftruncate");
+  }
   if (::fcntl(memfd.get(), F_ADD_SEALS, kSeals) != 0) return failure("sealing");
   HCCL_ASSIGN_OR_RETURN(std::byte * base, map(memfd.get(), layout.total));
   std::shared_ptr<Segment> segment(new Segment(std::move(memfd), ranks, layout, base));

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "hccl/base/log.h"
 #include "hccl/base/socket.h"
 #include "hccl/memory/heap.h"
 #include "transport/self_link.h"
@@ -159,10 +160,11 @@ Status check(const OpenArgs& args) {
   return {};
 }
 
-Result<Reach> reach_of(const OpenArgs& args, const std::vector<int>& members,
-                       const Segment* segment) {
-  Reach reach;
-  if (segment == nullptr || segment->area().empty()) return reach;
+// Maps the heaps of the host. Gives the reason for which this process cannot, or no text.
+Result<std::string> find_reach(const OpenArgs& args, const std::vector<int>& members,
+                               const Segment* segment, Reach& reach) {
+  if (segment == nullptr || segment->area().empty()) return std::string();
+  std::string apart;
   reach.heap = args.heap;
   reach.memory.ranks = members;
   reach.memory.area = segment->area();
@@ -174,18 +176,44 @@ Result<Reach> reach_of(const OpenArgs& args, const std::vector<int>& members,
     const Fd& fd = segment->heap_fds[place];
     peer.same_process = args.rank == members[place] || (mine != 0 && segment->pids[place] == mine);
     peer.process = segment->pids[place];
-    if (peer.same_process && args.heap != nullptr) {
+    if (args.heap == nullptr) {
+      apart = "it has none";
+    } else if (peer.same_process) {
       peer.heap = args.heap->base();
       peer.heap_bytes = args.heap->reserve();
-    } else if (fd.valid() && args.heap != nullptr) {
-      HCCL_ASSIGN_OR_RETURN(const std::shared_ptr<memory::View> view, args.heap->view_of(fd));
-      peer.heap = view->base();
-      peer.heap_bytes = view->size();
-      reach.views.push_back(view);
+    } else if (fd.valid() && apart.empty()) {
+      auto view = args.heap->view_of(fd);
+      if (view.status().code() == Code::kTcpConnect) return view.status();
+      if (view.ok()) {
+        peer.heap = (*view)->base();
+        peer.heap_bytes = (*view)->size();
+        reach.views.push_back(std::move(*view));
+      } else {
+        apart = view.status().message();
+      }
     }
     reach.memory.peers.push_back(peer);
   }
-  return reach;
+  if (!apart.empty()) apart = "rank " + std::to_string(args.rank) + ": " + apart;
+  return apart;
+}
+
+// If one rank cannot reach all device memory, no rank may use that of its peers: all ranks must
+// choose the same algorithms.
+void keep_apart(const OpenArgs& args, const Segment& segment, const std::string& why,
+                Reach& reach) {
+  reach.views.clear();
+  for (HostMemory::Peer& peer : reach.memory.peers) {
+    peer.heap = nullptr;
+    peer.heap_bytes = 0;
+  }
+  const bool any = std::any_of(segment.heap_fds.begin(), segment.heap_fds.end(),
+                               [](const Fd& fd) { return fd.valid(); });
+  if (!any || reach.memory.place != 0) return;
+  make_logger(args.config != nullptr ? args.config->log_level : "warn",
+              "rank " + std::to_string(args.rank))
+      ->warn("the ranks of this host do not share device memory, and copy it, which is slower: {}",
+             why);
 }
 
 }  // namespace
@@ -196,10 +224,14 @@ Result<std::unique_ptr<Mesh>> open_shm_on_host(const OpenArgs& args) {
   auto sleeper = EpollSleeper::create();
   const Result<int> wake =
       sleeper.ok() ? Result<int>((*sleeper)->wake_fd()) : Result<int>(sleeper.status());
-  HCCL_ASSIGN_OR_RETURN(std::shared_ptr<Segment> segment, shm::hand_over(args, members, wake));
-  HCCL_ASSIGN_OR_RETURN(Reach reach, reach_of(args, members, segment.get()));
+  Reach reach;
+  HCCL_ASSIGN_OR_RETURN(shm::HandedOver given,
+                        shm::hand_over(args, members, wake, [&](const Segment* segment) {
+                          return find_reach(args, members, segment, reach);
+                        }));
+  if (!given.apart.empty()) keep_apart(args, *given.segment, given.apart, reach);
   return std::unique_ptr<Mesh>(std::make_unique<ShmMesh>(
-      args, members, std::move(segment), std::move(sleeper).value(), std::move(reach)));
+      args, members, std::move(given.segment), std::move(sleeper).value(), std::move(reach)));
 }
 
 Result<std::unique_ptr<Mesh>> open_shm(const OpenArgs& args) {

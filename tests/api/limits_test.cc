@@ -1,0 +1,151 @@
+// One rank has a limit of addresses, of its data, of the size of files or of descriptors, of many
+// values: either all ranks work, or all end with a text that names the rank or the limit.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "hccl/acl/acl.h"
+#include "tests/support/api_processes.h"
+
+namespace hccl::testing {
+namespace {
+
+constexpr int kSize = 3;
+constexpr rlim_t kMiB = rlim_t{1} << 20;
+
+struct Limit {
+  int resource;
+  rlim_t value;  // of addresses, data and descriptors: beside those that the process has already
+  const char* shown;
+};
+
+rlim_t used_by_this_process(int resource) {
+  std::ifstream file("/proc/self/statm");
+  rlim_t pages = 0, other = 0, data = 0;
+  file >> pages >> other >> other >> other >> other >> data;
+  if (resource == RLIMIT_AS) return pages * 4096;
+  if (resource == RLIMIT_DATA) return data * 4096;
+  if (resource == RLIMIT_FSIZE) return 0;
+  return static_cast<rlim_t>(
+      std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}) - 1);
+}
+
+HcclResult join(Board& board, int rank, HcclComm* comm) {
+  HcclRootInfo info;
+  if (rank == 0) {
+    const HcclResult made = HcclGetRootInfo(&info);
+    board.finish = made != HCCL_SUCCESS;
+    if (made != HCCL_SUCCESS) return made;
+    std::memcpy(board.info.data(), info.internal, board.info.size());
+    board.open = true;
+  }
+  if (!eventually([&] { return board.open || board.finish; })) return HCCL_E_TIMEOUT;
+  if (board.finish) return HCCL_E_NOT_FOUND;
+  std::memcpy(info.internal, board.info.data(), board.info.size());
+  return HcclCommInitRootInfo(kSize, &info, static_cast<std::uint32_t>(rank), comm);
+}
+
+// Sums private memory, and sends device memory, if this rank has any, from rank 0 to all.
+HcclResult use(HcclComm comm, int rank) {
+  std::vector<std::int32_t> mine(5000, rank);
+  HcclResult result = HcclAllReduce(mine.data(), mine.data(), mine.size(), HCCL_DATA_TYPE_INT32,
+                                    HCCL_REDUCE_SUM, comm, nullptr);
+  if (result != HCCL_SUCCESS) return result;
+  if (mine != std::vector<std::int32_t>(5000, kSize * (kSize - 1) / 2)) return HCCL_E_INTERNAL;
+  constexpr std::size_t kCount = 100'000;
+  std::vector<std::int32_t> own(kCount);
+  void* memory = nullptr;
+  const bool device = aclrtMalloc(&memory, kCount * 4, ACL_MEM_MALLOC_HUGE_FIRST) == 0;
+  auto* const data = device ? static_cast<std::int32_t*>(memory) : own.data();
+  std::fill_n(data, kCount, rank + 7);
+  result = HcclBroadcast(data, kCount, HCCL_DATA_TYPE_INT32, 0, comm, nullptr);
+  if (result != HCCL_SUCCESS) return result;
+  return std::count(data, data + kCount, 7) == kCount ? HCCL_SUCCESS : HCCL_E_INTERNAL;
+}
+
+// True if all ranks have worked.
+bool try_with(const Limit& limit, int scarce, const char* transport) {
+  SCOPED_TRACE(std::string(transport) + ", " + limit.shown + " " + std::to_string(limit.value) +
+               " on rank " + std::to_string(scarce));
+  Processes ranks;
+  std::vector<int> started;
+  for (int rank = 0; rank < kSize; ++rank) {
+    started.push_back(ranks.start([&, rank] {
+      ::signal(SIGXFSZ, SIG_DFL);
+      ::setenv("HCCL_TRANSPORT", transport, 1);
+      const rlim_t most = limit.value + used_by_this_process(limit.resource);
+      const rlimit lowered{most, most};
+      if (rank == scarce &&
+          ::setrlimit(static_cast<__rlimit_resource>(limit.resource), &lowered) != 0)
+        return 1;
+      HcclComm comm = nullptr;
+      HcclResult result = join(ranks.board(), rank, &comm);
+      if (result == HCCL_SUCCESS) result = use(comm, rank);
+      const bool good = result == HCCL_SUCCESS;
+      ranks.board().first[static_cast<std::size_t>(rank)].set(
+          good ? Status() : Status(static_cast<Code>(result), HcclGetLastErrorText()));
+      // The coordinator is in rank 0's process, which has to tell the others.
+      eventually([&] {
+        return std::all_of(ranks.board().first.begin(), ranks.board().first.begin() + kSize,
+                           [](const Outcome& each) { return each.known.load(); });
+      });
+      if (comm != nullptr) HcclCommDestroy(comm);
+      return 0;
+    }));
+  }
+  int worked = 0;
+  for (int rank = 0; rank < kSize; ++rank) {
+    EXPECT_EQ(ranks.wait(started[static_cast<std::size_t>(rank)]), 0) << "rank " << rank;
+    const Outcome& end = ranks.board().first[static_cast<std::size_t>(rank)];
+    const bool good = end.code == Code::kSuccess;
+    worked += good ? 1 : 0;
+    if (good || ranks.board().finish) continue;
+    const std::string text = end.message(), number = std::to_string(scarce);
+    EXPECT_TRUE(text.find("rank " + number) != text.npos || text.find("ulimit") != text.npos ||
+                text.find("absent: " + number) != text.npos)
+        << "rank " << rank << ": " << text;
+  }
+  EXPECT_TRUE(worked == 0 || worked == kSize) << worked << " of the ranks worked";
+  return worked == kSize;
+}
+
+// Both transports, and as the scarce one the rank that makes what is shared, or another one.
+void sweep(int resource, const char* shown, const std::vector<rlim_t>& values) {
+  for (const char* const transport : {"auto", "shm"}) {
+    bool last = false;
+    for (const rlim_t value : values) {
+      for (const int scarce : {0, 2}) last = try_with({resource, value, shown}, scarce, transport);
+    }
+    EXPECT_TRUE(last) << shown << ": the largest limit is enough";
+  }
+}
+
+// A heap has 256 MiB (HCCL_DEVICE_MEMORY), and there are three of them. Without CMA, ranks that do
+// not agree on what they reach choose different algorithms.
+TEST(Limits, OfAddresses) {
+  sweep(RLIMIT_AS, "ulimit -v",
+        {16 * kMiB, 64 * kMiB, 200 * kMiB, 300 * kMiB, 400 * kMiB, 500 * kMiB, 540 * kMiB,
+         600 * kMiB, 700 * kMiB, 800 * kMiB, 1600 * kMiB});
+}
+
+TEST(Limits, OfData) {
+  sweep(RLIMIT_DATA, "ulimit -d", {2 * kMiB, 8 * kMiB, 12 * kMiB, 40 * kMiB, 400 * kMiB});
+}
+
+TEST(Limits, OfTheSizeOfFiles) {
+  sweep(RLIMIT_FSIZE, "ulimit -f", {0, 1, 4096, 3 * kMiB, 16 * kMiB, 255 * kMiB, 512 * kMiB});
+}
+
+TEST(Limits, OfDescriptors) { sweep(RLIMIT_NOFILE, "ulimit -n", {6, 9, 11, 13, 15, 18, 40}); }
+
+}  // namespace
+}  // namespace hccl::testing
