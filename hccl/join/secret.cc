@@ -16,6 +16,14 @@ namespace hccl::join {
 namespace {
 
 constexpr std::size_t kSecretCap = std::size_t{64} << 10;
+constexpr std::size_t kLeastSecret = 16;
+
+// Whether a stranger could find the secret by trying. The end of a line is not a part of it.
+bool is_guessable(std::string_view secret) {
+  secret = secret.substr(0, secret.find_last_not_of("\r\n") + 1);
+  return secret.size() < kLeastSecret ||
+         secret.find_first_not_of(secret.front()) == std::string_view::npos;
+}
 
 // Memory for one secret, wiped by the destructor.
 class Room {
@@ -69,6 +77,11 @@ Result<Key> read_secret_file(const std::string& path) {
   }
   if (size == 0) return refuse(Code::kPara, "is empty");
   if (size > kSecretCap) return refuse(Code::kPara, "is larger than 64 KiB");
+  if (is_guessable({room.data(), size})) {
+    return refuse(Code::kPara,
+                  "is easy to guess, as it has less than 16 bytes or repeats one byte: `openssl "
+                  "rand -hex 32` makes a good one");
+  }
   return digest(std::string_view(room.data(), size));
 }
 

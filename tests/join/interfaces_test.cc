@@ -247,13 +247,24 @@ class SecretFile : public ::testing::Test {
 
 TEST_F(SecretFile, GivesTheDigestOfAllBytes) {
   for (const mode_t mode : {0600, 0400}) {
-    const auto key = read_secret_file(write(std::string("hunter2\0\n", 9), mode));
+    const std::string secret("hunter2 hunter2\0\n", 17);
+    const auto key = read_secret_file(write(secret, mode));
     ASSERT_TRUE(key.ok()) << key.status().message();
-    EXPECT_EQ(key.value(), digest(std::string("hunter2\0\n", 9)));
-    EXPECT_NE(key.value(), digest("hunter2"));
+    EXPECT_EQ(key.value(), digest(secret));
+    EXPECT_NE(key.value(), digest("hunter2 hunter2"));
     ::unlink((folder_ / "s").c_str());
   }
-  EXPECT_TRUE(read_secret_file(write(std::string(65536, 'x'), 0600)).ok());
+  EXPECT_TRUE(read_secret_file(write(std::string(65535, 'x') + "y", 0600)).ok());
+}
+
+TEST_F(SecretFile, RefusesSecretsThatAreEasyToGuess) {
+  for (const std::string& secret :
+       {std::string("hunter2"), std::string("hunter2 hunter2"), std::string("hunter2 hunter2\r\n"),
+        std::string(64, '0'), std::string(64, '0') + "\n", std::string(64, '\0'),
+        std::string(64, '\n')}) {
+    refuses(write(secret, 0600), Code::kPara, "easy to guess");
+  }
+  EXPECT_TRUE(read_secret_file(write("hunter2 hunter2!\n", 0600)).ok());
 }
 
 TEST_F(SecretFile, RefusesUnsafeFiles) {
