@@ -2,11 +2,17 @@
 // with the process. Processes see each other's names within a network namespace.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "hccl/base/fd.h"
 
 namespace hccl::join {
+
+/// Keeps the descriptor that `make` gives. A forked child closes its copy, because the lock or name
+/// must end with this process.
+using Keep = std::function<std::shared_ptr<Fd>(const std::function<Fd()>& make)>;
 
 /// Holds the name as long as the descriptor is open. Invalid if another descriptor holds it.
 Fd claim(const std::string& name);

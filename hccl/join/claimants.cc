@@ -56,10 +56,10 @@ std::vector<pid_t> similar_processes() {
   return found;
 }
 
-Result<Launch> launch_of(const std::vector<Process>& line) {
+Result<Launch> launch_of(const std::vector<Process>& line, const std::string& id) {
   if (line.empty()) return Status(Code::kUnavail, "the process has ended");
   const Config::GetEnv variables = [&](const char* name) { return line[0].variable(name); };
-  if (job_id(true, variables) != job_id(true)) return Status(Code::kUnavail, "of another job");
+  if (job_id(true, variables) != id) return Status(Code::kUnavail, "of another job");
   return detect_launcher(kAnyPort, variables, line);
 }
 
@@ -70,7 +70,7 @@ bool has(const std::vector<Process>& line, pid_t pid) {
 }  // namespace
 
 std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& members,
-                                         const RankOf& rank_of) {
+                                         const RankOf& rank_of, const std::string& id) {
   const HostIdentity host = host_identity();
   std::vector<wire::Member> found;
   for (const pid_t pid : similar_processes()) {
@@ -79,7 +79,7 @@ std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& member
       return member.host == host && has(line, static_cast<pid_t>(member.pid));
     };
     if (std::ranges::any_of(members, comes_from)) continue;
-    const auto launch = launch_of(line);
+    const auto launch = launch_of(line, id);
     const int rank = launch.ok() ? rank_of(*launch) : -1;
     if (rank < 0 || static_cast<std::size_t>(rank) >= members.size()) continue;
     const wire::Member& member = members[static_cast<std::size_t>(rank)];
@@ -87,7 +87,7 @@ std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& member
     if (script_of(std::to_string(pid)) != script_of(like)) continue;
     if (member.host == host) {
       const std::vector<Process> theirs = line_of(static_cast<pid_t>(member.pid));
-      const auto same = launch_of(theirs);
+      const auto same = launch_of(theirs, id);
       if (has(theirs, pid) || (same.ok() && same->first == launch->first)) continue;
     }
     found.push_back({.rank = member.rank,

@@ -57,11 +57,13 @@ ControlLine::ControlLine(Line line, const RootInfo& info, int rank,
       log_(std::move(log)) {}
 
 Result<std::shared_ptr<ControlLine>> ControlLine::join(const RootInfo& info, int size, int rank,
-                                                       const Config& config, Logger log) {
+                                                       const Config& config, Logger log,
+                                                       const Begun& begun) {
   const Deadline deadline = Deadline::after(config.connect_timeout);
   HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, config.if_ip, deadline));
   std::shared_ptr<ControlLine> control(
       new ControlLine(std::move(line), info, rank, config.peer_timeout, std::move(log)));
+  if (begun) begun(control);
   const Deadline table = Deadline::after(config.connect_timeout + kGrace);
   HCCL_RETURN_IF_ERROR(control->say_hello(size, config, table));
   control->thread_ = Thread("hccl-control", [raw = control.get()] {

@@ -36,9 +36,12 @@ class ControlLine {
  public:
   /// Connects to the coordinator, proves itself (TLS), and waits until all `size` ranks have
   /// joined. kTimeout with the absent ranks after config.connect_timeout; kPara when the ranks
-  /// disagree on version, size or configuration.
+  /// disagree on version, size or configuration. `begun` gets the line before that wait: a forked
+  /// child has to abandon() it.
+  using Begun = std::function<void(const std::shared_ptr<ControlLine>&)>;
   static Result<std::shared_ptr<ControlLine>> join(const RootInfo& info, int size, int rank,
-                                                   const Config& config, Logger log);
+                                                   const Config& config, Logger log,
+                                                   const Begun& begun = {});
   /// Leaves in good order.
   ~ControlLine();
   ControlLine(const ControlLine&) = delete;
@@ -92,14 +95,11 @@ class ControlLine {
   void leave(std::chrono::nanoseconds at_most);
 
   /// Keeps the claim (claim.h) of this rank as long as the line lives.
-  void keep(Fd claim) { claim_ = std::move(claim); }
+  void keep(std::shared_ptr<Fd> claim) { claim_ = std::move(claim); }
 
   /// For a forked child, which never uses the line again: the child's copies of the sockets would
-  /// hide this process's death from the coordinator, and keep its claim.
-  void abandon() {
-    line_.abandon();
-    claim_.reset();
-  }
+  /// hide this process's death from the coordinator.
+  void abandon() { line_.abandon(); }
 
  private:
   struct Pending {
@@ -128,7 +128,7 @@ class ControlLine {
   bool others_left() const HCCL_REQUIRES(mutex_);
 
   Line line_;
-  Fd claim_;
+  std::shared_ptr<Fd> claim_;
   RootInfo info_;
   int rank_;
   std::chrono::nanoseconds peer_timeout_;

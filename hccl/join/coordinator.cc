@@ -42,7 +42,7 @@ class CoordinatorThread {
  public:
   CoordinatorThread(Listener listener, const RootInfo& info, const Config& config, Logger log,
                     std::unique_ptr<EpollSleeper> sleeper,
-                    std::shared_ptr<const TlsContext> context, Membership::Claimants claimants)
+                    std::shared_ptr<const TlsContext> context, Claimants claimants)
       : listener_(std::move(listener.fd)),
         info_(info),
         log_(std::move(log)),
@@ -304,8 +304,7 @@ class CoordinatorThread {
 Coordinator::Coordinator() = default;
 
 Result<std::unique_ptr<Coordinator>> Coordinator::start(RootInfo& info, const Config& config,
-                                                        Logger log,
-                                                        Membership::Claimants claimants) {
+                                                        Logger log, Claimants claimants) {
   Result<Listener> listener(Status(Code::kUnavail, "no port"));
   for (int i = 0; i < info.ports; ++i) {
     const auto port = static_cast<std::uint16_t>(info.port == 0 ? 0 : info.port + i);

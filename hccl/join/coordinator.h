@@ -24,8 +24,7 @@ class Coordinator {
   /// any free port. Sets info.port.
   /// `claimants`: see Membership.
   static Result<std::unique_ptr<Coordinator>> start(RootInfo& info, const Config& config,
-                                                    Logger log,
-                                                    Membership::Claimants claimants = {});
+                                                    Logger log, Claimants claimants = {});
   /// Ends the thread at once. Ranks that have not left report this process as dead; its own rank
   /// reports that it was cut off.
   ~Coordinator();

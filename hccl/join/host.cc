@@ -33,12 +33,6 @@ std::string boot_id() {
   return std::string("host ") + name;
 }
 
-std::string network_namespace() {
-  struct stat info = {};
-  if (::stat("/proc/self/ns/net", &info) != 0) return "unknown";
-  return std::to_string(info.st_ino);
-}
-
 // The masks' indices by mask. Empty if no order helps (see cores_in_turn()).
 std::map<std::string, std::vector<int>> groups_by_core(std::span<const std::string> masks) {
   std::map<std::string, std::vector<int>> groups;
@@ -54,7 +48,13 @@ constexpr std::string_view kNetwork = " net ";
 
 }  // namespace
 
-HostIdentity host_identity() { return boot_id() + std::string(kNetwork) + network_namespace(); }
+std::string own_namespace(const char* kind) {
+  struct stat info = {};
+  if (::stat((std::string("/proc/self/ns/") + kind).c_str(), &info) != 0) return "unknown";
+  return std::to_string(info.st_ino);
+}
+
+HostIdentity host_identity() { return boot_id() + std::string(kNetwork) + own_namespace("net"); }
 
 std::string_view machine_of(const HostIdentity& host) {
   return std::string_view(host).substr(0, host.rfind(kNetwork));

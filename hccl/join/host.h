@@ -14,6 +14,9 @@ namespace hccl::join {
 using HostIdentity = std::string;
 HostIdentity host_identity();
 
+/// The number of this process's namespace of a kind ("net", "pid").
+std::string own_namespace(const char* kind);
+
 /// The part of an identity that names the machine. Separate network namespaces may share it.
 std::string_view machine_of(const HostIdentity& host);
 

@@ -20,6 +20,7 @@
 #include "hccl/base/thread.h"
 #include "hccl/base/waiter.h"
 #include "hccl/join/claim.h"
+#include "hccl/join/host.h"
 
 namespace hccl::join {
 namespace {
@@ -71,8 +72,10 @@ Result<Folder> folder_of_user(const std::string& runtime_dir) {
   return Folder{std::move(folder), path};
 }
 
-std::string file_of(const std::string& job) {
-  return std::string(kPrefix) + digest_name("hccl host root " + job);
+// The ranks of several network namespaces, as those of containers, may share the directory, but not
+// the root's address.
+std::string file_of(std::string_view prefix, const std::string& job) {
+  return std::string(prefix) + digest_name("net " + own_namespace("net") + " job " + job);
 }
 
 // These locks belong to an open file, not to a process, because ranks may be threads.
@@ -171,32 +174,39 @@ bool again(Deadline deadline, const Attempt& attempt) {
 }  // namespace
 
 Result<HostRoot> HostRoot::create(const std::string& runtime_dir, const std::string& job,
-                                  Deadline deadline) {
+                                  Deadline deadline, const Keep& keep) {
   HCCL_ASSIGN_OR_RETURN(Folder folder, folder_of_user(runtime_dir));
-  const std::string name = file_of(job);
-  Result<Fd> file = Fd();
+  const std::string name = file_of(kPrefix, job);
+  Status status;
+  std::shared_ptr<Fd> file;
   const bool made = again(deadline, [&] {
-    // Only one rank 0 at a time may look for files without a lock, and make a file that has no lock
-    // yet.
-    if (::flock(folder.fd.get(), LOCK_EX | LOCK_NB) != 0) return false;
-    file = create_file(folder, name);
-    ::flock(folder.fd.get(), LOCK_UN);
-    return true;
+    bool locked = false;
+    file = keep([&] {
+      // Only one rank 0 at a time may look for files without a lock, and make a file that has no
+      // lock yet.
+      locked = ::flock(folder.fd.get(), LOCK_EX | LOCK_NB) == 0;
+      if (!locked) return Fd();
+      auto created = create_file(folder, name);
+      ::flock(folder.fd.get(), LOCK_UN);
+      status = created.status();
+      return created.ok() ? std::move(*created) : Fd();
+    });
+    return locked;
   });
-  if (!file.ok()) return file.status();
+  HCCL_RETURN_IF_ERROR(status);
   if (!made || !file->valid()) {
     return Status(Code::kUnavail,
                   "EI0016: another job of this user with the same name is joining (" + folder.path +
                       "/" + name + "): set HCCL_JOB_ID to a text of its own for each job");
   }
-  return HostRoot(std::move(folder.fd), name, std::move(*file));
+  return HostRoot(std::move(folder.fd), name, std::move(file));
 }
 
 Status HostRoot::write(const RootInfo& info) const {
   std::array<char, RootInfo::kBytes> bytes{};
   info.encode(bytes);
   const FilesWithinLimit within;
-  const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), 0);
+  const ssize_t written = ::pwrite(file_->get(), bytes.data(), bytes.size(), 0);
   ::explicit_bzero(bytes.data(), bytes.size());
   if (written == static_cast<ssize_t>(bytes.size())) return {};
   return Status(Code::kOpenFileFailure,
@@ -207,13 +217,13 @@ Status HostRoot::write(const RootInfo& info) const {
 
 HostRoot::~HostRoot() {
   // The lock is still held, so the name belongs to this file.
-  if (file_.valid()) ::unlinkat(folder_.get(), name_.c_str(), 0);
+  if (file_ != nullptr) ::unlinkat(folder_.get(), name_.c_str(), 0);
 }
 
 void remember_contest(const std::string& runtime_dir, const std::string& job) {
   const auto folder = folder_of_user(runtime_dir);
   if (!folder.ok()) return;
-  const std::string name = std::string(kContestPrefix) + digest_name(job);
+  const std::string name = file_of(kContestPrefix, job);
   const Fd file(::openat(folder->fd.get(), name.c_str(),
                          O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (file.valid()) ::futimens(file.get(), nullptr);
@@ -224,8 +234,7 @@ bool was_contested(const std::string& runtime_dir, const std::string& job) {
   const double age = now(CLOCK_BOOTTIME) - static_cast<double>(start_of(::getpid())) /
                                                static_cast<double>(::sysconf(_SC_CLK_TCK));
   if (!folder.ok()) return false;
-  const double contest =
-      contest_age(folder->fd.get(), std::string(kContestPrefix) + digest_name(job));
+  const double contest = contest_age(folder->fd.get(), file_of(kContestPrefix, job));
   return contest >= 0 && contest < age;  // less than 0: the clock was set back
 }
 
@@ -239,7 +248,7 @@ Status name_is_taken() {
 Result<RootInfo> find_host_root(const std::string& runtime_dir, const std::string& job,
                                 Deadline deadline) {
   HCCL_ASSIGN_OR_RETURN(const Folder folder, folder_of_user(runtime_dir));
-  const std::string name = file_of(job);
+  const std::string name = file_of(kPrefix, job);
   Result<RootInfo> info = Status(Code::kTimeout, "");
   bool contested = false;
   if (again(deadline, [&] {

@@ -8,6 +8,7 @@
 #include "hccl/base/deadline.h"
 #include "hccl/base/fd.h"
 #include "hccl/base/status.h"
+#include "hccl/join/claim.h"
 #include "hccl/join/root_info.h"
 
 namespace hccl::join {
@@ -20,9 +21,9 @@ class HostRoot {
   /// `runtime_dir` is XDG_RUNTIME_DIR. If it is not a directory of this user, closed to others, the
   /// files are in /tmp/hccl-<uid>. `job` names the job, the same on all its ranks. kPara for a
   /// directory that others own or can enter. kUnavail while a job with the same name and user is
-  /// joining.
+  /// joining. `keep` keeps the lock.
   static Result<HostRoot> create(const std::string& runtime_dir, const std::string& job,
-                                 Deadline deadline);
+                                 Deadline deadline, const Keep& keep);
   HostRoot(HostRoot&&) = default;
   HostRoot& operator=(HostRoot&&) = delete;
   ~HostRoot();
@@ -31,11 +32,11 @@ class HostRoot {
   Status write(const RootInfo& info) const;
 
  private:
-  HostRoot(Fd folder, std::string name, Fd file)
+  HostRoot(Fd folder, std::string name, std::shared_ptr<Fd> file)
       : folder_(std::move(folder)), name_(std::move(name)), file_(std::move(file)) {}
   Fd folder_;
   std::string name_;
-  Fd file_;
+  std::shared_ptr<Fd> file_;
 };
 
 /// Remembers for an hour that two jobs of this name came about at once. Does what it can.

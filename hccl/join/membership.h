@@ -20,6 +20,14 @@
 
 namespace hccl::join {
 
+/// Other claims of the job's places.
+struct Claimants {
+  /// Finds live processes that will claim a rank, given the ranks that have come (claimants.h).
+  std::function<std::vector<wire::Member>(const std::vector<wire::Member>&)> find = {};
+  /// Called before any rank learns that two claims have ended the world.
+  std::function<void()> remember = {};
+};
+
 class Membership {
  public:
   using Clock = std::chrono::steady_clock;
@@ -30,12 +38,10 @@ class Membership {
     bool close = false;  ///< close the connection once the frame is sent
   };
   using Outs = std::vector<Out>;
-  /// Finds live processes that will claim a rank, given the ranks that have come (claimants.h).
-  using Claimants = std::function<std::vector<wire::Member>(const std::vector<wire::Member>&)>;
 
   /// All ranks must arrive within `patience` of the first hello. `host` and `pid` are of the
   /// coordinator's process: the table names the rank that runs it. `started`: when that process
-  /// started. With `claimants` that process is rank 0's.
+  /// started. With `claimants.find` that process is rank 0's.
   Membership(std::string host, std::uint32_t pid, std::chrono::nanoseconds patience,
              std::chrono::nanoseconds peer_timeout = std::chrono::seconds(30),
              std::uint64_t started = 0, Claimants claimants = {})

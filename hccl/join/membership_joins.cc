@@ -53,7 +53,7 @@ Membership::Outs Membership::hello(int connection, ByteReader& in) {
   if (!differs.ok()) return give_up(connection, differs);
   const wire::Member root{
       .rank = 0, .pid = pid_, .host = host_, .address = "the root", .started = started_};
-  if (claimants_ && member.rank == 0 && (member.host != host_ || member.pid != pid_)) {
+  if (claimants_.find && member.rank == 0 && (member.host != host_ || member.pid != pid_)) {
     return contest(connection, root, member);
   }
   Outs outs;
@@ -76,8 +76,8 @@ Membership::Outs Membership::begin() {
   if (present_ < size_) return outs;
   std::vector<wire::Member> all;
   for (const auto& member : members_) all.push_back(*member);
-  if (claimants_) {
-    for (const wire::Member& each : claimants_(all)) {
+  if (claimants_.find) {
+    for (const wire::Member& each : claimants_.find(all)) {
       if (each.rank >= size_ || !members_[each.rank]) continue;
       append(outs, contest(-1, *members_[each.rank], each));
       if (gave_up_) return outs;
@@ -106,6 +106,7 @@ Membership::Outs Membership::contest(int connection, const wire::Member& first,
                    static_cast<int>(rank));
   if (is_left_over(second)) return connection < 0 ? Outs() : refuse(connection, why);
   if (second.host != host_ || !is_older(first, second.started) || !is_older(first, started_)) {
+    if (claimants_.remember) claimants_.remember();
     // The root's process may end as soon as its rank knows.
     Outs outs = connection < 0 ? Outs() : refuse(connection, why);
     Outs others = refuse_all(why);

@@ -11,6 +11,7 @@
 
 #include "hccl/base/auth.h"
 #include "hccl/base/fd.h"
+#include "hccl/base/log.h"
 
 namespace hccl::join {
 namespace {
@@ -83,6 +84,26 @@ Result<Key> read_secret_file(const std::string& path) {
                   "rand -hex 32` makes a good one");
   }
   return digest(std::string_view(room.data(), size));
+}
+
+Result<Key> job_secret(const std::string& job, const std::string& address, const Config& config) {
+  if (!config.job_secret_file.empty()) {
+    HCCL_ASSIGN_OR_RETURN(const Key secret, read_secret_file(config.job_secret_file));
+    return derive(secret, "job " + job);
+  }
+  if (!config.allow_insecure) {
+    return Status(Code::kPara,
+                  "the ranks of this job are on several hosts and have no secret in common, so "
+                  "anybody could join: `(umask 077; openssl rand -hex 32 > $HOME/hccl-secret)` "
+                  "makes one; give each host a copy of it and each rank HCCL_JOB_SECRET_FILE="
+                  "$HOME/hccl-secret (or HCCL_ALLOW_INSECURE=1, to do without)");
+  }
+  make_logger(config.log_level, "join")
+      ->warn(
+          "HCCL_ALLOW_INSECURE=1: this job has no secret; anybody who reaches {} can join, and "
+          "read and change its data",
+          address);
+  return derive(digest("uid " + std::to_string(::geteuid())), "job " + job);
 }
 
 }  // namespace hccl::join

@@ -12,6 +12,7 @@
 #include "hccl/base/process.h"
 #include "hccl/join/claim.h"
 #include "hccl/join/claimants.h"
+#include "hccl/join/host.h"
 #include "hccl/join/host_root.h"
 #include "hccl/join/interfaces.h"
 #include "hccl/join/launcher.h"
@@ -40,30 +41,13 @@ constexpr std::chrono::seconds kContestTime{2};
 // The number of ports at which a root may listen if its peers have to try them in turn.
 constexpr int kGuessedPorts = 16;
 
-Result<Key> secret_of(const std::string& job, const std::string& address, const Config& config) {
-  if (!config.job_secret_file.empty()) {
-    HCCL_ASSIGN_OR_RETURN(const Key secret, read_secret_file(config.job_secret_file));
-    return derive(secret, "job " + job);
-  }
-  if (!config.allow_insecure) {
-    return Status(Code::kPara,
-                  "the ranks of this job are on several hosts and have no secret in common, so "
-                  "anybody could join: `(umask 077; openssl rand -hex 32 > $HOME/hccl-secret)` "
-                  "makes one; give each host a copy of it and each rank HCCL_JOB_SECRET_FILE="
-                  "$HOME/hccl-secret (or HCCL_ALLOW_INSECURE=1, to do without)");
-  }
-  make_logger(config.log_level, "join")
-      ->warn(
-          "HCCL_ALLOW_INSECURE=1: this job has no secret; anybody who reaches {} can join, and "
-          "read and change its data",
-          address);
-  return derive(digest("uid " + std::to_string(::geteuid())), "job " + job);
-}
-
-Membership::Claimants claimants_of(const RankOf& rank_of) {
-  return [rank_of](const std::vector<wire::Member>& members) {
-    return find_claimants(members, rank_of);
-  };
+// If ranks of two jobs came, those that come later must not meet either.
+Claimants claimants_of(const std::string& job, const RankOf& rank_of, const Config& config) {
+  return {.find =
+              [rank_of, id = job_id(true)](const std::vector<wire::Member>& members) {
+                return find_claimants(members, rank_of, id);
+              },
+          .remember = [job, folder = config.runtime_dir] { remember_contest(folder, job); }};
 }
 
 class Pmix {
@@ -105,17 +89,24 @@ class Pmix {
 
 }  // namespace
 
-Status Worlds::start_coordinator(RootInfo& info, const Config& config,
-                                 Membership::Claimants claimants) {
+Status Worlds::start_coordinator(RootInfo& info, const Config& config, Claimants claimants) {
+  const MutexLock lock(mutex_);  // no fork while nobody else knows the sockets
   HCCL_ASSIGN_OR_RETURN(
       auto coordinator,
       Coordinator::start(info, config, make_logger(config.log_level, "coordinator"),
                          std::move(claimants)));
-  const MutexLock lock(mutex_);
   // A coordinator whose ranks have all left has ended its thread; it is destroyed here.
   std::erase_if(coordinators_, [](const auto& each) { return each->finished(); });
   coordinators_.push_back(std::move(coordinator));
   return {};
+}
+
+std::shared_ptr<Fd> Worlds::keep(const std::function<Fd()>& make) {
+  const MutexLock lock(mutex_);  // no fork between the call and the entry
+  std::erase_if(kept_, [](const auto& each) { return each.expired(); });
+  auto made = std::make_shared<Fd>(make());
+  kept_.push_back(made);
+  return made;
 }
 
 // Counts how often this process has joined this job before, so that it may join several times. The
@@ -127,9 +118,11 @@ int Worlds::next_join(const std::string& job) {
 
 // A program that a rank starts inherits the launcher's variables, and would wait for a world in
 // which its place is taken. The claim is invalid if this process has joined as this rank before.
-Result<Fd> Worlds::claim_rank(const std::string& job, int size, int rank) {
-  if (size == 1) return Fd();
-  const std::string place = job + " rank " + std::to_string(rank) + " pid ";
+Result<std::shared_ptr<Fd>> Worlds::claim_rank(const std::string& job, int size, int rank) {
+  if (size == 1) return std::make_shared<Fd>();
+  // Containers may share the network, but not the numbers of their processes.
+  const std::string place =
+      job + " rank " + std::to_string(rank) + " of " + own_namespace("pid") + " pid ";
   const pid_t self = ::getpid();
   for (const Process& each : line_of(self)) {
     if (each.pid == self || !is_claimed(place + std::to_string(each.pid))) continue;
@@ -141,21 +134,23 @@ Result<Fd> Worlds::claim_rank(const std::string& job, int size, int rank) {
                       "without these variables, or let the other process leave first "
                       "(HcclCommDestroy)");
   }
-  return claim(place + std::to_string(self));
+  return keep([&] { return claim(place + std::to_string(self)); });
 }
 
 Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Config& config) {
-  auto joined = ControlLine::join(info, size, rank, config,
-                                  make_logger(config.log_level, "rank " + std::to_string(rank)));
+  const auto begun = [this](const std::shared_ptr<ControlLine>& line) {
+    const MutexLock lock(mutex_);
+    std::erase_if(lines_, [](const auto& each) { return each.expired(); });
+    lines_.push_back(line);
+  };
+  auto joined =
+      ControlLine::join(info, size, rank, config,
+                        make_logger(config.log_level, "rank " + std::to_string(rank)), begun);
   if (joined.status().code() == Code::kTimeout && rank == 0) {
     const Status& late = joined.status();
     return Status(late.code(), late.message() + alternatives_to(info.address), late.culprit());
   }
-  HCCL_ASSIGN_OR_RETURN(auto line, std::move(joined));
-  const MutexLock lock(mutex_);
-  std::erase_if(lines_, [](const auto& each) { return each.expired(); });
-  lines_.push_back(line);
-  return line;
+  return joined;
 }
 
 // ---- around a fork ----
@@ -176,6 +171,9 @@ void Worlds::abandon() {
     if (const auto line = each.lock()) line->abandon();
   }
   for (const auto& each : coordinators_) each->abandon();
+  for (const auto& each : kept_) {
+    if (const auto fd = each.lock()) fd->reset();
+  }
   release();
 }
 
@@ -183,7 +181,7 @@ void Worlds::abandon() {
 
 // Root info with a secret and an id of its own.
 Result<RootInfo> Worlds::fresh_root(const Config& config, const std::string& address,
-                                    Membership::Claimants claimants) {
+                                    Claimants claimants) {
   RootInfo info;
   HCCL_RETURN_IF_ERROR(random_bytes(info.id.data(), info.id.size()));
   HCCL_RETURN_IF_ERROR(random_bytes(info.secret.data(), info.secret.size()));
@@ -214,18 +212,11 @@ Status Worlds::contest(const RootInfo& info, const Job& job, Config config) {
   return refused.code() == Code::kPara ? refused : name_is_taken();
 }
 
-// A root joins its world. If ranks of two jobs came, those that come later must not meet either.
-Worlds::Joined Worlds::join_as_root(const RootInfo& info, const Job& job, const Config& config) {
-  auto line = join(info, job.size, job.rank, config);
-  if (line.status().code() == Code::kPara) remember_contest(config.runtime_dir, job.name);
-  return line;
-}
-
 // Between hosts: every rank derives the root info itself.
 Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) {
   RootInfo info;
-  Fd opening;  // held until all ranks have joined
-  HCCL_ASSIGN_OR_RETURN(info.secret, secret_of(job.name, job.address, config));
+  std::shared_ptr<Fd> opening;  // held until all ranks have joined
+  HCCL_ASSIGN_OR_RETURN(info.secret, job_secret(job.name, job.address, config));
   info.address = job.address;
   info.port = job.port;
   info.ports = static_cast<std::uint16_t>(std::min(kGuessedPorts, 65536 - job.port));
@@ -237,11 +228,11 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
     if (own.ok() && !is_private(info.address)) info.address = own.value();
     // The secret is in the name, so that other users cannot take it.
     const std::string name = "root " + std::string(info.secret.begin(), info.secret.end());
-    opening = claim(name);
-    if (!opening.valid() && is_claimed(name)) return contest(info, job, config);
+    opening = keep([&] { return claim(name); });
+    if (!opening->valid() && is_claimed(name)) return contest(info, job, config);
     if (was_contested(config.runtime_dir, job.name)) return name_is_taken();
-    HCCL_RETURN_IF_ERROR(start_coordinator(info, config, claimants_of(job.rank_of)));
-    return join_as_root(info, job, config);
+    HCCL_RETURN_IF_ERROR(
+        start_coordinator(info, config, claimants_of(job.name, job.rank_of, config)));
   }
   return join(info, job.size, job.rank, config);
 }
@@ -254,17 +245,19 @@ Worlds::Joined Worlds::join_inside_host(const Job& job, const Config& config) {
                           find_host_root(config.runtime_dir, job.name, deadline));
     return join(info, job.size, job.rank, config);
   }
-  const auto file = HostRoot::create(config.runtime_dir, job.name, deadline);
+  const auto file = HostRoot::create(config.runtime_dir, job.name, deadline,
+                                     [this](const auto& make) { return keep(make); });
   if (file.status().code() == Code::kUnavail) {
     const auto first = find_host_root(config.runtime_dir, job.name, Deadline::after(kContestTime));
     return first.ok() ? contest(*first, job, config) : file.status();
   }
   if (!file.ok()) return file.status();
   if (was_contested(config.runtime_dir, job.name)) return name_is_taken();
-  HCCL_ASSIGN_OR_RETURN(const RootInfo info,
-                        fresh_root(config, job.address, claimants_of(job.rank_of)));
+  HCCL_ASSIGN_OR_RETURN(
+      const RootInfo info,
+      fresh_root(config, job.address, claimants_of(job.name, job.rank_of, config)));
   HCCL_RETURN_IF_ERROR(file->write(info));
-  return join_as_root(info, job, config);
+  return join(info, job.size, job.rank, config);
 }
 
 Worlds::Joined Worlds::join_known(Job job, const Config& config) {
@@ -273,7 +266,7 @@ Worlds::Joined Worlds::join_known(Job job, const Config& config) {
     return join(info, 1, 0, config);
   }
   // A program may leave a job and join again, or join twice at once.
-  HCCL_ASSIGN_OR_RETURN(Fd claim, claim_rank(job.name, job.size, job.rank));
+  HCCL_ASSIGN_OR_RETURN(auto claim, claim_rank(job.name, job.size, job.rank));
   const int number = next_join(job.name + " rank " + std::to_string(job.rank));
   job.name += " " + job_id(job.one_host) + " join " + std::to_string(number);
   const bool inside = job.one_host && config.job_secret_file.empty();
@@ -356,7 +349,7 @@ Worlds::Joined Worlds::join_by_text(const std::string& text, const std::string& 
 }
 
 Worlds::Joined Worlds::join_by_pmix(const Launch& launch, const Config& config) {
-  HCCL_ASSIGN_OR_RETURN(Fd claim, claim_rank(launch.job, launch.size, launch.rank));
+  HCCL_ASSIGN_OR_RETURN(auto claim, claim_rank(launch.job, launch.size, launch.rank));
   HCCL_ASSIGN_OR_RETURN(const Pmix pmix, Pmix::load(config));
   int rank = launch.rank;
   int size = launch.size;

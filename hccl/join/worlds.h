@@ -47,10 +47,10 @@ class Worlds {
  private:
   struct Job;
 
-  Status start_coordinator(RootInfo& info, const Config& config,
-                           Membership::Claimants claimants = {});
+  std::shared_ptr<Fd> keep(const std::function<Fd()>& make);
+  Status start_coordinator(RootInfo& info, const Config& config, Claimants claimants = {});
   int next_join(const std::string& job);
-  static Result<Fd> claim_rank(const std::string& job, int size, int rank);
+  Result<std::shared_ptr<Fd>> claim_rank(const std::string& job, int size, int rank);
   Joined join_by_pmix(const Launch& launch, const Config& config);
   Joined join_by_variables(const Launch& launch, const Config& config);
   Joined join_by_table(const RankTable& table, const std::string& identify, const Config& config);
@@ -58,13 +58,13 @@ class Worlds {
   Joined join_between_hosts(const Job& job, const Config& config);
   Joined join_inside_host(const Job& job, const Config& config);
   Result<RootInfo> fresh_root(const Config& config, const std::string& address,
-                              Membership::Claimants claimants = {});
+                              Claimants claimants = {});
   Status contest(const RootInfo& info, const Job& job, Config config);
-  Joined join_as_root(const RootInfo& info, const Job& job, const Config& config);
 
   Mutex mutex_{LockLevel::kWorlds};
   std::vector<std::unique_ptr<Coordinator>> coordinators_ HCCL_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<ControlLine>> lines_ HCCL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<Fd>> kept_ HCCL_GUARDED_BY(mutex_);
   std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);  // so far, by job
 };
 

@@ -72,7 +72,9 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     }
     case 1: {
       const auto now = Deadline::after(std::chrono::nanoseconds(0));
-      const auto root = join::HostRoot::create(folder.path, "fuzz", Deadline::never());
+      const auto root =
+          join::HostRoot::create(folder.path, "fuzz", Deadline::never(),
+                                 [](const auto& make) { return std::make_shared<Fd>(make()); });
       PROMISE(root.ok());
       const Block block = block_of(bytes, what & 0x80);
       const std::size_t length = what & 0x40 ? bytes.size() : block.size();

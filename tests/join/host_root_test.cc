@@ -29,6 +29,11 @@ constexpr uid_t kNobody = 65534;
 Deadline soon() { return Deadline::after(milliseconds(200)); }
 Deadline patient() { return Deadline::after(seconds(60)); }
 
+auto create(const std::string& runtime_dir, const std::string& job, Deadline deadline) {
+  return HostRoot::create(runtime_dir, job, deadline,
+                          [](const auto& make) { return std::make_shared<Fd>(make()); });
+}
+
 RootInfo some_root() {
   RootInfo info;
   EXPECT_TRUE(random_bytes(info.secret.data(), info.secret.size()).ok());
@@ -65,7 +70,7 @@ TEST(HostRoot, IsFoundByRanksThatComeBeforeAndAfter) {
   std::thread rank([&] { early = find_host_root(runtime.path(), "job", patient()); });
   std::this_thread::sleep_for(milliseconds(50));
   {
-    auto root = HostRoot::create(runtime.path(), "job", patient());
+    auto root = create(runtime.path(), "job", patient());
     ASSERT_TRUE(root.ok()) << root.status().message();
     ASSERT_TRUE(root->write(made).ok());
     Result<RootInfo> late = find_host_root(runtime.path(), "job", patient());
@@ -94,7 +99,7 @@ TEST(HostRoot, FileOfAKilledJobIsNotReadAndGoes) {
   const auto leave_a_file = [&](const char* job) {
     const pid_t child = ::fork();
     if (child == 0) {
-      auto root = HostRoot::create(runtime.path(), job, patient());
+      auto root = create(runtime.path(), job, patient());
       if (root.ok() && root->write(some_root()).ok()) ::kill(::getpid(), SIGKILL);
       ::_exit(1);
     }
@@ -107,7 +112,7 @@ TEST(HostRoot, FileOfAKilledJobIsNotReadAndGoes) {
   leave_a_file("job");  // removes the first one
   EXPECT_EQ(find_host_root(runtime.path(), "job", soon()).status().code(), Code::kTimeout);
   const RootInfo made = some_root();
-  auto root = HostRoot::create(runtime.path(), "job", patient());
+  auto root = create(runtime.path(), "job", patient());
   ASSERT_TRUE(root.ok()) << root.status().message();
   ASSERT_TRUE(root->write(made).ok());
   const auto found = find_host_root(runtime.path(), "job", patient());
@@ -135,10 +140,10 @@ TEST(HostRoot, ALimitOfFilesIsNamed) {
 
 TEST(HostRoot, TwoJobsOfOneNameDoNotMix) {
   const Folder runtime;
-  auto first = HostRoot::create(runtime.path(), "job", patient());
+  auto first = create(runtime.path(), "job", patient());
   ASSERT_TRUE(first.ok());
   ASSERT_TRUE(first->write(some_root()).ok());
-  const auto second = HostRoot::create(runtime.path(), "job", soon());
+  const auto second = create(runtime.path(), "job", soon());
   EXPECT_EQ(second.status().code(), Code::kUnavail) << second.status().message();
   EXPECT_TRUE(find_host_root(runtime.path(), "job", patient()).ok());
 }
@@ -153,14 +158,14 @@ TEST(HostRoot, AContestConcernsTheProcessesThatLived) {
   std::this_thread::sleep_for(milliseconds(50));  // start times have 10 ms
   EXPECT_EQ(as_user(::geteuid(), [&] { return contested("job") ? 2 : 0; }), 0);
   // Another job's root does not forget it.
-  EXPECT_TRUE(HostRoot::create(runtime.path(), "another job", patient()).ok());
+  EXPECT_TRUE(create(runtime.path(), "another job", patient()).ok());
   EXPECT_TRUE(contested("job"));
 }
 
 TEST(HostRoot, OtherUsersNeitherReadNorMeetNorPretend) {
   if (::geteuid() != 0) GTEST_FAIL() << "this test changes its user id: run it as root";
   const Folder runtime;
-  auto root = HostRoot::create(runtime.path(), "job", patient());
+  auto root = create(runtime.path(), "job", patient());
   ASSERT_TRUE(root.ok()) << root.status().message();
   ASSERT_TRUE(root->write(some_root()).ok());
   const std::string file = files_in(runtime)[0];
@@ -179,7 +184,7 @@ TEST(HostRoot, OtherUsersNeitherReadNorMeetNorPretend) {
   ASSERT_TRUE(std::filesystem::create_directory(folder));
   ASSERT_EQ(::chown(folder.c_str(), kNobody, kNobody), 0);
   ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
-  for (const auto& status : {HostRoot::create(open_to_all.path(), "job", soon()).status(),
+  for (const auto& status : {create(open_to_all.path(), "job", soon()).status(),
                              find_host_root(open_to_all.path(), "job", soon()).status()}) {
     EXPECT_EQ(status.code(), Code::kPara);
     EXPECT_NE(status.message().find("belongs to another user"), std::string::npos)
@@ -191,7 +196,7 @@ TEST(HostRoot, FolderThatIsALinkIsRefused) {
   const Folder runtime;
   const Folder elsewhere;
   std::filesystem::create_directory_symlink(elsewhere.path(), runtime / "hccl");
-  EXPECT_EQ(HostRoot::create(runtime.path(), "job", soon()).status().code(), Code::kPara);
+  EXPECT_EQ(create(runtime.path(), "job", soon()).status().code(), Code::kPara);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 /* A rank that a launcher started. Joins, and prints its rank, its world's size and the nonce of
  * each of the world's ranks: the variable NONCE, which differs between jobs. On failure prints the
  * error's text. Arguments: "child" starts this program once more while it is a rank; "again" leaves
- * and joins once more; "--pause" never joins. Exit status 0 = joined. */
+ * and joins once more; "fork" forks a child, which pauses, when a line comes while this program
+ * joins; "--pause" never joins. Exit status 0 = joined. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,10 +50,25 @@ static int join_once(HcclComm* comm) {
   return 0;
 }
 
+static void* fork_at_a_line(void* unused) {
+  (void)unused;
+  getchar();
+  const pid_t child = fork();
+  if (child == 0) {
+    close(STDOUT_FILENO);
+    pause();
+  }
+  printf("%d\n", (int)child);
+  fflush(stdout);
+  return NULL;
+}
+
 int main(int argc, char** argv) {
   HcclComm comm = NULL;
   const char* mode = argc > 1 ? argv[1] : "";
   if (strcmp(mode, "--pause") == 0) pause();
+  pthread_t thread;
+  if (strcmp(mode, "fork") == 0) pthread_create(&thread, NULL, fork_at_a_line, NULL);
   int result = join_once(&comm);
   if (result == 0 && strcmp(mode, "child") == 0) start_child(argv[0]);
   if (comm != NULL) HcclCommDestroy(comm);

@@ -7,6 +7,7 @@ job, so a world of two jobs shows. HCCL_TEST_STARTS: how many jobs each launcher
 import contextlib
 import json
 import os
+import pathlib
 import random
 import re
 import signal
@@ -19,6 +20,8 @@ import unittest
 
 PROGRAM, MPIRUN, HYDRA = (sys.argv[1:] + ["", "", ""])[:3]
 SECONDS = 90  # against a hang; no test depends on it
+UNSHARE = subprocess.run(["unshare", "--pid", "--net", "--fork", "--mount-proc", "ip", "link", "set", "lo", "up"],
+                         stderr=subprocess.DEVNULL, check=False).returncode == 0
 LAUNCHERS = re.compile("RANK$|^(RANK|WORLD_SIZE|MASTER_|LOCAL_|PMI|OMPI_|SLURM_|MPI_LOCAL|HCCL_JOB)")
 # A launcher of two workers, as torchrun: a process with variables of its own for each worker.
 TORCHRUN = """
@@ -61,6 +64,29 @@ def end(process):
         return process.communicate(timeout=SECONDS)[0].strip()
     finally:
         process.kill()
+
+
+def wait_for(condition):
+    late = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < late
+        time.sleep(0.01)
+
+
+def is_root(pid):
+    """Whether a process has opened a job as its rank 0."""
+    return b"hccl-coord\n" in [path.read_bytes() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")]
+
+
+def has_claim(pid):
+    sockets = {os.readlink(path)[8:-1] for path in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+    names = [line.split() for line in pathlib.Path("/proc/net/unix").read_text("utf-8").splitlines() if "@hccl-" in line]
+    return any(name[6] in sockets for name in names)
+
+
+def child_of(pid):
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+    return children[0] if children else pid
 
 
 def secret_file(test):
@@ -181,6 +207,49 @@ class NeverMixed(unittest.TestCase):
         self.assertRegex(end(old), "^refused: ")
         new[1].send_signal(signal.SIGCONT)
         self.assertEqual([end(rank) for rank in new], world(2))
+
+    def test_child_of_a_killed_root_does_not_keep_the_name(self):
+        for secret in ({}, {"HCCL_JOB_SECRET_FILE": secret_file(self)}):
+            number = port()
+            variables_of = lambda rank, job: {**by_hand(rank, number, job), **secret}
+            root = subprocess.Popen([PROGRAM, "fork"], env=variables_of(0, 1), stdin=subprocess.PIPE,
+                                    stdout=subprocess.PIPE, text=True)
+            wait_for(lambda: is_root(root.pid))
+            root.stdin.write("\n")
+            root.stdin.flush()
+            child = int(root.stdout.readline())
+            try:
+                root.kill()
+                root.communicate()
+                ranks = [start(variables_of(rank, 2)) for rank in range(2)]
+                self.assertEqual([end(rank) for rank in ranks], world(2))
+            finally:
+                os.kill(child, signal.SIGKILL)
+
+
+@unittest.skipUnless(UNSHARE, "no right to make namespaces")
+class Containers(unittest.TestCase):
+    def start_in(self, kinds, words, env):
+        command = ["unshare", "--kill-child", "--fork", *kinds, "sh", "-c", words, PROGRAM]
+        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+
+    def test_numbers_of_processes_elsewhere_are_no_ancestors(self):
+        number = port()
+        of = lambda rank, job: {**by_hand(rank, number, job), "HCCL_JOB_ID": str(job)}
+        other = self.start_in(["--pid", "--mount-proc"], 'exec "$0"', of(1, 1))  # process 1; it waits for its root
+        wait_for(lambda: has_claim(child_of(other.pid)))
+        ranks = [start(of(0, 2)), self.start_in(["--pid", "--mount-proc"], '"$0"; true', of(1, 2))]
+        lines = [end(rank) for rank in ranks]
+        other.kill()
+        self.assertEqual([lines, end(other)], [world(2), ""])
+
+    def test_roots_of_two_networks_have_one_name(self):
+        number = port()
+        other = self.start_in(["--net"], 'ip link set lo up; exec "$0"', by_hand(0, number, 1))
+        wait_for(lambda: is_root(child_of(other.pid)))
+        lines = [end(rank) for rank in [start(by_hand(rank, number, 2)) for rank in range(2)]]
+        other.kill()
+        self.assertEqual([lines, end(other)], [world(2), ""])
 
 
 SHORT = {"HCCL_CONNECT_TIMEOUT": "3"}  # a rank whose root was refused or killed waits

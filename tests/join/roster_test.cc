@@ -255,9 +255,14 @@ std::string claim(std::uint32_t rank, std::uint32_t pid, std::uint64_t started,
 constexpr std::uint64_t kRootStarted = 50000;
 
 // A world of three, whose rank 0 has come. `others`: processes that have not come yet.
-Membership contested(std::vector<wire::Member> others = {}) {
+// `remembered`: counts the contests.
+Membership contested(std::vector<wire::Member> others = {}, int* remembered = nullptr) {
   Membership membership("here", 100, seconds(60), seconds(30), kRootStarted,
-                        [others](const auto&) { return others; });
+                        {.find = [others](const auto&) { return others; },
+                         .remember =
+                             [remembered] {
+                               if (remembered != nullptr) ++*remembered;
+                             }});
   EXPECT_TRUE(membership.frame(1, claim(0, 100, kRootStarted), {}).empty());
   return membership;
 }
@@ -281,10 +286,13 @@ TEST(Membership, TwoClaimsOfOneRankEndTheWorldAndNameBoth) {
   // A second later is not provably another attempt. Start times of other hosts do not compare.
   for (const std::string& second : {claim(1, 7, kRootStarted + 90), claim(1, 7, 0),
                                     claim(1, 7, kRootStarted - 9000, "there")}) {
-    Membership membership = contested();
+    int remembered = 0;
+    Membership membership = contested({}, &remembered);
     EXPECT_TRUE(membership.frame(2, claim(1, 6, kRootStarted + 20), {}).empty());
+    EXPECT_EQ(remembered, 0);
     expect_both_named(membership.frame(3, second, {}), {1, 2, 3}, 6, 7);
     EXPECT_FALSE(membership.complete());
+    EXPECT_EQ(remembered, 1);
     // The ranks of either job that come later get the reason.
     expect_both_named(membership.frame(4, claim(2, 8, kRootStarted), {}), {4}, 6, 7);
   }
@@ -300,6 +308,16 @@ TEST(Membership, AProcessLeftOverIsRefusedAlone) {
     EXPECT_EQ(membership.frame(4, claim(2, 8, kRootStarted), {}).size(), 3u);
     EXPECT_TRUE(membership.complete());
   }
+}
+
+TEST(Membership, OnlyAContestIsRemembered) {
+  int remembered = 0;
+  Membership membership = contested({}, &remembered);
+  EXPECT_EQ(membership.frame(2, hello(1, 4), {}).size(), 2u) << "another size: both are refused";
+  Membership other = contested({}, &remembered);
+  EXPECT_EQ(other.frame(2, claim(1, 6, kRootStarted - 9000), {}).size(), 0u);
+  EXPECT_EQ(other.frame(3, claim(1, 7, kRootStarted), {}).size(), 1u) << "one is left over";
+  EXPECT_EQ(remembered, 0);
 }
 
 TEST(Membership, ASecondRootEndsTheWorld) {
