@@ -128,7 +128,7 @@ TEST(HostRoot, ALimitOfFilesIsNamed) {
     if (child == 0) {
       const rlimit limit{most, most};
       if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(1);
-      const auto root = HostRoot::create(runtime.path(), "job", patient());
+      const auto root = create(runtime.path(), "job", patient());
       const Status status = root.ok() ? root->write(some_root()) : root.status();
       ::_exit(status.message().find("ulimit -f") != std::string::npos ? 0 : 2);
     }

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from hccl.torch.npu import _parallel, _profiler
+
 
 def _to_cpu(device: Any) -> Any:
     if isinstance(device, str) and device.split(":")[0] == "npu":
@@ -85,3 +87,5 @@ def install(npu: Any) -> None:
     torch.autocast.__init__ = _translated(torch.autocast.__init__)
     torch.amp.GradScaler.__init__ = _translated(torch.amp.GradScaler.__init__)
     torch.device = _device_class()
+    _parallel.install()
+    _profiler.install()

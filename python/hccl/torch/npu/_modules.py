@@ -1,12 +1,10 @@
 """The names of each module."""
 
-import contextlib
 from typing import Any
 
 import torch
 
-from hccl.torch.npu import _apex, _combine, _optimizers
-
+from hccl.torch.npu import _apex, _calls, _combine, _optimizers, _parallel, _profiler
 
 # Scripts import the classes from Ascend's files, too.
 _FILES = {
@@ -47,33 +45,28 @@ def contents() -> dict:
             for one, name in _FILES.items()
         },
         "torch_npu.utils": utils,
-        "torch_npu.npu": _device_calls(),
+        "torch_npu.utils.profiler": {"Profile": _profiler.Profile},
+        "torch_npu.profiler": _profiler.contents(),
+        "torch_npu.npu": _calls.contents(),
+        "torch_npu.npu.utils": {"npu_check_overflow": _calls.npu_check_overflow},
         "torch_npu.npu.amp": amp,
         "torch_npu.contrib": {},
         "torch_npu.contrib.transfer_to_npu": {},
         "apex": {},
+        "apex.parallel": {
+            "DistributedDataParallel": _parallel.DistributedDataParallel,
+            "SyncBatchNorm": _parallel.SyncBatchNorm,
+            "convert_syncbn_model": _parallel.convert_syncbn_model,
+        },
+        "apex.normalization": {"FusedLayerNorm": torch.nn.LayerNorm},
+        "apex.contrib": {},
+        "apex.contrib.combine_tensors": {"combine_npu": _combine.npu_combine_tensors},
         "apex.amp": {name: getattr(_apex, name) for name in functions},
         "apex.amp._amp_state": {"_amp_state": _apex._amp_state, "master_params": _apex.master_params},
         "apex.amp.frontend": {"Properties": _apex.Properties, "opt_levels": _apex.LEVELS},
-        "apex.optimizers": {**_optimizers.OPTIMIZERS, **lamb},
+        "apex.optimizers": {**_optimizers.OPTIMIZERS, **lamb, **_optimizers.APEXS},
     }
 
 
 def _autocast(enabled: bool = True, dtype: torch.dtype = torch.bfloat16, **rest: Any) -> Any:
     return torch.autocast("cpu", dtype=dtype, enabled=enabled, **rest)
-
-
-def _device_calls() -> dict:
-    """torch.npu for a host with one device on which all work is always done."""
-    return {
-        "is_available": lambda: True,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "set_device": lambda device: None,
-        "synchronize": lambda device=None: None,
-        "empty_cache": lambda: None,
-        "manual_seed": lambda seed: torch.manual_seed(seed),
-        "manual_seed_all": lambda seed: torch.manual_seed(seed),
-        "set_compile_mode": lambda *_, **__: None,
-        "device": lambda device=None: contextlib.nullcontext(),
-    }

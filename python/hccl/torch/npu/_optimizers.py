@@ -86,6 +86,45 @@ OPTIMIZERS = {
 }
 
 
+_HOW = ("set_grad_none", "capturable", "master_weights", "materialize_master_grads")
+
+
+class FusedAdam:
+    """apex's: AdamW by default."""
+
+    def __new__(  # type: ignore[misc]
+        cls,
+        params: Any,
+        lr: float = 1e-3,
+        bias_correction: bool = True,
+        betas: tuple = (0.9, 0.999),
+        eps: float = 1e-8,
+        adam_w_mode: bool = True,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        **how: Any,
+    ) -> Any:
+        if not bias_correction:
+            raise RuntimeError("hccl: FusedAdam has no bias_correction=False; use NpuFusedBertAdam")
+        if amsgrad:
+            raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
+        of = optim.FusedAdamW if adam_w_mode else optim.FusedAdam
+        return of(params, lr, betas=betas, eps=eps, weight_decay=weight_decay)
+
+
+class FusedSGD:
+    """apex's."""
+
+    def __new__(cls, params: Any, lr: float, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+        if kwargs.pop("wd_after_momentum", False):
+            raise RuntimeError("hccl: FusedSGD has no wd_after_momentum")
+        kwargs = {name: value for name, value in kwargs.items() if name not in _HOW}
+        return optim.FusedSGD(params, lr, *args, **kwargs)
+
+
+APEXS = {"FusedAdam": FusedAdam, "FusedSGD": FusedSGD}
+
+
 class GradScaler(optim.GradScaler):
     """torch_npu.npu.amp.GradScaler: behind step() the gradients are unscaled, so that programs may
     read them or add to them. dynamic=False: they are not checked, and the scale never changes."""

@@ -1,0 +1,194 @@
+"""torch.npu: a host is one device, on which all work is always done."""
+
+import contextlib
+import os
+import platform
+import time
+import types
+from typing import Any, Iterator, Optional
+
+import torch
+
+
+class Stream:
+    """Work in a stream is done when its call returns, so there is nothing to wait for."""
+
+    def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
+        self.device = torch.device("cpu")
+        self.npu_stream = 0
+
+    def synchronize(self) -> None:
+        pass
+
+    wait_stream = wait_event = lambda self, other: None
+
+    def query(self) -> bool:
+        return True
+
+    def record_event(self, event: Optional["Event"] = None) -> "Event":
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+class Event:
+    """A time."""
+
+    def __init__(self, enable_timing: bool = False, **_: Any) -> None:
+        self._time: Optional[float] = None
+
+    def record(self, stream: Any = None) -> None:
+        self._time = time.perf_counter()
+
+    def elapsed_time(self, end: "Event") -> float:
+        """Milliseconds. RuntimeError: one of the two was not recorded."""
+        if self._time is None or end._time is None:
+            raise RuntimeError("both events must be recorded before calculating elapsed time")
+        return (end._time - self._time) * 1e3
+
+    def synchronize(self) -> None:
+        pass
+
+    wait = lambda self, stream=None: None  # noqa: E731
+
+    def query(self) -> bool:
+        return True
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """An option of NPUs that means nothing on a CPU."""
+
+
+@contextlib.contextmanager
+def _stream(stream: Any) -> Iterator[Any]:
+    yield stream
+
+
+# ---- memory: that of the process ----
+
+
+def _status(name: str) -> int:
+    """Bytes, of a line of /proc/self/status."""
+    with open("/proc/self/status", encoding="ascii") as lines:
+        for line in lines:
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def memory_allocated(device: Any = None) -> int:
+    return _status("VmRSS")
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    return _status("VmHWM")
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+
+
+def memory_stats(device: Any = None) -> dict:
+    now, most = memory_allocated(), max_memory_allocated()
+    return {
+        f"{kind}_bytes.all.{when}": value
+        for kind in ("allocated", "reserved", "active")
+        for when, value in (("current", now), ("peak", most))
+    }
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    now, most = memory_allocated() >> 20, max_memory_allocated() >> 20
+    return f"memory of process {os.getpid()}: {now} MiB, {most} MiB at most"
+
+
+def mem_get_info(device: Any = None) -> tuple:
+    page = os.sysconf("SC_PAGE_SIZE")
+    return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+
+
+def get_device_name(device: Any = None) -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def get_device_properties(device: Any = None) -> Any:
+    return types.SimpleNamespace(
+        name=get_device_name(),
+        total_memory=mem_get_info()[1],
+        multi_processor_count=len(os.sched_getaffinity(0)),
+    )
+
+
+def npu_check_overflow(gradients: Any) -> bool:
+    """Whether a tensor of the list has an element that is not finite."""
+    tensors = [gradients] if isinstance(gradients, torch.Tensor) else gradients
+    return not all(bool(each.isfinite().all()) for each in tensors if each is not None)
+
+
+@contextlib.contextmanager
+def _profile(
+    profiler_result_path: str = "./", use_e2e_profiler: bool = False, config: Any = None
+) -> Iterator[None]:
+    """Writes torch's profile of the block to a file in that directory, for chrome://tracing."""
+    os.makedirs(profiler_result_path, exist_ok=True)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        yield
+    profile.export_chrome_trace(os.path.join(profiler_result_path, f"trace_{os.getpid()}.json"))
+
+
+def contents() -> dict:
+    """The names of torch.npu."""
+    unlike_here = (
+        *("set_device", "synchronize", "empty_cache", "init", "set_compile_mode", "set_option"),
+        *("set_stream", "global_step_inc", "set_start_fuzz_compile_step", "launch_graph"),
+        *("enable_graph_mode", "disable_graph_mode", "set_dump", "init_dump", "finalize_dump"),
+        *("set_aoe", "set_mm_bmm_format_nd", "reset_max_memory_allocated", "ipc_collect"),
+    )
+    typed = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
+    return {
+        **{name: _nothing for name in unlike_here},
+        **{f"{name}Tensor": getattr(torch, f"{name}Tensor") for name in typed},
+        **{name: getattr(torch, name) for name in ("get_rng_state", "set_rng_state", "seed")},
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "is_bf16_supported": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "initial_seed": torch.initial_seed,
+        "manual_seed": lambda seed: torch.manual_seed(seed),
+        "manual_seed_all": lambda seed: torch.manual_seed(seed),
+        "device": lambda device=None: contextlib.nullcontext(),
+        "Stream": Stream,
+        "Event": Event,
+        "stream": _stream,
+        "current_stream": lambda device=None: Stream(),
+        "default_stream": lambda device=None: Stream(),
+        "memory_allocated": memory_allocated,
+        "memory_reserved": memory_allocated,
+        "memory_cached": memory_allocated,
+        "max_memory_allocated": max_memory_allocated,
+        "max_memory_reserved": max_memory_allocated,
+        "max_memory_cached": max_memory_allocated,
+        "reset_peak_memory_stats": reset_peak_memory_stats,
+        "memory_stats": memory_stats,
+        "memory_summary": memory_summary,
+        "mem_get_info": mem_get_info,
+        "get_device_name": get_device_name,
+        "get_device_properties": get_device_properties,
+        "profile": _profile,
+        # Options that may be set to anything.
+        "config": types.SimpleNamespace(allow_internal_format=False),
+        "matmul": types.SimpleNamespace(allow_hf32=False),
+        "conv": types.SimpleNamespace(allow_hf32=False),
+    }

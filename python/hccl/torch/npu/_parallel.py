@@ -1,0 +1,100 @@
+"""DistributedDataParallel with devices of NPUs, apex.parallel, and batch norms over all ranks."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.nn.functional as differentiable
+
+
+def install() -> None:
+    """device_ids and output_device mean nothing to DistributedDataParallel where a module is on the
+    CPU, which is the NPU here."""
+    parallel = torch.nn.parallel.DistributedDataParallel
+    join = parallel.__init__
+
+    @functools.wraps(join)
+    def on_cpu(
+        self: Any,
+        module: torch.nn.Module,
+        device_ids: Any = None,
+        output_device: Any = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        if all(parameter.device.type == "cpu" for parameter in module.parameters()):
+            device_ids = output_device = None
+        join(self, module, device_ids, output_device, *args, **kwargs)
+
+    parallel.__init__ = on_cpu  # type: ignore[method-assign]
+
+
+def DistributedDataParallel(module: torch.nn.Module, *_: Any, **__: Any) -> torch.nn.Module:
+    """apex.parallel.DistributedDataParallel: torch's, which chooses sizes of messages itself."""
+    return torch.nn.parallel.DistributedDataParallel(module)
+
+
+class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
+    """A batch norm over the batches of all ranks of a group, as torch.nn.SyncBatchNorm, which takes
+    no tensors on the CPU."""
+
+    def __init__(self, *args: Any, process_group: Any = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: torch.Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        self._check_input_dim(input)
+        averages = self.training or not self.track_running_stats
+        if not averages or not dist.is_initialized() or dist.get_world_size() == 1:
+            return super().forward(input)
+        x = input.float()
+        dims = [dim for dim in range(x.dim()) if dim != 1]
+        shape = [1, -1, *[1] * (x.dim() - 2)]
+        count = x.new_full((1,), x.numel() / x.size(1))
+        group = self.process_group or dist.group.WORLD
+        sums = differentiable.all_reduce(torch.cat([x.sum(dims), count]), group=group)
+        total = sums[-1].detach()
+        mean = sums[:-1] / total
+        centered = x - mean.view(shape)
+        variance = differentiable.all_reduce((centered * centered).sum(dims), group=group) / total
+        if self.training and self.track_running_stats:
+            self._update(mean.detach(), variance.detach() * total / (total - 1))
+        y = centered * torch.rsqrt(variance + self.eps).view(shape)
+        if self.affine:
+            y = y * self.weight.view(shape) + self.bias.view(shape)
+        return y.to(input.dtype)
+
+    def _update(self, mean: torch.Tensor, variance: torch.Tensor) -> None:
+        self.num_batches_tracked.add_(1)  # type: ignore[operator]
+        share = self.momentum
+        if share is None:
+            share = 1.0 / float(self.num_batches_tracked)
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)  # type: ignore
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)  # type: ignore
+
+
+def convert_syncbn_model(
+    module: torch.nn.Module, process_group: Any = None, channel_last: bool = False
+) -> torch.nn.Module:
+    """Returns the module with its batch norms replaced; parameters and statistics are the same."""
+    made = module
+    if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+        made = SyncBatchNorm(
+            module.num_features,
+            module.eps,
+            module.momentum,
+            module.affine,
+            module.track_running_stats,
+            process_group=process_group,
+        )
+        made.weight, made.bias = module.weight, module.bias
+        made._buffers = module._buffers
+        made.training = module.training
+    for name, child in module.named_children():
+        made.add_module(name, convert_syncbn_model(child, process_group))
+    return made

@@ -1,0 +1,83 @@
+"""Profilers with Ascend's arguments: torch's own, of the CPU."""
+
+import functools
+import os
+import types
+from typing import Any, Optional
+
+import torch
+import torch.profiler
+
+_CPU = torch.profiler.ProfilerActivity.CPU
+
+
+def install() -> None:
+    """torch.autograd.profiler.profile(use_npu=True) profiles the CPU."""
+    profiler = torch.autograd.profiler.profile
+    begin = profiler.__init__
+
+    @functools.wraps(begin)
+    def without_npu(self: Any, *args: Any, use_npu: bool = False, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+
+    profiler.__init__ = without_npu  # type: ignore[method-assign]
+
+
+class profile(torch.profiler.profile):
+    """torch.profiler.profile, whose activities are the CPU's."""
+
+    def __init__(self, *, activities: Any = None, experimental_config: Any = None, **rest: Any):
+        super().__init__(activities=[_CPU], **rest)
+
+
+class Profile:
+    """torch_npu.utils.profiler.Profile: profiles step number `start_step`, if there is a
+    `profile_type`, into a file in `save_path`. Steps lie between start() and end()."""
+
+    _one: Optional["Profile"] = None
+
+    def __new__(cls, *_: Any, **__: Any) -> "Profile":  # one in a process, as Ascend's
+        cls._one = cls._one or super().__new__(cls)
+        return cls._one
+
+    def __init__(
+        self,
+        start_step: int = 10,
+        save_path: str = "./npu_profiling",
+        profile_type: Optional[str] = None,
+        **_: Any,
+    ) -> None:
+        if not hasattr(self, "_step"):
+            self._step, self._start = 0, start_step
+            self._folder, self._wanted = save_path, profile_type is not None
+            self._profile: Any = None
+
+    def start(self) -> None:
+        self._step += 1
+        if self._wanted and self._step == self._start:
+            self._profile = torch.profiler.profile(activities=[_CPU])
+            self._profile.start()
+
+    def end(self) -> None:
+        if self._profile is None:
+            return
+        done, self._profile = self._profile, None
+        done.stop()
+        os.makedirs(self._folder, exist_ok=True)
+        done.export_chrome_trace(os.path.join(self._folder, f"trace_{os.getpid()}.json"))
+
+
+def contents() -> dict:
+    """The names of torch_npu.profiler."""
+    anything = types.SimpleNamespace
+    return {
+        "profile": profile,
+        "ProfilerActivity": anything(CPU=_CPU, NPU=_CPU),
+        "ProfilerAction": torch.profiler.ProfilerAction,
+        "schedule": torch.profiler.schedule,
+        "tensorboard_trace_handler": torch.profiler.tensorboard_trace_handler,
+        "_ExperimentalConfig": anything,
+        "ProfilerLevel": anything(Level_none=None, Level0=0, Level1=1, Level2=2),
+        "AiCMetrics": anything(AiCoreNone=None, PipeUtilization=1, ArithmeticUtilization=2),
+        "ExportType": anything(Text="text", Db="db"),
+    }

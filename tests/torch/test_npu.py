@@ -1,0 +1,186 @@
+"""Ascend's names for devices, profilers and parallel modules, on one rank and on two."""
+
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+from conftest import on_ranks, run
+
+HEAD = "import hccl.torch; hccl.torch.as_npu(); import torch, torch_npu\n"
+
+
+def check(text, **environment):
+    done = run([sys.executable, "-c", HEAD + text], **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_devices_streams_and_memory():
+    text = """
+npu = torch.npu
+npu.set_device(0); npu.set_option({"ACL_OP_COMPILER_CACHE_MODE": "enable"}); npu.set_compile_mode(jit_compile=False)
+npu.config.allow_internal_format = npu.matmul.allow_hf32 = npu.conv.allow_hf32 = False
+for name in ("global_step_inc", "enable_graph_mode", "launch_graph", "disable_graph_mode", "empty_cache"):
+    getattr(npu, name)()
+first, second = npu.Event(enable_timing=True), npu.Event(enable_timing=True)
+with npu.stream(npu.Stream()) as stream:
+    first.record()
+    x = npu.FloatTensor([1.0, 2.0]) + 1
+    stream.record_event(second)
+    npu.current_stream().wait_stream(stream)
+npu.synchronize()
+assert x.tolist() == [2.0, 3.0] and 0 <= first.elapsed_time(second) < 60e3 and second.query()
+before = npu.max_memory_allocated()
+big = torch.ones(64 << 20, device="npu:0", dtype=torch.uint8)
+assert npu.max_memory_allocated() - before >= 60 << 20 and npu.memory_allocated() > 64 << 20
+assert "MiB" in npu.memory_summary() and npu.memory_stats()["allocated_bytes.all.peak"] > 64 << 20
+del big
+npu.reset_peak_memory_stats()
+free, total = npu.mem_get_info()
+assert 0 < free <= total == npu.get_device_properties(0).total_memory and npu.get_device_name(0)
+from torch_npu.npu.utils import npu_check_overflow
+assert not npu_check_overflow([x]) and npu_check_overflow([x, x / 0])
+try:
+    npu.Event().elapsed_time(first)
+except RuntimeError as error:
+    print(error)
+"""
+    assert "must be recorded" in check(text)
+
+
+def test_profilers(tmp_path):
+    text = f"""
+import glob, json
+with torch.autograd.profiler.profile(use_npu=True) as profile:
+    torch.ones(8, 8) @ torch.ones(8, 8)
+assert any(event.key == "aten::mm" for event in profile.key_averages())
+with torch_npu.profiler.profile(
+        activities=[torch_npu.profiler.ProfilerActivity.CPU, torch_npu.profiler.ProfilerActivity.NPU],
+        schedule=torch_npu.profiler.schedule(wait=0, warmup=1, active=1),
+        experimental_config=torch_npu.profiler._ExperimentalConfig(profiler_level=torch_npu.profiler.ProfilerLevel.Level1),
+        on_trace_ready=torch_npu.profiler.tensorboard_trace_handler(r"{tmp_path}/a")) as profile:
+    for _ in range(2):
+        torch.ones(8, 8) @ torch.ones(8, 8)
+        profile.step()
+with torch.npu.profile(r"{tmp_path}/b"):
+    torch.ones(8, 8) @ torch.ones(8, 8)
+from torch_npu.utils.profiler import Profile
+for kind in (None, "TORCH"):
+    Profile._one = None
+    profile = Profile(start_step=2, profile_type=kind, save_path=r"{tmp_path}/c" + str(kind))
+    for step in range(4):
+        profile.start()
+        torch.ones(8, 8) @ torch.ones(8, 8)
+        profile.end()
+for folder in ("a", "b", "cTORCH"):
+    (path,) = glob.glob(rf"{tmp_path}/{{folder}}/*.json")
+    with open(path) as file:
+        names = [event.get("name") for event in json.load(file)["traceEvents"]]
+    assert names.count("aten::mm") == 1, (folder, names)
+assert not glob.glob(r"{tmp_path}/cNone/*")
+"""
+    check(text)
+
+
+def test_apex_optimizers_and_layers():
+    text = """
+import apex, apex.optimizers, apex.normalization
+from apex.contrib.combine_tensors import combine_npu
+weights = [torch.ones(3, requires_grad=True) for _ in range(4)]
+pairs = [
+    (torch.optim.AdamW(weights[:1], 0.1, weight_decay=0.1), apex.optimizers.FusedAdam(weights[1:2], 0.1, weight_decay=0.1)),
+    (torch.optim.SGD(weights[2:3], 0.1, 0.9), apex.optimizers.FusedSGD(weights[3:], 0.1, 0.9, materialize_master_grads=True)),
+]
+for _ in range(3):
+    for weight in weights:
+        weight.grad = weight.detach() * 2
+    for optimizer in sum(pairs, ()):
+        optimizer.step()
+assert torch.allclose(weights[0], weights[1]) and torch.allclose(weights[2], weights[3])
+assert isinstance(apex.normalization.FusedLayerNorm(4), torch.nn.LayerNorm)
+"""
+    check(text)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_batch_norms_over_all_ranks(affine):
+    """As one batch norm over the whole batch: outputs, gradients and statistics."""
+    data = torch.randn(6, 3, 4, generator=torch.Generator().manual_seed(0)) + 30
+
+    def work(rank):
+        from hccl.torch.npu._parallel import convert_syncbn_model
+
+        layers = torch.nn.Sequential(torch.nn.BatchNorm1d(3, affine=affine))
+        layers = convert_syncbn_model(layers).train()
+        x = (data[:4] if rank == 0 else data[4:]).clone().requires_grad_()
+        y = layers(x)
+        (y**3).sum().backward()
+        state = layers.state_dict()
+        kept = [state["0.running_mean"], state["0.running_var"]]
+        grads = [p.grad for p in layers.parameters()]
+        for each in grads:
+            dist.all_reduce(each)
+        layers.eval()
+        tensors = [y, x.grad, *kept, *grads, layers(x)]
+        return [each.detach().tolist() for each in tensors]
+
+    layer = torch.nn.BatchNorm1d(3, affine=affine)
+    x = data.clone().requires_grad_()
+    y = layer(x)
+    (y**3).sum().backward()
+    first, second = on_ranks(2, work)
+
+    def close(got, wanted):
+        torch.testing.assert_close(torch.tensor(got), wanted.detach(), rtol=1e-3, atol=1e-3)
+
+    close(first[0] + second[0], y)
+    close(first[1] + second[1], x.grad)
+    wanted = [layer.running_mean, layer.running_var, *(p.grad for p in layer.parameters())]
+    for got, expected in zip(first[2:-1], wanted):
+        close(got, expected)
+    close(first[-1], layer.eval()(data[:4]))
+
+
+def test_ddp_takes_devices_of_npus(tmp_path):
+    """As scripts write it, by torch.distributed.launch's variables; O2, equal weights on both ranks."""
+    program = tmp_path / "script.py"
+    program.write_text("""
+import os, torch, torch_npu, apex
+import torch.distributed as dist
+from apex import amp
+from apex.parallel import convert_syncbn_model
+rank = int(os.environ["RANK"])
+torch.npu.set_device(rank)
+dist.init_process_group(backend="hccl", world_size=2, rank=rank)
+device = torch.device(f"npu:{rank}")
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Flatten(), torch.nn.Linear(144, 2))
+model = convert_syncbn_model(model).to(device)
+optimizer = apex.optimizers.NpuFusedSGD(model.parameters(), lr=0.05, momentum=0.9)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O2", loss_scale=128.0, combine_grad=True)
+model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank], output_device=rank, broadcast_buffers=False)
+losses = []
+for step in range(30):
+    torch.manual_seed(2 * step + rank)
+    x = torch.randn(8, 1, 8, 8).to(device, non_blocking=True)
+    y = (x.mean((1, 2, 3)) > 0).long().npu()
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    with amp.scale_loss(loss, optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+    losses.append(loss.item())
+assert sum(losses[-5:]) < 0.8 * sum(losses[:5]), losses
+for name, value in model.module.state_dict().items():
+    both = [torch.empty_like(value) for _ in range(2)]
+    dist.all_gather(both, value)
+    assert torch.equal(*both), name
+dist.destroy_process_group()
+print("done")
+""")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+               "-m", "hccl.torch", str(program)]
+    done = run(command, OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["done"] * 2
