@@ -1,7 +1,9 @@
 """Loads the compiled module for the torch of this process, and builds it if it is missing."""
 
+import atexit
 import ctypes
 import importlib.util
+import sys
 from typing import Any
 
 _loaded: Any = None
@@ -21,4 +23,11 @@ def load() -> Any:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         _loaded = module
+        atexit.register(_end_groups)
     return _loaded
+
+
+def _end_groups() -> None:
+    """Ends the groups that the program has left behind, while Python lives. An exception that has
+    ended the program is in sys.last_value."""
+    _loaded.end_groups(failed=getattr(sys, "last_value", None) is not None)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "allocator.h"
+#include "exit.h"
 #include "hccl/hccl_framework.h"
 #include "interpreter.h"
 #include "interrupt.h"
@@ -17,8 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long a group that nobody has destroyed lets its operations run at the end of the program.
-constexpr milliseconds kPatienceAtExit{10'000};
+// How long a group that was deleted, and that nobody has destroyed, lets its operations run.
+constexpr milliseconds kPatience{10'000};
 
 }  // namespace
 
@@ -30,7 +31,8 @@ ProcessGroupHccl::ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int ra
       communicator_(std::make_shared<Communicator>(*store, rank, size, timeout)) {
   options_->group_name = std::move(group_name);
   options_->global_ranks_in_group = std::move(global_ranks);
-  end_on_interrupt(communicator_);
+  end_before_python(communicator_);
+  end_on_interrupt();
   init();
 }
 
@@ -38,7 +40,7 @@ ProcessGroupHccl::~ProcessGroupHccl() {
   if (fork_.in_child()) {  // the parent's threads and connections: no destructor runs
     static_cast<void>(new std::shared_ptr<Communicator>(std::move(communicator_)));
   } else {
-    end(std::min(options_->timeout, kPatienceAtExit));
+    end(std::min(options_->timeout, kPatience));
   }
 }
 
@@ -96,12 +98,8 @@ void ProcessGroupHccl::shutdown() {
 }
 
 void ProcessGroupHccl::end(milliseconds patience) {
-  const WithoutInterpreterLock lock;
-  const std::lock_guard one_at_a_time(ending_);
-  if (!communicator_->drain(std::max(patience, milliseconds(1)))) {
-    communicator_->abort("the process group was destroyed while operations ran");
-  }
-  communicator_->leave();
+  communicator_->end(patience, milliseconds(0),
+                     "the process group was destroyed while operations ran");
 }
 
 // ---- memory ----

@@ -111,7 +111,6 @@ class ProcessGroupHccl final : public c10d::Backend {
   std::atomic<uint64_t> operations_ = 0;
   std::optional<Pack> pack_;  // of allocateTensor
   Coalescing coalescing_;
-  std::mutex ending_;                           // one thread at a time ends the group
   std::shared_ptr<Communicator> communicator_;  // shared with the operations that run
 };
 

@@ -13,6 +13,7 @@
 
 #include "error.h"
 #include "hccl/hccl_framework.h"
+#include "interpreter.h"
 #include "interrupt.h"
 #include "joining.h"
 
@@ -178,9 +179,22 @@ bool Communicator::drain(milliseconds limit) noexcept {
   return true;
 }
 
-void Communicator::leave() noexcept {
-  if (left_.exchange(true)) return;
-  drain(milliseconds(0));
+void Communicator::end(milliseconds patience, milliseconds grace, const char* reason) noexcept {
+  patience = std::max(patience, milliseconds(1));
+  const WithoutInterpreterLock lock;
+  std::unique_lock one_at_a_time(ending_, std::defer_lock);
+  if (grace.count() == 0) {
+    one_at_a_time.lock();
+  } else if (!one_at_a_time.try_lock_for(patience)) {
+    return;
+  }
+  if (left_) return;
+  if (!drain(patience)) abort(reason);
+  leave(grace);
+}
+
+void Communicator::leave(milliseconds limit) noexcept {
+  if (left_.exchange(true) || !drain(limit)) return;
   const std::lock_guard lock(leaving_);
   const HcclResult result = HcclCommDestroy(handle_.exchange(nullptr));
   if (result != HCCL_SUCCESS) LOG(WARNING) << failure_text(result, "destroy_process_group");

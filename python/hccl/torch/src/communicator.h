@@ -16,7 +16,7 @@ class Communicator {
  public:
   /// Joins: rank 0 puts the root info into the store, which is the group's own.
   Communicator(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout);
-  ~Communicator() { leave(); }
+  ~Communicator() { leave(std::chrono::milliseconds(0)); }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -32,11 +32,17 @@ class Communicator {
   /// Waits until nothing is under way; false if collectives or messages take longer than `limit`,
   /// 0: none.
   bool drain(std::chrono::milliseconds limit) noexcept;
-  /// Waits for what is under way, and leaves.
-  void leave() noexcept;
+  /// Leaves, when nothing is under way any more: what takes longer than `patience` is aborted for
+  /// the reason. A callback that takes longer than `grace` after that, 0: none, goes on, and the
+  /// communicator stays as it is.
+  void end(std::chrono::milliseconds patience, std::chrono::milliseconds grace,
+           const char* reason) noexcept;
 
  private:
-  std::mutex leaving_;  // nobody aborts what has been left
+  void leave(std::chrono::milliseconds limit) noexcept;
+
+  std::timed_mutex ending_;  // one thread at a time ends the group
+  std::mutex leaving_;       // nobody aborts what has been left
   std::atomic<bool> left_ = false;
   std::atomic<HcclComm> handle_ = nullptr;  // null: destroyed
   std::mutex mutex_;

@@ -10,10 +10,11 @@
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
-#include <vector>
 
 #include "error.h"
+#include "exit.h"
 #include "hccl/hccl_framework.h"
+#include "interpreter.h"
 
 namespace hccl::pytorch {
 namespace {
@@ -52,10 +53,8 @@ class Watcher {
     check(HcclSubmit(serve, nullptr, false, nullptr, this, nullptr), "init_process_group");
   }
 
-  void add(const std::shared_ptr<Communicator>& communicator) {
+  void take_signal() {
     const std::lock_guard lock(mutex_);
-    std::erase_if(communicators_, [](const auto& each) { return each.expired(); });
-    communicators_.push_back(communicator);
     struct sigaction action = {};
     ::sigaction(SIGINT, nullptr, &action);
     if (!is_pythons(action)) return;
@@ -70,12 +69,9 @@ class Watcher {
     c10::setThreadName("hccl_interrupt");
     for (;;) {
       if (::sem_wait(&interrupts) != 0) continue;
-      if (Py_IsInitialized() == 0 || python_runs() || !ends_the_program()) continue;
-      std::unique_lock lock(mutex_);
-      const auto communicators = communicators_;
-      lock.unlock();
-      for (const auto& each : communicators) {
-        if (const auto alive = each.lock()) alive->abort("the program was interrupted (Ctrl-C)");
+      if (python_ends() || python_runs() || !ends_the_program()) continue;
+      for (const auto& each : living_communicators()) {
+        each->abort("the program was interrupted (Ctrl-C)");
       }
     }
   }
@@ -100,7 +96,7 @@ class Watcher {
   }
 
   static bool ends_the_program() {
-    const PyGILState_STATE state = PyGILState_Ensure();
+    const InterpreterLock lock;
     PyObject* module = PyImport_ImportModule("signal");
     PyObject* handler =
         module == nullptr ? nullptr : PyObject_CallMethod(module, "getsignal", "i", SIGINT);
@@ -111,26 +107,24 @@ class Watcher {
     Py_XDECREF(usual);
     Py_XDECREF(handler);
     Py_XDECREF(module);
-    PyGILState_Release(state);
     return same;
   }
 
   std::mutex mutex_;
   std::condition_variable ran_;
   unsigned runs_ = 0;
-  std::vector<std::weak_ptr<Communicator>> communicators_;
 };
 
 }  // namespace
 
-void end_on_interrupt(const std::shared_ptr<Communicator>& communicator) {
+void end_on_interrupt() {
   static auto* const watcher = new Watcher;  // its thread outlives statics
-  watcher->add(communicator);
+  watcher->take_signal();
 }
 
 void run_signal_handlers() {
   if (Py_IsInitialized() == 0) return;
-  const pybind11::gil_scoped_acquire lock;
+  const InterpreterLock lock;
   if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
 }
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "backend.h"
+#include "exit.h"
 #include "hccl/hccl_framework.h"
 
 namespace hccl::pytorch {
@@ -55,22 +56,30 @@ class MessageWork final : public Work {
   }
 
   static void done(void* arg, HcclResult result) {
-    const auto self = c10::intrusive_ptr<MessageWork>::reclaim(static_cast<MessageWork*>(arg));
-    self->finish_with(result);
+    auto* const self = static_cast<MessageWork*>(arg);
+    if (python_ends()) return self->communicator_->end_message();
+    tell_last(self, self->has_future_at_end(self->end(result)));
   }
 
-  void finish_with(HcclResult result) {
+  static void tell_last(void* arg, bool future) {
+    auto self = c10::intrusive_ptr<MessageWork>::reclaim(static_cast<MessageWork*>(arg));
+    const auto communicator = self->communicator_;
+    self->tell(future);
+    self.reset();  // before the message has ended: then Python may end
+    communicator->end_message();
+  }
+
+  // Why the message has failed, or null.
+  std::exception_ptr end(HcclResult result) {
     const bool sends = retrieveOpType() == c10d::OpType::SEND;
-    std::exception_ptr failure;
     try {
       check(result, sends ? "send" : "recv");
       const at::AutoDispatchBelowADInplaceOrView no_autograd;
       if (!sends) unpack(memory_, tensor_);
     } catch (...) {
-      failure = std::current_exception();
+      return std::current_exception();
     }
-    complete(std::move(failure));
-    communicator_->end_message();
+    return nullptr;
   }
 
   const at::Tensor tensor_;

@@ -4,6 +4,8 @@
 
 #include "allocator.h"
 #include "backend.h"
+#include "exit.h"
+#include "interpreter.h"
 #include "optimizer.h"
 #include "plan.h"
 
@@ -16,6 +18,7 @@ c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& 
                                          int size, std::chrono::milliseconds timeout,
                                          const std::string& group_name,
                                          const std::vector<uint64_t>& global_ranks) {
+  TORCH_CHECK(!program_ends(), "hccl: the program ends, so no process group can be made");
   return c10::make_intrusive<ProcessGroupHccl>(store, rank, size, timeout, group_name,
                                                global_ranks);
 }
@@ -33,7 +36,9 @@ PYBIND11_MODULE(_backend, module) {
       .def("pack_tensors", &hccl::pytorch::ProcessGroupHccl::pack_tensors, py::arg("bytes"));
   module.def("create", &hccl::pytorch::create, py::arg("store"), py::arg("rank"), py::arg("size"),
              py::arg("timeout"), py::arg("group_name"), py::arg("global_ranks"),
-             py::call_guard<py::gil_scoped_release>());
+             py::call_guard<hccl::pytorch::WithoutInterpreterLock>());
+  module.def("end_groups", &hccl::pytorch::end_groups, py::arg("failed"),
+             py::call_guard<hccl::pytorch::WithoutInterpreterLock>());
   module.def(
       "empty",
       [](const std::vector<int64_t>& sizes, at::ScalarType type) {

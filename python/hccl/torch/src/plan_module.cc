@@ -6,6 +6,7 @@
 
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "interpreter.h"
 #include "plan.h"
 
 namespace py = pybind11;
@@ -13,7 +14,7 @@ namespace py = pybind11;
 namespace hccl::pytorch {
 
 void bind_plan(py::module_& module) {
-  using Release = py::call_guard<py::gil_scoped_release>;
+  using Release = py::call_guard<WithoutInterpreterLock>;
   py::class_<GradientPlan, std::shared_ptr<GradientPlan>>(module, "GradientPlan")
       .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                        std::chrono::milliseconds timeout, const std::string& group,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "error.h"
+#include "exit.h"
 #include "interpreter.h"
 
 namespace hccl::pytorch {
@@ -19,6 +20,7 @@ c10::intrusive_ptr<c10::ivalue::Future> new_future(bool of_lists) {
 
 // The communicator whose callback runs on this thread.
 thread_local HcclComm calling_back = nullptr;
+thread_local bool in_callback = false;  // of any operation
 
 }  // namespace
 
@@ -43,18 +45,16 @@ void Work::start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_w
     return HCCL_SUCCESS;
   };
   const auto done = [](void* arg, HcclResult) {
+    if (python_ends()) return;
     const auto self = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(arg));
     self->run_ = nullptr;  // its tensors are free when the operation is complete
     const HcclComm outer = std::exchange(calling_back, self->comm_);
-    try {
-      self->complete(self->failure_);
-    } catch (...) {  // of a future that the program itself has completed, or of its callbacks
-      self->finish(std::current_exception());
-    }
+    self->tell(self->has_future_at_end(self->failure_));
     calling_back = outer;
   };
   auto* const self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this).release();
   const HcclResult result = HcclSubmit(call, comm, caller_waits, done, self, &request_);
+  if (!in_callback) sleep_if_late();
   if (result == HCCL_SUCCESS) return;
   c10::intrusive_ptr<Work>::reclaim(self);
   check(result, "submit");
@@ -71,12 +71,16 @@ bool Work::wait(std::chrono::milliseconds timeout) {
   end_in_callback();
   std::unique_lock lock(mutex_);
   const auto done = [this] { return completed_; };
+  bool in_time = true;
   if (timeout <= kNoTimeout) {
     cv_.wait(lock, done);
-  } else if (!cv_.wait_for(lock, timeout, done)) {
-    TORCH_CHECK_WITH(DistBackendError, false, title_, ": Timed out waiting ", timeout.count(),
-                     "ms for the operation, which goes on");
+  } else {
+    in_time = cv_.wait_for(lock, timeout, done);
   }
+  lock.unlock();
+  if (!in_callback) sleep_if_late();
+  TORCH_CHECK_WITH(DistBackendError, in_time, title_, ": Timed out waiting ", timeout.count(),
+                   "ms for the operation, which goes on");
   if (exception_) std::rethrow_exception(exception_);
   return true;
 }
@@ -95,18 +99,25 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   return future_;
 }
 
-void Work::complete(std::exception_ptr failure) {
-  // A profiler may be stopped as soon as the future is complete.
-  if (const auto record_end = std::exchange(recordFunctionEndCallback_, nullptr)) record_end();
-  c10::intrusive_ptr<c10::ivalue::Future> future;
-  {
-    std::lock_guard lock(mutex_);
-    failure_ = failure;
-    settled_ = true;
-    future = future_;
+bool Work::has_future_at_end(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  failure_ = std::move(failure);
+  settled_ = true;
+  return future_ != nullptr;
+}
+
+void Work::tell(bool future) noexcept {
+  const bool outer = std::exchange(in_callback, true);
+  std::exception_ptr failure = failure_;
+  try {
+    // A profiler may be stopped as soon as the future is complete.
+    if (const auto record_end = std::exchange(recordFunctionEndCallback_, nullptr)) record_end();
+    if (future) settle(*future_);
+  } catch (...) {  // of a future that the program itself has completed, or of its callbacks
+    failure = std::current_exception();
   }
-  if (future) settle(*future);
   finish(std::move(failure));
+  in_callback = outer;
 }
 
 void Work::settle(c10::ivalue::Future& future) const {

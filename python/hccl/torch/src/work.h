@@ -39,8 +39,11 @@ class Work : public c10d::Work {
   void set_sequence_number(uint64_t number) { sequence_number_ = number; }
 
  protected:
-  /// Ends the operation, well or not. Callbacks of the future run on this thread: hold no lock.
-  void complete(std::exception_ptr failure);
+  /// The operation has ended, well or not. Whether its future was asked for until now.
+  bool has_future_at_end(std::exception_ptr failure);
+  /// Tells `future`, and then those who wait. Callbacks of the future run on this thread: hold no
+  /// lock.
+  void tell(bool future) noexcept;
 
   HcclRequest request_ = nullptr;  // null: it ran on the caller's thread
 

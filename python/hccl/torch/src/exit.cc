@@ -1,0 +1,87 @@
+#include "exit.h"
+
+#include <torch/csrc/python_headers.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "error.h"
+
+namespace hccl::pytorch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// How long all groups together let their operations run at the end of the program.
+constexpr milliseconds kPatience{5'000};
+// And how long a callback that has begun may take.
+constexpr milliseconds kGrace{2'000};
+
+struct Member {
+  std::weak_ptr<Communicator> communicator;
+  ForkGuard fork;
+};
+
+struct Members {
+  std::mutex mutex;
+  std::vector<Member> all;
+};
+
+Members& members() {
+  static auto* const all = new Members;  // threads outlive statics
+  return *all;
+}
+
+std::atomic<bool> begun = false;
+std::atomic<bool> ended = false;
+std::thread::id ender;  // written before `begun`
+
+}  // namespace
+
+void end_before_python(const std::shared_ptr<Communicator>& communicator) {
+  const std::lock_guard lock(members().mutex);
+  std::erase_if(members().all, [](const Member& each) { return each.communicator.expired(); });
+  members().all.push_back({communicator, {}});
+}
+
+std::vector<std::shared_ptr<Communicator>> living_communicators() {
+  std::vector<std::shared_ptr<Communicator>> living;
+  const std::lock_guard lock(members().mutex);
+  for (const Member& each : members().all) {
+    auto communicator = each.fork.in_child() ? nullptr : each.communicator.lock();
+    if (communicator) living.push_back(std::move(communicator));
+  }
+  return living;
+}
+
+void end_groups(bool failed) noexcept {
+  ender = std::this_thread::get_id();
+  begun = true;
+  const auto living = living_communicators();
+  const auto deadline = steady_clock::now() + (failed ? milliseconds(0) : kPatience);
+  for (const auto& each : living) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
+    each->drain(std::max(left, milliseconds(1)));
+  }
+  ended = true;
+  for (const auto& each : living) {
+    each->end(milliseconds(1), kGrace,
+              failed ? "an exception ended its program" : "its program ended while operations ran");
+  }
+}
+
+bool program_ends() noexcept { return begun.load(std::memory_order_relaxed); }
+
+bool python_ends() noexcept { return ended.load(std::memory_order_acquire); }
+
+void sleep_if_late() noexcept {
+  if (!begun.load(std::memory_order_acquire) || ender == std::this_thread::get_id()) return;
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) return;  // others need the lock
+  for (;;) ::pause();
+}
+
+}  // namespace hccl::pytorch

@@ -1,0 +1,25 @@
+"""Programs that end without destroy_process_group(), while operations run."""
+
+import json
+import sys
+
+import pytest
+from conftest import HERE, run
+
+CODES = {
+    **dict.fromkeys(["nobody_waits", "callbacks", "compressed", "messages", "thread"], 0),
+    "code": 3,
+    "exception": 1,
+}
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_every_program_ends_with_its_own_code(transport, tmp_path):
+    program = [sys.executable, HERE / "ranks" / "ends.py", tmp_path, *CODES]
+    ended = run(program, HCCL_TRANSPORT=transport)
+    codes = {way: [code, code] for way, code in CODES.items()}
+    assert json.loads(ended.stdout) == codes, ended.stderr
+    # The other rank hears of an exception at once, and a handler that runs later gets errors.
+    assert "rank 1 aborted the communicator: an exception ended its program" in ended.stderr
+    assert ended.stderr.count("the process group has been shut down") == 2
+    assert ended.stderr.count("no process group can be made") == 2
