@@ -99,6 +99,23 @@ def test_other_threads_run_while_a_callback_waits():
     assert on_ranks(2, work) == [2.0, 2.0]
 
 
+def test_a_message_s_callback_waits_for_messages():
+    def work(rank):
+        def answer(future):
+            dist.send(future.value()[0] + 1, 1, tag=1)
+            last = dist.irecv(torch.zeros(100_000), 1, tag=2)
+            last.wait()
+            return last.get_future().then(lambda f: f.value()[0][0].item()).wait()
+
+        if rank == 0:
+            return dist.irecv(torch.zeros(100_000), 1).get_future().then(answer).wait()
+        dist.send(torch.full((100_000,), 5.0), 0)
+        dist.recv(into := torch.zeros(100_000), 0, tag=1)
+        dist.send(into + 1, 0, tag=2)
+
+    assert on_ranks(2, work) == [7.0, None]
+
+
 def test_a_failure_in_a_callback_reaches_its_future():
     def work(rank):
         started = dist.all_reduce(torch.ones(1), async_op=True)

@@ -58,7 +58,12 @@ class MessageWork final : public Work {
   static void done(void* arg, HcclResult result) {
     auto* const self = static_cast<MessageWork*>(arg);
     if (python_ends()) return self->communicator_->end_message();
-    tell_last(self, self->has_future_at_end(self->end(result)));
+    const bool future = self->has_future_at_end(self->end(result));
+    // A callback may wait for messages, which this thread moves.
+    const auto nothing = [](void*) { return HCCL_SUCCESS; };
+    const auto told = [](void* arg, HcclResult) { tell_last(arg, true); };
+    if (future && HcclSubmit(nothing, nullptr, false, told, self, nullptr) == HCCL_SUCCESS) return;
+    tell_last(self, future);
   }
 
   static void tell_last(void* arg, bool future) {
