@@ -61,7 +61,14 @@ Status Communicator::execute(const Call& call, bool scaled) try {
   const select::LocalChoice* const choice = local_->last_choice();
   recorder_.end(number, status.code(), choice == nullptr ? "local" : choice->algorithm->name,
                 local_->quick());
-  if (!status.ok()) return failure_.fail(std::move(status), envelope);
+  if (!status.ok()) {
+    // All ranks know it and have left each other's buffers, so that the communicator can go on.
+    if (!selection_.lost_kernel_copies(*local_) || failure_.raised()) {
+      return failure_.fail(std::move(status), envelope);
+    }
+    log_->error("{}: {}", name_, status.message());
+    return status.with_context(name_);
+  }
   selection_.ran(call, sequence, *choice);
   return {};
 } catch (...) {

@@ -131,6 +131,13 @@ Status Selection::open_local(const Engines& engines, const select::CostKey& key)
   return {};
 }
 
+bool Selection::lost_kernel_copies(exec::LocalEngine& engine) {
+  if (local_->topology().kernel_copies == engine.topology().kernel_copies) return false;
+  local_.emplace(engine.topology(), measured_->costs, select::wanted_locally(config_));
+  engine.set_selector(*local_);
+  return true;
+}
+
 // Groups take their parent's costs, because other ranks compute while a group is made. A parent
 // without shared memory has none.
 Result<select::LocalCosts> Selection::local_costs(const Engines& engines,

@@ -61,6 +61,9 @@ class Selection {
   /// Notes the algorithm that a local operation, or the part of one between hosts, has just used.
   void ran(const Call& call, std::uint64_t sequence, const select::LocalChoice& choice);
   void ran_between(const Call& call, const schedule::Choice& choice);
+  /// Whether the kernel has refused the last operation copies between the ranks of this host, on
+  /// all of them. The next operations do without.
+  bool lost_kernel_copies(exec::LocalEngine& engine);
 
   // ---- any thread, once it is open ----
 

@@ -127,7 +127,9 @@ Status LocalEngine::finish() {
 Status LocalEngine::rendezvous() {
   Status status = run_rendezvous();
   region_.leave();
-  if (!status.ok()) {
+  if (local::copies_refused(region_, status)) {
+    topology_.kernel_copies = false;  // on all ranks
+  } else if (!status.ok()) {
     if (status.code() != Code::kPara) region_.withdraw();
     region_.await_left();
   }

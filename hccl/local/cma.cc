@@ -19,41 +19,8 @@ const Descriptor& buffers(const Operation& op, int place) {
   return op.peers[static_cast<std::size_t>(place)].where;
 }
 
-}  // namespace
-
-// In a broadcast with shared cores, the root alone would store what its peers can copy from staging
-// buffers on all cores.
-std::string refuse_cma(const Case& c, const Topology& topology) {
-  if (!topology.kernel_copies) return "the kernel may not copy between the memory of these ranks";
-  if (c.op == Op::kBroadcast && topology.shared_cores) {
-    return "the root shares its core with other ranks";
-  }
-  return "";
-}
-
-Status run_cma_moves(Region& region, const Operation& op) {
-  HCCL_RETURN_IF_ERROR(
-      give(region, op, [&](int peer, std::size_t at, const std::byte* from, std::size_t bytes) {
-        return store(region, op, peer, buffers(op, peer).out + at, from, bytes);
-      }));
-  return region.barrier();
-}
-
-// Each rank fetches its own block. Otherwise the root would do all the work.
-Status run_cma_fetch(Region& region, const Operation& op) {
-  const int root = op.call.root;
-  const Block own = op.blocks.in_of(root);
-  const std::size_t at = own.at * op.element, bytes = own.count * op.element;
-  if (region.place() == root) {
-    kernels::copy(op.in() + at, op.out(), bytes, kernels::Store::kCached);
-  } else {
-    HCCL_RETURN_IF_ERROR(fetch(region, op, root, buffers(op, root).in + at, op.out(), bytes));
-  }
-  return region.barrier();
-}
-
 // The root shares the work: it stores its slice into every output, and its peers fetch the rest.
-Status run_cma_broadcast(Region& region, const Operation& op) {
+Status broadcast(Region& region, const Operation& op) {
   const int root = op.call.root;
   const Block pushed = op.slice(root, op.call.count);
   const std::size_t begin = pushed.at * op.element;
@@ -62,8 +29,7 @@ Status run_cma_broadcast(Region& region, const Operation& op) {
   if (region.place() != root) {
     const std::uint64_t from = buffers(op, root).in;
     HCCL_RETURN_IF_ERROR(fetch(region, op, root, from, op.out(), begin));
-    HCCL_RETURN_IF_ERROR(fetch(region, op, root, from + end, op.out() + end, bytes - end));
-    return region.barrier();
+    return fetch(region, op, root, from + end, op.out() + end, bytes - end);
   }
   for (int i = 1; i < op.size; ++i) {
     const int peer = (region.place() + i) % op.size;
@@ -71,13 +37,13 @@ Status run_cma_broadcast(Region& region, const Operation& op) {
         store(region, op, peer, buffers(op, peer).out + begin, op.in() + begin, end - begin));
   }
   if (op.in() != op.out()) kernels::copy(op.in(), op.out(), bytes, kernels::Store::kCached);
-  return region.barrier();
+  return {};
 }
 
 // Each rank folds a slice (in a reduce-scatter its block) and stores the result into the outputs
 // that need it. Slices are disjoint, so no rank overwrites data that another rank still has to
 // read.
-Status run_cma_folds(Region& region, const Operation& op) {
+Status folds(Region& region, const Operation& op) {
   const Blocks& blocks = op.blocks;
   const int place = region.place();
   const bool whole = !blocks.block_for_each();
@@ -107,7 +73,49 @@ Status run_cma_folds(Region& region, const Operation& op) {
       HCCL_RETURN_IF_ERROR(store(region, op, peer, buffers(op, peer).out + at, folded, bytes));
     }
   }
-  return region.barrier();
+  return {};
+}
+
+}  // namespace
+
+// In a broadcast with shared cores, the root alone would store what its peers can copy from staging
+// buffers on all cores.
+std::string refuse_cma(const Case& c, const Topology& topology) {
+  if (!topology.kernel_copies) return "the kernel may not copy between the memory of these ranks";
+  if (c.op == Op::kBroadcast && topology.shared_cores) {
+    return "the root shares its core with other ranks";
+  }
+  return "";
+}
+
+Status run_cma_moves(Region& region, const Operation& op) {
+  return finish_copies(
+      region,
+      give(region, op, [&](int peer, std::size_t at, const std::byte* from, std::size_t bytes) {
+        return store(region, op, peer, buffers(op, peer).out + at, from, bytes);
+      }));
+}
+
+// Each rank fetches its own block. Otherwise the root would do all the work.
+Status run_cma_fetch(Region& region, const Operation& op) {
+  const int root = op.call.root;
+  const Block own = op.blocks.in_of(root);
+  const std::size_t at = own.at * op.element, bytes = own.count * op.element;
+  Status copied;
+  if (region.place() == root) {
+    kernels::copy(op.in() + at, op.out(), bytes, kernels::Store::kCached);
+  } else {
+    copied = fetch(region, op, root, buffers(op, root).in + at, op.out(), bytes);
+  }
+  return finish_copies(region, std::move(copied));
+}
+
+Status run_cma_broadcast(Region& region, const Operation& op) {
+  return finish_copies(region, broadcast(region, op));
+}
+
+Status run_cma_folds(Region& region, const Operation& op) {
+  return finish_copies(region, folds(region, op));
 }
 
 }  // namespace hccl::local

@@ -54,14 +54,11 @@ Status not_copied(Region& region, const Operation& op, int place, int error) {
   }
   // A rank that learned of a failure earlier has its buffers back and may have freed them.
   if (Status why = region.await_failure(); !why.ok()) return why;
-  const std::string here = std::to_string(region.rank_of(region.place()));
   if (error != EFAULT) {
-    const bool refused = error == EPERM || error == EACCES;
-    return Status(Code::kSyscall,
-                  region.call_text() + ": rank " + here +
-                      " cannot copy between its memory and that of rank " +
-                      std::to_string(region.rank_of(place)) + ": " + std::strerror(error),
-                  region.rank_of(refused ? place : region.place()));
+    // The kernel always lets a process copy its own memory, unless it lets it copy none.
+    const bool none = !accessible(&error, sizeof error, false);
+    region.refuse({none ? region.place() : place, error});
+    return Status(Code::kAgain, "the kernel refuses a copy");
   }
   const Descriptor& mine = op.peers[static_cast<std::size_t>(region.place())].where;
   const Blocks& blocks = op.blocks;
@@ -138,6 +135,35 @@ Result<bool> attach(Region& region) {
     if (other_process(place) && marks[place] != shown[place].number) yes = false;
   }
   return all_agree(region, yes);
+}
+
+Status finish_copies(Region& region, Status copied) {
+  if (!copied.ok() && copied.code() != Code::kAgain) return copied;
+  HCCL_RETURN_IF_ERROR(region.barrier());
+  for (int place = 0; place < region.size(); ++place) {
+    const auto refusal = region.refusal_of(place);
+    if (!refusal) continue;
+    const int rank = region.rank_of(refusal->place);
+    const std::string whose =
+        refusal->place == place ? "any process" : "the process of rank " + std::to_string(rank);
+    return Status(Code::kSyscall,
+                  region.call_text() + ": the kernel no longer lets rank " +
+                      std::to_string(region.rank_of(place)) + " copy from or to the memory of " +
+                      whose + " (" + std::strerror(refusal->error) +
+                      "): its permissions have changed since the communicator was made (prctl, "
+                      "seccomp, a change of the user); HCCL_CMA=off does without such copies",
+                  rank);
+  }
+  return {};
+}
+
+bool copies_refused(const Region& region, const Status& status) {
+  if (status.code() != Code::kSyscall) return false;
+  if (region.abort() != nullptr && region.abort()->raised()) return false;
+  for (int place = 0; place < region.size(); ++place) {
+    if (region.refusal_of(place)) return true;
+  }
+  return false;
 }
 
 Status fetch(Region& region, const Operation& op, int place, std::uint64_t from, std::byte* to,

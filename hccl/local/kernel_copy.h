@@ -14,13 +14,21 @@ namespace hccl::local {
 Result<bool> attach(Region& region);
 
 /// Copies `bytes` bytes from address `from` of the rank at `place`. kPara, naming the rank: the
-/// kernel cannot copy from or to a buffer. Otherwise an error is the reason for which the operation
-/// has failed meanwhile.
+/// kernel cannot copy from or to a buffer. kAgain: the kernel refuses, for finish_copies().
+/// Otherwise an error is the reason for which the operation has failed meanwhile.
 Status fetch(Region& region, const Operation& op, int place, std::uint64_t from, std::byte* to,
              std::size_t bytes);
 /// The same in the other direction, to address `to` of the rank at `place`.
 Status store(Region& region, const Operation& op, int place, std::uint64_t to,
              const std::byte* from, std::size_t bytes);
+
+/// Ends an operation: `copied` is the status of this rank's copies. All ranks meet, also if the
+/// kernel has refused a copy to one of them, because the program has changed permissions (prctl,
+/// seccomp). Then it has refused on all ranks: kSyscall, with the same text, and no rank uses the
+/// buffers of another any more.
+Status finish_copies(Region& region, Status copied);
+/// Whether finish_copies() has failed so in this operation.
+bool copies_refused(const Region& region, const Status& status);
 
 /// The first part of this rank's chunk area, which fetch() and store() never use.
 inline constexpr std::size_t kFreeOfCopies = std::size_t{1} << 20;

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -66,6 +67,8 @@ struct alignas(kApart) BasicControlBlock {
   alignas(kApart) Counter barriers{0};  ///< barriers reached so far
   /// Number of the last operation on peers' buffers that this rank has left.
   Counter left{0};
+  /// The last copy that the kernel has refused to this rank; see Refusal.
+  Counter refused{0};
 };
 
 /// One rank's access to the region. Used by one thread at a time, except lost() and wake().
@@ -145,6 +148,25 @@ class BasicRegion {
   /// Records that a rank is dead: it has left every operation. Ranks of other hosts are ignored.
   /// Any thread may call.
   void lost(int rank);
+
+  // ---- refused copies ----
+
+  /// A copy between a rank and the one at `place`, which the kernel has refused with `error`.
+  struct Refusal {
+    int place;
+    int error;
+  };
+  /// Before the operation's barrier.
+  void refuse(Refusal copy) {
+    control(place_).refused.store(number_ << 32 | of(copy.place) << 16 | of(copy.error),
+                                  std::memory_order_relaxed);
+  }
+  /// After the barrier, the same on all ranks.
+  std::optional<Refusal> refusal_of(int place) const {
+    const std::uint64_t word = control(place).refused.load(std::memory_order_relaxed);
+    if (word >> 32 != (number_ & 0xFFFFFFFF)) return std::nullopt;
+    return Refusal{static_cast<int>(word >> 16 & 0xFFFF), static_cast<int>(word & 0xFFFF)};
+  }
 
   // ---- progress ----
 
