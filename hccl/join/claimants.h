@@ -14,8 +14,9 @@ namespace hccl::join {
 /// The rank of a process that was started in this way; -1 if it is not of the job.
 using RankOf = std::function<int(const Launch&)>;
 
-/// Only processes of this user, this program and the rank's script, whose job_id() is `id`. A process that a rank has started, or that has started a rank, is none. `members`: all
-/// ranks, in order.
+/// Only processes of this user, this program and the rank's script, whose job_id() is `id`. A
+/// process that a rank has started, or that has started a rank, is none. `members`: all ranks, in
+/// order.
 std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& members,
                                          const RankOf& rank_of, const std::string& id);
 

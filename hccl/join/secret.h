@@ -10,9 +10,10 @@
 namespace hccl::join {
 
 /// A key from the content (every byte of it, 16 to 65,536, not all alike) of a regular file. The
-/// file must belong to this process's effective user and be closed to all other users; the last part
-/// of the path must not be a link. kPara for a file that breaks a rule, kOpenFileFailure for a file that cannot
-/// be read. No error shows the content, and no copy of the content stays in memory.
+/// file must belong to this process's effective user and be closed to all other users; the last
+/// part of the path must not be a link. kPara for a file that breaks a rule, kOpenFileFailure for a
+/// file that cannot be read. No error shows the content, and no copy of the content stays in
+/// memory.
 Result<Key> read_secret_file(const std::string& path);
 
 /// The secret of a job whose ranks are on several hosts: derived from the file's. Without a file it
