@@ -23,16 +23,18 @@ namespace hccl::join {
 namespace {
 
 constexpr std::chrono::seconds kProofTime{5};
+constexpr std::chrono::seconds kSureTime{1};   // for a proof, also in a crowd
 constexpr std::chrono::seconds kShortTime{1};  // without descriptors
 constexpr std::uint64_t kListenerTag = 0;
+constexpr int kEvents = 64;  // in one turn
 
-// The largest number of descriptors for connections without a proof; the process needs most of its
-// descriptors for other uses.
+// The largest number of connections of each of two kinds without a proof: those that have named the
+// job's secret, and the others. The process needs most of its descriptors for other uses.
 std::size_t strangers_cap() {
-  constexpr rlim_t kMost = 1024;
+  constexpr rlim_t kMost = 512;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMost;
-  return std::clamp<rlim_t>(limit.rlim_cur / 4, 1, kMost);
+  return std::clamp<rlim_t>(limit.rlim_cur / 8, 1, kMost);
 }
 
 }  // namespace
@@ -89,6 +91,7 @@ class CoordinatorThread {
   struct Connection {
     Line line;
     Deadline proof = Deadline::after(kProofTime);
+    Deadline sure = Deadline::after(kSureTime);
     bool closing = false;
     bool deaf = false;  // takes no more bytes; bytes that it sent before are still read
   };
@@ -103,8 +106,8 @@ class CoordinatorThread {
   }
 
   void turn() {
-    epoll_event events[64];
-    const int number = ::epoll_wait(sleeper_->epoll(), events, 64, 0);
+    epoll_event events[kEvents];
+    const int number = ::epoll_wait(sleeper_->epoll(), events, kEvents, 0);
     for (int i = 0; i < number; ++i) {
       const std::uint64_t tag = events[i].data.u64;
       if (tag == EpollSleeper::kWake) continue;
@@ -119,18 +122,17 @@ class CoordinatorThread {
     if (membership_.complete() || membership_.finished()) {
       // No further rank is expected.
       listener_.reset();
-      while (drop_oldest_stranger()) continue;
+      while (drop_oldest(strangers_)) continue;
     }
   }
 
-  // Accepts at most as many connections at a time as may stay, so that each gets one turn in which
-  // its first bytes are read.
+  // Accepts fewer connections in a turn than are served in it, so that each is heard before newer
+  // ones drive it out.
   void accept_some() {
-    for (std::size_t i = 0; i < (strangers_cap_ + 1) / 2; ++i) {
+    for (std::size_t i = 0; i < std::min<std::size_t>(kEvents / 2, (strangers_cap_ + 1) / 2); ++i) {
       auto fd = accept_one(listener_.get());
-      // No descriptor is free: the stranger that has been silent longest makes room for this
-      // caller.
-      if (!fd.ok() && drop_oldest_stranger()) fd = accept_one(listener_.get());
+      // No descriptor is free: the oldest stranger makes room for this caller.
+      if (!fd.ok() && (drop_oldest(strangers_) || drop_late())) fd = accept_one(listener_.get());
       if (!fd.ok()) {
         // Ranks hold all descriptors: the spare descriptor serves to turn this caller away.
         log_->warn("coordinator {}: {}", info_.name(), fd.status().message());
@@ -147,7 +149,7 @@ class CoordinatorThread {
       connections_.emplace(number,
                            Connection{Line(std::move(*fd), Line::Side::kServer, context_, info_)});
       strangers_.insert(number);
-      if (strangers_.size() > strangers_cap_) drop_oldest_stranger();
+      if (strangers_.size() > strangers_cap_) drop_oldest(strangers_);
     }
   }
 
@@ -162,17 +164,23 @@ class CoordinatorThread {
     short_.reset();
   }
 
-  bool drop_oldest_stranger() {
-    if (strangers_.empty()) return false;
-    end(*strangers_.begin());
+  bool drop_oldest(const std::set<int>& of) {
+    if (of.empty()) return false;
+    end(*of.begin());
     return true;
+  }
+
+  // Drops the oldest connection that has named the secret, if its time is over.
+  bool drop_late() {
+    return !proving_.empty() && connections_.at(*proving_.begin()).sure.expired() &&
+           drop_oldest(proving_);
   }
 
   void drop_silent_strangers() {
     // The connections' numbers grow with time, and all have the same time for their proof.
-    for (std::set<int>* waiting : {&strangers_, &proving_}) {
+    for (const std::set<int>* waiting : {&strangers_, &proving_}) {
       while (!waiting->empty() && connections_.at(*waiting->begin()).proof.expired()) {
-        end(*waiting->begin());
+        drop_oldest(*waiting);
       }
     }
   }
@@ -192,6 +200,11 @@ class CoordinatorThread {
 
   // False if the proof is not complete.
   bool prove(int number, Connection& connection) {
+    // Those that named the secret have some time for their proof. Until then no more get an answer.
+    if (strangers_.count(number) != 0 && proving_.size() >= strangers_cap_ && !drop_late()) {
+      end(number);  // a rank tries again
+      return false;
+    }
     const Status status = connection.line.prove();
     if (!status.ok()) {
       if (status.code() != Code::kTcpTransfer) {
@@ -293,8 +306,10 @@ class CoordinatorThread {
   Membership membership_;
   std::map<int, Connection> connections_;
   const std::size_t strangers_cap_ = strangers_cap();
-  std::set<int> strangers_;  // connections that have not named this job's secret yet
-  std::set<int> proving_;    // connections that named it but have not proved it yet
+  // Connections without a proof, the oldest first. Anybody may repeat a recorded first message, which
+  // names the secret.
+  std::set<int> strangers_;  // that have not named this job's secret yet
+  std::set<int> proving_;    // that have
   int last_connection_ = 0;
   std::optional<Deadline> short_;  // set while descriptors are short
   std::atomic<bool> stopping_{false};

@@ -220,7 +220,7 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
   info.address = job.address;
   info.port = job.port;
   info.ports = static_cast<std::uint16_t>(std::min(kGuessedPorts, 65536 - job.port));
-  const Key id = digest("hccl job " + job.name);
+  const Key id = derive(info.secret, "id");  // tells a stranger nothing about the job
   std::memcpy(info.id.data(), id.data(), info.id.size());
   if (job.rank == 0) {
     // The root may resolve its own name to another address than its peers resolve it to.

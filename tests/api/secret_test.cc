@@ -71,7 +71,7 @@ int intrude(const std::string& table, std::uint16_t port) {
   info.address = "127.0.0.1";
   info.port = port;
   info.secret = derive(digest("uid 0"), "job " + job);
-  const Key id = digest("hccl job " + job);
+  const Key id = derive(info.secret, "id");
   std::memcpy(info.id.data(), id.data(), info.id.size());
   const auto taken = join::ControlLine::join(
       info, 2, 1, quiet_config("auto", std::chrono::seconds(1)), make_logger("off", "intruder"));

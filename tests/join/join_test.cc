@@ -2,10 +2,12 @@
 // strangers change nothing; and leaving is quick and leaves nothing.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <iostream>
 #include <mutex>
@@ -391,10 +393,32 @@ TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
   expect_all_in(meeting, 3);
 }
 
+// A rank's first bytes, which everybody on its way can repeat.
+std::string first_message(const join::RootInfo& info) {
+  int ends[2];
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+  const Fd ours(ends[0]), theirs(ends[1]);
+  auto context = TlsContext::create();
+  auto stream = TlsStream::create(context.value(), TlsStream::Side::kClient, ours.get(),
+                                  tls_key(info.secret, info.id, "control"));
+  EXPECT_TRUE(stream->handshake().ok());
+  char bytes[4096];
+  const ssize_t got = ::read(theirs.get(), bytes, sizeof bytes);
+  EXPECT_GT(got, 100);
+  return {bytes, static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+}
+
+// The crowd goes on coming, 200 a second.
 TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
   constexpr int kSize = 4;
-  for (const rlim_t descriptors : {rlim_t{4096}, rlim_t{200}}) {
-    SCOPED_TRACE("coordinator with " + std::to_string(descriptors) + " descriptors");
+  struct Crowd {
+    rlim_t descriptors;
+    bool names_the_job;
+  };
+  for (const auto& [descriptors, names_the_job] :
+       {Crowd{4096, false}, Crowd{200, false}, Crowd{4096, true}, Crowd{1024, true}}) {
+    SCOPED_TRACE("coordinator with " + std::to_string(descriptors) + " descriptors" +
+                 (names_the_job ? ", a crowd that names the job" : ""));
     Processes processes;
     Board& board = processes.board();
     const int crowd = processes.start([&] {
@@ -402,12 +426,25 @@ TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
       if (::setrlimit(RLIMIT_NOFILE, &many) != 0) return 1;
       if (!eventually([&] { return board.open.load(); })) return 2;
       const auto info = join::RootInfo::decode(board.info);
-      std::vector<Fd> idle;
-      for (int i = 0; i < 1500; ++i) {
-        auto fd = connect_tcp("127.0.0.1", info->port, "", Deadline::after(seconds(30)));
-        if (fd.ok()) idle.push_back(std::move(*fd));
+      const std::string words = names_the_job ? first_message(*info) : "";
+      std::deque<Fd> idle;
+      const auto come = [&](nanoseconds patience) {
+        auto fd = connect_tcp("127.0.0.1", info->port, "", Deadline::after(patience));
+        if (!fd.ok()) return;  // the world may be complete
+        static_cast<void>(send_all(fd->get(), words, Deadline::after(seconds(30))));
+        idle.push_back(std::move(*fd));
+      };
+      for (int i = 0; i < 1500; ++i) come(seconds(30));
+      // Until the last one has an answer, or was turned away.
+      if (names_the_job) {
+        static_cast<void>(wait_fd(idle.back().get(), POLLIN, Deadline::after(seconds(30))));
       }
       board.progress[0] = idle.size();
+      while (!board.first[kSize - 1].known.load()) {
+        come(milliseconds(5));
+        idle.pop_front();
+        nap(milliseconds(5), Deadline::after(seconds(1)));
+      }
       eventually([&] { return board.finish.load(); });
       return 0;
     });
