@@ -121,7 +121,7 @@ for now in "${steps[@]}"; do
       run_ctest tsan -L '^threads$'
       ;;
     long)
-      # Every test three times, 1,000 starts by each launcher, many simulated worlds, half an hour of churn, 8,700 of a job's 28,000 allocations failing (all,
+      # Every test three times, 1,000 starts by each launcher, two installations at once, many simulated worlds, half an hour of churn, 8,700 of a job's 28,000 allocations failing (all,
       # HCCL_TEST_FAILURES=0, take 80 minutes), models with wider bounds and all mutants, PyTorch's tests with more ranks, every parser under libFuzzer, the path-sensitive
       # analysis of the library, and the kernels for Arm.
       build dev
@@ -137,6 +137,13 @@ for now in "${steps[@]}"; do
       LD_PRELOAD=build/dev/tests/support/libhccl_failing_malloc.so HCCL_TEST_FAILURES=3000 HCCL_CONNECT_TIMEOUT=3 HCCL_EXEC_TIMEOUT=3 \
         HCCL_LOG=off HCCL_FLIGHT_RECORDER_DIR=off build/dev/tests/out_of_memory_test
       HCCL_BUILD_DIR=build/dev scripts/torch.sh
+      rm -rf build/at_once && pids=()
+      for i in 1 2; do
+        CMAKE_EXECUTABLE=$cmake .venv-torch/bin/python -m pip install --quiet --no-build-isolation --no-deps \
+          --target build/at_once/$i --config-settings=cmake.define.hccl_ROOT="$PWD/build/dev-install" . &
+        pids+=($!)
+      done
+      for pid in "${pids[@]}"; do wait "$pid"; done
       .venv-torch/bin/python tests/torch/pytorch_suite.py --ranks 4
       HCCL_TEST_LARGE=1 .venv-torch/bin/python -m pytest tests/torch/test_large.py
       scripts/fuzz.sh
