@@ -29,7 +29,9 @@ struct Seeker {
   // kTcpConnect: another program listens there. kPara: the address is invalid.
   Result<Line> try_port(std::uint16_t port, Deadline turn, Deadline deadline) const {
     HCCL_ASSIGN_OR_RETURN(Fd fd, connect_tcp(info.address, port, from, turn));
-    return prove_to(info, std::move(fd), context, deadline.sooner(Deadline::after(kProofTime)));
+    // A program that listens at another port may be silent, and must not hold this rank up.
+    const Deadline proof = info.ports == 1 ? Deadline::after(kProofTime) : turn;
+    return prove_to(info, std::move(fd), context, deadline.sooner(proof));
   }
 
   // Tries the ports in turn, because another program may listen on some of them. Tries again after
@@ -38,7 +40,7 @@ struct Seeker {
     auto pause = std::chrono::milliseconds(10);
     auto answer = std::chrono::milliseconds(25);
     for (int i = 0;; i = (i + 1) % info.ports) {
-      // Each round waits twice as long, because the root may be far away.
+      // Each round waits twice as long, because the root may be far away or busy.
       if (i == 0) answer = std::min(2 * answer, std::chrono::milliseconds(3200));
       const auto port = static_cast<std::uint16_t>(info.port + i);
       const Deadline turn = info.ports == 1 ? deadline : deadline.sooner(Deadline::after(answer));

@@ -354,6 +354,26 @@ TEST(Join, WrongSecretAndWrongCommunicatorGetNothing) {
   EXPECT_TRUE(all[3]->status.ok()) << all[3]->status.message();
 }
 
+// Each of them could take five seconds, and the ranks have twenty.
+TEST(Join, SilentListenersAtOtherPortsHoldNobodyUp) {
+  constexpr std::uint16_t kSilent = 6;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    Meeting meeting(seconds(20));
+    join::RootInfo guessed = meeting.info;
+    guessed.port = static_cast<std::uint16_t>(meeting.info.port - kSilent);
+    guessed.ports = kSilent + 1;
+    std::vector<Listener> silent;
+    for (std::uint16_t port = guessed.port; port < meeting.info.port; ++port) {
+      auto listener = listen_tcp("127.0.0.1", port);
+      if (listener.ok()) silent.push_back(std::move(*listener));
+    }
+    if (silent.size() < kSilent) continue;  // other programs have the ports
+    for (int r = 0; r < 2; ++r) meeting.come(r, 2, meeting.config(), guessed);
+    return expect_all_in(meeting, 2);
+  }
+  FAIL() << "no row of free ports";
+}
+
 TEST(Join, GarbageAndWrongFramesEndTheirConnectionOnly) {
   Meeting meeting;
   const Deadline deadline = Deadline::after(seconds(30));
