@@ -60,7 +60,7 @@ Result<std::shared_ptr<ControlLine>> ControlLine::join(const RootInfo& info, int
                                                        const Config& config, Logger log,
                                                        const Begun& begun) {
   const Deadline deadline = Deadline::after(config.connect_timeout);
-  HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, config.if_ip, deadline));
+  HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, config.if_ip, deadline, log));
   std::shared_ptr<ControlLine> control(
       new ControlLine(std::move(line), info, rank, config.peer_timeout, std::move(log)));
   if (begun) begun(control);

@@ -25,6 +25,7 @@ struct Seeker {
   const RootInfo& info;
   const std::string& from;
   std::shared_ptr<const TlsContext> context;
+  const Logger& log;
 
   // kTcpConnect: another program listens there. kPara: the address is invalid.
   Result<Line> try_port(std::uint16_t port, Deadline turn, Deadline deadline) const {
@@ -39,6 +40,7 @@ struct Seeker {
   Result<Line> find(Deadline deadline) const {
     auto pause = std::chrono::milliseconds(10);
     auto answer = std::chrono::milliseconds(25);
+    std::string stranger;
     for (int i = 0;; i = (i + 1) % info.ports) {
       // Each round waits twice as long, because the root may be far away or busy.
       if (i == 0) answer = std::min(2 * answer, std::chrono::milliseconds(3200));
@@ -52,10 +54,17 @@ struct Seeker {
       if (wrong) return last.with_context("joining at " + endpoint_text(info.address, port));
       // An error of this process, which a second try would meet again.
       if (last.code() == Code::kSyscall) return last.with_context("joining");
+      // The id comes from the secret, so a root of another secret is one of another job.
+      if (last.code() == Code::kUnavail && stranger.empty()) {
+        stranger = "; at " + endpoint_text(info.address, port) +
+                   " a root of another secret or job answers: compare the files of "
+                   "HCCL_JOB_SECRET_FILE on the hosts";
+        log->warn("joining: the root has not been found yet{}", stranger);
+      }
       if (deadline.expired()) {
         return Status(Code::kTimeout, "EI0006: the root at " +
                                           endpoint_text(info.address, info.port) +
-                                          " does not answer: " + last.message());
+                                          " does not answer: " + last.message() + stranger);
       }
       if (last.code() != Code::kTimeout) {
         pause = std::min(2 * pause, std::chrono::milliseconds(640));
@@ -67,9 +76,10 @@ struct Seeker {
 
 }  // namespace
 
-Result<Line> find_root(const RootInfo& info, const std::string& from, Deadline deadline) {
+Result<Line> find_root(const RootInfo& info, const std::string& from, Deadline deadline,
+                       const Logger& log) {
   HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
-  return Seeker{info, from, std::move(context)}.find(deadline);
+  return Seeker{info, from, std::move(context), log}.find(deadline);
 }
 
 }  // namespace hccl::join

@@ -5,13 +5,16 @@
 #include <string>
 
 #include "hccl/base/deadline.h"
+#include "hccl/base/log.h"
 #include "hccl/join/line.h"
 #include "hccl/join/root_info.h"
 
 namespace hccl::join {
 
 /// A line after both ends have proved themselves. kTimeout if no coordinator answers; kTcpConnect
-/// if another program answers. `from`: the local address to bind to, or empty.
-Result<Line> find_root(const RootInfo& info, const std::string& from, Deadline deadline);
+/// if another program answers. `from`: the local address to bind to, or empty. If a root of another
+/// secret or job answers meanwhile, the log gets a warning, and the error says so, too.
+Result<Line> find_root(const RootInfo& info, const std::string& from, Deadline deadline,
+                       const Logger& log);
 
 }  // namespace hccl::join

@@ -55,8 +55,8 @@ def run(*command, env=None):
     return sorted(done.stdout.splitlines())
 
 
-def start(env, *arguments):
-    return subprocess.Popen([PROGRAM, *arguments], env=env, stdout=subprocess.PIPE, text=True)
+def start(env, *arguments, output=None):
+    return subprocess.Popen([PROGRAM, *arguments], env=env, stdout=subprocess.PIPE, stderr=output, text=True)
 
 
 def end(process):
@@ -169,6 +169,17 @@ class NeverMixed(unittest.TestCase):
             lines = outcome([start(jobs[key]) for key in keys])
             for (job, rank), line in zip(keys, lines):
                 self.assertIn(line, ("refused", world(job)[rank]), lines)
+
+    def test_different_secrets_are_named_while_the_search_goes_on(self):
+        number = port()
+        ranks = [start({**by_hand(rank, number, 1), "HCCL_JOB_SECRET_FILE": secret_file(self), "HCCL_LOG": "warn",
+                        "HCCL_CONNECT_TIMEOUT": str(patience)}, output=subprocess.STDOUT)
+                 for rank, patience in enumerate((20, 2))]
+        warning, refused = end(ranks[1]).splitlines()
+        self.assertRegex(warning, "W rank 1: .*another secret .*HCCL_JOB_SECRET_FILE")
+        self.assertRegex(refused, "refused: .*does not answer.*another secret .*HCCL_JOB_SECRET_FILE")
+        ranks[0].kill()
+        end(ranks[0])
 
     def test_a_job_id_keeps_them_apart(self):
         number = port()
