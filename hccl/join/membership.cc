@@ -237,12 +237,18 @@ Membership::Outs Membership::failure(std::uint32_t rank, ByteReader& in) {
   if (why.code() == Code::kRemote) return broken(rank, scope, why);
   if (why.code() != Code::kTimeout) return tell_all(scope, why, connection_of_[rank]);
   // Only the coordinator knows the absent ranks; the rank that reports waits for their names.
-  const std::vector<std::uint32_t> absent = missing(scope, rank);
-  if (absent.empty()) return tell_all(scope, why);
+  std::vector<std::uint32_t> absent = missing(scope, rank);
+  std::string text = why.message();
+  // Where data is lost on its way, ranks wait in different operations.
+  std::erase_if(absent, [&](std::uint32_t each) {
+    const std::string call = elsewhere(scope, rank, each);
+    if (!call.empty()) text += "; rank " + std::to_string(each) + " is in " + call;
+    return !call.empty();
+  });
+  if (absent.empty()) return tell_all(scope, Status(why.code(), text, why.culprit()));
   return tell_all(
-      scope,
-      Status(why.code(), why.message() + "; these did not call it (world ranks): " + list(absent),
-             absent.size() == 1 ? static_cast<int>(absent[0]) : why.culprit()));
+      scope, Status(why.code(), text + "; these did not call it (world ranks): " + list(absent),
+                    absent.size() == 1 ? static_cast<int>(absent[0]) : why.culprit()));
 }
 
 Membership::Outs Membership::closed(int connection, const std::string& cut) {

@@ -141,6 +141,7 @@ class Membership {
   Outs refuse_all(const Status& why);
   Outs give_up(int connection, const Status& why);
   std::vector<std::uint32_t> missing(const Uuid& scope, std::uint32_t witness) const;
+  std::string elsewhere(const Uuid& scope, std::uint32_t witness, std::uint32_t rank) const;
   Outs drop(int connection);
   std::vector<int> own_last(std::vector<int> connections) const;
   std::vector<int> here() const;

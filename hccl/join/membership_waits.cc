@@ -14,6 +14,8 @@ namespace {
 constexpr std::chrono::seconds kDeathIsKnown{2};
 // In this time a rank whose call was refused may make the right call, which it reports at once.
 constexpr std::chrono::milliseconds kForgiving{500};
+// A rank that waits reports it more often.
+constexpr std::chrono::seconds kReportIsNew{1};
 constexpr Uuid kAnyGroup{};
 
 }  // namespace
@@ -62,6 +64,17 @@ std::vector<std::uint32_t> Membership::missing(const Uuid& scope, std::uint32_t 
   }
   std::erase_if(absent, [&](std::uint32_t rank) { return present.count(rank) != 0; });
   return {absent.begin(), absent.end()};
+}
+
+// The call in which the rank waits, if that is not the witness's: a later one, so that it has called
+// that of the witness, or an earlier one, which it has just reported.
+std::string Membership::elsewhere(const Uuid& scope, std::uint32_t witness,
+                                  std::uint32_t rank) const {
+  const auto& calls = stalls_.at(scope);
+  const auto its = calls.find(rank);
+  if (its == calls.end()) return {};
+  const bool later = its->second.sequence > calls.at(witness).sequence;
+  return later || now_ - its->second.reported < kReportIsNew ? its->second.call : std::string();
 }
 
 Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {

@@ -531,6 +531,24 @@ TEST(Membership, NamesTheRankThatDidNotCallAtATimeout) {
   EXPECT_TRUE(membership.frame(11, failure(scope_of(1), Status(Code::kTimeout, "no end"))).empty());
 }
 
+// Data is lost on its way: ranks 1 and 2 wait in other operations than rank 0. Rank 3 has waited in
+// an earlier one, long ago.
+TEST(Membership, ARankThatWaitsElsewhereIsNotSaidToHaveNotCalled) {
+  Timed membership = joined(4);
+  EXPECT_TRUE(membership.frame(13, stall(scope_of(1), 3, "broadcast #3", {0})).empty());
+  EXPECT_TRUE(membership.frame(11, stall(scope_of(1), 6, "reduce #6", {0})).empty());
+  static_cast<void>(membership.tick(seconds(10)));
+  EXPECT_TRUE(membership.frame(12, stall(scope_of(1), 4, "allgather #4", {0})).empty());
+  EXPECT_TRUE(membership.frame(10, stall(scope_of(1), 5, "broadcast #5", {1, 2, 3})).empty());
+  const auto outs = membership.frame(10, failure(scope_of(1), Status(Code::kTimeout, "no end")));
+  ASSERT_EQ(outs.size(), 4u);
+  const Status why = status_in(outs[0].frame);
+  EXPECT_EQ(why.message(),
+            "no end; rank 1 is in reduce #6; rank 2 is in allgather #4; these did not call it "
+            "(world ranks): 3");
+  EXPECT_EQ(why.culprit(), 3);
+}
+
 TEST(Membership, StaleStallReportsDoNotBlindIt) {
   Timed membership = joined(2);
   for (std::uint32_t i = 0; i < 10'000; ++i) {
