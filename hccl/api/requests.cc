@@ -51,10 +51,15 @@ WorkQueue::Done teller(HcclRequestCallback done, void* arg) {
 // A queue for one call, which ends with it.
 WorkQueue::Ticket submit_alone(WorkQueue::Work work, WorkQueue::Done done) {
   const auto queue = std::make_shared<WorkQueue>("hccl-request");
-  return queue->submit(std::move(work), [queue, done = std::move(done)](const Status& status) {
-    done(status);
-    queue->end(false);
-  });
+  try {
+    return queue->submit(std::move(work), [queue, done = std::move(done)](const Status& status) {
+      done(status);
+      queue->end(false);
+    });
+  } catch (...) {
+    queue->end(false);  // its thread may have started
+    throw;
+  }
 }
 
 }  // namespace

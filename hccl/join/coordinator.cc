@@ -306,8 +306,8 @@ class CoordinatorThread {
   Membership membership_;
   std::map<int, Connection> connections_;
   const std::size_t strangers_cap_ = strangers_cap();
-  // Connections without a proof, the oldest first. Anybody may repeat a recorded first message, which
-  // names the secret.
+  // Connections without a proof, the oldest first. Anybody may repeat a recorded first message,
+  // which names the secret.
   std::set<int> strangers_;  // that have not named this job's secret yet
   std::set<int> proving_;    // that have
   int last_connection_ = 0;

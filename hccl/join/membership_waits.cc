@@ -66,8 +66,8 @@ std::vector<std::uint32_t> Membership::missing(const Uuid& scope, std::uint32_t 
   return {absent.begin(), absent.end()};
 }
 
-// The call in which the rank waits, if that is not the witness's: a later one, so that it has called
-// that of the witness, or an earlier one, which it has just reported.
+// The call in which the rank waits, if that is not the witness's: a later one, so that it has
+// called that of the witness, or an earlier one, which it has just reported.
 std::string Membership::elsewhere(const Uuid& scope, std::uint32_t witness,
                                   std::uint32_t rank) const {
   const auto& calls = stalls_.at(scope);

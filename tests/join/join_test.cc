@@ -456,13 +456,14 @@ TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
       };
       for (int i = 0; i < 1500; ++i) come(seconds(30));
       // Until the last one has an answer, or was turned away.
+      if (idle.empty()) return 3;
       if (names_the_job) {
         static_cast<void>(wait_fd(idle.back().get(), POLLIN, Deadline::after(seconds(30))));
       }
       board.progress[0] = idle.size();
       while (!board.first[kSize - 1].known.load()) {
         come(milliseconds(5));
-        idle.pop_front();
+        if (!idle.empty()) idle.pop_front();
         nap(milliseconds(5), Deadline::after(seconds(1)));
       }
       eventually([&] { return board.finish.load(); });

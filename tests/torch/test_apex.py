@@ -150,12 +150,17 @@ for level in ("O0", "O1", "O2"):
     schedule.step()
     assert torch.allclose(weight, first - 3.0), level
     assert torch.equal(layer.weight.float(), weight.to(layer.weight.dtype).float())
-    optimizer.zero_grad()
+    layer.zero_grad()  # which leaves masters alone
     before = weight.detach().clone()
     with amp.scale_loss(layer(x).sum() * float("inf"), optimizer) as scaled:
         scaled.backward()
     optimizer.step()
     assert torch.equal(before, weight), level
+    layer.zero_grad()
+    with amp.scale_loss(layer(x).sum(), optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+    assert torch.allclose(weight, before - 2.0 * optimizer.param_groups[0]["lr"]), level
 
 layer, optimizer, schedule = made("O2", scale_window=2, dynamic_init_scale=1024.0)
 for factor, scale in ((float("inf"), 512.0), (1.0, 512.0), (1.0, 1024.0)):

@@ -29,5 +29,6 @@ def load() -> Any:
 
 def _end_groups() -> None:
     """Ends the groups that the program has left behind, while Python lives. An exception that has
-    ended the program is in sys.last_value."""
-    _loaded.end_groups(failed=getattr(sys, "last_value", None) is not None)
+    ended the program is in sys.last_value, and so is any one that a prompt has shown."""
+    failed = getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
+    _loaded.end_groups(failed=failed)

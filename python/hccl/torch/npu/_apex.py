@@ -127,18 +127,13 @@ def initialize(
     if not enabled:
         _amp_state.opt_properties = Properties(enabled=False)
         return models if optimizers is None else (models, optimizers)
-    if opt_level not in LEVELS:
-        raise RuntimeError(
-            f"Unexpected optimization level {opt_level}. Options are 'O0', 'O1', 'O2', 'O3'. Note "
-            "that in `O0`, `O1`, etc., the prefix O is the letter O, not the number zero."
-        )
     if combine_ddp:
         raise RuntimeError(
             'hccl: combine_ddp is not needed: DistributedDataParallel over the backend "hccl" '
             "reduces gradients in place"
         )
     properties = _overridden(
-        LEVELS[opt_level],
+        opt_level,
         cast_model_type=cast_model_type,
         patch_torch_functions=patch_torch_functions,
         keep_batchnorm_fp32=keep_batchnorm_fp32,
@@ -163,7 +158,13 @@ def initialize(
     return models if optimizers is None else (models, optimizers)
 
 
-def _overridden(level: Properties, **given: Any) -> Properties:
+def _overridden(opt_level: str, **given: Any) -> Properties:
+    if opt_level not in LEVELS:
+        raise RuntimeError(
+            f"Unexpected optimization level {opt_level}. Options are 'O0', 'O1', 'O2', 'O3'. Note "
+            "that in `O0`, `O1`, etc., the prefix O is the letter O, not the number zero."
+        )
+    level = LEVELS[opt_level]
     keep = given["keep_batchnorm_fp32"]
     if isinstance(keep, str):  # from command lines
         if keep not in ("True", "False"):
@@ -195,15 +196,14 @@ def _prepare(optimizer: torch.optim.Optimizer, master_weights: bool) -> None:
     step, zero_grad, add = optimizer.step, optimizer.zero_grad, optimizer.add_param_group
 
     def with_masters(self: Any, closure: Optional[Callable] = None, **kwargs: Any) -> Any:
-        if stash.skip:
-            stash.skip = False
-            return None
         if closure is not None and stash.pairs:
             raise RuntimeError("Currently, Amp does not support closure use with optimizers.")
-        result = step(closure, **kwargs)
+        skip, stash.skip = stash.skip, False
+        result = None if skip else step(closure, **kwargs)
         with torch.no_grad():
             for model, master in stash.pairs:
                 model.copy_(master)
+                master.grad = None  # the program may zero the model's gradients only
         return result
 
     def of_both(self: Any, *args: Any, **kwargs: Any) -> None:

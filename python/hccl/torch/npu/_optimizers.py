@@ -106,6 +106,8 @@ class FusedAdam:
     ) -> Any:
         if not bias_correction:
             raise RuntimeError("hccl: FusedAdam has no bias_correction=False; use NpuFusedBertAdam")
+        if unknown := set(how) - set(_HOW):
+            raise TypeError(f"FusedAdam got unexpected arguments: {', '.join(sorted(unknown))}")
         if amsgrad:
             raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
         of = optim.FusedAdamW if adam_w_mode else optim.FusedAdam

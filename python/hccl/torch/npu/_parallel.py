@@ -1,7 +1,7 @@
 """DistributedDataParallel with devices of NPUs, apex.parallel, and batch norms over all ranks."""
 
 import functools
-from typing import Any
+from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
@@ -39,8 +39,20 @@ class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
     """A batch norm over the batches of all ranks of a group, as torch.nn.SyncBatchNorm, which takes
     no tensors on the CPU."""
 
-    def __init__(self, *args: Any, process_group: Any = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: Optional[float] = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        channel_last: bool = False,
+        fuse_relu: bool = False,
+    ) -> None:
+        if channel_last or fuse_relu:
+            raise RuntimeError("hccl: SyncBatchNorm has neither channel_last nor fuse_relu")
+        super().__init__(num_features, eps, momentum, affine, track_running_stats)
         self.process_group = process_group
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
@@ -50,15 +62,17 @@ class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         self._check_input_dim(input)
         averages = self.training or not self.track_running_stats
-        if not averages or not dist.is_initialized() or dist.get_world_size() == 1:
+        if not averages or not dist.is_initialized() or dist.get_world_size(self.process_group) == 1:
             return super().forward(input)
-        x = input.float()
+        x = input if input.dtype == torch.float64 else input.float()
         dims = [dim for dim in range(x.dim()) if dim != 1]
         shape = [1, -1, *[1] * (x.dim() - 2)]
         count = x.new_full((1,), x.numel() / x.size(1))
         group = self.process_group or dist.group.WORLD
         sums = differentiable.all_reduce(torch.cat([x.sum(dims), count]), group=group)
         total = sums[-1].detach()
+        if total <= 1:  # on all ranks
+            raise ValueError(f"Expected more than 1 value per channel, got {tuple(input.shape)}")
         mean = sums[:-1] / total
         centered = x - mean.view(shape)
         variance = differentiable.all_reduce((centered * centered).sum(dims), group=group) / total

@@ -71,6 +71,8 @@ bool Work::wait(std::chrono::milliseconds timeout) {
   end_in_callback();
   std::unique_lock lock(mutex_);
   const auto done = [this] { return completed_; };
+  TORCH_CHECK_WITH(DistBackendError, completed_ || !python_ends(), title_,
+                   ": its group has ended with the program");
   bool in_time = true;
   if (timeout <= kNoTimeout) {
     cv_.wait(lock, done);
