@@ -8,6 +8,7 @@ from conftest import HERE, run
 
 CODES = {
     **dict.fromkeys(["nobody_waits", "callbacks", "compressed", "messages", "thread"], 0),
+    "cleanup": 0,
     "code": 3,
     "exception": 1,
 }

@@ -7,6 +7,15 @@ import sys
 from typing import Any
 
 _loaded: Any = None
+_ends_at_exit = False
+
+
+def end_at_exit() -> None:
+    """Registers the exit handler. Those that are registered earlier run later, and find no group."""
+    global _ends_at_exit
+    if not _ends_at_exit:
+        atexit.register(_end_groups)
+        _ends_at_exit = True
 
 
 def load() -> Any:
@@ -23,12 +32,14 @@ def load() -> Any:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         _loaded = module
-        atexit.register(_end_groups)
+        end_at_exit()
     return _loaded
 
 
 def _end_groups() -> None:
     """Ends the groups that the program has left behind, while Python lives. An exception that has
     ended the program is in sys.last_value, and so is any one that a prompt has shown."""
+    if _loaded is None:
+        return
     failed = getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
     _loaded.end_groups(failed=failed)

@@ -8,6 +8,8 @@ import os
 import warnings
 from typing import Any
 
+from hccl.torch import _module
+
 NAMES = ("hccl", "hccl_cpu")
 
 
@@ -15,6 +17,7 @@ def register() -> None:
     """Registers the backend with torch.distributed. A second call does nothing."""
     try:
         _register()
+        _module.end_at_exit()  # now, so that a program's exit handlers find its groups alive
     except Exception as error:
         warnings.warn(f"hccl: the backend could not be registered: {error!r}", stacklevel=2)
 
@@ -51,8 +54,6 @@ def _free_name(backends: Any) -> str | None:
 
 def create(options: Any, pg_options: Any = None) -> Any:
     """Makes the backend of one process group. torch.distributed calls it on the members."""
-    from hccl.torch import _module
-
     return _module.load().create(
         store=options.store,
         rank=options.group_rank,

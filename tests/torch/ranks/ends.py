@@ -7,10 +7,13 @@ import os
 import sys
 import threading
 
-import torch
-import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-from torch.nn.parallel import DistributedDataParallel
+way = ""
+atexit.register(lambda: handler() if way == "code" else None)  # before torch, so it runs last
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 
 def nobody_waits(rank):
@@ -47,8 +50,14 @@ def thread(rank):
     dist.barrier()
 
 
+def cleanup(rank):
+    """Has an exit handler that uses the groups."""
+    nobody_waits(rank)
+    dist.barrier()
+
+
 def code(rank):
-    """Has an exit handler, which runs after the backend's, as it was registered before."""
+    """Has an exit handler, which runs after the backend's, as it was registered before torch."""
     nobody_waits(rank)
     sys.exit(3)
 
@@ -68,13 +77,19 @@ def exception(rank):
     dist.barrier()
 
 
+def clean():
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 def main(folder, *ways):
+    global way
     children = []
     for number, way in enumerate(way for way in ways for _ in range(2)):
         children.append(os.fork())
         if children[-1] == 0:
-            if way == "code":
-                atexit.register(handler)
+            if way == "cleanup":
+                atexit.register(clean)
             store = dist.FileStore(f"{folder}/{way}", 2)
             dist.init_process_group("hccl", store=store, rank=number % 2, world_size=2)
             return globals()[way](number % 2)
