@@ -99,19 +99,29 @@ void fold_int128(ReduceOp op, std::span<const std::byte* const> inputs, std::byt
 // For sums so short that filling vectors takes longer than the additions.
 constexpr std::size_t kShort = 64;
 template <class T>
-void sum_short(std::span<const std::byte* const> inputs, std::byte* out, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes; at += sizeof(T)) {
-    T sum, next;
-    std::memcpy(&sum, inputs[0] + at, sizeof sum);
-    for (const std::byte* input : inputs.subspan(1)) {
-      std::memcpy(&next, input + at, sizeof next);
-      sum += next;
-    }
-    if constexpr (std::is_floating_point_v<T>) {
-      if (std::isnan(sum)) sum = std::numeric_limits<T>::quiet_NaN();  // as the vector code
-    }
-    std::memcpy(out + at, &sum, sizeof sum);
+void add(const std::byte* from, std::byte* to) {
+  T sum, next;
+  std::memcpy(&sum, to, sizeof sum);
+  std::memcpy(&next, from, sizeof next);
+  sum += next;
+  if constexpr (std::is_floating_point_v<T>) {
+    sum = sum == sum ? sum : std::numeric_limits<T>::quiet_NaN();  // as the vector code
   }
+  std::memcpy(to, &sum, sizeof sum);
+}
+template <class T>
+void sum_short(std::span<const std::byte* const> inputs, std::byte* out, std::size_t bytes) {
+  std::byte sums[kShort];
+  const bool full = bytes == kShort;  // the compiler has vectors for a constant length
+  std::memcpy(sums, inputs[0], full ? kShort : bytes);
+  for (const std::byte* input : inputs.subspan(1)) {
+    if (full) {
+      for (std::size_t at = 0; at < kShort; at += sizeof(T)) add<T>(input + at, sums + at);
+    } else {
+      for (std::size_t at = 0; at < bytes; at += sizeof(T)) add<T>(input + at, sums + at);
+    }
+  }
+  std::memcpy(out, sums, full ? kShort : bytes);
 }
 
 /// Divides integers, towards zero. `Wide` holds each value of T and the divisor.
