@@ -217,9 +217,9 @@ def _prepare(optimizer: torch.optim.Optimizer, master_weights: bool) -> None:
             _give_masters(optimizer, stash)
 
     # Methods, as torch's schedulers of learning rates expect.
-    optimizer.step = types.MethodType(with_masters, optimizer)  # type: ignore[method-assign]
-    optimizer.zero_grad = types.MethodType(of_both, optimizer)  # type: ignore[method-assign]
-    optimizer.add_param_group = types.MethodType(with_their_masters, optimizer)  # type: ignore[method-assign]
+    optimizer.step = types.MethodType(with_masters, optimizer)
+    optimizer.zero_grad = types.MethodType(of_both, optimizer)
+    optimizer.add_param_group = types.MethodType(with_their_masters, optimizer)
     if hasattr(optimizer, "clip_grad_norm_fused_"):
         optimizer.clip_optimizer_grad_norm_fused = optimizer.clip_grad_norm_fused_
 

@@ -92,7 +92,7 @@ _HOW = ("set_grad_none", "capturable", "master_weights", "materialize_master_gra
 class FusedAdam:
     """apex's: AdamW by default."""
 
-    def __new__(  # type: ignore[misc]
+    def __new__(
         cls,
         params: Any,
         lr: float = 1e-3,
@@ -117,7 +117,7 @@ class FusedAdam:
 class FusedSGD:
     """apex's."""
 
-    def __new__(cls, params: Any, lr: float, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+    def __new__(cls, params: Any, lr: float, *args: Any, **kwargs: Any) -> Any:
         if kwargs.pop("wd_after_momentum", False):
             raise RuntimeError("hccl: FusedSGD has no wd_after_momentum")
         kwargs = {name: value for name, value in kwargs.items() if name not in _HOW}

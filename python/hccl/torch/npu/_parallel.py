@@ -27,7 +27,7 @@ def install() -> None:
             device_ids = output_device = None
         join(self, module, device_ids, output_device, *args, **kwargs)
 
-    parallel.__init__ = on_cpu  # type: ignore[method-assign]
+    parallel.__init__ = on_cpu
 
 
 def DistributedDataParallel(module: torch.nn.Module, *_: Any, **__: Any) -> torch.nn.Module:
@@ -84,12 +84,12 @@ class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
         return y.to(input.dtype)
 
     def _update(self, mean: torch.Tensor, variance: torch.Tensor) -> None:
-        self.num_batches_tracked.add_(1)  # type: ignore[operator]
+        self.num_batches_tracked.add_(1)
         share = self.momentum
         if share is None:
             share = 1.0 / float(self.num_batches_tracked)
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)  # type: ignore
-        self.running_var.lerp_(variance.to(self.running_var.dtype), share)  # type: ignore
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
 
 def convert_syncbn_model(

@@ -20,7 +20,7 @@ def install() -> None:
     def without_npu(self: Any, *args: Any, use_npu: bool = False, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
 
-    profiler.__init__ = without_npu  # type: ignore[method-assign]
+    profiler.__init__ = without_npu
 
 
 class profile(torch.profiler.profile):
