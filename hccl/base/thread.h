@@ -14,7 +14,7 @@
 
 namespace hccl {
 
-std::string limit_text(int error);  // text.h, whose split() is a namespace elsewhere
+std::string limit_text(int error);  // text.h's split() would collide with a namespace
 
 /// Blocks all signals of the calling thread but those that report its own faults, which handlers of
 /// crashes need. Threads that start in the meantime inherit that.

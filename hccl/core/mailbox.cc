@@ -123,19 +123,27 @@ void Mailbox::begin(const MessagePtr& message) {
 void Mailbox::start() {
   const MutexLock lock(mutex_);
   if (started_ || ended_.raised()) return;
+  if (size_ > 1) {
+    thread_ = Thread("hccl-messages", [this] { run(); });  // its first step takes the mutex
+    running_ = true;
+  }
   started_ = true;
-  running_ = size_ > 1;
-  if (running_) thread_ = Thread("hccl-messages", [this] { run(); });
 }
 
 Status Mailbox::open() {
   HCCL_ASSIGN_OR_RETURN(std::unique_ptr<transport::Mesh> mesh, open_(ended_));
+  // Allocates first, so that a mesh that is there has all its peers.
+  auto sleeper = std::make_unique<MailboxSleeper>(mesh->sleeper(), mutex_);
+  std::vector<std::unique_ptr<Peer>> peers;
+  for (int peer = 0; peer < size_; ++peer) {
+    peers.push_back(std::make_unique<Peer>());
+    peers.back()->credit = window_;
+  }
   MutexLock lock(mutex_);
   mesh_ = std::move(mesh);
-  sleeper_ = std::make_unique<MailboxSleeper>(mesh_->sleeper(), mutex_);
+  sleeper_ = std::move(sleeper);
+  peers_ = std::move(peers);
   for (int peer = 0; peer < size_; ++peer) {
-    peers_.push_back(std::make_unique<Peer>());
-    peers_.back()->credit = window_;
     if (peer != rank_) listen(peer);
   }
   for (const MessagePtr& each : std::exchange(early_, {})) post_send(each);

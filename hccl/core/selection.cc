@@ -125,17 +125,23 @@ Status Selection::open(const Engines& engines, const Waiter& limits) {
 Status Selection::open_local(const Engines& engines, const select::CostKey& key) {
   exec::LocalEngine& engine = *engines.local;
   HCCL_ASSIGN_OR_RETURN(select::LocalCosts costs, local_costs(engines, key));
-  local_.emplace(engine.topology(), costs, select::wanted_locally(config_));
-  engine.set_selector(*local_);
+  set_local(engine, costs);
   measured_ = Local{engine.topology(), std::move(costs)};
   return {};
 }
 
 bool Selection::lost_kernel_copies(exec::LocalEngine& engine) {
-  if (local_->topology().kernel_copies == engine.topology().kernel_copies) return false;
-  local_.emplace(engine.topology(), measured_->costs, select::wanted_locally(config_));
-  engine.set_selector(*local_);
+  if (local()->topology().kernel_copies == engine.topology().kernel_copies) return false;
+  set_local(engine, measured_->costs);
   return true;
+}
+
+void Selection::set_local(exec::LocalEngine& engine, const select::LocalCosts& costs) {
+  auto made = std::make_shared<const select::LocalSelector>(engine.topology(), costs,
+                                                            select::wanted_locally(config_));
+  engine.set_selector(*made);
+  const MutexLock lock(mutex_);
+  local_ = std::move(made);
 }
 
 // Groups take their parent's costs, because other ranks compute while a group is made. A parent
@@ -266,8 +272,9 @@ std::uint64_t Selection::vector_bytes(Op op, std::uint64_t input) const {
 double Selection::predict_ns(Op op, std::uint64_t bytes, bool reachable) const {
   if (is_local(op)) {
     const local::Case c{op, DataType::kFp32, bytes, reachable, reachable};
-    const select::LocalChoice choice = local_->choose(c);
-    return choice.algorithm == nullptr ? 0 : local_->predict_ns(*choice.algorithm, c);
+    const Selector selector = local();
+    const select::LocalChoice choice = selector->choose(c);
+    return choice.algorithm == nullptr ? 0 : selector->predict_ns(*choice.algorithm, c);
   }
   const select::MessageCosts& costs = messages_ ? *messages_ : usual_messages_;
   if (costs.steps.empty() || has_blocks(op)) return 0;
@@ -286,14 +293,16 @@ std::vector<Selection::Described> Selection::describe(Op op, std::uint64_t bytes
                      eligible && chosen ? reason : refusal});
   };
   const local::Case c{op, DataType::kFp32, bytes, reachable, reachable};
-  const select::LocalChoice choice = is_local(op) ? local_->choose(c) : select::LocalChoice();
+  const Selector selector = local();
+  const select::LocalChoice choice = is_local(op) ? selector->choose(c) : select::LocalChoice();
   for (const local::Algorithm& each : local::algorithms()) {
     if (!each.operations.contains(op)) continue;
     add(each.name, true,
-        !local_                             ? "the ranks share no memory"
-        : local_->topology().ranks != size_ ? "the ranks are on several hosts"
-                                            : each.refuse(c, local_->topology()),
-        choice.algorithm == &each, local_ ? local_->predict_ns(each, c) : 0, choice.reason);
+        selector == nullptr                   ? "the ranks share no memory"
+        : selector->topology().ranks != size_ ? "the ranks are on several hosts"
+                                              : each.refuse(c, selector->topology()),
+        choice.algorithm == &each, selector == nullptr ? 0 : selector->predict_ns(each, c),
+        choice.reason);
   }
   const std::uint64_t vector = vector_bytes(op, bytes);
   const select::MessageCosts& costs = messages_ ? *messages_ : usual_messages_;

@@ -14,6 +14,7 @@
 
 #include "hccl/base/config.h"
 #include "hccl/base/log.h"
+#include "hccl/base/mutex.h"
 #include "hccl/base/waiter.h"
 #include "hccl/core/known_costs.h"
 #include "hccl/core/placement.h"
@@ -110,8 +111,15 @@ class Selection {
     local::Topology topology;
     select::LocalCosts costs;
   };
-  std::optional<Local> measured_;               // of these ranks, or of their parent's
-  std::optional<select::LocalSelector> local_;  // as the engine's
+  std::optional<Local> measured_;  // of these ranks, or of their parent's
+  using Selector = std::shared_ptr<const select::LocalSelector>;
+  Selector local() const {
+    const MutexLock lock(mutex_);
+    return local_;
+  }
+  void set_local(exec::LocalEngine& engine, const select::LocalCosts& costs);
+  mutable Mutex mutex_;
+  Selector local_ HCCL_GUARDED_BY(mutex_);  // as the engine's; null: no memory of a host
   std::optional<select::MessageCosts> messages_;
   select::MessageCosts usual_messages_;  // for predictions if none were measured
   std::string source_;

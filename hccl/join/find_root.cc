@@ -41,6 +41,8 @@ struct Seeker {
     auto pause = std::chrono::milliseconds(10);
     auto answer = std::chrono::milliseconds(25);
     std::string stranger;
+    bool warned = false;
+    const Deadline soon = Deadline::after(std::chrono::seconds(1));
     for (int i = 0;; i = (i + 1) % info.ports) {
       // Each round waits twice as long, because the root may be far away or busy.
       if (i == 0) answer = std::min(2 * answer, std::chrono::milliseconds(3200));
@@ -55,10 +57,13 @@ struct Seeker {
       // An error of this process, which a second try would meet again.
       if (last.code() == Code::kSyscall) return last.with_context("joining");
       // The id comes from the secret, so a root of another secret is one of another job.
-      if (last.code() == Code::kUnavail && stranger.empty()) {
+      if (last.code() == Code::kUnavail) {
         stranger = "; at " + endpoint_text(info.address, port) +
                    " a root of another secret or job answers: compare the files of "
                    "HCCL_JOB_SECRET_FILE on the hosts";
+      }
+      if (!warned && !stranger.empty() && soon.expired()) {  // not of another job's root nearby
+        warned = true;
         log->warn("joining: the root has not been found yet{}", stranger);
       }
       if (deadline.expired()) {

@@ -12,8 +12,9 @@
 namespace hccl::join {
 
 /// A line after both ends have proved themselves. kTimeout if no coordinator answers; kTcpConnect
-/// if another program answers. `from`: the local address to bind to, or empty. If a root of another
-/// secret or job answers meanwhile, the log gets a warning, and the error says so, too.
+/// if another program answers at the only port. `from`: the local address to bind to, or empty. If
+/// a root of another secret or job answers, the log gets a warning after a second, and the error
+/// says so, too.
 Result<Line> find_root(const RootInfo& info, const std::string& from, Deadline deadline,
                        const Logger& log);
 

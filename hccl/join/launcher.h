@@ -36,8 +36,8 @@ struct Launch {
 /// (srun), hydra (mpiexec of MPICH and Intel). The innermost launcher counts. `line` is this
 /// process and its ancestors (see line_of()): the nearest one that has other values was the
 /// launcher. If one process gave the variables of several launchers, they must agree, and the first
-/// in this order counts. It counts without that, too, where no process of the line is the launcher,
-/// as in a container.
+/// in this order counts. Where the launcher is not among the ancestors, as in a container, they are
+/// not compared, and the first in this order counts.
 ///
 /// Without any launcher the process is alone, unless a variable shows that a launcher of another
 /// kind has started it as one of several. `base_port` is Config::base_port. kPara, with a text that

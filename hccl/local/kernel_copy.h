@@ -14,7 +14,7 @@ namespace hccl::local {
 Result<bool> attach(Region& region);
 
 /// Copies `bytes` bytes from address `from` of the rank at `place`. kPara, naming the rank: the
-/// kernel cannot copy from or to a buffer. kAgain: the kernel refuses, for finish_copies().
+/// kernel cannot copy from or to a buffer. kAgain: the kernel refuses; pass it to finish_copies().
 /// Otherwise an error is the reason for which the operation has failed meanwhile.
 Status fetch(Region& region, const Operation& op, int place, std::uint64_t from, std::byte* to,
              std::size_t bytes);

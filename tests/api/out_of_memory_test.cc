@@ -114,31 +114,19 @@ HcclResult sub_communicator(HcclComm world, std::uint32_t rank, std::vector<floa
   return result != HCCL_SUCCESS ? result : destroyed;
 }
 
-/// A call and two messages in the background. What was refused must not happen.
-HcclResult background(HcclComm comm, std::uint32_t rank, std::vector<float>& data) {
+/// A call in the background. One that was refused must not run.
+HcclResult background(HcclComm comm) {
   std::atomic<int> calls{0};
   const auto call = [](void* at) {
     ++*static_cast<std::atomic<int>*>(at);
     return HCCL_SUCCESS;
   };
-  std::array<HcclRequest, 3> requests{};
-  const std::uint64_t bytes = data.size() / 2 * sizeof(float);
-  std::array<HcclResult, 3> begun = {
-      HcclSubmit(call, comm, false, nullptr, &calls, requests.data()),
-      HcclIrecv(data.data(), bytes, 1 - rank, 7, comm, nullptr, nullptr, &requests[1]),
-      HcclIsend(data.data() + data.size() / 2, bytes, 1 - rank, 7, comm, nullptr, nullptr,
-                &requests[2])};
-  const bool all = std::ranges::all_of(begun, [](HcclResult each) { return each == HCCL_SUCCESS; });
-  if (!all) HcclCommAbort(comm, "no memory");
-  HcclResult result = HCCL_SUCCESS;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    HcclResult each = begun[i];
-    if (each == HCCL_SUCCESS) each = HcclRequestWait(requests[i], 0, nullptr);
-    if (requests[i] != nullptr) HcclRequestFree(requests[i]);
-    if (result == HCCL_SUCCESS) result = each;
-  }
-  const int expected = begun[0] == HCCL_SUCCESS ? 1 : 0;
-  return calls == expected ? result : static_cast<HcclResult>(kCalledWrongly);
+  HcclRequest request = nullptr;
+  const HcclResult begun = HcclSubmit(call, comm, false, nullptr, &calls, &request);
+  const HcclResult result = begun == HCCL_SUCCESS ? HcclRequestWait(request, 0, nullptr) : begun;
+  if (begun == HCCL_SUCCESS) HcclRequestFree(request);
+  return calls == (begun == HCCL_SUCCESS ? 1 : 0) ? result
+                                                  : static_cast<HcclResult>(kCalledWrongly);
 }
 
 HcclResult job(Board::Meeting& meeting, std::uint32_t rank, std::vector<float>& data) {
@@ -147,7 +135,7 @@ HcclResult job(Board::Meeting& meeting, std::uint32_t rank, std::vector<float>& 
   if (result != HCCL_SUCCESS) return result;
   result = collectives(comm, data);
   if (result == HCCL_SUCCESS) result = exchange(comm, rank, data);
-  if (result == HCCL_SUCCESS) result = background(comm, rank, data);
+  if (result == HCCL_SUCCESS) result = background(comm);
   if (result == HCCL_SUCCESS) result = sub_communicator(comm, rank, data);
   const HcclResult destroyed = HcclCommDestroy(comm);
   return result != HCCL_SUCCESS ? result : destroyed;

@@ -172,9 +172,16 @@ class NeverMixed(unittest.TestCase):
 
     def test_different_secrets_are_named_while_the_search_goes_on(self):
         number = port()
-        ranks = [start({**by_hand(rank, number, 1), "HCCL_JOB_SECRET_FILE": secret_file(self), "HCCL_LOG": "warn",
-                        "HCCL_CONNECT_TIMEOUT": str(patience)}, output=subprocess.STDOUT)
-                 for rank, patience in enumerate((20, 2))]
+
+        def start_rank(rank, patience):
+            own = {"HCCL_JOB_SECRET_FILE": secret_file(self), "HCCL_LOG": "warn", "HCCL_CONNECT_TIMEOUT": patience}
+            started = start({**by_hand(rank, number, 1), **own}, output=subprocess.STDOUT)
+            self.addCleanup(started.kill)
+            return started
+
+        ranks = [start_rank(0, "60")]
+        wait_for(lambda: is_root(ranks[0].pid))
+        ranks.append(start_rank(1, "5"))
         warning, refused = end(ranks[1]).splitlines()
         self.assertRegex(warning, "W rank 1: .*another secret .*HCCL_JOB_SECRET_FILE")
         self.assertRegex(refused, "refused: .*does not answer.*another secret .*HCCL_JOB_SECRET_FILE")

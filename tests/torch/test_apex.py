@@ -85,6 +85,15 @@ class Pair(torch.nn.Module):
         assert batch["rows"][0].dtype == scale.dtype == half and batch["ids"].dtype == torch.int64
         return {"out": (self.layer(batch["rows"][0]) * scale, batch["ids"])}
 model = amp.initialize(Pair(), opt_level="O2", cast_model_outputs=torch.float64)
+model = net()
+model = amp.initialize(model, torch.optim.SGD(model.parameters(), 0.1), opt_level="O2")[0]
+twin = copy.deepcopy(model)  # as of an average of weights
+with torch.no_grad():
+    for parameter in twin.parameters():
+        parameter.zero_()
+assert (twin(torch.randn(8, 1, 8, 8)) == 0).all() and (model(torch.randn(8, 1, 8, 8)) != 0).any()
+assert model[1].num_batches_tracked == twin[1].num_batches_tracked == 1
+model = amp.initialize(Pair(), opt_level="O2", cast_model_outputs=torch.float64)
 out, ids = model({"rows": [torch.ones(1, 2)], "ids": torch.ones(1).long()}, scale=torch.ones(1))["out"]
 assert out.dtype == torch.float64 and ids.dtype == torch.int64
 print("all")

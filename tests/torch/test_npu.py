@@ -42,6 +42,14 @@ free, total = npu.mem_get_info()
 assert 0 < free <= total == npu.get_device_properties(0).total_memory and npu.get_device_name(0)
 from torch_npu.npu.utils import npu_check_overflow
 assert not npu_check_overflow([x]) and npu_check_overflow([x, x / 0])
+import io, pickle
+assert pickle.loads(pickle.dumps(torch.device("npu:0"))) == torch.device("cpu")
+torch.save({"device": torch.device("npu", index=0)}, io.BytesIO())
+assert torch.device(type="npu") == torch.device("npu", index=3) == torch.device("cpu")
+state = npu.get_rng_state("npu:0")
+first_numbers = torch.rand(3)
+npu.set_rng_state(state, device=0)
+assert torch.equal(first_numbers, torch.rand(3))
 try:
     npu.Event().elapsed_time(first)
 except RuntimeError as error:
@@ -88,6 +96,15 @@ def test_apex_optimizers_and_layers():
     text = """
 import apex, apex.optimizers, apex.normalization
 from apex.contrib.combine_tensors import combine_npu
+from apex.parallel import DistributedDataParallel as DDP, convert_syncbn_model
+assert not isinstance(torch.nn.Linear(2, 2), DDP)
+for refused in (lambda: convert_syncbn_model(torch.nn.BatchNorm2d(3), channel_last=True),
+                lambda: DDP(torch.nn.Linear(2, 2), gradient_average=False)):
+    try:
+        refused()
+    except RuntimeError:
+        continue
+    raise AssertionError
 weights = [torch.ones(3, requires_grad=True) for _ in range(4)]
 pairs = [
     (torch.optim.AdamW(weights[:1], 0.1, weight_decay=0.1), apex.optimizers.FusedAdam(weights[1:2], 0.1, weight_decay=0.1)),

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import types
 from typing import Any, Callable, Optional
 
 import torch
@@ -25,6 +26,16 @@ def converted(value: Any, dtype: torch.dtype) -> Any:
     return value
 
 
+def _forward_of(module: torch.nn.Module) -> Callable:
+    """forward(module, ...) for the module or a deep copy of it."""
+    own = module.__dict__.get("forward")
+    if own is None:
+        return type(module).forward
+    if isinstance(own, types.MethodType) and own.__self__ is module:
+        return own.__func__
+    return lambda self, *args, **kwargs: own(*args, **kwargs)
+
+
 def cast(model: torch.nn.Module, properties: Any, outputs: Optional[torch.dtype]) -> None:
     """Makes a model as the properties say; its forward answers in `outputs`, or in float32."""
     dtype = properties.cast_model_type
@@ -40,14 +51,13 @@ def cast(model: torch.nn.Module, properties: Any, outputs: Optional[torch.dtype]
                 parameter.grad = converted(gradient, dtype)
         for name, buffer in module.named_buffers(recurse=False):
             module._buffers[name] = converted(buffer, dtype)
-    forward = model.forward
+    forward = _forward_of(model)
 
-    @functools.wraps(forward)
-    def with_casts(*args: Any, **kwargs: Any) -> Any:
-        results = forward(*converted(args, dtype), **converted(kwargs, dtype))
+    def with_casts(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        results = forward(self, *converted(args, dtype), **converted(kwargs, dtype))
         return converted(results, outputs or torch.float32)
 
-    model.forward = with_casts
+    model.forward = types.MethodType(with_casts, model)
     if properties.keep_batchnorm_fp32 and dtype != torch.float32:
         _keep_batchnorms(model)
     if dtype != torch.float32 and properties.master_weights:
@@ -61,10 +71,12 @@ def _keep_batchnorms(model: torch.nn.Module) -> None:
         if not isinstance(module, NORMS) or not module.affine:
             continue
 
-        def in_float(x: torch.Tensor, forward: Callable = module.forward) -> torch.Tensor:
-            return forward(x.float()).to(x.dtype)
+        def in_float(
+            self: torch.nn.Module, x: torch.Tensor, forward: Callable = _forward_of(module)
+        ) -> torch.Tensor:
+            return forward(self, x.float()).to(x.dtype)
 
-        module.forward = in_float
+        module.forward = types.MethodType(in_float, module)
 
 
 # Checkpoints have the masters, so that a run that loads one goes on with the same bits.

@@ -153,13 +153,15 @@ def contents() -> dict:
         *("set_device", "synchronize", "empty_cache", "init", "set_compile_mode", "set_option"),
         *("set_stream", "global_step_inc", "set_start_fuzz_compile_step", "launch_graph"),
         *("enable_graph_mode", "disable_graph_mode", "set_dump", "init_dump", "finalize_dump"),
-        *("set_aoe", "set_mm_bmm_format_nd", "reset_max_memory_allocated", "ipc_collect"),
+        *("set_aoe", "set_mm_bmm_format_nd", "ipc_collect"),
     )
     typed = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
     return {
         **{name: _nothing for name in unlike_here},
         **{f"{name}Tensor": getattr(torch, f"{name}Tensor") for name in typed},
-        **{name: getattr(torch, name) for name in ("get_rng_state", "set_rng_state", "seed")},
+        "seed": torch.seed,
+        "get_rng_state": lambda device=None: torch.get_rng_state(),
+        "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
         "is_available": lambda: True,
         "is_initialized": lambda: True,
         "is_bf16_supported": lambda: True,
@@ -181,6 +183,7 @@ def contents() -> dict:
         "max_memory_reserved": max_memory_allocated,
         "max_memory_cached": max_memory_allocated,
         "reset_peak_memory_stats": reset_peak_memory_stats,
+        "reset_max_memory_allocated": reset_peak_memory_stats,
         "memory_stats": memory_stats,
         "memory_summary": memory_summary,
         "mem_get_info": mem_get_info,

@@ -59,11 +59,13 @@ def _device_class() -> Any:
     class device(metaclass=_DeviceOfScripts):
         __hccl__ = True
 
-        def __new__(cls, kind: Any, *index: Any) -> Any:
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            kind = args[0] if args else kwargs.get("type", kwargs.get("device"))
             translated = _to_cpu(kind)
-            return real(translated) if translated != kind else real(kind, *index)
+            return real(translated) if translated != kind else real(*args, **kwargs)
 
     device.real = real
+    device.__module__, device.__qualname__ = "torch", "device"  # devices in pickles name it
     return device
 
 

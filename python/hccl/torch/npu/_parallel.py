@@ -30,9 +30,22 @@ def install() -> None:
     parallel.__init__ = on_cpu
 
 
-def DistributedDataParallel(module: torch.nn.Module, *_: Any, **__: Any) -> torch.nn.Module:
-    """apex.parallel.DistributedDataParallel: torch's, which chooses sizes of messages itself."""
-    return torch.nn.parallel.DistributedDataParallel(module)
+class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
+    """apex.parallel's: torch's, which chooses sizes of messages and types itself."""
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        message_size: int = 10_000_000,
+        delay_allreduce: bool = False,
+        *how: Any,
+        gradient_average: bool = True,
+        **more: Any,
+    ) -> None:
+        if not gradient_average:
+            raise RuntimeError("hccl: DistributedDataParallel always averages gradients")
+        # apex reduces all gradients at the end, also those of parameters without any.
+        super().__init__(module, find_unused_parameters=delay_allreduce)
 
 
 class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
@@ -104,11 +117,12 @@ def convert_syncbn_model(
             module.momentum,
             module.affine,
             module.track_running_stats,
-            process_group=process_group,
+            process_group,
+            channel_last,
         )
         made.weight, made.bias = module.weight, module.bias
         made._buffers = module._buffers
         made.training = module.training
     for name, child in module.named_children():
-        made.add_module(name, convert_syncbn_model(child, process_group))
+        made.add_module(name, convert_syncbn_model(child, process_group, channel_last))
     return made

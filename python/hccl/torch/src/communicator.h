@@ -32,9 +32,9 @@ class Communicator {
   /// Waits until nothing is under way; false if collectives or messages take longer than `limit`,
   /// 0: none.
   bool drain(std::chrono::milliseconds limit) noexcept;
-  /// Leaves, when nothing is under way any more: what takes longer than `patience` is aborted for
-  /// the reason. A callback that takes longer than `grace` after that, 0: none, goes on, and the
-  /// communicator stays as it is.
+  /// Leaves, when nothing is under way any more: operations that take longer than `patience` are
+  /// aborted for the reason. A callback that takes longer than `grace` after that, 0: none, goes
+  /// on, and the communicator stays as it is.
   void end(std::chrono::milliseconds patience, std::chrono::milliseconds grace,
            const char* reason) noexcept;
 

@@ -16,8 +16,9 @@ void end_before_python(const std::shared_ptr<Communicator>& communicator);
 /// The groups' communicators that this process has made and not destroyed.
 std::vector<std::shared_ptr<Communicator>> living_communicators();
 
-/// Lets what is under way end, within a few seconds, and leaves all groups. `failed`: an exception
-/// ends the program, so what is under way is aborted, and other ranks hear of it at once.
+/// Lets operations under way end, within a few seconds, and leaves all groups. `failed`: an
+/// exception ends the program, so operations under way are aborted, and other ranks hear of it at
+/// once.
 void end_groups(bool failed) noexcept;
 /// `end_groups` has begun: no group can be made any more.
 bool program_ends() noexcept;

@@ -93,6 +93,8 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   {
     std::lock_guard lock(mutex_);
     if (future_) return future_;
+    TORCH_CHECK_WITH(DistBackendError, settled_ || !python_ends(), title_,
+                     ": its group has ended with the program");
     future_ = new_future(!lists_.empty());
     if (request_ != nullptr) static_cast<void>(HcclRequestMark(request_));
     late = settled_;
