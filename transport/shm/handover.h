@@ -26,8 +26,8 @@ using Prepare = std::function<Result<std::string>(const Segment*)>;
 /// Returns the segment of `members`: the ranks of args that share this host, ascending, with
 /// args.rank. A rank's place in the segment is its place in `members`. `wake` is this rank's
 /// wake-up descriptor, or the reason for which it has none. Calls args.exchange exactly kRounds
-/// times on every path, unless the exchange itself fails, and `prepare` before the last time: what
-/// may fail on one rank alone belongs there. Either all members succeed, or all fail with the
+/// times on every path, unless the exchange itself fails, and `prepare` before the last time: steps
+/// that may fail on one rank alone belong there. Either all members succeed, or all fail with the
 /// reason of one failure.
 Result<HandedOver> hand_over(const OpenArgs& args, const std::vector<int>& members,
                              const Result<int>& wake, const Prepare& prepare);
