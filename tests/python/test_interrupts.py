@@ -2,6 +2,7 @@
 complete."""
 
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -192,7 +193,8 @@ begin = time.monotonic()
 try:
     comm.allreduce(array)
 except hccl.HcclError as error:
-    print("said:", time.monotonic() - begin, error)
+    said = f"{time.monotonic() - begin} {error}"
+    print("said:", said)
 """
 
 
@@ -223,13 +225,35 @@ def test_a_rank_whose_program_ends_is_named(transport):
         assert float(took) < 10  # 20 ms where nothing else runs
 
 
-def test_a_rank_whose_program_ends_in_mpi_is_named():
+LEAVES_IN_MPI = """
+import os, pathlib
+folder = pathlib.Path(os.environ["FOLDER"])
+(folder / f"{comm.rank}.text").write_text(f"{os.getpid()} {said}")
+os.rename(folder / f"{comm.rank}.text", folder / str(comm.rank))
+while not all((folder / str(rank)).exists() for rank in (0, 2)):  # mpirun ends the others when one has ended
+    time.sleep(0.01)
+"""
+
+
+def test_a_rank_whose_program_ends_in_mpi_is_named(tmp_path):
     """MPI_Finalize, which MPI's exit handler calls, waits for the other ranks, which wait for it."""
-    done = subprocess.run(
-        ["mpirun", "-np", "3", sys.executable, "-c", LEAVES],
-        env={**environment(), "HCCL_TRANSPORT": "mpi", "HCCL_LOG": "off", "HCCL_FLIGHT_RECORDER_DIR": "off"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
+    mpirun = subprocess.Popen(
+        ["mpirun", "-np", "3", sys.executable, "-c", LEAVES + LEAVES_IN_MPI],
+        env={**environment(), "HCCL_TRANSPORT": "mpi", "HCCL_LOG": "off", "HCCL_FLIGHT_RECORDER_DIR": "off"}
+        | {"FOLDER": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
-    assert len(re.findall(r"^said: .*rank 1 .*has left", done.stdout, re.MULTILINE)) == 2, done.stdout
+    files, late = [tmp_path / "0", tmp_path / "2"], time.monotonic() + TIMEOUT
+    try:
+        while not all(file.exists() for file in files):
+            assert mpirun.poll() is None and time.monotonic() < late
+            time.sleep(0.05)
+        for pid, text in (file.read_text().split(maxsplit=1) for file in files):
+            assert re.search("rank 1 .*has left", text), text
+            while pathlib.Path(f"/proc/{pid}/exe").exists():  # mpirun itself may hang when its ranks have ended
+                assert time.monotonic() < late, f"{pid} hangs"
+                time.sleep(0.05)
+    finally:
+        mpirun.kill()
+        mpirun.wait()

@@ -9,6 +9,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 TIMEOUT = 120  # seconds; for a hang, not for speed
+os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 QUIET = {"HCCL_LOG": "off", "OMP_NUM_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
 

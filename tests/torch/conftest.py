@@ -15,6 +15,7 @@ import torch.multiprocessing as processes
 
 HERE = pathlib.Path(__file__).resolve().parent
 TIMEOUT = 120  # seconds; for a hang, not for speed
+os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
 torch.set_num_threads(1)  # ranks are forked: there must be no threads here
 
 
