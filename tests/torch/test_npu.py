@@ -202,3 +202,93 @@ print("done")
     done = run(command, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["done"] * 2
+
+
+def test_functions_take_indices_of_32_bits():
+    """As they take those of 64, by position and by name; comparisons of transposed matrices can be viewed."""
+    text = """
+F = torch.nn.functional
+x, y = torch.randn(4, 5), torch.tensor([0, 4, 2, 1])
+rows = y.view(4, 1)
+for call in (
+    lambda i: torch.nn.CrossEntropyLoss()(x, i),
+    lambda i: F.cross_entropy(input=x, target=i),
+    lambda i: F.nll_loss(F.log_softmax(x, 1), i),
+    lambda i: F.one_hot(i, 5),
+    lambda i: F.embedding(i, x.repeat(2, 1)),
+    lambda i: x.gather(1, i.view(4, 1)),
+    lambda i: torch.gather(x, dim=1, index=i.view(4, 1)),
+    lambda i: torch.zeros(4, 5).scatter_(1, i.view(4, 1), 1.0),
+    lambda i: torch.zeros(4, 5).scatter_add_(1, i.view(4, 1), x),
+    lambda i: torch.zeros(5, 5).index_add_(0, i, x),
+    lambda i: torch.zeros(5, 5).index_copy_(0, i, x),
+    lambda i: torch.take(x, i),
+    lambda i: torch.take_along_dim(x, i.view(4, 1), 1),
+    lambda i: x.index_select(1, i),
+    lambda i: x[torch.arange(4), i],
+):
+    assert torch.equal(call(y), call(y.int()))
+predicted = x.topk(3, 1)[1].t()
+for equal in (predicted.eq(y.view(1, -1)), predicted == y, torch.eq(predicted, y.expand_as(predicted))):
+    assert equal[:2].view(-1).tolist() == (predicted[:2].reshape(-1) == y.repeat(2)).tolist()
+assert torch.zeros(2, device="npu").new_ones(3, device="npu:1").tolist() == [1, 1, 1]
+assert torch.zeros(2).to(0).type("torch.npu.LongTensor").pin_memory().dtype == torch.int64 and torch.device(0).type == "cpu"
+"""
+    check(text)
+
+
+def test_checkpoints_of_npus(tmp_path):
+    """Their storages name the NPU that wrote them."""
+    text = f"""
+real = torch.serialization.location_tag
+torch.serialization.location_tag = lambda storage: "npu:3"
+torch.save({{"x": torch.arange(3)}}, r"{tmp_path}/checkpoint")
+torch.serialization.location_tag = real
+for location in (None, "npu:0", {{"npu:3": "npu:0"}}, torch.device("npu:1"), lambda storage, location: storage):
+    x = torch.load(r"{tmp_path}/checkpoint", map_location=location)["x"]
+    assert x.tolist() == [0, 1, 2] and x.device.type == "cpu"
+"""
+    check(text)
+
+
+def test_transfer_to_npu(tmp_path):
+    """A script for CUDA and nccl, on two ranks; before the import nothing of CUDA is changed."""
+    program = tmp_path / "script.py"
+    program.write_text("""
+import os, torch, torch_npu
+assert not torch.cuda.is_available()
+from torch_npu.contrib import transfer_to_npu
+import torch.distributed as dist
+rank = int(os.environ["RANK"])
+torch.cuda.set_device(rank)
+torch.manual_seed(0)
+torch.cuda.manual_seed_all(0)
+dist.init_process_group("nccl", init_method="env://")
+assert torch.cuda.is_available() and dist.is_nccl_available() and dist.get_backend() == "hccl"
+group = dist.new_group([0, 1], backend="nccl")
+model = torch.nn.Linear(2, 2).cuda(rank).to("cuda:0").to(rank)
+model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank], output_device=rank)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+data = torch.utils.data.TensorDataset(torch.arange(8.0).view(4, 2) + rank)
+scaler = torch.cuda.amp.GradScaler()
+for (x,) in torch.utils.data.DataLoader(data, 2, num_workers=1, pin_memory=True):
+    with torch.cuda.amp.autocast():
+        loss = model(x.cuda(non_blocking=True)).square().mean()
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+with torch.cuda.stream(torch.cuda.Stream()):
+    x = torch.cuda.FloatTensor([rank + 1.0])
+torch.cuda.synchronize()
+dist.all_reduce(x, group=group)
+assert x.is_cuda and x.item() == 3 and torch.zeros(1, device=torch.device("cuda", 0)).device.type == "cpu"
+assert torch.nn.DataParallel(torch.nn.Linear(2, 2), device_ids=[0, 1])(torch.ones(1, 2)).shape == (1, 2)
+sums = [torch.zeros(1) for _ in range(2)]
+dist.all_gather(sums, sum(weight.detach().sum() for weight in model.parameters()).view(1))
+assert sums[0] == sums[1]
+dist.destroy_process_group()
+""")
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "hccl.torch", program]
+    done = run([sys.executable, *command])
+    assert done.returncode == 0, done.stdout + done.stderr

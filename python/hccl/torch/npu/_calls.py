@@ -70,6 +70,10 @@ def _stream(stream: Any) -> Iterator[Any]:
     yield stream
 
 
+def _seed(seed: int) -> None:
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed calls torch.cuda's
+
+
 # ---- memory: that of the process ----
 
 
@@ -159,7 +163,8 @@ def contents() -> dict:
     return {
         **{name: _nothing for name in unlike_here},
         **{f"{name}Tensor": getattr(torch, f"{name}Tensor") for name in typed},
-        "seed": torch.seed,
+        "seed": torch.default_generator.seed,
+        "seed_all": torch.default_generator.seed,
         "get_rng_state": lambda device=None: torch.get_rng_state(),
         "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
         "is_available": lambda: True,
@@ -167,9 +172,9 @@ def contents() -> dict:
         "is_bf16_supported": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
-        "initial_seed": torch.initial_seed,
-        "manual_seed": lambda seed: torch.manual_seed(seed),
-        "manual_seed_all": lambda seed: torch.manual_seed(seed),
+        "initial_seed": torch.default_generator.initial_seed,
+        "manual_seed": _seed,
+        "manual_seed_all": _seed,
         "device": lambda device=None: contextlib.nullcontext(),
         "Stream": Stream,
         "Event": Event,

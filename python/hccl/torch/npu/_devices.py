@@ -5,44 +5,81 @@ from typing import Any
 
 import torch
 
-from hccl.torch.npu import _parallel, _profiler
+from hccl.torch.npu import _functions, _parallel, _profiler
+
+
+_names = {"npu"}  # devices that are the CPU
+
+
+def also_cuda() -> None:
+    _names.add("cuda")
 
 
 def _to_cpu(device: Any) -> Any:
-    if isinstance(device, str) and device.split(":")[0] == "npu":
+    if isinstance(device, str) and device.split(":")[0] in _names:
         return "cpu"
     return device
 
 
+def _mapped(location: Any) -> Any:
+    """A device, or a number of one, or what torch.load takes."""
+    if isinstance(location, int):
+        return "cpu"
+    if isinstance(location, dict):
+        return {key: _mapped(value) for key, value in location.items()}
+    return _to_cpu(location)
+
+
 def _translated(call: Any) -> Any:
-    """Wraps a function whose arguments may name a device. Only strings are translated."""
+    """Wraps a function whose arguments may name a device."""
 
     @functools.wraps(call)
     def with_cpu(*args: Any, **kwargs: Any) -> Any:
         args = tuple(_to_cpu(argument) for argument in args)
         for name in ("device", "device_type", "map_location"):
             if name in kwargs:
-                kwargs[name] = _to_cpu(kwargs[name])
+                kwargs[name] = _mapped(kwargs[name])
         return call(*args, **kwargs)
 
     with_cpu.__hccl__ = True  # type: ignore[attr-defined]
     return with_cpu
 
 
+def _to(call: Any) -> Any:
+    """Tensor.to and Module.to, whose first argument may be the number of a device."""
+    translated = _translated(call)
+
+    @functools.wraps(call)
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return translated(self, *map(_mapped, args[:1]), *args[1:], **kwargs)
+
+    return to
+
+
+def _type(call: Any) -> Any:
+    """Tensor.type("torch.npu.FloatTensor") and Module.type are torch.FloatTensor's."""
+
+    @functools.wraps(call)
+    def type_of_cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
+        words = [each.split(".") if isinstance(each, str) else [] for each in args]
+        short = [f"torch.{word[2]}" if word[1:2] == ["npu"] else each for word, each in zip(words, args)]
+        return call(self, *short, **kwargs)
+
+    return type_of_cpu
+
+
+def _loaded(storage: Any, location: str) -> Any:
+    """A storage of a checkpoint that an NPU wrote; None: not one."""
+    return storage if _to_cpu(location) == "cpu" else None
+
+
 _FACTORIES = (
     *("arange", "as_tensor", "empty", "empty_like", "empty_strided", "eye", "full", "full_like"),
     *("linspace", "logspace", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like"),
-    *(
-        "randn",
-        "randn_like",
-        "randperm",
-        "tensor",
-        "zeros",
-        "zeros_like",
-        "load",
-        "set_default_device",
-    ),
+    *("randn", "randn_like", "randperm", "tensor", "zeros", "zeros_like"),
+    *("load", "set_default_device"),
 )
+_OF_TENSORS = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros")
 
 
 class _DeviceOfScripts(type(torch.device)):  # type: ignore[misc]
@@ -61,8 +98,8 @@ def _device_class() -> Any:
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             kind = args[0] if args else kwargs.get("type", kwargs.get("device"))
-            translated = _to_cpu(kind)
-            return real(translated) if translated != kind else real(*args, **kwargs)
+            translated = _mapped(kind)
+            return real(translated) if translated is not kind else real(*args, **kwargs)
 
     device.real = real
     device.__module__, device.__qualname__ = "torch", "device"  # devices in pickles name it
@@ -83,11 +120,16 @@ def install(npu: Any) -> None:
     torch.nn.Module.npu = to_npu
     torch.Tensor.is_npu = property(lambda self: self.device.type == "cpu")
     for owner in (torch.Tensor, torch.nn.Module):
-        owner.to = _translated(owner.to)
-    for name in _FACTORIES:
-        setattr(torch, name, _translated(getattr(torch, name)))
+        owner.to = _to(owner.to)
+        owner.type = _type(owner.type)
+    for owner, names in ((torch, _FACTORIES), (torch.Tensor, _OF_TENSORS)):
+        for name in names:
+            setattr(owner, name, _translated(getattr(owner, name)))
+    torch.Tensor.pin_memory = lambda self, device=None: self  # pages of the CPU are where it reads
+    torch.serialization.register_package(5, lambda storage: None, _loaded)
     torch.autocast.__init__ = _translated(torch.autocast.__init__)
     torch.amp.GradScaler.__init__ = _translated(torch.amp.GradScaler.__init__)
     torch.device = _device_class()
+    _functions.install()
     _parallel.install()
     _profiler.install()

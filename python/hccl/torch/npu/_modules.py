@@ -51,7 +51,6 @@ def contents() -> dict:
         "torch_npu.npu.utils": {"npu_check_overflow": _calls.npu_check_overflow},
         "torch_npu.npu.amp": amp,
         "torch_npu.contrib": {},
-        "torch_npu.contrib.transfer_to_npu": {},
         "apex": {},
         "apex.parallel": {
             "DistributedDataParallel": _parallel.DistributedDataParallel,

@@ -28,6 +28,16 @@ def install() -> None:
         join(self, module, device_ids, output_device, *args, **kwargs)
 
     parallel.__init__ = on_cpu
+    torch.nn.DataParallel.__init__ = _one_device
+    dist.is_hccl_available = lambda: True
+
+
+def _one_device(
+    self: Any, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
+) -> None:
+    """DataParallel over the one device that there is: the module itself."""
+    torch.nn.Module.__init__(self)
+    self.module, self.device_ids, self.dim = module, [], dim
 
 
 class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):

@@ -1,0 +1,80 @@
+"""Functions of torch that take and return what they do on NPUs: indices and targets of int32,
+comparisons of transposed matrices in rows, which scripts view, and the type that is "half"."""
+
+import functools
+import os
+from typing import Any, Callable
+
+import torch
+import torch.nn.functional as layers
+
+_HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def half_type() -> torch.dtype:
+    """What HCCL_HALF says: "fp16" (the default), or "bf16", which most CPUs compute faster."""
+    name = os.environ.get("HCCL_HALF", "fp16")
+    if name not in _HALVES:
+        raise ValueError(f'HCCL_HALF is "{name}"; it may be fp16 or bf16')
+    return _HALVES[name]
+
+
+HALF = half_type()
+
+# Where each function has its index or target, and that argument's name.
+_INDICES = {
+    **{name: (2, "index") for name in ("gather", "scatter", "scatter_add", "scatter_reduce")},
+    **{name: (2, "index") for name in ("index_add", "index_copy", "index_fill")},
+    **{name: (2, "index") for name in ("scatter_", "scatter_add_", "scatter_reduce_")},
+    **{name: (2, "index") for name in ("index_add_", "index_copy_", "index_fill_")},
+    **{"take": (1, "index"), "put": (1, "index"), "put_": (1, "index")},
+    "take_along_dim": (1, "indices"),
+}
+_TARGETS = {
+    **{name: (1, "target") for name in ("cross_entropy", "nll_loss", "multi_margin_loss")},
+    "multilabel_margin_loss": (1, "target"),
+    "one_hot": (0, "tensor"),
+}
+
+
+def install() -> None:
+    for owner in (torch, torch.Tensor):
+        for name, (place, word) in _INDICES.items():
+            if hasattr(owner, name):
+                setattr(owner, name, _with_long(getattr(owner, name), place, word))
+    for name, (place, word) in _TARGETS.items():
+        setattr(layers, name, _with_long(getattr(layers, name), place, word))
+    if HALF != torch.float16:
+        for kind in (torch.Tensor, torch.nn.Module):
+            kind.half = lambda self: self.to(HALF)
+    torch.eq = _in_rows(torch.eq)
+    torch.Tensor.eq = _in_rows(torch.Tensor.eq)
+    torch.Tensor.__eq__ = _in_rows(torch.Tensor.__eq__)
+
+
+def _long(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.dtype == torch.int32:
+        return value.long()
+    return value
+
+
+def _with_long(call: Callable, place: int, word: str) -> Callable:
+    @functools.wraps(call)
+    def with_long(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > place:
+            args = (*args[:place], _long(args[place]), *args[place + 1 :])
+        elif word in kwargs:
+            kwargs[word] = _long(kwargs[word])
+        return call(*args, **kwargs)
+
+    return with_long
+
+
+def _in_rows(call: Callable) -> Callable:
+    @functools.wraps(call)
+    def in_rows(*args: Any, **kwargs: Any) -> Any:
+        made = call(*args, **kwargs)
+        transposed = isinstance(made, torch.Tensor) and made.dim() == 2
+        return made.contiguous() if transposed and "out" not in kwargs else made
+
+    return in_rows

@@ -1,0 +1,60 @@
+"""import torch_npu.contrib.transfer_to_npu: what a script does with CUDA is done on the CPU, and
+"nccl" is "hccl"."""
+
+import functools
+import importlib
+import importlib.abc
+import importlib.machinery
+import types
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+
+from hccl.torch.npu import _devices
+
+
+class Importer(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the module, whose import has that effect."""
+
+    name = "torch_npu.contrib.transfer_to_npu"
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Optional[Any]:
+        return importlib.machinery.ModuleSpec(name, self) if name == self.name else None
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        _transfer(torch.npu)
+
+
+def _transfer(npu: Any) -> None:
+    """Makes torch.cuda the names of torch.npu, "cuda" the CPU, and "nccl" the backend "hccl"."""
+    if getattr(torch.cuda, "__hccl__", False):
+        return
+    _devices.also_cuda()
+    importlib.import_module("torch._dynamo")  # which optimizers import; it wants the real torch.cuda
+    for name, value in vars(npu).items():
+        if not name.startswith("_") and not isinstance(value, types.ModuleType):
+            setattr(torch.cuda, name, value)
+    torch.cuda.__hccl__ = True
+    torch.cuda.amp.__dict__.update(autocast=npu.amp.autocast, GradScaler=npu.amp.GradScaler)
+    torch.Tensor.cuda, torch.nn.Module.cuda = torch.Tensor.npu, torch.nn.Module.npu
+    torch.Tensor.is_cuda = torch.Tensor.is_npu
+    dist.init_process_group = _with_hccl(dist.init_process_group, 0)
+    dist.new_group = _with_hccl(dist.new_group, 2)
+    dist.is_nccl_available = lambda: True
+
+
+def _with_hccl(call: Any, place: int) -> Any:
+    """Wraps a function whose backend is argument number `place`."""
+
+    def of(backend: Any) -> Any:  # also of "cpu:gloo,cuda:nccl"
+        return "hccl" if isinstance(backend, str) and "nccl" in backend.lower() else backend
+
+    @functools.wraps(call)
+    def with_hccl(*args: Any, **kwargs: Any) -> Any:
+        args = tuple(of(each) if i == place else each for i, each in enumerate(args))
+        if "backend" in kwargs:
+            kwargs["backend"] = of(kwargs["backend"])
+        return call(*args, **kwargs)
+
+    return with_hccl
