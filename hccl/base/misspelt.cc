@@ -37,8 +37,9 @@ std::string letters(std::string_view name) {
 }  // namespace
 
 std::vector<std::string> misspelt(const char* const* variables) {
-  // Reading asks for every variable, whatever the others are. Only join reads the job's name.
-  std::vector<std::string> known{"HCCL_JOB_ID"};
+  // Reading asks for every variable, whatever the others are. Only join reads the job's name, and
+  // only Python reads what is half.
+  std::vector<std::string> known{"HCCL_JOB_ID", "HCCL_HALF"};
   const auto note = [&](const char* name) -> const char* {
     if (std::string_view(name).starts_with(kPrefix)) known.emplace_back(name);
     return nullptr;

@@ -328,6 +328,7 @@ TEST(Config, MisspeltNamesAreTold) {
   EXPECT_EQ(nearest("HCCL_LOGS"), "HCCL_LOG");
   EXPECT_EQ(nearest("HCCL_DEVICES_COUNT"), "HCCL_DEVICE_COUNT");
   EXPECT_EQ(nearest("HCCL_JOBID"), "HCCL_JOB_ID");
+  EXPECT_EQ(nearest("HCCL_HALFS"), "HCCL_HALF");
   // Right ones, HCCL's others, those of torch_npu, and those of other libraries.
   for (const char* name :
        {"HCCL_LOG", "HCCL_CMA", "HCCL_MEMORY_CACHE", "HCCL_JOB_ID", "HCCL_WHITELIST_DISABLE",

@@ -1,9 +1,13 @@
 """apex.amp under Ascend's names: levels, properties and checkpoints as apex's page has them."""
 
+import json
+import os
+import socket
+import subprocess
 import sys
 
 import pytest
-from conftest import run
+from conftest import HERE, TIMEOUT, run
 
 HEAD = """
 import hccl.torch; hccl.torch.as_npu()
@@ -31,8 +35,14 @@ def train(model, optimizer, steps, first=0, **options):
 """
 
 
-def check(text):
-    done = run([sys.executable, "-W", "error::UserWarning", "-c", HEAD + text])
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def check(text, **environment):
+    done = run([sys.executable, "-W", "error::UserWarning", "-c", HEAD + text], **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -188,3 +198,74 @@ except RuntimeError as error:
     print(error)
 """
     assert "was not passed to amp.initialize" in check(text)
+
+
+def test_half_may_be_bfloat16():
+    """With HCCL_HALF: O2 and half() are bfloat16; O1 is torch's autocast, with functions of the program."""
+    text = """
+model = net()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+model, optimizer = amp.initialize(model, optimizer, opt_level="O2")
+assert model[0].weight.dtype == torch.bfloat16 and model[1].weight.dtype == torch.float32
+assert all(master.dtype == torch.float32 for master in amp.master_params(optimizer))
+assert model.state_dict()["0.weight"].dtype == torch.float32
+assert torch.ones(1).half().dtype == torch.nn.Linear(1, 1).half().weight.dtype == torch.bfloat16
+
+class Functions:
+    single = staticmethod(lambda x: x.dtype)
+    both = staticmethod(lambda x, y: (x.dtype, y.dtype))
+amp.register_float_function(Functions, "single")
+amp.register_promote_function(Functions, "both")
+half = amp.half_function(lambda x: x.dtype)
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+    def forward(self, x):
+        y = self.layer(x)
+        with amp.disable_casts():
+            plain = self.layer(x)
+        self.seen = [y.dtype, plain.dtype, Functions.single(y), Functions.both(y, x), half(x)]
+        return y
+own = Model()
+wanted = own(torch.ones(2, 3))
+assert own.seen == [torch.float32] * 3 + [(torch.float32,) * 2, torch.float32], own.seen
+own = amp.initialize(own, opt_level="O1")
+result = own(torch.ones(2, 3))
+assert own.seen == [torch.bfloat16] + [torch.float32] * 2 + [(torch.float32,) * 2, torch.bfloat16], own.seen
+assert result.dtype == own.layer.weight.dtype == torch.float32 and torch.allclose(result, wanted, atol=0.05)
+"""
+    check(text, HCCL_HALF="bf16")
+    done = run([sys.executable, "-c", HEAD], HCCL_HALF="half")
+    assert 'HCCL_HALF is "half"; it may be fp16 or bf16' in done.stderr, done.stderr
+
+
+def test_a_script_of_ascends(tmp_path):
+    """At O2 it ends as plain torch does, with equal weights on both ranks, goes on with the same bits, and profiles."""
+    variables = {"LEVEL": "O2", "HCCL_HALF": "bf16", "MASTER_PORT": str(free_port())}
+
+    def start(folder, *options, **more):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "hccl.torch", HERE / "ranks" / "classifier.py", tmp_path / folder, *options]
+        return subprocess.Popen(
+            list(map(str, command)), env={**os.environ, **variables, **more}, stdout=subprocess.PIPE, text=True
+        )
+
+    def end(process):
+        output = process.communicate(timeout=TIMEOUT)[0]
+        assert process.returncode == 0, output
+        return output.split("\n")[-2].split() if output else None
+
+    plain = float(end(start("plain", "10", LEVEL=""))[0])
+    half = float(end(start("half", "10", HCCL_HALF="fp16"))[0])
+    ranks = [start("two", "10", RANK_ID=str(rank), RANK_SIZE="2") for rank in range(2)]
+    first, second = map(end, ranks)
+    assert first == second
+    assert plain > 85, plain  # of 100; 10 by chance
+    assert abs(half - plain) < 5 and abs(float(first[0]) - plain) < 5, (plain, half, first)
+    end(start("parts", "1"))
+    assert end(start("parts", "3", "resume")) == end(start("whole", "3"))
+    end(start("parts", "1", "prof"))
+    events = json.loads((tmp_path / "parts" / "output.prof").read_text())["traceEvents"]
+    assert any("convolution" in event.get("name", "") for event in events)

@@ -1,7 +1,7 @@
 """apex.amp: loss scaling, half models with float32 master weights, by apex's levels.
 
-O0 computes in float32. O1 leaves models and functions in float32, as half functions gain nothing on
-a CPU, and scales the loss. O2 and O3 make models half: their forward takes inputs of any floating
+O0 computes in float32. O1 scales the loss; models compute in float32, as float16 gains nothing on
+CPUs, or, with HCCL_HALF=bf16, by torch's autocast. O2 and O3 make models half: their forward takes inputs of any floating
 type and returns float32; O2 keeps batch norms and master weights in float32.
 
 Levels, properties and the texts of errors are those of apex's page on amp.
@@ -9,14 +9,15 @@ Levels, properties and the texts of errors are those of apex's page on amp.
 
 import contextlib
 import dataclasses
+import functools
 import types
 from typing import Any, Callable, Iterator, Optional, Union
 
 import torch
 
 from hccl.torch.npu import _apex_models
+from hccl.torch.npu._functions import HALF
 
-_HALF = torch.float16
 
 
 @dataclasses.dataclass
@@ -35,8 +36,8 @@ class Properties:
 LEVELS = {
     "O0": Properties(True, "O0", torch.float32, False, None, False, 1.0),
     "O1": Properties(True, "O1", None, True, None, None, "dynamic"),
-    "O2": Properties(True, "O2", _HALF, False, True, True, "dynamic"),
-    "O3": Properties(True, "O3", _HALF, False, False, False, 1.0),
+    "O2": Properties(True, "O2", HALF, False, True, True, "dynamic"),
+    "O3": Properties(True, "O3", HALF, False, False, False, 1.0),
 }
 
 
@@ -324,22 +325,48 @@ def disable_casts() -> Iterator[None]:
         yield
 
 
-# ---- functions: with O1 they compute in the types of their arguments ----
+# ---- functions of programs: they cast what they take where autocast is on ----
 
 
 def half_function(function: Callable) -> Callable:
-    return function
+    """Casts floating arguments to half."""
+    return _casting(function, lambda arguments: HALF)
 
 
-float_function = promote_function = half_function
+def float_function(function: Callable) -> Callable:
+    """Casts floating arguments to float32."""
+    return _casting(function, lambda arguments: torch.float32)
 
 
-def register_half_function(module: Any, function_name: str) -> None:
-    if not hasattr(module, function_name):
-        raise ValueError(f"No function named {function_name} in module {module}.")
+def promote_function(function: Callable) -> Callable:
+    """Casts floating arguments to the widest of their types."""
+    return _casting(function, _apex_models.widest)
 
 
-register_float_function = register_promote_function = register_half_function
+def _casting(function: Callable, dtype_of: Callable) -> Callable:
+    @functools.wraps(function)
+    def with_casts(*args: Any, **kwargs: Any) -> Any:
+        if not torch.is_autocast_enabled("cpu"):
+            return function(*args, **kwargs)
+        args, kwargs = _apex_models.converted((args, kwargs), dtype_of((args, kwargs)))
+        with disable_casts():
+            return function(*args, **kwargs)
+
+    return with_casts
+
+
+def _registering(decorate: Callable) -> Callable:
+    def register(module: Any, function_name: str) -> None:
+        if not hasattr(module, function_name):
+            raise ValueError(f"No function named {function_name} in module {module}.")
+        setattr(module, function_name, decorate(getattr(module, function_name)))
+
+    return register
+
+
+register_half_function = _registering(half_function)
+register_float_function = _registering(float_function)
+register_promote_function = _registering(promote_function)
 
 
 def state_dict() -> dict:

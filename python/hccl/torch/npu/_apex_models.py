@@ -7,6 +7,8 @@ from typing import Any, Callable, Optional
 
 import torch
 
+from hccl.torch.npu._functions import HALF
+
 NORMS = torch.nn.modules.batchnorm._BatchNorm
 
 
@@ -26,6 +28,15 @@ def converted(value: Any, dtype: torch.dtype) -> Any:
     return value
 
 
+def widest(value: Any) -> torch.dtype:
+    """The widest type of the floating tensors in a container."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype if value.is_floating_point() else HALF
+    parts = value.values() if isinstance(value, dict) else value
+    kinds = [widest(each) for each in parts] if isinstance(value, (dict, list, tuple)) else []
+    return functools.reduce(torch.promote_types, kinds, HALF)
+
+
 def _forward_of(module: torch.nn.Module) -> Callable:
     """forward(module, ...) for the module or a deep copy of it."""
     own = module.__dict__.get("forward")
@@ -40,6 +51,8 @@ def cast(model: torch.nn.Module, properties: Any, outputs: Optional[torch.dtype]
     """Makes a model as the properties say; its forward answers in `outputs`, or in float32."""
     dtype = properties.cast_model_type
     if dtype is None:
+        if properties.patch_torch_functions and HALF == torch.bfloat16:
+            _autocast(model, outputs)
         return
     for module in model.modules():
         if properties.keep_batchnorm_fp32 and isinstance(module, NORMS) and module.affine:
@@ -65,6 +78,17 @@ def cast(model: torch.nn.Module, properties: Any, outputs: Optional[torch.dtype]
         model._register_load_state_dict_pre_hook(functools.partial(_load_masters, model))
 
 
+def _autocast(model: torch.nn.Module, outputs: Optional[torch.dtype]) -> None:
+    forward = _forward_of(model)
+
+    def with_autocast(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        with torch.autocast("cpu", dtype=HALF):
+            results = forward(self, *args, **kwargs)
+        return converted(results, outputs or torch.float32)
+
+    model.forward = types.MethodType(with_autocast, model)
+
+
 def _keep_batchnorms(model: torch.nn.Module) -> None:
     """Batch norms compute in float32 and answer in the type of their input."""
     for module in model.modules():
@@ -87,7 +111,7 @@ def _save_masters(module: torch.nn.Module, state: dict, prefix: str, _: Any) -> 
             state[prefix + name] = master.detach()
     for name, value in state.items():
         if name.startswith(prefix) and isinstance(value, torch.Tensor):
-            state[name] = value.float() if value.dtype == torch.float16 else value
+            state[name] = value.float() if value.dtype == HALF else value
 
 
 def _load_masters(module: torch.nn.Module, state: dict, prefix: str, *_: Any) -> None:
