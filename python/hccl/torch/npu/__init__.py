@@ -18,7 +18,7 @@ def as_npu() -> None:
     """Makes torch_npu and apex importable, unless they are installed, and makes "npu" mean the CPU.
 
     A second call does nothing."""
-    from hccl.torch.npu import _devices, _modules, _transfer
+    from hccl.torch.npu import _devices, _modules, _operators, _transfer
 
     real = [name for name in _NAMES if name not in sys.modules and _is_installed(name)]
     made = {}
@@ -33,6 +33,7 @@ def as_npu() -> None:
             setattr(made[parent], name, module)
     if "torch_npu" in made:
         _devices.install(made["torch_npu.npu"])
+        _operators.install()
         if not any(isinstance(finder, _transfer.Importer) for finder in sys.meta_path):
             sys.meta_path.append(_transfer.Importer())
 

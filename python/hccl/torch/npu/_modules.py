@@ -4,7 +4,15 @@ from typing import Any
 
 import torch
 
-from hccl.torch.npu import _apex, _calls, _combine, _optimizers, _parallel, _profiler
+from hccl.torch.npu import (
+    _apex,
+    _calls,
+    _combine,
+    _operators,
+    _optimizers,
+    _parallel,
+    _profiler,
+)
 
 # Scripts import the classes from Ascend's files, too.
 _FILES = {
@@ -29,15 +37,14 @@ def contents() -> dict:
         "clip_grad_norm_fused_": _optimizers.clip_grad_norm_fused_,
     }
     amp = {"GradScaler": _optimizers.GradScaler, "autocast": _autocast}
-    functions = (
-        *("initialize", "scale_loss", "master_params", "state_dict", "load_state_dict"),
-        *("half_function", "float_function", "promote_function", "disable_casts", "_amp_state"),
-        *("register_half_function", "register_float_function", "register_promote_function"),
-    )
     base = {"NpuFusedOptimizerBase": _optimizers.NpuFusedOptimizerBase}
-    lamb = {"Lamb": _optimizers.NpuFusedLamb}
     return {
-        "torch_npu": {"npu_change_data_ptr": _combine.npu_change_data_ptr, **utils},
+        "torch_npu": {
+            "npu_change_data_ptr": _combine.npu_change_data_ptr,
+            **utils,
+            **_operators.OPERATORS,
+            "__getattr__": _operators.missing,
+        },
         "torch_npu.optim": {**_optimizers.OPTIMIZERS, **base},
         "torch_npu.optim.npu_fused_optim_base": base,
         **{
@@ -51,6 +58,22 @@ def contents() -> dict:
         "torch_npu.npu.utils": {"npu_check_overflow": _calls.npu_check_overflow},
         "torch_npu.npu.amp": amp,
         "torch_npu.contrib": {},
+        "torch_npu.contrib.function": {
+            name: _operators.OPERATORS[name]
+            for name in ("npu_iou", "npu_ptiou", "npu_giou", "npu_diou", "npu_ciou")
+        },
+        "torch_npu.contrib.module": {"NpuPreGenDropout": _operators.NpuPreGenDropout},
+        **_apex_contents(),
+    }
+
+
+def _apex_contents() -> dict:
+    functions = (
+        *("initialize", "scale_loss", "master_params", "state_dict", "load_state_dict"),
+        *("half_function", "float_function", "promote_function", "disable_casts", "_amp_state"),
+        *("register_half_function", "register_float_function", "register_promote_function"),
+    )
+    return {
         "apex": {},
         "apex.parallel": {
             "DistributedDataParallel": _parallel.DistributedDataParallel,
@@ -61,9 +84,16 @@ def contents() -> dict:
         "apex.contrib": {},
         "apex.contrib.combine_tensors": {"combine_npu": _combine.npu_combine_tensors},
         "apex.amp": {name: getattr(_apex, name) for name in functions},
-        "apex.amp._amp_state": {"_amp_state": _apex._amp_state, "master_params": _apex.master_params},
+        "apex.amp._amp_state": {
+            "_amp_state": _apex._amp_state,
+            "master_params": _apex.master_params,
+        },
         "apex.amp.frontend": {"Properties": _apex.Properties, "opt_levels": _apex.LEVELS},
-        "apex.optimizers": {**_optimizers.OPTIMIZERS, **lamb, **_optimizers.APEXS},
+        "apex.optimizers": {
+            **_optimizers.OPTIMIZERS,
+            "Lamb": _optimizers.NpuFusedLamb,
+            **_optimizers.APEXS,
+        },
     }
 
 
