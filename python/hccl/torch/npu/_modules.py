@@ -6,6 +6,7 @@ import torch
 
 from hccl.torch.npu import (
     _apex,
+    _apex_utils,
     _calls,
     _combine,
     _operators,
@@ -36,7 +37,7 @@ def contents() -> dict:
         "is_combined_tensor_valid": _combine.is_combined_tensor_valid,
         "clip_grad_norm_fused_": _optimizers.clip_grad_norm_fused_,
     }
-    amp = {"GradScaler": _optimizers.GradScaler, "autocast": _autocast}
+    amp = {"GradScaler": _optimizers.GradScaler, "autocast": _Autocast}
     base = {"NpuFusedOptimizerBase": _optimizers.NpuFusedOptimizerBase}
     return {
         "torch_npu": {
@@ -79,7 +80,13 @@ def _apex_contents() -> dict:
             "DistributedDataParallel": _parallel.DistributedDataParallel,
             "SyncBatchNorm": _parallel.SyncBatchNorm,
             "convert_syncbn_model": _parallel.convert_syncbn_model,
+            "LARC": _apex_utils.LARC,
         },
+        "apex.multi_tensor_apply": {
+            "MultiTensorApply": _apex_utils.MultiTensorApply,
+            "multi_tensor_applier": _apex_utils.multi_tensor_applier,
+        },
+        "apex.fp16_utils": _apex_utils.FP16_UTILS,
         "apex.normalization": {"FusedLayerNorm": torch.nn.LayerNorm},
         "apex.contrib": {},
         "apex.contrib.combine_tensors": {"combine_npu": _combine.npu_combine_tensors},
@@ -93,9 +100,15 @@ def _apex_contents() -> dict:
             **_optimizers.OPTIMIZERS,
             "Lamb": _optimizers.NpuFusedLamb,
             **_optimizers.APEXS,
+            **_apex_utils.OPTIMIZERS,
         },
     }
 
 
-def _autocast(enabled: bool = True, dtype: torch.dtype = torch.bfloat16, **rest: Any) -> Any:
-    return torch.autocast("cpu", dtype=dtype, enabled=enabled, **rest)
+class _Autocast(torch.autocast):
+    """torch.npu.amp.autocast."""
+
+    def __init__(
+        self, enabled: bool = True, dtype: torch.dtype = torch.bfloat16, **rest: Any
+    ) -> None:
+        super().__init__("cpu", dtype=dtype, enabled=enabled, **rest)

@@ -7,6 +7,28 @@ import torch
 from hccl.torch import optim
 
 
+def _kept(optimizer: Any, key: Any, tensors: list) -> Any:
+    """The tensors in one, which is made again only if it is no longer valid."""
+    from hccl.torch.npu._combine import is_combined_tensor_valid, npu_combine_tensors
+
+    known = optimizer.__dict__.setdefault("_combined_tensors", {})
+    combined = known.get(key)
+    if (
+        combined is None
+        or combined.numel() != sum(tensor.numel() for tensor in tensors)
+        or not is_combined_tensor_valid(combined, [t for t in tensors if t.numel()])
+    ):
+        combined = known[key] = npu_combine_tensors(tensors)
+    return combined
+
+
+def _of_model(optimizer: Any, pairs: list) -> list:
+    masters = {id(master) for _, master in pairs}
+    parameters = (p for group in optimizer.param_groups for p in group["params"])
+    others = [p for p in parameters if id(p) not in masters]
+    return [_kept(optimizer, "half", [p for p, _ in pairs]), _kept(optimizer, "others", others)]
+
+
 def _npu(base: Any, required_lr: bool = False) -> Any:
     """Makes Ascend's class: `base` without the arguments that Ascend's class does not have."""
 
@@ -34,12 +56,14 @@ def _npu(base: Any, required_lr: bool = False) -> Any:
         def get_combined_grads(self) -> list:
             return self._combined(lambda p: p.grad)
 
+        def get_model_combined_params(self) -> list:
+            """amp's: [float32], or, with master weights, the model's [half, float32]."""
+            pairs = getattr(getattr(self, "_amp_stash", None), "pairs", ())
+            return _of_model(self, pairs) if pairs else self.get_combined_params()[:1]
+
         def _combined(self, of: Any) -> list:
             """Returns [float32, float16]: the combined parameters with a gradient, or None without
             any."""
-            from hccl.torch.npu._combine import is_combined_tensor_valid, npu_combine_tensors
-
-            known = self.__dict__.setdefault("_combined_tensors", {})
             found = []
             for dtype in (torch.float32, torch.float16):
                 tensors = [
@@ -48,16 +72,7 @@ def _npu(base: Any, required_lr: bool = False) -> Any:
                     for p in group["params"]
                     if p.grad is not None and p.dtype == dtype
                 ]
-                key = (of.__code__, dtype)
-                total = sum(tensor.numel() for tensor in tensors)
-                combined = known.get(key)
-                if (
-                    combined is None
-                    or combined.numel() != total
-                    or not is_combined_tensor_valid(combined, [t for t in tensors if t.numel()])
-                ):
-                    combined = known[key] = npu_combine_tensors(tensors)
-                found.append(combined)
+                found.append(_kept(self, (of.__code__, dtype), tensors))
             return found
 
     NpuFused.__name__ = NpuFused.__qualname__ = base.__name__.replace("Fused", "NpuFused", 1)
@@ -177,8 +192,6 @@ class GradScaler(optim.GradScaler):
         return None
 
 
-def clip_grad_norm_fused_(
-    optimizer: Any, max_norm: float, norm_type: float = 2.0
-) -> torch.Tensor:
+def clip_grad_norm_fused_(optimizer: Any, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
     """Clips all gradients of an optimizer and returns their norm before."""
     return optimizer.clip_grad_norm_fused_(max_norm, norm_type)
