@@ -201,8 +201,6 @@ Status read_network(const Get& get, Config& config) {
                           port_ranges("HCCL_HOST_SOCKET_PORT_RANGE", without_blanks(*v)));
   }
   if (auto v = get("HCCL_JOB_SECRET_FILE")) config.job_secret_file = *v;
-  if (auto v = get("XDG_RUNTIME_DIR")) config.runtime_dir = *v;
-  if (auto v = get("TMPDIR")) config.temporary_dir = *v;
   if (auto v = get("HCCL_ALLOW_INSECURE")) {
     HCCL_ASSIGN_OR_RETURN(const auto on, number("HCCL_ALLOW_INSECURE", *v, 0, 1));
     config.allow_insecure = on == 1;

@@ -89,11 +89,9 @@ struct Config {
   std::string job_secret_file;
   /// HCCL_ALLOW_INSECURE: 1 permits joining without a secret between hosts; default 0.
   bool allow_insecure = false;
-  /// XDG_RUNTIME_DIR: where the ranks of one host exchange a secret; where it is not a directory of
-  /// this user's, /tmp/hccl-<uid>. Privileged programs ignore it, and TMPDIR.
-  std::string runtime_dir;
-  /// TMPDIR: where the ranks of one host meet if they cannot in runtime_dir; else /tmp.
-  std::string temporary_dir;
+  /// Where the ranks of one host meet (user_folder.h), in the order in which they try. No variable:
+  /// ssh, Slurm and cron give the ranks of one job different ones.
+  std::vector<std::string> meeting_places = {"/tmp", "/dev/shm"};
   /// HCCL_LOG: trace, debug, info, warn, error or off; default warn. Goes to standard error.
   std::string log_level = "warn";
   /// HCCL_FLIGHT_RECORDER_DIR: where the flight recorder is dumped on failure; default: TMPDIR,

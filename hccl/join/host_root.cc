@@ -1,6 +1,5 @@
 #include "hccl/join/host_root.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -12,12 +11,14 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "hccl/base/process.h"
 #include "hccl/base/text.h"
 #include "hccl/base/thread.h"
+#include "hccl/base/user_folder.h"
 #include "hccl/base/waiter.h"
 #include "hccl/join/claim.h"
 #include "hccl/join/host.h"
@@ -28,49 +29,6 @@ namespace {
 constexpr std::string_view kPrefix = "root-";
 constexpr std::string_view kContestPrefix = "contest-";
 constexpr double kContestSeconds = 3600;
-constexpr mode_t kOthers = 077;
-
-Status refused(const std::string& path, const std::string& why) {
-  return Status(Code::kPara, "the directory of this user's job secrets, " + path + ", " + why +
-                                 ": remove it, or set XDG_RUNTIME_DIR or HCCL_JOB_SECRET_FILE");
-}
-
-bool belongs_to_this_user_alone(const struct stat& info) {
-  return info.st_uid == ::geteuid() && (info.st_mode & kOthers) == 0;
-}
-
-Fd open_folder(int at, const std::string& path) {
-  return Fd(::openat(at, path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-}
-
-struct Folder {
-  Fd fd;
-  std::string path;
-};
-
-Result<Folder> folder_of_user(const std::string& runtime_dir) {
-  Fd base;
-  if (runtime_dir.starts_with('/')) base = open_folder(AT_FDCWD, runtime_dir);
-  struct stat info = {};
-  // su keeps XDG_RUNTIME_DIR, so the directory may belong to another user.
-  if (base.valid() && (::fstat(base.get(), &info) != 0 || !belongs_to_this_user_alone(info))) {
-    base.reset();
-  }
-  const std::string name = base.valid() ? "hccl" : "/tmp/hccl-" + std::to_string(::geteuid());
-  const std::string path = base.valid() ? runtime_dir + "/hccl" : name;
-  const int at = base.valid() ? base.get() : AT_FDCWD;
-  if (::mkdirat(at, name.c_str(), 0700) != 0 && errno != EEXIST) {
-    return refused(path, std::string("cannot be made (") + std::strerror(errno) + ")");
-  }
-  Fd folder = open_folder(at, name);
-  if (!folder.valid() || ::fstat(folder.get(), &info) != 0) {
-    return refused(path, std::string("cannot be opened (") + std::strerror(errno) + ")");
-  }
-  if (!belongs_to_this_user_alone(info)) {
-    return refused(path, "belongs to another user or is open to others");
-  }
-  return Folder{std::move(folder), path};
-}
 
 // The ranks of several network namespaces, as those of containers, may share the directory, but not
 // the root's address.
@@ -112,27 +70,26 @@ double contest_age(int folder, const std::string& name) {
   return now(CLOCK_REALTIME) - seconds(info.st_mtim);
 }
 
+// Whether a living rank 0 has the file.
+bool is_held(const UserFolder& folder, const std::string& name) {
+  const Fd file = open_file(folder.fd.get(), name);
+  return file.valid() && somebody_holds(file.get());
+}
+
 // Removes the files of jobs that were killed, and what need not be remembered. The caller holds the
 // folder's lock.
-void sweep(int folder) {
-  Fd copy = open_folder(folder, ".");
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(copy.get()), &::closedir);
-  if (entries == nullptr) return;
-  copy.release();
-  while (const dirent* entry = ::readdir(entries.get())) {
-    const std::string name(entry->d_name);
-    if (name.starts_with(kContestPrefix) && contest_age(folder, name) > kContestSeconds) {
-      ::unlinkat(folder, name.c_str(), 0);
-    }
-    if (!name.starts_with(kPrefix)) continue;
-    const Fd file = open_file(folder, name);
-    if (!file.valid() || !somebody_holds(file.get())) ::unlinkat(folder, name.c_str(), 0);
+void sweep(const UserFolder& folder) {
+  const int at = folder.fd.get();
+  for (const std::string& name : names_in(at, "")) {
+    const bool old = name.starts_with(kContestPrefix) && contest_age(at, name) > kContestSeconds;
+    const bool dead = name.starts_with(kPrefix) && !is_held(folder, name);
+    if (old || dead) ::unlinkat(at, name.c_str(), 0);
   }
 }
 
 // A new file with its lock. An invalid one while another job holds the name.
-Result<Fd> create_file(const Folder& folder, const std::string& name) {
-  sweep(folder.fd.get());
+Result<Fd> create_file(const UserFolder& folder, const std::string& name) {
+  sweep(folder);
   Fd file(::openat(folder.fd.get(), name.c_str(),
                    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file.valid() && errno == EEXIST) return Fd();
@@ -144,13 +101,33 @@ Result<Fd> create_file(const Folder& folder, const std::string& name) {
   return file;
 }
 
+// The number of folders in which a living rank 0 has the file.
+std::ptrdiff_t count_held(const std::vector<std::string>& places, const std::string& name) {
+  const auto folders = user_folders(places);
+  return std::count_if(folders.begin(), folders.end(),
+                       [&](const UserFolder& each) { return is_held(each, name); });
+}
+
+// Whether two jobs of this name came since this process started.
+bool was_contested(const std::vector<UserFolder>& folders, const std::string& job) {
+  const double age = now(CLOCK_BOOTTIME) - static_cast<double>(start_of(::getpid())) /
+                                               static_cast<double>(::sysconf(_SC_CLK_TCK));
+  const std::string name = file_of(kContestPrefix, job);
+  return std::any_of(folders.begin(), folders.end(), [&](const UserFolder& each) {
+    const double contest = contest_age(each.fd.get(), name);
+    return contest >= 0 && contest < age;  // less than 0: the clock was set back
+  });
+}
+
 // The info, if a living rank 0 has written it.
-Result<RootInfo> read_file(const Folder& folder, const std::string& name) {
+Result<RootInfo> read_file(const UserFolder& folder, const std::string& name) {
   const Status absent(Code::kTimeout, "rank 0 has not written it yet");
   const Fd file = open_file(folder.fd.get(), name);
   struct stat info = {};
   if (!file.valid() || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return absent;
-  if (!belongs_to_this_user_alone(info) || !somebody_holds(file.get())) return absent;
+  if (info.st_uid != ::geteuid() || (info.st_mode & 077) != 0 || !somebody_holds(file.get())) {
+    return absent;
+  }
   std::array<char, RootInfo::kBytes> bytes{};
   if (::pread(file.get(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
     return absent;
@@ -173,33 +150,39 @@ bool again(Deadline deadline, const Attempt& attempt) {
 
 }  // namespace
 
-Result<HostRoot> HostRoot::create(const std::string& runtime_dir, const std::string& job,
+Result<HostRoot> HostRoot::create(const std::vector<std::string>& places, const std::string& job,
                                   Deadline deadline, const Keep& keep) {
-  HCCL_ASSIGN_OR_RETURN(Folder folder, folder_of_user(runtime_dir));
   const std::string name = file_of(kPrefix, job);
+  std::optional<HostRoot> root;
   Status status;
-  std::shared_ptr<Fd> file;
-  const bool made = again(deadline, [&] {
-    bool locked = false;
-    file = keep([&] {
+  again(deadline, [&] {
+    if (count_held(places, name) != 0) return true;
+    auto folder = user_folder(places);
+    status = folder.status();
+    if (!status.ok()) return true;
+    auto file = keep([&] {
       // Only one rank 0 at a time may look for files without a lock, and make a file that has no
       // lock yet.
-      locked = ::flock(folder.fd.get(), LOCK_EX | LOCK_NB) == 0;
-      if (!locked) return Fd();
-      auto created = create_file(folder, name);
-      ::flock(folder.fd.get(), LOCK_UN);
+      if (::flock(folder->fd.get(), LOCK_EX | LOCK_NB) != 0) return Fd();
+      auto created = create_file(*folder, name);
+      ::flock(folder->fd.get(), LOCK_UN);
       status = created.status();
       return created.ok() ? std::move(*created) : Fd();
     });
-    return locked;
+    if (!status.ok()) return true;
+    if (!file->valid()) return false;
+    root.emplace(HostRoot(std::move(folder->fd), name, std::move(file)));
+    // Two that have each made a folder at once look for the other's file after they made theirs,
+    // and have the same folders when they try again.
+    if (count_held(places, name) == 1) return true;
+    root.reset();
+    return false;
   });
+  if (root) return std::move(*root);
   HCCL_RETURN_IF_ERROR(status);
-  if (!made || !file->valid()) {
-    return Status(Code::kUnavail,
-                  "EI0016: another job of this user with the same name is joining (" + folder.path +
-                      "/" + name + "): set HCCL_JOB_ID to a text of its own for each job");
-  }
-  return HostRoot(std::move(folder.fd), name, std::move(file));
+  return Status(Code::kUnavail,
+                "EI0016: another job of this user with the same name is joining on this host: set "
+                "HCCL_JOB_ID to a text of its own for each job");
 }
 
 Status HostRoot::write(const RootInfo& info) const {
@@ -220,8 +203,8 @@ HostRoot::~HostRoot() {
   if (file_ != nullptr) ::unlinkat(folder_.get(), name_.c_str(), 0);
 }
 
-void remember_contest(const std::string& runtime_dir, const std::string& job) {
-  const auto folder = folder_of_user(runtime_dir);
+void remember_contest(const std::vector<std::string>& places, const std::string& job) {
+  const auto folder = user_folder(places);
   if (!folder.ok()) return;
   const std::string name = file_of(kContestPrefix, job);
   const Fd file(::openat(folder->fd.get(), name.c_str(),
@@ -229,13 +212,8 @@ void remember_contest(const std::string& runtime_dir, const std::string& job) {
   if (file.valid()) ::futimens(file.get(), nullptr);
 }
 
-bool was_contested(const std::string& runtime_dir, const std::string& job) {
-  const auto folder = folder_of_user(runtime_dir);
-  const double age = now(CLOCK_BOOTTIME) - static_cast<double>(start_of(::getpid())) /
-                                               static_cast<double>(::sysconf(_SC_CLK_TCK));
-  if (!folder.ok()) return false;
-  const double contest = contest_age(folder->fd.get(), file_of(kContestPrefix, job));
-  return contest >= 0 && contest < age;  // less than 0: the clock was set back
+bool was_contested(const std::vector<std::string>& places, const std::string& job) {
+  return was_contested(user_folders(places), job);
 }
 
 Status name_is_taken() {
@@ -245,22 +223,28 @@ Status name_is_taken() {
       "time. Start this job again, and set HCCL_JOB_ID to a text of its own for each job");
 }
 
-Result<RootInfo> find_host_root(const std::string& runtime_dir, const std::string& job,
+Result<RootInfo> find_host_root(const std::vector<std::string>& places, const std::string& job,
                                 Deadline deadline) {
-  HCCL_ASSIGN_OR_RETURN(const Folder folder, folder_of_user(runtime_dir));
   const std::string name = file_of(kPrefix, job);
+  std::vector<UserFolder> folders;
+  Deadline listed = Deadline::after({});
   Result<RootInfo> info = Status(Code::kTimeout, "");
-  bool contested = false;
-  if (again(deadline, [&] {
-        info = read_file(folder, name);
-        contested = !info.ok() && was_contested(runtime_dir, job);
-        return info.ok() || contested;
-      })) {
-    return contested ? name_is_taken() : info;
-  }
+  const auto look = [&] {
+    if (listed.expired()) {  // a place may have very many names: at most a twentieth of the time
+      const auto began = Deadline::Clock::now();
+      folders = user_folders(places);
+      listed = Deadline::after(20 * (Deadline::Clock::now() - began));
+    }
+    for (const UserFolder& each : folders) {
+      info = read_file(each, name);
+      if (info.ok()) return true;
+    }
+    return was_contested(folders, job);
+  };
+  if (again(deadline, look)) return info.ok() ? info : name_is_taken();
   return Status(Code::kTimeout,
                 "EI0006: rank 0 of this job has not come on this host: it wrote nothing to " +
-                    folder.path +
+                    places.front() + "/hccl-" + std::to_string(::geteuid()) +
                     ". Ranks that do not share this directory, as those of several hosts, "
                     "containers or users, need HCCL_JOB_SECRET_FILE");
 }

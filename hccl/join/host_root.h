@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "hccl/base/bytes.h"
 #include "hccl/base/deadline.h"
@@ -18,11 +19,10 @@ namespace hccl::join {
 /// rank reads it, and the next job of this user removes it.
 class HostRoot {
  public:
-  /// `runtime_dir` is XDG_RUNTIME_DIR. If it is not a directory of this user, closed to others, the
-  /// files are in /tmp/hccl-<uid>. `job` names the job, the same on all its ranks. kPara for a
-  /// directory that others own or can enter. kUnavail while a job with the same name and user is
-  /// joining. `keep` keeps the lock.
-  static Result<HostRoot> create(const std::string& runtime_dir, const std::string& job,
+  /// `places`: see Config::meeting_places. `job` names the job, the same on all its ranks. kPara if
+  /// this user can have no folder. kUnavail while a job with the same name and user is joining.
+  /// `keep` keeps the lock.
+  static Result<HostRoot> create(const std::vector<std::string>& places, const std::string& job,
                                  Deadline deadline, const Keep& keep);
   HostRoot(HostRoot&&) = default;
   HostRoot& operator=(HostRoot&&) = delete;
@@ -40,16 +40,16 @@ class HostRoot {
 };
 
 /// Remembers for an hour that two jobs of this name came about at once. Does what it can.
-void remember_contest(const std::string& runtime_dir, const std::string& job);
+void remember_contest(const std::vector<std::string>& places, const std::string& job);
 /// Whether that happened since this process started: then the process may belong to either job.
-bool was_contested(const std::string& runtime_dir, const std::string& job);
+bool was_contested(const std::vector<std::string>& places, const std::string& job);
 
 /// The error for the ranks of a job whose name another job has.
 Status name_is_taken();
 
 /// The other ranks' end: waits until rank 0 has written. kTimeout at the deadline. An error at once
 /// if was_contested().
-Result<RootInfo> find_host_root(const std::string& runtime_dir, const std::string& job,
+Result<RootInfo> find_host_root(const std::vector<std::string>& places, const std::string& job,
                                 Deadline deadline);
 
 }  // namespace hccl::join

@@ -47,7 +47,7 @@ Claimants claimants_of(const std::string& job, const RankOf& rank_of, const Conf
               [rank_of, id = job_id(true)](const std::vector<wire::Member>& members) {
                 return find_claimants(members, rank_of, id);
               },
-          .remember = [job, folder = config.runtime_dir] { remember_contest(folder, job); }};
+          .remember = [job, places = config.meeting_places] { remember_contest(places, job); }};
 }
 
 class Pmix {
@@ -230,7 +230,7 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
     const std::string name = "root " + std::string(info.secret.begin(), info.secret.end());
     opening = keep([&] { return claim(name); });
     if (!opening->valid() && is_claimed(name)) return contest(info, job, config);
-    if (was_contested(config.runtime_dir, job.name)) return name_is_taken();
+    if (was_contested(config.meeting_places, job.name)) return name_is_taken();
     HCCL_RETURN_IF_ERROR(
         start_coordinator(info, config, claimants_of(job.name, job.rank_of, config)));
   }
@@ -242,17 +242,18 @@ Worlds::Joined Worlds::join_inside_host(const Job& job, const Config& config) {
   const Deadline deadline = Deadline::after(config.connect_timeout);
   if (job.rank != 0) {
     HCCL_ASSIGN_OR_RETURN(const RootInfo info,
-                          find_host_root(config.runtime_dir, job.name, deadline));
+                          find_host_root(config.meeting_places, job.name, deadline));
     return join(info, job.size, job.rank, config);
   }
-  const auto file = HostRoot::create(config.runtime_dir, job.name, deadline,
+  const auto file = HostRoot::create(config.meeting_places, job.name, deadline,
                                      [this](const auto& make) { return keep(make); });
   if (file.status().code() == Code::kUnavail) {
-    const auto first = find_host_root(config.runtime_dir, job.name, Deadline::after(kContestTime));
+    const auto first =
+        find_host_root(config.meeting_places, job.name, Deadline::after(kContestTime));
     return first.ok() ? contest(*first, job, config) : file.status();
   }
   if (!file.ok()) return file.status();
-  if (was_contested(config.runtime_dir, job.name)) return name_is_taken();
+  if (was_contested(config.meeting_places, job.name)) return name_is_taken();
   HCCL_ASSIGN_OR_RETURN(
       const RootInfo info,
       fresh_root(config, job.address, claimants_of(job.name, job.rank_of, config)));

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <atomic>
+#include <barrier>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -18,7 +20,6 @@
 namespace hccl::testing {
 namespace {
 
-using join::find_host_root;
 using join::HostRoot;
 using join::RootInfo;
 using std::chrono::milliseconds;
@@ -29,10 +30,15 @@ constexpr uid_t kNobody = 65534;
 Deadline soon() { return Deadline::after(milliseconds(200)); }
 Deadline patient() { return Deadline::after(seconds(60)); }
 
-auto create(const std::string& runtime_dir, const std::string& job, Deadline deadline) {
-  return HostRoot::create(runtime_dir, job, deadline,
+auto create(const std::string& place, const std::string& job, Deadline deadline) {
+  return HostRoot::create({place}, job, deadline,
                           [](const auto& make) { return std::make_shared<Fd>(make()); });
 }
+auto find_host_root(const std::string& place, const std::string& job, Deadline deadline) {
+  return join::find_host_root({place}, job, deadline);
+}
+
+std::string plain_name(uid_t user = ::geteuid()) { return "hccl-" + std::to_string(user); }
 
 RootInfo some_root() {
   RootInfo info;
@@ -54,10 +60,10 @@ int as_user(uid_t user, const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// The files of a runtime directory's hccl folder.
+/// The files of this user's plain folder in a place.
 std::vector<std::string> files_in(const Folder& runtime) {
   std::vector<std::string> names;
-  for (const auto& each : std::filesystem::directory_iterator(runtime / "hccl")) {
+  for (const auto& each : std::filesystem::directory_iterator(runtime / plain_name())) {
     names.push_back(each.path().string());
   }
   return names;
@@ -88,7 +94,7 @@ TEST(HostRoot, IsFoundByRanksThatComeBeforeAndAfter) {
     struct stat info = {};
     ASSERT_EQ(::stat(files_in(runtime)[0].c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777, 0600u);
-    ASSERT_EQ(::stat((runtime / "hccl").c_str(), &info), 0);
+    ASSERT_EQ(::stat((runtime / plain_name()).c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777, 0700u);
   }
   EXPECT_TRUE(files_in(runtime).empty());
@@ -150,9 +156,11 @@ TEST(HostRoot, TwoJobsOfOneNameDoNotMix) {
 
 TEST(HostRoot, AContestConcernsTheProcessesThatLived) {
   const Folder runtime;
-  const auto contested = [&](const char* job) { return join::was_contested(runtime.path(), job); };
+  const auto contested = [&](const char* job) {
+    return join::was_contested({runtime.path()}, job);
+  };
   EXPECT_FALSE(contested("job"));
-  join::remember_contest(runtime.path(), "job");
+  join::remember_contest({runtime.path()}, "job");
   EXPECT_TRUE(contested("job"));
   EXPECT_FALSE(contested("another job"));
   std::this_thread::sleep_for(milliseconds(50));  // start times have 10 ms
@@ -172,31 +180,131 @@ TEST(HostRoot, OtherUsersNeitherReadNorMeetNorPretend) {
   EXPECT_EQ(as_user(kNobody,
                     [&] {
                       if (::access(file.c_str(), R_OK) == 0) return 2;
-                      // root's variable, kept by su.
                       const auto found = find_host_root(runtime.path(), "job", soon());
                       return found.ok() ? 3 : 0;
                     }),
             0);
 
-  // A file under root's name that nobody made, and locks: neither read nor taken for a job's.
-  const Folder open_to_all;
-  const std::string folder = open_to_all / "hccl";
-  ASSERT_TRUE(std::filesystem::create_directory(folder));
-  ASSERT_EQ(::chown(folder.c_str(), kNobody, kNobody), 0);
-  ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
-  for (const auto& status : {create(open_to_all.path(), "job", soon()).status(),
-                             find_host_root(open_to_all.path(), "job", soon()).status()}) {
-    EXPECT_EQ(status.code(), Code::kPara);
-    EXPECT_NE(status.message().find("belongs to another user"), std::string::npos)
-        << status.message();
+  // The file of another user's living rank 0 in a folder under this user's name: not read.
+  const Folder shared;
+  ASSERT_EQ(::chmod(shared.path().c_str(), 01777), 0);
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t stranger = ::fork();
+  if (stranger == 0) {
+    if (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0) ::_exit(1);
+    const auto theirs = create(shared.path(), "job", patient());
+    const bool made = theirs.ok() && theirs->write(some_root()).ok();
+    if (made && ::write(ready[1], "+", 1) == 1) ::pause();
+    ::_exit(2);
+  }
+  char sign = 0;
+  ::close(ready[1]);
+  EXPECT_EQ(::read(ready[0], &sign, 1), 1);
+  ::close(ready[0]);
+  std::filesystem::rename(shared / plain_name(kNobody), shared / (plain_name() + "-abcdef"));
+  EXPECT_EQ(find_host_root(shared.path(), "job", soon()).status().code(), Code::kTimeout);
+  ::kill(stranger, SIGKILL);
+  ::waitpid(stranger, nullptr, 0);
+}
+
+/// Each takes this user's name in a place, as another user can.
+const std::function<void(const std::string& name)> kTakings[] = {
+    [](const std::string& name) {
+      ASSERT_TRUE(std::filesystem::create_directory(name));
+      ASSERT_EQ(::chown(name.c_str(), kNobody, kNobody), 0);
+      ASSERT_EQ(::chmod(name.c_str(), 0700), 0);
+    },
+    [](const std::string& name) {  // entered by all
+      ASSERT_TRUE(std::filesystem::create_directory(name));
+      ASSERT_EQ(::chmod(name.c_str(), 0755), 0);
+    },
+    [](const std::string& name) { std::filesystem::create_directory_symlink("/tmp", name); },
+    [](const std::string& name) { ASSERT_EQ(::mkfifo(name.c_str(), 0600), 0); },
+};
+
+TEST(HostRoot, ATakenNameStopsNobody) {
+  if (::geteuid() != 0) GTEST_FAIL() << "this test gives a folder away: run it as root";
+  for (const auto& take : kTakings) {
+    const Folder place;
+    take(place / plain_name());
+    const RootInfo made = some_root();
+    Result<RootInfo> early = Status(Code::kTimeout, "");
+    std::thread rank([&] { early = find_host_root(place.path(), "job", patient()); });
+    {
+      auto root = create(place.path(), "job", patient());
+      EXPECT_TRUE(root.ok() && root->write(made).ok()) << root.status().message();
+      rank.join();
+      ASSERT_TRUE(early.ok()) << early.status().message();
+      EXPECT_EQ(early->secret, made.secret);
+      EXPECT_EQ(create(place.path(), "job", patient()).status().code(), Code::kUnavail);
+      EXPECT_TRUE(create(place.path(), "another job", patient()).ok());
+    }
+    EXPECT_EQ(place.files().size(), 2u) << "one folder serves all";
+
+    // The name is free again while a job is joining by the other folder.
+    auto root = create(place.path(), "job", patient());
+    ASSERT_TRUE(root.ok() && root->write(made).ok()) << root.status().message();
+    std::filesystem::remove_all(place / plain_name());
+    EXPECT_TRUE(create(place.path(), "another job", patient()).ok());
+    EXPECT_TRUE(std::filesystem::is_directory(place / plain_name()));
+    EXPECT_TRUE(find_host_root(place.path(), "job", patient()).ok());
+    EXPECT_EQ(create(place.path(), "job", patient()).status().code(), Code::kUnavail);
   }
 }
 
-TEST(HostRoot, FolderThatIsALinkIsRefused) {
-  const Folder runtime;
-  const Folder elsewhere;
-  std::filesystem::create_directory_symlink(elsewhere.path(), runtime / "hccl");
-  EXPECT_EQ(create(runtime.path(), "job", soon()).status().code(), Code::kPara);
+// Those that come at once may each make a folder. Still only one of them opens the job.
+TEST(HostRoot, OneOfTheRootsThatComeAtOnceToATakenName) {
+  constexpr int kRoots = 4;
+  for (int round = 0; round < 50; ++round) {
+    const Folder place;
+    std::filesystem::create_directory_symlink("/tmp", place / plain_name());
+    std::barrier together(kRoots);
+    std::atomic<int> winners{0};
+    std::vector<std::jthread> roots;
+    for (int i = 0; i < kRoots; ++i) {
+      roots.emplace_back([&] {
+        together.arrive_and_wait();
+        const auto root = create(place.path(), "job", patient());
+        if (root.ok()) ++winners;
+        EXPECT_EQ(root.status().code(), root.ok() ? Code::kSuccess : Code::kUnavail);
+        together.arrive_and_wait();  // the winner keeps the name
+      });
+    }
+    roots.clear();
+    EXPECT_EQ(winners.load(), 1);
+  }
+}
+
+TEST(HostRoot, WithoutAnyPlaceTheFolderAndItsOwnerAreNamed) {
+  if (::geteuid() != 0) GTEST_FAIL() << "this test changes its user id: run it as root";
+  const Folder place;
+  ASSERT_EQ(::chmod(place.path().c_str(), 0755), 0);
+  const std::string taken = place / plain_name(kNobody);
+  ASSERT_TRUE(std::filesystem::create_directory(taken));
+  const auto create_one = [&] {
+    const Status status = create(place.path(), "job", soon()).status();
+    const bool named = status.message().find(taken + " belongs to user 0") != std::string::npos;
+    return status.code() == Code::kPara && named ? 0 : 2;
+  };
+  EXPECT_EQ(as_user(kNobody, create_one), 0);
+}
+
+// Ranks could not find a folder there.
+TEST(HostRoot, APlaceThatCannotBeListedNeedsThePlainName) {
+  if (::geteuid() != 0) GTEST_FAIL() << "this test changes its user id: run it as root";
+  const Folder place;
+  ASSERT_EQ(::chmod(place.path().c_str(), 01733), 0);
+  const auto create_one = [&](Code expected) {
+    return as_user(kNobody, [&] {
+      return create(place.path(), "job", patient()).status().code() == expected ? 0 : 2;
+    });
+  };
+  EXPECT_EQ(create_one(Code::kSuccess), 0);
+  const std::string plain = place / plain_name(kNobody);
+  ASSERT_EQ(::chown(plain.c_str(), 0, 0), 0);
+  EXPECT_EQ(create_one(Code::kPara), 0);
+  EXPECT_EQ(place.files().size(), 1u);
 }
 
 }  // namespace

@@ -245,6 +245,33 @@ class NeverMixed(unittest.TestCase):
                 os.kill(child, signal.SIGKILL)
 
 
+@unittest.skipUnless(os.geteuid() == 0, "no right to be another user")
+class TakenName(unittest.TestCase):
+    def setUp(self):
+        self.user = random.randrange(1 << 20, 1 << 30)
+        self.addCleanup(lambda: [subprocess.run(["rm", "-rf", path], check=True) for path in self.folders()])
+        self.taken = pathlib.Path(f"/tmp/hccl-{self.user}")
+        self.taken.mkdir(0o700)
+        os.chown(self.taken, self.user + 1, self.user + 1)
+
+    def folders(self):
+        return sorted(pathlib.Path("/tmp").glob(f"hccl-{self.user}*"))
+
+    def start(self, rank, number, **more):
+        as_user = ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups", PROGRAM]
+        return subprocess.Popen(as_user, env={**by_hand(rank, number, 7), **more}, stdout=subprocess.PIPE, text=True)
+
+    def test_another_user_has_the_name_of_the_folder(self):
+        for _ in range(2):
+            number = port()
+            # As cron and ssh start them.
+            ranks = [self.start(0, number), self.start(1, number, XDG_RUNTIME_DIR="/run/user/1", TMPDIR="/run")]
+            self.assertEqual([end(rank) for rank in ranks], world(7))
+        taken, own = self.folders()  # the second job has the first one's
+        self.assertEqual([taken, own.stat().st_uid, own.stat().st_mode & 0o777], [self.taken, self.user, 0o700])
+        self.assertEqual(list(own.iterdir()), [])
+
+
 @unittest.skipUnless(UNSHARE, "no right to make namespaces")
 class Containers(unittest.TestCase):
     def start_in(self, kinds, words, env):

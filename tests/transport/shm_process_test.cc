@@ -52,7 +52,8 @@ class Family {
  public:
   using Body = std::function<void(OpenArgs&)>;
 
-  Family(int size, const Body& body) {
+  /// Ranks that meet in a place of their own.
+  Family(const testing::Folder& place, int size, const Body& body) {
     for (int r = 0; r < size; ++r) {
       int ends[2];
       if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
@@ -61,7 +62,7 @@ class Family {
       if (pid == 0) {
         sockets_.clear();
         ::close(ends[0]);
-        be_rank(r, size, ends[1], body);
+        be_rank(place, r, size, ends[1], body);
       }
       ::close(ends[1]);
       sockets_.emplace_back(ends[0]);
@@ -107,8 +108,10 @@ class Family {
  private:
   static Deadline limit() { return Deadline::after(seconds(60)); }
 
-  [[noreturn]] static void be_rank(int rank, int size, int socket, const Body& body) {
-    const Config config = Config::read().value();
+  [[noreturn]] static void be_rank(const testing::Folder& place, int rank, int size, int socket,
+                                   const Body& body) {
+    Config config = Config::read().value();
+    config.meeting_places = {place.path()};
     OpenArgs args;
     args.config = &config;
     args.rank = rank;
@@ -138,16 +141,16 @@ void barrier(const OpenArgs& args) { EXPECT_TRUE(args.exchange("", args.deadline
 
 class ShmProcesses : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ::unsetenv("XDG_RUNTIME_DIR");
-    ::setenv("TMPDIR", folder_.path().c_str(), 1);
+  /// What leaders have left in this user's folder.
+  std::size_t count_left() const {
+    const auto own = fs::directory_iterator(folder_ / ("hccl-" + std::to_string(::geteuid())));
+    return static_cast<std::size_t>(std::distance(begin(own), end(own)));
   }
-  void TearDown() override { ::unsetenv("TMPDIR"); }
   testing::Folder folder_;
 };
 
 TEST_F(ShmProcesses, ExchangeData) {
-  Family family(3, [](OpenArgs& args) {
+  Family family(folder_, 3, [](OpenArgs& args) {
     auto mesh = open_shm(args);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     for (const std::size_t bytes : {4, 70'000, 3 << 20}) exchange_all(**mesh, bytes);
@@ -157,7 +160,7 @@ TEST_F(ShmProcesses, ExchangeData) {
 }
 
 TEST_F(ShmProcesses, LeaveNothingBehindEvenWhenKilled) {
-  Family family(3, [](OpenArgs& args) {
+  Family family(folder_, 3, [](OpenArgs& args) {
     auto mesh = open_shm(args);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     expect_no_named_memory();
@@ -180,52 +183,58 @@ TEST_F(ShmProcesses, LeaveNothingBehindEvenWhenKilled) {
     barrier(args);
   });
   family.pass_rounds(shm::kRounds + 1);
-  EXPECT_TRUE(folder_.files().empty()) << "while the mesh is open";
+  EXPECT_TRUE(count_left() == 0) << "while the mesh is open";
   family.kill_rank(2);
-  EXPECT_TRUE(folder_.files().empty()) << "after a rank was killed";
+  EXPECT_TRUE(count_left() == 0) << "after a rank was killed";
   family.pass_rounds(2);
-  EXPECT_TRUE(folder_.files().empty());
+  EXPECT_TRUE(count_left() == 0);
 }
 
 // A leader that is killed between the exchanges leaves its directory to the next leader. That of a
 // living leader stays.
 TEST_F(ShmProcesses, LeaveNothingBehindWhenALeaderIsKilledWhileItOpens) {
   const auto alone = [](OpenArgs& args) { EXPECT_FALSE(open_shm(args).ok()); };
-  Family living(2, alone), killed(2, alone);
+  Family living(folder_, 2, alone), killed(folder_, 2, alone);
   living.pass_round();
   killed.pass_round();
   killed.kill_rank(0);
   killed.kill_rank(1);
-  EXPECT_EQ(folder_.files().size(), 2u);
+  EXPECT_EQ(count_left(), 2u);
   {
-    Family next(2, [](OpenArgs& args) { EXPECT_TRUE(open_shm(args).ok()); });
+    Family next(folder_, 2, [](OpenArgs& args) { EXPECT_TRUE(open_shm(args).ok()); });
     next.pass_rounds(shm::kRounds);
   }
-  EXPECT_EQ(folder_.files().size(), 1u) << "that of the living leader";
+  EXPECT_EQ(count_left(), 1u) << "that of the living leader";
   living.kill_rank(1);
   living.pass_rounds(shm::kRounds - 1);
 }
 
 TEST_F(ShmProcesses, LeaveNothingBehindWhenOpeningFails) {
-  Family family(3, [](OpenArgs& args) {
+  Family family(folder_, 3, [](OpenArgs& args) {
     if (args.rank == 2) args.key[1] = 1;
     EXPECT_FALSE(open_shm(args).ok());
     barrier(args);
   });
   family.pass_rounds(shm::kRounds + 1);
-  EXPECT_TRUE(folder_.files().empty());
+  EXPECT_TRUE(count_left() == 0);
 }
 
-// A socket's name has at most 107 characters: then /tmp is taken.
-TEST_F(ShmProcesses, OpenDespiteALongTemporaryDirectory) {
-  ::setenv("TMPDIR", std::string(150, 'x').insert(0, "/").c_str(), 1);
-  Family family(2, [](OpenArgs& args) { EXPECT_TRUE(open_shm(args).ok()); });
+// No socket can be in the first place: its name has at most 107 characters.
+TEST_F(ShmProcesses, OpenInTheNextPlace) {
+  Family family(folder_, 2, [](OpenArgs& args) {
+    Config config = *args.config;
+    config.meeting_places.insert(config.meeting_places.begin(),
+                                 config.meeting_places[0] + "/" + std::string(100, 'x'));
+    if (args.rank == 0) fs::create_directory(config.meeting_places[0]);
+    args.config = &config;
+    EXPECT_TRUE(open_shm(args).ok());
+  });
   family.pass_rounds(shm::kRounds);
 }
 
 // Two processes of two ranks each: neighbours share a mapping, the others attach their own.
 TEST_F(ShmProcesses, MixWithThreads) {
-  Family family(2, [](OpenArgs& process) {
+  Family family(folder_, 2, [](OpenArgs& process) {
     std::mutex mutex;
     // Both threads meet here, then one of them speaks for the process.
     struct Round {

@@ -1,6 +1,5 @@
 #include "transport/shm/meeting.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -9,19 +8,17 @@
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
-#include <memory>
 #include <string_view>
 #include <utility>
 
 #include "hccl/base/socket.h"
 #include "hccl/base/text.h"
+#include "hccl/base/user_folder.h"
 
 namespace hccl::transport::shm {
 namespace {
 
-constexpr std::string_view kPrefix = "hccl-shm-";
-// The most names at which a leader looks for what others have left.
-constexpr int kMostSwept = 4096;
+constexpr std::string_view kPrefix = "shm-";
 // Seconds after which a directory without a lock and a socket is nobody's.
 constexpr std::time_t kUnlocked = 60;
 
@@ -33,24 +30,16 @@ Fd open_directory(int at, const char* name) {
   return Fd(::openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-void sweep(const std::string& base) {
-  Fd copy(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(copy.get()), &::closedir);
-  if (entries == nullptr) return;
-  const int at = copy.release();
-  for (int i = 0; i < kMostSwept; ++i) {
-    const dirent* const entry = ::readdir(entries.get());
-    if (entry == nullptr) return;
-    if (!std::string_view(entry->d_name).starts_with(kPrefix)) continue;
-    const Fd directory = open_directory(at, entry->d_name);
+void sweep(int folder) {
+  for (const std::string& name : names_in(folder, kPrefix)) {
+    const Fd directory = open_directory(folder, name.c_str());
     struct stat info{};
-    if (::fstat(directory.get(), &info) != 0 || info.st_uid != ::geteuid() ||
-        ::flock(directory.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (::fstat(directory.get(), &info) != 0 || ::flock(directory.get(), LOCK_EX | LOCK_NB) != 0) {
       continue;
     }
     const bool had_socket = ::unlinkat(directory.get(), "s", 0) == 0;
     if (had_socket || info.st_mtime < ::time(nullptr) - kUnlocked) {
-      ::unlinkat(at, entry->d_name, AT_REMOVEDIR);
+      ::unlinkat(folder, name.c_str(), AT_REMOVEDIR);
     }
   }
 }
@@ -58,14 +47,15 @@ void sweep(const std::string& base) {
 }  // namespace
 
 Result<Meeting> Meeting::create(const OpenArgs& args) {
-  Status last(Code::kNotFound, "no directory for temporary files");
+  Status last;
   const Config defaults;
   const Config& config = args.config == nullptr ? defaults : *args.config;
-  for (const std::string& base : {config.runtime_dir, config.temporary_dir, std::string("/tmp")}) {
-    if (!base.starts_with('/')) continue;
-    std::string directory = base + "/" + std::string(kPrefix) + "XXXXXX";
-    if (directory.size() + sizeof "/s" > kPathCap) continue;
-    sweep(base);
+  for (const std::string& place : config.meeting_places) {
+    const auto folder = user_folder({place});
+    last = folder.status();
+    if (!folder.ok()) continue;
+    sweep(folder->fd.get());
+    std::string directory = folder->path + "/" + std::string(kPrefix) + "XXXXXX";
     if (::mkdtemp(directory.data()) == nullptr) {
       last = syscall_failure("mkdtemp " + directory);
       continue;

@@ -1,0 +1,94 @@
+#include "hccl/base/user_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "hccl/base/text.h"
+
+namespace hccl {
+namespace {
+
+std::string plain_name() { return "hccl-" + std::to_string(::geteuid()); }
+
+std::optional<UserFolder> open_own(std::string path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info = {};
+  if (!fd.valid() || ::fstat(fd.get(), &info) != 0) return std::nullopt;
+  if (info.st_uid != ::geteuid() || (info.st_mode & 0777) != 0700) return std::nullopt;
+  return UserFolder{std::move(fd), std::move(path)};
+}
+
+// A folder of this user's in the place, or the reason for which there is none.
+Result<UserFolder> folder_in(const std::string& place) {
+  const std::string path = place + "/" + plain_name();
+  std::string reason;
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) reason = ": " + error_text(errno);
+  if (auto plain = open_own(path)) return std::move(*plain);
+  // One that has been made before serves again, so they do not become more and more.
+  if (auto others = user_folders({place}); !others.empty()) return std::move(others.front());
+  std::string made = path + "-XXXXXX";
+  std::string no_other = ", and " + path + "-XXXXXX ";
+  if (::mkdtemp(made.data()) == nullptr) {
+    no_other += "cannot be made: " + error_text(errno);
+  } else {
+    // The other ranks have to find it, too.
+    if (auto others = user_folders({place}); !others.empty()) return std::move(others.front());
+    ::rmdir(made.c_str());
+    no_other += "is not found in the list of " + place + ", or not open to its owner";
+  }
+  struct stat info = {};
+  if (::lstat(path.c_str(), &info) == 0) {
+    reason = " belongs to user " + std::to_string(info.st_uid);
+    if (info.st_uid == ::geteuid()) reason += " and is not a folder of mode 0700";
+  }
+  return Status(Code::kPara, path + reason + no_other);
+}
+
+}  // namespace
+
+std::vector<UserFolder> user_folders(const std::vector<std::string>& places) {
+  std::vector<UserFolder> folders;
+  for (const std::string& place : places) {
+    // The plain name is found where the place cannot be listed.
+    if (auto plain = open_own(place + "/" + plain_name())) folders.push_back(std::move(*plain));
+    const Fd directory(::open(place.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    for (const std::string& name : names_in(directory.get(), plain_name() + "-")) {
+      if (auto own = open_own(place + "/" + name)) folders.push_back(std::move(*own));
+    }
+  }
+  return folders;
+}
+
+Result<UserFolder> user_folder(const std::vector<std::string>& places) {
+  std::string reasons;
+  for (const std::string& place : places) {
+    auto folder = folder_in(place);
+    if (folder.ok()) return folder;
+    reasons += (reasons.empty() ? "" : "; ") + folder.status().message();
+  }
+  return Status(Code::kPara, "this user has no folder in which ranks can meet (" + reasons +
+                                 "): let the owner remove what is in the way");
+}
+
+std::vector<std::string> names_in(int directory, std::string_view prefix) {
+  std::vector<std::string> names;
+  Fd copy(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(copy.get()), &::closedir);
+  if (entries == nullptr) return names;
+  copy.release();
+  while (const dirent* const entry = ::readdir(entries.get())) {
+    if (std::string_view(entry->d_name).starts_with(prefix)) names.emplace_back(entry->d_name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace hccl
