@@ -1,80 +1,128 @@
 #include "hccl/join/find_root.h"
 
+#include <poll.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <optional>
+#include <vector>
 
 #include "hccl/base/socket.h"
 
 namespace hccl::join {
 namespace {
 
-// Proves this rank to the program that listens there, and demands that program's proof.
-Result<Line> prove_to(const RootInfo& info, Fd fd, const std::shared_ptr<const TlsContext>& context,
-                      Deadline deadline) {
-  Line line(std::move(fd), Line::Side::kClient, context, info);
-  for (;;) {
-    HCCL_RETURN_IF_ERROR(line.prove());
-    if (line.proved()) return line;
-    HCCL_RETURN_IF_ERROR(wait_fd(line.fd(), line.wants(), deadline));
-  }
-}
+using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kProofTime{5};
+// Between the first tries of two ports: mostly the root is at the first port.
+constexpr milliseconds kHeadStart{20};
 
+// The search at one port. It begins again after a failure.
+struct Attempt {
+  std::uint16_t port;
+  Deadline begin;
+  milliseconds pause{2};
+  Fd fd = {};                               // while it connects
+  std::optional<Line> line = std::nullopt;  // from then on
+  Deadline proof = Deadline::never();
+
+  bool idle() const { return !fd.valid() && !line; }
+};
+
+// Tries all ports side by side, because other programs may listen on some of them, and be silent.
 struct Seeker {
   const RootInfo& info;
   const std::string& from;
   std::shared_ptr<const TlsContext> context;
   const Logger& log;
+  std::vector<Attempt> attempts = {};
+  Status last = Status(Code::kTimeout, "no answer");
+  std::string stranger = {};
+  Deadline soon = Deadline::after(std::chrono::seconds(1));
+  bool warned = false;
 
-  // kTcpConnect: another program listens there. kPara: the address is invalid.
-  Result<Line> try_port(std::uint16_t port, Deadline turn, Deadline deadline) const {
-    HCCL_ASSIGN_OR_RETURN(Fd fd, connect_tcp(info.address, port, from, turn));
-    // A program that listens at another port may be silent, and must not hold this rank up.
-    const Deadline proof = info.ports == 1 ? Deadline::after(kProofTime) : turn;
-    return prove_to(info, std::move(fd), context, deadline.sooner(proof));
+  // Goes on without blocking. True once both ends have proved themselves.
+  Result<bool> advance(Attempt& each) const {
+    if (each.idle()) {
+      if (!each.begin.expired()) return false;
+      HCCL_ASSIGN_OR_RETURN(each.fd, start_connect_tcp(info.address, each.port, from));
+    }
+    if (!each.line) {
+      if (!wait_fd(each.fd.get(), POLLOUT, Deadline::after({})).ok()) return false;
+      HCCL_RETURN_IF_ERROR(
+          connect_result(each.fd.get())
+              .with_context("connect to " + endpoint_text(info.address, each.port)));
+      each.line.emplace(std::move(each.fd), Line::Side::kClient, context, info);
+      each.proof = Deadline::after(kProofTime);
+    }
+    HCCL_RETURN_IF_ERROR(each.line->prove());
+    if (!each.line->proved() && each.proof.expired()) return Status(Code::kTimeout, "no answer");
+    return each.line->proved();
   }
 
-  // Tries the ports in turn, because another program may listen on some of them. Tries again after
-  // a closed connection.
-  Result<Line> find(Deadline deadline) const {
-    auto pause = std::chrono::milliseconds(10);
-    auto answer = std::chrono::milliseconds(25);
-    std::string stranger;
-    bool warned = false;
-    const Deadline soon = Deadline::after(std::chrono::seconds(1));
-    for (int i = 0;; i = (i + 1) % info.ports) {
-      // Each round waits twice as long, because the root may be far away or busy.
-      if (i == 0) answer = std::min(2 * answer, std::chrono::milliseconds(3200));
-      const auto port = static_cast<std::uint16_t>(info.port + i);
-      const Deadline turn = info.ports == 1 ? deadline : deadline.sooner(Deadline::after(answer));
-      auto line = try_port(port, turn, deadline);
-      const Status& last = line.status();
-      // A wrong proof at the only port: the coordinator will not appear there later.
-      const bool wrong = info.ports == 1 && last.code() == Code::kTcpConnect;
-      if (line.ok() || last.code() == Code::kPara) return line;
-      if (wrong) return last.with_context("joining at " + endpoint_text(info.address, port));
-      // An error of this process, which a second try would meet again.
-      if (last.code() == Code::kSyscall) return last.with_context("joining");
-      // The id comes from the secret, so a root of another secret is one of another job.
-      if (last.code() == Code::kUnavail) {
-        stranger = "; at " + endpoint_text(info.address, port) +
-                   " a root of another secret or job answers: compare the files of "
-                   "HCCL_JOB_SECRET_FILE on the hosts";
-      }
-      if (!warned && !stranger.empty() && soon.expired()) {  // not of another job's root nearby
-        warned = true;
-        log->warn("joining: the root has not been found yet{}", stranger);
+  // Ends an attempt. The failure, if the search has to end with it.
+  Status judge(Attempt& each, const Status& failure) {
+    const std::string where = endpoint_text(info.address, each.port);
+    last = failure;
+    if (last.code() == Code::kPara) return last;
+    // A wrong proof at the only port: the coordinator will not appear there later.
+    if (info.ports == 1 && each.line && last.code() == Code::kTcpConnect) {
+      return last.with_context("joining at " + where);
+    }
+    each.fd.reset();
+    each.line.reset();
+    each.begin = Deadline::after(each.pause);
+    each.pause = std::min(2 * each.pause, milliseconds(info.ports == 1 ? 200 : 640));
+    // An error of this process, which a second try would meet again, unless the other attempts have
+    // the descriptors.
+    if (last.code() == Code::kSyscall &&
+        std::all_of(attempts.begin(), attempts.end(), [](const Attempt& a) { return a.idle(); })) {
+      return last.with_context("joining");
+    }
+    // The id comes from the secret, so a root of another secret is one of another job.
+    if (last.code() == Code::kUnavail) {
+      stranger = "; at " + where +
+                 " a root of another secret or job answers: compare the files of "
+                 "HCCL_JOB_SECRET_FILE on the hosts";
+    }
+    if (!warned && !stranger.empty() && soon.expired()) {  // not of another job's root nearby
+      warned = true;
+      log->warn("joining: the root has not been found yet{}", stranger);
+    }
+    return {};
+  }
+
+  Status wait(Deadline deadline) const {
+    std::vector<pollfd> polled;
+    for (const Attempt& each : attempts) {
+      deadline = deadline.sooner(each.idle() ? each.begin : each.proof);
+      if (each.line) polled.push_back({each.line->fd(), each.line->wants(), 0});
+      if (each.fd.valid()) polled.push_back({each.fd.get(), POLLOUT, 0});
+    }
+    if (::poll(polled.data(), polled.size(), deadline.poll_ms()) >= 0 || errno == EINTR) return {};
+    return Status(Code::kSyscall, std::string("joining: poll: ") + std::strerror(errno));
+  }
+
+  Result<Line> find(Deadline deadline) {
+    for (int i = 0; i < info.ports; ++i) {
+      attempts.push_back(
+          {static_cast<std::uint16_t>(info.port + i), Deadline::after(i * kHeadStart)});
+    }
+    for (;;) {
+      for (Attempt& each : attempts) {
+        const auto found = advance(each);
+        if (!found.ok()) HCCL_RETURN_IF_ERROR(judge(each, found.status()));
+        if (found.ok() && *found) return std::move(*each.line);
       }
       if (deadline.expired()) {
         return Status(Code::kTimeout, "EI0006: the root at " +
                                           endpoint_text(info.address, info.port) +
                                           " does not answer: " + last.message() + stranger);
       }
-      if (last.code() != Code::kTimeout) {
-        pause = std::min(2 * pause, std::chrono::milliseconds(640));
-        nap(pause, deadline);
-      }
+      HCCL_RETURN_IF_ERROR(wait(deadline));
     }
   }
 };

@@ -354,21 +354,46 @@ TEST(Join, WrongSecretAndWrongCommunicatorGetNothing) {
   EXPECT_TRUE(all[3]->status.ok()) << all[3]->status.message();
 }
 
-// Each of them could take five seconds, and the ranks have twenty.
+// A listener with the connections that it has not answered.
+struct Silent {
+  Listener listener;
+  std::vector<Fd> connections = {};
+
+  // The connections that are still open.
+  std::size_t count() {
+    for (auto more = accept_one(listener.fd.get()); more.ok() && more->valid();
+         more = accept_one(listener.fd.get())) {
+      connections.push_back(std::move(*more));
+    }
+    std::erase_if(connections, [](const Fd& each) {
+      pollfd ended{each.get(), POLLRDHUP, 0};
+      return ::poll(&ended, 1, 0) != 0;
+    });
+    return connections.size();
+  }
+};
+
+// The root answers only when the ranks wait at all ports at once.
 TEST(Join, SilentListenersAtOtherPortsHoldNobodyUp) {
   constexpr std::uint16_t kSilent = 6;
   for (int attempt = 0; attempt < 20; ++attempt) {
-    Meeting meeting(seconds(20));
+    Meeting meeting;
     join::RootInfo guessed = meeting.info;
     guessed.port = static_cast<std::uint16_t>(meeting.info.port - kSilent);
     guessed.ports = kSilent + 1;
-    std::vector<Listener> silent;
+    std::vector<Silent> silent;
     for (std::uint16_t port = guessed.port; port < meeting.info.port; ++port) {
       auto listener = listen_tcp("127.0.0.1", port);
-      if (listener.ok()) silent.push_back(std::move(*listener));
+      if (listener.ok()) silent.push_back({std::move(*listener)});
     }
     if (silent.size() < kSilent) continue;  // other programs have the ports
+    meeting.coordinator().hold();
     for (int r = 0; r < 2; ++r) meeting.come(r, 2, meeting.config(), guessed);
+    EXPECT_TRUE(eventually([&] {
+      return std::all_of(silent.begin(), silent.end(),
+                         [](Silent& each) { return each.count() == 2; });
+    }));
+    meeting.coordinator().release();
     return expect_all_in(meeting, 2);
   }
   FAIL() << "no row of free ports";
