@@ -10,6 +10,7 @@
 
 #include "hccl/base/auth.h"
 #include "hccl/base/fd.h"
+#include "hccl/base/user_folder.h"
 #include "hccl/join/host_root.h"
 #include "hccl/join/rank_table.h"
 #include "hccl/join/root_info.h"
@@ -73,15 +74,16 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     case 1: {
       const auto now = Deadline::after(std::chrono::nanoseconds(0));
       const auto root =
-          join::HostRoot::create(folder.path, "fuzz", Deadline::never(),
+          join::HostRoot::create({folder.path}, "fuzz", Deadline::never(),
                                  [](const auto& make) { return std::make_shared<Fd>(make()); });
       PROMISE(root.ok());
       const Block block = block_of(bytes, what & 0x80);
       const std::size_t length = what & 0x40 ? bytes.size() : block.size();
-      for (const auto& entry : std::filesystem::directory_iterator(folder.path + "/hccl")) {
+      for (const auto& entry :
+           std::filesystem::directory_iterator(user_folder({folder.path}).value().path)) {
         write(entry.path(), std::string_view(block.data(), std::min(length, block.size())));
       }
-      check(join::find_host_root(folder.path, "fuzz", now));
+      check(join::find_host_root({folder.path}, "fuzz", now));
       break;
     }
     case 2: {
