@@ -6,7 +6,7 @@
 #include <string>
 #include <system_error>
 
-#include "hccl/base/text.h"
+#include "hccl/base/error_text.h"
 
 namespace hccl {
 namespace {

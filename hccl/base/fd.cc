@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <string>
 
-#include "hccl/base/text.h"
+#include "hccl/base/error_text.h"
 
 namespace hccl {
 namespace {

@@ -14,7 +14,7 @@
 #include <ctime>
 
 #include "hccl/base/bytes.h"
-#include "hccl/base/text.h"
+#include "hccl/base/error_text.h"
 
 namespace hccl {
 namespace {

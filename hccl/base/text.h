@@ -13,13 +13,6 @@ namespace hccl {
 /// blanks.
 std::optional<std::uint64_t> decimal(std::string_view text);
 
-/// The meaning of an error number of the system, and what the user can do about it: to raise the
-/// limit of descriptors, not to close those of the library.
-std::string error_text(int error);
-/// The limits of this process that may be behind the error, and the commands that raise them. Empty
-/// where there is no limit.
-std::string limit_text(int error);
-
 /// The parts between the separators: one more than the separators. They are views of the text.
 std::vector<std::string_view> split(std::string_view text, char separator);
 

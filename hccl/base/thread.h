@@ -12,9 +12,9 @@
 #include <thread>
 #include <utility>
 
-namespace hccl {
+#include "hccl/base/error_text.h"
 
-std::string limit_text(int error);  // text.h's split() would collide with a namespace
+namespace hccl {
 
 /// Blocks all signals of the calling thread but those that report its own faults, which handlers of
 /// crashes need. Threads that start in the meantime inherit that.

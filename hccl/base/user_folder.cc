@@ -11,7 +11,7 @@
 #include <memory>
 #include <optional>
 
-#include "hccl/base/text.h"
+#include "hccl/base/error_text.h"
 
 namespace hccl {
 namespace {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <vector>
 
+#include "hccl/base/error_text.h"
 #include "hccl/base/socket.h"
 
 namespace hccl::join {
@@ -103,7 +103,7 @@ struct Seeker {
       if (each.fd.valid()) polled.push_back({each.fd.get(), POLLOUT, 0});
     }
     if (::poll(polled.data(), polled.size(), deadline.poll_ms()) >= 0 || errno == EINTR) return {};
-    return Status(Code::kSyscall, std::string("joining: poll: ") + std::strerror(errno));
+    return Status(Code::kSyscall, "joining: poll: " + error_text(errno));
   }
 
   Result<Line> find(Deadline deadline) {

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hccl/base/error_text.h"
 #include "hccl/base/process.h"
-#include "hccl/base/text.h"
 #include "hccl/base/thread.h"
 #include "hccl/base/user_folder.h"
 #include "hccl/base/waiter.h"

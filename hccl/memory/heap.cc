@@ -12,9 +12,9 @@
 #include <string>
 #include <utility>
 
+#include "hccl/base/error_text.h"
 #include "hccl/base/memory_limit.h"
 #include "hccl/base/pages.h"
-#include "hccl/base/text.h"
 #include "hccl/base/thread.h"
 #include "hccl/memory/arena.h"
 

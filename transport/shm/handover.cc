@@ -15,8 +15,8 @@
 
 #include "hccl/base/auth.h"
 #include "hccl/base/bytes.h"
+#include "hccl/base/error_text.h"
 #include "hccl/base/socket.h"
-#include "hccl/base/text.h"
 #include "hccl/memory/heap.h"
 #include "transport/agree.h"
 #include "transport/shm/meeting.h"

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "hccl/base/error_text.h"
 #include "hccl/base/socket.h"
-#include "hccl/base/text.h"
 #include "hccl/base/user_folder.h"
 
 namespace hccl::transport::shm {

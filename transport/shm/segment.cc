@@ -12,9 +12,9 @@
 #include <new>
 #include <string>
 
+#include "hccl/base/error_text.h"
 #include "hccl/base/memory_limit.h"
 #include "hccl/base/pages.h"
-#include "hccl/base/text.h"
 #include "hccl/base/thread.h"
 
 namespace hccl::transport::shm {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "hccl/base/text.h"
+#include "hccl/base/error_text.h"
 
 namespace hccl::transport::tcp {
 namespace {
