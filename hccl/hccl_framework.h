@@ -172,7 +172,8 @@ HcclResult HcclRequestMark(HcclRequest request);
  *
  * Failures: the death of a rank ends all requests of the communicator, as it ends its collectives,
  * and the text names the rank. So do HcclCommAbort, and HcclCommDestroy, which ends requests that
- * are under way with HCCL_E_UNAVAIL. A forked child has no communicators: HCCL_E_NOT_SUPPORT. */
+ * are under way with HCCL_E_UNAVAIL. A rank that lacks the memory to move a message fails the
+ * communicator. A forked child has no communicators: HCCL_E_NOT_SUPPORT. */
 
 /** As a source: any rank. */
 #define HCCL_ANY_RANK 0xFFFFFFFFu

@@ -27,17 +27,13 @@ void set_last_error(std::string_view text) noexcept {
   kept[length] = '\0';
 }
 
-HcclResult keep(const Status& failure, const char* function) {
-  set_last_error(failure.with_context(function).message());
-  return static_cast<HcclResult>(failure.code());
-}
-
-HcclResult keep_exception(const char* function) noexcept {
-  const Status failure = caught();
+HcclResult keep(const Status& failure, const char* function) noexcept {
   auto& kept = last_error();  // no other memory: there may be none
   std::snprintf(kept.data(), kept.size(), "%s: %s", function, failure.message().c_str());
   return static_cast<HcclResult>(failure.code());
 }
+
+HcclResult keep_exception(const char* function) noexcept { return keep(caught(), function); }
 
 Status null_pointer(const char* argument) {
   return Status(Code::kPtr, std::string(argument) + " is null");

@@ -15,7 +15,7 @@ namespace hccl::api {
 void set_last_error(std::string_view text) noexcept;
 
 /// Keeps the text of a failure of `function`; returns its code.
-[[gnu::cold]] HcclResult keep(const Status& failure, const char* function);
+[[gnu::cold]] HcclResult keep(const Status& failure, const char* function) noexcept;
 /// The same for the exception that is being handled.
 [[gnu::cold]] HcclResult keep_exception(const char* function) noexcept;
 

@@ -36,7 +36,11 @@ Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::stri
       suspicion_(log_, name_, rank_),
       mailbox_(std::make_shared<Mailbox>(
           rank_, size(), name_, [this](const AbortFlag& abort) { return opening_.mailbox(abort); },
-          placement_.policy, log_)) {}
+          placement_.policy, log_,
+          [this](const Status& why) {
+            failure_.abort(
+                Status(why.code(), why.message(), ranks_[static_cast<std::size_t>(rank_)]));
+          })) {}
 
 Result<std::shared_ptr<Communicator>> Communicator::world(
     std::shared_ptr<join::ControlLine> control, std::string name, const Config& config, Logger log,

@@ -57,7 +57,8 @@ std::string Message::words() const {
                               : " from rank " + std::to_string(peer_));
 }
 
-Mailbox::Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy, Logger log)
+Mailbox::Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy, Logger log,
+                 Broken broken)
     : rank_(rank),
       size_(size),
       name_(std::move(name)),
@@ -65,7 +66,8 @@ Mailbox::Mailbox(int rank, int size, std::string name, Open open, WaitPolicy pol
       log_(std::move(log)),
       process_(::getpid()),
       window_(window_among(size)),
-      open_(std::move(open)) {}
+      open_(std::move(open)),
+      broken_(std::move(broken)) {}
 
 Mailbox::~Mailbox() { stop(); }
 
@@ -90,12 +92,7 @@ MessagePtr Mailbox::make(bool sending, int peer, std::int32_t tag, void* data, s
   message->data_ = static_cast<std::byte*>(data);
   message->bytes_ = bytes;
   message->on_done_ = std::move(done);
-  try {
-    begin(message);
-  } catch (...) {
-    end(caught());  // the message's progress is unknown
-    throw;
-  }
+  begin(message);
   return message;
 }
 
@@ -107,7 +104,23 @@ void Mailbox::begin(const MessagePtr& message) {
     return;
   }
   start();
+  std::list<MessagePtr> place{message};
+  message->place_ = place.begin();
   MutexLock lock(mutex_);
+  live_.splice(live_.end(), place);
+  try {
+    post(message);
+  } catch (...) {
+    message->on_done_ = nullptr;
+    give_up();
+    fail_all();
+    tell(lock);
+    throw;
+  }
+  poll(lock);
+}
+
+void Mailbox::post(const MessagePtr& message) {
   if (ended_.raised()) {
     settle(message, ended_.reason());
   } else if (!message->sending_) {
@@ -117,7 +130,18 @@ void Mailbox::begin(const MessagePtr& message) {
   } else {
     post_send(message);
   }
-  poll(lock);
+}
+
+// After an exception, which is being handled: the progress of messages is unknown. The caller fails
+// all of them before it unlocks.
+void Mailbox::give_up() noexcept {
+  Status why = caught();
+  try {
+    why =
+        Status(why.code(), name_ + ": rank " + std::to_string(rank_) + ": " + why.message(), rank_);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the short text does
+  }
+  if (ended_.raise(why)) given_up_.store(true);
 }
 
 void Mailbox::start() {
@@ -140,23 +164,35 @@ Status Mailbox::open() {
     peers.back()->credit = window_;
   }
   MutexLock lock(mutex_);
+  if (ended_.raised()) return ended_.reason();
   mesh_ = std::move(mesh);
   sleeper_ = std::move(sleeper);
   peers_ = std::move(peers);
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer != rank_) listen(peer);
+  try {
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer != rank_) listen(peer);
+    }
+    for (const MessagePtr& each : std::exchange(early_, {})) post_send(each);
+  } catch (...) {
+    give_up();
+    fail_all();
+    throw;
   }
-  for (const MessagePtr& each : std::exchange(early_, {})) post_send(each);
   poll(lock);
   return {};
 }
 
-// Without memory all messages fail, on all ranks, because their links end.
+// Without memory all messages fail, on all ranks. Where there are no links yet that could end, the
+// other ranks are told before this rank's callers, because these may then leave the communicator.
 void Mailbox::run() {
   try {
     serve();
   } catch (...) {
-    ended_.raise(caught());
+    give_up();
+  }
+  try {
+    if (given_up_.load() && broken_) broken_(ended_.reason());
+  } catch (...) {  // NOLINT(bugprone-empty-catch): they hear when this rank leaves
   }
   try {
     MutexLock lock(mutex_);
@@ -218,8 +254,12 @@ void Mailbox::stop() {
 
 bool Mailbox::poll(MutexLock& lock) {
   bool moved = false;
-  while (mesh_ != nullptr && !failed_ && (mesh_->progress() | advance())) moved = true;
-  sentence();
+  try {
+    while (mesh_ != nullptr && !failed_ && (mesh_->progress() | advance())) moved = true;
+    sentence();
+  } catch (...) {
+    give_up();
+  }
   if (ended_.raised()) fail_all();
   // The thread moves what this caller has begun.
   if (moved && !active_.empty() && !thread_.is_current()) {
@@ -236,7 +276,7 @@ void Mailbox::tell(MutexLock& lock) {
   if (telling_) return;
   telling_ = true;
   while (!settled_.empty()) {
-    const std::vector<MessagePtr> told = std::exchange(settled_, {});
+    const std::list<MessagePtr> told = std::exchange(settled_, {});
     lock.unlock();
     for (const MessagePtr& each : told) {
       if (each->on_done_) std::exchange(each->on_done_, nullptr)(each->status_);
@@ -246,43 +286,32 @@ void Mailbox::tell(MutexLock& lock) {
   telling_ = false;
 }
 
-void Mailbox::settle(const MessagePtr& message, Status status) {
+void Mailbox::settle(const MessagePtr& message, Status status) noexcept {
+  if (message->done()) return;
   message->status_ = std::move(status);
   message->done_.store(true, std::memory_order_release);
-  settled_.push_back(message);
+  settled_.splice(settled_.end(), live_, message->place_);
 }
 
-// Parts of other messages may be in transfer in callers' memory, so the mesh ends them first.
+// Parts of messages may be in transfer in callers' memory, so the mesh ends them first. From then
+// on nothing is allocated. A transfer that an exception has left is not asked how it ended.
 void Mailbox::fail_all() {
   if (failed_) return;
-  failed_ = true;
   const Status why = ended_.reason();
-  std::vector<MessagePtr> all(early_.begin(), early_.end());
   if (mesh_ != nullptr) {
     mesh_->abort(why);
-    while (mesh_->progress() | advance()) {
+    while (mesh_->progress()) {
     }
   }
-  for (Transfer& each : active_) {
-    if (each.then) each.then(why);
-  }
-  for (auto& [tag, list] : receives_) all.insert(all.end(), list.begin(), list.end());
-  for (auto& [tag, list] : arrivals_) {
-    for (const ArrivalPtr& each : list) {
-      if (each->sender != nullptr) all.push_back(each->sender);
-    }
-  }
-  for (auto& [id, message] : asking_) all.push_back(message);
-  for (const Doomed& each : doomed_) all.push_back(each.message);
+  failed_ = true;
   early_.clear();
   active_.clear();
   receives_.clear();
   arrivals_.clear();
   asking_.clear();
   doomed_.clear();
-  for (const MessagePtr& each : all) {
-    if (!each->done()) settle(each, why);
-  }
+  while (!live_.empty()) settle(live_.front(), why);
+  if (sleeper_ != nullptr) sleeper_->ring();  // the thread ends
 }
 
 // A closed link may be a consequence of another rank's death. The coordinator gets time to name the
@@ -294,7 +323,7 @@ void Mailbox::doom(const MessagePtr& message, const Status& why, Deadline verdic
 void Mailbox::sentence() {
   std::erase_if(doomed_, [this](const Doomed& each) HCCL_REQUIRES(mutex_) {
     if (!each.verdict.expired()) return false;
-    if (!each.message->done()) settle(each.message, each.why);
+    settle(each.message, each.why);
     return true;
   });
 }

@@ -53,6 +53,7 @@ class Message final : public Request {
   std::byte* data_ = nullptr;  // a send only reads it
   std::uint64_t bytes_ = 0;
   std::size_t parts_ = 0;  // that are under way
+  std::list<std::shared_ptr<Message>>::iterator place_;
 };
 using MessagePtr = std::shared_ptr<Message>;
 
@@ -60,15 +61,18 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
  public:
   /// Opens the mesh, together with the other ranks; ends early if the flag is raised.
   using Open = std::function<Result<std::unique_ptr<transport::Mesh>>(const AbortFlag&)>;
+  /// Hears that this rank has no memory to go on. The mailbox's thread calls it.
+  using Broken = std::function<void(const Status&)>;
   /// `name`: of the communicator, for texts. `policy`: how callers wait.
-  Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy, Logger log);
+  Mailbox(int rank, int size, std::string name, Open open, WaitPolicy policy, Logger log,
+          Broken broken = {});
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
   ~Mailbox();
 
   /// Any thread; never block. The ranks exist; `source` may be kAnyRank. Memory belongs to the
   /// mailbox until the message is done; `done` then runs once, on a thread of the mailbox or of a
-  /// caller, without a lock.
+  /// caller, without a lock. If they throw, there is no message, and `done` never runs.
   MessagePtr send(int dest, std::int32_t tag, const void* data, std::uint64_t bytes,
                   Message::Done done);
   MessagePtr recv(int source, std::int32_t tag, void* data, std::uint64_t bytes,
@@ -135,10 +139,12 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   MessagePtr make(bool sending, int peer, std::int32_t tag, void* data, std::uint64_t bytes,
                   Message::Done done);
   void begin(const MessagePtr& message);
+  void give_up() noexcept;
   void run();
   void serve() HCCL_UNCHECKED;  // sleeper_ is this thread's
   Status open();
 
+  void post(const MessagePtr& message) HCCL_REQUIRES(mutex_);
   void post_send(const MessagePtr& message) HCCL_REQUIRES(mutex_);
   void post_recv(const MessagePtr& message) HCCL_REQUIRES(mutex_);
   void send_to_self(const MessagePtr& message) HCCL_REQUIRES(mutex_);
@@ -155,7 +161,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void move_bytes(int peer, std::uint32_t lane, const MessagePtr& message) HCCL_REQUIRES(mutex_);
   void give_back(int peer, std::uint64_t bytes) HCCL_REQUIRES(mutex_);
   void part_ended(const MessagePtr& message, const Status& status) HCCL_REQUIRES(mutex_);
-  void settle(const MessagePtr& message, Status status) HCCL_REQUIRES(mutex_);
+  void settle(const MessagePtr& message, Status status) noexcept HCCL_REQUIRES(mutex_);
   void doom(const MessagePtr& message, const Status& why, Deadline verdict) HCCL_REQUIRES(mutex_);
   void lost(int peer, const Status& why) HCCL_REQUIRES(mutex_);
   void corrupt(int peer, const char* what) HCCL_REQUIRES(mutex_);
@@ -181,6 +187,8 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   Doorbell bell_;  // messages are done
 
   Open open_;
+  const Broken broken_;
+  std::atomic<bool> given_up_{false};  // for lack of memory
 
   Mutex mutex_{LockLevel::kMailbox};
   std::unique_ptr<transport::Mesh> mesh_ HCCL_GUARDED_BY(mutex_);
@@ -198,8 +206,11 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   std::map<std::uint64_t, MessagePtr> asking_ HCCL_GUARDED_BY(mutex_);  // sends, by id
   std::uint64_t asked_ HCCL_GUARDED_BY(mutex_) = 0;
   std::vector<Doomed> doomed_ HCCL_GUARDED_BY(mutex_);
-  std::vector<MessagePtr> settled_ HCCL_GUARDED_BY(mutex_);  // whose `done` is to be called
-  bool telling_ HCCL_GUARDED_BY(mutex_) = false;             // a thread calls them
+  // A message moves from the one to the other without an allocation. So no failure loses it,
+  // whichever of the lists above it is in.
+  std::list<MessagePtr> live_ HCCL_GUARDED_BY(mutex_);     // all that are not done
+  std::list<MessagePtr> settled_ HCCL_GUARDED_BY(mutex_);  // whose `done` is to be called
+  bool telling_ HCCL_GUARDED_BY(mutex_) = false;           // a thread calls them
   Thread thread_;
 };
 

@@ -178,7 +178,6 @@ void Mailbox::part_ended(const MessagePtr& message, const Status& status) {
   if (message->status_.ok()) message->status_ = status;
   if (--message->parts_ != 0) return;
   if (message->status_.ok()) return settle(message, {});
-  if (failed_) return settle(message, ended_.reason());
   doom(message, message->status_, Deadline::after(kVerdictTime));
 }
 
@@ -194,7 +193,7 @@ bool Mailbox::advance() {
     if (each->then) each->then(each->request.status());
     each = active_.erase(each);
   }
-  for (int peer = 0; peer < size_ && !failed_; ++peer) {
+  for (int peer = 0; peer < size_; ++peer) {
     Peer& each = *peers_[static_cast<std::size_t>(peer)];
     while (peer != rank_ && !each.gone && !ended_.raised() && each.incoming.done()) {
       moved = true;

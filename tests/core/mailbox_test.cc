@@ -8,7 +8,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <map>
+#include <new>
 #include <numeric>
 #include <random>
 #include <span>
@@ -340,7 +342,7 @@ TEST(Mailbox, ThreadsAndCollectivesDoNotMeet) {
 // ---- ends and limits of operations ----
 
 // Rank 1, which announces messages without end, or takes all and says nothing.
-class Rank1 final : public transport::Mesh {
+class Rank1 : public transport::Mesh {
  public:
   explicit Rank1(bool floods) : floods_(floods) {}
   std::string_view name() const override { return "test"; }
@@ -403,6 +405,75 @@ TEST(Mailbox, MessagesThatWaitForTheirReceivesAreBounded) {
     }
     box->end(Status(Code::kUnavail, "over"));
     box->stop();
+  }
+}
+
+// Rank 1, once the memory to send to it, or to look for its bytes, is missing.
+class Unaffordable final : public Rank1 {
+ public:
+  Unaffordable(const std::atomic<bool>& sends, std::atomic<bool>& looks)
+      : Rank1(false), sends_(sends), looks_(looks) {}
+  void send(transport::Request& request, int peer, std::uint32_t lane,
+            std::span<const std::byte> bytes) override {
+    if (sends_) throw std::bad_alloc();
+    Rank1::send(request, peer, lane, bytes);
+  }
+  bool progress() override {
+    if (looks_) throw std::bad_alloc();
+    return Rank1::progress();
+  }
+  void abort(Status why) override {
+    looks_ = false;
+    Rank1::abort(std::move(why));
+  }
+
+ private:
+  const std::atomic<bool>& sends_;
+  std::atomic<bool>& looks_;
+};
+
+// Wherever the memory is missing: before the mesh is there, for a message itself, or between.
+TEST(Mailbox, WithoutMemoryAllMessagesFailAndTheOtherRanksAreTold) {
+  for (const std::string where : {"early", "send", "look"}) {
+    SCOPED_TRACE(where);
+    std::atomic<bool> sends = where == "early", looks = false;
+    std::promise<void> opens;
+    std::promise<Status> told;
+    const auto box = std::make_shared<core::Mailbox>(
+        0, 2, "poor",
+        [&](const AbortFlag&) -> Result<std::unique_ptr<transport::Mesh>> {
+          opens.get_future().wait();
+          return std::unique_ptr<transport::Mesh>(std::make_unique<Unaffordable>(sends, looks));
+        },
+        WaitPolicy{}, make_logger("off", "rank 0"),
+        [&](const Status& why) { told.set_value(why); });
+    Bytes bytes(20'000);
+    std::atomic<int> done = 0;
+    const auto count = [&](const Status&) { ++done; };
+    std::vector<MessagePtr> waiting;
+    for (int i = 0; i < 3; ++i) {
+      waiting.push_back(box->send(1, i, bytes.data(), bytes.size(), count));
+      waiting.push_back(box->recv(1, i, bytes.data(), bytes.size(), count));
+    }
+    opens.set_value();
+    if (where != "early") {
+      ASSERT_TRUE(box->send(1, 9, bytes.data(), 8, {})->wait(soon()).ok());
+      (where == "send" ? sends : looks) = true;
+    }
+    if (where == "send") {  // refused, so nobody hears of its end
+      EXPECT_THROW(box->send(1, 9, bytes.data(), 8, count), std::bad_alloc);
+    }
+    for (const MessagePtr& each : waiting) {
+      ASSERT_TRUE(each->wait(soon()).ok());
+      EXPECT_EQ(each->status().message().find("poor: rank 0: out of memory"), 0u);
+    }
+    auto report = told.get_future();
+    ASSERT_EQ(report.wait_for(seconds(30)), std::future_status::ready);
+    const Status why = report.get();
+    EXPECT_EQ(why.code(), Code::kOom);
+    EXPECT_EQ(why.culprit(), 0);
+    box->stop();
+    EXPECT_EQ(done, 6);
   }
 }
 
