@@ -18,6 +18,8 @@ def as_npu() -> None:
     """Makes torch_npu and apex importable, unless they are installed, and makes "npu" mean the CPU.
 
     A second call does nothing."""
+    from multiprocessing import spawn
+
     from hccl.torch.npu import _devices, _modules, _operators, _transfer
 
     real = [name for name in _NAMES if name not in sys.modules and _is_installed(name)]
@@ -28,6 +30,8 @@ def as_npu() -> None:
             made[path] = _module(path, contents)
     for path, module in made.items():
         sys.modules[path] = module
+        if path.startswith("torch_npu.npu"):  # import torch.npu
+            sys.modules[path.replace("torch_npu", "torch", 1)] = module
         parent, _, name = path.rpartition(".")
         if parent and not hasattr(made[parent], name):
             setattr(made[parent], name, module)
@@ -36,6 +40,15 @@ def as_npu() -> None:
         _operators.install()
         if not any(isinstance(finder, _transfer.Importer) for finder in sys.meta_path):
             sys.meta_path.append(_transfer.Importer())
+            prepare = spawn.get_preparation_data
+            spawn.get_preparation_data = lambda name: {**prepare(name), "hccl": _Spawned()}
+
+
+class _Spawned:
+    """A process that multiprocessing starts anew unpickles it before it imports the script."""
+
+    def __reduce__(self) -> tuple:
+        return as_npu, ()
 
 
 def _is_installed(name: str) -> bool:
