@@ -70,6 +70,20 @@ def _stream(stream: Any) -> Iterator[Any]:
     yield stream
 
 
+def device_count() -> int:
+    """The ranks of this host by their launcher, or the devices that the script is to see."""
+    listed = os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "0").split(",")
+    return int(os.environ.get("LOCAL_WORLD_SIZE", len(listed)))
+
+
+_current = [0]  # the number that the script has set
+
+
+def set_device(device: Any) -> None:
+    number = str(device).rpartition(":")[2]
+    _current[0] = int(number) if number.isdigit() else _current[0]
+
+
 def _seed(seed: int) -> None:
     torch.default_generator.manual_seed(seed)  # torch.manual_seed calls torch.cuda's
 
@@ -154,10 +168,11 @@ def _profile(
 def contents() -> dict:
     """The names of torch.npu."""
     unlike_here = (
-        *("set_device", "synchronize", "empty_cache", "init", "set_compile_mode", "set_option"),
+        *("synchronize", "empty_cache", "init", "set_compile_mode", "set_option"),
         *("set_stream", "global_step_inc", "set_start_fuzz_compile_step", "launch_graph"),
         *("enable_graph_mode", "disable_graph_mode", "set_dump", "init_dump", "finalize_dump"),
-        *("set_aoe", "set_mm_bmm_format_nd", "ipc_collect"),
+        *("set_aoe", "set_mm_bmm_format_nd", "ipc_collect", "get_device_capability"),
+        *("clear_npu_overflow_flag", "set_per_process_memory_fraction", "set_sync_debug_mode"),
     )
     typed = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
     return {
@@ -165,13 +180,19 @@ def contents() -> dict:
         **{f"{name}Tensor": getattr(torch, f"{name}Tensor") for name in typed},
         "seed": torch.default_generator.seed,
         "seed_all": torch.default_generator.seed,
+        "get_rng_state_all": lambda: [torch.get_rng_state()],
+        "set_rng_state_all": lambda states: torch.set_rng_state(states[0]),
         "get_rng_state": lambda device=None: torch.get_rng_state(),
         "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
         "is_available": lambda: True,
         "is_initialized": lambda: True,
-        "is_bf16_supported": lambda: True,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
+        "is_bf16_supported": lambda including_emulation=True: True,
+        "is_jit_compile_false": lambda: True,
+        "device_count": device_count,
+        "set_device": set_device,
+        "current_device": lambda: _current[0],
+        "default_generators": (torch.default_generator,) * 64,  # of any device
+        "_lazy_call": lambda call: call(),
         "initial_seed": torch.default_generator.initial_seed,
         "manual_seed": _seed,
         "manual_seed_all": _seed,

@@ -42,7 +42,7 @@ def _translated(call: Any) -> Any:
         return call(*args, **kwargs)
 
     with_cpu.__hccl__ = True  # type: ignore[attr-defined]
-    return with_cpu
+    return _functions.scriptable(with_cpu, call)
 
 
 def _to(call: Any) -> Any:
@@ -62,7 +62,8 @@ def _type(call: Any) -> Any:
     @functools.wraps(call)
     def type_of_cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
         words = [each.split(".") if isinstance(each, str) else [] for each in args]
-        short = [f"torch.{word[2]}" if word[1:2] == ["npu"] else each for word, each in zip(words, args)]
+        npu = [word[:1] == ["torch"] and word[1] in _names for word in words]
+        short = [f"torch.{word[2]}" if on else each for on, word, each in zip(npu, words, args)]
         return call(self, *short, **kwargs)
 
     return type_of_cpu
@@ -77,7 +78,8 @@ _FACTORIES = (
     *("arange", "as_tensor", "empty", "empty_like", "empty_strided", "eye", "full", "full_like"),
     *("linspace", "logspace", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like"),
     *("randn", "randn_like", "randperm", "tensor", "zeros", "zeros_like"),
-    *("load", "set_default_device"),
+    *("load", "set_default_device", "asarray", "scalar_tensor", "sparse_coo_tensor", "normal"),
+    *("range", "tril_indices", "triu_indices", "hann_window", "hamming_window"),
 )
 _OF_TENSORS = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros")
 
@@ -89,9 +91,9 @@ class _DeviceOfScripts(type(torch.device)):  # type: ignore[misc]
         return isinstance(thing, cls.real)
 
 
-def _device_class() -> Any:
-    """Makes torch.device("npu:0") the CPU; isinstance(x, torch.device) works as before."""
-    real = torch.device
+def _class_of_scripts(real: Any) -> Any:
+    """Makes torch.device("npu:0") the CPU, and torch.Generator("npu") the CPU's; isinstance works as
+    before."""
 
     class device(metaclass=_DeviceOfScripts):
         __hccl__ = True
@@ -102,7 +104,8 @@ def _device_class() -> Any:
             return real(translated) if translated is not kind else real(*args, **kwargs)
 
     device.real = real
-    device.__module__, device.__qualname__ = "torch", "device"  # devices in pickles name it
+    # Devices in pickles name it.
+    device.__module__, device.__name__, device.__qualname__ = "torch", *[real.__name__] * 2
     return device
 
 
@@ -116,8 +119,11 @@ def install(npu: Any) -> None:
     def to_npu(self: Any, device: Any = None, non_blocking: bool = False, **_: Any) -> Any:
         return self.cpu()
 
-    torch.Tensor.npu = to_npu
-    torch.nn.Module.npu = to_npu
+    for kind in (torch.Tensor, torch.nn.Module, torch.UntypedStorage, torch.TypedStorage):
+        kind.npu = to_npu
+    torch.Tensor.record_stream = lambda self, stream: None
+    for name in ("get_rng_state", "set_rng_state"):  # for torch.random.fork_rng
+        setattr(torch.cpu, name, getattr(npu, name))
     torch.Tensor.is_npu = property(lambda self: self.device.type == "cpu")
     for owner in (torch.Tensor, torch.nn.Module):
         owner.to = _to(owner.to)
@@ -129,7 +135,7 @@ def install(npu: Any) -> None:
     torch.serialization.register_package(5, lambda storage: None, _loaded)
     torch.autocast.__init__ = _translated(torch.autocast.__init__)
     torch.amp.GradScaler.__init__ = _translated(torch.amp.GradScaler.__init__)
-    torch.device = _device_class()
+    torch.device, torch.Generator = map(_class_of_scripts, (torch.device, torch.Generator))
     _functions.install()
     _parallel.install()
     _profiler.install()

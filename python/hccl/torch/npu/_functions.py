@@ -52,6 +52,15 @@ def install() -> None:
     torch.Tensor.__eq__ = _in_rows(torch.Tensor.__eq__)
 
 
+def scriptable(wrapper: Any, call: Any) -> Any:
+    """Makes TorchScript compile what the wrapper wraps."""
+    if operator := torch.jit._builtins._find_builtin(call):
+        torch.jit._builtins._register_builtin(wrapper, operator)
+    else:
+        wrapper.__prepare_scriptable__ = lambda: call
+    return wrapper
+
+
 def _long(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and value.dtype == torch.int32:
         return value.long()
@@ -67,7 +76,7 @@ def _with_long(call: Callable, place: int, word: str) -> Callable:
             kwargs[word] = _long(kwargs[word])
         return call(*args, **kwargs)
 
-    return with_long
+    return scriptable(with_long, call)
 
 
 def _in_rows(call: Callable) -> Callable:
@@ -77,4 +86,4 @@ def _in_rows(call: Callable) -> Callable:
         transposed = isinstance(made, torch.Tensor) and made.dim() == 2
         return made.contiguous() if transposed and "out" not in kwargs else made
 
-    return in_rows
+    return scriptable(in_rows, call)

@@ -41,6 +41,7 @@ def contents() -> dict:
     base = {"NpuFusedOptimizerBase": _optimizers.NpuFusedOptimizerBase}
     return {
         "torch_npu": {
+            "__version__": torch.__version__.partition("+")[0],
             "npu_change_data_ptr": _combine.npu_change_data_ptr,
             **utils,
             **_operators.OPERATORS,
@@ -56,14 +57,20 @@ def contents() -> dict:
         "torch_npu.utils.profiler": {"Profile": _profiler.Profile},
         "torch_npu.profiler": _profiler.contents(),
         "torch_npu.npu": _calls.contents(),
-        "torch_npu.npu.utils": {"npu_check_overflow": _calls.npu_check_overflow},
+        "torch_npu.npu.utils": {
+            "npu_check_overflow": _calls.npu_check_overflow,
+            "is_support_inf_nan": lambda: True,
+        },
         "torch_npu.npu.amp": amp,
         "torch_npu.contrib": {},
         "torch_npu.contrib.function": {
             name: _operators.OPERATORS[name]
             for name in ("npu_iou", "npu_ptiou", "npu_giou", "npu_diou", "npu_ciou")
         },
-        "torch_npu.contrib.module": {"NpuPreGenDropout": _operators.NpuPreGenDropout},
+        "torch_npu.contrib.module": {
+            **{name: getattr(torch.nn, name) for name in ("Mish", "SiLU")},
+            "NpuPreGenDropout": _operators.NpuPreGenDropout,
+        },
         **_apex_contents(),
     }
 

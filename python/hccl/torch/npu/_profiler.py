@@ -9,6 +9,10 @@ import torch
 import torch.profiler
 
 _CPU = torch.profiler.ProfilerActivity.CPU
+_METRICS = (
+    *("PipeUtilization", "ArithmeticUtilization", "Memory", "MemoryL0", "MemoryUB", "L2Cache"),
+    "ResourceConflictRatio",
+)
 
 
 def install() -> None:
@@ -67,6 +71,12 @@ class Profile:
         done.export_chrome_trace(os.path.join(self._folder, f"trace_{os.getpid()}.json"))
 
 
+def _trace_handler(
+    dir_name: str, worker_name: Optional[str] = None, analyse_flag: bool = True, **_: Any
+) -> Any:
+    return torch.profiler.tensorboard_trace_handler(dir_name, worker_name)
+
+
 def contents() -> dict:
     """The names of torch_npu.profiler."""
     anything = types.SimpleNamespace
@@ -75,9 +85,10 @@ def contents() -> dict:
         "ProfilerActivity": anything(CPU=_CPU, NPU=_CPU),
         "ProfilerAction": torch.profiler.ProfilerAction,
         "schedule": torch.profiler.schedule,
-        "tensorboard_trace_handler": torch.profiler.tensorboard_trace_handler,
+        "tensorboard_trace_handler": _trace_handler,
+        "supported_activities": lambda: {_CPU},
         "_ExperimentalConfig": anything,
         "ProfilerLevel": anything(Level_none=None, Level0=0, Level1=1, Level2=2),
-        "AiCMetrics": anything(AiCoreNone=None, PipeUtilization=1, ArithmeticUtilization=2),
+        "AiCMetrics": anything(AiCoreNone=None, **{name: name for name in _METRICS}),
         "ExportType": anything(Text="text", Db="db"),
     }
