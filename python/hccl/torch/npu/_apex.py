@@ -14,10 +14,10 @@ import types
 from typing import Any, Callable, Iterator, Optional, Union
 
 import torch
+import torch.distributed as dist
 
-from hccl.torch.npu import _apex_models
+from hccl.torch.npu import _apex_models, _parallel
 from hccl.torch.npu._functions import HALF
-
 
 
 @dataclasses.dataclass
@@ -79,6 +79,7 @@ class _State:
 
     opt_properties = Properties(enabled=False)
     loss_scalers: list = []
+    combine_ddp = False
 
 
 _amp_state = _State()
@@ -124,15 +125,15 @@ def initialize(
 ) -> Any:
     """Prepares models and optimizers, in place, and returns them in the form in which they came.
 
-    combine_grad has no effect: steps read all gradients in place in one pass."""
+    combine_grad has no effect: steps read all gradients in place in one pass. combine_ddp takes the
+    place of DistributedDataParallel: scale_loss averages the gradients over the ranks."""
     if not enabled:
         _amp_state.opt_properties = Properties(enabled=False)
         return models if optimizers is None else (models, optimizers)
+    _amp_state.combine_ddp = bool(combine_ddp)
     if combine_ddp:
-        raise RuntimeError(
-            'hccl: combine_ddp is not needed: DistributedDataParallel over the backend "hccl" '
-            "reduces gradients in place"
-        )
+        for parameter in (each for model in _list(models) for each in model.parameters()):
+            dist.broadcast(parameter.detach(), 0)
     properties = _overridden(
         opt_level,
         cast_model_type=cast_model_type,
@@ -273,6 +274,9 @@ def scale_loss(
         return
     overflow = False
     for optimizer, stash in stashes:
+        if _amp_state.combine_ddp:
+            halves = [p.grad for p, _ in stash.pairs if p.grad is not None]
+            _parallel.average(_own_gradients(optimizer, stash) + halves)
         overflow = _unscale(optimizer, stash, 1.0 / scale) or overflow
         stash.delayed = False
     scaler.update(overflow)

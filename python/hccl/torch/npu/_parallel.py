@@ -1,6 +1,8 @@
 """DistributedDataParallel with devices of NPUs, apex.parallel, and batch norms over all ranks."""
 
 import functools
+import json
+import os
 from typing import Any, Optional
 
 import torch
@@ -30,6 +32,38 @@ def install() -> None:
     parallel.__init__ = on_cpu
     torch.nn.DataParallel.__init__ = _one_device
     dist.is_hccl_available = lambda: True
+    dist.init_process_group = _joining(dist.init_process_group)
+    torch.nn.SyncBatchNorm = SyncBatchNorm
+
+
+def _joining(join: Any) -> Any:
+    """init_process_group without device_id, which is the CPU. Where MASTER_ADDR, RANK and WORLD_SIZE
+    are not set, RANK_TABLE_FILE, RANK_ID and RANK_SIZE say the same."""
+
+    @functools.wraps(join)
+    def joining(*args: Any, device_id: Any = None, **kwargs: Any) -> None:
+        for name, value in (("RANK", "RANK_ID"), ("WORLD_SIZE", "RANK_SIZE")):
+            if value in os.environ:
+                os.environ.setdefault(name, os.environ[value])
+        if "MASTER_ADDR" not in os.environ and os.environ.get("RANK_TABLE_FILE"):
+            with open(os.environ["RANK_TABLE_FILE"], encoding="utf-8") as file:
+                if server := _server_of_root(json.load(file), None):
+                    os.environ["MASTER_ADDR"] = server
+                    os.environ.setdefault("MASTER_PORT", "29500")
+        join(*args, **kwargs)
+
+    return joining
+
+
+def _server_of_root(item: Any, server: Optional[str]) -> Optional[str]:
+    """The server_id around the item of a rank table whose rank_id is 0."""
+    if isinstance(item, dict):
+        server = item.get("server_id", server)
+        if str(item.get("rank_id")) == "0":
+            return server
+        item = list(item.values())
+    found = (_server_of_root(each, server) for each in item) if isinstance(item, list) else ()
+    return next((each for each in found if each), None)
 
 
 def _one_device(
@@ -38,6 +72,15 @@ def _one_device(
     """DataParallel over the one device that there is: the module itself."""
     torch.nn.Module.__init__(self)
     self.module, self.device_ids, self.dim = module, [], dim
+
+
+def average(grads: list) -> None:
+    """Averages gradients over all ranks."""
+    for dtype in dict.fromkeys(each.dtype for each in grads):
+        some = [each for each in grads if each.dtype == dtype]
+        flat = torch._utils._flatten_dense_tensors(some) / dist.get_world_size()
+        dist.all_reduce(flat)
+        torch._foreach_copy_(some, torch._utils._unflatten_dense_tensors(flat, some))
 
 
 class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
@@ -136,3 +179,6 @@ def convert_syncbn_model(
     for name, child in module.named_children():
         made.add_module(name, convert_syncbn_model(child, process_group, channel_last))
     return made
+
+
+SyncBatchNorm.convert_sync_batchnorm = staticmethod(convert_syncbn_model)
