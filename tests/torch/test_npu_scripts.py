@@ -128,7 +128,7 @@ def script(folder, text):
     return path
 
 
-LAUNCH = ("-m", "torch.distributed.launch", "--nproc_per_node=2", "--use_env")
+LAUNCH = ("-m", "torch.distributed.launch", "--standalone", "--nproc_per_node=2", "--use_env")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,6 @@ LAUNCH = ("-m", "torch.distributed.launch", "--nproc_per_node=2", "--use_env")
     ],
 )
 def test_calls_of_scripts(tmp_path, text, launcher, ranks, environment):
-    launcher = (*launcher, "--master_port", free_port()) if launcher else ()
     path = script(tmp_path, text)
     done = run([sys.executable, *launcher, "-m", "hccl.torch", path], **environment)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,5 @@
-"""python -m hccl.torch script.py [arguments], or -m module [arguments]: runs a script that was written for Ascend's adapter.
+"""python -m hccl.torch script.py [arguments], or -m module [arguments]: runs a script that was
+written for Ascend's adapter.
 
 The script can import torch_npu and apex, and "npu" means the CPU."""
 

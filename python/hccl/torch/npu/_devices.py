@@ -92,8 +92,8 @@ class _DeviceOfScripts(type(torch.device)):  # type: ignore[misc]
 
 
 def _class_of_scripts(real: Any) -> Any:
-    """Makes torch.device("npu:0") the CPU, and torch.Generator("npu") the CPU's; isinstance works as
-    before."""
+    """Makes torch.device("npu:0") the CPU, and torch.Generator("npu") the CPU's; isinstance works
+    as before."""
 
     class device(metaclass=_DeviceOfScripts):
         __hccl__ = True

@@ -37,8 +37,8 @@ def install() -> None:
 
 
 def _joining(join: Any) -> Any:
-    """init_process_group without device_id, which is the CPU. Where MASTER_ADDR, RANK and WORLD_SIZE
-    are not set, RANK_TABLE_FILE, RANK_ID and RANK_SIZE say the same."""
+    """init_process_group without device_id, which is the CPU. Where MASTER_ADDR, RANK and
+    WORLD_SIZE are not set, RANK_TABLE_FILE, RANK_ID and RANK_SIZE say the same."""
 
     @functools.wraps(join)
     def joining(*args: Any, device_id: Any = None, **kwargs: Any) -> None:
