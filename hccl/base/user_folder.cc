@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "hccl/base/error_text.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 std::string plain_name() { return "hccl-" + std::to_string(::geteuid()); }
 
+// Sets errno.
 std::optional<UserFolder> open_own(std::string path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info = {};
@@ -32,6 +34,9 @@ Result<UserFolder> folder_in(const std::string& place) {
   std::string reason;
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) reason = ": " + error_text(errno);
   if (auto plain = open_own(path)) return std::move(*plain);
+  if (errno == EMFILE || errno == ENFILE) {
+    return Status(Code::kSyscall, "open " + path + ": " + error_text(errno));
+  }
   // One that has been made before serves again, so they do not become more and more.
   if (auto others = user_folders({place}); !others.empty()) return std::move(others.front());
   std::string made = path + "-XXXXXX";
@@ -56,12 +61,22 @@ Result<UserFolder> folder_in(const std::string& place) {
 
 std::vector<UserFolder> user_folders(const std::vector<std::string>& places) {
   std::vector<UserFolder> folders;
+  std::vector<std::pair<dev_t, ino_t>> known;  // two places may be one directory
+  const auto add = [&](const std::string& path) {
+    auto own = open_own(path);
+    struct stat info = {};
+    if (!own || ::fstat(own->fd.get(), &info) != 0) return;
+    const std::pair id(info.st_dev, info.st_ino);
+    if (std::find(known.begin(), known.end(), id) != known.end()) return;
+    known.push_back(id);
+    folders.push_back(std::move(*own));
+  };
   for (const std::string& place : places) {
     // The plain name is found where the place cannot be listed.
-    if (auto plain = open_own(place + "/" + plain_name())) folders.push_back(std::move(*plain));
+    add(place + "/" + plain_name());
     const Fd directory(::open(place.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     for (const std::string& name : names_in(directory.get(), plain_name() + "-")) {
-      if (auto own = open_own(place + "/" + name)) folders.push_back(std::move(*own));
+      add(place + "/" + name);
     }
   }
   return folders;

@@ -49,9 +49,13 @@ struct Seeker {
     if (each.idle()) {
       if (!each.begin.expired()) return false;
       HCCL_ASSIGN_OR_RETURN(each.fd, start_connect_tcp(info.address, each.port, from));
+      each.proof = info.ports > 1 ? Deadline::after(kProofTime) : Deadline::never();
     }
     if (!each.line) {
-      if (!wait_fd(each.fd.get(), POLLOUT, Deadline::after({})).ok()) return false;
+      if (!wait_fd(each.fd.get(), POLLOUT, Deadline::after({})).ok()) {
+        if (each.proof.expired()) return Status(Code::kTimeout, "no answer");
+        return false;
+      }
       HCCL_RETURN_IF_ERROR(
           connect_result(each.fd.get())
               .with_context("connect to " + endpoint_text(info.address, each.port)));

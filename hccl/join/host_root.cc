@@ -174,7 +174,7 @@ Result<HostRoot> HostRoot::create(const std::vector<std::string>& places, const 
     root.emplace(HostRoot(std::move(folder->fd), name, std::move(file)));
     // Two that have each made a folder at once look for the other's file after they made theirs,
     // and have the same folders when they try again.
-    if (count_held(places, name) == 1) return true;
+    if (count_held(places, name) <= 1) return true;
     root.reset();
     return false;
   });
@@ -230,10 +230,11 @@ Result<RootInfo> find_host_root(const std::vector<std::string>& places, const st
   Deadline listed = Deadline::after({});
   Result<RootInfo> info = Status(Code::kTimeout, "");
   const auto look = [&] {
-    if (listed.expired()) {  // a place may have very many names: at most a twentieth of the time
+    if (listed.expired()) {  // a place may have very many names: a twentieth of the time is enough
       const auto began = Deadline::Clock::now();
       folders = user_folders(places);
-      listed = Deadline::after(20 * (Deadline::Clock::now() - began));
+      listed = Deadline::after(std::min<Deadline::Clock::duration>(
+          20 * (Deadline::Clock::now() - began), std::chrono::seconds(1)));
     }
     for (const UserFolder& each : folders) {
       info = read_file(each, name);

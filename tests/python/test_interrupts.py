@@ -246,8 +246,10 @@ def test_a_rank_whose_program_ends_in_mpi_is_named(tmp_path):
     )
     files, late = [tmp_path / "0", tmp_path / "2"], time.monotonic() + TIMEOUT
     try:
+        ended = False
         while not all(file.exists() for file in files):
-            assert mpirun.poll() is None and time.monotonic() < late
+            assert not ended and time.monotonic() < late
+            ended = mpirun.poll() is not None
             time.sleep(0.05)
         for pid, text in (file.read_text().split(maxsplit=1) for file in files):
             assert re.search("rank 1 .*has left", text), text

@@ -231,6 +231,10 @@ for call in (
 predicted = x.topk(3, 1)[1].t()
 for equal in (predicted.eq(y.view(1, -1)), predicted == y, torch.eq(predicted, y.expand_as(predicted))):
     assert equal[:2].view(-1).tolist() == (predicted[:2].reshape(-1) == y.repeat(2)).tolist()
+with torch.device("meta"):
+    assert torch.zeros(2).is_meta and torch.nn.Linear(2, 2).weight.is_meta
+assert type(torch.device("npu")) == torch.device and torch.get_autocast_dtype("npu") == torch.bfloat16
+assert F.one_hot(input=y.int(), num_classes=5).sum() == 4
 assert torch.zeros(2, device="npu").new_ones(3, device="npu:1").tolist() == [1, 1, 1]
 assert torch.zeros(2).to(0).type("torch.npu.LongTensor").pin_memory().dtype == torch.int64 and torch.device(0).type == "cpu"
 """
@@ -284,6 +288,12 @@ torch.cuda.synchronize()
 dist.all_reduce(x, group=group)
 assert x.is_cuda and x.item() == 3 and torch.zeros(1, device=torch.device("cuda", 0)).device.type == "cpu"
 assert torch.nn.DataParallel(torch.nn.Linear(2, 2), device_ids=[0, 1])(torch.ones(1, 2)).shape == (1, 2)
+dist.broadcast(x, 0)
+objects = [rank, "text"] if rank == 0 else [None, None]
+dist.broadcast_object_list(objects, 0)
+assert objects == [0, "text"] and torch.cuda.get_device_capability() == (0, 0)
+with torch.random.fork_rng(), torch.cuda.device(rank):
+    torch.rand(1)
 sums = [torch.zeros(1) for _ in range(2)]
 dist.all_gather(sums, sum(weight.detach().sum() for weight in model.parameters()).view(1))
 assert sums[0] == sums[1]

@@ -47,7 +47,7 @@ void sweep(int folder) {
 }  // namespace
 
 Result<Meeting> Meeting::create(const OpenArgs& args) {
-  Status last;
+  Status last(Code::kNotFound, "there is no place for a socket");
   const Config defaults;
   const Config& config = args.config == nullptr ? defaults : *args.config;
   for (const std::string& place : config.meeting_places) {

@@ -33,7 +33,9 @@ class LARC:
         self.trust_coefficient, self.clip, self.eps = trust_coefficient, clip, eps
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["optim"], name)
+        if "optim" not in self.__dict__:  # while it is copied
+            raise AttributeError(name)
+        return getattr(self.optim, name)
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
         decays = [group.get("weight_decay", 0.0) for group in self.param_groups]
@@ -55,7 +57,8 @@ class LARC:
         norm, grad_norm = float(parameter.norm()), float(parameter.grad.norm())
         if norm and grad_norm:
             rate = self.trust_coefficient * norm / (grad_norm + norm * decay + self.eps)
-            rate = min(rate / lr, 1.0) if self.clip else rate
+            if self.clip:
+                rate = 1.0 if rate >= lr else rate / lr
             parameter.grad.add_(parameter, alpha=decay).mul_(rate)
 
 

@@ -10,6 +10,19 @@ from typing import Any, Iterator, Optional
 import torch
 
 
+class Device:
+    """A block whose work is done on that device."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.idx = device
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
 class Stream:
     """Work in a stream is done when its call returns, so there is nothing to wait for."""
 
@@ -145,6 +158,7 @@ def get_device_properties(device: Any = None) -> Any:
         name=get_device_name(),
         total_memory=mem_get_info()[1],
         multi_processor_count=len(os.sched_getaffinity(0)),
+        **{"major": 0, "minor": 0, "gcnArchName": ""},  # torch asks, where "cuda" is the CPU
     )
 
 
@@ -171,7 +185,7 @@ def contents() -> dict:
         *("synchronize", "empty_cache", "init", "set_compile_mode", "set_option"),
         *("set_stream", "global_step_inc", "set_start_fuzz_compile_step", "launch_graph"),
         *("enable_graph_mode", "disable_graph_mode", "set_dump", "init_dump", "finalize_dump"),
-        *("set_aoe", "set_mm_bmm_format_nd", "ipc_collect", "get_device_capability"),
+        *("set_aoe", "set_mm_bmm_format_nd", "ipc_collect"),
         *("clear_npu_overflow_flag", "set_per_process_memory_fraction", "set_sync_debug_mode"),
     )
     typed = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
@@ -196,7 +210,8 @@ def contents() -> dict:
         "initial_seed": torch.default_generator.initial_seed,
         "manual_seed": _seed,
         "manual_seed_all": _seed,
-        "device": lambda device=None: contextlib.nullcontext(),
+        "device": Device,
+        "get_device_capability": lambda device=None: (0, 0),
         "Stream": Stream,
         "Event": Event,
         "stream": _stream,

@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 import torch
+import torch.utils._device
 
 from hccl.torch.npu import _functions, _parallel, _profiler
 
@@ -80,6 +81,7 @@ _FACTORIES = (
     *("randn", "randn_like", "randperm", "tensor", "zeros", "zeros_like"),
     *("load", "set_default_device", "asarray", "scalar_tensor", "sparse_coo_tensor", "normal"),
     *("range", "tril_indices", "triu_indices", "hann_window", "hamming_window"),
+    *("is_autocast_enabled", "get_autocast_dtype"),
 )
 _OF_TENSORS = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros")
 
@@ -89,6 +91,13 @@ class _DeviceOfScripts(type(torch.device)):  # type: ignore[misc]
 
     def __instancecheck__(cls, thing: object) -> bool:
         return isinstance(thing, cls.real)
+
+    # torch.compile and custom operators look for the real class.
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is cls.real
+
+    def __hash__(cls) -> int:
+        return hash(cls.real)
 
 
 def _class_of_scripts(real: Any) -> Any:
@@ -128,6 +137,7 @@ def install(npu: Any) -> None:
     for owner in (torch.Tensor, torch.nn.Module):
         owner.to = _to(owner.to)
         owner.type = _type(owner.type)
+    torch.utils._device._device_constructors()  # "with torch.device():" wants the real ones
     for owner, names in ((torch, _FACTORIES), (torch.Tensor, _OF_TENSORS)):
         for name in names:
             setattr(owner, name, _translated(getattr(owner, name)))

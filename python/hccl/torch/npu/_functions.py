@@ -33,7 +33,7 @@ _INDICES = {
 _TARGETS = {
     **{name: (1, "target") for name in ("cross_entropy", "nll_loss", "multi_margin_loss")},
     "multilabel_margin_loss": (1, "target"),
-    "one_hot": (0, "tensor"),
+    "one_hot": (0, "input"),
 }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from hccl.torch import optim
+from hccl.torch.npu._functions import HALF
 
 
 def _kept(optimizer: Any, key: Any, tensors: list) -> Any:
@@ -62,10 +63,10 @@ def _npu(base: Any, required_lr: bool = False) -> Any:
             return _of_model(self, pairs) if pairs else self.get_combined_params()[:1]
 
         def _combined(self, of: Any) -> list:
-            """Returns [float32, float16]: the combined parameters with a gradient, or None without
+            """Returns [float32, half]: the combined parameters with a gradient, or None without
             any."""
             found = []
-            for dtype in (torch.float32, torch.float16):
+            for dtype in (torch.float32, HALF):
                 tensors = [
                     of(p)
                     for group in self.param_groups
