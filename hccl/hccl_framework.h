@@ -135,9 +135,11 @@ typedef HcclResult (*HcclCall)(void* arg);
  * the request is done if `done` is null.
  *
  * Failure and end: after a failure or HcclCommAbort the waiting calls still run, and their
- * collectives fail at once. HcclCommDestroy returns HCCL_E_AGAIN while a call waits or runs. At the
- * end of the process calls that have not begun are dropped. A forked child may submit only with a
- * null comm (HCCL_E_NOT_SUPPORT).
+ * collectives fail at once. If a thread has left a call by longjmp, out of a collective, the calls
+ * behind that one never run. HcclRequestWait ends them soon after the collective's deadline, or
+ * after the communicator's failure, with its error; `done` runs there. HcclCommDestroy returns
+ * HCCL_E_AGAIN while a call waits or runs. At the end of the process calls that have not begun are
+ * dropped. A forked child may submit only with a null comm (HCCL_E_NOT_SUPPORT).
  *
  * request may be null if the program waits by `done` only. If HcclSubmit fails, neither function
  * runs; HCCL_E_SYSCALL: no thread can be started. */

@@ -32,9 +32,12 @@ Status WorkQueue::Entry::wait(Deadline deadline) {
     if (done()) return {};
     return Status(Code::kPara, "request ends behind the call that waits for it");
   }
-  const Waiter waiter{.deadline = deadline, .policy = kUntilRung};
-  if (waiter.until([this] { return done(); }, queue_->done_bell_) == Waited::kReady) return {};
-  return Status(Code::kTimeout, "timed out: the request is not done");
+  Watch watch;
+  while (!done()) {
+    if (queue_->sleep(*this, watch, deadline, [] { return false; })) continue;
+    return Status(Code::kTimeout, "timed out: the request is not done");
+  }
+  return {};
 }
 
 void WorkQueue::Entry::mark() {
@@ -86,16 +89,26 @@ Status WorkQueue::run(const Ticket& place, Work work) {
 }
 
 void WorkQueue::cancel(const Ticket& place) {
-  if (take_out(place)) ring();
+  if (take_out(*place)) step_out();
 }
 
-bool WorkQueue::take_out(const Ticket& ticket) {
+WorkQueue::Line::const_iterator WorkQueue::find(const Entry& entry) const {
+  const auto is_it = [&](const Ticket& each) { return each.get() == &entry; };
+  return std::find_if(line_.begin(), line_.end(), is_it);
+}
+
+// step_out() must follow: until then the queue is busy, so its owner lives.
+bool WorkQueue::take_out(const Entry& entry) {
   const MutexLock lock(mutex_);
-  const auto at = std::find(line_.begin(), line_.end(), ticket);
+  const auto at = find(entry);
   if (at == line_.end()) return false;
   line_.erase(at);
-  state_.fetch_sub(kInLine, std::memory_order_seq_cst);
   return true;
+}
+
+void WorkQueue::step_out() {
+  state_.fetch_sub(kInLine, std::memory_order_seq_cst);
+  ring();
 }
 
 void WorkQueue::ring() {
@@ -143,9 +156,8 @@ bool WorkQueue::run_next(By who) {
   const bool calls_back = entry->on_done_ != nullptr;
   if (calls_back) ended_.splice(ended_.end(), next);
   if (!inside) complete_all();
-  run_.fetch_add(1, std::memory_order_relaxed);
   // An entry without a callback is not done before the queue is not busy any more.
-  if (!inside) leave();
+  inside ? count() : leave();
   if (!calls_back) entry->done_.store(true, std::memory_order_release);
   done_bell_.ring();
   return true;
@@ -193,33 +205,48 @@ void WorkQueue::complete_all() {
 }
 
 Status WorkQueue::wait(const Ticket& ticket) {
+  Watch watch;
   while (!ticket->done()) {
     if (run_next(By::kCaller)) continue;
-    const auto since = std::chrono::steady_clock::now();
-    const std::uint64_t run_before = run_.load(std::memory_order_relaxed);
-    bool overdue = false;
-    const auto ready = [&] {
-      if (ticket->done() || can_run(By::kCaller)) return true;
-      return overdue = is_overdue(since, run_before);
-    };
-    const WaitPolicy policy = bound_.patience ? kSleepAtOnce : kUntilRung;  // nothing rings in time
-    static_cast<void>(Waiter{.policy = policy}.until(ready, done_bell_));
-    if (!overdue || !take_out(ticket)) continue;
-    ticket->status_ = bound_.overdue();
-    if (ticket->on_done_) std::exchange(ticket->on_done_, nullptr)(ticket->status_);
-    ticket->done_.store(true, std::memory_order_release);
-    ring();
+    sleep(*ticket, watch, Deadline::never(), [this] { return can_run(By::kCaller); });
   }
   return ticket->status();
 }
 
-bool WorkQueue::is_overdue(std::chrono::steady_clock::time_point since,
-                           std::uint64_t run_before) const {
+// Until the entry is done or given up, or there is something else to do. False: at the deadline.
+template <class Also>
+bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, Also also) {
+  bool overdue = false;
+  const auto ready = [&] {
+    overdue = false;
+    return entry.done() || also() || (overdue = is_overdue(entry, watch));
+  };
+  const WaitPolicy policy = bound_.patience ? kSleepAtOnce : kUntilRung;  // nothing rings in time
+  const Waiter waiter{.deadline = deadline, .policy = policy};
+  if (waiter.until(ready, done_bell_) != Waited::kReady) return false;
+  if (!overdue || !take_out(entry)) return true;
+  entry.status_ = bound_.overdue();
+  entry.work_ = nullptr;
+  if (entry.on_done_) std::exchange(entry.on_done_, nullptr)(entry.status_);
+  entry.done_.store(true, std::memory_order_release);
+  step_out();
+  return true;
+}
+
+bool WorkQueue::is_overdue(const Entry& entry, Watch& watch) const {
   if (!bound_.patience) return false;
-  const bool same_runs = (state_.load(std::memory_order_acquire) & kRunning) != 0 &&
-                         run_.load(std::memory_order_relaxed) == run_before;
-  const auto patience = bound_.patience();
-  return same_runs && patience.count() != 0 && std::chrono::steady_clock::now() - since > patience;
+  const MutexLock lock(mutex_);
+  if (find(entry) == line_.end()) return false;
+  const Watch now{(bound_.of == nullptr ? this : bound_.of)->piece(), bound_.patience(),
+                  std::chrono::steady_clock::now()};
+  if (now.piece != watch.piece || now.patience != watch.patience) watch = now;
+  return now.piece != 0 && now.patience.count() != 0 && now.since - watch.since > now.patience;
+}
+
+// The number of the piece that runs; 0: none.
+std::uint64_t WorkQueue::piece() const {
+  const bool running = (state_.load(std::memory_order_acquire) & kRunning) != 0;
+  return running ? run_.load(std::memory_order_relaxed) + 1 : 0;
 }
 
 // ---- the worker ----

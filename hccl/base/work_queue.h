@@ -29,12 +29,13 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   class Entry;
   using Ticket = std::shared_ptr<Entry>;
 
-  /// Work never ends if its thread has left it by longjmp or has died. So wait() gives work in line
-  /// up if what runs before it has run for longer than `patience` (0, or none: no limit); `overdue`
-  /// is then its result.
+  /// Work never ends if its thread has left it by longjmp or has died. So a wait for work in line
+  /// gives that work up if one piece has run in the queue `of` for longer than `patience` (0, or
+  /// none: no limit); `overdue` is then its result. While work is in line, the queue uses these.
   struct Bound {
     std::function<std::chrono::nanoseconds()> patience;
     std::function<Status()> overdue;
+    const WorkQueue* of = nullptr;  // null: this queue
   };
   /// `worker`: the thread's name, a literal.
   explicit WorkQueue(const char* worker) : WorkQueue(worker, Bound{}) {}
@@ -110,10 +111,12 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   }
   void leave() {
     runner_.store({}, std::memory_order_relaxed);
+    count();
     // In one step, as working() must not see work after a callback.
     const std::uint32_t bits = state_.load(std::memory_order_relaxed) & (kRunning | kCallback);
     if (state_.fetch_sub(bits, std::memory_order_seq_cst) != bits) ring();
   }
+  void count() { run_.store(run_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   Ticket enqueue(Work work, Done done, bool for_worker);
   bool may_run(By who) const;
   bool head_is_for(By who) const HCCL_REQUIRES(mutex_);
@@ -125,12 +128,23 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void run_to(const Entry& entry);
   void complete_first();
   void complete_all();
-  bool is_overdue(std::chrono::steady_clock::time_point since, std::uint64_t run_before) const;
-  bool take_out(const Ticket& ticket);
+  /// The piece that runs, since when it has been seen, and the patience with it.
+  struct Watch {
+    std::uint64_t piece = 0;  // 0: none
+    std::chrono::nanoseconds patience{0};
+    std::chrono::steady_clock::time_point since{};
+  };
+  template <class Also>
+  bool sleep(Entry& entry, Watch& watch, Deadline deadline, Also also);
+  bool is_overdue(const Entry& entry, Watch& watch) const;
+  std::uint64_t piece() const;
+  Line::const_iterator find(const Entry& entry) const HCCL_REQUIRES(mutex_);
+  bool take_out(const Entry& entry);
+  void step_out();
 
   const char* const name_;
   const Bound bound_;
-  std::atomic<std::uint64_t> run_{0};  // pieces that were in line
+  std::atomic<std::uint64_t> run_{0};  // pieces that have run; the runner's
   // Something runs; what runs is a callback; and the length of the line above these two bits.
   static constexpr std::uint32_t kRunning = 1;
   static constexpr std::uint32_t kCallback = 2;

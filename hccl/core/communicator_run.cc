@@ -156,8 +156,9 @@ Status Communicator::refused_inside() const {
                     "left the operation by longjmp, only HcclCommAbort helps");
 }
 
-WorkQueue::Bound Communicator::bound() {
+WorkQueue::Bound Communicator::bound(const WorkQueue* of) {
   WorkQueue::Bound bound;
+  bound.of = of;
   bound.patience = [this]() -> std::chrono::nanoseconds {
     if (failure_.raised()) return kEndAfterFailure;
     const auto timeout = settings_.timeout();

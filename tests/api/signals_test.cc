@@ -255,6 +255,39 @@ std::string leave_while_it_waits(std::uint32_t rank) {
   return other != HCCL_SUCCESS ? "" : "the other thread's call succeeded";
 }
 
+HcclResult submitted(void* ran) {
+  static std::int32_t sum = 0;  // outlives a call that is left
+  ++*static_cast<std::atomic<int>*>(ran);
+  return sum_of_two(handler_comm, &sum);
+}
+
+/// The same with calls that are submitted: one that waits behind the one that was left ends soon
+/// after the communicator does, and never runs.
+std::string leave_a_submitted_call(std::uint32_t rank) {
+  std::string wrong = join_two(rank);
+  if (!wrong.empty()) return wrong;
+  if (rank == 1) {
+    while (!pair->acted) std::this_thread::yield();
+    return {};
+  }
+  static std::atomic<int> first = 0, second = 0, told = 0;
+  HcclRequest request = nullptr;
+  if (sigsetjmp(out_of_call, 1) == 0) {
+    signal_soon(&leave_in_handler);
+    HcclSubmit(&submitted, handler_comm, true, nullptr, &first, &request);
+    return "the call was not left";
+  }
+  const auto tell = [](void*, HcclResult result) { told += result != HCCL_SUCCESS ? 1 : 100; };
+  DO(HcclSubmit(&submitted, handler_comm, false, tell, &second, &request));
+  HcclResult other = HCCL_SUCCESS;
+  std::thread thread([&] { other = HcclRequestWait(request, 0, nullptr); });
+  DO(HcclCommAbort(handler_comm, "left by longjmp"));
+  thread.join();
+  pair->acted = true;
+  if (other == HCCL_SUCCESS || told != 1) return "the submitted call did not fail";
+  return first == 1 && second == 0 ? "" : "a wrong call ran";
+}
+
 void run_two(std::string (*program)(std::uint32_t)) {
   void* const page =
       ::mmap(nullptr, sizeof(Pair), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -276,6 +309,7 @@ void run_two(std::string (*program)(std::uint32_t)) {
 
 TEST(Signals, ACallFromAHandlerIsRefused) { run_two(&call_while_it_waits); }
 TEST(Signals, ACallThatWasLeftByLongjmpRefusesTheNext) { run_two(&leave_while_it_waits); }
+TEST(Signals, ASubmittedCallThatWasLeftByLongjmpEndsTheNext) { run_two(&leave_a_submitted_call); }
 
 /// What a thread that a callback starts has for a signal mask.
 struct Seen {

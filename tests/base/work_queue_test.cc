@@ -145,6 +145,38 @@ TEST(WorkQueueTest, AWaitBehindAnOperationThatNeverEndsIsGivenUp) {
   EXPECT_FALSE(ran);
 }
 
+// A submitted call may run for long, if no operation in it does.
+TEST(WorkQueueTest, AWaitBehindACallWhoseOperationNeverEndsIsGivenUp) {
+  WorkQueue operations("test");
+  auto limit = bound(std::chrono::milliseconds(20));
+  limit.of = &operations;
+  const auto calls = std::make_shared<WorkQueue>("test", limit);
+  auto call = std::make_unique<WorkQueue::Turn>(*calls);
+  std::atomic<int> ran = 0, told = 0;
+  const auto submit = [&] {
+    return calls->submit([&] { return ++ran, Status(); }, [&](const Status&) { ++told; });
+  };
+  const auto wait = [](const WorkQueue::Ticket& ticket, std::chrono::nanoseconds at_most) {
+    Status waited;
+    std::thread([&] { waited = ticket->wait(Deadline::after(at_most)); }).join();
+    return waited.code();
+  };
+  const auto patient = submit();
+  EXPECT_EQ(wait(patient, std::chrono::milliseconds(300)), Code::kTimeout);  // its own
+  EXPECT_FALSE(patient->done());
+  const WorkQueue::Turn operation(operations);
+  for (const auto& each : {patient, submit()}) {
+    EXPECT_EQ(wait(each, std::chrono::minutes(1)), Code::kSuccess);
+    ASSERT_TRUE(each->done());
+    EXPECT_EQ(each->status().message(), "overdue");
+  }
+  EXPECT_EQ(told, 2);
+  call.reset();
+  EXPECT_FALSE(calls->busy());
+  EXPECT_EQ(ran, 0);
+  calls->end(true);
+}
+
 TEST(WorkQueueTest, AWaitBehindAPlaceOrManyOperationsIsNotGivenUp) {
   WorkQueue queue("test", bound(std::chrono::milliseconds(200)));
   const auto place = queue.reserve();
