@@ -218,8 +218,9 @@ template <class Also>
 bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, Also also) {
   bool overdue = false;
   const auto ready = [&] {
-    overdue = false;
-    return entry.done() || also() || (overdue = is_overdue(entry, watch));
+    if (entry.done() || also()) return true;
+    overdue = is_overdue(entry, watch);
+    return overdue;
   };
   const WaitPolicy policy = bound_.patience ? kSleepAtOnce : kUntilRung;  // nothing rings in time
   const Waiter waiter{.deadline = deadline, .policy = policy};
