@@ -67,8 +67,12 @@ def end(process):
 
 
 def wait_for(condition):
+    """Until it holds. A file of /proc about another process may vanish between its listing and its reading."""
     late = time.monotonic() + SECONDS
-    while not condition():
+    while True:
+        with contextlib.suppress(OSError):
+            if condition():
+                return
         assert time.monotonic() < late
         time.sleep(0.01)
 
