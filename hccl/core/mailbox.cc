@@ -26,9 +26,6 @@ std::uint64_t window_among(int size) {
 
 Status Message::wait(Deadline deadline) {
   Mailbox& box = *box_;
-  if (box.process_ != ::getpid()) {
-    return Status(Code::kUnavail, "a forked child cannot wait for its parent's messages");
-  }
   const auto ready = [&] {
     if (done()) return true;
     if (box.mutex_.try_lock()) {
@@ -97,12 +94,6 @@ MessagePtr Mailbox::make(bool sending, int peer, std::int32_t tag, void* data, s
 }
 
 void Mailbox::begin(const MessagePtr& message) {
-  if (process_ != ::getpid()) {
-    message->status_ = Status(Code::kUnavail, name_ + ": a forked child has no communicator");
-    message->done_.store(true);
-    if (message->on_done_) message->on_done_(message->status_);
-    return;
-  }
   start();
   std::list<MessagePtr> place{message};
   message->place_ = place.begin();
@@ -262,9 +253,7 @@ bool Mailbox::poll(MutexLock& lock) {
   }
   if (ended_.raised()) fail_all();
   // The thread moves what this caller has begun.
-  if (moved && !active_.empty() && !thread_.is_current()) {
-    sleeper_->ring();
-  }
+  if (moved && !active_.empty() && !thread_.is_current()) sleeper_->begun();
   tell(lock);
   return moved;
 }

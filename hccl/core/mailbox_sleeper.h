@@ -31,6 +31,11 @@ class MailboxSleeper final : public Sleeper {
     both_ = std::move(both).value();
   }
 
+  /// A caller has begun something: naps become short. A thread that sleeps on the mesh's
+  /// descriptors is woken by what concerns it. For callers with the mutex.
+  void begun() {
+    if (both_ == nullptr) nap_.ring();
+  }
   /// Any thread may call.
   void ring() { both_ != nullptr ? both_->ring() : nap_.ring(); }
   /// Data has moved, so naps become short again. For the thread that sleeps.
