@@ -2,8 +2,13 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace hccl {
+
+/// In the text of a connection that the peer has closed: an effect, of which the peer may know the
+/// cause.
+inline constexpr std::string_view kClosedByPeer = " closed its connection to rank ";
 
 /// The meaning of an error number of the system, and what the user can do about it: to raise the
 /// limit of descriptors, not to close those of the library.

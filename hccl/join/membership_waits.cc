@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "hccl/base/error_text.h"
 #include "hccl/join/membership.h"
 
 namespace hccl::join {
@@ -281,6 +282,7 @@ Membership::Outs Membership::judge_broken() {
 // A rank closes its connections when it has seen one of them end. So each report names a rank that
 // may itself have reported an earlier end. The chain of reports leads to the cause: two ranks that
 // name each other, or a rank without a report. If the chain is a circle, the first report counts.
+// Of two ranks that name each other, the one that closed the connection knows why.
 Membership::Outs Membership::judge(const Uuid& scope) {
   const Broken known = std::move(broken_.at(scope));
   broken_.erase(scope);
@@ -295,6 +297,12 @@ Membership::Outs Membership::judge(const Uuid& scope) {
     witness = suspect_of(witness);
   }
   if (is_echo(witness)) witness = known.first;
+  const auto its = known.reports.find(suspect_of(witness));
+  const bool mutual =
+      its != known.reports.end() && its->second.culprit() == static_cast<int>(witness);
+  if (mutual && known.reports.at(witness).message().find(kClosedByPeer) != std::string::npos) {
+    witness = its->first;
+  }
   const std::uint32_t suspect = suspect_of(witness);
   const Status& why = known.reports.at(witness);
   return tell_all(

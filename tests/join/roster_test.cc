@@ -157,6 +157,20 @@ TEST(Membership, ReportsOfEndedConnectionsLeadToThePairThatNamesEachOther) {
   EXPECT_TRUE(membership.tick(seconds(5)).size() == 4) << "beats only";
 }
 
+// Rank 2 has closed the connection, and is slower to say why.
+TEST(Membership, OfTwoRanksThatNameEachOtherTheOneThatClosedCounts) {
+  Timed membership = joined(4);
+  const auto closed =
+      failure(scope_of(7), Status(Code::kRemote, "rank 2 closed its connection to rank 1", 2));
+  const auto cause = failure(
+      scope_of(7), Status(Code::kRemote, "the path from rank 2 to rank 1 does not work", 1));
+  EXPECT_TRUE(membership.frame(11, closed).empty());
+  const auto outs = membership.frame(12, cause);
+  EXPECT_EQ(named(outs), std::pair(std::size_t{4}, 1));
+  EXPECT_TRUE(has(status_in(outs[0].frame), "the path from rank 2"))
+      << status_in(outs[0].frame).message();
+}
+
 // Rank 2 computes, and has seen nothing.
 TEST(Membership, ReportsOfEndedConnectionsLeadToWhoReportedNothing) {
   Timed membership = joined(4);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "hccl/base/error_text.h"
 #include "hccl/base/socket.h"
 #include "transport/self_link.h"
 
@@ -249,8 +250,8 @@ void Link::lost(const Status& why) {
   }
   if (why.code() == Code::kTimeout) return cut_off(why.message());
   fail(Status(Code::kRemote,
-              "rank " + std::to_string(peer_) + " closed its connection to rank " +
-                  std::to_string(rank_) + (why.message().empty() ? "" : " (" + why.message() + ")"),
+              "rank " + std::to_string(peer_) + std::string(kClosedByPeer) + std::to_string(rank_) +
+                  (why.message().empty() ? "" : " (" + why.message() + ")"),
               peer_));
 }
 
