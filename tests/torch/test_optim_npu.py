@@ -176,6 +176,99 @@ print("all")
     assert check(text, python) == "all\n"
 
 
+def test_a_fused_optimizer_of_the_program(python):
+    """A subclass as torch_npu's page describes it, beside torch.optim.SGD, with what Ascend's base leaves out: late and
+    new gradients, loaded states, added groups."""
+    text = """
+import copy
+import torch_npu, apex.amp
+from torch_npu.optim.npu_fused_optim_base import NpuFusedOptimizerBase
+from torch_npu.utils import npu_combine_tensors
+
+class Momentum(NpuFusedOptimizerBase):
+    def __init__(self, params, lr, momentum=0.9):
+        super().__init__(params, dict(lr=lr, momentum=momentum))
+
+    def _maybe_init_combined_states(self):
+        if self.is_states_combined:
+            return
+        self.combined_param_states_indexed_by_group = []
+        for types in self.params_lists_indexed_by_group:
+            states = []
+            for parameters in types:
+                for p in parameters:
+                    if "momentum_buffer" not in self.state[p]:
+                        self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+                states.append(npu_combine_tensors([self.state[p]["momentum_buffer"] for p in parameters]))
+            self.combined_param_states_indexed_by_group.append(states)
+        self.is_states_combined = True
+
+    def _group_step(self, group_index):
+        group = self.param_groups[group_index]
+        for x, grad, state in zip(
+            self.combined_params_indexed_by_group[group_index],
+            self.combined_grads_indexed_by_group[group_index],
+            self.combined_param_states_indexed_by_group[group_index],
+        ):
+            if x is not None:
+                state.mul_(group["momentum"]).add_(grad)
+                x.add_(state, alpha=-group["lr"])
+
+assert issubclass(torch_npu.optim.NpuFusedSGD, NpuFusedOptimizerBase)
+def made(kind):
+    torch.manual_seed(0)
+    weights = [torch.randn(*shape).to(dtype).requires_grad_() for shape, dtype in (
+        ((3, 2), torch.float32), ((0,), torch.float32), ((4,), torch.float32), ((5,), torch.float16), ((2,), torch.float32))]
+    groups = [{"params": weights[:1]}, {"params": weights[1:4], "lr": 0.01}]
+    return weights, kind(groups, lr=0.1, momentum=0.9)
+
+ways = [made(torch.optim.SGD), made(Momentum)]
+for step in range(8):
+    for place, (weights, optimizer) in enumerate(ways):
+        optimizer.zero_grad(set_to_none=False)
+        if step == 4:  # as a run that goes on
+            saved = copy.deepcopy(optimizer.state_dict())
+            optimizer.load_state_dict(saved)
+        if step == 5:
+            for weight in weights:
+                weight.grad = None
+        if step == 6:
+            optimizer.add_param_group({"params": weights[4:], "lr": 0.02})
+        loss = sum((weight.float() ** 2).sum() for weight in (weights if step % 3 else weights[:3]))
+        loss.backward()
+        if place:
+            torch.testing.assert_close(optimizer.clip_grad_norm_fused_(1.5), norm)
+            assert len(optimizer.get_combined_grads()) == len(optimizer.get_combined_params()) == 2
+        else:
+            norm = torch.nn.utils.clip_grad_norm_([p for g in optimizer.param_groups for p in g["params"]], 1.5)
+        assert optimizer.step(lambda: torch.tensor(3.0)).item() == 3
+    for one, two in zip(*[weights for weights, _ in ways]):
+        torch.testing.assert_close(one, two)
+try:
+    optimizer.zero_grad(set_to_none=True)
+except ValueError as error:
+    print(error)
+x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+x.sum().backward()
+for bad, refusal in ((Momentum([x], 0.1), TypeError), (NpuFusedOptimizerBase([torch.ones(1, requires_grad=True)], {}), NotImplementedError)):
+    try:
+        bad.step()
+    except refusal:
+        continue
+    raise AssertionError(refusal)
+model = torch.nn.Linear(2, 1)
+model, optimizer = apex.amp.initialize(model, Momentum(model.parameters(), 0.01), opt_level="O2")
+for _ in range(30):
+    optimizer.zero_grad()
+    loss = (model(torch.ones(4, 2)) - 1).square().mean()
+    with apex.amp.scale_loss(loss, optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+assert loss < 0.1, loss
+"""
+    assert "set_to_none is not supported" in check(text, python)
+
+
 def test_a_static_scale_never_skips(python):
     text = """
 from torch_npu.npu.amp import GradScaler

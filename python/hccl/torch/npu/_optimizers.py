@@ -5,76 +5,135 @@ from typing import Any
 import torch
 
 from hccl.torch import optim
+from hccl.torch.npu import _combine
 from hccl.torch.npu._functions import HALF
 
 
+_TYPES = (torch.float32, HALF)
+
+
 def _kept(optimizer: Any, key: Any, tensors: list) -> Any:
-    """The tensors in one, which is made again only if it is no longer valid."""
-    from hccl.torch.npu._combine import is_combined_tensor_valid, npu_combine_tensors
-
+    """The tensors in one, one behind the other, which is made again only if they are not there."""
     known = optimizer.__dict__.setdefault("_combined_tensors", {})
-    combined = known.get(key)
-    if (
-        combined is None
-        or combined.numel() != sum(tensor.numel() for tensor in tensors)
-        or not is_combined_tensor_valid(combined, [t for t in tensors if t.numel()])
-    ):
-        combined = known[key] = npu_combine_tensors(tensors)
-    return combined
+    combined, at = known.get(key), 0
+    valid = combined is None or combined.numel() == sum(tensor.numel() for tensor in tensors)
+    for tensor in tensors:
+        valid = valid and combined is not None and tensor.is_contiguous()
+        valid = valid and (tensor.data_ptr() == combined[at:].data_ptr() or not tensor.numel())
+        at += tensor.numel()
+    if not valid:
+        known[key] = _combine.npu_combine_tensors(tensors)
+    return known.get(key)
 
 
-def _of_model(optimizer: Any, pairs: list) -> list:
-    masters = {id(master) for _, master in pairs}
-    parameters = (p for group in optimizer.param_groups for p in group["params"])
-    others = [p for p in parameters if id(p) not in masters]
-    return [_kept(optimizer, "half", [p for p, _ in pairs]), _kept(optimizer, "others", others)]
+class NpuFusedOptimizerBase(torch.optim.Optimizer):
+    """Base of a program's own optimizer. Its step() combines the parameters that have a gradient,
+    and these gradients, by types (float32, half); calls the program's _maybe_init_combined_states()
+    if is_states_combined is false, as after a change of them; then _group_step(i) of each group."""
+
+    is_fused_optimizer = True
+    is_params_grads_combined = is_states_combined = False
+    params_all_group_combined: Any = ()
+    grads_all_group_combined: Any = ()
+
+    def _maybe_init_combined_params_and_grads(self) -> None:
+        """Makes params_ and grads_all_group_combined [type], combined_params_ and
+        combined_grads_indexed_by_group [group][type], and params_lists_indexed_by_group."""
+        before = self.params_all_group_combined
+        lists = []
+        for group in self.param_groups:
+            some = [p for p in group["params"] if p.grad is not None]
+            if other := [p.dtype for p in some if p.dtype not in _TYPES]:
+                raise TypeError(f"combined parameters are float32 or {HALF}, not {other[0]}")
+            lists.append([[p for p in some if p.dtype == dtype] for dtype in _TYPES])
+        for name in ("params", "grads"):
+            wholes, parts = [], []
+            for i, dtype in enumerate(_TYPES):
+                tensors = [
+                    [p.grad if name == "grads" else p for p in types[i]] for types in lists
+                ]
+                wholes.append(_kept(self, (name, dtype), sum(tensors, [])))
+                if wholes[-1] is None:
+                    parts.append([None] * len(lists))
+                else:
+                    split = wholes[-1].split([sum(t.numel() for t in some) for some in tensors])
+                    parts.append([part if part.numel() else None for part in split])
+            setattr(self, f"{name}_all_group_combined", wholes)
+            setattr(self, f"combined_{name}_indexed_by_group", [list(each) for each in zip(*parts)])
+        self.params_lists_indexed_by_group = lists
+        now = self.params_all_group_combined
+        self.is_params_grads_combined = any(each is not None for each in now)
+        if [id(each) for each in before] != [id(each) for each in now]:
+            self.is_states_combined = False
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._maybe_init_combined_params_and_grads()
+        if not self.is_states_combined:
+            self._maybe_init_combined_states()
+        for i in range(len(self.param_groups)):
+            self._group_step(i)
+        return loss
+
+    def _maybe_init_combined_states(self) -> None:
+        raise NotImplementedError
+
+    def _group_step(self, group_index: int) -> None:
+        raise NotImplementedError
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        super().load_state_dict(state_dict)
+        self.is_states_combined = False
+
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        """Zeroes gradients in place, as Ascend's method does."""
+        if set_to_none:
+            raise ValueError("set_to_none is not supported in fused optimizers")
+        super().zero_grad(set_to_none=False)
+
+    def clip_grad_norm_fused_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
+
+    def get_combined_params(self) -> list:
+        """[float32, half]: the parameters with a gradient in one tensor, or None without any."""
+        self._maybe_init_combined_params_and_grads()
+        return self.params_all_group_combined
+
+    def get_combined_grads(self) -> list:
+        self._maybe_init_combined_params_and_grads()
+        return self.grads_all_group_combined
+
+    def get_model_combined_params(self) -> list:
+        """amp's: [float32], or, with master weights, the model's [half, float32]."""
+        pairs = getattr(getattr(self, "_amp_stash", None), "pairs", ())
+        if not pairs:
+            return self.get_combined_params()[:1]
+        masters = {id(master) for _, master in pairs}
+        others = [
+            p for group in self.param_groups for p in group["params"] if id(p) not in masters
+        ]
+        return [_kept(self, "half", [p for p, _ in pairs]), _kept(self, "others", others)]
 
 
 def _npu(base: Any, required_lr: bool = False) -> Any:
     """Makes Ascend's class: `base` without the arguments that Ascend's class does not have."""
 
-    class NpuFused(base):
+    class NpuFused(base, NpuFusedOptimizerBase):
         def __init__(self, params: Any, lr: Any = None, *args: Any, **kwargs: Any):
             for name in ("maximize", "master_weights"):
                 if name in kwargs:
                     raise TypeError(f"{type(self).__name__} got an unexpected argument '{name}'")
             if lr is None and required_lr:
                 raise ValueError("Invalid learning rate: it is required")
-            if lr is None:
-                super().__init__(params, *args, **kwargs)
-            else:
-                super().__init__(params, lr, *args, **kwargs)
+            super().__init__(params, *(() if lr is None else (lr,)), *args, **kwargs)
 
         def zero_grad(self, set_to_none: bool = False) -> None:
-            """Zeroes gradients in place, as Ascend's method does."""
-            if set_to_none:
-                raise ValueError("set_to_none is not supported in fused optimizers")
-            super().zero_grad(set_to_none=False)
-
-        def get_combined_params(self) -> list:
-            return self._combined(lambda p: p)
-
-        def get_combined_grads(self) -> list:
-            return self._combined(lambda p: p.grad)
-
-        def get_model_combined_params(self) -> list:
-            """amp's: [float32], or, with master weights, the model's [half, float32]."""
-            pairs = getattr(getattr(self, "_amp_stash", None), "pairs", ())
-            return _of_model(self, pairs) if pairs else self.get_combined_params()[:1]
-
-        def _combined(self, of: Any) -> list:
-            """Returns [float32, half]: the combined parameters with a gradient, or None without
-            any."""
-            found = []
-            for dtype in (torch.float32, HALF):
-                tensors = [
-                    of(p)
-                    for group in self.param_groups
-                    for p in group["params"]
-                    if p.grad is not None and p.dtype == dtype
-                ]
-                found.append(_kept(self, (of.__code__, dtype), tensors))
-            return found
+            super().zero_grad(set_to_none)
 
     NpuFused.__name__ = NpuFused.__qualname__ = base.__name__.replace("Fused", "NpuFused", 1)
     NpuFused.__doc__ = f"{base.__name__} with the arguments of torch_npu's class of that name."
@@ -91,7 +150,6 @@ NpuFusedLamb = _npu(optim.FusedLamb)
 NpuFusedRMSprop = _npu(optim.FusedRMSprop)
 NpuFusedRMSpropTF = _npu(optim.FusedRMSpropTF)
 NpuFusedBertAdam = _npu(optim.FusedBertAdam, required_lr=True)
-NpuFusedOptimizerBase = optim.FusedOptimizer
 
 OPTIMIZERS = {
     one.__name__: one
