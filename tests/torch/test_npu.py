@@ -1,6 +1,7 @@
 """Ascend's names for devices, profilers and parallel modules, on one rank and on two."""
 
 import sys
+import tempfile
 
 import pytest
 import torch
@@ -239,6 +240,69 @@ assert torch.zeros(2, device="npu").new_ones(3, device="npu:1").tolist() == [1, 
 assert torch.zeros(2).to(0).type("torch.npu.LongTensor").pin_memory().dtype == torch.int64 and torch.device(0).type == "cpu"
 """
     check(text)
+
+
+def test_every_function_that_takes_a_device():
+    """Those whose schema has a device make on "npu:0" what they make without one."""
+    text = """
+t = torch.tensor
+ARGUMENTS = {
+    "arange": (3,), "range": (0, 2), "as_tensor": ([1.0],), "tensor": ([1.0],), "asarray": ([1.0],), "eye": (2,),
+    "zeros": (2,), "ones": (2,), "empty": (0,), "rand": (2,), "randn": (2,), "randperm": (4,), "randint": (5, (3,)),
+    "full": ((2,), 3.0), "normal": (0.0, 1.0, (2,)), "scalar_tensor": (2.0,), "linspace": (0, 1, 3),
+    "logspace": (0, 1, 3), "empty_strided": ((0, 2), (2, 1)), "empty_permuted": ((0, 2), (1, 0)),
+    "tril_indices": (2, 2), "triu_indices": (2, 2), "fftfreq": (4,), "rfftfreq": (4,),
+    "sparse_coo_tensor": (t([[0]]), t([1.0])), "nested_tensor": ([t([1.0])],), "as_nested_tensor": ([t([1.0])],),
+    "sparse_csr_tensor": (t([0, 1]), t([0]), t([1.0])), "sparse_csc_tensor": (t([0, 1]), t([0]), t([1.0])),
+    "sparse_bsr_tensor": (t([0, 1]), t([0]), t([[[1.0]]])), "sparse_bsc_tensor": (t([0, 1]), t([0]), t([[[1.0]]])),
+    "new_zeros": (2,), "new_ones": (2,), "new_empty": (0,), "new_full": ((2,), 3.0), "new_tensor": ([1.0],),
+    "new_empty_strided": ((0, 2), (2, 1)), "new": (0,), "from_file": (sys.argv[1], False, 2),
+    **{f"{name}_window": (4,) for name in ("bartlett", "blackman", "hann", "hamming", "kaiser")},
+    **{f"{name}_like": (t([1.0]),) for name in ("zeros", "ones", "rand", "randn")},
+    "full_like": (t([1.0]), 2.0), "randint_like": (t([1.0]), 5), "empty_like": (t([]),),
+    "sparse_compressed_tensor": (t([0, 1]), t([0]), t([1.0])), "empty_quantized": None,
+}
+OPTIONS = {"sparse_compressed_tensor": dict(layout=torch.sparse_csr)}
+names = {"new", "new_tensor", "asarray", "nested_tensor", "as_nested_tensor"}
+for schema in torch._C._jit_get_all_schemas():
+    space, _, name = schema.name.partition("::")
+    if space == "aten" and name[0] != "_" and str(schema.returns[:1][0].type if schema.returns else "") == "Tensor":
+        if any("Device" in str(each.type) for each in schema.arguments):
+            names.add(name.removeprefix("fft_"))
+looked_for = set()
+for owner in (torch, torch.Tensor, torch.fft, torch.nested):
+    for name in sorted(names - {"to", "pin_memory"}):
+        if not hasattr(owner, name) or ARGUMENTS[name] is None:
+            continue
+        call = getattr(t([5.0]) if owner is torch.Tensor else owner, name)
+        options = OPTIONS.get(name, {})
+        made = []
+        for device in ({}, {"device": "npu:0"}):
+            torch.manual_seed(0)
+            made.append(call(*ARGUMENTS[name], **options, **device))
+        assert made[0].device == made[1].device and made[0].layout == made[1].layout, name
+        parts = [each.unbind() if each.is_nested else [each.to_dense()] for each in made]
+        assert all(torch.equal(*pair) for pair in zip(*parts)), name
+        looked_for.add(name)
+assert len(looked_for) > 45, sorted(looked_for)
+assert torch.UntypedStorage(4, device="npu:0").to(device="npu").nbytes() == 4
+for kind in (torch.npu.HalfTensor, "torch.npu.HalfTensor"):
+    assert torch.ones(2).type(dtype=kind).dtype == torch.ones(2).type(kind).dtype == torch.half
+    assert torch.nn.Linear(1, 1).type(dst_type=kind).weight.dtype == torch.half
+for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):
+    typed = getattr(torch.npu, f"{name}Tensor")
+    x = typed([1, 0])
+    assert x.tolist() == [1, 0] and isinstance(x, typed) and typed(2, 3).shape == (2, 3)
+assert torch.amp.is_autocast_available("npu") and torch.nn.LSTM(1, 1, device="npu:0").weight_ih_l0.is_npu
+torch.set_autocast_dtype("npu", torch.float16), torch.set_autocast_enabled("npu", True)
+assert torch.is_autocast_enabled("npu") and torch.get_autocast_dtype("npu") == torch.float16
+assert torch.nn.utils.rnn.pack_sequence([torch.ones(1)]).npu().data.tolist() == [1]
+"""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(bytes(8))
+        file.flush()
+        done = run([sys.executable, "-W", "ignore", "-c", "import sys\n" + HEAD + text, file.name])
+    assert done.returncode == 0, done.stderr
 
 
 def test_checkpoints_of_npus(tmp_path):

@@ -60,12 +60,13 @@ def _to(call: Any) -> Any:
 def _type(call: Any) -> Any:
     """Tensor.type("torch.npu.FloatTensor") and Module.type are torch.FloatTensor's."""
 
+    def of_cpu(name: Any) -> Any:
+        words = name.split(".") if isinstance(name, str) else []
+        return f"torch.{words[2]}" if words[:1] == ["torch"] and words[1] in _names else name
+
     @functools.wraps(call)
     def type_of_cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
-        words = [each.split(".") if isinstance(each, str) else [] for each in args]
-        npu = [word[:1] == ["torch"] and word[1] in _names for word in words]
-        short = [f"torch.{word[2]}" if on else each for on, word, each in zip(npu, words, args)]
-        return call(self, *short, **kwargs)
+        return call(self, *map(of_cpu, args), **{key: of_cpu(each) for key, each in kwargs.items()})
 
     return type_of_cpu
 
@@ -75,15 +76,28 @@ def _loaded(storage: Any, location: str) -> Any:
     return storage if _to_cpu(location) == "cpu" else None
 
 
-_FACTORIES = (
-    *("arange", "as_tensor", "empty", "empty_like", "empty_strided", "eye", "full", "full_like"),
-    *("linspace", "logspace", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like"),
-    *("randn", "randn_like", "randperm", "tensor", "zeros", "zeros_like"),
-    *("load", "set_default_device", "asarray", "scalar_tensor", "sparse_coo_tensor", "normal"),
-    *("range", "tril_indices", "triu_indices", "hann_window", "hamming_window"),
-    *("is_autocast_enabled", "get_autocast_dtype"),
-)
-_OF_TENSORS = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros")
+def _takers() -> dict:
+    """The names of functions that take a device, by what has them: those that make a tensor have it
+    in their schemas."""
+    made = {
+        schema.name.removeprefix("aten::")
+        for schema in torch._C._jit_get_all_schemas()
+        if any(argument.name == "device" for argument in schema.arguments)
+        and [str(each.type) for each in schema.returns] == ["Tensor"]
+    }
+    public = {name for name in made if not name.startswith("_")} - {"to", "pin_memory"}
+    autocast = {f"{verb}_autocast_dtype" for verb in ("get", "set")}
+    autocast |= {f"{verb}_autocast_enabled" for verb in ("is", "set")}
+    return {
+        torch: public | autocast | {"asarray", "load", "set_default_device"},
+        torch.Tensor: public | {"new", "new_tensor", "is_pinned"},
+        torch.fft: {name.removeprefix("fft_") for name in public},
+        torch.nested: {"nested_tensor", "as_nested_tensor"},
+        torch.amp: {"is_autocast_available"},
+        torch.autocast: {"__init__"},
+        torch.amp.GradScaler: {"__init__"},
+        torch.UntypedStorage: {"__new__"},
+    }
 
 
 class _DeviceOfScripts(type(torch.device)):  # type: ignore[misc]
@@ -128,7 +142,8 @@ def install(npu: Any) -> None:
     def to_npu(self: Any, device: Any = None, non_blocking: bool = False, **_: Any) -> Any:
         return self.cpu()
 
-    for kind in (torch.Tensor, torch.nn.Module, torch.UntypedStorage, torch.TypedStorage):
+    storages = (torch.UntypedStorage, torch.TypedStorage)
+    for kind in (torch.Tensor, torch.nn.Module, torch.nn.utils.rnn.PackedSequence, *storages):
         kind.npu = to_npu
     torch.Tensor.record_stream = lambda self, stream: None
     for name in ("get_rng_state", "set_rng_state"):  # for torch.random.fork_rng
@@ -138,13 +153,12 @@ def install(npu: Any) -> None:
         owner.to = _to(owner.to)
         owner.type = _type(owner.type)
     torch.utils._device._device_constructors()  # "with torch.device():" wants the real ones
-    for owner, names in ((torch, _FACTORIES), (torch.Tensor, _OF_TENSORS)):
+    for owner, names in _takers().items():
         for name in names:
-            setattr(owner, name, _translated(getattr(owner, name)))
+            if hasattr(owner, name):
+                setattr(owner, name, _translated(getattr(owner, name)))
     torch.Tensor.pin_memory = lambda self, device=None: self  # pages of the CPU are where it reads
     torch.serialization.register_package(5, lambda storage: None, _loaded)
-    torch.autocast.__init__ = _translated(torch.autocast.__init__)
-    torch.amp.GradScaler.__init__ = _translated(torch.amp.GradScaler.__init__)
     torch.device, torch.Generator = map(_class_of_scripts, (torch.device, torch.Generator))
     _functions.install()
     _parallel.install()
