@@ -128,10 +128,11 @@ def test_batch_norms_over_all_ranks(affine):
     data = torch.randn(6, 3, 4, generator=torch.Generator().manual_seed(0)) + 30
 
     def work(rank):
-        from hccl.torch.npu._parallel import convert_syncbn_model
+        from hccl.torch.npu import _parallel
 
+        torch.nn.SyncBatchNorm = _parallel.SyncBatchNorm
         layers = torch.nn.Sequential(torch.nn.BatchNorm1d(3, affine=affine))
-        layers = convert_syncbn_model(layers).train()
+        layers = _parallel.convert_syncbn_model(layers).train()
         x = (data[:4] if rank == 0 else data[4:]).clone().requires_grad_()
         y = layers(x)
         (y**3).sum().backward()

@@ -102,28 +102,24 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
 
 
 class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
-    """A batch norm over the batches of all ranks of a group, as torch.nn.SyncBatchNorm, which takes
-    no tensors on the CPU."""
+    """torch.nn.SyncBatchNorm, which takes no tensors on the CPU (nor DDP it with CPUs), over the
+    ranks of any backend."""
+
+    _check_input_dim = torch.nn.SyncBatchNorm._check_input_dim
+    convert_sync_batchnorm: Any = classmethod(torch.nn.SyncBatchNorm.convert_sync_batchnorm.__func__)
 
     def __init__(
         self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: Optional[float] = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
+        *args: Any,
         process_group: Any = None,
         channel_last: bool = False,
         fuse_relu: bool = False,
+        **kwargs: Any,
     ) -> None:
         if channel_last or fuse_relu:
             raise RuntimeError("hccl: SyncBatchNorm has neither channel_last nor fuse_relu")
-        super().__init__(num_features, eps, momentum, affine, track_running_stats)
-        self.process_group = process_group
-
-    def _check_input_dim(self, input: torch.Tensor) -> None:
-        if input.dim() < 2:
-            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+        super().__init__(*args[:5], **kwargs)
+        self.process_group = args[5] if len(args) > 5 else process_group
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         self._check_input_dim(input)
@@ -162,23 +158,6 @@ def convert_syncbn_model(
     module: torch.nn.Module, process_group: Any = None, channel_last: bool = False
 ) -> torch.nn.Module:
     """Returns the module with its batch norms replaced; parameters and statistics are the same."""
-    made = module
-    if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
-        made = SyncBatchNorm(
-            module.num_features,
-            module.eps,
-            module.momentum,
-            module.affine,
-            module.track_running_stats,
-            process_group,
-            channel_last,
-        )
-        made.weight, made.bias = module.weight, module.bias
-        made._buffers = module._buffers
-        made.training = module.training
-    for name, child in module.named_children():
-        made.add_module(name, convert_syncbn_model(child, process_group, channel_last))
-    return made
-
-
-SyncBatchNorm.convert_sync_batchnorm = staticmethod(convert_syncbn_model)
+    if channel_last:
+        raise RuntimeError("hccl: SyncBatchNorm has no channel_last")
+    return torch.nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)
