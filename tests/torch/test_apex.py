@@ -61,6 +61,10 @@ for level, overrides, weights, norm, masters, scale in [
     ("O2", dict(dynamic_init_scale=8.0), half, single, 4, 8.0),
     ("O3", dict(keep_batchnorm_fp32=True, loss_scale=4), half, single, 0, 4.0),
     ("O0", dict(loss_scale="dynamic", max_loss_scale=32.0), single, single, 0, 32.0),
+    ("O2", dict(min_loss_scale=4.0, loss_scale="dynamic"), half, single, 4, 65536.0),
+    ("O2", dict(cast_model_type=torch.bfloat16), torch.bfloat16, single, 4, 65536.0),
+    ("O3", dict(master_weights=True, keep_batchnorm_fp32="True"), half, single, 4, 1.0),
+    ("O1", dict(loss_scale=2.0, patch_torch_functions=False), single, single, 0, 2.0),
     ("O2", dict(enabled=False), single, single, 0, None),
 ]:
     model = net()
@@ -198,6 +202,84 @@ except RuntimeError as error:
     print(error)
 """
     assert "was not passed to amp.initialize" in check(text)
+
+
+def test_several_models_optimizers_and_losses():
+    """As apex's page on advanced use has them; what goes in as a list comes out as one."""
+    text = """
+def made(level, **options):
+    torch.manual_seed(2)
+    models = [torch.nn.Linear(2, 1, bias=False) for _ in range(2)]
+    optimizers = [torch.optim.SGD(model.parameters(), 0.5) for model in models]
+    return amp.initialize(models, optimizers, opt_level=level, num_losses=3, **options)
+
+for level in ("O0", "O1", "O2", "O3"):
+    (one, two), optimizers = made(level, loss_scale="dynamic", dynamic_init_scale=16.0, min_loss_scale=8.0)
+    assert type(optimizers) is list
+    before = [[weight.detach().clone() for weight in amp.master_params(each)][0] for each in optimizers]
+    x = torch.ones(1, 2)
+    for loss_id, (loss, some) in enumerate((
+        (lambda: one(x).sum(), optimizers[0]), (lambda: two(x).sum() * float("inf"), optimizers[1]),
+        (lambda: one(x).sum() + two(x).sum(), optimizers),
+    )):
+        with amp.scale_loss(loss(), some, loss_id=loss_id) as scaled:
+            scaled.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    after = [list(amp.master_params(each))[0] for each in optimizers]
+    torch.testing.assert_close(after[0], before[0] - 0.5 * 2, rtol=0, atol=2e-3)
+    assert torch.equal(after[1], before[1]), level  # its loss overflowed
+    assert [each.loss_scale() for each in amp._amp_state.loss_scalers] == [16.0, 8.0, 16.0]
+    saved = amp.state_dict()
+    assert [saved[f"loss_scaler{i}"]["unskipped"] for i in range(3)] == [1, 0, 1]
+    for _ in range(2):  # not below min_loss_scale
+        with amp.scale_loss(two(x).sum() * float("inf"), optimizers[1], loss_id=1) as scaled:
+            scaled.backward()
+    assert amp._amp_state.loss_scalers[1].loss_scale() == 8.0
+
+model, [optimizer] = amp.initialize(one, [optimizers[0]], opt_level="O0", num_losses=2)
+assert model is one
+amp.load_state_dict(saved)  # of three losses: says so
+assert [each.loss_scale() for each in amp._amp_state.loss_scalers] == [16.0, 8.0]
+try:
+    amp.load_state_dict({"scaler": {}})
+except RuntimeError as error:
+    print(error)
+"""
+    lines = check(text).splitlines()
+    assert "Warning: state_dict contains 3 entries, while 2 loss_scalers are used" in lines
+    assert lines[-1] == "amp.load_state_dict: unexpected key scaler"
+
+
+def test_inputs_in_containers_and_of_the_programs_classes():
+    """Floating tensors become half, in whatever holds them; all else goes through."""
+    text = """
+import collections, numpy
+Pair = collections.namedtuple("Pair", "x y")
+class Batch:
+    def __init__(self, tensor):
+        self.tensor = tensor
+    def to(self, dtype):
+        return Batch(self.tensor.to(dtype))
+
+class Model(torch.nn.Module):
+    def forward(self, *things, **named):
+        self.seen = things, named
+        return [{"y": things[0] * 2}, Batch(things[0])], Pair(things[0], "text")
+model = amp.initialize(Model(), opt_level="O3")
+one = torch.ones(1)
+own, array, layer = Batch(one), numpy.ones(1), torch.nn.Linear(1, 1)
+odd = collections.OrderedDict(b=one, a=(one, [one.int(), None]))
+result, pair = model(one, Pair(one, 3), odd, own, array, "text", named={"k": one}, layer=layer)
+first, two, ordered, batch, same, word = model.seen[0]
+assert first.dtype == two.x.dtype == batch.tensor.dtype == model.seen[1]["named"]["k"].dtype == torch.half
+assert type(two) is Pair and two.y == 3 and own.tensor.dtype == torch.float32
+assert type(ordered) is collections.OrderedDict and list(ordered) == ["b", "a"]
+assert ordered["b"].dtype == ordered["a"][0].dtype == torch.half and ordered["a"][1][0].dtype == torch.int32
+assert same is array and word == "text" and model.seen[1]["layer"].weight.dtype == torch.float32
+assert result[0]["y"].dtype == result[1].tensor.dtype == pair.x.dtype == torch.float32 and pair.y == "text"
+"""
+    check(text)
 
 
 def test_half_may_be_bfloat16():

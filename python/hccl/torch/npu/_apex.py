@@ -1,8 +1,8 @@
 """apex.amp: loss scaling, half models with float32 master weights, by apex's levels.
 
 O0 computes in float32. O1 scales the loss; models compute in float32, as float16 gains nothing on
-CPUs, or, with HCCL_HALF=bf16, by torch's autocast. O2 and O3 make models half: their forward takes inputs of any floating
-type and returns float32; O2 keeps batch norms and master weights in float32.
+CPUs, or, with HCCL_HALF=bf16, by torch's autocast. O2 and O3 make models half: their forward takes
+inputs of any floating type and returns float32; O2 keeps batch norms and master weights in float32.
 
 Levels, properties and the texts of errors are those of apex's page on amp.
 """
@@ -10,6 +10,7 @@ Levels, properties and the texts of errors are those of apex's page on amp.
 import contextlib
 import dataclasses
 import functools
+import inspect
 import types
 from typing import Any, Callable, Iterator, Optional, Union
 
@@ -45,14 +46,23 @@ class LossScaler:
     """The scale of one loss. A dynamic one halves after an overflow, and doubles after
     `scale_window` steps without one."""
 
-    def __init__(self, scale: Union[str, float], number: int, limits: dict):
+    def __init__(
+        self,
+        scale: Union[str, float],
+        number: int,
+        min_loss_scale: Optional[float] = None,
+        max_loss_scale: float = 2.0**24,
+        dynamic_init_scale: float = 2.0**16,
+        scale_growth_factor: float = 2.0,
+        scale_backoff_factor: float = 0.5,
+        scale_window: int = 2000,
+    ):
         self.dynamic = scale == "dynamic"
         self._number = number
-        self._growth = limits["scale_growth_factor"]
-        self._backoff = limits["scale_backoff_factor"]
-        self._window = limits["scale_window"]
-        self._min, self._max = limits["min_loss_scale"], limits["max_loss_scale"]
-        first = min(self._max, limits["dynamic_init_scale"])
+        self._growth, self._backoff = scale_growth_factor, scale_backoff_factor
+        self._window = scale_window
+        self._min, self._max = min_loss_scale, max_loss_scale
+        first = min(max_loss_scale, dynamic_init_scale)
         self._loss_scale = float(first if self.dynamic else scale)
         self._unskipped = 0
 
@@ -100,33 +110,26 @@ def _list(one_or_more: Any) -> list:
     return list(one_or_more) if isinstance(one_or_more, (list, tuple)) else [one_or_more]
 
 
+_OVERRIDES = [field.name for field in dataclasses.fields(Properties)][2:]
+_LIMITS = list(inspect.signature(LossScaler).parameters)[2:]
+
+
 def initialize(
     models: Any,
     optimizers: Any = None,
     enabled: bool = True,
     opt_level: str = "O1",
-    cast_model_type: Optional[torch.dtype] = None,
-    patch_torch_functions: Optional[bool] = None,
-    keep_batchnorm_fp32: Union[bool, str, None] = None,
-    master_weights: Optional[bool] = None,
-    loss_scale: Union[str, float, None] = None,
+    *,
     cast_model_outputs: Optional[torch.dtype] = None,
     num_losses: int = 1,
-    verbosity: int = 1,
-    min_loss_scale: Optional[float] = None,
-    max_loss_scale: float = 2.0**24,
-    dynamic_init_scale: float = 2.0**16,
-    scale_growth_factor: float = 2.0,
-    scale_backoff_factor: float = 0.5,
-    scale_window: int = 2000,
-    combine_grad: Optional[bool] = None,
     combine_ddp: Optional[bool] = None,
-    **ignored: Any,
+    **more: Any,
 ) -> Any:
     """Prepares models and optimizers, in place, and returns them in the form in which they came.
 
-    combine_grad has no effect: steps read all gradients in place in one pass. combine_ddp takes the
-    place of DistributedDataParallel: scale_loss averages the gradients over the ranks."""
+    Takes the fields of Properties and the arguments of LossScaler, too. combine_ddp takes the place
+    of DistributedDataParallel: scale_loss averages the gradients over the ranks. combine_grad and
+    verbosity have no effect: steps read all gradients in place in one pass."""
     if not enabled:
         _amp_state.opt_properties = Properties(enabled=False)
         return models if optimizers is None else (models, optimizers)
@@ -134,25 +137,11 @@ def initialize(
     if combine_ddp:
         for parameter in (each for model in _list(models) for each in model.parameters()):
             dist.broadcast(parameter.detach(), 0)
-    properties = _overridden(
-        opt_level,
-        cast_model_type=cast_model_type,
-        patch_torch_functions=patch_torch_functions,
-        keep_batchnorm_fp32=keep_batchnorm_fp32,
-        master_weights=master_weights,
-        loss_scale=loss_scale,
-    )
-    limits = dict(
-        min_loss_scale=min_loss_scale,
-        max_loss_scale=max_loss_scale,
-        dynamic_init_scale=dynamic_init_scale,
-        scale_growth_factor=scale_growth_factor,
-        scale_backoff_factor=scale_backoff_factor,
-        scale_window=scale_window,
-    )
+    properties = _overridden(opt_level, {name: more.get(name) for name in _OVERRIDES})
+    limits = {name: more[name] for name in _LIMITS if name in more}
     scale = properties.loss_scale
     _amp_state.opt_properties = properties
-    _amp_state.loss_scalers = [LossScaler(scale, i, limits) for i in range(num_losses)]
+    _amp_state.loss_scalers = [LossScaler(scale, i, **limits) for i in range(num_losses)]
     for model in _list(models):
         _apex_models.cast(model, properties, cast_model_outputs)
     for optimizer in _list(optimizers):
@@ -160,13 +149,12 @@ def initialize(
     return models if optimizers is None else (models, optimizers)
 
 
-def _overridden(opt_level: str, **given: Any) -> Properties:
+def _overridden(opt_level: str, given: dict) -> Properties:
     if opt_level not in LEVELS:
         raise RuntimeError(
             f"Unexpected optimization level {opt_level}. Options are 'O0', 'O1', 'O2', 'O3'. Note "
             "that in `O0`, `O1`, etc., the prefix O is the letter O, not the number zero."
         )
-    level = LEVELS[opt_level]
     keep = given["keep_batchnorm_fp32"]
     if isinstance(keep, str):  # from command lines
         if keep not in ("True", "False"):
@@ -178,14 +166,13 @@ def _overridden(opt_level: str, **given: Any) -> Properties:
     if given["loss_scale"] not in (None, "dynamic"):
         given["loss_scale"] = float(given["loss_scale"])
     given = {name: value for name, value in given.items() if value is not None}
-    if level.opt_level == "O1":
-        for name in ("cast_model_type", "keep_batchnorm_fp32", "master_weights"):
-            if given.get(name):
-                raise RuntimeError(
-                    "With opt_level O1, the model weights themselves should remain FP32, so "
-                    f"{name} should be None or False, but was {given[name]}"
-                )
-    return dataclasses.replace(level, **given)
+    for name in ("cast_model_type", "keep_batchnorm_fp32", "master_weights"):
+        if opt_level == "O1" and given.get(name):
+            raise RuntimeError(
+                "With opt_level O1, the model weights themselves should remain FP32, so "
+                f"{name} should be None or False, but was {given[name]}"
+            )
+    return dataclasses.replace(LEVELS[opt_level], **given)
 
 
 # ---- optimizers ----
@@ -263,10 +250,11 @@ def scale_loss(
     scale = scaler.loss_scale()
     stashes = [(each, _stash_of(each)) for each in _list(optimizers)]
     for optimizer, stash in stashes:
-        if not stash.delayed and scale != 1:  # what is there is unscaled, and what comes is added
-            grads = _own_gradients(optimizer, stash)
-            if grads:
-                torch._foreach_mul_(grads, scale)
+        grads = _own_gradients(optimizer, stash)
+        if stash.skip and grads:  # of another loss, which overflowed: this one may be finite
+            torch._foreach_zero_(grads)
+        elif not stash.delayed and scale != 1 and grads:  # these are unscaled; what comes is added
+            torch._foreach_mul_(grads, scale)
     yield loss.float() * scale
     if delay_unscale:
         for _, stash in stashes:
