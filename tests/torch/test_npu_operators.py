@@ -6,6 +6,7 @@ import numpy
 import pytest
 import torch
 
+from hccl.torch.npu import _detection
 from hccl.torch.npu._operators import OPERATORS, missing
 
 
@@ -402,6 +403,15 @@ GRADIENTS = {
 }
 
 
+def test_the_class_of_roi_align():
+    """Of a ramp, bins are its values in their middle."""
+    ramp = torch.arange(16.0).expand(1, 1, 16, 16)
+    rois = torch.tensor([[0, 4.0, 4.0, 20.0, 12.0]])
+    for aligned, first in ((True, 2.5), (False, 3.0)):
+        y = _detection.ROIAlign((2, 4), 0.5, 2, aligned=aligned)(ramp.half(), rois)
+        close(y, [[[[first + 2 * column for column in range(4)]] * 2]])
+
+
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name):
     function, *shapes = GRADIENTS[name]
@@ -410,8 +420,10 @@ def test_gradients(name):
 
 
 def test_what_is_not_here_says_so():
-    for name, use in (("npu_get_float_status", "npu_check_overflow"), ("npu_lstm", "torch.nn.LSTM")):
+    for name, use in (
+        ("npu_get_float_status", "npu_check_overflow"), ("npu_lstm", "torch.nn.LSTM"), ("PSROIPool", "torchvision"),
+    ):
         with pytest.raises(NotImplementedError, match=f"{name} is not here; use .*{use}"):
             missing(name)(torch.zeros(8))
-    with pytest.raises(AttributeError, match="hccl's torch_npu has no operator 'npu_xyz'"):
+    with pytest.raises(AttributeError, match="hccl has no 'npu_xyz' among Ascend's names"):
         missing("npu_xyz")

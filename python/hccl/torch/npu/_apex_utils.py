@@ -1,8 +1,10 @@
-"""apex's small things: multi_tensor_apply, fp16_utils, LARC, and optimizers that are not here."""
+"""apex's small things: multi_tensor_apply, fp16_utils, LARC."""
 
 from typing import Any, Callable
 
 import torch
+
+from hccl.torch.npu._operators import missing
 
 
 class MultiTensorApply:
@@ -85,22 +87,11 @@ def to_python_float(t: Any) -> float:
     return t.item() if hasattr(t, "item") else t[0]
 
 
-def _refused(name: str, use: str) -> type:
-    def refuse(self: Any, *_: Any, **__: Any) -> None:
-        raise NotImplementedError(f"hccl: apex's {name} is not here; use {use}")
-
-    return type(name, (), {"__init__": refuse, "__module__": __name__})
-
-
 FP16_UTILS = {
     "tofp16": tofp16,
     "BN_convert_float": BN_convert_float,
     "network_to_half": network_to_half,
     "to_python_float": to_python_float,
     "clip_grad_norm": torch.nn.utils.clip_grad_norm_,
-    "FP16_Optimizer": _refused("FP16_Optimizer", 'apex.amp.initialize with opt_level="O2"'),
-}
-OPTIMIZERS = {
-    "FusedLAMB": _refused("FusedLAMB", "apex.optimizers.NpuFusedLamb, which corrects no bias"),
-    "FusedNovoGrad": _refused("FusedNovoGrad", "apex.optimizers.FusedAdam"),
+    "FP16_Optimizer": missing("FP16_Optimizer"),
 }

@@ -103,6 +103,8 @@ def _seed(seed: int) -> None:
 
 # ---- memory: that of the process ----
 
+_KINDS = ("allocated", "reserved", "cached")
+
 
 def _status(name: str) -> int:
     """Bytes, of a line of /proc/self/status."""
@@ -217,12 +219,8 @@ def contents() -> dict:
         "stream": _stream,
         "current_stream": lambda device=None: Stream(),
         "default_stream": lambda device=None: Stream(),
-        "memory_allocated": memory_allocated,
-        "memory_reserved": memory_allocated,
-        "memory_cached": memory_allocated,
-        "max_memory_allocated": max_memory_allocated,
-        "max_memory_reserved": max_memory_allocated,
-        "max_memory_cached": max_memory_allocated,
+        **{f"memory_{kind}": memory_allocated for kind in _KINDS},
+        **{f"max_memory_{kind}": max_memory_allocated for kind in _KINDS},
         "reset_peak_memory_stats": reset_peak_memory_stats,
         "reset_max_memory_allocated": reset_peak_memory_stats,
         "memory_stats": memory_stats,

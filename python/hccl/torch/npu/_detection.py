@@ -203,6 +203,22 @@ def npu_roi_align(
     return torch.stack(found).to(self.dtype)
 
 
+class ROIAlign(torch.nn.Module):
+    """torch_npu.contrib.module's. aligned: regions are moved by half a position."""
+
+    def __init__(
+        self, output_size: Any, spatial_scale: float, sampling_ratio: int, aligned: bool = True
+    ) -> None:
+        super().__init__()
+        self.output_size, self.spatial_scale = output_size, spatial_scale
+        self.sampling_ratio, self.aligned = sampling_ratio, aligned
+
+    def forward(self, input_tensor: Any, rois: Any) -> Any:
+        x, scale, (height, width) = input_tensor.float(), self.spatial_scale, self.output_size
+        mode = 3 if self.aligned else 0
+        return npu_roi_align(x, rois, scale, height, width, self.sampling_ratio, mode)
+
+
 def npu_roi_alignbk(
     self: Any,
     rois: Any,

@@ -9,6 +9,7 @@ from hccl.torch.npu import (
     _apex_utils,
     _calls,
     _combine,
+    _detection,
     _operators,
     _optimizers,
     _parallel,
@@ -16,17 +17,7 @@ from hccl.torch.npu import (
 )
 
 # Scripts import the classes from Ascend's files, too.
-_FILES = {
-    "NpuFusedAdadelta": "adadelta",
-    "NpuFusedAdam": "adam",
-    "NpuFusedAdamP": "adamp",
-    "NpuFusedAdamW": "adamw",
-    "NpuFusedBertAdam": "bert_adam",
-    "NpuFusedLamb": "lamb",
-    "NpuFusedRMSprop": "rmsprop",
-    "NpuFusedRMSpropTF": "rmsprop_tf",
-    "NpuFusedSGD": "sgd",
-}
+_FILES = {"NpuFusedBertAdam": "bert_adam", "NpuFusedRMSpropTF": "rmsprop_tf"}
 
 
 def contents() -> dict:
@@ -38,6 +29,7 @@ def contents() -> dict:
         "clip_grad_norm_fused_": _optimizers.clip_grad_norm_fused_,
     }
     amp = {"GradScaler": _optimizers.GradScaler, "autocast": _Autocast}
+    refused = {"__getattr__": _operators.missing}
     base = {"NpuFusedOptimizerBase": _optimizers.NpuFusedOptimizerBase}
     return {
         "torch_npu": {
@@ -45,13 +37,13 @@ def contents() -> dict:
             "npu_change_data_ptr": _combine.npu_change_data_ptr,
             **utils,
             **_operators.OPERATORS,
-            "__getattr__": _operators.missing,
+            **refused,
         },
         "torch_npu.optim": {**_optimizers.OPTIMIZERS, **base},
         "torch_npu.optim.npu_fused_optim_base": base,
         **{
-            f"torch_npu.optim.npu_fused_{name}": {one: _optimizers.OPTIMIZERS[one]}
-            for one, name in _FILES.items()
+            f"torch_npu.optim.npu_fused_{_FILES.get(name, name[8:].lower())}": {name: one}
+            for name, one in _optimizers.OPTIMIZERS.items()
         },
         "torch_npu.utils": utils,
         "torch_npu.utils.profiler": {"Profile": _profiler.Profile},
@@ -64,18 +56,21 @@ def contents() -> dict:
         "torch_npu.npu.amp": amp,
         "torch_npu.contrib": {},
         "torch_npu.contrib.function": {
-            name: _operators.OPERATORS[name]
-            for name in ("npu_iou", "npu_ptiou", "npu_giou", "npu_diou", "npu_ciou")
+            **{name: one for name, one in _operators.OPERATORS.items() if name.endswith("iou")},
+            "roll": torch.roll,
+            **refused,
         },
         "torch_npu.contrib.module": {
-            **{name: getattr(torch.nn, name) for name in ("Mish", "SiLU")},
+            **{"Mish": torch.nn.Mish, "SiLU": torch.nn.SiLU, "Swish": torch.nn.SiLU},
             "NpuPreGenDropout": _operators.NpuPreGenDropout,
+            "ROIAlign": _detection.ROIAlign,
+            **refused,
         },
-        **_apex_contents(),
+        **_apex_contents(refused),
     }
 
 
-def _apex_contents() -> dict:
+def _apex_contents(refused: dict) -> dict:
     functions = (
         *("initialize", "scale_loss", "master_params", "state_dict", "load_state_dict"),
         *("half_function", "float_function", "promote_function", "disable_casts", "_amp_state"),
@@ -107,7 +102,7 @@ def _apex_contents() -> dict:
             **_optimizers.OPTIMIZERS,
             "Lamb": _optimizers.NpuFusedLamb,
             **_optimizers.APEXS,
-            **_apex_utils.OPTIMIZERS,
+            **refused,
         },
     }
 

@@ -3,7 +3,7 @@ their gradients. Formats of an NPU's memory mean nothing here. Detection's are i
 """
 
 import math
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -254,7 +254,7 @@ OPERATORS["npu_bmmV2"] = OPERATORS.pop("npu_bmm")
 OPERATORS["fast_gelu"] = OPERATORS["npu_fast_gelu"]
 
 _ATTENTION = "npu_fusion_attention or torch.nn.functional.scaled_dot_product_attention"
-# Operators that are not here, and what does the same.
+# Names of torch_npu, of its contrib and of apex that are not here, and what does the same.
 _REFUSED = {
     "npu_get_float_status": "npu.utils.npu_check_overflow(gradients): a CPU keeps no such flag",
     "npu_fused_attention_score": _ATTENTION,
@@ -277,20 +277,40 @@ _REFUSED = {
     "npu_nms_rotated": "mmcv.ops.nms_rotated",
     "npu_rotated_iou": "mmcv.ops.box_iou_rotated",
     "npu_ps_roi_pooling": "torchvision.ops.ps_roi_pool",
+    "npu_multiclass_nms": "npu_batch_nms",
+    "npu_batched_multiclass_nms": "npu_batch_nms",
+    "npu_fast_condition_index_put": "torch.where",
+    "npu_fused_attention": _ATTENTION,
+    "fuse_add_softmax_dropout": "torch.softmax and torch.nn.functional.dropout",
+    "matmul_transpose": "torch.matmul",
+    "BiLSTM": "torch.nn.LSTM with bidirectional=True",
+    "ChannelShuffle": "torch.nn.ChannelShuffle",
+    "DCNv2": "torchvision.ops.DeformConv2d",
+    "ModulatedDeformConv": "torchvision.ops.DeformConv2d",
+    "Focus": "torch.nn.PixelUnshuffle",
+    "FusedColorJitter": "torchvision.transforms.ColorJitter",
+    "LabelSmoothingCrossEntropy": "torch.nn.CrossEntropyLoss with label_smoothing",
+    "MultiheadAttention": "torch.nn.MultiheadAttention",
+    "NpuDropPath": "torchvision.ops.StochasticDepth",
+    "NpuFairseqDropout": "torch.nn.Dropout",
+    "Prefetcher": "the loader itself: memory of the CPU needs no prefetch",
+    "PSROIPool": "torchvision.ops.PSRoIPool",
+    "FP16_Optimizer": 'apex.amp.initialize with opt_level="O2"',
+    "FusedLAMB": "apex.optimizers.NpuFusedLamb, which corrects no bias",
+    "FusedNovoGrad": "apex.optimizers.FusedAdam",
+    "NpuFusedBertAdamV2": "apex.optimizers.NpuFusedBertAdam",
 }
 
 
-def missing(name: str) -> Callable:
-    """__getattr__ of torch_npu: a function that says what to use, or AttributeError."""
+def missing(name: str) -> type:
+    """__getattr__ of these modules: what says on use what to use instead, or AttributeError."""
     if name not in _REFUSED:
-        kind = "operator" if name.startswith("npu_") else "name"
-        raise AttributeError(f"hccl's torch_npu has no {kind} {name!r}")
+        raise AttributeError(f"hccl has no {name!r} among Ascend's names")
 
-    def refused(*_: Any, **__: Any) -> Any:
-        raise NotImplementedError(f"hccl: torch_npu.{name} is not here; use {_REFUSED[name]}")
+    def refuse(self: Any, *_: Any, **__: Any) -> None:
+        raise NotImplementedError(f"hccl: {name} is not here; use {_REFUSED[name]}")
 
-    refused.__name__ = name
-    return refused
+    return type(name, (), {"__init__": refuse, "__module__": __name__})
 
 
 def install() -> None:
