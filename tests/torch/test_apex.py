@@ -282,6 +282,42 @@ assert result[0]["y"].dtype == result[1].tensor.dtype == pair.x.dtype == torch.f
     check(text)
 
 
+@pytest.mark.parametrize("half", ["fp16", "bf16"])
+def test_half_precision_learns_digits_as_float32_does(half):
+    """With dynamic scales. Runs of five seeds ended between 97 and 100 % at each level."""
+    text = f"""
+with open(r"{HERE.parents[1]}/examples/data/digits.csv") as file:
+    rows = torch.tensor([[int(word) for word in line.split(",")] for line in file])
+rows = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))]
+images, labels = rows[:, :-1].float().view(-1, 1, 8, 8) / 16, rows[:, -1]
+torch.set_num_threads(1)
+nn = torch.nn
+
+def trained(level):
+    torch.manual_seed(1)
+    model = nn.Sequential(
+        nn.Conv2d(1, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.BatchNorm2d(32),
+        nn.ReLU(), nn.Flatten(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)).npu()
+    optimizer = apex.optimizers.NpuFusedSGD(model.parameters(), 0.05, momentum=0.9)
+    model, optimizer = amp.initialize(model, optimizer, opt_level=level, combine_grad=True)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, total_iters=115)
+    for epoch in range(5):
+        for batch in torch.randperm(1437, generator=torch.Generator().manual_seed(epoch)).split(64):
+            loss = nn.functional.cross_entropy(model(images[batch]), labels[batch])
+            optimizer.zero_grad()
+            with amp.scale_loss(loss, optimizer) as scaled:
+                scaled.backward()
+            optimizer.step()
+            schedule.step()
+    with torch.no_grad():
+        return (model.eval()(images[1437:]).argmax(1) == labels[1437:]).float().mean().item() * 100
+
+print(*map(trained, ("O0", "O1", "O2")))
+"""
+    single, *halves = map(float, check(text, HCCL_HALF=half).splitlines()[-1].split())
+    assert single > 94 and all(abs(each - single) < 4 for each in halves), (single, halves)
+
+
 def test_half_may_be_bfloat16():
     """With HCCL_HALF: O2 and half() are bfloat16; O1 is torch's autocast, with functions of the program."""
     text = """

@@ -218,7 +218,8 @@ assert issubclass(torch_npu.optim.NpuFusedSGD, NpuFusedOptimizerBase)
 def made(kind):
     torch.manual_seed(0)
     weights = [torch.randn(*shape).to(dtype).requires_grad_() for shape, dtype in (
-        ((3, 2), torch.float32), ((0,), torch.float32), ((4,), torch.float32), ((5,), torch.float16), ((2,), torch.float32))]
+        ((3, 2), torch.float32), ((0,), torch.float32), ((4,), torch.float32), ((5,), torch.float16),
+        ((2,), torch.float32))]
     groups = [{"params": weights[:1]}, {"params": weights[1:4], "lr": 0.01}]
     return weights, kind(groups, lr=0.1, momentum=0.9)
 
@@ -240,7 +241,8 @@ for step in range(8):
             torch.testing.assert_close(optimizer.clip_grad_norm_fused_(1.5), norm)
             assert len(optimizer.get_combined_grads()) == len(optimizer.get_combined_params()) == 2
         else:
-            norm = torch.nn.utils.clip_grad_norm_([p for g in optimizer.param_groups for p in g["params"]], 1.5)
+            known = [p for group in optimizer.param_groups for p in group["params"]]
+            norm = torch.nn.utils.clip_grad_norm_(known, 1.5)
         assert optimizer.step(lambda: torch.tensor(3.0)).item() == 3
     for one, two in zip(*[weights for weights, _ in ways]):
         torch.testing.assert_close(one, two)
@@ -250,7 +252,8 @@ except ValueError as error:
     print(error)
 x = torch.ones(2, dtype=torch.float64, requires_grad=True)
 x.sum().backward()
-for bad, refusal in ((Momentum([x], 0.1), TypeError), (NpuFusedOptimizerBase([torch.ones(1, requires_grad=True)], {}), NotImplementedError)):
+base = NpuFusedOptimizerBase([torch.ones(1, requires_grad=True)], {})
+for bad, refusal in ((Momentum([x], 0.1), TypeError), (base, NotImplementedError)):
     try:
         bad.step()
     except refusal:
