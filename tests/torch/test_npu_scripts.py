@@ -9,7 +9,7 @@ import sys
 import pytest
 from conftest import run
 
-# Calls on one rank, of classifiers, GANs, speech and large models.
+# Calls on one rank, of many kinds.
 ALONE = """
 import torch, torch_npu, torch.npu
 from torch.npu.amp import GradScaler, autocast
@@ -51,6 +51,152 @@ assert x.type("torch.cuda.DoubleTensor").dtype == torch.float64
 assert torch.cuda.get_device_capability() == (0, 0) and torch.Generator("cuda").device.type == "cpu"
 with torch.random.fork_rng():
     torch.cuda.manual_seed_all(1)
+"""
+
+# Steps of other kinds of models, each as its scripts write it; all train.
+KINDS = """
+import copy, torch, torch_npu, apex
+from apex import amp
+from torch_npu.contrib.function import npu_ciou
+from torch_npu.contrib.module import NpuPreGenDropout
+from torch_npu.npu.amp import GradScaler, autocast
+nn, F = torch.nn, torch.nn.functional
+torch.npu.set_device("npu:0")
+
+
+def train(loss_of, optimizer, steps=8):
+    losses = []
+    for _ in range(steps):
+        loss = loss_of()
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0], losses
+
+
+def ocr():
+    class CRNN(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8)
+            self.rnn, self.head = nn.LSTM(8, 8, bidirectional=True), nn.Linear(16, 5)
+
+        def forward(self, x):
+            x = torch.relu(self.norm(self.conv(x))).mean(2).permute(2, 0, 1)
+            return self.head(self.rnn(x)[0])
+
+    model = CRNN().npu()
+    optimizer = apex.optimizers.NpuFusedAdam(model.parameters(), lr=0.01)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O2", loss_scale=128, combine_grad=True)
+    images, text = torch.rand(2, 1, 8, 12).to("npu", non_blocking=True), torch.tensor([1, 2, 3, 4], dtype=torch.int32)
+    lengths = torch.IntTensor([12, 12]), torch.IntTensor([2, 2])
+    train(lambda: nn.CTCLoss()(model(images).log_softmax(2), text.npu(), *lengths), optimizer)
+
+
+def ssd():
+    anchors = torch.rand(6, 2).npu().repeat(1, 2) * 10 + torch.tensor([0.0, 0, 4, 4]).npu()
+    boxes = anchors + torch.rand(6, 4).npu()
+    overlaps, numbers = torch_npu.npu_ptiou(anchors, boxes), [0.0] * 4 + [0.1, 0.1, 0.2, 0.2]
+    best = torch_npu.npu_max(overlaps, dim=0)[1]
+    targets = torch_npu.npu_bounding_box_encode(anchors, boxes[best.long()], *numbers)
+    head = nn.Linear(4, 7).npu()
+    optimizer = apex.optimizers.NpuFusedSGD(head.parameters(), lr=0.001, momentum=0.9)
+    head, optimizer = amp.initialize(head, optimizer, opt_level="O1", loss_scale=32.0)
+
+    def loss():
+        found = head(anchors)
+        return F.smooth_l1_loss(found[:, :4], targets) + F.cross_entropy(found[:, 4:], torch.arange(6).npu().int() % 3)
+
+    train(loss, optimizer)
+    shifts = head(anchors)[:, :4].detach()
+    decoded = torch_npu.npu_bounding_box_decode(anchors, shifts, *numbers, (20, 20), 0.016)
+    kept = torch_npu.npu_nms_with_mask(torch.cat((decoded, torch.rand(6, 1).npu()), 1), 0.5)[2]
+    assert 1 <= kept.sum() <= 6
+
+
+def yolo():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()).npu()
+    average = copy.deepcopy(model).eval()
+    optimizer = apex.optimizers.NpuFusedSGD(model.parameters(), lr=0.02, momentum=0.9, nesterov=True)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=128, combine_grad=True)
+    images, goal = torch.rand(4, 3, 8, 8).npu(), torch.tensor([[0.5, 0.5, 0.4, 0.6]] * 4).npu()
+    boxes = lambda: torch.sigmoid(model(images)).t()
+    train(lambda: (1 - npu_ciou(boxes(), goal.t(), True)).mean(), optimizer)
+    with torch.no_grad():
+        for x, y in zip(average.state_dict().values(), model.state_dict().values()):
+            if x.dtype.is_floating_point:
+                x.mul_(0.9).add_(y, alpha=0.1)
+    assert average.half()(images.half()).dtype == torch.float16
+
+
+def transformer():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    model = nn.Sequential(nn.Embedding(10, 8), layer, NpuPreGenDropout(0.1), nn.Linear(8, 10)).npu()
+    optimizer = torch_npu.optim.NpuFusedAdam(model.parameters(), lr=0.01, betas=(0.9, 0.98))
+    words = torch.randint(10, (4, 6), dtype=torch.int32).npu()
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O2", loss_scale="dynamic")
+    train(lambda: F.cross_entropy(model(words).flatten(0, 1), words.flatten(), label_smoothing=0.1), optimizer)
+
+
+def speech():
+    window = torch.hann_window(16, device="npu:0")
+    spectrum = torch.stft(torch.randn(2, 160).npu(), 16, 8, window=window, return_complex=True).abs().transpose(1, 2)
+    model = nn.GRU(9, 6, batch_first=True).npu()
+    optimizer, scaler = torch.optim.AdamW(model.parameters(), 0.01), GradScaler(init_scale=64.0)
+    lengths = torch.full((2,), 21).npu(), torch.tensor([2, 3]).npu()
+    for _ in range(2):
+        with autocast():
+            scores = model(spectrum)[0].float().log_softmax(-1).transpose(0, 1)
+            loss = F.ctc_loss(scores, torch.randint(1, 6, (2, 3)).npu(), *lengths, zero_infinity=True)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        assert torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0).isfinite()
+        scaler.step(optimizer)
+        scaler.update()
+    assert scaler.get_scale() == 64.0
+
+
+def gan():
+    maker, judge = nn.Linear(2, 4).npu(), nn.Linear(4, 1).npu()
+    optimizers = [torch.optim.Adam(each.parameters(), 0.01, (0.5, 0.999)) for each in (judge, maker)]
+    (judge, maker), optimizers = amp.initialize([judge, maker], optimizers, opt_level="O1", num_losses=3)
+    criterion, before = nn.BCEWithLogitsLoss().npu(), judge.weight.clone()
+    made = maker(torch.randn(3, 2, device="npu"))
+    for loss_id, (x, label) in enumerate(((torch.randn(3, 4).npu(), 1.0), (made.detach(), 0.0), (made, 1.0))):
+        loss = criterion(judge(x), torch.full((3, 1), label, device="npu"))
+        with amp.scale_loss(loss, optimizers[loss_id == 2], loss_id=loss_id) as scaled:
+            scaled.backward()
+        if loss_id:
+            optimizers[loss_id == 2].step()
+    assert not torch.equal(before, judge.weight)
+
+
+def large():
+    size, heads, length = 16, 2, 4
+    weights = [torch.randn(size, columns).div(4).npu().requires_grad_() for columns in (3 * size, 2 * size)]
+    angles = torch.outer(torch.arange(length), 0.1 ** torch.arange(4)).repeat(1, 2)[None, None].npu()
+    gamma, x = torch.ones(size).npu().requires_grad_(), torch.randn(1, length, size).npu().bfloat16().float()
+    optimizer = torch_npu.optim.NpuFusedAdamW([*weights, gamma], lr=0.01)
+    mask = torch.ones(2048, 2048, dtype=torch.bool).triu(1).npu()
+
+    def loss():
+        parts = (torch_npu.npu_rms_norm(x, gamma, epsilon=1e-6)[0] @ weights[0]).chunk(3, -1)
+        q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts)
+        q, k = (torch_npu.npu_rotary_mul(part, angles.cos(), angles.sin()) for part in (q, k))
+        how = dict(atten_mask=mask, scale=8**-0.5, sparse_mode=2)
+        y = torch_npu.npu_fusion_attention(q, k, v, heads, "BNSD", **how)[0].transpose(1, 2).flatten(2)
+        return (torch_npu.npu_swiglu(y @ weights[1], dim=-1) - x).square().mean()
+
+    amp.initialize([], optimizer, opt_level="O0")
+    train(loss, optimizer)
+
+
+torch.manual_seed(0)
+for kind in (ocr, ssd, yolo, transformer, speech, gan, large):
+    kind()
 """
 
 # A detector's loop: batch norms over the ranks, DDP by numbers of devices, its assertions on them.
@@ -135,6 +281,7 @@ LAUNCH = ("-m", "torch.distributed.launch", "--standalone", "--nproc_per_node=2"
     ("text", "launcher", "ranks", "environment"),
     [
         (ALONE, (), 1, {"ASCEND_DEVICE_ID": "3", "ASCEND_RT_VISIBLE_DEVICES": "2,3"}),
+        (KINDS, (), 1, {}),
         (DETECTOR, LAUNCH, 2, {"HCCL_WHITELIST_DISABLE": "1", "HCCL_IF_IP": "127.0.0.1"}),
     ],
 )
