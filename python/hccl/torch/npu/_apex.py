@@ -320,21 +320,6 @@ def disable_casts() -> Iterator[None]:
 # ---- functions of programs: they cast what they take where autocast is on ----
 
 
-def half_function(function: Callable) -> Callable:
-    """Casts floating arguments to half."""
-    return _casting(function, lambda arguments: HALF)
-
-
-def float_function(function: Callable) -> Callable:
-    """Casts floating arguments to float32."""
-    return _casting(function, lambda arguments: torch.float32)
-
-
-def promote_function(function: Callable) -> Callable:
-    """Casts floating arguments to the widest of their types."""
-    return _casting(function, _apex_models.widest)
-
-
 def _casting(function: Callable, dtype_of: Callable) -> Callable:
     @functools.wraps(function)
     def with_casts(*args: Any, **kwargs: Any) -> Any:
@@ -345,6 +330,12 @@ def _casting(function: Callable, dtype_of: Callable) -> Callable:
             return function(*args, **kwargs)
 
     return with_casts
+
+
+# Decorators: floating arguments become half, float32, or the widest of their types.
+half_function = functools.partial(_casting, dtype_of=lambda arguments: HALF)
+float_function = functools.partial(_casting, dtype_of=lambda arguments: torch.float32)
+promote_function = functools.partial(_casting, dtype_of=_apex_models.widest)
 
 
 def _registering(decorate: Callable) -> Callable:

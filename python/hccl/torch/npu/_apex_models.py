@@ -1,5 +1,6 @@
 """Half models for apex.amp: casts at their border, batch norms and checkpoints in float32."""
 
+import contextlib
 import copy
 import functools
 import types
@@ -52,43 +53,26 @@ def _forward_of(module: torch.nn.Module) -> Callable:
 def cast(model: torch.nn.Module, properties: Any, outputs: Optional[torch.dtype]) -> None:
     """Makes a model as the properties say; its forward answers in `outputs`, or in float32."""
     dtype = properties.cast_model_type
-    if dtype is None:
-        if properties.patch_torch_functions and HALF == torch.bfloat16:
-            _autocast(model, outputs)
+    auto = dtype is None and properties.patch_torch_functions and HALF == torch.bfloat16
+    if dtype is None and not auto:
         return
-    for module in model.modules():
-        if properties.keep_batchnorm_fp32 and isinstance(module, NORMS) and module.affine:
-            continue
-        for parameter in module.parameters(recurse=False):
-            gradient, parameter.grad = parameter.grad, None
-            parameter.data = converted(parameter.data, dtype)
-            if gradient is not None:
-                parameter.grad = converted(gradient, dtype)
-        for name, buffer in module.named_buffers(recurse=False):
-            module._buffers[name] = converted(buffer, dtype)
+    for module in model.modules() if dtype else ():
+        if not (properties.keep_batchnorm_fp32 and isinstance(module, NORMS) and module.affine):
+            module._apply(lambda tensor: converted(tensor, dtype), recurse=False)
     forward = _forward_of(model)
 
     def with_casts(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        results = forward(self, *converted(args, dtype), **converted(kwargs, dtype))
+        args, kwargs = converted((args, kwargs), dtype) if dtype else (args, kwargs)
+        with torch.autocast("cpu", dtype=HALF) if auto else contextlib.nullcontext():
+            results = forward(self, *args, **kwargs)
         return converted(results, outputs or torch.float32)
 
     model.forward = types.MethodType(with_casts, model)
     if properties.keep_batchnorm_fp32 and dtype != torch.float32:
         _keep_batchnorms(model)
-    if dtype != torch.float32 and properties.master_weights:
+    if dtype not in (None, torch.float32) and properties.master_weights:
         model._register_state_dict_hook(_save_masters)
         model._register_load_state_dict_pre_hook(functools.partial(_load_masters, model))
-
-
-def _autocast(model: torch.nn.Module, outputs: Optional[torch.dtype]) -> None:
-    forward = _forward_of(model)
-
-    def with_autocast(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        with torch.autocast("cpu", dtype=HALF):
-            results = forward(self, *args, **kwargs)
-        return converted(results, outputs or torch.float32)
-
-    model.forward = types.MethodType(with_autocast, model)
 
 
 def _keep_batchnorms(model: torch.nn.Module) -> None:

@@ -40,19 +40,17 @@ class LARC:
         return getattr(self.optim, name)
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
-        decays = [group.get("weight_decay", 0.0) for group in self.param_groups]
+        decays = [group.setdefault("weight_decay", 0.0) for group in self.param_groups]
+        for group, decay in zip(self.param_groups, decays):
+            group["weight_decay"] = 0.0
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._scale(parameter, group["lr"], decay)
         try:
-            for group, decay in zip(self.param_groups, decays):
-                if "weight_decay" in group:
-                    group["weight_decay"] = 0.0
-                for parameter in group["params"]:
-                    if parameter.grad is not None:
-                        self._scale(parameter, group["lr"], decay)
             return self.optim.step(*args, **kwargs)
         finally:
             for group, decay in zip(self.param_groups, decays):
-                if "weight_decay" in group:
-                    group["weight_decay"] = decay
+                group["weight_decay"] = decay
 
     @torch.no_grad()
     def _scale(self, parameter: Any, lr: float, decay: float) -> None:

@@ -10,19 +10,6 @@ from typing import Any, Iterator, Optional
 import torch
 
 
-class Device:
-    """A block whose work is done on that device."""
-
-    def __init__(self, device: Any = None) -> None:
-        self.idx = device
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: Any) -> None:
-        pass
-
-
 class Stream:
     """Work in a stream is done when its call returns, so there is nothing to wait for."""
 
@@ -76,11 +63,6 @@ class Event:
 
 def _nothing(*_: Any, **__: Any) -> None:
     """An option of NPUs that means nothing on a CPU."""
-
-
-@contextlib.contextmanager
-def _stream(stream: Any) -> Iterator[Any]:
-    yield stream
 
 
 def device_count() -> int:
@@ -170,17 +152,6 @@ def npu_check_overflow(gradients: Any) -> bool:
     return not all(bool(each.isfinite().all()) for each in tensors if each is not None)
 
 
-@contextlib.contextmanager
-def _profile(
-    profiler_result_path: str = "./", use_e2e_profiler: bool = False, config: Any = None
-) -> Iterator[None]:
-    """Writes torch's profile of the block to a file in that directory, for chrome://tracing."""
-    os.makedirs(profiler_result_path, exist_ok=True)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        yield
-    profile.export_chrome_trace(os.path.join(profiler_result_path, f"trace_{os.getpid()}.json"))
-
-
 def contents() -> dict:
     """The names of torch.npu."""
     unlike_here = (
@@ -212,11 +183,11 @@ def contents() -> dict:
         "initial_seed": torch.default_generator.initial_seed,
         "manual_seed": _seed,
         "manual_seed_all": _seed,
-        "device": Device,
+        "device": contextlib.nullcontext,
         "get_device_capability": lambda device=None: (0, 0),
         "Stream": Stream,
         "Event": Event,
-        "stream": _stream,
+        "stream": lambda stream: contextlib.nullcontext(stream),
         "current_stream": lambda device=None: Stream(),
         "default_stream": lambda device=None: Stream(),
         **{f"memory_{kind}": memory_allocated for kind in _KINDS},
@@ -228,7 +199,6 @@ def contents() -> dict:
         "mem_get_info": mem_get_info,
         "get_device_name": get_device_name,
         "get_device_properties": get_device_properties,
-        "profile": _profile,
         # Options that may be set to anything.
         "config": types.SimpleNamespace(allow_internal_format=False),
         "matmul": types.SimpleNamespace(allow_hf32=False),

@@ -1,7 +1,7 @@
 """torch_npu.npu_*: operators of detection. Boxes are x1, y1, x2, y2 unless said otherwise."""
 
 import math
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 from torch.nn import functional
@@ -30,46 +30,40 @@ npu_ptiou = npu_iou
 _EPS = 1e-10
 
 
-def _pairs(
-    one: Any,
-    two: Any,
-    trans: bool = False,
-    is_cross: bool = False,
-    mode: int = 0,
-    atan_sub_flag: bool = False,
-) -> tuple:
-    """Of boxes i of both, columns of (4, n), or centers and sizes (trans): union, intersection over
-    it, sides of both, sides of the box around them, and the square of the distance of centers."""
-    if is_cross or mode:
-        raise NotImplementedError(
-            "hccl: npu_giou, npu_diou and npu_ciou take is_cross=False and mode=0 only"
-        )
-    if trans:
-        one, two = (torch.cat((b[:2] - b[2:] / 2, b[:2] + b[2:] / 2)) for b in (one, two))
-    low, high = torch.minimum(one, two), torch.maximum(one, two)
-    inter = (low[2:] - high[:2]).clamp(min=0).prod(0)
-    sides = one[2:] - one[:2], two[2:] - two[:2]
-    whole = sides[0].prod(0) + sides[1].prod(0) - inter + _EPS
-    distance = ((one[:2] + one[2:] - two[:2] - two[2:]) / 2).square().sum(0)
-    return whole, inter / whole, sides, high[2:] - low[:2], distance
+def _of_pairs(name: str) -> Callable:
+    """An operator of boxes i of both, columns of (4, n), or centers and sizes (trans)."""
+
+    def operator(
+        self: Any,
+        gtboxes: Any,
+        trans: bool = False,
+        is_cross: bool = False,
+        mode: int = 0,
+        atan_sub_flag: bool = False,
+    ) -> Any:
+        if is_cross or mode:
+            raise NotImplementedError(f"hccl: {name} takes is_cross=False and mode=0 only")
+        one, two = self, gtboxes
+        if trans:
+            one, two = (torch.cat((b[:2] - b[2:] / 2, b[:2] + b[2:] / 2)) for b in (one, two))
+        low, high = torch.minimum(one, two), torch.maximum(one, two)
+        inter, around = (low[2:] - high[:2]).clamp(min=0).prod(0), high[2:] - low[:2]
+        sides = one[2:] - one[:2], two[2:] - two[:2]
+        whole = sides[0].prod(0) + sides[1].prod(0) - inter + _EPS
+        iou = inter / whole
+        if name == "npu_giou":
+            area = around.prod(0) + _EPS
+            return (iou - (area - whole) / area).unsqueeze(1)
+        apart = ((one[:2] + one[2:] - two[:2] - two[2:]) / 2).square().sum(0)
+        diou = iou - apart / (around.square().sum(0) + _EPS)
+        one, two = (torch.atan(side[0] / side[1]) for side in sides)
+        v = 4 / math.pi**2 * (two - one).square()
+        return (diou if name == "npu_diou" else diou - v * v / (1 + _EPS - iou + v)).unsqueeze(0)
+
+    return operator
 
 
-def npu_giou(self: Any, gtboxes: Any, *how: Any, **more: Any) -> Any:
-    whole, iou, _, around, _ = _pairs(self, gtboxes, *how, **more)
-    area = around.prod(0) + _EPS
-    return (iou - (area - whole) / area).unsqueeze(1)
-
-
-def npu_diou(self: Any, gtboxes: Any, *how: Any, **more: Any) -> Any:
-    _, iou, _, around, distance = _pairs(self, gtboxes, *how, **more)
-    return (iou - distance / (around.square().sum(0) + _EPS)).unsqueeze(0)
-
-
-def npu_ciou(self: Any, gtboxes: Any, *how: Any, **more: Any) -> Any:
-    _, iou, sides, _, _ = _pairs(self, gtboxes, *how, **more)
-    one, two = (torch.atan(side[0] / side[1]) for side in sides)
-    v = 4 / math.pi**2 * (two - one).square()
-    return npu_diou(self, gtboxes, *how, **more) - v * v / (1 + _EPS - iou + v)
+npu_giou, npu_diou, npu_ciou = map(_of_pairs, ("npu_giou", "npu_diou", "npu_ciou"))
 
 
 # ---- boxes of Faster R-CNN ----

@@ -22,13 +22,11 @@ def half_type() -> torch.dtype:
 HALF = half_type()
 
 # Where each function has its index or target, and that argument's name.
+_MOVES = ("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill")
 _INDICES = {
-    **{name: (2, "index") for name in ("gather", "scatter", "scatter_add", "scatter_reduce")},
-    **{name: (2, "index") for name in ("index_add", "index_copy", "index_fill")},
-    **{name: (2, "index") for name in ("scatter_", "scatter_add_", "scatter_reduce_")},
-    **{name: (2, "index") for name in ("index_add_", "index_copy_", "index_fill_")},
-    **{"take": (1, "index"), "put": (1, "index"), "put_": (1, "index")},
-    "take_along_dim": (1, "indices"),
+    **{name + end: (2, "index") for name in _MOVES for end in ("", "_")},
+    **{"gather": (2, "index"), "take_along_dim": (1, "indices")},
+    **{name: (1, "index") for name in ("take", "put", "put_")},
 }
 _TARGETS = {
     **{name: (1, "target") for name in ("cross_entropy", "nll_loss", "multi_margin_loss")},

@@ -48,7 +48,7 @@ def contents() -> dict:
         "torch_npu.utils": utils,
         "torch_npu.utils.profiler": {"Profile": _profiler.Profile},
         "torch_npu.profiler": _profiler.contents(),
-        "torch_npu.npu": _calls.contents(),
+        "torch_npu.npu": {**_calls.contents(), "profile": _profiler.profile_of_block},
         "torch_npu.npu.utils": {
             "npu_check_overflow": _calls.npu_check_overflow,
             "is_support_inf_nan": lambda: True,

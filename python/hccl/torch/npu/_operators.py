@@ -253,15 +253,17 @@ OPERATORS: dict = {
 OPERATORS["npu_bmmV2"] = OPERATORS.pop("npu_bmm")
 OPERATORS["fast_gelu"] = OPERATORS["npu_fast_gelu"]
 
+_ATTENTIONS = (
+    *("fused_attention", "fused_attention_score", "fused_infer_attention_score"),
+    *("prompt_flash_attention", "incre_flash_attention", "fusion_attention_v2"),
+)
 _ATTENTION = "npu_fusion_attention or torch.nn.functional.scaled_dot_product_attention"
 # Names of torch_npu, of its contrib and of apex that are not here, and what does the same.
 _REFUSED = {
+    **{f"npu_{name}": _ATTENTION for name in _ATTENTIONS},
+    **{name: f"torch.nn.{name}" for name in ("ChannelShuffle", "MultiheadAttention")},
+    **{name: "torchvision.ops.DeformConv2d" for name in ("DCNv2", "ModulatedDeformConv")},
     "npu_get_float_status": "npu.utils.npu_check_overflow(gradients): a CPU keeps no such flag",
-    "npu_fused_attention_score": _ATTENTION,
-    "npu_fused_infer_attention_score": _ATTENTION,
-    "npu_prompt_flash_attention": _ATTENTION,
-    "npu_incre_flash_attention": _ATTENTION,
-    "npu_fusion_attention_v2": _ATTENTION,
     "npu_multi_head_attention": "torch.nn.MultiheadAttention",
     "npu_dropout_with_add_softmax": "torch.softmax and torch.nn.functional.dropout",
     "npu_masked_fill_range": "torch.where",
@@ -280,17 +282,12 @@ _REFUSED = {
     "npu_multiclass_nms": "npu_batch_nms",
     "npu_batched_multiclass_nms": "npu_batch_nms",
     "npu_fast_condition_index_put": "torch.where",
-    "npu_fused_attention": _ATTENTION,
     "fuse_add_softmax_dropout": "torch.softmax and torch.nn.functional.dropout",
     "matmul_transpose": "torch.matmul",
     "BiLSTM": "torch.nn.LSTM with bidirectional=True",
-    "ChannelShuffle": "torch.nn.ChannelShuffle",
-    "DCNv2": "torchvision.ops.DeformConv2d",
-    "ModulatedDeformConv": "torchvision.ops.DeformConv2d",
     "Focus": "torch.nn.PixelUnshuffle",
     "FusedColorJitter": "torchvision.transforms.ColorJitter",
     "LabelSmoothingCrossEntropy": "torch.nn.CrossEntropyLoss with label_smoothing",
-    "MultiheadAttention": "torch.nn.MultiheadAttention",
     "NpuDropPath": "torchvision.ops.StochasticDepth",
     "NpuFairseqDropout": "torch.nn.Dropout",
     "Prefetcher": "the loader itself: memory of the CPU needs no prefetch",
@@ -317,10 +314,5 @@ def install() -> None:
     """Older scripts call torch.npu_format_cast(x, 2) or x.npu_format_cast(2)."""
     for name, operator in OPERATORS.items():
         setattr(torch, name, operator)
-    for name in (
-        "npu_format_cast",
-        "npu_format_cast_",
-        "npu_dtype_cast",
-        "npu_confusion_transpose",
-    ):
-        setattr(torch.Tensor, name, OPERATORS[name])
+    for name in ("format_cast", "format_cast_", "dtype_cast", "confusion_transpose"):
+        setattr(torch.Tensor, f"npu_{name}", OPERATORS[f"npu_{name}"])

@@ -106,7 +106,9 @@ class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
     ranks of any backend."""
 
     _check_input_dim = torch.nn.SyncBatchNorm._check_input_dim
-    convert_sync_batchnorm: Any = classmethod(torch.nn.SyncBatchNorm.convert_sync_batchnorm.__func__)
+    convert_sync_batchnorm: Any = classmethod(
+        torch.nn.SyncBatchNorm.convert_sync_batchnorm.__func__
+    )
 
     def __init__(
         self,

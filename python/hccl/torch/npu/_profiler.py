@@ -1,9 +1,10 @@
 """Profilers with Ascend's arguments: torch's own, of the CPU."""
 
+import contextlib
 import functools
 import os
 import types
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 import torch
 import torch.profiler
@@ -32,6 +33,19 @@ class profile(torch.profiler.profile):
 
     def __init__(self, *, activities: Any = None, experimental_config: Any = None, **rest: Any):
         super().__init__(activities=[_CPU], **rest)
+
+
+def _write(done: Any, folder: str) -> None:
+    os.makedirs(folder, exist_ok=True)
+    done.export_chrome_trace(os.path.join(folder, f"trace_{os.getpid()}.json"))
+
+
+@contextlib.contextmanager
+def profile_of_block(profiler_result_path: str = "./", *_: Any, **__: Any) -> Iterator[None]:
+    """torch.npu.profile: writes torch's profile of the block, for chrome://tracing."""
+    with torch.profiler.profile(activities=[_CPU]) as done:
+        yield
+    _write(done, profiler_result_path)
 
 
 class Profile:
@@ -67,8 +81,7 @@ class Profile:
             return
         done, self._profile = self._profile, None
         done.stop()
-        os.makedirs(self._folder, exist_ok=True)
-        done.export_chrome_trace(os.path.join(self._folder, f"trace_{os.getpid()}.json"))
+        _write(done, self._folder)
 
 
 def _trace_handler(
