@@ -117,10 +117,16 @@ def ssd():
 
 
 def yolo():
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()).npu()
+    class Model(nn.Sequential):
+        def _apply(self, fn):  # its strides move with it
+            self.stride = fn(self.stride) if hasattr(self, "stride") else torch.tensor([8.0, 16.0])
+            return super()._apply(fn)
+
+    layers = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    model = Model(*layers).npu().float()
     average = copy.deepcopy(model).eval()
     optimizer = apex.optimizers.NpuFusedSGD(model.parameters(), lr=0.02, momentum=0.9, nesterov=True)
-    model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=128, combine_grad=True)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O2", loss_scale=128, combine_grad=True)
     images, goal = torch.rand(4, 3, 8, 8).npu(), torch.tensor([[0.5, 0.5, 0.4, 0.6]] * 4).npu()
     boxes = lambda: torch.sigmoid(model(images)).t()
     train(lambda: (1 - npu_ciou(boxes(), goal.t(), True)).mean(), optimizer)

@@ -58,7 +58,8 @@ def cast(model: torch.nn.Module, properties: Any, outputs: Optional[torch.dtype]
         return
     for module in model.modules() if dtype else ():
         if not (properties.keep_batchnorm_fp32 and isinstance(module, NORMS) and module.affine):
-            module._apply(lambda tensor: converted(tensor, dtype), recurse=False)
+            # Not the program's own _apply, which may take no `recurse`.
+            torch.nn.Module._apply(module, lambda x: converted(x, dtype), recurse=False)
     forward = _forward_of(model)
 
     def with_casts(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:

@@ -227,6 +227,7 @@ def _indices32(found: Any) -> tuple:
 OPERATORS: dict = {
     **{name: each for name, each in list(globals().items()) if name.startswith("npu_")},
     **{name: each for name, each in vars(_detection).items() if name.startswith("npu_")},
+    "get_npu_format": lambda self: 2,  # ND
     "npu_format_cast": lambda self, acl_format=2: self,
     "npu_format_cast_": lambda self, src=2: self,
     "npu_dtype_cast": lambda self, dtype: self.to(dtype),
