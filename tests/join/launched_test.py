@@ -23,6 +23,7 @@ SECONDS = 90  # against a hang; no test depends on it
 UNSHARE = subprocess.run(["unshare", "--pid", "--net", "--fork", "--mount-proc", "ip", "link", "set", "lo", "up"],
                          stderr=subprocess.DEVNULL, check=False).returncode == 0
 LAUNCHERS = re.compile("RANK$|^(RANK|WORLD_SIZE|MASTER_|LOCAL_|PMI|OMPI_|SLURM_|MPI_LOCAL|HCCL_JOB)")
+MPIRUNS_OWN = re.compile(r"\[[^]]+:\d+\] ")  # "[host:pid] text"
 # A launcher of two workers, as torchrun: a process with variables of its own for each worker.
 TORCHRUN = """
 import os, subprocess, sys
@@ -49,10 +50,11 @@ def by_hand(rank, number, nonce, size=2):
 
 
 def run(*command, env=None):
-    """The lines that all processes of a command printed."""
+    """The lines that all processes of a command printed, but those of mpirun itself, which a rank in search of its root
+    may have dialed."""
     done = subprocess.run(command, env=env or variables(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, timeout=SECONDS, check=False)
-    return sorted(done.stdout.splitlines())
+    return sorted(line for line in done.stdout.splitlines() if not MPIRUNS_OWN.match(line))
 
 
 def start(env, *arguments, output=None):
