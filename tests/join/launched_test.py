@@ -307,14 +307,15 @@ SHORT = {"HCCL_CONNECT_TIMEOUT": "3"}  # a rank whose root was refused or killed
 
 
 def ranks_below(pid):
-    """The ranks among a process and those below it."""
+    """The ranks among a process and those below it. A child of a rank is none: LeakSanitizer's, whose death hangs it."""
     try:
+        if os.path.samefile(f"/proc/{pid}/exe", PROGRAM):
+            return [int(pid)]
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             children = file.read().split()
-        own = [int(pid)] if os.path.samefile(f"/proc/{pid}/exe", PROGRAM) else []
     except OSError:
         return []
-    return own + [each for child in children for each in ranks_below(child)]
+    return [each for child in children for each in ranks_below(child)]
 
 
 def end_of_ranks(process):
