@@ -113,7 +113,7 @@ ControlLine::~ControlLine() {
   thread_.join();
 }
 
-Status ControlLine::send(const std::string& frame, Deadline deadline) {
+Status ControlLine::send(const wire::Frame& frame, Deadline deadline) {
   const MutexLock in_order(send_mutex_);
   for (bool first = true;; first = false) {
     {
@@ -126,7 +126,7 @@ Status ControlLine::send(const std::string& frame, Deadline deadline) {
   }
 }
 
-void ControlLine::send(const std::string& frame) {
+void ControlLine::send(const wire::Frame& frame) {
   // A failure here means that the coordinator has gone; the reading thread reports that.
   const Status sent = send(frame, Deadline::after(kSendTime));
   if (!sent.ok()) log_->debug("control: {}", sent.message());

@@ -118,8 +118,8 @@ class ControlLine {
   void listen();
   Status take_in();
   void handle(const std::string& frame);
-  Status send(const std::string& frame, Deadline deadline);
-  void send(const std::string& frame);
+  Status send(const wire::Frame& frame, Deadline deadline);
+  void send(const wire::Frame& frame);
   Result<std::string> receive(Deadline deadline);
   void lost(const Status& why);
   void fail(const Status& why) noexcept;

@@ -3,8 +3,7 @@
 #include <poll.h>
 
 #include <cstring>
-
-#include "hccl/base/bytes.h"
+#include <utility>
 
 namespace hccl::join {
 
@@ -27,12 +26,15 @@ short Line::wants() const { return tls_ ? tls_->wants() : POLLIN; }
 bool Line::proved() const { return tls_ && tls_->finished(); }
 bool Line::named() const { return tls_ && tls_->named(); }
 
-void Line::put(std::string_view frame) { out_ += ByteWriter().put_text(frame).take(); }
+void Line::put(wire::Frame frame) { out_.push_back(std::move(frame)); }
 
 Status Line::flush() {
-  if (out_.empty()) return {};
-  HCCL_ASSIGN_OR_RETURN(const std::size_t sent, tls_->write(out_));
-  out_.erase(0, sent);
+  for (; !out_.empty(); out_.pop_front(), sent_ = 0) {
+    const std::string_view frame = out_.front().on_line();
+    HCCL_ASSIGN_OR_RETURN(const std::size_t sent, tls_->write(frame.substr(sent_)));
+    sent_ += sent;
+    if (sent_ < frame.size()) break;
+  }
   return {};
 }
 

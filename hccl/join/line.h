@@ -2,6 +2,7 @@
 // arrives before the peer has proved that it holds the job's secret.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "hccl/base/fd.h"
 #include "hccl/base/tls.h"
 #include "hccl/join/root_info.h"
+#include "hccl/join/wire.h"
 
 namespace hccl::join {
 
@@ -33,7 +35,7 @@ class Line {
   bool named() const;
 
   /// Appends a frame to the frames that wait to be sent.
-  void put(std::string_view frame);
+  void put(wire::Frame frame);
   /// Sends as much as the socket takes.
   Status flush();
   bool unsent() const { return !out_.empty(); }
@@ -53,7 +55,8 @@ class Line {
   Uuid id_;
   std::optional<TlsStream> tls_;
   std::string in_;
-  std::string out_;
+  std::deque<wire::Frame> out_;
+  std::size_t sent_ = 0;  // of the first frame in out_
 };
 
 }  // namespace hccl::join

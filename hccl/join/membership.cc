@@ -79,7 +79,8 @@ Membership::Outs Membership::refuse(int connection, const Status& why) const {
 // Tells the ranks that have come that the world will not exist.
 Membership::Outs Membership::refuse_all(const Status& why) {
   Outs outs;
-  for (const int connection : here()) append(outs, refuse(connection, why));
+  const wire::Frame frame = refuse(-1, why).front().frame;
+  for (const int connection : here()) outs.push_back({connection, frame, true});
   connections_.clear();
   gave_up_ = true;
   why_gave_up_ = why;
@@ -145,7 +146,8 @@ Membership::Outs Membership::forget(int connection, std::uint32_t rank) {
   connections_.erase(connection);
   for (auto& [key, gathering] : gatherings_) std::erase(gathering.connections, connection);
   Outs outs;
-  for (const int each : left_) outs.push_back({each, frame_of(Kind::kLeave).put(rank).take()});
+  const wire::Frame gone = frame_of(Kind::kLeave).put(rank).take();
+  for (const int each : left_) outs.push_back({each, gone});
   return outs;
 }
 
@@ -163,9 +165,10 @@ Membership::Outs Membership::send_table() {
   ByteWriter out = frame_of(Kind::kTable);
   out.put(size_).put(coordinator_rank);
   for (const auto& member : members_) wire::put(out, *member);
+  const wire::Frame table = out.take();
   Outs outs;
   for (const int connection : connection_of_) {
-    outs.push_back({connection, out.bytes()});
+    outs.push_back({connection, table});
     silence_.insert_or_assign(connection, after(peer_timeout_));
   }
   next_beat_ = after(wire::beat_interval(peer_timeout_));
@@ -213,8 +216,9 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
   ByteWriter out = frame_of(Kind::kExchange);
   out.put(key).put(std::uint32_t{0}).put(size);
   for (const auto& each : gathering.parts) out.put_text(*each);
+  const wire::Frame answer = out.take();
   Outs outs;
-  for (const int each : gathering.connections) outs.push_back({each, out.bytes()});
+  for (const int each : gathering.connections) outs.push_back({each, answer});
   if (makes_group && !group_refusals_.empty()) {
     group_refusals_.met(wire::ranks_in(gathering.members));
   }
@@ -317,7 +321,8 @@ Membership::Outs Membership::say_awaited() {
     ByteWriter out = frame_of(Kind::kAwaited);
     out.put(key);
     put_indices(out, empty_places(gathering.parts));
-    for (const int connection : gathering.connections) outs.push_back({connection, out.bytes()});
+    const wire::Frame awaited = out.take();
+    for (const int connection : gathering.connections) outs.push_back({connection, awaited});
   }
   return outs;
 }
@@ -332,8 +337,9 @@ Membership::Outs Membership::end_gatherings() {
     ByteWriter out = frame_of(Kind::kExchange);
     out.put(key);
     put_indices(out, absent);
+    const wire::Frame answer = out.take();
     for (const int connection : own_last(gathering.connections)) {
-      outs.push_back({connection, out.bytes()});
+      outs.push_back({connection, answer});
     }
     return true;
   });

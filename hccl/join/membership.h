@@ -34,7 +34,7 @@ class Membership {
   using Time = Clock::time_point;
   struct Out {
     int connection;
-    std::string frame;
+    wire::Frame frame;
     bool close = false;  ///< close the connection once the frame is sent
   };
   using Outs = std::vector<Out>;
@@ -146,7 +146,7 @@ class Membership {
   std::vector<int> own_last(std::vector<int> connections) const;
   std::vector<int> here() const;
   /// One frame to every present rank, except one connection.
-  [[nodiscard]] Outs to_members(const std::string& frame, int except = -1) const {
+  [[nodiscard]] Outs to_members(const wire::Frame& frame, int except = -1) const {
     Outs outs;
     for (const int connection : here()) {
       if (connection != except) outs.push_back({connection, frame});

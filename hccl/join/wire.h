@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,23 @@ enum class Kind : std::uint8_t {
                   ///< is zero if the call makes a group
   kEnd = 11,      ///< rank to coordinator: its program ends; contains its last operation
   kAwaited = 12,  ///< coordinator to ranks: the ranks whose parts an exchange still waits for
+};
+
+/// The bytes of one frame. All receivers share them, because the table of N ranks goes to N ranks.
+class Frame {
+ public:
+  Frame() = default;
+  Frame(const std::string& bytes)
+      : bytes_(std::make_shared<const std::string>(ByteWriter().put_text(bytes).take())) {}
+  bool empty() const { return bytes_ == nullptr; }
+  std::string_view bytes() const { return on_line().substr(empty() ? 0 : kLength); }
+  operator std::string_view() const { return bytes(); }
+  /// The bytes with their length in front.
+  std::string_view on_line() const { return empty() ? std::string_view() : *bytes_; }
+
+ private:
+  static constexpr std::size_t kLength = sizeof(std::uint32_t);
+  std::shared_ptr<const std::string> bytes_;
 };
 
 /// How often both sides send a beat.
@@ -106,7 +124,7 @@ inline Status get_status(ByteReader& in) {
   return Status(known ? static_cast<Code>(code) : Code::kInternal, std::move(text), culprit);
 }
 
-inline std::string failure_frame(const Uuid& scope, const Status& why) {
+inline Frame failure_frame(const Uuid& scope, const Status& why) {
   ByteWriter out;
   out.put(Kind::kFailure).put(scope);
   put(out, why);

@@ -115,8 +115,9 @@ class Harness {
     for (const auto& out : outs) {
       PROMISE(out.connection >= 0 && out.connection < 8);
       if (open_.count(out.connection) == 0) continue;  // ended by an earlier one of these
-      PROMISE(out.frame.size() <= (1 << 20) && (out.close || !out.frame.empty()));
-      if (!out.frame.empty()) PROMISE(for_ranks(static_cast<Kind>(out.frame[0])));
+      const std::string_view frame = out.frame;
+      PROMISE(frame.size() <= (1 << 20) && (out.close || !frame.empty()));
+      if (!frame.empty()) PROMISE(for_ranks(static_cast<Kind>(frame[0])));
       if (out.close) end(out.connection);
     }
   }

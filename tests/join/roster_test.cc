@@ -112,7 +112,7 @@ std::vector<int> receivers(const Membership::Outs& outs) {
 }
 
 // The status in a kRefused frame, or, after its scope, in a kFailure one.
-Status status_in(const std::string& frame) {
+Status status_in(std::string_view frame) {
   ByteReader in(frame);
   if (in.get<Kind>() == Kind::kFailure) static_cast<void>(in.get<Uuid>());
   return wire::get_status(in);
@@ -136,6 +136,24 @@ TEST(Membership, TellsTheTableWhenAllAreThere) {
   EXPECT_EQ(in.get<std::uint32_t>(), 1u) << "pid 101 carries the coordinator";
   for (std::uint32_t r = 0; r < 3; ++r) EXPECT_EQ(wire::get_member(in).rank, r);
   EXPECT_TRUE(in.finished());
+}
+
+// One copy a rank would take N^2 memory in the coordinator's process.
+TEST(Membership, AllRanksShareTheBytesOfAnAnswer) {
+  Timed membership("here", 100, seconds(60));
+  Membership::Outs outs;
+  for (int r = 0; r < 3; ++r) outs = membership.frame(r, hello(static_cast<std::uint32_t>(r), 3));
+  const auto expect_shared = [](const Membership::Outs& answers) {
+    ASSERT_EQ(answers.size(), 3u);
+    for (const auto& each : answers) {
+      EXPECT_EQ(each.frame.bytes().data(), answers[0].frame.bytes().data());
+    }
+  };
+  expect_shared(outs);
+  for (std::uint32_t r = 0; r < 3; ++r) {
+    outs = membership.frame(static_cast<int>(r), exchange(scope_of(1), 3, r, seconds(9), "part"));
+  }
+  expect_shared(outs);
 }
 
 Status ended(int other) { return {Code::kRemote, "it ended", other}; }
@@ -240,7 +258,7 @@ TEST(Membership, RanksThatLeftStayUntilTheRestHaveGone) {
   EXPECT_EQ(receivers(outs), (std::vector<int>{10, 12}));
   for (const auto& out : outs) {
     if (out.connection != 10) continue;
-    EXPECT_EQ(out.frame, ByteWriter().put(Kind::kLeave).put(std::uint32_t{1}).take())
+    EXPECT_EQ(out.frame.bytes(), ByteWriter().put(Kind::kLeave).put(std::uint32_t{1}).take())
         << "rank 0 must not wait for the dead";
   }
 }
@@ -386,7 +404,7 @@ TEST(Membership, PassesASummonsOnToTheOthers) {
   }
   const auto outs = membership.frame(2, summons(scope_of(7)));
   EXPECT_EQ(receivers(outs), (std::vector<int>{1, 3}));
-  for (const auto& out : outs) EXPECT_EQ(out.frame, summons(scope_of(7)));
+  for (const auto& out : outs) EXPECT_EQ(out.frame.bytes(), summons(scope_of(7)));
 }
 
 TEST(Membership, TellsLateComersWhyItGaveUp) {
@@ -612,7 +630,7 @@ TEST(Membership, ARefusedCallIsToldToThoseThatWaitForIt) {
   ASSERT_EQ(outs.size(), 3U);
   for (const auto& out : outs) {
     for (const char* const words : {"rank 0 called allreduce #5", "rank 1", "root is 9"}) {
-      EXPECT_NE(out.frame.find(words), std::string::npos) << words;
+      EXPECT_NE(out.frame.bytes().find(words), std::string::npos) << words;
     }
   }
   Timed alike = world();
@@ -635,7 +653,7 @@ TEST(Membership, ARefusedCallIsToldToThoseThatWaitForIt) {
 
 void expect_no_failure(Timed& membership) {
   for (const auto& out : membership.tick(seconds(1))) {
-    EXPECT_NE(static_cast<Kind>(out.frame[0]), Kind::kFailure) << out.frame;
+    EXPECT_NE(static_cast<Kind>(out.frame.bytes()[0]), Kind::kFailure) << out.frame.bytes();
   }
 }
 
@@ -720,9 +738,9 @@ TEST(Membership, ARankThatHasLeftIsNamedToThoseThatWaitForIt) {
   const auto outs = membership.frame(0, waits);
   ASSERT_EQ(outs.size(), 2U);  // the ranks that are still here
   for (const auto& out : outs) {
-    EXPECT_NE(out.frame.find("rank 2"), std::string::npos) << out.frame;
-    EXPECT_NE(out.frame.find("has destroyed its communicator"), std::string::npos);
-    EXPECT_NE(out.frame.find("rank 0 called allreduce #5"), std::string::npos);
+    EXPECT_NE(out.frame.bytes().find("rank 2"), std::string::npos) << out.frame.bytes();
+    EXPECT_NE(out.frame.bytes().find("has destroyed its communicator"), std::string::npos);
+    EXPECT_NE(out.frame.bytes().find("rank 0 called allreduce #5"), std::string::npos);
   }
   // A program that ends may still be held by something else.
   const auto end = ByteWriter().put(Kind::kEnd).put_text("barrier #4").take();
@@ -733,8 +751,8 @@ TEST(Membership, ARankThatHasLeftIsNamedToThoseThatWaitForIt) {
   static_cast<void>(membership.tick(milliseconds(500)));
   const auto told = membership.frame(0, waits_on);
   ASSERT_EQ(told.size(), 2U);
-  EXPECT_NE(told[0].frame.find("has left: its program ended"), std::string::npos);
-  EXPECT_NE(told[0].frame.find("after barrier #4"), std::string::npos);
+  EXPECT_NE(told[0].frame.bytes().find("has left: its program ended"), std::string::npos);
+  EXPECT_NE(told[0].frame.bytes().find("after barrier #4"), std::string::npos);
 }
 
 // The opening of a group waits no longer for a rank that has left.
@@ -744,8 +762,9 @@ TEST(Membership, ARankThatHasLeftEndsTheOpeningsThatWaitForIt) {
                     seconds(3600), "part", members);
   };
   const auto failures = [](Membership::Outs outs) {
-    std::erase_if(
-        outs, [](const auto& out) { return static_cast<Kind>(out.frame[0]) != Kind::kFailure; });
+    std::erase_if(outs, [](const auto& out) {
+      return static_cast<Kind>(out.frame.bytes()[0]) != Kind::kFailure;
+    });
     return outs;
   };
   const std::string leave = ByteWriter().put(Kind::kLeave).take();
@@ -858,7 +877,7 @@ TEST(Membership, SurvivesRandomAndMutatedFrames) {
       const auto outs = membership.frame(connection, frame);
       EXPECT_LE(outs.size(), 2u * size + 2);
       for (const auto& out : outs) {
-        EXPECT_LE(out.frame.size(), wire::kReplyCap);
+        EXPECT_LE(out.frame.bytes().size(), wire::kReplyCap);
         if (out.close && below(2) == 0) static_cast<void>(membership.closed(out.connection));
       }
       if (below(16) == 0) static_cast<void>(membership.tick(milliseconds(below(3))));

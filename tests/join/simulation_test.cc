@@ -177,7 +177,7 @@ class Simulation {
       Line& line = lines_.at(out.connection);
       require(line.open_here,
               "a frame to " + name(processes_[line.process]) + ", whose connection has ended");
-      if (!out.frame.empty()) arrive(out.connection, out.frame);
+      if (!out.frame.empty()) arrive(out.connection, std::string(out.frame));
       if (!out.close) continue;
       line.open_here = false;
       arrive(out.connection, {});
