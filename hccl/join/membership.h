@@ -98,11 +98,23 @@ class Membership {
     std::uint32_t first = 0;                  // the rank whose report came first
     Time deadline{};                          // of the verdict
   };
+  /// The wait of one rank, as it last reported it.
   struct Stall {
-    std::uint64_t sequence = 0;
-    std::string call;
     std::vector<std::uint32_t> awaited;
     Time before{}, reported{};  // when the previous and the last report came
+  };
+  /// The ranks that wait in one operation. Their calls are equal: others end the communicator.
+  struct Waiting {
+    std::string call;
+    std::map<std::uint32_t, Stall> reports;          // by rank
+    std::map<std::uint32_t, std::uint32_t> awaited;  // by rank: how many reports name it
+  };
+  /// The waits in one communicator.
+  struct Stalls {
+    std::map<std::uint32_t, std::uint64_t> sequences;  // by rank: the operation in which it waits
+    std::map<std::uint64_t, Waiting> operations;       // by sequence
+    const Waiting& of(std::uint32_t rank) const { return operations.at(sequences.at(rank)); }
+    void forget(std::uint32_t rank);
   };
 
   void pass(Time now);
@@ -185,7 +197,7 @@ class Membership {
   Status why_gave_up_;
   std::uint32_t told_ = 0;  // number of ranks that got the reason
   std::map<Uuid, Gathering> gatherings_;
-  std::map<Uuid, std::map<std::uint32_t, Stall>> stalls_;
+  std::map<Uuid, Stalls> stalls_;
   std::map<Uuid, std::map<std::uint32_t, Refusal>> refusals_;
   std::map<Uuid, Broken> broken_;
   GroupRefusals group_refusals_;

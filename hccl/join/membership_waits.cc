@@ -2,7 +2,6 @@
 // connections that ended.
 #include <algorithm>
 #include <chrono>
-#include <set>
 #include <utility>
 
 #include "hccl/base/error_text.h"
@@ -52,32 +51,47 @@ Membership::Outs Membership::expel_silent() {
   return outs;
 }
 
+// Removes the last report of the rank.
+void Membership::Stalls::forget(std::uint32_t rank) {
+  const auto at = sequences.find(rank);
+  if (at == sequences.end()) return;
+  const auto operation = operations.find(at->second);
+  sequences.erase(at);
+  Waiting& waiting = operation->second;
+  for (const std::uint32_t each : waiting.reports.at(rank).awaited) {
+    if (--waiting.awaited.at(each) == 0) waiting.awaited.erase(each);
+  }
+  waiting.reports.erase(rank);
+  if (waiting.reports.empty()) operations.erase(operation);
+}
+
 // The ranks that are awaited in the witness's operation and do not wait in it themselves.
 std::vector<std::uint32_t> Membership::missing(const Uuid& scope, std::uint32_t witness) const {
   const auto at = stalls_.find(scope);
-  if (at == stalls_.end() || at->second.count(witness) == 0) return {};
-  const std::uint64_t sequence = at->second.at(witness).sequence;
-  std::set<std::uint32_t> absent, present;
-  for (const auto& [rank, stall] : at->second) {
-    if (stall.sequence != sequence) continue;
-    present.insert(rank);
-    absent.insert(stall.awaited.begin(), stall.awaited.end());
+  if (at == stalls_.end() || at->second.sequences.count(witness) == 0) return {};
+  const Waiting& waiting = at->second.of(witness);
+  std::vector<std::uint32_t> absent;
+  for (const auto& [rank, number] : waiting.awaited) {
+    if (waiting.reports.count(rank) == 0) absent.push_back(rank);
   }
-  std::erase_if(absent, [&](std::uint32_t rank) { return present.count(rank) != 0; });
-  return {absent.begin(), absent.end()};
+  return absent;
 }
 
 // The call in which the rank waits, if that is not the witness's: a later one, so that it has
 // called that of the witness, or an earlier one, which it has just reported.
 std::string Membership::elsewhere(const Uuid& scope, std::uint32_t witness,
                                   std::uint32_t rank) const {
-  const auto& calls = stalls_.at(scope);
-  const auto its = calls.find(rank);
-  if (its == calls.end()) return {};
-  const bool later = its->second.sequence > calls.at(witness).sequence;
-  return later || now_ - its->second.reported < kReportIsNew ? its->second.call : std::string();
+  const Stalls& stalls = stalls_.at(scope);
+  const auto its = stalls.sequences.find(rank);
+  if (its == stalls.sequences.end()) return {};
+  const bool later = its->second > stalls.sequences.at(witness);
+  const Waiting& waiting = stalls.of(rank);
+  const bool is_new = now_ - waiting.reports.at(rank).reported < kReportIsNew;
+  return later || is_new ? waiting.call : std::string();
 }
 
+// Compares the call with that of one other rank that waits in the operation. All ranks that wait
+// there have made the same call, so one comparison is enough.
 Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
   const auto scope = in.get<Uuid>();
   const auto sequence = in.get<std::uint64_t>();
@@ -89,19 +103,24 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
   if (!in.finished() || !sane) return drop(connection_of_[rank]);
   // Forgets reports of old communicators; ranks that still wait report again.
   if (stalls_.size() >= wire::kScopesCap && stalls_.count(scope) == 0) stalls_.clear();
-  auto& calls = stalls_[scope];
-  for (const auto& [other, theirs] : calls) {
-    if (other == rank || theirs.sequence != sequence || theirs.call == call) continue;
+  Stalls& stalls = stalls_[scope];
+  const auto own = stalls.sequences.find(rank);
+  const bool again = own != stalls.sequences.end() && own->second == sequence;
+  const Time before = again ? stalls.of(rank).reports.at(rank).reported : Time::min();
+  stalls.forget(rank);
+  Waiting& waiting = stalls.operations[sequence];
+  if (!waiting.reports.empty() && waiting.call != call) {
     const Status why(Code::kPara, "EI0005: the ranks' calls differ: rank " + std::to_string(rank) +
-                                      " called " + call + ", rank " + std::to_string(other) +
-                                      " called " + theirs.call + " (world ranks)");
+                                      " called " + call + ", rank " +
+                                      std::to_string(waiting.reports.begin()->first) + " called " +
+                                      waiting.call + " (world ranks)");
     stalls_.erase(scope);
     return tell_all(scope, why);
   }
-  const auto own = calls.find(rank);
-  const bool again = own != calls.end() && own->second.sequence == sequence;
-  const Time before = again ? own->second.reported : Time::min();
-  calls[rank] = {sequence, std::move(call), std::move(awaited), before, now_};
+  waiting.call = std::move(call);
+  for (const std::uint32_t each : awaited) ++waiting.awaited[each];
+  waiting.reports[rank] = {std::move(awaited), before, now_};
+  stalls.sequences[rank] = sequence;
   auto why = refused_one(scope, rank);
   if (!why) why = gone_one(scope, rank);
   if (why) {
@@ -116,12 +135,15 @@ Membership::Outs Membership::stall(std::uint32_t rank, ByteReader& in) {
 // program is ending. Data that it sent before may still be on the way. So the witness must have
 // reported its wait twice since then.
 std::optional<Status> Membership::gone_one(const Uuid& scope, std::uint32_t witness) const {
-  for (const std::uint32_t rank : missing(scope, witness)) {
-    const auto gone = gone_.find(rank);
-    if (gone == gone_.end() || stalls_.at(scope).at(witness).before <= gone->second) continue;
+  const Waiting& waiting = stalls_.at(scope).of(witness);
+  const Time before = waiting.reports.at(witness).before;
+  for (const auto& [rank, since] : gone_) {
+    if (waiting.awaited.count(rank) == 0 || waiting.reports.count(rank) != 0 || before <= since) {
+      continue;
+    }
     return Status(Code::kRemote,
                   name_of(rank) + how_it_left(rank) + "; rank " + std::to_string(witness) +
-                      " called " + stalls_.at(scope).at(witness).call + " (world ranks)",
+                      " called " + waiting.call + " (world ranks)",
                   static_cast<int>(rank));
   }
   return std::nullopt;
@@ -166,21 +188,18 @@ Membership::Outs Membership::refusal(std::uint32_t rank, ByteReader& in) {
 std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t witness) const {
   const auto at = refusals_.find(scope);
   if (at == refusals_.end()) return std::nullopt;
-  const Stall& stall = stalls_.at(scope).at(witness);
-  const auto refused = [&](std::uint32_t rank) -> const Refusal* {
-    const auto found = at->second.find(rank);
-    const bool here = found != at->second.end() && found->second.sequence == stall.sequence;
-    return here ? &found->second : nullptr;
-  };
-  const Refusal* const own = refused(witness);
-  for (const std::uint32_t rank : missing(scope, witness)) {
-    const Refusal* const its = refused(rank);
-    if (its == nullptr || (own != nullptr && own->number >= its->number)) continue;
-    if (now_ - its->at < kForgiving) continue;
+  const std::uint64_t sequence = stalls_.at(scope).sequences.at(witness);
+  const Waiting& waiting = stalls_.at(scope).operations.at(sequence);
+  const auto own = at->second.find(witness);
+  const bool both = own != at->second.end() && own->second.sequence == sequence;
+  for (const auto& [rank, its] : at->second) {
+    if (its.sequence != sequence || (both && own->second.number >= its.number)) continue;
+    if (waiting.awaited.count(rank) == 0 || waiting.reports.count(rank) != 0) continue;
+    if (now_ - its.at < kForgiving) continue;
     return Status(Code::kPara,
                   "EI0005: the ranks' calls differ: rank " + std::to_string(witness) + " called " +
-                      stall.call + ", but a call of rank " + std::to_string(rank) +
-                      " was refused: " + its->text + " (world ranks)",
+                      waiting.call + ", but a call of rank " + std::to_string(rank) +
+                      " was refused: " + its.text + " (world ranks)",
                   static_cast<int>(rank));
   }
   return std::nullopt;

@@ -563,6 +563,24 @@ TEST(Membership, NamesTheRankThatDidNotCallAtATimeout) {
   EXPECT_TRUE(membership.frame(11, failure(scope_of(1), Status(Code::kTimeout, "no end"))).empty());
 }
 
+// Only the last report of a rank counts, also for the ranks that it awaits.
+TEST(Membership, ARankThatWaitsOnIsForgottenWhereItWaitedBefore) {
+  Timed membership = joined(5);
+  EXPECT_TRUE(membership.frame(10, stall(scope_of(1), 5, "allreduce #5", {4, 4})).empty());
+  EXPECT_TRUE(membership.frame(11, stall(scope_of(1), 5, "allreduce #5", {3})).empty());
+  EXPECT_TRUE(membership.frame(10, stall(scope_of(1), 6, "reduce #6", {4})).empty());
+  EXPECT_TRUE(membership.frame(11, stall(scope_of(1), 5, "allreduce #5", {2})).empty());
+  EXPECT_TRUE(membership.frame(11, stall(scope_of(1), 5, "another #5", {2})).empty())
+      << "no other rank waits there";
+  EXPECT_FALSE(membership.frame(10, stall(scope_of(1), 5, "allreduce #5", {2})).empty());
+  EXPECT_TRUE(membership.frame(10, stall(scope_of(2), 5, "allreduce #5", {4})).empty());
+  EXPECT_TRUE(membership.frame(10, stall(scope_of(2), 6, "reduce #6", {4})).empty());
+  EXPECT_TRUE(membership.frame(11, stall(scope_of(2), 5, "allreduce #5", {2})).empty());
+  const auto outs = membership.frame(11, failure(scope_of(2), Status(Code::kTimeout, "no end")));
+  ASSERT_EQ(outs.size(), 5u);
+  EXPECT_EQ(status_in(outs[0].frame).message(), "no end; these did not call it (world ranks): 2");
+}
+
 // Data is lost on its way: ranks 1 and 2 wait in other operations than rank 0. Rank 3 has waited in
 // an earlier one, long ago.
 TEST(Membership, ARankThatWaitsElsewhereIsNotSaidToHaveNotCalled) {
