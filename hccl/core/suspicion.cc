@@ -1,5 +1,6 @@
 #include "hccl/core/suspicion.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace hccl::core {
@@ -15,7 +16,13 @@ void Suspicion::report(const Pending& pending, Deadline::Clock::time_point now) 
   if (now < next_) return;
   next_ = now + seconds(30);
   std::string whom;
-  for (const int rank : pending.late) whom += (whom.empty() ? "" : ", ") + std::to_string(rank);
+  constexpr std::size_t kNamed = 16;  // many ranks say this, each in a line
+  for (std::size_t i = 0; i < std::min(pending.late.size(), kNamed); ++i) {
+    whom += (whom.empty() ? "" : ", ") + std::to_string(pending.late[i]);
+  }
+  if (pending.late.size() > kNamed) {
+    whom += ", … (" + std::to_string(pending.late.size()) + " in all)";
+  }
   if (!whom.empty()) whom = (pending.late.size() == 1 ? " for rank " : " for ranks ") + whom;
   log_->warn("{}: rank {} waits{} in {}, for {} s so far", name_, rank_, whom, call_,
              std::chrono::duration_cast<seconds>(now - since_).count());

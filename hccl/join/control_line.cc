@@ -40,7 +40,8 @@ Result<std::string> local_address(int fd) {
 
 std::string list_of(ByteReader& in, std::uint32_t number) {
   std::string list;
-  for (std::uint32_t i = 0; i < number && i < 64; ++i) {
+  for (std::uint32_t i = 0; i < number; ++i) {
+    if (i == 64) return list + ", … (" + std::to_string(number) + " in all)";
     list += (i == 0 ? "" : ", ") + std::to_string(in.get<std::uint32_t>());
   }
   return list;

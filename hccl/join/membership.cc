@@ -312,6 +312,20 @@ Membership::Outs Membership::end_joining() {
                  " ranks did not join within HCCL_CONNECT_TIMEOUT; absent: " + list(absent)));
 }
 
+// One rank a host, the first that came, if many ranks are late: each of them logs a line.
+std::vector<int> Membership::speakers(const Gathering& gathering) const {
+  constexpr std::size_t kMany = 8;
+  if (gathering.parts.size() - gathering.arrived <= kMany) return gathering.connections;
+  std::set<std::string_view> hosts;
+  std::vector<int> first;
+  for (const int connection : gathering.connections) {
+    if (hosts.insert(members_[connections_.at(connection)]->host).second) {
+      first.push_back(connection);
+    }
+  }
+  return first;
+}
+
 // Long before an exchange's time is over, its ranks get the list of awaited ranks.
 Membership::Outs Membership::say_awaited() {
   Outs outs;
@@ -322,7 +336,7 @@ Membership::Outs Membership::say_awaited() {
     out.put(key);
     put_indices(out, empty_places(gathering.parts));
     const wire::Frame awaited = out.take();
-    for (const int connection : gathering.connections) outs.push_back({connection, awaited});
+    for (const int connection : speakers(gathering)) outs.push_back({connection, awaited});
   }
   return outs;
 }

@@ -146,6 +146,7 @@ class Membership {
   Outs end_vain();
   std::optional<Status> refused_one(const Gathering& gathering) const;
   std::optional<Status> gone_one(const Gathering& gathering) const;
+  std::vector<int> speakers(const Gathering& gathering) const;
   Outs say_awaited();
   Outs beat();
   Outs expel_silent();

@@ -39,7 +39,8 @@ enum class Kind : std::uint8_t {
   kRefusal = 10,  ///< rank to coordinator: a call that the rank refused, and the reason; the scope
                   ///< is zero if the call makes a group
   kEnd = 11,      ///< rank to coordinator: its program ends; contains its last operation
-  kAwaited = 12,  ///< coordinator to ranks: the ranks whose parts an exchange still waits for
+  kAwaited = 12,  ///< coordinator to ranks, one a host if many are awaited: the ranks whose parts
+                  ///< an exchange still waits for
 };
 
 /// The bytes of one frame. All receivers share them, because the table of N ranks goes to N ranks.

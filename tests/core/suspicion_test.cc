@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <numeric>
 #include <sstream>
 
 #include "tests/support/config.h"
@@ -165,6 +166,23 @@ TEST(SuspicionLine, ComesAfterTwoSecondsAndEveryHalfMinute) {
   EXPECT_EQ(told("allreduce #1", {2}, 3600), hour);
   EXPECT_EQ(told("allreduce #2", {2}, 1), std::vector<double>());
   EXPECT_EQ(told("allreduce #3", {2}, 40), (std::vector<double>{2, 32}));
+}
+
+TEST(SuspicionLine, NamesAFewOfManyRanks) {
+  std::string text;
+  core::Suspicion suspicion(
+      std::make_shared<const Log>(LogLevel::kInfo,
+                                  [&](LogLevel, std::string_view line) { text += line; }),
+      "world", 0);
+  std::vector<int> late(300);
+  std::iota(late.begin(), late.end(), 100);
+  const Deadline::Clock::time_point begin{std::chrono::hours(5)};
+  for (int i = 0; i < 6; ++i) {
+    suspicion.report({.call = "barrier #1", .late = late}, begin + i * kReportInterval);
+  }
+  EXPECT_NE(text.find("waits for ranks 100, 101, "), std::string::npos) << text;
+  EXPECT_NE(text.find("115, … (300 in all) in barrier #1"), std::string::npos) << text;
+  EXPECT_LT(text.size(), 250u) << text;
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, Suspicion, ::testing::Values("auto", "tcp"),

@@ -263,6 +263,42 @@ TEST(Membership, RanksThatLeftStayUntilTheRestHaveGone) {
   }
 }
 
+// Each rank that gets the list of awaited ranks logs it.
+TEST(Membership, OneRankAHostHearsThatManyAreLate) {
+  constexpr std::uint32_t kSize = 24;
+  Timed membership("here", 100, seconds(60));
+  for (std::uint32_t r = 0; r < kSize; ++r) {
+    wire::Member member = member_of(r);
+    member.host = r % 2 == 0 ? "here" : "there";
+    ByteWriter out;
+    out.put(Kind::kHello).put(wire::kVersion).put(kSize).put_text(kAgreement);
+    wire::put(out, member);
+    static_cast<void>(membership.frame(static_cast<int>(10 + r), out.take()));
+  }
+  ASSERT_TRUE(membership.complete());
+  const auto come = [&](std::uint32_t r) {
+    static_cast<void>(membership.frame(static_cast<int>(10 + r),
+                                       exchange(scope_of(1), kSize, r, seconds(900), "part")));
+  };
+  const auto heard = [&](std::chrono::nanoseconds later) {
+    std::vector<int> all;
+    for (const auto& out : membership.tick(later)) {
+      if (ByteReader(out.frame).get<Kind>() == Kind::kAwaited) all.push_back(out.connection);
+    }
+    return all;
+  };
+  for (std::uint32_t r = 4; r < 15; ++r) come(r);
+  EXPECT_EQ(heard(seconds(2)), (std::vector<int>{14, 15})) << "13 are late";
+  for (std::uint32_t r = 15; r < kSize; ++r) come(r);
+  // All ranks beat, so that none of them is expelled.
+  for (std::uint32_t r = 0; r < kSize; ++r) {
+    static_cast<void>(
+        membership.frame(static_cast<int>(10 + r), ByteWriter().put(Kind::kBeat).take()));
+  }
+  EXPECT_EQ(heard(seconds(29)), std::vector<int>());
+  EXPECT_EQ(heard(seconds(1)).size(), 20u) << "4 are late";
+}
+
 TEST(Membership, AnswersNoExchangeOfADeadRank) {
   Timed membership = joined(3);
   for (const std::uint32_t rank : {0u, 1u}) {
