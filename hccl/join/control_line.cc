@@ -183,7 +183,7 @@ void ControlLine::listen() {
 
 void ControlLine::lost(const Status& why) {
   const MutexLock lock(mutex_);
-  const bool orderly = leaving_ || (coordinator_rank_ >= 0 && left_.count(coordinator_rank_) != 0);
+  const bool left = coordinator_rank_ >= 0 && left_.count(coordinator_rank_) != 0;
   std::string who = "the root";
   if (coordinator_rank_ >= 0) {
     const auto& member = members_[static_cast<std::size_t>(coordinator_rank_)];
@@ -197,7 +197,11 @@ void ControlLine::lost(const Status& why) {
     who = "the coordinator in the process of " + who;
   }
   const bool taken = why.code() == Code::kSyscall;  // the line's descriptor, by the program
-  if (why.code() == Code::kTimeout) {
+  if (left && !own) {
+    text = who +
+           " has destroyed its communicator, and the coordinator in its process has ended: the "
+           "other ranks can open no more communicators";
+  } else if (why.code() == Code::kTimeout) {
     text = who + " has given no sign of life (HCCL_PEER_TIMEOUT): it is stopped, or cut off";
   } else if (why.code() == Code::kRemote || taken) {
     text =
@@ -205,7 +209,7 @@ void ControlLine::lost(const Status& why) {
   }
   dead_ = Status(Code::kRemote, text, taken ? rank_ : own ? Status::kNobody : coordinator_rank_);
   finish_all(*dead_);
-  if (!orderly) {
+  if (!leaving_ && !left) {
     for (FailureListener* each : listeners_) each->on_failure(Uuid{}, *dead_);
   }
   bell_.ring();

@@ -780,6 +780,30 @@ TEST(Leave, ARankDoesNotCallItselfDead) {
   for (std::size_t r = 0; r < 2; ++r) meeting.done()[r]->control->remove(&ears[r]);
 }
 
+// The other ranks need the coordinator in its process, and hear why it has gone.
+TEST(Leave, ARankThatHasLeftIsNotCalledDead) {
+  Meeting meeting;
+  for (int r = 0; r < 2; ++r) meeting.come(r, 2);
+  expect_all_in(meeting, 2);
+  join::ControlLine& stays = *meeting.done()[1]->control;
+  Ear old, young;
+  stays.add(&old);
+  meeting.done()[0]->control->leave({});
+  ASSERT_TRUE(eventually([&] { return stays.has_left(0); }));
+  meeting.end_coordinator();
+  const AbortFlag never;
+  const Status why =
+      stays.exchange(Uuid{1}, 2, 1, "part", Deadline::after(seconds(60)), never).status();
+  EXPECT_EQ(why.code(), Code::kRemote);
+  EXPECT_TRUE(has(why, "rank 0 (") && has(why, "has destroyed its communicator")) << why.message();
+  EXPECT_FALSE(has(why, "died")) << why.message();
+  stays.add(&young);
+  EXPECT_EQ(young.heard().message(), why.message());
+  EXPECT_TRUE(old.heard().ok()) << old.heard().message();
+  stays.remove(&old);
+  stays.remove(&young);
+}
+
 TEST(Leave, FiftyCyclesLeaveNoDescriptorAndNoThread) {
   const auto cycle = [](int i) {
     Config config = config_of(seconds(60));
