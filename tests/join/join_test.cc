@@ -12,6 +12,8 @@
 #include <iostream>
 #include <mutex>
 #include <optional>
+#include <regex>
+#include <set>
 #include <thread>
 
 #include "hccl/base/auth.h"
@@ -558,6 +560,62 @@ TEST(Join, RunningOutOfDescriptorsIsNamed) {
     }
   }
   EXPECT_GT(failures, 2);
+}
+
+// The ranks named in a text.
+std::set<std::string> ranks_in(const std::string& text) {
+  std::set<std::string> ranks;
+  const std::regex number("ranks? ([0-9]+)");
+  for (std::sregex_iterator at(text.begin(), text.end(), number), end; at != end; ++at) {
+    ranks.insert((*at)[1]);
+  }
+  return ranks;
+}
+
+// Descriptors for a few of the links.
+rlimit few_links() {
+  const int next = Fd(::open("/dev/null", O_RDONLY)).get();
+  return {static_cast<rlim_t>(next) + 6, 4096};
+}
+
+TEST(Join, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
+  constexpr int kSize = 8;
+  const Config config = quiet_config("tcp");
+  for (const int scarce : {0, 5}) {
+    Processes processes;
+    Board& board = processes.board();
+    for (int r = 0; r < kSize; ++r) {
+      processes.start([&, r] {
+        Member member;
+        if (!processes.join(member, kSize, r, config).ok()) return 1;
+        const rlimit few = few_links();
+        if (r == scarce && ::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
+        board.progress[static_cast<std::size_t>(r)] = few.rlim_cur;
+        const Logger log = make_logger("off", "rank");
+        Outcome& outcome = board.first[static_cast<std::size_t>(r)];
+        outcome.set(core::Communicator::world(member.control, "world", config, log).status());
+        eventually([&] { return board.finish.load(); });
+        return 0;
+      });
+    }
+    const std::string who = std::to_string(scarce);
+    for (int r = 0; r < kSize; ++r) {
+      const Outcome& outcome = board.first[static_cast<std::size_t>(r)];
+      ASSERT_TRUE(eventually([&] { return outcome.known.load(); })) << r;
+      EXPECT_EQ(outcome.code, Code::kSyscall) << outcome.message();
+      if (r != scarce) {
+        EXPECT_EQ(outcome.culprit, scarce) << outcome.message();
+      }
+      const std::string limit = "at most " +
+                                std::to_string(board.progress[static_cast<std::size_t>(scarce)]) +
+                                " descriptors; raise the limit (ulimit -n)";
+      EXPECT_NE(outcome.message().find(limit), std::string::npos) << outcome.message();
+      for (const std::string& named : ranks_in(outcome.message())) {
+        EXPECT_EQ(named, who) << outcome.message();
+      }
+    }
+    board.finish = true;
+  }
 }
 
 // The other rank ends before this one comes to its own reason.

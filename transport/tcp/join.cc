@@ -1,5 +1,6 @@
 #include "transport/tcp/join.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 
@@ -11,7 +12,8 @@
 #include <memory>
 #include <optional>
 
-#include "hccl/base/auth.h"
+#include "hccl/base/error_text.h"
+#include "transport/tcp/pending.h"
 
 namespace hccl::transport::tcp {
 namespace {
@@ -19,43 +21,11 @@ namespace {
 // The largest number of accepted connections without a proof, besides one a rank. Beyond it the
 // oldest one is dropped.
 constexpr std::size_t kPendingCap = 512;
-constexpr std::chrono::seconds kHandshakeTime{5};
 // Pause before a refused connection is tried again, and after the descriptors ran out.
 constexpr std::chrono::milliseconds kPause{20};
 // How long this process may be without free descriptors; other threads may free some.
 constexpr std::chrono::seconds kTrouble{1};
 constexpr std::uint64_t kListener = EpollSleeper::kWake - 1;
-
-/// The first bytes after authentication, in both directions.
-struct Hello {
-  std::array<char, 4> magic;
-  std::uint32_t version;
-  std::uint32_t from;
-  std::uint32_t to;
-};
-static_assert(sizeof(Hello) == 16);
-constexpr std::array<char, 4> kMagic{'H', 'T', 'C', 'P'};
-constexpr std::uint32_t kVersion = 1;
-
-/// A connection that is not part of the mesh yet.
-struct Pending {
-  enum class Stage { kConnecting, kProving, kGreeting };
-
-  Pending(Connection with, int to, Handshake proof, Deadline until)
-      : connection(std::move(with)), peer(to), handshake(std::move(proof)), deadline(until) {}
-
-  int fd() const { return connection.fd(); }
-  bool proves_by_tls() { return stage == Stage::kProving && connection.tls() != nullptr; }
-
-  Connection connection;
-  int peer;             ///< the rank we connect to; -1 for an accepted connection
-  Handshake handshake;  ///< used without TLS, which has its own proof
-  Stage stage = Stage::kConnecting;
-  std::string in;
-  std::string out;
-  Deadline deadline;
-  bool wants_write = false;
-};
 
 class Joiner {
  public:
@@ -69,6 +39,7 @@ class Joiner {
     const Key id = derive(args.key, "tcp mesh id");
     std::memcpy(id_.data(), id.data(), id_.size());
     missing_ = args.ranks.size() - 1;
+    callers_ = missing_ - static_cast<std::size_t>(args.rank);
   }
 
   Result<std::vector<Connection>> run() {
@@ -155,12 +126,18 @@ class Joiner {
     pending->wants_write = true;
     watch(*pending, EPOLL_CTL_ADD);
     pending_.push_back(std::move(pending));
+    found_room();
     std::string& reason = reason_[static_cast<std::size_t>(peer)];
     if (reason.empty()) reason = "it does not answer";
   }
 
   void note(const Status& why) {
     if (why.code() == Code::kSyscall && !trouble_) trouble_ = {why, Deadline::after(kTrouble)};
+  }
+  /// A descriptor was free. That shows nothing while this rank closes connections to make room:
+  /// then only a new link ends the trouble.
+  void found_room() {
+    if (!made_room_) trouble_.reset();
   }
   bool over() const {
     return (args_.abort != nullptr && args_.abort->raised()) ||
@@ -177,17 +154,16 @@ class Joiner {
     for (;;) {
       auto fd = accept_one(listener_.fd.get());
       if (!fd.ok()) {
-        // Probably no descriptor is free: makes room if strangers hold descriptors, and tries again
-        // later.
-        drop_oldest_stranger();
+        // Probably no descriptor is free. If no stranger holds one, other threads may free some.
         note(fd.status());
+        if (make_room()) continue;
         unwatch(listener_.fd.get());
         listening_ = false;
         listen_again_ = Deadline::after(kPause);
         return;
       }
-      trouble_.reset();
       if (!fd->valid()) return;
+      found_room();
       auto connection = equip(std::move(*fd), TlsStream::Side::kServer, args_.rank);
       if (!connection.ok()) continue;
       if (strangers_ >= kPendingCap + links_.size()) drop_oldest_stranger();
@@ -200,6 +176,18 @@ class Joiner {
       pending_.push_back(std::move(pending));
       ++strangers_;
     }
+  }
+
+  /// Closes the oldest connection that is a stranger's. If more callers are here than ranks are to
+  /// come, that is the oldest of all. False if there is none.
+  bool make_room() {
+    const bool crowd = strangers_ > callers_;
+    const auto oldest = std::find_if(pending_.begin(), pending_.end(), [&](const auto& pending) {
+      return pending->peer < 0 && (crowd || pending->silent());
+    });
+    if (oldest == pending_.end()) return false;
+    drop(oldest, Status());
+    return made_room_ = true;
   }
 
   void drop_oldest_stranger() {
@@ -271,6 +259,7 @@ class Joiner {
       if (pending.in.size() < wanted) return {};
       if (pending.stage == Pending::Stage::kGreeting) return {};
       HCCL_ASSIGN_OR_RETURN(const std::string reply, pending.handshake.step(pending.in));
+      pending.stepped = true;
       pending.in.clear();
       pending.out += reply;
       if (pending.handshake.finished()) begin_greeting(pending);
@@ -338,11 +327,14 @@ class Joiner {
       // Sixteen bytes always fit into an empty socket buffer, unless the connection is gone.
       if (!status.ok() || !pending.out.empty()) return drop(entry, status);
       --strangers_;
+      --callers_;
     }
     unwatch(pending.fd());
     link = std::move(pending.connection);
     pending_.erase(entry);
     --missing_;
+    trouble_.reset();
+    made_room_ = false;
   }
 
   Status absent() const {
@@ -371,17 +363,34 @@ class Joiner {
   EpollSleeper& sleeper_;
   Uuid id_{};
   std::vector<Connection> links_;
-  std::size_t missing_ = 0;
+  std::size_t missing_ = 0;  ///< links
+  std::size_t callers_ = 0;  ///< ranks that have to call this one, and have no link yet
   std::list<std::unique_ptr<Pending>> pending_;
   std::size_t strangers_ = 0;  ///< accepted ones in pending_
   std::vector<std::optional<Deadline>> retry_;
   std::vector<std::string> reason_;  ///< why the last try failed
   std::optional<Trouble> trouble_;
+  bool made_room_ = false;  ///< by closing a connection, since the last link
   bool listening_ = false;
   Deadline listen_again_ = Deadline::never();
 };
 
 }  // namespace
+
+Result<std::vector<Fd>> hold_descriptors(int number) {
+  std::vector<Fd> held;
+  while (held.size() < static_cast<std::size_t>(number)) {
+    Fd each = held.empty() ? Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC))
+                           : Fd(::fcntl(held.front().get(), F_DUPFD_CLOEXEC, 0));
+    if (!each.valid()) {
+      return Status(Code::kSyscall, std::to_string(number) + " more descriptors are needed, " +
+                                        std::to_string(held.size()) +
+                                        " are free: " + error_text(errno));
+    }
+    held.push_back(std::move(each));
+  }
+  return held;
+}
 
 Result<std::vector<Connection>> join(const JoinArgs& args, Listener listener,
                                      EpollSleeper& sleeper) {

@@ -8,12 +8,16 @@
 
 #include "hccl/base/bytes.h"
 #include "hccl/base/deadline.h"
+#include "hccl/base/fd.h"
 #include "hccl/base/socket.h"
 #include "hccl/base/status.h"
 #include "hccl/base/tls.h"
 #include "transport/tcp/connection.h"
 
 namespace hccl::transport::tcp {
+
+/// Holds this many descriptors, until they are needed. kSyscall, with the limit, if fewer are free.
+Result<std::vector<Fd>> hold_descriptors(int number);
 
 struct Endpoint {
   std::string address;

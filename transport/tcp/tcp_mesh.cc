@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hccl/base/bytes.h"
+#include "hccl/base/fd.h"
 #include "hccl/base/socket.h"
 #include "transport/agree.h"
 #include "transport/nap_sleeper.h"
@@ -351,10 +352,14 @@ Result<std::unique_ptr<Mesh>> open(const OpenArgs& args) {
   auto sleeper = EpollSleeper::create();
   Result<Listener> listener =
       sleeper.ok() ? listen_tcp(args.address, 0) : Result<Listener>(sleeper.status());
+  // If descriptors are lacking, all ranks hear that now, before any of them waits for a link.
+  Result<std::vector<Fd>> room =
+      listener.ok() ? hold_descriptors(args.size - 1) : Result<std::vector<Fd>>(listener.status());
   HCCL_ASSIGN_OR_RETURN(
       const std::vector<std::string> parts,
-      agree(args, listener.ok() ? Result<std::string>(encode(listener->port, args.address))
-                                : Result<std::string>(listener.status())));
+      agree(args, room.ok() ? Result<std::string>(encode(listener->port, args.address))
+                            : Result<std::string>(room.status())));
+  room = std::vector<Fd>();
   const Config config = args.config != nullptr ? *args.config : Config{};
   JoinArgs join_args{args.rank, {}, args.key, args.deadline, args.abort, nullptr};
   if (config.wire == Wire::kTls) {
