@@ -6,6 +6,7 @@
 // Sparse: a page takes memory when it is first touched.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -59,11 +60,16 @@ class Segment {
   }
   /// The memfd is needed only for the hand-over.
   void drop_memfd() { memfd_.reset(); }
+  /// So are the heaps' descriptors, until all ranks have mapped the heaps. Each rank calls this.
+  void drop_heap_fds() {
+    if (heaps_dropped_.test_and_set()) return;
+    for (Fd& each : heap_fds) each.reset();
+  }
 
   /// wake_fds[r]: writing to it wakes rank r. Set during the hand-over.
   std::vector<Fd> wake_fds;
-  /// heap_fds[r]: the device heap of rank r, invalid if it has none. pids[r]: its process id as one
-  /// of the ranks sees it, or 0 if unknown. Set during the hand-over.
+  /// heap_fds[r]: the device heap of rank r until drop_heap_fds(), invalid if it has none. pids[r]:
+  /// its process id as one of the ranks sees it, or 0 if unknown. Set during the hand-over.
   std::vector<Fd> heap_fds;
   std::vector<std::int32_t> pids;
 
@@ -74,6 +80,7 @@ class Segment {
   int ranks_;
   Layout layout_;
   std::byte* base_;
+  std::atomic_flag heaps_dropped_;  // by one rank of this process
 };
 
 }  // namespace hccl::transport::shm

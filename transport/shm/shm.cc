@@ -24,6 +24,7 @@ using shm::Segment;
 /// The host's memory, and the objects that keep it mapped.
 struct Reach {
   HostMemory memory;
+  bool any_heap = false;                             // whether any rank has device memory
   std::shared_ptr<memory::Heap> heap;                // this process's
   std::vector<std::shared_ptr<memory::View>> views;  // the other processes'
 };
@@ -174,6 +175,7 @@ Result<std::string> find_reach(const OpenArgs& args, const std::vector<int>& mem
   for (std::size_t place = 0; place < members.size(); ++place) {
     HostMemory::Peer peer;
     const Fd& fd = segment->heap_fds[place];
+    reach.any_heap = reach.any_heap || fd.valid();
     peer.same_process = args.rank == members[place] || (mine != 0 && segment->pids[place] == mine);
     peer.process = segment->pids[place];
     if (args.heap == nullptr) {
@@ -200,16 +202,13 @@ Result<std::string> find_reach(const OpenArgs& args, const std::vector<int>& mem
 
 // If one rank cannot reach all device memory, no rank may use that of its peers: all ranks must
 // choose the same algorithms.
-void keep_apart(const OpenArgs& args, const Segment& segment, const std::string& why,
-                Reach& reach) {
+void keep_apart(const OpenArgs& args, const std::string& why, Reach& reach) {
   reach.views.clear();
   for (HostMemory::Peer& peer : reach.memory.peers) {
     peer.heap = nullptr;
     peer.heap_bytes = 0;
   }
-  const bool any = std::any_of(segment.heap_fds.begin(), segment.heap_fds.end(),
-                               [](const Fd& fd) { return fd.valid(); });
-  if (!any || reach.memory.place != 0) return;
+  if (!reach.any_heap || reach.memory.place != 0) return;
   make_logger(args.config != nullptr ? args.config->log_level : "warn",
               "rank " + std::to_string(args.rank))
       ->warn("the ranks of this host do not share device memory, and copy it, which is slower: {}",
@@ -229,7 +228,9 @@ Result<std::unique_ptr<Mesh>> open_shm_on_host(const OpenArgs& args) {
                         shm::hand_over(args, members, wake, [&](const Segment* segment) {
                           return find_reach(args, members, segment, reach);
                         }));
-  if (!given.apart.empty()) keep_apart(args, *given.segment, given.apart, reach);
+  if (!given.apart.empty()) keep_apart(args, given.apart, reach);
+  // All ranks have prepared themselves, also those of this process.
+  if (given.segment != nullptr) given.segment->drop_heap_fds();
   return std::unique_ptr<Mesh>(std::make_unique<ShmMesh>(
       args, members, std::move(given.segment), std::move(sleeper).value(), std::move(reach)));
 }
