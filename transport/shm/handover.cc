@@ -1,6 +1,7 @@
 #include "transport/shm/handover.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -182,8 +183,7 @@ Result<std::vector<Guest>> receive_guests(const OpenArgs& args, const std::vecto
   return guests;
 }
 
-/// Sends the segment to one member and waits for its answer. Descriptors in transit count against
-/// the user's limit, so only one member is served at a time.
+/// Sends the segment to one member.
 Status serve(const Guest& guest, const std::shared_ptr<Segment>& segment, Deadline deadline) {
   // A member in this process gets the mapping itself, so both use the same addresses. If it never
   // answers, it may or may not have taken the pointer, and the mapping is kept for ever.
@@ -207,8 +207,37 @@ Status serve(const Guest& guest, const std::shared_ptr<Segment>& segment, Deadli
     }
     HCCL_RETURN_IF_ERROR(send_fds(guest.socket.get(), fds, deadline));
   }
-  char done = 0;
-  return recv_all(guest.socket.get(), {&done, 1}, deadline);
+  return {};
+}
+
+/// The number of members to serve before the first of them has answered. Descriptors in transit
+/// count against the user's limit, of which other jobs take a part.
+std::size_t served_at_once(const Segment& segment) {
+  constexpr std::size_t kMost = 16;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+  const std::size_t each = 1 + segment.wake_fds.size() + segment.heap_fds.size();
+  return std::clamp<std::size_t>(limit.rlim_cur / 4 / each, 1, kMost);
+}
+
+/// Sends the segment to all members and waits for their answers.
+Status serve_all(const std::vector<Guest>& guests, const std::vector<int>& members,
+                 const std::shared_ptr<Segment>& segment, Deadline deadline) {
+  const std::size_t at_once = served_at_once(*segment);
+  std::size_t sent = 1;
+  for (std::size_t place = 1; place < guests.size(); ++place) {
+    Status status;
+    while (status.ok() && sent < guests.size() && sent - place < at_once) {
+      status = serve(guests[sent++], segment, deadline);
+    }
+    const std::size_t with = status.ok() ? place : sent - 1;
+    char done = 0;
+    if (status.ok()) status = recv_all(guests[place].socket.get(), {&done, 1}, deadline);
+    if (!status.ok()) {
+      return status.with_context("handing shared memory to rank " + std::to_string(members[with]));
+    }
+  }
+  return {};
 }
 
 Result<std::shared_ptr<Segment>> lead(const OpenArgs& args, const std::vector<int>& members,
@@ -226,11 +255,7 @@ Result<std::shared_ptr<Segment>> lead(const OpenArgs& args, const std::vector<in
   segment->pids[0] = ::getpid();
   HCCL_ASSIGN_OR_RETURN(const std::vector<Guest> guests,
                         receive_guests(args, members, meeting, id, *segment, deadline));
-  for (std::size_t place = 1; place < guests.size(); ++place) {
-    if (Status status = serve(guests[place], segment, deadline); !status.ok()) {
-      return status.with_context("handing shared memory to rank " + std::to_string(members[place]));
-    }
-  }
+  HCCL_RETURN_IF_ERROR(serve_all(guests, members, segment, deadline));
   segment->drop_memfd();
   return segment;
 }
