@@ -19,7 +19,7 @@ BasicRegion<Atomics>::BasicRegion(const HostMemory& memory, BasicWaiter<Atomics>
   background_.policy = background;
   doorbell().join();
   fault_in(&control(place_), sizeof(ControlBlock));
-  fault_in(staging(place_), kStaging);
+  if (size_ <= kMapped) fault_in(staging(place_), kStaging);
 }
 
 template <class Atomics>
@@ -27,7 +27,7 @@ void BasicRegion<Atomics>::map_all() {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == place_) continue;
     fault_in(&control(peer), sizeof(ControlBlock));
-    fault_in(staging(peer), kStaging);
+    if (size_ <= kMapped) fault_in(staging(peer), kStaging);
   }
 }
 

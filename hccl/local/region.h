@@ -83,6 +83,9 @@ class BasicRegion {
   static constexpr std::size_t kMostWhole = std::size_t{512} << 10;
   /// The part of a staging buffer that holds chunks.
   static constexpr std::size_t kChunks = kStaging - kMostWhole;
+  /// With more ranks, staging buffers are mapped when they are used: N ranks that map N buffers
+  /// each take N^2 page tables and much time, and may never use them.
+  static constexpr int kMapped = 8;
 
   static std::size_t bytes(int ranks) { return staging_at(ranks) + of(ranks) * kStaging; }
 
@@ -90,9 +93,9 @@ class BasicRegion {
   /// that all ranks have for their next step. `background`: the policy of operations that run while
   /// their caller computes.
   BasicRegion(const HostMemory& memory, BasicWaiter<Atomics> waiter, WaitPolicy background);
-  /// Maps the control blocks and staging buffers of all ranks, so that no operation takes page
-  /// faults for them. Call it between two operations of all ranks, after every rank has created its
-  /// Region.
+  /// Maps the control blocks and, if the ranks are few, the staging buffers of all ranks, so that
+  /// no operation takes page faults for them. Call it between two operations of all ranks, after
+  /// every rank has created its Region.
   void map_all();
 
   int place() const { return place_; }
