@@ -11,6 +11,7 @@ namespace hccl::core {
 namespace {
 
 constexpr std::chrono::microseconds kSpin{50};
+constexpr std::size_t kCrowd = 4;  // ranks on a core
 
 std::vector<int> number_hosts(const std::vector<join::wire::Member>& members,
                               const std::vector<int>& ranks) {
@@ -56,6 +57,7 @@ Placement::Placement(const std::vector<join::wire::Member>& members, const std::
   }
   const auto cores = static_cast<std::size_t>(join::count_cores(masks));
   policy.shared_cores = masks.size() > cores;
+  crowded = masks.size() > kCrowd * cores;
   if (policy.shared_cores && masks.size() == ranks.size()) order = join::cores_in_turn(masks);
   policy.spin = spin.value_or(kSpin);
   // The worker spins only if worker and caller each have a core: else it would take the core from

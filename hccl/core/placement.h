@@ -21,6 +21,7 @@ struct Placement {
   /// number of ranks, as in schedule::Shape::hosts.
   int even_hosts = 1;
   bool any_shared_cores = false;  ///< some machine has fewer cores than ranks
+  bool crowded = false;           ///< more than four ranks share a core of this rank's machine
   WaitPolicy policy;              ///< of the thread that calls an operation
   WaitPolicy worker_policy;       ///< of the worker, while the caller computes
   /// The order of join::cores_in_turn() if all ranks are on one machine and share bound cores; else

@@ -157,7 +157,12 @@ Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
     return select::fit(select::local_preset(topology, far),
                        select::local_preset(measured_->topology, far), measured_->costs.curves);
   }
-  if (topology.ranks == 1) return select::local_preset(topology, false);
+  // Where many ranks share a core, a probe takes long and measures how the kernel lets them take
+  // turns.
+  const bool wanted = engines.world && known_->wants(key, engines.two_level == nullptr);
+  if (topology.ranks == 1 || (placement_.crowded && !wanted)) {
+    return select::local_preset(topology, false);
+  }
   HCCL_ASSIGN_OR_RETURN(
       select::LocalCosts costs,
       probe(engine, engines.heap, trials_of(placement_.hosts[static_cast<std::size_t>(rank_)])));
