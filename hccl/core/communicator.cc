@@ -26,7 +26,8 @@ Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::stri
       log_(std::move(log)),
       placement_(control_->members(), ranks_, rank_, config_.spin),
       heap_(std::move(heap)),
-      failure_(*control_, id_, name_, ranks_, rank_, config_.flight_recorder_dir, log_, recorder_),
+      failure_(*control_, id_, messages_of(id_), name_, ranks_, rank_, config_.flight_recorder_dir,
+               log_, recorder_),
       settings_(config_),
       local_timeout_(config_.exec_timeout),
       opening_({*control_, name_, ranks_, rank_, id_, config_, placement_, heap_}, failure_),
@@ -114,7 +115,8 @@ Status Communicator::open(Deadline deadline) try {
     }
     mailbox_->end(why);
   });
-  failure_.summoned_with([this] { mailbox_->start(); });
+  failure_.summoned_with([this] { mailbox_->start(); },
+                         [this](const Status& why) { mailbox_->end(why); });
   const HostMemory* const memory = mesh_->host_memory();
   memory::Heap* const shared = memory != nullptr && memory->heaps_shared() ? heap_.get() : nullptr;
   const Selection::Engines engines{mesh_->name(),    *executor_, local_.get(),
@@ -138,6 +140,7 @@ Communicator::~Communicator() {
   Status over;
   try {
     over = Status(Code::kUnavail, name_ + ": the communicator was destroyed");
+    end_opening(over);
     mailbox_->end(over);
   } catch (...) {
     if (over.ok()) over = caught();
@@ -146,7 +149,13 @@ Communicator::~Communicator() {
   if (mesh_) mesh_->abort(std::move(over));
 }
 
+// Ranks that open connections for messages must not wait for this rank, which leaves.
+void Communicator::end_opening(const Status& why) {
+  if (mailbox_->end_opening(why)) control_->absent(messages_of(id_));
+}
+
 void Communicator::leave() {
+  end_opening(Status(Code::kUnavail, name_ + ": this rank has left"));
   control_->leave(failure_.raised() ? std::chrono::nanoseconds(0) : kLeaveTime);
 }
 

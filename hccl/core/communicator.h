@@ -121,6 +121,7 @@ class Communicator {
                std::shared_ptr<memory::Heap> heap, const Selection* parent);
 
   Status open(Deadline deadline);
+  void end_opening(const Status& why);
 
   // Running, on the thread whose turn it is in the queue.
   /// `scaled`: the inputs have been multiplied by scale.before.

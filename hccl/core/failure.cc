@@ -23,11 +23,12 @@ constexpr std::size_t kRecordsKept = 256;
 
 }  // namespace
 
-Failure::Failure(join::ControlLine& line, const Uuid& id, std::string name,
+Failure::Failure(join::ControlLine& line, const Uuid& id, const Uuid& messages, std::string name,
                  const std::vector<int>& ranks, int rank, std::string directory, Logger log,
                  FlightRecorder& recorder)
     : line_(line),
       id_(id),
+      messages_(messages),
       name_(std::move(name)),
       ranks_(ranks),
       rank_(rank),
@@ -42,6 +43,11 @@ void Failure::interrupt_with(Interrupt interrupt) {
 }
 
 void Failure::on_failure(const Uuid& scope, const Status& why) {
+  if (scope == messages_) {
+    const MutexLock lock(interrupt_mutex_);
+    if (in_vain_) in_vain_(why);
+    return;
+  }
   const auto family = [](const Uuid& id) { return view(id).substr(0, id.size() - kScopeBytes); };
   if (scope != Uuid{} && family(scope) != family(id_)) return;
   if (scope != Uuid{} || why.culprit() < 0) {
@@ -64,14 +70,16 @@ void Failure::abort(const Status& why) {
   if (raise(why)) line_.report(id_, why);
 }
 
-void Failure::summoned_with(std::function<void()> start) {
+void Failure::summoned_with(std::function<void()> start,
+                            std::function<void(const Status&)> in_vain) {
   const MutexLock lock(interrupt_mutex_);
+  in_vain_ = std::move(in_vain);
   start_ = std::move(start);
   if (summoned_) start_();
 }
 
 void Failure::on_summons(const Uuid& scope) {
-  if (scope != id_) return;
+  if (scope != messages_) return;
   const MutexLock lock(interrupt_mutex_);
   summoned_ = true;
   if (start_) start_();

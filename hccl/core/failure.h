@@ -20,16 +20,21 @@ class Failure final : public join::FailureListener {
   /// The last bytes of a scope, this many, may distinguish activities of one communicator.
   static constexpr std::size_t kScopeBytes = 8;
 
-  /// `ranks`: world ranks, by rank of this communicator. `line`, `ranks` and `recorder` must
-  /// outlive the object.
-  Failure(join::ControlLine& line, const Uuid& id, std::string name, const std::vector<int>& ranks,
-          int rank, std::string directory, Logger log, FlightRecorder& recorder);
+  /// `messages`: the scope of the communicator's messages with tags. `ranks`: world ranks, by rank
+  /// of this communicator. `line`, `ranks` and `recorder` must outlive the object.
+  Failure(join::ControlLine& line, const Uuid& id, const Uuid& messages, std::string name,
+          const std::vector<int>& ranks, int rank, std::string directory, Logger log,
+          FlightRecorder& recorder);
   ~Failure() override { stop_listening(); }
 
   /// From now on receives the failures of other ranks, and at once the deaths so far.
   void listen() { line_.add(this); }
-  /// After this neither on_failure() nor the interrupt runs.
-  void stop_listening() { line_.remove(this); }
+  /// After this neither on_failure() nor the interrupt runs. Later summons are answered: this rank
+  /// will not come.
+  void stop_listening() {
+    line_.will_not_come(messages_);
+    line_.remove(this);
+  }
   /// Sets the function that ends the running operation when another rank fails. It gets the reason,
   /// and the rank of this communicator that the coordinator has declared dead, or Status::kNobody.
   /// It must not block. The thread of the control line calls it; if the communicator has failed
@@ -37,9 +42,10 @@ class Failure final : public join::FailureListener {
   using Interrupt = std::function<void(const Status&, int dead)>;
   void interrupt_with(Interrupt interrupt);
 
-  /// Sets the function that runs when another rank of the communicator summons its ranks, or at
-  /// once if one has done so already. Same rules as for the interrupt.
-  void summoned_with(std::function<void()> start);
+  /// Sets the function that runs when another rank of the communicator summons its ranks to open
+  /// connections for messages, or at once if one has done so already, and the function that runs
+  /// when a rank will not come. Same rules as for the interrupt.
+  void summoned_with(std::function<void()> start, std::function<void(const Status&)> in_vain);
 
   /// Ends the communicator on all its ranks. Any thread may call. Blocks at most for a message to
   /// the coordinator.
@@ -73,6 +79,7 @@ class Failure final : public join::FailureListener {
 
   join::ControlLine& line_;
   const Uuid id_;
+  const Uuid messages_;
   const std::string name_;
   const std::vector<int>& ranks_;
   const int rank_;
@@ -84,6 +91,7 @@ class Failure final : public join::FailureListener {
   Mutex interrupt_mutex_{LockLevel::kInterrupt};
   Interrupt interrupt_ HCCL_GUARDED_BY(interrupt_mutex_);
   std::function<void()> start_ HCCL_GUARDED_BY(interrupt_mutex_);
+  std::function<void(const Status&)> in_vain_ HCCL_GUARDED_BY(interrupt_mutex_);
   bool summoned_ HCCL_GUARDED_BY(interrupt_mutex_) = false;
   bool recorded_ = false;
 };

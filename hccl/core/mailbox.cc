@@ -220,6 +220,14 @@ void Mailbox::end(const Status& why) {
   if (!running_) poll(lock);
 }
 
+bool Mailbox::end_opening(const Status& why) {
+  if (process_ != ::getpid()) return false;
+  MutexLock lock(mutex_);
+  if (!running_ || mesh_ != nullptr || ended_.raised()) return false;
+  ended_.raise(why);  // from now on open() fails
+  return true;
+}
+
 void Mailbox::stop() {
   if (process_ != ::getpid()) {  // thread and links belong to the parent
     [[maybe_unused]] const auto* const mesh = mesh_.release();

@@ -15,6 +15,8 @@ Uuid identity(const Uuid& parent, std::string_view what) {
   return id;
 }
 
+Uuid messages_of(const Uuid& communicator) { return identity(communicator, "mailbox exchange 0"); }
+
 Status Opening::compare_configurations(Selection& selection, Deadline deadline) {
   const std::string mine = is_.config.agreement();
   const bool offers = selection.asks() && is_.rank == 0;
@@ -103,7 +105,7 @@ Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh,
 }
 
 Result<std::unique_ptr<transport::Mesh>> Opening::mailbox(const AbortFlag& abort) const {
-  is_.control.summon(is_.id);
+  is_.control.summon(messages_of(is_.id));
   transport::OpenArgs args = arguments(Deadline::after(is_.config.connect_timeout));
   args.abort = &abort;
   args.key = derive(is_.control.info().secret, "mailbox " + std::string(view(is_.id)));

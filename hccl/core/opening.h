@@ -16,6 +16,9 @@ namespace hccl::core {
 
 /// The identity of something that belongs to `parent`; the same on all ranks.
 Uuid identity(const Uuid& parent, std::string_view what);
+/// The scope of the messages with tags of a communicator: the key of the first exchange in which
+/// its ranks open connections for these messages.
+Uuid messages_of(const Uuid& communicator);
 
 /// All steps are collective, and taken in this order. Used by one thread at a time.
 class Opening {

@@ -240,6 +240,7 @@ void ControlLine::finish_all(const Status& why) {
 void ControlLine::handle(const std::string& frame) {
   ByteReader in(frame);
   const auto kind = in.get<Kind>();
+  if (kind == Kind::kSummons) return summoned(in.get<Uuid>());
   const MutexLock lock(mutex_);
   if (kind == Kind::kFailure) {
     const auto scope = in.get<Uuid>();
@@ -251,9 +252,6 @@ void ControlLine::handle(const std::string& frame) {
       at->second->done = true;
       pending_.erase(at);
     }
-  } else if (kind == Kind::kSummons) {
-    const auto scope = in.get<Uuid>();
-    for (FailureListener* each : listeners_) each->on_summons(scope);
   } else if (kind == Kind::kLeave) {
     const auto rank = static_cast<int>(in.get<std::uint32_t>());
     left_.insert(rank);
@@ -283,6 +281,15 @@ void ControlLine::handle(const std::string& frame) {
     pending_.erase(at);
   }
   bell_.ring();
+}
+
+void ControlLine::summoned(const Uuid& scope) {
+  {
+    const MutexLock lock(mutex_);
+    for (FailureListener* each : listeners_) each->on_summons(scope);
+    if (not_coming_.count(scope) == 0) return;
+  }
+  absent(scope);
 }
 
 void ControlLine::say_awaited(ByteReader& in) const {
@@ -366,6 +373,25 @@ void ControlLine::ended(const std::string& last) {
 
 void ControlLine::summon(const Uuid& scope) {
   send(ByteWriter().put(Kind::kSummons).put(scope).take());
+}
+
+void ControlLine::absent(const Uuid& messages) {
+  const wire::Member& me = members_[static_cast<std::size_t>(rank_)];
+  report(messages, Status(Code::kRemote,
+                          "rank " + std::to_string(rank_) + " (" + me.address + " pid " +
+                              std::to_string(me.pid) +
+                              ") has destroyed the communicator in which another rank opens "
+                              "connections for messages (world ranks)",
+                          rank_));
+}
+
+void ControlLine::will_not_come(const Uuid& messages) noexcept {
+  const MutexLock lock(mutex_);
+  try {
+    if (not_coming_.size() >= wire::kScopesCap) not_coming_.clear();
+    not_coming_.insert(messages);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): those that wait meet their deadline
+  }
 }
 
 bool ControlLine::has_left(int rank) const {

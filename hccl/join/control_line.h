@@ -83,6 +83,12 @@ class ControlLine {
   /// Tells the listeners of all other ranks that this communicator's ranks are needed.
   void summon(const Uuid& scope);
 
+  /// Tells all ranks that this rank has destroyed the communicator whose messages these are. Those
+  /// that wait for it in opening connections get an error.
+  void absent(const Uuid& messages);
+  /// Answers every later summons to these messages in this way.
+  void will_not_come(const Uuid& messages) noexcept;
+
   /// Whether this world rank has left in good order.
   bool has_left(int rank) const;
 
@@ -118,6 +124,7 @@ class ControlLine {
   void listen();
   Status take_in();
   void handle(const std::string& frame);
+  void summoned(const Uuid& scope);
   Status send(const wire::Frame& frame, Deadline deadline);
   void send(const wire::Frame& frame);
   Result<std::string> receive(Deadline deadline);
@@ -142,6 +149,7 @@ class ControlLine {
   std::map<Uuid, std::shared_ptr<Pending>> pending_ HCCL_GUARDED_BY(mutex_);
   std::set<FailureListener*> listeners_ HCCL_GUARDED_BY(mutex_);
   std::set<int> left_ HCCL_GUARDED_BY(mutex_);
+  std::set<Uuid> not_coming_ HCCL_GUARDED_BY(mutex_);
   bool leaving_ HCCL_GUARDED_BY(mutex_) = false;
   std::vector<Status> deaths_ HCCL_GUARDED_BY(mutex_);  // of other ranks
   std::optional<Status> dead_ HCCL_GUARDED_BY(mutex_);  // the line to the coordinator is gone

@@ -238,6 +238,10 @@ Membership::Outs Membership::failure(std::uint32_t rank, ByteReader& in) {
   const Status why = wire::get_status(in);
   // Only the coordinator declares deaths.
   if (!in.finished() || scope == kEverything) return drop(connection_of_[rank]);
+  if (why.code() == Code::kRemote && why.culprit() == static_cast<int>(rank)) {  // it has left
+    gatherings_.erase(scope);
+    return tell_all(scope, why);
+  }
   if (why.code() == Code::kRemote) return broken(rank, scope, why);
   if (why.code() != Code::kTimeout) return tell_all(scope, why, connection_of_[rank]);
   // Only the coordinator knows the absent ranks; the rank that reports waits for their names.

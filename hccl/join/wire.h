@@ -15,7 +15,7 @@
 
 namespace hccl::join::wire {
 
-inline constexpr std::uint32_t kVersion = 6;
+inline constexpr std::uint32_t kVersion = 7;
 inline constexpr std::size_t kHelloCap = 4096;      ///< a frame before admission
 inline constexpr std::size_t kAgreementCap = 2048;  ///< Config::agreement() in a hello
 inline constexpr std::size_t kTextCap = 4096;       ///< a failure's text

@@ -443,6 +443,25 @@ TEST(Membership, PassesASummonsOnToTheOthers) {
   for (const auto& out : outs) EXPECT_EQ(out.frame.bytes(), summons(scope_of(7)));
 }
 
+// Rank 1 has left a group. Rank 0 opens connections in it, and rank 2 will.
+TEST(Membership, ARankThatSaysItHasLeftEndsTheExchange) {
+  Timed membership = joined(3);
+  const auto part = [](std::uint32_t rank) {
+    return exchange(scope_of(7), 3, rank, seconds(60), "part", {0, 1, 2}, false);
+  };
+  for (const std::uint32_t rank : {1u, 0u}) {
+    EXPECT_TRUE(membership.frame(static_cast<int>(10 + rank), part(rank)).empty());
+  }
+  const Status gone(Code::kRemote, "rank 1 has gone", 1);
+  auto outs = membership.frame(11, failure(scope_of(7), gone));
+  EXPECT_EQ(receivers(outs), (std::vector<int>{10, 11, 12}));
+  EXPECT_EQ(status_in(outs[0].frame).message(), gone.message()) << "no word of connections";
+  EXPECT_TRUE(membership.frame(10, failure(scope_of(7), gone)).empty()) << "it is known";
+  outs = membership.frame(12, part(2));
+  EXPECT_EQ(receivers(outs), std::vector<int>{12});
+  EXPECT_EQ(named(outs), std::pair(std::size_t{1}, 1));
+}
+
 TEST(Membership, TellsLateComersWhyItGaveUp) {
   Timed membership("here", 100, seconds(60));
   EXPECT_TRUE(membership.frame(1, hello(0, 3)).empty());
