@@ -162,6 +162,7 @@ Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args, const RouteParts
 
   auto near = parts.shm(args);
   if (one_host && near.ok()) return near;
+  if (args.abort != nullptr && args.abort->raised()) return args.abort->reason();
   if (!near.ok()) {
     const auto first =
         std::find(args.hosts.begin(), args.hosts.end(),

@@ -223,9 +223,9 @@ void Mailbox::end(const Status& why) {
 bool Mailbox::end_opening(const Status& why) {
   if (process_ != ::getpid()) return false;
   MutexLock lock(mutex_);
-  if (!running_ || mesh_ != nullptr || ended_.raised()) return false;
-  ended_.raise(why);  // from now on open() fails
-  return true;
+  if (mesh_ != nullptr || ended_.raised()) return false;
+  ended_.raise(why);  // from now on start() does nothing, and open() fails
+  return running_;
 }
 
 void Mailbox::stop() {

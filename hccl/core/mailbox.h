@@ -82,8 +82,8 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void start();
   /// Fails all messages, now and from now on. Any thread; does not block.
   void end(const Status& why);
-  /// As end(), if the mesh is being opened. Else does nothing. True if it ended the mailbox: the
-  /// other ranks wait for this one.
+  /// As end(), unless the mesh is open. True if it was being opened: the other ranks wait for this
+  /// one.
   bool end_opening(const Status& why);
   /// After end(): the thread is gone, and so is the mesh.
   void stop() HCCL_UNCHECKED;  // a forked child takes no lock

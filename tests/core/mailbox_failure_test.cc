@@ -122,6 +122,10 @@ TEST_P(MailboxFailure, ARankThatHasLeftIsNamedByTheFirstMessage) {
   }
   for (const int rank : {kVictim, 0, 2}) EXPECT_EQ(processes.wait(rank), 0) << rank;
   expect_victim_named(board, {0, 2});
+  for (const int rank : {0, 2}) {  // no second transport was tried, which takes its own time
+    const std::string text = board.first[static_cast<std::size_t>(rank)].message();
+    EXPECT_EQ(text.find("transport"), std::string::npos) << text;
+  }
 }
 
 // A rank that has destroyed a group stays in the world, where its messages go on.
