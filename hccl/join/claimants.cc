@@ -94,7 +94,8 @@ std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& member
                      .pid = static_cast<std::uint32_t>(pid),
                      .host = host,
                      .address = "this host",
-                     .started = line[0].started});
+                     .started = line[0].started,
+                     .attempt = launch->attempt});
   }
   return found;
 }

@@ -38,10 +38,12 @@ class ControlLine {
   /// joined. kTimeout with the absent ranks after config.connect_timeout; kPara when the ranks
   /// disagree on version, size or configuration. `begun` gets the line before that wait: a forked
   /// child has to abandon() it.
+  /// `attempt`: of this rank.
   using Begun = std::function<void(const std::shared_ptr<ControlLine>&)>;
   static Result<std::shared_ptr<ControlLine>> join(const RootInfo& info, int size, int rank,
                                                    const Config& config, Logger log,
-                                                   const Begun& begun = {});
+                                                   const Begun& begun = {},
+                                                   const wire::Attempt& attempt = {});
   /// Leaves in good order.
   ~ControlLine();
   ControlLine(const ControlLine&) = delete;
@@ -119,7 +121,7 @@ class ControlLine {
 
   ControlLine(Line line, const RootInfo& info, int rank, std::chrono::nanoseconds peer_timeout,
               Logger log);
-  Status say_hello(int size, const Config& config, Deadline deadline);
+  Status say_hello(int size, const Config& config, const wire::Attempt& attempt, Deadline deadline);
   Status read_table(const std::string& frame, int size);
   void listen();
   Status take_in();

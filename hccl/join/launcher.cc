@@ -125,10 +125,14 @@ Result<Launch> from_torchrun(const Environment& env) {
   launch.root_port = static_cast<std::uint16_t>(port + 1);
   launch.job = "torchrun " + env.get("TORCHELASTIC_RUN_ID").value_or("") + " " +
                launch.root_address + " " + std::to_string(port);
-  // The agents of several hosts count their restarts apart.
-  if (launch.local_size == launch.size) {
-    launch.job += " " + env.get("TORCHELASTIC_RESTART_COUNT").value_or("0");
+  // The agents of a job count their restarts apart: only ranks of one agent compare the numbers.
+  HCCL_ASSIGN_OR_RETURN(const auto number,
+                        env.number_or("TORCHELASTIC_RESTART_COUNT", 0, 0, kMost32Bits));
+  if (env.has("TORCHELASTIC_RESTART_COUNT") && env.has("GROUP_RANK")) {
+    HCCL_ASSIGN_OR_RETURN(const auto agent, env.number("GROUP_RANK", "RANK", 0, kMostRanks));
+    launch.attempt = {static_cast<std::uint32_t>(agent + 1), static_cast<std::uint32_t>(number)};
   }
+  if (launch.local_size == launch.size) launch.job += " " + std::to_string(number);
   return launch;
 }
 

@@ -122,7 +122,10 @@ class Membership {
   Outs begin();
   Outs contest(int connection, const wire::Member& first, const wire::Member& second);
   bool is_older(const wire::Member& one, std::uint64_t than) const;
+  static bool is_earlier(const wire::Member& one, const wire::Member& than);
   bool is_left_over(const wire::Member& claimant) const;
+  Outs end_earlier_attempts(int connection, const wire::Member& newcomer);
+  Outs send_away(std::uint32_t rank, const Status& why);
   Outs exchange(int connection, ByteReader& in);
   Outs failure(std::uint32_t rank, ByteReader& in);
   Outs broken(std::uint32_t rank, const Uuid& scope, const Status& why);

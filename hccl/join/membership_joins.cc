@@ -56,9 +56,10 @@ Membership::Outs Membership::hello(int connection, ByteReader& in) {
   if (claimants_.find && member.rank == 0 && (member.host != host_ || member.pid != pid_)) {
     return contest(connection, root, member);
   }
-  Outs outs;
+  Outs outs = end_earlier_attempts(connection, member);
+  if (gave_up_ || (!outs.empty() && outs.back().connection == connection)) return outs;
   if (members_[member.rank]) {
-    outs = contest(connection, *members_[member.rank], member);
+    append(outs, contest(connection, *members_[member.rank], member));
     if (members_[member.rank] || gave_up_) return outs;
   }
   members_[member.rank] = member;
@@ -66,6 +67,32 @@ Membership::Outs Membership::hello(int connection, ByteReader& in) {
   connections_[connection] = member.rank;
   ++present_;
   append(outs, begin());
+  return outs;
+}
+
+// The ranks that one agent has started belong to one attempt. Those of an earlier attempt are left
+// over, and are refused: the newcomer or ranks that have come. A root that is left over ends the
+// world.
+Membership::Outs Membership::end_earlier_attempts(int connection, const wire::Member& newcomer) {
+  const auto text = [](const wire::Member& each) {
+    return "rank " + std::to_string(each.rank) + " (" + each.address + " pid " +
+           std::to_string(each.pid) + ", restart " + std::to_string(each.attempt.number) + ")";
+  };
+  const auto why = [&](const wire::Member& old, const wire::Member& young) {
+    return Status(Code::kPara,
+                  "EI0016: " + text(old) + " is left over from an earlier attempt of its agent: " +
+                      "TORCHELASTIC_RESTART_COUNT is higher for " + text(young),
+                  static_cast<int>(old.rank));
+  };
+  Outs outs;
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    const auto other = members_[rank];
+    if (!other) continue;
+    if (is_earlier(newcomer, *other)) return refuse(connection, why(newcomer, *other));
+    if (!is_earlier(*other, newcomer)) continue;
+    if (is_own(rank)) return give_up(connection, why(*other, newcomer));
+    append(outs, send_away(rank, why(*other, newcomer)));
+  }
   return outs;
 }
 
@@ -104,8 +131,12 @@ Membership::Outs Membership::contest(int connection, const wire::Member& first,
                        ". If they belong to two jobs, set HCCL_JOB_ID to a text of its own for "
                        "each job; if one is left over from an earlier attempt, end it",
                    static_cast<int>(rank));
-  if (is_left_over(second)) return connection < 0 ? Outs() : refuse(connection, why);
-  if (second.host != host_ || !is_older(first, second.started) || !is_older(first, started_)) {
+  if (is_left_over(second) || is_earlier(second, first)) {
+    return connection < 0 ? Outs() : refuse(connection, why);
+  }
+  const bool replaced =
+      second.host == host_ && is_older(first, second.started) && is_older(first, started_);
+  if (!replaced && !is_earlier(first, second)) {
     if (claimants_.remember) claimants_.remember();
     // The root's process may end as soon as its rank knows.
     Outs outs = connection < 0 ? Outs() : refuse(connection, why);
@@ -114,6 +145,11 @@ Membership::Outs Membership::contest(int connection, const wire::Member& first,
     append(outs, std::move(others));
     return outs;
   }
+  return send_away(rank, why);
+}
+
+// Refuses a rank that has come. Another process may take its place.
+Membership::Outs Membership::send_away(std::uint32_t rank, const Status& why) {
   const int old = connection_of_[rank];
   members_[rank].reset();
   connection_of_[rank] = -1;
@@ -126,6 +162,12 @@ Membership::Outs Membership::contest(int connection, const wire::Member& first,
 // two jobs that are started at once come about.
 bool Membership::is_older(const wire::Member& one, std::uint64_t than) const {
   return one.host == host_ && one.started != 0 && one.started + kTicks < than;
+}
+
+// Whether a process is of an earlier attempt of the agent that has started another one.
+bool Membership::is_earlier(const wire::Member& one, const wire::Member& than) {
+  return one.host == than.host && one.attempt.agent != 0 &&
+         one.attempt.agent == than.attempt.agent && one.attempt.number < than.attempt.number;
 }
 
 bool Membership::is_left_over(const wire::Member& claimant) const {

@@ -88,6 +88,12 @@ inline std::vector<std::uint32_t> ranks_in(std::string_view set) {
 
 inline constexpr std::size_t kCoresCap = 32768;  // bytes: 2^18 cores
 
+/// The attempt of a job in which a launcher's agent has started a rank. Each agent counts its own.
+struct Attempt {
+  std::uint32_t agent = 0;  ///< 0: no agent
+  std::uint32_t number = 0;
+};
+
 /// The data that a rank sends to the coordinator when it joins.
 struct Member {
   std::uint32_t rank = 0;
@@ -96,11 +102,12 @@ struct Member {
   std::string host = {};      ///< host identity: ranks with the same one may share memory
   std::string address = {};   ///< local address for peers
   std::uint64_t started = 0;  ///< when its process started (Process::started); 0: not known
+  Attempt attempt = {};
 };
 
 inline void put(ByteWriter& out, const Member& m) {
   out.put(m.rank).put(m.pid).put_text(m.cores).put_text(m.host).put_text(m.address);
-  out.put(m.started);
+  out.put(m.started).put(m.attempt.agent).put(m.attempt.number);
 }
 inline Member get_member(ByteReader& in) {
   Member m;
@@ -110,6 +117,8 @@ inline Member get_member(ByteReader& in) {
   m.host = in.get_text(256);
   m.address = in.get_text(64);
   m.started = in.get<std::uint64_t>();
+  m.attempt.agent = in.get<std::uint32_t>();
+  m.attempt.number = in.get<std::uint32_t>();
   return m;
 }
 

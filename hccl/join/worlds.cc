@@ -31,6 +31,7 @@ struct Worlds::Job {
   int size = 1;
   int rank = 0;
   RankOf rank_of = {};  // of a process of this job
+  wire::Attempt attempt = {};
 };
 
 namespace {
@@ -137,15 +138,16 @@ Result<std::shared_ptr<Fd>> Worlds::claim_rank(const std::string& job, int size,
   return keep([&] { return claim(place + std::to_string(self)); });
 }
 
-Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Config& config) {
+Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Config& config,
+                            const wire::Attempt& attempt) {
   const auto begun = [this](const std::shared_ptr<ControlLine>& line) {
     const MutexLock lock(mutex_);
     std::erase_if(lines_, [](const auto& each) { return each.expired(); });
     lines_.push_back(line);
   };
-  auto joined =
-      ControlLine::join(info, size, rank, config,
-                        make_logger(config.log_level, "rank " + std::to_string(rank)), begun);
+  auto joined = ControlLine::join(info, size, rank, config,
+                                  make_logger(config.log_level, "rank " + std::to_string(rank)),
+                                  begun, attempt);
   if (joined.status().code() == Code::kTimeout && rank == 0) {
     const Status& late = joined.status();
     return Status(late.code(), late.message() + alternatives_to(info.address), late.culprit());
@@ -208,7 +210,7 @@ Result<RootInfo> Worlds::make_root(const Config& config, bool one_host) {
 // cannot know to which of the two they belong. Always an error.
 Status Worlds::contest(const RootInfo& info, const Job& job, Config config) {
   config.connect_timeout = std::min<std::chrono::seconds>(config.connect_timeout, kContestTime);
-  const Status refused = join(info, job.size, job.rank, config).status();
+  const Status refused = join(info, job.size, job.rank, config, job.attempt).status();
   return refused.code() == Code::kPara ? refused : name_is_taken();
 }
 
@@ -234,7 +236,7 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
     HCCL_RETURN_IF_ERROR(
         start_coordinator(info, config, claimants_of(job.name, job.rank_of, config)));
   }
-  return join(info, job.size, job.rank, config);
+  return join(info, job.size, job.rank, config, job.attempt);
 }
 
 // Inside a host: rank 0 makes the root info, and the other ranks read it from a file of this user.
@@ -243,7 +245,7 @@ Worlds::Joined Worlds::join_inside_host(const Job& job, const Config& config) {
   if (job.rank != 0) {
     HCCL_ASSIGN_OR_RETURN(const RootInfo info,
                           find_host_root(config.meeting_places, job.name, deadline));
-    return join(info, job.size, job.rank, config);
+    return join(info, job.size, job.rank, config, job.attempt);
   }
   const auto file = HostRoot::create(config.meeting_places, job.name, deadline,
                                      [this](const auto& make) { return keep(make); });
@@ -258,7 +260,7 @@ Worlds::Joined Worlds::join_inside_host(const Job& job, const Config& config) {
       const RootInfo info,
       fresh_root(config, job.address, claimants_of(job.name, job.rank_of, config)));
   HCCL_RETURN_IF_ERROR(file->write(info));
-  return join(info, job.size, job.rank, config);
+  return join(info, job.size, job.rank, config, job.attempt);
 }
 
 Worlds::Joined Worlds::join_known(Job job, const Config& config) {
@@ -330,9 +332,9 @@ Worlds::Joined Worlds::join_by_variables(const Launch& launch, const Config& con
   const auto rank_of = [job = launch.job](const Launch& other) {
     return other.job == job ? other.rank : -1;
   };
-  return join_known(
-      {launch.job, address, launch.root_port, one_host || here, launch.size, launch.rank, rank_of},
-      config);
+  return join_known({launch.job, address, launch.root_port, one_host || here, launch.size,
+                     launch.rank, rank_of, launch.attempt},
+                    config);
 }
 
 Worlds::Joined Worlds::join_by_file(const std::string& path, const std::string& identify,

@@ -28,7 +28,8 @@ class Worlds {
   Result<RootInfo> make_root(const Config& config, bool one_host);
 
   /// Joins the world that `info` describes.
-  Joined join(const RootInfo& info, int size, int rank, const Config& config);
+  Joined join(const RootInfo& info, int size, int rank, const Config& config,
+              const wire::Attempt& attempt = {});
   /// Joins the ranks that the launcher started (see detect_launcher()), or a
   /// world of one rank.
   Joined join_by_launcher(const Config& config);

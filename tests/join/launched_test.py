@@ -232,6 +232,22 @@ class NeverMixed(unittest.TestCase):
         new[1].send_signal(signal.SIGCONT)
         self.assertEqual([end(rank) for rank in new], world(2))
 
+    def test_attempts_of_one_agent_of_torchelastic(self):
+        number, secret = port(), secret_file(self)
+
+        def of(rank, agent, attempt, nonce=2):
+            own = {"GROUP_RANK": str(agent), "TORCHELASTIC_RESTART_COUNT": str(attempt), "HCCL_JOB_SECRET_FILE": secret}
+            return {**by_hand(rank, number, nonce, 3), "LOCAL_WORLD_SIZE": str(1 + agent), **own}
+
+        new = [start(of(0, 0, 0)), start(of(1, 1, 1))]  # agent 1 alone has restarted its ranks
+        old = start(of(2, 1, 0, nonce=1))
+        text = end(old)
+        self.assertRegex(text, "refused: .*left over from an earlier attempt.*TORCHELASTIC_RESTART_COUNT")
+        for pid in (old.pid, new[1].pid):
+            self.assertIn(f"pid {pid}, restart", text)
+        new.append(start(of(2, 1, 1)))
+        self.assertEqual([end(rank) for rank in new], world(2, 3))
+
     def test_child_of_a_killed_root_does_not_keep_the_name(self):
         for secret in ({}, {"HCCL_JOB_SECRET_FILE": secret_file(self)}):
             number = port()

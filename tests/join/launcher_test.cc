@@ -123,6 +123,15 @@ TEST(Launcher, Torchrun) {
   EXPECT_EQ(launch.value().job, detect(with(kTorch, "RANK", "0")).value().job);
   EXPECT_NE(launch.value().job, detect(with(kTorch, "TORCHELASTIC_RUN_ID", "r")).value().job);
   EXPECT_NE(launch.value().job, detect(with(kTorch, "MASTER_PORT", "29501")).value().job);
+  // Agents count their restarts apart, so the number is in the name only where there is one agent.
+  EXPECT_EQ(launch.value().attempt.agent, 0u);
+  const auto restarted = with(with(kTorch, "TORCHELASTIC_RESTART_COUNT", "3"), "GROUP_RANK", "1");
+  const auto again = detect(restarted).value();
+  EXPECT_EQ(std::pair(again.attempt.agent, again.attempt.number), std::pair(2u, 3u));
+  EXPECT_EQ(again.job, launch.value().job);
+  const auto one_agent = with(restarted, "LOCAL_WORLD_SIZE", restarted.at("WORLD_SIZE"));
+  EXPECT_NE(detect(one_agent).value().job,
+            detect(with(one_agent, "TORCHELASTIC_RESTART_COUNT", "2")).value().job);
 }
 
 TEST(Launcher, Slurm) {

@@ -378,6 +378,65 @@ TEST(Membership, AProcessLeftOverIsRefusedAlone) {
   }
 }
 
+// A claim of one of torchelastic's ranks.
+std::string elastic(std::uint32_t rank, std::uint32_t pid, wire::Attempt attempt,
+                    const std::string& host = "there") {
+  ByteWriter out;
+  out.put(Kind::kHello).put(wire::kVersion).put(std::uint32_t{3}).put_text(kAgreement);
+  wire::put(out, {.rank = rank, .pid = pid, .host = host, .address = "a", .attempt = attempt});
+  return out.take();
+}
+
+// Ranks 1 and 2 belong to an agent of another host, which has restarted them.
+TEST(Membership, ARankOfAnEarlierAttemptOfItsAgentIsRefusedAlone) {
+  for (const std::uint32_t place : {1u, 2u}) {  // that of the old process
+    const std::string old = elastic(place, 6, {2, 0});
+    for (const bool first : {true, false}) {
+      Membership membership = contested();
+      EXPECT_TRUE(membership.frame(2, first ? old : elastic(1, 7, {2, 1}), {}).empty());
+      const auto outs = membership.frame(3, first ? elastic(1, 7, {2, 1}) : old, {});
+      ASSERT_EQ(receivers(outs), std::vector<int>{first ? 2 : 3});
+      EXPECT_TRUE(outs[0].close);
+      const Status why = status_in(outs[0].frame);
+      EXPECT_TRUE(has(why, "left over") && has(why, "pid 6,") && has(why, "pid 7,"))
+          << why.message();
+      EXPECT_EQ(membership.frame(4, elastic(2, 8, {2, 1}), {}).size(), 3u);
+      EXPECT_TRUE(membership.complete());
+    }
+  }
+}
+
+// Agents count apart, and so do processes without an agent.
+TEST(Membership, OnlyRanksOfOneAgentCompareTheirAttempts) {
+  for (const auto& [one, other] : {std::pair{elastic(1, 6, {2, 0}), elastic(2, 7, {3, 1})},
+                                   std::pair{elastic(1, 6, {2, 0}), elastic(2, 7, {2, 1}, "far")},
+                                   std::pair{elastic(1, 6, {0, 0}), elastic(2, 7, {0, 1})}}) {
+    Membership membership = contested();
+    EXPECT_TRUE(membership.frame(2, one, {}).empty());
+    EXPECT_EQ(membership.frame(3, other, {}).size(), 3u);
+    EXPECT_TRUE(membership.complete());
+  }
+}
+
+// A process that has not come yet is of the attempt of the rank that has, or of an earlier one.
+TEST(Membership, AClaimantOfAnEarlierAttemptIsNotHeeded) {
+  for (const std::uint32_t number : {1u, 2u}) {
+    Membership membership = contested({{.rank = 1, .pid = 6, .host = "here", .attempt = {2, 1}}});
+    EXPECT_TRUE(membership.frame(2, elastic(1, 7, {2, number}, "here"), {}).empty());
+    static_cast<void>(membership.frame(3, elastic(2, 8, {2, number}, "here"), {}));
+    EXPECT_EQ(membership.complete(), number == 2);
+  }
+}
+
+// The root is of an earlier attempt: no rank can go on.
+TEST(Membership, ARootOfAnEarlierAttemptEndsTheWorld) {
+  Membership membership("here", 100, seconds(60));
+  EXPECT_TRUE(membership.frame(1, elastic(0, 100, {1, 0}, "here"), {}).empty());
+  EXPECT_EQ(receivers(membership.frame(2, elastic(1, 7, {1, 1}, "here"), {})),
+            (std::vector<int>{1, 2}));
+  EXPECT_EQ(receivers(membership.frame(3, elastic(2, 8, {1, 1}, "here"), {})), std::vector<int>{3});
+}
+
 TEST(Membership, OnlyAContestIsRemembered) {
   int remembered = 0;
   Membership membership = contested({}, &remembered);
