@@ -25,6 +25,9 @@ def test_larc_scales_gradients_by_layers():
         optimizer.step()
         for weight, each in zip(weights, wanted):
             numpy.testing.assert_allclose(weight.detach().numpy(), each, rtol=1e-5)
+    weights[0].grad = torch.ones(3).to_sparse()
+    with pytest.raises(RuntimeError):  # SGD gets the decay back
+        optimizer.step()
     assert optimizer.param_groups[0]["weight_decay"] == 0.5 and optimizer.state_dict()["param_groups"]
 
 

@@ -239,6 +239,10 @@ assert type(torch.device("npu")) == torch.device and torch.get_autocast_dtype("n
 assert F.one_hot(input=y.int(), num_classes=5).sum() == 4
 assert torch.zeros(2, device="npu").new_ones(3, device="npu:1").tolist() == [1, 1, 1]
 assert torch.zeros(2).to(0).type("torch.npu.LongTensor").pin_memory().dtype == torch.int64 and torch.device(0).type == "cpu"
+try:
+    torch.zeros(2).type("torch")
+except ValueError as error:
+    assert "invalid type" in str(error)
 """
     check(text)
 

@@ -41,12 +41,12 @@ class LARC:
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
         decays = [group.setdefault("weight_decay", 0.0) for group in self.param_groups]
-        for group, decay in zip(self.param_groups, decays):
-            group["weight_decay"] = 0.0
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._scale(parameter, group["lr"], decay)
         try:
+            for group, decay in zip(self.param_groups, decays):
+                group["weight_decay"] = 0.0
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        self._scale(parameter, group["lr"], decay)
             return self.optim.step(*args, **kwargs)
         finally:
             for group, decay in zip(self.param_groups, decays):

@@ -62,7 +62,8 @@ def _type(call: Any) -> Any:
 
     def of_cpu(name: Any) -> Any:
         words = name.split(".") if isinstance(name, str) else []
-        return f"torch.{words[2]}" if words[:1] == ["torch"] and words[1] in _names else name
+        of_npu = len(words) == 3 and words[0] == "torch" and words[1] in _names
+        return f"torch.{words[2]}" if of_npu else name
 
     @functools.wraps(call)
     def type_of_cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
