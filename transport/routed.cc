@@ -162,7 +162,10 @@ Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args, const RouteParts
 
   auto near = parts.shm(args);
   if (one_host && near.ok()) return near;
-  if (args.abort != nullptr && args.abort->raised()) return args.abort->reason();
+  if (args.abort != nullptr && args.abort->raised()) {
+    // The own reason of a process that lacks something counts more than another rank's end.
+    return near.ok() ? args.abort->reason() : near.status();
+  }
   if (!near.ok()) {
     const auto first =
         std::find(args.hosts.begin(), args.hosts.end(),
