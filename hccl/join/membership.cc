@@ -56,8 +56,8 @@ std::string Membership::name_of(std::uint32_t rank) const {
   return text;
 }
 
-// The coordinator's process may end as soon as its own ranks know of a failure. The other ranks
-// would then learn only of that end.
+// The coordinator's process may end as soon as its own ranks have an answer, which may tell of a
+// failure. The other ranks would then learn only of that end.
 std::vector<int> Membership::own_last(std::vector<int> connections) const {
   std::ranges::stable_partition(connections,
                                 [this](int each) { return !is_own(connections_.at(each)); });
@@ -167,7 +167,7 @@ Membership::Outs Membership::send_table() {
   for (const auto& member : members_) wire::put(out, *member);
   const wire::Frame table = out.take();
   Outs outs;
-  for (const int connection : connection_of_) {
+  for (const int connection : here()) {
     outs.push_back({connection, table});
     silence_.insert_or_assign(connection, after(peer_timeout_));
   }
@@ -218,7 +218,7 @@ Membership::Outs Membership::exchange(int connection, ByteReader& in) {
   for (const auto& each : gathering.parts) out.put_text(*each);
   const wire::Frame answer = out.take();
   Outs outs;
-  for (const int each : gathering.connections) outs.push_back({each, answer});
+  for (const int each : own_last(gathering.connections)) outs.push_back({each, answer});
   if (makes_group && !group_refusals_.empty()) {
     group_refusals_.met(wire::ranks_in(gathering.members));
   }

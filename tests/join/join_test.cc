@@ -578,8 +578,28 @@ rlimit few_links() {
   return {static_cast<rlim_t>(next) + 6, 4096};
 }
 
+// The error of every rank names the rank that lacks descriptors, its limit, and nobody else.
+void expect_only_lack_of(int scarce, rlim_t limit, const Outcome& outcome, bool own) {
+  const std::string text = outcome.message();
+  EXPECT_EQ(outcome.code, Code::kSyscall) << text;
+  if (!own) {
+    EXPECT_EQ(outcome.culprit, scarce) << text;
+  }
+  const std::string words =
+      "at most " + std::to_string(limit) + " descriptors; raise the limit (ulimit -n)";
+  EXPECT_NE(text.find(words), std::string::npos) << text;
+  for (const std::string& named : ranks_in(text)) EXPECT_EQ(named, std::to_string(scarce)) << text;
+}
+
+// Opens a world of this rank, and ends the process as soon as it has the error, as programs do.
+[[noreturn]] void open_and_end(Member& member, const Config& config, Outcome& outcome) {
+  const Logger log = make_logger("off", "rank");
+  outcome.set(core::Communicator::world(std::move(member.control), "world", config, log).status());
+  ::_exit(0);
+}
+
 TEST(Join, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
-  constexpr int kSize = 8;
+  constexpr int kSize = 16;
   const Config config = quiet_config("tcp");
   for (const int scarce : {0, 5}) {
     Processes processes;
@@ -591,30 +611,15 @@ TEST(Join, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
         const rlimit few = few_links();
         if (r == scarce && ::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
         board.progress[static_cast<std::size_t>(r)] = few.rlim_cur;
-        const Logger log = make_logger("off", "rank");
-        Outcome& outcome = board.first[static_cast<std::size_t>(r)];
-        outcome.set(core::Communicator::world(member.control, "world", config, log).status());
-        eventually([&] { return board.finish.load(); });
-        return 0;
+        open_and_end(member, config, board.first[static_cast<std::size_t>(r)]);
       });
     }
-    const std::string who = std::to_string(scarce);
     for (int r = 0; r < kSize; ++r) {
       const Outcome& outcome = board.first[static_cast<std::size_t>(r)];
       ASSERT_TRUE(eventually([&] { return outcome.known.load(); })) << r;
-      EXPECT_EQ(outcome.code, Code::kSyscall) << outcome.message();
-      if (r != scarce) {
-        EXPECT_EQ(outcome.culprit, scarce) << outcome.message();
-      }
-      const std::string limit = "at most " +
-                                std::to_string(board.progress[static_cast<std::size_t>(scarce)]) +
-                                " descriptors; raise the limit (ulimit -n)";
-      EXPECT_NE(outcome.message().find(limit), std::string::npos) << outcome.message();
-      for (const std::string& named : ranks_in(outcome.message())) {
-        EXPECT_EQ(named, who) << outcome.message();
-      }
+      expect_only_lack_of(scarce, board.progress[static_cast<std::size_t>(scarce)], outcome,
+                          r == scarce);
     }
-    board.finish = true;
   }
 }
 

@@ -602,6 +602,12 @@ TEST(Membership, TheCoordinatorsOwnRankHearsLast) {
     for (const auto& out : outs) all.push_back(out.connection);
     return all;
   };
+  Membership::Outs answers;
+  for (std::uint32_t r = 0; r < 4; ++r) {
+    answers = membership.frame(static_cast<int>(10 + r),
+                               exchange(scope_of(8), 4, r, seconds(9), "a reason"));
+  }
+  EXPECT_EQ(order(answers), (std::vector<int>{11, 12, 13, 10}));
   const Status why(Code::kPara, "calls differ");
   EXPECT_EQ(order(membership.frame(12, failure(scope_of(7), why))), (std::vector<int>{11, 13, 10}));
   EXPECT_EQ(order(membership.closed(12)), (std::vector<int>{11, 13, 10}));
@@ -609,6 +615,9 @@ TEST(Membership, TheCoordinatorsOwnRankHearsLast) {
   EXPECT_TRUE(opening.frame(1, hello(0, 3)).empty());
   EXPECT_TRUE(opening.frame(2, hello(1, 3)).empty());
   EXPECT_EQ(order(opening.tick(seconds(60))), (std::vector<int>{2, 1}));
+  Timed complete("here", 100, seconds(60));
+  EXPECT_TRUE(complete.frame(1, hello(0, 2)).empty());
+  EXPECT_EQ(order(complete.frame(2, hello(1, 2))), (std::vector<int>{2, 1}));
 }
 
 TEST(Membership, ARankThatHasLeftHearsOfThoseThatLeaveLater) {
