@@ -113,8 +113,30 @@ Status ControlLine::read_table(const std::string& frame, int size) {
 }
 
 ControlLine::~ControlLine() {
+  if (thread_.started()) await_coordinator();
   ::shutdown(line_.fd(), SHUT_RDWR);  // ends the thread's wait
   thread_.join();
+}
+
+// The coordinator of this process ends with the process. It must have told the other ranks first
+// what this rank has reported: they would learn only of that end.
+void ControlLine::await_coordinator() {
+  if (coordinator_rank_ < 0) return;
+  const wire::Member& its = members_[static_cast<std::size_t>(coordinator_rank_)];
+  const bool here = its.host == members_[static_cast<std::size_t>(rank_)].host &&
+                    its.pid == static_cast<std::uint32_t>(::getpid());
+  if (!here) return;
+  {
+    const MutexLock lock(mutex_);
+    if (leaving_) return;
+  }
+  ::shutdown(line_.fd(), SHUT_WR);  // the coordinator ends a line that it has read to the end
+  const auto ended = [this] {
+    const MutexLock lock(mutex_);
+    return dead_.has_value();
+  };
+  const Waiter waiter{.deadline = Deadline::after(kAcknowledgeTime), .policy = kSleepAtOnce};
+  static_cast<void>(waiter.until(ended, bell_));
 }
 
 Status ControlLine::send(const wire::Frame& frame, Deadline deadline) {

@@ -123,6 +123,7 @@ class ControlLine {
               Logger log);
   Status say_hello(int size, const Config& config, const wire::Attempt& attempt, Deadline deadline);
   Status read_table(const std::string& frame, int size);
+  void await_coordinator();
   void listen();
   Status take_in();
   void handle(const std::string& frame);

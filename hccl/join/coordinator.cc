@@ -291,7 +291,8 @@ class CoordinatorThread {
   void end(int number, const Status& why = {}) {
     strangers_.erase(number);
     proving_.erase(number);
-    connections_.erase(number);
+    // A rank of this process may end the process as soon as its line is closed.
+    const auto closes_last = connections_.extract(number);
     const bool corrupted = why.code() == Code::kRemote;
     deliver(membership_.closed(number, corrupted ? why.message() : std::string()));
   }

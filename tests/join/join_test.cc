@@ -623,6 +623,82 @@ TEST(Join, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
   }
 }
 
+// A rank that gives its address and opens no connection before `cue`. The address is one at which
+// nobody answers. After the cue it calls the rank `to`, if that is one.
+bool come_without_links(Member& member, int to, const std::function<void()>& cue) {
+  const join::ControlLine& control = *member.control;
+  const AbortFlag never;
+  const Uuid world = core::identity(control.info().id, "world");
+  const auto give = [&](const Uuid& key, const std::string& part) {
+    return member.control->exchange(key, static_cast<std::uint32_t>(control.size()),
+                                    static_cast<std::uint32_t>(control.rank()), part,
+                                    Deadline::after(seconds(60)), never);
+  };
+  const auto part = [](std::string_view address) {
+    return ByteWriter().put(std::int32_t{0}).put_text(address).take();
+  };
+  const std::string nowhere = ByteWriter().put(std::uint16_t{1}).put_text("127.0.0.1").take();
+  // The opening of a world begins with these exchanges.
+  if (!give(world, quiet_config("tcp").agreement() + '\0').ok()) return false;
+  const auto parts = give(core::identity(world, "exchange 0"), part(nowhere));
+  if (!parts.ok()) return false;
+  cue();
+  if (to < 0) return true;
+  ByteReader in((*parts)[static_cast<std::size_t>(to)]);
+  static_cast<void>(in.get<std::int32_t>());
+  const std::string theirs = in.get_text(100);
+  ByteReader address(theirs);
+  const auto port = address.get<std::uint16_t>();
+  return connect_tcp(address.get_text(100), port, "", Deadline::after(seconds(30))).ok();
+}
+
+// Descriptors vanish when all ranks have their addresses: rank 0 then cannot take a connection in,
+// and rank 1 cannot make one.
+TEST(Join, AllRanksHearWhichProcessLacksDescriptorsLater) {
+  constexpr int kSize = 3;
+  const Load load;
+  const Config config = quiet_config("tcp");
+  for (const int scarce : {0, 1}) {
+    Processes processes;
+    Board& board = processes.board();
+    std::atomic<std::uint64_t>& met = board.progress[0];
+    std::atomic<std::uint64_t>& limit = board.progress[1];
+    std::atomic<std::uint64_t>& since = board.progress[2];
+    const int without_links = scarce == 0 ? 2 : 0;
+    for (int r = 0; r < kSize; ++r) {
+      processes.start([&, r] {
+        Member member;
+        if (!processes.join(member, kSize, r, config).ok()) return 1;
+        if (r == without_links) {
+          const bool came = come_without_links(member, scarce == 0 ? scarce : -1, [&] {
+            met = 1;
+            eventually([&] { return limit.load() != 0; });
+          });
+          return eventually([&] { return board.finish.load(); }) && came ? 0 : 1;
+        }
+        const rlimit none{static_cast<rlim_t>(Fd(::open("/dev/null", O_RDONLY)).get()), 4096};
+        std::thread taker([&, r] {
+          if (r != scarce || !eventually([&] { return met.load() != 0; })) return;
+          ::setrlimit(RLIMIT_NOFILE, &none);
+          since = static_cast<std::uint64_t>(now_ns());
+          limit = none.rlim_cur;
+        });
+        open_and_end(member, config, board.first[static_cast<std::size_t>(r)]);
+      });
+    }
+    for (int r = 0; r < kSize; ++r) {
+      if (r == without_links) continue;
+      const Outcome& outcome = board.first[static_cast<std::size_t>(r)];
+      ASSERT_TRUE(eventually([&] { return outcome.known.load(); })) << r;
+      expect_only_lack_of(scarce, limit, outcome, r == scarce);
+      const nanoseconds took(outcome.at_ns - static_cast<std::int64_t>(since.load()));
+      EXPECT_LE(took, load.allows(kSoon));
+    }
+    board.finish = true;
+    EXPECT_EQ(processes.wait(without_links), 0);
+  }
+}
+
 // The other rank ends before this one comes to its own reason.
 TEST(Join, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
   for (const char* const transport : {"auto", "tcp", "shm"}) {
