@@ -408,6 +408,22 @@ TEST(Mailbox, MessagesThatWaitForTheirReceivesAreBounded) {
   }
 }
 
+// Another rank's summons may come while this rank leaves.
+TEST(Mailbox, NeverOpensOnceItsRankLeaves) {
+  std::atomic<bool> opened{false};
+  const auto box = std::make_shared<core::Mailbox>(
+      0, 2, "left",
+      [&](const AbortFlag&) -> Result<std::unique_ptr<transport::Mesh>> {
+        opened = true;
+        return Status(Code::kUnavail, "too late");
+      },
+      WaitPolicy{}, make_logger("off", "rank 0"));
+  EXPECT_FALSE(box->end_opening(Status(Code::kUnavail, "has left"))) << "nobody waits for it";
+  box->start();
+  box->stop();
+  EXPECT_FALSE(opened);
+}
+
 // Rank 1, once the memory to send to it, or to look for its bytes, is missing.
 class Unaffordable final : public Rank1 {
  public:

@@ -1,6 +1,7 @@
 // HCCL_TUNE_FILE as its users see it: measured once, kept, used again, and the same on all ranks
 // whatever files they can see.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -231,6 +232,22 @@ TEST_F(TuneFile, EachChoiceIsToldOnce) {
     // Of each rank: 2 and 3 elements are one size class.
     EXPECT_EQ(times(log, "; default table"), 2 * 3) << log;
   }
+}
+
+// Five ranks on one core take the built-in costs, unless a file asks for measured ones.
+TEST_F(TuneFile, RanksThatShareACoreAreNotProbed) {
+  cpu_set_t before, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);  // the ranks' threads inherit it
+  const auto probed = [](int size, const std::string& file) {
+    return times(sum(each(size, config_for("auto", file)), 16), "the cores of these ranks are");
+  };
+  EXPECT_EQ(probed(4, ""), 4);
+  EXPECT_EQ(probed(5, ""), 0);
+  EXPECT_EQ(probed(5, folder_ / "table"), 5);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // plain memory and one device heap. Random operations in random places, by every algorithm; the
 // oracle computes each element of each rank's result from the ranks' numbers.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -485,6 +487,32 @@ TEST(Local, IsQuickOnlyIfNoRankCameLate) {
     });
     EXPECT_EQ(quick > 0, !shared_cores);
   }
+}
+
+// The bytes that have memory once one rank has opened a region of so many ranks.
+std::size_t mapped(int ranks) {
+  HostMemory memory;
+  for (int rank = 0; rank < ranks; ++rank) memory.ranks.push_back(rank);
+  memory.peers.resize(memory.ranks.size());
+  const std::size_t bytes = Region::bytes(ranks);
+  void* const area =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  EXPECT_NE(area, MAP_FAILED);
+  memory.area = {static_cast<std::byte*>(area), bytes};
+  Region region(memory, testing::patient(), WaitPolicy{});
+  region.map_all();
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> pages((bytes + page - 1) / page);
+  EXPECT_EQ(::mincore(area, bytes, pages.data()), 0);
+  ::munmap(area, bytes);
+  const auto here = [](unsigned char each) { return (each & 1) != 0; };
+  return page * static_cast<std::size_t>(std::count_if(pages.begin(), pages.end(), here));
+}
+
+// Otherwise N ranks would map N^2 staging buffers while they join.
+TEST(Region, MapsNoStagingBufferIfRanksAreMany) {
+  EXPECT_GE(mapped(8), 8 * Region::kStaging);
+  EXPECT_LT(mapped(9), Region::kStaging);
 }
 
 }  // namespace

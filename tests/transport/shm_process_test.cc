@@ -1,6 +1,7 @@
 // Shared memory between ranks that are processes, and what is left of it when one is killed.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -15,6 +16,7 @@
 #include <thread>
 
 #include "hccl/base/socket.h"
+#include "hccl/memory/heap.h"
 #include "tests/support/folder.h"
 #include "tests/support/ranks.h"
 #include "transport/shm/handover.h"
@@ -230,6 +232,52 @@ TEST_F(ShmProcesses, OpenInTheNextPlace) {
     EXPECT_TRUE(open_shm(args).ok());
   });
   family.pass_rounds(shm::kRounds);
+}
+
+// The device heaps of the others stay mapped without their descriptors.
+TEST_F(ShmProcesses, KeepNoDescriptorOfAnotherRanksHeap) {
+  Family family(folder_, 3, [](OpenArgs& args) {
+    args.heap = memory::Heap::create(std::size_t{64} << 20).value();
+    args.area_bytes = [](int) { return std::size_t{4096}; };  // else no rank reaches a heap
+    auto mesh = open_shm(args);
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    ASSERT_TRUE((*mesh)->host_memory()->heaps_shared());
+    int heaps = 0;
+    for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;  // the directory's own descriptor
+      if (fs::read_symlink(entry, gone).string().starts_with("/memfd:hccl-heap")) ++heaps;
+    }
+    EXPECT_EQ(heaps, 1) << "this rank's own";
+    barrier(args);
+  });
+  family.pass_rounds(shm::kRounds + 1);
+}
+
+// Rank 1 has the segment, and does not answer before rank 2 has the segment, too.
+TEST_F(ShmProcesses, GetTheSegmentBeforeTheFirstHasAnswered) {
+  static std::atomic<int>* served = nullptr;
+  static int own_rank = -1;
+  void* const page =
+      ::mmap(nullptr, sizeof *served, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  served = new (page) std::atomic<int>(0);
+  {
+    Family family(folder_, 3, [](OpenArgs& args) {
+      own_rank = args.rank;
+      // A member calls this once it has the segment.
+      args.area_bytes = [](int) -> std::size_t {
+        if (own_rank == 2) *served = 1;
+        const Deadline late = Deadline::after(seconds(30));
+        while (own_rank == 1 && *served == 0 && !late.expired()) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return 0;
+      };
+      EXPECT_TRUE(open_shm(args).ok());
+    });
+    family.pass_rounds(shm::kRounds);
+  }
+  ::munmap(page, sizeof *served);
 }
 
 // Two processes of two ranks each: neighbours share a mapping, the others attach their own.
