@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from conftest import HERE, TIMEOUT, on_ranks, run, said, start
 
 RANKS = HERE / "ranks"
@@ -51,6 +52,20 @@ def test_a_killed_rank_is_named_in_fit():
     for rank in (0, 2):
         (error,) = said(outputs[rank])
         assert "rank 1" in error, outputs[rank]
+
+
+def test_a_killed_rank_ends_sessions_and_estimators_of_every_kind(tmp_path):
+    """TensorFlow's own begin again, without end, after errors that it takes for a preemption."""
+    ranks = start(2, RANKS / "sessions.py", tmp_path)
+    try:
+        output, _ = [rank.communicate(timeout=TIMEOUT)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    errors = said(output)
+    assert ranks[0].returncode == 0 and len(errors) == (7 if tf.__version__.startswith("2.15") else 5), output[-3000:]
+    for error in errors:
+        assert "InternalError" in error and "rank 1" in error, error
 
 
 @pytest.mark.parametrize("how", ["fit", "session", "loop"])

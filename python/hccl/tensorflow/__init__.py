@@ -10,7 +10,7 @@ with custom loops.
 
 The functions have the names, arguments and results of Horovod. All ranks must call the same
 collectives in the same order; a difference is an InvalidArgumentError on all ranks. If a rank dies,
-the others get an AbortedError that names it. Collectives of eager code and of a tf.function run in
+the others get an InternalError that names it. Collectives of eager code and of a tf.function run in
 the order of the program.
 """
 

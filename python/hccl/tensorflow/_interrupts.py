@@ -63,7 +63,7 @@ def _end_waits(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
         if now != waiting:
             waiting, since = now, time.monotonic()
         elif now and time.monotonic() - since > PATIENCE:
-            with _no_python_in(tf.errors.AbortedError):
+            with _no_python_in(tf.errors.InternalError):
                 abort(_REASON.encode())
                 while _place_of_main() == place and time.monotonic() - since < 10 * PATIENCE:
                     time.sleep(_LOOK)
@@ -78,7 +78,7 @@ def _no_python_in(error: Any) -> Iterator[None]:
     made = error.__init__
     # For a signal that comes after the program has caught KeyboardInterrupt.
     error._node_def = error._op = None
-    error._message, error._error_code, error._experimental_payloads = _REASON, error_codes.ABORTED, {}
+    error._message, error._error_code, error._experimental_payloads = _REASON, error_codes.INTERNAL, {}
     error.__init__ = Exception.__init__
     try:
         yield

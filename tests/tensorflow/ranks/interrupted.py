@@ -62,7 +62,7 @@ if HOW == "loop":
         print("caught")
     try:
         hang()
-    except tf.errors.AbortedError as error:
+    except tf.errors.InternalError as error:
         print("Ctrl-C" in str(error))
 else:
     hang()

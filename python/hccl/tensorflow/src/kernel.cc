@@ -26,8 +26,9 @@ Status to_status(HcclResult result) {
     case HCCL_E_OOM:
     case HCCL_E_MEMORY:
       return errors::ResourceExhausted(text);
+    // After Aborted or Unavailable, TensorFlow's sessions begin again, without end.
     default:
-      return errors::Aborted(text);
+      return errors::Internal(text);
   }
 }
 
