@@ -17,4 +17,4 @@ def test_an_overflow_on_one_rank_is_one_on_all(tmp_path):
             assert first[name][0] == 2**14, name  # halved once
         else:
             np.testing.assert_allclose(first[name], alone[name], rtol=0, atol=5e-4, err_msg=name)
-    assert np.abs(alone["hvd"] - alone["start"]).max() > 0.1
+            assert name == "start" or np.abs(alone[name] - alone["start"]).max() > 0.1, name

@@ -43,7 +43,7 @@ def reducing(optimizer: Any, reduce: Callable[[list, list], list]) -> Any:
     # Keras 3, whose apply_gradients calls apply, or Keras 2.
     name = "apply" if hasattr(kind, "apply") else "apply_gradients"
     setattr(optimizer, name, _reduced(name, reduction, optimizer, getattr(optimizer, name)))
-    for scaler in _loss_scalers(kind):
+    for scaler in loss_scalers(kind):
         if name in vars(scaler) and not hasattr(vars(scaler)[name], "_hccl_reduces"):
             setattr(scaler, name, _reduced_before_the_test(name, vars(scaler)[name]))
     return optimizer
@@ -85,7 +85,7 @@ def _reduced_before_the_test(name: str, method: Apply) -> Apply:
     return apply
 
 
-def _loss_scalers(kind: type) -> list[type]:
+def loss_scalers(kind: type) -> list[type]:
     """Returns the LossScaleOptimizer classes of the Keras that an optimizer class belongs to."""
     packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
     scalers = [

@@ -6,6 +6,7 @@ import functools
 from typing import Any, Callable, Optional
 
 import tensorflow as tf
+from hccl.tensorflow._optimizers import loss_scalers
 
 from npu_device import _device
 
@@ -19,63 +20,24 @@ class NpuLossScaleOptimizer:
 
     If a gradient of any worker is not finite, no worker steps, and the scale is halved. The scale
     is doubled after dynamic_growth_steps finite steps. With dynamic=False it stays initial_scale.
-    The object is the inner optimizer itself, changed, so that Keras accepts it: `fit` scales and
-    unscales.
+    `fit` scales and unscales. With Keras 2 the object is a LossScaleOptimizer of Keras's, which
+    `compile` with mixed_float16 takes as it is. With Keras 3 it is the inner optimizer itself,
+    changed, so that Keras accepts it.
     """
 
     def __new__(cls, inner_optimizer: Any, *arguments: Any, **options: Any) -> Any:
         optimizer = tf.keras.optimizers.get(inner_optimizer)
         kind = type(optimizer)
-        name = "apply" if hasattr(kind, "apply") else "apply_gradients"
+        if not hasattr(kind, "apply"):
+            return object.__new__(_scaling_keras_2(kind))
         # The method of a wrapper, which reduces the gradients, or that of the class.
-        optimizer._npu_within = vars(optimizer).pop(name, None) or getattr(optimizer, name)
+        optimizer._npu_within = vars(optimizer).pop("apply", None) or optimizer.apply
         object.__setattr__(optimizer, "__class__", _scaling(kind))
         return optimizer
 
-    def __init__(
-        self,
-        inner_optimizer: Any,
-        dynamic: bool = True,
-        initial_scale: Optional[float] = None,
-        dynamic_growth_steps: Optional[int] = None,
-    ) -> None:
-        if not dynamic and initial_scale is None:
-            raise ValueError('"initial_scale" must be specified if "dynamic" is False')
-        if not dynamic and dynamic_growth_steps is not None:
-            raise ValueError('"dynamic_growth_steps" must be None if "dynamic" is False')
-        self.dynamic = dynamic
-        self.initial_scale = float(2**15 if initial_scale is None else initial_scale)
-        self.dynamic_growth_steps = 2000 if dynamic_growth_steps is None else dynamic_growth_steps
-        self._npu_scale = tf.Variable(self.initial_scale, trainable=False, dtype=tf.float32)
-        self._npu_steps = tf.Variable(0, trainable=False, dtype=tf.int64)
-        self._npu_finite = tf.Variable(True, trainable=False)
-        self._npu_fit_scales = False
-
     @property
-    def inner_optimizer(self) -> Any:
-        return self
-
-    @property
-    def loss_scale(self) -> tf.Tensor:
-        return tf.convert_to_tensor(self._npu_scale)
-
-    @property
-    def dynamic_counter(self) -> tf.Variable:
-        """The number of finite steps since the last change of the scale."""
-        return self._npu_steps
-
-    @property
-    def last_step_finite(self) -> tf.Tensor:
+    def last_step_finite(self: Any) -> tf.Tensor:
         return tf.convert_to_tensor(self._npu_finite)
-
-    def get_scaled_loss(self, loss: Any) -> Any:
-        if callable(loss):
-            return lambda: self.get_scaled_loss(loss())
-        return loss * tf.cast(self._npu_scale, loss.dtype)
-
-    def get_unscaled_gradients(self, gradients: Any) -> list[Any]:
-        inverse = 1.0 / self._npu_scale
-        return [None if g is None else g * tf.cast(inverse, g.dtype) for g in gradients]
 
     def _step(self, gradients: list, variables: list, apply: Callable[[], Any]) -> tf.Tensor:
         finite = self._all_finite(gradients)
@@ -117,25 +79,72 @@ class NpuLossScaleOptimizer:
 
 
 class _Keras2:
-    """The methods that Keras 2 calls: minimize, as fit does, computes and applies the gradients."""
+    """What Keras 2's LossScaleOptimizer, the next base, does not do: it tests the gradients of this
+    worker alone, and with dynamic=False none."""
 
-    def compute_gradients(self: Any, loss: Any, var_list: Any, tape: Any = None) -> list:
-        tape = tf.GradientTape() if tape is None else tape
-        with tape:
-            scaled = self.get_scaled_loss(loss() if callable(loss) else loss)
-        pairs = super().compute_gradients(scaled, var_list, tape)  # type: ignore[misc]
-        gradients = self.get_unscaled_gradients([gradient for gradient, _ in pairs])
-        return list(zip(gradients, [variable for _, variable in pairs]))
+    def __init__(self: Any, inner_optimizer: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(tf.keras.optimizers.get(inner_optimizer), *arguments, **options)
+        self._npu_finite = tf.Variable(True, trainable=False)
 
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
         gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
-        return self._step(gradients, variables, lambda: self._npu_within(pairs, *args, **kwargs))
+        apply = self.inner_optimizer.apply_gradients
+        return self._step(gradients, variables, lambda: apply(pairs, *args, **kwargs))
+
+    @property
+    def _npu_scale(self: Any) -> Any:
+        return self._loss_scale.current_loss_scale
+
+    @property
+    def _npu_steps(self: Any) -> Any:
+        return self.dynamic_counter
 
 
 class _Keras3:
     """The methods that Keras 3 calls: fit lets the optimizer scale the loss and unscale
     gradients."""
+
+    def __init__(
+        self: Any,
+        inner_optimizer: Any,
+        dynamic: bool = True,
+        initial_scale: Optional[float] = None,
+        dynamic_growth_steps: Optional[int] = None,
+    ) -> None:
+        if not dynamic and initial_scale is None:
+            raise ValueError('"initial_scale" must be specified if "dynamic" is False')
+        if not dynamic and dynamic_growth_steps is not None:
+            raise ValueError('"dynamic_growth_steps" must be None if "dynamic" is False')
+        self.dynamic = dynamic
+        self.initial_scale = float(2**15 if initial_scale is None else initial_scale)
+        self.dynamic_growth_steps = 2000 if dynamic_growth_steps is None else dynamic_growth_steps
+        self._npu_scale = tf.Variable(self.initial_scale, trainable=False, dtype=tf.float32)
+        self._npu_steps = tf.Variable(0, trainable=False, dtype=tf.int64)
+        self._npu_finite = tf.Variable(True, trainable=False)
+        self._npu_fit_scales = False
+
+    @property
+    def inner_optimizer(self) -> Any:
+        return self
+
+    @property
+    def loss_scale(self: Any) -> tf.Tensor:
+        return tf.convert_to_tensor(self._npu_scale)
+
+    @property
+    def dynamic_counter(self: Any) -> tf.Variable:
+        """The number of finite steps since the last change of the scale."""
+        return self._npu_steps
+
+    def get_scaled_loss(self: Any, loss: Any) -> Any:
+        if callable(loss):
+            return lambda: self.get_scaled_loss(loss())
+        return loss * tf.cast(self._npu_scale, loss.dtype)
+
+    def get_unscaled_gradients(self: Any, gradients: Any) -> list[Any]:
+        inverse = 1.0 / self._npu_scale
+        return [None if g is None else g * tf.cast(inverse, g.dtype) for g in gradients]
 
     def scale_loss(self: Any, loss: Any) -> Any:
         self._npu_fit_scales = True
@@ -158,7 +167,16 @@ class _Keras3:
 def _scaling(kind: type) -> type:
     """Makes a class with the name of the inner optimizer's class, which Keras uses to save and copy
     it."""
-    keras = _Keras3 if hasattr(kind, "apply") else _Keras2
     copied = classmethod(lambda _, config, *arguments: kind.from_config(config, *arguments))  # type: ignore[attr-defined]
     own = {"__module__": kind.__module__, "from_config": copied}
-    return type(kind.__name__, (NpuLossScaleOptimizer, keras, kind), own)
+    return type(kind.__name__, (NpuLossScaleOptimizer, _Keras3, kind), own)
+
+
+@functools.lru_cache(maxsize=None)
+def _scaling_keras_2(kind: type) -> type:
+    """Makes a class with the name of Keras's class, which Keras uses to save it. Keras has one for
+    legacy optimizers and one for all others."""
+    scalers = loss_scalers(kind)[1:]
+    base = next(each for each in scalers if any(issubclass(kind, b) for b in each.__bases__))
+    own = {"__module__": base.__module__}
+    return type(base)(base.__name__, (NpuLossScaleOptimizer, _Keras2, base), own)

@@ -63,12 +63,13 @@ ways = {
     "hvd": lambda: fit(hvd.DistributedOptimizer(optimizers.SGD(0.0625))),
     "npu": lambda: fit(npu_wrapper(optimizers.SGD(0.0625))),
     "outside": lambda: fit(hvd.DistributedOptimizer(around(optimizers.SGD(0.0625)))),
-    "npu scaling": lambda: fit(npu_scaling(npu_wrapper(optimizers.SGD(0.0625)), False, 1.0)),
+    "npu scaling": lambda: fit(npu_scaling(npu_wrapper(optimizers.SGD(0.0625)))),
     "loop": lambda: loop(around(hvd.DistributedOptimizer(optimizers.SGD(0.0625)))),
     "loop outside": lambda: loop(hvd.DistributedOptimizer(around(optimizers.SGD(0.0625)))),
 }
 if KERAS_2:
     ways["legacy"] = lambda: fit(hvd.DistributedOptimizer(optimizers.legacy.SGD(0.0625)))
+    ways["npu scaling legacy"] = lambda: fit(npu_scaling(npu_wrapper(optimizers.legacy.SGD(0.0625))))
 results = {}
 for way, train in ways.items():
     model, optimizer = train()
