@@ -38,6 +38,10 @@ def test_any_number_of_ranks_ends_with_the_same_weights(how, tmp_path):
     assert np.array_equal(weights[1], weights[2])
 
 
+def test_models_on_ranks(tmp_path):
+    assert all("all well" in output for output in on_ranks(2, RANKS / "models.py", tmp_path))
+
+
 def test_mpirun(tmp_path):
     command = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-np", "2", sys.executable]
     done = subprocess.run([*command, RANKS / "train.py", "fit", tmp_path / "m"], timeout=120)

@@ -186,7 +186,8 @@ def broadcast_variables(
     variables: Sequence[Any], root_rank: int = 0, *, group: str = hccl.WORLD
 ) -> None:
     """Sets the variables to their values on the root. Call it after the variables were made: a
-    Keras model has variables after it is built."""
+    Keras model has variables after it is built. For a model of Keras 3 give model.weights: its
+    variables include the seeds of dropout, and ranks with the same seeds draw the same masks."""
     variables = list(variables)
     values = _ops.broadcast([tf.convert_to_tensor(v) for v in variables], root_rank, group)
     for variable, value in zip(variables, values):

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
-    """Sets the variables of model and optimizer to the values of one rank, once, after the first
-    batch. By then all variables exist, and all ranks continue from the same state."""
+    """Sets the weights of the model and the variables of its optimizer to the values of one rank,
+    once, after the first batch. By then all of them exist, and all ranks continue from the same
+    state. The seeds of dropout and the state of metrics remain each rank's own."""
 
     def __init__(self, root_rank: int = 0, group: str = hccl.WORLD) -> None:
         super().__init__()
@@ -24,7 +25,8 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
 
         optimizer = self.model.optimizer
         state = optimizer.variables
-        variables = [*self.model.variables, *(state() if callable(state) else state)]
+        # Keras 3's model.variables also has seeds and metrics.
+        variables = [*self.model.weights, *(state() if callable(state) else state)]
         own = {id(v): v for v in variables}  # Keras lists some variables twice
         broadcast_variables(list(own.values()), self._root, group=self._group)
 

@@ -10,8 +10,9 @@ from npu_device import _device
 
 
 class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
-    """Sets the model's variables to their values on the root before the first batch. Variables that
-    are made later are set after it."""
+    """Sets the model's weights to their values on the root before the first batch. Weights that are
+    made later are set after it. The seeds of dropout and the state of metrics, which Keras 3 has
+    among the model's variables, remain each rank's own."""
 
     def __init__(self, root_rank: int) -> None:
         super().__init__()
@@ -29,7 +30,7 @@ class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         self._done = True
         from npu_device.distribute import broadcast
 
-        broadcast(list(self.model.variables), self._root)
+        broadcast(list(self.model.weights), self._root)
 
 
 def npu_callbacks_append(callbacks_list: Any = ()) -> list:

@@ -11,7 +11,9 @@ from npu_bridge import _ranks
 
 
 class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
-    """Sets the model's variables to their values on the root before the first batch."""
+    """Sets the model's weights to their values on the root before the first batch. The seeds of
+    dropout and the state of metrics, which Keras 3 has among the model's variables, remain each
+    rank's own."""
 
     def __init__(self, root_rank: int) -> None:
         super().__init__()
@@ -21,7 +23,7 @@ class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         if self._done or _ranks.size() <= 1:
             return
         self._done = True
-        variables = self.model.variables
+        variables = self.model.weights
         if tf.executing_eagerly():
             for variable, value in zip(variables, _ops.broadcast(variables, self._root)):
                 variable.assign(value)
