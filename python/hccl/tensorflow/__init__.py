@@ -46,6 +46,7 @@ __all__ = [
     "grouped_allreduce",
     "init",
     "is_initialized",
+    "load_model",
     "local_rank",
     "local_size",
     "rank",
@@ -204,6 +205,25 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
         raise ValueError("hccl: this optimizer reduces its gradients already")
     optimizer._hccl_reduces = True
     return reducing(optimizer, lambda gradients, names: reduce_list(gradients, op, group, names))
+
+
+def load_model(
+    filepath: Any,
+    custom_optimizers: Sequence[type] = (),
+    custom_objects: Optional[dict[str, Any]] = None,
+    op: str = Average,
+    *,
+    group: str = hccl.WORLD,
+    **options: Any,
+) -> Any:
+    """Loads a Keras model whose optimizer then reduces its gradients, as DistributedOptimizer does.
+    A model that was saved with a DistributedOptimizer and loaded by Keras's load_model gets an
+    optimizer that does not; on several ranks its first step is a RuntimeError."""
+    known = {**{each.__name__: each for each in custom_optimizers or ()}, **(custom_objects or {})}
+    model = tf.keras.models.load_model(filepath, custom_objects=known, **options)
+    if getattr(model, "optimizer", None) is not None:
+        DistributedOptimizer(model.optimizer, op, group=group)
+    return model
 
 
 class DistributedGradientTape:

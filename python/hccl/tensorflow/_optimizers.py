@@ -13,7 +13,12 @@ import functools
 import sys
 from typing import Any, Callable, Optional
 
+import tensorflow as tf
+
+from hccl.tensorflow import _world
+
 Apply = Callable[..., Any]
+_MARK = "hccl_reducing_"
 
 
 class _Reduction:
@@ -38,8 +43,13 @@ def reducing(optimizer: Any, reduce: Callable[[list, list], list]) -> Any:
     """Changes the optimizer so that it applies the result of `reduce`, which gets the gradients and
     the names of their variables. Returns the same optimizer."""
     reduction = _Reduction(reduce)
-    optimizer._hccl_reduction = reduction
     kind = type(optimizer)
+    watch(kind)
+    within = _with_inner(optimizer)
+    for each in within:
+        each._hccl_reduction = reduction
+    # The innermost gets the mark: the configuration of a LossScaleOptimizer has no name.
+    within[-1].get_config = functools.partial(marked, within[-1].get_config)
     # Keras 3, whose apply_gradients calls apply, or Keras 2.
     name = "apply" if hasattr(kind, "apply") else "apply_gradients"
     setattr(optimizer, name, _reduced(name, reduction, optimizer, getattr(optimizer, name)))
@@ -47,6 +57,47 @@ def reducing(optimizer: Any, reduce: Callable[[list, list], list]) -> Any:
         if name in vars(scaler) and not hasattr(vars(scaler)[name], "_hccl_reduces"):
             setattr(scaler, name, _reduced_before_the_test(name, vars(scaler)[name]))
     return optimizer
+
+
+def _with_inner(optimizer: Any) -> list[Any]:
+    """Returns the optimizer and those within it."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return [optimizer] if inner is optimizer else [optimizer, *_with_inner(inner)]
+
+
+def marked(get_config: Callable[[], dict]) -> dict:
+    """Returns the configuration of an optimizer that reduces. Keras saves it, and makes the loaded
+    optimizer, or a copy, from it, of the class of Keras: the copy does not reduce, but has the mark
+    in its name."""
+    config = get_config()
+    name = config.get("name", _MARK)  # a class of the user's may have none
+    return config if name.startswith(_MARK) else {**config, "name": _MARK + name}
+
+
+def watch(kind: type) -> None:
+    """Changes the Keras class that an optimizer class is derived from, once: a step with the mark
+    and without a reduction is an error."""
+    name = "apply" if hasattr(kind, "apply") else "apply_gradients"
+    base = next((each for each in reversed(kind.__mro__) if name in vars(each)), None)
+    if base is not None and not hasattr(vars(base)[name], "_hccl_watches"):
+        setattr(base, name, _watched(vars(base)[name]))
+
+
+def _watched(method: Apply) -> Apply:
+    @functools.wraps(method)
+    def apply(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        name = getattr(optimizer, "name", None) or getattr(optimizer, "_name", None) or ""
+        if name.startswith(_MARK) and not hasattr(optimizer, "_hccl_reduction") and _world.size() > 1:
+            raise RuntimeError(
+                "hccl: this optimizer was loaded or copied from one that reduces its gradients over "
+                "the ranks, but does not reduce them, so each rank would train alone: load the model "
+                "with hccl.tensorflow.load_model, or wrap the optimizer again, for example with "
+                "DistributedOptimizer or npu_distributed_keras_optimizer_wrapper"
+            )
+        return method(optimizer, *args, **kwargs)
+
+    apply._hccl_watches = True  # type: ignore[attr-defined]
+    return apply
 
 
 def _reduced(name: str, reduction: _Reduction, optimizer: Any, apply_all: Apply) -> Apply:
@@ -94,3 +145,7 @@ def loss_scalers(kind: type) -> list[type]:
     ]
     # In Keras 2 two subclasses implement it.
     return [each for scaler in scalers for each in (scaler, *scaler.__subclasses__())]
+
+
+for _kind in (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer):
+    watch(_kind)

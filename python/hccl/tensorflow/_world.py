@@ -22,6 +22,11 @@ def joined() -> bool:
     return True
 
 
+def size() -> int:
+    """The number of ranks; 1 before this process is in a world."""
+    return _hccl.get_rank_size(_hccl.WORLD) if joined() else 1
+
+
 def join() -> None:
     global _world
     if not joined():

@@ -37,6 +37,33 @@ def callbacks_leave_dropout_alone():
         assert (mask[0] != mask[1]).any(), callback
 
 
-for test in (callbacks_leave_dropout_alone,):
+def a_loaded_optimizer_reduces_or_says_so():
+    path = f"{FOLDER}/model.keras"
+    model = new_model()
+    model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam()), "mse")
+    model.fit(rows, labels, verbose=0, callbacks=[hvd.BroadcastGlobalVariablesCallback(0)])
+    if RANK == 0:
+        model.save(path)
+    hvd.allreduce(1.0)  # it is saved
+    loaded = tf.keras.models.load_model(path)
+    copied = type(model.optimizer).from_config(model.optimizer.get_config())
+    for train in (
+        lambda: loaded.fit(rows, labels, verbose=0),
+        lambda: copied.apply_gradients([(tf.constant(1.0), tf.Variable(1.0))]),
+    ):
+        try:
+            train()
+        except RuntimeError as error:
+            assert "with hccl.tensorflow.load_model" in str(error), error
+        else:
+            raise AssertionError("each rank trains alone")
+    loaded.optimizer = distribute.npu_distributed_keras_optimizer_wrapper(loaded.optimizer)
+    for again in (loaded, hvd.load_model(path)):
+        assert int(again.optimizer.iterations) == 1
+        again.fit(rows, labels, verbose=0)
+        assert int(again.optimizer.iterations) == 2 and same(again.weights)
+
+
+for test in (callbacks_leave_dropout_alone, a_loaded_optimizer_reduces_or_says_so):
     test()
 print("all well")

@@ -8,6 +8,7 @@ from typing import Any, Optional
 import hccl
 import tensorflow as tf
 from hccl.tensorflow import _ops, _shares, allgather, reduce_list
+from hccl.tensorflow._optimizers import marked
 from npu_device.distribute import reduce_values
 from npu_device.distribute.hccl_ops import check_fusion
 
@@ -164,7 +165,11 @@ def _reducing(kind: type) -> type:
             pairs = _reduce_gradients(pairs)
         return super(made, self).apply_gradients(pairs, *args, **kwargs)
 
-    made = type(kind.__name__, (kind,), {"apply_gradients": apply_gradients})
+    def get_config(self: Any) -> dict:
+        return marked(super(made, self).get_config)
+
+    own = {"apply_gradients": apply_gradients, "get_config": get_config, "_hccl_reduction": None}
+    made = type(kind.__name__, (kind,), {**own, "__module__": kind.__module__})
     return made
 
 
