@@ -130,13 +130,8 @@ void ControlLine::await_coordinator() {
     const MutexLock lock(mutex_);
     if (leaving_) return;
   }
-  ::shutdown(line_.fd(), SHUT_WR);  // the coordinator ends a line that it has read to the end
-  const auto ended = [this] {
-    const MutexLock lock(mutex_);
-    return dead_.has_value();
-  };
-  const Waiter waiter{.deadline = Deadline::after(kAcknowledgeTime), .policy = kSleepAtOnce};
-  static_cast<void>(waiter.until(ended, bell_));
+  ::shutdown(line_.fd(), SHUT_WR);  // the coordinator closes a line that it has read to the end
+  static_cast<void>(wait_fd(line_.fd(), POLLRDHUP, Deadline::after(kAcknowledgeTime)));
 }
 
 Status ControlLine::send(const wire::Frame& frame, Deadline deadline) {
