@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from typing import Any, Callable, Optional
 
 import tensorflow as tf
@@ -22,21 +23,34 @@ _MARK = "hccl_reducing_"
 
 
 class _Reduction:
-    """The reduction of an optimizer's gradients: once for each step."""
+    """The reduction of an optimizer's gradients: once for each step of each replica."""
 
     def __init__(self, reduce: Callable[[list, list], list]) -> None:
-        self._reduce, self._done = reduce, False
+        self._reduce = reduce
+        self._done: set[Any] = set()  # the replicas whose gradients are reduced
 
     def before(self, apply: Callable[[list], Any], gradients: list, variables: list) -> Any:
         """Applies the reduced gradients. Gradients of nested calls are already reduced."""
-        if self._done:
+        replica = _replica()
+        if replica in self._done:
             return apply(gradients)
         reduced = self._reduce(gradients, [variable.name for variable in variables])
-        self._done = True
+        self._done.add(replica)
         try:
             return apply(reduced)
         finally:
-            self._done = False
+            self._done.discard(replica)
+
+
+def _replica() -> Any:
+    """Returns what a step belongs to. MirroredStrategy runs each replica in a thread, and the
+    nested calls of LossScaleOptimizer in others. Without a strategy it is the thread."""
+    if not tf.distribute.has_strategy():
+        return threading.get_ident()
+    context = tf.distribute.get_replica_context()
+    if context is None:
+        return None
+    return f"replica {tf.get_static_value(context.replica_id_in_sync_group)}"
 
 
 def reducing(optimizer: Any, reduce: Callable[[list, list], list]) -> Any:

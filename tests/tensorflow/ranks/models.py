@@ -7,6 +7,8 @@ import npu_device as npu
 import numpy as np
 import tensorflow as tf
 
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 npu.open().as_default()
 FOLDER, RANK = sys.argv[1], hvd.rank()
 layers, distribute = tf.keras.layers, npu.distribute
@@ -64,6 +66,23 @@ def a_loaded_optimizer_reduces_or_says_so():
         assert int(again.optimizer.iterations) == 2 and same(again.weights)
 
 
-for test in (callbacks_leave_dropout_alone, a_loaded_optimizer_reduces_or_says_so):
+def replicas_in_a_rank_are_reduced():
+    """The scaled loss makes nested calls in other threads."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    for scaled in (False, True):
+        with strategy.scope():
+            kernel = layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+            model = tf.keras.Sequential([layers.Input((64,)), kernel])
+            optimizer = tf.keras.optimizers.SGD(0.01)
+            optimizer = hvd.DistributedOptimizer(optimizer, op=hvd.Sum)
+            if scaled:
+                optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer, initial_scale=8.0)
+            model.compile(optimizer, "mse")
+        model.fit(rows, labels, batch_size=8, verbose=0)
+        gradients = of_all(-2 * rows.T @ labels / len(rows))
+        np.testing.assert_allclose(model.get_weights()[0], -0.01 * gradients.sum(0), rtol=1e-4, atol=1e-5, err_msg=f"{scaled=}")
+
+
+for test in (callbacks_leave_dropout_alone, a_loaded_optimizer_reduces_or_says_so, replicas_in_a_rank_are_reduced):
     test()
 print("all well")
