@@ -111,6 +111,25 @@ TEST(Routed, HostWithoutSharedMemoryFallsBackToTcpWithOneWarning) {
   EXPECT_NE(warnings[0].find("tcp"), std::string::npos);
 }
 
+// If the opening was aborted in the first try. A process's own reason goes before the abort's.
+TEST(Routed, AnAbortedOpeningTriesNoSecondTransport) {
+  run_ranks(1, [](Rank& rank) {
+    RouteParts parts;
+    parts.shm = [](const OpenArgs&) -> Result<std::unique_ptr<Mesh>> {
+      return Status(Code::kSyscall, "no descriptor");
+    };
+    parts.tcp = [](const OpenArgs&) -> Result<std::unique_ptr<Mesh>> {
+      return Status(Code::kTimeout, "nobody came");
+    };
+    parts.warn = [](std::string_view text) { ADD_FAILURE() << text; };
+    AbortFlag abort;
+    abort.raise(Status(Code::kRemote, "rank 2 left", 2));
+    OpenArgs args = args_of(rank, {0});
+    args.abort = &abort;
+    EXPECT_EQ(open_routed(args, parts).status().message(), "no descriptor");
+  });
+}
+
 TEST(Routed, AbortFailsBothWays) {
   run_ranks(3, [](Rank& rank) {
     auto mesh = open_routed(args_of(rank, {0, 0, 1}));
