@@ -498,6 +498,7 @@ std::size_t mapped(int ranks) {
   void* const area =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   EXPECT_NE(area, MAP_FAILED);
+  static_cast<void>(::madvise(area, bytes, MADV_NOHUGEPAGE));  // it would hold whole buffers
   memory.area = {static_cast<std::byte*>(area), bytes};
   Region region(memory, testing::patient(), WaitPolicy{});
   region.map_all();
