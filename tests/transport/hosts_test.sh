@@ -168,9 +168,12 @@ for h in 0 1 2 3; do
   tc -n "$tag-$h" filter add dev eth0 egress bpf da bytecode \
     '4,32 0 0 4294963256,37 0 1 171798691,6 0 0 4294967295,6 0 0 2'
 done
-sweep 1 halving_doubling
+again=0
+for ((i = 0; i < 50 && again == 0; ++i)); do  # few of a sweep's packets are lost, or none
+  sweep 1 halving_doubling
+  again=$(($(lost) - before))
+done
 for h in 0 1 2 3; do tc -n "$tag-$h" qdisc del dev eth0 clsact; done
-again=$(($(lost) - before))
 if ((again == 0)); then
   echo "hosts_test: nothing was lost"
   exit 1
