@@ -42,11 +42,22 @@ def start(size, *command, **environment):
             [sys.executable, *map(str, command)],
             env={**os.environ, **QUIET, **common, **place, **environment},
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             text=True,
         )
         for place in places
     ]
+
+
+def printed(ranks):
+    """What each rank has printed until it ended: its errors, then its output. In one pipe a warning could tear a line
+    of the output, which leaves the process in blocks of 8 KiB."""
+    try:
+        ended = [rank.communicate(timeout=TIMEOUT) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    return [f"{errors}\n{output}" for output, errors in ended]
 
 
 def said(output):
@@ -58,11 +69,7 @@ def said(output):
 def on_ranks(size, *command, **environment):
     """What each rank has printed; all of them must end well."""
     ranks = start(size, *command, **environment)
-    try:
-        outputs = [rank.communicate(timeout=TIMEOUT)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
+    outputs = printed(ranks)
     for number, (rank, output) in enumerate(zip(ranks, outputs)):
         assert rank.returncode == 0, f"rank {number}: {output[-6000:]}"
     return outputs

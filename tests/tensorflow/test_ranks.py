@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import HERE, TIMEOUT, on_ranks, run, said, start
+from conftest import HERE, on_ranks, printed, run, said, start
 
 RANKS = HERE / "ranks"
 
@@ -51,7 +51,7 @@ def test_mpirun(tmp_path):
 
 def test_a_killed_rank_is_named_in_fit():
     ranks = start(3, RANKS / "killed.py")
-    outputs = [rank.communicate(timeout=TIMEOUT)[0] for rank in ranks]
+    outputs = printed(ranks)
     assert ranks[1].returncode == -9
     for rank in (0, 2):
         (error,) = said(outputs[rank])
@@ -61,11 +61,7 @@ def test_a_killed_rank_is_named_in_fit():
 def test_a_killed_rank_ends_sessions_and_estimators_of_every_kind(tmp_path):
     """TensorFlow's own begin again, without end, after errors that it takes for a preemption."""
     ranks = start(2, RANKS / "sessions.py", tmp_path)
-    try:
-        output, _ = [rank.communicate(timeout=TIMEOUT)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
+    output, _ = printed(ranks)
     errors = said(output)
     assert ranks[0].returncode == 0 and len(errors) == (7 if tf.__version__.startswith("2.15") else 5), output[-3000:]
     for error in errors:
@@ -76,11 +72,7 @@ def test_a_killed_rank_ends_sessions_and_estimators_of_every_kind(tmp_path):
 def test_ctrl_c_ends_a_wait_for_other_ranks(how):
     """Where another rank does not call; that one hears so, too."""
     ranks = start(2, RANKS / "interrupted.py", how)
-    try:
-        output, other = [rank.communicate(timeout=TIMEOUT)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
+    output, other = printed(ranks)
     assert "waits" in output, output[-3000:]
     (error,) = said(other)
     assert "rank 0 aborted" in error and "Ctrl-C" in error, other
