@@ -1,6 +1,6 @@
 /* What training frameworks need beyond HCCL's interface: more reductions, scaled reductions,
  * collectives that are not waited for, point to point with tags, device memory that is reused,
- * ending a communicator. Valid C99 and C++11.
+ * groups, ending a communicator. Valid C99 and C++11.
  *
  * Errors: as in hccl_comm.h; the text of a failure is HcclGetLastErrorText() of the thread that got
  * the result. Calls that are refused have not communicated.
@@ -214,6 +214,18 @@ typedef struct {
   uint64_t fresh;    /**< allocations that took new memory of the heap */
 } HcclMemInfo;
 HcclResult HcclMemGetInfo(HcclMemInfo* info);
+
+/* ---- Groups ---- */
+
+/** A communicator of rankNum ranks of `world`: rank i of it is rank rankIds[i] of `world`. Its name
+ * is "<world's name>_<name>". Exactly these ranks make the call, with the same arguments.
+ * Operations of other communicators, also of `world`, may run meanwhile. The ranks meet by the
+ * world alone, and no thread is started. The call waits timeoutMs (0: HCCL_CONNECT_TIMEOUT) until
+ * all of these ranks have made it. Groups are destroyed before their world.
+ * HCCL_E_PARA: `world` is a group, or a living communicator has the name. HCCL_E_UNAVAIL: the
+ * process that made the world's root info has ended, and so the world can have no more groups. */
+HcclResult HcclCommCreateGroup(HcclComm world, uint32_t rankNum, const uint32_t* rankIds,
+                               const char* name, uint64_t timeoutMs, HcclComm* comm);
 
 /* ---- Ending and limits ---- */
 

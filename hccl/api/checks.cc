@@ -23,9 +23,9 @@ Status irreducible(DataType type, ReduceOp op) {
   return Status(Code::kNotSupport, std::move(text));
 }
 
-Status too_many(std::uint64_t count, const char* argument) {
+Status too_many(std::uint64_t count, std::uint64_t most, const char* argument) {
   return Status(Code::kPara, std::string(argument) + " is " + std::to_string(count) +
-                                 ", more than " + std::to_string(kMaxCount));
+                                 ", more than " + std::to_string(most));
 }
 
 Status wrong_length(std::size_t most, const char* argument) {

@@ -18,12 +18,14 @@
 namespace hccl::api {
 
 inline constexpr std::uint64_t kMaxCount = 0x7FFFFFFF;
+// Some 31 years: sums of points in time stay far from overflow.
+inline constexpr std::uint64_t kMaxMilliseconds = 1'000'000'000'000;
 
 namespace refusals {
 [[gnu::cold]] Status unknown_type(HcclDataType type, const char* argument);
 [[gnu::cold]] Status unknown_op(HcclReduceOp op);
 [[gnu::cold]] Status irreducible(DataType type, ReduceOp op);
-[[gnu::cold]] Status too_many(std::uint64_t count, const char* argument);
+[[gnu::cold]] Status too_many(std::uint64_t count, std::uint64_t most, const char* argument);
 [[gnu::cold]] Status wrong_length(std::size_t most, const char* argument);
 [[gnu::cold]] Status no_such_rank(std::uint32_t rank, int size, const char* argument);
 }  // namespace refusals
@@ -45,7 +47,12 @@ Result<Scale> check_scale(const HcclScale* scale, ReduceOp op, DataType type);
 
 inline Status check_count(std::uint64_t count, const char* argument) {
   if (count <= kMaxCount) return {};
-  return refusals::too_many(count, argument);
+  return refusals::too_many(count, kMaxCount, argument);
+}
+
+inline Status check_milliseconds(std::uint64_t time, const char* argument) {
+  if (time <= kMaxMilliseconds) return {};
+  return refusals::too_many(time, kMaxMilliseconds, argument);
 }
 
 /// A buffer without elements may be null.

@@ -2,6 +2,7 @@
 // operations: hccl/hccl_framework.h.
 #include <chrono>
 
+#include "hccl/api/checks.h"
 #include "hccl/api/guard.h"
 #include "hccl/api/state.h"
 #include "hccl/hccl_framework.h"
@@ -13,8 +14,6 @@ using hccl::api::State;
 
 namespace {
 constexpr std::size_t kReasonBytes = 1024;
-// Some 31 years: sums of points in time stay far from overflow.
-constexpr std::uint64_t kLongest = 1'000'000'000'000;
 
 std::string reason_text(const char* reason) { return {reason, ::strnlen(reason, kReasonBytes)}; }
 }  // namespace
@@ -41,9 +40,7 @@ HcclResult HcclCommRefuse(HcclComm comm, const char* reason) {
 HcclResult HcclCommSetTimeout(HcclComm comm, uint64_t milliseconds) {
   return guard("HcclCommSetTimeout", [&]() -> Status {
     HCCL_ASSIGN_OR_RETURN(const auto communicator, State::get().communicators().get(comm));
-    if (milliseconds > kLongest) {
-      return Status(Code::kPara, "milliseconds is more than " + std::to_string(kLongest));
-    }
+    HCCL_RETURN_IF_ERROR(hccl::api::check_milliseconds(milliseconds, "milliseconds"));
     communicator->settings().set_timeout(std::chrono::milliseconds(milliseconds));
     return {};
   });

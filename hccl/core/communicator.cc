@@ -53,14 +53,15 @@ Result<std::shared_ptr<Communicator>> Communicator::world(
   std::shared_ptr<Communicator> made(new Communicator(std::move(control), std::move(name),
                                                       std::move(ranks), rank, id, config,
                                                       std::move(log), std::move(heap), nullptr));
-  HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
+  HCCL_RETURN_IF_ERROR(made->open(config.connect_timeout));
   return made;
 }
 
 Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
                                                           const std::vector<int>& ranks,
                                                           std::uint64_t instance,
-                                                          const Config* config) const {
+                                                          const Config* config,
+                                                          std::chrono::nanoseconds patience) const {
   std::vector<int> world_ranks;
   std::string what = "group " + name + " #" + std::to_string(instance) + ":";
   int rank = -1;
@@ -79,19 +80,21 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
     control_->report(id, caught().with_context(name_ + ": rank " + std::to_string(rank_)));
     throw;
   }
-  HCCL_RETURN_IF_ERROR(made->open(Deadline::after(its.connect_timeout)));
+  if (patience.count() == 0) patience = its.connect_timeout;
+  HCCL_RETURN_IF_ERROR(made->open(patience));
   return made;
 }
 
 bool Communicator::is_world() const { return id_ == identity(control_->info().id, "world"); }
 
-Status Communicator::open(Deadline deadline) try {
+Status Communicator::open(std::chrono::nanoseconds patience) try {
   failure_.listen();
   if (size() > 1) {
-    HCCL_RETURN_IF_ERROR(opening_.compare_configurations(selection_, deadline));
+    HCCL_RETURN_IF_ERROR(opening_.compare_configurations(selection_, Deadline::after(patience)));
   } else if (selection_.asks()) {
     static_cast<void>(selection_.offer());  // warns of a bad file
   }
+  const Deadline deadline = Deadline::after(config_.connect_timeout);
   HCCL_ASSIGN_OR_RETURN(mesh_, opening_.mesh(deadline));
   executor_ = std::make_unique<exec::Executor>(
       *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{config_.buffer_mb} << 20),

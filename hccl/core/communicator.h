@@ -36,10 +36,14 @@ class Communicator {
                                                      std::shared_ptr<memory::Heap> heap = nullptr);
   /// A communicator of some of this one's ranks, in the given order. Exactly these ranks call it,
   /// with the same arguments. `instance` tells apart groups of one name over time.
-  /// `config`: this one's if null; it must agree among the ranks.
+  /// `config`: this one's if null; it must agree among the ranks. `patience`: how long the call
+  /// waits until all of them have made it; 0: config's connect_timeout.
   Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
                                               std::uint64_t instance,
-                                              const Config* config = nullptr) const;
+                                              const Config* config = nullptr,
+                                              std::chrono::nanoseconds patience = {}) const;
+  /// The coordinator has ended, so there can be no more groups.
+  bool cut_off() const { return control_->is_lost(); }
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -120,7 +124,7 @@ class Communicator {
                int rank, const Uuid& id, const Config& config, Logger log,
                std::shared_ptr<memory::Heap> heap, const Selection* parent);
 
-  Status open(Deadline deadline);
+  Status open(std::chrono::nanoseconds patience);
   void end_opening(const Status& why);
 
   // Running, on the thread whose turn it is in the queue.

@@ -414,6 +414,11 @@ void ControlLine::will_not_come(const Uuid& messages) noexcept {
   }
 }
 
+bool ControlLine::is_lost() const {
+  const MutexLock lock(mutex_);
+  return dead_.has_value();
+}
+
 bool ControlLine::has_left(int rank) const {
   const MutexLock lock(mutex_);
   return left_.count(rank) != 0;

@@ -91,6 +91,8 @@ class ControlLine {
   /// Answers every later summons to these messages in this way.
   void will_not_come(const Uuid& messages) noexcept;
 
+  /// Whether the coordinator has ended or cannot be reached: nothing is exchanged any more.
+  bool is_lost() const;
   /// Whether this world rank has left in good order.
   bool has_left(int rank) const;
 

@@ -59,6 +59,54 @@ TEST(Framework, ReductionsAndFactors) {
   });
 }
 
+TEST(Framework, GroupsOfAWorld) {
+  ApiWorld world(3);
+  std::vector<std::uint32_t> two = {2, 0};
+  for (int life = 0; life < 2; ++life) {  // a name is free again when its group is destroyed
+    world.on_all([&](int rank) {
+      const HcclComm comm = world.comm(rank);
+      HcclComm group = nullptr;
+      const auto make = [&](HcclComm of, const char* name, std::uint64_t limit = 0) {
+        return HcclCommCreateGroup(of, 2, two.data(), name, limit, &group);
+      };
+      if (rank == 1) {
+        EXPECT_EQ(make(comm, "pair"), HCCL_E_PARA);
+        EXPECT_TRUE(text_has("rankIds does not have 1, the caller")) << HcclGetLastErrorText();
+        return;
+      }
+      char name[COMM_NAME_MAX_LENGTH], whole[COMM_NAME_MAX_LENGTH];
+      ASSERT_EQ(make(comm, "pair"), HCCL_SUCCESS) << HcclGetLastErrorText();
+      EXPECT_EQ(HcclGetCommName(comm, whole), HCCL_SUCCESS);
+      EXPECT_EQ(HcclGetCommName(group, name), HCCL_SUCCESS);
+      EXPECT_EQ(std::string(name), std::string(whole) + "_pair");
+      float mine = static_cast<float>(rank), all[2] = {};
+      EXPECT_EQ(HcclAllGather(&mine, all, 1, HCCL_DATA_TYPE_FP32, group, nullptr), HCCL_SUCCESS);
+      EXPECT_EQ(all[0], 2);
+      EXPECT_EQ(all[1], 0);
+      HcclComm first = group;
+      EXPECT_EQ(make(comm, "pair"), HCCL_E_PARA);
+      EXPECT_TRUE(text_has("exists already")) << HcclGetLastErrorText();
+      EXPECT_EQ(make(comm, std::string(COMM_NAME_MAX_LENGTH, 'n').c_str()), HCCL_E_PARA);
+      EXPECT_EQ(make(comm, nullptr), HCCL_E_PTR);
+      EXPECT_EQ(make(comm, "late", ~std::uint64_t{0}), HCCL_E_PARA);
+      EXPECT_EQ(make(first, "deeper"), HCCL_E_PARA);
+      EXPECT_EQ(HcclCommCreateGroup(comm, 2, nullptr, "pair", 0, &group), HCCL_E_PTR);
+      EXPECT_EQ(HcclCommCreateGroup(comm, 2, two.data(), "pair", 0, nullptr), HCCL_E_PTR);
+      EXPECT_EQ(HcclCommDestroy(first), HCCL_SUCCESS);
+    });
+  }
+  world.expect_usable();
+}
+
+TEST(Framework, AGroupNamesTheRankThatDoesNotCome) {
+  ApiWorld world(2);
+  const std::uint32_t both[] = {0, 1};
+  HcclComm group = nullptr;
+  EXPECT_EQ(HcclCommCreateGroup(world.comm(0), 2, both, "alone", 100, &group), HCCL_E_TIMEOUT);
+  EXPECT_TRUE(text_has("ranks that did not come: 1")) << HcclGetLastErrorText();
+  world.expect_usable();
+}
+
 TEST(Framework, RefusesWhatATypeDoesNotHave) {
   ApiWorld world(1);
   const HcclComm comm = world.comm(0);
