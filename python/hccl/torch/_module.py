@@ -36,6 +36,18 @@ def load() -> Any:
     return _loaded
 
 
+def backend_of(group: Any) -> Any:
+    """Returns the backend of a process group for CPU tensors if it is ours, else None."""
+    import torch
+
+    try:
+        backend = group._get_backend(torch.device("cpu"))
+    except RuntimeError:  # it has none
+        return None
+    backend = getattr(backend, "wrapped_pg", backend)  # with TORCH_DISTRIBUTED_DEBUG=DETAIL
+    return backend if isinstance(backend, load().ProcessGroupHccl) else None
+
+
 def _end_groups() -> None:
     """Ends the groups that the program has left behind, while Python lives. An exception that has
     ended the program is in sys.last_value, and so is any one that a prompt has shown."""

@@ -75,14 +75,16 @@ def join(
     automatic."""
     if not os.environ.get("HCCL_SPLIT"):
         set_split_strategy_auto(split_group)
-    token = [uuid.uuid4().hex]  # for several models in a group
-    dist.broadcast_object_list(token, group=group, group_src=0)
+    name = [f"plan_{uuid.uuid4().hex}"]  # for several models in a group
+    dist.broadcast_object_list(name, group=group, group_src=0)
     store = distributed_c10d._get_process_group_store(group)
     return _module.load().GradientPlan(
-        store=dist.PrefixStore(f"hccl/plan/{token[0]}", store),
+        store=dist.PrefixStore(f"hccl/{name[0]}", store),
         rank=group.rank(),
         size=group.size(),
         timeout=getattr(group._get_backend(CPU), "timeout", default_pg_timeout),
+        whole=_module.backend_of(group),
+        name=name[0],
         group=split_group,
         parameters=list(parameters.values()),
         names=list(parameters),

@@ -54,11 +54,15 @@ def _free_name(backends: Any) -> str | None:
 
 def create(options: Any, pg_options: Any = None) -> Any:
     """Makes the backend of one process group. torch.distributed calls it on the members."""
+    from torch.distributed import distributed_c10d
+
+    ranks = options.global_ranks_in_group  # of the default group, which itself has none
     return _module.load().create(
         store=options.store,
         rank=options.group_rank,
         size=options.group_size,
         timeout=options.timeout,
         group_name=options.group_id,
-        global_ranks=options.global_ranks_in_group,
+        global_ranks=ranks,
+        whole=_module.backend_of(distributed_c10d._get_default_group()) if ranks else None,
     )

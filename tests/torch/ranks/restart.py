@@ -53,6 +53,7 @@ def stale_rank(options):
             timeout=options.timeout,
             group_name="stale",
             global_ranks=[0, 1],
+            whole=None,
         )
         text = "joined"
     except dist.DistBackendError as error:

@@ -25,10 +25,14 @@ constexpr milliseconds kPatience{10'000};
 
 ProcessGroupHccl::ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                                    milliseconds timeout, std::string group_name,
-                                   std::vector<uint64_t> global_ranks)
+                                   std::vector<uint64_t> global_ranks,
+                                   const c10::intrusive_ptr<ProcessGroupHccl>& whole)
     : Backend(rank, size),
       options_(c10::make_intrusive<Options>("hccl", timeout)),
-      communicator_(std::make_shared<Communicator>(*store, rank, size, timeout)) {
+      communicator_(std::make_shared<Communicator>(*store, rank, size, timeout,
+                                                   Part{whole ? whole->communicator() : nullptr,
+                                                        {global_ranks.begin(), global_ranks.end()},
+                                                        group_name})) {
   options_->group_name = std::move(group_name);
   options_->global_ranks_in_group = std::move(global_ranks);
   end_before_python(communicator_);

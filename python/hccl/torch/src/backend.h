@@ -18,12 +18,14 @@ namespace hccl::pytorch {
 
 using TensorLists = std::vector<Tensors>;
 
-/// The backend "hccl" of one process group, on a communicator of its own.
+/// The backend "hccl" of one process group, on a communicator of its own. `whole`: of the default
+/// group, whose ranks `global_ranks` are; null if that one has another backend.
 class ProcessGroupHccl final : public c10d::Backend {
  public:
   ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                    std::chrono::milliseconds timeout, std::string group_name,
-                   std::vector<uint64_t> global_ranks);
+                   std::vector<uint64_t> global_ranks,
+                   const c10::intrusive_ptr<ProcessGroupHccl>& whole);
   ~ProcessGroupHccl() override;
 
   const std::string getBackendName() const override { return "hccl"; }
@@ -88,6 +90,11 @@ class ProcessGroupHccl final : public c10d::Backend {
   c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override;
+
+  /// Null in a forked child.
+  std::shared_ptr<Communicator> communicator() const {
+    return fork_.in_child() ? nullptr : communicator_;
+  }
 
  private:
   /// What c10d wants to know of an operation before it runs.

@@ -83,8 +83,17 @@ HcclRootInfo decode(const Bytes& bytes) {
   return info;
 }
 
+constexpr const char* kInit = "init_process_group";
+
+Joining::Call join(const HcclRootInfo& info, int size, int rank) {
+  return [=](HcclComm* comm) {
+    return HcclCommInitRootInfo(static_cast<uint32_t>(size), &info, static_cast<uint32_t>(rank),
+                                comm);
+  };
+}
+
 HcclComm join_as_root(c10d::Store& store, const std::string& key, int size) {
-  Joining joining(make_root_info(store, key), size, 0);
+  Joining joining(kInit, join(make_root_info(store, key), size, 0));
   while (!joining.ends_within(kLook)) run_signal_handlers();
   const HcclComm handle = joining.take();
   store.deleteKey(key);
@@ -120,16 +129,57 @@ HcclComm join_root(c10d::Store& store, const std::string& key, int rank, int siz
                    milliseconds timeout) {
   Bytes root = wait_for_root(store, key, timeout);
   for (;;) {
-    Joining joining(decode(root), size, rank);
+    Joining joining(kInit, join(decode(root), size, rank));
     if (ends(joining, store, key, root)) return joining.take();
   }
 }
 
 }  // namespace
 
-Communicator::Communicator(c10d::Store& store, int rank, int size, milliseconds timeout) {
-  const std::string key = root_info_key();
-  handle_ = rank == 0 ? join_as_root(store, key, size) : join_root(store, key, rank, size, timeout);
+/// Destroyed with its last owner: a world lives as long as its parts, whatever is destroyed first.
+struct Communicator::Shared {
+  ~Shared() {
+    const HcclResult result = HcclCommDestroy(handle);
+    if (result != HCCL_SUCCESS) LOG(WARNING) << failure_text(result, "destroy_process_group");
+  }
+
+  const HcclComm handle;
+  const std::shared_ptr<Shared> world = nullptr;  // null: a world itself
+  const std::vector<uint32_t> ranks = {};         // in the world
+};
+
+Communicator::Communicator(c10d::Store& store, int rank, int size, milliseconds timeout,
+                           const Part& part)
+    : shared_(divide(part, timeout)) {
+  if (shared_ == nullptr) {
+    const std::string key = root_info_key();
+    shared_.reset(new Shared{rank == 0 ? join_as_root(store, key, size)
+                                       : join_root(store, key, rank, size, timeout)});
+  }
+  handle_ = shared_->handle;
+}
+
+// Null if there is no whole, or if the process of its rank 0 has ended, without which a world can
+// have no more parts.
+std::shared_ptr<Communicator::Shared> Communicator::divide(const Part& part, milliseconds timeout) {
+  if (part.whole == nullptr) return nullptr;
+  std::unique_lock lock(part.whole->leaving_);
+  const std::shared_ptr<Shared> whole = part.whole->shared_;
+  lock.unlock();
+  if (whole == nullptr) return nullptr;
+  const auto world = whole->world == nullptr ? whole : whole->world;
+  std::vector<uint32_t> ranks = part.ranks;
+  if (world != whole) {
+    for (uint32_t& rank : ranks) rank = whole->ranks.at(rank);
+  }
+  Joining joining("new_group", [=, name = part.name](HcclComm* comm) {
+    return HcclCommCreateGroup(world->handle, static_cast<uint32_t>(ranks.size()), ranks.data(),
+                               name.c_str(), static_cast<uint64_t>(timeout.count()), comm);
+  });
+  while (!joining.ends_within(kLook)) run_signal_handlers();
+  const bool with_root = std::find(ranks.begin(), ranks.end(), 0u) != ranks.end();
+  if (!with_root && joining.result() == HCCL_E_UNAVAIL) return nullptr;
+  return std::shared_ptr<Shared>(new Shared{joining.take(), world, ranks});
 }
 
 void Communicator::set_timeout(milliseconds timeout) {
@@ -195,9 +245,10 @@ void Communicator::end(milliseconds patience, milliseconds grace, const char* re
 
 void Communicator::leave(milliseconds limit) noexcept {
   if (left_.exchange(true) || !drain(limit)) return;
+  std::shared_ptr<Shared> last;  // destroyed behind the lock
   const std::lock_guard lock(leaving_);
-  const HcclResult result = HcclCommDestroy(handle_.exchange(nullptr));
-  if (result != HCCL_SUCCESS) LOG(WARNING) << failure_text(result, "destroy_process_group");
+  handle_ = nullptr;
+  last.swap(shared_);
 }
 
 }  // namespace hccl::pytorch

@@ -9,9 +9,7 @@
 namespace hccl::pytorch {
 
 struct Joining::State {
-  HcclRootInfo info;
-  uint32_t size;
-  uint32_t rank;
+  const Call call;
   HcclComm handle = nullptr;
   std::atomic<bool> left = false;
 
@@ -27,15 +25,14 @@ struct Joining::State {
   }
 };
 
-Joining::Joining(const HcclRootInfo& info, int size, int rank) {
-  std::unique_ptr<State> state(
-      new State{info, static_cast<uint32_t>(size), static_cast<uint32_t>(rank)});
+Joining::Joining(const char* operation, Call call) : operation_(operation) {
+  std::unique_ptr<State> state(new State{std::move(call)});
   const auto join = [](void* arg) {
     auto& state = *static_cast<State*>(arg);
-    return HcclCommInitRootInfo(state.size, &state.info, state.rank, &state.handle);
+    return state.call(&state.handle);
   };
   const auto done = [](void* arg, HcclResult) { static_cast<State*>(arg)->leave(); };
-  check(HcclSubmit(join, nullptr, false, done, state.get(), &request_), "init_process_group");
+  check(HcclSubmit(join, nullptr, false, done, state.get(), &request_), operation_);
   state_ = state.release();
 }
 
@@ -47,12 +44,12 @@ Joining::~Joining() {
 bool Joining::ends_within(std::chrono::milliseconds patience) {
   bool ended = false;
   static_cast<void>(HcclRequestWait(request_, patience.count(), nullptr));
-  check(HcclRequestTest(request_, &ended), "init_process_group");
+  check(HcclRequestTest(request_, &ended), operation_);
   return ended;
 }
 
 HcclComm Joining::take() {
-  check(HcclRequestWait(request_, 0, nullptr), "init_process_group");
+  check(result(), operation_);
   return std::exchange(state_->handle, nullptr);
 }
 

@@ -17,10 +17,11 @@ namespace {
 c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                          int size, std::chrono::milliseconds timeout,
                                          const std::string& group_name,
-                                         const std::vector<uint64_t>& global_ranks) {
+                                         const std::vector<uint64_t>& global_ranks,
+                                         const c10::intrusive_ptr<ProcessGroupHccl>& whole) {
   TORCH_CHECK(!program_ends(), "hccl: the program ends, so no process group can be made");
-  return c10::make_intrusive<ProcessGroupHccl>(store, rank, size, timeout, group_name,
-                                               global_ranks);
+  return c10::make_intrusive<ProcessGroupHccl>(store, rank, size, timeout, group_name, global_ranks,
+                                               whole);
 }
 
 }  // namespace
@@ -36,7 +37,7 @@ PYBIND11_MODULE(_backend, module) {
       .def("pack_tensors", &hccl::pytorch::ProcessGroupHccl::pack_tensors, py::arg("bytes"));
   module.def("create", &hccl::pytorch::create, py::arg("store"), py::arg("rank"), py::arg("size"),
              py::arg("timeout"), py::arg("group_name"), py::arg("global_ranks"),
-             py::call_guard<hccl::pytorch::WithoutInterpreterLock>());
+             py::arg("whole").none(true), py::call_guard<hccl::pytorch::WithoutInterpreterLock>());
   module.def("end_groups", &hccl::pytorch::end_groups, py::arg("failed"),
              py::call_guard<hccl::pytorch::WithoutInterpreterLock>());
   module.def(

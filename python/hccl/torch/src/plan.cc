@@ -27,9 +27,9 @@ class PlanHook final : public c10d::CppCommHookInterface<std::shared_ptr<Gradien
 }  // namespace
 
 GradientPlan::GradientPlan(c10d::Store& store, int rank, int size,
-                           std::chrono::milliseconds timeout, std::string group,
+                           std::chrono::milliseconds timeout, const Part& part, std::string group,
                            const Tensors& parameters, std::vector<std::string> names)
-    : communicator_(store, rank, size, timeout),
+    : communicator_(store, rank, size, timeout, part),
       group_(std::move(group)),
       parameters_(parameters),
       names_(std::move(names)) {

@@ -35,7 +35,8 @@ class GradientPlan {
   /// Joins a communicator of its own: DDP and its user have operations of theirs on the group's.
   /// group: whose split strategy applies. names: of the parameters, for traces.
   GradientPlan(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout,
-               std::string group, const Tensors& parameters, std::vector<std::string> names);
+               const Part& part, std::string group, const Tensors& parameters,
+               std::vector<std::string> names);
   ~GradientPlan();
   GradientPlan(const GradientPlan&) = delete;
   GradientPlan& operator=(const GradientPlan&) = delete;

@@ -6,6 +6,7 @@
 
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "backend.h"
 #include "interpreter.h"
 #include "plan.h"
 
@@ -17,13 +18,18 @@ void bind_plan(py::module_& module) {
   using Release = py::call_guard<WithoutInterpreterLock>;
   py::class_<GradientPlan, std::shared_ptr<GradientPlan>>(module, "GradientPlan")
       .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                       std::chrono::milliseconds timeout, const std::string& group,
-                       const Tensors& parameters, const std::vector<std::string>& names) {
-             return std::make_shared<GradientPlan>(*store, rank, size, timeout, group, parameters,
-                                                   names);
+                       std::chrono::milliseconds timeout,
+                       const c10::intrusive_ptr<ProcessGroupHccl>& whole, const std::string& name,
+                       const std::string& group, const Tensors& parameters,
+                       const std::vector<std::string>& names) {
+             Part part{whole ? whole->communicator() : nullptr, {}, name};
+             for (int each = 0; each < size; ++each) part.ranks.push_back(each);
+             return std::make_shared<GradientPlan>(*store, rank, size, timeout, part, group,
+                                                   parameters, names);
            }),
-           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("group"),
-           py::arg("parameters"), py::arg("names"), Release())
+           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
+           py::arg("whole").none(true), py::arg("name"), py::arg("group"), py::arg("parameters"),
+           py::arg("names"), Release())
       .def("set_gradients", &GradientPlan::set_gradients, py::arg("gradients"))
       .def("ready", &GradientPlan::ready, py::arg("gradient"))
       .def("finish", &GradientPlan::finish, Release())

@@ -1,0 +1,167 @@
+"""Process groups: how they meet, what they cost, and what one has to do with another."""
+
+import datetime
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from conftest import TIMEOUT, kill_self, on_ranks
+from hccl.torch import _module
+from test_failures import failure_of, meeting
+
+
+def members(group):
+    """The global ranks of the group's members, as each of them sends its own."""
+    got = [torch.zeros(1) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(got, torch.tensor([float(dist.get_rank())]), group=group)
+    return [int(rank) for rank in got]
+
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_groups_need_no_store_and_no_threads():
+    def work(rank):
+        store = dist.distributed_c10d._get_default_store()
+        dist.barrier()
+        keys, before = store.num_keys(), threads()
+        groups = [dist.new_group() for _ in range(20)]
+        for group in groups:
+            assert members(group) == [0, 1]
+        end = time.monotonic() + TIMEOUT
+        while threads() > before and time.monotonic() < end:  # those of joining end
+            time.sleep(0.01)
+        return store.num_keys() - keys, threads() - before
+
+    for keys, more in on_ranks(2, work):
+        assert keys == 0 and more <= 0
+
+
+def test_groups_of_any_ranks():
+    def work(rank):
+        if rank in [1, 3]:  # others do not call
+            local = dist.new_group([1, 3], use_local_synchronization=True)
+            assert members(local) == [1, 3]
+            peer = torch.tensor([rank])
+            if rank == 1:
+                dist.send(peer, 3, group=local)
+            else:
+                dist.recv(peer, 1, group=local)
+            assert peer == 1
+        seen = 0
+        for ranks in [[0, 2], [1], [3, 1, 0], [0, 1, 2, 3], [0, 2]]:
+            group = dist.new_group(ranks, sort_ranks=False)
+            if rank in ranks:
+                assert members(group) == ranks
+                seen += 1
+        return seen
+
+    assert on_ranks(4, work) == [4, 3, 3, 2]
+
+
+def test_a_group_does_not_wait_behind_another():
+    reduced = meeting(2)
+
+    def work(rank):
+        one, other = dist.new_group(), dist.new_group()
+        tensor = torch.ones(4)
+        if rank == 0:
+            waits = dist.all_reduce(tensor, group=one, async_op=True)
+        assert members(other) == [0, 1]
+        if rank == 0:
+            assert not waits.is_completed()
+        reduced.wait(TIMEOUT)
+        if rank == 1:
+            waits = dist.all_reduce(tensor, group=one, async_op=True)
+        waits.wait()
+        assert tensor[0] == 2
+
+    on_ranks(2, work)
+
+
+def test_groups_outlive_the_default_group():
+    def work(rank):
+        group = dist.new_group()
+        dist.distributed_c10d._get_default_group().shutdown()
+        assert members(group) == [0, 1]
+        assert members(dist.new_group()) == [0, 1]  # by the store
+        dist.destroy_process_group()
+
+    on_ranks(2, work)
+
+
+@pytest.mark.parametrize("dead", [0, 3])  # rank 0's process answers for the whole group
+def test_groups_go_on_without_a_rank_that_is_no_member(dead):
+    def work(rank):
+        living = [each for each in range(4) if each != dead]
+        group = dist.new_group(living)
+        dist.barrier()
+        if rank == dead:
+            kill_self()
+        assert f"rank {dead}" in failure_of(dist.barrier)
+        assert members(group) == living
+        assert members(dist.new_group(living, use_local_synchronization=True)) == living
+        dist.destroy_process_group()
+
+    on_ranks(4, work, killed=[dead])
+
+
+def test_a_failed_group_leaves_the_others_alone():
+    def work(rank):
+        group, other = dist.new_group(), dist.new_group()
+        group.abort()
+        assert "abort" in failure_of(lambda: dist.barrier(group))
+        assert members(other) == members(dist.new_group()) == members(None) == [0, 1]
+
+    on_ranks(2, work)
+
+
+def test_a_member_that_does_not_come_is_named_after_the_groups_time():
+    over = meeting(2)
+
+    def work(rank):
+        text = None
+        if rank == 0:
+            time_left = datetime.timedelta(seconds=0.3)
+            text = failure_of(lambda: dist.new_group([0, 1], timeout=time_left))
+        over.wait(TIMEOUT)
+        return text
+
+    assert "ranks that did not come: 1" in on_ranks(2, work)[0]
+
+
+def test_ctrl_c_ends_the_wait_for_a_member():
+    over = meeting(2)
+
+    def work(rank):
+        if rank == 0:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt):
+                dist.new_group()
+        over.wait(TIMEOUT)
+        dist.barrier()
+
+    on_ranks(2, work)
+
+
+def test_another_default_group():
+    def gloo(rank):
+        return members(dist.new_group(backend="hccl"))
+
+    def wrapped(rank):
+        assert _module.backend_of(dist.group.WORLD) is not None
+        return members(dist.new_group())
+
+    assert on_ranks(2, gloo, backend="gloo") == [[0, 1]] * 2
+    level = dist.get_debug_level()
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    try:
+        assert on_ranks(2, wrapped) == [[0, 1]] * 2
+    finally:
+        dist.set_debug_level(level)
