@@ -220,8 +220,14 @@ HcclResult HcclMemGetInfo(HcclMemInfo* info);
 /** A communicator of rankNum ranks of `world`: rank i of it is rank rankIds[i] of `world`. Its name
  * is "<world's name>_<name>". Exactly these ranks make the call, with the same arguments.
  * Operations of other communicators, also of `world`, may run meanwhile. The ranks meet by the
- * world alone, and no thread is started. The call waits timeoutMs (0: HCCL_CONNECT_TIMEOUT) until
- * all of these ranks have made it. Groups are destroyed before their world.
+ * world alone. The call waits timeoutMs (0: HCCL_CONNECT_TIMEOUT) until all of these ranks have
+ * made it. Groups are destroyed before their world.
+ *
+ * Before its first operation or message the group has no thread, no connection, no descriptor and
+ * no shared memory. The first operation ends only when all ranks have begun theirs; HcclSend and
+ * HcclRecv are operations, too. It needs the process that made the world's root info. Before it
+ * HcclCommDescribeAlgorithms returns HCCL_E_AGAIN.
+ *
  * HCCL_E_PARA: `world` is a group, or a living communicator has the name. HCCL_E_UNAVAIL: the
  * process that made the world's root info has ended, and so the world can have no more groups. */
 HcclResult HcclCommCreateGroup(HcclComm world, uint32_t rankNum, const uint32_t* rankIds,

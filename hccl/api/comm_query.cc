@@ -56,6 +56,9 @@ HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t by
       return Status(Code::kPara, "infoSize is " + std::to_string(infoSize) + ", expected " +
                                      std::to_string(sizeof(HcclAlgorithmInfo)) + " or more");
     }
+    if (!communicator->is_open()) {
+      return Status(hccl::Code::kAgain, "comm gets its algorithms with its first operation");
+    }
     const auto found = communicator->selection().describe(which, bytes, deviceMemory);
     const uint32_t capacity = *infoNum;
     *infoNum = static_cast<uint32_t>(found.size());

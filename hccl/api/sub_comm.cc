@@ -102,7 +102,8 @@ Result<Request> check_group(const hccl::core::Communicator& world, uint32_t numb
 }
 
 Status make(HcclComm handle, hccl::core::Communicator& world, Result<Request> request,
-            const char* function, uint64_t id, std::chrono::milliseconds patience, HcclComm* comm) {
+            const char* function, uint64_t id, std::chrono::milliseconds patience, bool idle,
+            HcclComm* comm) {
   if (!request.ok()) {
     world.refused_group(std::string(function) + ": " + request.status().message());
     return request.status();
@@ -111,8 +112,8 @@ Status make(HcclComm handle, hccl::core::Communicator& world, Result<Request> re
   auto& own = request->own;
   const std::uint64_t instance =
       communicators.next_instance(handle, own.name, request->ranks) * kNoMember + id;
-  HCCL_ASSIGN_OR_RETURN(auto made,
-                        world.group(own.name, request->ranks, instance, &own.config, patience));
+  HCCL_ASSIGN_OR_RETURN(
+      auto made, world.group(own.name, request->ranks, instance, &own.config, patience, idle));
   *comm = communicators.add(std::move(made), std::move(own.about));
   return {};
 }
@@ -136,7 +137,7 @@ HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* r
     auto request = subComm == nullptr
                        ? Result<Request>(hccl::api::null_pointer("subComm"))
                        : check(*world, rankNum, rankIds, subCommId, subCommRankId, config);
-    return make(*comm, *world, std::move(request), kFunction, subCommId, {}, subComm);
+    return make(*comm, *world, std::move(request), kFunction, subCommId, {}, false, subComm);
   });
 }
 
@@ -149,7 +150,7 @@ HcclResult HcclCommCreateGroup(HcclComm world, uint32_t rankNum, const uint32_t*
         make(world, *whole,
              comm == nullptr ? Result<Request>(hccl::api::null_pointer("comm"))
                              : check_group(*whole, rankNum, rankIds, name, timeoutMs),
-             kFunction, 0, std::chrono::milliseconds(timeoutMs), comm);
+             kFunction, 0, std::chrono::milliseconds(timeoutMs), true, comm);
     return made.ok() || !whole->cut_off() ? made : Status(Code::kUnavail, made.message());
   });
 }

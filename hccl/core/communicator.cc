@@ -53,15 +53,14 @@ Result<std::shared_ptr<Communicator>> Communicator::world(
   std::shared_ptr<Communicator> made(new Communicator(std::move(control), std::move(name),
                                                       std::move(ranks), rank, id, config,
                                                       std::move(log), std::move(heap), nullptr));
-  HCCL_RETURN_IF_ERROR(made->open(config.connect_timeout));
+  HCCL_RETURN_IF_ERROR(made->meet(config.connect_timeout));
+  HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
 }
 
-Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
-                                                          const std::vector<int>& ranks,
-                                                          std::uint64_t instance,
-                                                          const Config* config,
-                                                          std::chrono::nanoseconds patience) const {
+Result<std::shared_ptr<Communicator>> Communicator::group(
+    std::string name, const std::vector<int>& ranks, std::uint64_t instance, const Config* config,
+    std::chrono::nanoseconds patience, bool idle) const {
   std::vector<int> world_ranks;
   std::string what = "group " + name + " #" + std::to_string(instance) + ":";
   int rank = -1;
@@ -81,21 +80,32 @@ Result<std::shared_ptr<Communicator>> Communicator::group(std::string name,
     throw;
   }
   if (patience.count() == 0) patience = its.connect_timeout;
-  HCCL_RETURN_IF_ERROR(made->open(patience));
+  HCCL_RETURN_IF_ERROR(made->meet(patience));
+  if (!idle) HCCL_RETURN_IF_ERROR(made->open(Deadline::after(its.connect_timeout)));
   return made;
 }
 
 bool Communicator::is_world() const { return id_ == identity(control_->info().id, "world"); }
 
-Status Communicator::open(std::chrono::nanoseconds patience) try {
+// Until it is open, only messages with tags can run.
+Status Communicator::meet(std::chrono::nanoseconds patience) try {
   failure_.listen();
   if (size() > 1) {
     HCCL_RETURN_IF_ERROR(opening_.compare_configurations(selection_, Deadline::after(patience)));
   } else if (selection_.asks()) {
     static_cast<void>(selection_.offer());  // warns of a bad file
   }
-  const Deadline deadline = Deadline::after(config_.connect_timeout);
-  HCCL_ASSIGN_OR_RETURN(mesh_, opening_.mesh(deadline));
+  failure_.interrupt_with([this](const Status& why, int) { mailbox_->end(why); });
+  failure_.summoned_with([this] { mailbox_->start(); },
+                         [this](const Status& why) { mailbox_->end(why); });
+  return {};
+} catch (...) {
+  return failure_.thrown();
+}
+
+Status Communicator::open(Deadline deadline, const std::function<void()>& waits) try {
+  recorder_.take_memory();
+  HCCL_ASSIGN_OR_RETURN(mesh_, opening_.mesh(deadline, waits));
   executor_ = std::make_unique<exec::Executor>(
       *mesh_, std::min<std::size_t>(kStagingBytes, std::size_t{config_.buffer_mb} << 20),
       placement_.order);
@@ -118,14 +128,14 @@ Status Communicator::open(std::chrono::nanoseconds patience) try {
     }
     mailbox_->end(why);
   });
-  failure_.summoned_with([this] { mailbox_->start(); },
-                         [this](const Status& why) { mailbox_->end(why); });
   const HostMemory* const memory = mesh_->host_memory();
   memory::Heap* const shared = memory != nullptr && memory->heaps_shared() ? heap_.get() : nullptr;
   const Selection::Engines engines{mesh_->name(),    *executor_, local_.get(),
                                    two_level_.get(), shared,     is_world()};
   const Status chosen = selection_.open(engines, limits(false));
-  return chosen.ok() ? chosen : failure_.fail(chosen);
+  if (!chosen.ok()) return failure_.fail(chosen);
+  open_.store(true, std::memory_order_release);
+  return {};
 } catch (...) {
   return failure_.thrown();
 }

@@ -37,11 +37,13 @@ class Communicator {
   /// A communicator of some of this one's ranks, in the given order. Exactly these ranks call it,
   /// with the same arguments. `instance` tells apart groups of one name over time.
   /// `config`: this one's if null; it must agree among the ranks. `patience`: how long the call
-  /// waits until all of them have made it; 0: config's connect_timeout.
+  /// waits until all of them have made it; 0: config's connect_timeout. `idle`: the group takes no
+  /// connections and no memory of the host before its first operation.
   Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
                                               std::uint64_t instance,
                                               const Config* config = nullptr,
-                                              std::chrono::nanoseconds patience = {}) const;
+                                              std::chrono::nanoseconds patience = {},
+                                              bool idle = false) const;
   /// The coordinator has ended, so there can be no more groups.
   bool cut_off() const { return control_->is_lost(); }
   ~Communicator();
@@ -59,7 +61,8 @@ class Communicator {
   const std::vector<int>& ranks() const { return ranks_; }
   /// Hosts of the ranks, numbered in order of appearance.
   const std::vector<int>& hosts() const { return placement_.hosts; }
-  std::string_view transport() const { return mesh_->name(); }
+  /// "" before it is opened.
+  std::string_view transport() const { return is_open() ? mesh_->name() : std::string_view(); }
   /// This process's device heap; may be null.
   const memory::Heap* heap() const { return heap_.get(); }
   const Config& config() const { return config_; }
@@ -111,7 +114,9 @@ class Communicator {
   /// Calls that the program has submitted; those run the operations.
   const std::shared_ptr<WorkQueue>& requests() { return requests_; }
 
-  /// What can run an operation, what would, and what each takes; see Selection.
+  /// Whether it has what operations need. A group may get it with its first operation. Any thread.
+  bool is_open() const { return open_.load(std::memory_order_acquire); }
+  /// What can run an operation, what would, and what each takes; see Selection. Once it is open.
   const Selection& selection() const { return selection_; }
 
   /// The program ends without leave(): the other ranks hear that it did not die.
@@ -124,10 +129,12 @@ class Communicator {
                int rank, const Uuid& id, const Config& config, Logger log,
                std::shared_ptr<memory::Heap> heap, const Selection* parent);
 
-  Status open(std::chrono::nanoseconds patience);
+  Status meet(std::chrono::nanoseconds patience);
+  Status open(Deadline deadline, const std::function<void()>& waits = {});
   void end_opening(const Status& why);
 
   // Running, on the thread whose turn it is in the queue.
+  Status open_for(const Envelope& call, bool all);
   /// `scaled`: the inputs have been multiplied by scale.before.
   Status execute(const Call& call, bool scaled = false);
   Status execute_scaled(Call call);
@@ -159,6 +166,7 @@ class Communicator {
   std::chrono::milliseconds local_timeout_;  // the timeout that local_ has now
 
   // Parts that run operations.
+  std::atomic<bool> open_ = false;  // set by the thread that runs operations
   Opening opening_;
   std::unique_ptr<transport::Mesh> mesh_;
   std::unique_ptr<exec::Executor> executor_;

@@ -40,6 +40,7 @@ WorkQueue::Ticket Communicator::submit(const Call& call, bool deferred,
 Status Communicator::execute(const Call& call, bool scaled) try {
   if (failure_.raised()) return failure_.refuse(envelope(call, sequence_ + 1, 0));
   if (settings_.suspended()) return refused_suspended();
+  if (!is_open()) HCCL_RETURN_IF_ERROR(open_for(envelope(call, 1, 0), true));
   if (call.scale.before != 1 && !scaled) return execute_scaled(call);
   if (local_ != nullptr && local_timeout_ != settings_.timeout()) {
     local_timeout_ = settings_.timeout();
@@ -94,6 +95,20 @@ Status Communicator::execute_remotely(const Call& call, std::uint64_t sequence, 
   return status.ok() ? status : failure_.fail(std::move(status), envelope(call, sequence, 0));
 }
 
+// With the first operation of a group. A collective (`all`) is compared while other ranks are late,
+// as in its own wait.
+Status Communicator::open_for(const Envelope& call, bool all) {
+  const NotCancelled not_cancelled;
+  std::vector<int> others = ranks_;
+  others.erase(others.begin() + rank_);
+  const auto waits = [&] { control_->stalled(id_, call.sequence, words(call), others); };
+  if (all && refused_ == call.sequence) waits();  // as in execute()
+  Status opened = open(limits(false).deadline, all ? waits : std::function<void()>());
+  if (opened.ok()) return opened;
+  recorder_.end(recorder_.begin(call, "not begun"), opened.code());
+  return failure_.fail(opened.with_context(words(call)));
+}
+
 // Products are rounded here once, whatever the algorithm, so that strict bits do not depend on it.
 Status Communicator::execute_scaled(Call call) {
   const auto ranks = call.op == Op::kReduceScatter ? static_cast<std::uint64_t>(size()) : 1;
@@ -124,6 +139,9 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) try {
   if (transfers.empty()) return {};
   const NotCancelled not_cancelled;
   if (settings_.suspended() && !failure_.raised()) return refused_suspended();
+  if (!is_open() && !failure_.raised()) {
+    HCCL_RETURN_IF_ERROR(open_for(envelope(transfers.front()), false));
+  }
   for (exec::Transfer& each : transfers) {
     each.sequence = ++(each.sending ? sends_ : recvs_)[static_cast<std::size_t>(each.peer)];
   }

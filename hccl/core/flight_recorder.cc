@@ -34,9 +34,9 @@ FlightRecorder::FlightRecorder()
     : began_(Clock::now()),
       began_ticks_(ticks()),
       pages_(pages_of(kOps * sizeof(Record))),
-      records_(reinterpret_cast<Record*>(pages_.data())) {
-  std::uninitialized_value_construct_n(records_, kOps);
-}
+      records_(reinterpret_cast<Record*>(pages_.data())) {}
+
+void FlightRecorder::take_memory() { std::uninitialized_value_construct_n(records_, kOps); }
 
 std::int64_t FlightRecorder::microseconds(std::uint64_t at) const {
   const auto now = Clock::now();

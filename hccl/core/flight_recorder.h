@@ -25,6 +25,9 @@ class FlightRecorder {
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
+  /// Takes the memory now, so that no operation has to wait for it.
+  void take_memory();
+
   /// Notes that an operation begins, and returns its number for end(). `algorithm` is a short name
   /// that must live as long as the program.
   std::uint64_t begin(const Envelope& call, std::string_view algorithm) {

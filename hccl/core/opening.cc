@@ -37,10 +37,11 @@ Status Opening::compare_configurations(Selection& selection, Deadline deadline) 
 }
 
 Result<std::vector<std::string>> Opening::gather(const std::string& what, const std::string& mine,
-                                                 Deadline deadline, const AbortFlag& abort) const {
+                                                 Deadline deadline, const AbortFlag& abort,
+                                                 const std::function<void()>& waits) const {
   return is_.control.exchange(identity(is_.id, what), static_cast<std::uint32_t>(size()),
                               static_cast<std::uint32_t>(is_.rank), mine, deadline, abort, is_.name,
-                              join::wire::set_of(is_.ranks));
+                              join::wire::set_of(is_.ranks), false, waits);
 }
 
 transport::OpenArgs Opening::arguments(Deadline deadline) const {
@@ -54,14 +55,15 @@ transport::OpenArgs Opening::arguments(Deadline deadline) const {
   return args;
 }
 
-Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline) {
+Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline,
+                                                       std::function<void()> waits) {
   transport::OpenArgs args = arguments(deadline);
   args.abort = &failure_.flag();
   args.key = derive(is_.control.info().secret, "mesh " + std::string(view(is_.id)));
   args.heap = is_.heap;
   args.area_bytes = &exec::LocalEngine::region_bytes;
-  args.exchange = [this](const std::string& mine, Deadline until) {
-    return gather("exchange " + std::to_string(exchanges_++), mine, until, failure_.flag());
+  args.exchange = [this, waits = std::move(waits)](const std::string& mine, Deadline until) {
+    return gather("exchange " + std::to_string(exchanges_++), mine, until, failure_.flag(), waits);
   };
   auto mesh = transport::open(is_.config.transport, args);
   if (mesh.ok()) return mesh;

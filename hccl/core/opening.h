@@ -1,6 +1,7 @@
 // Opens what a communicator needs, together with its other ranks.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,7 +40,8 @@ class Opening {
   /// Absent ranks are found here, before a transport waits for them in exchanges of its own. Rank 0
   /// of the world adds its costs. kPara: the configurations differ.
   Status compare_configurations(Selection& selection, Deadline deadline);
-  Result<std::unique_ptr<transport::Mesh>> mesh(Deadline deadline);
+  /// `waits` is called every 0.4 s while other ranks are late.
+  Result<std::unique_ptr<transport::Mesh>> mesh(Deadline deadline, std::function<void()> waits);
   /// Between the ranks of this host; null where they do not share memory, or where there are
   /// several hosts and not all of them have one. `waiter`: for each of its operations.
   Result<std::unique_ptr<exec::LocalEngine>> local(transport::Mesh& mesh, Waiter waiter,
@@ -53,7 +55,8 @@ class Opening {
   transport::OpenArgs arguments(Deadline deadline) const;
   /// One text of each rank, by the coordinator.
   Result<std::vector<std::string>> gather(const std::string& what, const std::string& mine,
-                                          Deadline deadline, const AbortFlag& abort) const;
+                                          Deadline deadline, const AbortFlag& abort,
+                                          const std::function<void()>& waits = {}) const;
 
   const Member is_;
   Failure& failure_;

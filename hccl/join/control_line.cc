@@ -328,7 +328,8 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
                                                        std::uint32_t index, const std::string& mine,
                                                        Deadline deadline, const AbortFlag& abort,
                                                        std::string name, const std::string& members,
-                                                       bool makes_group) {
+                                                       bool makes_group,
+                                                       const std::function<void()>& waits) {
   if (mine.size() > wire::kBlobCap) return Status(Code::kInternal, "an exchange of too many bytes");
   auto pending = std::make_shared<Pending>();
   pending->name = std::move(name);
@@ -352,13 +353,14 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
   const auto left = deadline.left();
   const Deadline patience =
       left > std::chrono::hours(24) ? Deadline::never() : Deadline::after(left + kGrace);
-  const Waiter waiter{.deadline = patience, .abort = &abort, .policy = kSleepAtOnce};
-  const Waited waited = waiter.until(ready, bell_);
+  Waiter waiter{.deadline = patience, .abort = &abort, .policy = kSleepAtOnce};
+  if (waits) waiter.stalled = [&waits](const hccl::Pending&) { waits(); };
+  const Status waited = waiter.wait(ready, [] { return hccl::Pending(); }, bell_);
   const MutexLock lock(mutex_);
   // A failure after the answer may be a consequence of the answer.
-  if (waited != Waited::kReady && !pending->done) {
+  if (!waited.ok() && !pending->done) {
     pending_.erase(key);
-    if (waited == Waited::kAborted) return abort.reason();
+    if (abort.raised()) return abort.reason();
     return Status(Code::kTimeout, "the root does not answer");
   }
   return std::move(pending->result);

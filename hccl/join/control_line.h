@@ -59,13 +59,15 @@ class ControlLine {
   /// thread may call. kTimeout names the absent indices. Ends early when `abort` is raised. `name`
   /// is the communicator that is opened; the log uses it to say which ranks are late. `members`:
   /// the set of the communicator's world ranks; a rank among them that has left ends the exchange.
-  /// `makes_group`: a rank among them that refused to make a group ends it, too.
+  /// `makes_group`: a rank among them that refused to make a group ends it, too. `waits` is called
+  /// every 0.4 s meanwhile.
   Result<std::vector<std::string>> exchange(const Uuid& key, std::uint32_t size,
                                             std::uint32_t index, const std::string& mine,
                                             Deadline deadline, const AbortFlag& abort,
                                             std::string name = "exchange",
                                             const std::string& members = {},
-                                            bool makes_group = false);
+                                            bool makes_group = false,
+                                            const std::function<void()>& waits = {});
   /// Tells all ranks that this communicator has failed.
   void report(const Uuid& scope, const Status& why);
   /// Tells the coordinator that this rank waits in a call. The coordinator compares the calls of

@@ -3,12 +3,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -105,6 +108,105 @@ TEST(Framework, AGroupNamesTheRankThatDoesNotCome) {
   EXPECT_EQ(HcclCommCreateGroup(world.comm(0), 2, both, "alone", 100, &group), HCCL_E_TIMEOUT);
   EXPECT_TRUE(text_has("ranks that did not come: 1")) << HcclGetLastErrorText();
   world.expect_usable();
+}
+
+std::size_t descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+/// Groups of both ranks of a world.
+class IdleGroups : public ::testing::Test {
+ protected:
+  static constexpr std::uint32_t kBoth[] = {0, 1};
+
+  /// A new group; call end() on both ranks.
+  void make(const char* name) {
+    world_.on_all([&](int rank) {
+      ASSERT_EQ(HcclCommCreateGroup(world_.comm(rank), 2, kBoth, name, 0, &groups_[rank]), 0)
+          << HcclGetLastErrorText();
+    });
+  }
+  void end() {
+    for (HcclComm each : groups_) EXPECT_EQ(HcclCommDestroy(each), HCCL_SUCCESS);
+  }
+  static HcclResult sum(HcclComm comm, std::uint64_t count = 1) {
+    std::vector<float> in(count, 1), out(count);
+    const HcclResult result = HcclAllReduce(in.data(), out.data(), count, HCCL_DATA_TYPE_FP32,
+                                            HCCL_REDUCE_SUM, comm, nullptr);
+    if (result == HCCL_SUCCESS) {
+      EXPECT_EQ(out, std::vector<float>(count, 2));
+    }
+    return result;
+  }
+
+  ApiWorld world_{2};
+  HcclComm groups_[2] = {};
+};
+
+TEST_F(IdleGroups, TakeNothingBeforeTheirFirstOperation) {
+  world_.expect_usable();
+  const std::size_t before = descriptors();
+  std::vector<std::array<HcclComm, 2>> made;
+  for (int i = 0; i < 40; ++i) {
+    make(std::to_string(i).c_str());
+    made.push_back({groups_[0], groups_[1]});
+  }
+  EXPECT_EQ(descriptors(), before);
+  std::uint32_t algorithms = 0;
+  EXPECT_EQ(HcclCommDescribeAlgorithms(made[7][0], "allreduce", 4, false, nullptr,
+                                       sizeof(HcclAlgorithmInfo), &algorithms),
+            HCCL_E_AGAIN);
+  world_.on_all([&](int rank) {
+    EXPECT_EQ(sum(made[7][static_cast<std::size_t>(rank)]), HCCL_SUCCESS);
+    EXPECT_EQ(sum(made[7][static_cast<std::size_t>(rank)]), HCCL_SUCCESS);
+  });
+  EXPECT_GT(descriptors(), before);
+  EXPECT_EQ(HcclCommDescribeAlgorithms(made[7][0], "allreduce", 4, false, nullptr,
+                                       sizeof(HcclAlgorithmInfo), &algorithms),
+            HCCL_SUCCESS);
+  for (const auto& each : made) {
+    for (HcclComm comm : each) EXPECT_EQ(HcclCommDestroy(comm), HCCL_SUCCESS);
+  }
+  EXPECT_EQ(descriptors(), before);
+}
+
+TEST_F(IdleGroups, TheFirstCallsAreCompared) {
+  make("differ");
+  world_.on_all([&](int rank) {
+    EXPECT_EQ(sum(groups_[rank], rank == 0 ? 3 : 4), HCCL_E_PARA);
+    EXPECT_TRUE(text_has("count 3,") && text_has("count 4,")) << HcclGetLastErrorText();
+  });
+  end();
+  make("refuse");
+  EXPECT_EQ(HcclCommRefuse(groups_[1], "binding: no tensor"), HCCL_SUCCESS);
+  EXPECT_EQ(sum(groups_[0]), HCCL_E_PARA);
+  EXPECT_TRUE(text_has("allreduce #1") && text_has("binding: no tensor")) << HcclGetLastErrorText();
+  end();
+  make("right at last");
+  EXPECT_EQ(HcclCommRefuse(groups_[1], "binding: no tensor"), HCCL_SUCCESS);
+  world_.on_all([&](int rank) { EXPECT_EQ(sum(groups_[rank]), HCCL_SUCCESS); });
+  end();
+  world_.expect_usable();
+}
+
+TEST_F(IdleGroups, TheFirstCallEndsWithTheGroup) {
+  make("late");
+  EXPECT_EQ(HcclCommSetTimeout(groups_[0], 300), HCCL_SUCCESS);
+  EXPECT_EQ(sum(groups_[0]), HCCL_E_TIMEOUT);
+  EXPECT_TRUE(text_has("allreduce #1") && text_has("ranks that did not come: 1"))
+      << HcclGetLastErrorText();
+  EXPECT_EQ(sum(groups_[1]), HCCL_E_TIMEOUT);  // it has failed for all
+  end();
+  make("aborted");
+  std::thread waits([&] {
+    EXPECT_EQ(sum(groups_[0]), HCCL_E_UNAVAIL);
+    EXPECT_TRUE(text_has("no more steps")) << HcclGetLastErrorText();
+  });
+  EXPECT_EQ(HcclCommAbort(groups_[1], "no more steps"), HCCL_SUCCESS);
+  waits.join();
+  end();
+  world_.expect_usable();
 }
 
 TEST(Framework, RefusesWhatATypeDoesNotHave) {

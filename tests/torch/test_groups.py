@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import resource
 import signal
 import threading
 import time
@@ -40,6 +41,22 @@ def test_groups_need_no_store_and_no_threads():
 
     for keys, more in on_ranks(2, work):
         assert keys == 0 and more <= 0
+
+
+def test_hundreds_of_groups():
+    """Those that are not used take no descriptors."""
+
+    def work(rank):
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, limits[1]))
+        dist.barrier()
+        before = len(os.listdir("/proc/self/fd"))
+        groups = [dist.new_group() for _ in range(300)]
+        assert len(os.listdir("/proc/self/fd")) == before
+        for group in groups[::60]:
+            assert members(group) == [0, 1, 2, 3]
+
+    on_ranks(4, work)
 
 
 def test_groups_of_any_ranks():
@@ -95,11 +112,26 @@ def test_groups_outlive_the_default_group():
     on_ranks(2, work)
 
 
+def test_a_member_dies_before_the_first_operation():
+    def work(rank):
+        group = dist.new_group()
+        if rank == 1:
+            kill_self()
+        text = failure_of(lambda: dist.all_reduce(torch.ones(4), group=group))
+        dist.destroy_process_group()
+        return text
+
+    text = on_ranks(2, work, killed=[1])[0]
+    assert "rank 1" in text and "died" in text
+
+
 @pytest.mark.parametrize("dead", [0, 3])  # rank 0's process answers for the whole group
 def test_groups_go_on_without_a_rank_that_is_no_member(dead):
     def work(rank):
         living = [each for each in range(4) if each != dead]
         group = dist.new_group(living)
+        if rank != dead:
+            assert members(group) == living
         dist.barrier()
         if rank == dead:
             kill_self()
