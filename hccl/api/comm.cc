@@ -173,9 +173,7 @@ HcclResult HcclCommDestroy(HcclComm comm) {
       HCCL_ASSIGN_OR_RETURN(const auto communicator,
                             state.communicators().take(comm, hccl::api::idle));
       state.memory().forget(comm);
-      // The other ranks of a world continue without this rank. The ranks of a group stay in their
-      // world.
-      if (communicator->is_world()) communicator->leave();
+      communicator->leave();
     }
     const Status told = state.callbacks().call(comm, HCCL_COMM_STATE_PHASE_DESTROY_POST);
     if (!told.ok()) state.log()->warn("HcclCommDestroy: {}", told.message());

@@ -123,7 +123,9 @@ Result<Groups::Group> Groups::open(const Group& in, const std::string& name, con
 }
 
 Status Groups::close(const Group& group) {
-  return communicators_.take(group.handle, idle).status();
+  HCCL_ASSIGN_OR_RETURN(const CommunicatorPtr closed, communicators_.take(group.handle, idle));
+  if (!closed->is_world()) closed->leave();  // a world leaves last
+  return {};
 }
 
 Status Groups::destroy(const std::string& name) {

@@ -168,6 +168,7 @@ void Communicator::end_opening(const Status& why) {
 }
 
 void Communicator::leave() {
+  if (!is_world()) return refused({});  // the ranks of a group stay in their world
   end_opening(Status(Code::kUnavail, name_ + ": this rank has left"));
   control_->leave(failure_.raised() ? std::chrono::nanoseconds(0) : kLeaveTime);
 }

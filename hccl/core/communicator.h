@@ -122,6 +122,7 @@ class Communicator {
   /// The program ends without leave(): the other ranks hear that it did not die.
   void end_of_program();
   /// Leaves in good order: the world waits a moment for the ranks of other processes to leave too.
+  /// Ranks that wait for this one in an operation hear of it.
   void leave();
 
  private:

@@ -76,7 +76,8 @@ class ControlLine {
                const std::vector<int>& awaited);
 
   /// Tells the coordinator that this rank refused a call in the place of this operation, with the
-  /// error's text. If other ranks then wait for this rank in the operation, all get the error.
+  /// error's text. If other ranks then wait for this rank in the operation, all get the error. No
+  /// text: this rank has destroyed the communicator.
   void refused(const Uuid& scope, std::uint64_t sequence, const std::string& text);
   /// The same for a call that would have made a group of any ranks.
   void refused_group(const std::string& text) { refused(Uuid{}, 0, text); }

@@ -196,6 +196,12 @@ std::optional<Status> Membership::refused_one(const Uuid& scope, std::uint32_t w
     if (its.sequence != sequence || (both && own->second.number >= its.number)) continue;
     if (waiting.awaited.count(rank) == 0 || waiting.reports.count(rank) != 0) continue;
     if (now_ - its.at < kForgiving) continue;
+    if (its.text.empty()) {
+      return Status(Code::kRemote,
+                    name_of(rank) + how_it_left(rank) + "; rank " + std::to_string(witness) +
+                        " called " + waiting.call + " (world ranks)",
+                    static_cast<int>(rank));
+    }
     return Status(Code::kPara,
                   "EI0005: the ranks' calls differ: rank " + std::to_string(witness) + " called " +
                       waiting.call + ", but a call of rank " + std::to_string(rank) +

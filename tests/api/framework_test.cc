@@ -198,6 +198,15 @@ TEST_F(IdleGroups, TheFirstCallEndsWithTheGroup) {
       << HcclGetLastErrorText();
   EXPECT_EQ(sum(groups_[1]), HCCL_E_TIMEOUT);  // it has failed for all
   end();
+  for (const bool used : {false, true}) {
+    make(used ? "used" : "unused");
+    if (used) world_.on_all([&](int rank) { EXPECT_EQ(sum(groups_[rank]), HCCL_SUCCESS); });
+    EXPECT_EQ(HcclCommDestroy(groups_[1]), HCCL_SUCCESS);
+    EXPECT_EQ(sum(groups_[0]), HCCL_E_REMOTE);
+    EXPECT_TRUE(text_has("rank 1 (") && text_has("has destroyed its communicator"))
+        << HcclGetLastErrorText();
+    EXPECT_EQ(HcclCommDestroy(groups_[0]), HCCL_SUCCESS);
+  }
   make("aborted");
   std::thread waits([&] {
     EXPECT_EQ(sum(groups_[0]), HCCL_E_UNAVAIL);

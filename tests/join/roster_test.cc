@@ -774,6 +774,14 @@ TEST(Membership, ARefusedCallIsToldToThoseThatWaitForIt) {
       EXPECT_NE(out.frame.bytes().find(words), std::string::npos) << words;
     }
   }
+  Timed left = world();  // no text: it has destroyed the communicator
+  static_cast<void>(left.frame(1, refusal(scope, 5, "")));
+  EXPECT_TRUE(waits_on(left).empty());
+  const auto heard = waits_on(left);
+  ASSERT_EQ(heard.size(), 3U);
+  EXPECT_NE(
+      heard[0].frame.bytes().find("has destroyed its communicator; rank 0 called allreduce #5"),
+      std::string::npos);
   Timed alike = world();
   static_cast<void>(alike.frame(0, refusal(scope, 5, "why")));
   static_cast<void>(alike.frame(1, refusal(scope, 5, "why")));
