@@ -23,6 +23,44 @@ def test_ranks(size):
     assert all("all well" in output for output in on_ranks(size, RANKS / "bridge.py"))
 
 
+def test_branches_loops_and_their_gradients_keep_the_order():
+    assert all("all well" in output for output in on_ranks(2, RANKS / "order.py"))
+
+
+NO_ORDER = """
+from hccl.tensorflow import _ops
+
+def enter(value, constant=True):
+    return tf.raw_ops.Enter(data=value, frame_name="loop", is_constant=constant)
+
+def variable(begin, condition, step):
+    begin = enter(begin, False)
+    merged, _ = tf.raw_ops.Merge(inputs=[begin, tf.raw_ops.NextIteration(data=begin)])
+    ends, goes_on = tf.raw_ops.Switch(data=merged, pred=condition(merged))
+    merged.op._update_input(1, tf.raw_ops.NextIteration(data=step(goes_on)))
+    return tf.raw_ops.Exit(data=ends)
+
+decided = []
+def decide(count):
+    decided.append(tf.raw_ops.LoopCond(input=tf.less(count, enter(3.0))))
+    return decided[0]
+
+outside = hccl_ops.allreduce(variable(0.0, decide, lambda count: count + enter(1.0)), "sum", fusion=0)
+given, order = enter(outside), enter(_ops._order())
+_ops._order = lambda: order
+whole = variable(0.0, lambda _: decided[0], lambda value: value + hccl_ops.allreduce(given, "sum", fusion=0))
+try:
+    tf.Session().run(whole)
+except tf.errors.InvalidArgumentError as error:
+    print(f'"{outside.op.name}" and "HcclAllReduce_1" have no common order' in error.message)
+"""
+
+
+def test_collectives_without_a_common_order_are_refused():
+    """A loop, as tf.while_loop makes none, that needs what a collective makes of another of its results."""
+    assert outcome(NO_ORDER) == ["True"]
+
+
 def test_names_against_numpy():
     done = run(RANKS / "bridge_names.py")
     assert "all well" in done.stdout, done.stderr[-3000:]

@@ -2,7 +2,7 @@
 
 In a tf.function ops run one after another in the order of the program, which must be the same on
 all ranks. In a graph of TensorFlow 1 ops have a number, by which the graph optimizer "NpuOptimizer"
-(src/order.cc) chains the ops of a run; npu_bridge enables it in sessions.
+(src/chain.cc) chains the ops of a run; npu_bridge enables it in sessions.
 """
 
 from __future__ import annotations
@@ -68,14 +68,11 @@ _numbers = itertools.count(1)
 
 
 def _numbered(result: Any) -> Any:
-    """In a graph: numbers the op in the order of the program, within its branch or loop."""
+    """In a graph: numbers the op in the order of the program."""
     if not tf.executing_eagerly():
         one = result[0] if isinstance(result, (list, tuple)) else result
         op = one if isinstance(one, tf.Operation) else one.op
         op._set_attr("_hccl_order", tf.compat.v1.AttrValue(i=next(_numbers)))
-        within = op._get_control_flow_context()
-        if within is not None:
-            op._set_attr("_hccl_within", tf.compat.v1.AttrValue(s=within.name.encode()))
     return result
 
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "chain.h"
 #include "hccl/hccl_framework.h"
 #include "hccl/hcom.h"
 
@@ -92,6 +93,9 @@ Status comm_of(const std::string& group, HcclComm* comm) {
 
 Requested::Requested(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
   OP_REQUIRES_OK(construction, construction->GetAttr("group", &group_));
+  std::string unordered;
+  if (!construction->GetAttr(kUnordered, &unordered).ok()) return;
+  construction->CtxFailure(::tensorflow::errors::InvalidArgument(unordered));
 }
 
 void Requested::ComputeAsync(OpKernelContext* context, DoneCallback done) {
