@@ -82,6 +82,12 @@ def test_ctrl_c_ends_a_wait_for_other_ranks(how):
         assert ranks[0].returncode == -signal.SIGINT and "KeyboardInterrupt" in output, output[-3000:]
 
 
+def test_two_threads_at_once_on_one_group_are_refused():
+    """Not those that take turns, and not those with a group each."""
+    for output in on_ranks(2, RANKS / "threads.py"):
+        assert said(output) == ["True", "True"], output[-3000:]
+
+
 def test_building_says_what_is_missing(tmp_path):
     found = run("-m", "hccl.tensorflow.build")
     assert found.stdout.strip().endswith(".so"), found.stderr

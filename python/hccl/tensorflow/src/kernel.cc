@@ -1,7 +1,9 @@
 #include "kernel.h"
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "chain.h"
@@ -91,6 +93,16 @@ Status comm_of(const std::string& group, HcclComm* comm) {
   return to_status(HcomGetCommHandleByGroup(group.c_str(), comm));
 }
 
+namespace {
+
+/// Ops outside of graphs have step 0 and run on the thread that calls them.
+RunNumber run_of(const OpKernelContext& context) {
+  const auto step = static_cast<RunNumber>(context.step_id());
+  return step != 0 ? step : std::hash<std::thread::id>()(std::this_thread::get_id());
+}
+
+}  // namespace
+
 Requested::Requested(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
   OP_REQUIRES_OK(construction, construction->GetAttr("group", &group_));
   std::string unordered;
@@ -101,8 +113,9 @@ Requested::Requested(OpKernelConstruction* construction) : AsyncOpKernel(constru
 void Requested::ComputeAsync(OpKernelContext* context, DoneCallback done) {
   HcclComm comm = nullptr;
   OP_REQUIRES_OK_ASYNC(context, comm_of(group_, &comm), done);
+  const WaitingOp op{in_order() ? run_of(*context) : kAnyRun, name()};
   std::unique_ptr<Operation> operation(
-      new Operation{this, context, comm, done, Waiting(comm), absl::OkStatus()});
+      new Operation{this, context, comm, done, Waiting(comm, op), absl::OkStatus()});
   OP_REQUIRES_OK_ASYNC(context, begin(operation.get()), done);
   static_cast<void>(operation.release());  // finish() has it
 }
@@ -117,7 +130,17 @@ void Requested::finish(void* arg, HcclResult result) {
 }
 
 Status Kernel::begin(Operation* operation) {
-  return to_status(HcclSubmit(&call, operation->comm, false, &finish, operation, nullptr));
+  const std::string& other = operation->waiting.beside();
+  std::uint32_t ranks = 1;
+  if (other.empty() || HcclGetRankSize(operation->comm, &ranks) != HCCL_SUCCESS || ranks == 1) {
+    return to_status(HcclSubmit(&call, operation->comm, false, &finish, operation, nullptr));
+  }
+  const std::string text = "two threads call collectives of one group at once: \"" + name() +
+                           "\" began while \"" + other +
+                           "\" of another thread waited, and other ranks may call them in the "
+                           "opposite order: call them from one thread, or make a group for each";
+  static_cast<void>(HcclCommAbort(operation->comm, text.c_str()));
+  return ::tensorflow::errors::FailedPrecondition("hccl: " + text);
 }
 
 HcclResult Kernel::call(void* arg) {

@@ -52,6 +52,8 @@ class Requested : public AsyncOpKernel {
     Waiting waiting;
     Status status;
   };
+  /// Whether ranks match the operation by the order of calls.
+  virtual bool in_order() const { return false; }
   /// Begins the operation. The library then calls finish() with it, unless this fails.
   virtual Status begin(Operation* operation) = 0;
   static void finish(void* operation, HcclResult result);
@@ -70,6 +72,7 @@ class Kernel : public Requested {
   virtual Status run(OpKernelContext* context, HcclComm comm) = 0;
 
  private:
+  bool in_order() const final { return true; }
   Status begin(Operation* operation) final;
   static HcclResult call(void* operation);
 };

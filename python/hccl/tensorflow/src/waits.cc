@@ -11,7 +11,7 @@ namespace {
 
 struct Waits {
   std::mutex mutex;
-  std::multiset<HcclComm> comms;
+  WaitingOps ops;
   std::uint64_t ended = 0;
 };
 
@@ -23,14 +23,19 @@ Waits& waits() {
 
 }  // namespace
 
-Waiting::Waiting(HcclComm comm) : comm_(comm) {
+Waiting::Waiting(HcclComm comm, WaitingOp op) {
   const std::lock_guard lock(waits().mutex);
-  waits().comms.insert(comm_);
+  const auto [begin, end] = waits().ops.equal_range(comm);
+  for (auto each = begin; op.run != kAnyRun && each != end; ++each) {
+    const auto& [run, name] = each->second;
+    if (run != kAnyRun && run != op.run) beside_ = name;
+  }
+  place_ = waits().ops.emplace(comm, op);
 }
 
 Waiting::~Waiting() {
   const std::lock_guard lock(waits().mutex);
-  waits().comms.erase(waits().comms.find(comm_));
+  waits().ops.erase(place_);
   ++waits().ended;
 }
 
@@ -40,7 +45,7 @@ Waiting::~Waiting() {
 extern "C" __attribute__((visibility("default"))) std::uint64_t hccl_tf_waits() {
   auto& waits = hccl::tf::waits();
   const std::lock_guard lock(waits.mutex);
-  return waits.comms.empty() ? 0 : waits.ended + 1;
+  return waits.ops.empty() ? 0 : waits.ended + 1;
 }
 
 /// Ends what waits, on all ranks.
@@ -49,7 +54,7 @@ extern "C" __attribute__((visibility("default"))) void hccl_tf_abort_waits(const
   std::set<HcclComm> comms;
   {
     const std::lock_guard lock(waits.mutex);
-    comms.insert(waits.comms.begin(), waits.comms.end());
+    for (const auto& [comm, op] : waits.ops) comms.insert(comm);
   }
   for (HcclComm comm : comms) static_cast<void>(HcclCommAbort(comm, reason));
 }

@@ -1,20 +1,42 @@
-// What waits for other ranks: for Ctrl-C, which TensorFlow does not look at while it runs.
+// Operations that wait for other ranks: for Ctrl-C, to which TensorFlow pays no attention while it
+// runs, and against threads that call collectives of a communicator at once.
 #pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
 
 #include "hccl/hccl_comm.h"
 
 namespace hccl::tf {
 
+/// A part of the program in which collectives have an order: a session.run, a call of a function or,
+/// for ops outside of graphs, a thread. kAnyRun: ranks do not match the operation by its order.
+using RunNumber = std::uint64_t;
+inline constexpr RunNumber kAnyRun = 0;
+
+struct WaitingOp {
+  RunNumber run;
+  std::string_view name;
+};
+using WaitingOps = std::multimap<HcclComm, WaitingOp>;
+
 /// While it lives, an operation of the communicator may wait for other ranks.
 class Waiting {
  public:
-  explicit Waiting(HcclComm comm);
+  explicit Waiting(HcclComm comm) : Waiting(comm, {kAnyRun, {}}) {}
+  Waiting(HcclComm comm, WaitingOp op);
   ~Waiting();
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
+  /// The name of an operation of another run that waited on the communicator, if any.
+  const std::string& beside() const { return beside_; }
+
  private:
-  HcclComm comm_;
+  WaitingOps::iterator place_;
+  std::string beside_;
 };
 
 }  // namespace hccl::tf
