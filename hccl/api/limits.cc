@@ -7,7 +7,6 @@
 #include "hccl/api/state.h"
 #include "hccl/hccl_framework.h"
 
-using hccl::Code;
 using hccl::Status;
 using hccl::api::guard;
 using hccl::api::State;

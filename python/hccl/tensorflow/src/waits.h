@@ -11,7 +11,7 @@
 
 namespace hccl::tf {
 
-/// A part of the program in which collectives have an order: a session.run, a call of a function or,
+/// A part of the program in which collectives have an order: a session.run, a function's call or,
 /// for ops outside of graphs, a thread. kAnyRun: ranks do not match the operation by its order.
 using RunNumber = std::uint64_t;
 inline constexpr RunNumber kAnyRun = 0;
