@@ -267,17 +267,26 @@ TEST(Mailbox, EndsWithItsCommunicator) {
     World world(2, config_of("auto"));
     world.run([&](Communicator& c) {
       const auto at = static_cast<std::size_t>(c.rank());
-      left[at] = c.mailbox().recv(1 - c.rank(), 3, data[at].data(), data[at].size(), {});
+      const int other = 1 - c.rank();
+      char byte = 1, in = 0;  // so messages have their connections
+      const MessagePtr first = c.mailbox().send(other, 2, &byte, 1, {});
+      const MessagePtr second = c.mailbox().recv(other, 2, &in, 1, {});
+      for (const MessagePtr& each : {first, second}) {
+        ASSERT_TRUE(each->wait(Deadline::after(seconds(30))).ok());
+      }
+      left[at] = c.mailbox().recv(other, 3, data[at].data(), data[at].size(), {});
       to_self[at] = c.mailbox().send(c.rank(), 4, data[at].data(), 1, {});
       EXPECT_EQ(left[at]->wait(Deadline::after(milliseconds(20))).code(), Code::kTimeout);
       EXPECT_FALSE(to_self[at]->done());
     });
   }
-  for (const auto& list : {left, to_self}) {
-    for (const MessagePtr& each : list) {
-      ASSERT_TRUE(each->done());
-      EXPECT_EQ(each->status().code(), Code::kUnavail) << each->status().message();
-    }
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    ASSERT_TRUE(left[at] != nullptr && left[at]->done() && to_self[at]->done());
+    const Status& own = to_self[at]->status();
+    EXPECT_EQ(own.code(), Code::kUnavail) << own.message();
+    const Status& why = left[at]->status();  // the other rank's destruction may come first
+    EXPECT_TRUE(why.code() == Code::kUnavail || why.culprit() == 1 - rank) << why.message();
   }
 }
 
