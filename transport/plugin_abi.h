@@ -45,7 +45,7 @@ struct hccl_plugin_open_args {
   int32_t size;
   const int32_t* hosts; /**< hosts[r]: equal numbers share memory; NULL if not known */
   const char* address;  /**< the local address to bind to: "10.0.0.1" or "::1"; may be empty */
-  const uint8_t* key;   /**< 32 secret bytes that the ranks of this mesh share */
+  const uint8_t* key;   /**< 32 secret bytes of this plugin in this mesh, the same on all ranks */
   int64_t timeout_ns;   /**< time left to open; INT64_MAX: no limit */
   void* context;        /**< first argument of the two functions below */
   /** Gathers a blob of every rank into all[0..size-1]; blocks. The bytes belong to the host and

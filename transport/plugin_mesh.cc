@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "hccl/base/auth.h"
+
 namespace hccl::transport {
 namespace {
 
@@ -23,8 +25,10 @@ std::string_view text_of(const hccl_plugin_error& error) {
 /// The object behind the `context` of open(). It exists only while a plugin's open() runs.
 class OpenContext {
  public:
-  explicit OpenContext(const OpenArgs& args)
-      : args_(args), hosts_(args.hosts.begin(), args.hosts.end()) {}
+  OpenContext(const OpenArgs& args, const std::string& plugin)
+      : args_(args),
+        hosts_(args.hosts.begin(), args.hosts.end()),
+        key_(derive(args.key, "plugin " + plugin)) {}
 
   hccl_plugin_open_args c_args() {
     hccl_plugin_open_args c{};
@@ -33,7 +37,7 @@ class OpenContext {
     c.size = args_.size;
     c.hosts = hosts_.size() == static_cast<std::size_t>(args_.size) ? hosts_.data() : nullptr;
     c.address = args_.address.c_str();
-    c.key = args_.key.data();
+    c.key = key_.data();
     c.timeout_ns = args_.deadline.left().count();
     c.context = this;
     c.exchange = &OpenContext::exchange;
@@ -79,6 +83,7 @@ class OpenContext {
 
   const OpenArgs& args_;
   std::vector<std::int32_t> hosts_;
+  const Key key_;
   std::vector<std::string> parts_;
   Status exchange_status_;
 };
@@ -99,7 +104,7 @@ class PluginRegion final : public Region {
 
 Result<std::unique_ptr<Mesh>> PluginMesh::open(const hccl_transport_plugin& table,
                                                const OpenArgs& args) {
-  OpenContext context(args);
+  OpenContext context(args, table.name);
   const hccl_plugin_open_args c_args = context.c_args();
   hccl_plugin_error error{};
   void* mesh = table.open(&c_args, &error);

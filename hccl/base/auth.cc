@@ -4,12 +4,12 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/kdf.h>
-#include <openssl/rand.h>
 
 #include <cstring>
 #include <memory>
 #include <new>
 
+#include "hccl/base/random.h"
 #include "hccl/base/socket.h"
 
 namespace hccl {
@@ -113,13 +113,6 @@ void crypto_memory(void* (*take)(std::size_t, const char*, int),
 void crypto_outlives_exit() noexcept { OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr); }
 
 void crypto_leaves_thread() noexcept { OPENSSL_thread_stop(); }
-
-Status random_bytes(void* out, std::size_t size) {
-  if (RAND_bytes(static_cast<unsigned char*>(out), static_cast<int>(size)) != 1) {
-    return Status(Code::kSyscall, "no random numbers to be had");
-  }
-  return {};
-}
 
 // If OpenSSL cannot compute a key, it has no memory. A key of zeroes would be known to all.
 Key derive(const Key& secret, std::string_view label) {

@@ -58,9 +58,6 @@ void crypto_outlives_exit() noexcept;
 /// The calling thread is about to end: OpenSSL forgets it now. Else OpenSSL does that after the
 /// thread's function, with a lock that a child forked at that time would wait for.
 void crypto_leaves_thread() noexcept;
-/// Cryptographically random bytes. kSyscall on failure; without such bytes the process cannot go
-/// on.
-Status random_bytes(void* out, std::size_t size);
 /// A key derived from another one (HKDF-SHA256): derive(secret, "control v1").
 Key derive(const Key& secret, std::string_view label);
 /// SHA-256 of a text, for fingerprints and identities that others can recompute.

@@ -10,6 +10,7 @@
 #include "hccl/base/auth.h"
 #include "hccl/base/plugin.h"
 #include "hccl/base/process.h"
+#include "hccl/base/random.h"
 #include "hccl/join/claim.h"
 #include "hccl/join/claimants.h"
 #include "hccl/join/host.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <thread>
 
-#include "hccl/base/auth.h"
+#include "hccl/base/random.h"
 #include "hccl/core/communicator.h"
 #include "hccl/join/coordinator.h"
 #include "tests/support/config.h"

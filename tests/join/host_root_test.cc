@@ -14,7 +14,7 @@
 #include <functional>
 #include <thread>
 
-#include "hccl/base/auth.h"
+#include "hccl/base/random.h"
 #include "tests/support/folder.h"
 
 namespace hccl::testing {

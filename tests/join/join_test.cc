@@ -16,7 +16,7 @@
 #include <set>
 #include <thread>
 
-#include "hccl/base/auth.h"
+#include "hccl/base/random.h"
 #include "hccl/base/tls.h"
 #include "hccl/core/opening.h"
 #include "tests/support/config.h"

@@ -13,7 +13,7 @@
 #include <mutex>
 #include <thread>
 
-#include "hccl/base/auth.h"
+#include "hccl/base/random.h"
 #include "hccl/join/control_line.h"
 #include "hccl/join/coordinator.h"
 #include "hccl/join/host.h"

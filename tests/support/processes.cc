@@ -11,7 +11,7 @@
 #include <new>
 #include <thread>
 
-#include "hccl/base/auth.h"
+#include "hccl/base/random.h"
 
 namespace hccl::testing {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "hccl/base/auth.h"
+#include "hccl/base/random.h"
 #include "tests/support/threads.h"
 
 #ifdef HCCL_TEST_MPI

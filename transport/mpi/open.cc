@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "hccl/base/auth.h"
+#include "hccl/base/random.h"
 #include "transport/agree.h"
 #include "transport/mpi/mpi_mesh.h"
 

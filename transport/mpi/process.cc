@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "hccl/base/auth.h"
+#include "hccl/base/random.h"
 #include "hccl/base/thread.h"
 
 namespace hccl::transport::mpi {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "hccl/base/auth.h"
+#include "hccl/base/bytes.h"
 
 namespace hccl::transport::ofi {
 
@@ -30,11 +30,10 @@ class Tags {
     return mem_tag_format == 0 ? 64 : 64 - std::countl_zero(mem_tag_format);
   }
 
-  /// `bits` is at least kLeastBits.
+  /// `key`: of nothing else, as a part of it travels in clear. `bits` is at least kLeastBits.
   Tags(const Key& key, int bits) {
-    const Key derived = derive(key, "ofi tag v1");
     std::uint64_t secret = 0;
-    for (int i = 0; i < 4; ++i) secret = secret << 8 | derived[static_cast<std::size_t>(i)];
+    for (int i = 0; i < 4; ++i) secret = secret << 8 | key[static_cast<std::size_t>(i)];
     const int room = bits - kLeastBits;
     mesh_ = room == 0 ? 0 : (secret & ((std::uint64_t{1} << room) - 1)) << kLeastBits;
   }

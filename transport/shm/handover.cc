@@ -17,6 +17,7 @@
 #include "hccl/base/auth.h"
 #include "hccl/base/bytes.h"
 #include "hccl/base/error_text.h"
+#include "hccl/base/random.h"
 #include "hccl/base/socket.h"
 #include "hccl/memory/heap.h"
 #include "transport/agree.h"
