@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.metadata
 import os
@@ -33,8 +34,17 @@ def _transports() -> Iterator[tuple[str, str]]:
     plugins = {"ofi": "libfabric", "mpi": "MPI", "pmix": "PMIx: joining under mpirun"}
     yield "transport", f"{os.environ.get('HCCL_TRANSPORT', 'auto')} (HCCL_TRANSPORT); built in: shm, tcp"
     for name, what in plugins.items():
-        state = "there" if (PACKAGE / f"libhccl_{name}.so").exists() else "not in this build"
-        yield "plugin", f"{name} ({what}): {state}"
+        yield "plugin", f"{name} ({what}): {_loads(PACKAGE / f'libhccl_{name}.so')}"
+
+
+def _loads(plugin: pathlib.Path) -> str:
+    if not plugin.exists():
+        return "not in this build"
+    try:
+        ctypes.CDLL(str(plugin))
+    except OSError as error:
+        return f"cannot be used: {error}"
+    return "there"
 
 
 def _memory() -> Iterator[tuple[str, str]]:

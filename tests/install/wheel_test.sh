@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Installs a wheel of the folder dist into a bare Debian or Ubuntu that has Python and its venv, but no compiler and no
+# headers. Two ranks then run README's Python program. Needs root, debootstrap and the distribution's mirror.
+#   tests/install/wheel_test.sh [SUITE...]     default: bookworm (Python 3.11), noble (Ubuntu 24.04, Python 3.12)
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+suites=("$@")
+((${#suites[@]})) || suites=(bookworm noble)
+roots=$(mktemp -d)
+trap 'umount -q "$roots"/*/proc "$roots"/*/dev/shm || true; rm -rf --one-file-system "$roots"' EXIT
+
+for suite in "${suites[@]}"; do
+  root=$roots/$suite more=()
+  [[ $suite == noble ]] && more=(--no-check-gpg --components=main,universe)
+  if [[ ! -e /usr/share/debootstrap/scripts/$suite ]]; then  # all of Ubuntu's are one
+    cp -R /usr/share/debootstrap "$roots/debootstrap"
+    ln -s gutsy "$roots/debootstrap/scripts/$suite"
+    export DEBOOTSTRAP_DIR=$roots/debootstrap
+  fi
+  debootstrap --variant=minbase --include=python3,python3-venv "${more[@]}" "$suite" "$root" >"$roots/log" ||
+    { tail "$roots/log" && exit 1; }
+  mount -t proc proc "$root/proc"
+  mkdir -p "$root/dev/shm" "$root/wheels"
+  mount -t tmpfs tmpfs "$root/dev/shm"
+  cp dist/*.whl "$root/wheels"
+  version=$(chroot "$root" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+    --python-version "$version" --dest "$root/wheels" numpy
+  awk '/^import hccl/, /destroy/' README.md >"$root/first.py"
+  chroot "$root" bash -e <<'END'
+python3 -m venv /venv
+begin=$SECONDS
+/venv/bin/pip install --quiet --no-index --find-links /wheels hccl
+export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29555
+for rank in 0 1; do RANK=$rank LOCAL_RANK=$rank /venv/bin/python /first.py & done >/output
+wait
+[[ $(sort /output) == $'rank 0 of 2: the sum is 1\nrank 1 of 2: the sum is 1' ]] || { cat /output; exit 1; }
+/venv/bin/python -m hccl.info >/info
+grep -q 'cannot be used: libfabric.so.1' /info || { cat /info; exit 1; }
+echo "installed and run in $((SECONDS - begin)) s"
+END
+  echo "wheel: $suite, Python $version: right"
+done
