@@ -3,6 +3,7 @@
 #   include/hccl, include/acl           the headers
 #   <libdir>                            libhccl, plugins, pkg-config and CMake packages
 #   lib64                               libhccl again, when <libdir> has another name
+#   <libdir>/*.debug                    the symbols of stripped libraries, where debuggers look for them
 #   set_env.sh                          the environment of a shell
 include(CMakePackageConfigHelpers)
 # A component of its own, so that the library can be installed without the programs.
@@ -54,3 +55,19 @@ install(FILES ${PROJECT_BINARY_DIR}/hcclConfig.cmake ${PROJECT_BINARY_DIR}/hcclC
 file(RELATIVE_PATH HCCL_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/hccl.pc.in ${PROJECT_BINARY_DIR}/hccl.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/hccl.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+set(stripped "")
+foreach(target hccl hccl_files hccl_optim hccl_pmix hccl_ofi hccl_mpi)
+  if(TARGET ${target})
+    string(APPEND stripped " \"$<TARGET_FILE:${target}>\"")
+  endif()
+endforeach()
+install(CODE "
+  foreach(file${stripped})
+    get_filename_component(name \"\${file}\" NAME)
+    set(installed \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/\${name}\")
+    execute_process(COMMAND ${CMAKE_OBJCOPY} --only-keep-debug --compress-debug-sections \"\${file}\" \"\${installed}.debug\"
+      COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND ${CMAKE_OBJCOPY} \"--add-gnu-debuglink=\${installed}.debug\" \"\${installed}\"
+      COMMAND_ERROR_IS_FATAL ANY)
+  endforeach()" COMPONENT symbols)

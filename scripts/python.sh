@@ -19,10 +19,9 @@ if [[ -f $stamp && $(contents) == "$(<"$stamp")" ]]; then
   exit
 fi
 
-# Without debug information, which is nine tenths of it.
 prefix=$PWD/$build-install
 rm -rf "$prefix"
-"$cmake" --install "$build" --prefix "$prefix" --strip --component library >/dev/null
+"$cmake" --install "$build" --prefix "$prefix" --component library >/dev/null
 CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
   --force-reinstall --config-settings=cmake.define.hccl_ROOT="$prefix" \
   --config-settings=build-dir="build/python/{wheel_tag}" .  # kept for the next time

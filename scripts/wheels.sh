@@ -36,10 +36,10 @@ if [[ ! -x $made/tools/bin/auditwheel ]]; then
 fi
 
 configure_and_build release hccl hccl_files hccl_optim hccl_pmix hccl_ofi hccl_mpi
-for library in build/release/lib/libhccl*.so; do
-  objcopy --only-keep-debug "$(realpath "$library")" "$made/symbols/$(basename "$library").debug"
+for component in library symbols; do
+  "$cmake" --install build/release --prefix "$prefix" --component "$component" >/dev/null
 done
-"$cmake" --install build/release --prefix "$prefix" --strip --component library >/dev/null
+mv "$prefix"/lib*/*.debug "$made/symbols"
 
 excluded=()
 for library in libmpi.so.40 libpmix.so.2 libfabric.so.1; do excluded+=(--exclude "$library"); done

@@ -21,8 +21,16 @@ mv "$work/first" "$work/there"
 prefix=$work/there
 ! dash -c '. "$1/set_env.sh"' - "$prefix" 2>"$work/log" || fail "set_env.sh in dash, in a tree that was moved"
 grep -q "$work/first/set_env.sh does not exist" "$work/log" || fail "set_env.sh in dash: $(cat "$work/log")"
-libdir=$(dirname "$(find "$prefix" -name 'libhccl.so.*.*')")
+libdir=$(dirname "$(find "$prefix" -name 'libhccl.so.*.*' ! -name '*.debug')")
 [ -e "$libdir/libhccl.so" ] || fail "libhccl.so is not installed"
+
+# Stripped, with the symbols where a debugger finds them.
+for library in "$libdir"/libhccl_optim.so "$(realpath "$libdir/libhccl.so")"; do
+  sections=$(readelf -SW "$library")
+  ! grep -q '\.debug_info' <<<"$sections" || fail "$library is not stripped"
+  grep -q '\.gnu_debuglink' <<<"$sections" || fail "$library does not name its symbols"
+  grep -q '\.debug_info' <<<"$(readelf -SW "$library.debug")" || fail "$library.debug has no symbols"
+done
 
 # ---- its own package files ----
 
