@@ -37,6 +37,8 @@ wait
 [[ $(cat /output0 /output1) == $'rank 0 of 2: the sum is 1\nrank 1 of 2: the sum is 1' ]] || { cat /output?; exit 1; }
 /venv/bin/python -m hccl.info >/info
 grep -q 'cannot be used: libfabric.so.1' /info || { cat /info; exit 1; }
+/venv/bin/hccl_perf --help >/dev/null
+/venv/bin/hccl-plan --help >/dev/null
 echo "installed and run in $((SECONDS - begin)) s"
 END
   echo "wheel: $suite, Python $version: right"
