@@ -133,6 +133,30 @@ def test_abort_ends_an_operation_on_all_ranks():
         assert "abort" in text, text
 
 
+@pytest.mark.parametrize("what", ["group", "world"])
+def test_the_first_message_names_a_rank_that_has_gone(what):
+    """Messages open connections between all ranks, long before the group's timeout of half an hour."""
+    gone, heard = meeting(3), meeting(3)
+
+    def work(rank):
+        group = dist.new_group() if what == "group" else None
+        dist.barrier(group)
+        text = ""
+        if rank == 2:
+            dist.destroy_process_group(group)
+        gone.wait(TIMEOUT)
+        if rank < 2:
+            number, message = torch.ones(1), [dist.send, dist.recv][rank]
+            text = failure_of(lambda: message(number, 1 - rank, group=group))
+        heard.wait(TIMEOUT)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        return text
+
+    for text in on_ranks(3, work)[:2]:
+        assert "rank 2" in text and "has destroyed" in text, text
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_groups_end_in_any_order(first):
     def work(rank):
