@@ -71,7 +71,9 @@ bool has(const std::vector<Process>& line, pid_t pid) {
 
 std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& members,
                                          const RankOf& rank_of, const std::string& id) {
-  const HostIdentity host = host_identity();
+  const auto boot = boot_id();
+  if (!boot.ok()) return {};  // without a descriptor nothing can be looked at
+  const HostIdentity host = host_identity(*boot);
   std::vector<wire::Member> found;
   for (const pid_t pid : similar_processes()) {
     const std::vector<Process> line = line_of(pid);

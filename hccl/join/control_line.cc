@@ -11,7 +11,6 @@
 #include "hccl/base/caught.h"
 #include "hccl/base/process.h"
 #include "hccl/join/find_root.h"
-#include "hccl/join/host.h"
 
 namespace hccl::join {
 namespace {
@@ -60,14 +59,16 @@ ControlLine::ControlLine(Line line, const RootInfo& info, int rank,
 Result<std::shared_ptr<ControlLine>> ControlLine::join(const RootInfo& info, int size, int rank,
                                                        const Config& config, Logger log,
                                                        const Begun& begun,
-                                                       const wire::Attempt& attempt) {
+                                                       const wire::Attempt& attempt,
+                                                       Result<std::string> boot) {
+  HCCL_RETURN_IF_ERROR(boot.status());
   const Deadline deadline = Deadline::after(config.connect_timeout);
   HCCL_ASSIGN_OR_RETURN(Line line, find_root(info, config.if_ip, deadline, log));
   std::shared_ptr<ControlLine> control(
       new ControlLine(std::move(line), info, rank, config.peer_timeout, std::move(log)));
   if (begun) begun(control);
   const Deadline table = Deadline::after(config.connect_timeout + kGrace);
-  HCCL_RETURN_IF_ERROR(control->say_hello(size, config, attempt, table));
+  HCCL_RETURN_IF_ERROR(control->say_hello(size, config, attempt, host_identity(*boot), table));
   control->thread_ = Thread("hccl-control", [raw = control.get()] {
     try {
       raw->listen();
@@ -79,11 +80,11 @@ Result<std::shared_ptr<ControlLine>> ControlLine::join(const RootInfo& info, int
 }
 
 Status ControlLine::say_hello(int size, const Config& config, const wire::Attempt& attempt,
-                              Deadline deadline) {
+                              HostIdentity host, Deadline deadline) {
   wire::Member me{.rank = static_cast<std::uint32_t>(rank_),
                   .pid = static_cast<std::uint32_t>(::getpid()),
                   .cores = core_mask(),
-                  .host = host_identity(),
+                  .host = std::move(host),
                   .started = start_of(::getpid()),
                   .attempt = attempt};
   HCCL_ASSIGN_OR_RETURN(me.address, local_address(line_.fd()));

@@ -15,6 +15,7 @@
 #include "hccl/base/mutex.h"
 #include "hccl/base/socket.h"
 #include "hccl/base/thread.h"
+#include "hccl/join/host.h"
 #include "hccl/join/line.h"
 #include "hccl/join/root_info.h"
 #include "hccl/join/wire.h"
@@ -38,12 +39,13 @@ class ControlLine {
   /// joined. kTimeout with the absent ranks after config.connect_timeout; kPara when the ranks
   /// disagree on version, size or configuration. `begun` gets the line before that wait: a forked
   /// child has to abandon() it.
-  /// `attempt`: of this rank.
+  /// `attempt`: of this rank. `boot`: of this host.
   using Begun = std::function<void(const std::shared_ptr<ControlLine>&)>;
   static Result<std::shared_ptr<ControlLine>> join(const RootInfo& info, int size, int rank,
                                                    const Config& config, Logger log,
                                                    const Begun& begun = {},
-                                                   const wire::Attempt& attempt = {});
+                                                   const wire::Attempt& attempt = {},
+                                                   Result<std::string> boot = boot_id());
   /// Leaves in good order.
   ~ControlLine();
   ControlLine(const ControlLine&) = delete;
@@ -126,7 +128,8 @@ class ControlLine {
 
   ControlLine(Line line, const RootInfo& info, int rank, std::chrono::nanoseconds peer_timeout,
               Logger log);
-  Status say_hello(int size, const Config& config, const wire::Attempt& attempt, Deadline deadline);
+  Status say_hello(int size, const Config& config, const wire::Attempt& attempt, HostIdentity host,
+                   Deadline deadline);
   Status read_table(const std::string& frame, int size);
   void await_coordinator();
   void listen();

@@ -16,7 +16,6 @@
 #include "hccl/base/auth.h"
 #include "hccl/base/caught.h"
 #include "hccl/base/process.h"
-#include "hccl/join/host.h"
 #include "hccl/join/line.h"
 
 namespace hccl::join {
@@ -44,15 +43,17 @@ class CoordinatorThread {
  public:
   CoordinatorThread(Listener listener, const RootInfo& info, const Config& config, Logger log,
                     std::unique_ptr<EpollSleeper> sleeper,
-                    std::shared_ptr<const TlsContext> context, Claimants claimants)
+                    std::shared_ptr<const TlsContext> context, Claimants claimants,
+                    const std::string& boot)
       : listener_(std::move(listener.fd)),
         info_(info),
         log_(std::move(log)),
         sleeper_(std::move(sleeper)),
         context_(std::move(context)),
         spare_(Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC))),
-        membership_(host_identity(), static_cast<std::uint32_t>(::getpid()), config.connect_timeout,
-                    config.peer_timeout, start_of(::getpid()), std::move(claimants)) {
+        membership_(host_identity(boot), static_cast<std::uint32_t>(::getpid()),
+                    config.connect_timeout, config.peer_timeout, start_of(::getpid()),
+                    std::move(claimants)) {
     watch(listener_.get(), kListenerTag, EPOLLIN, EPOLL_CTL_ADD);
   }
 
@@ -320,7 +321,9 @@ class CoordinatorThread {
 Coordinator::Coordinator() = default;
 
 Result<std::unique_ptr<Coordinator>> Coordinator::start(RootInfo& info, const Config& config,
-                                                        Logger log, Claimants claimants) {
+                                                        Logger log, Claimants claimants,
+                                                        Result<std::string> boot) {
+  HCCL_RETURN_IF_ERROR(boot.status());
   Result<Listener> listener(Status(Code::kUnavail, "no port"));
   for (int i = 0; i < info.ports; ++i) {
     const auto port = static_cast<std::uint16_t>(info.port == 0 ? 0 : info.port + i);
@@ -333,9 +336,9 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(RootInfo& info, const Co
   HCCL_ASSIGN_OR_RETURN(auto sleeper, EpollSleeper::create());
   HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
   std::unique_ptr<Coordinator> made(new Coordinator);
-  made->loop_ = std::make_unique<CoordinatorThread>(std::move(*listener), info, config,
-                                                    std::move(log), std::move(sleeper),
-                                                    std::move(context), std::move(claimants));
+  made->loop_ = std::make_unique<CoordinatorThread>(
+      std::move(*listener), info, config, std::move(log), std::move(sleeper), std::move(context),
+      std::move(claimants), *boot);
   made->thread_ = Thread("hccl-coord", [loop = made->loop_.get()] { loop->run(); });
   return made;
 }

@@ -11,6 +11,7 @@
 #include "hccl/base/log.h"
 #include "hccl/base/socket.h"
 #include "hccl/base/thread.h"
+#include "hccl/join/host.h"
 #include "hccl/join/membership.h"
 #include "hccl/join/root_info.h"
 
@@ -22,9 +23,10 @@ class Coordinator {
  public:
   /// Listens on info.address, at info.port or one of the ports after it (info.ports). Port 0 means
   /// any free port. Sets info.port.
-  /// `claimants`: see Membership.
+  /// `claimants`: see Membership. `boot`: of this host.
   static Result<std::unique_ptr<Coordinator>> start(RootInfo& info, const Config& config,
-                                                    Logger log, Claimants claimants = {});
+                                                    Logger log, Claimants claimants = {},
+                                                    Result<std::string> boot = boot_id());
   /// Ends the thread at once. Ranks that have not left report this process as dead; its own rank
   /// reports that it was cut off.
   ~Coordinator();

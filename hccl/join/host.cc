@@ -8,30 +8,18 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <fstream>
 #include <map>
 #include <thread>
 #include <vector>
 
+#include "hccl/base/error_text.h"
 #include "hccl/base/fd.h"
 #include "hccl/join/wire.h"
 
 namespace hccl::join {
 namespace {
-
-std::string boot_id() {
-  const Fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  char text[64];
-  const ssize_t got = fd.valid() ? ::read(fd.get(), text, sizeof text) : -1;
-  if (got > 0) {
-    std::string id(text, static_cast<std::size_t>(got));
-    return id.substr(0, id.find('\n'));
-  }
-  // Without /proc the host's name serves.
-  char name[65] = "";
-  ::gethostname(name, sizeof name - 1);
-  return std::string("host ") + name;
-}
 
 // The masks' indices by mask. Empty if no order helps (see cores_in_turn()).
 std::map<std::string, std::vector<int>> groups_by_core(std::span<const std::string> masks) {
@@ -54,7 +42,27 @@ std::string own_namespace(const char* kind) {
   return std::to_string(info.st_ino);
 }
 
-HostIdentity host_identity() { return boot_id() + std::string(kNetwork) + own_namespace("net"); }
+HostIdentity host_identity(const std::string& boot) {
+  return boot + std::string(kNetwork) + own_namespace("net");
+}
+
+Result<std::string> boot_id() {
+  static constexpr const char* kFile = "/proc/sys/kernel/random/boot_id";
+  const Fd fd(::open(kFile, O_RDONLY | O_CLOEXEC));
+  if (!fd.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+    return Status(Code::kSyscall, std::string(kFile) + ": " + error_text(errno));
+  }
+  char text[64];
+  const ssize_t got = fd.valid() ? ::read(fd.get(), text, sizeof text) : -1;
+  if (got > 0) {
+    std::string id(text, static_cast<std::size_t>(got));
+    return id.substr(0, id.find('\n'));
+  }
+  // Without /proc the host's name serves.
+  char name[65] = "";
+  ::gethostname(name, sizeof name - 1);
+  return std::string("host ") + name;
+}
 
 std::string_view machine_of(const HostIdentity& host) {
   return std::string_view(host).substr(0, host.rfind(kNetwork));

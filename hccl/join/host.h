@@ -6,13 +6,18 @@
 #include <string_view>
 #include <vector>
 
+#include "hccl/base/status.h"
+
 namespace hccl::join {
 
 /// Names the boot and the network namespace, at most 128 bytes. Two processes with equal identities
 /// probably share memory; they do if one of them can map memory of the other. So this is only a
 /// hint.
 using HostIdentity = std::string;
-HostIdentity host_identity();
+HostIdentity host_identity(const std::string& boot);
+/// The boot. An error if the process has no descriptor to read it with: without a boot, the host
+/// would be another one than that of its other ranks.
+Result<std::string> boot_id();
 
 /// The number of this process's namespace of a kind ("net", "pid").
 std::string own_namespace(const char* kind);

@@ -91,12 +91,22 @@ class Pmix {
 
 }  // namespace
 
+// Read before the first socket is opened: later there may be no descriptor left to read it.
+Result<std::string> Worlds::boot() {
+  const MutexLock lock(mutex_);
+  if (boot_.empty()) {
+    HCCL_ASSIGN_OR_RETURN(boot_, boot_id());
+  }
+  return boot_;
+}
+
 Status Worlds::start_coordinator(RootInfo& info, const Config& config, Claimants claimants) {
+  Result<std::string> own = boot();
   const MutexLock lock(mutex_);  // no fork while nobody else knows the sockets
   HCCL_ASSIGN_OR_RETURN(
       auto coordinator,
       Coordinator::start(info, config, make_logger(config.log_level, "coordinator"),
-                         std::move(claimants)));
+                         std::move(claimants), std::move(own)));
   // A coordinator whose ranks have all left has ended its thread; it is destroyed here.
   std::erase_if(coordinators_, [](const auto& each) { return each->finished(); });
   coordinators_.push_back(std::move(coordinator));
@@ -148,7 +158,7 @@ Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Conf
   };
   auto joined = ControlLine::join(info, size, rank, config,
                                   make_logger(config.log_level, "rank " + std::to_string(rank)),
-                                  begun, attempt);
+                                  begun, attempt, boot());
   if (joined.status().code() == Code::kTimeout && rank == 0) {
     const Status& late = joined.status();
     return Status(late.code(), late.message() + alternatives_to(info.address), late.culprit());

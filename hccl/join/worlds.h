@@ -50,6 +50,7 @@ class Worlds {
 
   std::shared_ptr<Fd> keep(const std::function<Fd()>& make);
   Status start_coordinator(RootInfo& info, const Config& config, Claimants claimants = {});
+  Result<std::string> boot();
   int next_join(const std::string& job);
   Result<std::shared_ptr<Fd>> claim_rank(const std::string& job, int size, int rank);
   Joined join_by_pmix(const Launch& launch, const Config& config);
@@ -66,6 +67,7 @@ class Worlds {
   std::vector<std::unique_ptr<Coordinator>> coordinators_ HCCL_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<ControlLine>> lines_ HCCL_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<Fd>> kept_ HCCL_GUARDED_BY(mutex_);
+  std::string boot_ HCCL_GUARDED_BY(mutex_);                  // of this host; "": not read yet
   std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);  // so far, by job
 };
 

@@ -188,8 +188,8 @@ TEST(Interfaces, Resolve) {
 }
 
 TEST(Host, IdentityAndCores) {
-  const HostIdentity identity = host_identity();
-  EXPECT_EQ(identity, host_identity());
+  const HostIdentity identity = host_identity(*boot_id());
+  EXPECT_EQ(identity, host_identity(*boot_id()));
   EXPECT_LE(identity.size(), 128u);
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;

@@ -278,9 +278,10 @@ TEST(Line, NobodyOnTheWayUnderstandsIt) {
   const std::string& seen = story.proxy().seen();
   EXPECT_GT(seen.size(), 1000U);
   for (const std::string& secret :
-       {std::string(name), std::string("127.0.0.1"), host_identity(), config().agreement(),
-        std::string("transport="), std::string("HCCL"), std::string("part "), std::string(kPain),
-        std::string("allreduce"), std::string("broadcast"), std::string("null pointer")}) {
+       {std::string(name), std::string("127.0.0.1"), host_identity(*boot_id()),
+        config().agreement(), std::string("transport="), std::string("HCCL"), std::string("part "),
+        std::string(kPain), std::string("allreduce"), std::string("broadcast"),
+        std::string("null pointer")}) {
     // Two or three letters, as a short host name has, occur by chance among enciphered bytes.
     if (secret.size() < 4) continue;
     EXPECT_EQ(seen.find(secret), std::string::npos) << secret;
