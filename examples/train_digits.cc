@@ -71,8 +71,8 @@ double train_epoch(const World& world, const Images& train, const Options& optio
 
     gradients->mark(HCCL_FUSION_FP_START);
     loss += network->forward(batch);
-    // Scaled by the size of the whole batch. So the sum over the ranks is the gradient of the mean
-    // loss for any number of ranks and any shares.
+    // The scale is 1 / the size of the whole batch, not of this rank's share. So the sum of the
+    // gradients over the ranks is the gradient of the mean loss for any number of ranks and shares.
     network->backward(batch, 1.0f / static_cast<float>(batch_size), gradients->data(),
                       [&](uint32_t index) { gradients->ready(index); });
     gradients->mark(HCCL_FUSION_BP_END);

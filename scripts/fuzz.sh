@@ -19,7 +19,7 @@ for target in "${targets[@]}"; do
   inputs=build/fuzz/inputs/$target
   mkdir -p "$inputs"
   echo "== $target: $minutes minutes"
-  # A second on a machine of its own; this one may be loaded.
+  # -timeout=5: a second for an input would do on an idle machine, but this machine may be loaded.
   "build/fuzz/tests/fuzz_$target" -max_total_time=$((60 * minutes)) -timeout=5 -rss_limit_mb=1024 -malloc_limit_mb=128 \
     -report_slow_units=1 -print_final_stats=1 -verbosity=0 -artifact_prefix="build/fuzz/found/$target-" \
     "$inputs" "tests/fuzz/corpus/$target" || failed+=("$target")

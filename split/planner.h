@@ -60,8 +60,8 @@ struct Contention {
   double compute = 1;
   double communication = 1;
   bool none() const { return compute == 1 && communication == 1; }
-  /// If false, compute and communication end no earlier together than one after the other: one
-  /// segment is planned, which is optimal if the cost is affine.
+  /// If false, running compute and communication at the same time saves nothing over running one
+  /// after the other. One segment is planned, which is optimal if the cost is affine.
   bool overlap_pays() const { return compute + communication > 1; }
   bool operator==(const Contention&) const = default;
 };

@@ -37,9 +37,10 @@ struct TraceSegment {
   std::string algorithm;  ///< name of the schedule that ran
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  /// The part of end - start in which the segment waited for other ranks: this rank's time less
-  /// that of the last rank to arrive, whose time is the pure cost. It is known after the ranks'
-  /// traces were merged, which the engine does while it records for the planner; otherwise 0.
+  /// The part of end - start in which the segment waited for other ranks. The last rank to arrive
+  /// does not wait: its time is the pure cost. The wait of a rank is its time minus the pure cost.
+  /// The wait is known after the ranks' traces were merged. The engine merges them while it records
+  /// for the planner; otherwise the value is 0.
   std::int64_t wait_for_peer_ns = 0;
   /// Of the thread that ran the segment; 0 if not recorded for the planner.
   std::int64_t cpu_ns = 0;

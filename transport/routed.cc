@@ -51,8 +51,8 @@ class BothSleeper final : public Sleeper {
     other_.sleeper().awake();
   }
 
-  /// Set when a thread is about to sleep. Then all readable sockets must be read, or the sleep ends
-  /// at once.
+  /// Set when a thread is about to sleep: progress() then reads all sockets, because a readable
+  /// socket that is left unread would end the sleep at once.
   bool look_at_all = true;
 
  private:

@@ -1,5 +1,5 @@
-// Memory for OpenSSL when no other memory is left. OpenSSL does not survive a failed allocation of
-// its first use: it crashes, or fails for the rest of the program.
+// A reserve of memory for OpenSSL, used when malloc fails. If an allocation fails during the first
+// use of OpenSSL, OpenSSL crashes, or fails for the rest of the program.
 #include <malloc.h>
 
 #include <algorithm>

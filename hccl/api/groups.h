@@ -36,7 +36,7 @@ class Groups {
   /// world.
   Result<CommunicatorPtr> clear();
 
-  /// Whether a group of this name exists; a request does not count.
+  /// Whether a group of this name exists. A request that create() has stored is not yet a group.
   bool contains(const std::string& name) const;
   Result<CommunicatorPtr> get(const std::string& name) const;
   Result<HcclComm> handle(const std::string& name) const;

@@ -66,7 +66,7 @@ class Handles {
     used_ = of_parent_ = (parent.used_ + kChunk - 1) / kChunk * kChunk;
   }
 
-  /// A place for an object that is added later, where nothing may fail any more.
+  /// Reserves a place for an object, so that adding the object later cannot fail.
   class Place {
    public:
     explicit Place(Handles& table) : table_(&table), index_(table.free_slot()) {}
@@ -92,7 +92,8 @@ class Handles {
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
     if (Slot* const slot = find(number); slot != nullptr) {
       const std::uint64_t alive = life_of(number) << kLifeShift;
-      // A dead handle usually ends here, without an access to the slot's current object.
+      // Most dead handles fail this check, so they leave the count of the slot's current object
+      // alone.
       if ((slot->word.load(std::memory_order_relaxed) & kLifeMask) == alive) {
         const std::uint64_t word = slot->word.fetch_add(1, std::memory_order_acquire);
         if ((word & (kLifeMask | kClosing)) == alive) return Use(slot);

@@ -20,7 +20,7 @@ using hccl::api::State;
 
 namespace {
 
-// The call's own text, whatever other threads' calls do meanwhile.
+// Runs the call. The status carries the text of this call's error, not of another thread's call.
 Status run(HcclCall call, void* arg) {
   hccl::api::set_last_error("");
   const HcclResult result = call(arg);
@@ -48,7 +48,7 @@ WorkQueue::Done teller(HcclRequestCallback done, void* arg) {
   };
 }
 
-// A queue for one call, which ends with it.
+// Submits a call to a queue of its own. The queue ends with the call.
 WorkQueue::Ticket submit_alone(WorkQueue::Work work, WorkQueue::Done done) {
   const auto queue = std::make_shared<WorkQueue>("hccl-request");
   try {
@@ -84,7 +84,7 @@ HcclResult HcclSubmit(HcclCall call, HcclComm comm, bool callerWaits, HcclReques
       return Status(Code::kPara, "in an open HcclGroupStart no call can be submitted");
     }
     if (callerWaits) {
-      // Not in use meanwhile: the callback may destroy the communicator.
+      // get_shared() does not mark the communicator as in use, so the callback may destroy it.
       HCCL_ASSIGN_OR_RETURN(const auto communicator, state.communicators().get_shared(comm));
       if (communicator->requests()->run_now(work, told)) return {};
     }

@@ -55,8 +55,9 @@ void crypto_memory(void* (*take)(std::size_t, const char*, int),
 /// OpenSSL then frees nothing at the end of the program, because threads may still use it. No
 /// effect after OpenSSL's first use.
 void crypto_outlives_exit() noexcept;
-/// The calling thread is about to end: OpenSSL forgets it now. Else OpenSSL does that after the
-/// thread's function, with a lock that a child forked at that time would wait for.
+/// Frees OpenSSL's data of the calling thread, which is about to end. Otherwise OpenSSL frees the
+/// data after the thread's function has returned, and holds a lock meanwhile. A child forked at
+/// that time would wait for the lock forever.
 void crypto_leaves_thread() noexcept;
 /// A key derived from another one (HKDF-SHA256): derive(secret, "control v1").
 Key derive(const Key& secret, std::string_view label);

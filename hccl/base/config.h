@@ -84,8 +84,9 @@ struct Config {
   std::uint16_t base_port = 60000;
   /// HCCL_HOST_SOCKET_PORT_RANGE: ports the root may listen on: "auto" or "60000-60031,61000".
   std::vector<std::pair<std::uint16_t, std::uint16_t>> port_ranges;
-  /// HCCL_JOB_SECRET_FILE: file of the job's secret (owned by this user, mode 0600) for joins that
-  /// carry no root info. Without it such joins are refused between hosts.
+  /// HCCL_JOB_SECRET_FILE: file of the job's secret (owned by this user, mode 0600) for joins
+  /// without root info. Between hosts, a join without root info fails unless this file or
+  /// HCCL_ALLOW_INSECURE is given.
   std::string job_secret_file;
   /// HCCL_ALLOW_INSECURE: 1 permits joining without a secret between hosts; default 0.
   bool allow_insecure = false;
@@ -97,9 +98,9 @@ struct Config {
   /// HCCL_FLIGHT_RECORDER_DIR: where the flight recorder is dumped on failure; default: TMPDIR,
   /// else "hccl" in XDG_STATE_HOME or in .local/state of HOME. "off", or none of these: none.
   std::string flight_recorder_dir;
-  /// HCCL_TUNE_FILE: where measured costs are read from and kept, JSON if the name ends in .json;
-  /// rank 0's counts, for all ranks. Default, empty: nothing is measured and built-in numbers
-  /// choose.
+  /// HCCL_TUNE_FILE: where measured costs are read from and kept, JSON if the name ends in .json.
+  /// Rank 0's value counts for all ranks. Empty, the default: nothing is measured, and the built-in
+  /// costs decide.
   std::string tune_file;
   /// HCCL_PLUGIN_PATH: absolute directory of transport plugins; default: the directory of
   /// libhccl.so.

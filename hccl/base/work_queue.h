@@ -29,9 +29,10 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   class Entry;
   using Ticket = std::shared_ptr<Entry>;
 
-  /// Work never ends if its thread has left it by longjmp or has died. So a wait for work in line
-  /// gives that work up if one piece has run in the queue `of` for longer than `patience` (0, or
-  /// none: no limit); `overdue` is then its result. While work is in line, the queue uses these.
+  /// Work never ends if its thread has died, or has left the work by longjmp. So a wait for work in
+  /// line gives that work up if one piece has run in the queue `of` for longer than `patience` (0,
+  /// or none: no limit). The result of the wait is then `overdue`. The functions and `of` must stay
+  /// valid while work is in line.
   struct Bound {
     std::function<std::chrono::nanoseconds()> patience;
     std::function<Status()> overdue;
@@ -169,8 +170,9 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 class WorkQueue::Entry final : public Request {
  public:
   Status wait(Deadline deadline) override;
-  /// Work that the callback submits comes here, before all work that is submitted later. The first
-  /// call counts. A marked entry's callback is the program's: it has the program's signal mask.
+  /// Sets the place in line of the work that this entry's callback submits: behind the work
+  /// submitted before mark(), ahead of the work submitted after it. Only the first call has an
+  /// effect. The callback of a marked entry runs with the program's signal mask.
   void mark() override;
 
  private:

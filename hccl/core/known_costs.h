@@ -18,8 +18,8 @@ class KnownCosts {
   /// Rank 0: reads the file that the configuration names, and returns the data for all ranks. Warns
   /// if a file cannot be used.
   static std::string offer(const Config& config, const Logger& log);
-  /// All ranks: takes the data of rank 0's offer(); "": no data. kInternal: not made by offer();
-  /// kNotSupport: the plugin for files is missing.
+  /// All ranks: takes the data that offer() returned on rank 0; an empty text means no data.
+  /// kInternal: the data does not come from offer(). kNotSupport: the plugin for files is missing.
   static Result<std::shared_ptr<KnownCosts>> accept(std::string_view offer);
 
   /// The key under which measurements on these ranks are stored. `hosts`: of each rank.

@@ -18,7 +18,8 @@ namespace {
 using wire::Kind;
 
 constexpr std::chrono::seconds kSendTime{10};
-// The coordinator names the absent ranks at HCCL_CONNECT_TIMEOUT; its frame takes a moment.
+// How long after the deadline a rank still waits for the frame in which the coordinator names the
+// absent ranks.
 constexpr std::chrono::seconds kGrace{5};
 constexpr std::chrono::seconds kAcknowledgeTime{1};
 
@@ -119,8 +120,9 @@ ControlLine::~ControlLine() {
   thread_.join();
 }
 
-// The coordinator of this process ends with the process. It must have told the other ranks first
-// what this rank has reported: they would learn only of that end.
+// If the coordinator runs in this process, it ends with the process. So this rank waits until the
+// coordinator has read all reports of this rank and closes the line. Otherwise the other ranks
+// would learn only that the coordinator has ended.
 void ControlLine::await_coordinator() {
   if (coordinator_rank_ < 0) return;
   const wire::Member& its = members_[static_cast<std::size_t>(coordinator_rank_)];
@@ -350,7 +352,7 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
     const MutexLock lock(mutex_);
     return pending->done;
   };
-  // The coordinator names the absent ranks at the deadline; its frame takes a moment.
+  // At the deadline the coordinator sends a frame that names the absent ranks: wait kGrace longer.
   const auto left = deadline.left();
   const Deadline patience =
       left > std::chrono::hours(24) ? Deadline::never() : Deadline::after(left + kGrace);

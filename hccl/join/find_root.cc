@@ -67,7 +67,8 @@ struct Seeker {
     return each.line->proved();
   }
 
-  // Ends an attempt. The failure, if the search has to end with it.
+  // Ends an attempt after a failure. Returns the failure if the search has to end with it. Else
+  // sets the time of the next attempt at this port, and returns success.
   Status judge(Attempt& each, const Status& failure) {
     const std::string where = endpoint_text(info.address, each.port);
     last = failure;
@@ -80,8 +81,8 @@ struct Seeker {
     each.line.reset();
     each.begin = Deadline::after(each.pause);
     each.pause = std::min(2 * each.pause, milliseconds(info.ports == 1 ? 200 : 640));
-    // An error of this process, which a second try would meet again, unless the other attempts have
-    // the descriptors.
+    // A system error of this process ends the search: a second try would fail, too. While other
+    // attempts run, they may hold the descriptors that are missing.
     if (last.code() == Code::kSyscall &&
         std::all_of(attempts.begin(), attempts.end(), [](const Attempt& a) { return a.idle(); })) {
       return last.with_context("joining");

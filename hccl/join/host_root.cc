@@ -76,8 +76,8 @@ bool is_held(const UserFolder& folder, const std::string& name) {
   return file.valid() && somebody_holds(file.get());
 }
 
-// Removes the files of jobs that were killed, and what need not be remembered. The caller holds the
-// folder's lock.
+// Removes the files of jobs that were killed, and the records of contests older than
+// kContestSeconds. The caller holds the folder's lock.
 void sweep(const UserFolder& folder) {
   const int at = folder.fd.get();
   for (const std::string& name : names_in(at, "")) {
@@ -87,7 +87,7 @@ void sweep(const UserFolder& folder) {
   }
 }
 
-// A new file with its lock. An invalid one while another job holds the name.
+// Creates the file and locks it. Returns an invalid descriptor while another job holds the name.
 Result<Fd> create_file(const UserFolder& folder, const std::string& name) {
   sweep(folder);
   Fd file(::openat(folder.fd.get(), name.c_str(),
@@ -161,8 +161,8 @@ Result<HostRoot> HostRoot::create(const std::vector<std::string>& places, const 
     status = folder.status();
     if (!status.ok()) return true;
     auto file = keep([&] {
-      // Only one rank 0 at a time may look for files without a lock, and make a file that has no
-      // lock yet.
+      // The folder's lock lets one rank 0 at a time sweep and create: a new file is not locked yet,
+      // and the sweep of another rank 0 would remove it.
       if (::flock(folder->fd.get(), LOCK_EX | LOCK_NB) != 0) return Fd();
       auto created = create_file(*folder, name);
       ::flock(folder->fd.get(), LOCK_UN);
@@ -172,8 +172,8 @@ Result<HostRoot> HostRoot::create(const std::vector<std::string>& places, const 
     if (!status.ok()) return true;
     if (!file->valid()) return false;
     root.emplace(HostRoot(std::move(folder->fd), name, std::move(file)));
-    // Two that have each made a folder at once look for the other's file after they made theirs,
-    // and have the same folders when they try again.
+    // Two ranks 0 that create a folder each at the same time look for the other's file after they
+    // have created their own. When they try again, both see the same folders.
     if (count_held(places, name) <= 1) return true;
     root.reset();
     return false;

@@ -70,9 +70,9 @@ Membership::Outs Membership::hello(int connection, ByteReader& in) {
   return outs;
 }
 
-// The ranks that one agent has started belong to one attempt. Those of an earlier attempt are left
-// over, and are refused: the newcomer or ranks that have come. A root that is left over ends the
-// world.
+// All ranks that one agent has started must belong to one attempt. A rank of an earlier attempt is
+// refused, whether it is the newcomer or has joined already. If the root's rank is of an earlier
+// attempt, the world ends.
 Membership::Outs Membership::end_earlier_attempts(int connection, const wire::Member& newcomer) {
   const auto text = [](const wire::Member& each) {
     return "rank " + std::to_string(each.rank) + " (" + each.address + " pid " +
@@ -158,13 +158,13 @@ Membership::Outs Membership::send_away(std::uint32_t rank, const Status& why) {
   return refuse(old, why);
 }
 
-// Whether a process of the root's host is older, and not only by the time in which the processes of
-// two jobs that are started at once come about.
+// Whether a process of the root's host started more than a second before `than`. A smaller
+// difference shows nothing: two jobs may have been started at once.
 bool Membership::is_older(const wire::Member& one, std::uint64_t than) const {
   return one.host == host_ && one.started != 0 && one.started + kTicks < than;
 }
 
-// Whether a process is of an earlier attempt of the agent that has started another one.
+// Whether one agent has started both processes, `one` in an earlier attempt than `than`.
 bool Membership::is_earlier(const wire::Member& one, const wire::Member& than) {
   return one.host == than.host && one.attempt.agent != 0 &&
          one.attempt.agent == than.attempt.agent && one.attempt.number < than.attempt.number;

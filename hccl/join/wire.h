@@ -88,7 +88,8 @@ inline std::vector<std::uint32_t> ranks_in(std::string_view set) {
 
 inline constexpr std::size_t kCoresCap = 32768;  // bytes: 2^18 cores
 
-/// The attempt of a job in which a launcher's agent has started a rank. Each agent counts its own.
+/// The launcher's agent that has started a rank, and the number of the agent's attempt to run the
+/// job. Each agent counts its own attempts.
 struct Attempt {
   std::uint32_t agent = 0;  ///< 0: no agent
   std::uint32_t number = 0;

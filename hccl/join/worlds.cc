@@ -128,8 +128,9 @@ int Worlds::next_join(const std::string& job) {
   return joins_[job]++;
 }
 
-// A program that a rank starts inherits the launcher's variables, and would wait for a world in
-// which its place is taken. The claim is invalid if this process has joined as this rank before.
+// Claims the rank for this process. Fails if an ancestor of this process holds the claim: a program
+// that a rank starts inherits the launcher's variables, and would wait for a world in which its
+// place is taken. Returns an invalid descriptor if this process itself holds the claim already.
 Result<std::shared_ptr<Fd>> Worlds::claim_rank(const std::string& job, int size, int rank) {
   if (size == 1) return std::make_shared<Fd>();
   // Containers may share the network, but not the numbers of their processes.
@@ -217,8 +218,8 @@ Result<RootInfo> Worlds::make_root(const Config& config, bool one_host) {
 
 // ---- jobs that all ranks know ----
 
-// This process is a second root of the name on this host. It tells the first one, whose ranks
-// cannot know to which of the two they belong. Always an error.
+// This process is the second root of this job's name on this host. It reports itself to the first
+// root, because the ranks cannot know which of the two roots is theirs. Always returns an error.
 Status Worlds::contest(const RootInfo& info, const Job& job, Config config) {
   config.connect_timeout = std::min<std::chrono::seconds>(config.connect_timeout, kContestTime);
   const Status refused = join(info, job.size, job.rank, config, job.attempt).status();
@@ -239,7 +240,7 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
     // The root may resolve its own name to another address than its peers resolve it to.
     const auto own = local_address(config);
     if (own.ok() && !is_private(info.address)) info.address = own.value();
-    // The secret is in the name, so that other users cannot take it.
+    // The name of the claim contains the secret, so that other users cannot claim it.
     const std::string name = "root " + std::string(info.secret.begin(), info.secret.end());
     opening = keep([&] { return claim(name); });
     if (!opening->valid() && is_claimed(name)) return contest(info, job, config);

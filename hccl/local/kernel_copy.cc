@@ -93,9 +93,10 @@ Status by_pieces(Region& region, const Operation& op, int place, std::size_t byt
 
 }  // namespace
 
-// Each rank shows its peers a number of its own, the number's address, and an address to which they
-// may write theirs. If a rank reads another number there, or its own memory shows another number
-// than its peer's, the process is the wrong one or not accessible.
+// Tests copies between the processes. Each rank tells its peers a number of its own, the number's
+// address, and the address of an array with an element for each peer. Each rank reads the number of
+// each peer, and writes its own number into the peer's array. If a number in memory differs from
+// the number told, the copy went to the wrong process or was not allowed.
 Result<bool> attach(Region& region) {
   const auto& peers = region.memory().peers;
   const auto other_process = [&](std::size_t place) { return !peers[place].same_process; };

@@ -57,8 +57,8 @@ std::size_t limit_of(__rlimit_resource resource) {
   return ::getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
-// As much as the machine has memory. The process also maps the heaps of its peers, so that of its
-// limited addresses one heap takes a small part.
+// The size of the machine's memory. If the process's addresses are limited, at most a small part of
+// them, because the process also maps the heaps of its peers.
 std::size_t usual_reserve() {
   constexpr std::size_t kPart = 8;
   const std::size_t memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
@@ -162,8 +162,8 @@ Status Heap::give_up(const Status& why) {
   return why;
 }
 
-// Returns the largest free parts first, and of each part its end: new allocations take the
-// beginning.
+// Gives free memory back to the system: the largest parts first, and of each part its end, because
+// new allocations take the beginning.
 void Heap::shrink(std::size_t kept) {
   const auto excess = [&]() HCCL_REQUIRES(mutex_) -> std::uint64_t {
     const std::uint64_t now = committed_.bytes() > used_ ? committed_.bytes() - used_ : 0;
@@ -274,7 +274,8 @@ Status Heap::free_pages(std::uint64_t offset) {
   return {};
 }
 
-// A child may be forked at any time. It finds one of the two complete, and takes no lock.
+// Changes spare_, then mappings_. A child may be forked at any time: it finds one of the two
+// complete, without a lock.
 template <class Change>
 void Heap::change_mappings(Change change) {
   change(spare_);

@@ -5,8 +5,9 @@
 
 namespace hccl::memory {
 
-// If there is no private memory that can be written (RLIMIT_DATA, vm.overcommit_memory), or the
-// program has closed the memfd, the child can only read: better a crash than a write to the parent.
+// Makes the mappings private to the child. If the kernel grants no private memory for writing
+// (RLIMIT_DATA, vm.overcommit_memory), or the program has closed the memfd, the mappings become
+// read-only: a write then crashes the child instead of changing the parent's memory.
 void Heap::make_private() const {
   const bool ours = memfd_.ours();
   const auto change = [&](std::byte* at, std::size_t bytes, std::uint64_t offset) {

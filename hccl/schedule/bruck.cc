@@ -26,7 +26,8 @@ std::vector<int> live_counts(int size) {
   return counts;
 }
 
-// Offsets [first, first + count) of `rank` in kIn, in kOut, or in the slots of the same numbers.
+// The slices with offsets [first, first + count) of `rank` in a buffer. In kScratch, the chunk at
+// offset j lies in slot j.
 std::vector<Slice> offsets(Buffer buffer, int rank, int first, int count, int size) {
   std::vector<Slice> slices;
   int slot = first;

@@ -92,17 +92,18 @@ Result<std::optional<double>> Timer::time(const Call& call, std::string_view alg
 
 namespace {
 
-// What takes at most this part of the time is faster beyond doubt. Where cores share a cache,
-// storing past it takes twice the time; where they do not, half.
+// Stores past the caches count as faster if they take at most this part of the time of ordinary
+// stores. They take twice the time where cores share a cache, and half of it where cores do not.
 constexpr double kFar = 0.85;
 constexpr std::uint64_t kFarBytes = 64 * kKiB;
 constexpr int kTurns = 3;
 constexpr std::array<std::uint64_t, 3> kLocalSizes = {8 * kKiB, 64 * kKiB, kProbeBytes};
-// A machine on which everything takes so many times as long is busy with something else, and what
-// was measured tells algorithms not apart.
+// If everything takes this many times as long as the built-in costs, the machine is busy with
+// something else, and the measurements do not tell algorithms apart.
 constexpr double kDisturbed = 4;
 
-// Trials of near or far, in turn, as what else the machine does comes and goes.
+// Whether stores past the caches are faster. Tries both kinds in turn, because other load on the
+// machine comes and goes.
 Result<bool> far(Timer& timer, const LocalProbe& where) {
   const local::Tuning near_by = local_preset(where.topology, false).tuning;
   const local::Tuning far_off = local_preset(where.topology, true).tuning;
@@ -134,9 +135,9 @@ Call trial_call(const LocalProbe& where, Op op, std::byte* buffers, std::uint64_
   return call;
 }
 
-// Every eligible algorithm that is in the built-in costs, or every other one. Those are tried with
-// short inputs, too, and by another operation of a kind if they do not run the one that stands for
-// it.
+// If `known`, the eligible algorithms that have built-in costs, else the eligible algorithms that
+// have none. The latter are also tried with short inputs. An algorithm that does not run the
+// operation that stands for a kind is tried with another operation of the kind.
 std::vector<Trial> trials(const LocalProbe& where, const LocalCosts& preset, bool known) {
   constexpr std::array kStandFor = {Op::kAllReduce, Op::kAllToAll, Op::kBroadcast};
   constexpr std::array kOthers = {Op::kReduceScatter, Op::kReduce, Op::kAllGather, Op::kScatter};
@@ -199,7 +200,7 @@ Result<LocalCosts> compare_local(Timer& timer, const LocalProbe& where, const Lo
   const auto time = [&](const Trial& trial, std::string_view algorithm, const Curve& expected) {
     return timer.time(trial.call, algorithm, trial.bytes, expected.ns(trial.bytes), left--);
   };
-  // How many times as long as kStandard an algorithm takes that has no built-in costs.
+  // For each algorithm without built-in costs: its time divided by that of kStandard; 0: unknown.
   std::vector<double> ratios;
   for (const Trial& trial : others) {
     const Curve& usual = *preset.find(kStandard, kind_of(trial.call.op));

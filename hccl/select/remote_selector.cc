@@ -33,7 +33,7 @@ constexpr std::size_t kDistantPairBytes = std::size_t{1} << 20;
 /// messages wins although its messages are longer, because the same processors pay for all
 /// messages.
 constexpr std::size_t kFewMessagesBytes = 256 * kKiB;
-/// Up to this many ranks of one host may all exchange with all, if the vector has more than
+/// On one host, up to this many ranks each exchange with all others if the vector has more than
 /// kAllOnHostBytes.
 constexpr int kFewOnHost = 4;
 /// Up to this vector size, algorithms with few messages are fastest. Above it the direct exchange

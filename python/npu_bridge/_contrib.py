@@ -48,7 +48,7 @@ class _Contrib(_Part):
 
 
 def _slim() -> Any:
-    # TensorFlow 2.15 searches for it in tf_keras, but contains it in Keras 2.
+    # TensorFlow 2.15 looks for this module in tf_keras. Without tf_keras, Keras 2 has the module.
     name = "legacy_tf_layers.normalization"
     with contextlib.suppress(ModuleNotFoundError):
         if importlib.util.find_spec("tf_keras") is None:

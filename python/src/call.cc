@@ -14,7 +14,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Short calls end before the first look for signals; the second keeps Ctrl-C prompt.
+// Short calls end before the first check for signals. Later checks follow sooner, so that Ctrl-C
+// acts at once.
 constexpr milliseconds kFirstLook(100);
 constexpr milliseconds kNextLook(50);
 
@@ -22,7 +23,7 @@ void check(const Outcome& outcome) {
   if (outcome.code != HCCL_SUCCESS) raise_error(outcome.code, outcome.text);
 }
 
-// So many may have ended without the list being looked through.
+// Only a list of at least this many calls is searched for calls that have ended.
 constexpr std::size_t kFewCalls = 16;
 
 void run_here(const LibraryCall& call) {
@@ -63,7 +64,8 @@ Pending::Pending(HcclRequest request, Owners owners)
 
 Pending::~Pending() { static_cast<void>(HcclRequestFree(request_)); }
 
-// The outcome, if it is there within `patience` (0: a look). Without the GIL, but for a look.
+// The outcome, if the call ends within `patience`. The caller must not hold the GIL, unless
+// `patience` is 0, which only checks.
 std::optional<Outcome> Pending::outcome_within(milliseconds patience) const {
   if (patience.count() > 0) static_cast<void>(HcclRequestWait(request_, patience.count(), nullptr));
   bool over = false;
@@ -130,7 +132,8 @@ BlockingCalls::~BlockingCalls() {
   }
 }
 
-// Memory that is freed may run Python code, and so other threads, which change the list.
+// Freeing a Pending may run Python code, and so other threads that change the list: no iterator
+// is kept.
 bool BlockingCalls::under_way() {
   for (std::size_t i = 0; i < under_way_.size();) {
     const std::shared_ptr<Pending> each = under_way_[i];

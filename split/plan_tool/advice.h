@@ -38,7 +38,7 @@ Result<std::vector<Cut>> explain_cuts(const Analysis& analysis);
 /// The call for the best plan, in two lines: "from hccl.split.api import ..." and the call.
 std::string python_lines(const Analysis& analysis);
 
-/// The gain of newest first, in a sentence; empty if it is not known.
+/// A sentence about the gain of sending the newest gradients first; empty if no gain is known.
 std::string newest_first_text(const Analysis& analysis);
 
 /// "gradient 12 (fc.weight)".

@@ -174,7 +174,7 @@ class BasicRingReader {
     }
   }
 
-  /// Passes the frame. release() gives its room back to the writer.
+  /// Moves behind the frame. release() then gives the frame's room back to the writer.
   void pop(const Frame& frame) { tail_ += Frame::span(frame.piece); }
   void release() { control_->tail.store(tail_, std::memory_order_seq_cst); }
 

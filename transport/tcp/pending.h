@@ -15,7 +15,8 @@ namespace hccl::transport::tcp {
 
 // The time of an accepted connection for its proof.
 inline constexpr std::chrono::seconds kHandshakeTime{5};
-// An accepted connection is one of a stranger, most likely, if nothing has arrived in this time.
+// If no whole message of the proof arrives in this time, the peer of an accepted connection is
+// probably a stranger.
 inline constexpr std::chrono::milliseconds kSilence{100};
 
 /// The first bytes after authentication, in both directions.

@@ -1,6 +1,6 @@
-// The ops as TensorFlow's graphs know them. All collectives take the same resource, which nobody
-// reads: automatic control dependencies keep what uses a resource in the order of the program,
-// which is the same on all ranks, and know it of conditionals, loops and functions, too.
+// The ops as TensorFlow's graphs know them. All collectives take the same resource, whose value no
+// op reads. Automatic control dependencies keep the ops that use a resource in the order of the
+// program, also in conditionals, loops and functions. That order is the same on all ranks.
 #include <tensorflow/core/framework/common_shape_fns.h>
 #include <tensorflow/core/framework/op.h>
 #include <tensorflow/core/framework/shape_inference.h>
@@ -13,7 +13,7 @@ using ::tensorflow::shape_inference::InferenceContext;
 using ::tensorflow::shape_inference::ShapeHandle;
 using ::tensorflow::shape_inference::UnchangedShape;
 
-// Numbers of HCCL's types; what is only moved may also be a truth value.
+// The types of numbers that HCCL reduces. Ops that only move data accept bool, too.
 #define HCCL_TF_NUMBERS \
   "{int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double}"
 #define HCCL_TF_MOVED                                                                          \
@@ -25,7 +25,8 @@ absl::Status same_shapes(InferenceContext* c) {
   return absl::OkStatus();
 }
 
-/// The first dimension becomes `multiple` times as long, or that part of it where `divides`.
+/// Multiplies the first dimension by the number of ranks or, if `divides`, divides it by that
+/// number.
 absl::Status scale_first(InferenceContext* c, bool divides) {
   int size = 0;
   TF_RETURN_IF_ERROR(c->GetAttr("rank_size", &size));

@@ -61,7 +61,7 @@ class FusedList {
 
   std::mutex mutex_;
   std::condition_variable copied_;
-  // Not guarded: the step's reduce() has them, pushes of later steps being refused meanwhile.
+  // Not guarded: reduce() uses these members, and push() accepts no new gradient meanwhile.
   HcclFusion fusion_ = nullptr;
   HcclComm comm_ = nullptr;
   std::uint64_t number_ = 0;  // lists are opened in the program's order: the same on all ranks

@@ -18,8 +18,9 @@ namespace hccl::pytorch {
 
 using TensorLists = std::vector<Tensors>;
 
-/// The backend "hccl" of one process group, on a communicator of its own. `whole`: of the default
-/// group, whose ranks `global_ranks` are; null if that one has another backend.
+/// The backend "hccl" of one process group, on a communicator of its own. `whole`: the backend of
+/// the default group; null if the default group has another backend. `global_ranks`: the numbers of
+/// this group's ranks in the default group.
 class ProcessGroupHccl final : public c10d::Backend {
  public:
   ProcessGroupHccl(c10::intrusive_ptr<c10d::Store> store, int rank, int size,

@@ -15,8 +15,8 @@ class Coalescing {
  public:
   void start();
   bool started() const;
-  /// What the caller of an operation gets: its Work, or none where a caller who waits would wait
-  /// for one operation of several.
+  /// Returns the Work for the operation's caller. Between start() and end(), adds `work` to the
+  /// list, and returns none if `caller_waits`: the caller would wait for one operation alone.
   WorkPtr add(WorkPtr work, bool caller_waits);
   /// One Work for all of them; none if there are none.
   WorkPtr end();
