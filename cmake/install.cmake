@@ -6,8 +6,9 @@
 #   <libdir>/*.debug                    the symbols of stripped libraries, where debuggers look for them
 #   set_env.sh                          the environment of a shell
 include(CMakePackageConfigHelpers)
-# A component of its own, so that the library can be installed without the programs.
-set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME library)
+# Components, which packages and wheels choose: library, plugins, programs, symbols, and these two.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
+set(ascend COMPONENT ascend)  # what only programs for HCCL look for
 
 install(FILES hccl.h hccl_comm.h hccl_framework.h hccl_fusion.h hccl_optim.h hccl_types.h hcom.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hccl)
@@ -15,7 +16,8 @@ install(FILES hccl.h hccl_comm.h hccl_framework.h hccl_fusion.h hccl_optim.h hcc
 install(DIRECTORY acl/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/acl
   FILES_MATCHING PATTERN "acl*.h" PATTERN "error_codes/*.h")
 
-install(TARGETS hccl EXPORT hcclTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS hccl EXPORT hcclTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
 
 # HCCL comes in several libraries. Here they are names of one, so that a program has one runtime
 # with any of them.
@@ -26,14 +28,14 @@ file(REMOVE_RECURSE ${links})
 file(MAKE_DIRECTORY ${links}/libdir ${links}/lib64)
 foreach(alias ${aliases})
   file(CREATE_LINK ${library} ${links}/libdir/${alias} SYMBOLIC)
-  install(FILES ${links}/libdir/${alias} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ${links}/libdir/${alias} DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ascend})
 endforeach()
 # Real links in a real directory: lib64 may be there already, with other things in it.
 if(NOT CMAKE_INSTALL_LIBDIR STREQUAL "lib64")
   file(RELATIVE_PATH from_lib64 /lib64 /${CMAKE_INSTALL_LIBDIR}/${library})
   foreach(name libhccl.so ${library} ${aliases})
     file(CREATE_LINK ${from_lib64} ${links}/lib64/${name} SYMBOLIC)
-    install(FILES ${links}/lib64/${name} DESTINATION lib64)
+    install(FILES ${links}/lib64/${name} DESTINATION lib64 ${ascend})
   endforeach()
 endif()
 
@@ -41,8 +43,8 @@ endif()
 install(CODE "
   set(CMAKE_INSTALL_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
   set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
-  configure_file(\"${PROJECT_SOURCE_DIR}/cmake/set_env.sh.in\" \"${PROJECT_BINARY_DIR}/set_env.sh\" @ONLY)")
-install(PROGRAMS ${PROJECT_BINARY_DIR}/set_env.sh DESTINATION .)
+  configure_file(\"${PROJECT_SOURCE_DIR}/cmake/set_env.sh.in\" \"${PROJECT_BINARY_DIR}/set_env.sh\" @ONLY)" ${ascend})
+install(PROGRAMS ${PROJECT_BINARY_DIR}/set_env.sh DESTINATION . ${ascend})
 
 install(EXPORT hcclTargets NAMESPACE hccl:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hccl)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/hcclConfig.cmake.in

@@ -1,5 +1,6 @@
 # hccl_plugin(TARGET): the rules of every library that is loaded at run time. The library lies in the
 # folder of libhccl.so, exports chosen symbols only, and nothing links it.
+# hccl_plugin(TARGET plugins): of the component plugins, as it needs a library that a host may lack.
 include_guard(GLOBAL)
 function(hccl_plugin target)
   hccl_warnings(${target})
@@ -13,5 +14,7 @@ function(hccl_plugin target)
     CXX_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
-  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+  set(component library ${ARGN})
+  list(GET component -1 component)
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${component})
 endfunction()

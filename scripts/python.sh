@@ -21,7 +21,9 @@ fi
 
 prefix=$PWD/$build-install
 rm -rf "$prefix"
-"$cmake" --install "$build" --prefix "$prefix" --component library >/dev/null
+for component in library plugins development; do
+  "$cmake" --install "$build" --prefix "$prefix" --component "$component" >/dev/null
+done
 CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
   --force-reinstall --config-settings=cmake.define.hccl_ROOT="$prefix" \
   --config-settings=build-dir="build/python/{wheel_tag}" .  # kept for the next time

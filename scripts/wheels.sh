@@ -36,7 +36,7 @@ if [[ ! -x $made/tools/bin/auditwheel ]]; then
 fi
 
 configure_and_build release hccl hccl_files hccl_optim hccl_pmix hccl_ofi hccl_mpi hccl_perf hccl_plan
-for component in library symbols programs; do
+for component in library plugins development symbols programs; do
   "$cmake" --install build/release --prefix "$prefix" --component "$component" >/dev/null
 done
 mv "$prefix"/lib*/*.debug "$made/symbols"
