@@ -6,15 +6,20 @@ cmake=/usr/bin/cmake   # Debian's: the same on every machine
 # What one clone has compiled serves the others.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
-# configure_and_build PRESET [target...]
-configure_and_build() {
-  local preset=$1
-  shift
+# configure PRESET [option...]
+configure() {
   local launcher=()
   if command -v ccache >/dev/null; then
     launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
   fi
-  "$cmake" --preset "$preset" "${launcher[@]}" >/dev/null
+  "$cmake" --preset "$@" "${launcher[@]}" >/dev/null
+}
+
+# configure_and_build PRESET [target...]
+configure_and_build() {
+  local preset=$1
+  shift
+  configure "$preset"
   "$cmake" --build --preset "$preset" -j "$jobs" ${1:+--target "$@"}
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up, builds, and runs the main job: four ranks train on handwritten digits, from C++ and from Python.
+# Sets up, builds, and runs the main job, training on handwritten digits: four ranks in C++, then two in Python.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 scripts/setup.sh
