@@ -88,9 +88,22 @@ def run(command, limit=TIMEOUT, **environment):
     )
 
 
-def torchrun(ranks, script, *options, **environment):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", ranks]
-    return run([*command, *options, HERE / "ranks" / script], **environment)
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--redirects", "3")  # as a user, but for files by rank
+
+
+def torchrun(ranks, *command, launcher=TORCHRUN, **environment):
+    """The finished launcher, with the output and the errors of its ranks. Each rank writes into files of its own: it
+    runs with `python -u`, which writes a line in parts, so the parts of two ranks would mix in a pipe."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = run([*launcher, "--log-dir", folder, "--nproc-per-node", ranks, *command], **environment)
+        done.stdout += ranks_wrote(folder, "stdout")
+        done.stderr += ranks_wrote(folder, "stderr")
+    return done
+
+
+def ranks_wrote(folder, stream):
+    """What the ranks of torchrun wrote below its --log-dir, one after the other; "stdout" or "stderr"."""
+    return "".join(file.read_text() for file in sorted(pathlib.Path(folder).rglob(f"{stream}.log")))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from conftest import HERE, run
+from conftest import HERE, run, torchrun
 
 EXAMPLES = HERE.parent.parent / "examples" / "torch"
 MPI = {
@@ -17,11 +17,10 @@ MPI = {
 
 def started(launcher, ranks, program, *options):
     """What the program prints."""
-    commands = {
-        "torchrun": [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", ranks],
-        "mpirun": ["mpirun", "-np", ranks, sys.executable],
-    }
-    done = run([*commands[launcher], EXAMPLES / program, *options], **MPI)
+    if launcher == "torchrun":
+        done = torchrun(ranks, EXAMPLES / program, *options)
+    else:
+        done = run(["mpirun", "-np", ranks, sys.executable, EXAMPLES / program, *options], **MPI)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

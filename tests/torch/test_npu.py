@@ -6,7 +6,7 @@ import tempfile
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import on_ranks, run
+from conftest import on_ranks, run, torchrun
 
 HEAD = "import hccl.torch; hccl.torch.as_npu(); import torch, torch_npu\n"
 
@@ -199,9 +199,7 @@ for name, value in model.module.state_dict().items():
 dist.destroy_process_group()
 print("done")
 """)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-               "-m", "hccl.torch", str(program)]
-    done = run(command, OMP_NUM_THREADS="1")
+    done = torchrun(2, "--standalone", "-m", "hccl.torch", program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["done"] * 2
 
@@ -368,6 +366,5 @@ dist.all_gather(sums, sum(weight.detach().sum() for weight in model.parameters()
 assert sums[0] == sums[1]
 dist.destroy_process_group()
 """)
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "hccl.torch", program]
-    done = run([sys.executable, *command])
+    done = torchrun(2, "--standalone", "-m", "hccl.torch", program)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,5 +1,6 @@
 """Programs as users start them."""
 
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 
 @pytest.mark.parametrize("ranks, debug", [(2, "OFF"), (4, "OFF"), (2, "DETAIL")])
 def test_upper_layers(ranks, debug, tmp_path):
-    done = torchrun(ranks, "upper_layers.py", TORCH_DISTRIBUTED_DEBUG=debug, FOLDER=str(tmp_path))
+    done = torchrun(ranks, HERE / "ranks" / "upper_layers.py", TORCH_DISTRIBUTED_DEBUG=debug, FOLDER=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("all right") == ranks, done.stdout + done.stderr
 
@@ -36,7 +37,8 @@ def test_started_by_mpirun(tmp_path):
 def test_a_restart_after_a_kill(tmp_path):
     """A rank of the attempt before is refused, and does not disturb."""
     stale = tmp_path / "stale"
-    done = torchrun(2, "restart.py", "--max-restarts", 1, STALE=str(stale), HCCL_CONNECT_TIMEOUT="5")
+    restart = ["--max-restarts", 1, HERE / "ranks" / "restart.py"]
+    done = torchrun(2, *restart, STALE=str(stale), HCCL_CONNECT_TIMEOUT="5")
     assert done.returncode == 0, done.stdout + done.stderr
     assert stale.read_text().startswith("refused: hccl init_process_group"), stale.read_text()
     assert done.stdout.count("attempt 1: [2.0, 2.0, 2.0, 2.0]") == 2, done.stdout + done.stderr
@@ -44,22 +46,14 @@ def test_a_restart_after_a_kill(tmp_path):
 
 def test_several_jobs_on_a_host():
     """Both with workers of DataLoader, forked and spawned, and with threads of OpenMP."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    jobs = [
-        subprocess.Popen(
-            [*command, HERE / "ranks" / "job.py"],
-            env={**os.environ, "OMP_NUM_THREADS": "2", "JOB": str(job)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for job in range(2)
-    ]
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        program = ["--standalone", HERE / "ranks" / "job.py"]
+        jobs = [threads.submit(torchrun, 2, *program, OMP_NUM_THREADS="2", JOB=str(job)) for job in range(2)]
     for number, job in enumerate(jobs):
-        output = job.communicate(timeout=TIMEOUT)[0]
-        assert job.returncode == 0, output
+        done = job.result()
+        assert done.returncode == 0, done.stdout + done.stderr
         for rank in range(2):
-            assert f"rank {rank} of 2: {2.0 * number}" in output, output
+            assert f"rank {rank} of 2: {2.0 * number}" in done.stdout, done.stdout + done.stderr
 
 
 def test_importing_torch_registers_and_starts_nothing(python):
