@@ -3,6 +3,8 @@ element type."""
 
 from dataclasses import dataclass
 
+from machine import processors
+
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -66,7 +68,7 @@ def all_cases():
     for memory in ("private", "heap"):
         add(2, "shm", memory, SMALL + MIDDLE + LARGE + (256 * MIB,))
         add(2, "shm", memory, MIDDLE + LARGE[:2], kind="bf16")
-        for ranks in (4, 8):
+        for ranks in (4, 8) + ((16,) if processors() >= 16 else ()):
             add(ranks, "shm", memory, SMALL + MIDDLE + LARGE)
     for ranks in (2, 4):
         add(ranks, "tcp", "private", SMALL + (64 * KIB, 256 * KIB) + LARGE)
@@ -81,7 +83,7 @@ def selected(only=None, quick=False):
     "alltoall", "heap-allreduce-1M"); words joined by + must all be there ("tcp+64K")."""
     cases = all_cases()
     if quick:
-        cases = [c for c in cases if c.bytes in QUICK_SIZES and c.ranks <= 4]
+        cases = [c for c in cases if c.bytes in QUICK_SIZES and c.ranks <= max(4, processors())]
         cases = [c for c in cases if c.op == "allreduce" or (c.ranks == 2 and c.bytes == MIB)]
         cases = [c for c in cases if c.transport == "shm" or c.ranks == 2]
     if only:

@@ -5,6 +5,11 @@ import os
 from dataclasses import dataclass, field as default
 
 from cases import KIB, MIB
+from machine import processors
+
+RANKS = (2, 4, 8, 16)
+OWN = tuple(ranks for ranks in RANKS if ranks <= max(2, processors()))  # with a processor each
+CROWDED = tuple(ranks for ranks in RANKS if ranks not in OWN)
 
 
 @dataclass(frozen=True)
@@ -18,7 +23,7 @@ class Setting:
     smallest: int = 0  # bytes from which, and up to which, it is timed
     largest: int = 1 << 40
     kinds: tuple = ("allreduce", "others")
-    ranks: tuple = (2, 4, 8)
+    ranks: tuple = RANKS
     pin: bool = True
     quick: bool = False  # also timed by --quick
     spins: bool = False  # waits without giving way to ranks on its processor
@@ -65,9 +70,9 @@ def _open_mpi(library):
     only = {"kinds": ("allreduce",)}
     return [
         Setting(library, "default"),
-        Setting(library, "unpinned", ranks=(4, 8), pin=False),
+        Setting(library, "unpinned", ranks=CROWDED, pin=False),
         Setting(library, "ucx", arguments=UCX, quick=True),
-        Setting(library, "ucx unpinned", arguments=UCX, ranks=(4, 8), pin=False),
+        Setting(library, "ucx unpinned", arguments=UCX, ranks=CROWDED, pin=False),
         Setting(library, "raben", arguments=RABENSEIFNER, smallest=64 * KIB, **only),
         Setting(library, "ucx+raben", arguments=UCX + RABENSEIFNER, smallest=8 * KIB, **only),
         Setting(
@@ -139,26 +144,26 @@ def _intel_mpi():
     pages = {"smallest": 4 * MIB}
     only = {"kinds": ("allreduce",)}
     long = {"smallest": 64 * KIB, "quick": True, **only}
-    few, many = (2,), (4, 8)
     return [
-        on_host("default", few, quick=True),
-        on_host("pages", few, KEEP_PAGES, quick=True, **pages),
-        on_host("wait", many, waits, quick=True),
-        on_host("wait pages", many, waits, KEEP_PAGES, **pages),
-        on_host("wait unpinned", many, waits, pin=False),
+        on_host("default", OWN, quick=True),
+        on_host("pages", OWN, KEEP_PAGES, quick=True, **pages),
+        on_host("wait", CROWDED, waits, quick=True),
+        on_host("wait pages", CROWDED, waits, KEEP_PAGES, **pages),
+        on_host("wait unpinned", CROWDED, waits, pin=False),
         *(
             on_host(
-                *(f"{number} wait", many, waits, allreduce(number)),
+                *(f"{number}{word}", ranks, each, allreduce(number)),
                 largest=256 * KIB,
                 quick=number == 10,
                 **only,
             )
             for number in (10, 12, 23)  # the fastest shared-memory algorithms here
+            for word, ranks, each in (("", OWN, {}), (" wait", CROWDED, waits))
         ),
-        on_host("13 pages", few, KEEP_PAGES, allreduce(13), **long),
-        on_host("13 wait pages", many, waits, KEEP_PAGES, allreduce(13), **long),
-        Setting("impi", "tcp", "tcp", environment=tcp, ranks=few, quick=True),
-        Setting("impi", "tcp wait", "tcp", environment={**tcp, **waits}, ranks=many),
+        on_host("13 pages", OWN, KEEP_PAGES, allreduce(13), **long),
+        on_host("13 wait pages", CROWDED, waits, KEEP_PAGES, allreduce(13), **long),
+        Setting("impi", "tcp", "tcp", environment=tcp, ranks=OWN, quick=True),
+        Setting("impi", "tcp wait", "tcp", environment={**tcp, **waits}, ranks=CROWDED),
     ]
 
 
