@@ -46,10 +46,11 @@ Kind kind_of(Op op) {
   switch (op) {
     case Op::kAllReduce:
     case Op::kReduce:
-    case Op::kReduceScatter:
-    case Op::kReduceScatterV:
     case Op::kBarrier:
       return Kind::kFold;
+    case Op::kReduceScatter:
+    case Op::kReduceScatterV:
+      return Kind::kPart;
     case Op::kBroadcast:
       return Kind::kBroadcast;
     default:
@@ -65,7 +66,7 @@ const Curve* LocalCosts::find(std::string_view algorithm, Kind kind) const {
   for (const Curve& curve : curves) {
     if (curve.kind == kind && curve.algorithm == algorithm) return &curve;
   }
-  return nullptr;
+  return kind == Kind::kPart ? find(algorithm, Kind::kFold) : nullptr;
 }
 
 bool LocalCosts::operator==(const LocalCosts& other) const {

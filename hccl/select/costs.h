@@ -2,6 +2,7 @@
 // were measured. Pure; all data from outside is checked.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,10 +17,11 @@
 namespace hccl::select {
 
 /// Operations with similar costs.
-enum class Kind : std::uint8_t { kFold, kMove, kBroadcast };
-inline constexpr std::size_t kKinds = 3;
+enum class Kind : std::uint8_t { kFold, kMove, kBroadcast, kPart };
+inline constexpr std::size_t kKinds = 4;
 constexpr std::string_view words(Kind kind) {
-  return kind == Kind::kFold ? "fold" : kind == Kind::kMove ? "move" : "broadcast";
+  constexpr std::array<std::string_view, kKinds> kWords = {"fold", "move", "broadcast", "part"};
+  return kWords[static_cast<std::size_t>(kind)];
 }
 Kind kind_of(Op op);
 
@@ -48,7 +50,7 @@ struct LocalCosts {
   std::vector<Curve> curves;
   local::Tuning tuning;
 
-  /// Null if no such curve exists.
+  /// Null if no such curve exists. A table without curves of kPart has those of kFold for it.
   const Curve* find(std::string_view algorithm, Kind kind) const;
   /// Whether the ranks' cores are far from each other.
   bool far() const { return tuning.stream_from != local::Tuning{}.stream_from; }

@@ -62,22 +62,27 @@ TEST(LocalSelector, AlwaysFindsOneThatCanRunAndSaysWhy) {
 
 // Sizes up to which each was best where it was measured; a factor of two around them is free.
 TEST(LocalSelector, BuiltInCostsKnowTheKnownSizes) {
-  for (const int ranks : {2, 4, 8, 16}) {
+  for (const int ranks : {2, 4, 8, 12, 16}) {
     const LocalSelector selector(own_cores(ranks));
-    const std::uint64_t most = 64 * kKiB / static_cast<std::uint64_t>(ranks);
     for (const Op op : {Op::kAllReduce, Op::kAllGather, Op::kBroadcast}) {
       for (const bool reachable : {false, true}) {
-        EXPECT_EQ(name(selector, op, 56, reachable), "inline");
-        EXPECT_EQ(name(selector, op, 64, reachable), "slots");
-        EXPECT_EQ(name(selector, op, most / 2, reachable), "slots") << ranks << words(op);
+        EXPECT_EQ(name(selector, op, 56, reachable), "inline") << ranks << words(op);
+        EXPECT_EQ(name(selector, op, 64, reachable), "slots") << ranks << words(op);
       }
-      EXPECT_EQ(name(selector, op, 2 * most, true), "push") << ranks << words(op);
-      EXPECT_EQ(name(selector, op, 64 << 20, true), "push");
+      EXPECT_EQ(name(selector, op, 64 << 20, true), "push") << ranks << words(op);
       EXPECT_NE(name(selector, op, 64 << 20, false), "push");
     }
-    EXPECT_EQ(name(selector, Op::kReduceScatter, 1 << 20, true), "pull");
+    EXPECT_EQ(name(selector, Op::kReduceScatter, 4 << 20, true), "pull") << ranks;
+    // Up to 8 ranks slots serve some KiB. With 12 ranks and more, 4 KiB in slots take ten times as
+    // long as slices that each rank folds for all.
+    EXPECT_EQ(name(selector, Op::kAllReduce, 2 * kKiB, false),
+              ranks <= 8 ? "slots" : "staged_slices")
+        << ranks;
     EXPECT_EQ(name(selector, Op::kAllReduce, 1 << 20, false),
               ranks == 2 ? "staged" : "staged_slices");
+    // A rank folds only its own part of a reduce-scatter, so slices gain nothing.
+    EXPECT_EQ(name(selector, Op::kReduceScatter, 64 * kKiB, false), ranks == 2 ? "slots" : "staged")
+        << ranks;
   }
 }
 
