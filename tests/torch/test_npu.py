@@ -30,6 +30,15 @@ with npu.stream(npu.Stream()) as stream:
     x = npu.FloatTensor([1.0, 2.0]) + 1
     stream.record_event(second)
     npu.current_stream().wait_stream(stream)
+for stream in (torch.Stream(device="npu"), torch.Stream("npu:0"), torch.Stream(), npu.Stream(0)):
+    event = stream.record_event()
+    with stream:
+        stream.wait_event(event), stream.synchronize(), event.synchronize()
+    assert isinstance(stream, torch.Stream) and isinstance(stream, npu.Stream) and stream.query()
+for event in (torch.Event(device="npu", enable_timing=True), torch.Event(torch.device("npu"), enable_timing=True)):
+    event.record(stream), event.wait(stream)
+    assert isinstance(event, torch.Event) and 0 <= first.elapsed_time(event) < 60e3
+assert torch.Stream == type(stream) and torch.Stream("meta").device.type == "meta"
 npu.synchronize()
 assert x.tolist() == [2.0, 3.0] and 0 <= first.elapsed_time(second) < 60e3 and second.query()
 before = npu.memory_allocated()
@@ -296,6 +305,11 @@ for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Cha
     typed = getattr(torch.npu, f"{name}Tensor")
     x = typed([1, 0])
     assert x.tolist() == [1, 0] and isinstance(x, typed) and typed(2, 3).shape == (2, 3)
+    for device in ("npu", "npu:1", 1, torch.device("npu:0")):
+        assert typed(2, 3, device=device).shape == (2, 3) and typed([1, 0], device=device).dtype == typed.dtype == x.dtype
+for default in (torch.npu.DoubleTensor, "torch.npu.FloatTensor"):
+    torch.set_default_tensor_type(default)
+    assert torch.ones(1).type() == default.replace("npu.", "") if isinstance(default, str) else torch.ones(1).dtype == torch.double
 assert torch.amp.is_autocast_available("npu") and torch.nn.LSTM(1, 1, device="npu:0").weight_ih_l0.is_npu
 torch.set_autocast_dtype("npu", torch.float16), torch.set_autocast_enabled("npu", True)
 assert torch.is_autocast_enabled("npu") and torch.get_autocast_dtype("npu") == torch.float16

@@ -58,16 +58,18 @@ def _to(call: Any) -> Any:
 
 
 def _type(call: Any) -> Any:
-    """Tensor.type("torch.npu.FloatTensor") and Module.type are torch.FloatTensor's."""
+    """Tensor.type("torch.npu.FloatTensor") and its like are torch.FloatTensor's."""
 
     def of_cpu(name: Any) -> Any:
+        if isinstance(name, _OfScripts):
+            return name.reals[0]
         words = name.split(".") if isinstance(name, str) else []
         of_npu = len(words) == 3 and words[0] == "torch" and words[1] in _names
         return f"torch.{words[2]}" if of_npu else name
 
     @functools.wraps(call)
-    def type_of_cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return call(self, *map(of_cpu, args), **{key: of_cpu(each) for key, each in kwargs.items()})
+    def type_of_cpu(*args: Any, **kwargs: Any) -> Any:
+        return call(*map(of_cpu, args), **{key: of_cpu(each) for key, each in kwargs.items()})
 
     return type_of_cpu
 
@@ -101,36 +103,55 @@ def _takers() -> dict:
     }
 
 
-class _DeviceOfScripts(type(torch.device)):  # type: ignore[misc]
-    real: Any
+class _OfScripts(type):
+    """A class of torch's as scripts see it; isinstance works as before."""
+
+    reals: tuple
 
     def __instancecheck__(cls, thing: object) -> bool:
-        return isinstance(thing, cls.real)
+        return isinstance(thing, cls.reals)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls.reals[0], name)
 
     # torch.compile and custom operators look for the real class.
     def __eq__(cls, other: object) -> bool:
-        return other is cls or other is cls.real
+        return any(other is each for each in (cls, *cls.reals))
 
     def __hash__(cls) -> int:
-        return hash(cls.real)
+        return hash(cls.reals[0])
 
 
-def _class_of_scripts(real: Any) -> Any:
-    """Makes torch.device("npu:0") the CPU, and torch.Generator("npu") the CPU's; isinstance works
-    as before."""
-
-    class device(metaclass=_DeviceOfScripts):
-        __hccl__ = True
-
-        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            kind = args[0] if args else kwargs.get("type", kwargs.get("device"))
-            translated = _mapped(kind)
-            return real(translated) if translated is not kind else real(*args, **kwargs)
-
-    device.real = real
+def _class_of_scripts(make: Any, *reals: Any) -> Any:
+    """A class that stands for `reals`. make(the first, ...) makes its instances."""
+    real = reals[0]
+    names = {"__new__": lambda cls, *args, **kwargs: make(real, *args, **kwargs), "reals": reals}
     # Devices in pickles name it.
-    device.__module__, device.__name__, device.__qualname__ = "torch", *[real.__name__] * 2
-    return device
+    return _OfScripts(real.__name__, (), {**names, "__module__": "torch", "__hccl__": True})
+
+
+def _device(real: Any, *args: Any, **kwargs: Any) -> Any:
+    """torch.device("npu:0") is the CPU, and torch.Generator("npu") the CPU's."""
+    kind = args[0] if args else kwargs.get("type", kwargs.get("device"))
+    translated = _mapped(kind)
+    return real(translated) if translated is not kind else real(*args, **kwargs)
+
+
+def _typed(real: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+    """torch.npu.FloatTensor(2, device="npu:0"): torch's constructors do not know the device."""
+    return real(*args, **kwargs)
+
+
+def _of_the_cpu(ours: Any) -> Any:
+    """torch.Stream("npu") and torch.Event(device="npu") are those of torch.npu, and so are those of
+    the CPU, the default, as torch's events of the CPU cannot be recorded."""
+
+    def make(real: Any, device: Any = None, **how: Any) -> Any:
+        if device is None or torch.device(_mapped(device)).type == "cpu":
+            return ours(**how)
+        return real(device, **how)
+
+    return make
 
 
 def install(npu: Any) -> None:
@@ -160,7 +181,14 @@ def install(npu: Any) -> None:
                 setattr(owner, name, _translated(getattr(owner, name)))
     torch.Tensor.pin_memory = lambda self, device=None: self  # pages of the CPU are where it reads
     torch.serialization.register_package(5, lambda storage: None, _loaded)
-    torch.device, torch.Generator = map(_class_of_scripts, (torch.device, torch.Generator))
+    torch.set_default_tensor_type = _type(torch.set_default_tensor_type)
+    for real in (torch.device, torch.Generator):
+        setattr(torch, real.__name__, _class_of_scripts(_device, real))
+    for real in (torch.Stream, torch.Event):
+        ours = getattr(npu, real.__name__)
+        setattr(torch, real.__name__, _class_of_scripts(_of_the_cpu(ours), real, ours))
+    for name in [name for name in vars(npu) if name.endswith("Tensor")]:
+        setattr(npu, name, _class_of_scripts(_typed, getattr(npu, name)))
     _functions.install()
     _parallel.install()
     _profiler.install()
