@@ -4,7 +4,7 @@ import numpy
 import pytest
 import torch
 
-from hccl.torch.npu import _apex, _apex_utils, _optimizers
+from hccl.torch.npu import _apex, _apex_optimizers, _apex_utils, _optimizers
 
 
 def random(*shape, seed=0):
@@ -71,3 +71,76 @@ def test_parameters_of_the_model_in_one_tensor(level):
     for each in combined:
         each.fill_(0.25)
     assert all((parameter == 0.25).all() for parameter in model.parameters())
+
+
+def lamb(p, g, state, step, lr=1e-3, bias_correction=True, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01, clip=1.0,
+         adam_w_mode=True, grad_averaging=True, use_nvlamb=False):
+    """apex's formula in float64."""
+    g = g / clip + (0 if adam_w_mode else weight_decay * p)
+    state["m"] = betas[0] * state["m"] + (1 - betas[0] if grad_averaging else 1) * g
+    state["v"] = betas[1] * state["v"] + (1 - betas[1]) * g**2
+    first, second = (1 - beta**step if bias_correction else 1 for beta in betas)
+    u = state["m"] / first / ((state["v"] / second) ** 0.5 + eps) + (weight_decay * p if adam_w_mode else 0)
+    norms = numpy.linalg.norm(p), numpy.linalg.norm(u)
+    return p - lr * u * (norms[0] / norms[1] if (weight_decay or use_nvlamb) and min(norms) > 0 else 1)
+
+
+def novograd(p, g, state, step, lr=1e-3, bias_correction=True, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, clip=1.0,
+             reg_inside_moment=False, grad_averaging=True, norm_type=2, init_zero=False):
+    norm = numpy.abs(g).max() if norm_type == 0 else (g**2).sum() ** 0.5
+    old = state["n"] if step > 1 else 0.0 if init_zero else norm
+    keep, rest = betas[1], 1 - betas[1]
+    state["n"] = keep * old + rest * norm if norm_type == 0 else (keep * old**2 + rest * norm**2) ** 0.5
+    first, second = (1 - beta**step if bias_correction else 1 for beta in betas)
+    denominator = state["n"] / second**0.5 + eps
+    x = g / denominator + weight_decay * p if reg_inside_moment else g
+    state["m"] = betas[0] * state["m"] + (1 - betas[0] if grad_averaging else 1) * x
+    u = state["m"] / first
+    return p - lr * (u if reg_inside_moment else u / denominator + weight_decay * p)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("FusedLAMB", {}),
+        ("FusedLAMB", {"weight_decay": 0.0, "betas": (0.7, 0.9)}),
+        ("FusedLAMB", {"weight_decay": 0.0, "use_nvlamb": True, "bias_correction": False}),
+        ("FusedLAMB", {"adam_w_mode": False, "grad_averaging": False, "max_grad_norm": 2.0}),
+        ("FusedNovoGrad", {}),
+        ("FusedNovoGrad", {"betas": (0.95, 0.98), "weight_decay": 0.01, "init_zero": True}),
+        ("FusedNovoGrad", {"weight_decay": 0.1, "reg_inside_moment": True, "grad_averaging": False}),
+        ("FusedNovoGrad", {"norm_type": 0, "bias_correction": False, "betas": (0.9, 0.5)}),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_optimizers_of_apex(name, options, dtype):
+    """Against apex's formulas; half of the steps are those of an optimizer that loads the other's checkpoint."""
+    own, formula = getattr(_apex_optimizers, name), {"FusedLAMB": lamb, "FusedNovoGrad": novograd}[name]
+    parameters = [random(*shape, seed=i).to(dtype).requires_grad_() for i, shape in enumerate(((3, 4), (5,), (2,)))]
+    values = [p.detach().double().numpy() for p in parameters]
+    states = [dict.fromkeys("mvn", 0.0) for _ in values]
+
+
+    def made():
+        return own([{"params": parameters[:1], "lr": 0.05}, {"params": parameters[1:]}], lr=0.02, **options)
+
+    optimizer, limit = made(), options.get("max_grad_norm", 1.0)
+    of_formula = {name: value for name, value in options.items() if name != "max_grad_norm"}
+    for step in range(1, 7):
+        gradients = [random(*p.shape, seed=10 * step + i).to(dtype) for i, p in enumerate(parameters)]
+        norm = sum(g.double().square().sum().item() for g in gradients) ** 0.5
+        for i, (p, gradient) in enumerate(zip(parameters, gradients)):
+            p.grad = gradient
+            how = dict(of_formula, lr=0.02 if i else 0.05, clip=max(1.0, norm / limit))
+            values[i] = formula(values[i], gradient.double().numpy(), states[i], step, **how)
+        if step == 4:
+            before, optimizer = optimizer, made()
+            optimizer.load_state_dict(before.state_dict())
+        optimizer.step()
+    bound = 1e-5 if dtype == torch.float32 else 0.02
+    for p, value in zip(parameters, values):
+        numpy.testing.assert_allclose(p.detach().double().numpy(), value, rtol=bound, atol=bound)
+    optimizer.zero_grad()
+    assert all(p.grad is None for p in parameters)
+    with pytest.raises(RuntimeError, match="does not support the AMSGrad"):
+        own(parameters, amsgrad=True)

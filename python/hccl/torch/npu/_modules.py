@@ -6,6 +6,7 @@ import torch
 
 from hccl.torch.npu import (
     _apex,
+    _apex_optimizers,
     _apex_utils,
     _calls,
     _combine,
@@ -102,6 +103,7 @@ def _apex_contents(refused: dict) -> dict:
             **_optimizers.OPTIMIZERS,
             "Lamb": _optimizers.NpuFusedLamb,
             **_optimizers.APEXS,
+            **_apex_optimizers.APEXS,
             **refused,
         },
     }

@@ -294,8 +294,6 @@ _REFUSED = {
     "Prefetcher": "the loader itself: memory of the CPU needs no prefetch",
     "PSROIPool": "torchvision.ops.PSRoIPool",
     "FP16_Optimizer": 'apex.amp.initialize with opt_level="O2"',
-    "FusedLAMB": "apex.optimizers.NpuFusedLamb, which corrects no bias",
-    "FusedNovoGrad": "apex.optimizers.FusedAdam",
     "NpuFusedBertAdamV2": "apex.optimizers.NpuFusedBertAdam",
 }
 
