@@ -73,6 +73,39 @@ def test_parameters_of_the_model_in_one_tensor(level):
     assert all((parameter == 0.25).all() for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("level", ["O1", "O2"])
+@pytest.mark.parametrize("kind", [_optimizers.NpuFusedAdam, torch.optim.Adam])
+def test_gradients_of_the_optimizer_in_one_tensor(level, kind):
+    """A program clips them there; amp gives the same methods to all optimizers."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    optimizer = kind(model.parameters(), 0.1)
+    model, optimizer = _apex.initialize(model, optimizer, opt_level=level, loss_scale=4.0, combine_grad=True)
+    for _ in range(2):
+        optimizer.zero_grad()
+        with _apex.scale_loss(model(random(4, 3)).square().sum(), optimizer) as loss:
+            loss.backward()
+        grads = [p.grad for p in _apex.master_params(optimizer)]
+        norm = torch.cat([grad.flatten() for grad in grads]).norm()
+        combined, masks = optimizer.get_optimizer_combined_grads(), optimizer.get_optimizer_combined_grad_masks()
+        assert len(combined) == (2 if level == "O2" else 1) and all(each.dtype == torch.float32 for each in combined)
+        torch.testing.assert_close(torch.cat(combined).mul(torch.cat(masks)).norm(), norm)
+        torch.testing.assert_close(optimizer.clip_optimizer_grad_norm_fused(norm.item() / 2), norm)
+        torch.testing.assert_close(torch.cat(combined).norm(), norm / 2)
+        for each in combined:
+            each.fill_(0.5)
+        assert all((grad == 0.5).all() for grad in grads)
+        before = [p.clone() for p in model.parameters()]
+        optimizer.step()
+        assert all((now < p).all() for now, p in zip(model.parameters(), before))
+    values = torch.cat(optimizer.get_optimizer_combined_params())
+    assert sorted(values) == sorted(torch.cat([p.detach().flatten() for p in _apex.master_params(optimizer)]))
+    if level == "O2":
+        with pytest.raises(RuntimeError, match="only be used when opt_level='O1'"):
+            optimizer.clip_model_grad_norm_fused(1.0)
+    else:
+        assert optimizer.clip_model_grad_norm_fused(1.0) > 0
+
+
 def lamb(p, g, state, step, lr=1e-3, bias_correction=True, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01, clip=1.0,
          adam_w_mode=True, grad_averaging=True, use_nvlamb=False):
     """apex's formula in float64."""

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator, Optional, Union
 import torch
 import torch.distributed as dist
 
-from hccl.torch.npu import _apex_models, _parallel
+from hccl.torch.npu import _apex_models, _optimizers, _parallel
 from hccl.torch.npu._functions import HALF
 
 
@@ -89,7 +89,6 @@ class _State:
 
     opt_properties = Properties(enabled=False)
     loss_scalers: list = []
-    combine_ddp = False
 
 
 _amp_state = _State()
@@ -102,6 +101,9 @@ class _Stash:
         self.pairs: list = []  # (half parameter of the model, its master), which has its place
         self.delayed = False  # gradients are still scaled
         self.skip = False
+
+    all_fp16_params = property(lambda self: [half for half, _ in self.pairs])
+    all_fp32_from_fp16_params = property(lambda self: [master for _, master in self.pairs])
 
 
 def _list(one_or_more: Any) -> list:
@@ -133,7 +135,6 @@ def initialize(
     if not enabled:
         _amp_state.opt_properties = Properties(enabled=False)
         return models if optimizers is None else (models, optimizers)
-    _amp_state.combine_ddp = bool(combine_ddp)
     if combine_ddp:
         for parameter in (each for model in _list(models) for each in model.parameters()):
             dist.broadcast(parameter.detach(), 0)
@@ -146,6 +147,7 @@ def initialize(
         _apex_models.cast(model, properties, cast_model_outputs)
     for optimizer in _list(optimizers):
         _prepare(optimizer, bool(properties.master_weights))
+        optimizer.combine_ddp = bool(combine_ddp)  # programs set it to False, too
     return models if optimizers is None else (models, optimizers)
 
 
@@ -209,8 +211,8 @@ def _prepare(optimizer: torch.optim.Optimizer, master_weights: bool) -> None:
     optimizer.step = types.MethodType(with_masters, optimizer)
     optimizer.zero_grad = types.MethodType(of_both, optimizer)
     optimizer.add_param_group = types.MethodType(with_their_masters, optimizer)
-    if hasattr(optimizer, "clip_grad_norm_fused_"):
-        optimizer.clip_optimizer_grad_norm_fused = optimizer.clip_grad_norm_fused_
+    for name, method in _optimizers.AMPS.items():
+        setattr(optimizer, name, types.MethodType(method, optimizer))
 
 
 def _give_masters(optimizer: torch.optim.Optimizer, stash: _Stash) -> None:
@@ -262,7 +264,7 @@ def scale_loss(
         return
     overflow = False
     for optimizer, stash in stashes:
-        if _amp_state.combine_ddp:
+        if optimizer.combine_ddp:
             halves = [p.grad for p, _ in stash.pairs if p.grad is not None]
             _parallel.average(_own_gradients(optimizer, stash) + halves)
         overflow = _unscale(optimizer, stash, 1.0 / scale) or overflow

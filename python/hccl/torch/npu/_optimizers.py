@@ -108,16 +108,56 @@ class NpuFusedOptimizerBase(torch.optim.Optimizer):
         self._maybe_init_combined_params_and_grads()
         return self.grads_all_group_combined
 
-    def get_model_combined_params(self) -> list:
-        """amp's: [float32], or, with master weights, the model's [half, float32]."""
-        pairs = getattr(getattr(self, "_amp_stash", None), "pairs", ())
-        if not pairs:
-            return self.get_combined_params()[:1]
+
+# ---- what amp.initialize adds to each optimizer ----
+
+
+def _of_amp(of_model: bool, gradients: bool) -> Any:
+    def combined(self: Any) -> list:
+        """Parameters or gradients in one tensor: [all] or, with master weights, [masters, others]
+        or the model's [halves, others]; None where there are none."""
+        pairs = self._amp_stash.pairs
         masters = {id(master) for _, master in pairs}
-        others = [
-            p for group in self.param_groups for p in group["params"] if id(p) not in masters
-        ]
-        return [_kept(self, "half", [p for p, _ in pairs]), _kept(self, "others", others)]
+        parameters = (p for group in self.param_groups for p in group["params"])
+        lists = [[p for p in parameters if id(p) not in masters]]
+        if pairs:
+            lists.insert(0, [half if of_model else master for half, master in pairs])
+        if gradients:
+            lists = [[p.grad for p in some if p.grad is not None] for some in lists]
+        return [_kept(self, (of_model, gradients, i), some) for i, some in enumerate(lists)]
+
+    return combined
+
+
+def _masks(self: Any) -> list:
+    """Ones: there is nothing between gradients in combined tensors."""
+    grads = self.get_optimizer_combined_grads()
+    return [None if each is None else torch.ones_like(each) for each in grads]
+
+
+def _clipped(self: Any, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+    if hasattr(self, "clip_grad_norm_fused_"):
+        return self.clip_grad_norm_fused_(max_norm, norm_type)
+    parameters = [p for group in self.param_groups for p in group["params"]]
+    return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
+
+
+def _clipped_model(self: Any, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+    if self._amp_stash.pairs:
+        raise RuntimeError("clip_model_grad_norm_fused can only be used when opt_level='O1'")
+    return self.clip_optimizer_grad_norm_fused(max_norm, norm_type)
+
+
+AMPS = {
+    "get_model_combined_params": _of_amp(True, False),
+    "get_model_combined_grads": _of_amp(True, True),
+    "get_optimizer_combined_params": _of_amp(False, False),
+    "get_optimizer_combined_grads": _of_amp(False, True),
+    "get_optimizer_combined_grad_masks": _masks,
+    "clip_optimizer_grad_norm_fused": _clipped,
+    "clip_model_grad_norm_fused": _clipped_model,
+    "_lazy_init_maybe_master_weights": lambda self: None,  # initialize has made them
+}
 
 
 def _npu(base: Any, required_lr: bool = False) -> Any:
