@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import run, torchrun
+from conftest import HERE, run, torchrun
 
 # Calls on one rank, of many kinds.
 ALONE = """
@@ -287,6 +287,14 @@ def script(folder, text):
 def test_calls_of_scripts(tmp_path, text, environment):
     done = run([sys.executable, "-m", "hccl.torch", script(tmp_path, text)], **environment)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_kinds_of_public_scripts(ranks):
+    program = ["-m", "hccl.torch", HERE / "ranks" / "npu_kinds.py"]
+    done = torchrun(ranks, "--standalone", *program) if ranks > 1 else run([sys.executable, *program])
+    ended = [line for line in done.stdout.splitlines() if line.startswith("ran ")]
+    assert (done.returncode, ended) == (0, ["ran 12 kinds"] * ranks), done.stdout + done.stderr
 
 
 def test_calls_of_a_detector_by_the_old_launcher(tmp_path):
