@@ -4,10 +4,12 @@
 
 The network has the real layers (83 tensors, 3.2 million numbers for 10 classes); only the input is
 smaller. Prints the times of an iteration's parts, and the accuracy. --trace writes a time line for
-chrome://tracing. --optimizer torch uses torch.optim.SGD instead.
+chrome://tracing. --optimizer torch uses torch.optim.SGD instead. --level trains at a level of apex's
+amp: python -m hccl.torch examples/torch/mobilenet_v1.py --level O2
 """
 
 import argparse
+import contextlib
 import pathlib
 import statistics
 import time
@@ -32,8 +34,8 @@ LAYERS = [
 PHASES = ("forward", "backward", "step")
 
 
-def mobilenet_v1(classes: int) -> nn.Sequential:
-    """Howard et al., 2017, width 1."""
+def mobilenet_v1(classes: int, multiplier: float = 1.0) -> nn.Sequential:
+    """Howard et al., 2017, with the width multiplier."""
 
     def convolution(inner: int, outer: int, size: int, stride: int, groups: int = 1) -> list:
         return [
@@ -42,8 +44,10 @@ def mobilenet_v1(classes: int) -> nn.Sequential:
             nn.ReLU(inplace=True),
         ]
 
-    layers, width = convolution(1, 32, 3, 2), 32
+    width = int(32 * multiplier)
+    layers = convolution(1, width, 3, 2)
     for channels, stride in LAYERS:
+        channels = int(channels * multiplier)
         layers += convolution(width, width, 3, stride, groups=width)  # depthwise
         layers += convolution(width, channels, 1, 1)  # pointwise
         width = channels
@@ -79,18 +83,20 @@ def make_optimizer(options: argparse.Namespace, model: nn.Module) -> torch.optim
     return optim.FusedSGD(model.parameters(), **numbers)
 
 
-def train_epoch(model, optimizer, images, labels, batch: int) -> list:
-    """The milliseconds of each phase of each iteration."""
+def train_epoch(model, optimizer, images, labels, batch: int, scaled, schedule) -> list:
+    """The milliseconds of each phase of each iteration. scaled: the context of a loss's backward."""
     times = []
     for chosen in torch.randperm(len(images)).split(batch):
         marks = [time.perf_counter()]
         loss = nn.functional.cross_entropy(model(images[chosen]), labels[chosen])
         marks.append(time.perf_counter())
         optimizer.zero_grad()
-        loss.backward()
+        with scaled(loss, optimizer) as of_backward:
+            of_backward.backward()
         marks.append(time.perf_counter())
         optimizer.step()
         marks.append(time.perf_counter())
+        schedule.step()
         times.append([1e3 * (b - a) for a, b in zip(marks, marks[1:])])
     return times
 
@@ -119,23 +125,36 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--decay", action="store_true", help="lr falls to a hundredth")
+    parser.add_argument("--width", type=float, default=1.0, help="the multiplier of channels")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--level", help="apex's O0 to O3, with python -m hccl.torch")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--trace", help="a file for the time line of one epoch more, as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    torch.manual_seed(0)
-    model = mobilenet_v1(10)
+    torch.manual_seed(options.seed)
+    model = mobilenet_v1(10, options.width)
     optimizer = make_optimizer(options, model)
+    scaled = lambda loss, optimizer: contextlib.nullcontext(loss)  # noqa: E731
+    if options.level:
+        from apex import amp
+
+        model, optimizer = amp.initialize(model, optimizer, opt_level=options.level)
+        scaled = amp.scale_loss
     train, test = digits()
+    steps = options.epochs * -(-len(train[0]) // options.batch)
+    end = 0.01 if options.decay else 1.0
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, end, max(1, steps))
     times = []
     for epoch in range(1, options.epochs + 1):
-        times += train_epoch(model, optimizer, *train, options.batch)
+        times += train_epoch(model, optimizer, *train, options.batch, scaled, schedule)
         print(f"epoch {epoch}: accuracy {accuracy(model, *test):.3f}", flush=True)
     print(f"{type(optimizer).__name__}, an iteration of {options.batch} images (median):")
     report(times, options.batch)
     if options.trace:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-            train_epoch(model, optimizer, *(part[:256] for part in train), options.batch)
+            train_epoch(model, optimizer, *(part[:256] for part in train), options.batch, scaled, schedule)
         profile.export_chrome_trace(options.trace)
 
 
