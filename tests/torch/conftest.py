@@ -95,7 +95,8 @@ def torchrun(ranks, *command, launcher=TORCHRUN, **environment):
     """The finished launcher, with the output and the errors of its ranks. Each rank writes into files of its own: it
     runs with `python -u`, which writes a line in parts, so the parts of two ranks would mix in a pipe."""
     with tempfile.TemporaryDirectory() as folder:
-        done = run([*launcher, "--log-dir", folder, "--nproc-per-node", ranks, *command], **environment)
+        start = [*launcher, "--log-dir", folder, "--nproc-per-node", ranks, *command]
+        done = run(start, limit=2 * TIMEOUT, **environment)
         done.stdout += ranks_wrote(folder, "stdout")
         done.stderr += ranks_wrote(folder, "stderr")
     return done

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HERE, run, torchrun
+from conftest import HERE, TIMEOUT, run, torchrun
 
 # Calls on one rank, of many kinds.
 ALONE = """
@@ -292,7 +292,8 @@ def test_calls_of_scripts(tmp_path, text, environment):
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_kinds_of_public_scripts(ranks):
     program = ["-m", "hccl.torch", HERE / "ranks" / "npu_kinds.py"]
-    done = torchrun(ranks, "--standalone", *program) if ranks > 1 else run([sys.executable, *program])
+    command = [sys.executable, *program]
+    done = torchrun(ranks, "--standalone", *program) if ranks > 1 else run(command, limit=2 * TIMEOUT)
     ended = [line for line in done.stdout.splitlines() if line.startswith("ran ")]
     assert (done.returncode, ended) == (0, ["ran 12 kinds"] * ranks), done.stdout + done.stderr
 
