@@ -13,6 +13,7 @@
 
 #include "hccl/base/text.h"
 #include "hccl/join/host.h"
+#include "hccl/join/host_root.h"
 
 namespace hccl::join {
 namespace {
@@ -67,15 +68,15 @@ bool has(const std::vector<Process>& line, pid_t pid) {
   return std::ranges::any_of(line, [pid](const Process& each) { return each.pid == pid; });
 }
 
-}  // namespace
-
+// Only processes of this user, this program and the rank's script, whose job_id() is `id`. A process
+// that a rank has started, or that has started a rank, is none. `members`: all ranks, in order.
+// `since`: only processes that started later, in clock ticks since the boot.
 std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& members,
-                                         const RankOf& rank_of, const std::string& id) {
-  const auto boot = boot_id();
-  if (!boot.ok()) return {};  // without a descriptor nothing can be looked at
-  const HostIdentity host = host_identity(*boot);
+                                         const RankOf& rank_of, const std::string& id,
+                                         const HostIdentity& host, std::uint64_t since = 0) {
   std::vector<wire::Member> found;
   for (const pid_t pid : similar_processes()) {
+    if (since != 0 && start_of(pid) <= since) continue;
     const std::vector<Process> line = line_of(pid);
     const auto comes_from = [&](const wire::Member& member) {
       return member.host == host && has(line, static_cast<pid_t>(member.pid));
@@ -100,6 +101,36 @@ std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& member
                      .attempt = launch->attempt});
   }
   return found;
+}
+
+}  // namespace
+
+Claimants claimants_of(const std::string& job, const RankOf& rank_of, const Config& config) {
+  return {
+      .find = [rank_of, id = job_id(true)](
+                  const std::vector<wire::Member>& members,
+                  const HostIdentity& host) { return find_claimants(members, rank_of, id, host); },
+      .remember = [job, places = config.meeting_places] { remember_contest(places, job); }};
+}
+
+Status expect_newest(int rank, const RankOf& rank_of, const std::string& id,
+                     const HostIdentity& host) {
+  const std::vector<Process> line = line_of(::getpid());
+  const auto launch = launch_of(line, id);
+  if (!launch.ok()) return {};
+  const wire::Member self{.rank = static_cast<std::uint32_t>(rank),
+                          .pid = static_cast<std::uint32_t>(::getpid()),
+                          .host = host,
+                          .address = "this host",
+                          .started = line[0].started,
+                          .attempt = launch->attempt};
+  std::vector<wire::Member> members(self.rank + 1);  // of the others nothing is known
+  members.back() = self;
+  const RankOf same = [&](const Launch& other) { return rank_of(other) == rank ? rank : -1; };
+  for (const wire::Member& each : find_claimants(members, same, id, host, self.started)) {
+    if (is_earlier(self, each) || is_older(self, each)) return two_claims(self, each);
+  }
+  return {};
 }
 
 }  // namespace hccl::join

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "hccl/join/host.h"
 #include "hccl/join/launcher.h"
+#include "hccl/join/membership.h"
 #include "hccl/join/wire.h"
 
 namespace hccl::join {
@@ -14,10 +16,12 @@ namespace hccl::join {
 /// The rank of a process that was started in this way; -1 if it is not of the job.
 using RankOf = std::function<int(const Launch&)>;
 
-/// Only processes of this user, this program and the rank's script, whose job_id() is `id`. A
-/// process that a rank has started, or that has started a rank, is none. `members`: all ranks, in
-/// order.
-std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& members,
-                                         const RankOf& rank_of, const std::string& id);
+/// For a coordinator. If ranks of two jobs came, those that come later must not meet either.
+Claimants claimants_of(const std::string& job, const RankOf& rank_of, const Config& config);
+
+/// Success, unless a launcher has started a younger process of this host, `host`, as the same rank.
+/// Then this process is left over from an earlier attempt.
+Status expect_newest(int rank, const RankOf& rank_of, const std::string& id,
+                     const HostIdentity& host);
 
 }  // namespace hccl::join

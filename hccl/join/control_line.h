@@ -2,6 +2,7 @@
 // and hearing failures.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -38,9 +39,9 @@ class ControlLine {
   /// Connects to the coordinator, proves itself (TLS), and waits until all `size` ranks have
   /// joined. kTimeout with the absent ranks after config.connect_timeout; kPara when the ranks
   /// disagree on version, size or configuration. `begun` gets the line before that wait: a forked
-  /// child has to abandon() it.
-  /// `attempt`: of this rank. `boot`: of this host.
-  using Begun = std::function<void(const std::shared_ptr<ControlLine>&)>;
+  /// child has to abandon() it. An error of `begun` ends joining. `attempt`: of this rank. `boot`: of
+  /// this host.
+  using Begun = std::function<Status(const std::shared_ptr<ControlLine>&)>;
   static Result<std::shared_ptr<ControlLine>> join(const RootInfo& info, int size, int rank,
                                                    const Config& config, Logger log,
                                                    const Begun& begun = {},
@@ -117,6 +118,10 @@ class ControlLine {
   void abandon() { line_.abandon(); }
 
  private:
+  // How long after the deadline a rank still waits for the frame in which the coordinator names the
+  // absent ranks.
+  static constexpr std::chrono::seconds kGrace{5};
+
   struct Pending {
     std::string name;
     std::uint32_t index = 0;  // of this rank

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <string_view>
+#include <tuple>
 
 #include "hccl/base/text.h"
 #include "hccl/join/hostlist.h"
@@ -356,6 +357,13 @@ Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& va
     HCCL_RETURN_IF_ERROR(name_hydra_job(proxy, *launch));
   }
   return launch;
+}
+
+bool is_same_rank(const Launch& one, const Launch& other) {
+  const auto place = [](const Launch& each) {
+    return std::tie(each.kind, each.rank, each.size, each.root_address, each.root_port);
+  };
+  return one.kind == Launch::Kind::kTorchrun && place(one) == place(other);
 }
 
 std::string job_id(bool one_host, const Config::GetEnv& variables) {

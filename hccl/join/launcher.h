@@ -50,6 +50,9 @@ Result<Launch> detect_launcher(std::uint16_t base_port,
                                const Config::GetEnv& variables = environment,
                                const std::vector<Process>& line = {});
 
+/// Whether torchrun has started both as the same rank of a job, in this attempt or another one.
+bool is_same_rank(const Launch& one, const Launch& other);
+
 /// A part of the job's name, the same on all its ranks: HCCL_JOB_ID or, without it and inside one
 /// host, the scheduler's job and how often that was restarted (ssh would not carry these variables
 /// to another host). Empty without either.

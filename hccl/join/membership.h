@@ -22,11 +22,22 @@ namespace hccl::join {
 
 /// Other claims of the job's places.
 struct Claimants {
-  /// Finds live processes that will claim a rank, given the ranks that have come (claimants.h).
-  std::function<std::vector<wire::Member>(const std::vector<wire::Member>&)> find = {};
+  /// Finds live processes of the coordinator's host that will claim a rank, given the ranks that
+  /// have come (claimants.h).
+  std::function<std::vector<wire::Member>(const std::vector<wire::Member>&,
+                                          const std::string& host)>
+      find = {};
   /// Called before any rank learns that two claims have ended the world.
   std::function<void()> remember = {};
 };
+
+/// The error of two processes that claim one rank.
+Status two_claims(const wire::Member& first, const wire::Member& second);
+/// Whether one agent has started both processes, `one` in an earlier attempt than `than`.
+bool is_earlier(const wire::Member& one, const wire::Member& than);
+/// Whether a process started more than a second before another one of its host. A smaller difference
+/// shows nothing: two jobs may have been started at once.
+bool is_older(const wire::Member& one, const wire::Member& than);
 
 class Membership {
  public:
@@ -121,8 +132,7 @@ class Membership {
   Outs hello(int connection, ByteReader& in);
   Outs begin();
   Outs contest(int connection, const wire::Member& first, const wire::Member& second);
-  bool is_older(const wire::Member& one, std::uint64_t than) const;
-  static bool is_earlier(const wire::Member& one, const wire::Member& than);
+  wire::Member root() const;
   bool is_left_over(const wire::Member& claimant) const;
   Outs end_earlier_attempts(int connection, const wire::Member& newcomer);
   Outs send_away(std::uint32_t rank, const Status& why);

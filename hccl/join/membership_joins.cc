@@ -16,6 +16,28 @@ void append(Membership::Outs& outs, Membership::Outs more) {
 
 }  // namespace
 
+Status two_claims(const wire::Member& first, const wire::Member& second) {
+  const auto name = [](const wire::Member& each) {
+    return each.address + " pid " + std::to_string(each.pid) + " (started " +
+           std::to_string(each.started / kTicks) + " s after the boot)";
+  };
+  return Status(Code::kPara,
+                "EI0016: two processes claim rank " + std::to_string(first.rank) + ": " +
+                    name(first) + " and " + name(second) +
+                    ". If they belong to two jobs, set HCCL_JOB_ID to a text of its own for "
+                    "each job; if one is left over from an earlier attempt, end it",
+                static_cast<int>(first.rank));
+}
+
+bool is_earlier(const wire::Member& one, const wire::Member& than) {
+  return one.host == than.host && one.attempt.agent != 0 &&
+         one.attempt.agent == than.attempt.agent && one.attempt.number < than.attempt.number;
+}
+
+bool is_older(const wire::Member& one, const wire::Member& than) {
+  return one.host == than.host && one.started != 0 && one.started + kTicks < than.started;
+}
+
 Membership::Outs Membership::hello(int connection, ByteReader& in) {
   const auto version = in.get<std::uint32_t>();
   if (!in.ok()) return {{connection, {}, true}};
@@ -51,10 +73,8 @@ Membership::Outs Membership::hello(int connection, ByteReader& in) {
   }
   const Status differs = compare_with_first(member.rank, size, agreement);
   if (!differs.ok()) return give_up(connection, differs);
-  const wire::Member root{
-      .rank = 0, .pid = pid_, .host = host_, .address = "the root", .started = started_};
   if (claimants_.find && member.rank == 0 && (member.host != host_ || member.pid != pid_)) {
-    return contest(connection, root, member);
+    return contest(connection, root(), member);
   }
   Outs outs = end_earlier_attempts(connection, member);
   if (gave_up_ || (!outs.empty() && outs.back().connection == connection)) return outs;
@@ -104,7 +124,7 @@ Membership::Outs Membership::begin() {
   std::vector<wire::Member> all;
   for (const auto& member : members_) all.push_back(*member);
   if (claimants_.find) {
-    for (const wire::Member& each : claimants_.find(all)) {
+    for (const wire::Member& each : claimants_.find(all, host_)) {
       if (each.rank >= size_ || !members_[each.rank]) continue;
       append(outs, contest(-1, *members_[each.rank], each));
       if (gave_up_) return outs;
@@ -120,22 +140,11 @@ Membership::Outs Membership::begin() {
 // `connection`: of the second; -1 if it has not come.
 Membership::Outs Membership::contest(int connection, const wire::Member& first,
                                      const wire::Member& second) {
-  const auto name = [](const wire::Member& each) {
-    return each.address + " pid " + std::to_string(each.pid) + " (started " +
-           std::to_string(each.started / kTicks) + " s after the boot)";
-  };
-  const std::uint32_t rank = first.rank;
-  const Status why(Code::kPara,
-                   "EI0016: two processes claim rank " + std::to_string(rank) + ": " + name(first) +
-                       " and " + name(second) +
-                       ". If they belong to two jobs, set HCCL_JOB_ID to a text of its own for "
-                       "each job; if one is left over from an earlier attempt, end it",
-                   static_cast<int>(rank));
+  const Status why = two_claims(first, second);
   if (is_left_over(second) || is_earlier(second, first)) {
     return connection < 0 ? Outs() : refuse(connection, why);
   }
-  const bool replaced =
-      second.host == host_ && is_older(first, second.started) && is_older(first, started_);
+  const bool replaced = is_older(first, second) && is_older(first, root());
   if (!replaced && !is_earlier(first, second)) {
     if (claimants_.remember) claimants_.remember();
     // The root's process may end as soon as its rank knows.
@@ -145,7 +154,7 @@ Membership::Outs Membership::contest(int connection, const wire::Member& first,
     append(outs, std::move(others));
     return outs;
   }
-  return send_away(rank, why);
+  return send_away(first.rank, why);
 }
 
 // Refuses a rank that has come. Another process may take its place.
@@ -158,21 +167,14 @@ Membership::Outs Membership::send_away(std::uint32_t rank, const Status& why) {
   return refuse(old, why);
 }
 
-// Whether a process of the root's host started more than a second before `than`. A smaller
-// difference shows nothing: two jobs may have been started at once.
-bool Membership::is_older(const wire::Member& one, std::uint64_t than) const {
-  return one.host == host_ && one.started != 0 && one.started + kTicks < than;
-}
-
-// Whether one agent has started both processes, `one` in an earlier attempt than `than`.
-bool Membership::is_earlier(const wire::Member& one, const wire::Member& than) {
-  return one.host == than.host && one.attempt.agent != 0 &&
-         one.attempt.agent == than.attempt.agent && one.attempt.number < than.attempt.number;
+// The process of this coordinator.
+wire::Member Membership::root() const {
+  return {.rank = 0, .pid = pid_, .host = host_, .address = "the root", .started = started_};
 }
 
 bool Membership::is_left_over(const wire::Member& claimant) const {
-  return is_older(claimant, started_) && std::ranges::all_of(members_, [&](const auto& each) {
-           return !each || each->host != host_ || is_older(claimant, each->started);
+  return is_older(claimant, root()) && std::ranges::all_of(members_, [&](const auto& each) {
+           return !each || each->host != host_ || is_older(claimant, *each);
          });
 }
 

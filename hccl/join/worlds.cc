@@ -1,6 +1,5 @@
 #include "hccl/join/worlds.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include <cstring>
 
 #include "hccl/base/auth.h"
-#include "hccl/base/plugin.h"
 #include "hccl/base/process.h"
 #include "hccl/base/random.h"
 #include "hccl/join/claim.h"
@@ -17,7 +15,7 @@
 #include "hccl/join/host_root.h"
 #include "hccl/join/interfaces.h"
 #include "hccl/join/launcher.h"
-#include "hccl/join/pmix/pmix_plugin.h"
+#include "hccl/join/pmix_module.h"
 #include "hccl/join/secret.h"
 
 namespace hccl::join {
@@ -25,14 +23,15 @@ namespace hccl::join {
 // A job that every rank knows from the launcher's variables or the rank table, without a message
 // from another rank.
 struct Worlds::Job {
-  std::string name;
-  std::string address;  // of rank 0
+  std::string name = {};
+  std::string address = {};  // of rank 0
   std::uint16_t port = 0;
   bool one_host = false;
   int size = 1;
   int rank = 0;
   RankOf rank_of = {};  // of a process of this job
   wire::Attempt attempt = {};
+  bool watched = true;  // its coordinator looks for other claimants, on its own host
 };
 
 namespace {
@@ -42,52 +41,6 @@ constexpr std::chrono::seconds kContestTime{2};
 
 // The number of ports at which a root may listen if its peers have to try them in turn.
 constexpr int kGuessedPorts = 16;
-
-// If ranks of two jobs came, those that come later must not meet either.
-Claimants claimants_of(const std::string& job, const RankOf& rank_of, const Config& config) {
-  return {.find =
-              [rank_of, id = job_id(true)](const std::vector<wire::Member>& members) {
-                return find_claimants(members, rank_of, id);
-              },
-          .remember = [job, places = config.meeting_places] { remember_contest(places, job); }};
-}
-
-class Pmix {
- public:
-  static Result<Pmix> load(const Config& config) {
-    HCCL_ASSIGN_OR_RETURN(const PluginLibrary library,
-                          load_plugin_library("pmix", config.plugin_path,
-                                              "PMIx, by which mpirun has started this process"));
-    Pmix pmix;
-    pmix.world_ =
-        reinterpret_cast<hccl_pmix_world_function>(::dlsym(library.handle, "hccl_pmix_world"));
-    pmix.share_ =
-        reinterpret_cast<hccl_pmix_share_function>(::dlsym(library.handle, "hccl_pmix_share"));
-    if (pmix.world_ != nullptr && pmix.share_ != nullptr) return pmix;
-    return Status(Code::kNotSupport, library.file + " is not this library's PMIx module");
-  }
-
-  Status world(int* rank, int* size) const {
-    char error[256] = "";
-    if (world_(rank, size, error, sizeof error) == 0) return {};
-    return Status(Code::kNetwork, std::string("PMIx: ") + error);
-  }
-
-  /// Sends the info from rank 0 to the other ranks.
-  Status share(std::array<char, RootInfo::kBytes>& info, int rank, int instance,
-               const Config& config) const {
-    char error[256] = "";
-    const auto seconds = static_cast<unsigned>(config.connect_timeout.count());
-    const int failed = share_(info.data(), info.size(), 0, static_cast<std::uint64_t>(instance),
-                              seconds, rank == 0 ? nullptr : info.data(), error, sizeof error);
-    if (failed == 0) return {};
-    return Status(Code::kTimeout, std::string("PMIx: ") + error);
-  }
-
- private:
-  hccl_pmix_world_function world_ = nullptr;
-  hccl_pmix_share_function share_ = nullptr;
-};
 
 }  // namespace
 
@@ -150,21 +103,38 @@ Result<std::shared_ptr<Fd>> Worlds::claim_rank(const std::string& job, int size,
   return keep([&] { return claim(place + std::to_string(self)); });
 }
 
-Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Config& config,
-                            const wire::Attempt& attempt) {
-  const auto begun = [this](const std::shared_ptr<ControlLine>& line) {
-    const MutexLock lock(mutex_);
-    std::erase_if(lines_, [](const auto& each) { return each.expired(); });
-    lines_.push_back(line);
+Worlds::Joined Worlds::enter(const RootInfo& info, const Job& job, const Config& config) {
+  HCCL_ASSIGN_OR_RETURN(const std::string own, boot());
+  const auto begun = [&](const std::shared_ptr<ControlLine>& line) {
+    {
+      const MutexLock lock(mutex_);
+      std::erase_if(lines_, [](const auto& each) { return each.expired(); });
+      lines_.push_back(line);
+    }
+    if (!job.rank_of || (job.watched && is_local(info.address))) return Status();
+    return expect_newest(job.rank, job.rank_of, job_id(true), host_identity(own));
   };
-  auto joined = ControlLine::join(info, size, rank, config,
-                                  make_logger(config.log_level, "rank " + std::to_string(rank)),
-                                  begun, attempt, boot());
-  if (joined.status().code() == Code::kTimeout && rank == 0) {
+  auto joined = ControlLine::join(info, job.size, job.rank, config,
+                                  make_logger(config.log_level, "rank " + std::to_string(job.rank)),
+                                  begun, job.attempt, own);
+  if (joined.status().code() == Code::kTimeout && job.rank == 0) {
     const Status& late = joined.status();
     return Status(late.code(), late.message() + alternatives_to(info.address), late.culprit());
   }
   return joined;
+}
+
+Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Config& config) {
+  Job job{.size = size, .rank = rank, .watched = false};
+  const auto self = detect_launcher(config.base_port, environment, line_of(::getpid()));
+  // A rank of an earlier attempt finds this root info in the store that torchelastic's agents keep.
+  if (self.ok() && self->attempt.agent != 0) {
+    job.attempt = self->attempt;
+    job.rank_of = [self, rank](const Launch& other) {
+      return is_same_rank(*self, other) ? rank : -1;
+    };
+  }
+  return enter(info, job, config);
 }
 
 // ---- around a fork ----
@@ -222,7 +192,7 @@ Result<RootInfo> Worlds::make_root(const Config& config, bool one_host) {
 // root, because the ranks cannot know which of the two roots is theirs. Always returns an error.
 Status Worlds::contest(const RootInfo& info, const Job& job, Config config) {
   config.connect_timeout = std::min<std::chrono::seconds>(config.connect_timeout, kContestTime);
-  const Status refused = join(info, job.size, job.rank, config, job.attempt).status();
+  const Status refused = enter(info, job, config).status();
   return refused.code() == Code::kPara ? refused : name_is_taken();
 }
 
@@ -248,7 +218,7 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
     HCCL_RETURN_IF_ERROR(
         start_coordinator(info, config, claimants_of(job.name, job.rank_of, config)));
   }
-  return join(info, job.size, job.rank, config, job.attempt);
+  return enter(info, job, config);
 }
 
 // Inside a host: rank 0 makes the root info, and the other ranks read it from a file of this user.
@@ -257,7 +227,7 @@ Worlds::Joined Worlds::join_inside_host(const Job& job, const Config& config) {
   if (job.rank != 0) {
     HCCL_ASSIGN_OR_RETURN(const RootInfo info,
                           find_host_root(config.meeting_places, job.name, deadline));
-    return join(info, job.size, job.rank, config, job.attempt);
+    return enter(info, job, config);
   }
   const auto file = HostRoot::create(config.meeting_places, job.name, deadline,
                                      [this](const auto& make) { return keep(make); });
@@ -272,7 +242,7 @@ Worlds::Joined Worlds::join_inside_host(const Job& job, const Config& config) {
       const RootInfo info,
       fresh_root(config, job.address, claimants_of(job.name, job.rank_of, config)));
   HCCL_RETURN_IF_ERROR(file->write(info));
-  return join(info, job.size, job.rank, config, job.attempt);
+  return enter(info, job, config);
 }
 
 Worlds::Joined Worlds::join_known(Job job, const Config& config) {
@@ -365,7 +335,7 @@ Worlds::Joined Worlds::join_by_text(const std::string& text, const std::string& 
 
 Worlds::Joined Worlds::join_by_pmix(const Launch& launch, const Config& config) {
   HCCL_ASSIGN_OR_RETURN(auto claim, claim_rank(launch.job, launch.size, launch.rank));
-  HCCL_ASSIGN_OR_RETURN(const Pmix pmix, Pmix::load(config));
+  HCCL_ASSIGN_OR_RETURN(const PmixModule pmix, PmixModule::load(config));
   int rank = launch.rank;
   int size = launch.size;
   HCCL_RETURN_IF_ERROR(pmix.world(&rank, &size));

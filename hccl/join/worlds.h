@@ -28,8 +28,7 @@ class Worlds {
   Result<RootInfo> make_root(const Config& config, bool one_host);
 
   /// Joins the world that `info` describes.
-  Joined join(const RootInfo& info, int size, int rank, const Config& config,
-              const wire::Attempt& attempt = {});
+  Joined join(const RootInfo& info, int size, int rank, const Config& config);
   /// Joins the ranks that the launcher started (see detect_launcher()), or a
   /// world of one rank.
   Joined join_by_launcher(const Config& config);
@@ -53,6 +52,7 @@ class Worlds {
   Result<std::string> boot();
   int next_join(const std::string& job);
   Result<std::shared_ptr<Fd>> claim_rank(const std::string& job, int size, int rank);
+  Joined enter(const RootInfo& info, const Job& job, const Config& config);
   Joined join_by_pmix(const Launch& launch, const Config& config);
   Joined join_by_variables(const Launch& launch, const Config& config);
   Joined join_by_table(const RankTable& table, const std::string& identify, const Config& config);

@@ -326,7 +326,7 @@ constexpr std::uint64_t kRootStarted = 50000;
 // `remembered`: counts the contests.
 Membership contested(std::vector<wire::Member> others = {}, int* remembered = nullptr) {
   Membership membership("here", 100, seconds(60), seconds(30), kRootStarted,
-                        {.find = [others](const auto&) { return others; },
+                        {.find = [others](const auto&...) { return others; },
                          .remember =
                              [remembered] {
                                if (remembered != nullptr) ++*remembered;

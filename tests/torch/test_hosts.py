@@ -34,20 +34,20 @@ def two_hosts():
             subprocess.run([*SUDO, "ip", "netns", "del", name], check=False)
 
 
-def test_torchrun_on_two_hosts(tmp_path):
-    """With the c10d rendezvous: right gradients, the killed rank's name on all others, and new ranks after a kill."""
-    options = ["--nnodes", "2", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-id", "hosts"]
-    options += ["--rdzv-endpoint", "10.214.0.1:29400", "--max-restarts", "2"]
+def torchrun_on_two_hosts(script, ranks, restarts, **environment):
+    """What the ranks print, if both agents succeed."""
+    options = ["--nnodes", "2", "--nproc-per-node", ranks, "--rdzv-backend", "c10d", "--rdzv-id", "hosts"]
+    options += ["--rdzv-endpoint", "10.214.0.1:29400", "--max-restarts", restarts]
     with two_hosts() as names:
         agents = []
         for host, name in enumerate(names):
             torchrun = [sys.executable, "-m", "torch.distributed.run", *options]
             torchrun += ["--rdzv-conf", f"is_host={int(host == 0)}"]  # names are those of one machine
-            torchrun += ["--local-addr", f"10.214.0.{host + 1}", HERE / "ranks" / "hosts.py"]
+            torchrun += ["--local-addr", f"10.214.0.{host + 1}", HERE / "ranks" / script]
             agents.append(
                 subprocess.Popen(
                     [*SUDO, "ip", "netns", "exec", name, *torchrun],
-                    env={**os.environ, "OMP_NUM_THREADS": "1", "FOLDER": str(tmp_path)},
+                    env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,
@@ -59,9 +59,27 @@ def test_torchrun_on_two_hosts(tmp_path):
             for agent in agents:
                 agent.kill()
     assert [agent.returncode for agent in agents] == [0, 0], output
+    return output
+
+
+def test_torchrun_on_two_hosts(tmp_path):
+    """With the c10d rendezvous: right gradients, the killed rank's name on all others, and new ranks after a kill."""
+    output = torchrun_on_two_hosts("hosts.py", "2", "2", FOLDER=str(tmp_path))
     for attempt in (1, 2):  # in the first one a rank is killed before it has joined
         for rank in range(4):
             assert f"attempt {attempt}: rank {rank} of 4 is right" in output, output
     heard = re.findall(r"rank (\d) hears: (.*)", output)
     assert sorted(rank for rank, _ in heard) == ["0", "1", "2"], output
     assert all("rank 3" in text for _, text in heard), output
+
+
+def test_a_process_left_over_on_another_host(tmp_path):
+    """Its agent has one rank, whose number of restarts is the same in both attempts."""
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_bytes(os.urandom(32))
+    output = torchrun_on_two_hosts("left_over.py", "1", "1", FOLDER=str(tmp_path), HCCL_JOB_SECRET_FILE=str(secret))
+    for way in ("by_variables", "by_store"):
+        assert re.search(f"old rank 1 {way}: .*two processes claim rank 1", output), output
+        for rank in range(2):
+            assert f"new rank {rank} {way}: 3.0" in output, output
