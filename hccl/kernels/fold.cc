@@ -109,19 +109,23 @@ void add(const std::byte* from, std::byte* to) {
   }
   std::memcpy(to, &sum, sizeof sum);
 }
+// The compiler has vectors, and copies without a call, for a constant length.
+template <class T, std::size_t kBytes>
+void sum_part(std::span<const std::byte* const> inputs, std::byte* out, std::size_t at) {
+  std::byte sums[kBytes];
+  std::memcpy(sums, inputs[0] + at, kBytes);
+  for (const std::byte* input : inputs.subspan(1)) {
+    for (std::size_t i = 0; i < kBytes; i += sizeof(T)) add<T>(input + at + i, sums + i);
+  }
+  std::memcpy(out + at, sums, kBytes);
+}
 template <class T>
 void sum_short(std::span<const std::byte* const> inputs, std::byte* out, std::size_t bytes) {
-  std::byte sums[kShort];
-  const bool full = bytes == kShort;  // the compiler has vectors for a constant length
-  std::memcpy(sums, inputs[0], full ? kShort : bytes);
-  for (const std::byte* input : inputs.subspan(1)) {
-    if (full) {
-      for (std::size_t at = 0; at < kShort; at += sizeof(T)) add<T>(input + at, sums + at);
-    } else {
-      for (std::size_t at = 0; at < bytes; at += sizeof(T)) add<T>(input + at, sums + at);
-    }
-  }
-  std::memcpy(out, sums, full ? kShort : bytes);
+  constexpr std::size_t kVector = 16;
+  if (bytes == kShort) return sum_part<T, kShort>(inputs, out, 0);
+  std::size_t at = 0;
+  for (; bytes - at >= kVector; at += kVector) sum_part<T, kVector>(inputs, out, at);
+  for (; at < bytes; at += sizeof(T)) sum_part<T, sizeof(T)>(inputs, out, at);
 }
 
 /// Divides integers, towards zero. `Wide` holds each value of T and the divisor.
