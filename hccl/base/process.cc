@@ -45,6 +45,16 @@ std::optional<Process> process_of(pid_t pid) {
   return process;
 }
 
+std::optional<std::string> variable_of(pid_t pid, std::string_view name) {
+  const std::string variables = file_of(pid, "environ");
+  for (const std::string_view each : split(variables, '\0')) {
+    if (each.starts_with(name) && each.substr(name.size()).starts_with('=')) {
+      return std::string(each.substr(name.size() + 1));
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<Process> line_of(pid_t pid) {
   std::vector<Process> line;
   while (pid > 0 && line.size() < kLongestLine) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hccl {
@@ -29,6 +30,9 @@ struct Process {
 
 /// Nothing for a process that has ended, or that this process cannot see.
 std::optional<Process> process_of(pid_t pid);
+
+/// One of Process::variables. Reads only these, because a caller may look at every process.
+std::optional<std::string> variable_of(pid_t pid, std::string_view name);
 
 /// Process::started, or 0.
 inline std::uint64_t start_of(pid_t pid) {

@@ -41,18 +41,22 @@ std::string script_of(const std::string& process) {
 // Live processes of this user and of this process's namespaces that run this process's program. A
 // network namespace counts as a host.
 std::vector<pid_t> similar_processes() {
+  constexpr std::array kLinks = {"exe", "ns/pid", "ns/net"};
+  std::array<std::string, kLinks.size()> own;
+  std::ranges::transform(kLinks, own.begin(),
+                         [](const char* link) { return link_of("self", link); });
   std::vector<pid_t> found;
   std::error_code wrong;
   for (std::filesystem::directory_iterator at("/proc", wrong), end; !wrong && at != end;
        at.increment(wrong)) {
     const std::string name = at->path().filename().string();
-    const auto same = [&](const char* link) {
-      return link_of(name, link) == link_of("self", link);
-    };
     struct stat info = {};
     if (!decimal(name) || ::stat(("/proc/" + name).c_str(), &info) != 0) continue;
-    if (info.st_uid != ::geteuid() || !same("exe")) continue;
-    if (same("ns/pid") && same("ns/net")) found.push_back(static_cast<pid_t>(*decimal(name)));
+    if (info.st_uid != ::geteuid()) continue;
+    const auto same = [&](const char* link, const std::string& ours) {
+      return link_of(name, link) == ours;
+    };
+    if (std::ranges::equal(kLinks, own, same)) found.push_back(static_cast<pid_t>(*decimal(name)));
   }
   return found;
 }
@@ -68,15 +72,14 @@ bool has(const std::vector<Process>& line, pid_t pid) {
   return std::ranges::any_of(line, [pid](const Process& each) { return each.pid == pid; });
 }
 
-// Only processes of this user, this program and the rank's script, whose job_id() is `id`. A process
+// Those of similar_processes() that run the rank's script, and whose job_id() is `id`. A process
 // that a rank has started, or that has started a rank, is none. `members`: all ranks, in order.
-// `since`: only processes that started later, in clock ticks since the boot.
 std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& members,
                                          const RankOf& rank_of, const std::string& id,
-                                         const HostIdentity& host, std::uint64_t since = 0) {
+                                         const HostIdentity& host,
+                                         const std::vector<pid_t>& similar) {
   std::vector<wire::Member> found;
-  for (const pid_t pid : similar_processes()) {
-    if (since != 0 && start_of(pid) <= since) continue;
+  for (const pid_t pid : similar) {
     const std::vector<Process> line = line_of(pid);
     const auto comes_from = [&](const wire::Member& member) {
       return member.host == host && has(line, static_cast<pid_t>(member.pid));
@@ -106,18 +109,19 @@ std::vector<wire::Member> find_claimants(const std::vector<wire::Member>& member
 }  // namespace
 
 Claimants claimants_of(const std::string& job, const RankOf& rank_of, const Config& config) {
-  return {
-      .find = [rank_of, id = job_id(true)](
-                  const std::vector<wire::Member>& members,
-                  const HostIdentity& host) { return find_claimants(members, rank_of, id, host); },
-      .remember = [job, places = config.meeting_places] { remember_contest(places, job); }};
+  return {.find =
+              [rank_of, id = job_id(true)](const std::vector<wire::Member>& members,
+                                           const HostIdentity& host) {
+                return find_claimants(members, rank_of, id, host, similar_processes());
+              },
+          .remember = [job, places = config.meeting_places] { remember_contest(places, job); }};
 }
 
 Status expect_newest(int rank, const RankOf& rank_of, const std::string& id,
                      const HostIdentity& host) {
   const std::vector<Process> line = line_of(::getpid());
   const auto launch = launch_of(line, id);
-  if (!launch.ok()) return {};
+  if (!launch.ok() || launch->kind == Launch::Kind::kAlone) return {};
   const wire::Member self{.rank = static_cast<std::uint32_t>(rank),
                           .pid = static_cast<std::uint32_t>(::getpid()),
                           .host = host,
@@ -127,7 +131,13 @@ Status expect_newest(int rank, const RankOf& rank_of, const std::string& id,
   std::vector<wire::Member> members(self.rank + 1);  // of the others nothing is known
   members.back() = self;
   const RankOf same = [&](const Launch& other) { return rank_of(other) == rank ? rank : -1; };
-  for (const wire::Member& each : find_claimants(members, same, id, host, self.started)) {
+  // There may be hundreds of similar processes: looks closely only at those of this rank.
+  std::vector<pid_t> similar = similar_processes();
+  const char* const variable = rank_variable(launch->kind);
+  std::erase_if(similar, [&, own = variable_of(::getpid(), variable)](pid_t pid) {
+    return variable_of(pid, variable) != own;
+  });
+  for (const wire::Member& each : find_claimants(members, same, id, host, similar)) {
     if (is_earlier(self, each) || is_older(self, each)) return two_claims(self, each);
   }
   return {};

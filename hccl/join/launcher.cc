@@ -359,6 +359,11 @@ Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& va
   return launch;
 }
 
+const char* rank_variable(Launch::Kind kind) {
+  const auto at = std::ranges::find(kLaunchers, kind, &Launcher::kind);
+  return at == kLaunchers.end() ? nullptr : at->given[0];
+}
+
 bool is_same_rank(const Launch& one, const Launch& other) {
   const auto place = [](const Launch& each) {
     return std::tie(each.kind, each.rank, each.size, each.root_address, each.root_port);

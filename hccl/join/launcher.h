@@ -50,6 +50,9 @@ Result<Launch> detect_launcher(std::uint16_t base_port,
                                const Config::GetEnv& variables = environment,
                                const std::vector<Process>& line = {});
 
+/// The variable with which this launcher tells a process its rank; null for kAlone.
+const char* rank_variable(Launch::Kind kind);
+
 /// Whether torchrun has started both as the same rank of a job, in this attempt or another one.
 bool is_same_rank(const Launch& one, const Launch& other);
 
