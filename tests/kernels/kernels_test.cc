@@ -212,6 +212,17 @@ TEST_P(FoldTest, EqualsTheOracleOnEveryInstructionSet) {
   });
 }
 
+TEST_P(FoldTest, EqualsTheOracleForEverySmallSize) {
+  const auto [type, op, number] = GetParam();
+  on_each_instruction_set([&, size = size_of(type), last = number - 1] {
+    for (std::size_t count = 0; count * size <= 80; ++count) {
+      for (const std::size_t shift : {0, 1, 3}) {
+        for (const int place : {kNewOutput, 0, last}) check(count, shift, place);
+      }
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(All, FoldTest,
                          ::testing::Combine(::testing::ValuesIn(kReducible),
                                             ::testing::ValuesIn(kOps),
@@ -522,13 +533,15 @@ TEST(FoldNumbersTest, NothingBehindTheEndIsTouched) {
           near_end.push_back(ends[i] - bytes);
           elsewhere.push_back(inputs[i].data());
         }
-        std::vector<std::byte> expected(bytes);
-        fold(type, ReduceOp::kMax, elsewhere, expected.data(), count);
-        std::byte* const out = ends[3] - bytes;
-        out[-1] = std::byte{0x5A};
-        fold(type, ReduceOp::kMax, near_end, out, count);
-        ASSERT_EQ(std::memcmp(out, expected.data(), bytes), 0) << words(type) << " x " << count;
-        ASSERT_EQ(out[-1], std::byte{0x5A}) << words(type) << " x " << count;
+        for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kSum}) {
+          std::vector<std::byte> expected(bytes);
+          fold(type, op, elsewhere, expected.data(), count);
+          std::byte* const out = ends[3] - bytes;
+          out[-1] = std::byte{0x5A};
+          fold(type, op, near_end, out, count);
+          ASSERT_EQ(std::memcmp(out, expected.data(), bytes), 0) << words(type) << " x " << count;
+          ASSERT_EQ(out[-1], std::byte{0x5A}) << words(type) << " x " << count;
+        }
       }
     }
   });
