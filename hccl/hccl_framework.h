@@ -151,6 +151,13 @@ HcclResult HcclSubmit(HcclCall call, HcclComm comm, bool callerWaits, HcclReques
  * matter when the callback runs. Messages have no place. */
 HcclResult HcclRequestMark(HcclRequest request);
 
+/** Gives the collectives that the calling thread calls from now on a tag; 0: none. Ranks compare
+ * tags as they compare counts and types. A framework makes the tag of its operation's name. Two
+ * operations of one size that ranks call in different orders are then an error on all ranks. The
+ * error has "tag #1a2b3c4d" in each call; the highest bit is always set. Ranks do not compare tags
+ * of HcclReduceScatterV and HcclAllGatherV. */
+HcclResult HcclSetCallTag(uint32_t tag);
+
 /* ---- Point to point with tags ----
  *
  * Messages between two ranks of a communicator, by tag. They have nothing to do with the order and

@@ -48,6 +48,8 @@ class Place {
   WorkQueue::Ticket ticket_;
 };
 
+}  // namespace
+
 // The calls between HcclGroupStart and HcclGroupEnd. A call that is handed on has no communicator.
 struct CallGroup {
   int depth = 0;  // HcclGroupStart without HcclGroupEnd
@@ -55,9 +57,11 @@ struct CallGroup {
   Status refused;
 };
 
-// The open group of this thread, or null; every operation reads it. A plain pointer: glibc ends the
-// process where it has no memory to register the destructor of a thread_local.
-constinit thread_local CallGroup* open_group = nullptr;
+namespace {
+
+// A plain pointer to the open group: glibc ends the process where it has no memory to register the
+// destructor of a thread_local.
+constinit thread_local ThreadCalls on_thread;
 
 bool point_to_point(const Job& job) { return !job.transfers.empty(); }
 
@@ -163,7 +167,7 @@ Status run_group(std::vector<Job>& jobs) {
 }
 
 Status collect(Job job) {
-  CallGroup& open = *open_group;
+  CallGroup& open = *on_thread.open;
   if (job.stream != nullptr) {
     HCCL_RETURN_IF_ERROR(acl::find_stream(job.stream).status());
   }
@@ -183,11 +187,11 @@ Status collect(Job job) {
 }
 
 Status end_group() {
-  if (open_group == nullptr) {
+  if (on_thread.open == nullptr) {
     return Status(Code::kNotSupport, "no group is open: HcclGroupStart comes first");
   }
-  if (--open_group->depth > 0) return {};
-  const std::unique_ptr<CallGroup> group(std::exchange(open_group, nullptr));
+  if (--on_thread.open->depth > 0) return {};
+  const std::unique_ptr<CallGroup> group(std::exchange(on_thread.open, nullptr));
   Status ended;
   if (!group->refused.ok()) {
     ended = group->refused.with_context("nothing of the group was run");
@@ -204,15 +208,15 @@ Status end_group() {
 
 }  // namespace
 
-bool in_call_group() { return open_group != nullptr; }
+const ThreadCalls& thread_calls() { return on_thread; }
 
-void leave_call_group_of_parent() noexcept { open_group = nullptr; }
+void leave_call_group_of_parent() noexcept { on_thread.open = nullptr; }
 
 void refuse_call_group(const Status& why, const char* function) noexcept {
-  if (open_group == nullptr || !open_group->refused.ok()) return;
-  open_group->refused = why;
+  if (on_thread.open == nullptr || !on_thread.open->refused.ok()) return;
+  on_thread.open->refused = why;
   try {
-    open_group->refused = why.with_context(function);
+    on_thread.open->refused = why.with_context(function);
   } catch (...) {  // NOLINT(bugprone-empty-catch): there is no memory for a longer text
   }
 }
@@ -235,9 +239,9 @@ extern "C" {
 
 HcclResult HcclGroupStart(void) {
   return hccl::api::guard("HcclGroupStart", [] {
-    using hccl::api::open_group;
-    if (open_group == nullptr) open_group = new hccl::api::CallGroup;
-    ++open_group->depth;
+    using hccl::api::on_thread;
+    if (on_thread.open == nullptr) on_thread.open = new hccl::api::CallGroup;
+    ++on_thread.open->depth;
     return hccl::Status();
   });
 }
@@ -250,6 +254,11 @@ HcclResult HcclGroupStatusGet(bool* isGroupEnabled) {
     *isGroupEnabled = hccl::api::in_call_group();
     return {};
   });
+}
+
+HcclResult HcclSetCallTag(uint32_t tag) {
+  hccl::api::on_thread.tag = tag == 0 ? 0 : tag | 0x80000000;
+  return HCCL_SUCCESS;
 }
 
 }  // extern "C"

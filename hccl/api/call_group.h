@@ -32,8 +32,17 @@ class CallWithBlocks : public Call {
   std::vector<Block> output_;
 };
 
+struct CallGroup;
+
+/// What every operation reads of the calling thread.
+struct ThreadCalls {
+  CallGroup* open = nullptr;  ///< its group of calls
+  std::uint32_t tag = 0;      ///< HcclSetCallTag
+};
+const ThreadCalls& thread_calls();
+
 /// Whether the calling thread has a group of calls open.
-bool in_call_group();
+inline bool in_call_group() { return thread_calls().open != nullptr; }
 /// In a forked child: the open group is the parent's.
 void leave_call_group_of_parent() noexcept;
 

@@ -81,7 +81,9 @@ HcclResult issue(const char* function, const CommunicatorPtr& comm, Status befor
     auto checked = check(*comm, arguments...);
     status = checked.ok() ? check_overlaps(*comm, *checked) : checked.status();
     if (status.ok()) {
-      if (stream != nullptr || in_call_group()) {
+      const ThreadCalls& thread = thread_calls();
+      if constexpr (requires { checked->tag; }) checked->tag = thread.tag;
+      if (stream != nullptr || thread.open != nullptr) {
         const NotCancelled not_cancelled;
         status = run_later(comm, stream, std::move(*checked));
       } else if constexpr (std::is_base_of_v<Call, std::remove_reference_t<decltype(*checked)>>) {

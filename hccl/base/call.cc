@@ -94,8 +94,14 @@ std::string words(const Envelope& e) {
     text += factors;
   }
   if (rooted(static_cast<Op>(e.op))) text += ", root " + std::to_string(e.root);
-  if (e.plan != 0 && !has_blocks(static_cast<Op>(e.op)))
+  if (is(e.op, Op::kAllGatherV) || is(e.op, Op::kReduceScatterV)) return text + ")";
+  if (e.plan >> 31 != 0) {
+    char tag[20];
+    std::snprintf(tag, sizeof tag, ", tag #%08x", e.plan);
+    text += tag;
+  } else if (e.plan != 0) {
     text += ", gradient plan " + std::to_string(e.plan);
+  }
   return text + ")";
 }
 

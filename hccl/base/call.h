@@ -40,6 +40,8 @@ struct Call {
   int root = 0;
   /// Fingerprint of the gradient plan whose segment this call reduces; 0 outside fusion.
   std::uint32_t plan = 0;
+  /// The tag of a framework's operation (HcclSetCallTag): 0, or its highest bit is set.
+  std::uint32_t tag = 0;
   /// The caller computes meanwhile, so waits must leave the core to it if no other core is free.
   bool background = false;
   /// For the V operations: the place of each rank's block in `in` (reducescatterv, alltoallv) and
@@ -67,12 +69,12 @@ struct Envelope {
   /// Reducescatterv and allgatherv: with plan, a hash of the arrays of counts and displacements.
   /// Between two ranks in alltoallv: the elements that the sender of the envelope expects.
   std::uint32_t root = 0;
-  std::uint32_t plan = 0;
+  std::uint32_t plan = 0;       ///< of fusion, without the highest bit; or the call's tag
   std::uint32_t algorithm = 0;  ///< hash of its name, depth, lanes and slice size
   std::uint8_t op = 0;          ///< Op, or kSend / kRecv
   std::uint8_t type = 0;
   std::uint8_t reduce = 0;
-  std::uint8_t version = 3;
+  std::uint8_t version = 4;
   Scale scale;
 
   static constexpr std::uint8_t kSend = 100;
@@ -102,7 +104,7 @@ inline Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t
   out.sequence = sequence;
   out.op = static_cast<std::uint8_t>(call.op);
   out.algorithm = algorithm;
-  out.plan = call.plan;
+  out.plan = call.plan ^ call.tag;
   if (call.op == Op::kBarrier) return out;
   out.type = static_cast<std::uint8_t>(call.type);
   if (reduces(call.op)) {

@@ -35,7 +35,8 @@ std::uint32_t fingerprint(const std::vector<Overlap::Gradient>& gradients,
   for (const auto& gradient : gradients) mix(gradient.count);
   mix(gradients.size());
   for (const auto last : segments) mix(last);
-  return static_cast<std::uint32_t>(h ^ (h >> 32)) | 1;  // 0 means no plan
+  // 0 means no plan, and the highest bit a tag.
+  return (static_cast<std::uint32_t>(h ^ (h >> 32)) & 0x7FFFFFFF) | 1;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "hccl/hccl.h"
 #include "hccl/hccl_comm.h"
+#include "hccl/hccl_framework.h"
 #include "tests/api/refused_calls.h"
 #include "tests/support/api_world.h"
 #include "tests/support/calls.h"
@@ -61,6 +62,25 @@ void expect_all_told(const std::vector<Refusals>& functions) {
   std::atomic<std::size_t> next = 0;
   on_threads(kAtOnce, [&](int) {
     for (std::size_t i = next++; i < cases.size(); i = next++) cases[i]();
+  });
+}
+
+TEST(Refused, TagsThatDiffer) {
+  ApiWorld world(2);
+  const auto tagged = [&](int rank, std::uint32_t tag) {
+    float value = 1;
+    EXPECT_EQ(HcclSetCallTag(tag), HCCL_SUCCESS);
+    const HcclResult result = sum(&value, 1, world.comm(rank));
+    EXPECT_EQ(HcclSetCallTag(0), HCCL_SUCCESS);
+    return result;
+  };
+  world.on_all([&](int rank) {
+    EXPECT_EQ(tagged(rank, 1), HCCL_SUCCESS) << HcclGetLastErrorText();
+    EXPECT_EQ(tagged(rank, 0), HCCL_SUCCESS) << HcclGetLastErrorText();
+    EXPECT_EQ(tagged(rank, rank == 0 ? 0xAB : 0xCD), HCCL_E_PARA);
+    const std::string text = HcclGetLastErrorText();
+    EXPECT_TRUE(text.find("tag #800000ab") != text.npos && text.find("tag #800000cd") != text.npos)
+        << text;
   });
 }
 

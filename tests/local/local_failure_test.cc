@@ -256,7 +256,7 @@ std::vector<std::pair<Call, Call>> doubles(std::size_t wanted) {
 
 TEST(LocalFailure, CallsOfOneShortDigestAreDifferentAllTheSame) {
   const auto pairs = doubles(28);
-  ASSERT_EQ(pairs.size(), 28U);
+  ASSERT_GE(pairs.size(), 28U);
   for (const auto& pair : pairs) {
     LocalRanks host({.size = 2});
     host.run([&](int rank, LocalEngine& engine) {

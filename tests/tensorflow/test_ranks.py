@@ -68,6 +68,27 @@ def test_a_killed_rank_ends_sessions_and_estimators_of_every_kind(tmp_path):
         assert "InternalError" in error and "rank 1" in error, error
 
 
+@pytest.mark.parametrize("how", ["first", "later", "function", "gradients"])
+def test_a_swap_of_two_collectives_of_equal_size_names_both_on_all_ranks(how):
+    names = ("dense/kernel", "dense_1/kernel") if how == "gradients" else ("alpha", "beta")
+    for output in on_ranks(2, RANKS / "swapped.py", how):
+        (error,) = said(output)
+        assert "InvalidArgumentError" in error and all(name in error for name in names), error
+
+
+def test_names_that_differ_in_tensorflows_numbers_are_the_same():
+    for output in on_ranks(2, RANKS / "swapped.py", "numbers"):
+        assert said(output) == ["[2.0, 4.0]"], output[-3000:]
+
+
+def test_names_are_not_compared_on_request():
+    for output in on_ranks(2, RANKS / "swapped.py", "roles"):
+        (error,) = said(output)
+        assert "HCCL_COMPARE_NAMES=0" in error, output[-3000:]
+    for output in on_ranks(2, RANKS / "swapped.py", "roles", HCCL_COMPARE_NAMES="0"):
+        assert said(output) == ["[2.0, 4.0]"], output[-3000:]
+
+
 @pytest.mark.parametrize("how", ["fit", "session", "loop"])
 def test_ctrl_c_ends_a_wait_for_other_ranks(how):
     """Where another rank does not call; that one hears so, too."""

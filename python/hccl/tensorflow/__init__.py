@@ -22,7 +22,7 @@ import hccl
 import tensorflow as tf
 from hccl.manage import api as _manage
 from hccl.tensorflow import _callbacks as callbacks
-from hccl.tensorflow import _fusion, _ops
+from hccl.tensorflow import _fusion, _names, _ops
 from hccl.tensorflow._callbacks import BroadcastGlobalVariablesCallback, MetricAverageCallback
 from hccl.tensorflow._fusion import trace_at_exit
 from hccl.tensorflow._optimizers import reducing
@@ -95,8 +95,9 @@ def allreduce(
 ) -> tf.Tensor:
     """Reduces over all ranks of the group, element by element. A mean of integers is a float. An
     IndexedSlices becomes a dense tensor. Backward averages the incoming gradient if op is the mean;
-    otherwise it sums it. name: the name of a fused tensor in errors and traces."""
-    return reduce_list([tensor], op, group, None if name is None else [name])[0]
+    otherwise it sums it. name: the same on all ranks, for errors and traces; ranks that give
+    different names get an error."""
+    return reduce_list([tensor], op, group, _names.of_program(name))[0]
 
 
 def grouped_allreduce(
@@ -111,9 +112,10 @@ def reduce_list(
     tensors: Sequence[Any],
     reduction: str,
     group: str = hccl.WORLD,
-    names: Optional[Sequence[str]] = None,
+    names: Sequence[str] = (),
 ) -> list[Any]:
-    """Returns the reduced list; None stays None. names: the tensors' names in errors and traces."""
+    """Returns the reduced list; None stays None. names: the tensors' names in errors and traces,
+    which ranks compare if they are _names.Name."""
     if reduction not in (Average, Sum, Max, Min, Product):
         raise ValueError(f'hccl: there is no reduction "{reduction}"')
     there = [i for i, tensor in enumerate(tensors) if tensor is not None]
@@ -124,12 +126,12 @@ def reduce_list(
     mean = reduction == Average
     op = Sum if mean else reduction
     scale = 1 / ranks if mean else 1.0
-    called = [str(i) for i in there] if names is None else [names[i] for i in there]
+    called = [str(i) for i in there] if not names else [names[i] for i in there]
     if _fusion.wanted(values, reduction, group):
         reduced = _fusion.reduce(values, mean, called)
     elif len(values) == 1:
         floats = values[0].dtype in _ops.FLOATS
-        reduced = [_ops.all_reduce(values[0], op, group, scale if floats else 1.0)]
+        reduced = [_ops.all_reduce(values[0], op, group, scale if floats else 1.0, called)]
     else:
         reduced = _ops.grouped_all_reduce(values, op, group, scale, called)
     results = list(tensors)
@@ -144,16 +146,16 @@ def allgather(
     tensor: Any, *, group: str = hccl.WORLD, name: Optional[str] = None
 ) -> tf.Tensor:
     """Returns the tensors of all ranks, concatenated along the first dimension, whose length may
-    differ between ranks. All other dimensions must be equal. name: as in Horovod, without
-    effect."""
+    differ between ranks. All other dimensions must be equal. name: as in allreduce."""
+    names = _names.of_program(name)
     tensor = tf.convert_to_tensor(tensor)
     ranks = _manage.get_rank_size(group)
     rows = tf.shape(tensor, out_type=tf.int64)[:1]
-    counts = _ops.all_gather(rows, ranks, group)
+    counts = _ops.all_gather(rows, ranks, group, names)
     most = tf.reduce_max(counts)
     padding = tf.concat([[[0, most - rows[0]]], tf.zeros([tf.rank(tensor) - 1, 2], tf.int64)], 0)
     padded = _with_gradient(
-        lambda own: _ops.all_gather(own, ranks, group),
+        lambda own: _ops.all_gather(own, ranks, group, names),
         lambda gradient: _ops.reduce_scatter(gradient, "sum", ranks, group),
         tf.pad(tensor, padding),
     )
@@ -164,7 +166,8 @@ def allgather(
 def broadcast(
     tensor: Any, root_rank: int, *, group: str = hccl.WORLD, name: Optional[str] = None
 ) -> tf.Tensor:
-    """Returns the root's tensor. name: as in Horovod, without effect."""
+    """Returns the root's tensor. name: as in allreduce."""
+    names = _names.of_program(name)
 
     def to_root(gradient: Any) -> Any:
         total = _ops.reduce(gradient, "sum", root_rank, group)
@@ -174,7 +177,9 @@ def broadcast(
             return tf.zeros_like(gradient)
 
     return _with_gradient(
-        lambda own: _ops.broadcast([own], root_rank, group)[0], to_root, tf.convert_to_tensor(tensor)
+        lambda own: _ops.broadcast([own], root_rank, group, names)[0],
+        to_root,
+        tf.convert_to_tensor(tensor),
     )
 
 
@@ -190,7 +195,7 @@ def broadcast_variables(
     Keras model has variables after it is built. For a model of Keras 3 give model.weights: its
     variables include the seeds of dropout, and ranks with the same seeds draw the same masks."""
     variables = list(variables)
-    values = _ops.broadcast([tf.convert_to_tensor(v) for v in variables], root_rank, group)
+    values = _ops.broadcast(variables, root_rank, group)
     for variable, value in zip(variables, values):
         variable.assign(value)
 
@@ -244,5 +249,5 @@ class DistributedGradientTape:
 
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         gradients = self._tape.gradient(target, sources, *args, **kwargs)
-        flat = tf.nest.flatten(gradients)
-        return tf.nest.pack_sequence_as(gradients, reduce_list(flat, self._op, self._group))
+        flat, names = tf.nest.flatten(gradients), _names.of(tf.nest.flatten(sources))
+        return tf.nest.pack_sequence_as(gradients, reduce_list(flat, self._op, self._group, names))

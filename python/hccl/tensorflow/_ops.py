@@ -20,7 +20,7 @@ import hccl
 import tensorflow as tf
 from hccl.manage import api as _manage
 
-from hccl.tensorflow import _interrupts
+from hccl.tensorflow import _interrupts, _names
 
 FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
@@ -77,12 +77,17 @@ def _numbered(result: Any) -> Any:
 
 
 def all_reduce(
-    tensor: Any, reduction: str = "sum", group: str = hccl.WORLD, postscale: float = 1.0
+    tensor: Any,
+    reduction: str = "sum",
+    group: str = hccl.WORLD,
+    postscale: float = 1.0,
+    names: Sequence[str] = (),
 ) -> tf.Tensor:
-    """`postscale`, for sums of floats only, multiplies the result."""
+    """`postscale`, for sums of floats only, multiplies the result. names: that of the tensor."""
     return _numbered(library().hccl_all_reduce(
         order=_order(),
-        tensor=tensor, reduction=reduction, postscale=postscale, group=group
+        tensor=tensor, reduction=reduction, postscale=postscale, group=group,
+        **_names.attributes(names),
     ))
 
 
@@ -91,11 +96,11 @@ def grouped_all_reduce(
     reduction: str = "sum",
     group: str = hccl.WORLD,
     postscale: float = 1.0,
-    names: Optional[Sequence[str]] = None,
+    names: Sequence[str] = (),
 ) -> list[tf.Tensor]:
     """Reduces tensors of any types at once, with one op for each type. names: for errors."""
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
-    names = [str(i) for i in range(len(tensors))] if names is None else list(names)
+    names = names or [str(i) for i in range(len(tensors))]
     results: list[Any] = [None] * len(tensors)
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         own = [i for i, tensor in enumerate(tensors) if tensor.dtype == dtype]
@@ -105,8 +110,8 @@ def grouped_all_reduce(
                 tensors=[tensors[i] for i in own],
                 reduction=reduction,
                 postscale=postscale if dtype in FLOATS else 1.0,
-                names=[names[i] for i in own],
                 group=group,
+                **_names.attributes([names[i] for i in own]),
             )
         )
         for i, tensor in zip(own, reduced):
@@ -134,8 +139,8 @@ def fused_all_reduce(
                 handed_over=handed_over,
                 list_key=key,
                 average=average,
-                names=names,
                 hcom_parallel=hcom_parallel,
+                **_names.attributes(names),
             )
         )
     )
@@ -172,12 +177,16 @@ def write_traces(prefix: str) -> None:
         raise OSError(text.decode())
 
 
-def broadcast(tensors: Sequence[Any], root: int, group: str = hccl.WORLD) -> list[tf.Tensor]:
+def broadcast(
+    tensors: Sequence[Any], root: int, group: str = hccl.WORLD, names: Sequence[str] = ()
+) -> list[tf.Tensor]:
+    """names: those of the tensors, unless these are variables."""
+    called = _names.attributes(names or _names.of(tensors))
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if not tensors:
         return []
     return list(
-        _numbered(library().hccl_broadcast(order=_order(), tensors=tensors, root_rank=root, group=group))
+        _numbered(library().hccl_broadcast(order=_order(), tensors=tensors, root_rank=root, group=group, **called))
     )
 
 
@@ -186,9 +195,12 @@ def reduce(tensor: Any, reduction: str, root: int, group: str = hccl.WORLD) -> t
     return _numbered(library().hccl_reduce(order=_order(), tensor=tensor, reduction=reduction, root_rank=root, group=group))
 
 
-def all_gather(tensor: Any, ranks: int, group: str = hccl.WORLD) -> tf.Tensor:
+def all_gather(
+    tensor: Any, ranks: int, group: str = hccl.WORLD, names: Sequence[str] = ()
+) -> tf.Tensor:
     """Concatenates along the first dimension, whose length must be equal on all ranks."""
-    return _numbered(library().hccl_all_gather(order=_order(), tensor=tensor, rank_size=ranks, group=group))
+    called = _names.attributes(names)
+    return _numbered(library().hccl_all_gather(order=_order(), tensor=tensor, rank_size=ranks, group=group, **called))
 
 
 def reduce_scatter(tensor: Any, reduction: str, ranks: int, group: str = hccl.WORLD) -> tf.Tensor:
@@ -238,13 +250,15 @@ def receive(shape: Any, dtype: Any, tag: int, src: int, group: str = hccl.WORLD)
 @tf.RegisterGradient("HcclAllReduce")
 def _all_reduce_gradient(op: Any, gradient: Any) -> Any:
     scale = float(op.get_attr("postscale"))
-    return all_reduce(gradient, "sum", op.get_attr("group").decode(), scale), None
+    group = op.get_attr("group").decode()
+    return all_reduce(gradient, "sum", group, scale, _names.of_gradient(op)), None
 
 
 @tf.RegisterGradient("HcclGroupedAllReduce")
 def _grouped_all_reduce_gradient(op: Any, *gradients: Any) -> Any:
     scale = float(op.get_attr("postscale"))
-    return [*grouped_all_reduce(gradients, "sum", op.get_attr("group").decode(), scale), None]
+    group = op.get_attr("group").decode()
+    return [*grouped_all_reduce(gradients, "sum", group, scale, _names.of_gradient(op)), None]
 
 
 @tf.RegisterGradient("HcclFusedAllReduce")

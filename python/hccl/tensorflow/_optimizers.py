@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional
 
 import tensorflow as tf
 
-from hccl.tensorflow import _world
+from hccl.tensorflow import _names, _world
 
 Apply = Callable[..., Any]
 _MARK = "hccl_reducing_"
@@ -34,7 +34,7 @@ class _Reduction:
         replica = _replica()
         if replica in self._done:
             return apply(gradients)
-        reduced = self._reduce(gradients, [variable.name for variable in variables])
+        reduced = self._reduce(gradients, _names.of(variables))
         self._done.add(replica)
         try:
             return apply(reduced)

@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 import tensorflow as tf
 
-from hccl.tensorflow import _ops
+from hccl.tensorflow import _names, _ops
 
 
 def owners(variables: Sequence[Any], ranks: int) -> list[int]:
@@ -29,7 +29,7 @@ def give(variables: Sequence[Any], owned: Sequence[int]) -> list[Any]:
     for owner in sorted(set(owned)):
         own = [variable for variable, of in zip(variables, owned) if of == owner]
         values = [_value(variable) for variable in own]
-        for variable, value in zip(own, _ops.broadcast(values, owner)):
+        for variable, value in zip(own, _ops.broadcast(values, owner, names=_names.of(own))):
             assigned.append(variable.assign(value))
     return assigned
 

@@ -65,9 +65,10 @@ def reduce_values(
 ) -> list[Any]:
     """Reduces tensors. A mean divides by the number of workers, also in a smaller group."""
     if reduction != "mean" or group == hccl.WORLD:
+        names = names or [_name(v) for v in values]
         if fusion != 0:
-            return reduce_list(values, reduction, group, names or [_name(v) for v in values])
-        return [None if v is None else reduce_list([v], reduction, group)[0] for v in values]
+            return reduce_list(values, reduction, group, names)
+        return [reduce_list([v], reduction, group, [n])[0] for v, n in zip(values, names)]
     sums = reduce_values(values, "sum", group, fusion, workers, names)
     return [None if s is None else _divide(s, workers) for s in sums]
 
@@ -97,7 +98,7 @@ def broadcast(
         logging.info("Skip broadcast as current process is not npu cluster worker")
         return
     variables = list(values) if isinstance(values, (list, tuple)) else [values]
-    results = _ops.broadcast([tf.convert_to_tensor(v) for v in variables], root_rank, group)
+    results = _ops.broadcast(variables, root_rank, group)
     for variable, value in zip(variables, results):
         variable.assign(value)
 

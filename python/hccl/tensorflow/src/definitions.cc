@@ -20,6 +20,9 @@ using ::tensorflow::shape_inference::UnchangedShape;
   "{int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double, " \
   "bool}"
 
+// Names of the tensors, for errors, and their digests, by which ranks compare them.
+#define HCCL_TF_NAMES Attr("names: list(string) = []").Attr("name_digests: list(int) = []")
+
 absl::Status same_shapes(InferenceContext* c) {
   for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(i));
   return absl::OkStatus();
@@ -61,11 +64,11 @@ REGISTER_OP("HcclAllReduce")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
     .Attr("postscale: float = 1.0")
+    .HCCL_TF_NAMES  //
     .Attr("group: string = 'hccl_world_group'")
     .SetIsStateful()
     .SetShapeFn(UnchangedShape);
 
-// names: of the tensors, for errors.
 REGISTER_OP("HcclGroupedAllReduce")
     .Input("tensors: N * T")
     .Input("order: resource")
@@ -74,7 +77,7 @@ REGISTER_OP("HcclGroupedAllReduce")
     .Attr("T: " HCCL_TF_NUMBERS)
     .Attr("reduction: {'sum', 'prod', 'max', 'min'} = 'sum'")
     .Attr("postscale: float = 1.0")
-    .Attr("names: list(string) = []")
+    .HCCL_TF_NAMES  //
     .Attr("group: string = 'hccl_world_group'")
     .SetIsStateful()
     .SetShapeFn(same_shapes);
@@ -100,8 +103,8 @@ REGISTER_OP("HcclFusedAllReduce")
     .Attr("T: {half, bfloat16, float, double}")
     .Attr("list_key: string")
     .Attr("average: bool")
-    .Attr("names: list(string)")
     .Attr("hcom_parallel: bool = true")
+    .HCCL_TF_NAMES  //
     .Attr("group: string = 'hccl_world_group'")
     .SetIsStateful()
     .SetShapeFn(same_shapes);
@@ -112,6 +115,7 @@ REGISTER_OP("HcclBroadcast")
     .Output("of_root: T")
     .Attr("T: list(" HCCL_TF_MOVED ") >= 1")
     .Attr("root_rank: int >= 0")
+    .HCCL_TF_NAMES  //
     .Attr("group: string = 'hccl_world_group'")
     .SetIsStateful()
     .SetShapeFn(same_shapes);
@@ -133,6 +137,7 @@ REGISTER_OP("HcclAllGather")
     .Output("gathered: T")
     .Attr("T: " HCCL_TF_MOVED)
     .Attr("rank_size: int >= 1")
+    .HCCL_TF_NAMES  //
     .Attr("group: string = 'hccl_world_group'")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) { return scale_first(c, false); });

@@ -36,7 +36,7 @@ class FusedAllReduce final : public Kernel {
   explicit FusedAllReduce(OpKernelConstruction* construction) : Kernel(construction) {
     std::string list;
     OP_REQUIRES_OK(construction, construction->GetAttr("list_key", &list));
-    OP_REQUIRES_OK(construction, construction->GetAttr("names", &options_.names));
+    options_.names = names();
     OP_REQUIRES_OK(construction, construction->GetAttr("average", &options_.average));
     OP_REQUIRES_OK(construction, construction->GetAttr("hcom_parallel", &options_.hcom_parallel));
     OP_REQUIRES(construction,

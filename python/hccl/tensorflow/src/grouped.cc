@@ -19,7 +19,6 @@ class GroupedAllReduce final : public Reducing {
   explicit GroupedAllReduce(OpKernelConstruction* construction) : Reducing(construction) {
     float after = 1;
     OP_REQUIRES_OK(construction, construction->GetAttr("postscale", &after));
-    OP_REQUIRES_OK(construction, construction->GetAttr("names", &names_));
     scale_.after = after;
   }
 
@@ -35,7 +34,7 @@ class GroupedAllReduce final : public Reducing {
       sizes.push_back(context->input(i).NumElements());
     }
     TF_RETURN_IF_ERROR(
-        compare_once(comm, Form::kGrouped, sizes, context->op_kernel().name(), names_));
+        compare_once(comm, Form::kGrouped, sizes, context->op_kernel().name(), names()));
     type_ = to_type(context->input_dtype(0));
     std::vector<Part> parts;
     std::size_t packed = 0, number = 0;
@@ -78,7 +77,6 @@ class GroupedAllReduce final : public Reducing {
     return absl::OkStatus();
   }
 
-  std::vector<std::string> names_;
   HcclScale scale_{1, 1};
   HcclDataType type_ = HCCL_DATA_TYPE_FP32;
   Buffer buffer_;  // only the queue's thread uses the members that run() changes

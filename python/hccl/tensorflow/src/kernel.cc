@@ -15,7 +15,7 @@ namespace hccl::tf {
 Status to_status(HcclResult result) {
   namespace errors = ::tensorflow::errors;
   if (result == HCCL_SUCCESS) return absl::OkStatus();
-  const std::string text = std::string("hccl: ") + HcclGetLastErrorText();
+  const std::string text = with_names(std::string("hccl: ") + HcclGetLastErrorText());
   switch (result) {
     case HCCL_E_PARA:
     case HCCL_E_PTR:
@@ -143,9 +143,17 @@ Status Kernel::begin(Operation* operation) {
   return ::tensorflow::errors::FailedPrecondition("hccl: " + text);
 }
 
+Kernel::Kernel(OpKernelConstruction* construction)
+    : Requested(construction), names_(construction) {}
+
 HcclResult Kernel::call(void* arg) {
   auto& operation = *static_cast<Operation*>(arg);
-  operation.status = static_cast<Kernel*>(operation.kernel)->run(operation.context, operation.comm);
+  auto& kernel = *static_cast<Kernel*>(operation.kernel);
+  operation.status = kernel.names_.compare_once(operation.comm);
+  if (!operation.status.ok()) return HCCL_SUCCESS;
+  static_cast<void>(HcclSetCallTag(kernel.names_.tag()));
+  operation.status = kernel.run(operation.context, operation.comm);
+  static_cast<void>(HcclSetCallTag(0));
   return HCCL_SUCCESS;
 }
 

@@ -8,6 +8,7 @@
 
 #include "hccl/hccl_comm.h"
 #include "hccl/hccl_types.h"
+#include "names.h"
 #include "waits.h"
 
 namespace hccl::tf {
@@ -65,9 +66,10 @@ class Requested : public AsyncOpKernel {
 /// A kernel that calls collectives, in the order of its communicator.
 class Kernel : public Requested {
  public:
-  using Requested::Requested;
+  explicit Kernel(OpKernelConstruction* construction);
 
  protected:
+  const std::vector<std::string>& names() const { return names_.all(); }
   /// On the communicator's thread.
   virtual Status run(OpKernelContext* context, HcclComm comm) = 0;
 
@@ -75,6 +77,7 @@ class Kernel : public Requested {
   bool in_order() const final { return true; }
   Status begin(Operation* operation) final;
   static HcclResult call(void* operation);
+  Names names_;
 };
 
 /// A kernel that reduces.

@@ -28,6 +28,6 @@ class NPUBroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
             for variable, value in zip(variables, _ops.broadcast(variables, self._root)):
                 variable.assign(value)
             return
-        values = _ops.broadcast([v.read_value() for v in variables], self._root)
+        values = _ops.broadcast(variables, self._root)
         assign = [v.assign(value) for v, value in zip(variables, values)]
         tf.compat.v1.keras.backend.get_session().run(assign)

@@ -30,7 +30,7 @@ class NPUBroadcastGlobalVariablesHook(_Hook):
         if _ranks.size() <= 1 or made_here:
             return
         variables = tf.compat.v1.trainable_variables()
-        values = _ops.broadcast([v.read_value() for v in variables], self._root)
+        values = _ops.broadcast(variables, self._root)
         self._operation = tf.group(*(v.assign(value) for v, value in zip(variables, values)))
 
     def after_create_session(self, session: Any, coord: Any) -> None:

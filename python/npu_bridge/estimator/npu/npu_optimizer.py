@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import hccl
 import tensorflow as tf
-from hccl.tensorflow import _ops, _shares, allgather, reduce_list
+from hccl.tensorflow import _names, _ops, _shares, allgather, reduce_list
 from hccl.tensorflow._optimizers import marked
 from npu_device.distribute import reduce_values
 from npu_device.distribute.hccl_ops import check_fusion
@@ -78,7 +78,7 @@ def _reduce_gradients(pairs: list, average: bool = True) -> list:
         None if gradient is None or isinstance(gradient, tf.IndexedSlices) else gradient
         for gradient, _ in pairs
     ]
-    names = [variable.name for _, variable in pairs]
+    names = _names.of([variable for _, variable in pairs])
     reduced = reduce_list(dense, "mean" if average else "sum", names=names)
     return [
         (allreduce(g, average) if isinstance(g, tf.IndexedSlices) else r, v)

@@ -1,0 +1,78 @@
+"""The names by which ranks compare their collectives, so that a swap of two of equal size is an error.
+
+A name must be the same on all ranks. TensorFlow and Keras number layers, scopes and variables by
+process (dense_7/kernel_1:0), and a rank may have made one more of them, so such numbers are left
+out, or only their order within a list counts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from typing import Any, Sequence
+
+# For programs whose ranks have different names for one collective; the same on all ranks.
+_COMPARED = os.environ.get("HCCL_COMPARE_NAMES", "1") != "0"
+
+
+class Name(str):
+    """A name that ranks compare, by its digest. Ranks do not compare names that are strings."""
+
+    digest = 0
+
+
+def of(variables: Sequence[Any]) -> list[str]:
+    """Returns the names of variables, with their layers'; none if something is not a variable. Of
+    numbers, their order in the list counts: [fc_7, fc_9] equals [fc_1, fc_2]."""
+    if not all(hasattr(variable, "assign") for variable in variables):
+        return []
+    # Keras 3 has the layer in the path only.
+    names = [str(getattr(variable, "path", None) or variable.name) for variable in variables]
+    paths = [_parts(name) for name in names]
+    seen: dict[str, set] = {}
+    for place, numbers in (part for path in paths for part in path):
+        seen.setdefault(place, set()).add(numbers)
+    order = {place: sorted(numbers) for place, numbers in seen.items()}
+    return [
+        _named(name, "/".join(f"{place}#{order[place].index(numbers)}" for place, numbers in path))
+        for name, path in zip(names, paths)
+    ]
+
+
+def _parts(name: str) -> list[tuple[str, tuple[int, ...]]]:
+    """Returns the path up to each part of a name without numbers, and the part's numbers."""
+    place, found = "", []
+    for part in re.sub(r":\d+$", "", name).split("/"):
+        place += "/" + re.sub(r"_?\d+", "", part)
+        found.append((place, tuple(map(int, re.findall(r"\d+", part)))))
+    return found
+
+
+def of_program(name: str | None) -> list[str]:
+    """Returns the name that the program gives, if any. The name may be a variable's."""
+    if name is None:
+        return []
+    path = "/" in name or ":" in name
+    return [_named(name, re.sub(r"_\d+(?=/|:|$)", "", name) if path else name)]
+
+
+def of_gradient(op: Any) -> list[str]:
+    """Returns the names for the collective of an op's gradient, if ranks compare those of the op."""
+    digests = op.get_attr("name_digests")
+    return [
+        _named(f"gradient of {name.decode()}", f"gradient {digest}")
+        for name, digest in zip(op.get_attr("names"), digests)
+    ]
+
+
+def attributes(names: Sequence[str]) -> dict[str, list]:
+    """Returns the attributes of an op."""
+    digests = [name.digest for name in names if isinstance(name, Name)]
+    return {"names": list(names), "name_digests": digests}
+
+
+def _named(name: str, compared: str) -> str:
+    named = Name(name)
+    named.digest = zlib.crc32(compared.encode())
+    return named if _COMPARED else name

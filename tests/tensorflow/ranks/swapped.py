@@ -1,0 +1,56 @@
+"""Two ranks that call two collectives of equal size, in different orders or not: swapped.py HOW"""
+
+import sys
+
+import hccl.tensorflow as hvd
+import tensorflow as tf
+
+HOW = sys.argv[1]
+hvd.init()
+last = hvd.rank() == 1
+if HOW == "numbers" and not last:  # one more model and scope, which Keras and TensorFlow count
+    tf.keras.Sequential([tf.keras.layers.Input((3,)), tf.keras.layers.Dense(3)])
+    with tf.Graph().as_default(), tf.name_scope("step"):
+        hvd.allreduce(tf.ones([3]), name="extra_1/loss:0")
+
+
+def pair(first, second):
+    """The sums of two tensors that have names."""
+    return [hvd.allreduce(tf.ones([3]) * (1 + i), hvd.Sum, name=name) for i, name in enumerate((first, second))]
+
+
+def train(swap):
+    """A step of two layers of the same size."""
+    model = tf.keras.Sequential([tf.keras.layers.Input((3,)), *(tf.keras.layers.Dense(3) for _ in range(2))])
+    variables = [layer.kernel for layer in model.layers]
+    optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
+    optimizer.build(variables)
+
+    def step(first, second):
+        gradients = {0: tf.ones([3, 3]), 1: 2 * tf.ones([3, 3])}
+        optimizer.apply_gradients([(gradients[i], variables[i]) for i in (first, second)])
+
+    tf.function(step)(*((1, 0) if swap else (0, 1)))
+
+
+try:
+    if HOW == "first":  # in the first use of either
+        pair(*(("beta", "alpha") if last else ("alpha", "beta")))
+    elif HOW == "later":
+        pair("alpha", "beta")
+        pair(*(("beta", "alpha") if last else ("alpha", "beta")))
+    elif HOW == "function":
+        both = tf.function(pair)
+        pair("alpha", "beta")
+        both(*(("beta", "alpha") if last else ("alpha", "beta")))
+    elif HOW == "gradients":
+        train(swap=last)
+    elif HOW == "numbers":
+        train(swap=False)
+        sums = pair(*(("dense_4/kernel:0", "grad_1") if last else ("dense/kernel:0", "grad_1")))
+        print("said:", [float(each[0]) for each in sums])
+    elif HOW == "roles":
+        sums = pair(*(("worker/loss", "beta") if last else ("chief/loss", "beta")))
+        print("said:", [float(each[0]) for each in sums])
+except tf.errors.OpError as error:
+    print("said:", type(error).__name__, error.message.replace("\n", " "))
