@@ -23,6 +23,10 @@ def test_retracing_on_one_rank_and_gradients(size):
     on_ranks(size, RANKS / "plain.py")
 
 
+def test_sparse_gradients_stay_sparse():
+    assert all("all well" in output for output in on_ranks(2, RANKS / "sparse.py"))
+
+
 def test_npu_device():
     assert all("all well" in output for output in on_ranks(2, RANKS / "npu.py"))
 

@@ -142,13 +142,41 @@ def reduce_list(
     return results
 
 
+def reduce_gradients(
+    gradients: Sequence[Any],
+    reduction: str,
+    group: str = hccl.WORLD,
+    names: Sequence[str] = (),
+    sparse_as_dense: bool = False,
+) -> list[Any]:
+    """As reduce_list, but sums and means of IndexedSlices stay sparse: they have the rows of all
+    ranks, which may have different numbers of rows."""
+    if sparse_as_dense or reduction not in (Average, Sum):
+        return reduce_list(gradients, reduction, group, names)
+    sparse = [isinstance(gradient, tf.IndexedSlices) for gradient in gradients]
+    dense = [None if own else gradient for own, gradient in zip(sparse, gradients)]
+    results = reduce_list(dense, reduction, group, names)
+    ranks = _manage.get_rank_size(group)
+    for i, gradient in enumerate(gradients):
+        if not sparse[i]:
+            continue
+        values = _gathered(gradient.values, group, names[i : i + 1])
+        if reduction == Average:
+            values = tf.divide(values, tf.cast(ranks, values.dtype))
+        indices = _gathered(gradient.indices, group, names[i : i + 1])
+        results[i] = tf.IndexedSlices(values, indices, gradient.dense_shape)
+    return results
+
+
 def allgather(
     tensor: Any, *, group: str = hccl.WORLD, name: Optional[str] = None
 ) -> tf.Tensor:
     """Returns the tensors of all ranks, concatenated along the first dimension, whose length may
     differ between ranks. All other dimensions must be equal. name: as in allreduce."""
-    names = _names.of_program(name)
-    tensor = tf.convert_to_tensor(tensor)
+    return _gathered(tf.convert_to_tensor(tensor), group, _names.of_program(name))
+
+
+def _gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
     ranks = _manage.get_rank_size(group)
     rows = tf.shape(tensor, out_type=tf.int64)[:1]
     counts = _ops.all_gather(rows, ranks, group, names)
@@ -201,15 +229,21 @@ def broadcast_variables(
 
 
 def DistributedOptimizer(  # noqa: N802  a class in Horovod
-    optimizer: Any, op: str = Average, *, group: str = hccl.WORLD
+    optimizer: Any, op: str = Average, *, group: str = hccl.WORLD, sparse_as_dense: bool = False
 ) -> Any:
     """Changes a Keras optimizer (Keras 2 or 3), or makes one by name, so that it reduces gradients
-    over the ranks before it applies them, in `fit` and in custom loops. Returns the same object."""
+    over the ranks before it applies them, in `fit` and in custom loops. Returns the same object.
+    Sparse gradients, of embeddings, become those of all ranks' rows; sparse_as_dense: become
+    dense, which is faster if the ranks' rows are most of the table."""
     optimizer = tf.keras.optimizers.get(optimizer)
     if getattr(optimizer, "_hccl_reduces", False):
         raise ValueError("hccl: this optimizer reduces its gradients already")
     optimizer._hccl_reduces = True
-    return reducing(optimizer, lambda gradients, names: reduce_list(gradients, op, group, names))
+
+    def reduce(gradients: list, names: list) -> list:
+        return reduce_gradients(gradients, op, group, names, sparse_as_dense)
+
+    return reducing(optimizer, reduce)
 
 
 def load_model(
@@ -234,8 +268,16 @@ def load_model(
 class DistributedGradientTape:
     """A tf.GradientTape whose gradient() reduces gradients over the ranks."""
 
-    def __init__(self, tape: tf.GradientTape, op: str = Average, *, group: str = hccl.WORLD):
+    def __init__(
+        self,
+        tape: tf.GradientTape,
+        op: str = Average,
+        *,
+        group: str = hccl.WORLD,
+        sparse_as_dense: bool = False,
+    ):
         self._tape, self._op, self._group = tape, op, group
+        self._dense = sparse_as_dense
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tape, name)
@@ -250,4 +292,5 @@ class DistributedGradientTape:
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         gradients = self._tape.gradient(target, sources, *args, **kwargs)
         flat, names = tf.nest.flatten(gradients), _names.of(tf.nest.flatten(sources))
-        return tf.nest.pack_sequence_as(gradients, reduce_list(flat, self._op, self._group, names))
+        reduced = reduce_gradients(flat, self._op, self._group, names, self._dense)
+        return tf.nest.pack_sequence_as(gradients, reduced)

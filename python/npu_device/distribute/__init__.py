@@ -8,7 +8,7 @@ from typing import Any, Optional
 import hccl
 import tensorflow as tf
 from absl import logging
-from hccl.tensorflow import _ops, reduce_list
+from hccl.tensorflow import _ops, reduce_gradients
 from hccl.tensorflow._optimizers import reducing
 
 from npu_device import _device
@@ -40,8 +40,9 @@ def all_reduce(
     group: str = hccl.WORLD,
 ) -> Any:
     """Reduces over all workers: "mean", "sum", "max", "min" or "prod". A list or tuple gives a
-    list, in which None stays None; any other argument gives one tensor. An IndexedSlices becomes
-    dense. A mean divides by the number of all workers; a mean of integers is a float.
+    list, in which None stays None; any other argument gives one tensor. Sums and means of
+    IndexedSlices stay sparse: they have the rows of all workers. A mean divides by the number of
+    all workers; a mean of integers is a float.
 
     fusion: 0 each tensor separately; 1 a whole list at once; 2 tensors with the same fusion_id at
     once."""
@@ -67,13 +68,16 @@ def reduce_values(
     if reduction != "mean" or group == hccl.WORLD:
         names = names or [_name(v) for v in values]
         if fusion != 0:
-            return reduce_list(values, reduction, group, names)
-        return [reduce_list([v], reduction, group, [n])[0] for v, n in zip(values, names)]
+            return reduce_gradients(values, reduction, group, names)
+        return [reduce_gradients([v], reduction, group, [n])[0] for v, n in zip(values, names)]
     sums = reduce_values(values, "sum", group, fusion, workers, names)
     return [None if s is None else _divide(s, workers) for s in sums]
 
 
-def _divide(total: tf.Tensor, workers: int) -> tf.Tensor:
+def _divide(total: Any, workers: int) -> Any:
+    if isinstance(total, tf.IndexedSlices):
+        values = _divide(total.values, workers)
+        return tf.IndexedSlices(values, total.indices, total.dense_shape)
     if total.dtype in _ops.FLOATS:
         return total * tf.cast(1 / workers, total.dtype)
     return tf.divide(total, tf.cast(workers, total.dtype))

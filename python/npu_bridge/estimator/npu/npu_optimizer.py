@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import hccl
 import tensorflow as tf
-from hccl.tensorflow import _names, _ops, _shares, allgather, reduce_list
+from hccl.tensorflow import _names, _ops, _shares, reduce_gradients
 from hccl.tensorflow._optimizers import marked
 from npu_device.distribute import reduce_values
 from npu_device.distribute.hccl_ops import check_fusion
@@ -24,17 +24,7 @@ def allreduce(tensor: Any, average: bool = True) -> Any:
     """Returns the sum or the mean over the ranks. IndexedSlices stay sparse: the result has the
     rows of all ranks, and ranks may have different numbers of rows."""
     _ranks.size()
-    if isinstance(tensor, tf.IndexedSlices):
-        return _gathered(tensor, average, hccl.WORLD)
-    return reduce_list([tensor], "mean" if average else "sum")[0]
-
-
-def _gathered(tensor: Any, average: bool, group: str) -> Any:
-    values = allgather(tensor.values, group=group)
-    indices = allgather(tensor.indices, group=group)
-    if average:
-        values = tf.divide(values, tf.cast(_ranks.size(), values.dtype))
-    return tf.IndexedSlices(values, indices, dense_shape=tensor.dense_shape)
+    return reduce_gradients([tensor], "mean" if average else "sum")[0]
 
 
 def reduce(
@@ -55,35 +45,23 @@ def npu_allreduce(
     fusion_id: int = -1,
     group: str = hccl.WORLD,
 ) -> Any:
-    """Reduces one tensor or a list like npu_device's all_reduce, but IndexedSlices stay sparse.
-    None in a list stays None. With one rank returns the argument."""
+    """Reduces one tensor or a list like npu_device's all_reduce. With one rank returns the
+    argument."""
     size = _ranks.size()
     check_fusion(fusion, fusion_id, (0, 1, 2))
     if size <= 1:
         return values
     if not isinstance(values, (list, tuple)):
         return npu_allreduce([values], reduction, fusion, fusion_id, group)[0]
-    sparse = [isinstance(value, tf.IndexedSlices) for value in values]
-    dense = [None if is_sparse else value for value, is_sparse in zip(values, sparse)]
-    reduced = reduce_values(dense, reduction, group, fusion, size)
-    return [
-        _gathered(value, reduction == "mean", group) if is_sparse else result
-        for value, is_sparse, result in zip(values, sparse, reduced)
-    ]
+    return reduce_values(list(values), reduction, group, fusion, size)
 
 
 def _reduce_gradients(pairs: list, average: bool = True) -> list:
     """Reduces (gradient, variable) pairs: dense gradients at once, sparse ones separately."""
-    dense = [
-        None if gradient is None or isinstance(gradient, tf.IndexedSlices) else gradient
-        for gradient, _ in pairs
-    ]
-    names = _names.of([variable for _, variable in pairs])
-    reduced = reduce_list(dense, "mean" if average else "sum", names=names)
-    return [
-        (allreduce(g, average) if isinstance(g, tf.IndexedSlices) else r, v)
-        for (g, v), r in zip(pairs, reduced)
-    ]
+    gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
+    op = "mean" if average else "sum"
+    reduced = reduce_gradients(gradients, op, names=_names.of(variables))
+    return list(zip(reduced, variables))
 
 
 class NPUDistributedOptimizer(Wrapper):
