@@ -123,3 +123,28 @@ def test_a_model_is_exported_and_saved(wrap, tmp_path):
     loaded = tf.saved_model.load(str(tmp_path / "module"))
     (result,) = loaded.signatures["serving_default"](x).values()
     np.testing.assert_allclose(result, want, rtol=1e-6)
+
+
+class Reducing(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = tf.Variable(3.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([])])
+    def train(self, step):
+        if step > 0.0:  # within a conditional, which is a graph of its own
+            self.weight.assign_add(hvd.allreduce(step))
+        return self.weight
+
+
+def test_a_reducing_function_in_a_saved_model_is_named_with_a_remedy(tmp_path):
+    module = Reducing()
+    module.train(tf.constant(1.0))
+    with pytest.raises(ValueError, match="train.*\n*.*calls collectives.*Keep it out of the object that is saved"):
+        tf.saved_model.save(module, str(tmp_path))
+    served = tf.Module()  # the remedy
+    served.weight = module.weight
+    served.serve = tf.function(lambda rows: served.weight * rows, input_signature=[tf.TensorSpec([])])
+    tf.saved_model.save(served, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    assert loaded.serve(tf.constant(2.0)).numpy() == 8

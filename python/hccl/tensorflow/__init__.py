@@ -22,7 +22,7 @@ import hccl
 import tensorflow as tf
 from hccl.manage import api as _manage
 from hccl.tensorflow import _callbacks as callbacks
-from hccl.tensorflow import _fusion, _names, _ops
+from hccl.tensorflow import _fusion, _names, _ops, _world
 from hccl.tensorflow._callbacks import BroadcastGlobalVariablesCallback, MetricAverageCallback
 from hccl.tensorflow._fusion import trace_at_exit
 from hccl.tensorflow._optimizers import reducing
@@ -122,7 +122,7 @@ def reduce_list(
     values = [tf.convert_to_tensor(tensors[i]) for i in there]
     if not values:
         return list(tensors)
-    ranks = _manage.get_rank_size(group)
+    ranks = _world.ranks(group)
     mean = reduction == Average
     op = Sum if mean else reduction
     scale = 1 / ranks if mean else 1.0
@@ -156,7 +156,7 @@ def reduce_gradients(
     sparse = [isinstance(gradient, tf.IndexedSlices) for gradient in gradients]
     dense = [None if own else gradient for own, gradient in zip(sparse, gradients)]
     results = reduce_list(dense, reduction, group, names)
-    ranks = _manage.get_rank_size(group)
+    ranks = _world.ranks(group)
     for i, gradient in enumerate(gradients):
         if not sparse[i]:
             continue
@@ -177,7 +177,7 @@ def allgather(
 
 
 def _gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
-    ranks = _manage.get_rank_size(group)
+    ranks = _world.ranks(group)
     rows = tf.shape(tensor, out_type=tf.int64)[:1]
     counts = _ops.all_gather(rows, ranks, group, names)
     most = tf.reduce_max(counts)

@@ -20,7 +20,8 @@ import hccl
 import tensorflow as tf
 from hccl.manage import api as _manage
 
-from hccl.tensorflow import _interrupts, _names
+from hccl.tensorflow import _interrupts, _names, _world
+from tensorflow.python.framework.func_graph import FuncGraph
 
 FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
@@ -45,11 +46,23 @@ _orders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # names, of gr
 _eager_order: list[Any] = []
 
 
+_UNSAVEABLE = (
+    "hccl: it calls collectives, which need the other ranks, so it cannot be part of a SavedModel. "
+    "Keep it out of the object that is saved: make it a function that takes the object, or save an "
+    "object that has only the functions to be served"
+)
+
+
 def _order() -> Any:
     """The resource that all collectives use, which orders them in functions. TensorFlow also sees
     it in conditionals, loops and functions that contain collectives. It has no value."""
+    _world.refuse_in_fork()
+    inner = tf.compat.v1.get_default_graph() if not tf.executing_eagerly() else None
     with tf.init_scope():
         if tf.executing_eagerly():
+            while isinstance(inner, FuncGraph):  # also those around a conditional or a loop
+                inner.mark_as_unsaveable(_UNSAVEABLE)
+                inner = inner.outer_graph
             if not _eager_order:
                 _eager_order.append(_made_order())
             return _eager_order[0]

@@ -8,9 +8,30 @@ from typing import Callable, Optional
 
 import hccl
 from hccl import _hccl
+from hccl.manage import api as _manage
 
 _world: Optional[hccl.Communicator] = None
 before_leaving: list[Callable[[], None]] = []
+
+_joined_before_fork = False
+
+
+def _before_fork() -> None:
+    global _joined_before_fork
+    _joined_before_fork = joined()
+
+
+os.register_at_fork(before=_before_fork)
+_process = os.getpid()
+
+
+def refuse_in_fork() -> None:
+    """RuntimeError: this process was forked from a rank, and has joined no world of its own."""
+    if os.getpid() != _process and _joined_before_fork and not joined():
+        raise RuntimeError(
+            f"hccl: process {os.getpid()} was forked from a rank, process {os.getppid()}, and is no "
+            "rank itself: call collectives in the rank, or join a world of this process first"
+        )
 
 
 def joined() -> bool:
@@ -20,6 +41,12 @@ def joined() -> bool:
     except hccl.HcclError:
         return False
     return True
+
+
+def ranks(group: str) -> int:
+    """The number of ranks of a group, for a collective."""
+    refuse_in_fork()
+    return _manage.get_rank_size(group)
 
 
 def size() -> int:
