@@ -77,6 +77,7 @@ def _complete_configs(kind: Any) -> None:
     made = kind.__init__
 
     def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        self._session = None  # for __del__, if the ops cannot be built
         _ops.library()  # the optimizer's name must be known
         made(self, target=target, graph=graph, config=complete(config))
 

@@ -230,6 +230,23 @@ print(slim is tf.contrib.slim, vgg.vgg_16.__module__, utils.__name__)
         assert outcome(text)[-1] == "2)"
 
 
+def test_a_session_without_the_ops_leaves_only_the_error():
+    text = """
+from hccl.tensorflow import _ops
+def library():
+    raise RuntimeError("no compiler")
+_ops.library = library
+for kind in (tf.Session, tf.InteractiveSession):
+    try:
+        kind()
+    except RuntimeError as error:
+        print(error)
+"""
+    done = run("-c", BEGIN + text)
+    assert done.stdout.split() == "no compiler no compiler".split(), done.stderr[-3000:]
+    assert "Exception ignored" not in done.stderr, done.stderr[-3000:]
+
+
 def test_small_things():
     text = """
 x = tf.ones([1000])
