@@ -86,6 +86,28 @@ def test_any_number_of_ranks_ends_with_the_same_weights(how, tmp_path):
         np.testing.assert_allclose(other, weights[0], rtol=1e-5, atol=1e-5)
 
 
+def test_a_script_with_names_of_tensorflow_one_and_no_import_runs_by_m(tmp_path):
+    (tmp_path / "beside.py").write_text("factor = 3.0")
+    script = tmp_path / "train.py"
+    script.write_text("""
+import beside, sys, tensorflow as tf
+tf.app.flags.DEFINE_integer("steps", 1, "")
+x = tf.placeholder(tf.float32)
+def main(_):
+    with tf.Session() as sess:
+        print(sess.run(x * beside.factor, {x: tf.app.flags.FLAGS.steps}), "npu_device" in sys.modules, sys.argv[1:])
+if __name__ == "__main__":
+    tf.app.run()
+""")
+    done = run("-m", "npu_bridge", script, "--steps=4")
+    assert done.stdout.split() == ["12.0", "True", "['--steps=4']"], done.stderr[-3000:]
+    script.write_text("import beside, sys; print('npu_device' in sys.modules, sys.argv[1:]); sys.exit(3)")
+    done = run("-m", "npu_device", script, "-x")
+    assert done.stdout.split() == ["True", "['-x']"] and done.returncode == 3, done.stderr[-3000:]
+    done = run("-m", "npu_bridge", tmp_path / "missing.py")
+    assert done.returncode == 1 and f"there is no file {tmp_path}/missing.py" in done.stderr, done.stderr[-3000:]
+
+
 def test_tensorflow_one_is_there_whatever_was_imported_first():
     text = "tf.compat.v1.Session is tf.Session and tf.placeholder(tf.float32).graph is not None"
     for order in ("import tensorflow as tf\nimport npu_bridge\n", "import npu_bridge\nimport tensorflow as tf\n"):

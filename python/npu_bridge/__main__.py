@@ -1,0 +1,3 @@
+from npu_device._script import run
+
+run("npu_bridge")
