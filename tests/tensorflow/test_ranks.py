@@ -33,6 +33,34 @@ def test_a_collective_in_a_forked_child_is_refused():
     assert "all well" in output
 
 
+JITTED = """
+import hccl.tensorflow as hvd, sys, tensorflow as tf
+hvd.init()
+@tf.function
+def inner(x):
+    return tf.cond(x[0] > 0.0, lambda: hvd.allreduce(x), lambda: x)
+@tf.function(jit_compile=True)
+def outer(x):
+    return inner(x) + 1.0
+model = tf.keras.Sequential([tf.keras.layers.Input((2,)), tf.keras.layers.Dense(1)])
+model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), "mse", jit_compile=True)
+for call in (lambda: outer(tf.ones([2])), lambda: model.fit(tf.ones([4, 2]), tf.ones([4, 1]), verbose=0)):
+    try:
+        call()
+    except ValueError as error:
+        print("said:", " ".join(str(error).split()))
+print("said:", inner(tf.ones([2])).numpy())
+"""
+
+
+def test_a_collective_in_a_function_for_xla_names_the_function_and_the_option():
+    (output,) = on_ranks(1, "-c", JITTED)
+    own, fit, alone = said(output)
+    assert 'hccl: "outer" is compiled by XLA' in own and "omit jit_compile=True" in own, output[-3000:]
+    assert "is compiled by XLA" in fit and "Model.compile" in fit, output[-3000:]
+    assert alone == "[1. 1.]"
+
+
 def test_npu_device():
     assert all("all well" in output for output in on_ranks(2, RANKS / "npu.py"))
 

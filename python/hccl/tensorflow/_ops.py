@@ -22,6 +22,7 @@ from hccl.manage import api as _manage
 
 from hccl.tensorflow import _interrupts, _names, _world
 from tensorflow.python.framework.func_graph import FuncGraph
+from tensorflow.python.ops import control_flow_util
 
 FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 
@@ -53,11 +54,25 @@ _UNSAVEABLE = (
 )
 
 
+def _refuse_in_xla(graph: Any) -> None:
+    """ValueError: the graph is of a function with jit_compile, or within one."""
+    if graph is None or not control_flow_util.GraphOrParentsInXlaContext(graph):
+        return
+    while isinstance(graph, FuncGraph) and not control_flow_util.InXlaContext(graph.outer_graph):
+        graph = graph.outer_graph
+    raise ValueError(
+        f'hccl: "{getattr(graph, "name", "the graph")}" is compiled by XLA, which does not support '
+        "collectives of hccl: omit jit_compile=True of its tf.function or of Model.compile, or call "
+        "the collective outside"
+    )
+
+
 def _order() -> Any:
     """The resource that all collectives use, which orders them in functions. TensorFlow also sees
     it in conditionals, loops and functions that contain collectives. It has no value."""
     _world.refuse_in_fork()
     inner = tf.compat.v1.get_default_graph() if not tf.executing_eagerly() else None
+    _refuse_in_xla(inner)
     with tf.init_scope():
         if tf.executing_eagerly():
             while isinstance(inner, FuncGraph):  # also those around a conditional or a loop
