@@ -73,8 +73,7 @@ Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::st
 // In the order of Wire.
 constexpr std::array kWires = {"auto", "plain", "crc", "tls"};
 
-// All ranks compare both in one short frame when they join; all operations with all levels have
-// about 1000 bytes.
+// All ranks compare both in one frame when they join; all operations and levels: 1000 bytes.
 constexpr std::size_t kAlgoCap = 1536;
 constexpr std::size_t kTransportCap = 64;
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <utility>
 
-
 namespace hccl::join {
 namespace {
 

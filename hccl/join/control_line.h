@@ -39,8 +39,8 @@ class ControlLine {
   /// Connects to the coordinator, proves itself (TLS), and waits until all `size` ranks have
   /// joined. kTimeout with the absent ranks after config.connect_timeout; kPara when the ranks
   /// disagree on version, size or configuration. `begun` gets the line before that wait: a forked
-  /// child has to abandon() it. An error of `begun` ends joining. `attempt`: of this rank. `boot`: of
-  /// this host.
+  /// child has to abandon() it. An error of `begun` ends joining. `attempt`: of this rank.
+  /// `boot`: of this host.
   using Begun = std::function<Status(const std::shared_ptr<ControlLine>&)>;
   static Result<std::shared_ptr<ControlLine>> join(const RootInfo& info, int size, int rank,
                                                    const Config& config, Logger log,

@@ -35,8 +35,8 @@ struct Claimants {
 Status two_claims(const wire::Member& first, const wire::Member& second);
 /// Whether one agent has started both processes, `one` in an earlier attempt than `than`.
 bool is_earlier(const wire::Member& one, const wire::Member& than);
-/// Whether a process started more than a second before another one of its host. A smaller difference
-/// shows nothing: two jobs may have been started at once.
+/// Whether a process started more than a second before another one of its host. A smaller
+/// difference shows nothing: two jobs may have been started at once.
 bool is_older(const wire::Member& one, const wire::Member& than);
 
 class Membership {

@@ -274,8 +274,7 @@ Status Heap::free_pages(std::uint64_t offset) {
   return {};
 }
 
-// Changes spare_, then mappings_. A child may be forked at any time: it finds one of the two
-// complete, without a lock.
+// Changes spare_, then mappings_. A child, forked at any time, finds one of the two complete.
 template <class Change>
 void Heap::change_mappings(Change change) {
   change(spare_);
