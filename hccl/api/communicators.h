@@ -2,6 +2,7 @@
 // each.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -20,6 +21,9 @@
 namespace hccl::api {
 
 using CommunicatorPtr = std::shared_ptr<core::Communicator>;
+
+/// kAgain while an operation runs or waits on the communicator.
+Status idle(core::Communicator& communicator);
 
 /// Every member is safe to use from any thread.
 class Communicators : public Handles<core::Communicator> {
@@ -56,8 +60,14 @@ class Communicators : public Handles<core::Communicator> {
   void* add(Object communicator) { return add(std::move(communicator), About{}); }
   void* add(Object communicator, About about);
 
+  /// As those of Handles, but wait for calls that are about to return.
+  Status unused(const void* handle) const {
+    let_calls_return(handle, idle, kReturnTime);
+    return Handles::unused(handle);
+  }
   template <class Allowed>
   Result<Object> take(const void* handle, Allowed&& allowed) {
+    let_calls_return(handle, idle, kReturnTime);
     auto taken = Handles::take(handle, std::forward<Allowed>(allowed));
     if (taken.ok()) forget(handle);
     return taken;
@@ -92,6 +102,9 @@ class Communicators : public Handles<core::Communicator> {
     Instances groups;
   };
 
+  // A call that takes longer to return does something else than an operation.
+  static constexpr std::chrono::seconds kReturnTime{5};
+
   void enter(const void* handle, Entry entry);
   void forget(const void* handle);
 
@@ -106,8 +119,5 @@ class Communicators : public Handles<core::Communicator> {
 int current_device();
 /// The number of devices.
 std::uint32_t device_count();
-
-/// kAgain while an operation runs or waits on the communicator.
-Status idle(core::Communicator& communicator);
 
 }  // namespace hccl::api

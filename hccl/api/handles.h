@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,7 +17,9 @@
 #include <vector>
 
 #include "hccl/base/mutex.h"
+#include "hccl/base/process_doorbell.h"
 #include "hccl/base/status.h"
+#include "hccl/base/waiter.h"
 
 namespace hccl::api {
 
@@ -119,6 +122,21 @@ class Handles {
     const std::uint64_t word = slot->word.load(std::memory_order_relaxed);
     if ((word & kLifeMask) != life_of(number) << kLifeShift) return unknown(handle);
     return (word & kUsers) == 0 ? Status() : in_use();
+  }
+
+  /// The result of a call may be known on one thread before the call has returned on another.
+  /// Waits until no call uses the object, or `idle` returns a failure, or for `at_most`.
+  template <class Idle>
+  void let_calls_return(const void* handle, Idle&& idle, std::chrono::nanoseconds at_most) const {
+    const auto over = [&] {
+      if (unused(handle).code() != Code::kAgain) return true;
+      const auto object = get_shared(handle);
+      return !object.ok() || !idle(**object).ok();
+    };
+    ProcessDoorbell nothing_rings;
+    const WaitPolicy policy{.longest_nap = std::chrono::milliseconds(1)};
+    const Waiter waiter{.deadline = Deadline::after(at_most), .policy = policy};
+    static_cast<void>(waiter.until(over, nothing_rings));
   }
 
   /// Removes the handle if no call uses it (else kAgain) and `allowed` returns success (else its

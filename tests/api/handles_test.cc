@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -56,6 +57,41 @@ TEST(Handles, ASlotDoesNotRunOutOfNumbers) {
     ASSERT_TRUE(table.take(last, anyhow).ok()) << i;
   }
   EXPECT_FALSE(table.get(first).ok());
+}
+
+// A program goes on with a result that a callback has told, and destroys the object, before the
+// call that began the work has returned on its thread.
+TEST(Handles, ACallThatIsAboutToReturnIsWaitedFor) {
+  Handles<Thing> table("thing", 1);
+  void* const handle = table.add(std::make_shared<Thing>());
+  std::atomic<bool> in_call{false}, waited{false};
+  std::atomic<int> looks{0};
+  std::thread caller([&] {
+    const auto use = table.get(handle);
+    in_call = true;
+    while (looks < 3) std::this_thread::yield();
+    EXPECT_FALSE(waited);
+  });
+  while (!in_call) std::this_thread::yield();
+  const auto idle = [&](const Thing&) {
+    ++looks;
+    return Status();
+  };
+  table.let_calls_return(handle, idle, std::chrono::minutes(1));
+  waited = true;
+  EXPECT_TRUE(table.unused(handle).ok());
+  caller.join();
+}
+
+TEST(Handles, ACallThatWorksIsNotWaitedFor) {
+  Handles<Thing> table("thing", 1);
+  void* const handle = table.add(std::make_shared<Thing>());
+  const auto use = table.get(handle);
+  const auto busy = [](const Thing&) { return Status(Code::kAgain, "busy"); };
+  table.let_calls_return(handle, busy, std::chrono::hours(1));
+  EXPECT_EQ(table.unused(handle).code(), Code::kAgain);
+  table.let_calls_return(handle, anyhow, std::chrono::milliseconds(1));
+  EXPECT_EQ(table.unused(handle).code(), Code::kAgain);
 }
 
 TEST(Handles, ThreadsThatUseAndTakeThemMeetOnlyLivingObjects) {

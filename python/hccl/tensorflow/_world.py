@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import time
 from typing import Callable, Optional
 
 import hccl
@@ -13,9 +12,6 @@ from hccl.manage import api as _manage
 
 _world: Optional[hccl.Communicator] = None
 before_leaving: list[Callable[[], None]] = []
-
-_AGAIN = 20  # HCCL_E_AGAIN: an operation runs
-_LEAVING_SECONDS = 10
 
 _joined_before_fork = False
 
@@ -78,24 +74,11 @@ def join_as_told() -> None:
         )
 
 
-def _destroy(world: hccl.Communicator) -> None:
-    """TensorFlow goes on once an operation has its result, a moment before the library's thread has
-    left the operation."""
-    end = time.monotonic() + _LEAVING_SECONDS
-    while True:
-        try:
-            return world.destroy()
-        except hccl.HcclError as error:
-            if error.code != _AGAIN or time.monotonic() > end:
-                raise
-            time.sleep(0.001)
-
-
 def leave() -> None:
     global _world
     if _world is not None:
         for each in before_leaving:
             each()
-        _destroy(_world)
+        _world.destroy()
         _world = None
         atexit.unregister(leave)
