@@ -86,7 +86,8 @@ Result<UserFolder> user_folder(const std::vector<std::string>& places) {
   std::string reasons;
   for (const std::string& place : places) {
     auto folder = folder_in(place);
-    if (folder.ok()) return folder;
+    // Without a descriptor nothing is known about the places.
+    if (folder.ok() || folder.status().code() == Code::kSyscall) return folder;
     reasons += (reasons.empty() ? "" : "; ") + folder.status().message();
   }
   return Status(Code::kPara, "this user has no folder in which ranks can meet (" + reasons +

@@ -8,6 +8,16 @@
 
 namespace hccl::core {
 
+namespace {
+
+// Whether the end of another rank may be the cause of a failure to open connections.
+bool may_follow_an_end(Code code) {
+  return code == Code::kRemote || code == Code::kTimeout || code == Code::kTcpConnect ||
+         code == Code::kTcpTransfer;
+}
+
+}  // namespace
+
 Uuid identity(const Uuid& parent, std::string_view what) {
   const Key hash = digest(std::string(view(parent)) + std::string(what));
   Uuid id;
@@ -72,7 +82,7 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline,
   const Status& failed = mesh.status();
   const bool lack = failed.code() == Code::kSyscall || failed.code() == Code::kOom;
   const bool own = failed.culprit() == Status::kNobody || failed.culprit() == is_.rank;
-  if (failure_.raised() && !lack) return failure_.reason();
+  if (failure_.raised() && may_follow_an_end(failed.code())) return failure_.reason();
   const Status why = failed.with_context(is_.name + ": opening transport " + is_.config.transport);
   if (lack && own) {  // the others need not wait for this rank
     failure_.abort(Status(why.code(), "rank " + std::to_string(is_.rank) + ": " + why.message(),

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -15,6 +16,7 @@
 
 #include "hccl/base/auth.h"
 #include "hccl/base/caught.h"
+#include "hccl/base/error_text.h"
 #include "hccl/base/process.h"
 #include "hccl/join/line.h"
 
@@ -36,13 +38,15 @@ std::size_t strangers_cap() {
   return std::clamp<rlim_t>(limit.rlim_cur / 8, 1, kMost);
 }
 
+Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
 }  // namespace
 
 // The coordinator's sockets: one epoll set. No call blocks except one sleep.
 class CoordinatorThread {
  public:
   CoordinatorThread(Listener listener, const RootInfo& info, const Config& config, Logger log,
-                    std::unique_ptr<EpollSleeper> sleeper,
+                    std::unique_ptr<EpollSleeper> sleeper, Fd spare,
                     std::shared_ptr<const TlsContext> context, Claimants claimants,
                     const std::string& boot)
       : listener_(std::move(listener.fd)),
@@ -50,7 +54,7 @@ class CoordinatorThread {
         log_(std::move(log)),
         sleeper_(std::move(sleeper)),
         context_(std::move(context)),
-        spare_(Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC))),
+        spare_(std::move(spare)),
         membership_(host_identity(boot), static_cast<std::uint32_t>(::getpid()),
                     config.connect_timeout, config.peer_timeout, start_of(::getpid()),
                     std::move(claimants)) {
@@ -80,6 +84,17 @@ class CoordinatorThread {
     sleeper_->ring();
   }
   bool done() const { return done_.load(std::memory_order_acquire); }
+  const Uuid& id() const { return info_.id; }
+
+  void give_up(const Status& why) {
+    const std::lock_guard lock(mutex_);
+    deliver(membership_.tick(Membership::Clock::now()));  // the thread may not have begun yet
+    if (membership_.complete()) return;
+    deliver(membership_.fail(why));
+    // Each rank needs a connection to hear it, one after the other.
+    gave_up_ = true;
+    spare_.reset();
+  }
 
   void hold() { mutex_.lock(); }
   void release() { mutex_.unlock(); }
@@ -136,10 +151,10 @@ class CoordinatorThread {
       if (!fd.ok() && (drop_oldest(strangers_) || drop_late())) fd = accept_one(listener_.get());
       if (!fd.ok()) {
         // Ranks hold all descriptors: the spare descriptor serves to turn this caller away.
-        log_->warn("coordinator {}: {}", info_.name(), fd.status().message());
+        if (!short_) log_->warn("coordinator {}: {}", info_.name(), fd.status().message());
         spare_.reset();
         static_cast<void>(accept_one(listener_.get()));
-        spare_ = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+        if (!gave_up_) spare_ = open_spare();
         give_up_if_short(fd.status());
         return;
       }
@@ -314,6 +329,7 @@ class CoordinatorThread {
   std::set<int> proving_;    // that have
   int last_connection_ = 0;
   std::optional<Deadline> short_;  // set while descriptors are short
+  bool gave_up_ = false;           // for this process's own lack
   std::atomic<bool> stopping_{false};
   std::atomic<bool> done_{false};
 };
@@ -334,11 +350,13 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(RootInfo& info, const Co
   info.port = listener->port;
   info.ports = 1;
   HCCL_ASSIGN_OR_RETURN(auto sleeper, EpollSleeper::create());
+  Fd spare = open_spare();
+  if (!spare.valid()) return Status(Code::kSyscall, "open /dev/null: " + error_text(errno));
   HCCL_ASSIGN_OR_RETURN(auto context, TlsContext::create());
   std::unique_ptr<Coordinator> made(new Coordinator);
   made->loop_ = std::make_unique<CoordinatorThread>(
-      std::move(*listener), info, config, std::move(log), std::move(sleeper), std::move(context),
-      std::move(claimants), *boot);
+      std::move(*listener), info, config, std::move(log), std::move(sleeper), std::move(spare),
+      std::move(context), std::move(claimants), *boot);
   made->thread_ = Thread("hccl-coord", [loop = made->loop_.get()] { loop->run(); });
   return made;
 }
@@ -349,6 +367,8 @@ Coordinator::~Coordinator() {
   thread_.join();
 }
 
+void Coordinator::give_up(const Status& why) { loop_->give_up(why); }
+const Uuid& Coordinator::id() const { return loop_->id(); }
 bool Coordinator::finished() const { return loop_->done(); }
 
 void Coordinator::hold() { loop_->hold(); }

@@ -31,6 +31,10 @@ class Coordinator {
   /// reports that it was cut off.
   ~Coordinator();
 
+  /// Refuses all ranks with this reason, unless all have joined already.
+  void give_up(const Status& why);
+  const Uuid& id() const;
+
   /// Whether all ranks have left, or the world did not become complete in time.
   bool finished() const;
 

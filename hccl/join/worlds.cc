@@ -117,11 +117,21 @@ Worlds::Joined Worlds::enter(const RootInfo& info, const Job& job, const Config&
   auto joined = ControlLine::join(info, job.size, job.rank, config,
                                   make_logger(config.log_level, "rank " + std::to_string(job.rank)),
                                   begun, job.attempt, own);
-  if (joined.status().code() == Code::kTimeout && job.rank == 0) {
-    const Status& late = joined.status();
-    return Status(late.code(), late.message() + alternatives_to(info.address), late.culprit());
+  const Status& why = joined.status();
+  if (why.code() == Code::kTimeout && job.rank == 0) {
+    return Status(why.code(), why.message() + alternatives_to(info.address), why.culprit());
   }
+  // The process of the coordinator lacks something: the other ranks need not wait for its rank.
+  if (why.code() == Code::kSyscall || why.code() == Code::kOom) give_up(info.id, job.rank, why);
   return joined;
+}
+
+void Worlds::give_up(const Uuid& world, int rank, const Status& why) {
+  const MutexLock lock(mutex_);
+  for (const auto& each : coordinators_) {
+    if (each->id() != world) continue;
+    each->give_up(Status(why.code(), "rank " + std::to_string(rank) + ": " + why.message(), rank));
+  }
 }
 
 Worlds::Joined Worlds::join(const RootInfo& info, int size, int rank, const Config& config) {

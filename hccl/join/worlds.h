@@ -53,6 +53,7 @@ class Worlds {
   int next_join(const std::string& job);
   Result<std::shared_ptr<Fd>> claim_rank(const std::string& job, int size, int rank);
   Joined enter(const RootInfo& info, const Job& job, const Config& config);
+  void give_up(const Uuid& world, int rank, const Status& why);
   Joined join_by_pmix(const Launch& launch, const Config& config);
   Joined join_by_variables(const Launch& launch, const Config& config);
   Joined join_by_table(const RankTable& table, const std::string& identify, const Config& config);

@@ -53,6 +53,7 @@ Result<Meeting> Meeting::create(const OpenArgs& args) {
   for (const std::string& place : config.meeting_places) {
     const auto folder = user_folder({place});
     last = folder.status();
+    if (last.code() == Code::kSyscall) return last;
     if (!folder.ok()) continue;
     sweep(folder->fd.get());
     std::string directory = folder->path + "/" + std::string(kPrefix) + "XXXXXX";
@@ -63,7 +64,7 @@ Result<Meeting> Meeting::create(const OpenArgs& args) {
     Meeting meeting;
     meeting.directory_ = std::move(directory);
     meeting.lock_ = open_directory(AT_FDCWD, meeting.directory_.c_str());
-    if (::flock(meeting.lock_.get(), LOCK_EX) != 0) {
+    if (!meeting.lock_.valid() || ::flock(meeting.lock_.get(), LOCK_EX) != 0) {
       last = syscall_failure("locking " + meeting.directory_);
       continue;
     }
