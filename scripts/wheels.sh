@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the wheels of the Python package into the folder dist. They need glibc 2.34, and neither a compiler nor C++
-# libraries of the host: fmt, Highway and Protobuf are inside. The plugins for PMIx, MPI and libfabric load where these
-# are installed.
+# Builds the wheels of the Python package, and its source package, into the folder dist. The wheels need glibc 2.34, and
+# neither a compiler nor C++ libraries of the host: fmt, Highway and Protobuf are inside. The plugins for PMIx, MPI and
+# libfabric load where these are installed.
 #   scripts/wheels.sh [VERSION...]     of Python; default: 3.10 3.11 3.12; the wheel of 3.12 serves all later ones, too
 # Each Python is taken from PATH (python3.11) or from pyenv. Symbols for debuggers: build/wheels/symbols.
 set -euo pipefail
@@ -52,4 +52,5 @@ for wheel in "$made"/raw/*.whl; do
   PATH=$PWD/$made/tools/bin:$PATH auditwheel repair "$wheel" --plat "manylinux_2_34_$(uname -m)" \
     --strip "${excluded[@]}" --wheel-dir dist
 done
+.venv/bin/python -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")'
 ls -l dist
