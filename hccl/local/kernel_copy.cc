@@ -23,11 +23,13 @@ std::byte* between(const Region& region, std::uint64_t address) {
          (address + kPage / 2) % kPage / kCacheLine * kCacheLine;
 }
 
-// All ranks exchange a few bytes.
+// All ranks exchange a few bytes. Their engines have opened with a barrier of this number. The
+// coordinator may hear of a rank that waited there while another rank waits here: both must tell the
+// same call.
 template <class Give>
 Status meet(Region& region, const Give& mine, std::vector<Give>& all) {
   static_assert(sizeof(Give) <= Slot::kPayload);
-  const Envelope call;
+  const Envelope call = envelope(Call{}, 0, 0);
   region.begin(call, false);
   std::memcpy(region.payload(), &mine, sizeof mine);
   region.announce();

@@ -64,10 +64,12 @@ struct Reports {
                   .stalled = [this](const Pending& pending) {
                     const std::lock_guard lock(mutex);
                     named.push_back(pending.late);
+                    calls.insert(pending.call);
                   }};
   }
   std::mutex mutex;
   std::vector<std::vector<int>> named;
+  std::set<std::string> calls;
 };
 
 Call allreduce_of(std::vector<std::uint32_t>& data) {
@@ -117,6 +119,20 @@ TEST(LocalFailure, ARankThatDoesNotTakeItsTurnIsNamed) {
     ASSERT_FALSE(reports.named.empty());
     for (const auto& late : reports.named) EXPECT_EQ(late, std::vector<int>{absent});
   }
+}
+
+// The coordinator compares the calls of ranks that wait in steps of one number. Rank 1 has come to
+// the opening's barrier, and not to the test of copies behind it.
+TEST(LocalFailure, AnOpeningIsOneCallToThoseWhoWaitInIt) {
+  Reports reports;
+  LocalRanks host({.size = 2}, reports.waiter());
+  const Call barrier;
+  const Envelope opening = envelope(barrier, 0, 0);
+  host.run([&](int rank, LocalEngine& engine) {
+    const Status status = rank == 0 ? engine.open(true) : engine.run(barrier, opening);
+    EXPECT_EQ(status.ok(), rank == 1) << status.message();
+  });
+  EXPECT_EQ(reports.calls, std::set{words(opening)});
 }
 
 // Another process behind the number (as in containers with numbers of their own), or none that the
