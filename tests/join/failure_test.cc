@@ -187,7 +187,7 @@ TEST_P(Failure, KilledRankIsNamedByAllSurvivorsWithinASecond) {
     const std::int64_t killed = now_ns();
     processes.kill(victim);
     Lateness lateness;
-    ASSERT_TRUE(lateness.watch([&] { return all_know(board, victim); }, seconds(30)));
+    ASSERT_TRUE(lateness.watch([&] { return all_know(board, victim); }, seconds(60)));
     for (int r = 0; r < kSize; ++r) {
       if (r != victim)
         worst = std::max(worst, board.first[static_cast<std::size_t>(r)].at_ns - killed);
@@ -213,7 +213,7 @@ TEST_P(Failure, StoppedRankIsNamedAtThePeerTimeout) {
     const std::int64_t stopped = now_ns();
     processes.kill(victim, SIGSTOP);
     Lateness lateness;
-    ASSERT_TRUE(lateness.watch([&] { return all_know(board, victim); }, seconds(30)));
+    ASSERT_TRUE(lateness.watch([&] { return all_know(board, victim); }, seconds(60)));
     expect_survivors_know(processes, folder, victim, stopped,
                           config.peer_timeout + kNotice + kWakeUps * lateness.worst());
     for (int r = 0; r < kSize; ++r) {
@@ -245,7 +245,7 @@ TEST_P(Failure, ExitWithoutDestroyIsNamedToo) {
       });
     }
     Lateness lateness;
-    ASSERT_TRUE(lateness.watch([&] { return all_know(board, victim); }, seconds(30)));
+    ASSERT_TRUE(lateness.watch([&] { return all_know(board, victim); }, seconds(60)));
     EXPECT_EQ(processes.wait(victim), 0) << "exit is not held up";
     expect_survivors_know(processes, folder, victim, now_ns(), seconds(0));
   }
@@ -256,8 +256,7 @@ TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
     SCOPED_TRACE("silent " + std::to_string(silent));
     Folder folder;
     Processes processes;
-    Config config = config_for(GetParam(), folder.path());
-    config.exec_timeout = seconds(2);
+    const Config config = config_for(GetParam(), folder.path());
     Board& board = processes.board();
     std::array<std::int64_t, kSize> begun{};
     for (int r = 0; r < kSize; ++r) {
@@ -269,6 +268,7 @@ TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
         for (int i = 0; i < 4; ++i) {
           if (!work.next().ok()) return 2;
         }
+        member.world->settings().set_timeout(seconds(2));
         if (r == silent) {
           eventually([&] { return all_know(board, silent); });
         } else {
@@ -284,6 +284,7 @@ TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
     Lateness lateness;
     ASSERT_TRUE(lateness.watch([&] { return all_know(board, silent); }, seconds(60)));
     for (int r = 0; r < kSize; ++r) EXPECT_EQ(processes.wait(r), 0);
+    std::uint64_t longest = 0;  // of the rank that called first: its time is up first, for all
     for (int r = 0; r < kSize; ++r) {
       const auto me = static_cast<std::size_t>(r);
       EXPECT_EQ(board.later[me].code, Code::kTimeout) << "rank " << r;
@@ -295,10 +296,11 @@ TEST_P(Failure, RankThatNeverCallsIsNamedAtTheTimeout) {
       EXPECT_NE(first.message().find("allreduce #5"), std::string::npos);
       EXPECT_NE(first.message().find("did not call it (world ranks): " + std::to_string(silent)),
                 std::string::npos);
-      EXPECT_GE(board.progress[me], 1'500'000'000u);
+      longest = std::max(longest, board.progress[me].load());
       EXPECT_LE(std::chrono::nanoseconds(board.progress[me].load()),
                 seconds(6) + kWakeUps * lateness.worst());
     }
+    EXPECT_GE(longest, 1'500'000'000u);
   }
 }
 
@@ -417,7 +419,7 @@ TEST_P(Reset, ABrokenConnectionIsNamedAlikeByAll) {
       return world.ok() ? 0 : 5;
     });
   }
-  ASSERT_TRUE(eventually([&] { return all_know(board, in_group ? 0 : -1); }, seconds(40)));
+  ASSERT_TRUE(eventually([&] { return all_know(board, in_group ? 0 : -1); }));
   const Outcome& expected = board.later[1];
   for (int r = in_group ? 1 : 0; r < kSize; ++r) {
     SCOPED_TRACE("rank " + std::to_string(r));
