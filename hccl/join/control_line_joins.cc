@@ -68,9 +68,10 @@ Status ControlLine::say_hello(int size, const Config& config, const wire::Attemp
   hello.put(Kind::kHello).put(wire::kVersion).put(static_cast<std::uint32_t>(size));
   hello.put_text(config.agreement());
   wire::put(hello, me);
-  HCCL_RETURN_IF_ERROR(send(hello.bytes(), deadline));
+  const char* const context = "joining: no word from the root";
+  HCCL_RETURN_IF_ERROR(send(hello.bytes(), deadline).with_context(context));
   auto frame = receive(deadline);
-  if (!frame.ok()) return frame.status().with_context("joining: no word from the root");
+  if (!frame.ok()) return frame.status().with_context(context);
   return read_table(*frame, size);
 }
 

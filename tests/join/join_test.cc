@@ -2,8 +2,10 @@
 // strangers change nothing; and leaving is quick and leaves nothing.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -335,6 +337,27 @@ TEST(Join, OtherVersionIsNamedToAll) {
     EXPECT_EQ(why.code(), Code::kPara);
     EXPECT_TRUE(has(why, "EI0008") && has(why, of_both)) << why.message();
   }
+}
+
+// As a root does that ends between the proof of a rank and its hello.
+TEST(Join, ARootThatHangsUpBeforeTheHelloIsNamed) {
+  Meeting meeting;
+  const auto hang_up = [&](const std::shared_ptr<join::ControlLine>&) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      const int fd = std::stoi(entry.path().filename());
+      sockaddr_in peer{};
+      socklen_t size = sizeof peer;
+      if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+          peer.sin_family == AF_INET && peer.sin_port == htons(meeting.info.port)) {
+        ::shutdown(fd, SHUT_WR);  // so that the rank's next words fail
+      }
+    }
+    return Status();
+  };
+  const auto joined = join::ControlLine::join(meeting.info, 2, 1, meeting.config(),
+                                              make_logger("off", "rank"), hang_up);
+  EXPECT_EQ(joined.status().code(), Code::kTcpTransfer);
+  EXPECT_TRUE(has(joined.status(), "the root")) << joined.status().message();
 }
 
 TEST(Join, WrongSecretAndWrongCommunicatorGetNothing) {
