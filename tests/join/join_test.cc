@@ -34,6 +34,8 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
+// A rank that the machine holds up for so long is absent.
+constexpr seconds kShort{3};
 // Far below the minute that ranks wait for one another. What the machine is late comes on top.
 constexpr seconds kSoon{10};
 
@@ -183,6 +185,7 @@ void expect_all_in(Meeting& meeting, std::size_t ranks) {
 
 TEST(Join, SixtyFourProcessesJoinAndSum) {
   constexpr int kSize = 64;
+  constexpr seconds kPatience{300};  // few cores may have to run all of them
   Processes processes;
   Board& board = processes.board();
   const std::int64_t begun = now_ns();
@@ -190,7 +193,7 @@ TEST(Join, SixtyFourProcessesJoinAndSum) {
     processes.start([&, r] {
       Member member;
       const auto me = static_cast<std::size_t>(r);
-      Status status = processes.enter(member, kSize, r, config_of(seconds(60)));
+      Status status = processes.enter(member, kSize, r, config_of(kPatience));
       if (status.ok()) {
         std::vector<float> data(100, 1.0F);
         status = member.world->run(sum(data));
@@ -203,10 +206,11 @@ TEST(Join, SixtyFourProcessesJoinAndSum) {
       return 0;
     });
   }
-  EXPECT_TRUE(eventually([&] {
+  const auto all_known = [&] {
     return std::all_of(board.first.begin(), board.first.end(),
                        [](const Outcome& each) { return each.known.load(); });
-  }));
+  };
+  EXPECT_TRUE(eventually(all_known, kPatience));
   std::int64_t last = 0;
   for (const Outcome& each : board.first) {
     EXPECT_EQ(each.code, Code::kSuccess) << each.message();
@@ -219,14 +223,16 @@ TEST(Join, SixtyFourProcessesJoinAndSum) {
 
 TEST(Join, MissingRanksAreNamedToAllPresentOnes) {
   const Load load;
-  Meeting meeting(seconds(1));
+  Meeting meeting(kShort);
   for (const int rank : {0, 2, 4}) meeting.come(rank, 5);
+  nanoseconds longest{0};
   for (const auto& came : meeting.done()) {
     EXPECT_EQ(came->status.code(), Code::kTimeout);
     EXPECT_TRUE(has(came->status, "absent: 1, 3")) << came->status.message();
-    EXPECT_GE(came->took, milliseconds(900));
     EXPECT_LE(came->took, load.allows(kSoon));
+    longest = std::max(longest, came->took);
   }
+  EXPECT_GE(longest, kShort - milliseconds(100));  // that of the first, from which time counts
 }
 
 void die_while_joining(const Meeting& meeting, std::uint32_t rank, std::uint32_t size) {
@@ -235,7 +241,7 @@ void die_while_joining(const Meeting& meeting, std::uint32_t rank, std::uint32_t
 }
 
 TEST(Join, RankThatDiesWhileOthersJoinIsNamed) {
-  Meeting meeting(seconds(1));
+  Meeting meeting(kShort);
   meeting.come(0, 4);
   meeting.come(1, 4);
   die_while_joining(meeting, 2, 4);
@@ -481,6 +487,7 @@ std::string first_message(const join::RootInfo& info) {
 // The crowd goes on coming, 200 a second.
 TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
   constexpr int kSize = 4;
+  constexpr seconds kPatience{300};  // a slow machine takes a while to let the crowd come
   struct Crowd {
     rlim_t descriptors;
     bool names_the_job;
@@ -516,7 +523,7 @@ TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
         if (!idle.empty()) idle.pop_front();
         nap(milliseconds(5), Deadline::after(seconds(1)));
       }
-      eventually([&] { return board.finish.load(); });
+      eventually([&] { return board.finish.load(); }, kPatience);
       return 0;
     });
     for (int r = 0; r < kSize; ++r) {
@@ -524,9 +531,9 @@ TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
         const auto me = static_cast<std::size_t>(r);
         const rlimit few{descriptors, 4096};
         if (r == 0 && ::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
-        if (r != 0) eventually([&] { return board.progress[0] != 0; });
+        if (r != 0) eventually([&] { return board.progress[0] != 0; }, kPatience);
         Member member;
-        Status status = processes.enter(member, kSize, r, config_of(seconds(60)));
+        Status status = processes.enter(member, kSize, r, config_of(kPatience));
         std::vector<float> data(100, 1.0F);
         for (int i = 0; i < 20 && status.ok(); ++i) status = member.world->run(sum(data));
         board.first[me].set(status);
@@ -535,15 +542,21 @@ TEST(Join, FifteenHundredIdleConnectionsDisturbNobody) {
       });
     }
     for (int r = 0; r < kSize; ++r) {
-      EXPECT_TRUE(
-          eventually([&] { return board.first[static_cast<std::size_t>(r)].known.load(); }));
-      EXPECT_EQ(board.first[static_cast<std::size_t>(r)].code, Code::kSuccess)
-          << board.first[static_cast<std::size_t>(r)].message();
+      const Outcome& outcome = board.first[static_cast<std::size_t>(r)];
+      EXPECT_TRUE(eventually([&] { return outcome.known.load(); }, kPatience));
+      EXPECT_EQ(outcome.code, Code::kSuccess) << outcome.message();
     }
     EXPECT_EQ(board.progress[0], 1500u);
     board.finish = true;
     EXPECT_EQ(processes.wait(crowd), 0);
   }
+}
+
+// A limit that leaves so many descriptors, whichever are open.
+rlimit limit_that_leaves(std::size_t descriptors) {
+  std::vector<Fd> taken;
+  for (std::size_t i = 0; i <= descriptors; ++i) taken.emplace_back(::open("/dev/null", O_RDONLY));
+  return {static_cast<rlim_t>(taken.back().get()), 4096};
 }
 
 // A rank that has no descriptors left says so, with the limit and what to do; the other one hears
@@ -552,18 +565,17 @@ TEST(Join, RunningOutOfDescriptorsIsNamed) {
   constexpr int kSize = 2;
   int failures = 0;
   for (const int scarce : {0, 1}) {
-    for (rlim_t spare = 1; spare < 10; spare += 2) {
+    for (std::size_t spare = 1; spare < 10; spare += 2) {
       Processes processes;
       Board& board = processes.board();
       for (int r = 0; r < kSize; ++r) {
         processes.start([&, r] {
-          const auto open = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
           // Rank 0 needs four for the coordinator.
-          const rlimit few{static_cast<rlim_t>(open) - 1 + spare + (r == 0 ? 4 : 0), 4096};
+          const rlimit few = limit_that_leaves(spare + (r == 0 ? 4 : 0));
           if (r == scarce && ::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
           Member member;
           board.first[static_cast<std::size_t>(r)].set(
-              processes.enter(member, kSize, r, config_of(seconds(4))));
+              processes.enter(member, kSize, r, config_of(seconds(10))));
           Processes::leave(member);
           return 0;
         });
@@ -593,12 +605,6 @@ std::set<std::string> ranks_in(const std::string& text) {
     ranks.insert((*at)[1]);
   }
   return ranks;
-}
-
-// Descriptors for a few of the links.
-rlimit few_links() {
-  const int next = Fd(::open("/dev/null", O_RDONLY)).get();
-  return {static_cast<rlim_t>(next) + 6, 4096};
 }
 
 // The error of every rank names the rank that lacks descriptors, its limit, and nobody else.
@@ -631,7 +637,7 @@ TEST(Join, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
       processes.start([&, r] {
         Member member;
         if (!processes.join(member, kSize, r, config).ok()) return 1;
-        const rlimit few = few_links();
+        const rlimit few = limit_that_leaves(6);  // for a few of the links
         if (r == scarce && ::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
         board.progress[static_cast<std::size_t>(r)] = few.rlim_cur;
         open_and_end(member, config, board.first[static_cast<std::size_t>(r)]);
@@ -647,7 +653,7 @@ TEST(Join, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
 }
 
 // A rank that gives its address and opens no connection before `cue`. The address is one at which
-// nobody answers. After the cue it calls the rank `to`, if that is one.
+// nobody answers. After the cue it calls the rank `to`, if that is one and still lives.
 bool come_without_links(Member& member, int to, const std::function<void()>& cue) {
   const join::ControlLine& control = *member.control;
   const AbortFlag never;
@@ -672,7 +678,8 @@ bool come_without_links(Member& member, int to, const std::function<void()>& cue
   const std::string theirs = in.get_text(100);
   ByteReader address(theirs);
   const auto port = address.get<std::uint16_t>();
-  return connect_tcp(address.get_text(100), port, "", Deadline::after(seconds(30))).ok();
+  static_cast<void>(connect_tcp(address.get_text(100), port, "", Deadline::after(seconds(5))));
+  return true;
 }
 
 // Descriptors vanish when all ranks have their addresses: rank 0 then cannot take a connection in,
@@ -699,7 +706,7 @@ TEST(Join, AllRanksHearWhichProcessLacksDescriptorsLater) {
           });
           return eventually([&] { return board.finish.load(); }) && came ? 0 : 1;
         }
-        const rlimit none{static_cast<rlim_t>(Fd(::open("/dev/null", O_RDONLY)).get()), 4096};
+        const rlimit none = limit_that_leaves(0);
         std::thread taker([&, r] {
           if (r != scarce || !eventually([&] { return met.load() != 0; })) return;
           ::setrlimit(RLIMIT_NOFILE, &none);
@@ -737,14 +744,12 @@ TEST(Join, TheDeathOfAnotherRankDoesNotReplaceTheOwnReason) {
       const auto met =
           member.control->exchange(core::identity(member.control->info().id, "world"), 2, 0,
                                    config.agreement() + '\0', Deadline::after(seconds(60)), never);
-      std::this_thread::sleep_for(milliseconds(100));  // until rank 1 has its answer
-      return met.ok() ? 0 : 1;
+      return met.ok() ? 0 : 1;  // the coordinator answers its own rank last: rank 1 has its answer
     });
     processes.start([&] {
       Member member;
       if (!processes.join(member, 2, 1, config).ok()) return 1;
-      const int next = Fd(::open("/dev/null", O_RDONLY)).get();
-      const rlimit none{static_cast<rlim_t>(next), 4096};
+      const rlimit none = limit_that_leaves(0);
       if (::setrlimit(RLIMIT_NOFILE, &none) != 0) return 1;
       const Logger log = make_logger("off", "rank 1");
       board.first[1].set(core::Communicator::world(member.control, "world", config, log).status());
@@ -797,7 +802,7 @@ TEST(Join, StrangersDuringAJobChangeNothing) {
 }
 
 TEST(Groups, AbsentMemberIsNamed) {
-  World world(3, config_of(seconds(1)));
+  World world(3, config_of(kShort));
   ASSERT_TRUE(world.ok());
   world.run([](core::Communicator& communicator) {
     if (communicator.rank() == 1) return;
@@ -850,6 +855,8 @@ TEST(Leave, IsQuickInAnyOrder) {
                                              std::array{1, 3, 0, 2}, std::array{0, 0, 0, 0}}) {
     Processes processes;
     Board& board = processes.board();
+    std::atomic<std::uint64_t>* const begun = board.progress.data();
+    std::atomic<std::uint64_t>* const allowed = begun + kSize;
     for (int r = 0; r < kSize; ++r) {
       processes.start([&, r] {
         const auto me = static_cast<std::size_t>(r);
@@ -858,23 +865,25 @@ TEST(Leave, IsQuickInAnyOrder) {
         std::vector<float> data(1000, 1.0F);
         if (status.ok()) status = member.world->run(sum(data));
         std::this_thread::sleep_for(milliseconds(100) * order[me]);
-        const std::int64_t begun = now_ns();
+        const Load load;
+        begun[me] = static_cast<std::uint64_t>(now_ns());
         Processes::leave(member);
-        board.progress[me] = static_cast<std::uint64_t>(now_ns() - begun);
         board.first[me].set(status);
+        allowed[me] = static_cast<std::uint64_t>(load.allows(seconds(1)).count());
         return 0;
       });
     }
-    Lateness lateness;
     for (std::size_t r = 0; r < kSize; ++r) {
-      ASSERT_TRUE(lateness.watch([&] { return board.first[r].known.load(); }, seconds(60)));
+      ASSERT_TRUE(eventually([&] { return board.first[r].known.load(); }));
       EXPECT_EQ(board.first[r].code, Code::kSuccess) << board.first[r].message();
-    }
-    for (std::size_t r = 0; r < kSize; ++r) {
-      // The first waits for the last, 300 ms behind it at most; that takes less than a second more.
-      EXPECT_LE(nanoseconds(board.progress[r].load()), milliseconds(1300) + 4 * lateness.worst())
-          << "rank " << r;
       EXPECT_EQ(processes.wait(static_cast<int>(r)), 0);
+    }
+    // All wait for the last one; that takes less than a second more.
+    const std::uint64_t last = *std::max_element(begun, begun + kSize);
+    const std::uint64_t allowance = *std::max_element(allowed, allowed + kSize);
+    for (std::size_t r = 0; r < kSize; ++r) {
+      const std::int64_t took = board.first[r].at_ns - static_cast<std::int64_t>(last);
+      EXPECT_LE(took, static_cast<std::int64_t>(allowance)) << "rank " << r;
     }
   }
 }
@@ -983,8 +992,8 @@ TEST(Leave, FiftyCyclesLeaveNoDescriptorAndNoThread) {
   const std::size_t threads = entries("/proc/self/task");
   for (int i = 0; i < 50; ++i) cycle(i);
   EXPECT_EQ(entries("/proc/self/fd"), descriptors);
-  // A joined thread may take a moment to vanish from the list.
-  EXPECT_TRUE(eventually([&] { return entries("/proc/self/task") == threads; }));
+  // A joined thread may take a moment to vanish from the list, before the cycles and after them.
+  EXPECT_TRUE(eventually([&] { return entries("/proc/self/task") <= threads; }));
 }
 
 }  // namespace
