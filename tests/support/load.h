@@ -16,7 +16,8 @@ class Load {
   /// to wake in a row.
   std::chrono::nanoseconds allows(std::chrono::nanoseconds promised) const {
     constexpr int kWakeUps = 4;
-    return promised + kWakeUps * worst_.load();
+    const std::chrono::nanoseconds overdue = Clock::now() - due_.load();  // of the present nap
+    return promised + kWakeUps * std::max(worst_.load(), overdue);
   }
 
  private:
@@ -26,12 +27,14 @@ class Load {
     constexpr std::chrono::milliseconds kNap{2};
     while (!over.stop_requested()) {
       const Clock::time_point due = Clock::now() + kNap;
+      due_ = due;
       std::this_thread::sleep_until(due);
       worst_ = std::max<std::chrono::nanoseconds>(worst_, Clock::now() - due);
     }
   }
 
   std::atomic<std::chrono::nanoseconds> worst_{std::chrono::nanoseconds(0)};
+  std::atomic<Clock::time_point> due_{Clock::now()};
   std::jthread thread_{[this](const std::stop_token& over) { measure(over); }};
 };
 
