@@ -38,7 +38,7 @@ def test_a_restart_after_a_kill(tmp_path):
     """A rank of the attempt before is refused, and does not disturb."""
     stale = tmp_path / "stale"
     restart = ["--max-restarts", 1, HERE / "ranks" / "restart.py"]
-    done = torchrun(2, *restart, STALE=str(stale), HCCL_CONNECT_TIMEOUT="5")
+    done = torchrun(2, *restart, STALE=str(stale), HCCL_CONNECT_TIMEOUT="20")
     assert done.returncode == 0, done.stdout + done.stderr
     assert stale.read_text().startswith("refused: hccl init_process_group"), stale.read_text()
     assert done.stdout.count("attempt 1: [2.0, 2.0, 2.0, 2.0]") == 2, done.stdout + done.stderr
