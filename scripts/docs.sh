@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Builds the site into build/site, which needs no network to be read: open build/site/index.html. Fails on a link to a
+# page or a heading that does not exist. --serve shows the site at 127.0.0.1:8000, and again after each change.
+#   scripts/docs.sh [--serve]
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+requirements=scripts/requirements-docs.txt venv=.venv-docs
+if [[ ! -x $venv/bin/python ]] || ! cmp -s $requirements $venv/requirements.txt; then
+  echo "docs: making $venv with: $(grep -v '^#' $requirements | tr '\n' ' ')"
+  rm -rf $venv
+  /usr/bin/python3 -m venv $venv
+  $venv/bin/python -m pip install --quiet --disable-pip-version-check -r $requirements
+  cp $requirements $venv/requirements.txt
+fi
+export NO_MKDOCS_2_WARNING=1
+if [[ ${1-} == --serve ]]; then exec $venv/bin/mkdocs serve; fi
+$venv/bin/mkdocs build --quiet --strict --clean --site-dir build/site
+# Nothing that a page loads comes from the network.
+if grep -rnoE '<(link|script|img)[^>]+(href|src)="?(https?:)?//[^" >]+' build/site --include='*.html'; then
+  echo "docs: the pages above load something from the network" >&2
+  exit 1
+fi
+echo "docs: $(find build/site -name '*.html' | wc -l) pages in build/site"

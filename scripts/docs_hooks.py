@@ -1,0 +1,99 @@
+"""MkDocs calls these functions. Each page of the tree becomes a page of the site, at the same path, so links between
+READMEs work in both. A link to a folder leads to the README there. A link to a source file leads to a page that shows
+the file; for a public C header the page is a reference made of the header's comments."""
+
+import os
+import re
+import subprocess
+
+from mkdocs.structure.files import File, Files
+
+LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
+DOC = re.compile(r"/\*\*?(.*?)\*/\n", re.S)
+FUNCTION = re.compile(r"\b((?:Hccl|Hcom|acl)\w+)\(")
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def target_of(page, link):
+    """The site's source for a link in a page: a page, a picture, or what source_page() makes."""
+    path = os.path.normpath(os.path.join(os.path.dirname(page), link))
+    if os.path.isfile(os.path.join(ROOT, path, "README.md")):
+        return os.path.normpath(os.path.join(path, "README.md"))
+    if not os.path.exists(os.path.join(ROOT, path)) or path.endswith((".md", ".svg", ".png")):
+        return path
+    return path + ".md"
+
+
+def fenced(text, language=""):
+    return f"``````{language}\n{text.rstrip()}\n``````\n"
+
+
+def comment_text(comment):
+    """The lines of a C comment as text; lists and tables, which are indented, become code."""
+    lines = [re.sub(r"^ ?\*? ?", "", line) for line in comment.strip().split("\n")]
+    text = re.sub(r"\n((?:  +\S.*(?:\n|$))+)", lambda m: "\n\n" + fenced(m[1]) + "\n", "\n".join(lines))
+    return re.sub(r"(?<=\w)\*(?=\W)|(?<=\W)\*(?=\w)", r"\\*", text)
+
+
+def reference(path, text):
+    """The page of a public header: its comment, then each declaration with its comment."""
+    head, body = text.split("*/\n", 1)
+    body = re.sub(r"^#(?!define HC).*\n|^#define \w+_H_\n|^extern \"C\" \{\n|^\}\n", "", body, flags=re.M)
+    page = [f"# {os.path.basename(path)}\n\n{comment_text(head[2:])}\n"]
+    for block in re.split(r"\n\n+|\n(?=/\*)|(?<=;)\n(?=\w)", body):
+        section = re.fullmatch(r"/\* ---- (.*) ---- \*/", block.strip())
+        comment = DOC.match(block.strip() + "\n")
+        code = block.strip()[comment.end():].strip() if comment else block.strip()
+        name = FUNCTION.search(code) or re.search(r"^\} (\w+);|^(?:typedef )?(?:struct|union|enum) (\w+)", code, re.M)
+        if section:
+            page.append(f"## {section[1]}\n")
+            continue
+        if name:
+            page.append(f"### {name[1] or name[2]}\n")
+        page += [comment_text(comment[1]) + "\n"] if comment else []
+        page += [fenced(code, "c")] if code else []
+    return "\n".join(page)
+
+
+def source_page(path):
+    """A page that shows a file of the tree, or lists a folder."""
+    full = os.path.join(ROOT, path)
+    if os.path.isdir(full):
+        names = sorted(name for name in os.listdir(full) if not name.startswith("."))
+        return f"# {path}\n\n" + "".join(f"- [{name}]({os.path.basename(path)}/{name})\n" for name in names)
+    with open(full, encoding="utf-8") as file:
+        text = file.read()
+    if re.fullmatch(r"hccl/\w+\.h", path):
+        return reference(path, text)
+    languages = {".py": "python", ".h": "c", ".c": "c", ".cc": "cpp", ".json": "json", ".sh": "bash"}
+    return f"# {path}\n\n" + fenced(text, languages.get(os.path.splitext(path)[1], "text"))
+
+
+def on_files(files, config):
+    listed = ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "*.md", "*.svg", "*.png"]
+    paths = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split("\n")
+    paths = [path for path in paths if path and os.path.exists(os.path.join(ROOT, path)) and path[0] != "."]
+    site = Files([file for file in files if not (file.abs_src_path or "").startswith(config.docs_dir + os.sep)])
+    for path in paths:
+        site.append(File(path, ROOT, config.site_dir, False))
+    waiting = [path for path in paths if path.endswith(".md")]
+    while waiting:
+        page = waiting.pop()
+        for link in LINK.finditer(site.src_uris[page].content_string):
+            path = target_of(page, link[2])
+            if path not in site.src_uris and os.path.exists(os.path.join(ROOT, path[:-3])) and path.endswith(".md"):
+                site.append(File.generated(config, path, content=source_page(path[:-3])))
+                waiting.append(path)
+    return site
+
+
+def on_page_markdown(markdown, page, config, files):
+    here = page.file.src_uri
+
+    def there(link):
+        path = target_of(here, link[2])
+        if path not in files.src_uris:
+            return link[0]  # for MkDocs to complain
+        return link[1] + os.path.relpath(path, os.path.dirname(here) or ".") + link[3]
+
+    return LINK.sub(there, markdown)
