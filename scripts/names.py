@@ -2,7 +2,8 @@
 """Checks that the files and folders which comments and READMEs name exist.
     scripts/names.py [SOURCE]
 A name is one that looks like a file or a folder of this tree: "waiter.h", "hccl/local/", "abort_test". It may begin at
-the root, or at the folder of the file that names it or any folder above; a name without a folder may lie anywhere."""
+the root, or at the folder of the file that names it or any folder above; a name without a folder may lie anywhere. A page
+may also name the files that it contains: blocks of code with a title."""
 
 import os
 import re
@@ -18,6 +19,7 @@ FILE = re.compile(rf"(?<![\w/.$<{{*-])((?:\.\.?/)*(?:[\w.+-]+/)*[\w+-]+(?:\.[\w+
 FOLDER = re.compile(r"(?<![\w/.$<{}~*:-])((?:\.\.?/)*(?:[\w+-]+/)+)(?![\w{<*$])")
 LINK = re.compile(r"\]\(([^)#:\s]+)\)")
 PLAIN = re.compile(r"`((?:\.\.?/)*[\w-]+(?:/[\w-]+)+)`")
+TITLE = re.compile(r'^```\w+ title="([\w.]+)"', re.M)
 TEST = re.compile(r"(?<![\w/.${<>*:-])([a-z]\w*_test)\b(?![\w.(/*-])")
 C_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
 SHELL_COMMENT = re.compile(r'(?:^|(?<=\s))#(?!\s*include\b).*|^[ ]*"""[^"]*"""', re.M)
@@ -68,8 +70,9 @@ def comments(path, text):
 
 def named(tree, path, text):
     """(offset, name, whether it exists) of each name in a comment or README."""
+    own = set(TITLE.findall(text)) if path.endswith(".md") else set()
     for form in (FILE, FOLDER):
-        yield from ((m.start(), m[1], tree.has(path, m[1])) for m in form.finditer(text))
+        yield from ((m.start(), m[1], m[1] in own or tree.has(path, m[1])) for m in form.finditer(text))
     yield from ((m.start(), m[1], m[1] in tree.tests) for m in TEST.finditer(text))
     if path.endswith(".md"):
         here = os.path.join(tree.root, os.path.dirname(path))
