@@ -15,7 +15,7 @@ if [[ ! -x $venv/bin/python ]] || ! cmp -s $requirements $venv/requirements.txt;
 fi
 export NO_MKDOCS_2_WARNING=1
 if [[ ${1-} == --serve ]]; then exec $venv/bin/mkdocs serve; fi
-$venv/bin/mkdocs build --quiet --strict --clean --site-dir build/site
+$venv/bin/mkdocs build --strict --clean --site-dir build/site
 # Nothing that a page loads comes from the network.
 if grep -rnoE '<(link|script|img)[^>]+(href|src)="?(https?:)?//[^" >]+' build/site --include='*.html'; then
   echo "docs: the pages above load something from the network" >&2

@@ -2,6 +2,7 @@
 READMEs work in both. A link to a folder leads to the README there. A link to a source file leads to a page that shows
 the file; for a public C header the page is a reference made of the header's comments."""
 
+import logging
 import os
 import re
 import subprocess
@@ -11,6 +12,10 @@ from mkdocs.structure.files import File, Files
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 DOC = re.compile(r"/\*\*?(.*?)\*/\n", re.S)
 FUNCTION = re.compile(r"\b((?:Hccl|Hcom|acl)\w+)\(")
+# A list or a table right below a text, which GitHub knows and MkDocs does not.
+BLOCK = re.compile(r"(^(?!-|\d+\.|\||\s|>|<|#).+\n)(?=- |\* |1\. |\| )", re.M)
+FENCE = re.compile(r"(^(`{3,}).*?^\2$)", re.M | re.S)
+LOG = logging.getLogger("mkdocs.hooks")
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -70,7 +75,7 @@ def source_page(path):
 
 
 def on_files(files, config):
-    listed = ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "*.md", "*.svg", "*.png"]
+    listed = ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "*.md", "*.svg", "*.png", "docs/*.css"]
     paths = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split("\n")
     paths = [path for path in paths if path and os.path.exists(os.path.join(ROOT, path)) and path[0] != "."]
     site = Files([file for file in files if not (file.abs_src_path or "").startswith(config.docs_dir + os.sep)])
@@ -96,4 +101,14 @@ def on_page_markdown(markdown, page, config, files):
             return link[0]  # for MkDocs to complain
         return link[1] + os.path.relpath(path, os.path.dirname(here) or ".") + link[3]
 
-    return LINK.sub(there, markdown)
+    parts = FENCE.split(LINK.sub(there, markdown))
+    for i in range(0, len(parts), 3):  # then a block of code and its fence
+        parts[i] = re.sub(r"\A\n(?=- |\| )", "\n\n", BLOCK.sub(r"\1\n", parts[i]))
+    return "".join(part for i, part in enumerate(parts) if i % 3 != 2)
+
+
+def on_page_content(html, page, config, files):
+    lost = re.search(r"\n(?:- |\| |\* ).*", re.sub(r"<pre.*?</pre>", "", html, flags=re.S))
+    if lost:
+        LOG.warning(f"{page.file.src_uri}: a list or a table has become text: {lost[0].strip()}")
+    return html

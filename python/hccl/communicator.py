@@ -1,6 +1,6 @@
 """Communicators: joining, operations, leaving.
 
-An array is any contiguous object with the buffer protocol, DLPack (CPU) or __array_interface__:
+An array is any contiguous object with the buffer protocol, DLPack (CPU) or `__array_interface__`:
 numpy, torch, bytearray, memoryview, … The library works on its memory and never copies it. Elements
 are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64 or, from ml_dtypes,
 float8_e4m3fn, float8_e5m2 and float8_e8m0fnu. Arrays of hccl.empty() are the fastest.

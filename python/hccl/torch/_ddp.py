@@ -31,6 +31,7 @@ class DistributedDataParallel(Planned, torch.nn.parallel.DistributedDataParallel
 
     The first two backward passes with communication show which gradients there are. After them,
     segments of gradients are reduced during backward. The gradients are cut
+
     - by the strategy that hccl.split.api has set for `split_group`, by size or by index; else
     - by HCCL's default at first, and then by the automatic plan, which is computed from times of
       the training and changes on all ranks at once. HCCL_SPLIT=trace measures and changes nothing;
