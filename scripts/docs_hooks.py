@@ -75,7 +75,7 @@ def source_page(path):
 
 
 def on_files(files, config):
-    listed = ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "*.md", "*.svg", "*.png", "docs/*.css"]
+    listed = ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "*.md", "*.svg", "*.png", "docs/*.css", "docs/*.js"]
     paths = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split("\n")
     paths = [path for path in paths if path and os.path.exists(os.path.join(ROOT, path)) and path[0] != "."]
     site = Files([file for file in files if not (file.abs_src_path or "").startswith(config.docs_dir + os.sep)])
