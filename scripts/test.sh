@@ -90,6 +90,7 @@ for now in "${steps[@]}"; do
       .venv/bin/mypy --cache-dir build/mypy -p hccl
       .venv/bin/mypy --cache-dir build/mypy tests/python/typed_program.py
       HCCL_BUILD_DIR=build/dev .venv/bin/python -m pytest -q tests/python
+      HCCL_BUILD_DIR=build/dev .venv/bin/python -m pytest -q tests/docs
       ;;
     torch)
       build dev
@@ -98,6 +99,7 @@ for now in "${steps[@]}"; do
       echo "== torch =="
       .venv/bin/mypy --python-executable .venv-torch/bin/python --cache-dir build/mypy tests/torch/typed_program.py
       .venv-torch/bin/python -m pytest -q tests/torch
+      HCCL_BUILD_DIR=build/dev .venv-torch/bin/python -m pytest -q tests/docs
       ;;
     tensorflow)
       build dev

@@ -2,7 +2,7 @@
 
 A block of code with a title is a file. A block "console" has commands after "$ ", each with its output. A line of
 "..." stands for any lines, "..." inside a line for any characters. The order of the lines does not matter, as ranks
-print in any order. Blocks whose files use PyTorch run where PyTorch is installed, and all others where it is not.
+print in any order. Blocks whose files use PyTorch or TensorFlow run where it is installed, all others where neither is.
 """
 
 import importlib.util
@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -18,10 +19,12 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("HCCL_BUILD_DIR", "build/release")
-BLOCK = re.compile(r"^```(\w+)(?: title=\"([\w.]+)\")?\n(.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.]+)\")?\n(.*?)^```$", re.M | re.S)
 FIRST = re.compile(r"`(first\.\w+)`.*?\n```\w+\n(.*?)^```$", re.M | re.S)  # as README names its programs
-NEEDS = "torch" if importlib.util.find_spec("torch") else None
+BUSY = re.compile(r"^hccl \S+ W rank \d+: .* waits for .*\n", re.M)  # a rank has no core for two seconds
+NEEDS = next((each for each in ("tensorflow", "torch") if importlib.util.find_spec(each)), None)
 PAGES = [ROOT / "README.zh-CN.md", *sorted(ROOT.glob("docs/**/*.md"))]
+os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
 TIMEOUT = 120  # seconds; for a hang, not for speed
 
 
@@ -33,7 +36,7 @@ def files_of(page):
 
 def needs(files, commands):
     used = [body for name, body in files.items() if name in commands]
-    for framework in ("torch", "tensorflow"):
+    for framework in ("tensorflow", "torch"):
         if any(re.search(rf"^(import|from) .*\b{framework}\b", body, re.M) for body in used):
             return framework
     return None
@@ -47,8 +50,14 @@ def consoles():
                 yield pytest.param(page, body, id=f"{page.relative_to(ROOT)}-{i}")
 
 
-def environment():
-    folders = [sysconfig.get_path("scripts"), BUILD / "benchmarks", BUILD / "split/plan_tool", os.environ["PATH"]]
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment(folder):
+    folders = [BUILD / "benchmarks", BUILD / "split/plan_tool", sysconfig.get_path("scripts"), os.environ["PATH"]]
     return {
         **os.environ,
         "PATH": os.pathsep.join(map(str, folders)),
@@ -56,13 +65,17 @@ def environment():
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "OMP_NUM_THREADS": "1",
+        "HCCL_JOB_ID": f"pages-{os.getpid()}",
+        "HCCL_FLIGHT_RECORDER_DIR": str(folder),
     }
 
 
 def output_of(command, folder):
-    """What a shell command prints. A job that hangs is ended with all its processes."""
+    """What a shell command prints; its ports are free ones. A job that hangs is ended with all its processes."""
+    command = re.sub(r"MASTER_PORT=\d+", lambda _: f"MASTER_PORT={free_port()}", command)
+    command = re.sub(r"\btorchrun ", lambda _: f"torchrun --master-port {free_port()} ", command)
     job = subprocess.Popen(
-        ["bash", "-c", command], cwd=folder, env=environment(), text=True, start_new_session=True,
+        ["bash", "-c", command], cwd=folder, env=environment(folder), text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
@@ -73,32 +86,38 @@ def output_of(command, folder):
 
 
 def missing(expected, printed):
-    """The expected lines that were not printed and, if the page shows all lines, the printed lines that it lacks."""
-    rest, lacking = printed.splitlines(), []
+    """The expected lines that were not printed, and what else was printed. torchrun's ranks write a line and its end
+    apart, so two lines may stand side by side."""
+    rest, lacking = BUSY.sub("", printed), []
     for line in expected:
-        form = re.compile(".*".join(map(re.escape, line.strip().split("..."))))
-        found = next((other for other in rest if form.fullmatch(other.strip())), None)
+        found = re.search(".*".join(map(re.escape, line.strip().split("..."))), rest)
         if found is None:
             lacking.append(line)
         else:
-            rest.remove(found)
-    return lacking, rest
+            rest = rest[: found.start()] + rest[found.end() :]
+    return lacking, rest.strip()
+
+
+def link_tree(folder):
+    """What commands of pages name in the tree."""
+    for name in ("examples", "hccl"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "build").mkdir()
+    (folder / "build/release").symlink_to(BUILD)
 
 
 @pytest.mark.parametrize("page, body", list(consoles()))
 def test_console(page, body, tmp_path):
     for name, text in files_of(page).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    (tmp_path / "build").mkdir()
-    (tmp_path / "build/release").symlink_to(BUILD)
+    link_tree(tmp_path)
     for part in re.split(r"^\$ ", body, flags=re.M)[1:]:
         command, *expected = re.sub(r"\\\n", "", part).strip().split("\n")
         printed = output_of(command.partition("    #")[0], tmp_path)
-        shown = [line for line in expected if line.strip() != "..."]
+        shown = [line for line in expected if line != "..."]
         lacking, rest = missing(shown, printed)
         assert not lacking, f"{command}\nprinted\n{printed}"
-        assert not rest or "..." in map(str.strip, expected), f"{command}\nprinted\n{printed}"
+        assert not rest or "..." in expected, f"{command}\nprinted\n{printed}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -106,3 +125,13 @@ def test_programs_compile(page):
     for kind, title, body in BLOCK.findall(page.read_text(encoding="utf-8")):
         if kind == "python":
             compile(body, f"{page.name}: {title}", "exec")
+
+
+@pytest.mark.parametrize("program", ["first.c", "first.py"])
+def test_readme(program, tmp_path):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (tmp_path / program).write_text(dict(FIRST.findall(text))[program], encoding="utf-8")
+    link_tree(tmp_path)
+    command = next(body for kind, _, body in BLOCK.findall(text) if kind == "" and program in body)
+    printed = output_of(command.replace(".venv/bin/python", "python3"), tmp_path)
+    assert sorted(printed.splitlines()) == ["rank 0 of 2: the sum is 1", "rank 1 of 2: the sum is 1"]
