@@ -1,5 +1,5 @@
-// Pages that a browser opens as files may not start workers, such as the one that searches. There an invisible frame
-// runs the worker's script instead.
+// Pages that a browser opens as files may not start workers, such as the one that searches. There
+// an invisible frame runs the worker's script instead.
 if (location.protocol === "file:") {
   window.IFrameWorker = window.Worker = class extends EventTarget {
     constructor(url) {
@@ -9,7 +9,8 @@ if (location.protocol === "file:") {
       document.body.append(frame);
       this.inside = frame.contentWindow;
       this.inside.postMessage = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
-      this.inside.importScripts = (...urls) => urls.reduce((done, each) => done.then(() => this.load(each)), this.ready);
+      this.inside.importScripts = (...urls) =>
+        urls.reduce((done, each) => done.then(() => this.load(each)), this.ready);
       this.ready = this.load(url);
     }
     load(url) {
@@ -20,7 +21,8 @@ if (location.protocol === "file:") {
       });
     }
     postMessage(data) {
-      this.ready.then(() => this.inside.dispatchEvent(new this.inside.MessageEvent("message", { data })));
+      const event = new this.inside.MessageEvent("message", { data });
+      this.ready.then(() => this.inside.dispatchEvent(event));
     }
     terminate() {}
   };

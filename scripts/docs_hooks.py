@@ -1,6 +1,7 @@
-"""MkDocs calls these functions. Each page of the tree becomes a page of the site, at the same path, so links between
-READMEs work in both. A link to a folder leads to the README there. A link to a source file leads to a page that shows
-the file; for a public C header the page is a reference made of the header's comments."""
+"""MkDocs calls these functions. Each page of the tree becomes a page of the site, at the same path,
+so links between READMEs work in both. A link to a folder leads to the README there. A link to a
+source file leads to a page that shows the file; for a public C header the page is a reference made
+of the header's comments."""
 
 import logging
 import os
@@ -11,11 +12,16 @@ from mkdocs.structure.files import File, Files
 
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 DOC = re.compile(r"/\*\*?(.*?)\*/\n", re.S)
+INDENTED = re.compile(r"\n((?:  +\S.*(?:\n|$))+)")
+GUARDS = re.compile(r"^#(?!define HC).*\n|^#define \w+_H_\n|^extern \"C\" \{\n|^\}\n", re.M)
+TYPE = re.compile(r"^\} (\w+);|^(?:typedef )?(?:struct|union|enum) (\w+)", re.M)
 FUNCTION = re.compile(r"\b((?:Hccl|Hcom|acl)\w+)\(")
 # A list or a table right below a text, which GitHub knows and MkDocs does not.
 BLOCK = re.compile(r"(^(?!-|\d+\.|\||\s|>|<|#).+\n)(?=- |\* |1\. |\| )", re.M)
 FENCE = re.compile(r"(^(`{3,}).*?^\2$)", re.M | re.S)
 LOG = logging.getLogger("mkdocs.hooks")
+LANGUAGES = {".py": "python", ".h": "c", ".c": "c", ".cc": "cpp", ".json": "json", ".sh": "bash"}
+SHOWN = ("*.md", "*.svg", "*.png", "docs/*.css", "docs/*.js")
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -36,20 +42,19 @@ def fenced(text, language=""):
 def comment_text(comment):
     """The lines of a C comment as text; lists and tables, which are indented, become code."""
     lines = [re.sub(r"^ ?\*? ?", "", line) for line in comment.strip().split("\n")]
-    text = re.sub(r"\n((?:  +\S.*(?:\n|$))+)", lambda m: "\n\n" + fenced(m[1]) + "\n", "\n".join(lines))
+    text = INDENTED.sub(lambda m: "\n\n" + fenced(m[1]) + "\n", "\n".join(lines))
     return re.sub(r"(?<=\w)\*(?=\W)|(?<=\W)\*(?=\w)", r"\\*", text)
 
 
 def reference(path, text):
     """The page of a public header: its comment, then each declaration with its comment."""
     head, body = text.split("*/\n", 1)
-    body = re.sub(r"^#(?!define HC).*\n|^#define \w+_H_\n|^extern \"C\" \{\n|^\}\n", "", body, flags=re.M)
     page = [f"# {os.path.basename(path)}\n\n{comment_text(head[2:])}\n"]
-    for block in re.split(r"\n\n+|\n(?=/\*)|(?<=;)\n(?=\w)", body):
+    for block in re.split(r"\n\n+|\n(?=/\*)|(?<=;)\n(?=\w)", GUARDS.sub("", body)):
         section = re.fullmatch(r"/\* ---- (.*) ---- \*/", block.strip())
         comment = DOC.match(block.strip() + "\n")
         code = block.strip()[comment.end():].strip() if comment else block.strip()
-        name = FUNCTION.search(code) or re.search(r"^\} (\w+);|^(?:typedef )?(?:struct|union|enum) (\w+)", code, re.M)
+        name = FUNCTION.search(code) or TYPE.search(code)
         if section:
             page.append(f"## {section[1]}\n")
             continue
@@ -65,20 +70,21 @@ def source_page(path):
     full = os.path.join(ROOT, path)
     if os.path.isdir(full):
         names = sorted(name for name in os.listdir(full) if not name.startswith("."))
-        return f"# {path}\n\n" + "".join(f"- [{name}]({os.path.basename(path)}/{name})\n" for name in names)
+        folder = os.path.basename(path)
+        return f"# {path}\n\n" + "".join(f"- [{name}]({folder}/{name})\n" for name in names)
     with open(full, encoding="utf-8") as file:
         text = file.read()
     if re.fullmatch(r"hccl/\w+\.h", path):
         return reference(path, text)
-    languages = {".py": "python", ".h": "c", ".c": "c", ".cc": "cpp", ".json": "json", ".sh": "bash"}
-    return f"# {path}\n\n" + fenced(text, languages.get(os.path.splitext(path)[1], "text"))
+    return f"# {path}\n\n" + fenced(text, LANGUAGES.get(os.path.splitext(path)[1], "text"))
 
 
 def on_files(files, config):
-    listed = ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "*.md", "*.svg", "*.png", "docs/*.css", "docs/*.js"]
-    paths = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split("\n")
-    paths = [path for path in paths if path and os.path.exists(os.path.join(ROOT, path)) and path[0] != "."]
-    site = Files([file for file in files if not (file.abs_src_path or "").startswith(config.docs_dir + os.sep)])
+    command = ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", *SHOWN]
+    paths = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    paths = [path for path in paths if path[0] != "." and os.path.exists(os.path.join(ROOT, path))]
+    pages = config.docs_dir + os.sep
+    site = Files([file for file in files if not (file.abs_src_path or "").startswith(pages)])
     for path in paths:
         site.append(File(path, ROOT, config.site_dir, False))
     waiting = [path for path in paths if path.endswith(".md")]
@@ -86,7 +92,8 @@ def on_files(files, config):
         page = waiting.pop()
         for link in LINK.finditer(site.src_uris[page].content_string):
             path = target_of(page, link[2])
-            if path not in site.src_uris and os.path.exists(os.path.join(ROOT, path[:-3])) and path.endswith(".md"):
+            exists = path.endswith(".md") and os.path.exists(os.path.join(ROOT, path[:-3]))
+            if exists and path not in site.src_uris:
                 site.append(File.generated(config, path, content=source_page(path[:-3])))
                 waiting.append(path)
     return site
@@ -110,5 +117,5 @@ def on_page_markdown(markdown, page, config, files):
 def on_page_content(html, page, config, files):
     lost = re.search(r"\n(?:- |\| |\* ).*", re.sub(r"<pre.*?</pre>", "", html, flags=re.S))
     if lost:
-        LOG.warning(f"{page.file.src_uri}: a list or a table has become text: {lost[0].strip()}")
+        LOG.warning(f"{page.file.src_uri}: a list or table has become text: {lost[0].strip()}")
     return html

@@ -1,8 +1,9 @@
 """The programs and commands of the pages: each does what its page says.
 
-A block of code with a title is a file. A block "console" has commands after "$ ", each with its output. A line of
-"..." stands for any lines, "..." inside a line for any characters. The order of the lines does not matter, as ranks
-print in any order. Blocks whose files use PyTorch or TensorFlow run where it is installed, all others where neither is.
+A block of code with a title is a file. A block "console" has commands after "$ ", each with its
+output. A line of "..." stands for any lines, "..." inside a line for any characters. The order of
+the lines does not matter, as ranks print in any order. Blocks whose files use PyTorch or TensorFlow
+run where it is installed, all others where neither is.
 """
 
 import importlib.util
@@ -20,9 +21,12 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("HCCL_BUILD_DIR", "build/release")
 BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.]+)\")?\n(.*?)^```$", re.M | re.S)
-FIRST = re.compile(r"`(first\.\w+)`.*?\n```\w+\n(.*?)^```$", re.M | re.S)  # as README names its programs
-BUSY = re.compile(r"^hccl \S+ W rank \d+: .* waits for .*\n", re.M)  # a rank has no core for two seconds
-NEEDS = next((each for each in ("tensorflow", "torch") if importlib.util.find_spec(each)), None)
+# A program of README: the file's name before the block.
+FIRST = re.compile(r"`(first\.\w+)`.*?\n```\w+\n(.*?)^```$", re.M | re.S)
+# A warning on a busy machine: a rank has had no core for two seconds.
+BUSY = re.compile(r"^hccl \S+ W rank \d+: .* waits for .*\n", re.M)
+FRAMEWORKS = ("tensorflow", "torch")
+NEEDS = next((each for each in FRAMEWORKS if importlib.util.find_spec(each)), None)
 PAGES = [ROOT / "README.zh-CN.md", *sorted(ROOT.glob("docs/**/*.md"))]
 os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
 TIMEOUT = 120  # seconds; for a hang, not for speed
@@ -36,7 +40,7 @@ def files_of(page):
 
 def needs(files, commands):
     used = [body for name, body in files.items() if name in commands]
-    for framework in ("tensorflow", "torch"):
+    for framework in FRAMEWORKS:
         if any(re.search(rf"^(import|from) .*\b{framework}\b", body, re.M) for body in used):
             return framework
     return None
@@ -57,10 +61,10 @@ def free_port():
 
 
 def environment(folder):
-    folders = [BUILD / "benchmarks", BUILD / "split/plan_tool", sysconfig.get_path("scripts"), os.environ["PATH"]]
+    tools = [BUILD / "benchmarks", BUILD / "split/plan_tool", sysconfig.get_path("scripts")]
     return {
         **os.environ,
-        "PATH": os.pathsep.join(map(str, folders)),
+        "PATH": os.pathsep.join([*map(str, tools), os.environ["PATH"]]),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -71,12 +75,12 @@ def environment(folder):
 
 
 def output_of(command, folder):
-    """What a shell command prints; its ports are free ones. A job that hangs is ended with all its processes."""
+    """What a shell command prints. Its ports are free ones. A job that hangs is ended."""
     command = re.sub(r"MASTER_PORT=\d+", lambda _: f"MASTER_PORT={free_port()}", command)
     command = re.sub(r"\btorchrun ", lambda _: f"torchrun --master-port {free_port()} ", command)
     job = subprocess.Popen(
-        ["bash", "-c", command], cwd=folder, env=environment(folder), text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ["bash", "-c", command], cwd=folder, env=environment(folder), text=True,
+        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
         return job.communicate(timeout=TIMEOUT)[0]
@@ -86,8 +90,8 @@ def output_of(command, folder):
 
 
 def missing(expected, printed):
-    """The expected lines that were not printed, and what else was printed. torchrun's ranks write a line and its end
-    apart, so two lines may stand side by side."""
+    """The expected lines that were not printed, and what else was printed. torchrun's ranks write a
+    line and its end apart, so two lines may stand side by side."""
     rest, lacking = BUSY.sub("", printed), []
     for line in expected:
         found = re.search(".*".join(map(re.escape, line.strip().split("..."))), rest)
@@ -134,4 +138,5 @@ def test_readme(program, tmp_path):
     link_tree(tmp_path)
     command = next(body for kind, _, body in BLOCK.findall(text) if kind == "" and program in body)
     printed = output_of(command.replace(".venv/bin/python", "python3"), tmp_path)
-    assert sorted(printed.splitlines()) == ["rank 0 of 2: the sum is 1", "rank 1 of 2: the sum is 1"]
+    expected = [f"rank {rank} of 2: the sum is 1" for rank in (0, 1)]
+    assert missing(expected, printed) == ([], ""), printed
