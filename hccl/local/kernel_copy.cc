@@ -24,8 +24,8 @@ std::byte* between(const Region& region, std::uint64_t address) {
 }
 
 // All ranks exchange a few bytes. Their engines have opened with a barrier of this number. The
-// coordinator may hear of a rank that waited there while another rank waits here: both must tell the
-// same call.
+// coordinator may hear of a rank that waited there while another rank waits here, so both must tell
+// the same call.
 template <class Give>
 Status meet(Region& region, const Give& mine, std::vector<Give>& all) {
   static_assert(sizeof(Give) <= Slot::kPayload);
