@@ -77,6 +77,8 @@ def output_of(command, folder):
     """What a shell command prints. Its ports are free ones. A job that hangs is ended."""
     command = re.sub(r"MASTER_PORT=\d+", lambda _: f"MASTER_PORT={free_port()}", command)
     command = re.sub(r"\btorchrun ", lambda _: f"torchrun --master-port {free_port()} ", command)
+    if "hccl.config" in command:  # its words are quoted, as this clone's path may have a space
+        command = f"eval {command}"
     job = subprocess.Popen(
         ["bash", "-c", command], cwd=folder, env=environment(folder), text=True,
         start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
