@@ -6,6 +6,9 @@ The import enables TensorFlow 1's behaviour and adds its names to the module ten
 whole process, because such scripts use tf.placeholder and tf.Session.
 """
 
+from hccl.tensorflow import _launcher
+
 from npu_bridge import _v1
 
 tf = _v1.enable()
+_launcher.tell_scripts()

@@ -7,6 +7,8 @@ The device is the CPU, and hccl runs the collectives. Names that have a meaning 
 accepted, checked and stored; the log says so once, at info level.
 """
 
+from hccl.tensorflow import _launcher
+
 from npu_device import compat, configs, distribute, gen_npu_ops, ops, train
 from npu_device._device import open  # noqa: A004  Ascend's name
 from npu_device._function import npu_compat_function
@@ -19,6 +21,8 @@ from npu_device._scopes import (
     set_device_sat_mode,
 )
 from npu_device.configs import global_options
+
+_launcher.tell_scripts()
 
 __all__ = [
     "compat",

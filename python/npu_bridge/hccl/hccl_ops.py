@@ -14,6 +14,7 @@ from npu_device.distribute.hccl_ops import (
     allreduce as allreduce,
     broadcast as broadcast,
     check_fusion,
+    joins,
     receive as receive,
     reduce as reduce,
     send as send,
@@ -41,6 +42,7 @@ def reduce_scatter(
     return _device.reduce_scatter(tensor, reduction, rank_size, group)
 
 
+@joins
 def all_to_all_v(
     send_data: Any,
     send_counts: Any,
@@ -54,6 +56,7 @@ def all_to_all_v(
     )
 
 
+@joins
 def all_to_all_v_c(
     send_data: Any,
     send_count_matrix: Any,

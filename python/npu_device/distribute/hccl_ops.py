@@ -1,14 +1,28 @@
-"""Single collectives, as HCCL's ops. Each one blocks until it is done, in the program's order."""
+"""Single collectives, as HCCL's ops. Each one blocks until it is done, in the program's order. The
+first one joins the ranks of the environment, if this process has not joined."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, NoReturn, Sequence
 
 import hccl
 import tensorflow as tf
-from hccl.tensorflow import _ops
+from hccl.tensorflow import _ops, _world
 
 REDUCTIONS = ("max", "min", "prod", "sum")
+
+
+def joins(op: Callable) -> Callable:
+    """Makes the op join the ranks first."""
+
+    @functools.wraps(op)
+    def joined(*args: Any, **kwargs: Any) -> Any:
+        _world.refuse_in_fork()
+        _world.join_as_told()
+        return op(*args, **kwargs)
+
+    return tf.autograph.experimental.do_not_convert(joined)
 
 
 def check_fusion(fusion: int, fusion_id: int, allowed: Sequence[int]) -> None:
@@ -25,6 +39,7 @@ def check_reduction(reduction: str) -> None:
         raise ValueError(f'reduction "{reduction}" is not one of {", ".join(REDUCTIONS)}')
 
 
+@joins
 def allreduce(
     tensor: Any, reduction: str, fusion: int = 1, fusion_id: int = -1, group: str = hccl.WORLD
 ) -> tf.Tensor:
@@ -33,11 +48,13 @@ def allreduce(
     return _ops.all_reduce(tensor, reduction, group)
 
 
+@joins
 def allgather(tensor: Any, rank_size: int, group: str = hccl.WORLD) -> tf.Tensor:
     """The first dimension becomes rank_size times as long."""
     return _ops.all_gather(tensor, rank_size, group)
 
 
+@joins
 def broadcast(
     tensor: Sequence[Any],
     root_rank: int,
@@ -52,6 +69,7 @@ def broadcast(
     return _ops.broadcast(tensor, root_rank, group)
 
 
+@joins
 def reduce(
     tensor: Any,
     reduction: str,
@@ -66,6 +84,7 @@ def reduce(
     return _ops.reduce(tensor, reduction, root_rank, group)
 
 
+@joins
 def reduce_scatter(
     tensor: Any, reduction: str, rank_size: int, group: str = hccl.WORLD
 ) -> tf.Tensor:
@@ -74,10 +93,12 @@ def reduce_scatter(
     return _ops.reduce_scatter(tensor, reduction, rank_size, group)
 
 
+@joins
 def send(tensor: Any, sr_tag: int, dest_rank: int, group: str = hccl.WORLD) -> Any:
     return _ops.send(tensor, sr_tag, dest_rank, group)
 
 
+@joins
 def receive(
     shape: Any, data_type: Any, sr_tag: int, src_rank: int, group: str = hccl.WORLD
 ) -> tf.Tensor:

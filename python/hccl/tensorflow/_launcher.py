@@ -1,0 +1,79 @@
+"""RANK_SIZE and RANK_ID, which scripts for Ascend read before the ranks join."""
+
+from __future__ import annotations
+
+import os
+from typing import Iterator, NamedTuple, Optional
+
+
+class _Launcher(NamedTuple):
+    present: tuple[str, ...]  # the variables that show it; the first is the rank
+    sizes: tuple[str, ...]
+    given: tuple[str, ...]  # other values of one of them show another start
+
+
+# mpirun (PMIx), torchrun, Slurm and hydra, as hccl/join/launcher.cc reads them. PMIx without Open
+# MPI tells no number of ranks, and a batch script of Slurm has SLURM_PROCID, too, but no step.
+_LAUNCHERS = (
+    _Launcher(("PMIX_RANK",), ("OMPI_COMM_WORLD_SIZE",), ("PMIX_RANK", "PMIX_NAMESPACE")),
+    _Launcher(("RANK",), ("WORLD_SIZE",), ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")),
+    _Launcher(
+        ("SLURM_PROCID", "SLURM_STEP_ID"),
+        ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+        ("SLURM_PROCID", "SLURM_STEP_ID", "SLURM_JOB_ID"),
+    ),
+    _Launcher(("PMI_RANK",), ("PMI_SIZE",), ("PMI_RANK", "PMI_SIZE", "PMI_FD")),
+)
+
+
+def tell_scripts() -> None:
+    """Sets RANK_SIZE and RANK_ID as the innermost launcher numbers the ranks. Never changes one
+    that is set. Sets none if a rank table or CM_WORKER_SIZE describes the ranks."""
+    place = None if _value("RANK_TABLE_FILE") or "CM_WORKER_SIZE" in os.environ else _place()
+    if place is None:
+        return
+    told = dict(zip(("RANK_ID", "RANK_SIZE"), place))
+    if all(os.environ.get(name, value) == value for name, value in told.items()):
+        os.environ.update(told)
+
+
+def _place() -> Optional[tuple[str, str]]:
+    """The rank and the number of ranks, if the launchers that one process was give the same."""
+    present = [each for each in _LAUNCHERS if all(map(_value, each.present))]
+    line = list(_environments()) if len(present) > 1 else []
+    depths = [_depth(each, line) for each in present]
+    inner = [each for each, depth in zip(present, depths) if depth == min(depths)]
+    ranks = {_value(each.present[0]) for each in inner}
+    sizes = {next(filter(None, map(_value, each.sizes)), "") for each in inner} - {""}
+    if len(ranks) != 1 or len(sizes) != 1:
+        return None
+    rank, size = ranks.pop(), sizes.pop()
+    known = rank.isdigit() and size.isdigit() and int(rank) < int(size)
+    return (rank, size) if known else None
+
+
+def _depth(launcher: _Launcher, line: list[dict[str, str]]) -> int:
+    """The place in the line of the process that gave the launcher's variables: the nearest one
+    that has other values. The length of the line if none did."""
+    own = [os.environ.get(name) for name in launcher.given]
+    other = ([each.get(name) for name in launcher.given] != own for each in line)
+    return next((depth for depth, differs in enumerate(other) if differs), len(line))
+
+
+def _environments() -> Iterator[dict[str, str]]:
+    """The variables of this process, when it began, and of those that it descends from."""
+    process = os.getpid()
+    while process > 0:
+        try:
+            with open(f"/proc/{process}/environ", "rb") as file:
+                pairs = os.fsdecode(file.read()).split("\0")
+            with open(f"/proc/{process}/stat", "rb") as file:
+                process = int(file.read().rpartition(b")")[2].split()[1])
+        except OSError:  # of another user, or ended
+            return
+        yield dict(pair.partition("=")[::2] for pair in pairs if pair)
+
+
+def _value(name: str) -> str:
+    value = os.environ.get(name, "")
+    return "" if value == "EmptyString" else value  # HCCL's word for a variable that is not set
