@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 
+#include "hccl/base/config_log.h"
 #include "hccl/base/text.h"
 
 namespace hccl {
@@ -326,12 +327,7 @@ Result<Config> Config::read(const GetEnv& variables) {
   }
   HCCL_RETURN_IF_ERROR(read_network(get, config));
   HCCL_RETURN_IF_ERROR(read_timers(get, config));
-  if (auto v = get("HCCL_LOG")) {
-    constexpr std::array kWords = {"trace", "debug", "info", "warn", "error", "off"};
-    if (!contains(kWords, *v))
-      return invalid("HCCL_LOG", *v, "trace, debug, info, warn, error or off");
-    config.log_level = *v;
-  }
+  HCCL_ASSIGN_OR_RETURN(config.log_level, read_log(get));
   config.flight_recorder_dir = read_flight_dir(get);
   if (auto v = get("HCCL_TUNE_FILE")) {
     if (v->size() > 4095) return invalid("HCCL_TUNE_FILE", *v, "a path of at most 4095 bytes");

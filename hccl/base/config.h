@@ -93,7 +93,7 @@ struct Config {
   /// Where the ranks of one host meet (user_folder.h), in the order in which they try. No variable:
   /// ssh, Slurm and cron give the ranks of one job different ones.
   std::vector<std::string> meeting_places = {"/tmp", "/dev/shm"};
-  /// HCCL_LOG: trace, debug, info, warn, error or off; default warn. Goes to standard error.
+  /// HCCL_LOG or ASCEND_GLOBAL_LOG_LEVEL, as make_logger() takes them; default warn.
   std::string log_level = "warn";
   /// HCCL_FLIGHT_RECORDER_DIR: where the flight recorder is dumped on failure; default: TMPDIR,
   /// else "hccl" in XDG_STATE_HOME or in .local/state of HOME. "off", or none of these: none.

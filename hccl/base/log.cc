@@ -20,6 +20,8 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return kLevels[static_cast<std::size_t>(level)];
 }
 
+constexpr std::string_view kToOutput = " stdout";
+
 LogLevel level_of(std::string_view name) {
   const auto found = spdlog::level::from_str(std::string(name));
   for (std::size_t i = 0; i < kLevels.size(); ++i) {
@@ -33,7 +35,7 @@ LogLevel level_of(std::string_view name) {
 void Log::line(LogLevel level, fmt::string_view text, fmt::format_args args) const {
   if (!writes(level)) return;
   const NotCancelled not_cancelled;
-  const FilesWithinLimit within;  // standard error may be a file
+  const FilesWithinLimit within;  // the log may be a file
   try {
     write_(level, fmt::vformat(text, args));
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
@@ -44,7 +46,14 @@ void Log::line(LogLevel level, fmt::string_view text, fmt::format_args args) con
 Logger make_logger(std::string_view level, std::string_view who) {
   // A lock of the logger's own. spdlog has one lock for all loggers, which a thread of the parent
   // may hold when a child is forked.
-  auto sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
+  const bool to_output = level.ends_with(kToOutput);
+  if (to_output) level.remove_suffix(kToOutput.size());
+  spdlog::sink_ptr sink;
+  if (to_output) {
+    sink = std::make_shared<spdlog::sinks::stdout_sink_st>();
+  } else {
+    sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
+  }
   sink->set_pattern("hccl %H:%M:%S.%f %L %n: %v");
   auto logger = std::make_shared<spdlog::logger>(std::string(who), std::move(sink));
   logger->set_level(spdlog::level::trace);

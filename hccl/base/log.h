@@ -55,8 +55,8 @@ class Log {
 /// Belongs to a tree of communicators.
 using Logger = std::shared_ptr<const Log>;
 
-/// A log on standard error. level: trace, debug, info, warn, error or off, as in HCCL_LOG. Every
-/// line contains `who`, such as "rank 3".
+/// A log on standard error. level: trace, debug, info, warn, error or off, as in HCCL_LOG; with
+/// " stdout" after it the lines go to standard output. Each contains `who`, such as "rank 3".
 Logger make_logger(std::string_view level, std::string_view who);
 
 }  // namespace hccl

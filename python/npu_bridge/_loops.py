@@ -8,9 +8,12 @@ differently, `made` returns None, and the session runs the op n times.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, NamedTuple, Optional
+import contextlib
+from typing import Any, Iterable, Iterator, NamedTuple, Optional
 
 import tensorflow as tf
+from absl import logging
+from hccl.tensorflow import _log
 from tensorflow.core.framework import graph_pb2
 
 # With more ops a step takes longer than the overhead of a run, and copying takes seconds.
@@ -27,6 +30,16 @@ class Loop(NamedTuple):
     steps: Any  # the number of steps, which is fed
 
 
+@contextlib.contextmanager
+def logged(graph: Any) -> Iterator[None]:
+    """Logs the ops that are added to the graph meanwhile, in the words that Ascend's documents tell
+    to look for."""
+    before = len(graph.get_operations())
+    yield
+    for op in graph.get_operations()[before:]:
+        _log.log(logging.INFO, "Insert op success, name:%s, type:%s.", op.name, op.type)
+
+
 def made(graph: Any, step: Any, fed: Iterable[Any]) -> Optional[Loop]:
     """Returns the loop for the step's op, for runs in which the tensors are fed."""
     if tf.compat.v1.control_flow_v2_enabled():
@@ -38,7 +51,7 @@ def made(graph: Any, step: Any, fed: Iterable[Any]) -> Optional[Loop]:
     finished = graph.finalized
     graph._unsafe_unfinalize()
     try:
-        with graph.as_default(), tf.control_dependencies(None), tf.device(None):
+        with graph.as_default(), tf.control_dependencies(None), tf.device(None), logged(graph):
             return _loop(definition, outside, step.name)
     finally:
         if finished:

@@ -49,6 +49,13 @@ def npu_parameters(config: config_pb2.ConfigProto) -> Any:
 def load_loop(session: Any, iterations_per_loop: int) -> None:
     """Sets the number of steps of later runs of IterationOp in this session."""
     _repeats[_base_of(session)] = iterations_per_loop - 1
+    if iterations_per_loop == 1:
+        say_one(ITERATION_OP)
+
+
+def say_one(name: str) -> None:
+    """Logs that a loop of 1 has no effect."""
+    _log.once(f"{name} makes 1 step a session.run")
 
 
 def install(tensorflow: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Optional
 import tensorflow as tf
 from absl import logging
 from hccl.manage import api as manage
-from hccl.tensorflow import _fusion, _world
+from hccl.tensorflow import _fusion, _log, _world
 
 from npu_device import _function, configs
 
@@ -56,7 +56,7 @@ def open(device_id: Optional[int] = None) -> Device:  # noqa: A001  Ascend's nam
     number = int(os.environ.get("ASCEND_DEVICE_ID", "0")) if device_id is None else device_id
     with _lock:
         if number in _opened:
-            logging.info("Npu instance on device %d already created", number)
+            _log.log(logging.INFO, "Npu instance on device %d already created", number)
             return _opened[number]
         if _opened:
             raise RuntimeError(

@@ -24,7 +24,7 @@ def _of_environment() -> Optional[int]:
     except ValueError:
         return 1
     if size <= 0:
-        logging.error("Npu loop size must be greater than 0, got %d", size)
+        _log.log(logging.ERROR, "Npu loop size must be greater than 0, got %d", size)
         return 1
     return size
 
@@ -40,9 +40,10 @@ def set_npu_loop_size(loop_size: int) -> None:
         raise TypeError(f"loop_size: expected an int, not {type(loop_size).__name__}")
     size = loop_size.__index__()
     if size <= 0:
-        logging.error("Npu loop size must be greater than 0, got %d", size)
+        _log.log(logging.ERROR, "Npu loop size must be greater than 0, got %d", size)
         return
-    logging.info("Npu loop size is set to %d, it will take effect in the next training loop", size)
+    text = "Npu loop size is set to %d, it will take effect in the next training loop"
+    _log.log(logging.INFO, text, size)
     _size = size
 
 
@@ -85,4 +86,6 @@ def _compare(name: str, arguments: list[Any]) -> None:
                     f"and an NPU would run {size()}",
                     logging.WARNING,
                 )
+            else:
+                _log.once(f"{name} runs {size()} steps a call")
             return

@@ -227,6 +227,19 @@ TEST(Config, Diagnosis) {
     EXPECT_EQ(good({{"HCCL_LOG", level}}).log_level, level);
   }
   refuses("HCCL_LOG", {"", "WARN", "warning", "3", "critical"});
+  const std::pair<const char*, const char*> levels[] = {
+      {"0", "debug"}, {"1", "info"}, {"2", "warn"}, {"3", "error"}, {"4", "off"}, {"", "warn"}};
+  for (const auto& [number, word] : levels) {
+    Variables log = {{"ASCEND_GLOBAL_LOG_LEVEL", number}, {"ASCEND_SLOG_PRINT_TO_STDOUT", "0"}};
+    EXPECT_EQ(good(log).log_level, word);
+    log["ASCEND_SLOG_PRINT_TO_STDOUT"] = "1";
+    EXPECT_EQ(good(log).log_level, word + std::string(" stdout"));
+    log["HCCL_LOG"] = "trace";
+    EXPECT_EQ(good(log).log_level, "trace");
+  }
+  EXPECT_EQ(good({{"ASCEND_SLOG_PRINT_TO_STDOUT", "1"}}).log_level, "warn stdout");
+  refuses("ASCEND_GLOBAL_LOG_LEVEL", {"5", "-1", "info", "01", " 1"});
+  refuses("ASCEND_SLOG_PRINT_TO_STDOUT", {"2", "true"});
   EXPECT_EQ(good({{"HCCL_FLIGHT_RECORDER_DIR", "off"}}).flight_recorder_dir, "off");
   EXPECT_EQ(good({{"HCCL_FLIGHT_RECORDER_DIR", "/var/log"}}).flight_recorder_dir, "/var/log");
   Variables places = {{"HCCL_FLIGHT_RECORDER_DIR", "/var/log"},

@@ -165,6 +165,58 @@ def test_loops_run_many_steps_on_the_same_feed(how):
         assert "was changed by" not in done.stderr, done.stderr[-3000:]
 
 
+LOGGED = """
+x = tf.placeholder(tf.float32, [])
+train = tf.group(tf.assign_add(tf.get_variable("w", [], initializer=tf.zeros_initializer()), x), name="train")
+with tf.Session() as sess:
+    sess.run(tf.global_variables_initializer())
+    before = set(sess.graph.get_operations())
+    loop = util.set_iteration_per_loop(sess, train, %d)
+    for _ in range(2):
+        sess.run(loop, {x: 2.0})
+    for op in set(sess.graph.get_operations()) - before:
+        print(f"added: {op.name} {op.type}")
+    print("w:", sess.run("w:0"))
+"""
+
+
+@pytest.mark.parametrize("to_output", [True, False])
+@pytest.mark.parametrize("steps", [10, 1])
+def test_the_log_has_the_ops_that_a_loop_adds_and_its_steps(steps, to_output):
+    ascend = {"ASCEND_GLOBAL_LOG_LEVEL": "1", "ASCEND_SLOG_PRINT_TO_STDOUT": str(int(to_output))}
+    done = run("-c", BEGIN + LOGGED % steps, HCCL_LOG="EmptyString", **ascend)
+    assert f"w: {2 * 2.0 * steps}" in done.stdout, done.stderr[-3000:]
+    log, other = (done.stdout, done.stderr) if to_output else (done.stderr, done.stdout)
+    inserted = re.findall(r"Insert op success, name:(\S+), type:(\S+)\.$", log, re.MULTILINE)
+    added = re.findall(r"^added: (\S+) (\S+)$", done.stdout, re.MULTILINE)
+    assert sorted(inserted) == sorted(added) and "Insert op success" not in other
+    if steps == 1:
+        assert not added and log.count("train makes 1 step a session.run") == 1, log
+    else:
+        assert {"LoopCond", "NoOp", "VarHandleOp"} <= {kind for _, kind in added}, added
+        assert log.count("IterationOp makes 10 steps a session.run, in a While") == 1, log
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"ASCEND_GLOBAL_LOG_LEVEL": "2"}, {"ASCEND_GLOBAL_LOG_LEVEL": "1", "HCCL_LOG": "warn"}, {}],
+)
+def test_the_log_has_no_more_than_its_level(environment):
+    told = {"HCCL_LOG": "EmptyString", "ASCEND_SLOG_PRINT_TO_STDOUT": "1", **environment}
+    done = run("-c", BEGIN + LOGGED % 10, **told)
+    assert "w: 40.0" in done.stdout and "Insert op" not in done.stdout + done.stderr, done.stderr[-3000:]
+
+
+def test_the_log_of_the_library_goes_where_ascends_variables_say():
+    ascend = {"HCCL_LOG": "EmptyString", "ASCEND_GLOBAL_LOG_LEVEL": "1"}
+    for to_output in ("1", "0"):
+        done = run("-c", "import hccl; hccl.init()", ASCEND_SLOG_PRINT_TO_STDOUT=to_output, **ascend)
+        log, other = (done.stdout, done.stderr) if to_output == "1" else (done.stderr, done.stdout)
+        assert re.search(r"^hccl [\d:.]+ I rank 0: ", log, re.MULTILINE) and not other, done.stderr[-3000:]
+    done = run("-c", "import hccl; hccl.init()", **{**ascend, "ASCEND_GLOBAL_LOG_LEVEL": "5"})
+    assert "ASCEND_GLOBAL_LOG_LEVEL" in done.stderr and done.returncode == 1, done.stderr[-3000:]
+
+
 def test_a_loop_of_one_is_the_operation_itself():
     assert outcome(LOOP % "loop = util.set_iteration_per_loop(sess, train, 1)")[-2:] == ["6.0", "3"]
 

@@ -14,7 +14,7 @@ from hccl import _hccl
 from hccl.manage import api as _manage
 from hccl.split import api as _split
 
-from hccl.tensorflow import _ops, _world
+from hccl.tensorflow import _log, _ops, _world
 
 # Within a host, and below either limit, one grouped operation is faster: it makes fewer copies, and
 # no thread takes time from backward (benchmarks/tensorflow).
@@ -92,7 +92,7 @@ def end() -> None:
             directory.mkdir(parents=True, exist_ok=True)
             _ops.write_traces(str(directory / f"hccl_trace_rank{_manage.get_rank_id()}_"))
         except OSError as error:
-            logging.warning("hccl: no traces in %s: %s", directory, error)
+            _log.log(logging.WARNING, "hccl: no traces in %s: %s", directory, error)
     _ops.forget_lists()
 
 

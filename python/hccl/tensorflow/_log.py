@@ -1,14 +1,56 @@
-"""The log, in absl's form, as upstream."""
+"""The log, in absl's form, as upstream. Where HCCL_LOG is not set, ASCEND_GLOBAL_LOG_LEVEL and
+ASCEND_SLOG_PRINT_TO_STDOUT act on it as on the log of the library."""
+
+from __future__ import annotations
+
+import logging as standard
+import os
+import sys
+from typing import Any, Optional
 
 from absl import logging
 
+_LEVELS = (standard.DEBUG, standard.INFO, standard.WARNING, standard.ERROR, standard.CRITICAL + 1)
 _said: set[str] = set()
+
+
+def _of_ascend() -> Optional[standard.Logger]:
+    """The logger that Ascend's variables ask for; None without them."""
+    number = os.environ.get("ASCEND_GLOBAL_LOG_LEVEL", "")
+    known = number in ("0", "1", "2", "3", "4")  # the library refuses others
+    to_output = os.environ.get("ASCEND_SLOG_PRINT_TO_STDOUT") == "1"
+    is_set = os.environ.get("HCCL_LOG", "EmptyString") != "EmptyString"  # HCCL's word for "not set"
+    if is_set or not (known or to_output):
+        return None
+    logger = standard.getLogger("hccl")
+    logger.setLevel(_LEVELS[int(number)] if known else standard.WARNING)
+    if to_output:
+        handler = standard.StreamHandler(sys.stdout)
+        handler.setFormatter(
+            standard.Formatter("hccl %(asctime)s.%(msecs)03d %(levelname).1s: %(message)s", "%H:%M:%S")
+        )
+        logger.addHandler(handler)
+        logger.propagate = False
+    return logger
+
+
+_logger = _of_ascend()
+
+
+def log(level: int, text: str, *values: Any) -> None:
+    """level: one of absl's."""
+    if _logger is None:
+        logging.log(level, text, *values)
+        return
+    if not (_logger.handlers or standard.root.handlers):
+        standard.basicConfig()  # as absl does
+    _logger.log(logging.converter.absl_to_standard(level), text, *values)
 
 
 def once(text: str, level: int = logging.INFO) -> None:
     if text not in _said:
         _said.add(text)
-        logging.log(level, text)
+        log(level, "%s", text)
 
 
 def without_effect(name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Optional
 import hccl
 import tensorflow as tf
 from absl import logging
-from hccl.tensorflow import _ops, reduce_gradients
+from hccl.tensorflow import _log, _ops, reduce_gradients
 from hccl.tensorflow._optimizers import reducing
 
 from npu_device import _device
@@ -48,7 +48,7 @@ def all_reduce(
     once."""
     worker = _device.cluster_worker()
     if worker is None:
-        logging.info("Skip all reduce as current process is not npu cluster worker")
+        _log.log(logging.INFO, "Skip all reduce as current process is not npu cluster worker")
         return values
     hccl_ops.check_fusion(fusion, fusion_id, (0, 1, 2))
     if isinstance(values, (list, tuple)):
@@ -99,7 +99,7 @@ def broadcast(
 ) -> None:
     """Sets a variable, or each variable of a list, to its value on the root."""
     if _device.cluster_worker() is None:
-        logging.info("Skip broadcast as current process is not npu cluster worker")
+        _log.log(logging.INFO, "Skip broadcast as current process is not npu cluster worker")
         return
     variables = list(values) if isinstance(values, (list, tuple)) else [values]
     results = _ops.broadcast(variables, root_rank, group)

@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 
 import tensorflow as tf
 
-from npu_bridge import _ranks, _session
+from npu_bridge import _loops, _ranks, _session
 from npu_bridge.estimator.npu import _model_dir
 from npu_bridge.estimator.npu.npu_config import NPURunConfig
 from npu_bridge.estimator.npu.npu_hook import (
@@ -90,7 +90,10 @@ class NPUEstimator(_Estimator):
             hooks = [NPUBroadcastGlobalVariablesHook(0), *hooks, *last]
         if steps > 1:
             hooks.append(SetIterationsVarHook(steps))
-            train_op = tf.group(train_op, name=_session.ITERATION_OP)
+            with _loops.logged(tf.compat.v1.get_default_graph()):
+                train_op = tf.group(train_op, name=_session.ITERATION_OP)
+        else:
+            _session.say_one(train_op.name)
         return spec._replace(train_op=train_op, training_hooks=hooks)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 from absl import logging
-from hccl.tensorflow import _ops
+from hccl.tensorflow import _log, _ops
 from tensorflow.python.ops import summary_ops_v2
 
 from npu_bridge import _ranks
@@ -35,7 +35,7 @@ class NPUBroadcastGlobalVariablesHook(_Hook):
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         if self._operation is not None:
-            logging.info("NPUBroadcastGlobalVariablesHook run...")
+            _log.log(logging.INFO, "NPUBroadcastGlobalVariablesHook run...")
             session.run(self._operation)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from hccl.tensorflow import _log
 
-from npu_bridge import _session
+from npu_bridge import _loops, _session
 
 _VARIABLES = ("iterations_per_loop", "loop_cond", "one", "zero")
 
@@ -44,7 +44,8 @@ def create_or_get_var(name: str) -> Any:
         raise RuntimeError(f"multiple {name} variables in the collection {collection}")
     if found:
         return found[0]
-    with v1.variable_scope("npu_runconfig", reuse=v1.AUTO_REUSE):
+    scope = v1.variable_scope("npu_runconfig", reuse=v1.AUTO_REUSE)
+    with _loops.logged(v1.get_default_graph()), scope:
         return v1.get_variable(
             name,
             shape=[],
@@ -65,7 +66,8 @@ def load_iterations(session: Any, iterations_per_loop: int) -> None:
 
 
 def _iteration_op(train_op: Any) -> Any:
-    operation = tf.no_op(name=_session.ITERATION_OP)
+    with _loops.logged(train_op.graph):
+        operation = tf.no_op(name=_session.ITERATION_OP)
     # tf.group would change an attribute of train_op, and TensorFlow warns after a session has run.
     operation._add_control_input(train_op)
     return operation
@@ -77,6 +79,7 @@ def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 
     _check_operation(train_op)
     _check_iterations(iterations_per_loop)
     if iterations_per_loop == 1:
+        _session.say_one(train_op.name)
         return train_op
     with sess.graph.as_default():
         for name in _VARIABLES:
