@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from hccl.manage.api import (
@@ -17,6 +18,8 @@ from hccl.manage.api import (
 from hccl.split.api import set_split_strategy_by_idx, set_split_strategy_by_size
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+from tensorflow.python.client import session
+from tensorflow.python.training import session_run_hook
 
 from npu_bridge import _ranks, _session, tf
 from npu_bridge.estimator import npu_aicore_ops, npu_ops, npu_unary_ops
@@ -63,8 +66,6 @@ from npu_bridge.npu_cpu import npu_cpu_ops
 from npu_bridge.profiler import profiler
 from npu_bridge.scoped_graph_manager import scoped_graph_manager
 
-session = tf.compat.v1.Session
-session_run_hook = tf.compat.v1.train.SessionRunHook
 backend = tf.compat.v1.keras.backend
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import enum
 import inspect
 from typing import Any, Optional
 
@@ -50,6 +51,15 @@ class DumpConfig(_Kept):
             dump_debug_mode=dump_debug_mode,
             **options,
         )
+
+
+class NpuExecutePlacement(enum.Enum):
+    ALL = "all"
+    CUBE = "cube"
+    VECTOR = "vector"
+    TAISHAN = "taishan"
+    DVPP = "dvpp"
+    HOST = "host"
 
 
 class MemoryConfig(_Kept):

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 from typing import Any, Iterator, Optional
 
 from hccl.tensorflow import _log
 
-
-class NpuExecutePlacement(enum.Enum):
-    ALL = "all"
-    CUBE = "cube"
-    VECTOR = "vector"
-    TAISHAN = "taishan"
-    DVPP = "dvpp"
+from npu_bridge.estimator.npu.npu_config import NpuExecutePlacement
 
 
 @contextlib.contextmanager
