@@ -97,6 +97,10 @@ class RoutedMesh final : public Mesh {
     posted_far(request);
   }
 
+  void expect(int peer) override {
+    if (!is_near(peer)) far_->expect(peer);
+  }
+
   bool progress() override {
     bool moved = near_->progress();
     // Each look at the sockets costs a system call, as much as several messages through shared

@@ -28,6 +28,8 @@ class Heap;
 
 namespace hccl::transport {
 
+class Doors;
+
 /// One posted send or receive. The caller owns it. The request and its bytes must stay alive and in
 /// place until done(); then the request can be posted again. The fields below the line belong to
 /// the backend.
@@ -98,6 +100,10 @@ class Mesh {
                     std::span<const std::byte> bytes) = 0;
   virtual void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) = 0;
 
+  /// Optional: says that sends to this peer follow soon. A backend that opens links on demand opens
+  /// this one now. Never blocks.
+  virtual void expect(int /*peer*/) {}
+
   /// Moves bytes and completes requests, without blocking. True if bytes moved or a request
   /// completed.
   virtual bool progress() = 0;
@@ -145,6 +151,11 @@ struct OpenArgs {
   /// The only local address to which listeners bind and peers connect: "10.0.0.1" or "::1".
   std::string address;
   const Config* config = nullptr;
+  /// Accepts the connections of all tcp meshes of this rank; null: the mesh has a door of its own.
+  std::shared_ptr<Doors> doors;
+  /// The links open together with the mesh. Otherwise a backend may open a link with its first
+  /// message; then the end of a rank is noticed only where a message is awaited from it.
+  bool all_links = false;
   /// This process's device heap, which the host's other ranks will share; may be null.
   std::shared_ptr<memory::Heap> heap;
   /// Bytes of HostMemory::area for a host with this many ranks; the same function on all ranks.

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kMagic = "HCCLAUT1";
 constexpr std::size_t kNonce = 32;
 constexpr std::size_t kMac = 32;
-constexpr std::size_t kOpening = kMagic.size() + sizeof(Uuid) + kNonce;
+static_assert(Handshake::kFirst == kMagic.size() + sizeof(Uuid) + kNonce);
 
 bool equal(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
@@ -41,6 +41,12 @@ Handshake::Handshake(Side side, const Key& key, const Uuid& id, std::string purp
   (side == Side::kClient ? client_nonce_ : server_nonce_) = nonce();
 }
 
+Uuid Handshake::id_in(std::string_view first) {
+  Uuid id{};
+  std::memcpy(id.data(), first.data() + kMagic.size(), id.size());
+  return id;
+}
+
 std::string Handshake::first() {
   if (side_ == Side::kServer) return {};
   return std::string(kMagic) + std::string(reinterpret_cast<const char*>(id_.data()), id_.size()) +
@@ -50,7 +56,7 @@ std::string Handshake::first() {
 std::size_t Handshake::wants() const {
   if (finished()) return 0;
   if (side_ == Side::kClient) return kNonce + kMac;
-  return stage_ == 0 ? kOpening : kMac;
+  return stage_ == 0 ? kFirst : kMac;
 }
 
 std::string Handshake::mac(std::string_view role) const {

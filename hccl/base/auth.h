@@ -24,6 +24,11 @@ class Handshake {
   /// text.
   Handshake(Side side, const Key& key, const Uuid& id, std::string purpose);
 
+  /// For a server that holds several keys: the size of a client's first message, and the id in it
+  /// (`first` has that size).
+  static constexpr std::size_t kFirst = 8 + sizeof(Uuid) + 32;
+  static Uuid id_in(std::string_view first);
+
   /// The bytes to send before anything is received (empty for the server).
   std::string first();
   /// The number of bytes that must arrive before step() is called; 0 when finished.

@@ -15,6 +15,7 @@
 namespace hccl {
 namespace {
 
+constexpr std::string_view kNamePrefix = "hccl ";  // of keys
 constexpr std::size_t kRecord = 16384;
 // One system call passes several records to the socket; one more record would not fit into one of
 // the kernel's packets.
@@ -39,6 +40,7 @@ Status no_memory() { return Status(Code::kMemory, "no memory for a TLS connectio
 // The data on which the ends of a connection have agreed before.
 struct Agreed {
   TlsKey key;
+  TlsKeyFinder find = {};
   bool named = false;  // the peer has asked for this key
   bool other = false;  // for another one
 };
@@ -68,6 +70,11 @@ int offer_key(SSL* ssl, const EVP_MD*, const unsigned char** name, std::size_t* 
 int find_key(SSL* ssl, const unsigned char* name, std::size_t length, SSL_SESSION** session) {
   auto* agreed = static_cast<Agreed*>(SSL_get_app_data(ssl));
   const std::string_view asked(reinterpret_cast<const char*>(name), length);
+  try {
+    if (agreed->find) agreed->key = agreed->find(asked);
+  } catch (...) {  // no memory; an exception must not pass OpenSSL
+    return 0;
+  }
   agreed->other = asked != agreed->key.name;
   if (agreed->other) return 0;
   agreed->named = true;
@@ -101,8 +108,16 @@ SslContext new_context() {
 
 }  // namespace
 
+Uuid id_in_tls_name(std::string_view name) {
+  Uuid id{};
+  if (name.size() > kNamePrefix.size() + id.size() && name.starts_with(kNamePrefix)) {
+    std::memcpy(id.data(), name.data() + kNamePrefix.size(), id.size());
+  }
+  return id;
+}
+
 TlsKey tls_key(const Key& secret, const Uuid& id, std::string_view purpose) {
-  std::string name = "hccl ";
+  std::string name(kNamePrefix);
   name.append(view(id)).append(1, ' ').append(purpose);
   const Key key = derive(secret, "tls " + name);
   return {std::move(name), key};
@@ -243,6 +258,13 @@ Result<TlsStream> TlsStream::create(std::shared_ptr<const TlsContext> context, S
     SSL_set_accept_state(state->ssl.get());
   }
   return TlsStream(std::move(state));
+}
+
+Result<TlsStream> TlsStream::create(std::shared_ptr<const TlsContext> context, int fd,
+                                    TlsKeyFinder find) {
+  auto stream = create(std::move(context), Side::kServer, fd, TlsKey{});
+  if (stream.ok()) stream->state_->agreed.find = std::move(find);
+  return stream;
 }
 
 Status TlsStream::handshake() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +23,11 @@ struct TlsKey {
   std::string name;
   Key key{};
 };
+/// For a server that holds several keys: returns the key with the name that a client asks for, or
+/// any other one.
+using TlsKeyFinder = std::function<TlsKey(std::string_view name)>;
+/// The id in the name of a key that tls_key() gave; zeroes if it is no such name.
+Uuid id_in_tls_name(std::string_view name);
 /// The key for one purpose ("control", "tcp data 3>5"), derived from the secret. Both ends must
 /// pass the same text; every other text gives an unrelated key.
 TlsKey tls_key(const Key& secret, const Uuid& id, std::string_view purpose);
@@ -57,6 +63,9 @@ class TlsStream {
   /// The descriptor must be non-blocking. The caller keeps it; it must outlive the stream.
   static Result<TlsStream> create(std::shared_ptr<const TlsContext> context, Side side, int fd,
                                   TlsKey key);
+  /// A server that finds the key once a client has named it.
+  static Result<TlsStream> create(std::shared_ptr<const TlsContext> context, int fd,
+                                  TlsKeyFinder find);
   TlsStream(TlsStream&&) noexcept;
   TlsStream& operator=(TlsStream&&) noexcept;
   ~TlsStream();

@@ -5,6 +5,7 @@
 
 #include "hccl/base/auth.h"
 #include "hccl/base/caught.h"
+#include "transport/doors.h"
 
 namespace hccl::core {
 namespace {
@@ -16,7 +17,8 @@ constexpr std::size_t kStagingBytes = std::size_t{4} << 20;
 
 Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::string name,
                            std::vector<int> ranks, int rank, const Uuid& id, const Config& config,
-                           Logger log, std::shared_ptr<memory::Heap> heap, const Selection* parent)
+                           Logger log, std::shared_ptr<memory::Heap> heap,
+                           std::shared_ptr<transport::Doors> doors, const Selection* parent)
     : control_(std::move(control)),
       name_(std::move(name)),
       ranks_(std::move(ranks)),
@@ -26,11 +28,13 @@ Communicator::Communicator(std::shared_ptr<join::ControlLine> control, std::stri
       log_(std::move(log)),
       placement_(control_->members(), ranks_, rank_, config_.spin),
       heap_(std::move(heap)),
+      doors_(std::move(doors)),
       failure_(*control_, id_, messages_of(id_), name_, ranks_, rank_, config_.flight_recorder_dir,
                log_, recorder_),
       settings_(config_),
       local_timeout_(config_.exec_timeout),
-      opening_({*control_, name_, ranks_, rank_, id_, config_, placement_, heap_}, failure_),
+      opening_({*control_, name_, ranks_, rank_, id_, config_, placement_, heap_, doors_},
+               failure_),
       selection_(config_, log_, placement_, name_, rank_, parent),
       sends_(ranks_.size()),
       recvs_(ranks_.size()),
@@ -50,9 +54,9 @@ Result<std::shared_ptr<Communicator>> Communicator::world(
   for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = static_cast<int>(r);
   const int rank = control->rank();
   const Uuid id = identity(control->info().id, "world");
-  std::shared_ptr<Communicator> made(new Communicator(std::move(control), std::move(name),
-                                                      std::move(ranks), rank, id, config,
-                                                      std::move(log), std::move(heap), nullptr));
+  std::shared_ptr<Communicator> made(new Communicator(
+      std::move(control), std::move(name), std::move(ranks), rank, id, config, std::move(log),
+      std::move(heap), std::make_shared<transport::Doors>(), nullptr));
   HCCL_RETURN_IF_ERROR(made->meet(config.connect_timeout));
   HCCL_RETURN_IF_ERROR(made->open(Deadline::after(config.connect_timeout)));
   return made;
@@ -74,7 +78,7 @@ Result<std::shared_ptr<Communicator>> Communicator::group(
   std::shared_ptr<Communicator> made;
   try {
     made.reset(new Communicator(control_, std::move(name), std::move(world_ranks), rank, id, its,
-                                log_, heap_, &selection_));
+                                log_, heap_, doors_, &selection_));
   } catch (...) {  // the others need not wait for this rank
     control_->report(id, caught().with_context(name_ + ": rank " + std::to_string(rank_)));
     throw;

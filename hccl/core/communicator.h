@@ -128,7 +128,8 @@ class Communicator {
  private:
   Communicator(std::shared_ptr<join::ControlLine> control, std::string name, std::vector<int> ranks,
                int rank, const Uuid& id, const Config& config, Logger log,
-               std::shared_ptr<memory::Heap> heap, const Selection* parent);
+               std::shared_ptr<memory::Heap> heap, std::shared_ptr<transport::Doors> doors,
+               const Selection* parent);
 
   Status meet(std::chrono::nanoseconds patience);
   Status open(Deadline deadline, const std::function<void()>& waits = {});
@@ -160,6 +161,7 @@ class Communicator {
   const Logger log_;
   const Placement placement_;
   const std::shared_ptr<memory::Heap> heap_;
+  const std::shared_ptr<transport::Doors> doors_;  // of the world
 
   FlightRecorder recorder_;
   Failure failure_;

@@ -62,6 +62,7 @@ transport::OpenArgs Opening::arguments(Deadline deadline) const {
   args.deadline = deadline;
   args.address = is_.control.members()[static_cast<std::size_t>(is_.control.rank())].address;
   args.config = &is_.config;
+  args.doors = is_.doors;
   return args;
 }
 
@@ -121,6 +122,7 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mailbox(const AbortFlag& abort
   transport::OpenArgs args = arguments(Deadline::after(is_.config.connect_timeout));
   args.abort = &abort;
   args.key = derive(is_.control.info().secret, "mailbox " + std::string(view(is_.id)));
+  args.all_links = true;  // a mailbox awaits messages of any rank, and hears of each rank's end
   args.exchange = [this, &abort, number = 0](const std::string& mine, Deadline until) mutable {
     return gather("mailbox exchange " + std::to_string(number++), mine, until, abort);
   };

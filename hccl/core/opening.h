@@ -34,6 +34,7 @@ class Opening {
     const Config& config;
     const Placement& placement;
     const std::shared_ptr<memory::Heap>& heap;
+    const std::shared_ptr<transport::Doors>& doors;
   };
   Opening(const Member& member, Failure& failure) : is_(member), failure_(failure) {}
 

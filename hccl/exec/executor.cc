@@ -65,6 +65,7 @@ const Plan& Executor::plan_for(const schedule::Algorithm& algorithm, int root, i
   const auto key = std::make_tuple(static_cast<const void*>(&algorithm), root, depth, hosts);
   if (const auto at = plans_.find(key); at != plans_.end()) return at->second;
   Plan plan = make_plan(algorithm, {mesh_.rank(), mesh_.size(), root, depth, hosts}, order_);
+  open_links(mesh_, plan);
   return plans_.emplace(key, std::move(plan)).first->second;
 }
 

@@ -39,4 +39,10 @@ Plan make_plan(const schedule::Algorithm& algorithm, const schedule::Shape& shap
   return plan;
 }
 
+void open_links(transport::Mesh& mesh, const Plan& plan) {
+  for (const schedule::Step& step : plan.schedule.steps) {
+    for (const schedule::Send& send : step.sends) mesh.expect(send.peer);
+  }
+}
+
 }  // namespace hccl::exec

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "hccl/schedule/algorithm.h"
+#include "transport/transport.h"
 
 namespace hccl::exec {
 
@@ -21,5 +22,8 @@ struct Plan {
 /// empty, ranks are in rank order.
 Plan make_plan(const schedule::Algorithm& algorithm, const schedule::Shape& shape,
                std::span<const int> order = {});
+
+/// Lets the mesh open the links of all sends at once, before the first of them.
+void open_links(transport::Mesh& mesh, const Plan& plan);
 
 }  // namespace hccl::exec

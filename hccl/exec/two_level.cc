@@ -153,6 +153,7 @@ const Plan& TwoLevel::plan_for(const schedule::Choice& choice) {
     for (schedule::Send& send : step.sends) send.peer = send.peer * places_ + place_;
     for (schedule::Recv& recv : step.recvs) recv.peer = recv.peer * places_ + place_;
   }
+  open_links(mesh_, plan);
   return plans_.emplace(key, std::move(plan)).first->second;
 }
 

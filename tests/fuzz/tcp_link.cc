@@ -26,7 +26,8 @@ class Harness {
     peer_ = Fd(ends[1]);
     epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
     share_ = std::make_unique<tcp::LinkShare>(2 + 31 * input_.below(16), epoll_.get());
-    link_ = std::make_unique<tcp::Link>(0, 1, tcp::Connection(Fd(ends[0])), false, *share_);
+    link_ = std::make_unique<tcp::Link>(0, 1, false, *share_);
+    link_->connect(tcp::Connection(Fd(ends[0])));
   }
 
   void run() {

@@ -620,113 +620,75 @@ void expect_only_lack_of(int scarce, rlim_t limit, const Outcome& outcome, bool 
   for (const std::string& named : ranks_in(text)) EXPECT_EQ(named, std::to_string(scarce)) << text;
 }
 
-// Opens a world of this rank, and ends the process as soon as it has the error, as programs do.
-[[noreturn]] void open_and_end(Member& member, const Config& config, Outcome& outcome) {
-  const Logger log = make_logger("off", "rank");
-  outcome.set(core::Communicator::world(std::move(member.control), "world", config, log).status());
+// Opens a world, and calls until an error comes. Then ends the process, as programs do; that of
+// rank 0, which tells the others, once all have heard. `scarce` gets this limit when all ranks are
+// in the world.
+[[noreturn]] void call_until_error(Processes& processes, int size, int rank, int scarce,
+                                   std::size_t spare,
+                                   const std::function<Status(core::Communicator&)>& call) {
+  Board& board = processes.board();
+  Outcome& outcome = board.first[static_cast<std::size_t>(rank)];
+  std::atomic<std::uint64_t>&arrived = board.progress[0], &limit = board.progress[1],
+  &since = board.progress[2];
+  Member member;
+  const Status entered = processes.enter(member, size, rank, quiet_config("tcp"));
+  if (!entered.ok()) {
+    outcome.set(entered);
+    ::_exit(1);
+  }
+  ++arrived;
+  if (!eventually([&] { return arrived == static_cast<std::uint64_t>(size); })) ::_exit(1);
+  if (rank == scarce) {
+    const rlimit few = limit_that_leaves(spare);
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0) ::_exit(1);
+    since = static_cast<std::uint64_t>(now_ns());
+    limit = few.rlim_cur;
+  }
+  if (!eventually([&] { return limit != 0; })) ::_exit(1);
+  Status status;
+  while (status.ok()) status = call(*member.world);
+  outcome.set(status);
+  if (rank == 0) eventually([&] { return board.finish.load(); });
   ::_exit(0);
 }
 
-TEST(Join, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
-  constexpr int kSize = 16;
-  const Config config = quiet_config("tcp");
-  for (const int scarce : {0, 5}) {
-    Processes processes;
-    Board& board = processes.board();
-    for (int r = 0; r < kSize; ++r) {
-      processes.start([&, r] {
-        Member member;
-        if (!processes.join(member, kSize, r, config).ok()) return 1;
-        const rlimit few = limit_that_leaves(6);  // for a few of the links
-        if (r == scarce && ::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
-        board.progress[static_cast<std::size_t>(r)] = few.rlim_cur;
-        open_and_end(member, config, board.first[static_cast<std::size_t>(r)]);
-      });
-    }
-    for (int r = 0; r < kSize; ++r) {
-      const Outcome& outcome = board.first[static_cast<std::size_t>(r)];
-      ASSERT_TRUE(eventually([&] { return outcome.known.load(); })) << r;
-      expect_only_lack_of(scarce, board.progress[static_cast<std::size_t>(scarce)], outcome,
-                          r == scarce);
-    }
-  }
-}
-
-// A rank that gives its address and opens no connection before `cue`. The address is one at which
-// nobody answers. After the cue it calls the rank `to`, if that is one and still lives.
-bool come_without_links(Member& member, int to, const std::function<void()>& cue) {
-  const join::ControlLine& control = *member.control;
-  const AbortFlag never;
-  const Uuid world = core::identity(control.info().id, "world");
-  const auto give = [&](const Uuid& key, const std::string& part) {
-    return member.control->exchange(key, static_cast<std::uint32_t>(control.size()),
-                                    static_cast<std::uint32_t>(control.rank()), part,
-                                    Deadline::after(seconds(60)), never);
-  };
-  const auto part = [](std::string_view address) {
-    return ByteWriter().put(std::int32_t{0}).put_text(address).take();
-  };
-  const std::string nowhere = ByteWriter().put(std::uint16_t{1}).put_text("127.0.0.1").take();
-  // The opening of a world begins with these exchanges.
-  if (!give(world, quiet_config("tcp").agreement() + '\0').ok()) return false;
-  const auto parts = give(core::identity(world, "exchange 0"), part(nowhere));
-  if (!parts.ok()) return false;
-  cue();
-  if (to < 0) return true;
-  ByteReader in((*parts)[static_cast<std::size_t>(to)]);
-  static_cast<void>(in.get<std::int32_t>());
-  const std::string theirs = in.get_text(100);
-  ByteReader address(theirs);
-  const auto port = address.get<std::uint16_t>();
-  static_cast<void>(connect_tcp(address.get_text(100), port, "", Deadline::after(seconds(5))));
-  return true;
-}
-
-// Descriptors vanish when all ranks have their addresses: rank 0 then cannot take a connection in,
-// and rank 1 cannot make one.
-TEST(Join, AllRanksHearWhichProcessLacksDescriptorsLater) {
-  constexpr int kSize = 3;
+void expect_all_hear_of_lack(int size, int scarce, std::size_t spare,
+                             const std::function<Status(core::Communicator&)>& call) {
+  SCOPED_TRACE("rank " + std::to_string(scarce) + ", " + std::to_string(spare) + " spare");
   const Load load;
-  const Config config = quiet_config("tcp");
-  for (const int scarce : {0, 1}) {
-    Processes processes;
-    Board& board = processes.board();
-    std::atomic<std::uint64_t>& met = board.progress[0];
-    std::atomic<std::uint64_t>& limit = board.progress[1];
-    std::atomic<std::uint64_t>& since = board.progress[2];
-    const int without_links = scarce == 0 ? 2 : 0;
-    for (int r = 0; r < kSize; ++r) {
-      processes.start([&, r] {
-        Member member;
-        if (!processes.join(member, kSize, r, config).ok()) return 1;
-        if (r == without_links) {
-          const bool came = come_without_links(member, scarce == 0 ? scarce : -1, [&] {
-            met = 1;
-            eventually([&] { return limit.load() != 0; });
-          });
-          return eventually([&] { return board.finish.load(); }) && came ? 0 : 1;
-        }
-        const rlimit none = limit_that_leaves(0);
-        std::thread taker([&, r] {
-          if (r != scarce || !eventually([&] { return met.load() != 0; })) return;
-          ::setrlimit(RLIMIT_NOFILE, &none);
-          since = static_cast<std::uint64_t>(now_ns());
-          limit = none.rlim_cur;
-        });
-        open_and_end(member, config, board.first[static_cast<std::size_t>(r)]);
-      });
-    }
-    for (int r = 0; r < kSize; ++r) {
-      if (r == without_links) continue;
-      const Outcome& outcome = board.first[static_cast<std::size_t>(r)];
-      ASSERT_TRUE(eventually([&] { return outcome.known.load(); })) << r;
-      expect_only_lack_of(scarce, limit, outcome, r == scarce);
-      const nanoseconds took(outcome.at_ns - static_cast<std::int64_t>(since.load()));
-      EXPECT_LE(took, load.allows(kSoon));
-    }
-    board.finish = true;
-    EXPECT_EQ(processes.wait(without_links), 0);
+  Processes processes;
+  Board& board = processes.board();
+  for (int r = 0; r < size; ++r) {
+    processes.start([&, r]() -> int { call_until_error(processes, size, r, scarce, spare, call); });
   }
+  for (int r = 0; r < size; ++r) {
+    const Outcome& outcome = board.first[static_cast<std::size_t>(r)];
+    ASSERT_TRUE(eventually([&] { return outcome.known.load(); })) << r;
+    expect_only_lack_of(scarce, board.progress[1], outcome, r == scarce);
+    const nanoseconds took(outcome.at_ns - static_cast<std::int64_t>(board.progress[2].load()));
+    EXPECT_LE(took, load.allows(kSoon));
+  }
+  board.finish = true;
+}
+
+TEST(Join, AllRanksHearWhichProcessLacksDescriptorsForLinks) {
+  const auto alltoall = [](core::Communicator& world) {
+    std::vector<float> in(16), out(16);
+    return world.run({Op::kAllToAll, in.data(), out.data(), 1});
+  };
+  for (const int scarce : {0, 5}) {
+    for (const std::size_t spare : {0, 1, 6}) expect_all_hear_of_lack(16, scarce, spare, alltoall);
+  }
+}
+
+// Rank 0 cannot take a connection in, or rank 1 cannot make one.
+TEST(Join, AllRanksHearWhichProcessLacksADescriptorForALink) {
+  const auto from_rank_1 = [](core::Communicator& world) {
+    std::vector<float> data(16);
+    return world.run(
+        {.op = Op::kBroadcast, .in = data.data(), .out = data.data(), .count = 16, .root = 1});
+  };
+  for (const int scarce : {0, 1}) expect_all_hear_of_lack(3, scarce, 0, from_rank_1);
 }
 
 // The other rank ends before this one comes to its own reason.

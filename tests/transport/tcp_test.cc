@@ -82,9 +82,10 @@ Handshake client_handshake(const Key& key, int to) {
 std::string hello(std::uint32_t from, std::uint32_t to) {
   return ByteWriter()
       .put(std::array<char, 4>{'H', 'T', 'C', 'P'})
-      .put(std::uint32_t{1})
+      .put(std::uint32_t{2})
       .put(from)
       .put(to)
+      .put(std::uint32_t{0})
       .take();
 }
 
@@ -110,6 +111,7 @@ void join_among(int size,
   const testing::Load load;
   run_ranks(size, [&](Rank& rank) {
     OpenArgs args = rank.open_args(soon());
+    args.all_links = true;
     std::jthread busy;
     auto start = Deadline::Clock::now();
     args.exchange = [&](std::string mine, Deadline deadline) {
@@ -267,6 +269,7 @@ TEST(TcpJoin, ManagesWithoutFreeDescriptors) {
 TEST(TcpJoin, NamesTheRankThatDoesNotConnect) {
   run_ranks(4, [](Rank& rank) {
     OpenArgs args = rank.open_args(Deadline::after(3s));
+    args.all_links = true;
     if (rank.rank() == 2) {
       auto listener = listen_tcp(kAddress, 0);
       ASSERT_TRUE(listener.ok());
@@ -288,6 +291,7 @@ TEST(TcpJoin, NamesTheRankThatDoesNotConnect) {
 TEST(TcpJoin, NamesTheRankWithAnotherKey) {
   run_ranks(3, [](Rank& rank) {
     OpenArgs args = rank.open_args(Deadline::after(3s));
+    args.all_links = true;
     if (rank.rank() == 1) args.key[0] ^= 0x80;
     auto mesh = open_tcp(args);
     ASSERT_FALSE(mesh.ok());
@@ -336,6 +340,7 @@ TEST(TcpLink, OnlyHostsApartPaceWhatTheySend) {
     run_ranks(2, [&](Rank& rank) {
       OpenArgs args = rank.open_args(soon());
       args.hosts = {0, other_host};
+      args.all_links = true;
       const auto mesh = open_tcp(args);
       ASSERT_TRUE(mesh.ok()) << mesh.status().message();
       rank.barrier();
@@ -379,7 +384,9 @@ TEST(TcpLink, ABusyPeerIsNoBrokenPath) {
 // Between prepare() and sleep() a rank looks once more, and may post what comes next.
 TEST(TcpLink, WhatIsPostedOnTheWayToSleepIsSent) {
   run_ranks(2, [](Rank& rank) {
-    auto mesh = open_tcp(rank.open_args(soon()));
+    OpenArgs args = rank.open_args(soon());
+    args.all_links = true;
+    auto mesh = open_tcp(args);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     Bytes bytes(100);
     Request request;

@@ -198,6 +198,7 @@ Outcome through_proxy(Wire wire, Edit edit) {
   Proxy proxy(wire, std::move(edit));
   run_ranks(2, [&](Rank& rank) {
     OpenArgs args = rank.open_args(Deadline::after(20s));
+    args.all_links = true;
     Config config;
     config.wire = wire;
     args.config = &config;

@@ -1,11 +1,14 @@
 #include "transport/tcp/connection.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 
 #include "hccl/base/error_text.h"
@@ -13,6 +16,7 @@
 namespace hccl::transport::tcp {
 namespace {
 
+constexpr int kSocketBuffer = 4 << 20;
 // Smaller writes are copied together, because the plain call is cheaper than the one that gathers.
 constexpr std::size_t kLittle = 2048;
 // The bytes that TLS encrypts at a time; smaller writes are copied together.
@@ -97,7 +101,32 @@ Result<std::size_t> write_tls(TlsStream& tls, std::span<const iovec> pieces) {
   return all;
 }
 
+/// Sets large fixed buffers if the system allows them. A smaller fixed size would be worse than the
+/// size that the kernel chooses.
+void enlarge_buffers(int fd) {
+  for (const int option : {SO_SNDBUF, SO_RCVBUF}) {
+    const char* limit_file =
+        option == SO_SNDBUF ? "/proc/sys/net/core/wmem_max" : "/proc/sys/net/core/rmem_max";
+    int limit = 0;
+    if (!(std::ifstream(limit_file) >> limit) || limit < kSocketBuffer) continue;
+    ::setsockopt(fd, SOL_SOCKET, option, &kSocketBuffer, sizeof kSocketBuffer);
+  }
+}
+
+/// Within a host no network is shared and no packet is lost. There a congestion control that paces
+/// (BBR) would limit the bursts of a collective to the mean rate that it has measured. Between
+/// hosts the system's choice stays.
+void do_not_pace(int fd) {
+  constexpr std::string_view kAlwaysThere = "reno";
+  ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kAlwaysThere.data(), kAlwaysThere.size());
+}
+
 }  // namespace
+
+void Connection::suit(bool near) {
+  enlarge_buffers(fd());
+  if (near) do_not_pace(fd());
+}
 
 Result<std::size_t> Connection::read(std::span<const iovec> pieces) {
   if (tls_) return read_tls(*tls_, pieces);

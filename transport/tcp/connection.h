@@ -26,6 +26,9 @@ class Connection {
   int fd() const { return fd_.get(); }
   bool valid() const { return fd_.valid(); }
 
+  /// Sets the socket's buffers and pacing for messages. `near`: the peer is on this host.
+  void suit(bool near);
+
   /// Fills the pieces in order with the bytes that have arrived. 0 or fewer bytes than asked for:
   /// no more have arrived.
   Result<std::size_t> read(std::span<const iovec> pieces);
@@ -36,7 +39,8 @@ class Connection {
   Result<std::size_t> write(std::span<const iovec> pieces);
   /// With TLS, tells the peer that no bytes follow.
   void finish();
-  /// For joining.
+  /// For the proof.
+  void encrypt(TlsStream tls) { tls_ = std::move(tls); }
   TlsStream* tls() { return tls_ ? &*tls_ : nullptr; }
   /// Closes the socket at both ends, also if forked children hold it.
   void reset();

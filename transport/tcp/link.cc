@@ -140,7 +140,7 @@ bool Link::read() {
   std::array<std::byte, sizeof share_.stage>& stage = share_.stage;
   std::size_t turn = 0;
   // Bytes that epoll does not report would not wake a sleeper.
-  while (alive() && (turn < kBytesPerTurn || connection_.pending())) {
+  while (connected() && (turn < kBytesPerTurn || connection_.pending())) {
     // A payload that has begun is read directly to its place. Behind it only the next headers are
     // read here, so that the payload after it goes directly to its place, too.
     const bool straight = payload_.left > 0 && payload_.target != nullptr;
@@ -221,7 +221,7 @@ void Link::settle(const Payload done) {
 }
 
 bool Link::write() {
-  if (!alive()) return false;
+  if (!connected()) return false;
   if (to_give_ >= share_.eager.window / 8 && !outbox_.empty()) announce_room();
   std::size_t moved = 0;
   const Status written = outbox_.write(connection_, moved);
@@ -295,10 +295,12 @@ bool Link::complain() {
 void Link::fail(const Status& status) {
   if (!alive()) return;
   dead_ = status;
-  // A forked child may hold the socket, too, so closing alone would not end the events.
-  ::epoll_ctl(share_.epoll, EPOLL_CTL_DEL, connection_.fd(), nullptr);
-  connection_.finish();
-  connection_.reset();
+  if (connected()) {
+    // A forked child may hold the socket, too, so closing alone would not end the events.
+    ::epoll_ctl(share_.epoll, EPOLL_CTL_DEL, connection_.fd(), nullptr);
+    connection_.finish();
+    connection_.reset();
+  }
   outbox_.fail(status);
   if (payload_.request != nullptr && !payload_.request->done()) payload_.request->finish(status);
   payload_ = {};

@@ -32,29 +32,32 @@ struct LinkShare {
   std::array<std::byte, 16 * 1024> stage;  ///< buffer for headers and small payloads
 };
 
-/// Only the thread of the mesh uses it. A link is alive until its peer closes, the connection
-/// breaks or fail() is called. Then its requests have failed and its socket is closed. Complete
-/// messages that arrived before still go to receives that are posted later.
+/// Only the thread of the mesh uses it. Requests may be posted before the link has a connection. A
+/// link is alive until its peer closes, the connection breaks or fail() is called. Then its
+/// requests have failed and its socket is closed. Complete messages that arrived before still go to
+/// receives that are posted later.
 class Link {
  public:
   /// `share` must outlive the link. `summed`: frames have checksums.
-  Link(int rank, int peer, Connection connection, bool summed, LinkShare& share)
+  Link(int rank, int peer, bool summed, LinkShare& share)
       : rank_(rank),
         peer_(peer),
-        connection_(std::move(connection)),
         head_(summed ? sizeof(SummedHeader) : sizeof(FrameHeader)),
         share_(share),
         outbox_(summed),
         room_(share.eager.window) {}
 
+  /// Once, on a link that is alive.
+  void connect(Connection connection) { connection_ = std::move(connection); }
+  bool connected() const { return connection_.valid(); }
+  bool alive() const { return dead_.ok(); }
   int fd() const { return connection_.fd(); }
-  bool alive() const { return connection_.valid(); }
 
   /// Post; nothing is written before write().
   void send(Request& request, std::uint32_t lane, std::span<const std::byte> bytes);
   void recv(Request& request, std::uint32_t lane, std::span<std::byte> bytes);
 
-  bool has_output() const { return alive() && !outbox_.empty(); }
+  bool has_output() const { return connected() && !outbox_.empty(); }
   /// Whether arriving bytes would be of use now: a request waits for them, or a frame has begun to
   /// arrive. Other bytes may stay in the socket for a while.
   bool expects() const;
@@ -63,7 +66,7 @@ class Link {
   bool read();
   bool write();
   /// Whether bytes have arrived that epoll does not report.
-  bool pending() const { return alive() && connection_.pending(); }
+  bool pending() const { return connected() && connection_.pending(); }
   /// With TLS, tells the peer that no bytes follow, before the last bytes leave.
   void finish() { connection_.finish(); }
   /// Ends the link because the path to the peer's host does not work; `fault`: the reason.

@@ -1,59 +1,86 @@
-// A connection that joins the mesh: its proof, and the hello after it.
+// A connection that is being made: its proof, then a hello in each direction.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "hccl/base/auth.h"
 #include "hccl/base/deadline.h"
 #include "transport/tcp/connection.h"
+#include "transport/tcp/inbox.h"
 
 namespace hccl::transport::tcp {
 
-// The time of an accepted connection for its proof.
-inline constexpr std::chrono::seconds kHandshakeTime{5};
-// If no whole message of the proof arrives in this time, the peer of an accepted connection is
-// probably a stranger.
-inline constexpr std::chrono::milliseconds kSilence{100};
-
-/// The first bytes after authentication, in both directions.
+/// The first bytes after the proof: of the end that connects, then of the end that accepts, which
+/// answers. Nothing else is sent before the answer.
 struct Hello {
   std::array<char, 4> magic;
   std::uint32_t version;
   std::uint32_t from;
   std::uint32_t to;
+  Answer answer;
 };
-static_assert(sizeof(Hello) == 16);
+static_assert(sizeof(Hello) == 20);
 inline constexpr std::array<char, 4> kMagic{'H', 'T', 'C', 'P'};
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 
-/// A connection that is not part of the mesh yet.
-struct Pending {
-  enum class Stage { kConnecting, kProving, kGreeting };
+/// The purpose of the key with which a rank proves itself to `server`.
+std::string purpose(int server);
 
-  Pending(Connection with, int to, Handshake proof, Deadline until)
-      : connection(std::move(with)), peer(to), handshake(std::move(proof)), deadline(until) {}
+class Pending {
+ public:
+  /// The end that connects; the descriptor is of a socket that start_connect_tcp() gave.
+  static Result<Pending> to(const Inbox& own, int peer, Fd fd,
+                            const std::shared_ptr<const TlsContext>& tls);
+  /// The end that accepts. It finds out for which of the inboxes the connection is.
+  using Find = std::function<std::shared_ptr<Inbox>(const Uuid& id)>;
+  using Context = std::function<Result<std::shared_ptr<const TlsContext>>()>;
+  Pending(Fd fd, Find find, Context context);
 
-  int fd() const { return connection.fd(); }
-  /// Whether the peer has sent no whole message of its proof for some time.
-  bool silent() {
-    return stage == Stage::kProving && kHandshakeTime - deadline.left() > kSilence &&
-           !(connection.tls() != nullptr ? connection.tls()->named() : stepped);
-  }
-  bool proves_by_tls() { return stage == Stage::kProving && connection.tls() != nullptr; }
+  int fd() const { return connection_.fd(); }
+  /// Advances as far as possible without blocking, until greeted().
+  Status advance();
+  /// The whole hello of an authenticated peer has arrived.
+  bool greeted() const { return stage_ == Stage::kGreeting && in_.size() == sizeof(Hello); }
+  Hello hello() const { return ByteReader(in_).get<Hello>(); }
+  /// For the accepting end, once greeted(): sends the answer.
+  Status answer(const Hello& hello);
+  /// Whether the next event of use is room to write.
+  bool wants_write();
+  /// Whether the connection is established, as far as this end knows.
+  bool connected() const { return stage_ != Stage::kConnecting; }
+  /// Whether the peer has sent a part of its proof.
+  bool has_spoken();
+  /// Whether the hello has left: the peer may have taken the connection as the pair's.
+  bool has_greeted() const { return stage_ == Stage::kGreeting; }
+  const std::shared_ptr<Inbox>& inbox() const { return inbox_; }
+  Connection take() { return std::move(connection_); }
 
-  Connection connection;
-  int peer;             ///< the rank we connect to; -1 for an accepted connection
-  Handshake handshake;  ///< used without TLS, which has its own proof
-  Stage stage = Stage::kConnecting;
-  std::string in;
-  std::string out;
-  Deadline deadline;
-  bool wants_write = false;
-  bool stepped = false;  ///< the handshake has taken a message
+ private:
+  enum class Stage { kConnecting, kOpening, kProving, kGreeting };
+
+  explicit Pending(Connection connection) : connection_(std::move(connection)) {}
+  Status look_at_first_byte();
+  Status prove();
+  Status flush();
+  Status fill(std::size_t wanted);
+  void begin_greeting();
+
+  Connection connection_;
+  Stage stage_ = Stage::kConnecting;
+  std::optional<Handshake> handshake_;  ///< without TLS, which has its own proof
+  std::string greeting_;                ///< of the end that connects
+  std::shared_ptr<Inbox> inbox_;        ///< of the end that accepts, once the peer has named it
+  Find find_;
+  Context context_;
+  std::string in_;
+  std::string out_;
+  bool spoken_ = false;
 };
 
 }  // namespace hccl::transport::tcp

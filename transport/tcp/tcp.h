@@ -1,4 +1,4 @@
-// The tcp transport: sockets between all ranks, no threads.
+// The tcp transport: a socket between two ranks from their first message on.
 #pragma once
 
 #include <memory>
@@ -7,10 +7,9 @@
 
 namespace hccl::transport {
 
-/// Opens a mesh of args.size ranks over TCP: listens on args.address, publishes the port with one
-/// exchange, connects to all lower ranks and accepts all higher ones. Every connection is
-/// authenticated with args.key. kTimeout names the ranks that did not connect before the deadline
-/// (culprit: the first).
+/// Opens a mesh of args.size ranks over TCP. The ranks tell each other in one exchange where their
+/// doors are. Connections are made later, or now if args.all_links. Every connection is
+/// authenticated with args.key. kTimeout names the ranks that lack, for all links.
 Result<std::unique_ptr<Mesh>> open_tcp(const OpenArgs& args);
 
 }  // namespace hccl::transport

@@ -1,0 +1,97 @@
+// Connects this rank to peers on demand, all at once, without blocking. The thread of the mesh uses
+// it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hccl/base/deadline.h"
+#include "hccl/base/status.h"
+#include "hccl/base/tls.h"
+#include "transport/tcp/inbox.h"
+#include "transport/tcp/pending.h"
+
+namespace hccl::transport::tcp {
+
+struct Endpoint {
+  std::string address;
+  std::uint16_t port = 0;
+};
+
+class Dialer {
+ public:
+  /// `from`: the local address to connect from. `peers`: the door of each rank. `epoll`: the set
+  /// that watches the sockets, with the tags of tag(). A call fails after `time`.
+  Dialer(std::shared_ptr<Inbox> inbox, std::string from, std::vector<Endpoint> peers,
+         std::shared_ptr<const TlsContext> tls, std::chrono::nanoseconds time, int epoll);
+
+  static std::uint64_t tag(int peer) { return kTag | static_cast<std::uint64_t>(peer); }
+  static bool is_tag(std::uint64_t tag) { return tag >> 32 == kTag >> 32; }
+
+  /// Calls the peer until it answers, its connection comes (hang_up()), or the call has failed.
+  /// No effect while it is called already.
+  void call(int peer);
+  /// Nothing is under way, and take() has nothing.
+  bool idle() const { return calls_.empty() && outcomes_.empty(); }
+  /// Ends the call.
+  void hang_up(int peer);
+  void hang_up();
+  /// An event with this tag.
+  void event(std::uint64_t tag);
+  /// Tries again what has failed; not more often than needed.
+  void look();
+  /// The last failed try of a call that is under way; empty: it has not failed.
+  std::string reason(int peer) const;
+
+  struct Outcome {
+    int peer = 0;
+    /// The pair's connection, or: kRemote, the peer's process or mesh has ended; kSyscall, this
+    /// process lacks something; kTimeout, the time is over. Failures have the text of a whole
+    /// sentence; kTimeout and kRemote name the peer.
+    Result<Connection> connection;
+  };
+  /// The calls that have ended since the last time.
+  std::vector<Outcome> take();
+
+ private:
+  static constexpr std::uint64_t kTag = std::uint64_t{1} << 32;
+
+  struct Call {
+    std::optional<Pending> pending;       // none: it is tried again at `next`
+    Deadline end = Deadline::never();     // of the call
+    Deadline next = Deadline::never();    // of the pause, or of the try
+    std::chrono::nanoseconds patience{};  // of the next try, until it is connected
+    std::optional<Deadline> ended;        // the peer has refused since; then it counts as gone
+    std::optional<Deadline> lack;         // of this process, likewise
+    std::string reason;
+    bool wants_write = false;
+  };
+  using Calls = std::map<int, Call>;
+
+  void try_once(int peer, Call& call);
+  void failed(int peer, Call& call, const Status& why);
+  void close(Call& call);
+  void pause(Call& call);
+  void watch(int peer, Call& call, int operation);
+  void step(Calls::iterator at);
+  void greet(Calls::iterator at);
+  void give_up(Calls::iterator at, Status why);
+  std::string where(int peer) const;
+
+  const std::shared_ptr<Inbox> inbox_;
+  const std::string from_;
+  const std::vector<Endpoint> peers_;
+  const std::shared_ptr<const TlsContext> tls_;
+  const std::chrono::nanoseconds time_;
+  const int epoll_;
+  Calls calls_;
+  std::vector<Outcome> outcomes_;
+  Deadline next_look_ = Deadline::never();
+};
+
+}  // namespace hccl::transport::tcp

@@ -1,0 +1,81 @@
+// What a mesh and the door of its process share: for each peer the end that connects, and the
+// connections that came through the door.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hccl/base/bytes.h"
+#include "hccl/base/mutex.h"
+#include "hccl/base/socket.h"
+#include "hccl/base/status.h"
+#include "transport/tcp/connection.h"
+
+namespace hccl::transport::tcp {
+
+/// The answer of the end that accepts.
+enum class Answer : std::uint32_t {
+  kAsk,      ///< none: the hello of the end that connects
+  kWelcome,  ///< this is the connection of the two ranks
+  kCrossed,  ///< the accepting end connects itself
+  kEnded     ///< the mesh has closed, or the two ranks have had their connection
+};
+
+/// One of a mesh. Both ends of a pair may connect at once. Then the connection of the higher rank
+/// counts, and the lower rank hears kCrossed and waits. If the higher rank's try fails, its word
+/// for the pair is free for a while, and the lower rank's next try is welcome.
+class Inbox {
+ public:
+  /// `key` of the mesh. `bell` wakes the mesh until close().
+  Inbox(const Key& key, int rank, std::size_t ranks, bool encrypted, EpollSleeper& bell);
+
+  const Key& key() const { return key_; }
+  const Uuid& id() const { return id_; }
+  int rank() const { return rank_; }
+  std::size_t ranks() const { return ranks_; }
+  bool encrypted() const { return encrypted_; }
+
+  struct Arrival {
+    int peer = 0;
+    Connection connection;
+  };
+
+  // ---- for the mesh ----
+  /// This end begins to connect. False if it must not: the peer's connection comes.
+  bool begin(int peer);
+  /// This end's try ended. `welcome`: the peer took it. True if the peer's own connection comes
+  /// instead.
+  bool end(int peer, bool welcome);
+  /// Whether take() has anything to say. Cheap.
+  bool rang() const { return rang_.load(std::memory_order_acquire); }
+  /// What has come since the last call, and why the door cannot take connections, if so.
+  std::vector<Arrival> take(Status& lack);
+  /// The mesh ends. Nothing is delivered any more.
+  void close();
+
+  // ---- for the door ----
+  Answer offer(int peer);
+  /// After a welcome: the connection, or an invalid one if the answer could not be sent.
+  void deliver(Arrival arrival);
+  void lacks(const Status& why);
+
+ private:
+  enum class Word : std::uint8_t { kNone, kConnecting, kOpen };
+
+  const Key key_;
+  const Uuid id_;
+  const int rank_;
+  const std::size_t ranks_;
+  const bool encrypted_;
+  std::atomic<bool> rang_{false};
+  Mutex mutex_;
+  EpollSleeper* bell_ HCCL_GUARDED_BY(mutex_);       // null: closed
+  std::vector<Word> words_ HCCL_GUARDED_BY(mutex_);  // of each peer
+  std::vector<Arrival> arrivals_ HCCL_GUARDED_BY(mutex_);
+  Status lack_ HCCL_GUARDED_BY(mutex_);
+};
+
+}  // namespace hccl::transport::tcp

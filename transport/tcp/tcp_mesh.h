@@ -1,0 +1,115 @@
+// The mesh over TCP.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hccl/base/abort_flag.h"
+#include "hccl/base/config.h"
+#include "hccl/base/deadline.h"
+#include "hccl/base/socket.h"
+#include "hccl/base/status.h"
+#include "transport/self_link.h"
+#include "transport/tcp/dialer.h"
+#include "transport/tcp/door.h"
+#include "transport/tcp/link.h"
+#include "transport/tcp/path.h"
+#include "transport/transport.h"
+
+namespace hccl::transport::tcp {
+
+/// A link gets its connection when a message is sent on it for the first time, by either end.
+class TcpMesh final : public Mesh {
+ public:
+  /// `hosts` as in OpenArgs; empty: one host. `peers`: the door of each rank.
+  TcpMesh(std::unique_ptr<EpollSleeper> sleeper, Admission admission, std::vector<Endpoint> peers,
+          const std::shared_ptr<const TlsContext>& tls, const OpenArgs& args, const Config& config);
+  ~TcpMesh() override;
+
+  /// Connects all links now, the higher rank of each pair. kTimeout names the ranks that lack.
+  Status connect_all(Deadline deadline, const AbortFlag* abort);
+
+  std::string_view name() const override { return "tcp"; }
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(slots_.size()); }
+  Sleeper& sleeper() override { return sleeper_; }
+  void send(Request& request, int peer, std::uint32_t lane,
+            std::span<const std::byte> bytes) override;
+  void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) override;
+  void expect(int peer) override;
+  bool progress() override;
+  void abort(Status status) override;
+
+ private:
+  class LinkSleeper final : public PolledSleeper {
+   public:
+    explicit LinkSleeper(TcpMesh& mesh) : mesh_(mesh) {}
+    int epoll() const override { return mesh_.epoll_->epoll(); }
+    std::uint32_t prepare() override;
+    void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) override;
+    void awake() override;
+
+   private:
+    TcpMesh& mesh_;
+  };
+
+  struct Slot {
+    std::unique_ptr<Link> link;  ///< null until it is used
+    bool dirty = false;          ///< in dirty_: has output that no write has tried yet
+    bool blocked = false;        ///< the socket was full: epoll tells when to go on
+    bool watches_write = false;
+    bool awaited = false;      ///< the last look_at_links() saw a receive, and no connection
+    std::optional<Path> path;  ///< between hosts
+  };
+
+  Link& link_to(std::size_t peer);
+  bool near(std::size_t peer) const;
+  void connect(std::size_t peer, Connection connection);
+  bool take_connections();
+  void fail_unconnected(const Status& lack);
+  bool look_at_all();
+  bool look_at_decrypted();
+  void look_at_links();
+  bool look_at_events();
+  bool refuse(Request& request, int peer, std::uint32_t lane);
+  void posted(std::size_t peer);
+  bool write_dirty();
+  bool write(std::size_t peer);
+  void watch_all(int operation);
+  void watch(std::size_t peer, int operation);
+  bool fail_all();
+  void drain();
+  bool drained();
+  Status absent() const;
+
+  const int rank_;
+  const std::vector<int> hosts_;
+  const Wire wire_;
+  const std::chrono::nanoseconds peer_timeout_;
+  std::unique_ptr<EpollSleeper> epoll_;
+  LinkSleeper sleeper_;
+  Admission admission_;
+  Inbox& inbox_;
+  Dialer dialer_;
+  AbortFlag abort_;
+  bool failed_ = false;
+  Status call_failed_;  // the last one
+  LinkShare share_;
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> connected_;  // peers whose link has, or had, a connection
+  bool few_ = true;                     // links that are connected
+  bool going_to_sleep_ = false;  // the last progress() may have run, so posts are written at once
+  unsigned looks_ = 0;
+  std::chrono::nanoseconds look_interval_;
+  Deadline next_look_ = Deadline::after(std::chrono::nanoseconds(0));
+  std::vector<std::size_t> dirty_;
+  SelfLink self_;
+};
+
+}  // namespace hccl::transport::tcp
