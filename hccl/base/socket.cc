@@ -125,10 +125,14 @@ Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
   return fd;
 }
 
-Status connect_result(int fd) {
+int connect_error(int fd) {
   int error = 0;
   socklen_t length = sizeof error;
-  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
+}
+
+Status connect_result(int fd) {
+  const int error = connect_error(fd);
   return error == 0 ? Status() : Status(Code::kTcpConnect, error_text(error));
 }
 

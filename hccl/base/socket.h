@@ -32,6 +32,8 @@ Result<Listener> listen_tcp(const std::string& address, std::uint16_t port);
 /// bind to, or empty.
 Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
                              const std::string& from);
+/// 0 once a started connection is established; otherwise the errno value of the reason.
+int connect_error(int fd);
 /// Success once a started connection is established; otherwise the reason.
 Status connect_result(int fd);
 /// Connects. Tries again while the peer refuses, because it may not listen yet, until the deadline.

@@ -408,7 +408,9 @@ TEST(TcpLink, WhatIsPostedOnTheWayToSleepIsSent) {
 
 TEST(TcpLink, WhatBlocksOnTheWayToSleepWakes) {
   run_ranks(2, [](Rank& rank) {
-    auto mesh = open_tcp(rank.open_args(soon()));
+    OpenArgs args = rank.open_args(soon());
+    args.all_links = true;
+    auto mesh = open_tcp(args);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     Bytes bytes(std::size_t{8} << 20);
     Request request;
@@ -440,7 +442,9 @@ TEST(TcpLink, WhatBlocksOnTheWayToSleepWakes) {
 
 TEST(TcpLink, HoldsBackWhatNobodyReceives) {
   run_ranks(2, [](Rank& rank) {
-    auto mesh = open_tcp(rank.open_args(soon()));
+    OpenArgs args = rank.open_args(soon());
+    args.all_links = true;
+    auto mesh = open_tcp(args);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     constexpr std::size_t kMessages = 400;
     constexpr std::size_t kSize = 50'000;
@@ -479,7 +483,9 @@ TEST(TcpLink, HoldsBackWhatManySendTogether) {
   constexpr std::size_t kSize = 10'000;
   std::atomic<std::size_t> sent{0};
   run_ranks(kRanks, [&](Rank& rank) {
-    auto mesh = open_tcp(rank.open_args(soon()));
+    OpenArgs args = rank.open_args(soon());
+    args.all_links = true;
+    auto mesh = open_tcp(args);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     constexpr std::size_t kMessages = 60;
     std::vector<Bytes> bytes(kMessages * kRanks);

@@ -82,13 +82,14 @@ void Dialer::pause(Call& call) {
 }
 
 void Dialer::failed(int peer, Call& call, const Status& why) {
-  inbox_->end(peer, false);
   call.reason = why.message();
-  const bool refused = why.code() == Code::kTcpConnect || why.code() == Code::kUnavail;
+  // Behind an established connection the peer's process, or what has its port now, has hung up.
+  const bool refused = why.code() == Code::kUnavail || (call.pending && call.pending->connected());
   if (why.code() == Code::kSyscall && !call.lack) call.lack = Deadline::after(kLackTime);
   if (!refused) call.ended.reset();
   if (refused && !call.ended) call.ended = Deadline::after(kRefusalTime);
   pause(call);
+  inbox_->end(peer, false);
 }
 
 void Dialer::hang_up(int peer) {

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "hccl/base/bytes.h"
+#include "hccl/base/error_text.h"
 #include "hccl/base/socket.h"
 #include "hccl/base/tls.h"
 
@@ -60,7 +61,10 @@ bool Pending::wants_write() {
 
 Status Pending::advance() {
   if (stage_ == Stage::kConnecting) {
-    HCCL_RETURN_IF_ERROR(connect_result(fd()));
+    if (const int error = connect_error(fd()); error != 0) {
+      const bool refused = error == ECONNREFUSED;
+      return Status(refused ? Code::kUnavail : Code::kTcpConnect, error_text(error));
+    }
     stage_ = Stage::kProving;
     if (handshake_) out_ = handshake_->first();
   }

@@ -43,7 +43,8 @@ class Pending {
   Pending(Fd fd, Find find, Context context);
 
   int fd() const { return connection_.fd(); }
-  /// Advances as far as possible without blocking, until greeted().
+  /// Advances as far as possible without blocking, until greeted(). kUnavail if nobody listens at
+  /// the other end.
   Status advance();
   /// The whole hello of an authenticated peer has arrived.
   bool greeted() const { return stage_ == Stage::kGreeting && in_.size() == sizeof(Hello); }
