@@ -17,12 +17,6 @@
 namespace hccl {
 namespace {
 
-Status invalid(std::string_view name, std::string_view value, std::string_view expected) {
-  return Status(Code::kPara, "EI0001: Value \"" + std::string(value) +
-                                 "\" for environment variable " + std::string(name) +
-                                 " is invalid. Expected value: " + std::string(expected) + ".");
-}
-
 Result<std::uint64_t> number(std::string_view name, std::string_view text, std::uint64_t low,
                              std::uint64_t high, std::string_view why = {}) {
   const auto value = decimal(text);

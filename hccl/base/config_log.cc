@@ -5,15 +5,11 @@
 #include <string_view>
 
 namespace hccl {
-namespace {
-
 Status invalid(std::string_view name, std::string_view value, std::string_view expected) {
   return Status(Code::kPara, "EI0001: Value \"" + std::string(value) +
                                  "\" for environment variable " + std::string(name) +
                                  " is invalid. Expected value: " + std::string(expected) + ".");
 }
-
-}  // namespace
 
 Result<std::string> read_log(const std::function<std::optional<std::string>(const char*)>& get) {
   // In the order of Ascend's numbers, from 0; trace has none.

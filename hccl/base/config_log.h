@@ -1,13 +1,17 @@
-// Reads the level of the log, and where it goes, from variables.
+// Reads the level of the log, and where it goes, from variables. The error of an invalid variable.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "hccl/base/status.h"
 
 namespace hccl {
+
+/// kPara: the variable `name` has an invalid value; `expected` describes the valid ones.
+Status invalid(std::string_view name, std::string_view value, std::string_view expected);
 
 /// HCCL_LOG, else ASCEND_GLOBAL_LOG_LEVEL and ASCEND_SLOG_PRINT_TO_STDOUT, in the form that
 /// make_logger() takes. kPara: an invalid value. `get` returns nothing for what is not set.
