@@ -15,6 +15,7 @@ import hccl
 import numpy as np
 import pytest
 from conftest import TIMEOUT, environment
+from waits import until_it_sleeps
 
 # Two ranks in a process: a thread that only joins, and the main thread, which waits for it.
 PROGRAM = """
@@ -86,16 +87,6 @@ def test_python_may_end_while_threads_wait(transport):
             timeout=TIMEOUT,
         )
         assert (done.returncode, done.stdout) == (0, "all right\n"), done.stderr
-
-
-def until_it_sleeps(pid):
-    """Until its main thread has slept for half a second in all: it is in its wait, however slow the machine is."""
-    asleep = 0
-    while asleep < 50:
-        time.sleep(0.01)
-        state = pathlib.Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(") ")[2][0]
-        assert state not in "ZX", "it has ended"
-        asleep += state == "S"
 
 
 @pytest.mark.parametrize("what", ["allreduce", "recv", "handle", "barrier", "fusion", "join"])

@@ -16,6 +16,7 @@ import torch.distributed as dist
 import torch.multiprocessing as processes
 from conftest import TIMEOUT, kill_self, on_ranks
 from torch.nn.parallel import DistributedDataParallel
+from waits import until_it_sleeps
 
 LIMIT = datetime.timedelta(seconds=3)  # of an operation, and of the ranks' coming to a group
 
@@ -364,16 +365,6 @@ def test_ctrl_c_ends_the_wait_for_a_rank_that_does_not_come():
     finally:
         for job, store in jobs:
             job.kill()
-
-
-def until_it_sleeps(pid):
-    """Until its main thread has slept for half a second in all: it is in its wait, however slow the machine is."""
-    asleep = 0
-    while asleep < 50:
-        time.sleep(0.01)
-        state = pathlib.Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(") ")[2][0]
-        assert state not in "ZX", "it has ended"
-        asleep += state == "S"
 
 
 WAITS = """
