@@ -63,7 +63,7 @@ def test_the_innermost_launcher_counts(outer, inner, told):
         ({**TORCHRUN, **STEP}, (None, None)),
         ({**TORCHRUN, "RANK": "4"}, (None, None)),
         ({**TORCHRUN, "WORLD_SIZE": "EmptyString"}, (None, None)),
-        # What is set stays.
+        # Variables that the user has set keep their values.
         ({**TORCHRUN, "RANK_SIZE": "4"}, ("1", "4")),
         ({**TORCHRUN, "RANK_SIZE": "8"}, (None, "8")),
         ({**TORCHRUN, "RANK_ID": "3"}, ("3", None)),
