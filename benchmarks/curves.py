@@ -47,7 +47,7 @@ def draw(title, lines):
     for i, (label, colour, points) in enumerate(lines):
         path = " ".join(f"{x(size):.1f},{y(ratio):.1f}" for size, ratio in points)
         out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        column, row = LEFT + 182 * (i % 3), TOP + HEIGHT + 50 + 22 * (i // 3)
+        column, row = LEFT + WIDTH // 2 * (i % 2), TOP + HEIGHT + 50 + 22 * (i // 2)
         out.append(f'<path d="M{column} {row - 4}h22" stroke="{colour}" stroke-width="3"/>')
         out.append(f'<text x="{column + 28}" y="{row}">{label}</text>')
     return "\n".join(out) + "\n</svg>\n"
