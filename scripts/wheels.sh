@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the wheels of the Python package, and its source package, into the folder dist. The wheels need glibc 2.34, and
-# neither a compiler nor C++ libraries of the host: fmt, Highway and Protobuf are inside. The plugins for PMIx, MPI and
-# libfabric load where these are installed.
+# Builds the wheels of the Python packages hccl and hccl-ascend, and the source package of hccl, into the folder dist. The
+# wheels need glibc 2.34, and neither a compiler nor C++ libraries of the host: fmt, Highway and Protobuf are inside. The
+# plugins for PMIx, MPI and libfabric load where these are installed.
 #   scripts/wheels.sh [VERSION...]     of Python; default: 3.10 3.11 3.12; the wheel of 3.12 serves all later ones, too
 # Each Python is taken from PATH (python3.11) or from pyenv. Symbols for debuggers: build/wheels/symbols.
 set -euo pipefail
@@ -46,11 +46,13 @@ for library in libmpi.so.40 libpmix.so.2 libfabric.so.1; do excluded+=(--exclude
 for version in "${versions[@]}"; do
   CMAKE_EXECUTABLE=$cmake CMAKE_BUILD_PARALLEL_LEVEL=$jobs "$(python_of "$version")" -m pip wheel --quiet \
     --disable-pip-version-check --no-deps --wheel-dir "$made/raw" --config-settings=cmake.define.hccl_ROOT="$prefix" \
-    --config-settings=build-dir="$made/{wheel_tag}" .
+    --config-settings=build-dir="$made/{wheel_tag}" --config-settings=install.components=python .
 done
 for wheel in "$made"/raw/*.whl; do
   PATH=$PWD/$made/tools/bin:$PATH auditwheel repair "$wheel" --plat "manylinux_2_34_$(uname -m)" \
     --strip "${excluded[@]}" --wheel-dir dist
 done
+.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist \
+  python/ascend
 .venv/bin/python -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")'
 ls -l dist

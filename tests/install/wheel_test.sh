@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs a wheel of the folder dist into a bare Debian or Ubuntu that has Python and its venv, but no compiler and no
-# headers. Two ranks then run README's Python program. Needs root, debootstrap and the distribution's mirror.
+# headers. Two ranks then run README's Python program. Ascend's names come with the extra "ascend" only. Needs root,
+# debootstrap and the distribution's mirror.
 #   tests/install/wheel_test.sh [SUITE...]     default: bookworm (Python 3.11), noble (Ubuntu 24.04, Python 3.12)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -39,7 +40,11 @@ wait
 grep -q 'cannot be used: libfabric.so.1' /info || { cat /info; exit 1; }
 /venv/bin/hccl_perf --help >/dev/null
 /venv/bin/hccl-plan --help >/dev/null
-echo "installed and run in $((SECONDS - begin)) s"
+seconds=$((SECONDS - begin))
+if ls /venv/lib/python3*/site-packages | grep -iE 'ascend|npu|apex' >&2; then exit 1; fi
+/venv/bin/pip install --quiet --no-index --find-links /wheels 'hccl[ascend]'
+/venv/bin/python -c 'from importlib.util import find_spec; exit(not (find_spec("npu_device") and find_spec("npu_bridge")))'
+echo "installed and run in $seconds s"
 END
   echo "wheel: $suite, Python $version: right"
 done

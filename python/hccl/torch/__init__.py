@@ -5,11 +5,10 @@ memory that the ranks of a host share, which collectives do not copy, and the fu
 or without DistributedDataParallel. It imports torch at the first use.
 """
 
-import importlib
+import importlib.util
 import typing
 
 from hccl.torch._memory import empty, share_
-from hccl.torch.npu import as_npu
 
 if typing.TYPE_CHECKING:
     from hccl.torch import optim as optim
@@ -18,6 +17,15 @@ if typing.TYPE_CHECKING:
 
 __all__ = ["CombinedGradients", "DistributedDataParallel", "as_npu", "empty", "optim", "share_"]
 _LATER = {"CombinedGradients": "_combined", "DistributedDataParallel": "_ddp"}
+
+
+def as_npu() -> None:
+    """Makes torch_npu and apex importable, unless they are installed, and makes "npu" mean the CPU.
+
+    A second call does nothing. ModuleNotFoundError: the package hccl-ascend is not installed."""
+    if importlib.util.find_spec("hccl.torch.npu") is None:
+        raise ModuleNotFoundError("Ascend's names are in another package: pip install hccl-ascend")
+    importlib.import_module("hccl.torch.npu").as_npu()
 
 
 def __getattr__(name: str) -> typing.Any:

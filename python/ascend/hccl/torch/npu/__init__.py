@@ -3,8 +3,7 @@
     python -m hccl.torch script.py        or        hccl.torch.as_npu()
 
 makes these modules importable, with the parts that are useful on a CPU, and makes "npu" mean the
-CPU. A real torch_npu or apex takes precedence. Nothing is installed: the modules exist only in this
-process.
+CPU. A real torch_npu or apex takes precedence. The modules exist only in this process.
 """
 
 import importlib.util

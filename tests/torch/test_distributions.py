@@ -1,0 +1,100 @@
+"""hccl and hccl-ascend as packages of their own: the names that each brings into an environment."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import zipfile
+
+import numpy
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("HCCL_BUILD_DIR", "build/dev")
+SITE = pathlib.Path(numpy.__file__).parents[1]
+TIMEOUT = 600  # seconds; for a hang, not for speed
+SCRIPT = """
+import torch_npu, torch
+from apex import amp
+import hccl.torch.npu
+print("said:", torch.ones(2).npu().sum().item(), hccl.torch.npu.__file__)
+"""
+
+
+def run(*command, status=0):
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=TIMEOUT,
+        env={**os.environ, "CMAKE_EXECUTABLE": "/usr/bin/cmake"},
+    )  # fmt: skip
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """A folder with both, as scripts/wheels.sh makes them, from what scripts/python.sh has built."""
+    folder = tmp_path_factory.mktemp("dist", numbered=False)
+    make = (sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", folder)
+    run(
+        *make,
+        "--config-settings=install.components=python",
+        f"--config-settings=cmake.define.hccl_ROOT={BUILD}-install",
+        "--config-settings=build-dir=build/python/{wheel_tag}",
+        ROOT,
+    )
+    run(*make, ROOT / "python/ascend")
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """A new environment with NumPy: its interpreter, and the folder of its packages."""
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path)
+    (site,) = tmp_path.glob("lib/python*/site-packages")
+    for package in SITE.glob("numpy*"):
+        (site / package.name).symlink_to(package)
+    return tmp_path / "bin/python", site
+
+
+def install(python, wheels, what):
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--find-links", wheels, what)
+
+
+def top_level(site):
+    """Names, without versions."""
+    return {re.sub("-.*", "", each.name) for each in site.iterdir() if not each.name.startswith("numpy")}
+
+
+def test_a_plain_install_brings_no_name_of_ascend(environment, wheels, tmp_path):
+    python, site = environment
+    install(python, wheels, "hccl")
+    assert top_level(site) == {"hccl"}
+    names = "npu_device", "npu_bridge", "torch_npu", "apex", "hccl.torch.npu"
+    text = f"import importlib.util as i; print(*(n for n in {names} if i.find_spec(n)), 'said')"
+    assert run(python, "-c", text) == "said\n"
+    (tmp_path / "script.py").write_text(SCRIPT)
+    assert "pip install hccl-ascend" in run(python, "-m", "hccl.torch", tmp_path / "script.py", status=1)
+
+
+def test_the_extra_brings_them(environment, wheels, tmp_path):
+    python, site = environment
+    install(python, wheels, "hccl[ascend]")
+    assert top_level(site) == {"hccl", "hccl_ascend", "hccl_ascend.pth"}
+    text = """import importlib.util as i, importlib.metadata as m
+print(*(i.find_spec(n) is not None for n in ('npu_device', 'npu_bridge')), m.requires('hccl-ascend'))"""
+    version = run(python, "-c", "import importlib.metadata as m; print(m.version('hccl'))").strip()
+    assert run(python, "-c", text) == f"True True ['hccl=={version}']\n"
+    # PyTorch comes last in the path, so the new packages are used. The module for it has been built for this environment.
+    (site / "torch.pth").write_text(f"{SITE}\n")
+    (site / "hccl/torch/_built").symlink_to(SITE / "hccl/torch/_built")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    printed = run(python, "-m", "hccl.torch", tmp_path / "script.py")
+    assert f"said: 2.0 {site}/hccl/torch/npu/__init__.py" in printed
+
+
+def test_the_tree_installs_both(wheels):
+    """Each file of the two wheels is also in this environment, where `pip install .` has put it."""
+    names = {name for wheel in wheels.iterdir() for name in zipfile.ZipFile(wheel).namelist() if ".dist-info" not in name}
+    assert len(names) > 150
+    assert [name for name in names if not (SITE / name).exists()] == []
