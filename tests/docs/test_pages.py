@@ -26,7 +26,7 @@ FIRST = re.compile(r"`(first\.\w+)`.*?\n```\w+\n(.*?)^```$", re.M | re.S)
 # A warning on a busy machine: a rank has had no core for two seconds.
 FRAMEWORKS = ("tensorflow", "torch")
 NEEDS = next((each for each in FRAMEWORKS if importlib.util.find_spec(each)), None)
-PAGES = [ROOT / "README.zh-CN.md", *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted(ROOT.glob("docs/**/*.md"))]
 os.environ.pop("PYTHONUNBUFFERED", None)  # it tears the lines of ranks that share a pipe
 TIMEOUT = 120  # seconds; for a hang, not for speed
 
