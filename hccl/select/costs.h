@@ -75,7 +75,7 @@ struct CostKey {
   bool kernel_copies = false;        ///< one host, and the kernel may copy between its ranks
   bool operator==(const CostKey&) const = default;
 };
-/// "tcp, 2 hosts with 4 ranks each, AMD EPYC with 2 cores, hccl 0.1.0".
+/// "tcp, 2 hosts with 4 ranks each, AMD EPYC with 2 cores, hccl <version>".
 std::string words(const CostKey& key);
 
 struct CostEntry {
