@@ -27,6 +27,10 @@ def test_sparse_gradients_stay_sparse():
     assert all("all well" in output for output in on_ranks(2, RANKS / "sparse.py"))
 
 
+def test_horovods_names_and_keywords():
+    assert all("all well" in output for output in on_ranks(2, RANKS / "horovod.py"))
+
+
 def test_a_collective_in_a_forked_child_is_refused():
     (output,) = on_ranks(1, RANKS / "forked.py")
     assert [error.startswith("hccl: process") and "forked" in error for error in said(output)] == [True] * 4, output

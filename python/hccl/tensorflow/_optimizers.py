@@ -17,6 +17,7 @@ from typing import Any, Callable, Optional
 import tensorflow as tf
 
 from hccl.tensorflow import _names, _world
+from hccl.tensorflow._sums import Sums
 
 Apply = Callable[..., Any]
 _MARK = "hccl_reducing_"
@@ -25,16 +26,20 @@ _MARK = "hccl_reducing_"
 class _Reduction:
     """The reduction of an optimizer's gradients: once for each step of each replica."""
 
-    def __init__(self, reduce: Callable[[list, list], list]) -> None:
-        self._reduce = reduce
+    def __init__(self, reduce: Callable[[list, list], list], sums: Optional[Sums]) -> None:
+        self._reduce, self._sums = reduce, sums
         self._done: set[Any] = set()  # the replicas whose gradients are reduced
 
     def before(self, apply: Callable[[list], Any], gradients: list, variables: list) -> Any:
         """Applies the reduced gradients. Gradients of nested calls are already reduced."""
-        replica = _replica()
-        if replica in self._done:
+        if _replica() in self._done:
             return apply(gradients)
-        reduced = self._reduce(gradients, _names.of(variables))
+        step = functools.partial(self._step, apply, _names.of(variables))
+        return step(gradients) if self._sums is None else self._sums.add(gradients, variables, step)
+
+    def _step(self, apply: Callable[[list], Any], names: list, gradients: list) -> Any:
+        reduced = self._reduce(gradients, names)
+        replica = _replica()
         self._done.add(replica)
         try:
             return apply(reduced)
@@ -53,13 +58,16 @@ def _replica() -> Any:
     return f"replica {tf.get_static_value(context.replica_id_in_sync_group)}"
 
 
-def reducing(optimizer: Any, reduce: Callable[[list, list], list]) -> Any:
+def reducing(
+    optimizer: Any, reduce: Callable[[list, list], list], sums: Optional[Sums] = None
+) -> Any:
     """Changes the optimizer so that it applies the result of `reduce`, which gets the gradients and
-    the names of their variables. Returns the same optimizer."""
-    reduction = _Reduction(reduce)
+    the names of their variables; with `sums`, it does so with the sums of several calls. Returns
+    the same optimizer."""
+    reduction = _Reduction(reduce, sums)
     kind = type(optimizer)
     watch(kind)
-    within = _with_inner(optimizer)
+    within = with_inner(optimizer)
     for each in within:
         each._hccl_reduction = reduction
     # The innermost gets the mark: the configuration of a LossScaleOptimizer has no name.
@@ -73,10 +81,10 @@ def reducing(optimizer: Any, reduce: Callable[[list, list], list]) -> Any:
     return optimizer
 
 
-def _with_inner(optimizer: Any) -> list[Any]:
+def with_inner(optimizer: Any) -> list[Any]:
     """Returns the optimizer and those within it."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
-    return [optimizer] if inner is optimizer else [optimizer, *_with_inner(inner)]
+    return [optimizer] if inner is optimizer else [optimizer, *with_inner(inner)]
 
 
 def marked(get_config: Callable[[], dict]) -> dict:

@@ -1,0 +1,188 @@
+"""Horovod's collectives. Arguments that several of them have:
+
+name: the same on all ranks, for errors and traces; ranks that give different names get an error.
+process_set, group: the ranks that take part, as a ProcessSet or as the name of a group.
+device, device_dense, device_sparse: NotImplementedError unless it is a CPU.
+compression: a member of Compression. prescale_factor, postscale_factor: multiply each rank's
+tensor, and the result. ignore_name_scope: has no effect: names lack TensorFlow's scopes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+import hccl
+import tensorflow as tf
+from hccl.manage import api as _manage
+
+from hccl.tensorflow import _horovod, _names, _ops, _reductions, _world
+from hccl.tensorflow._horovod import Compression, ProcessSet, global_process_set
+
+
+def allreduce(tensor: Any, op: Optional[str] = None, **options: Any) -> Any:
+    """Reduces over all ranks of the group, element by element. op: Average (also if None), Sum,
+    Max, Min or Product. A mean of integers is a float. The sum or mean of IndexedSlices has the
+    rows of all ranks. Backward averages the incoming gradient if op is the mean; otherwise it sums
+    it. options: as of grouped_allreduce."""
+    return grouped_allreduce([tensor], op, **options)[0]
+
+
+def grouped_allreduce(
+    tensors: Sequence[Any], op: Optional[str] = None, *, average: Optional[bool] = None,
+    device_dense: str = "", device_sparse: str = "", compression: Any = Compression.none,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set, ignore_name_scope: bool = False,
+    name: Optional[str] = None, group: str = hccl.WORLD,
+) -> list[Any]:
+    """Reduces a list of tensors at once, each as allreduce does; None stays None. average: True is
+    Average, False is Sum."""
+    _horovod.check_devices(device_dense=device_dense, device_sparse=device_sparse)
+    return _reductions.reduce_packed(
+        tensors,
+        _horovod.reduction(op, average),
+        _horovod.group_of(process_set, group),
+        _numbered(name, len(tensors)),
+        compression,
+        prescale_factor,
+        postscale_factor,
+    )
+
+
+def _numbered(name: Optional[str], count: int) -> list[str]:
+    """Returns the names of a list's tensors, if the program gives it a name."""
+    if name is None or count == 1:
+        return _names.of_program(name)
+    return [_names.of_program(f"{name}.{i}")[0] for i in range(count)]
+
+
+def allgather(
+    tensor: Any, name: Optional[str] = None, ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set, *, group: str = hccl.WORLD,
+) -> tf.Tensor:
+    """Returns the tensors of all ranks, concatenated along the first dimension, whose length may
+    differ between ranks. All other dimensions must be equal."""
+    group = _horovod.group_of(process_set, group)
+    return _reductions.gathered(tf.convert_to_tensor(tensor), group, _names.of_program(name))
+
+
+def grouped_allgather(
+    tensors: Sequence[Any], name: Optional[str] = None, *options: Any, **keywords: Any
+) -> list[tf.Tensor]:
+    """Gathers each tensor of a list as allgather does, with its arguments."""
+    names = _numbered(name, len(tensors)) or [None] * len(tensors)
+    return [allgather(t, own, *options, **keywords) for t, own in zip(tensors, names)]
+
+
+def broadcast(
+    tensor: Any, root_rank: int, name: Optional[str] = None, ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set, *, group: str = hccl.WORLD,
+) -> tf.Tensor:
+    """Returns the root's tensor. root_rank: a rank of the world if there is a process set, else of
+    the group."""
+    names = _names.of_program(name)
+    group, root = _horovod.group_of(process_set, group), _horovod.root_of(process_set, root_rank)
+
+    def to_root(gradient: Any) -> Any:
+        total = _ops.reduce(gradient, "sum", root, group)
+        if _manage.get_rank_id(group) == root:
+            return total
+        with tf.control_dependencies([total]):  # the root waits for this rank
+            return tf.zeros_like(gradient)
+
+    return _reductions.with_gradient(
+        lambda own: _ops.broadcast([own], root, group, names)[0],
+        to_root,
+        tf.convert_to_tensor(tensor),
+    )
+
+
+def broadcast_variables(
+    variables: Sequence[Any], root_rank: int = 0, process_set: ProcessSet = global_process_set,
+    inplace: bool = False, *, group: str = hccl.WORLD,
+) -> Any:
+    """Sets the variables to their values on the root. Call it after the variables were made: a
+    Keras model has variables after it is built. For a model of Keras 3 give model.weights: its
+    variables include the seeds of dropout, and ranks with the same seeds draw the same masks. In a
+    graph of TensorFlow 1, returns the operation that does so. inplace: has no effect."""
+    group, root = _horovod.group_of(process_set, group), _horovod.root_of(process_set, root_rank)
+    variables = list(variables)
+    values = _ops.broadcast(variables, root, group)
+    assigned = [variable.assign(value) for variable, value in zip(variables, values)]
+    return None if tf.executing_eagerly() else tf.group(*assigned)
+
+
+def alltoall(
+    tensor: Any, splits: Any = None, name: Optional[str] = None, ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set, *, group: str = hccl.WORLD,
+) -> Any:
+    """Sends splits[i] rows of the tensor, in order, to rank i, and returns the received rows in the
+    order of the ranks, together with the number from each rank (int32). Without splits: sends as
+    many rows to each rank, and returns the received rows only. Ranks may have different numbers of
+    rows. InvalidArgumentError: the tensor has fewer rows, or cannot be divided evenly."""
+    group = _horovod.group_of(process_set, group)
+    tensor, ranks = tf.convert_to_tensor(tensor), _world.ranks(group)
+    rows, rank = tf.shape(tensor, out_type=tf.int64)[0], _manage.get_rank_id(group)
+    if splits is None:
+        own = tf.repeat(rows // ranks, ranks)
+        text = "hccl: alltoall: the rows cannot be divided evenly over the ranks: give splits"
+        fits = tf.debugging.assert_equal(tf.reduce_sum(own), rows, text)
+    else:
+        given = tf.convert_to_tensor(splits)
+        if not given.dtype.is_integer:
+            raise TypeError(f"hccl: alltoall: splits are of {given.dtype.name}, not integers")
+        own = tf.reshape(tf.cast(given, tf.int64), [ranks])
+        text = "hccl: alltoall: the sum of splits is above the number of rows"
+        fits = tf.debugging.assert_less_equal(tf.reduce_sum(own), rows, text)
+    with tf.control_dependencies([] if fits is None else [fits]):
+        splits_of_all = _ops.all_gather(own, ranks, group, _names.of_program(name))
+    matrix = tf.reshape(splits_of_all, [ranks, ranks])
+    row = tf.reduce_prod(tf.shape(tensor, out_type=tf.int64)[1:])
+    flat = _reductions.with_gradient(
+        lambda sent: _ops.all_to_all_v_c(sent, matrix * row, rank, group),
+        lambda gradient: _ops.all_to_all_v_c(gradient, tf.transpose(matrix) * row, rank, group),
+        tf.reshape(tensor[: tf.reduce_sum(own)], [-1]),
+    )
+    received = matrix[:, rank]
+    shape = tf.concat([[tf.reduce_sum(received)], tf.shape(tensor, out_type=tf.int64)[1:]], 0)
+    result = tf.ensure_shape(tf.reshape(flat, shape), [None, *tensor.shape[1:]])
+    return result if splits is None else (result, tf.cast(received, tf.int32))
+
+
+def reducescatter(
+    tensor: Any, op: Optional[str] = None, *, device_dense: str = "",
+    compression: Any = Compression.none, name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set, ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0, group: str = hccl.WORLD,
+) -> tf.Tensor:
+    """Returns this rank's rows of the reduced tensor. If the rows cannot be divided evenly, the
+    first ranks have one more. As in Horovod, backward gathers the gradients of the mean's rows, and
+    multiplies those of the sum's by the number of ranks."""
+    _horovod.check_devices(device_dense=device_dense)
+    group, reduction = _horovod.group_of(process_set, group), _horovod.reduction(op)
+    ranks, rank = _world.ranks(group), _manage.get_rank_id(group)
+    packed, context = compression.compress(
+        _reductions.scaled(tf.convert_to_tensor(tensor), prescale_factor)
+    )
+    rows = tf.shape(packed)[0]
+    least, more = rows // ranks, rows % ranks  # the first `more` ranks have a row more
+    most = -(-rows // ranks)
+    row = tf.shape(packed)[1:]
+    rest = tf.reshape(packed[more * most :], tf.concat([[ranks - more, least], row], 0))
+    rest = tf.pad(rest, [[0, 0], [0, most - least]] + [[0, 0]] * (packed.shape.rank - 1))
+    rest = tf.reshape(rest, tf.concat([[(ranks - more) * most], row], 0))
+    summed = "sum" if reduction == "mean" else reduction
+    part = _reductions.with_gradient(
+        lambda own: _ops.reduce_scatter(own, summed, ranks, group),
+        lambda gradient: _ops.all_gather(gradient, ranks, group) * ranks,
+        tf.concat([packed[: more * most], rest], 0),
+    )[: least + tf.cast(rank < more, tf.int32)]
+    if reduction == "mean":
+        part = tf.divide(part, tf.cast(ranks, part.dtype))
+    return _reductions.scaled(compression.decompress(part, context), postscale_factor)
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Any], op: Optional[str] = None, **options: Any
+) -> list[tf.Tensor]:
+    """Reduces each tensor of a list as reducescatter does, with its arguments."""
+    return [reducescatter(tensor, op, **options) for tensor in tensors]

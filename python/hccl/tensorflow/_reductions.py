@@ -1,0 +1,152 @@
+"""Reductions of lists, with gradients, compression and factors."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
+import hccl
+import tensorflow as tf
+
+from hccl.tensorflow import _fusion, _horovod, _ops, _world
+from hccl.tensorflow._horovod import Compression, ProcessSet, global_process_set
+
+
+@tf.autograph.experimental.do_not_convert
+def reduce_list(
+    tensors: Sequence[Any],
+    reduction: str,
+    group: str = hccl.WORLD,
+    names: Sequence[str] = (),
+) -> list[Any]:
+    """Returns the reduced list; None stays None. names: the tensors' names in errors and traces,
+    which ranks compare if they are _names.Name."""
+    if reduction not in _horovod.REDUCTIONS:
+        raise ValueError(f'hccl: there is no reduction "{reduction}"')
+    there = [i for i, tensor in enumerate(tensors) if tensor is not None]
+    values = [tf.convert_to_tensor(tensors[i]) for i in there]
+    if not values:
+        return list(tensors)
+    ranks = _world.ranks(group)
+    mean = reduction == "mean"
+    op = "sum" if mean else reduction
+    scale = 1 / ranks if mean else 1.0
+    called = [str(i) for i in there] if not names else [names[i] for i in there]
+    if _fusion.wanted(values, reduction, group):
+        reduced = _fusion.reduce(values, mean, called)
+    elif len(values) == 1:
+        floats = values[0].dtype in _ops.FLOATS
+        reduced = [_ops.all_reduce(values[0], op, group, scale if floats else 1.0, called)]
+    else:
+        reduced = _ops.grouped_all_reduce(values, op, group, scale, called)
+    results = list(tensors)
+    for i, tensor in zip(there, reduced):
+        if mean and tensor.dtype not in _ops.FLOATS:
+            tensor = tf.divide(tensor, tf.cast(ranks, tensor.dtype))
+        results[i] = tensor
+    return results
+
+
+def reduce_gradients(
+    gradients: Sequence[Any],
+    reduction: str,
+    group: str = hccl.WORLD,
+    names: Sequence[str] = (),
+    sparse_as_dense: bool = False,
+) -> list[Any]:
+    """As reduce_list, but sums and means of IndexedSlices stay sparse: they have the rows of all
+    ranks, which may have different numbers of rows."""
+    if sparse_as_dense or reduction not in ("mean", "sum"):
+        return reduce_list(gradients, reduction, group, names)
+    sparse = [isinstance(gradient, tf.IndexedSlices) for gradient in gradients]
+    dense = [None if own else gradient for own, gradient in zip(sparse, gradients)]
+    results = reduce_list(dense, reduction, group, names)
+    ranks = _world.ranks(group)
+    for i, gradient in enumerate(gradients):
+        if not sparse[i]:
+            continue
+        values = gathered(gradient.values, group, names[i : i + 1])
+        if reduction == "mean":
+            values = tf.divide(values, tf.cast(ranks, values.dtype))
+        indices = gathered(gradient.indices, group, names[i : i + 1])
+        results[i] = tf.IndexedSlices(values, indices, gradient.dense_shape)
+    return results
+
+
+def gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
+    """Concatenates the ranks' tensors, which may differ in the length of the first dimension."""
+    ranks = _world.ranks(group)
+    rows = tf.shape(tensor, out_type=tf.int64)[:1]
+    counts = _ops.all_gather(rows, ranks, group, names)
+    most = tf.reduce_max(counts)
+    padding = tf.concat([[[0, most - rows[0]]], tf.zeros([tf.rank(tensor) - 1, 2], tf.int64)], 0)
+    padded = with_gradient(
+        lambda own: _ops.all_gather(own, ranks, group, names),
+        lambda gradient: _ops.reduce_scatter(gradient, "sum", ranks, group),
+        tf.pad(tensor, padding),
+    )
+    parts = tf.reshape(padded, tf.concat([[ranks, -1], tf.shape(tensor)[1:]], 0))
+    return tf.boolean_mask(parts, tf.sequence_mask(counts, most))
+
+
+def with_gradient(collective: Any, gradient: Any, tensor: Any) -> Any:
+    """Adds a gradient to a collective whose op, as in Ascend's hccl_ops, has none."""
+    return tf.custom_gradient(lambda own: (collective(own), gradient))(tensor)
+
+
+def reduce_packed(
+    tensors: Sequence[Any], reduction: str, group: str, names: Sequence[str],
+    compression: Any = Compression.none, prescale: float = 1.0, postscale: float = 1.0,
+    sparse_as_dense: bool = False,
+) -> list[Any]:
+    """As reduce_gradients, of tensors that are multiplied by a factor and compressed before, and
+    decompressed and multiplied after."""
+    packed, contexts = [scaled(tensor, prescale) for tensor in tensors], {}
+    for i, tensor in enumerate(packed):
+        if tensor is not None and (sparse_as_dense or not isinstance(tensor, tf.IndexedSlices)):
+            packed[i], contexts[i] = compression.compress(tf.convert_to_tensor(tensor))
+    results = reduce_gradients(packed, reduction, group, names)
+    for i, context in contexts.items():
+        results[i] = compression.decompress(results[i], context)
+    return [scaled(result, postscale) for result in results]
+
+
+def scaled(tensor: Any, factor: float) -> Any:
+    """Multiplies in the tensor's type, those of 16 bits in fp32 and integers in fp64."""
+    if factor == 1.0 or tensor is None:
+        return tensor
+    if isinstance(tensor, tf.IndexedSlices):
+        values = scaled(tensor.values, factor)
+        return tf.IndexedSlices(values, tensor.indices, tensor.dense_shape)
+    tensor = tf.convert_to_tensor(tensor)
+    narrow = tensor.dtype.is_floating and tensor.dtype.size <= 4
+    wide = tf.cast(tensor, tf.float32 if narrow else tf.float64)
+    return tf.cast(wide * factor, tensor.dtype)
+
+
+def gradient_reducer(
+    op: Any, group: str, *, name: str | None = None, device_dense: str = "",
+    device_sparse: str = "", compression: Any = Compression.none, sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups: Any = None,
+    process_set: ProcessSet = global_process_set, scale_local_gradients: bool = True,
+) -> Callable[[list, list], list]:
+    """Returns the function for the gradients of a DistributedOptimizer or DistributedGradientTape
+    and the names of their variables. Ranks outside the process set keep their own gradients."""
+    reduction = _horovod.reduction(op)
+    _horovod.check_devices(device_dense=device_dense, device_sparse=device_sparse)
+    _horovod.check_groups(num_groups, groups)
+    if gradient_predivide_factor != 1.0 and reduction != "mean":
+        raise ValueError("hccl: gradient_predivide_factor is for means: omit op or the factor")
+    if not scale_local_gradients:
+        _horovod.refuse("scale_local_gradients", False, "there are no local variables")
+    before, after = 1.0 / gradient_predivide_factor, gradient_predivide_factor
+
+    def reduce(gradients: list, names: list) -> list:
+        if not process_set.included():
+            return gradients
+        own = _horovod.group_of(process_set, group)
+        with tf.name_scope(f"{name or 'Distributed'}_Allreduce"):
+            return reduce_packed(
+                gradients, reduction, own, names, compression, before, after, sparse_as_dense
+            )
+
+    return reduce
