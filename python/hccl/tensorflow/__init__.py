@@ -23,7 +23,10 @@ import tensorflow as tf
 from hccl.manage import api as _manage
 from hccl.tensorflow import _callbacks as callbacks
 from hccl.tensorflow import _horovod, _names, _optimizers, _sessions, _world
-from hccl.tensorflow._callbacks import BroadcastGlobalVariablesCallback, MetricAverageCallback
+from hccl.tensorflow._callbacks import (
+    BroadcastGlobalVariablesCallback, LearningRateScheduleCallback, LearningRateWarmupCallback,
+    MetricAverageCallback,
+)
 from hccl.tensorflow._collectives import (
     allgather, allreduce, alltoall, broadcast, broadcast_variables, grouped_allgather,
     grouped_allreduce, grouped_reducescatter, reducescatter,
@@ -38,7 +41,7 @@ from hccl.tensorflow._sums import Sums
 __all__ = [
     "Adasum", "Average", "BroadcastGlobalVariablesCallback", "BroadcastGlobalVariablesHook",
     "Compression", "DistributedGradientTape", "DistributedOptimizer",
-    "Max", "MetricAverageCallback",
+    "LearningRateScheduleCallback", "LearningRateWarmupCallback", "Max", "MetricAverageCallback",
     "Min", "ProcessSet", "Product", "Sum", "add_process_set", "allgather", "allgather_object",
     "allreduce", "alltoall", "broadcast", "broadcast_global_variables", "broadcast_object",
     "broadcast_variables", "callbacks", "global_process_set", "grouped_allgather",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 import hccl
 import tensorflow as tf
+from hccl.manage import api as _manage
 
-from hccl.tensorflow import _horovod
+from hccl.tensorflow import _horovod, _optimizers, _world
 from hccl.tensorflow._collectives import broadcast_variables, grouped_allreduce
 
 
@@ -59,3 +60,105 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
         values = [tf.constant(float(logs[name]), tf.float64) for name in names]
         for name, value in zip(names, grouped_allreduce(values, group=self._group)):
             logs[name] = float(value)
+
+
+class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
+    """Sets the learning rate to initial_lr * multiplier(epoch) in the epochs from start_epoch to
+    the one before end_epoch: at the beginning of each epoch or, with staircase=False, before each
+    batch, whose epoch is a fraction. A multiplier m that is a number means, as in Horovod,
+    m ** (epoch - start_epoch). With momentum_correction, the momentum that SGD or RMSprop has
+    gathered changes by the same factor as the learning rate. steps_per_epoch: the batches of an
+    epoch, for staircase=False; by default those that `fit` knows, else ValueError. The logs of an
+    epoch get the rate as "lr"."""
+
+    def __init__(
+        self,
+        initial_lr: float,
+        multiplier: float | Callable[[float], float],
+        start_epoch: int = 0,
+        end_epoch: Optional[int] = None,
+        staircase: bool = True,
+        momentum_correction: bool = True,
+        steps_per_epoch: Optional[int] = None,
+    ) -> None:
+        super().__init__()
+        if initial_lr is None:
+            raise ValueError("hccl: initial_lr is missing")
+        self._initial, self._start, self._end = initial_lr, start_epoch, end_epoch
+        self._staircase, self._corrects = staircase, momentum_correction
+        self._steps, self._epoch = steps_per_epoch, 0
+        if not callable(multiplier):
+            factor = multiplier
+            multiplier = lambda epoch: factor ** (epoch - start_epoch)  # noqa: E731
+        self._multiplier = multiplier
+
+    def on_train_begin(self, logs: Optional[dict[str, Any]] = None) -> None:
+        if not self._staircase and not self._steps:
+            self._steps = self.params.get("steps")
+            if not self._steps:
+                raise ValueError("hccl: the dataset does not tell its length: give steps_per_epoch")
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[dict[str, Any]] = None) -> None:
+        self._epoch = epoch
+
+    def on_train_batch_begin(self, batch: int, logs: Optional[dict[str, Any]] = None) -> None:
+        if self._epoch < self._start or (self._end is not None and self._epoch >= self._end):
+            return
+        if self._staircase and batch:
+            return
+        before = self._rate()
+        rate = self._initial * self._multiplier(
+            self._epoch if self._staircase else self._epoch + batch / self._steps
+        )
+        self.model.optimizer.learning_rate = rate
+        if self._corrects and before not in (0, rate):
+            for gathered in _gathered_momentum(self.model):
+                gathered.assign(gathered * (rate / before))
+
+    def on_epoch_end(self, epoch: int, logs: Optional[dict[str, Any]] = None) -> None:
+        if logs is not None:
+            logs["lr"] = self._rate()
+
+    def _rate(self) -> float:
+        return float(self.model.optimizer.learning_rate.numpy())
+
+
+def _gathered_momentum(model: Any) -> list[Any]:
+    """Returns the sums of past steps of an optimizer that has a momentum."""
+    optimizer = _optimizers.with_inner(model.optimizer)[-1]
+    if not hasattr(optimizer, "momentum"):
+        return []
+    if hasattr(optimizer, "get_slot"):  # tf.keras.optimizers.legacy
+        if "momentum" not in optimizer.get_slot_names():
+            return []
+        return [optimizer.get_slot(v, "momentum") for v in model.trainable_variables]
+    own = getattr(optimizer, "momentums", None) or getattr(optimizer, "_momentums", None)
+    return [variable for variable in own or () if variable is not None]
+
+
+class LearningRateWarmupCallback(LearningRateScheduleCallback):
+    """Raises the learning rate in the first warmup_epochs, batch by batch, from initial_lr divided
+    by the number of ranks to initial_lr. verbose: 1 prints the rate after the last of them."""
+
+    def __init__(
+        self,
+        initial_lr: float,
+        warmup_epochs: int = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: Optional[int] = None,
+        verbose: int = 0,
+    ) -> None:
+        def multiplier(epoch: float) -> float:
+            ranks = _world.size()
+            done = (epoch + 1 / self._steps) / warmup_epochs  # the whole rate at an epoch's end
+            return (done * (ranks - 1) + 1) / ranks
+
+        super().__init__(
+            initial_lr, multiplier, 0, warmup_epochs, False, momentum_correction, steps_per_epoch
+        )
+        self._verbose = verbose
+
+    def on_epoch_end(self, epoch: int, logs: Optional[dict[str, Any]] = None) -> None:
+        super().on_epoch_end(epoch, logs)
+        if self._verbose and epoch == self._end - 1 and _manage.get_rank_id() == 0:
+            print(f"\nEpoch {epoch + 1}: the warmup ends at a learning rate of {self._rate():g}")

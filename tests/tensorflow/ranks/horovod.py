@@ -28,6 +28,47 @@ def sgds():
         yield keras.optimizers.legacy.SGD
 
 
+class Rates(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.rates, self.logged = [], []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.rates.append(float(self.model.optimizer.learning_rate.numpy()))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.logged.append(logs["lr"])
+
+
+def learning_rates():
+    """Two epochs of warmup; then halved in each epoch; in the sixth a function of the batch."""
+    lr, steps, seen = 0.08, 2, Rates()
+    want = [lr / SIZE * ((SIZE - 1) / 2 * (i + 1) / steps + 1) for i in range(2 * steps)]
+    want += [lr] * steps + [lr / 2] * steps + [lr / 4] * steps + [lr / 10 * 5.0, lr / 10 * 5.5]
+    for kind in sgds():
+        for corrects in (True, False):
+            seen, model = Rates(), linear()
+            model.compile(hvd.DistributedOptimizer(kind(0.01, momentum=0.9)), "mse")
+            options = dict(momentum_correction=corrects)
+            callbacks = [
+                hvd.callbacks.LearningRateWarmupCallback(lr, warmup_epochs=2, verbose=1, **options),
+                hvd.LearningRateScheduleCallback(lr, 0.5, start_epoch=2, end_epoch=5, **options),
+                hvd.LearningRateScheduleCallback(
+                    lr, lambda epoch: epoch / 10, start_epoch=5, staircase=False, steps_per_epoch=steps, **options
+                ),
+                seen,
+            ]
+            model.fit(X[RANK], Y[RANK], 4, epochs=6, shuffle=False, verbose=0, callbacks=callbacks)
+            np.testing.assert_allclose(seen.rates, want, rtol=1e-5)
+            np.testing.assert_allclose(seen.logged, want[1::steps], rtol=1e-5)
+            w, moved, before = np.zeros((3, 1)), np.zeros((3, 1)), 0.01
+            for i, rate in enumerate(want):
+                momentum = 0.9 * (rate / before if corrects else 1)
+                moved = momentum * moved - rate * gradient(w, *[(0, 4), (4, 8)][i % 2])
+                w, before = w + moved, rate
+            np.testing.assert_allclose(model.get_weights()[0], w, rtol=1e-4)
+
+
 def accumulated(kind, how, average):
     optimizer = hvd.DistributedOptimizer(
         kind(0.1), backward_passes_per_step=3, average_aggregated_gradients=average
@@ -215,7 +256,7 @@ def keywords():
             raise AssertionError("alltoall")
 
 
-for check in (accumulation, compression, collectives, gradients_of_collectives, sessions, keywords):
+for check in (learning_rates, accumulation, compression, collectives, gradients_of_collectives, sessions, keywords):
     check()
 hvd.shutdown()
 print("all well")
