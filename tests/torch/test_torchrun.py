@@ -1,6 +1,7 @@
 """Programs as users start them."""
 
 import concurrent.futures
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -176,7 +177,7 @@ def test_where_the_module_is_kept(tmp_path):
 def test_information():
     text = run([sys.executable, "-m", "hccl.info"]).stdout
     for words in [
-        "hccl 0.1",
+        f"hccl {importlib.metadata.version('hccl')}",
         "libhccl.so",
         "device heap",
         f"torch {torch.__version__}",
