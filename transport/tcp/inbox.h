@@ -1,5 +1,5 @@
-// What a mesh and the door of its process share: for each peer the end that connects, and the
-// connections that came through the door.
+// The inbox of a mesh, which the mesh shares with the door. For each peer the inbox knows which end
+// connects. It holds the connections that came through the door until the mesh takes them.
 #pragma once
 
 #include <atomic>
