@@ -135,11 +135,14 @@ typedef HcclResult (*HcclCall)(void* arg);
  * the request is done if `done` is null.
  *
  * Failure and end: after a failure or HcclCommAbort the waiting calls still run, and their
- * collectives fail at once. If a thread has left a call by longjmp, out of a collective, the calls
- * behind that one never run. HcclRequestWait ends them soon after the collective's deadline, or
- * after the communicator's failure, with its error; `done` runs there. HcclCommDestroy returns
- * HCCL_E_AGAIN while a call waits or runs. At the end of the process calls that have not begun are
- * dropped. A forked child may submit only with a null comm (HCCL_E_NOT_SUPPORT).
+ * collectives fail at once; a call that has waited for two seconds behind the same call since then
+ * does not run, and ends with the communicator's error. If a thread has left a call by longjmp, the
+ * calls behind that one never run. They end with an error: soon after the deadline of the
+ * collective that was left, else soon after the communicator's failure, as the program's own code
+ * has no deadline. Their `done` runs on a thread of the library, or in HcclRequestWait.
+ * HcclCommDestroy returns HCCL_E_AGAIN while a call waits or runs. At the end of the process calls
+ * that have not begun are dropped. A forked child may submit only with a null comm
+ * (HCCL_E_NOT_SUPPORT).
  *
  * request may be null if the program waits by `done` only. If HcclSubmit fails, neither function
  * runs; HCCL_E_SYSCALL: no thread can be started. */

@@ -34,7 +34,7 @@ Status WorkQueue::Entry::wait(Deadline deadline) {
   }
   Watch watch;
   while (!done()) {
-    if (queue_->sleep(*this, watch, deadline, [] { return false; })) continue;
+    if (queue_->sleep(*this, watch, deadline, queue_->done_bell_, [] { return false; })) continue;
     return Status(Code::kTimeout, "timed out: the request is not done");
   }
   return {};
@@ -208,14 +208,15 @@ Status WorkQueue::wait(const Ticket& ticket) {
   Watch watch;
   while (!ticket->done()) {
     if (run_next(By::kCaller)) continue;
-    sleep(*ticket, watch, Deadline::never(), [this] { return can_run(By::kCaller); });
+    sleep(*ticket, watch, Deadline::never(), done_bell_, [this] { return can_run(By::kCaller); });
   }
   return ticket->status();
 }
 
 // Until the entry is done or given up, or there is something else to do. False: at the deadline.
 template <class Also>
-bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, Also also) {
+bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoorbell& bell,
+                      Also also) {
   bool overdue = false;
   const auto ready = [&] {
     if (entry.done() || also()) return true;
@@ -224,7 +225,7 @@ bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, Also also) 
   };
   const WaitPolicy policy = bound_.patience ? kSleepAtOnce : kUntilRung;  // nothing rings in time
   const Waiter waiter{.deadline = deadline, .policy = policy};
-  if (waiter.until(ready, done_bell_) != Waited::kReady) return false;
+  if (waiter.until(ready, bell) != Waited::kReady) return false;
   if (!overdue || !take_out(entry)) return true;
   entry.status_ = bound_.overdue();
   entry.work_ = nullptr;
@@ -238,7 +239,7 @@ bool WorkQueue::is_overdue(const Entry& entry, Watch& watch) const {
   if (!bound_.patience) return false;
   const MutexLock lock(mutex_);
   if (find(entry) == line_.end()) return false;
-  const Watch now{(bound_.of == nullptr ? this : bound_.of)->piece(), bound_.patience(),
+  const Watch now{(bound_.of ? bound_.of() : this)->piece(), bound_.patience(),
                   std::chrono::steady_clock::now()};
   if (now.piece != watch.piece || now.patience != watch.patience) watch = now;
   return now.piece != 0 && now.patience.count() != 0 && now.since - watch.since > now.patience;
@@ -262,11 +263,27 @@ void WorkQueue::start() {
 
 void WorkQueue::serve() {
   pthread_setname_np(pthread_self(), name_);
+  const auto ready = [this] { return ending_.load() || can_run(By::kWorker); };
+  Watch watch;
   while (!ending_.load()) {
     if (run_next(By::kWorker)) continue;
-    const auto ready = [this] { return ending_.load() || can_run(By::kWorker); };
-    static_cast<void>(Waiter{.policy = kUntilRung}.until(ready, work_bell_));
+    // Work that cannot run yet is watched: its caller need not wait for it.
+    if (const Ticket next = to_watch(); next != nullptr) {
+      sleep(*next, watch, Deadline::never(), work_bell_, ready);
+    } else {
+      const auto comes = [&] { return ready() || to_watch() != nullptr; };
+      static_cast<void>(Waiter{.policy = kUntilRung}.until(comes, work_bell_));
+    }
   }
+}
+
+// The worker's first work in line; null: none, or no bound.
+WorkQueue::Ticket WorkQueue::to_watch() const {
+  if (!bound_.patience || state_.load(std::memory_order_seq_cst) < kInLine) return nullptr;
+  const MutexLock lock(mutex_);
+  const auto is_it = [](const Ticket& each) { return each->for_worker_; };
+  const auto found = std::find_if(line_.begin(), line_.end(), is_it);
+  return found == line_.end() ? nullptr : *found;
 }
 
 void WorkQueue::end(bool wait) {

@@ -29,14 +29,14 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   class Entry;
   using Ticket = std::shared_ptr<Entry>;
 
-  /// Work never ends if its thread has died, or has left the work by longjmp. So a wait for work in
-  /// line gives that work up if one piece has run in the queue `of` for longer than `patience` (0,
-  /// or none: no limit). The result of the wait is then `overdue`. The functions and `of` must stay
-  /// valid while work is in line.
+  /// Work never ends if its thread has died, or has left the work by longjmp. So work in line is
+  /// given up, by a thread that waits for it or by the worker, if one piece has run in the queue
+  /// `of` for longer than `patience` (0, or none: no limit). The result of the work is then
+  /// `overdue`. The functions and the queue `of` must stay valid while work is in line.
   struct Bound {
     std::function<std::chrono::nanoseconds()> patience;
     std::function<Status()> overdue;
-    const WorkQueue* of = nullptr;  // null: this queue
+    std::function<const WorkQueue*()> of;  // none: this queue
   };
   /// `worker`: the thread's name, a literal.
   explicit WorkQueue(const char* worker) : WorkQueue(worker, Bound{}) {}
@@ -136,10 +136,11 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
     std::chrono::steady_clock::time_point since{};
   };
   template <class Also>
-  bool sleep(Entry& entry, Watch& watch, Deadline deadline, Also also);
+  bool sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoorbell& bell, Also also);
   bool is_overdue(const Entry& entry, Watch& watch) const;
   std::uint64_t piece() const;
   Line::const_iterator find(const Entry& entry) const HCCL_REQUIRES(mutex_);
+  Ticket to_watch() const;
   bool take_out(const Entry& entry);
   void step_out();
 

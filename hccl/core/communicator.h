@@ -146,7 +146,8 @@ class Communicator {
   Uuid scope_of(const exec::Transfer& message, bool receiver_waits) const;
   Status refused_suspended() const;
   Status refused_inside() const;
-  WorkQueue::Bound bound(const WorkQueue* of = nullptr);
+  WorkQueue::Bound bound();
+  WorkQueue::Bound bound_of_requests();
   void in_order(std::function<void()> tell);
   Waiter limits(bool background);
   void stalled(const Pending& pending);
@@ -188,9 +189,8 @@ class Communicator {
   std::vector<std::byte> products_;  // scaled inputs; kept for the next operation
 
   std::shared_ptr<Mailbox> mailbox_;
-  // A call may take long; an operation in it may not.
   const std::shared_ptr<WorkQueue> requests_ =
-      std::make_shared<WorkQueue>("hccl-requests", bound(&queue_));
+      std::make_shared<WorkQueue>("hccl-requests", bound_of_requests());
 
   WorkQueue queue_{"hccl-operations", bound()};  // last: its thread ends first
 };

@@ -174,9 +174,8 @@ Status Communicator::refused_inside() const {
                     "left the operation by longjmp, only HcclCommAbort helps");
 }
 
-WorkQueue::Bound Communicator::bound(const WorkQueue* of) {
+WorkQueue::Bound Communicator::bound() {
   WorkQueue::Bound bound;
-  bound.of = of;
   bound.patience = [this]() -> std::chrono::nanoseconds {
     if (failure_.raised()) return kEndAfterFailure;
     const auto timeout = settings_.timeout();
@@ -190,6 +189,14 @@ WorkQueue::Bound Communicator::bound(const WorkQueue* of) {
                           ranks_[static_cast<std::size_t>(rank_)]));
     return failure_.reason();
   };
+  return bound;
+}
+
+// The program's own code in a call may take long, an operation in the call may not. After a failure
+// the calls in line wait for neither.
+WorkQueue::Bound Communicator::bound_of_requests() {
+  WorkQueue::Bound bound = this->bound();
+  bound.of = [this] { return failure_.raised() ? requests_.get() : &queue_; };
   return bound;
 }
 

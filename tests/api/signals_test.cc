@@ -261,31 +261,48 @@ HcclResult submitted(void* ran) {
   return sum_of_two(handler_comm, &sum);
 }
 
-/// The same with calls that are submitted: one that waits behind the one that was left ends soon
-/// after the communicator does, and never runs.
-std::string leave_a_submitted_call(std::uint32_t rank) {
+/// The same with calls that are submitted. Two come behind the call that was left: another thread
+/// waits for one, nobody for the other. Both end soon after the communicator does, and never run.
+std::string leave_a_submitted_call(std::uint32_t rank, HcclCall call) {
   std::string wrong = join_two(rank);
   if (!wrong.empty()) return wrong;
   if (rank == 1) {
     while (!pair->acted) std::this_thread::yield();
     return {};
   }
-  static std::atomic<int> first = 0, second = 0, told = 0;
+  static std::atomic<int> first = 0, others = 0, told = 0;
   HcclRequest request = nullptr;
   if (sigsetjmp(out_of_call, 1) == 0) {
     signal_soon(&leave_in_handler);
-    HcclSubmit(&submitted, handler_comm, true, nullptr, &first, &request);
+    HcclSubmit(call, handler_comm, true, nullptr, &first, &request);
     return "the call was not left";
   }
-  const auto tell = [](void*, HcclResult result) { told += result != HCCL_SUCCESS ? 1 : 100; };
-  DO(HcclSubmit(&submitted, handler_comm, false, tell, &second, &request));
+  const auto tell = [](void*, HcclResult result) {
+    told += result != HCCL_SUCCESS ? 1 : 100;
+    told.notify_all();
+  };
+  DO(HcclSubmit(call, handler_comm, false, tell, &others, &request));
+  DO(HcclSubmit(call, handler_comm, false, tell, &others, nullptr));
   HcclResult other = HCCL_SUCCESS;
   std::thread thread([&] { other = HcclRequestWait(request, 0, nullptr); });
   DO(HcclCommAbort(handler_comm, "left by longjmp"));
   thread.join();
+  for (int now = told; now < 2; now = told) told.wait(now);
   pair->acted = true;
-  if (other == HCCL_SUCCESS || told != 1) return "the submitted call did not fail";
-  return first == 1 && second == 0 ? "" : "a wrong call ran";
+  if (other == HCCL_SUCCESS || told != 2) return "a submitted call did not fail";
+  return first == 1 && others == 0 ? "" : "a wrong call ran";
+}
+
+std::string leave_its_operation(std::uint32_t rank) {
+  return leave_a_submitted_call(rank, &submitted);
+}
+
+std::string leave_its_own_code(std::uint32_t rank) {
+  return leave_a_submitted_call(rank, [](void* ran) {
+    ++*static_cast<std::atomic<int>*>(ran);
+    for (;;) ::pause();
+    return HCCL_SUCCESS;
+  });
 }
 
 void run_two(std::string (*program)(std::uint32_t)) {
@@ -309,7 +326,8 @@ void run_two(std::string (*program)(std::uint32_t)) {
 
 TEST(Signals, ACallFromAHandlerIsRefused) { run_two(&call_while_it_waits); }
 TEST(Signals, ACallThatWasLeftByLongjmpRefusesTheNext) { run_two(&leave_while_it_waits); }
-TEST(Signals, ASubmittedCallThatWasLeftByLongjmpEndsTheNext) { run_two(&leave_a_submitted_call); }
+TEST(Signals, ASubmittedCallThatWasLeftByLongjmpEndsTheNext) { run_two(&leave_its_operation); }
+TEST(Signals, ASubmittedCallThatWasLeftInItsOwnCodeEndsTheNext) { run_two(&leave_its_own_code); }
 
 /// What a thread that a callback starts has for a signal mask.
 struct Seen {

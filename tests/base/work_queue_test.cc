@@ -124,7 +124,7 @@ TEST(WorkQueueTest, WhatHasNotBegunIsDropped) {
 // ---- work that never ends ----
 
 WorkQueue::Bound bound(std::chrono::milliseconds patience) {
-  return {[patience] { return patience; }, [] { return Status(Code::kTimeout, "overdue"); }};
+  return {[patience] { return patience; }, [] { return Status(Code::kTimeout, "overdue"); }, {}};
 }
 
 TEST(WorkQueueTest, AWaitBehindAnOperationThatNeverEndsIsGivenUp) {
@@ -149,7 +149,7 @@ TEST(WorkQueueTest, AWaitBehindAnOperationThatNeverEndsIsGivenUp) {
 TEST(WorkQueueTest, AWaitBehindACallWhoseOperationNeverEndsIsGivenUp) {
   WorkQueue operations("test");
   auto limit = bound(std::chrono::milliseconds(20));
-  limit.of = &operations;
+  limit.of = [&operations] { return &operations; };
   const auto calls = std::make_shared<WorkQueue>("test", limit);
   auto call = std::make_unique<WorkQueue::Turn>(*calls);
   std::atomic<int> ran = 0, told = 0;
@@ -175,6 +175,24 @@ TEST(WorkQueueTest, AWaitBehindACallWhoseOperationNeverEndsIsGivenUp) {
   EXPECT_FALSE(calls->busy());
   EXPECT_EQ(ran, 0);
   calls->end(true);
+}
+
+// The worker gives work up that no other thread waits for, in its order.
+TEST(WorkQueueTest, WorkThatNobodyWaitsForIsGivenUp) {
+  const auto queue = std::make_shared<WorkQueue>("test", bound(std::chrono::milliseconds(20)));
+  std::promise<void> both;
+  std::string told;
+  const auto turn = std::make_unique<WorkQueue::Turn>(*queue);
+  queue->submit([] { return Status(); },
+                [&](const Status& why) { told += why.message() + " 1, "; });
+  queue->submit([] { return Status(); },
+                [&](const Status& why) {
+                  told += why.message() + " 2";
+                  both.set_value();
+                });
+  both.get_future().wait();
+  EXPECT_EQ(told, "overdue 1, overdue 2");
+  queue->end(true);
 }
 
 TEST(WorkQueueTest, AWaitBehindAPlaceOrManyOperationsIsNotGivenUp) {
