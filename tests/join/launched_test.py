@@ -122,7 +122,8 @@ class Innermost(unittest.TestCase):
 
     @unittest.skipUnless(HYDRA, "no hydra")
     def test_hydra_between_hosts_is_refused(self):
-        lines = run(HYDRA, "-n", "2", "sh", "-c", f"MPI_LOCALNRANKS=1 MPI_LOCALRANKID=0 exec '{PROGRAM}'")
+        # The shell ends well, as hydra may lose what ranks that fail have printed.
+        lines = run(HYDRA, "-n", "2", "sh", "-c", f"MPI_LOCALNRANKS=1 MPI_LOCALRANKID=0 '{PROGRAM}'; true")
         self.assertEqual(len(lines), 2)
         for line in lines:
             self.assertRegex(line, "refused: .*rank [01] of 2.*RANK=.PMI_RANK")
