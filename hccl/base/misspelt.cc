@@ -38,8 +38,8 @@ std::string letters(std::string_view name) {
 
 std::vector<std::string> misspelt(const char* const* variables) {
   // Reading asks for every variable, whatever the others are. Only join reads the job's name, and
-  // only Python reads the other two.
-  std::vector<std::string> known{"HCCL_JOB_ID", "HCCL_HALF", "HCCL_COMPARE_NAMES"};
+  // only Python reads the others.
+  std::vector<std::string> known{"HCCL_JOB_ID", "HCCL_AS_GLOO", "HCCL_HALF", "HCCL_COMPARE_NAMES"};
   const auto note = [&](const char* name) -> const char* {
     if (std::string_view(name).starts_with(kPrefix)) known.emplace_back(name);
     return nullptr;

@@ -15,8 +15,25 @@ if typing.TYPE_CHECKING:
     from hccl.torch._combined import CombinedGradients
     from hccl.torch._ddp import DistributedDataParallel
 
-__all__ = ["CombinedGradients", "DistributedDataParallel", "as_npu", "empty", "optim", "share_"]
+__all__ = [
+    "CombinedGradients",
+    "DistributedDataParallel",
+    "as_gloo",
+    "as_npu",
+    "empty",
+    "optim",
+    "share_",
+]
 _LATER = {"CombinedGradients": "_combined", "DistributedDataParallel": "_ddp"}
+
+
+def as_gloo() -> None:
+    """Makes "gloo" mean hccl, in this process and in those that it starts (HCCL_AS_GLOO=1).
+
+    For frameworks that know only Gloo on CPUs. Groups made later by the name "gloo", or without a
+    name for CPU tensors, are hccl's; `dist.get_backend()` still says "gloo". Call it before
+    init_process_group(), on all ranks. A second call does nothing."""
+    importlib.import_module("hccl.torch._register").as_gloo()
 
 
 def as_npu() -> None:

@@ -8,7 +8,7 @@ import os
 import warnings
 from typing import Any
 
-from hccl.torch import _module
+from hccl.torch import _gloo, _module
 
 NAMES = ("hccl", "hccl_cpu")
 
@@ -17,6 +17,8 @@ def register() -> None:
     """Registers the backend with torch.distributed. A second call does nothing."""
     try:
         _register()
+        if _gloo.asked():
+            as_gloo()
         _module.end_at_exit()  # now, so that a program's exit handlers find its groups alive
     except Exception as error:
         warnings.warn(f"hccl: the backend could not be registered: {error!r}", stacklevel=2)
@@ -50,6 +52,13 @@ def _free_name(backends: Any) -> str | None:
         if plugin.creator_fn is create:
             return None
     raise RuntimeError(f"both names, {' and '.join(NAMES)}, are taken")
+
+
+def as_gloo() -> None:
+    from torch.distributed import Backend
+
+    plugins = ((each, Backend._plugins.get(each.upper())) for each in NAMES)
+    _gloo.make_gloo_mean(next(each for each, it in plugins if it and it.creator_fn is create))
 
 
 def create(options: Any, pg_options: Any = None) -> Any:

@@ -1,0 +1,43 @@
+"""Makes "gloo" mean hccl, for frameworks that know no other backend for CPUs."""
+
+import functools
+import os
+from typing import Any
+
+VARIABLE = "HCCL_AS_GLOO"
+
+
+def asked() -> bool:
+    return os.environ.get(VARIABLE, "0") not in ("", "0")
+
+
+def make_gloo_mean(name: str) -> None:
+    """`name`: of the backend. A second call does nothing."""
+    from torch.distributed import distributed_c10d
+
+    os.environ[VARIABLE] = "1"  # for the processes that this one starts
+    helper = distributed_c10d._new_process_group_helper
+    if hasattr(helper, "__wrapped__"):
+        return
+
+    # Every way to a group of ranks passes here. The group keeps the name that the program gave.
+    @functools.wraps(helper)
+    def make(size: int, rank: int, ranks: list[int], backend: Any, *rest: Any, **named: Any) -> Any:
+        made = ",".join(_without_gloo(each, name) for each in str(backend).split(","))
+        group, store = helper(size, rank, ranks, made, *rest, **named)
+        groups = distributed_c10d._world.pg_map
+        if group in groups:  # this rank is a member
+            groups[group] = (backend, *groups[group][1:])
+            if group.name() in ("gloo", "undefined"):  # torch's guess for a backend by device
+                group._set_default_backend(distributed_c10d.ProcessGroup.BackendType.CUSTOM)
+        return group, store
+
+    distributed_c10d._new_process_group_helper = make
+    # For groups whose program names no backend.
+    distributed_c10d.Backend.default_device_backend_map["cpu"] = name
+
+
+def _without_gloo(backend: str, name: str) -> str:
+    """The backend of one device, "gloo" or "cpu:gloo", with hccl in Gloo's place."""
+    device, colon, kind = backend.rpartition(":")
+    return f"{device}{colon}{name}" if kind.lower() == "gloo" else backend
