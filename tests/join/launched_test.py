@@ -58,7 +58,10 @@ def run(*command, env=None):
 
 
 def start(env, *arguments, output=None):
-    return subprocess.Popen([PROGRAM, *arguments], env=env, stdout=subprocess.PIPE, stderr=output, text=True)
+    """A process whose variables others can read: Popen returns a little earlier, within exec."""
+    process = subprocess.Popen([PROGRAM, *arguments], env=env, stdout=subprocess.PIPE, stderr=output, text=True)
+    wait_for(lambda: pathlib.Path(f"/proc/{process.pid}/environ").read_bytes() or process.poll() is not None)
+    return process
 
 
 def end(process):
