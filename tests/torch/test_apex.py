@@ -83,6 +83,9 @@ for level, overrides, weights, norm, masters, scale in [
     before = copy.deepcopy(model.state_dict())
     loss = train(model, optimizer, 1)
     assert loss == loss and not all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+wide = amp.initialize(net().double(), opt_level="O0")  # as are its inputs
+assert {v.dtype for v in wide.state_dict().values()} == {single, torch.int64}
+assert wide(torch.randn(8, 1, 8, 8).double()).dtype == single
 for arguments in (dict(opt_level="02"), dict(opt_level="O1", keep_batchnorm_fp32=True),
                   dict(opt_level="O1", master_weights=True), dict(keep_batchnorm_fp32="yes")):
     try:
@@ -185,8 +188,8 @@ for level in ("O0", "O1", "O2"):
     optimizer.step()
     assert torch.allclose(weight, before - 2.0 * optimizer.param_groups[0]["lr"]), level
 
-layer, optimizer, schedule = made("O2", scale_window=2, dynamic_init_scale=1024.0)
-for factor, scale in ((float("inf"), 512.0), (1.0, 512.0), (1.0, 1024.0)):
+layer, optimizer, schedule = made("O2", scale_window=2, dynamic_init_scale=1024.0, max_loss_scale=1024.0)
+for factor, scale in ((float("inf"), 512.0), (1.0, 512.0), (1.0, 1024.0), (1.0, 1024.0), (1.0, 1024.0)):
     optimizer.zero_grad()
     with amp.scale_loss(layer(x).sum() * factor, optimizer) as scaled:
         scaled.backward()
@@ -349,6 +352,8 @@ class Model(torch.nn.Module):
 own = Model()
 wanted = own(torch.ones(2, 3))
 assert own.seen == [torch.float32] * 3 + [(torch.float32,) * 2, torch.float32], own.seen
+own = amp.initialize(own, opt_level="O1", patch_torch_functions=False)
+assert torch.equal(own(torch.ones(2, 3)), wanted) and own.seen[0] == torch.float32, own.seen
 own = amp.initialize(own, opt_level="O1")
 result = own(torch.ones(2, 3))
 assert own.seen == [torch.bfloat16] + [torch.float32] * 2 + [(torch.float32,) * 2, torch.bfloat16], own.seen
