@@ -5,7 +5,8 @@
 The network has the real layers (83 tensors, 3.2 million numbers for 10 classes); only the input is
 smaller. Prints the times of an iteration's parts, and the accuracy. --trace writes a time line for
 chrome://tracing. --optimizer torch uses torch.optim.SGD instead. --level trains at a level of apex's
-amp: python -m hccl.torch examples/torch/mobilenet_v1.py --level O2
+amp: python -m hccl.torch examples/torch/mobilenet_v1.py --level O2. --small trains the network of
+digits.py instead.
 """
 
 import argparse
@@ -128,13 +129,20 @@ def main() -> None:
     parser.add_argument("--decay", action="store_true", help="lr falls to a hundredth")
     parser.add_argument("--width", type=float, default=1.0, help="the multiplier of channels")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--small", action="store_true", help="the network and digits of digits.py")
     parser.add_argument("--level", help="apex's O0 to O3, with python -m hccl.torch")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--trace", help="a file for the time line of one epoch more, as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
-    model = mobilenet_v1(10, options.width)
+    model, (train, test) = mobilenet_v1(10, options.width), digits()
+    if options.small:
+        from digits import Network, load
+
+        model, data = Network(), load()  # the same weights for each seed
+        train, test = data[:2], data[2:]
+        torch.manual_seed(options.seed)
     optimizer = make_optimizer(options, model)
     scaled = lambda loss, optimizer: contextlib.nullcontext(loss)  # noqa: E731
     if options.level:
@@ -142,7 +150,6 @@ def main() -> None:
 
         model, optimizer = amp.initialize(model, optimizer, opt_level=options.level)
         scaled = amp.scale_loss
-    train, test = digits()
     steps = options.epochs * -(-len(train[0]) // options.batch)
     end = 0.01 if options.decay else 1.0
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, end, max(1, steps))
