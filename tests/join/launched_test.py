@@ -60,7 +60,7 @@ def run(*command, env=None):
 def start(env, *arguments, output=None):
     """A process whose variables others can read: Popen returns a little earlier, within exec."""
     process = subprocess.Popen([PROGRAM, *arguments], env=env, stdout=subprocess.PIPE, stderr=output, text=True)
-    wait_for(lambda: pathlib.Path(f"/proc/{process.pid}/environ").read_bytes() or process.poll() is not None)
+    wait_for(lambda: process.poll() is not None or pathlib.Path(f"/proc/{process.pid}/environ").read_bytes())
     return process
 
 

@@ -22,5 +22,7 @@ def test_every_program_ends_with_its_own_code(transport, tmp_path):
     assert json.loads(ended.stdout) == codes, ended.stderr
     # The other rank hears of an exception at once, and a handler that runs later gets errors.
     assert "rank 1 aborted the communicator: an exception ended its program" in ended.stderr
-    assert ended.stderr.count("the process group has been shut down") == 2
-    assert ended.stderr.count("no process group can be made") == 2
+    # (On a busy machine a daemon thread may hear of the end, too, in a traceback of its own.)
+    told = [line for line in ended.stderr.splitlines() if line.startswith("hccl: ")]
+    assert sum("the process group has been shut down" in line for line in told) == 2, ended.stderr
+    assert sum("no process group can be made" in line for line in told) == 2, ended.stderr
