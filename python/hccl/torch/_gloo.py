@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 VARIABLE = "HCCL_AS_GLOO"
+_done = False
 
 
 def asked() -> bool:
@@ -15,10 +16,12 @@ def make_gloo_mean(name: str) -> None:
     """`name`: of the backend. A second call does nothing."""
     from torch.distributed import distributed_c10d
 
+    global _done
+    if _done:
+        return
+    _done = True
     os.environ[VARIABLE] = "1"  # for the processes that this one starts
     helper = distributed_c10d._new_process_group_helper
-    if hasattr(helper, "__wrapped__"):
-        return
 
     # Every way to a group of ranks passes here. The group keeps the name that the program gave.
     @functools.wraps(helper)
