@@ -138,7 +138,7 @@ void add_machine() {
 
 void add_fold(DataType type, ReduceOp op, std::size_t number, bool in_place,
               Store store = Store::kCached) {
-  add_bench(std::string(words(type)) + "_" + std::string(words(op)) + "_of_" +
+  add_bench(std::string(to_string(type)) + "_" + std::string(to_string(op)) + "_of_" +
                 std::to_string(number) + (in_place ? "_in_place" : "") +
                 (store == Store::kStream ? "_streaming" : ""),
             [=](benchmark::State& state) { fold_into(state, type, op, number, in_place, store); });

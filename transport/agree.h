@@ -33,7 +33,8 @@ inline Result<std::vector<std::string>> agree(const OpenArgs& args,
     ByteReader reader(part);
     const auto code = reader.get<std::int32_t>();
     std::string text = reader.get_text(kLongest);
-    if (!reader.finished() || words(static_cast<Code>(code)) == words(static_cast<Code>(-1))) {
+    if (!reader.finished() ||
+        to_string(static_cast<Code>(code)) == to_string(static_cast<Code>(-1))) {
       return Status(Code::kInternal,
                     "rank " + std::to_string(rank) + " sent a part that cannot be read", rank);
     }

@@ -13,7 +13,7 @@ namespace {
 /// A plugin's numbers are data from outside: an unknown code becomes kInternal.
 Status make_status(std::int32_t code, std::string_view message, std::int32_t culprit, int size) {
   Code known = static_cast<Code>(code);
-  if (code == 0 || words(known) == words(static_cast<Code>(-1))) known = Code::kInternal;
+  if (code == 0 || to_string(known) == to_string(static_cast<Code>(-1))) known = Code::kInternal;
   if (culprit < 0 || culprit >= size) culprit = Status::kNobody;
   return Status(known, std::string(message), culprit);
 }

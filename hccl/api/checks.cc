@@ -16,9 +16,9 @@ Status unknown_op(HcclReduceOp op) {
 }
 
 Status irreducible(DataType type, ReduceOp op) {
-  std::string text = "dataType " + std::string(words(type)) + " cannot be reduced";
+  std::string text = "dataType " + std::string(to_string(type)) + " cannot be reduced";
   if (kernels::reducible(type)) {
-    text += " by " + std::string(words(op)) + ": it is of integers";
+    text += " by " + std::string(to_string(op)) + ": it is of integers";
   }
   return Status(Code::kNotSupport, std::move(text));
 }
@@ -50,12 +50,12 @@ Result<Scale> check_scale(const HcclScale* scale, ReduceOp op, DataType type) {
   }
   if (factors == Scale{}) return factors;
   if (op != ReduceOp::kSum && op != ReduceOp::kAvg) {
-    return Status(Code::kNotSupport,
-                  "scale: only sums and averages have factors, op is " + std::string(words(op)));
+    return Status(Code::kNotSupport, "scale: only sums and averages have factors, op is " +
+                                         std::string(to_string(op)));
   }
   if (!floating(type)) {
     return Status(Code::kNotSupport,
-                  "scale: only floats have factors, dataType is " + std::string(words(type)));
+                  "scale: only floats have factors, dataType is " + std::string(to_string(type)));
   }
   return factors;
 }

@@ -33,7 +33,7 @@ Result<hccl::Op> op_named(const std::string& word) {
   using hccl::Op;
   for (const Op op : {Op::kAllReduce, Op::kBroadcast, Op::kReduceScatter, Op::kAllGather,
                       Op::kReduce, Op::kScatter, Op::kAllToAll, Op::kBarrier}) {
-    std::string known(hccl::words(op));
+    std::string known(hccl::to_string(op));
     std::erase(known, '_');
     if (word == known) return op;
   }

@@ -47,7 +47,7 @@ const char* HcclGetErrorString(HcclResult code) {
   const int number = static_cast<int>(code);
   if (number < 0 || number > HCCL_E_IN_STATUS) return "unknown error";
   if (number > HCCL_E_OOM) return "unknown err";
-  return hccl::words(static_cast<hccl::Code>(number)).data();
+  return hccl::to_string(static_cast<hccl::Code>(number)).data();
 }
 
 const char* HcclGetLastErrorText(void) { return hccl::api::last_error().data(); }

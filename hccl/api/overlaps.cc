@@ -26,7 +26,7 @@ const char* hint(Op op) {
   }
 }
 
-std::string words(const Extent& extent) {
+std::string to_string(const Extent& extent) {
   const std::string number = extent.number < 0 ? "" : " " + std::to_string(extent.number);
   return fmt::format("{}{} ({} bytes at {:#x})", extent.name, number, extent.bytes, extent.at);
 }
@@ -93,7 +93,7 @@ Status check_apart(const core::Communicator& comm, std::vector<Extent> extents, 
   for (const Extent& each : extents) {
     const Extent* const other = each.written ? any : written;
     if (other != nullptr && !apart(other->at, other->bytes, each.at, each.bytes)) {
-      return Status(Code::kPara, words(each) + " overlaps " + words(*other) + ": " + hint);
+      return Status(Code::kPara, to_string(each) + " overlaps " + to_string(*other) + ": " + hint);
     }
     const auto end = [](const Extent* of) { return of == nullptr ? 0 : of->at + of->bytes; };
     if (end(&each) > end(any)) any = &each;

@@ -9,7 +9,7 @@ std::string name(std::uint8_t op) {
   if (op == Envelope::kSend) return "send";
   if (op == Envelope::kRecv) return "recv";
   if (op > static_cast<std::uint8_t>(Op::kAllToAllV)) return "unknown operation";
-  return std::string(words(static_cast<Op>(op)));
+  return std::string(to_string(static_cast<Op>(op)));
 }
 
 bool is(std::uint8_t op, Op which) { return op == static_cast<std::uint8_t>(which); }
@@ -65,7 +65,7 @@ Envelope pair_expected(const Call& call, const Envelope& mine, int peer) {
   return out;
 }
 
-std::string words(const Envelope& e) {
+std::string to_string(const Envelope& e) {
   std::string text = e.sequence < kTrials ? "" : "trial ";
   text += name(e.op) + " #" +
           std::to_string(e.sequence < kTrials ? e.sequence : e.sequence & 0xFFFFFFFF);
@@ -82,10 +82,10 @@ std::string words(const Envelope& e) {
   } else if (e.count != 0 || e.root != 0) {
     text += std::to_string(e.count) + " for and " + std::to_string(e.root) + " from the other, ";
   }
-  text += std::string(type ? words(*type) : std::string_view("unknown type"));
+  text += std::string(type ? to_string(*type) : std::string_view("unknown type"));
   if (reduces(static_cast<Op>(e.op))) {
     const auto op = reduce_op(static_cast<int>(e.reduce));
-    text += ", " + std::string(op ? words(*op) : std::string_view("unknown reduction"));
+    text += ", " + std::string(op ? to_string(*op) : std::string_view("unknown reduction"));
   }
   if (e.scale != Scale{}) {
     char factors[80];  // enough digits to distinguish any two numbers
@@ -107,7 +107,7 @@ std::string words(const Envelope& e) {
 
 Status mismatch(int mine, const Envelope& my_call, int peer, const Envelope& peer_call) {
   std::string why;
-  const bool same_words = words(my_call) == words(peer_call);
+  const bool same_words = to_string(my_call) == to_string(peer_call);
   if (same_words && my_call.algorithm != peer_call.algorithm) {
     why =
         "; they chose different algorithms: set HCCL_ALGO and HCCL_DETERMINISTIC alike on all "
@@ -118,8 +118,8 @@ Status mismatch(int mine, const Envelope& my_call, int peer, const Envelope& pee
     why = "; what one has for the other is what the other must expect from it";
   }
   return Status(Code::kPara, "EI0005: the ranks' calls differ: rank " + std::to_string(mine) +
-                                 " called " + words(my_call) + ", rank " + std::to_string(peer) +
-                                 " called " + words(peer_call) + why);
+                                 " called " + to_string(my_call) + ", rank " +
+                                 std::to_string(peer) + " called " + to_string(peer_call) + why);
 }
 
 }  // namespace hccl

@@ -130,7 +130,7 @@ Envelope pair_envelope(const Call& call, const Envelope& mine, int peer);
 Envelope pair_expected(const Call& call, const Envelope& mine, int peer);
 
 /// "allreduce #12 (count 1024, fp32, sum)". The text of a trial calls it a trial.
-std::string words(const Envelope& envelope);
+std::string to_string(const Envelope& envelope);
 
 /// The error of two ranks whose calls differ, with both calls in the text (HCCL's EI0005).
 Status mismatch(int mine, const Envelope& my_call, int peer, const Envelope& peer_call);

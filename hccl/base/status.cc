@@ -2,7 +2,7 @@
 
 namespace hccl {
 
-std::string_view words(Code code) {
+std::string_view to_string(Code code) {
   switch (code) {
 #define HCCL_CODE(name, number, text) \
   case Code::name:                    \

@@ -45,7 +45,7 @@ enum class Code : int {
 };
 
 /// The short lower-case text of a code, as HcclGetErrorString returns it.
-std::string_view words(Code code);
+std::string_view to_string(Code code);
 
 /// Success, or a code with a text for people and, if known, the rank that caused the failure. Cheap
 /// to copy; immutable. The text names the ranks, the operation and the remedy.

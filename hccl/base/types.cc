@@ -2,7 +2,7 @@
 
 namespace hccl {
 
-std::string_view words(DataType type) {
+std::string_view to_string(DataType type) {
   switch (type) {
 #define HCCL_TYPE(name, number, bytes, word) \
   case DataType::name:                       \
@@ -13,7 +13,7 @@ std::string_view words(DataType type) {
   return "unknown";
 }
 
-std::string_view words(ReduceOp op) {
+std::string_view to_string(ReduceOp op) {
   switch (op) {
 #define HCCL_OP(name, number, word) \
   case ReduceOp::name:              \
@@ -24,7 +24,7 @@ std::string_view words(ReduceOp op) {
   return "unknown";
 }
 
-std::string_view words(Op op) {
+std::string_view to_string(Op op) {
   switch (op) {
     case Op::kAllReduce:
       return "allreduce";

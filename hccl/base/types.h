@@ -102,9 +102,9 @@ constexpr bool logical(ReduceOp op) {
   return op >= ReduceOp::kLogicalAnd && op <= ReduceOp::kLogicalXor;
 }
 
-std::string_view words(DataType type);
-std::string_view words(ReduceOp op);
-std::string_view words(Op op);  ///< "allreduce", "reduce_scatter", …
+std::string_view to_string(DataType type);
+std::string_view to_string(ReduceOp op);
+std::string_view to_string(Op op);  ///< "allreduce", "reduce_scatter", …
 /// The type or operation with this HCCL number or word; nothing if there is none.
 constexpr std::optional<DataType> data_type(int number) {
 #define HCCL_TYPE(name, value, bytes, word) \

@@ -51,7 +51,7 @@ Status Communicator::execute(const Call& call, bool scaled) try {
   // The right call after a refused one: the coordinator must no longer report the refusal to the
   // other ranks.
   if (sequence == refused_) {
-    control_->stalled(id_, sequence, words(hccl::envelope(call, sequence, 0)), {});
+    control_->stalled(id_, sequence, to_string(hccl::envelope(call, sequence, 0)), {});
   }
   if (!selection_.is_local(call.op)) return execute_remotely(call, sequence, strict);
   // The envelope shows that a rank alone asks for strict bits.
@@ -101,12 +101,12 @@ Status Communicator::open_for(const Envelope& call, bool all) {
   const NotCancelled not_cancelled;
   std::vector<int> others = ranks_;
   others.erase(others.begin() + rank_);
-  const auto waits = [&] { control_->stalled(id_, call.sequence, words(call), others); };
+  const auto waits = [&] { control_->stalled(id_, call.sequence, to_string(call), others); };
   if (all && refused_ == call.sequence) waits();  // as in execute()
   Status opened = open(limits(false).deadline, all ? waits : std::function<void()>());
   if (opened.ok()) return opened;
   recorder_.end(recorder_.begin(call, "not begun"), opened.code());
-  return failure_.fail(opened.with_context(words(call)));
+  return failure_.fail(opened.with_context(to_string(call)));
 }
 
 // Products are rounded here once, whatever the algorithm, so that strict bits do not depend on it.

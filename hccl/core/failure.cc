@@ -106,7 +106,7 @@ Status Failure::fail(Status why) {
 Status Failure::fail(Status why, const Envelope& call) {
   why = fail(std::move(why));
   // The texts of other failures name the operation already.
-  return why.code() == Code::kRemote ? why.with_context(words(call)) : why;
+  return why.code() == Code::kRemote ? why.with_context(to_string(call)) : why;
 }
 
 Status Failure::thrown() noexcept {

@@ -74,7 +74,7 @@ Status FlightRecorder::dump(const std::string& path, const std::string& communic
   nlohmann::json ops = nlohmann::json::array();
   for (std::uint64_t i = begun_ > kOps ? begun_ - kOps : 0; i < begun_; ++i) {
     const Record& record = records_[i % kOps];
-    nlohmann::json op = {{"call", words(record.call)},
+    nlohmann::json op = {{"call", to_string(record.call)},
                          {"algorithm", std::string(record.algorithm, record.algorithm_size)},
                          {"start_us", microseconds(record.start)}};
     if (record.ended) {

@@ -57,7 +57,7 @@ class FlightRecorder {
 
   /// A text that describes the last operation; "no operation" if there is none.
   std::string last() const {
-    return begun_ == 0 ? "no operation" : words(records_[(begun_ - 1) % kOps].call);
+    return begun_ == 0 ? "no operation" : to_string(records_[(begun_ - 1) % kOps].call);
   }
   /// The beginning of the files' names.
   static constexpr std::string_view kPrefix = "hccl-flight-";

@@ -85,7 +85,7 @@ void KnownCosts::add(const select::CostEntry& entry, bool is_root, const Logger&
   if (!is_root) return;
   const Status kept = select::keep_costs(path_, entry);
   if (kept.ok()) {
-    log->info("HCCL_TUNE_FILE: measured for {}; kept in {}", words(entry.key), path_);
+    log->info("HCCL_TUNE_FILE: measured for {}; kept in {}", to_string(entry.key), path_);
   } else {
     log->warn(
         "HCCL_TUNE_FILE: what was measured is used but not kept, and will be measured again: {}",
@@ -102,7 +102,7 @@ KnownCosts::Use KnownCosts::use(const select::CostKey& key) const {
   }
   entry = table_.nearest(key);
   if (entry == nullptr) return {nullptr, "default table"};
-  return {&*entry->messages, "from " + path_ + " (measured for " + words(entry->key) + ")"};
+  return {&*entry->messages, "from " + path_ + " (measured for " + to_string(entry->key) + ")"};
 }
 
 }  // namespace hccl::core

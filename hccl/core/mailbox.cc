@@ -40,14 +40,14 @@ Status Message::wait(Deadline deadline) {
         suspicion.report(pending);
       }};
   const auto describe = [this] {
-    return Pending{.call = words(),
+    return Pending{.call = to_string(),
                    .late = peer_ == kAnyRank ? std::vector<int>() : std::vector<int>{peer_}};
   };
   if (waiter.wait(ready, describe, box.bell_).ok()) return {};
-  return Status(Code::kTimeout, box.name_ + ": timed out: " + words() + " is not done");
+  return Status(Code::kTimeout, box.name_ + ": timed out: " + to_string() + " is not done");
 }
 
-std::string Message::words() const {
+std::string Message::to_string() const {
   return "the message with tag " + std::to_string(tag_) +
          (sending_            ? " to rank " + std::to_string(peer_)
           : peer_ == kAnyRank ? std::string(" from any rank")

@@ -45,7 +45,7 @@ class Message final : public Request {
 
  private:
   friend class Mailbox;
-  std::string words() const;
+  std::string to_string() const;
   std::shared_ptr<Mailbox> box_;
   bool sending_ = false;
   int peer_ = kAnyRank;

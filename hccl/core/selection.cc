@@ -117,7 +117,7 @@ Status Selection::open(const Engines& engines, const Waiter& limits) {
   if (const auto* const usual = select::message_preset(key)) usual_messages_ = *usual;
   if (engines.two_level != nullptr) engines.two_level->set_costs(messages_);
   for (std::size_t op = 0; op < select::kOps; ++op) {
-    local_ops_[op] = alone && config_.algorithm_for(words(static_cast<Op>(op))).empty();
+    local_ops_[op] = alone && config_.algorithm_for(to_string(static_cast<Op>(op))).empty();
   }
   return {};
 }
@@ -218,13 +218,13 @@ const schedule::Choice& Selection::choose(const Call& call, bool strict) {
     // Only direct exchange folds all contributions at once and in rank order, as local algorithms
     // do.
     choice = choose_remote(call.op, bytes,
-                           strict ? "direct" : config_.algorithm_for(words(call.op)), rounds);
+                           strict ? "direct" : config_.algorithm_for(to_string(call.op)), rounds);
     if (strict) choice.reason = "HCCL_DETERMINISTIC is strict";
     chosen.bytes = bytes;
     chosen.strict = strict;
     chosen.rounds = rounds;
     if (is_news(told_[index(call.op)], bytes, mark_of(choice))) {
-      log_->info("{} of {} bytes by {} (depth {}, lanes {}): {}; {}", words(call.op), bytes,
+      log_->info("{} of {} bytes by {} (depth {}, lanes {}): {}; {}", to_string(call.op), bytes,
                  choice.algorithm->name, choice.depth, choice.lanes, choice.reason, source_);
     }
   }
@@ -243,7 +243,7 @@ void Selection::ran(const Call& call, std::uint64_t sequence, const select::Loca
       has_blocks(call.op) ? 0 : local::Blocks(call, rank_, size_).input() * size_of(call.type);
   const auto mark = static_cast<std::uint32_t>(std::hash<std::string_view>()(name) | 1);
   if (!is_news(told_[index(call.op)], bytes, mark)) return;
-  log_->info("{} by {} in the host's memory: {}; {}", words(envelope(call, sequence, 0)), name,
+  log_->info("{} by {} in the host's memory: {}; {}", to_string(envelope(call, sequence, 0)), name,
              choice.reason, source_);
 }
 
@@ -251,7 +251,7 @@ void Selection::ran_between(const Call& call, const schedule::Choice& choice) {
   if (!log_->writes(LogLevel::kInfo)) return;
   const std::uint64_t bytes = call.count * size_of(call.type);
   if (!is_news(told_between_, bytes, mark_of(choice))) return;
-  log_->info("{} of {} bytes between hosts by {} (depth {}): {}; {}", words(call.op), bytes,
+  log_->info("{} of {} bytes between hosts by {} (depth {}): {}; {}", to_string(call.op), bytes,
              choice.algorithm->name, choice.depth, choice.reason, source_);
 }
 
@@ -284,7 +284,7 @@ double Selection::predict_ns(Op op, std::uint64_t bytes, bool reachable) const {
   const select::MessageCosts& costs = messages_ ? *messages_ : usual_messages_;
   if (costs.steps.empty() || has_blocks(op)) return 0;
   const std::uint64_t vector = vector_bytes(op, bytes);
-  return select::predict_ns(choose_remote(op, vector, config_.algorithm_for(words(op))), size_,
+  return select::predict_ns(choose_remote(op, vector, config_.algorithm_for(to_string(op))), size_,
                             vector, costs);
 }
 
@@ -313,7 +313,7 @@ std::vector<Selection::Described> Selection::describe(Op op, std::uint64_t bytes
   const select::MessageCosts& costs = messages_ ? *messages_ : usual_messages_;
   for (const schedule::Algorithm& each : schedule::algorithms()) {
     if (each.op != op) continue;
-    const schedule::Choice own = choose_remote(op, vector, config_.algorithm_for(words(op)));
+    const schedule::Choice own = choose_remote(op, vector, config_.algorithm_for(to_string(op)));
     const std::string refusal = each.refuse(size_);
     double ns = 0;
     if (refusal.empty() && !costs.steps.empty()) {

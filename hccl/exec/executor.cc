@@ -117,7 +117,7 @@ Status Executor::drive(std::span<Activity* const> activities, const std::functio
 Status Executor::drive_lanes(std::size_t lanes, const Envelope& mine, const Waiter& waiter) {
   active_.clear();
   for (std::size_t i = 0; i < lanes; ++i) active_.push_back(lanes_[i].get());
-  return drive(active_, [&mine] { return Pending{mine.sequence, words(mine), {}}; }, waiter);
+  return drive(active_, [&mine] { return Pending{mine.sequence, to_string(mine), {}}; }, waiter);
 }
 
 const schedule::Schedule& Executor::barrier_steps() {
@@ -208,7 +208,8 @@ Status Executor::run_blocks(const Call& call, std::uint64_t sequence, const Wait
   std::byte* const staging = scratch(DirectV::staging_wanted(call, piece, mesh_.size()));
   direct_->begin(call, mine, staging, piece, barrier_steps());
   active_.assign(1, direct_.get());
-  return end(drive(active_, [&mine] { return Pending{mine.sequence, words(mine), {}}; }, waiter));
+  return end(
+      drive(active_, [&mine] { return Pending{mine.sequence, to_string(mine), {}}; }, waiter));
 }
 
 Status Executor::exchange(std::span<const Transfer> transfers, const Waiter& waiter) {
@@ -219,7 +220,7 @@ Status Executor::exchange(std::span<const Transfer> transfers, const Waiter& wai
   const bool alone = transfers.size() == 1;
   const auto describe = [&] {
     const std::string words =
-        hccl::words(envelope(first)) + " with rank " + std::to_string(first.peer);
+        hccl::to_string(envelope(first)) + " with rank " + std::to_string(first.peer);
     if (alone) return Pending{first.sequence, words, {}};
     return Pending{first.sequence,
                    "a batch of " + std::to_string(transfers.size()) +

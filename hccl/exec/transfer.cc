@@ -47,8 +47,9 @@ Status pair_self(std::span<const Transfer> transfers, int self) {
     if (from.count == to.count && from.type == to.type) continue;
     return Status(Code::kPara, "send " + std::to_string(i) + " of rank " + std::to_string(self) +
                                    " to itself has " + std::to_string(from.count) + " " +
-                                   std::string(words(from.type)) + ", but its receive has " +
-                                   std::to_string(to.count) + " " + std::string(words(to.type)));
+                                   std::string(to_string(from.type)) + ", but its receive has " +
+                                   std::to_string(to.count) + " " +
+                                   std::string(to_string(to.type)));
   }
   return {};
 }

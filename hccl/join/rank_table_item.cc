@@ -15,7 +15,7 @@ bool printable(std::string_view text) {
                       [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-std::string_view words(JsonNode::Kind kind) {
+std::string_view to_string(JsonNode::Kind kind) {
   switch (kind) {
     case JsonNode::Kind::kObject:
       return "an object";
@@ -40,8 +40,8 @@ Status missing(const std::string& place, std::string_view expected) {
 
 Status wrong_type(const std::string& place, JsonNode::Kind kind, std::string_view expected) {
   return Status(Code::kPara, "EI0017: item " + place + " of the rank table is " +
-                                 std::string(words(kind)) + ". Expected: " + std::string(expected) +
-                                 ".");
+                                 std::string(to_string(kind)) +
+                                 ". Expected: " + std::string(expected) + ".");
 }
 
 constexpr std::string_view kString = "a string in quotation marks";

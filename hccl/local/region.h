@@ -257,7 +257,7 @@ class BasicRegion {
   /// Makes a rank that sleeps check the abort flag. Any thread may call.
   void wake() { doorbell().wake(); }
   /// "allreduce #12 (count 1024, fp32, sum)".
-  std::string call_text() const { return words(*call_); }
+  std::string call_text() const { return to_string(*call_); }
 
  private:
   using Slot = BasicSlot<Atomics>;

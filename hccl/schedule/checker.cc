@@ -296,7 +296,7 @@ bool has_in_place(Op op) {
 
 std::string headline(Op op, int size, int root, int depth, bool in_place,
                      const std::function<Schedule(const Shape&)>& build) {
-  std::string line{words(op)};
+  std::string line{to_string(op)};
   if (const auto* builder = build.target<Schedule (*)(const Shape&)>()) {
     for (const Algorithm& algorithm : algorithms()) {
       if (algorithm.build == *builder) line += " " + std::string(algorithm.name);

@@ -29,7 +29,7 @@ Status check_names(const Config& config) {
 Wanted wanted_locally(const Config& config) {
   Wanted wanted;
   for (std::size_t op = 0; op < kOps; ++op) {
-    wanted[op] = config.algorithm_for(hccl::words(static_cast<Op>(op)), 0);
+    wanted[op] = config.algorithm_for(hccl::to_string(static_cast<Op>(op)), 0);
   }
   return wanted;
 }

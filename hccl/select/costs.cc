@@ -151,7 +151,7 @@ LocalCosts fit(LocalCosts base, const LocalCosts& reference, const std::vector<C
   return base;
 }
 
-std::string words(const CostKey& key) {
+std::string to_string(const CostKey& key) {
   return key.transport + ", " + counted(key.hosts, "host") + " with " +
          counted(key.ranks_per_host, "rank") + (key.hosts == 1 ? "" : " each") +
          (key.shared_cores ? " that share cores" : "") +

@@ -19,7 +19,7 @@ namespace hccl::select {
 /// Operations with similar costs.
 enum class Kind : std::uint8_t { kFold, kMove, kBroadcast, kPart };
 inline constexpr std::size_t kKinds = 4;
-constexpr std::string_view words(Kind kind) {
+constexpr std::string_view to_string(Kind kind) {
   constexpr std::array<std::string_view, kKinds> kWords = {"fold", "move", "broadcast", "part"};
   return kWords[static_cast<std::size_t>(kind)];
 }
@@ -76,7 +76,7 @@ struct CostKey {
   bool operator==(const CostKey&) const = default;
 };
 /// "tcp, 2 hosts with 4 ranks each, AMD EPYC with 2 cores, hccl <version>".
-std::string words(const CostKey& key);
+std::string to_string(const CostKey& key);
 
 struct CostEntry {
   CostKey key;

@@ -52,7 +52,7 @@ LocalChoice LocalSelector::choose(const local::Case& c, bool with_eager) const {
     const std::string why = found == nullptr ? "" : found->refuse(c, topology_);
     wish = "HCCL_ALGO asks for " + name;
     if (found != nullptr && why.empty() && (with_eager || !found->eager)) return {found, wish};
-    wish += found == nullptr ? ", which " + std::string(hccl::words(c.op)) + " does not have; "
+    wish += found == nullptr ? ", which " + std::string(hccl::to_string(c.op)) + " does not have; "
                              : ", but " + why + "; ";
   }
   Best chosen = best(costs_, c, with_eager);

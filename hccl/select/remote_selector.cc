@@ -315,8 +315,9 @@ Choice wish(Op op, int size, std::string_view wanted) {
     choice.algorithm = exact;
     return choice;
   }
-  choice.reason += exact == nullptr ? ", which " + std::string(words(op)) + " does not have here"
-                                    : ", but " + refusal;
+  choice.reason += exact == nullptr
+                       ? ", which " + std::string(to_string(op)) + " does not have here"
+                       : ", but " + refusal;
   choice.algorithm = relative(op, size, wanted);
   if (choice.algorithm != nullptr) {
     choice.reason += "; " + std::string(choice.algorithm->name) + " is nearest to it";

@@ -248,7 +248,7 @@ Result<Segments> plan_together(core::Communicator& communicator,
     auto plan = best_plan({bytes, ready}, model.cost());
     failure = plan.status();
     if (plan.ok()) {
-      communicator.log()->info("gradient plan: {}", words(*plan, 0));
+      communicator.log()->info("gradient plan: {}", to_string(*plan, 0));
       decision.last_indices = std::move(plan->last_indices);
     }
   }

@@ -40,7 +40,7 @@ std::string percent(double fraction) {
 
 }  // namespace
 
-std::string words(const Plan& plan, double instead_of) {
+std::string to_string(const Plan& plan, double instead_of) {
   std::string text = segments_text(plan.last_indices) + "; predicted end " + ms(plan.end);
   if (instead_of > 0) {
     text += " instead of " + ms(instead_of) + " (" + percent(plan.end / instead_of - 1) + ")";
@@ -120,7 +120,7 @@ std::string Tuner::reason(const Plan& best, double today) const {
   } else if (best.last_indices.size() == 1) {
     why = "one segment is best: ";
   }
-  why += words(best, today);
+  why += to_string(best, today);
   if (contention.none()) return why;
   return why + "; while both run, compute is at " + percent(contention.compute) +
          " and communication at " + percent(contention.communication) + " of its speed";

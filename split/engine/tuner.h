@@ -86,6 +86,6 @@ class Tuner {
 };
 
 /// "4 segments, [0,9] [10,42] ...": the end predicted, the bound, and the gap.
-std::string words(const Plan& plan, double instead_of);
+std::string to_string(const Plan& plan, double instead_of);
 
 }  // namespace hccl::split

@@ -58,7 +58,7 @@ struct Buffer {
               const std::function<std::uint64_t(std::size_t)>& number) {
     for (std::size_t i = 0; i < n; ++i) {
       ASSERT_TRUE(holds(type, data(), first + i, number(i)))
-          << words(type) << ": element " << first + i << " is not " << number(i);
+          << to_string(type) << ": element " << first + i << " is not " << number(i);
     }
     EXPECT_EQ(bytes.front(), kUntouched);
     EXPECT_EQ(bytes.back(), kUntouched);
@@ -236,7 +236,7 @@ TEST_P(Operators, EveryTypeIsReducedByEveryReduction) {
     for (const DataType type : kAllTypes) {
       if (!reducible(type)) continue;
       for (const ReduceOp op : kReductions) {
-        SCOPED_TRACE(std::string(words(type)) + " " + std::string(words(op)));
+        SCOPED_TRACE(std::string(to_string(type)) + " " + std::string(to_string(op)));
         if (exact(type, op, world.size())) {
           reduce_all(type, op, rank, world.size(), world.comm(rank));
         }

@@ -127,9 +127,9 @@ void check(Communicator& c, std::size_t count, const std::set<Op>& operations, i
       ASSERT_TRUE(status.ok()) << status.message();
       if (op == Op::kReduce && c.rank() != call.root) continue;
       const int h = most > 0 ? most : roundings(c.selection().algorithm(op), n);
-      SCOPED_TRACE(std::string(words(op)) + " of " + std::string(words(format.type)) + " by " +
-                   c.selection().algorithm(op) + ", " + std::to_string(n) + " ranks, rounded " +
-                   std::to_string(h) + " times");
+      SCOPED_TRACE(std::string(to_string(op)) + " of " + std::string(to_string(format.type)) +
+                   " by " + c.selection().algorithm(op) + ", " + std::to_string(n) +
+                   " ranks, rounded " + std::to_string(h) + " times");
       for (std::size_t i = 0; i < mine; ++i) {
         expect_close(format, inputs, first + i, out[i], h, n);
       }

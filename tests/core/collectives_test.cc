@@ -201,12 +201,12 @@ struct Parameters {
 };
 
 void PrintTo(const Parameters& p, std::ostream* out) {
-  *out << hccl::words(p.op) << " by " << p.algorithm;
+  *out << hccl::to_string(p.op) << " by " << p.algorithm;
 }
 
 std::string readable(const ::testing::TestParamInfo<Parameters>& info) {
   const auto& p = info.param;
-  return std::string(hccl::words(p.op)) + "_by_" + p.algorithm + "_over_" + p.transport + "_" +
+  return std::string(hccl::to_string(p.op)) + "_by_" + p.algorithm + "_over_" + p.transport + "_" +
          std::to_string(p.size) + "_ranks";
 }
 
@@ -291,13 +291,13 @@ std::vector<TypeParameters> all_types() {
 }
 
 void PrintTo(const TypeParameters& p, std::ostream* out) {
-  *out << hccl::words(p.op) << " of " << words(p.type);
+  *out << hccl::to_string(p.op) << " of " << to_string(p.type);
 }
 
 std::string readable_type(const ::testing::TestParamInfo<TypeParameters>& info) {
   const auto& p = info.param;
-  return std::string(hccl::words(p.op)) + "_" + std::string(words(p.type)) + "_" +
-         std::string(words(p.reduce)) + "_over_" + p.transport;
+  return std::string(hccl::to_string(p.op)) + "_" + std::string(to_string(p.type)) + "_" +
+         std::string(to_string(p.reduce)) + "_over_" + p.transport;
 }
 
 class EveryType : public ::testing::TestWithParam<TypeParameters> {};

@@ -244,14 +244,14 @@ TEST_P(Exchange, EveryTypeAndReduction) {
   const Counts& counts = patterns()[2].counts;
   world_.run([&](Communicator& c) {
     for (const DataType type : kAllTypes) {
-      SCOPED_TRACE(words(type));
+      SCOPED_TRACE(to_string(type));
       all_gather_v(c, counts, type, false);
       all_to_all_v(c, counts, type);
       if (!kernels::reducible(type)) continue;
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProd}) {
         // Products of small numbers that every type holds, modulo what integers hold.
         if (op == ReduceOp::kProd && float_format(type).exponent_bits != 0) continue;
-        SCOPED_TRACE(words(op));
+        SCOPED_TRACE(to_string(op));
         reduce_scatter_v(c, counts, type, op);
       }
     }

@@ -119,8 +119,8 @@ TEST_P(Mismatch, IsAParameterErrorOnAllRanks) {
       call.in = call.out = buffers.in.data();
       mine.later = communicator.run(call);
     });
-    const std::string odd_words = words(sent);
-    const std::string common_words = words(envelope(common, 1, 0));
+    const std::string odd_words = to_string(sent);
+    const std::string common_words = to_string(envelope(common, 1, 0));
     for (int r = 0; r < size; ++r) {
       const Seen& mine = seen[static_cast<std::size_t>(r)];
       EXPECT_EQ(mine.status.code(), Code::kPara) << "rank " << r << ": " << mine.status.message();

@@ -84,7 +84,8 @@ void check(Communicator& c, Call call, const std::vector<T>& in, const Expected&
     const Status status = c.run(call);
     ASSERT_TRUE(status.ok()) << status.message();
     for (std::size_t i = 0; takes && i < elements; ++i) {
-      ASSERT_TRUE(expected(first + i, out[i])) << words(op) << ", element " << i << ": " << +out[i];
+      ASSERT_TRUE(expected(first + i, out[i]))
+          << to_string(op) << ", element " << i << ": " << +out[i];
     }
   };
   run(Op::kAllReduce, in.size(), 0, true);
@@ -111,7 +112,7 @@ TEST_P(Reductions, OfBitsAndTruth) {
       for (const ReduceOp op :
            {ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor, ReduceOp::kLogicalAnd,
             ReduceOp::kLogicalOr, ReduceOp::kLogicalXor}) {
-        SCOPED_TRACE(words(op));
+        SCOPED_TRACE(to_string(op));
         Call call;
         call.type = DataType::kUint32;
         call.reduce = op;

@@ -136,7 +136,7 @@ TEST_P(Staging, NothingIsAllocatedAfterTheFirstOfAKind) {
         }
         // Over tcp, memory is also wanted when more messages come early than ever before.
         EXPECT_EQ(over_tcp ? least : most, 0)
-            << hccl::words(op) << " of " << elements << " elements";
+            << hccl::to_string(op) << " of " << elements << " elements";
       }
     }
   });

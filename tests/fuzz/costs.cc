@@ -20,7 +20,7 @@ using namespace hccl;
 void use(const select::CostTable& table) {
   for (const select::CostEntry& entry : table.entries) {
     static_cast<void>(table.nearest(entry.key));
-    static_cast<void>(words(entry.key));
+    static_cast<void>(to_string(entry.key));
     if (entry.messages) {
       for (const schedule::Algorithm& algorithm : schedule::algorithms()) {
         for (const std::uint64_t bytes :

@@ -133,8 +133,8 @@ std::vector<std::byte> mixed_numbers(DataType type, std::size_t count, std::uint
 using Case = std::tuple<DataType, ReduceOp, int>;
 
 std::string case_name(const ::testing::TestParamInfo<Case>& info) {
-  return std::string(words(std::get<0>(info.param))) + "_" +
-         std::string(words(std::get<1>(info.param))) + "_of_" +
+  return std::string(to_string(std::get<0>(info.param))) + "_" +
+         std::string(to_string(std::get<1>(info.param))) + "_of_" +
          std::to_string(std::get<2>(info.param));
 }
 
@@ -265,7 +265,7 @@ TEST_P(FinishTest, EqualsTheOracleOnEveryInstructionSet) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FinishTest, ::testing::ValuesIn(kFloats),
-                         [](const auto& info) { return std::string(words(info.param)); });
+                         [](const auto& info) { return std::string(to_string(info.param)); });
 
 /// A fold of numbers given as bits.
 template <class T>
@@ -308,7 +308,7 @@ class SmallFloatTest : public ::testing::TestWithParam<DataType> {
       on_each_instruction_set([&] {
         fold(type, op, inputs, out.data(), codes());
         EXPECT_TRUE(out == expected)
-            << words(op) << " with " << std::hex << partner << ", first difference at code "
+            << to_string(op) << " with " << std::hex << partner << ", first difference at code "
             << (std::mismatch(out.begin(), out.end(), expected.begin()).first - out.begin()) /
                    static_cast<std::ptrdiff_t>(size);
       });
@@ -338,7 +338,7 @@ TEST_P(SmallFloatTest, EveryCodeSurvivesAFoldWithItself) {
         std::uint32_t got = 0;
         std::memcpy(&got, &out[code * size], size);
         const bool is_number = (code & (codes() / 2 - 1)) <= last_number;
-        ASSERT_EQ(got, is_number ? code : format.quiet_nan) << words(op) << " of code " << code;
+        ASSERT_EQ(got, is_number ? code : format.quiet_nan) << to_string(op) << " of code " << code;
       }
     }
   });
@@ -360,7 +360,7 @@ TEST_P(SmallFloatTest, EveryCodeWithManyPartnersEqualsTheOracle) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SmallFloatTest, ::testing::ValuesIn(kSmallFloats),
-                         [](const auto& info) { return std::string(words(info.param)); });
+                         [](const auto& info) { return std::string(to_string(info.param)); });
 
 TEST(FoldNumbersTest, SmallFloatsAreRoundedOnceAtTheEnd) {
   // 2048 + 1 is a tie in fp16 and would fall back to 2048; 2050 is exact. bf16 alike at 256.
@@ -452,9 +452,9 @@ TEST(FoldNumbersTest, AnyNanGivesTheQuietNan) {
           const auto of = [op](const std::vector<std::uint32_t>& numbers) {
             return fold_one(DataType::kFp32, op, numbers);
           };
-          EXPECT_EQ(of({nan, other}), kQuietNan) << words(op);
-          EXPECT_EQ(of({other, nan}), kQuietNan) << words(op);
-          EXPECT_EQ(of({other, nan, other, other}), kQuietNan) << words(op);
+          EXPECT_EQ(of({nan, other}), kQuietNan) << to_string(op);
+          EXPECT_EQ(of({other, nan}), kQuietNan) << to_string(op);
+          EXPECT_EQ(of({other, nan, other, other}), kQuietNan) << to_string(op);
         }
       }
     }
@@ -539,8 +539,9 @@ TEST(FoldNumbersTest, NothingBehindTheEndIsTouched) {
           std::byte* const out = ends[3] - bytes;
           out[-1] = std::byte{0x5A};
           fold(type, op, near_end, out, count);
-          ASSERT_EQ(std::memcmp(out, expected.data(), bytes), 0) << words(type) << " x " << count;
-          ASSERT_EQ(out[-1], std::byte{0x5A}) << words(type) << " x " << count;
+          ASSERT_EQ(std::memcmp(out, expected.data(), bytes), 0)
+              << to_string(type) << " x " << count;
+          ASSERT_EQ(out[-1], std::byte{0x5A}) << to_string(type) << " x " << count;
         }
       }
     }
@@ -627,7 +628,7 @@ TEST(StoreRuleTest, NeverStreamsWhereCachesAreUnknown) {
 
 TEST(KernelsTest, TypesWithoutAgreedSumsAreNotReducible) {
   for (const DataType type : kReducible) {
-    EXPECT_TRUE(reducible(type)) << words(type);
+    EXPECT_TRUE(reducible(type)) << to_string(type);
   }
   EXPECT_FALSE(reducible(DataType::kHif8));
   EXPECT_FALSE(reducible(DataType::kFp8E8M0));

@@ -132,7 +132,7 @@ TEST(LocalFailure, AnOpeningIsOneCallToThoseWhoWaitInIt) {
     const Status status = rank == 0 ? engine.open(true) : engine.run(barrier, opening);
     EXPECT_EQ(status.ok(), rank == 1) << status.message();
   });
-  EXPECT_EQ(reports.calls, std::set{words(opening)});
+  EXPECT_EQ(reports.calls, std::set{to_string(opening)});
 }
 
 // Another process behind the number (as in containers with numbers of their own), or none that the
@@ -281,9 +281,9 @@ TEST(LocalFailure, CallsOfOneShortDigestAreDifferentAllTheSame) {
       call.in = in.data();
       call.out = out.data();
       const Status status = engine.run(call, envelope(call, 1, 0));
-      EXPECT_EQ(status.code(), Code::kPara) << words(envelope(call, 1, 0));
+      EXPECT_EQ(status.code(), Code::kPara) << to_string(envelope(call, 1, 0));
       for (const auto& each : {pair.first, pair.second}) {
-        EXPECT_TRUE(status.message().find(words(envelope(each, 1, 0))) != std::string::npos)
+        EXPECT_TRUE(status.message().find(to_string(envelope(each, 1, 0))) != std::string::npos)
             << status.message();
       }
     });

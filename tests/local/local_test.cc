@@ -143,7 +143,7 @@ bool folds(Op op) {
   const auto check = [&](std::uint64_t at, std::uint32_t expected) {
     if (out[at] == expected) return ::testing::AssertionResult(true);
     return ::testing::AssertionFailure()
-           << "operation " << number << " (" << hccl::words(plan.op) << ", " << plan.count
+           << "operation " << number << " (" << hccl::to_string(plan.op) << ", " << plan.count
            << " elements, " << taken(engine) << ") gave rank " << rank << " " << out[at] << " for "
            << expected << " at " << at;
   };
@@ -399,8 +399,8 @@ TEST(Local, TheKernelCopiesWhereverBuffersLieInTheirPages) {
             for (std::uint64_t i = 0; i < kBlock; ++i) {
               ASSERT_EQ(out[static_cast<std::uint64_t>(from) * kBlock + i],
                         element(number, from, me * kBlock + i))
-                  << hccl::words(op) << " from " << from << ", element " << i << ", in at " << in_at
-                  << ", out at " << out_at;
+                  << hccl::to_string(op) << " from " << from << ", element " << i << ", in at "
+                  << in_at << ", out at " << out_at;
             }
           }
         }

@@ -33,7 +33,7 @@ std::vector<int> depths(const Algorithm& algorithm) {
 }
 
 std::string case_name(const ::testing::TestParamInfo<Algorithm>& info) {
-  return std::string(words(info.param.op)) + "_" + std::string(info.param.name);
+  return std::string(to_string(info.param.op)) + "_" + std::string(info.param.name);
 }
 
 class EveryAlgorithm : public ::testing::TestWithParam<Algorithm> {};

@@ -49,7 +49,7 @@ TEST(LocalSelector, AlwaysFindsOneThatCanRunAndSaysWhy) {
               continue;
             }
             const LocalChoice choice = selector.choose(c, false);
-            ASSERT_NE(choice.algorithm, nullptr) << words(c.op) << " " << bytes;
+            ASSERT_NE(choice.algorithm, nullptr) << to_string(c.op) << " " << bytes;
             ASSERT_FALSE(choice.algorithm->eager);
             ASSERT_EQ(choice.algorithm->refuse(c, topology), "");
             ASSERT_FALSE(choice.reason.empty());
@@ -66,10 +66,10 @@ TEST(LocalSelector, BuiltInCostsKnowTheKnownSizes) {
     const LocalSelector selector(own_cores(ranks));
     for (const Op op : {Op::kAllReduce, Op::kAllGather, Op::kBroadcast}) {
       for (const bool reachable : {false, true}) {
-        EXPECT_EQ(name(selector, op, 56, reachable), "inline") << ranks << words(op);
-        EXPECT_EQ(name(selector, op, 64, reachable), "slots") << ranks << words(op);
+        EXPECT_EQ(name(selector, op, 56, reachable), "inline") << ranks << to_string(op);
+        EXPECT_EQ(name(selector, op, 64, reachable), "slots") << ranks << to_string(op);
       }
-      EXPECT_EQ(name(selector, op, 64 << 20, true), "push") << ranks << words(op);
+      EXPECT_EQ(name(selector, op, 64 << 20, true), "push") << ranks << to_string(op);
       EXPECT_NE(name(selector, op, 64 << 20, false), "push");
     }
     EXPECT_EQ(name(selector, Op::kReduceScatter, 4 << 20, true), "pull") << ranks;

@@ -100,7 +100,7 @@ TEST(MessageCosts, LongerVectorsNeverTakeLess) {
               predict_ns(algorithm, size, static_cast<std::uint64_t>(bytes), 4, costs);
           ASSERT_TRUE(std::isfinite(ns));
           ASSERT_GE(ns, last * (1 - 1e-12))
-              << words(algorithm.op) << " " << algorithm.name << " " << size << " " << bytes;
+              << to_string(algorithm.op) << " " << algorithm.name << " " << size << " " << bytes;
           last = ns;
         }
       }
@@ -133,7 +133,7 @@ TEST(SelectByCosts, IsWithinATenthOfTheBestOfAll) {
           }
           // Hysteresis: a tenth for the algorithm, a twentieth for its pieces.
           ASSERT_LE(taken, best / 0.9 / 0.95 * (1 + 1e-9))
-              << words(op) << " of " << bytes << " on " << size << ": " << choice.reason;
+              << to_string(op) << " of " << bytes << " on " << size << ": " << choice.reason;
           const Choice again = choose_remote(op, size, bytes, "", 1, &costs);
           ASSERT_EQ(again.algorithm, choice.algorithm);
           ASSERT_EQ(again.reason, choice.reason);

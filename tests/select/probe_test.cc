@@ -206,7 +206,7 @@ TEST(ProbeLocal, MeasuresEveryAlgorithmThatCanRun) {
     for (const std::uint64_t bytes : {8u << 10, 64u << 10, 1u << 20}) {
       for (const std::string_view each : local_names()) {
         EXPECT_EQ(seen.contains({op, each, bytes}), can_run(each, op, bytes, {4, false, true}))
-            << words(op) << " of " << bytes << " bytes by " << each;
+            << to_string(op) << " of " << bytes << " bytes by " << each;
       }
     }
   }
@@ -237,7 +237,7 @@ TEST(ProbeLocal, AnAlgorithmWithoutBuiltInCostsIsMeasured) {
         for (const Op op : {Op::kAllReduce, Op::kAllToAll, Op::kBroadcast}) {
           if (!can_run(lacking, op, local::Slot::kPayload, topology)) continue;
           const Curve* const curve = found->find(lacking, kind_of(op));
-          ASSERT_NE(curve, nullptr) << lacking << " " << words(op);
+          ASSERT_NE(curve, nullptr) << lacking << " " << to_string(op);
           for (const Curve::Point& point : curve->points) {
             const double standard = found->find(kStandard, kind_of(op))->ns(point.bytes);
             EXPECT_NEAR(static_cast<double>(point.ns) / standard, 0.5, 0.01);

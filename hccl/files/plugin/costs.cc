@@ -38,7 +38,7 @@ void put(const select::LocalCosts& costs, proto::LocalCosts& out) {
   for (const auto& curve : costs.curves) {
     auto* item = out.add_curves();
     item->set_algorithm(curve.algorithm);
-    item->set_kind(std::string(words(curve.kind)));
+    item->set_kind(std::string(to_string(curve.kind)));
     for (const auto& point : curve.points) {
       auto* at = item->add_points();
       at->set_bytes(point.bytes);
@@ -73,7 +73,8 @@ select::LocalCosts local_from(const proto::LocalCosts& in) {
   costs.tuning = {in.chunk(), in.stream_from() == 0 ? kNever : in.stream_from()};
   for (const auto& curve : in.curves()) {
     select::Curve out{curve.algorithm(), select::Kind::kFold, {}};
-    while (static_cast<std::size_t>(out.kind) < select::kKinds && words(out.kind) != curve.kind()) {
+    while (static_cast<std::size_t>(out.kind) < select::kKinds &&
+           to_string(out.kind) != curve.kind()) {
       out.kind = static_cast<select::Kind>(static_cast<std::size_t>(out.kind) + 1);
     }
     if (static_cast<std::size_t>(out.kind) == select::kKinds) continue;  // from a newer library
