@@ -54,7 +54,7 @@ aclError code_of(const Status& status) {
   }
 }
 
-aclError tell(aclError code, std::string_view function, std::string_view text) noexcept {
+aclError record_error(aclError code, std::string_view function, std::string_view text) noexcept {
   Last& kept = last();
   kept.code = code;
   kept.told = false;
@@ -65,15 +65,15 @@ aclError tell(aclError code, std::string_view function, std::string_view text) n
   return code;
 }
 
-aclError tell_exception(std::string_view function) noexcept {
+aclError record_exception(std::string_view function) noexcept {
   try {
     throw;
   } catch (const std::bad_alloc&) {
-    return tell(ACL_ERROR_BAD_ALLOC, function, "out of memory");
+    return record_error(ACL_ERROR_BAD_ALLOC, function, "out of memory");
   } catch (const std::exception& e) {
-    return tell(ACL_ERROR_INTERNAL_ERROR, function, e.what());
+    return record_error(ACL_ERROR_INTERNAL_ERROR, function, e.what());
   } catch (...) {
-    return tell(ACL_ERROR_INTERNAL_ERROR, function, "unknown exception");
+    return record_error(ACL_ERROR_INTERNAL_ERROR, function, "unknown exception");
   }
 }
 

@@ -39,9 +39,9 @@ Result<T> known(Result<T> found) {
 aclError code_of(const Status& status);
 
 /// Keeps code and text as the calling thread's last failure.
-aclError tell(aclError code, std::string_view function, std::string_view text) noexcept;
+aclError record_error(aclError code, std::string_view function, std::string_view text) noexcept;
 /// The code that door() returns for the exception being handled.
-aclError tell_exception(std::string_view function) noexcept;
+aclError record_exception(std::string_view function) noexcept;
 
 template <class Body>
 aclError door(const char* function, Body&& body) noexcept {
@@ -49,9 +49,9 @@ aclError door(const char* function, Body&& body) noexcept {
   try {
     const Status status = copied() ? copy_refused() : body();
     if (status.ok()) return ACL_SUCCESS;
-    return tell(code_of(status), function, status.message());
+    return record_error(code_of(status), function, status.message());
   } catch (...) {
-    return tell_exception(function);
+    return record_exception(function);
   }
 }
 

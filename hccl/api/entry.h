@@ -22,13 +22,13 @@ namespace hccl::api {
 /// group does not run.
 [[gnu::cold]] inline HcclResult refused(const Status& why, const char* function) {
   refuse_call_group(why, function);
-  return keep(why, function);
+  return record_error(why, function);
 }
 
 /// The same for the exception that is being handled.
 [[gnu::cold]] inline HcclResult refused_by_exception(const char* function) noexcept {
   refuse_call_group(caught(), function);
-  return keep_exception(function);
+  return record_exception(function);
 }
 
 namespace detail {
@@ -54,8 +54,9 @@ template <class... Arguments>
 /// A call has failed. If its arguments were refused, reports this to the ranks that may wait for
 /// it.
 template <class Check, class... Arguments>
-[[gnu::cold]] void tell_refusal(core::Communicator& communicator, const Status& why,
-                                const char* function, Check check, const Arguments&... arguments) {
+[[gnu::cold]] void report_refusal(core::Communicator& communicator, const Status& why,
+                                  const char* function, Check check,
+                                  const Arguments&... arguments) {
   const bool by_argument =
       why.code() == Code::kPara || why.code() == Code::kPtr || why.code() == Code::kNotSupport;
   if (!by_argument || !communicator.async_error().ok()) return;
@@ -94,7 +95,7 @@ HcclResult issue(const char* function, const CommunicatorPtr& comm, Status befor
     }
   }
   if (status.ok()) return HCCL_SUCCESS;
-  tell_refusal(*comm, status, function, check, arguments...);
+  report_refusal(*comm, status, function, check, arguments...);
   return refused(status, function);
 }
 
@@ -103,7 +104,7 @@ template <class Check, class... Arguments>
 HcclResult on(const char* function, HcclComm comm, aclrtStream stream, Check check,
               Arguments... arguments) noexcept {
   try {
-    if (acl::copied()) return keep(acl::copy_refused(), function);
+    if (acl::copied()) return record_error(acl::copy_refused(), function);
     const auto communicator = State::get().communicators().get(comm);
     if (!communicator.ok()) return refused(communicator.status(), function);
     return issue(function, communicator->shared(), Status(), stream, check, arguments...);

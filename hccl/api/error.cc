@@ -27,13 +27,15 @@ void set_last_error(std::string_view text) noexcept {
   kept[length] = '\0';
 }
 
-HcclResult keep(const Status& failure, const char* function) noexcept {
+HcclResult record_error(const Status& failure, const char* function) noexcept {
   auto& kept = last_error();  // no other memory: there may be none
   std::snprintf(kept.data(), kept.size(), "%s: %s", function, failure.message().c_str());
   return static_cast<HcclResult>(failure.code());
 }
 
-HcclResult keep_exception(const char* function) noexcept { return keep(caught(), function); }
+HcclResult record_exception(const char* function) noexcept {
+  return record_error(caught(), function);
+}
 
 Status null_pointer(const char* argument) {
   return Status(Code::kPtr, std::string(argument) + " is null");

@@ -15,18 +15,18 @@ namespace hccl::api {
 void set_last_error(std::string_view text) noexcept;
 
 /// Keeps the text of a failure of `function`; returns its code.
-[[gnu::cold]] HcclResult keep(const Status& failure, const char* function) noexcept;
+[[gnu::cold]] HcclResult record_error(const Status& failure, const char* function) noexcept;
 /// The same for the exception that is being handled.
-[[gnu::cold]] HcclResult keep_exception(const char* function) noexcept;
+[[gnu::cold]] HcclResult record_exception(const char* function) noexcept;
 
 template <class Body>
 [[gnu::always_inline]] inline HcclResult guard(const char* function, Body&& body) noexcept {
   const NotCancelled not_cancelled;
   try {
     const Status status = acl::copied() ? acl::copy_refused() : body();
-    return status.ok() ? HCCL_SUCCESS : keep(status, function);
+    return status.ok() ? HCCL_SUCCESS : record_error(status, function);
   } catch (...) {
-    return keep_exception(function);
+    return record_exception(function);
   }
 }
 

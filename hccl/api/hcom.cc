@@ -96,7 +96,7 @@ template <class Check, class... Arguments>
 HcclResult on(const char* function, const char* tag, const char* group, aclrtStream stream,
               Check check, Arguments... arguments) noexcept {
   try {
-    if (hccl::acl::copied()) return api::keep(hccl::acl::copy_refused(), function);
+    if (hccl::acl::copied()) return api::record_error(hccl::acl::copy_refused(), function);
     Status checked = check_text(tag, kTagBytes, "tag");
     const auto communicator = find(group);
     if (!communicator.ok()) {

@@ -19,7 +19,8 @@ namespace {
 Message::Done callback(const char* function, HcclRequestCallback done, void* arg) {
   if (done == nullptr) return nullptr;
   return [=](const Status& status) {
-    const HcclResult result = status.ok() ? HCCL_SUCCESS : hccl::api::keep(status, function);
+    const HcclResult result =
+        status.ok() ? HCCL_SUCCESS : hccl::api::record_error(status, function);
     const hccl::ProgramMask mask;
     done(arg, result);
   };

@@ -28,7 +28,7 @@ Status run(HcclCall call, void* arg) {
   return Status(static_cast<Code>(result), HcclGetLastErrorText());
 }
 
-HcclResult tell(const Status& status) {
+HcclResult record_error(const Status& status) {
   if (status.ok()) return HCCL_SUCCESS;
   hccl::api::set_last_error(status.message());
   return static_cast<HcclResult>(status.code());
@@ -40,10 +40,10 @@ struct NoMask {
 };
 
 template <class Mask>
-WorkQueue::Done teller(HcclRequestCallback done, void* arg) {
+WorkQueue::Done with_callback(HcclRequestCallback done, void* arg) {
   return [done, arg](const Status& status) {
     const Mask mask;
-    const HcclResult result = tell(status);
+    const HcclResult result = record_error(status);
     if (done != nullptr) done(arg, result);
   };
 }
@@ -73,8 +73,8 @@ HcclResult HcclSubmit(HcclCall call, HcclComm comm, bool callerWaits, HcclReques
     State& state = State::get();
     if (request != nullptr) *request = nullptr;
     const auto work = [=] { return run(call, arg); };
-    const WorkQueue::Done told =
-        request == nullptr ? teller<hccl::ProgramMask>(done, arg) : teller<NoMask>(done, arg);
+    const WorkQueue::Done told = request == nullptr ? with_callback<hccl::ProgramMask>(done, arg)
+                                                    : with_callback<NoMask>(done, arg);
     if (comm == nullptr) {
       RequestOut out(request);
       out.set(submit_alone(work, told));
@@ -112,7 +112,7 @@ HcclResult HcclRequestWait(HcclRequest request, int64_t timeoutMs, uint32_t* sou
     if (source != nullptr) *source = static_cast<std::uint32_t>(*peer);
     return {};
   });
-  return own.ok() ? waited : tell(own);
+  return own.ok() ? waited : record_error(own);
 }
 
 HcclResult HcclRequestTest(HcclRequest request, bool* done) {
