@@ -84,8 +84,8 @@ Result<std::vector<Job>> merged(const std::vector<Job>& jobs) {
   return out;
 }
 
-// The group ends with a failure: the other ranks hear of the calls that are not handed on.
-void tell(const std::vector<Job>& jobs, const Status& why) {
+// The group ends with a failure: reports the calls that do not run to the ranks that wait for them.
+void report_not_run(const std::vector<Job>& jobs, const Status& why) {
   const std::string text = "HcclGroupEnd: " + why.message();
   for (auto job = jobs.begin(); job != jobs.end(); ++job) {
     if (job->comm == nullptr || !job->comm->async_error().ok()) continue;
@@ -202,7 +202,7 @@ Status end_group() {
       ended = caught();
     }
   }
-  if (!ended.ok()) tell(group->jobs, ended);
+  if (!ended.ok()) report_not_run(group->jobs, ended);
   return ended;
 }
 

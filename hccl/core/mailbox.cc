@@ -105,7 +105,7 @@ void Mailbox::begin(const MessagePtr& message) {
     message->on_done_ = nullptr;
     give_up();
     fail_all();
-    tell(lock);
+    run_callbacks(lock);
     throw;
   }
   poll(lock);
@@ -262,16 +262,16 @@ bool Mailbox::poll(MutexLock& lock) {
   if (ended_.raised()) fail_all();
   // The thread moves what this caller has begun.
   if (moved && !active_.empty() && !thread_.is_current()) sleeper_->begun();
-  tell(lock);
+  run_callbacks(lock);
   return moved;
 }
 
-// Only one thread at a time calls the callbacks, so that they may post messages without end.
-void Mailbox::tell(MutexLock& lock) {
+// One thread at a time runs callbacks, because a callback may post messages that are done at once.
+void Mailbox::run_callbacks(MutexLock& lock) {
   if (settled_.empty()) return;
   bell_.ring();
-  if (telling_) return;
-  telling_ = true;
+  if (calling_back_) return;
+  calling_back_ = true;
   while (!settled_.empty()) {
     const std::list<MessagePtr> told = std::exchange(settled_, {});
     lock.unlock();
@@ -280,7 +280,7 @@ void Mailbox::tell(MutexLock& lock) {
     }
     lock.lock();
   }
-  telling_ = false;
+  calling_back_ = false;
 }
 
 void Mailbox::settle(const MessagePtr& message, Status status) noexcept {

@@ -175,9 +175,10 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
                   std::uint64_t expected) const;
   Status too_many(int dest) const;
 
-  /// Moves on what can move, and tells whom it concerns. True if anything moved.
+  /// Moves the messages that can move, and runs the callbacks of messages that are done. True if
+  /// anything moved.
   bool poll(MutexLock& lock) HCCL_REQUIRES(mutex_);
-  void tell(MutexLock& lock) HCCL_REQUIRES(mutex_) HCCL_UNCHECKED;
+  void run_callbacks(MutexLock& lock) HCCL_REQUIRES(mutex_) HCCL_UNCHECKED;
 
   const int rank_;
   const int size_;
@@ -213,7 +214,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   // whichever of the lists above it is in.
   std::list<MessagePtr> live_ HCCL_GUARDED_BY(mutex_);     // all that are not done
   std::list<MessagePtr> settled_ HCCL_GUARDED_BY(mutex_);  // whose `done` is to be called
-  bool telling_ HCCL_GUARDED_BY(mutex_) = false;           // a thread calls them
+  bool calling_back_ HCCL_GUARDED_BY(mutex_) = false;      // a thread calls them
   Thread thread_;
 };
 

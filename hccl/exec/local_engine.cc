@@ -66,7 +66,7 @@ void LocalEngine::begin(const Call& call, const Envelope& envelope,
     region_.announce();
     return;
   }
-  if (expectation_ != nullptr) tell_memory();
+  if (expectation_ != nullptr) put_memory_flags();
   choice_->algorithm->announce(region_, op);
 }
 
@@ -182,7 +182,7 @@ void LocalEngine::describe() {
 }
 
 // Sends the memory flags with an eager announcement: one byte, where the slot has room.
-void LocalEngine::tell_memory() {
+void LocalEngine::put_memory_flags() {
   const local::Operation& op = *op_;
   const auto private_memory = [&](const void* at, std::uint64_t elements, bool used) {
     return used && !(heap_ != nullptr && heap_->locate(at, elements * op.element));

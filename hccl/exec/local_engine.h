@@ -101,7 +101,7 @@ class LocalEngine {
   Status rendezvous();
   Status run_rendezvous();
   local::Case read_descriptors();
-  void tell_memory();
+  void put_memory_flags();
   void learn_memory();
   void expect(bool inputs_reachable, bool outputs_reachable);
   void map_peers();

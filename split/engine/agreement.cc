@@ -163,7 +163,8 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
   return samples;
 }
 
-Status tell(core::Communicator& communicator, Decision& decision, std::size_t gradients) {
+Status broadcast_decision(core::Communicator& communicator, Decision& decision,
+                          std::size_t gradients) {
   if (communicator.size() == 1) return {};
   struct {
     std::uint64_t next_window;
@@ -252,7 +253,7 @@ Result<Segments> plan_together(core::Communicator& communicator,
       decision.last_indices = std::move(plan->last_indices);
     }
   }
-  HCCL_RETURN_IF_ERROR(tell(communicator, decision, bytes.size()));
+  HCCL_RETURN_IF_ERROR(broadcast_decision(communicator, decision, bytes.size()));
   HCCL_RETURN_IF_ERROR(failure);
   return decision.last_indices;
 }

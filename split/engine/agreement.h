@@ -41,7 +41,8 @@ Status minimum(core::Communicator& communicator, std::span<double> values);
 Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator, std::uint64_t bytes);
 
 /// Rank 0's decision on all ranks, but for its `why`. kPara: it does not fit `gradients` gradients.
-Status tell(core::Communicator& communicator, Decision& decision, std::size_t gradients);
+Status broadcast_decision(core::Communicator& communicator, Decision& decision,
+                          std::size_t gradients);
 
 /// The messages of newest first for the gradients of these traces, equal on all ranks: in elements
 /// of `element` bytes. Rank 0's trace counts, with its segments for comparison. Collective; logged

@@ -44,7 +44,7 @@ Result<Decision> AutomaticPlan::end_window(Times& now, std::deque<Times>& past) 
   window.last_iteration = now.number;
   Decision decision;
   if (tuner_) decision = tuner_->observe(window);
-  HCCL_RETURN_IF_ERROR(tell(*communicator_, decision, gradients_));
+  HCCL_RETURN_IF_ERROR(broadcast_decision(*communicator_, decision, gradients_));
   log(decision, now.number);
   overlap_ = decision.overlap;
   alternate_ = decision.alternate;

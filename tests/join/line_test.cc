@@ -204,8 +204,8 @@ class Story {
  public:
   explicit Story(const Proxy::Tamper& tamper, seconds patience = seconds(30))
       : config_(config(patience)), coordinator_(start(info_, config_)), proxy_(info_, tamper) {
-    std::thread other([this] { tell(0, info_); });
-    tell(1, proxy_.info());
+    std::thread other([this] { join_and_talk(0, info_); });
+    join_and_talk(1, proxy_.info());
     other.join();
     proxy_.stop();
   }
@@ -213,7 +213,7 @@ class Story {
   const Proxy& proxy() const { return proxy_; }
 
  private:
-  void tell(int rank, const RootInfo& info) {
+  void join_and_talk(int rank, const RootInfo& info) {
     Rank& me = ranks[rank];
     auto line = ControlLine::join(info, 2, rank, config_, make_logger("off", "rank"));
     me.joined = line.status();

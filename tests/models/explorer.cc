@@ -172,7 +172,7 @@ class Engine {
     return world_->threads[static_cast<std::size_t>(&fiber - fibers_.data())];
   }
   template <class... Parts>
-  void tell(const Where* where, const Parts&... parts);
+  void record(const Where* where, const Parts&... parts);
 
   Bounds bounds_;
   const Mutation* mutation_ = nullptr;
@@ -416,7 +416,7 @@ void Engine::wake(State state, std::uint64_t what) {
 
 void Engine::die() {
   dead_ = of(*current_).rank;
-  tell(nullptr, "dies");
+  record(nullptr, "dies");
   for (std::size_t i = 0; i < world_->threads.size(); ++i) {
     if (&fibers_[i] != current_ && of(fibers_[i]).rank == dead_) fibers_[i].killed = true;
   }
@@ -437,7 +437,7 @@ void Engine::check(bool holds, const char* what) {
 }
 
 template <class... Parts>
-void Engine::tell(const Where* where, const Parts&... parts) {
+void Engine::record(const Where* where, const Parts&... parts) {
   if (!trace_) return;
   told_ << "   " << of(*current_).name << ": ";
   (told_ << ... << parts);
@@ -497,8 +497,8 @@ std::uint64_t Engine::load(Word& word, Order order, const Where& where) {
   }
   const Store& store = location.stores[read];
   (acquires(order) ? now : current_->pending).join(store.gives);
-  tell(&where, "load w", word.id, " = ", store.value, " (", name(order),
-       older == 0 ? ")" : ", an older store)");
+  record(&where, "load w", word.id, " = ", store.value, " (", name(order),
+         older == 0 ? ")" : ", an older store)");
   return store.value;
 }
 
@@ -515,9 +515,9 @@ void Engine::publish(Word& word, std::uint64_t value, Order order, const Knowled
 
 void Engine::store(Word& word, std::uint64_t value, Order order, const Where& where) {
   point();
-  if (!mutate("store", order, where)) return tell(&where, "store left out");
+  if (!mutate("store", order, where)) return record(&where, "store left out");
   at(word);
-  tell(&where, "store w", word.id, " = ", value, " (", name(order), ")");
+  record(&where, "store w", word.id, " = ", value, " (", name(order), ")");
   publish(word, value, order, nullptr);
 }
 
@@ -528,20 +528,21 @@ std::uint64_t Engine::change(Word& word, Change how, std::uint64_t operand, Orde
   Location& location = at(word);
   const Store before = location.stores.back();
   if (!does) {
-    tell(&where, "change left out");
+    record(&where, "change left out");
     return before.value;
   }
   (acquires(order) ? current_->now : current_->pending).join(before.gives);
   const std::uint64_t value = how(before.value, operand);
-  tell(&where, "change w", word.id, " from ", before.value, " to ", value, " (", name(order), ")");
+  record(&where, "change w", word.id, " from ", before.value, " to ", value, " (", name(order),
+         ")");
   publish(word, value, order, &before.gives);
   return before.value;
 }
 
 void Engine::fence(Order order, const Where& where) {
   point();
-  if (!mutate("fence", order, where)) return tell(&where, "fence left out");
-  tell(&where, "fence (", name(order), ")");
+  if (!mutate("fence", order, where)) return record(&where, "fence left out");
+  record(&where, "fence (", name(order), ")");
   Knowledge& now = current_->now;
   if (acquires(order)) now.join(current_->pending);
   if (order == Order::seq_cst) {
@@ -559,8 +560,8 @@ void Engine::fence(Order order, const Where& where) {
 void Engine::light_fence(const Where& where) {
   point();
   Order order{};
-  if (!mutate("light fence", order, where)) return tell(&where, "light fence left out");
-  tell(&where, "light fence");
+  if (!mutate("light fence", order, where)) return record(&where, "light fence left out");
+  record(&where, "light fence");
   current_->now.view.join(heavy_);
   current_->light = current_->now.view;
 }
@@ -568,9 +569,9 @@ void Engine::light_fence(const Where& where) {
 void Engine::heavy_fence(const Where& where) {
   point();
   Order order{};
-  if (!mutate("heavy fence", order, where)) return tell(&where, "heavy fence left out");
-  if (!world_->membarrier) return tell(&where, "heavy fence, which the kernel has not");
-  tell(&where, "heavy fence");
+  if (!mutate("heavy fence", order, where)) return record(&where, "heavy fence left out");
+  if (!world_->membarrier) return record(&where, "heavy fence, which the kernel has not");
+  record(&where, "heavy fence");
   Knowledge& now = current_->now;
   now.join(current_->pending);
   now.view.join(seq_cst_);
@@ -588,31 +589,31 @@ void Engine::heavy_fence(const Where& where) {
 void Engine::sleep(Word& word, std::uint64_t value) {
   point();
   const std::uint64_t there = at(word).stores.back().value;
-  tell(nullptr, there == value ? "sleeps at w" : "does not sleep at w", word.id);
+  record(nullptr, there == value ? "sleeps at w" : "does not sleep at w", word.id);
   if (there == value) block(State::kSleeping, word.id);
 }
 
 void Engine::wake_all(Word& word, const Where& where) {
   point();
   Order order{};
-  if (!mutate("wake", order, where)) return tell(&where, "wake left out");
+  if (!mutate("wake", order, where)) return record(&where, "wake left out");
   at(word);
-  tell(&where, "wakes all at w", word.id);
+  record(&where, "wakes all at w", word.id);
   wake(State::kSleeping, word.id);
 }
 
 void Engine::notify(int fd, const Where& where) {
   point();
   Order order{};
-  if (!mutate("wake", order, where)) return tell(&where, "notification left out");
-  tell(&where, "notifies ", fd);
+  if (!mutate("wake", order, where)) return record(&where, "notification left out");
+  record(&where, "notifies ", fd);
   notified_.insert(fd);
   wake(State::kPolling, static_cast<std::uint64_t>(fd));
 }
 
 void Engine::await_notified(int fd) {
   point();
-  tell(nullptr, "polls ", fd);
+  record(nullptr, "polls ", fd);
   if (!notified_.contains(fd)) block(State::kPolling, static_cast<std::uint64_t>(fd));
 }
 

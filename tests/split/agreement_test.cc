@@ -75,13 +75,13 @@ TEST(Agreement, PlansOfAnotherModelAreRefusedByAll) {
     decision.version = 7;
     decision.changed = true;
     decision.last_indices = {3, 9};
-    const Status other = tell(communicator, decision, 8);
+    const Status other = broadcast_decision(communicator, decision, 8);
     EXPECT_EQ(other.code(), Code::kPara);
     EXPECT_NE(other.message().find("plan 7 is of another model"), std::string::npos)
         << other.message();
     Decision fits;
     if (communicator.rank() == 0) fits = decision;
-    EXPECT_TRUE(tell(communicator, fits, 10).ok());
+    EXPECT_TRUE(broadcast_decision(communicator, fits, 10).ok());
     EXPECT_EQ(fits.last_indices, (Segments{3, 9}));
     EXPECT_EQ(fits.version, 7u);
   });

@@ -76,10 +76,10 @@ Refusal ProcessGroupHccl::refusal(const char* operation) {
     if (fork_.in_child()) return;
     const auto work =
         c10::make_intrusive<Work>(rank_, c10d::OpType::UNKNOWN, nullptr, Tensors(), Tensors());
-    const auto tell = [text](HcclComm comm) {
+    const auto report = [text](HcclComm comm) {
       static_cast<void>(HcclCommRefuse(comm, text.c_str()));
     };
-    work->start(communicator_->handle(), tell, true);  // behind the operations issued before
+    work->start(communicator_->handle(), report, true);  // behind the operations issued before
   });
 }
 

@@ -34,7 +34,7 @@ void check(HcclResult result, const char* operation) {
 
 void Refusal::operator()(const std::string& text) const {
   const std::string all = std::string("ProcessGroupHccl::") + operation_ + ": " + text;
-  if (tell_) tell_(all);
+  if (report_) report_(all);
   TORCH_CHECK(false, all);
 }
 

@@ -16,15 +16,15 @@ std::string failure_text(HcclResult result, const char* operation);
 /// What c10d's assertions call with their text: a RuntimeError that names the operation.
 class Refusal {
  public:
-  using Tell = std::function<void(const std::string& text)>;
-  /// `tell` lets the other ranks know.
-  explicit Refusal(const char* operation, Tell tell = {})
-      : operation_(operation), tell_(std::move(tell)) {}
+  using Report = std::function<void(const std::string& text)>;
+  /// `report` sends the text to the other ranks.
+  explicit Refusal(const char* operation, Report report = {})
+      : operation_(operation), report_(std::move(report)) {}
   void operator()(const std::string& text) const;
 
  private:
   const char* operation_;
-  Tell tell_;
+  Report report_;
 };
 
 /// Refuses the use of what was made before a fork, in the child.

@@ -61,15 +61,15 @@ class MessageWork final : public Work {
     const bool future = self->has_future_at_end(self->end(result));
     // A callback may wait for messages, which this thread moves.
     const auto nothing = [](void*) { return HCCL_SUCCESS; };
-    const auto told = [](void* arg, HcclResult) { tell_last(arg, true); };
+    const auto told = [](void* arg, HcclResult) { complete_last(arg, true); };
     if (future && HcclSubmit(nothing, nullptr, false, told, self, nullptr) == HCCL_SUCCESS) return;
-    tell_last(self, future);
+    complete_last(self, future);
   }
 
-  static void tell_last(void* arg, bool future) {
+  static void complete_last(void* arg, bool future) {
     auto self = c10::intrusive_ptr<MessageWork>::reclaim(static_cast<MessageWork*>(arg));
     const auto communicator = self->communicator_;
-    self->tell(future);
+    self->complete_future(future);
     self.reset();  // before the message has ended: then Python may end
     communicator->end_message();
   }

@@ -49,7 +49,7 @@ void Work::start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_w
     const auto self = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(arg));
     self->run_ = nullptr;  // its tensors are free when the operation is complete
     const HcclComm outer = std::exchange(calling_back, self->comm_);
-    self->tell(self->has_future_at_end(self->failure_));
+    self->complete_future(self->has_future_at_end(self->failure_));
     calling_back = outer;
   };
   auto* const self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this).release();
@@ -110,7 +110,7 @@ bool Work::has_future_at_end(std::exception_ptr failure) {
   return future_ != nullptr;
 }
 
-void Work::tell(bool future) noexcept {
+void Work::complete_future(bool future) noexcept {
   const bool outer = std::exchange(in_callback, true);
   std::exception_ptr failure = failure_;
   try {

@@ -41,9 +41,9 @@ class Work : public c10d::Work {
  protected:
   /// The operation has ended, well or not. Whether its future was asked for until now.
   bool has_future_at_end(std::exception_ptr failure);
-  /// Tells `future`, and then those who wait. Callbacks of the future run on this thread: hold no
-  /// lock.
-  void tell(bool future) noexcept;
+  /// Completes the future, if `future`, and then wakes the waiting threads. Callbacks of the future
+  /// run on this thread: hold no lock.
+  void complete_future(bool future) noexcept;
 
   HcclRequest request_ = nullptr;  // null: it ran on the caller's thread
 
