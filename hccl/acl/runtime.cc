@@ -67,7 +67,7 @@ Result<std::shared_ptr<memory::Heap>> Runtime::heap() {
   if (!heap_) {
     HCCL_ASSIGN_OR_RETURN(heap_,
                           memory::Heap::create(static_cast<std::size_t>(config.memory_mb) << 20));
-    heap_->keep(static_cast<std::size_t>(config.cache_mb) << 20);
+    heap_->limit_kept(static_cast<std::size_t>(config.cache_mb) << 20);
     made_.store(heap_.get());
   }
   return heap_;

@@ -92,7 +92,7 @@ Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given
   } catch (...) {  // otherwise this rank could not join again
     made = hccl::caught();
   }
-  return state.cluster_worlds().keep(world, made).status();
+  return state.cluster_worlds().record(world, made).status();
 }
 
 }  // namespace

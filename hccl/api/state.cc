@@ -21,7 +21,7 @@ Status ClusterWorlds::reserve(const Rank& rank) {
                                     " has joined already: HcclCommDestroy comes first");
 }
 
-Result<CommunicatorPtr> ClusterWorlds::keep(const Rank& rank, Result<CommunicatorPtr> made) {
+Result<CommunicatorPtr> ClusterWorlds::record(const Rank& rank, Result<CommunicatorPtr> made) {
   const MutexLock lock(mutex_);
   joining_.erase(rank);
   if (made.ok()) worlds_[rank] = *made;

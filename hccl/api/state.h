@@ -31,10 +31,10 @@ struct Fusion;  // fusion.cc
 class ClusterWorlds {
  public:
   using Rank = std::pair<std::string, std::uint32_t>;  // the table's path, rank_id
-  /// kUnavail: this rank is in its world, or about to be. Ends with keep().
+  /// kUnavail: this rank is in its world, or about to be. Ends with record().
   Status reserve(const Rank& rank);
   /// Records the result and returns it.
-  Result<CommunicatorPtr> keep(const Rank& rank, Result<CommunicatorPtr> made);
+  Result<CommunicatorPtr> record(const Rank& rank, Result<CommunicatorPtr> made);
 
  private:
   Mutex mutex_;

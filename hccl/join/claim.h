@@ -10,9 +10,9 @@
 
 namespace hccl::join {
 
-/// Keeps the descriptor that `make` gives. A forked child closes its copy, because the lock or name
+/// Opens a descriptor by `make`, and makes forked children close their copies: the lock or the name
 /// must end with this process.
-using Keep = std::function<std::shared_ptr<Fd>(const std::function<Fd()>& make)>;
+using OpenUnshared = std::function<std::shared_ptr<Fd>(const std::function<Fd()>& make)>;
 
 /// Holds the name as long as the descriptor is open. Invalid if another descriptor holds it.
 Fd claim(const std::string& name);

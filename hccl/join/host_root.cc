@@ -151,7 +151,7 @@ bool again(Deadline deadline, const Attempt& attempt) {
 }  // namespace
 
 Result<HostRoot> HostRoot::create(const std::vector<std::string>& places, const std::string& job,
-                                  Deadline deadline, const Keep& keep) {
+                                  Deadline deadline, const OpenUnshared& open_unshared) {
   const std::string name = file_of(kPrefix, job);
   std::optional<HostRoot> root;
   Status status;
@@ -160,7 +160,7 @@ Result<HostRoot> HostRoot::create(const std::vector<std::string>& places, const 
     auto folder = user_folder(places);
     status = folder.status();
     if (!status.ok()) return true;
-    auto file = keep([&] {
+    auto file = open_unshared([&] {
       // The folder's lock lets one rank 0 at a time sweep and create: a new file is not locked yet,
       // and the sweep of another rank 0 would remove it.
       if (::flock(folder->fd.get(), LOCK_EX | LOCK_NB) != 0) return Fd();

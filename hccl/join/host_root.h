@@ -21,9 +21,9 @@ class HostRoot {
  public:
   /// `places`: see Config::meeting_places. `job` names the job, the same on all its ranks. kPara if
   /// this user can have no folder. kUnavail while a job with the same name and user is joining.
-  /// `keep` keeps the lock.
+  /// `open_unshared` opens the file, whose lock must end with this process.
   static Result<HostRoot> create(const std::vector<std::string>& places, const std::string& job,
-                                 Deadline deadline, const Keep& keep);
+                                 Deadline deadline, const OpenUnshared& open_unshared);
   HostRoot(HostRoot&&) = default;
   HostRoot& operator=(HostRoot&&) = delete;
   ~HostRoot();

@@ -66,11 +66,11 @@ Status Worlds::start_coordinator(RootInfo& info, const Config& config, Claimants
   return {};
 }
 
-std::shared_ptr<Fd> Worlds::keep(const std::function<Fd()>& make) {
+std::shared_ptr<Fd> Worlds::open_unshared(const std::function<Fd()>& make) {
   const MutexLock lock(mutex_);  // no fork between the call and the entry
-  std::erase_if(kept_, [](const auto& each) { return each.expired(); });
+  std::erase_if(unshared_, [](const auto& each) { return each.expired(); });
   auto made = std::make_shared<Fd>(make());
-  kept_.push_back(made);
+  unshared_.push_back(made);
   return made;
 }
 
@@ -100,7 +100,7 @@ Result<std::shared_ptr<Fd>> Worlds::claim_rank(const std::string& job, int size,
                       "without these variables, or let the other process leave first "
                       "(HcclCommDestroy)");
   }
-  return keep([&] { return claim(place + std::to_string(self)); });
+  return open_unshared([&] { return claim(place + std::to_string(self)); });
 }
 
 Worlds::Joined Worlds::enter(const RootInfo& info, const Job& job, const Config& config) {
@@ -165,7 +165,7 @@ void Worlds::abandon() {
     if (const auto line = each.lock()) line->abandon();
   }
   for (const auto& each : coordinators_) each->abandon();
-  for (const auto& each : kept_) {
+  for (const auto& each : unshared_) {
     if (const auto fd = each.lock()) fd->reset();
   }
   release();
@@ -222,7 +222,7 @@ Worlds::Joined Worlds::join_between_hosts(const Job& job, const Config& config) 
     if (own.ok() && !is_private(info.address)) info.address = own.value();
     // The name of the claim contains the secret, so that other users cannot claim it.
     const std::string name = "root " + std::string(info.secret.begin(), info.secret.end());
-    opening = keep([&] { return claim(name); });
+    opening = open_unshared([&] { return claim(name); });
     if (!opening->valid() && is_claimed(name)) return contest(info, job, config);
     if (was_contested(config.meeting_places, job.name)) return name_is_taken();
     HCCL_RETURN_IF_ERROR(
@@ -240,7 +240,7 @@ Worlds::Joined Worlds::join_inside_host(const Job& job, const Config& config) {
     return enter(info, job, config);
   }
   const auto file = HostRoot::create(config.meeting_places, job.name, deadline,
-                                     [this](const auto& make) { return keep(make); });
+                                     [this](const auto& make) { return open_unshared(make); });
   if (file.status().code() == Code::kUnavail) {
     const auto first =
         find_host_root(config.meeting_places, job.name, Deadline::after(kContestTime));

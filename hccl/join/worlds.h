@@ -47,7 +47,7 @@ class Worlds {
  private:
   struct Job;
 
-  std::shared_ptr<Fd> keep(const std::function<Fd()>& make);
+  std::shared_ptr<Fd> open_unshared(const std::function<Fd()>& make);
   Status start_coordinator(RootInfo& info, const Config& config, Claimants claimants = {});
   Result<std::string> boot();
   int next_join(const std::string& job);
@@ -67,7 +67,7 @@ class Worlds {
   Mutex mutex_{LockLevel::kWorlds};
   std::vector<std::unique_ptr<Coordinator>> coordinators_ HCCL_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<ControlLine>> lines_ HCCL_GUARDED_BY(mutex_);
-  std::vector<std::weak_ptr<Fd>> kept_ HCCL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<Fd>> unshared_ HCCL_GUARDED_BY(mutex_);
   std::string boot_ HCCL_GUARDED_BY(mutex_);                  // of this host; "": not read yet
   std::map<std::string, int> joins_ HCCL_GUARDED_BY(mutex_);  // so far, by job
 };

@@ -50,7 +50,7 @@ void* Cache::take(std::size_t bytes) {
   info_.cached -= bytes;
   info_.in_use += bytes;
   ++info_.reused;
-  heap_->keep(limit_ - info_.cached);
+  heap_->limit_kept(limit_ - info_.cached);
   return memory;
 }
 
@@ -68,15 +68,15 @@ Status Cache::free(void* memory) {
   info_.in_use -= bytes;
   info_.cached += bytes;
   shrink(limit_);
-  heap_->keep(limit_ - info_.cached);
+  heap_->limit_kept(limit_ - info_.cached);
   return {};
 }
 
 void Cache::trim() {
   const MutexLock lock(mutex_);
   shrink(0);
-  heap_->keep(0);
-  heap_->keep(limit_);
+  heap_->limit_kept(0);
+  heap_->limit_kept(limit_);
 }
 
 void Cache::shrink(std::size_t limit) {

@@ -191,8 +191,8 @@ void Heap::shrink(std::size_t kept) {
   static_cast<void>(excess());
 }
 
-void Heap::keep(std::size_t bytes) {
-  keep_.store(bytes, std::memory_order_relaxed);
+void Heap::limit_kept(std::size_t bytes) {
+  kept_limit_.store(bytes, std::memory_order_relaxed);
   if (kept() <= bytes) return;
   const MutexLock lock(mutex_);
   shrink(bytes);
@@ -241,7 +241,7 @@ void Heap::give_back(std::uint64_t offset, std::size_t bytes) noexcept {
   used_ -= bytes;
   try {
     arena_->give_back(offset, bytes);
-    shrink(keep_.load(std::memory_order_relaxed));
+    shrink(kept_limit_.load(std::memory_order_relaxed));
   } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): see above
   }
 }

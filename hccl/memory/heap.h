@@ -72,7 +72,7 @@ class Heap {
 
   /// Limits the freed memory that the heap keeps; further freed memory goes back to the system.
   /// Without this call the heap keeps all of it.
-  void keep(std::size_t bytes);
+  void limit_kept(std::size_t bytes);
   /// Bytes of freed memory that the heap keeps, including the unused rest of units that are partly
   /// in use.
   std::size_t kept() const { return kept_.load(std::memory_order_relaxed); }
@@ -135,7 +135,7 @@ class Heap {
   Committed committed_ HCCL_GUARDED_BY(mutex_);  // the parts that have memory
   // Bytes that may be committed before the limits are read again.
   std::uint64_t credit_ HCCL_GUARDED_BY(mutex_) = 0;
-  std::atomic<std::size_t> keep_{SIZE_MAX};
+  std::atomic<std::size_t> kept_limit_{SIZE_MAX};
   std::atomic<std::size_t> kept_{0};
   // By the inode of the memfd.
   std::map<std::uint64_t, std::weak_ptr<View>> views_ HCCL_GUARDED_BY(mutex_);

@@ -16,7 +16,7 @@ constexpr std::uint64_t kAloneEvery = 200;
 
 Result<std::unique_ptr<AutomaticPlan>> AutomaticPlan::create(
     std::shared_ptr<core::Communicator> communicator, std::vector<std::uint64_t> bytes,
-    const Segments& first, bool parallel, bool keep) {
+    const Segments& first, bool parallel, bool measure_only) {
   HCCL_ASSIGN_OR_RETURN(
       const auto samples,
       cost_samples(*communicator, std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0})));
@@ -27,7 +27,7 @@ Result<std::unique_ptr<AutomaticPlan>> AutomaticPlan::create(
   std::unique_ptr<AutomaticPlan> made(new AutomaticPlan(std::move(communicator), bytes.size()));
   if (made->communicator_->rank() == 0)
     made->tuner_ =
-        std::make_unique<Tuner>(std::move(bytes), first, std::move(model), parallel, keep);
+        std::make_unique<Tuner>(std::move(bytes), first, std::move(model), parallel, measure_only);
   return made;
 }
 

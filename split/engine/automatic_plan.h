@@ -19,11 +19,11 @@ namespace hccl::split {
 class AutomaticPlan {
  public:
   /// Probes what an allreduce costs (at most about 50 ms). bytes: of each gradient; first: the
-  /// segments that are in force; parallel: they can run beside backward; keep: they stay, and are
+  /// segments that are in force; parallel: they can run beside backward; measure_only: they stay, and are
   /// only measured. kOom, or the failure of an allreduce.
   static Result<std::unique_ptr<AutomaticPlan>> create(
       std::shared_ptr<core::Communicator> communicator, std::vector<std::uint64_t> bytes,
-      const Segments& first, bool parallel, bool keep);
+      const Segments& first, bool parallel, bool measure_only);
 
   /// Whether the segments of this iteration may run beside backward; if not, they run behind it: by
   /// the plan, or to measure both apart.

@@ -49,12 +49,12 @@ std::string to_string(const Plan& plan, double instead_of) {
 }
 
 Tuner::Tuner(std::vector<std::uint64_t> bytes, Segments first, CostModel costs, bool can_overlap,
-             bool keep)
+             bool measure_only)
     : model_(std::move(bytes), std::move(costs)),
       can_overlap_(can_overlap),
-      keep_(keep),
+      measure_only_(measure_only),
       candidates_{{{std::move(first), can_overlap}}},
-      calm_(keep ? 1 : 0) {}
+      calm_(measure_only ? 1 : 0) {}
 
 double Tuner::Candidate::end() const {
   return ends.empty() ? std::numeric_limits<double>::infinity() : median(ends);
@@ -91,8 +91,8 @@ Decision Tuner::observe(const Window& window) {
     if (trying && calm_ > 0)
       decision.why = "the fastest of " + std::to_string(candidates_.size()) + " that were tried, " +
                      ms(candidates_[now_].end()) + "; " + decision.why;
-    if (keep_) decision.why = "the best plan would be " + decision.why;
-    if (!keep_ && !trying) decision.why.clear();
+    if (measure_only_) decision.why = "the best plan would be " + decision.why;
+    if (!measure_only_ && !trying) decision.why.clear();
     decision.predicted_end = predicted(problem, now_);
     decision.lower_bound = best->lower_bound;
   } else {
@@ -204,7 +204,7 @@ std::size_t Tuner::fastest() const {
 // because nobody sees there what overlap would cost today.
 void Tuner::watch(const Window& window) {
   ++calm_;
-  if (keep_) return;
+  if (measure_only_) return;
   // The first window after the trial is the measure of those that follow: in the trial every second
   // iteration ran behind backward.
   if (calm_ == 2) usual_ = of(window);

@@ -38,9 +38,9 @@ class Tuner {
   static constexpr std::uint64_t kProbeAfter = 200;
 
   /// bytes: of each gradient. first: the plan in force before the first decision. can_overlap:
-  /// false if segments only ever run behind backward. keep: never change the plan, only measure.
+  /// false if segments only ever run behind backward. measure_only: never change the plan.
   Tuner(std::vector<std::uint64_t> bytes, Segments first, CostModel costs, bool can_overlap,
-        bool keep);
+        bool measure_only);
 
   /// What to do from the next iteration on.
   Decision observe(const Window& window);
@@ -74,7 +74,7 @@ class Tuner {
 
   TrainingModel model_;
   const bool can_overlap_;
-  const bool keep_;
+  const bool measure_only_;
   std::vector<Candidate> candidates_;
   std::size_t now_ = 0;  // the candidate in force
   int rivals_ = 0;       // that were considered

@@ -132,22 +132,24 @@ HcclResult background(HcclComm comm) {
 /// A short and a long message in each direction. A request that has begun always ends.
 HcclResult messages(HcclComm comm, std::uint32_t rank, std::vector<float>& data) {
   HcclResult result = HCCL_SUCCESS;
-  const auto keep = [&](HcclResult each) { result = result == HCCL_SUCCESS ? each : result; };
+  const auto note_result = [&](HcclResult each) {
+    result = result == HCCL_SUCCESS ? each : result;
+  };
   std::array<HcclRequest, 4> requests{};
   const std::uint64_t bytes = data.size() * 2;
   char* const at = reinterpret_cast<char*>(data.data());
   for (std::size_t i = 0; i < 2 && result == HCCL_SUCCESS; ++i) {
     const std::uint64_t part = i == 0 ? 4 : bytes - 4;
     const auto tag = static_cast<std::int32_t>(i);
-    keep(HcclIrecv(at + bytes + 4 * i, part, 1 - rank, tag, comm, nullptr, nullptr,
-                   &requests[2 * i]));
+    note_result(HcclIrecv(at + bytes + 4 * i, part, 1 - rank, tag, comm, nullptr, nullptr,
+                          &requests[2 * i]));
     if (result != HCCL_SUCCESS) break;
-    keep(HcclIsend(at, part, 1 - rank, tag, comm, nullptr, nullptr, &requests[2 * i + 1]));
+    note_result(HcclIsend(at, part, 1 - rank, tag, comm, nullptr, nullptr, &requests[2 * i + 1]));
   }
   for (const HcclRequest each : requests) {
     if (each == nullptr) continue;
-    keep(HcclRequestWait(each, 0, nullptr));
-    keep(HcclRequestFree(each));
+    note_result(HcclRequestWait(each, 0, nullptr));
+    note_result(HcclRequestFree(each));
   }
   return result;
 }

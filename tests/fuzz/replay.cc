@@ -18,9 +18,9 @@ namespace {
 
 std::string current, crash_file;
 
-void keep() { std::ofstream(crash_file, std::ios::binary) << current; }
-void keep_and_die(int signal) {
-  keep();
+void save_input() { std::ofstream(crash_file, std::ios::binary) << current; }
+void save_input_and_die(int signal) {
+  save_input();
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
@@ -85,8 +85,10 @@ class Mutator {
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   crash_file = "crash-" + std::filesystem::path(argv[0]).filename().string();
-  if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(keep);
-  for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS}) std::signal(signal, keep_and_die);
+  if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(save_input);
+  for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS}) {
+    std::signal(signal, save_input_and_die);
+  }
 
   std::vector<std::filesystem::path> files;
   if (std::filesystem::is_directory(argv[1])) {

@@ -196,7 +196,7 @@ std::size_t resident(const Heap& heap) {
 
 TEST(Heap, KeepsFreedMemoryUpToItsBound) {
   const auto heap = Heap::create(128 * kMiB).value();
-  heap->keep(8 * kMiB);
+  heap->limit_kept(8 * kMiB);
   std::vector<std::byte*> blocks;
   for (int i = 0; i < 40; ++i) {
     blocks.push_back(static_cast<std::byte*>(heap->allocate(kMiB).value()));
@@ -217,7 +217,7 @@ TEST(Heap, KeepsFreedMemoryUpToItsBound) {
   ASSERT_TRUE(heap->free(blocks[0]).ok());
   for (std::size_t i = 1; i < 40; i += 2) ASSERT_TRUE(heap->free(blocks[i]).ok());
   EXPECT_LE(resident(*heap), 8 * kMiB);
-  heap->keep(0);
+  heap->limit_kept(0);
   EXPECT_EQ(resident(*heap), 0u);
   EXPECT_EQ(heap->kept(), 0u);
 }
