@@ -101,8 +101,8 @@ HcclResult issue(const char* function, const CommunicatorPtr& comm, Status befor
 
 /// issue() on the communicator with this handle: the shortest way to an operation.
 template <class Check, class... Arguments>
-HcclResult on(const char* function, HcclComm comm, aclrtStream stream, Check check,
-              Arguments... arguments) noexcept {
+HcclResult issue_by_handle(const char* function, HcclComm comm, aclrtStream stream, Check check,
+                           Arguments... arguments) noexcept {
   try {
     if (acl::copied()) return record_error(acl::copy_refused(), function);
     const auto communicator = State::get().communicators().get(comm);

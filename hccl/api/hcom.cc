@@ -93,8 +93,8 @@ Result<std::pair<std::string, std::vector<int>>> check_group(const char* group, 
 }
 
 template <class Check, class... Arguments>
-HcclResult on(const char* function, const char* tag, const char* group, aclrtStream stream,
-              Check check, Arguments... arguments) noexcept {
+HcclResult issue_in_group(const char* function, const char* tag, const char* group,
+                          aclrtStream stream, Check check, Arguments... arguments) noexcept {
   try {
     if (hccl::acl::copied()) return api::record_error(hccl::acl::copy_refused(), function);
     Status checked = check_text(tag, kTagBytes, "tag");
@@ -248,51 +248,54 @@ HcclResult HcomGetCommHandleByGroup(const char* group, HcclComm* comm) {
 HcclResult HcomAllReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
                          HcclDataType dataType, HcclReduceOp op, const char* group,
                          aclrtStream stream) {
-  return on("HcomAllReduce", tag, group, stream, api::all_reduce, inputPtr, outputPtr, count,
-            dataType, op, nullptr);
+  return issue_in_group("HcomAllReduce", tag, group, stream, api::all_reduce, inputPtr, outputPtr,
+                        count, dataType, op, nullptr);
 }
 
 HcclResult HcomBroadcast(const char* tag, void* ptr, uint64_t count, HcclDataType dataType,
                          uint32_t root, const char* group, aclrtStream stream) {
-  return on("HcomBroadcast", tag, group, stream, api::broadcast, ptr, count, dataType, root);
+  return issue_in_group("HcomBroadcast", tag, group, stream, api::broadcast, ptr, count, dataType,
+                        root);
 }
 
 HcclResult HcomReduceScatter(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
                              HcclDataType dataType, HcclReduceOp op, const char* group,
                              aclrtStream stream) {
-  return on("HcomReduceScatter", tag, group, stream, api::reduce_scatter, inputPtr, outputPtr,
-            count, dataType, op, nullptr);
+  return issue_in_group("HcomReduceScatter", tag, group, stream, api::reduce_scatter, inputPtr,
+                        outputPtr, count, dataType, op, nullptr);
 }
 
 HcclResult HcomAllGather(const char* tag, void* inputPtr, void* outputPtr, uint64_t inputCount,
                          HcclDataType dataType, const char* group, aclrtStream stream) {
-  return on("HcomAllGather", tag, group, stream, api::all_gather, inputPtr, outputPtr, inputCount,
-            dataType);
+  return issue_in_group("HcomAllGather", tag, group, stream, api::all_gather, inputPtr, outputPtr,
+                        inputCount, dataType);
 }
 
 HcclResult HcomReduce(const char* tag, void* inputPtr, void* outputPtr, uint64_t count,
                       HcclDataType dataType, HcclReduceOp op, uint32_t root, const char* group,
                       aclrtStream stream) {
-  return on("HcomReduce", tag, group, stream, api::reduce, inputPtr, outputPtr, count, dataType, op,
-            nullptr, root);
+  return issue_in_group("HcomReduce", tag, group, stream, api::reduce, inputPtr, outputPtr, count,
+                        dataType, op, nullptr, root);
 }
 
 HcclResult HcomSend(const char* tag, void* inputPtr, uint64_t count, HcclDataType dataType,
                     uint32_t destRank, uint32_t, const char* group, aclrtStream stream) {
-  return on("HcomSend", tag, group, stream, api::send, inputPtr, count, dataType, destRank);
+  return issue_in_group("HcomSend", tag, group, stream, api::send, inputPtr, count, dataType,
+                        destRank);
 }
 
 HcclResult HcomReceive(const char* tag, void* outputPtr, uint64_t count, HcclDataType dataType,
                        uint32_t srcRank, uint32_t, const char* group, aclrtStream stream) {
-  return on("HcomReceive", tag, group, stream, api::recv, outputPtr, count, dataType, srcRank);
+  return issue_in_group("HcomReceive", tag, group, stream, api::recv, outputPtr, count, dataType,
+                        srcRank);
 }
 
 HcclResult HcomReduceScatterV(const char* tag, void* sendBuf, const void* sendCounts,
                               const void* sdispls, void* recvBuf, uint64_t recvCount,
                               HcclDataType dataType, HcclReduceOp op, const char* group,
                               aclrtStream stream) {
-  return on("HcomReduceScatterV", tag, group, stream, api::reduce_scatter_v, sendBuf, sendCounts,
-            sdispls, recvBuf, recvCount, dataType, op);
+  return issue_in_group("HcomReduceScatterV", tag, group, stream, api::reduce_scatter_v, sendBuf,
+                        sendCounts, sdispls, recvBuf, recvCount, dataType, op);
 }
 
 // HCCL declares recvBuf const although it is written.
@@ -300,30 +303,31 @@ HcclResult HcomReduceScatterV(const char* tag, void* sendBuf, const void* sendCo
 HcclResult HcomAllGatherV(const char* tag, const void* sendBuf, uint64_t sendCount,
                           const void* recvBuf, const void* recvCounts, const void* rdispls,
                           HcclDataType dataType, const char* group, aclrtStream stream) {
-  return on("HcomAllGatherV", tag, group, stream, api::all_gather_v, sendBuf, sendCount,
-            const_cast<void*>(recvBuf), recvCounts, rdispls, dataType);
+  return issue_in_group("HcomAllGatherV", tag, group, stream, api::all_gather_v, sendBuf, sendCount,
+                        const_cast<void*>(recvBuf), recvCounts, rdispls, dataType);
 }
 
 HcclResult HcomAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls,
                          HcclDataType sendType, const void* recvBuf, const void* recvCounts,
                          const void* rdispls, HcclDataType recvType, const char* group,
                          aclrtStream stream, const char* tag) {
-  return on("HcomAlltoAllV", tag, group, stream, api::all_to_all_v, sendBuf, sendCounts, sdispls,
-            sendType, const_cast<void*>(recvBuf), recvCounts, rdispls, recvType);
+  return issue_in_group("HcomAlltoAllV", tag, group, stream, api::all_to_all_v, sendBuf, sendCounts,
+                        sdispls, sendType, const_cast<void*>(recvBuf), recvCounts, rdispls,
+                        recvType);
 }
 
 HcclResult HcomAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType,
                           const void* recvBuf, HcclDataType recvType, const char* group,
                           aclrtStream stream, const char* tag) {
-  return on("HcomAlltoAllVC", tag, group, stream, api::all_to_all_vc, sendBuf, sendCountMatrix,
-            sendType, const_cast<void*>(recvBuf), recvType);
+  return issue_in_group("HcomAlltoAllVC", tag, group, stream, api::all_to_all_vc, sendBuf,
+                        sendCountMatrix, sendType, const_cast<void*>(recvBuf), recvType);
 }
 
 HcclResult HcomAllToAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType,
                         const void* recvBuf, uint64_t recvCount, HcclDataType recvType,
                         const char* group, aclrtStream stream, const char* tag) {
-  return on("HcomAllToAll", tag, group, stream, api::all_to_all, sendBuf, sendCount, sendType,
-            const_cast<void*>(recvBuf), recvCount, recvType);
+  return issue_in_group("HcomAllToAll", tag, group, stream, api::all_to_all, sendBuf, sendCount,
+                        sendType, const_cast<void*>(recvBuf), recvCount, recvType);
 }
 
 }  // extern "C"
