@@ -255,7 +255,7 @@ bool Mailbox::poll(MutexLock& lock) {
   bool moved = false;
   try {
     while (mesh_ != nullptr && !failed_ && (mesh_->progress() | advance())) moved = true;
-    sentence();
+    fail_expired();
   } catch (...) {
     give_up();
   }
@@ -306,19 +306,19 @@ void Mailbox::fail_all() {
   receives_.clear();
   arrivals_.clear();
   asking_.clear();
-  doomed_.clear();
+  delayed_failures_.clear();
   while (!live_.empty()) settle(live_.front(), why);
   if (sleeper_ != nullptr) sleeper_->ring();  // the thread ends
 }
 
 // A closed link may be a consequence of another rank's death. The coordinator gets time to name the
 // culprit, which ends the mailbox. Otherwise the peer has left.
-void Mailbox::doom(const MessagePtr& message, const Status& why, Deadline verdict) {
-  doomed_.push_back({message, why, verdict});
+void Mailbox::fail_later(const MessagePtr& message, const Status& why, Deadline verdict) {
+  delayed_failures_.push_back({message, why, verdict});
 }
 
-void Mailbox::sentence() {
-  std::erase_if(doomed_, [this](const Doomed& each) HCCL_REQUIRES(mutex_) {
+void Mailbox::fail_expired() {
+  std::erase_if(delayed_failures_, [this](const DelayedFailure& each) HCCL_REQUIRES(mutex_) {
     if (!each.verdict.expired()) return false;
     settle(each.message, each.why);
     return true;

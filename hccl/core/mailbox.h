@@ -133,7 +133,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
     Status why;
     Deadline verdict = Deadline::never();  // until then, somebody else may be the culprit
   };
-  struct Doomed {
+  struct DelayedFailure {
     MessagePtr message;
     Status why;
     Deadline verdict;
@@ -165,10 +165,11 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void give_back(int peer, std::uint64_t bytes) HCCL_REQUIRES(mutex_);
   void part_ended(const MessagePtr& message, const Status& status) HCCL_REQUIRES(mutex_);
   void settle(const MessagePtr& message, Status status) noexcept HCCL_REQUIRES(mutex_);
-  void doom(const MessagePtr& message, const Status& why, Deadline verdict) HCCL_REQUIRES(mutex_);
+  void fail_later(const MessagePtr& message, const Status& why, Deadline verdict)
+      HCCL_REQUIRES(mutex_);
   void lost(int peer, const Status& why) HCCL_REQUIRES(mutex_);
   void corrupt(int peer, const char* what) HCCL_REQUIRES(mutex_);
-  void sentence() HCCL_REQUIRES(mutex_);
+  void fail_expired() HCCL_REQUIRES(mutex_);
   void fail_all() HCCL_REQUIRES(mutex_);
   bool advance() HCCL_REQUIRES(mutex_);
   Status mismatch(int source, int dest, std::int32_t tag, std::uint64_t sent,
@@ -209,7 +210,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
       HCCL_GUARDED_BY(mutex_);                                          // by tag, as they came
   std::map<std::uint64_t, MessagePtr> asking_ HCCL_GUARDED_BY(mutex_);  // sends, by id
   std::uint64_t asked_ HCCL_GUARDED_BY(mutex_) = 0;
-  std::vector<Doomed> doomed_ HCCL_GUARDED_BY(mutex_);
+  std::vector<DelayedFailure> delayed_failures_ HCCL_GUARDED_BY(mutex_);
   // A message moves from the one to the other without an allocation. So no failure loses it,
   // whichever of the lists above it is in.
   std::list<MessagePtr> live_ HCCL_GUARDED_BY(mutex_);     // all that are not done

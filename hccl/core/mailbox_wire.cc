@@ -25,7 +25,7 @@ constexpr std::size_t kAskCap = std::size_t{1} << 18;
 void Mailbox::post_send(const MessagePtr& message) {
   if (message->peer_ == rank_) return send_to_self(message);
   Peer& peer = *peers_[static_cast<std::size_t>(message->peer_)];
-  if (peer.gone) return doom(message, peer.why, peer.verdict);
+  if (peer.gone) return fail_later(message, peer.why, peer.verdict);
   Header header;
   header.tag = message->tag_;
   header.bytes = message->bytes_;
@@ -79,7 +79,7 @@ void Mailbox::post_recv(const MessagePtr& message) {
   }
   if (message->peer_ != Message::kAnyRank && message->peer_ != rank_ && !peers_.empty()) {
     const Peer& peer = *peers_[static_cast<std::size_t>(message->peer_)];
-    if (peer.gone) return doom(message, peer.why, peer.verdict);
+    if (peer.gone) return fail_later(message, peer.why, peer.verdict);
   }
   receives_[message->tag_].push_back(message);
 }
@@ -178,7 +178,7 @@ void Mailbox::part_ended(const MessagePtr& message, const Status& status) {
   if (message->status_.ok()) message->status_ = status;
   if (--message->parts_ != 0) return;
   if (message->status_.ok()) return settle(message, {});
-  doom(message, message->status_, Deadline::after(kVerdictTime));
+  fail_later(message, message->status_, Deadline::after(kVerdictTime));
 }
 
 // Handles the transfers that the mesh has finished. True if there were any.
@@ -267,7 +267,7 @@ void Mailbox::take_payload(const ArrivalPtr& arrival, const MessagePtr& receive)
     arrival->here = true;
     const MessagePtr taker = direct ? receive : arrival->taker;
     if (!status.ok()) {
-      if (taker != nullptr) doom(taker, status, Deadline::after(kVerdictTime));
+      if (taker != nullptr) fail_later(taker, status, Deadline::after(kVerdictTime));
       return;
     }
     if (direct || arrival->refused) give_back(arrival->source, arrival->bytes + kCost);
@@ -335,14 +335,14 @@ void Mailbox::lost(int peer, const Status& why) {
   for (auto& [tag, list] : receives_) {
     list.remove_if([&](const MessagePtr& each) HCCL_REQUIRES(mutex_) {
       const bool concerned = each->peer_ == peer || (alone && each->peer_ == Message::kAnyRank);
-      if (concerned) doom(each, from.why, from.verdict);
+      if (concerned) fail_later(each, from.why, from.verdict);
       return concerned;
     });
   }
   std::erase_if(receives_, [](const auto& each) { return each.second.empty(); });
   std::erase_if(asking_, [&](const auto& each) HCCL_REQUIRES(mutex_) {
     if (each.second->peer_ != peer) return false;
-    doom(each.second, from.why, from.verdict);
+    fail_later(each.second, from.why, from.verdict);
     return true;
   });
 }
