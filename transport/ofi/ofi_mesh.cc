@@ -146,7 +146,7 @@ bool OfiMesh::try_post(Op& op) {
   const Status why = fabric_error(
       Code::kRemote, "rank " + std::to_string(culprit) + " cannot be reached", result, culprit);
   finish(op, why);
-  if (sends) bury(culprit, why);
+  if (sends) fail_peer(culprit, why);
   return true;
 }
 
@@ -273,7 +273,7 @@ void OfiMesh::complete_with_error(const fi_cq_err_entry& entry) {
       fabric_error(Code::kRemote, "rank " + std::to_string(peer) + " is gone or cannot be reached",
                    entry.err, peer);
   finish(op, why);
-  bury(peer, why);
+  fail_peer(peer, why);
 }
 
 }  // namespace hccl::transport::ofi

@@ -99,14 +99,14 @@ class OfiMesh final : public Mesh {
   void cancel(Op& op);
   void note_waiting();
 
-  // trouble.cc: peers that leave, sizes that differ, aborts
+  // peer_failures.cc: peers that leave, sizes that differ, aborts
   /// Looks for messages that came but match no receive.
   void inspect();
   void peek(Channel& channel);
   void peeked(Channel& channel, std::size_t size);
   void take_aside(Op& op);
   /// Fails all operations with a peer, now and later.
-  void bury(int peer, const Status& why);
+  void fail_peer(int peer, const Status& why);
   void listen_for_goodbye();
   void heard_goodbye(std::uint64_t tag);
   /// Tells the peers that no message follows, so that they need not wait for a time limit.

@@ -72,9 +72,10 @@ void OfiMesh::heard_goodbye(std::uint64_t tag) {
   listens_for_goodbye_ = false;
   const int peer = Tags::sender(tag);
   if (peer < size() && peer != rank_) {
-    bury(peer,
-         Status(Code::kRemote,
-                "rank " + std::to_string(peer) + " has closed its side of the communicator", peer));
+    fail_peer(
+        peer,
+        Status(Code::kRemote,
+               "rank " + std::to_string(peer) + " has closed its side of the communicator", peer));
   }
   listen_for_goodbye();
 }
@@ -96,7 +97,7 @@ void OfiMesh::say_goodbye() {
   if (!closed_) close_down(Status(Code::kUnavail, "the mesh was closed"));
 }
 
-void OfiMesh::bury(int peer, const Status& why) {
+void OfiMesh::fail_peer(int peer, const Status& why) {
   Peer& dead = peers_[static_cast<std::size_t>(peer)];
   if (!dead.dead.ok()) return;
   dead.dead = why;
