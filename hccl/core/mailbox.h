@@ -90,11 +90,11 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
 
  private:
   friend class Message;
-  enum class Kind : std::uint8_t { kEager = 1, kAsk, kReady, kRefuse, kCredit };
+  enum class HeaderKind : std::uint8_t { kEager = 1, kAsk, kReady, kRefuse, kCredit };
   static constexpr std::size_t kInline = 40;
   /// The one form of what comes on the lane of headers.
   struct Header {
-    Kind kind = Kind::kEager;
+    HeaderKind kind = HeaderKind::kEager;
     std::int32_t tag = 0;
     std::uint64_t bytes = 0;  // of the message; kRefuse: of the receive; kCredit: given back
     std::uint64_t id = 0;     // of the send that asks

@@ -33,13 +33,13 @@ void Mailbox::post_send(const MessagePtr& message) {
   if (message->bytes_ > kEagerLimit || cost > peer.credit) {
     if (peer.asking == kAskCap) return settle(message, too_many(message->peer_));
     ++peer.asking;
-    header.kind = Kind::kAsk;
+    header.kind = HeaderKind::kAsk;
     header.id = ++asked_;
     asking_.emplace(header.id, message);
     return put(message->peer_, header);
   }
   peer.credit -= cost;
-  header.kind = Kind::kEager;
+  header.kind = HeaderKind::kEager;
   message->parts_ = 1;
   if (message->bytes_ <= kInline) {
     if (message->bytes_ != 0) std::memcpy(header.data.data(), message->data_, message->bytes_);
@@ -139,7 +139,7 @@ void Mailbox::match(const ArrivalPtr& arrival, const MessagePtr& receive) {
   }
   --peers_[static_cast<std::size_t>(arrival->source)]->asks;
   Header answer;
-  answer.kind = fits ? Kind::kReady : Kind::kRefuse;
+  answer.kind = fits ? HeaderKind::kReady : HeaderKind::kRefuse;
   answer.bytes = receive->bytes_;
   answer.id = arrival->id;
   put(arrival->source, answer);
@@ -218,13 +218,13 @@ void Mailbox::take(int peer) {
   // follows those bytes.
   listen(peer);
   switch (header.kind) {
-    case Kind::kEager:
+    case HeaderKind::kEager:
       return take_eager(peer, header);
-    case Kind::kAsk:
+    case HeaderKind::kAsk:
       return take_ask(peer, header);
-    case Kind::kReady:
-    case Kind::kRefuse:
-    case Kind::kCredit:
+    case HeaderKind::kReady:
+    case HeaderKind::kRefuse:
+    case HeaderKind::kCredit:
       return take_answer(peer, header);
   }
   corrupt(peer, "a message of no kind");
@@ -293,7 +293,7 @@ void Mailbox::take_ask(int peer, const Header& header) {
 
 void Mailbox::take_answer(int peer, const Header& header) {
   Peer& from = *peers_[static_cast<std::size_t>(peer)];
-  if (header.kind == Kind::kCredit) {
+  if (header.kind == HeaderKind::kCredit) {
     if (header.bytes > window_ - from.credit) return corrupt(peer, "more credit than it was lent");
     from.credit += header.bytes;
     return;
@@ -305,7 +305,7 @@ void Mailbox::take_answer(int peer, const Header& header) {
   const MessagePtr message = at->second;
   asking_.erase(at);
   --from.asking;
-  if (header.kind == Kind::kRefuse) {
+  if (header.kind == HeaderKind::kRefuse) {
     return settle(message, mismatch(rank_, peer, message->tag_, message->bytes_, header.bytes));
   }
   message->parts_ = 1;
@@ -317,7 +317,7 @@ void Mailbox::give_back(int peer, std::uint64_t bytes) {
   from.freed += bytes;
   if (from.gone || from.freed < window_ / 4) return;
   Header header;
-  header.kind = Kind::kCredit;
+  header.kind = HeaderKind::kCredit;
   header.bytes = std::exchange(from.freed, 0);
   from.owed -= header.bytes;
   put(peer, header);

@@ -121,7 +121,7 @@ Status expect_newest(int rank, const RankOf& rank_of, const std::string& id,
                      const HostIdentity& host) {
   const std::vector<Process> line = line_of(::getpid());
   const auto launch = launch_of(line, id);
-  if (!launch.ok() || launch->kind == Launch::Kind::kAlone) return {};
+  if (!launch.ok() || launch->kind == LauncherKind::kAlone) return {};
   const wire::Member self{.rank = static_cast<std::uint32_t>(rank),
                           .pid = static_cast<std::uint32_t>(::getpid()),
                           .host = host,

@@ -14,20 +14,20 @@ class Builder final : public Json::json_sax_t {
  public:
   Builder(std::string_view text, const JsonLimits& limits) : text_(text), limits_(limits) {}
 
-  bool null() override { return add(JsonNode::Kind::kNull) != nullptr; }
-  bool boolean(bool) override { return add(JsonNode::Kind::kBoolean) != nullptr; }
+  bool null() override { return add(JsonNode::Type::kNull) != nullptr; }
+  bool boolean(bool) override { return add(JsonNode::Type::kBoolean) != nullptr; }
   bool number_integer(Json::number_integer_t) override { return number(); }
   bool number_unsigned(Json::number_unsigned_t) override { return number(); }
   bool number_float(Json::number_float_t, const std::string&) override { return number(); }
   bool string(std::string& value) override {
-    JsonNode* node = add(JsonNode::Kind::kString);
+    JsonNode* node = add(JsonNode::Type::kString);
     if (node != nullptr) node->text = std::move(value);
     return node != nullptr;
   }
   bool binary(Json::binary_t&) override { return stop("binary data"); }
 
-  bool start_object(std::size_t) override { return open(JsonNode::Kind::kObject); }
-  bool start_array(std::size_t) override { return open(JsonNode::Kind::kArray); }
+  bool start_object(std::size_t) override { return open(JsonNode::Type::kObject); }
+  bool start_array(std::size_t) override { return open(JsonNode::Type::kArray); }
   bool end_array() override {
     open_.pop_back();
     return true;
@@ -64,23 +64,23 @@ class Builder final : public Json::json_sax_t {
     why_ = std::move(why);
     return false;
   }
-  bool number() { return add(JsonNode::Kind::kNumber) != nullptr; }
-  JsonNode* add(JsonNode::Kind kind) {
+  bool number() { return add(JsonNode::Type::kNumber) != nullptr; }
+  JsonNode* add(JsonNode::Type type) {
     if (++values_ > limits_.values) {
       stop("more than " + std::to_string(limits_.values) + " values");
       return nullptr;
     }
     JsonNode& node = open_.empty() ? root_ : open_.back()->children.emplace_back();
-    node.kind = kind;
+    node.type = type;
     node.key = std::move(key_);
     key_.clear();
     return &node;
   }
-  bool open(JsonNode::Kind kind) {
+  bool open(JsonNode::Type type) {
     if (open_.size() >= limits_.depth) {
       return stop("nested deeper than " + std::to_string(limits_.depth) + " levels");
     }
-    JsonNode* node = add(kind);
+    JsonNode* node = add(type);
     if (node == nullptr) return false;
     // The pointer stays valid: no sibling is added while a node is open.
     open_.push_back(node);

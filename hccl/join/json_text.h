@@ -13,9 +13,9 @@
 namespace hccl::join {
 
 struct JsonNode {
-  enum class Kind { kObject, kArray, kString, kNumber, kBoolean, kNull };
+  enum class Type { kObject, kArray, kString, kNumber, kBoolean, kNull };
 
-  Kind kind = Kind::kNull;
+  Type type = Type::kNull;
   std::string key;                 ///< of a member of an object
   std::string text;                ///< of a string; empty for all others
   std::vector<JsonNode> children;  ///< members of an object, elements of an array

@@ -87,7 +87,7 @@ Status read_ranks(const Environment& env, const Names& names, Launch& launch) {
 }
 
 Result<Launch> from_rank_table(const Environment& env) {
-  Launch launch{Launch::Kind::kRankTable, -1, 0, -1, 0};
+  Launch launch{LauncherKind::kRankTable, -1, 0, -1, 0};
   if (env.has("CM_CHIEF_IP")) {
     return invalid("CM_CHIEF_IP", *env.get("CM_CHIEF_IP"), "none, as RANK_TABLE_FILE is set");
   }
@@ -97,7 +97,7 @@ Result<Launch> from_rank_table(const Environment& env) {
 }
 
 Result<Launch> from_pmix(const Environment& env) {
-  Launch launch{Launch::Kind::kPmix, 0, 0, -1, 0};
+  Launch launch{LauncherKind::kPmix, 0, 0, -1, 0};
   HCCL_ASSIGN_OR_RETURN(const std::string job, env.need("PMIX_NAMESPACE", "PMIX_RANK"));
   HCCL_ASSIGN_OR_RETURN(const auto rank,
                         env.number("PMIX_RANK", "PMIX_NAMESPACE", 0, kMostRanks - 1));
@@ -117,7 +117,7 @@ Result<Launch> from_pmix(const Environment& env) {
 }
 
 Result<Launch> from_torchrun(const Environment& env) {
-  Launch launch{Launch::Kind::kTorchrun, 0, 0, -1, 0};
+  Launch launch{LauncherKind::kTorchrun, 0, 0, -1, 0};
   HCCL_RETURN_IF_ERROR(
       read_ranks(env, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, launch));
   HCCL_ASSIGN_OR_RETURN(launch.root_address, env.need("MASTER_ADDR", "RANK"));
@@ -169,7 +169,7 @@ Status read_slurm_local(const Environment& env, Launch& launch) {
 }
 
 Result<Launch> from_slurm(const Environment& env, std::uint16_t base_port) {
-  Launch launch{Launch::Kind::kSlurm, 0, 0, -1, 0};
+  Launch launch{LauncherKind::kSlurm, 0, 0, -1, 0};
   const char* size = env.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
   HCCL_RETURN_IF_ERROR(read_ranks(env, {"SLURM_PROCID", size, "", ""}, launch));
   HCCL_RETURN_IF_ERROR(read_slurm_local(env, launch));
@@ -187,7 +187,7 @@ Result<Launch> from_slurm(const Environment& env, std::uint16_t base_port) {
 }
 
 Result<Launch> from_hydra(const Environment& env, std::uint16_t base_port) {
-  Launch launch{Launch::Kind::kHydra, 0, 0, -1, 0};
+  Launch launch{LauncherKind::kHydra, 0, 0, -1, 0};
   HCCL_RETURN_IF_ERROR(
       read_ranks(env, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}, launch));
   launch.root_address = "127.0.0.1";
@@ -217,30 +217,30 @@ Status name_hydra_job(const Process* proxy, Launch& launch) {
 struct Launcher {
   const char* present;  // two variables, either of which shows the launcher
   const char* too;      // for Slurm both: a batch script has SLURM_PROCID, too, but no step
-  Launch::Kind kind;
+  LauncherKind kind;
   // Other values show another process or another start of the launcher. The first is the rank.
   std::array<const char*, 6> given;
 };
 
 constexpr std::array kLaunchers = {
-    Launcher{"RANK_TABLE_FILE", nullptr, Launch::Kind::kRankTable, {"RANK_ID", "RANK_TABLE_FILE"}},
-    Launcher{"PMIX_RANK", "PMIX_NAMESPACE", Launch::Kind::kPmix, {"PMIX_RANK", "PMIX_NAMESPACE"}},
+    Launcher{"RANK_TABLE_FILE", nullptr, LauncherKind::kRankTable, {"RANK_ID", "RANK_TABLE_FILE"}},
+    Launcher{"PMIX_RANK", "PMIX_NAMESPACE", LauncherKind::kPmix, {"PMIX_RANK", "PMIX_NAMESPACE"}},
     // MASTER_ADDR, MASTER_PORT and WORLD_SIZE alone are often exported by job scripts.
     Launcher{
         "RANK",
         nullptr,
-        Launch::Kind::kTorchrun,
+        LauncherKind::kTorchrun,
         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"}},
     Launcher{"SLURM_PROCID",
              "SLURM_STEP_ID",
-             Launch::Kind::kSlurm,
+             LauncherKind::kSlurm,
              {"SLURM_PROCID", "SLURM_STEP_ID", "SLURM_JOB_ID"}},
     // PMI_FD, a number, differs between the ranks of a host, and between nested starts.
-    Launcher{"PMI_RANK", nullptr, Launch::Kind::kHydra, {"PMI_RANK", "PMI_SIZE", "PMI_FD"}}};
+    Launcher{"PMI_RANK", nullptr, LauncherKind::kHydra, {"PMI_RANK", "PMI_SIZE", "PMI_FD"}}};
 
 bool is_present(const Environment& env, const Launcher& launcher) {
   const bool too = launcher.too != nullptr && env.has(launcher.too);
-  if (launcher.kind == Launch::Kind::kSlurm) return env.has(launcher.present) && too;
+  if (launcher.kind == LauncherKind::kSlurm) return env.has(launcher.present) && too;
   return env.has(launcher.present) || too;
 }
 
@@ -260,13 +260,13 @@ std::size_t giver(const Environment& env, const Launcher& launcher,
 
 Result<Launch> read(const Launcher& launcher, const Environment& env, std::uint16_t base_port) {
   switch (launcher.kind) {
-    case Launch::Kind::kRankTable:
+    case LauncherKind::kRankTable:
       return from_rank_table(env);
-    case Launch::Kind::kPmix:
+    case LauncherKind::kPmix:
       return from_pmix(env);
-    case Launch::Kind::kTorchrun:
+    case LauncherKind::kTorchrun:
       return from_torchrun(env);
-    case Launch::Kind::kSlurm:
+    case LauncherKind::kSlurm:
       return from_slurm(env, base_port);
     default:
       return from_hydra(env, base_port);
@@ -351,7 +351,7 @@ Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& va
   }
   if (chosen == nullptr) return alone(env);
   launch->first = innermost > 0 && !line.empty() ? line[innermost - 1].pid : 0;
-  if (launch->kind == Launch::Kind::kHydra) {
+  if (launch->kind == LauncherKind::kHydra) {
     if (launch->size == 1) return Launch{};
     const Process* proxy = innermost > 0 && innermost < line.size() ? &line[innermost] : nullptr;
     HCCL_RETURN_IF_ERROR(name_hydra_job(proxy, *launch));
@@ -359,7 +359,7 @@ Result<Launch> detect_launcher(std::uint16_t base_port, const Config::GetEnv& va
   return launch;
 }
 
-const char* rank_variable(Launch::Kind kind) {
+const char* rank_variable(LauncherKind kind) {
   const auto at = std::ranges::find(kLaunchers, kind, &Launcher::kind);
   return at == kLaunchers.end() ? nullptr : at->given[0];
 }
@@ -368,7 +368,7 @@ bool is_same_rank(const Launch& one, const Launch& other) {
   const auto place = [](const Launch& each) {
     return std::tie(each.kind, each.rank, each.size, each.root_address, each.root_port);
   };
-  return one.kind == Launch::Kind::kTorchrun && place(one) == place(other);
+  return one.kind == LauncherKind::kTorchrun && place(one) == place(other);
 }
 
 std::string job_id(bool one_host, const Config::GetEnv& variables) {

@@ -13,10 +13,10 @@
 
 namespace hccl::join {
 
-struct Launch {
-  enum class Kind { kAlone, kRankTable, kPmix, kTorchrun, kSlurm, kHydra };
+enum class LauncherKind { kAlone, kRankTable, kPmix, kTorchrun, kSlurm, kHydra };
 
-  Kind kind = Kind::kAlone;
+struct Launch {
+  LauncherKind kind = LauncherKind::kAlone;
   int rank = 0;        ///< -1 for kRankTable: the table and `identify` tell
   int size = 1;        ///< 0 when the environment does not say: kRankTable, kPmix without Open MPI
   int local_rank = 0;  ///< among the job's ranks on this host; -1 when unknown
@@ -51,7 +51,7 @@ Result<Launch> detect_launcher(std::uint16_t base_port,
                                const std::vector<Process>& line = {});
 
 /// The variable with which this launcher tells a process its rank; null for kAlone.
-const char* rank_variable(Launch::Kind kind);
+const char* rank_variable(LauncherKind kind);
 
 /// Whether torchrun has started both as the same rank of a job, in this attempt or another one.
 bool is_same_rank(const Launch& one, const Launch& other);

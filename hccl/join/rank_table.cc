@@ -55,7 +55,7 @@ Result<TableDraft> read_layout(const TableItem& root, const std::optional<std::s
 Result<RankTable> parse_rank_table(std::string_view json) {
   auto parsed = parse_json(json);
   if (!parsed.ok()) return parsed.status().with_context("EI0004: the rank table cannot be read");
-  if (parsed->kind != JsonNode::Kind::kObject) {
+  if (parsed->type != JsonNode::Type::kObject) {
     return Status(Code::kPara, "EI0004: the rank table cannot be read: it is no JSON object");
   }
   const TableItem root(*parsed, "");

@@ -66,7 +66,7 @@ bool incomplete(const std::string& text) {
   const auto parsed = parse_json(text);
   if (!parsed.ok()) return false;
   const JsonNode* status = parsed.value().find("status");
-  return status != nullptr && status->kind == JsonNode::Kind::kString &&
+  return status != nullptr && status->type == JsonNode::Type::kString &&
          status->text != "completed";
 }
 

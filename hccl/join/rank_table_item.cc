@@ -15,19 +15,19 @@ bool printable(std::string_view text) {
                       [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-std::string_view to_string(JsonNode::Kind kind) {
-  switch (kind) {
-    case JsonNode::Kind::kObject:
+std::string_view to_string(JsonNode::Type type) {
+  switch (type) {
+    case JsonNode::Type::kObject:
       return "an object";
-    case JsonNode::Kind::kArray:
+    case JsonNode::Type::kArray:
       return "a list";
-    case JsonNode::Kind::kString:
+    case JsonNode::Type::kString:
       return "a string";
-    case JsonNode::Kind::kNumber:
+    case JsonNode::Type::kNumber:
       return "a number";
-    case JsonNode::Kind::kBoolean:
+    case JsonNode::Type::kBoolean:
       return "a truth value";
-    case JsonNode::Kind::kNull:
+    case JsonNode::Type::kNull:
       return "null";
   }
   return "unknown";
@@ -38,9 +38,9 @@ Status missing(const std::string& place, std::string_view expected) {
                                  std::string(expected) + ".");
 }
 
-Status wrong_type(const std::string& place, JsonNode::Kind kind, std::string_view expected) {
+Status wrong_type(const std::string& place, JsonNode::Type type, std::string_view expected) {
   return Status(Code::kPara, "EI0017: item " + place + " of the rank table is " +
-                                 std::string(to_string(kind)) +
+                                 std::string(to_string(type)) +
                                  ". Expected: " + std::string(expected) + ".");
 }
 
@@ -62,7 +62,7 @@ std::string TableItem::place(std::string_view key) const {
 Result<std::optional<std::string>> TableItem::optional_text(std::string_view key) const {
   const JsonNode* found = node_->find(key);
   if (found == nullptr) return std::optional<std::string>();
-  if (found->kind != JsonNode::Kind::kString) return wrong_type(place(key), found->kind, kString);
+  if (found->type != JsonNode::Type::kString) return wrong_type(place(key), found->type, kString);
   return std::optional<std::string>(found->text);
 }
 
@@ -129,12 +129,12 @@ Result<std::vector<TableItem>> TableItem::list(std::string_view key) const {
   const JsonNode* found = node_->find(key);
   const std::string where = place(key);
   if (found == nullptr) return missing(where, kExpected);
-  if (found->kind != JsonNode::Kind::kArray) return wrong_type(where, found->kind, kExpected);
+  if (found->type != JsonNode::Type::kArray) return wrong_type(where, found->type, kExpected);
   if (found->children.empty()) return wrong_value("[]", where, "a list that is not empty");
   std::vector<TableItem> out;
   for (const JsonNode& child : found->children) {
     const std::string at = where + "[" + std::to_string(out.size()) + "]";
-    if (child.kind != JsonNode::Kind::kObject) return wrong_type(at, child.kind, "an object");
+    if (child.type != JsonNode::Type::kObject) return wrong_type(at, child.type, "an object");
     out.emplace_back(child, at);
   }
   return out;

@@ -292,7 +292,7 @@ Worlds::Joined Worlds::join_by_table(const RankTable& table, const std::string& 
           .size = static_cast<int>(table.ranks.size()),
           .rank = rank};
   job.rank_of = [table](const Launch& launch) {
-    if (launch.kind != Launch::Kind::kRankTable) return -1;
+    if (launch.kind != LauncherKind::kRankTable) return -1;
     const auto theirs = read_rank_table(launch.rank_table_path, Deadline::after({}));
     if (!theirs.ok() || theirs->digest_text != table.digest_text) return -1;
     const auto rank_there = own_rank(table, launch.identify);
@@ -365,15 +365,15 @@ Worlds::Joined Worlds::join_by_launcher(const Config& config) {
   HCCL_ASSIGN_OR_RETURN(const Launch launch,
                         detect_launcher(config.base_port, environment, line_of(::getpid())));
   switch (launch.kind) {
-    case Launch::Kind::kRankTable:
+    case LauncherKind::kRankTable:
       return join_by_file(launch.rank_table_path, launch.identify, config);
-    case Launch::Kind::kPmix:
+    case LauncherKind::kPmix:
       return join_by_pmix(launch, config);
-    case Launch::Kind::kTorchrun:
-    case Launch::Kind::kSlurm:
-    case Launch::Kind::kHydra:
+    case LauncherKind::kTorchrun:
+    case LauncherKind::kSlurm:
+    case LauncherKind::kHydra:
       return join_by_variables(launch, config);
-    case Launch::Kind::kAlone:
+    case LauncherKind::kAlone:
       break;
   }
   HCCL_ASSIGN_OR_RETURN(const RootInfo info, make_root(config, true));

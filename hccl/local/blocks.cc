@@ -6,7 +6,7 @@ Block Blocks::in_of(int giver) const {
   // The ranks of an allgatherv may give blocks of different lengths, each at the start of the
   // rank's input.
   if (call_.op == Op::kAllGatherV) return {0, out(giver).count};
-  return in(kind_.block_for_each ? rank_ : giver);
+  return in(traits_.block_for_each ? rank_ : giver);
 }
 
 Block Blocks::out(int rank) const {
@@ -17,7 +17,7 @@ Block Blocks::out(int rank) const {
 
 std::uint64_t Blocks::input() const {
   if (call_.op == Op::kBarrier) return 0;
-  if (!kind_.block_for_each) return call_.count;
+  if (!traits_.block_for_each) return call_.count;
   if (call_.in_blocks.empty()) return call_.count * static_cast<std::uint64_t>(size_);
   std::uint64_t sum = 0;
   for (const Block& block : call_.in_blocks) sum += block.count;
@@ -26,7 +26,7 @@ std::uint64_t Blocks::input() const {
 
 std::uint64_t Blocks::input_extent() const {
   std::uint64_t end = 0;
-  for (int to = 0; to < (kind_.block_for_each ? size_ : 1); ++to) {
+  for (int to = 0; to < (traits_.block_for_each ? size_ : 1); ++to) {
     end = std::max(end, in(to).at + in(to).count);
   }
   return end;

@@ -16,23 +16,24 @@ namespace hccl::local {
 class Blocks {
  public:
   Blocks(const Call& call, int rank, int size)
-      : call_(call), kind_(kind(call.op)), rank_(rank), size_(size) {}
+      : call_(call), traits_(traits_of(call.op)), rank_(rank), size_(size) {}
 
-  bool folds() const { return kind_.folds; }
+  bool folds() const { return traits_.folds; }
   bool gives(int rank) const {
-    return call_.op != Op::kBarrier && (!kind_.from_root || rank == call_.root);
+    return call_.op != Op::kBarrier && (!traits_.from_root || rank == call_.root);
   }
   bool takes(int rank) const {
-    return call_.op != Op::kBarrier && (!kind_.to_root || rank == call_.root);
+    return call_.op != Op::kBarrier && (!traits_.to_root || rank == call_.root);
   }
-  bool from_root() const { return kind_.from_root; }
+  bool from_root() const { return traits_.from_root; }
   /// Whether the input has a block for each rank; otherwise all ranks take the same block.
-  bool block_for_each() const { return kind_.block_for_each; }
+  bool block_for_each() const { return traits_.block_for_each; }
 
   /// The block for `rank` in this rank's input, in elements.
   Block in(int rank) const {
     if (!call_.in_blocks.empty()) return call_.in_blocks[static_cast<std::size_t>(rank)];
-    return {kind_.block_for_each ? static_cast<std::uint64_t>(rank) * call_.count : 0, call_.count};
+    return {traits_.block_for_each ? static_cast<std::uint64_t>(rank) * call_.count : 0,
+            call_.count};
   }
   /// The block for this rank in the input of `giver`. Not for alltoallv, where only the giver knows
   /// the block.
@@ -49,17 +50,17 @@ class Blocks {
   std::uint64_t longest() const;
 
  private:
-  struct Kind {
+  struct Traits {
     bool folds = false;
     bool from_root = false;
     bool to_root = false;
     bool block_for_each = false;
   };
   // A table, because every operation looks this up.
-  static Kind kind(Op op) {
-    static constexpr auto kKinds = [] {
-      std::array<Kind, static_cast<std::size_t>(Op::kAllToAllV) + 1> kinds{};
-      const auto of = [&](Op which) -> Kind& { return kinds[static_cast<std::size_t>(which)]; };
+  static Traits traits_of(Op op) {
+    static constexpr auto kTraits = [] {
+      std::array<Traits, static_cast<std::size_t>(Op::kAllToAllV) + 1> traits{};
+      const auto of = [&](Op which) -> Traits& { return traits[static_cast<std::size_t>(which)]; };
       for (const Op each : {Op::kAllReduce, Op::kReduce, Op::kReduceScatter, Op::kReduceScatterV}) {
         of(each).folds = true;
       }
@@ -69,13 +70,13 @@ class Blocks {
            {Op::kReduceScatter, Op::kReduceScatterV, Op::kScatter, Op::kAllToAll, Op::kAllToAllV}) {
         of(each).block_for_each = true;
       }
-      return kinds;
+      return traits;
     }();
-    return kKinds[static_cast<std::size_t>(op)];
+    return kTraits[static_cast<std::size_t>(op)];
   }
 
   const Call& call_;
-  Kind kind_;
+  Traits traits_;
   int rank_;
   int size_;
 };

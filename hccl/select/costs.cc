@@ -42,19 +42,19 @@ Status check(const LocalCosts& costs) {
 
 }  // namespace
 
-Kind kind_of(Op op) {
+CurveKind kind_of(Op op) {
   switch (op) {
     case Op::kAllReduce:
     case Op::kReduce:
     case Op::kBarrier:
-      return Kind::kFold;
+      return CurveKind::kFold;
     case Op::kReduceScatter:
     case Op::kReduceScatterV:
-      return Kind::kPart;
+      return CurveKind::kPart;
     case Op::kBroadcast:
-      return Kind::kBroadcast;
+      return CurveKind::kBroadcast;
     default:
-      return Kind::kMove;
+      return CurveKind::kMove;
   }
 }
 
@@ -62,11 +62,11 @@ double Curve::ns(std::uint64_t bytes) const {
   return time_at(points, static_cast<double>(bytes), &Point::ns);
 }
 
-const Curve* LocalCosts::find(std::string_view algorithm, Kind kind) const {
+const Curve* LocalCosts::find(std::string_view algorithm, CurveKind kind) const {
   for (const Curve& curve : curves) {
     if (curve.kind == kind && curve.algorithm == algorithm) return &curve;
   }
-  return kind == Kind::kPart ? find(algorithm, Kind::kFold) : nullptr;
+  return kind == CurveKind::kPart ? find(algorithm, CurveKind::kFold) : nullptr;
 }
 
 bool LocalCosts::operator==(const LocalCosts& other) const {

@@ -17,13 +17,13 @@
 namespace hccl::select {
 
 /// Operations with similar costs.
-enum class Kind : std::uint8_t { kFold, kMove, kBroadcast, kPart };
+enum class CurveKind : std::uint8_t { kFold, kMove, kBroadcast, kPart };
 inline constexpr std::size_t kKinds = 4;
-constexpr std::string_view to_string(Kind kind) {
+constexpr std::string_view to_string(CurveKind kind) {
   constexpr std::array<std::string_view, kKinds> kWords = {"fold", "move", "broadcast", "part"};
   return kWords[static_cast<std::size_t>(kind)];
 }
-Kind kind_of(Op op);
+CurveKind kind_of(Op op);
 
 /// The local algorithm that runs every operation in any memory; others are compared with it.
 inline constexpr std::string_view kStandard = "staged";
@@ -37,7 +37,7 @@ struct Curve {
     bool operator==(const Point&) const = default;
   };
   std::string algorithm;
-  Kind kind = Kind::kFold;
+  CurveKind kind = CurveKind::kFold;
   std::vector<Point> points;  ///< by rising bytes; at least one
 
   /// Interpolates linearly between points. Beyond the last point, continues the line through the
@@ -51,7 +51,7 @@ struct LocalCosts {
   local::Tuning tuning;
 
   /// Null if no such curve exists. A table without curves of kPart has those of kFold for it.
-  const Curve* find(std::string_view algorithm, Kind kind) const;
+  const Curve* find(std::string_view algorithm, CurveKind kind) const;
   /// Whether the ranks' cores are far from each other.
   bool far() const { return tuning.stream_from != local::Tuning{}.stream_from; }
   bool operator==(const LocalCosts&) const;

@@ -19,7 +19,7 @@ def literal(name, value):
     if isinstance(value, list):
         return "{" + ", ".join(literal("", each) for each in value) + "}"
     if name == "kind":
-        return "Kind::k" + value.capitalize()
+        return "CurveKind::k" + value.capitalize()
     if name in TEXTS or isinstance(value, bool):
         return json.dumps(value)
     return NEVER if name == "stream_from" and int(value) == 0 else str(int(value))

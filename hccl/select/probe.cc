@@ -158,7 +158,7 @@ std::vector<Trial> trials(const LocalProbe& where, const LocalCosts& preset, boo
         const std::uint64_t bytes = local::Blocks(call, 0, where.topology.ranks).input() * 4;
         if (bytes == 0) continue;
         for (const local::Algorithm& each : local::algorithms()) {
-          const Kind kind = kind_of(op);
+          const CurveKind kind = kind_of(op);
           if (!each.operations.contains(op)) continue;
           if ((preset.find(each.name, kind) != nullptr) != known) continue;
           const local::Case here{op, DataType::kFp32, bytes, reachable, reachable};
@@ -176,7 +176,7 @@ std::vector<Trial> trials(const LocalProbe& where, const LocalCosts& preset, boo
 }
 
 void add_point(std::vector<Curve>& curves, const Trial& trial, double ns) {
-  const Kind kind = kind_of(trial.call.op);
+  const CurveKind kind = kind_of(trial.call.op);
   auto at = std::find_if(curves.begin(), curves.end(), [&](const Curve& curve) {
     return curve.algorithm == trial.algorithm->name && curve.kind == kind;
   });

@@ -32,20 +32,20 @@ Communicator* Communicator::from_root_info(const nb::bytes& info, std::uint32_t 
   std::memcpy(root->internal, info.data(), HCCL_ROOT_INFO_BYTES);
   const auto comm = std::make_shared<HcclComm>();
   BlockingCalls().run([=] { return HcclCommInitRootInfo(size, root.get(), rank, comm.get()); });
-  return new Communicator(*comm, Kind::kOwn);
+  return new Communicator(*comm, Lifetime::kHandle);
 }
 
 Communicator* Communicator::from_rank_table(const std::string& path, std::uint32_t rank) {
   const auto comm = std::make_shared<HcclComm>();
   BlockingCalls().run([=] { return HcclCommInitClusterInfo(path.c_str(), rank, comm.get()); });
-  return new Communicator(*comm, Kind::kOwn);
+  return new Communicator(*comm, Lifetime::kHandle);
 }
 
 Communicator* Communicator::world(LibraryCall join) {
   BlockingCalls().run(std::move(join));
   HcclComm comm = nullptr;
   check(HcomGetCommHandleByGroup(HCCL_WORLD_GROUP, &comm));
-  return new Communicator(comm, Kind::kWorld);
+  return new Communicator(comm, Lifetime::kWorld);
 }
 
 Communicator* Communicator::join_by_launcher() {
@@ -59,7 +59,7 @@ Communicator* Communicator::join_by_rank_table(const std::string& path, std::uin
 Communicator* Communicator::from_group(const std::string& group) {
   HcclComm comm = nullptr;
   check(HcomGetCommHandleByGroup(group.c_str(), &comm));
-  return new Communicator(comm, Kind::kGroup);
+  return new Communicator(comm, Lifetime::kGroup);
 }
 
 Communicator* Communicator::sub(std::vector<std::uint32_t> ranks, std::uint32_t place,
@@ -71,11 +71,11 @@ Communicator* Communicator::sub(std::vector<std::uint32_t> ranks, std::uint32_t 
     return HcclCreateSubCommConfig(&world, static_cast<std::uint32_t>(ranks.size()), ranks.data(),
                                    id, place, &config, comm.get());
   });
-  return new Communicator(*comm, Kind::kOwn);
+  return new Communicator(*comm, Lifetime::kHandle);
 }
 
-Communicator::Communicator(HcclComm handle, Kind kind)
-    : calls_(handle), handle_(handle), kind_(kind), process_(::getpid()) {
+Communicator::Communicator(HcclComm handle, Lifetime lifetime)
+    : calls_(handle), handle_(handle), lifetime_(lifetime), process_(::getpid()) {
   check(HcclGetRankId(handle_, &rank_));
   check(HcclGetRankSize(handle_, &size_));
   char name[COMM_NAME_MAX_LENGTH] = {};
@@ -84,7 +84,7 @@ Communicator::Communicator(HcclComm handle, Kind kind)
 }
 
 Communicator::~Communicator() {
-  if (handle_ == nullptr || kind_ != Kind::kOwn || process_ != ::getpid()) return;
+  if (handle_ == nullptr || lifetime_ != Lifetime::kHandle || process_ != ::getpid()) return;
   if (calls_.under_way()) return;
   const WithoutGil others_run;
   static_cast<void>(HcclCommDestroy(handle_));
@@ -92,13 +92,13 @@ Communicator::~Communicator() {
 
 void Communicator::destroy() {
   const HcclComm handle = handle_;
-  const bool ours = handle != nullptr && kind_ != Kind::kGroup && process_ == ::getpid();
+  const bool ours = handle != nullptr && lifetime_ != Lifetime::kGroup && process_ == ::getpid();
   group_.reset();
   if (!ours || (interrupted() && calls_.under_way())) {
     handle_ = nullptr;
     return;
   }
-  if (kind_ == Kind::kWorld) {
+  if (lifetime_ == Lifetime::kWorld) {
     calls_.run_last([] { return HcomDestroy(); });
   } else {
     calls_.run_last([=] { return HcclCommDestroy(handle); });

@@ -22,9 +22,9 @@ using Counts = std::vector<std::uint64_t>;
 /// The arguments are Python's: errors name them as hccl/communicator.py does.
 class Communicator {
  public:
-  /// The owner that ends the communicator: its holder; the holder, together with the world and all
-  /// groups; the group's owner.
-  enum class Kind { kOwn, kWorld, kGroup };
+  /// kHandle: this object ends the communicator. kWorld: this object ends the communicator with the
+  /// world and all groups. kGroup: the program ends the group.
+  enum class Lifetime { kHandle, kWorld, kGroup };
 
   static Communicator* from_root_info(const nb::bytes& info, std::uint32_t size,
                                       std::uint32_t rank);
@@ -35,7 +35,7 @@ class Communicator {
   /// A communicator of these ranks of this world, of which this one is ranks[place].
   Communicator* sub(std::vector<std::uint32_t> ranks, std::uint32_t place, std::uint64_t id);
 
-  Communicator(HcclComm handle, Kind kind);
+  Communicator(HcclComm handle, Lifetime lifetime);
   /// Never raises and hardly waits: a program that wants to leave in good order calls destroy().
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -100,7 +100,7 @@ class Communicator {
 
   BlockingCalls calls_;
   HcclComm handle_;
-  Kind kind_;
+  Lifetime lifetime_;
   pid_t process_;
   std::optional<Group> group_;
   std::uint32_t rank_ = 0;

@@ -19,8 +19,8 @@ namespace hccl::split {
 class AutomaticPlan {
  public:
   /// Probes what an allreduce costs (at most about 50 ms). bytes: of each gradient; first: the
-  /// segments that are in force; parallel: they can run beside backward; measure_only: they stay, and are
-  /// only measured. kOom, or the failure of an allreduce.
+  /// segments that are in force; parallel: segments can run beside backward; measure_only: the
+  /// segments stay. kOom, or the failure of an allreduce.
   static Result<std::unique_ptr<AutomaticPlan>> create(
       std::shared_ptr<core::Communicator> communicator, std::vector<std::uint64_t> bytes,
       const Segments& first, bool parallel, bool measure_only);

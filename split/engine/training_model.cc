@@ -16,8 +16,8 @@ TrainingModel::TrainingModel(std::vector<std::uint64_t> bytes, CostModel costs)
     : bytes_(std::move(bytes)), costs_(std::move(costs)) {}
 
 void TrainingModel::learn(const Window& window, const Segments& last_indices) {
-  const Window::Kind& alone = window.alone;
-  const Window::Kind& beside = window.overlapped;
+  const Window::Medians& alone = window.alone;
+  const Window::Medians& beside = window.overlapped;
   learn_costs(alone, last_indices);
   learn_costs(beside, last_indices);
   if (!alone.empty()) learn_times(alone, alone.iterations < kFew ? kNew / 5 : kNew);
@@ -39,7 +39,7 @@ void TrainingModel::learn(const Window& window, const Segments& last_indices) {
   contention_->communication += kNew * (found->communication - contention_->communication);
 }
 
-void TrainingModel::learn_times(const Window::Kind& kind, double weight) {
+void TrainingModel::learn_times(const Window::Medians& kind, double weight) {
   if (ready_.empty()) {
     ready_ = kind.ready;
     compute_end_ = kind.compute_end;
@@ -48,7 +48,7 @@ void TrainingModel::learn_times(const Window::Kind& kind, double weight) {
   compute_end_ += weight * (kind.compute_end - compute_end_);
 }
 
-void TrainingModel::learn_costs(const Window::Kind& kind, const Segments& last_indices) {
+void TrainingModel::learn_costs(const Window::Medians& kind, const Segments& last_indices) {
   std::uint32_t first = 0;
   for (std::size_t k = 0; k < kind.seconds.size() && k < last_indices.size(); ++k) {
     std::uint64_t bytes = 0;

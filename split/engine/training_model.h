@@ -32,8 +32,8 @@ class TrainingModel {
   const std::optional<Contention>& contention() const { return contention_; }
 
  private:
-  void learn_times(const Window::Kind& kind, double weight);
-  void learn_costs(const Window::Kind& kind, const Segments& last_indices);
+  void learn_times(const Window::Medians& kind, double weight);
+  void learn_costs(const Window::Medians& kind, const Segments& last_indices);
 
   std::vector<std::uint64_t> bytes_;
   CostModel costs_;

@@ -66,7 +66,7 @@ double Tuner::predicted(const Problem& problem, std::size_t candidate) const {
   return told.ok() ? told->end : 0;
 }
 
-const Window::Kind& Tuner::of(const Window& window) const {
+const Window::Medians& Tuner::of(const Window& window) const {
   return candidates_[now_].cut.overlap ? window.overlapped : window.alone;
 }
 
@@ -221,8 +221,8 @@ void Tuner::watch(const Window& window) {
 }
 
 bool Tuner::has_changed(const Window& window) const {
-  const Window::Kind& before = usual_;
-  const Window::Kind& now = of(window);
+  const Window::Medians& before = usual_;
+  const Window::Medians& now = of(window);
   if (before.empty() || now.empty()) return false;
   const auto far = [&](double measured, double expected) {
     return std::abs(measured - expected) > kDrift * expected + kHardly * before.end;

@@ -68,7 +68,7 @@ class Tuner {
   std::size_t fastest() const;
   void watch(const Window& window);
   bool has_changed(const Window& window) const;
-  const Window::Kind& of(const Window& window) const;
+  const Window::Medians& of(const Window& window) const;
   double predicted(const Problem& problem, std::size_t candidate) const;
   std::string reason(const Plan& best, double today) const;
 
@@ -80,7 +80,7 @@ class Tuner {
   int rivals_ = 0;       // that were considered
   std::uint32_t version_ = 0;
   std::uint64_t calm_ = 0;      // windows since the fastest is known; 0 until then
-  Window::Kind usual_;          // what the first of these windows measured
+  Window::Medians usual_;       // what the first of these windows measured
   int changes_in_a_row_ = 0;    // windows that measured something else
   std::uint64_t probe_at_ = 0;  // iteration
 };

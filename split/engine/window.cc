@@ -71,7 +71,7 @@ Window window_of(const std::vector<double>& message, const Iterations& window,
   for (int k = 0; k < 2; ++k) {
     const std::size_t count = window.kinds[k].size();
     if (count == 0) continue;
-    Window::Kind& kind = k == 0 ? out.alone : out.overlapped;
+    Window::Medians& kind = k == 0 ? out.alone : out.overlapped;
     kind.iterations = count;
     for (std::size_t i = 0; i < gradients; ++i) kind.ready.push_back(late());
     kind.compute_end = late();

@@ -16,7 +16,7 @@ namespace hccl::split {
 struct Window {
   static constexpr std::uint64_t kIterations = 10;  ///< at most
   /// Medians over the iterations of one kind, of the slowest rank; empty if there was none.
-  struct Kind {
+  struct Medians {
     std::vector<double> ready;
     double compute_end = 0;
     double end = 0;               ///< when the program had all gradients
@@ -26,8 +26,8 @@ struct Window {
     bool empty() const { return ready.empty(); }
   };
   std::uint64_t last_iteration = 0;
-  Kind alone;       ///< segments ran behind backward
-  Kind overlapped;  ///< segments ran beside it
+  Medians alone;       ///< segments ran behind backward
+  Medians overlapped;  ///< segments ran beside it
 };
 
 /// The iterations of a window: all of them, and by kind (behind backward, beside it).

@@ -11,7 +11,6 @@ namespace hccl::join {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
-using Kind = Launch::Kind;
 
 Result<Launch> detect(const Variables& variables, std::uint16_t base_port = 60000,
                       const std::vector<Process>& line = {}) {
@@ -74,7 +73,7 @@ const Variables kSrun = {{"SLURM_PROCID", "6"},        {"SLURM_STEP_NUM_TASKS", 
                          {"SLURM_NODEID", "3"},        {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
                          {"SLURM_TASKS_PER_NODE", "9"}};
 
-void expect(const Result<Launch>& launch, Kind kind, int rank, int size, int local_rank,
+void expect(const Result<Launch>& launch, LauncherKind kind, int rank, int size, int local_rank,
             int local_size, const std::string& address, std::uint16_t port) {
   ASSERT_TRUE(launch.ok()) << launch.status().message();
   const Launch& l = launch.value();
@@ -88,36 +87,37 @@ void expect(const Result<Launch>& launch, Kind kind, int rank, int size, int loc
 }
 
 TEST(Launcher, Alone) {
-  expect(detect({}), Kind::kAlone, 0, 1, 0, 1, "", 0);
+  expect(detect({}), LauncherKind::kAlone, 0, 1, 0, 1, "", 0);
   // What job scripts export, batch scripts have, or HCCL calls "not set" starts nothing.
-  expect(detect({{"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"WORLD_SIZE", "4"}}), Kind::kAlone, 0,
-         1, 0, 1, "", 0);
-  expect(detect(without(kSrun, "SLURM_STEP_ID")), Kind::kAlone, 0, 1, 0, 1, "", 0);
-  expect(detect({{"RANK_TABLE_FILE", "EmptyString"}, {"RANK", ""}}), Kind::kAlone, 0, 1, 0, 1, "",
-         0);
+  expect(detect({{"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"WORLD_SIZE", "4"}}),
+         LauncherKind::kAlone, 0, 1, 0, 1, "", 0);
+  expect(detect(without(kSrun, "SLURM_STEP_ID")), LauncherKind::kAlone, 0, 1, 0, 1, "", 0);
+  expect(detect({{"RANK_TABLE_FILE", "EmptyString"}, {"RANK", ""}}), LauncherKind::kAlone, 0, 1, 0,
+         1, "", 0);
 }
 
 TEST(Launcher, RankTable) {
   const auto launch = detect(kTable);
-  expect(launch, Kind::kRankTable, -1, 0, -1, 0, "", 0);
+  expect(launch, LauncherKind::kRankTable, -1, 0, -1, 0, "", 0);
   EXPECT_EQ(launch.value().rank_table_path, "/etc/hccl.json");
   EXPECT_EQ(launch.value().identify, "pod-3");
 }
 
 TEST(Launcher, Pmix) {
   const auto launch = detect(kMpirun);
-  expect(launch, Kind::kPmix, 5, 8, 1, 4, "", 0);
+  expect(launch, LauncherKind::kPmix, 5, 8, 1, 4, "", 0);
   EXPECT_EQ(launch.value().job, "pmix 1090650113");
-  expect(detect({{"PMIX_RANK", "5"}, {"PMIX_NAMESPACE", "x"}}), Kind::kPmix, 5, 0, -1, 0, "", 0);
+  expect(detect({{"PMIX_RANK", "5"}, {"PMIX_NAMESPACE", "x"}}), LauncherKind::kPmix, 5, 0, -1, 0,
+         "", 0);
 }
 
 TEST(Launcher, Torchrun) {
   const auto launch = detect(kTorch);
-  expect(launch, Kind::kTorchrun, 3, 4, 1, 2, "node0.example", 29501);
+  expect(launch, LauncherKind::kTorchrun, 3, 4, 1, 2, "node0.example", 29501);
   auto minimal =
       without(without(without(kTorch, "LOCAL_RANK"), "LOCAL_WORLD_SIZE"), "TORCHELASTIC_RUN_ID");
-  expect(detect(minimal), Kind::kTorchrun, 3, 4, -1, 0, "node0.example", 29501);
-  expect(detect(with(minimal, "MASTER_PORT", "65534")), Kind::kTorchrun, 3, 4, -1, 0,
+  expect(detect(minimal), LauncherKind::kTorchrun, 3, 4, -1, 0, "node0.example", 29501);
+  expect(detect(with(minimal, "MASTER_PORT", "65534")), LauncherKind::kTorchrun, 3, 4, -1, 0,
          "node0.example", 65535);
   // All ranks derive one name, other jobs another.
   EXPECT_EQ(launch.value().job, detect(with(kTorch, "RANK", "0")).value().job);
@@ -137,14 +137,14 @@ TEST(Launcher, Torchrun) {
 TEST(Launcher, Slurm) {
   const auto launch = detect(kSrun);
   ASSERT_TRUE(launch.ok()) << launch.status().message();
-  expect(launch, Kind::kSlurm, 6, 7, 0, 1, "node03", launch.value().root_port);
+  expect(launch, LauncherKind::kSlurm, 6, 7, 0, 1, "node03", launch.value().root_port);
   EXPECT_EQ(launch.value().job, "slurm 4711.2");
   auto few = kSrun;
   for (const char* name : {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_LOCALID",
                            "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE"}) {
     few = without(few, name);
   }
-  expect(detect(few), Kind::kSlurm, 6, 9, -1, 0, "head", launch.value().root_port);
+  expect(detect(few), LauncherKind::kSlurm, 6, 9, -1, 0, "head", launch.value().root_port);
 }
 
 TEST(Launcher, SlurmPortsStayInRangeAndApart) {
@@ -169,13 +169,13 @@ TEST(Launcher, SlurmPortsStayInRangeAndApart) {
 
 TEST(Launcher, Hydra) {
   const auto launch = detect_in(kHydra, {kHydra, {}, {}});
-  expect(launch, Kind::kHydra, 1, 2, 1, 2, "127.0.0.1", 60000);
+  expect(launch, LauncherKind::kHydra, 1, 2, 1, 2, "127.0.0.1", 60000);
   // The proxy names the job, the same for all its ranks.
   EXPECT_EQ(launch.value().job, "hydra 98.8");
   EXPECT_EQ(detect_in(with(kHydra, "PMI_RANK", "0"), {with(kHydra, "PMI_RANK", "0"), {}})->job,
             "hydra 98.8");
   const Variables one = {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALNRANKS", "1"}};
-  expect(detect(one), Kind::kAlone, 0, 1, 0, 1, "", 0);
+  expect(detect(one), LauncherKind::kAlone, 0, 1, 0, 1, "", 0);
   // Between hosts, where the proxy is not to be seen, and where it does not say how many are here.
   for (const auto& refused :
        {detect_in(with(with(kHydra, "PMI_SIZE", "4"), "PMI_RANK", "3"), {{}}), detect(kHydra),
@@ -190,22 +190,23 @@ TEST(Launcher, TheInnermostCounts) {
   const Variables outer = with(kMpirun, "PMIX_RANK", "0");
   const auto kind = [](const Variables& own, const std::vector<Variables>& ancestors) {
     const auto launch = detect_in(own, ancestors);
-    return launch.ok() ? launch->kind : Kind::kAlone;
+    return launch.ok() ? launch->kind : LauncherKind::kAlone;
   };
   const Variables both = joined(kMpirun, kTorch);
   // torchrun inside mpirun, with a shell in between; mpirun inside torchrun.
-  EXPECT_EQ(kind(both, {both, kMpirun, {}}), Kind::kTorchrun);
-  EXPECT_EQ(kind(both, {both, kTorch, {}}), Kind::kPmix);
+  EXPECT_EQ(kind(both, {both, kMpirun, {}}), LauncherKind::kTorchrun);
+  EXPECT_EQ(kind(both, {both, kTorch, {}}), LauncherKind::kPmix);
   // The inner launcher has the same kind of variables as its own launcher.
-  EXPECT_EQ(kind(both, {joined(kMpirun, with(kTorch, "RANK", "0")), kTorch, {}}), Kind::kTorchrun);
-  EXPECT_EQ(kind(both, {joined(outer, kTorch), kTorch, {}}), Kind::kPmix);
-  EXPECT_EQ(kind(joined(kTable, both), {both, kMpirun}), Kind::kRankTable);
-  EXPECT_EQ(kind(joined(kTable, both), {joined(kTable, kMpirun), kTable}), Kind::kTorchrun);
-  EXPECT_EQ(kind(joined(kHydra, kTorch), {kTorch}), Kind::kHydra);
+  EXPECT_EQ(kind(both, {joined(kMpirun, with(kTorch, "RANK", "0")), kTorch, {}}),
+            LauncherKind::kTorchrun);
+  EXPECT_EQ(kind(both, {joined(outer, kTorch), kTorch, {}}), LauncherKind::kPmix);
+  EXPECT_EQ(kind(joined(kTable, both), {both, kMpirun}), LauncherKind::kRankTable);
+  EXPECT_EQ(kind(joined(kTable, both), {joined(kTable, kMpirun), kTable}), LauncherKind::kTorchrun);
+  EXPECT_EQ(kind(joined(kHydra, kTorch), {kTorch}), LauncherKind::kHydra);
   // The program has set the variables itself.
   std::vector<Process> line = {{.pid = 100}, {.pid = 99}};
   line[0].variables.insert(kMpirun.begin(), kMpirun.end());
-  EXPECT_EQ(detect(both, 60000, line)->kind, Kind::kTorchrun);
+  EXPECT_EQ(detect(both, 60000, line)->kind, LauncherKind::kTorchrun);
 }
 
 TEST(Launcher, TwoThatDoNotAgreeAreRefused) {
@@ -218,17 +219,17 @@ TEST(Launcher, TwoThatDoNotAgreeAreRefused) {
   }
   EXPECT_FALSE(detect_in(joined(with(kTable, "RANK_ID", "4"), kMpirun), {{}}).ok());
   // A container hides both launchers.
-  EXPECT_EQ(detect_in(both, {both, both})->kind, Kind::kPmix);
-  EXPECT_EQ(detect(both)->kind, Kind::kPmix);
+  EXPECT_EQ(detect_in(both, {both, both})->kind, LauncherKind::kPmix);
+  EXPECT_EQ(detect(both)->kind, LauncherKind::kPmix);
   // A script may pass one launcher's values on in the other's variables.
   const Variables same = with(with(kTorch, "RANK", "5"), "WORLD_SIZE", "8");
   const auto kind = [](const Variables& own) { return detect_in(own, {{}})->kind; };
-  EXPECT_EQ(kind(joined(kMpirun, same)), Kind::kPmix);
-  EXPECT_EQ(kind(joined(with(kTable, "RANK_ID", "5"), kMpirun)), Kind::kRankTable);
-  EXPECT_EQ(kind(joined(kTable, kMpirun)), Kind::kRankTable) << "an id of another kind";
+  EXPECT_EQ(kind(joined(kMpirun, same)), LauncherKind::kPmix);
+  EXPECT_EQ(kind(joined(with(kTable, "RANK_ID", "5"), kMpirun)), LauncherKind::kRankTable);
+  EXPECT_EQ(kind(joined(kTable, kMpirun)), LauncherKind::kRankTable) << "an id of another kind";
   EXPECT_EQ(
       kind(joined(with(with(kSrun, "SLURM_PROCID", "3"), "SLURM_STEP_NUM_TASKS", "4"), kTorch)),
-      Kind::kTorchrun);
+      LauncherKind::kTorchrun);
 }
 
 TEST(Launcher, OneOfSeveralIsNoWorldOfOne) {
@@ -243,7 +244,7 @@ TEST(Launcher, OneOfSeveralIsNoWorldOfOne) {
       EXPECT_EQ(launch.status().code(), Code::kNotSupport) << rank;
       EXPECT_NE(launch.status().message().find(rank + "="), std::string::npos);
     }
-    EXPECT_EQ(detect({{rank, "0"}, {size, "1"}})->kind, Kind::kAlone) << rank;
+    EXPECT_EQ(detect({{rank, "0"}, {size, "1"}})->kind, LauncherKind::kAlone) << rank;
   }
 }
 

@@ -22,14 +22,14 @@ struct Room {
 };
 
 /// Between threads; between processes; there, where the kernel cannot fence for others.
-enum class Kind { kThreads, kProcesses, kWithoutMembarrier };
+enum class BellKind { kThreads, kProcesses, kWithoutMembarrier };
 
-Room& room_of(World& world, Kind kind) {
+Room& room_of(World& world, BellKind kind) {
   std::byte* const at = shared_memory(sizeof(Room), sizeof(Room));
   world.share(at, sizeof(Room));
-  world.membarrier = kind != Kind::kWithoutMembarrier;
+  world.membarrier = kind != BellKind::kWithoutMembarrier;
   auto* const room = reinterpret_cast<Room*>(at);
-  if (kind == Kind::kThreads) new (&room->bell) Bell;
+  if (kind == BellKind::kThreads) new (&room->bell) Bell;
   return *room;
 }
 
@@ -48,14 +48,14 @@ void take(Room& room, int which) {
 
 using Body = void (*)(Room&);
 
-Case of(std::string name, Kind kind, const std::vector<Body>& bodies, Bounds bounds) {
+Case of(std::string name, BellKind kind, const std::vector<Body>& bodies, Bounds bounds) {
   return {std::move(name),
           [=](World& world) {
             Room& room = room_of(world, kind);
             int rank = 0;
             for (const Body body : bodies) {
               world.thread(rank, "rank " + std::to_string(rank), [=, &room] {
-                if (kind != Kind::kThreads) room.bell.join();
+                if (kind != BellKind::kThreads) room.bell.join();
                 body(room);
               });
               ++rank;
@@ -68,7 +68,7 @@ Case of(std::string name, Kind kind, const std::vector<Body>& bodies, Bounds bou
 Case abort_case() {
   return {"an abort",
           [](World& world) {
-            Room& room = room_of(world, Kind::kProcesses);
+            Room& room = room_of(world, BellKind::kProcesses);
             const auto flag = std::make_shared<AbortFlag>();
             world.thread(0, "waiting rank", [=, &room] {
               room.bell.join();
@@ -106,8 +106,8 @@ std::vector<Case> doorbell_cases() {
   };
   std::vector<Case> cases;
   for (const auto& [kind, where] :
-       {std::pair{Kind::kThreads, "threads: "}, std::pair{Kind::kProcesses, "processes: "},
-        std::pair{Kind::kWithoutMembarrier, "no membarrier: "}}) {
+       {std::pair{BellKind::kThreads, "threads: "}, std::pair{BellKind::kProcesses, "processes: "},
+        std::pair{BellKind::kWithoutMembarrier, "no membarrier: "}}) {
     const std::string of_kind = where;
     cases.push_back(of(of_kind + "question and answer", kind, {ask, answer}, {}));
     cases.push_back(of(of_kind + "two ringers", kind, {give_0, give_1, take_both}, {.stale = 1}));

@@ -50,8 +50,8 @@ CostEntry host(const CostKey& key) {
   entry.key = key;
   entry.local.emplace();
   entry.local->tuning = {262144, 4096};
-  entry.local->curves = {{"staged", Kind::kFold, {{1024, 111}, {65536, 9999}}},
-                         {"push", Kind::kMove, {{2048, 222}}}};
+  entry.local->curves = {{"staged", CurveKind::kFold, {{1024, 111}, {65536, 9999}}},
+                         {"push", CurveKind::kMove, {{2048, 222}}}};
   return entry;
 }
 
@@ -151,7 +151,7 @@ TEST(CostTable, FindsItsKeyAndTheNearest) {
 }
 
 TEST(Curve, GoesInStraightLines) {
-  const Curve curve{"staged", Kind::kFold, {{1000, 100}, {2000, 300}, {4000, 400}}};
+  const Curve curve{"staged", CurveKind::kFold, {{1000, 100}, {2000, 300}, {4000, 400}}};
   EXPECT_EQ(curve.ns(0), 100);
   EXPECT_EQ(curve.ns(1500), 200);
   EXPECT_EQ(curve.ns(4000), 400);
@@ -161,32 +161,33 @@ TEST(Curve, GoesInStraightLines) {
 // What was measured moves its curve where it was measured; the others move by the mean.
 TEST(Fit, MovesCurvesByWhatWasMeasured) {
   LocalCosts base;
-  base.curves = {{"a", Kind::kFold, {{64, 100}, {1 << 20, 1000}}},
-                 {"b", Kind::kFold, {{64, 200}, {1 << 20, 2000}}}};
+  base.curves = {{"a", CurveKind::kFold, {{64, 100}, {1 << 20, 1000}}},
+                 {"b", CurveKind::kFold, {{64, 200}, {1 << 20, 2000}}}};
   const LocalCosts same = fit(base, base, {});
   EXPECT_EQ(same, base);
-  const LocalCosts fitted = fit(base, base, {{"a", Kind::kFold, {{64, 200}, {1 << 20, 8000}}}});
-  EXPECT_EQ(fitted.find("a", Kind::kFold)->points[0].ns, 200u);
-  EXPECT_EQ(fitted.find("a", Kind::kFold)->points[1].ns, 8000u);
-  EXPECT_EQ(fitted.find("b", Kind::kFold)->points[0].ns, 800u);  // by 4, the mean of 2 and 8
-  EXPECT_EQ(fitted.find("b", Kind::kFold)->points[1].ns, 8000u);
+  const LocalCosts fitted =
+      fit(base, base, {{"a", CurveKind::kFold, {{64, 200}, {1 << 20, 8000}}}});
+  EXPECT_EQ(fitted.find("a", CurveKind::kFold)->points[0].ns, 200u);
+  EXPECT_EQ(fitted.find("a", CurveKind::kFold)->points[1].ns, 8000u);
+  EXPECT_EQ(fitted.find("b", CurveKind::kFold)->points[0].ns, 800u);  // by 4, the mean of 2 and 8
+  EXPECT_EQ(fitted.find("b", CurveKind::kFold)->points[1].ns, 8000u);
 }
 
 // A group takes what its parent measured: as much in relation to `staged`.
 TEST(Fit, AddsMeasuredCurvesThatWereNotKnown) {
   LocalCosts reference;
-  reference.curves = {{"staged", Kind::kFold, {{64, 100}, {1 << 20, 1000}}}};
+  reference.curves = {{"staged", CurveKind::kFold, {{64, 100}, {1 << 20, 1000}}}};
   LocalCosts base;
-  base.curves = {{"staged", Kind::kFold, {{64, 50}, {1 << 20, 500}}}};
+  base.curves = {{"staged", CurveKind::kFold, {{64, 50}, {1 << 20, 500}}}};
   const LocalCosts fitted = fit(base, reference,
-                                {{"staged", Kind::kFold, {{64, 200}, {1 << 20, 2000}}},
-                                 {"new", Kind::kFold, {{64, 100}, {1 << 20, 4000}}},
-                                 {"new", Kind::kMove, {{64, 100}}}});
+                                {{"staged", CurveKind::kFold, {{64, 200}, {1 << 20, 2000}}},
+                                 {"new", CurveKind::kFold, {{64, 100}, {1 << 20, 4000}}},
+                                 {"new", CurveKind::kMove, {{64, 100}}}});
   EXPECT_EQ(fitted.curves.size(), 2u);
-  EXPECT_EQ(*fitted.find("staged", Kind::kFold),
-            (Curve{"staged", Kind::kFold, {{64, 100}, {1 << 20, 1000}}}));
-  EXPECT_EQ(*fitted.find("new", Kind::kFold),
-            (Curve{"new", Kind::kFold, {{64, 50}, {1 << 20, 2000}}}));
+  EXPECT_EQ(*fitted.find("staged", CurveKind::kFold),
+            (Curve{"staged", CurveKind::kFold, {{64, 100}, {1 << 20, 1000}}}));
+  EXPECT_EQ(*fitted.find("new", CurveKind::kFold),
+            (Curve{"new", CurveKind::kFold, {{64, 50}, {1 << 20, 2000}}}));
 }
 
 TEST(CostTable, OldEntriesGiveWay) {

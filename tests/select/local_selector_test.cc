@@ -128,9 +128,9 @@ TEST(LocalSelector, CostsDecideIfTheyGainMuch) {
   LocalCosts costs = local_preset(own_cores(2, true), false);
   const auto chosen = [&](double factor) {
     LocalCosts measured = costs;
-    const double staged = measured.find("staged", Kind::kFold)->ns(1 << 20);
+    const double staged = measured.find("staged", CurveKind::kFold)->ns(1 << 20);
     for (Curve& curve : measured.curves) {
-      if (curve.algorithm != "cma" || curve.kind != Kind::kFold) continue;
+      if (curve.algorithm != "cma" || curve.kind != CurveKind::kFold) continue;
       const double by = factor * staged / curve.ns(1 << 20);
       for (auto& point : curve.points) {
         point.ns = static_cast<std::uint64_t>(static_cast<double>(point.ns) * by);

@@ -176,7 +176,7 @@ TEST(ProbeLocal, MeasuresAlgorithmsAgainstEachOther) {
           return usual(2, call, algorithm) * (algorithm == "cma" ? factor : 1);
         });
     const LocalCosts preset = local_preset({2, false, true}, false);
-    for (const Kind kind : {Kind::kFold, Kind::kMove, Kind::kBroadcast}) {
+    for (const CurveKind kind : {CurveKind::kFold, CurveKind::kMove, CurveKind::kBroadcast}) {
       const auto ratio = [&](const char* name) {
         return costs.find(name, kind)->ns(1 << 20) / preset.find(name, kind)->ns(1 << 20);
       };

@@ -41,10 +41,10 @@ struct World {
   }
 };
 
-Window::Kind overlapped(const World& world, const Segments& segments, double factor) {
+Window::Medians overlapped(const World& world, const Segments& segments, double factor) {
   const auto ready = world.ready();
   const Prediction told = predict(world.problem(ready), segments, world.beside()).value();
-  Window::Kind kind;
+  Window::Medians kind;
   for (const double each : told.ready) kind.ready.push_back(each * factor);
   kind.compute_end = told.compute_end * factor;
   kind.end = told.end * factor * (segments == world.late ? 1.05 : 1);
@@ -55,8 +55,8 @@ Window::Kind overlapped(const World& world, const Segments& segments, double fac
   return kind;
 }
 
-Window::Kind alone(const World& world, const Segments& segments, double factor) {
-  Window::Kind kind;
+Window::Medians alone(const World& world, const Segments& segments, double factor) {
+  Window::Medians kind;
   for (const double each : world.ready()) kind.ready.push_back(each * factor);
   kind.compute_end = kind.end = kind.ready.back();
   std::uint32_t first = 0;
@@ -79,10 +79,10 @@ CostModel probe(const AffineCost& cost) {
 
 class Training {
  public:
-  explicit Training(const World& world, bool can_overlap = true, bool keep = false)
+  explicit Training(const World& world, bool can_overlap = true, bool measure_only = false)
       : world(world),
         can_overlap_(can_overlap),
-        tuner_(kBytes, kFirst, probe(world.cost), can_overlap, keep) {
+        tuner_(kBytes, kFirst, probe(world.cost), can_overlap, measure_only) {
     state_.last_indices = kFirst;
     state_.alternate = true;
     state_.overlap = can_overlap;

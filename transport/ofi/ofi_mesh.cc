@@ -23,14 +23,14 @@ OfiMesh::Channel& OfiMesh::channel(int peer, std::uint32_t lane) {
   auto& channel = channels_[static_cast<std::uint64_t>(peer) << Tags::kLaneBits | lane];
   if (channel == nullptr) {
     channel = std::make_unique<Channel>();
-    channel->kind = Ticket::Kind::kPeek;
+    channel->kind = Ticket::OpKind::kPeek;
     channel->peer = peer;
     channel->lane = lane;
   }
   return *channel;
 }
 
-OfiMesh::Op& OfiMesh::take_op(Ticket::Kind kind, Request& request, Channel& channel) {
+OfiMesh::Op& OfiMesh::take_op(Ticket::OpKind kind, Request& request, Channel& channel) {
   if (free_.empty()) {
     ops_.push_back(std::make_unique<Op>());
     free_.push_back(ops_.back().get());
@@ -56,7 +56,7 @@ void OfiMesh::finish(Op& op, Status status) {
   busy_.pop_back();
   op.region.reset();
   op.scratch.reset();
-  if (op.kind == Ticket::Kind::kReceive) {
+  if (op.kind == Ticket::OpKind::kReceive) {
     --receives_;
     std::deque<Op*>& receives = op.channel->receives;
     receives.erase(std::find(receives.begin(), receives.end(), &op));
@@ -80,7 +80,7 @@ void OfiMesh::post_send(Request& request) {
   if (!to.dead.ok()) return request.finish(to.dead);
   to.contacted = true;
   Channel& lane = channel(peer, request.lane_);
-  Op& op = take_op(Ticket::Kind::kSend, request, lane);
+  Op& op = take_op(Ticket::OpKind::kSend, request, lane);
   op.tag = tags_.tag(rank_, lane.lane, lane.sent++, op.size);
   if (to.waiting.empty() && try_post(op)) return;
   if (to.waiting.empty()) waiting_peers_.push_back(peer);
@@ -94,7 +94,7 @@ void OfiMesh::recv(Request& request, int peer, std::uint32_t lane, std::span<std
   if (peer == rank_) return self_.recv(request, peer, lane, bytes);
   peers_[static_cast<std::size_t>(peer)].contacted = true;
   Channel& from = channel(peer, lane);
-  Op& op = take_op(Ticket::Kind::kReceive, request, from);
+  Op& op = take_op(Ticket::OpKind::kReceive, request, from);
   op.tag = tags_.tag(peer, lane, from.awaited++, op.size);
   from.receives.push_back(&op);
   ++receives_;
@@ -126,7 +126,7 @@ bool OfiMesh::try_post(Op& op) {
     finish(op, described.status());
     return true;
   }
-  const bool sends = op.kind == Ticket::Kind::kSend;
+  const bool sends = op.kind == Ticket::OpKind::kSend;
   const Peer& peer = peers_[static_cast<std::size_t>(op.peer)];
   std::byte* bytes = op.size == 0 ? &nothing_ : op.bytes;
   void* context = static_cast<Ticket*>(&op);
@@ -233,15 +233,15 @@ bool OfiMesh::read_completions() {
 void OfiMesh::complete(const fi_cq_tagged_entry& entry) {
   if (entry.op_context == nullptr) return;
   auto* ticket = static_cast<Ticket*>(entry.op_context);
-  if (ticket->kind == Ticket::Kind::kGoodbye) return heard_goodbye(entry.tag);
-  if (ticket->kind == Ticket::Kind::kPeek) {
+  if (ticket->kind == Ticket::OpKind::kGoodbye) return heard_goodbye(entry.tag);
+  if (ticket->kind == Ticket::OpKind::kPeek) {
     auto& channel = static_cast<Channel&>(*ticket);
     channel.peeking = false;
     return peeked(channel, entry.len);
   }
   Op& op = static_cast<Op&>(*ticket);
   Status status = op.verdict;
-  if (status.ok() && op.kind == Ticket::Kind::kReceive && entry.len != op.size) {
+  if (status.ok() && op.kind == Ticket::OpKind::kReceive && entry.len != op.size) {
     status = size_mismatch(op.peer, op.channel->lane, op.size, entry.len);
   }
   finish(op, std::move(status));
@@ -250,11 +250,11 @@ void OfiMesh::complete(const fi_cq_tagged_entry& entry) {
 void OfiMesh::complete_with_error(const fi_cq_err_entry& entry) {
   if (entry.op_context == nullptr) return;
   auto* ticket = static_cast<Ticket*>(entry.op_context);
-  if (ticket->kind == Ticket::Kind::kGoodbye) {
+  if (ticket->kind == Ticket::OpKind::kGoodbye) {
     listens_for_goodbye_ = false;
     return;
   }
-  if (ticket->kind == Ticket::Kind::kPeek) {
+  if (ticket->kind == Ticket::OpKind::kPeek) {
     static_cast<Channel&>(*ticket).peeking = false;
     return;
   }
@@ -265,7 +265,7 @@ void OfiMesh::complete_with_error(const fi_cq_err_entry& entry) {
     if (entry.err == FI_ECANCELED && op.scratch == nullptr) return take_aside(op);
     return finish(op, op.verdict);
   }
-  if (entry.err == FI_ETRUNC && op.kind == Ticket::Kind::kReceive) {
+  if (entry.err == FI_ETRUNC && op.kind == Ticket::OpKind::kReceive) {
     return finish(op, size_mismatch(peer, op.channel->lane, op.size, op.size + entry.olen));
   }
   if (!dead.ok()) return finish(op, dead);

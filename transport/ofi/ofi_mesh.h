@@ -42,9 +42,9 @@ class OfiMesh final : public Mesh {
 
   /// The context that libfabric gets for an operation, and returns when the operation ends.
   struct Ticket {
-    enum class Kind { kSend, kReceive, kPeek, kGoodbye };
+    enum class OpKind { kSend, kReceive, kPeek, kGoodbye };
     fi_context2 context{};  // first, so that a context's address is the Ticket's
-    Kind kind = Kind::kSend;
+    OpKind kind = OpKind::kSend;
   };
   struct Channel;
   /// One send or receive that libfabric has or will get.
@@ -85,7 +85,7 @@ class OfiMesh final : public Mesh {
   /// Fails the request and returns true if there is no such peer or lane, or the mesh is aborted.
   bool refused(Request& request, int peer, std::uint32_t lane);
   Channel& channel(int peer, std::uint32_t lane);
-  Op& take_op(Ticket::Kind kind, Request& request, Channel& channel);
+  Op& take_op(Ticket::OpKind kind, Request& request, Channel& channel);
   void post_send(Request& request);
   void post_receive(Op& op);
   /// Posts an Op in libfabric. False if libfabric has no room now; a failure finishes the Op.

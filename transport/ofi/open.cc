@@ -82,7 +82,7 @@ Result<std::unique_ptr<Mesh>> OfiMesh::open(const OpenArgs& args) {
 
 OfiMesh::OfiMesh(Endpoint endpoint, std::unique_ptr<OfiSleeper> sleeper, int rank, const Tags& tags)
     : rank_(rank), tags_(tags), endpoint_(std::move(endpoint)), sleeper_(std::move(sleeper)) {
-  goodbye_.kind = Ticket::Kind::kGoodbye;
+  goodbye_.kind = Ticket::OpKind::kGoodbye;
 }
 
 OfiMesh::~OfiMesh() {

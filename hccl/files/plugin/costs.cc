@@ -72,10 +72,10 @@ select::LocalCosts local_from(const proto::LocalCosts& in) {
   select::LocalCosts costs;
   costs.tuning = {in.chunk(), in.stream_from() == 0 ? kNever : in.stream_from()};
   for (const auto& curve : in.curves()) {
-    select::Curve out{curve.algorithm(), select::Kind::kFold, {}};
+    select::Curve out{curve.algorithm(), select::CurveKind::kFold, {}};
     while (static_cast<std::size_t>(out.kind) < select::kKinds &&
            to_string(out.kind) != curve.kind()) {
-      out.kind = static_cast<select::Kind>(static_cast<std::size_t>(out.kind) + 1);
+      out.kind = static_cast<select::CurveKind>(static_cast<std::size_t>(out.kind) + 1);
     }
     if (static_cast<std::size_t>(out.kind) == select::kKinds) continue;  // from a newer library
     for (const auto& point : curve.points()) out.points.push_back({point.bytes(), point.ns()});

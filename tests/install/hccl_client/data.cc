@@ -9,7 +9,7 @@ struct TypeRow {
   HcclDataType type;
   const char* name;
   uint64_t size;
-  enum Kind { kSigned, kUnsigned, kRaw } kind;
+  enum NumberClass { kSigned, kUnsigned, kRaw } number_class;
 };
 
 const TypeRow kTypes[] = {
@@ -85,7 +85,7 @@ int value_to_reduce(HcclDataType type, HcclReduceOp reduction, uint32_t rank, in
     return (i + static_cast<int>(rank)) % kReducedPeriod < 3 ? 2 : 1;
   }
   const int value = (i * 7 + static_cast<int>(rank) * 5) % kReducedPeriod;
-  return row(type).kind == TypeRow::kSigned ? value - 5 : value;
+  return row(type).number_class == TypeRow::kSigned ? value - 5 : value;
 }
 
 int combine(HcclReduceOp reduction, int a, int b) {
@@ -115,7 +115,7 @@ const std::vector<HcclDataType>& all_types() {
 const char* name_of(HcclDataType type) { return row(type).name; }
 const char* name_of(HcclReduceOp reduction) { return kReductions[reduction]; }
 uint64_t size_of(HcclDataType type) { return row(type).size; }
-bool can_be_reduced(HcclDataType type) { return row(type).kind != TypeRow::kRaw; }
+bool can_be_reduced(HcclDataType type) { return row(type).number_class != TypeRow::kRaw; }
 
 bool type_by_name(const std::string& name, HcclDataType* type) {
   for (const TypeRow& row : kTypes) {
@@ -138,7 +138,7 @@ Data Data::moved(HcclDataType type, uint32_t rank) {
   std::vector<int> values(kMovedPeriod);
   for (int i = 0; i < kMovedPeriod; ++i) {
     values[i] = (i + 31 * static_cast<int>(rank)) % kMovedPeriod;
-    if (row(type).kind == TypeRow::kSigned) values[i] -= kMovedPeriod / 2;
+    if (row(type).number_class == TypeRow::kSigned) values[i] -= kMovedPeriod / 2;
   }
   return Data(type, values);
 }

@@ -12,29 +12,29 @@ namespace {
 
 constexpr uint64_t kMaxCount = 0x7FFFFFFF;
 
-using Kind = c10d::ReduceOp::RedOpType;
+using RedOpType = c10d::ReduceOp::RedOpType;
 
-const char* name_of(Kind kind) {
+const char* name_of(RedOpType kind) {
   static constexpr const char* kNames[] = {"SUM",  "AVG", "PRODUCT", "MIN",       "MAX",
                                            "BAND", "BOR", "BXOR",    "PREMUL_SUM"};
   return kind < std::size(kNames) ? kNames[kind] : "UNUSED";
 }
 
-HcclReduceOp of_numbers(Kind kind) {
+HcclReduceOp of_numbers(RedOpType kind) {
   switch (kind) {
-    case Kind::AVG:
+    case RedOpType::AVG:
       return HCCL_REDUCE_AVG;
-    case Kind::PRODUCT:
+    case RedOpType::PRODUCT:
       return HCCL_REDUCE_PROD;
-    case Kind::MIN:
+    case RedOpType::MIN:
       return HCCL_REDUCE_MIN;
-    case Kind::MAX:
+    case RedOpType::MAX:
       return HCCL_REDUCE_MAX;
-    case Kind::BAND:
+    case RedOpType::BAND:
       return HCCL_REDUCE_BAND;
-    case Kind::BOR:
+    case RedOpType::BOR:
       return HCCL_REDUCE_BOR;
-    case Kind::BXOR:
+    case RedOpType::BXOR:
       return HCCL_REDUCE_BXOR;
     default:
       return HCCL_REDUCE_SUM;
@@ -42,13 +42,13 @@ HcclReduceOp of_numbers(Kind kind) {
 }
 
 // Truth values are the bytes 0 and 1: a sum is "or", a product is "and".
-HcclReduceOp of_truth(Kind kind) {
+HcclReduceOp of_truth(RedOpType kind) {
   switch (kind) {
-    case Kind::PRODUCT:
-    case Kind::MIN:
-    case Kind::BAND:
+    case RedOpType::PRODUCT:
+    case RedOpType::MIN:
+    case RedOpType::BAND:
       return HCCL_REDUCE_MIN;
-    case Kind::BXOR:
+    case RedOpType::BXOR:
       return HCCL_REDUCE_BXOR;
     default:
       return HCCL_REDUCE_MAX;
@@ -62,20 +62,23 @@ double factor_of(const c10d::ReduceOp& op, const Refusal& refuse) {
                                         : given->double_factor;
 }
 
-bool is_bitwise(Kind kind) { return kind == Kind::BAND || kind == Kind::BOR || kind == Kind::BXOR; }
+bool is_bitwise(RedOpType kind) {
+  return kind == RedOpType::BAND || kind == RedOpType::BOR || kind == RedOpType::BXOR;
+}
 
-void check_type(Kind kind, at::ScalarType type, const Refusal& refuse) {
+void check_type(RedOpType kind, at::ScalarType type, const Refusal& refuse) {
   const std::string op = std::string("Cannot use ReduceOp.") + name_of(kind) + " with ";
   const std::string name = c10::toString(type);
   const bool fractions = at::isFloatingType(type) || at::isComplexType(type);
-  if (kind > Kind::PREMUL_SUM) refuse("Unhandled ReduceOp");
+  if (kind > RedOpType::PREMUL_SUM) refuse("Unhandled ReduceOp");
   if (!is_reducible(type)) refuse("Invalid scalar type " + name + " for a reduction");
   if (is_bitwise(kind) && fractions) refuse(op + "non-integral dtype " + name);
-  if ((kind == Kind::AVG && type == at::kBool) || (kind == Kind::PREMUL_SUM && !fractions)) {
+  if ((kind == RedOpType::AVG && type == at::kBool) ||
+      (kind == RedOpType::PREMUL_SUM && !fractions)) {
     refuse(op + "integral dtype " + name);
   }
   if (at::isComplexType(type) &&
-      (kind == Kind::PRODUCT || kind == Kind::MIN || kind == Kind::MAX)) {
+      (kind == RedOpType::PRODUCT || kind == RedOpType::MIN || kind == RedOpType::MAX)) {
     refuse(op + "complex dtype " + name);
   }
 }
@@ -83,10 +86,10 @@ void check_type(Kind kind, at::ScalarType type, const Refusal& refuse) {
 }  // namespace
 
 Reduction Reduction::of(const c10d::ReduceOp& op, at::ScalarType type, const Refusal& refuse) {
-  const Kind kind = op.op_;
+  const RedOpType kind = op.op_;
   check_type(kind, type, refuse);
   if (type == at::kBool) return {of_truth(kind), std::nullopt};
-  if (kind == Kind::PREMUL_SUM) {
+  if (kind == RedOpType::PREMUL_SUM) {
     return {HCCL_REDUCE_SUM, HcclScale{.before = factor_of(op, refuse), .after = 1}};
   }
   return {of_numbers(kind), std::nullopt};
