@@ -23,11 +23,11 @@ struct HostMemory {
     pid_t process = 0;
   };
 
-  std::vector<int> ranks;  ///< of the mesh, ascending; a rank's place is its index here
-  int place = 0;           ///< of this rank
+  std::vector<int> ranks;  ///< of the mesh, ascending; the index is the local rank
+  int local_rank = 0;      ///< of this rank
   /// The same memory for all ranks, OpenArgs::area_bytes long; all zeroes when the mesh opens.
   std::span<std::byte> area;
-  std::vector<Peer> peers;  ///< by place; this rank's own included
+  std::vector<Peer> peers;  ///< by local rank; this rank's own included
   /// All ranks have device memory and reach that of all others; the same on all of them. Otherwise
   /// no peer has a heap here.
   bool heaps_shared() const { return !peers.empty() && peers.front().heap != nullptr; }

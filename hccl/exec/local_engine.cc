@@ -54,7 +54,7 @@ bool LocalEngine::quick() const {
 void LocalEngine::begin(const Call& call, const Envelope& envelope,
                         const local::Algorithm* forced) {
   region_.begin(envelope, call.background);
-  local::Operation& op = op_.emplace(call, region_.place(), region_.size());
+  local::Operation& op = op_.emplace(call, region_.local_rank(), region_.size());
   op.tuning = tuning_;
   op.inputs = inputs_;
   op.bytes = op.blocks.input() * op.element;
@@ -176,8 +176,9 @@ void LocalEngine::describe() {
   static_assert(sizeof mine <= local::Slot::kPayload);
   std::memcpy(region_.payload(), &mine, sizeof mine);
   if (call.op == Op::kAllToAllV) {
-    std::copy(call.in_blocks.begin(), call.in_blocks.end(), region_.sends(region_.place()));
-    std::copy(call.out_blocks.begin(), call.out_blocks.end(), region_.receives(region_.place()));
+    std::copy(call.in_blocks.begin(), call.in_blocks.end(), region_.sends(region_.local_rank()));
+    std::copy(call.out_blocks.begin(), call.out_blocks.end(),
+              region_.receives(region_.local_rank()));
   }
 }
 
@@ -188,15 +189,16 @@ void LocalEngine::put_memory_flags() {
     return used && !(heap_ != nullptr && heap_->locate(at, elements * op.element));
   };
   const bool in =
-      private_memory(op.in(), op.blocks.input_extent(), op.blocks.gives(region_.place()));
+      private_memory(op.in(), op.blocks.input_extent(), op.blocks.gives(region_.local_rank()));
   const bool out =
-      private_memory(op.out(), op.blocks.output_extent(), op.blocks.takes(region_.place()));
+      private_memory(op.out(), op.blocks.output_extent(), op.blocks.takes(region_.local_rank()));
   region_.payload()[0] = static_cast<std::byte>((in ? 1 : 0) | (out ? 2 : 0));
 }
 
 void LocalEngine::learn_memory() {
   std::byte any{0};
-  for (int place = 0; place < region_.size(); ++place) any |= region_.payload(place)[0];
+  for (int local_rank = 0; local_rank < region_.size(); ++local_rank)
+    any |= region_.payload(local_rank)[0];
   expect((any & std::byte{1}) == std::byte{0}, (any & std::byte{2}) == std::byte{0});
 }
 
@@ -204,45 +206,46 @@ void LocalEngine::learn_memory() {
 Case LocalEngine::read_descriptors() {
   const local::Operation& op = *op_;
   Case here{op.call.op, op.call.type, 0, true, true};
-  for (int place = 0; place < region_.size(); ++place) {
-    Descriptor& where = peers_[static_cast<std::size_t>(place)].where;
-    std::memcpy(&where, region_.payload(place), sizeof where);
+  for (int local_rank = 0; local_rank < region_.size(); ++local_rank) {
+    Descriptor& where = peers_[static_cast<std::size_t>(local_rank)].where;
+    std::memcpy(&where, region_.payload(local_rank), sizeof where);
     here.bytes = std::max(here.bytes, where.in_bytes);
     here.inputs_reachable &=
-        !op.blocks.gives(place) || reachable(place, where.in_heap, where.in_bytes);
+        !op.blocks.gives(local_rank) || reachable(local_rank, where.in_heap, where.in_bytes);
     here.outputs_reachable &=
-        !op.blocks.takes(place) || reachable(place, where.out_heap, where.out_bytes);
+        !op.blocks.takes(local_rank) || reachable(local_rank, where.out_heap, where.out_bytes);
   }
   return here;
 }
 
 void LocalEngine::map_peers() {
-  for (int place = 0; place < region_.size(); ++place) {
-    auto& [where, in, out] = peers_[static_cast<std::size_t>(place)];
+  for (int local_rank = 0; local_rank < region_.size(); ++local_rank) {
+    auto& [where, in, out] = peers_[static_cast<std::size_t>(local_rank)];
     const auto map = [&](bool used, std::uint64_t at, std::uint64_t heap_at, std::uint64_t bytes) {
-      return used && reachable(place, heap_at, bytes) ? mapped(place, at, heap_at, bytes) : nullptr;
+      return used && reachable(local_rank, heap_at, bytes) ? mapped(local_rank, at, heap_at, bytes)
+                                                           : nullptr;
     };
-    in = map(op_->blocks.gives(place), where.in, where.in_heap, where.in_bytes);
-    out = map(op_->blocks.takes(place), where.out, where.out_heap, where.out_bytes);
+    in = map(op_->blocks.gives(local_rank), where.in, where.in_heap, where.in_bytes);
+    out = map(op_->blocks.takes(local_rank), where.out, where.out_heap, where.out_bytes);
   }
 }
 
-bool LocalEngine::reachable(int place, std::uint64_t heap_at, std::uint64_t bytes) const {
-  const auto& peer = memory_.peers[static_cast<std::size_t>(place)];
+bool LocalEngine::reachable(int local_rank, std::uint64_t heap_at, std::uint64_t bytes) const {
+  const auto& peer = memory_.peers[static_cast<std::size_t>(local_rank)];
   return one_process_ || (heap_at != Descriptor::kPrivate && heap_at <= peer.heap_bytes &&
                           bytes <= peer.heap_bytes - heap_at);
 }
 
-std::byte* LocalEngine::mapped(int place, std::uint64_t address, std::uint64_t heap_at,
+std::byte* LocalEngine::mapped(int local_rank, std::uint64_t address, std::uint64_t heap_at,
                                std::uint64_t bytes) {
-  const auto& peer = memory_.peers[static_cast<std::size_t>(place)];
+  const auto& peer = memory_.peers[static_cast<std::size_t>(local_rank)];
   if (peer.same_process) {
     // An address of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
     return reinterpret_cast<std::byte*>(address);
   }
   // Takes all page faults of the first access at once.
   constexpr std::size_t kBlock = std::size_t{64} << 10;
-  auto& touched = touched_[static_cast<std::size_t>(place)];
+  auto& touched = touched_[static_cast<std::size_t>(local_rank)];
   if (touched.empty()) touched.resize(peer.heap_bytes / kBlock + 1);
   const std::size_t end = (heap_at + bytes + kBlock - 1) / kBlock;
   for (std::size_t block = heap_at / kBlock; block < end; ++block) {
@@ -260,8 +263,8 @@ std::byte* LocalEngine::mapped(int place, std::uint64_t address, std::uint64_t h
 Status LocalEngine::check_pairs() const {
   const local::Operation& op = *op_;
   if (op.call.op != Op::kAllToAllV) return {};
-  const auto bytes_of = [&](int place) -> const Descriptor& {
-    return peers_[static_cast<std::size_t>(place)].where;
+  const auto bytes_of = [&](int local_rank) -> const Descriptor& {
+    return peers_[static_cast<std::size_t>(local_rank)].where;
   };
   for (int from = 0; from < op.size; ++from) {
     const std::uint64_t most = bytes_of(from).in_bytes / op.element;

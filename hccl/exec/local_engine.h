@@ -105,8 +105,9 @@ class LocalEngine {
   void learn_memory();
   void expect(bool inputs_reachable, bool outputs_reachable);
   void map_peers();
-  bool reachable(int place, std::uint64_t heap_at, std::uint64_t bytes) const;
-  std::byte* mapped(int place, std::uint64_t address, std::uint64_t heap_at, std::uint64_t bytes);
+  bool reachable(int local_rank, std::uint64_t heap_at, std::uint64_t bytes) const;
+  std::byte* mapped(int local_rank, std::uint64_t address, std::uint64_t heap_at,
+                    std::uint64_t bytes);
   Status check_pairs() const;
 
   const HostMemory& memory_;

@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t kFolded = std::size_t{512} << 10;
 static_assert(kFolded <= kFreeOfCopies);
 
-const Descriptor& buffers(const Operation& op, int place) {
-  return op.peers[static_cast<std::size_t>(place)].where;
+const Descriptor& buffers(const Operation& op, int local_rank) {
+  return op.peers[static_cast<std::size_t>(local_rank)].where;
 }
 
 // The root shares the work: it stores its slice into every output, and its peers fetch the rest.
@@ -26,13 +26,13 @@ Status broadcast(Region& region, const Operation& op) {
   const std::size_t begin = pushed.at * op.element;
   const std::size_t end = begin + pushed.count * op.element;
   const std::size_t bytes = op.call.count * op.element;
-  if (region.place() != root) {
+  if (region.local_rank() != root) {
     const std::uint64_t from = buffers(op, root).in;
     HCCL_RETURN_IF_ERROR(fetch(region, op, root, from, op.out(), begin));
     return fetch(region, op, root, from + end, op.out() + end, bytes - end);
   }
   for (int i = 1; i < op.size; ++i) {
-    const int peer = (region.place() + i) % op.size;
+    const int peer = (region.local_rank() + i) % op.size;
     HCCL_RETURN_IF_ERROR(
         store(region, op, peer, buffers(op, peer).out + begin, op.in() + begin, end - begin));
   }
@@ -45,30 +45,30 @@ Status broadcast(Region& region, const Operation& op) {
 // read.
 Status folds(Region& region, const Operation& op) {
   const Blocks& blocks = op.blocks;
-  const int place = region.place();
+  const int local_rank = region.local_rank();
   const bool whole = !blocks.block_for_each();
-  const Block mine = whole ? op.slice(place, op.call.count) : blocks.in(place);
+  const Block mine = whole ? op.slice(local_rank, op.call.count) : blocks.in(local_rank);
   const std::size_t room = kFolded / static_cast<std::size_t>(op.size) / kCacheLine * kCacheLine;
   const std::uint64_t length = std::max(room, kCacheLine) / op.element;
   const auto scratch = [&](int peer) {
-    return region.chunks(place) + static_cast<std::size_t>(peer) * length * op.element;
+    return region.chunks(local_rank) + static_cast<std::size_t>(peer) * length * op.element;
   };
   for (std::uint64_t first = 0; first < mine.count; first += length) {
     const std::uint64_t count = std::min(length, mine.count - first);
     const std::size_t bytes = count * op.element;
     for (int i = 1; i < op.size; ++i) {
-      const int peer = (place + i) % op.size;
+      const int peer = (local_rank + i) % op.size;
       const std::uint64_t there = (whole ? mine.at : blocks.in_of(peer).at) + first;
       op.inputs[static_cast<std::size_t>(peer)] = scratch(peer);
       HCCL_RETURN_IF_ERROR(
           fetch(region, op, peer, buffers(op, peer).in + there * op.element, scratch(peer), bytes));
     }
-    op.inputs[static_cast<std::size_t>(place)] = op.in() + (mine.at + first) * op.element;
+    op.inputs[static_cast<std::size_t>(local_rank)] = op.in() + (mine.at + first) * op.element;
     const std::size_t at = ((whole ? mine.at : 0) + first) * op.element;
-    std::byte* const folded = blocks.takes(place) ? op.out() + at : scratch(place);
+    std::byte* const folded = blocks.takes(local_rank) ? op.out() + at : scratch(local_rank);
     op.fold(op.inputs, folded, count);
     for (int i = 1; i < op.size && whole; ++i) {
-      const int peer = (place + i) % op.size;
+      const int peer = (local_rank + i) % op.size;
       if (!blocks.takes(peer)) continue;
       HCCL_RETURN_IF_ERROR(store(region, op, peer, buffers(op, peer).out + at, folded, bytes));
     }
@@ -102,7 +102,7 @@ Status run_cma_fetch(Region& region, const Operation& op) {
   const Block own = op.blocks.in_of(root);
   const std::size_t at = own.at * op.element, bytes = own.count * op.element;
   Status copied;
-  if (region.place() == root) {
+  if (region.local_rank() == root) {
     kernels::copy(op.in() + at, op.out(), bytes, kernels::Store::kCached);
   } else {
     copied = fetch(region, op, root, buffers(op, root).in + at, op.out(), bytes);

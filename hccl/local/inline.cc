@@ -12,7 +12,7 @@ std::string refuse_inline(const Case& c, const Topology&) {
 }
 
 void announce_inline(Region& region, Operation& op) {
-  if (op.blocks.gives(region.place()) && op.bytes != 0) {
+  if (op.blocks.gives(region.local_rank()) && op.bytes != 0) {
     std::memcpy(region.payload(), op.in(), op.bytes);
   }
   region.announce();
@@ -20,7 +20,7 @@ void announce_inline(Region& region, Operation& op) {
 
 Status run_inline(Region& region, const Operation& op) {
   const std::size_t at =
-      op.blocks.block_for_each() ? op.blocks.in(region.place()).at * op.element : 0;
+      op.blocks.block_for_each() ? op.blocks.in(region.local_rank()).at * op.element : 0;
   take(region, op, 0, op.call.count, [&](int giver) { return region.payload(giver) + at; });
   return {};
 }

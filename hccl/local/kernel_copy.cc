@@ -19,7 +19,7 @@ static_assert(kFreeOfCopies + kBetween + kPage <= Region::kChunks);
 
 // An address of the buffer whose offset in its page makes copies from and to `address` fast.
 std::byte* between(const Region& region, std::uint64_t address) {
-  return region.chunks(region.place()) + Region::kChunks - kBetween - kPage +
+  return region.chunks(region.local_rank()) + Region::kChunks - kBetween - kPage +
          (address + kPage / 2) % kPage / kCacheLine * kCacheLine;
 }
 
@@ -47,30 +47,30 @@ Result<bool> all_agree(Region& region, bool yes) {
   return std::find(all.begin(), all.end(), 0) == all.end();
 }
 
-// The reason why a copy between this rank and the one at `place` has failed.
-Status not_copied(Region& region, const Operation& op, int place, int error) {
+// The reason why a copy between this rank and `local_rank` has failed.
+Status not_copied(Region& region, const Operation& op, int local_rank, int error) {
   const auto never = [](int) { return false; };
   // The process has ended: the coordinator reports it with the reason.
   if (error == ESRCH) {
-    return region.await_until(place, never, [&](int peer) { return peer == place; });
+    return region.await_until(local_rank, never, [&](int peer) { return peer == local_rank; });
   }
   // A rank that learned of a failure earlier has its buffers back and may have freed them.
   if (Status why = region.await_failure(); !why.ok()) return why;
   if (error != EFAULT) {
     // The kernel always lets a process copy its own memory, unless it lets it copy none.
     const bool none = !accessible(&error, sizeof error, false);
-    region.refuse({none ? region.place() : place, error});
+    region.refuse({none ? region.local_rank() : local_rank, error});
     return Status(Code::kAgain, "the kernel refuses a copy");
   }
-  const Descriptor& mine = op.peers[static_cast<std::size_t>(region.place())].where;
+  const Descriptor& mine = op.peers[static_cast<std::size_t>(region.local_rank())].where;
   const Blocks& blocks = op.blocks;
   // NOLINTBEGIN(performance-no-int-to-ptr): addresses of this process
-  const bool whole = (!blocks.gives(region.place()) ||
+  const bool whole = (!blocks.gives(region.local_rank()) ||
                       accessible(reinterpret_cast<const void*>(mine.in), mine.in_bytes, false)) &&
-                     (!blocks.takes(region.place()) ||
+                     (!blocks.takes(region.local_rank()) ||
                       accessible(reinterpret_cast<const void*>(mine.out), mine.out_bytes, true));
   // NOLINTEND(performance-no-int-to-ptr)
-  const int rank = region.rank_of(whole ? place : region.place());
+  const int rank = region.rank_of(whole ? local_rank : region.local_rank());
   return Status(Code::kPara,
                 region.call_text() + ": a buffer of rank " + std::to_string(rank) +
                     " is outside the memory of its process, or in memory that the kernel cannot "
@@ -81,14 +81,14 @@ Status not_copied(Region& region, const Operation& op, int place, int error) {
 // copy(peer, at, length) returns 0 or an errno. Between pieces this rank checks whether the
 // operation has failed: after a failure its peers soon reuse their buffers.
 template <class Copy>
-Status by_pieces(Region& region, const Operation& op, int place, std::size_t bytes,
+Status by_pieces(Region& region, const Operation& op, int local_rank, std::size_t bytes,
                  std::size_t piece, Copy&& copy) {
-  const auto& peer = region.memory().peers[static_cast<std::size_t>(place)];
+  const auto& peer = region.memory().peers[static_cast<std::size_t>(local_rank)];
   const AbortFlag* const abort = region.abort();
   for (std::size_t at = 0; at < bytes; at += piece) {
     if (abort != nullptr && abort->raised()) return abort->reason();
     const int error = copy(peer, at, std::min(piece, bytes - at));
-    if (error != 0) return not_copied(region, op, place, error);
+    if (error != 0) return not_copied(region, op, local_rank, error);
   }
   return {};
 }
@@ -101,9 +101,11 @@ Status by_pieces(Region& region, const Operation& op, int place, std::size_t byt
 // the number told, the copy went to the wrong process or was not allowed.
 Result<bool> attach(Region& region) {
   const auto& peers = region.memory().peers;
-  const auto other_process = [&](std::size_t place) { return !peers[place].same_process; };
+  const auto other_process = [&](std::size_t local_rank) {
+    return !peers[local_rank].same_process;
+  };
   bool yes = false;
-  for (std::size_t place = 0; place < peers.size(); ++place) yes = yes || other_process(place);
+  for (std::size_t i = 0; i < peers.size(); ++i) yes = yes || other_process(i);
   if (!yes) return false;
   struct Shown {
     std::uint64_t number;
@@ -117,25 +119,26 @@ Result<bool> attach(Region& region) {
   mine.number =
       static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) *
           0x9E3779B97F4A7C15u +
-      mine.at + static_cast<std::uint64_t>(region.place());
+      mine.at + static_cast<std::uint64_t>(region.local_rank());
   std::vector<Shown> shown;
   HCCL_RETURN_IF_ERROR(meet(region, mine, shown));
-  for (std::size_t place = 0; place < shown.size(); ++place) {
-    if (!other_process(place)) continue;
-    const pid_t process = peers[place].process;
-    const std::uint64_t mark =
-        shown[place].marks + static_cast<std::uint64_t>(region.place()) * sizeof mine.number;
+  for (std::size_t local_rank = 0; local_rank < shown.size(); ++local_rank) {
+    if (!other_process(local_rank)) continue;
+    const pid_t process = peers[local_rank].process;
+    const std::uint64_t mark = shown[local_rank].marks +
+                               static_cast<std::uint64_t>(region.local_rank()) * sizeof mine.number;
     std::uint64_t number = 0;
     // The rank writes only after the number has shown that the process is the right one.
-    if (process <= 0 || copy_from_process(process, shown[place].at, &number, sizeof number) != 0 ||
-        number != shown[place].number ||
+    if (process <= 0 ||
+        copy_from_process(process, shown[local_rank].at, &number, sizeof number) != 0 ||
+        number != shown[local_rank].number ||
         copy_to_process(process, mark, &mine.number, sizeof mine.number) != 0) {
       yes = false;
     }
   }
   HCCL_ASSIGN_OR_RETURN(yes, all_agree(region, yes));
-  for (std::size_t place = 0; place < shown.size(); ++place) {
-    if (other_process(place) && marks[place] != shown[place].number) yes = false;
+  for (std::size_t local_rank = 0; local_rank < shown.size(); ++local_rank) {
+    if (other_process(local_rank) && marks[local_rank] != shown[local_rank].number) yes = false;
   }
   return all_agree(region, yes);
 }
@@ -143,16 +146,18 @@ Result<bool> attach(Region& region) {
 Status finish_copies(Region& region, Status copied) {
   if (!copied.ok() && copied.code() != Code::kAgain) return copied;
   HCCL_RETURN_IF_ERROR(region.barrier());
-  for (int place = 0; place < region.size(); ++place) {
-    const auto refusal = region.refusal_of(place);
+  for (int local_rank = 0; local_rank < region.size(); ++local_rank) {
+    const auto refusal = region.refusal_of(local_rank);
     if (!refusal) continue;
-    const int rank = region.rank_of(refusal->place);
-    const std::string whose =
-        refusal->place == place ? "any process" : "the process of rank " + std::to_string(rank);
+    const int rank = region.rank_of(refusal->local_rank);
+    const std::string whose = refusal->local_rank == local_rank
+                                  ? "any process"
+                                  : "the process of rank " + std::to_string(rank);
     return Status(Code::kSyscall,
                   region.call_text() + ": the kernel no longer lets rank " +
-                      std::to_string(region.rank_of(place)) + " copy from or to the memory of " +
-                      whose + " (" + std::strerror(refusal->error) +
+                      std::to_string(region.rank_of(local_rank)) +
+                      " copy from or to the memory of " + whose + " (" +
+                      std::strerror(refusal->error) +
                       "): its permissions have changed since the communicator was made (prctl, "
                       "seccomp, a change of the user); HCCL_CMA=off does without such copies",
                   rank);
@@ -163,13 +168,13 @@ Status finish_copies(Region& region, Status copied) {
 bool copies_refused(const Region& region, const Status& status) {
   if (status.code() != Code::kSyscall) return false;
   if (region.abort() != nullptr && region.abort()->raised()) return false;
-  for (int place = 0; place < region.size(); ++place) {
-    if (region.refusal_of(place)) return true;
+  for (int local_rank = 0; local_rank < region.size(); ++local_rank) {
+    if (region.refusal_of(local_rank)) return true;
   }
   return false;
 }
 
-Status fetch(Region& region, const Operation& op, int place, std::uint64_t from, std::byte* to,
+Status fetch(Region& region, const Operation& op, int local_rank, std::uint64_t from, std::byte* to,
              std::size_t bytes) {
   const bool slow = kernels::repeats_slowly(from, reinterpret_cast<std::uintptr_t>(to));
   std::byte* const through = between(region, from);
@@ -185,10 +190,10 @@ Status fetch(Region& region, const Operation& op, int place, std::uint64_t from,
     if (error == 0) kernels::copy(through, to + at, length, kernels::Store::kCached);
     return error;
   };
-  return by_pieces(region, op, place, bytes, slow ? kBetween : kPiece, copy);
+  return by_pieces(region, op, local_rank, bytes, slow ? kBetween : kPiece, copy);
 }
 
-Status store(Region& region, const Operation& op, int place, std::uint64_t to,
+Status store(Region& region, const Operation& op, int local_rank, std::uint64_t to,
              const std::byte* from, std::size_t bytes) {
   const bool slow = kernels::repeats_slowly(reinterpret_cast<std::uintptr_t>(from), to);
   std::byte* const through = between(region, to);
@@ -203,7 +208,7 @@ Status store(Region& region, const Operation& op, int place, std::uint64_t to,
     kernels::copy(from + at, through, length, kernels::Store::kCached);
     return copy_to_process(peer.process, to + at, through, length);
   };
-  return by_pieces(region, op, place, bytes, slow ? kBetween : kPiece, copy);
+  return by_pieces(region, op, local_rank, bytes, slow ? kBetween : kPiece, copy);
 }
 
 }  // namespace hccl::local

@@ -13,13 +13,13 @@ namespace hccl::local {
 /// which reach all memory anyway. Fails as a wait fails.
 Result<bool> attach(Region& region);
 
-/// Copies `bytes` bytes from address `from` of the rank at `place`. kPara, naming the rank: the
+/// Copies `bytes` bytes from address `from` of the rank `local_rank`. kPara, naming the rank: the
 /// kernel cannot copy from or to a buffer. kAgain: the kernel refuses; pass it to finish_copies().
 /// Otherwise an error is the reason for which the operation has failed meanwhile.
-Status fetch(Region& region, const Operation& op, int place, std::uint64_t from, std::byte* to,
+Status fetch(Region& region, const Operation& op, int local_rank, std::uint64_t from, std::byte* to,
              std::size_t bytes);
-/// The same in the other direction, to address `to` of the rank at `place`.
-Status store(Region& region, const Operation& op, int place, std::uint64_t to,
+/// The same in the other direction, to address `to` of the rank `local_rank`.
+Status store(Region& region, const Operation& op, int local_rank, std::uint64_t to,
              const std::byte* from, std::size_t bytes);
 
 /// Ends an operation: `copied` is the status of this rank's copies. All ranks meet, also if the

@@ -43,18 +43,18 @@ struct Tuning {
 };
 
 struct Operation {
-  Operation(const Call& the_call, int place, int ranks)
+  Operation(const Call& the_call, int local_rank, int ranks)
       : call(the_call),
-        blocks(the_call, place, ranks),
+        blocks(the_call, local_rank, ranks),
         fold(kernels::Folding::of(the_call, ranks)),
         element(hccl::size_of(the_call.type)),
         size(ranks) {}
 
   const std::byte* in() const { return static_cast<const std::byte*>(call.in); }
   std::byte* out() const { return static_cast<std::byte*>(call.out); }
-  /// The part of `count` elements that the rank at `place` folds.
-  Block slice(int place, std::uint64_t count) const {
-    return local::slice(place, size, count, element);
+  /// The part of `count` elements that `local_rank` folds.
+  Block slice(int local_rank, std::uint64_t count) const {
+    return local::slice(local_rank, size, count, element);
   }
   /// How a result made from `from` is stored in `to`, if no peer reads `to` soon. Results in place
   /// are never stored past the caches, because each line has just been read.

@@ -21,8 +21,8 @@ struct Pipeline {
     window = Region::kChunks / chunk_bytes;
   }
 
-  std::byte* at(const Region& region, int place, std::uint64_t chunk) const {
-    return region.chunks(place) + (first + chunk) % window * chunk_bytes;
+  std::byte* at(const Region& region, int local_rank, std::uint64_t chunk) const {
+    return region.chunks(local_rank) + (first + chunk) % window * chunk_bytes;
   }
   /// Waits until the memory of `chunk` is free: it held the chunk `window` chunks earlier, which
   /// all ranks must have taken. No rank waits like this at the end of an operation: see

@@ -33,7 +33,7 @@ Status run_push_broadcast(Region& region, const Operation& op) {
   const auto copy = [&](std::byte* out, std::size_t from, std::size_t to) {
     kernels::copy(in + from, out + from, to - from, op.store);
   };
-  if (region.place() == op.call.root) {
+  if (region.local_rank() == op.call.root) {
     for (const PeerBuffers& peer : op.peers) copy(peer.out, begin, end);
     if (op.out() == in) return region.barrier();
   }
@@ -43,7 +43,7 @@ Status run_push_broadcast(Region& region, const Operation& op) {
 }
 
 Status run_push_reduce(Region& region, const Operation& op) {
-  const Block mine = op.slice(region.place(), op.call.count);
+  const Block mine = op.slice(region.local_rank(), op.call.count);
   const std::size_t at = mine.at * op.element;
   for (std::size_t p = 0; p < op.peers.size(); ++p) op.inputs[p] = op.peers[p].in + at;
   const PeerBuffers& root = op.peers[static_cast<std::size_t>(op.call.root)];
@@ -54,8 +54,8 @@ Status run_push_reduce(Region& region, const Operation& op) {
 // Works in pieces that stay in the first-level cache between the fold and the stores.
 Status run_push_allreduce(Region& region, const Operation& op) {
   constexpr std::size_t kPiece = 8192;
-  const auto own = static_cast<std::size_t>(region.place());
-  const Block mine = op.slice(region.place(), op.call.count);
+  const auto own = static_cast<std::size_t>(region.local_rank());
+  const Block mine = op.slice(region.local_rank(), op.call.count);
   const std::uint64_t length = kPiece / op.element;
   for (std::uint64_t first = 0; first < mine.count; first += length) {
     const std::uint64_t count = std::min(length, mine.count - first);

@@ -12,20 +12,20 @@ BasicRegion<Atomics>::BasicRegion(const HostMemory& memory, BasicWaiter<Atomics>
                                   WaitPolicy background)
     : memory_(memory),
       base_(memory.area.data()),
-      place_(memory.place),
+      local_rank_(memory.local_rank),
       size_(static_cast<int>(memory.ranks.size())),
       waiter_(std::move(waiter)),
       background_(waiter_) {
   background_.policy = background;
   doorbell().join();
-  fault_in(&control(place_), sizeof(ControlBlock));
-  if (size_ <= kMapped) fault_in(staging(place_), kStaging);
+  fault_in(&control(local_rank_), sizeof(ControlBlock));
+  if (size_ <= kMapped) fault_in(staging(local_rank_), kStaging);
 }
 
 template <class Atomics>
 void BasicRegion<Atomics>::map_all() {
   for (int peer = 0; peer < size_; ++peer) {
-    if (peer == place_) continue;
+    if (peer == local_rank_) continue;
     fault_in(&control(peer), sizeof(ControlBlock));
     if (size_ <= kMapped) fault_in(staging(peer), kStaging);
   }
@@ -35,7 +35,7 @@ template <class Atomics>
 void BasicRegion<Atomics>::await_left() {
   constexpr std::chrono::milliseconds kLongestCopy{100};
   // A rank that has not announced this call yet will see that this rank has withdrawn.
-  const bool withdrawn = word(place_) == Slot::kWithdrawn;
+  const bool withdrawn = word(local_rank_) == Slot::kWithdrawn;
   if (withdrawn) doorbell().fence();
   const auto all_left = [&] {
     for (int peer = 0; peer < size_; ++peer) {
@@ -50,9 +50,9 @@ void BasicRegion<Atomics>::await_left() {
 
 template <class Atomics>
 void BasicRegion<Atomics>::lost(int rank) {
-  for (int place = 0; place < size_; ++place) {
-    if (rank_of(place) != rank) continue;
-    control(place).left.store(~std::uint64_t{0}, std::memory_order_release);
+  for (int local_rank = 0; local_rank < size_; ++local_rank) {
+    if (rank_of(local_rank) != rank) continue;
+    control(local_rank).left.store(~std::uint64_t{0}, std::memory_order_release);
     doorbell().wake();
   }
 }
@@ -67,7 +67,7 @@ Status BasicRegion<Atomics>::await_failure() {
 
 template <class Atomics>
 Status BasicRegion<Atomics>::barrier() {
-  control(place_).barriers.store(++barriers_, std::memory_order_release);
+  control(local_rank_).barriers.store(++barriers_, std::memory_order_release);
   doorbell().ring();
   return await_each([&](int peer) {
     return control(peer).barriers.load(std::memory_order_acquire) >= barriers_;
@@ -79,7 +79,8 @@ template <class Atomics>
 Status BasicRegion<Atomics>::mismatch() {
   for (int peer = 0; peer < size_; ++peer) {
     if (word(peer) == key() || !announced(peer)) continue;
-    return hccl::mismatch(rank_of(place_), *call_, rank_of(peer), control(peer).calls[number_ & 1]);
+    return hccl::mismatch(rank_of(local_rank_), *call_, rank_of(peer),
+                          control(peer).calls[number_ & 1]);
   }
   return await_long([] { return false; },
                     [&](int peer) { return !announced(peer) && word(peer) != Slot::kWithdrawn; });
@@ -92,7 +93,7 @@ Status BasicRegion<Atomics>::await_long(const std::function<bool()>& done,
   const auto describe = [&] {
     Pending pending{call_->sequence, call_text(), {}};
     for (int peer = 0; peer < size_; ++peer) {
-      if (peer != place_ && late(peer)) pending.late.push_back(rank_of(peer));
+      if (peer != local_rank_ && late(peer)) pending.late.push_back(rank_of(peer));
     }
     return pending;
   };

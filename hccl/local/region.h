@@ -1,7 +1,6 @@
 // The memory that the ranks of one host share. Each rank has a slot, in which it announces
 // operations, counters of its progress, and a staging buffer for data in memory that other ranks
-// cannot reach. The region knows no operation: the algorithms (algorithm.h) do. `place` is a local
-// rank.
+// cannot reach. The region knows no operation: the algorithms (algorithm.h) do.
 //
 //   [ doorbell | a control block for each rank | block tables | page | a staging buffer each ]
 //
@@ -98,9 +97,9 @@ class BasicRegion {
   /// every rank has created its Region.
   void map_all();
 
-  int place() const { return place_; }
+  int local_rank() const { return local_rank_; }
   int size() const { return size_; }
-  int rank_of(int place) const { return memory_.ranks[static_cast<std::size_t>(place)]; }
+  int rank_of(int local_rank) const { return memory_.ranks[static_cast<std::size_t>(local_rank)]; }
   const HostMemory& memory() const { return memory_; }
   const BasicAbortFlag<Atomics>* abort() const { return waiter_.abort; }
   bool shared_cores() const { return waiter_.policy.shared_cores; }
@@ -121,15 +120,15 @@ class BasicRegion {
   }
   std::uint64_t number() const { return number_; }
   /// Room for data that travels with the announcement. Write it before announce().
-  std::byte* payload() { return slot(place_).payload.data(); }
-  const std::byte* payload(int place) const { return slot(place).payload.data(); }
+  std::byte* payload() { return slot(local_rank_).payload.data(); }
+  const std::byte* payload(int local_rank) const { return slot(local_rank).payload.data(); }
   void announce() {
-    control(place_).calls[number_ & 1] = *call_;
-    slot(place_).word.store(key(), std::memory_order_release);
+    control(local_rank_).calls[number_ & 1] = *call_;
+    slot(local_rank_).word.store(key(), std::memory_order_release);
     doorbell().ring();
   }
   /// Waits until all ranks have announced this call. Then every rank has left the operation before
-  /// the last one. look(place) runs at every check of a peer's slot, as a hint (see slots.cc).
+  /// the last one. look(local_rank) runs at every check of a peer's slot, as a hint (see slots.cc).
   /// kPara: a rank has announced another call.
   template <class Look>
   Status await_announced(Look&& look);
@@ -138,10 +137,10 @@ class BasicRegion {
   }
   /// Withdraws the announcement. A rank that comes later waits until the reason of the failure
   /// reaches it.
-  void withdraw() { slot(place_).word.store(Slot::kWithdrawn, std::memory_order_release); }
+  void withdraw() { slot(local_rank_).word.store(Slot::kWithdrawn, std::memory_order_release); }
   /// For operations that use peers' buffers: this rank does not use them any more.
   void leave() {
-    control(place_).left.store(number_, std::memory_order_release);
+    control(local_rank_).left.store(number_, std::memory_order_release);
     doorbell().ring();
   }
   /// After a failure, peers may still read or write this rank's buffers. Waits until every rank
@@ -154,19 +153,20 @@ class BasicRegion {
 
   // ---- refused copies ----
 
-  /// A copy between a rank and the one at `place`, which the kernel has refused with `error`.
+  /// A copy between a rank and `local_rank` that the kernel has refused with `error`.
   struct Refusal {
-    int place;
+    int local_rank;
     int error;
   };
   /// Before the operation's barrier.
   void refuse(Refusal copy) {
-    control(place_).refused.store(number_ << 32 | of(copy.place) << 16 | of(copy.error),
-                                  std::memory_order_relaxed);
+    control(local_rank_)
+        .refused.store(number_ << 32 | of(copy.local_rank) << 16 | of(copy.error),
+                       std::memory_order_relaxed);
   }
   /// After the barrier, the same on all ranks.
-  std::optional<Refusal> refusal_of(int place) const {
-    const std::uint64_t word = control(place).refused.load(std::memory_order_relaxed);
+  std::optional<Refusal> refusal_of(int local_rank) const {
+    const std::uint64_t word = control(local_rank).refused.load(std::memory_order_relaxed);
     if (word >> 32 != (number_ & 0xFFFFFFFF)) return std::nullopt;
     return Refusal{static_cast<int>(word >> 16 & 0xFFFF), static_cast<int>(word & 0xFFFF)};
   }
@@ -177,15 +177,15 @@ class BasicRegion {
   Status barrier();
   /// Reports that this rank has made this progress with `chunk` of the operation.
   void done(Progress what, std::uint64_t chunk) {
-    progress(place_, what).store(chunks_ + chunk + 1, std::memory_order_release);
+    progress(local_rank_, what).store(chunks_ + chunk + 1, std::memory_order_release);
     doorbell().ring();
   }
-  bool has_done(Progress what, int place, std::uint64_t chunk) const {
-    return progress(place, what).load(std::memory_order_acquire) > chunks_ + chunk;
+  bool has_done(Progress what, int local_rank, std::uint64_t chunk) const {
+    return progress(local_rank, what).load(std::memory_order_acquire) > chunks_ + chunk;
   }
-  /// Waits until the rank at `place`, or every rank, has made this progress with `chunk`.
-  Status await(Progress what, int place, std::uint64_t chunk) {
-    return await_until(place, [&](int peer) { return has_done(what, peer, chunk); });
+  /// Waits until `local_rank`, or every rank, has made this progress with `chunk`.
+  Status await(Progress what, int local_rank, std::uint64_t chunk) {
+    return await_until(local_rank, [&](int peer) { return has_done(what, peer, chunk); });
   }
   Status await_all(Progress what, std::uint64_t chunk) {
     return await_each([&](int peer) { return has_done(what, peer, chunk); });
@@ -219,30 +219,32 @@ class BasicRegion {
   std::size_t peek_whole(std::size_t bytes) const {
     return whole_at_ + bytes > kStaging ? 0 : whole_at_;
   }
-  std::byte* staging(int place) const { return base_ + staging_at(size_) + of(place) * kStaging; }
-  std::byte* chunks(int place) const { return staging(place) + kMostWhole; }
-  /// For alltoallv: the blocks in the input of `place`, by receiving rank; and the blocks in its
-  /// output, by sending rank.
-  Block* sends(int place) const {
-    return reinterpret_cast<Block*>(base_ + tables_at(size_)) + 2 * of(place) * of(size_);
+  std::byte* staging(int local_rank) const {
+    return base_ + staging_at(size_) + of(local_rank) * kStaging;
   }
-  Block* receives(int place) const { return sends(place) + size_; }
+  std::byte* chunks(int local_rank) const { return staging(local_rank) + kMostWhole; }
+  /// For alltoallv: the blocks in the input of `local_rank`, by receiving rank, and the blocks in
+  /// its output, by sending rank.
+  Block* sends(int local_rank) const {
+    return reinterpret_cast<Block*>(base_ + tables_at(size_)) + 2 * of(local_rank) * of(size_);
+  }
+  Block* receives(int local_rank) const { return sends(local_rank) + size_; }
 
   // ---- waiting ----
 
-  /// Waits until done(place). In a long wait, other ranks that are not done are reported as late
-  /// too.
+  /// Waits until done(local_rank). A long wait also reports the other ranks that are not done as
+  /// late.
   template <class Done>
-  Status await_until(int place, Done&& done) {
-    return await_until(place, done, [&](int peer) { return !done(peer); });
+  Status await_until(int local_rank, Done&& done) {
+    return await_until(local_rank, done, [&](int peer) { return !done(peer); });
   }
-  /// late(place): whether this rank is reported as late.
+  /// late(local_rank): whether this rank is reported as late.
   template <class Done, class Late>
-  Status await_until(int place, Done&& done, Late&& late) {
-    if (soon<Atomics>([&] { return done(place); }, waiting_->policy)) return {};
-    return await_long([&] { return done(place); }, late);
+  Status await_until(int local_rank, Done&& done, Late&& late) {
+    if (soon<Atomics>([&] { return done(local_rank); }, waiting_->policy)) return {};
+    return await_long([&] { return done(local_rank); }, late);
   }
-  /// Waits until done(place) for every peer.
+  /// Waits until done(local_rank) for every peer.
   template <class Done>
   Status await_each(Done&& done);
   /// Waits a short time for the report of a failure. Returns its reason, or success if none
@@ -273,19 +275,21 @@ class BasicRegion {
            kPage;
   }
   Doorbell& doorbell() const { return *reinterpret_cast<Doorbell*>(base_); }
-  ControlBlock& control(int place) const {
-    return *reinterpret_cast<ControlBlock*>(base_ + kApart + of(place) * sizeof(ControlBlock));
+  ControlBlock& control(int local_rank) const {
+    return *reinterpret_cast<ControlBlock*>(base_ + kApart + of(local_rank) * sizeof(ControlBlock));
   }
-  Slot& slot(int place) const { return control(place).slots[number_ & 1]; }
-  typename ControlBlock::Counter& progress(int place, Progress what) const {
-    return control(place).progress[static_cast<std::size_t>(what)];
+  Slot& slot(int local_rank) const { return control(local_rank).slots[number_ & 1]; }
+  typename ControlBlock::Counter& progress(int local_rank, Progress what) const {
+    return control(local_rank).progress[static_cast<std::size_t>(what)];
   }
   std::uint64_t key() const { return keys_[number_ & 1]; }
-  std::uint64_t word(int place) const { return slot(place).word.load(std::memory_order_acquire); }
+  std::uint64_t word(int local_rank) const {
+    return slot(local_rank).word.load(std::memory_order_acquire);
+  }
   /// Whether the rank has announced this operation, with this call or another: its slot differs
   /// from the value of two operations ago, on which the ranks agreed.
-  bool announced(int place) const {
-    const std::uint64_t there = word(place);
+  bool announced(int local_rank) const {
+    const std::uint64_t there = word(local_rank);
     return there != before_ && there != Slot::kWithdrawn;
   }
   Status mismatch();
@@ -293,7 +297,7 @@ class BasicRegion {
 
   const HostMemory& memory_;
   std::byte* base_;
-  int place_;
+  int local_rank_;
   int size_;
   Waiter waiter_;
   Waiter background_;
@@ -319,7 +323,7 @@ Status BasicRegion<Atomics>::await_announced(Look&& look) {
   // A rank that has withdrawn is not late; the wait ends with the reason of its failure.
   const auto late = [&](int peer) { return !announced(peer) && word(peer) != Slot::kWithdrawn; };
   for (int peer = 0; peer < size_; ++peer) {
-    if (peer == place_) continue;
+    if (peer == local_rank_) continue;
     const auto here = [&](int which) {
       look(which);
       return announced(which);
@@ -334,7 +338,7 @@ template <class Atomics>
 template <class Done>
 Status BasicRegion<Atomics>::await_each(Done&& done) {
   for (int peer = 0; peer < size_; ++peer) {
-    if (peer == place_) continue;
+    if (peer == local_rank_) continue;
     HCCL_RETURN_IF_ERROR(await_until(peer, done));
   }
   return {};

@@ -27,29 +27,30 @@ std::string refuse_slots(const Case& c, const Topology&) {
 
 void announce_slots(Region& region, Operation& op) {
   op.whole_at = region.next_whole(op.bytes);
-  if (op.blocks.gives(region.place())) {
-    kernels::copy(op.in(), region.staging(region.place()) + op.whole_at, op.bytes,
+  if (op.blocks.gives(region.local_rank())) {
+    kernels::copy(op.in(), region.staging(region.local_rank()) + op.whole_at, op.bytes,
                   op.staged_store(op.bytes));
   }
   region.announce();
-  if (op.blocks.gives(region.place()) && hints(region, op.bytes, kShort)) {
-    hand_over(region.staging(region.place()) + op.whole_at, op.bytes);
+  if (op.blocks.gives(region.local_rank()) && hints(region, op.bytes, kShort)) {
+    hand_over(region.staging(region.local_rank()) + op.whole_at, op.bytes);
   }
 }
 
 void prefetch_slots(const Region& region, const Operation& op, int giver) {
   if (!hints(region, op.bytes, kShortest) || !op.blocks.gives(giver)) return;
   const std::size_t at =
-      op.blocks.block_for_each() ? op.blocks.in(region.place()).at * op.element : 0;
+      op.blocks.block_for_each() ? op.blocks.in(region.local_rank()).at * op.element : 0;
   will_read(region.staging(giver) + op.whole_at + at, op.call.count * op.element);
 }
 
 Status run_slots(Region& region, const Operation& op) {
   const std::size_t at =
-      op.whole_at + (op.blocks.block_for_each() ? op.blocks.in(region.place()).at * op.element : 0);
+      op.whole_at +
+      (op.blocks.block_for_each() ? op.blocks.in(region.local_rank()).at * op.element : 0);
   take(region, op, 0, op.call.count, [&](int giver) { return region.staging(giver) + at; });
   if (hints(region, op.bytes, kShort)) {
-    will_write(region.staging(region.place()) + region.peek_whole(op.bytes), op.bytes);
+    will_write(region.staging(region.local_rank()) + region.peek_whole(op.bytes), op.bytes);
   }
   return {};
 }

@@ -13,10 +13,10 @@ namespace {
 void fill(const Region& region, const Operation& op, std::byte* slot, std::uint64_t first,
           std::uint64_t length, std::size_t stride) {
   const Blocks& blocks = op.blocks;
-  if (!blocks.gives(region.place())) return;
+  if (!blocks.gives(region.local_rank())) return;
   const int takers = blocks.block_for_each() ? op.size : 1;
   for (int taker = 0; taker < takers; ++taker) {
-    if (blocks.block_for_each() && taker == region.place()) continue;
+    if (blocks.block_for_each() && taker == region.local_rank()) continue;
     const Block block = blocks.in(taker);
     if (first >= block.count) continue;
     const std::size_t bytes = std::min(length, block.count - first) * op.element;
@@ -37,14 +37,15 @@ Status run_staged(Region& region, const Operation& op) {
   for (std::uint64_t step = 0; step <= pipe.chunks; ++step) {
     if (step < pipe.chunks) {
       HCCL_RETURN_IF_ERROR(pipe.await_room(region, step));
-      fill(region, op, pipe.at(region, region.place(), step), step * pipe.length, pipe.length,
+      fill(region, op, pipe.at(region, region.local_rank(), step), step * pipe.length, pipe.length,
            pipe.stride);
       region.done(Progress::kStaged, step);
     }
     if (step == 0) continue;
     const std::uint64_t chunk = step - 1;
     HCCL_RETURN_IF_ERROR(region.await_all(Progress::kStaged, chunk));
-    const std::size_t mine = for_each ? pipe.stride * static_cast<std::size_t>(region.place()) : 0;
+    const std::size_t mine =
+        for_each ? pipe.stride * static_cast<std::size_t>(region.local_rank()) : 0;
     take(region, op, chunk * pipe.length, pipe.length,
          [&](int giver) { return pipe.at(region, giver, chunk) + mine; });
     region.done(Progress::kTaken, chunk);

@@ -12,12 +12,12 @@ namespace {
 void fold_slice(const Region& region, const Operation& op, const Pipeline& pipe,
                 std::uint64_t chunk) {
   const std::uint64_t count = std::min(pipe.length, op.call.count - chunk * pipe.length);
-  const Block mine = op.slice(region.place(), count);
+  const Block mine = op.slice(region.local_rank(), count);
   const std::size_t at = mine.at * op.element;
   for (int peer = 0; peer < op.size; ++peer) {
     op.inputs[static_cast<std::size_t>(peer)] = pipe.at(region, peer, chunk) + at;
   }
-  op.fold(op.inputs, pipe.at(region, region.place(), chunk) + at, mine.count,
+  op.fold(op.inputs, pipe.at(region, region.local_rank(), chunk) + at, mine.count,
           op.staged_store(mine.count * op.element));
 }
 
@@ -46,7 +46,7 @@ Status run_staged_slices(Region& region, const Operation& op) {
       HCCL_RETURN_IF_ERROR(pipe.await_room(region, step));
       const std::uint64_t first = step * pipe.length;
       const std::size_t bytes = std::min(pipe.length, op.call.count - first) * op.element;
-      kernels::copy(op.in() + first * op.element, pipe.at(region, region.place(), step), bytes,
+      kernels::copy(op.in() + first * op.element, pipe.at(region, region.local_rank(), step), bytes,
                     op.staged_store(bytes));
       region.done(Progress::kStaged, step);
     }

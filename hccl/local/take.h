@@ -15,15 +15,15 @@ template <class At>
 void take(const Region& region, const Operation& op, std::uint64_t first, std::uint64_t length,
           At&& at) {
   const Blocks& blocks = op.blocks;
-  const int place = region.place();
-  if (!blocks.takes(place)) return;
-  const Block mine = blocks.in(place);
+  const int local_rank = region.local_rank();
+  if (!blocks.takes(local_rank)) return;
+  const Block mine = blocks.in(local_rank);
   // Call this only if the rank gives a block: otherwise it has no input.
   const auto own = [&] { return op.in() + (mine.at + first) * op.element; };
   if (blocks.folds()) {
     if (first >= mine.count) return;
     for (int giver = 0; giver < op.size; ++giver) {
-      op.inputs[static_cast<std::size_t>(giver)] = giver == place ? own() : at(giver);
+      op.inputs[static_cast<std::size_t>(giver)] = giver == local_rank ? own() : at(giver);
     }
     std::byte* const to = op.out() + first * op.element;
     op.fold(op.inputs, to, std::min(length, mine.count - first), op.store_to(to, own()));
@@ -32,25 +32,26 @@ void take(const Region& region, const Operation& op, std::uint64_t first, std::u
   for (int giver = 0; giver < op.size; ++giver) {
     const Block block = blocks.out(giver);
     if (!blocks.gives(giver) || first >= block.count) continue;
-    kernels::copy(giver == place ? own() : at(giver), op.out() + (block.at + first) * op.element,
+    kernels::copy(giver == local_rank ? own() : at(giver),
+                  op.out() + (block.at + first) * op.element,
                   std::min(length, block.count - first) * op.element, op.store);
   }
 }
 
-/// For operations in which every rank gives blocks and none folds. Calls put(place, at, from,
+/// For operations in which every rank gives blocks and none folds. Calls put(local_rank, at, from,
 /// bytes) for the block of each peer, which goes to offset `at` in bytes of the peer's output, and
 /// copies this rank's own block.
 template <class Put>
 Status give(Region& region, const Operation& op, Put&& put) {
-  const int place = region.place();
-  const Block own = op.blocks.in(place);
-  kernels::copy(op.in() + own.at * op.element, op.out() + op.blocks.out(place).at * op.element,
+  const int local_rank = region.local_rank();
+  const Block own = op.blocks.in(local_rank);
+  kernels::copy(op.in() + own.at * op.element, op.out() + op.blocks.out(local_rank).at * op.element,
                 own.count * op.element, op.store_to(op.out(), op.in()));
   for (int i = 1; i < op.size; ++i) {
-    const int peer = (place + i) % op.size;
+    const int peer = (local_rank + i) % op.size;
     const Block block = op.blocks.in(peer);
-    const std::uint64_t at =
-        op.call.op == Op::kAllToAllV ? region.receives(peer)[place].at : op.blocks.out(place).at;
+    const std::uint64_t at = op.call.op == Op::kAllToAllV ? region.receives(peer)[local_rank].at
+                                                          : op.blocks.out(local_rank).at;
     HCCL_RETURN_IF_ERROR(
         put(peer, at * op.element, op.in() + block.at * op.element, block.count * op.element));
   }

@@ -32,31 +32,31 @@ struct Turns {
   bool late(int peer) const {
     int next = 0;
     std::uint64_t least = ~std::uint64_t{0};
-    for (int place = 0; place < op.size; ++place) {
+    for (int local_rank = 0; local_rank < op.size; ++local_rank) {
       std::uint64_t folded = 0;
-      while (folded < chunks && region.has_done(Progress::kStaged, place, folded)) ++folded;
+      while (folded < chunks && region.has_done(Progress::kStaged, local_rank, folded)) ++folded;
       if (folded < least) {
         least = folded;
-        next = place;
+        next = local_rank;
       }
     }
     return least < chunks ? peer == next : !region.has_done(Progress::kTaken, peer, chunks - 1);
   }
-  Status await(Progress what, int place, std::uint64_t chunk) const {
+  Status await(Progress what, int local_rank, std::uint64_t chunk) const {
     return region.await_until(
-        place, [&](int peer) { return region.has_done(what, peer, chunk); },
+        local_rank, [&](int peer) { return region.has_done(what, peer, chunk); },
         [this](int peer) { return late(peer); });
   }
 
   void fold(std::uint64_t chunk) const {
     const Block block = part(chunk);
     const std::byte* const in = op.in() + block.at * op.element;
-    if (region.place() == 0) {
+    if (region.local_rank() == 0) {
       kernels::copy(in, at(chunk), block.count * op.element, kernels::Store::kCached);
       return;
     }
     const std::array<const std::byte*, 2> inputs = {at(chunk), in};
-    const bool last = region.place() + 1 == op.size;
+    const bool last = region.local_rank() + 1 == op.size;
     (last ? op.fold : op.fold.partial())(inputs, at(chunk), block.count);
   }
   void copy_out(std::uint64_t chunk) const {
@@ -76,7 +76,7 @@ std::string refuse_turns(const Case& c, const Topology& topology) {
 }
 
 Status run_turns(Region& region, const Operation& op) {
-  const int place = region.place();
+  const int local_rank = region.local_rank();
   const std::size_t half = (op.bytes / 2 + kCacheLine) / kCacheLine * kCacheLine;
   const std::uint64_t length =
       std::min(op.bytes <= 4 * kChunk ? half : kChunk, kChunk) / op.element;
@@ -85,13 +85,14 @@ Status run_turns(Region& region, const Operation& op) {
   // While later ranks fold a chunk, this rank folds the next ones. But it stays close enough that
   // rank 0, when it waits for room, never waits for this rank.
   const std::uint64_t lag =
-      place + 1 == op.size
+      local_rank + 1 == op.size
           ? 0
-          : std::min<std::uint64_t>(static_cast<std::uint64_t>(op.size - place), turns.window - 1);
+          : std::min<std::uint64_t>(static_cast<std::uint64_t>(op.size - local_rank),
+                                    turns.window - 1);
   for (std::uint64_t step = 0; step < turns.chunks + lag; ++step) {
     if (step < turns.chunks) {
-      if (place != 0) {
-        HCCL_RETURN_IF_ERROR(turns.await(Progress::kStaged, place - 1, step));
+      if (local_rank != 0) {
+        HCCL_RETURN_IF_ERROR(turns.await(Progress::kStaged, local_rank - 1, step));
       } else if (step >= turns.window) {
         for (int peer = 1; peer < op.size; ++peer) {
           HCCL_RETURN_IF_ERROR(turns.await(Progress::kTaken, peer, step - turns.window));
@@ -102,7 +103,7 @@ Status run_turns(Region& region, const Operation& op) {
     }
     if (step < lag) continue;
     const std::uint64_t chunk = step - lag;
-    if (op.blocks.takes(place)) {
+    if (op.blocks.takes(local_rank)) {
       HCCL_RETURN_IF_ERROR(turns.await(Progress::kStaged, op.size - 1, chunk));
       turns.copy_out(chunk);
     }

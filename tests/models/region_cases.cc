@@ -20,7 +20,7 @@ struct Host {
     std::byte* const area = shared_memory(bytes, std::size_t{16} << 10);
     for (std::size_t rank = 0; rank < memory.size(); ++rank) {
       for (int peer = 0; peer < size; ++peer) memory[rank].ranks.push_back(peer);
-      memory[rank].place = static_cast<int>(rank);
+      memory[rank].local_rank = static_cast<int>(rank);
       memory[rank].area = {area, bytes};
       flags[rank] = std::make_unique<AbortFlag>();
       const BasicWaiter<ModelAtomics> waiter{.abort = flags[rank].get(), .policy = kSleeps};
@@ -93,7 +93,7 @@ std::uint64_t input(int rank, std::uint64_t number) {
 bool inline_operation(Region& region, std::uint64_t number) {
   const Envelope this_call = call(number);
   region.begin(this_call, false);
-  put(region.payload(), input(region.place(), number));
+  put(region.payload(), input(region.local_rank(), number));
   region.announce();
   if (const Status status = region.await_announced(); !status.ok()) {
     check(status.code() == Code::kRemote && status.culprit() == 1, "failed for another reason");
@@ -110,7 +110,7 @@ void slots_operation(Region& region, std::uint64_t number, std::size_t bytes) {
   const Envelope this_call = call(number);
   region.begin(this_call, false);
   const std::size_t at = region.next_whole(bytes);
-  put(region.staging(region.place()) + at, input(region.place(), number));
+  put(region.staging(region.local_rank()) + at, input(region.local_rank(), number));
   region.announce();
   check(region.await_announced().ok(), "an operation failed");
   for (int peer = 0; peer < region.size(); ++peer) {
@@ -133,7 +133,7 @@ void staged_operation(Region& region, std::uint64_t number, std::uint64_t chunks
       if (step >= window) {
         check(region.await_all(Progress::kTaken, step - window).ok(), "no room came");
       }
-      put(place(region.place(), step), input(region.place(), number + step));
+      put(place(region.local_rank(), step), input(region.local_rank(), number + step));
       region.done(Progress::kStaged, step);
     }
     if (step == 0) continue;
@@ -152,20 +152,20 @@ void push_operation(Region& region, std::uint64_t number) {
   const Envelope this_call = call(number);
   region.begin(this_call, false);
   const auto out = [&](int taker, int giver) { return region.staging(taker) + giver * 64; };
-  for (int giver = 0; giver < region.size(); ++giver) put(out(region.place(), giver), 0);
+  for (int giver = 0; giver < region.size(); ++giver) put(out(region.local_rank(), giver), 0);
   region.announce();
   check(region.await_announced().ok(), "an operation failed");
   for (int taker = 0; taker < region.size(); ++taker) {
-    put(out(taker, region.place()), input(region.place(), number));
+    put(out(taker, region.local_rank()), input(region.local_rank(), number));
   }
   check(region.barrier().ok(), "a barrier failed");
   for (int giver = 0; giver < region.size(); ++giver) {
-    check(get(out(region.place(), giver)) == input(giver, number), "an output is not there");
+    check(get(out(region.local_rank(), giver)) == input(giver, number), "an output is not there");
   }
 }
 
 void differing_calls(Region& region) {
-  const Envelope this_call = call(1, static_cast<std::uint64_t>(region.place()) + 1);
+  const Envelope this_call = call(1, static_cast<std::uint64_t>(region.local_rank()) + 1);
   region.begin(this_call, false);
   region.announce();
   const Status status = region.await_announced();

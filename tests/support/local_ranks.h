@@ -42,9 +42,9 @@ class LocalRanks {
     memories_.resize(static_cast<std::size_t>(size_));
     waiter.abort = &abort_;
     waiter.policy.shared_cores = setting.shared_cores;
-    for (int place = 0; place < size_; ++place) {
-      auto& memory = memories_[static_cast<std::size_t>(place)];
-      memory.place = place;
+    for (int local_rank = 0; local_rank < size_; ++local_rank) {
+      auto& memory = memories_[static_cast<std::size_t>(local_rank)];
+      memory.local_rank = local_rank;
       memory.area = {region_.data() + skipped, Engine::region_bytes(size_)};
       for (int rank = 0; rank < size_; ++rank) {
         memory.ranks.push_back(rank);
@@ -75,9 +75,9 @@ class LocalRanks {
   }
 
   memory::Heap* heap() { return heap_.get(); }
-  /// This rank takes the rank at `place` to be this process.
-  void set_process(int rank, int place, pid_t process) {
-    memories_[static_cast<std::size_t>(rank)].peers[static_cast<std::size_t>(place)].process =
+  /// This rank takes `local_rank` to be this process.
+  void set_process(int rank, int local_rank, pid_t process) {
+    memories_[static_cast<std::size_t>(rank)].peers[static_cast<std::size_t>(local_rank)].process =
         process;
   }
   /// What a communicator does once it hears of a failure.

@@ -169,9 +169,9 @@ Result<std::string> find_reach(const OpenArgs& args, const std::vector<int>& mem
   reach.heap = args.heap;
   reach.memory.ranks = members;
   reach.memory.area = segment->area();
-  reach.memory.place =
+  reach.memory.local_rank =
       static_cast<int>(std::find(members.begin(), members.end(), args.rank) - members.begin());
-  const std::int32_t mine = segment->pids[static_cast<std::size_t>(reach.memory.place)];
+  const std::int32_t mine = segment->pids[static_cast<std::size_t>(reach.memory.local_rank)];
   for (std::size_t place = 0; place < members.size(); ++place) {
     HostMemory::Peer peer;
     const Fd& fd = segment->heap_fds[place];
@@ -208,7 +208,7 @@ void keep_apart(const OpenArgs& args, const std::string& why, Reach& reach) {
     peer.heap = nullptr;
     peer.heap_bytes = 0;
   }
-  if (!reach.any_heap || reach.memory.place != 0) return;
+  if (!reach.any_heap || reach.memory.local_rank != 0) return;
   make_logger(args.config != nullptr ? args.config->log_level : "warn",
               "rank " + std::to_string(args.rank))
       ->warn("the ranks of this host do not share device memory, and copy it, which is slower: {}",
