@@ -20,9 +20,10 @@ constexpr std::chrono::milliseconds kLocalBudget{50};
 /// second.
 constexpr std::chrono::milliseconds kMessagesBudget{600};
 
-/// The first number of the trials of a place. Inside a host the place is the host's number, because
-/// each host makes as many trials as its time permits. Between hosts it is the number of ranks.
-std::uint64_t trials_of(int place) { return kTrials + (static_cast<std::uint64_t>(place) << 32); }
+/// The first number of the trials of a probe. `scope` is the number of the host for a probe inside
+/// a host, because each host makes as many trials as its time permits. Between hosts `scope` is the
+/// number of ranks.
+std::uint64_t trials_of(int scope) { return kTrials + (static_cast<std::uint64_t>(scope) << 32); }
 
 std::uint32_t mark_of(const schedule::Choice& choice) {
   return static_cast<std::uint32_t>(choice.algorithm - schedule::algorithms().data() + 1) |

@@ -62,14 +62,14 @@ Communicator* Communicator::from_group(const std::string& group) {
   return new Communicator(comm, Lifetime::kGroup);
 }
 
-Communicator* Communicator::sub(std::vector<std::uint32_t> ranks, std::uint32_t place,
+Communicator* Communicator::sub(std::vector<std::uint32_t> ranks, std::uint32_t sub_rank,
                                 std::uint64_t id) {
   const auto comm = std::make_shared<HcclComm>();
   BlockingCalls().run([=, world = handle(), ranks = std::move(ranks)]() mutable {
     HcclCommConfig config;
     HcclCommConfigInit(&config);
     return HcclCreateSubCommConfig(&world, static_cast<std::uint32_t>(ranks.size()), ranks.data(),
-                                   id, place, &config, comm.get());
+                                   id, sub_rank, &config, comm.get());
   });
   return new Communicator(*comm, Lifetime::kHandle);
 }
@@ -185,7 +185,7 @@ void bind_communicator(nb::module_& module) {
       .def_static("join_by_launcher", &Communicator::join_by_launcher)
       .def_static("join_by_rank_table", &Communicator::join_by_rank_table, arg("path"), arg("rank"))
       .def_static("from_group", &Communicator::from_group, arg("group"))
-      .def("sub", &Communicator::sub, arg("ranks"), arg("place"), arg("id"))
+      .def("sub", &Communicator::sub, arg("ranks"), arg("sub_rank"), arg("id"))
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)
       .def_prop_ro("name", &Communicator::name)

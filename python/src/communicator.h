@@ -32,8 +32,8 @@ class Communicator {
   static Communicator* join_by_launcher();
   static Communicator* join_by_rank_table(const std::string& path, std::uint32_t rank);
   static Communicator* from_group(const std::string& group);
-  /// A communicator of these ranks of this world, of which this one is ranks[place].
-  Communicator* sub(std::vector<std::uint32_t> ranks, std::uint32_t place, std::uint64_t id);
+  /// A communicator of these ranks of this world, of which this rank is ranks[sub_rank].
+  Communicator* sub(std::vector<std::uint32_t> ranks, std::uint32_t sub_rank, std::uint64_t id);
 
   Communicator(HcclComm handle, Lifetime lifetime);
   /// Never raises and hardly waits: a program that wants to leave in good order calls destroy().
