@@ -2,7 +2,7 @@
 
 namespace hccl {
 
-Status timed_out(const Pending& pending) {
+Status timed_out(const WaitingCall& pending) {
   std::string late;
   for (const int rank : pending.late) {
     late += (late.empty() ? "; no call has come from rank " : ", ") + std::to_string(rank);

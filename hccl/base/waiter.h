@@ -47,8 +47,8 @@ struct WaitPolicy {
 inline constexpr std::chrono::milliseconds kReportInterval{400};
 inline constexpr WaitPolicy kSleepAtOnce{.spin = std::chrono::nanoseconds(0)};
 
-/// A description of a wait.
-struct Pending {
+/// A call that waits for other ranks.
+struct WaitingCall {
   std::uint64_t sequence = 0;  ///< number of the call
   std::string call;
   std::vector<int> late;  ///< ranks that have not come
@@ -80,7 +80,7 @@ struct BasicWaiter {
   /// most. A failure ends the wait.
   std::function<Status()> progress{};
   /// For wait(): called at least every kReportInterval, and before the time is over.
-  std::function<void(const Pending&)> stalled{};
+  std::function<void(const WaitingCall&)> stalled{};
 
   /// Waits until ready() and runs no hooks. May call ready() again after it returned true.
   template <class Ready, class Bell>
@@ -88,7 +88,7 @@ struct BasicWaiter {
     return run(ready, end(), std::chrono::nanoseconds::max(), [] {}, bell, policy.longest_nap);
   }
 
-  /// Waits until ready(). kTimeout names the call and the late ranks from describe() (a Pending).
+  /// Waits until ready(). kTimeout names the call and the late ranks of describe(), a WaitingCall.
   /// Also returns the abort's reason or a failure of progress().
   template <class Ready, class Describe, class Bell>
   [[gnu::always_inline]] Status wait(Ready&& ready, Describe&& describe, Bell& bell) const {
@@ -110,7 +110,7 @@ struct BasicWaiter {
 using Waiter = BasicWaiter<>;
 
 /// The failure of a call that was not ready in time.
-Status timed_out(const Pending& pending);
+Status timed_out(const WaitingCall& pending);
 
 /// Sleeps between two tries, for this time, or until the deadline or the abort.
 void nap(std::chrono::nanoseconds length, Deadline deadline, const AbortFlag* abort = nullptr);

@@ -150,7 +150,7 @@ class Communicator {
   WorkQueue::Bound bound_of_requests();
   void in_order(std::function<void()> tell);
   Waiter limits(bool background);
-  void stalled(const Pending& pending);
+  void stalled(const WaitingCall& pending);
 
   // Constant after construction.
   const std::shared_ptr<join::ControlLine> control_;

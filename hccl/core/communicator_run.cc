@@ -151,7 +151,7 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) try {
       recorder_.begin(envelope(transfers.front()),
                       transfers.size() == 1 ? "point to point" : "point to point, batch");
   Waiter bounds = limits(false);
-  bounds.stalled = [this](const Pending& pending) {
+  bounds.stalled = [this](const WaitingCall& pending) {
     suspicion_.report(pending);
     for (const exec::Transfer* each : executor_->late_transfers()) stalled_in(*each, pending.call);
   };
@@ -207,12 +207,12 @@ Waiter Communicator::limits(bool background) {
   limits.abort = &failure_.flag();
   limits.policy = background ? placement_.worker_policy : placement_.policy;
   if (size() > 1) {
-    limits.stalled = [this](const Pending& pending) { stalled(pending); };
+    limits.stalled = [this](const WaitingCall& pending) { stalled(pending); };
   }
   return limits;
 }
 
-void Communicator::stalled(const Pending& pending) {
+void Communicator::stalled(const WaitingCall& pending) {
   suspicion_.report(pending);
   std::vector<int> awaited = pending.late;
   for (int& peer : awaited) peer = ranks_[static_cast<std::size_t>(peer)];

@@ -36,12 +36,12 @@ Status Message::wait(Deadline deadline) {
   };
   Suspicion suspicion(box.log_, box.name_, box.rank_);
   const Waiter waiter{
-      .deadline = deadline, .policy = box.policy_, .stalled = [&suspicion](const Pending& pending) {
-        suspicion.report(pending);
-      }};
+      .deadline = deadline,
+      .policy = box.policy_,
+      .stalled = [&suspicion](const WaitingCall& pending) { suspicion.report(pending); }};
   const auto describe = [this] {
-    return Pending{.call = to_string(),
-                   .late = peer_ == kAnyRank ? std::vector<int>() : std::vector<int>{peer_}};
+    return WaitingCall{.call = to_string(),
+                       .late = peer_ == kAnyRank ? std::vector<int>() : std::vector<int>{peer_}};
   };
   if (waiter.wait(ready, describe, box.bell_).ok()) return {};
   return Status(Code::kTimeout, box.name_ + ": timed out: " + to_string() + " is not done");

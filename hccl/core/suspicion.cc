@@ -5,7 +5,7 @@
 
 namespace hccl::core {
 
-void Suspicion::report(const Pending& pending, Deadline::Clock::time_point now) {
+void Suspicion::report(const WaitingCall& pending, Deadline::Clock::time_point now) {
   using std::chrono::seconds;
   // The first report comes up to kReportInterval after the wait has begun.
   if (call_ != pending.call) {

@@ -20,7 +20,7 @@ class Suspicion {
       : log_(std::move(log)), name_(std::move(name)), rank_(rank) {}
 
   /// For Waiter::stalled: the wait goes on. Another call begins another wait.
-  void report(const Pending& pending, Deadline::Clock::time_point now = Deadline::Clock::now());
+  void report(const WaitingCall& pending, Deadline::Clock::time_point now = Deadline::Clock::now());
 
  private:
   const Logger log_;

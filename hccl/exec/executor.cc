@@ -78,11 +78,11 @@ std::byte* Executor::scratch(std::size_t bytes) {
   return scratch_.get();
 }
 
-Status Executor::drive(std::span<Activity* const> activities, const std::function<Pending()>& call,
-                       const Waiter& waiter) {
+Status Executor::drive(std::span<Activity* const> activities,
+                       const std::function<WaitingCall()>& call, const Waiter& waiter) {
   Status failure;
   const auto describe = [&] {
-    Pending pending = call();
+    WaitingCall pending = call();
     std::set<int> late;
     for (const Activity* each : activities) each->late(late);
     pending.late.assign(late.begin(), late.end());
@@ -117,7 +117,8 @@ Status Executor::drive(std::span<Activity* const> activities, const std::functio
 Status Executor::drive_lanes(std::size_t lanes, const Envelope& mine, const Waiter& waiter) {
   active_.clear();
   for (std::size_t i = 0; i < lanes; ++i) active_.push_back(lanes_[i].get());
-  return drive(active_, [&mine] { return Pending{mine.sequence, to_string(mine), {}}; }, waiter);
+  return drive(
+      active_, [&mine] { return WaitingCall{mine.sequence, to_string(mine), {}}; }, waiter);
 }
 
 const schedule::Schedule& Executor::barrier_steps() {
@@ -209,7 +210,7 @@ Status Executor::run_blocks(const Call& call, std::uint64_t sequence, const Wait
   direct_->begin(call, mine, staging, piece, barrier_steps());
   active_.assign(1, direct_.get());
   return end(
-      drive(active_, [&mine] { return Pending{mine.sequence, to_string(mine), {}}; }, waiter));
+      drive(active_, [&mine] { return WaitingCall{mine.sequence, to_string(mine), {}}; }, waiter));
 }
 
 Status Executor::exchange(std::span<const Transfer> transfers, const Waiter& waiter) {
@@ -221,11 +222,11 @@ Status Executor::exchange(std::span<const Transfer> transfers, const Waiter& wai
   const auto describe = [&] {
     const std::string words =
         hccl::to_string(envelope(first)) + " with rank " + std::to_string(first.peer);
-    if (alone) return Pending{first.sequence, words, {}};
-    return Pending{first.sequence,
-                   "a batch of " + std::to_string(transfers.size()) +
-                       " sends and receives, the first " + words + ",",
-                   {}};
+    if (alone) return WaitingCall{first.sequence, words, {}};
+    return WaitingCall{first.sequence,
+                       "a batch of " + std::to_string(transfers.size()) +
+                           " sends and receives, the first " + words + ",",
+                       {}};
   };
   Status status = drive(active_, describe, waiter);
   // A single transfer that timed out has one culprit: the peer.

@@ -53,7 +53,7 @@ class Executor {
  private:
   Status run_agreement(std::uint32_t lane, const Envelope& mine, const Waiter& waiter);
   /// Advances the activities until all are done. `call` describes the call for reports.
-  Status drive(std::span<Activity* const> activities, const std::function<Pending()>& call,
+  Status drive(std::span<Activity* const> activities, const std::function<WaitingCall()>& call,
                const Waiter& waiter);
   Status drive_lanes(std::size_t lanes, const Envelope& mine, const Waiter& waiter);
   const schedule::Schedule& barrier_steps();

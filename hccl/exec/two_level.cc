@@ -210,7 +210,7 @@ Status TwoLevel::await_lane(std::size_t lane, const Envelope& mine, const Waiter
   const auto describe = [&] {
     std::set<int> late;
     for (const auto& each : lanes_) each->late(late);
-    return Pending{mine.sequence, to_string(mine), {late.begin(), late.end()}};
+    return WaitingCall{mine.sequence, to_string(mine), {late.begin(), late.end()}};
   };
   HCCL_RETURN_IF_ERROR(waiter.wait(ready, describe, mesh_.sleeper()));
   return failure;

@@ -277,8 +277,8 @@ Result<std::vector<std::string>> ControlLine::exchange(const Uuid& key, std::uin
   const Deadline patience =
       left > std::chrono::hours(24) ? Deadline::never() : Deadline::after(left + kGrace);
   Waiter waiter{.deadline = patience, .abort = &abort, .policy = kSleepAtOnce};
-  if (waits) waiter.stalled = [&waits](const hccl::Pending&) { waits(); };
-  const Status waited = waiter.wait(ready, [] { return hccl::Pending(); }, bell_);
+  if (waits) waiter.stalled = [&waits](const hccl::WaitingCall&) { waits(); };
+  const Status waited = waiter.wait(ready, [] { return hccl::WaitingCall(); }, bell_);
   const MutexLock lock(mutex_);
   // A failure after the answer may be a consequence of the answer.
   if (!waited.ok() && !pending->done) {

@@ -91,7 +91,7 @@ Status BasicRegion<Atomics>::await_long(const std::function<bool()>& done,
                                         const std::function<bool(int)>& late) {
   waited_ = true;
   const auto describe = [&] {
-    Pending pending{call_->sequence, call_text(), {}};
+    WaitingCall pending{call_->sequence, call_text(), {}};
     for (int peer = 0; peer < size_; ++peer) {
       if (peer != local_rank_ && late(peer)) pending.late.push_back(rank_of(peer));
     }

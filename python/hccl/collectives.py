@@ -212,7 +212,7 @@ class Collectives:
 
     def _allreduce(
         self, array: Any, op: str, out: Any, prescale: float, postscale: float, blocking: bool
-    ) -> Optional[_hccl.Pending]:
+    ) -> Optional[_hccl.PendingRequest]:
         before, after = _factors(prescale, postscale)
         return self._native.all_reduce(array, check_op(op), out, before, after, blocking)
 
@@ -225,14 +225,14 @@ class Collectives:
         prescale: float,
         postscale: float,
         blocking: bool,
-    ) -> Optional[_hccl.Pending]:
+    ) -> Optional[_hccl.PendingRequest]:
         before, after = _factors(prescale, postscale)
         root = check_number("root", root)
         return self._native.reduce(array, check_op(op), root, out, before, after, blocking)
 
     def _reduce_scatter(
         self, array: Any, op: str, out: Any, prescale: float, postscale: float, blocking: bool
-    ) -> Optional[_hccl.Pending]:
+    ) -> Optional[_hccl.PendingRequest]:
         before, after = _factors(prescale, postscale)
         return self._native.reduce_scatter(array, check_op(op), out, before, after, blocking)
 
@@ -243,7 +243,7 @@ class Collectives:
         recv_counts: Sequence[int],
         out: Any,
         blocking: bool,
-    ) -> Optional[_hccl.Pending]:
+    ) -> Optional[_hccl.PendingRequest]:
         sent = check_counts("send_counts", send_counts, self.size)
         received = check_counts("recv_counts", recv_counts, self.size)
         row = 1

@@ -18,7 +18,7 @@ class Handle(Generic[Result]):
     Any thread may use a handle, also after the end of its communicator.
     """
 
-    def __init__(self, pending: Optional[_hccl.Pending], result: Result, name: str) -> None:
+    def __init__(self, pending: Optional[_hccl.PendingRequest], result: Result, name: str) -> None:
         """For hccl.Communicator. A group's handle has no `pending` before the group ends."""
         self._pending = pending
         self._result = result
@@ -53,7 +53,7 @@ class Handle(Generic[Result]):
             state = "done" if self._pending.done() else "under way"
         return f"<hccl.Handle {self._name}: {state}>"
 
-    def _begun(self) -> _hccl.Pending:
+    def _begun(self) -> _hccl.PendingRequest:
         if self._pending is None:
             raise RuntimeError(f"handle: its {self._name} begins at the end of the `with` block")
         return self._pending

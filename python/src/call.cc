@@ -59,14 +59,14 @@ Outcome call_now(const LibraryCall& call) {
 
 // ---- what is under way ----
 
-Pending::Pending(HcclRequest request, Owners owners)
+PendingRequest::PendingRequest(HcclRequest request, Owners owners)
     : request_(request), kept_(std::move(owners)), process_(::getpid()) {}
 
-Pending::~Pending() { static_cast<void>(HcclRequestFree(request_)); }
+PendingRequest::~PendingRequest() { static_cast<void>(HcclRequestFree(request_)); }
 
 // The outcome, if the call ends within `patience`. The caller must not hold the GIL, unless
 // `patience` is 0, which only checks.
-std::optional<Outcome> Pending::outcome_within(milliseconds patience) const {
+std::optional<Outcome> PendingRequest::outcome_within(milliseconds patience) const {
   if (patience.count() > 0) static_cast<void>(HcclRequestWait(request_, patience.count(), nullptr));
   bool over = false;
   if (HcclRequestTest(request_, &over) == HCCL_SUCCESS && !over) return std::nullopt;
@@ -76,7 +76,7 @@ std::optional<Outcome> Pending::outcome_within(milliseconds patience) const {
   return outcome;
 }
 
-bool Pending::look(milliseconds patience) {
+bool PendingRequest::look(milliseconds patience) {
   if (outcome_) return true;
   if (process_ != ::getpid()) {
     raise_error(HCCL_E_UNAVAIL, "handle: was begun by process " + std::to_string(process_) +
@@ -95,7 +95,7 @@ bool Pending::look(milliseconds patience) {
   return true;
 }
 
-bool Pending::wait(std::optional<double> limit) {
+bool PendingRequest::wait(std::optional<double> limit) {
   using Seconds = std::chrono::duration<double>;
   const auto begin = std::chrono::steady_clock::now();
   for (auto patience = kFirstLook;; patience = kNextLook) {
@@ -110,15 +110,15 @@ bool Pending::wait(std::optional<double> limit) {
   return true;
 }
 
-bool Pending::done() { return look(milliseconds(0)); }
+bool PendingRequest::done() { return look(milliseconds(0)); }
 
-std::uint32_t Pending::source() {
+std::uint32_t PendingRequest::source() {
   if (!done()) throw nb::value_error("handle: is not done yet, so its source is not known");
   check(*outcome_);
   return outcome_->source;
 }
 
-void Pending::abandon() {
+void PendingRequest::abandon() {
   for (nb::object& each : kept_) static_cast<void>(each.release());
 }
 
@@ -132,11 +132,11 @@ BlockingCalls::~BlockingCalls() {
   }
 }
 
-// Freeing a Pending may run Python code, and so other threads that change the list: no iterator
-// is kept.
+// Freeing a PendingRequest may run Python code, and so other threads that change the list: no
+// iterator is kept.
 bool BlockingCalls::under_way() {
   for (std::size_t i = 0; i < under_way_.size();) {
-    const std::shared_ptr<Pending> each = under_way_[i];
+    const std::shared_ptr<PendingRequest> each = under_way_[i];
     if (each->done()) {
       std::erase(under_way_, each);
     } else {
@@ -146,8 +146,8 @@ bool BlockingCalls::under_way() {
   return !under_way_.empty();
 }
 
-std::shared_ptr<Pending> BlockingCalls::watch(HcclRequest request, const Owners& owners) {
-  auto pending = std::make_shared<Pending>(request, owners);
+std::shared_ptr<PendingRequest> BlockingCalls::watch(HcclRequest request, const Owners& owners) {
+  auto pending = std::make_shared<PendingRequest>(request, owners);
   if (under_way_.size() >= look_at_) {
     static_cast<void>(under_way());
     look_at_ = std::max(kFewCalls, 2 * under_way_.size());
@@ -157,8 +157,8 @@ std::shared_ptr<Pending> BlockingCalls::watch(HcclRequest request, const Owners&
 }
 
 // The library's thread owns the call only. The call refers to no Python object.
-std::shared_ptr<Pending> BlockingCalls::begin_on(HcclComm comm, LibraryCall call,
-                                                 const Owners& owners) {
+std::shared_ptr<PendingRequest> BlockingCalls::begin_on(HcclComm comm, LibraryCall call,
+                                                        const Owners& owners) {
   auto kept = std::make_unique<LibraryCall>(std::move(call));
   HcclRequest request = nullptr;
   check(HcclSubmit([](void* self) { return (*static_cast<LibraryCall*>(self))(); }, comm, false,
@@ -168,7 +168,7 @@ std::shared_ptr<Pending> BlockingCalls::begin_on(HcclComm comm, LibraryCall call
   return watch(request, owners);
 }
 
-void BlockingCalls::wait_to_end(Pending& pending) {
+void BlockingCalls::wait_to_end(PendingRequest& pending) {
   try {
     pending.wait(std::nullopt);
   } catch (nb::python_error&) {

@@ -40,12 +40,12 @@ Outcome call_now(const LibraryCall& call);
 
 /// What was begun and can be waited for. Used with the GIL. It keeps the memory of the call alive
 /// until it is done; BlockingCalls keeps it meanwhile, whatever Python does with its handle.
-class Pending {
+class PendingRequest {
  public:
-  Pending(HcclRequest request, Owners owners);
-  ~Pending();
-  Pending(const Pending&) = delete;
-  Pending& operator=(const Pending&) = delete;
+  PendingRequest(HcclRequest request, Owners owners);
+  ~PendingRequest();
+  PendingRequest(const PendingRequest&) = delete;
+  PendingRequest& operator=(const PendingRequest&) = delete;
 
   /// Waits without the GIL; false once `limit` (seconds) has passed. Raises the failure, each time.
   /// If a signal handler raises (Ctrl-C), so does this, and what is under way goes on.
@@ -88,11 +88,11 @@ class BlockingCalls {
   /// run() for a call that ends the communicator.
   void run_last(LibraryCall call);
   /// Queues the call.
-  std::shared_ptr<Pending> begin(LibraryCall call, const Owners& owners) {
+  std::shared_ptr<PendingRequest> begin(LibraryCall call, const Owners& owners) {
     return begin_on(comm_, std::move(call), owners);
   }
   /// Keeps the memory of something that the library runs by itself, until it is done.
-  std::shared_ptr<Pending> watch(HcclRequest request, const Owners& owners);
+  std::shared_ptr<PendingRequest> watch(HcclRequest request, const Owners& owners);
   /// Returns when all queued calls are done, well or not. Raises as run() on Ctrl-C.
   void finish();
 
@@ -102,11 +102,11 @@ class BlockingCalls {
   bool interrupted() const { return interrupted_; }
 
  private:
-  std::shared_ptr<Pending> begin_on(HcclComm comm, LibraryCall call, const Owners& owners);
-  void wait_to_end(Pending& pending);
+  std::shared_ptr<PendingRequest> begin_on(HcclComm comm, LibraryCall call, const Owners& owners);
+  void wait_to_end(PendingRequest& pending);
 
   HcclComm comm_;
-  std::vector<std::shared_ptr<Pending>> under_way_;
+  std::vector<std::shared_ptr<PendingRequest>> under_way_;
   std::size_t look_at_ = 0;  // this many under way: those that have ended are removed
   bool interrupted_ = false;
   pid_t process_;

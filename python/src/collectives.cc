@@ -74,9 +74,9 @@ Array Communicator::block(nb::handle out, const Array& like, std::uint64_t count
   return result;
 }
 
-std::shared_ptr<Pending> Communicator::all_reduce(nb::handle array, const std::string& op,
-                                                  nb::handle out, const HcclScale& scale,
-                                                  bool blocking) {
+std::shared_ptr<PendingRequest> Communicator::all_reduce(nb::handle array, const std::string& op,
+                                                         nb::handle out, const HcclScale& scale,
+                                                         bool blocking) {
   const Array in = array_of(array, "array", out.is_none() ? Access::kWrite : Access::kRead);
   const HcclReduceOp reduce = reduce_op(op, in);
   const Array result = out.is_none() ? in : block(out, in, in.count);
@@ -86,9 +86,9 @@ std::shared_ptr<Pending> Communicator::all_reduce(nb::handle array, const std::s
       {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<Pending> Communicator::reduce(nb::handle array, const std::string& op,
-                                              std::uint32_t root, nb::handle out,
-                                              const HcclScale& scale, bool blocking) {
+std::shared_ptr<PendingRequest> Communicator::reduce(nb::handle array, const std::string& op,
+                                                     std::uint32_t root, nb::handle out,
+                                                     const HcclScale& scale, bool blocking) {
   const bool in_place = root == rank_ && out.is_none();
   const Array in = array_of(array, "array", in_place ? Access::kWrite : Access::kRead);
   const HcclReduceOp reduce = reduce_op(op, in);
@@ -102,9 +102,10 @@ std::shared_ptr<Pending> Communicator::reduce(nb::handle array, const std::strin
       {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<Pending> Communicator::reduce_scatter(nb::handle array, const std::string& op,
-                                                      nb::handle out, const HcclScale& scale,
-                                                      bool blocking) {
+std::shared_ptr<PendingRequest> Communicator::reduce_scatter(nb::handle array,
+                                                             const std::string& op, nb::handle out,
+                                                             const HcclScale& scale,
+                                                             bool blocking) {
   const Array in = array_of(array, "array", Access::kRead);
   const HcclReduceOp reduce = reduce_op(op, in);
   const std::uint64_t share = share_of(in, size_);
@@ -116,15 +117,16 @@ std::shared_ptr<Pending> Communicator::reduce_scatter(nb::handle array, const st
       {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<Pending> Communicator::broadcast(nb::handle array, std::uint32_t root,
-                                                 bool blocking) {
+std::shared_ptr<PendingRequest> Communicator::broadcast(nb::handle array, std::uint32_t root,
+                                                        bool blocking) {
   const Array in = array_of(array, "array", root == rank_ ? Access::kRead : Access::kWrite);
   return launch([comm = handle(), data = in.data, count = in.count, type = in.type,
                  root] { return HcclBroadcast(data, count, type, root, comm, nullptr); },
                 {in.owner}, blocking);
 }
 
-std::shared_ptr<Pending> Communicator::all_gather(nb::handle array, nb::handle out, bool blocking) {
+std::shared_ptr<PendingRequest> Communicator::all_gather(nb::handle array, nb::handle out,
+                                                         bool blocking) {
   const Array in = array_of(array, "array", Access::kRead);
   const Array result = block(out, in, in.count * size_);
   return launch([comm = handle(), from = in.data, to = result.data, count = in.count,
@@ -132,8 +134,8 @@ std::shared_ptr<Pending> Communicator::all_gather(nb::handle array, nb::handle o
                 {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<Pending> Communicator::scatter(nb::handle array, std::uint32_t root, nb::handle out,
-                                               bool blocking) {
+std::shared_ptr<PendingRequest> Communicator::scatter(nb::handle array, std::uint32_t root,
+                                                      nb::handle out, bool blocking) {
   const Array result = array_of(out, "out", Access::kWrite);
   const std::uint64_t share = result.count;
   Array in;
@@ -146,7 +148,8 @@ std::shared_ptr<Pending> Communicator::scatter(nb::handle array, std::uint32_t r
                 {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<Pending> Communicator::all_to_all(nb::handle array, nb::handle out, bool blocking) {
+std::shared_ptr<PendingRequest> Communicator::all_to_all(nb::handle array, nb::handle out,
+                                                         bool blocking) {
   const Array in = array_of(array, "array", Access::kRead);
   const std::uint64_t share = share_of(in, size_);
   const Array result = block(out, in, in.count);
@@ -157,9 +160,9 @@ std::shared_ptr<Pending> Communicator::all_to_all(nb::handle array, nb::handle o
       {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<Pending> Communicator::all_to_all_v(nb::handle array, Counts send_counts,
-                                                    Counts recv_counts, nb::handle out,
-                                                    bool blocking) {
+std::shared_ptr<PendingRequest> Communicator::all_to_all_v(nb::handle array, Counts send_counts,
+                                                           Counts recv_counts, nb::handle out,
+                                                           bool blocking) {
   const Array in = array_of(array, "array", Access::kRead);
   if (in.count != sum(send_counts)) {
     refuse("send_counts: add up to " + std::to_string(sum(send_counts)) + " elements, array has " +
@@ -175,7 +178,7 @@ std::shared_ptr<Pending> Communicator::all_to_all_v(nb::handle array, Counts sen
       {in.owner, result.owner}, blocking);
 }
 
-std::shared_ptr<Pending> Communicator::barrier(bool blocking) {
+std::shared_ptr<PendingRequest> Communicator::barrier(bool blocking) {
   return launch([comm = handle()] { return HcclBarrier(comm, nullptr); }, {}, blocking);
 }
 

@@ -122,8 +122,8 @@ HcclComm Communicator::handle() const {
 
 // ---- running ----
 
-std::shared_ptr<Pending> Communicator::launch(LibraryCall call, const Owners& owners,
-                                              bool blocking) {
+std::shared_ptr<PendingRequest> Communicator::launch(LibraryCall call, const Owners& owners,
+                                                     bool blocking) {
   if (group_) {
     if (!blocking) refuse("the group: has only blocking operations; igroup() has a handle for all");
     group_->calls.push_back(std::move(call));
@@ -143,7 +143,7 @@ void Communicator::begin_group() {
 
 void Communicator::drop_group() { group_.reset(); }
 
-std::shared_ptr<Pending> Communicator::end_group(bool blocking) {
+std::shared_ptr<PendingRequest> Communicator::end_group(bool blocking) {
   Group group = std::exchange(group_, std::nullopt).value();
   static_cast<void>(handle());
   const auto run = [calls = std::move(group.calls)] {

@@ -43,7 +43,7 @@ class Communicator {
 
   /// The operations. A blocking one returns null when it is done, or is collected while a group is
   /// open; another one returns at once.
-  using Begun = std::shared_ptr<Pending>;
+  using Begun = std::shared_ptr<PendingRequest>;
   Begun all_reduce(nb::handle array, const std::string& op, nb::handle out, const HcclScale& scale,
                    bool blocking);
   Begun reduce(nb::handle array, const std::string& op, std::uint32_t root, nb::handle out,

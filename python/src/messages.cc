@@ -5,8 +5,8 @@
 #include "communicator.h"
 
 namespace hccl::python {
-std::shared_ptr<Pending> Communicator::send(nb::handle array, std::uint32_t dest,
-                                            std::int32_t tag) {
+std::shared_ptr<PendingRequest> Communicator::send(nb::handle array, std::uint32_t dest,
+                                                   std::int32_t tag) {
   const Array in = array_of(array, "array", Access::kRead);
   HcclRequest request = nullptr;
   check(HcclIsend(in.data, in.count * in.item_bytes, dest, tag, handle(), nullptr, nullptr,
@@ -14,7 +14,8 @@ std::shared_ptr<Pending> Communicator::send(nb::handle array, std::uint32_t dest
   return calls_.watch(request, {in.owner});
 }
 
-std::shared_ptr<Pending> Communicator::recv(nb::handle array, std::uint32_t src, std::int32_t tag) {
+std::shared_ptr<PendingRequest> Communicator::recv(nb::handle array, std::uint32_t src,
+                                                   std::int32_t tag) {
   const Array out = array_of(array, "array", Access::kWrite);
   HcclRequest request = nullptr;
   check(HcclIrecv(out.data, out.count * out.item_bytes, src, tag, handle(), nullptr, nullptr,
@@ -31,10 +32,10 @@ void bind_messages(nb::class_<Communicator>& type) {
 
 void bind_pending(nb::module_& module) {
   module.attr("ANY_RANK") = HCCL_ANY_RANK;
-  nb::class_<Pending>(module, "Pending")
-      .def("wait", &Pending::wait, nb::arg("limit").none())
-      .def("done", &Pending::done)
-      .def("source", &Pending::source);
+  nb::class_<PendingRequest>(module, "PendingRequest")
+      .def("wait", &PendingRequest::wait, nb::arg("limit").none())
+      .def("done", &PendingRequest::done)
+      .def("source", &PendingRequest::source);
 }
 
 }  // namespace hccl::python

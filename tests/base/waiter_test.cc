@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Pending pending() { return {7, "an allreduce", {1, 3}}; }
+WaitingCall pending() { return {7, "an allreduce", {1, 3}}; }
 
 TEST(Waiter, EndsAtOnceWhenReady) {
   Doorbell bell;
@@ -25,7 +25,7 @@ TEST(Waiter, TellsOfAStallAndNamesTheLate) {
   Doorbell bell;
   int told = 0;
   Waiter waiter{.timeout = milliseconds(450), .policy = kSleepAtOnce};
-  waiter.stalled = [&](const Pending& what) {
+  waiter.stalled = [&](const WaitingCall& what) {
     ++told;
     EXPECT_EQ(what.sequence, 7U);
     EXPECT_EQ(what.late, (std::vector<int>{1, 3}));
@@ -41,7 +41,7 @@ TEST(Waiter, TellsOfAStallWhileItSpins) {
   Doorbell bell;
   int told = 0;
   Waiter waiter{.timeout = milliseconds(450), .policy = {.spin = std::chrono::hours(1)}};
-  waiter.stalled = [&](const Pending&) { ++told; };
+  waiter.stalled = [&](const WaitingCall&) { ++told; };
   EXPECT_EQ(waiter.wait([] { return false; }, pending, bell).code(), Code::kTimeout);
   EXPECT_GE(told, 2);
 }

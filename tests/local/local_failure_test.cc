@@ -61,7 +61,7 @@ Status run_by(LocalEngine& engine, const char* algorithm, const Call& call) {
 struct Reports {
   Waiter waiter() {
     return Waiter{.timeout = std::chrono::milliseconds(600),
-                  .stalled = [this](const Pending& pending) {
+                  .stalled = [this](const WaitingCall& pending) {
                     const std::lock_guard lock(mutex);
                     named.push_back(pending.late);
                     calls.insert(pending.call);

@@ -50,7 +50,7 @@ void Dialer::try_once(int peer, Call& call) {
   const Endpoint& to = peers_[static_cast<std::size_t>(peer)];
   auto fd = start_connect_tcp(to.address, to.port, from_);
   if (!fd.ok()) return failed(peer, call, fd.status());
-  auto pending = Pending::to(*inbox_, peer, std::move(*fd), tls_);
+  auto pending = PendingConnection::to(*inbox_, peer, std::move(*fd), tls_);
   if (!pending.ok()) return failed(peer, call, pending.status());
   call.pending.emplace(std::move(*pending));
   call.lack.reset();
@@ -122,7 +122,7 @@ void Dialer::event(std::uint64_t tag) {
 
 void Dialer::step(Calls::iterator at) {
   auto& [peer, call] = *at;
-  Pending& pending = *call.pending;
+  PendingConnection& pending = *call.pending;
   const Status status = pending.advance();
   if (!status.ok()) return failed(peer, call, status);
   if (pending.greeted()) return greet(at);

@@ -14,7 +14,7 @@
 #include "hccl/base/status.h"
 #include "hccl/base/tls.h"
 #include "transport/tcp/inbox.h"
-#include "transport/tcp/pending.h"
+#include "transport/tcp/pending_connection.h"
 
 namespace hccl::transport::tcp {
 
@@ -62,12 +62,12 @@ class Dialer {
   static constexpr std::uint64_t kTag = std::uint64_t{1} << 32;
 
   struct Call {
-    std::optional<Pending> pending;       // none: it is tried again at `next`
-    Deadline end = Deadline::never();     // of the call
-    Deadline next = Deadline::never();    // of the pause, or of the try
-    std::chrono::nanoseconds patience{};  // of the next try, until it is connected
-    std::optional<Deadline> ended;        // the peer has refused since; then it counts as gone
-    std::optional<Deadline> lack;         // of this process, likewise
+    std::optional<PendingConnection> pending;  // none: it is tried again at `next`
+    Deadline end = Deadline::never();          // of the call
+    Deadline next = Deadline::never();         // of the pause, or of the try
+    std::chrono::nanoseconds patience{};       // of the next try, until it is connected
+    std::optional<Deadline> ended;             // the peer has refused since; then it counts as gone
+    std::optional<Deadline> lack;              // of this process, likewise
     std::string reason;
     bool wants_write = false;
   };

@@ -175,7 +175,7 @@ void Door::step(Entry entry) {
 }
 
 void Door::greet(Entry entry) {
-  Pending& pending = entry->pending;
+  PendingConnection& pending = entry->pending;
   Inbox& inbox = *pending.inbox();
   const Hello hello = pending.hello();
   const auto self = static_cast<std::uint32_t>(inbox.rank());

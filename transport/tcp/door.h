@@ -16,7 +16,7 @@
 #include "hccl/base/status.h"
 #include "hccl/base/thread.h"
 #include "transport/tcp/inbox.h"
-#include "transport/tcp/pending.h"
+#include "transport/tcp/pending_connection.h"
 
 namespace hccl::transport::tcp {
 
@@ -39,9 +39,9 @@ class Door {
 
  private:
   struct Visitor {
-    Visitor(Fd fd, Pending::Find find, Pending::Context context, Deadline until)
+    Visitor(Fd fd, PendingConnection::Find find, PendingConnection::Context context, Deadline until)
         : pending(std::move(fd), std::move(find), std::move(context)), deadline(until) {}
-    Pending pending;
+    PendingConnection pending;
     Deadline deadline;
     bool wants_write = false;
   };

@@ -32,15 +32,15 @@ inline constexpr std::uint32_t kVersion = 2;
 /// The purpose of the key with which a rank proves itself to `server`.
 std::string purpose(int server);
 
-class Pending {
+class PendingConnection {
  public:
   /// The end that connects; the descriptor is of a socket that start_connect_tcp() gave.
-  static Result<Pending> to(const Inbox& own, int peer, Fd fd,
-                            const std::shared_ptr<const TlsContext>& tls);
+  static Result<PendingConnection> to(const Inbox& own, int peer, Fd fd,
+                                      const std::shared_ptr<const TlsContext>& tls);
   /// The end that accepts. It finds out for which of the inboxes the connection is.
   using Find = std::function<std::shared_ptr<Inbox>(const Uuid& id)>;
   using Context = std::function<Result<std::shared_ptr<const TlsContext>>()>;
-  Pending(Fd fd, Find find, Context context);
+  PendingConnection(Fd fd, Find find, Context context);
 
   int fd() const { return connection_.fd(); }
   /// Advances as far as possible without blocking, until greeted(). kUnavail if nobody listens at
@@ -65,7 +65,7 @@ class Pending {
  private:
   enum class Stage { kConnecting, kOpening, kProving, kGreeting };
 
-  explicit Pending(Connection connection) : connection_(std::move(connection)) {}
+  explicit PendingConnection(Connection connection) : connection_(std::move(connection)) {}
   Status look_at_first_byte();
   Status prove();
   Status flush();

@@ -1,4 +1,4 @@
-#include "transport/tcp/pending.h"
+#include "transport/tcp/pending_connection.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -23,15 +23,15 @@ Status unknown() { return Status(Code::kTcpConnect, "no mesh of this process has
 
 std::string purpose(int server) { return "tcp data to rank " + std::to_string(server); }
 
-Result<Pending> Pending::to(const Inbox& own, int peer, Fd fd,
-                            const std::shared_ptr<const TlsContext>& tls) {
+Result<PendingConnection> PendingConnection::to(const Inbox& own, int peer, Fd fd,
+                                                const std::shared_ptr<const TlsContext>& tls) {
   const int socket = fd.get();
   std::optional<TlsStream> stream;
   if (own.encrypted()) {
     HCCL_ASSIGN_OR_RETURN(stream, TlsStream::create(tls, TlsStream::Side::kClient, socket,
                                                     tls_key(own.key(), own.id(), purpose(peer))));
   }
-  Pending pending{Connection(std::move(fd), std::move(stream))};
+  PendingConnection pending{Connection(std::move(fd), std::move(stream))};
   if (!own.encrypted()) {
     pending.handshake_.emplace(Handshake::Side::kClient, own.key(), own.id(), purpose(peer));
   }
@@ -42,24 +42,24 @@ Result<Pending> Pending::to(const Inbox& own, int peer, Fd fd,
   return pending;
 }
 
-Pending::Pending(Fd fd, Find find, Context context)
+PendingConnection::PendingConnection(Fd fd, Find find, Context context)
     : connection_(std::move(fd)),
       stage_(Stage::kOpening),
       find_(std::move(find)),
       context_(std::move(context)) {}
 
-bool Pending::has_spoken() {
+bool PendingConnection::has_spoken() {
   return spoken_ || (connection_.tls() != nullptr && connection_.tls()->named());
 }
 
-bool Pending::wants_write() {
+bool PendingConnection::wants_write() {
   if (stage_ == Stage::kConnecting) return true;
   return stage_ == Stage::kProving && connection_.tls() != nullptr
              ? connection_.tls()->wants() == POLLOUT
              : !out_.empty();
 }
 
-Status Pending::advance() {
+Status PendingConnection::advance() {
   if (stage_ == Stage::kConnecting) {
     if (const int error = connect_error(fd()); error != 0) {
       const bool refused = error == ECONNREFUSED;
@@ -75,7 +75,7 @@ Status Pending::advance() {
 }
 
 // A client of TLS begins with a record, another one with the opening of Handshake.
-Status Pending::look_at_first_byte() {
+Status PendingConnection::look_at_first_byte() {
   char first = 0;
   const ssize_t got = ::recv(fd(), &first, 1, MSG_PEEK);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
@@ -94,7 +94,7 @@ Status Pending::look_at_first_byte() {
   return {};
 }
 
-Status Pending::prove() {
+Status PendingConnection::prove() {
   while (stage_ == Stage::kProving) {
     if (connection_.tls() != nullptr) {
       HCCL_RETURN_IF_ERROR(connection_.tls()->handshake());
@@ -122,20 +122,20 @@ Status Pending::prove() {
   return {};
 }
 
-void Pending::begin_greeting() {
+void PendingConnection::begin_greeting() {
   stage_ = Stage::kGreeting;
   spoken_ = true;
   out_ += greeting_;
 }
 
-Status Pending::answer(const Hello& hello) {
+Status PendingConnection::answer(const Hello& hello) {
   out_ = ByteWriter().put(hello).take();
   HCCL_RETURN_IF_ERROR(flush());
   // So few bytes always fit into an empty socket buffer.
   return out_.empty() ? Status() : Status(Code::kTcpConnect, "the socket has no room");
 }
 
-Status Pending::flush() {
+Status PendingConnection::flush() {
   while (!out_.empty()) {
     const iovec piece{out_.data(), out_.size()};
     const auto sent = connection_.write({&piece, 1});
@@ -146,7 +146,7 @@ Status Pending::flush() {
   return {};
 }
 
-Status Pending::fill(std::size_t wanted) {
+Status PendingConnection::fill(std::size_t wanted) {
   while (in_.size() < wanted) {
     std::array<char, 128> bytes;
     const iovec piece{bytes.data(), std::min(bytes.size(), wanted - in_.size())};
