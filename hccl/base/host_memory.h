@@ -11,7 +11,7 @@
 namespace hccl {
 
 struct HostMemory {
-  struct Peer {
+  struct PeerMemory {
     /// The peer's device heap, mapped here: its offset o is at heap[o]. Null if it has none.
     std::byte* heap = nullptr;
     std::size_t heap_bytes = 0;
@@ -27,7 +27,7 @@ struct HostMemory {
   int local_rank = 0;      ///< of this rank
   /// The same memory for all ranks, OpenArgs::area_bytes long; all zeroes when the mesh opens.
   std::span<std::byte> area;
-  std::vector<Peer> peers;  ///< by local rank; this rank's own included
+  std::vector<PeerMemory> peers;  ///< by local rank; this rank's own included
   /// All ranks have device memory and reach that of all others; the same on all of them. Otherwise
   /// no peer has a heap here.
   bool heaps_shared() const { return !peers.empty() && peers.front().heap != nullptr; }

@@ -149,9 +149,9 @@ Status Mailbox::open() {
   HCCL_ASSIGN_OR_RETURN(std::unique_ptr<transport::Mesh> mesh, open_(ended_));
   // Allocates first, so that a mesh that is there has all its peers.
   auto sleeper = std::make_unique<MailboxSleeper>(mesh->sleeper(), mutex_);
-  std::vector<std::unique_ptr<Peer>> peers;
+  std::vector<std::unique_ptr<PeerRecord>> peers;
   for (int peer = 0; peer < size_; ++peer) {
-    peers.push_back(std::make_unique<Peer>());
+    peers.push_back(std::make_unique<PeerRecord>());
     peers.back()->credit = window_;
   }
   MutexLock lock(mutex_);

@@ -92,7 +92,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   friend class Message;
   enum class HeaderKind : std::uint8_t { kEager = 1, kAsk, kReady, kRefuse, kCredit };
   static constexpr std::size_t kInline = 40;
-  /// The one form of what comes on the lane of headers.
+  /// All that travels on the lane of headers.
   struct Header {
     HeaderKind kind = HeaderKind::kEager;
     std::int32_t tag = 0;
@@ -101,7 +101,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
     std::array<std::byte, kInline> data{};
   };
   static_assert(sizeof(Header) == 64);
-  /// Something under way on the mesh, and what follows it.
+  /// A request that is under way on the mesh, and the function that runs when the request is done.
   struct Transfer {
     transport::Request request;
     Header header;
@@ -116,22 +116,22 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
     MessagePtr sender;                    // of this rank itself
     std::unique_ptr<std::byte[]> buffer;  // of eager ones
     bool eager = false;
-    bool here = false;     // its bytes are in the buffer
-    bool refused = false;  // its receive has another size
-    MessagePtr taker;      // waits for that
+    bool here = false;     // the bytes are in the buffer
+    bool refused = false;  // the receive has another size
+    MessagePtr taker;      // the receive that waits for the bytes
   };
   using ArrivalPtr = std::shared_ptr<Arrival>;
-  struct Peer {
+  struct PeerRecord {
     transport::Request incoming;
     Header header;
-    std::uint64_t credit = 0;  // what may still be sent eagerly
-    std::uint64_t owed = 0;    // what the peer has sent eagerly and has not got back
-    std::uint64_t freed = 0;   // part of it that is free, and not yet told
-    std::size_t asks = 0;      // messages of the peer that wait for their receives
-    std::size_t asking = 0;    // messages to the peer that do
+    std::uint64_t credit = 0;  // bytes that this rank may still send eagerly
+    std::uint64_t owed = 0;   // bytes that the peer has sent eagerly, without credit for them since
+    std::uint64_t freed = 0;  // bytes of `owed` whose credit this rank has not sent yet
+    std::size_t asks = 0;     // messages of the peer that wait for their receives
+    std::size_t asking = 0;   // messages to the peer that wait for their receives
     bool gone = false;
     Status why;
-    Deadline verdict = Deadline::never();  // until then, somebody else may be the culprit
+    Deadline verdict = Deadline::never();  // until then, another rank may be the culprit
   };
   struct DelayedFailure {
     MessagePtr message;
@@ -202,7 +202,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   bool running_ HCCL_GUARDED_BY(mutex_) = false;  // the thread has not reached its end
   bool failed_ HCCL_GUARDED_BY(mutex_) = false;
   std::deque<MessagePtr> early_ HCCL_GUARDED_BY(mutex_);  // sends before the mesh is open
-  std::vector<std::unique_ptr<Peer>> peers_ HCCL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<PeerRecord>> peers_ HCCL_GUARDED_BY(mutex_);
   std::list<Transfer> active_ HCCL_GUARDED_BY(mutex_);
   std::unordered_map<std::int32_t, std::list<MessagePtr>> receives_
       HCCL_GUARDED_BY(mutex_);  // by tag, as posted

@@ -24,7 +24,7 @@ constexpr std::size_t kAskCap = std::size_t{1} << 18;
 
 void Mailbox::post_send(const MessagePtr& message) {
   if (message->peer_ == rank_) return send_to_self(message);
-  Peer& peer = *peers_[static_cast<std::size_t>(message->peer_)];
+  PeerRecord& peer = *peers_[static_cast<std::size_t>(message->peer_)];
   if (peer.gone) return fail_later(message, peer.why, peer.verdict);
   Header header;
   header.tag = message->tag_;
@@ -78,7 +78,7 @@ void Mailbox::post_recv(const MessagePtr& message) {
     }
   }
   if (message->peer_ != Message::kAnyRank && message->peer_ != rank_ && !peers_.empty()) {
-    const Peer& peer = *peers_[static_cast<std::size_t>(message->peer_)];
+    const PeerRecord& peer = *peers_[static_cast<std::size_t>(message->peer_)];
     if (peer.gone) return fail_later(message, peer.why, peer.verdict);
   }
   receives_[message->tag_].push_back(message);
@@ -194,7 +194,7 @@ bool Mailbox::advance() {
     each = active_.erase(each);
   }
   for (int peer = 0; peer < size_; ++peer) {
-    Peer& each = *peers_[static_cast<std::size_t>(peer)];
+    PeerRecord& each = *peers_[static_cast<std::size_t>(peer)];
     while (peer != rank_ && !each.gone && !ended_.raised() && each.incoming.done()) {
       moved = true;
       if (each.incoming.status().ok()) {
@@ -208,7 +208,7 @@ bool Mailbox::advance() {
 }
 
 void Mailbox::listen(int peer) {
-  Peer& each = *peers_[static_cast<std::size_t>(peer)];
+  PeerRecord& each = *peers_[static_cast<std::size_t>(peer)];
   mesh_->recv(each.incoming, peer, kHeaders, std::as_writable_bytes(std::span(&each.header, 1)));
 }
 
@@ -231,7 +231,7 @@ void Mailbox::take(int peer) {
 }
 
 void Mailbox::take_eager(int peer, const Header& header) {
-  Peer& from = *peers_[static_cast<std::size_t>(peer)];
+  PeerRecord& from = *peers_[static_cast<std::size_t>(peer)];
   if (header.bytes > kEagerLimit || header.bytes + kCost > window_ - from.owed) {
     return corrupt(peer, "more eager bytes than there is room for");
   }
@@ -284,7 +284,7 @@ void Mailbox::take_ask(int peer, const Header& header) {
   arrival->tag = header.tag;
   arrival->bytes = header.bytes;
   arrival->id = header.id;
-  Peer& from = *peers_[static_cast<std::size_t>(peer)];
+  PeerRecord& from = *peers_[static_cast<std::size_t>(peer)];
   if (from.asks == kAskCap) return corrupt(peer, "more messages than may wait for their receives");
   ++from.asks;
   if (const MessagePtr receive = find_receive(peer, header.tag)) return match(arrival, receive);
@@ -292,7 +292,7 @@ void Mailbox::take_ask(int peer, const Header& header) {
 }
 
 void Mailbox::take_answer(int peer, const Header& header) {
-  Peer& from = *peers_[static_cast<std::size_t>(peer)];
+  PeerRecord& from = *peers_[static_cast<std::size_t>(peer)];
   if (header.kind == HeaderKind::kCredit) {
     if (header.bytes > window_ - from.credit) return corrupt(peer, "more credit than it was lent");
     from.credit += header.bytes;
@@ -313,7 +313,7 @@ void Mailbox::take_answer(int peer, const Header& header) {
 }
 
 void Mailbox::give_back(int peer, std::uint64_t bytes) {
-  Peer& from = *peers_[static_cast<std::size_t>(peer)];
+  PeerRecord& from = *peers_[static_cast<std::size_t>(peer)];
   from.freed += bytes;
   if (from.gone || from.freed < window_ / 4) return;
   Header header;
@@ -324,7 +324,7 @@ void Mailbox::give_back(int peer, std::uint64_t bytes) {
 }
 
 void Mailbox::lost(int peer, const Status& why) {
-  Peer& from = *peers_[static_cast<std::size_t>(peer)];
+  PeerRecord& from = *peers_[static_cast<std::size_t>(peer)];
   from.gone = true;
   from.why = Status(why.code(), name_ + ": " + why.message(), why.culprit());
   from.verdict = Deadline::after(kVerdictTime);

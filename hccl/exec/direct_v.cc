@@ -61,7 +61,7 @@ void DirectV::begin(const Call& call, const Envelope& mine, std::byte* staging, 
     inputs_.resize(static_cast<std::size_t>(mesh_.size()));
   }
   while (peers_.size() + 1 < static_cast<std::size_t>(mesh_.size())) {
-    peers_.push_back(std::make_unique<Peer>());
+    peers_.push_back(std::make_unique<PeerExchange>());
     peers_.back()->rank = (mesh_.rank() + static_cast<int>(peers_.size())) % mesh_.size();
   }
   for (auto& peer : peers_) open(*peer);
@@ -69,7 +69,7 @@ void DirectV::begin(const Call& call, const Envelope& mine, std::byte* staging, 
 }
 
 // Receives start first, so that early messages find their receive.
-void DirectV::open(Peer& peer) {
+void DirectV::open(PeerExchange& peer) {
   const auto rank = static_cast<std::size_t>(peer.rank);
   peer.heard = false;
   peer.sent = call_.op == Op::kAllToAllV ? pair_envelope(call_, mine_, peer.rank) : mine_;
@@ -107,7 +107,7 @@ void DirectV::copy_own() {
   if (from != to) std::memmove(to, from, mine.count * element_);
 }
 
-Status DirectV::check_hello(Peer& peer) const {
+Status DirectV::check_hello(PeerExchange& peer) const {
   if (peer.heard || !peer.hello_in.done()) return {};
   HCCL_RETURN_IF_ERROR(peer.hello_in.status());
   const Envelope expected =

@@ -37,7 +37,7 @@ class DirectV final : public Activity {
   /// Pieces of one peer's input that are under way or wait to be folded.
   static constexpr std::size_t kPieces = 2;
 
-  struct Peer {
+  struct PeerExchange {
     int rank = 0;
     Envelope sent;
     Envelope received;
@@ -48,9 +48,9 @@ class DirectV final : public Activity {
     Flow in;
   };
 
-  void open(Peer& peer);
+  void open(PeerExchange& peer);
   void copy_own();
-  Status check_hello(Peer& peer) const;
+  Status check_hello(PeerExchange& peer) const;
   Status check_hellos();
   void post_pieces();
   bool fold_pieces();
@@ -66,7 +66,7 @@ class DirectV final : public Activity {
   std::byte* staging_ = nullptr;
   const schedule::Schedule* barrier_ = nullptr;
   // In rank order, beginning after this rank; kept between runs.
-  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<std::unique_ptr<PeerExchange>> peers_;
   std::vector<const std::byte*> inputs_;
   std::size_t pieces_ = 0;  // pieces of this rank's block
   std::size_t posted_ = 0;

@@ -45,7 +45,7 @@ void MpiMesh::send(Request& request, int peer, std::uint32_t lane,
   request.begin(peer, lane, const_cast<std::byte*>(bytes.data()), bytes.size());
   if (refused(request, peer, lane)) return;
   if (peer == rank_) return self_.send(request, peer, lane, bytes);
-  Peer& to = peers_[static_cast<std::size_t>(peer)];
+  PeerState& to = peers_[static_cast<std::size_t>(peer)];
   if (!to.gone.ok()) return request.finish(to.gone);
   to.contacted = true;
   const Process::Stay stay(process_);
@@ -216,7 +216,7 @@ void MpiMesh::say_goodbye() {
   std::vector<MPI_Request> goodbyes;
   std::vector<Farewell> outstanding;
   for (int peer = 0; peer < size_; ++peer) {
-    const Peer& to = peers_[static_cast<std::size_t>(peer)];
+    const PeerState& to = peers_[static_cast<std::size_t>(peer)];
     if (peer == rank_ || !to.contacted) continue;
     // A peer that has left gets it, too: it frees its communicator after this message.
     MPI_Isend(nullptr, 0, MPI_BYTE, layout_.process_of(peer),
@@ -257,7 +257,7 @@ bool MpiMesh::hear_goodbyes() {
 }
 
 bool MpiMesh::hear_goodbye(int peer) {
-  Peer& from = peers_[static_cast<std::size_t>(peer)];
+  PeerState& from = peers_[static_cast<std::size_t>(peer)];
   if (!from.gone.ok()) return false;
   int there = 0;
   const int process = layout_.process_of(peer);

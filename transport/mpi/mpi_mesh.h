@@ -58,7 +58,7 @@ class MpiMesh final : public Mesh {
   };
 
   MpiMesh(Process& process, std::shared_ptr<Group> group, Layout layout, int rank, int size);
-  struct Peer {
+  struct PeerState {
     bool contacted = false;  ///< something was sent to it or awaited from it
     Status gone;             ///< success while it is there
   };
@@ -85,7 +85,7 @@ class MpiMesh final : public Mesh {
   bool winding_up_ = false;
   Deadline wound_up_ = Deadline::never();
   SelfLink self_;
-  std::vector<Peer> peers_;
+  std::vector<PeerState> peers_;
   Deadline next_hearing_ = Deadline::after(kHearing);
   std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;
   std::vector<Channel*> listening_;  ///< those with waiting receives

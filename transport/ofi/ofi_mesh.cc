@@ -76,7 +76,7 @@ void OfiMesh::send(Request& request, int peer, std::uint32_t lane,
 
 void OfiMesh::post_send(Request& request) {
   const int peer = request.peer_;
-  Peer& to = peers_[static_cast<std::size_t>(peer)];
+  PeerState& to = peers_[static_cast<std::size_t>(peer)];
   if (!to.dead.ok()) return request.finish(to.dead);
   to.contacted = true;
   Channel& lane = channel(peer, request.lane_);
@@ -127,7 +127,7 @@ bool OfiMesh::try_post(Op& op) {
     return true;
   }
   const bool sends = op.kind == Ticket::OpKind::kSend;
-  const Peer& peer = peers_[static_cast<std::size_t>(op.peer)];
+  const PeerState& peer = peers_[static_cast<std::size_t>(op.peer)];
   std::byte* bytes = op.size == 0 ? &nothing_ : op.bytes;
   void* context = static_cast<Ticket*>(&op);
   fid_ep* endpoint = endpoint_.endpoint.get();

@@ -72,7 +72,7 @@ class OfiMesh final : public Mesh {
     Op* suspect = nullptr;      ///< the oldest of them at the last inspection
     bool peeking = false;
   };
-  struct Peer {
+  struct PeerState {
     fi_addr_t address = FI_ADDR_NOTAVAIL;
     bool contacted = false;   ///< something was sent to it or awaited from it
     Status dead;              ///< success while it lives
@@ -124,7 +124,7 @@ class OfiMesh final : public Mesh {
   SelfLink self_;
   // By first byte; only if the provider wants memory registered.
   std::map<std::byte*, std::pair<std::size_t, fid_mr*>> regions_;
-  std::vector<Peer> peers_;
+  std::vector<PeerState> peers_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;
   std::vector<std::unique_ptr<Op>> ops_;  ///< as many as were ever needed at once
   std::vector<Op*> free_;

@@ -98,7 +98,7 @@ void OfiMesh::say_goodbye() {
 }
 
 void OfiMesh::fail_peer(int peer, const Status& why) {
-  Peer& dead = peers_[static_cast<std::size_t>(peer)];
+  PeerState& dead = peers_[static_cast<std::size_t>(peer)];
   if (!dead.dead.ok()) return;
   dead.dead = why;
   // Operations that libfabric has not got fail here. The others come back as cancelled, failed or
@@ -129,7 +129,7 @@ void OfiMesh::close_down(const Status& why) {
   endpoint_.endpoint.reset();
   waiting_receives_.clear();
   waiting_peers_.clear();
-  for (Peer& peer : peers_) peer.waiting.clear();
+  for (PeerState& peer : peers_) peer.waiting.clear();
   while (!busy_.empty()) finish(*busy_.back(), why);
   self_.fail(why);
 }

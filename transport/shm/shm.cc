@@ -173,7 +173,7 @@ Result<std::string> find_reach(const OpenArgs& args, const std::vector<int>& mem
       static_cast<int>(std::find(members.begin(), members.end(), args.rank) - members.begin());
   const std::int32_t mine = segment->pids[static_cast<std::size_t>(reach.memory.local_rank)];
   for (std::size_t place = 0; place < members.size(); ++place) {
-    HostMemory::Peer peer;
+    HostMemory::PeerMemory peer;
     const Fd& fd = segment->heap_fds[place];
     reach.any_heap = reach.any_heap || fd.valid();
     peer.same_process = args.rank == members[place] || (mine != 0 && segment->pids[place] == mine);
@@ -204,7 +204,7 @@ Result<std::string> find_reach(const OpenArgs& args, const std::vector<int>& mem
 // choose the same algorithms.
 void keep_apart(const OpenArgs& args, const std::string& why, Reach& reach) {
   reach.views.clear();
-  for (HostMemory::Peer& peer : reach.memory.peers) {
+  for (HostMemory::PeerMemory& peer : reach.memory.peers) {
     peer.heap = nullptr;
     peer.heap_bytes = 0;
   }
