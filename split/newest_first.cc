@@ -30,7 +30,7 @@ std::vector<Range> ranges(const PriorityPlan& plan, std::span<const std::uint64_
     sum += size;
   }
   std::vector<Range> out;
-  for (const Message& message : plan.messages) {
+  for (const GradientMessage& message : plan.messages) {
     bool first = true;
     for (const Piece& piece : message.pieces) {
       const std::uint64_t at = begin[piece.gradient] + piece.offset;

@@ -64,7 +64,7 @@ PriorityPlan send(const PriorityProblem& problem, const AffineCost& cost, std::u
       waiting.insert(at, {gradient, 0, problem.bytes[gradient]});
     }
     if (waiting.empty()) break;
-    Message message;
+    GradientMessage message;
     message.start = now;
     std::uint64_t room = chunk;
     while (room > 0 && !waiting.empty()) {

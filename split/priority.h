@@ -36,15 +36,15 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-struct Message {
+struct GradientMessage {
   std::vector<Piece> pieces;
   double start = 0;
   double end = 0;
 };
 
 struct PriorityPlan {
-  std::vector<Message> messages;  ///< in the order in which all ranks send them
-  std::vector<double> done;       ///< time at which each gradient is completely reduced
+  std::vector<GradientMessage> messages;  ///< in the order in which all ranks send them
+  std::vector<double> done;               ///< time at which each gradient is completely reduced
   /// The delay of the next iteration: the largest difference between a gradient's end and its due
   /// time; at least 0.
   double late = 0;

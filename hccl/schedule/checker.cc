@@ -33,7 +33,7 @@ class Execution {
 
   // A message of a rank's current step: whether it has matched, and the number of the next message
   // between the same two ranks.
-  struct Message {
+  struct PostedMessage {
     bool met = false;
     int next = kNone;
   };
@@ -44,7 +44,7 @@ class Execution {
   };
   struct Rank {
     const Schedule* schedule = nullptr;
-    std::vector<Message> sends, recvs;  // of the current step
+    std::vector<PostedMessage> sends, recvs;  // of the current step
     std::size_t step = 0;
     std::size_t open = 0;  // messages of the current step that have not matched
     RankSet heard;         // barrier: the ranks known to have arrived when the step began

@@ -60,8 +60,8 @@ unsigned char content(uint32_t from, uint32_t to, int32_t tag, size_t bytes, siz
                                     at % 251);
 }
 
-struct Message {
-  Message(bool send, uint32_t with, int32_t with_tag, bool device, size_t bytes)
+struct Transfer {
+  Transfer(bool send, uint32_t with, int32_t with_tag, bool device, size_t bytes)
       : sending(send), peer(with), tag(with_tag), memory(device, bytes) {}
   bool sending;
   uint32_t peer;
@@ -73,7 +73,7 @@ struct Message {
 // Every rank sends every rank each length with each tag, half of them in device memory. The lengths
 // of a pair and tag are posted in the same order on both sides, everything else in any order.
 void exchange(HcclComm comm) {
-  std::vector<std::vector<std::unique_ptr<Message>>> lines;
+  std::vector<std::vector<std::unique_ptr<Transfer>>> lines;
   for (uint32_t peer = 0; peer < size; ++peer) {
     for (const int32_t tag : kTags) {
       for (const bool sending : {true, false}) {
@@ -81,7 +81,7 @@ void exchange(HcclComm comm) {
         for (const size_t bytes : kBytes) {
           const bool device = (peer + rank + bytes + sending) % 2 == 0;
           auto& one =
-              *line.emplace_back(std::make_unique<Message>(sending, peer, tag, device, bytes));
+              *line.emplace_back(std::make_unique<Transfer>(sending, peer, tag, device, bytes));
           for (size_t i = 0; sending && i < bytes; ++i) {
             one.memory.data()[i] = content(rank, peer, tag, bytes, i);
           }
@@ -93,7 +93,7 @@ void exchange(HcclComm comm) {
   std::shuffle(lines.begin(), lines.end(), random);
   for (size_t i = 0; i < std::size(kBytes); ++i) {
     for (auto& line : lines) {
-      Message& one = *line[i];
+      Transfer& one = *line[i];
       const auto post = one.sending ? HcclIsend(one.memory.data(), one.memory.bytes(), one.peer,
                                                 one.tag, comm, nullptr, nullptr, &one.request)
                                     : HcclIrecv(one.memory.data(), one.memory.bytes(), one.peer,

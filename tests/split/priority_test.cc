@@ -83,7 +83,7 @@ TEST(Priority, SendsEveryByteOnceAndNoneBeforeItIsReady) {
     const PriorityPlan plan = plan_newest_first(it.problem(chunk), cost).value();
     std::vector<std::uint64_t> sent(it.bytes.size(), 0);
     double before = 0;
-    for (const Message& message : plan.messages) {
+    for (const GradientMessage& message : plan.messages) {
       std::uint64_t bytes = 0;
       ASSERT_GE(message.start, before);
       for (const Piece& piece : message.pieces) {

@@ -60,19 +60,19 @@ void give(const Take<T>& take, Make make) {
 
 /// Makes the codec of T from the functions between T and its message. Error texts say "not a
 /// `kName`".
-template <class T, class Message, Message (*kToMessage)(const T&),
-          Result<T> (*kFromMessage)(const Message&), const char* kName>
+template <class T, class Proto, Proto (*kToProto)(const T&), Result<T> (*kFromProto)(const Proto&),
+          const char* kName>
 Codec<T> codec() {
   return {sizeof(T),
           [](const T& value, Form form, const Take<std::string>& take) {
-            give(take, [&] { return to_bytes(kToMessage(value), form); });
+            give(take, [&] { return to_bytes(kToProto(value), form); });
           },
           [](std::string_view bytes, Form form, const Take<T>& take) {
             give(take, [&]() -> Result<T> {
-              Message message;
+              Proto message;
               const Status read = from_bytes(bytes, form, message);
               if (!read.ok()) return read.with_context(std::string("not a ") + kName);
-              return kFromMessage(message);
+              return kFromProto(message);
             });
           }};
 }

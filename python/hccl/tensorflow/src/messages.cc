@@ -6,9 +6,9 @@
 namespace hccl::tf {
 namespace {
 
-class Message : public Requested {
+class MessageOp : public Requested {
  public:
-  Message(OpKernelConstruction* construction, const char* peer) : Requested(construction) {
+  MessageOp(OpKernelConstruction* construction, const char* peer) : Requested(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("sr_tag", &tag_));
     OP_REQUIRES_OK(construction, construction->GetAttr(peer, &peer_));
   }
@@ -22,9 +22,9 @@ class Message : public Requested {
   int peer_ = 0;
 };
 
-class Send final : public Message {
+class Send final : public MessageOp {
  public:
-  explicit Send(OpKernelConstruction* construction) : Message(construction, "dest_rank") {}
+  explicit Send(OpKernelConstruction* construction) : MessageOp(construction, "dest_rank") {}
 
  private:
   Status begin(Operation* operation) override {
@@ -34,9 +34,9 @@ class Send final : public Message {
   }
 };
 
-class Receive final : public Message {
+class Receive final : public MessageOp {
  public:
-  explicit Receive(OpKernelConstruction* construction) : Message(construction, "src_rank") {
+  explicit Receive(OpKernelConstruction* construction) : MessageOp(construction, "src_rank") {
     ::tensorflow::PartialTensorShape shape;
     OP_REQUIRES_OK(construction, construction->GetAttr("shape", &shape));
     OP_REQUIRES(construction, shape.AsTensorShape(&shape_),
