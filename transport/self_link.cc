@@ -27,19 +27,19 @@ Status check_post(int size, int peer, std::uint32_t lane) {
 void SelfLink::send(Request& request, int rank, std::uint32_t lane,
                     std::span<const std::byte> bytes) {
   request.begin(rank, lane, const_cast<std::byte*>(bytes.data()), bytes.size());
-  Lane& queues = lanes_[lane];
+  LaneQueues& queues = lanes_[lane];
   queues.sends.push(request);
   match(queues);
 }
 
 void SelfLink::recv(Request& request, int rank, std::uint32_t lane, std::span<std::byte> bytes) {
   request.begin(rank, lane, bytes.data(), bytes.size());
-  Lane& queues = lanes_[lane];
+  LaneQueues& queues = lanes_[lane];
   queues.receives.push(request);
   match(queues);
 }
 
-void SelfLink::match(Lane& lane) {
+void SelfLink::match(LaneQueues& lane) {
   while (!lane.sends.empty() && !lane.receives.empty()) {
     Request& from = *lane.sends.pop();
     Request& to = *lane.receives.pop();

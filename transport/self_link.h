@@ -50,13 +50,13 @@ class SelfLink {
   void fail(const Status& status);
 
  private:
-  struct Lane {
+  struct LaneQueues {
     RequestQueue sends;
     RequestQueue receives;
   };
-  static void match(Lane& lane);
+  static void match(LaneQueues& lane);
 
-  std::unordered_map<std::uint32_t, Lane> lanes_;
+  std::unordered_map<std::uint32_t, LaneQueues> lanes_;
 };
 
 }  // namespace hccl::transport

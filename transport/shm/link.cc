@@ -36,10 +36,10 @@ BasicLink<Atomics>::BasicLink(int rank, int peer, RingWriter out, RingReader in,
       lanes_(Mesh::kLanes) {}
 
 template <class Atomics>
-auto BasicLink<Atomics>::lane(std::uint32_t number) -> Lane& {
+auto BasicLink<Atomics>::lane(std::uint32_t number) -> LaneState& {
   auto& lane = lanes_[number];
   if (lane == nullptr) {
-    lane = std::make_unique<Lane>();
+    lane = std::make_unique<LaneState>();
     lane->number = number;
   }
   return *lane;
@@ -102,7 +102,7 @@ void BasicLink<Atomics>::send(Request& request) {
     request.finish(failure_);
     return;
   }
-  Lane& to = lane(request.lane_);
+  LaneState& to = lane(request.lane_);
   to.sends.push(request);
   if (to.listed) return;
   to.listed = true;
@@ -133,7 +133,7 @@ bool BasicLink<Atomics>::push_active() {
   const std::uint64_t stop = out_.position() + limits_.burst;
   std::size_t i = 0;
   while (i < active_.size()) {
-    Lane& lane = *active_[i];
+    LaneState& lane = *active_[i];
     Pushed pushed = Pushed::kMoved;
     while (!lane.sends.empty() && pushed == Pushed::kMoved && out_.position() < stop) {
       pushed = push_piece(lane);
@@ -154,7 +154,7 @@ bool BasicLink<Atomics>::push_active() {
 }
 
 template <class Atomics>
-auto BasicLink<Atomics>::push_piece(Lane& lane) -> Pushed {
+auto BasicLink<Atomics>::push_piece(LaneState& lane) -> Pushed {
   Request& request = *lane.sends.front();
   const std::uint64_t left = request.size_ - request.moved_;
   bool eager = false;
@@ -208,7 +208,7 @@ bool BasicLink<Atomics>::has_credit(std::uint64_t cost) {
 
 template <class Atomics>
 void BasicLink<Atomics>::recv(Request& request) {
-  Lane& from = lane(request.lane_);
+  LaneState& from = lane(request.lane_);
   if (from.staged.empty() && !failure_.ok()) {
     request.finish(failure_);
     return;
@@ -275,12 +275,12 @@ void BasicLink<Atomics>::release() {
 template <class Atomics>
 const char* BasicLink<Atomics>::take(const Frame& frame) {
   if (frame.piece == 0 && frame.total != 0) return "an empty piece";
-  Lane& from = lane(frame.lane);
+  LaneState& from = lane(frame.lane);
   return from.receiving || from.discard != 0 ? take_next(from, frame) : take_first(from, frame);
 }
 
 template <class Atomics>
-const char* BasicLink<Atomics>::take_first(Lane& from, const Frame& frame) {
+const char* BasicLink<Atomics>::take_first(LaneState& from, const Frame& frame) {
   const std::uint64_t cost = cost_of(frame.piece);
   if (frame.eager && (frame.piece != frame.total || frame.total > limits_.eager)) {
     return "an eager message that is too long";
@@ -310,7 +310,7 @@ const char* BasicLink<Atomics>::take_first(Lane& from, const Frame& frame) {
 }
 
 template <class Atomics>
-const char* BasicLink<Atomics>::take_next(Lane& from, const Frame& frame) {
+const char* BasicLink<Atomics>::take_next(LaneState& from, const Frame& frame) {
   if (frame.eager || frame.piece == 0) return "a new message inside of another one";
   if (!from.receiving) {
     if (frame.total != from.total || frame.piece > from.discard) return "a piece too long";

@@ -68,7 +68,7 @@ class BasicLink {
     std::unique_ptr<std::byte[]> bytes;
     std::size_t size = 0;
   };
-  struct Lane {
+  struct LaneState {
     std::uint32_t number = 0;
     RequestQueue sends;
     std::uint32_t sent = 0;  // messages sent completely: the number of the first in `sends`
@@ -83,15 +83,15 @@ class BasicLink {
   };
   enum class Pushed { kMoved, kBlocked, kFull, kFailed };
 
-  Lane& lane(std::uint32_t number);
+  LaneState& lane(std::uint32_t number);
   bool push();
   bool push_active();
-  Pushed push_piece(Lane& lane);
+  Pushed push_piece(LaneState& lane);
   bool has_credit(std::uint64_t cost);
   bool drain();
   const char* take(const Frame& frame);
-  const char* take_first(Lane& lane, const Frame& frame);
-  const char* take_next(Lane& lane, const Frame& frame);
+  const char* take_first(LaneState& lane, const Frame& frame);
+  const char* take_next(LaneState& lane, const Frame& frame);
   void release();
   void wake();
   void wake_writer();
@@ -100,8 +100,8 @@ class BasicLink {
   RingReader in_;
   RingWriter out_;
   RankState* peer_state_;
-  std::vector<Lane*> active_;  // lanes with sends, the next to be served first
-  bool waiting_ = false;       // as in the ring's control: blocked sends
+  std::vector<LaneState*> active_;  // lanes with sends, the next to be served first
+  bool waiting_ = false;            // as in the ring's control: blocked sends
   Limits limits_;
   std::uint64_t eager_sent_ = 0;        // cost of all eager messages sent
   std::uint64_t eager_taken_seen_ = 0;  // of those that the peer has received
@@ -112,7 +112,7 @@ class BasicLink {
   int peer_;
   int wake_fd_;
   Status failure_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<LaneState>> lanes_;
 };
 
 using Link = BasicLink<>;
