@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "hccl/base/pages.h"
-#include "hccl/exec/layout.h"
+#include "hccl/exec/chunk_layout.h"
 #include "hccl/local/blocks.h"
 #include "hccl/select/algorithms.h"
 #include "hccl/select/presets.h"

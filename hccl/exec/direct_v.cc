@@ -171,7 +171,8 @@ Status DirectV::agree() {
     agreeing_ = true;
     const Call nothing;
     agreement_.begin(kAgreementLane, nothing, mine_);
-    agreement_.add(*barrier_, Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0), nullptr);
+    agreement_.add(*barrier_, ChunkLayout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0),
+                   nullptr);
   }
   return agreement_.done() ? Status() : agreement_.advance();
 }

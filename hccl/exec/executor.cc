@@ -5,9 +5,9 @@
 #include <set>
 
 #include "hccl/base/cache_hints.h"
+#include "hccl/exec/chunk_layout.h"
 #include "hccl/exec/direct_v.h"
 #include "hccl/exec/lane.h"
-#include "hccl/exec/layout.h"
 #include "hccl/kernels/folding.h"
 
 namespace hccl::exec {
@@ -130,7 +130,7 @@ Status Executor::run_agreement(std::uint32_t lane, const Envelope& mine, const W
   if (lanes_.empty()) lanes_.push_back(std::make_unique<Lane>(mesh_));
   const Call nothing;
   lanes_[0]->begin(lane, nothing, mine);
-  lanes_[0]->add(steps, Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0), nullptr);
+  lanes_[0]->add(steps, ChunkLayout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0), nullptr);
   return drive_lanes(1, mine, waiter);
 }
 
@@ -173,8 +173,8 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
   while (lanes_.size() < lanes + (agree ? 1 : 0)) lanes_.push_back(std::make_unique<Lane>(mesh_));
   const auto layout = [&](std::uint64_t slice) {
     const std::uint64_t first = call.count * slice / cut.slices;
-    return Layout(call, mesh_.rank(), mesh_.size(), steps.chunks, plan.most_slots > 0, first,
-                  call.count * (slice + 1) / cut.slices - first);
+    return ChunkLayout(call, mesh_.rank(), mesh_.size(), steps.chunks, plan.most_slots > 0, first,
+                       call.count * (slice + 1) / cut.slices - first);
   };
   const auto slots = static_cast<std::size_t>(steps.scratch_slots);
   std::size_t stride = 0;
@@ -196,8 +196,8 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
     // Data flows one way only. Without the barrier the first ranks would never learn of a mismatch.
     const Call nothing;
     lanes_[lanes]->begin(kAgreementLane, nothing, mine);
-    lanes_[lanes]->add(barrier_steps(), Layout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0),
-                       nullptr);
+    lanes_[lanes]->add(barrier_steps(),
+                       ChunkLayout(nothing, mesh_.rank(), mesh_.size(), 0, false, 0, 0), nullptr);
   }
   return drive_lanes(lanes + (agree ? 1 : 0), mine, waiter);
 }

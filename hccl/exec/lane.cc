@@ -20,7 +20,7 @@ void Lane::begin(std::uint32_t number, const Call& call, const Envelope& mine,
   flows_used_ = hellos_used_ = hellos_pending_ = 0;
 }
 
-void Lane::add(const schedule::Schedule& schedule, const Layout& layout, std::byte* scratch) {
+void Lane::add(const schedule::Schedule& schedule, const ChunkLayout& layout, std::byte* scratch) {
   slices_.push_back({&schedule, layout, scratch});
 }
 
@@ -70,7 +70,7 @@ void Lane::start(const schedule::Send& send) {
     mesh_.send(opening.send, send.peer, number_, std::as_bytes(std::span(&opening.sent, 1)));
   }
   Flow& out = flow(Flow::Direction::kSend, send.peer);
-  const Layout& layout = slices_[slice_].layout;
+  const ChunkLayout& layout = slices_[slice_].layout;
   const int run = layout.run(send.from.count);
   for (int c = 0; c < send.from.count; c += run) {
     const int chunk = send.from.chunk + c;
@@ -91,7 +91,7 @@ void Lane::start(const schedule::Recv& recv) {
     into.set_staging(staging_ + staging_used_);
     staging_used_ += Flow::kWindow * message_;
   }
-  const Layout& layout = slices_[slice_].layout;
+  const ChunkLayout& layout = slices_[slice_].layout;
   const int run = layout.run(recv.into.count);
   for (int c = 0; c < recv.into.count; c += run) {
     const int chunk = recv.into.chunk + c;
@@ -102,7 +102,7 @@ void Lane::start(const schedule::Recv& recv) {
 }
 
 void Lane::fold(const schedule::Fold& fold) {
-  const Layout& layout = slices_[slice_].layout;
+  const ChunkLayout& layout = slices_[slice_].layout;
   constexpr std::size_t kFew = 64;
   std::array<const std::byte*, kFew> few{};
   std::vector<const std::byte*> many;

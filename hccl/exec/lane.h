@@ -6,8 +6,8 @@
 
 #include "hccl/base/call.h"
 #include "hccl/exec/activity.h"
+#include "hccl/exec/chunk_layout.h"
 #include "hccl/exec/flow.h"
-#include "hccl/exec/layout.h"
 #include "hccl/kernels/folding.h"
 #include "hccl/schedule/schedule.h"
 
@@ -25,7 +25,7 @@ class Lane final : public Activity {
              const kernels::Folding& fold = {}, std::size_t message = Flow::kMessage,
              std::byte* staging = nullptr);
   /// `schedule` must outlive the run. `scratch` holds its slots, each layout.longest() bytes.
-  void add(const schedule::Schedule& schedule, const Layout& layout, std::byte* scratch);
+  void add(const schedule::Schedule& schedule, const ChunkLayout& layout, std::byte* scratch);
   Status advance() override;
   void late(std::set<int>& peers) const override;
   bool done() const override { return slice_ == slices_.size() && hellos_pending_ == 0; }
@@ -43,7 +43,7 @@ class Lane final : public Activity {
   };
   struct Slice {
     const schedule::Schedule* schedule;
-    Layout layout;
+    ChunkLayout layout;
     std::byte* scratch;
   };
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "hccl/base/cache_hints.h"
-#include "hccl/exec/layout.h"
+#include "hccl/exec/chunk_layout.h"
 #include "hccl/kernels/folding.h"
 #include "hccl/select/remote_selector.h"
 
@@ -80,10 +80,11 @@ Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Wait
       const Part& part = parts_[step];
       HCCL_RETURN_IF_ERROR(sum_on_host(call, part, mine));
       const Block& own = part.blocks[static_cast<std::size_t>(place_)];
-      lanes_[step % kLanes]->add(steps,
-                                 Layout(between, host_, hosts_, steps.chunks, plan.most_slots > 0,
-                                        part.slice_at + own.at, own.count),
-                                 scratch_.get() + step % kLanes * room);
+      lanes_[step % kLanes]->add(
+          steps,
+          ChunkLayout(between, host_, hosts_, steps.chunks, plan.most_slots > 0,
+                      part.slice_at + own.at, own.count),
+          scratch_.get() + step % kLanes * room);
       HCCL_RETURN_IF_ERROR(progress());
     }
     if (step + 1 < kLanes) continue;

@@ -37,7 +37,7 @@ bool AutomaticPlan::overlaps(std::uint64_t iteration) const {
 
 Result<Decision> AutomaticPlan::end_window(Times& now, std::deque<Times>& past) {
   const Iterations iterations = iterations_of(now, past, begin_);
-  const std::size_t segments = now.layout->last_indices.size();
+  const std::size_t segments = now.plan->last_indices.size();
   std::vector<double> message = message_of(iterations, gradients_, segments);
   HCCL_RETURN_IF_ERROR(minimum(*communicator_, message));
   Window window = window_of(message, iterations, gradients_, segments);

@@ -12,7 +12,7 @@
 namespace hccl::split {
 
 /// What the iterations with one plan have in common.
-struct Layout {
+struct PlanVersion {
   Segments last_indices;
   std::vector<std::uint64_t> bytes;  ///< of each segment
   std::uint32_t version = 0;
@@ -36,7 +36,7 @@ struct Times {
   std::vector<std::int64_t> cpu;
   std::vector<std::int64_t> wait_for_peer;
   std::vector<std::string> algorithm;
-  std::shared_ptr<const Layout> layout;
+  std::shared_ptr<const PlanVersion> plan;
   std::int64_t compute_end() const { return bp_end != 0 ? bp_end : wait_begin; }
 };
 

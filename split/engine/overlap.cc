@@ -97,7 +97,7 @@ bool Overlap::contiguous() const {
 
 Status Overlap::lay_out(Segments segments) {
   const std::size_t element = size_of(type_);
-  auto layout = std::make_shared<Layout>();
+  auto in_use = std::make_shared<PlanVersion>();
   segments_.clear();
   due_ = started_ = 0;
   std::uint64_t buffer_elements = 0;
@@ -116,13 +116,13 @@ Status Overlap::lay_out(Segments segments) {
       segment.count += gradients_[i].count;
     }
     if (segment.copied) buffer_elements += segment.count;
-    layout->bytes.push_back(segment.count * element);
+    in_use->bytes.push_back(segment.count * element);
     segments_.push_back(std::move(segment));
     first = last + 1;
   }
   fingerprint_ = fingerprint(gradients_, segments);
-  layout->last_indices = std::move(segments);
-  layout_ = std::move(layout);
+  in_use->last_indices = std::move(segments);
+  plan_in_use_ = std::move(in_use);
   // Segments to come may copy what these do not; to run out of memory then would be too late.
   if (plan_ == Plan::kAuto && !contiguous()) {
     buffer_elements = 0;
@@ -171,7 +171,7 @@ void Overlap::begin_iteration() {
   for (auto* each : {&now_.start, &now_.end, &now_.cpu, &now_.wait_for_peer})
     each->assign(segments_.size(), 0);
   now_.algorithm.resize(segments_.size());
-  now_.layout = layout_;
+  now_.plan = plan_in_use_;
 }
 
 void Overlap::begin_if_over() {
@@ -329,13 +329,13 @@ Status Overlap::meet() {
     counts.push_back(gradient.count);
     names.push_back(gradient.name);
   }
-  refusal_ = agree(*communicator_, {counts, names, type_, op_, layout_->last_indices,
+  refusal_ = agree(*communicator_, {counts, names, type_, op_, plan_in_use_->last_indices,
                                     static_cast<int>(plan_), plan_ != Plan::kFixed && parallel_});
   HCCL_RETURN_IF_ERROR(refusal_);
   if (plan_ != Plan::kFixed) {
-    HCCL_ASSIGN_OR_RETURN(
-        automatic_, AutomaticPlan::create(communicator_, gradient_bytes(), layout_->last_indices,
-                                          parallel_, plan_ == Plan::kTraced));
+    HCCL_ASSIGN_OR_RETURN(automatic_, AutomaticPlan::create(communicator_, gradient_bytes(),
+                                                            plan_in_use_->last_indices, parallel_,
+                                                            plan_ == Plan::kTraced));
   }
   met_ = true;
   return {};
@@ -346,11 +346,11 @@ Status Overlap::end_window() {
   if (decision.changed) {
     HCCL_RETURN_IF_ERROR(lay_out(std::move(decision.last_indices)));
   } else {
-    layout_ = std::make_shared<Layout>(*layout_);
+    plan_in_use_ = std::make_shared<PlanVersion>(*plan_in_use_);
   }
-  layout_->version = decision.version;
-  layout_->predicted_end = nanoseconds(decision.predicted_end);
-  layout_->lower_bound = nanoseconds(decision.lower_bound);
+  plan_in_use_->version = decision.version;
+  plan_in_use_->predicted_end = nanoseconds(decision.predicted_end);
+  plan_in_use_->lower_bound = nanoseconds(decision.lower_bound);
   return {};
 }
 
@@ -362,9 +362,9 @@ TraceIteration Overlap::iteration(const Times& times) const {
   out.begin_ns = times.begin;
   out.compute_end_ns = times.compute_end();
   out.overlapped = times.overlapped;
-  out.plan_version = times.layout->version;
-  out.predicted_end_ns = times.layout->predicted_end;
-  out.lower_bound_ns = times.layout->lower_bound;
+  out.plan_version = times.plan->version;
+  out.predicted_end_ns = times.plan->predicted_end;
+  out.lower_bound_ns = times.plan->lower_bound;
   if (times.fp_start != 0) out.marks.push_back({"fp_start", times.fp_start});
   if (times.bp_end != 0) out.marks.push_back({"bp_end", times.bp_end});
   if (times.iteration_end != 0) out.marks.push_back({"iteration_end", times.iteration_end});
@@ -373,9 +373,9 @@ TraceIteration Overlap::iteration(const Times& times) const {
     out.gradients.push_back({i, each.name, each.count * size_of(type_), times.ready[i]});
   }
   std::uint32_t first = 0;
-  for (std::size_t s = 0; s < times.layout->last_indices.size(); ++s) {
-    const std::uint32_t last = times.layout->last_indices[s];
-    out.segments.push_back({first, last, times.layout->bytes[s], times.algorithm[s], times.start[s],
+  for (std::size_t s = 0; s < times.plan->last_indices.size(); ++s) {
+    const std::uint32_t last = times.plan->last_indices[s];
+    out.segments.push_back({first, last, times.plan->bytes[s], times.algorithm[s], times.start[s],
                             times.end[s], times.wait_for_peer[s], times.cpu[s]});
     first = last + 1;
   }

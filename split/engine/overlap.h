@@ -66,7 +66,7 @@ class Overlap {
   }
 
   /// Those of the iteration at hand; an automatic plan changes them between iterations.
-  const Segments& segments() const { return layout_->last_indices; }
+  const Segments& segments() const { return plan_in_use_->last_indices; }
   /// The time line of the last iteration that was waited for; empty before the first.
   std::string timeline() const;
   /// The last iterations: kTraced, or as many as fit in 16 MiB.
@@ -110,7 +110,7 @@ class Overlap {
   bool parallel_;
   Plan plan_;
   std::uint32_t fingerprint_ = 0;
-  std::shared_ptr<Layout> layout_;
+  std::shared_ptr<PlanVersion> plan_in_use_;
   std::vector<Segment> segments_;
   std::vector<std::uint32_t> segment_of_;  // by gradient
   std::vector<std::uint64_t> offset_;      // elements from the segment's start, by gradient

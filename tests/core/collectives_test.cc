@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "hccl/exec/layout.h"
+#include "hccl/exec/chunk_layout.h"
 #include "hccl/kernels/kernels.h"
 #include "hccl/schedule/algorithm.h"
 #include "tests/support/config.h"

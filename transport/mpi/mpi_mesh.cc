@@ -52,8 +52,9 @@ void MpiMesh::send(Request& request, int peer, std::uint32_t lane,
   if (!stay) return request.finish(Status(Code::kUnavail, "MPI is finalised"));
   const Block block(bytes.size());
   MPI_Request in_mpi = MPI_REQUEST_NULL;
-  const int result = MPI_Isend(bytes.data(), block.count(), block.type(), layout_.process_of(peer),
-                               layout_.tag(rank_, peer, lane), group_->comm(), &in_mpi);
+  const int result =
+      MPI_Isend(bytes.data(), block.count(), block.type(), rank_map_.process_of(peer),
+                rank_map_.tag(rank_, peer, lane), group_->comm(), &in_mpi);
   if (result != MPI_SUCCESS) {
     return request.finish(
         mpi_error(Code::kRemote, about_rank("MPI cannot send to rank ", peer, ""), result, peer));
@@ -128,8 +129,8 @@ bool MpiMesh::match_all() {
 bool MpiMesh::match(Channel& channel) {
   int there = 0;
   MPI_Status status;
-  const int process = layout_.process_of(channel.peer);
-  const int tag = layout_.tag(channel.peer, rank_, channel.lane);
+  const int process = rank_map_.process_of(channel.peer);
+  const int tag = rank_map_.tag(channel.peer, rank_, channel.lane);
   int result = MPI_Iprobe(process, tag, group_->comm(), &there, &status);
   if (result == MPI_SUCCESS && there == 0) return false;
   Request& request = *channel.waiting.pop();
@@ -219,10 +220,12 @@ void MpiMesh::say_goodbye() {
     const PeerState& to = peers_[static_cast<std::size_t>(peer)];
     if (peer == rank_ || !to.contacted) continue;
     // A peer that has left gets it, too: it frees its communicator after this message.
-    MPI_Isend(nullptr, 0, MPI_BYTE, layout_.process_of(peer),
-              layout_.tag(rank_, peer, Layout::kGoodbye), group_->comm(), &goodbyes.emplace_back());
+    MPI_Isend(nullptr, 0, MPI_BYTE, rank_map_.process_of(peer),
+              rank_map_.tag(rank_, peer, RankMap::kGoodbye), group_->comm(),
+              &goodbyes.emplace_back());
     if (to.gone.ok()) {
-      outstanding.push_back({layout_.process_of(peer), layout_.tag(peer, rank_, Layout::kGoodbye)});
+      outstanding.push_back(
+          {rank_map_.process_of(peer), rank_map_.tag(peer, rank_, RankMap::kGoodbye)});
     }
   }
   group_->leave(outstanding);
@@ -260,8 +263,8 @@ bool MpiMesh::hear_goodbye(int peer) {
   PeerState& from = peers_[static_cast<std::size_t>(peer)];
   if (!from.gone.ok()) return false;
   int there = 0;
-  const int process = layout_.process_of(peer);
-  const int tag = layout_.tag(peer, rank_, Layout::kGoodbye);
+  const int process = rank_map_.process_of(peer);
+  const int tag = rank_map_.tag(peer, rank_, RankMap::kGoodbye);
   if (MPI_Iprobe(process, tag, group_->comm(), &there, MPI_STATUS_IGNORE) != MPI_SUCCESS ||
       there == 0) {
     return false;

@@ -15,8 +15,8 @@
 
 #include "hccl/base/deadline.h"
 #include "hccl/base/waiter.h"
-#include "transport/mpi/layout.h"
 #include "transport/mpi/process.h"
+#include "transport/mpi/rank_map.h"
 #include "transport/nap_sleeper.h"
 #include "transport/self_link.h"
 #include "transport/transport.h"
@@ -57,7 +57,7 @@ class MpiMesh final : public Mesh {
     std::unique_ptr<std::byte[]> scratch;  ///< takes a message of another size
   };
 
-  MpiMesh(Process& process, std::shared_ptr<Group> group, Layout layout, int rank, int size);
+  MpiMesh(Process& process, std::shared_ptr<Group> group, RankMap rank_map, int rank, int size);
   struct PeerState {
     bool contacted = false;  ///< something was sent to it or awaited from it
     Status gone;             ///< success while it is there
@@ -78,7 +78,7 @@ class MpiMesh final : public Mesh {
 
   Process& process_;
   std::shared_ptr<Group> group_;
-  const Layout layout_;
+  const RankMap rank_map_;
   const int rank_;
   const int size_;
   AbortFlag aborted_;

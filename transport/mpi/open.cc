@@ -12,15 +12,15 @@ namespace {
 
 /// A communicator of exactly the processes of the mesh. Blocks until each of them has called this.
 /// A duplicate of MPI_COMM_WORLD would wait for processes that are not in the mesh.
-Result<std::shared_ptr<Group>> make_group(Process& process, const Layout& layout, int tag) {
+Result<std::shared_ptr<Group>> make_group(Process& process, const RankMap& rank_map, int tag) {
   process.sweep();
   const Process::Stay stay(process);
   if (!stay) return Status(Code::kUnavail, "MPI is finalised");
   MPI_Group world = MPI_GROUP_NULL;
   MPI_Group members = MPI_GROUP_NULL;
   MPI_Comm_group(MPI_COMM_WORLD, &world);
-  MPI_Group_incl(world, static_cast<int>(layout.world_ranks().size()), layout.world_ranks().data(),
-                 &members);
+  MPI_Group_incl(world, static_cast<int>(rank_map.world_ranks().size()),
+                 rank_map.world_ranks().data(), &members);
   MPI_Comm comm = MPI_COMM_NULL;
   const int result = MPI_Comm_create_group(MPI_COMM_WORLD, members, tag, &comm);
   MPI_Group_free(&members);
@@ -60,18 +60,18 @@ Result<std::unique_ptr<Mesh>> MpiMesh::open(const OpenArgs& args) {
                     static_cast<int>(r));
     }
   }
-  HCCL_ASSIGN_OR_RETURN(Layout layout, Layout::make(seats));
+  HCCL_ASSIGN_OR_RETURN(RankMap rank_map, RankMap::make(seats));
 
   // One rank of each process makes the communicator, and the other ranks take it from that rank.
-  const bool leads = layout.leader_of(args.rank) == args.rank;
-  const int takers = layout.ranks_beside(args.rank) - 1;
+  const bool leads = rank_map.leader_of(args.rank) == args.rank;
+  const int takers = rank_map.ranks_beside(args.rank) - 1;
   Result<std::shared_ptr<Group>> group = std::shared_ptr<Group>();
   std::uint64_t loan = 0;
   if (leads) {
     int smallest = seats[0].largest_tag;
     for (const Seat& seat : seats)
       smallest = std::min(smallest, static_cast<int>(seat.largest_tag));
-    group = make_group(**process, layout,
+    group = make_group(**process, rank_map,
                        static_cast<int>(number % static_cast<std::uint32_t>(smallest)));
     if (group.ok()) loan = (*process)->lend(*group, takers);
   }
@@ -82,18 +82,19 @@ Result<std::unique_ptr<Mesh>> MpiMesh::open(const OpenArgs& args) {
     return all.status();
   }
   if (!leads) {
-    ByteReader reader(all.value()[static_cast<std::size_t>(layout.leader_of(args.rank))]);
+    ByteReader reader(all.value()[static_cast<std::size_t>(rank_map.leader_of(args.rank))]);
     group = (*process)->borrow(reader.get<std::uint64_t>());
     if (*group == nullptr) return Status(Code::kInternal, "a rank of this process lent nothing");
   }
   return std::unique_ptr<Mesh>(
-      new MpiMesh(**process, *group, std::move(layout), args.rank, args.size));
+      new MpiMesh(**process, *group, std::move(rank_map), args.rank, args.size));
 }
 
-MpiMesh::MpiMesh(Process& process, std::shared_ptr<Group> group, Layout layout, int rank, int size)
+MpiMesh::MpiMesh(Process& process, std::shared_ptr<Group> group, RankMap rank_map, int rank,
+                 int size)
     : process_(process),
       group_(std::move(group)),
-      layout_(std::move(layout)),
+      rank_map_(std::move(rank_map)),
       rank_(rank),
       size_(size),
       peers_(static_cast<std::size_t>(size)) {}

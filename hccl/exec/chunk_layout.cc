@@ -1,4 +1,4 @@
-#include "hccl/exec/layout.h"
+#include "hccl/exec/chunk_layout.h"
 
 #include <algorithm>
 
@@ -24,8 +24,8 @@ int blocks_of(Op op, int size) {
   return 1;
 }
 
-Layout::Layout(const Call& call, int rank, int size, int chunks, bool slots, std::uint64_t first,
-               std::uint64_t length)
+ChunkLayout::ChunkLayout(const Call& call, int rank, int size, int chunks, bool slots,
+                         std::uint64_t first, std::uint64_t length)
     : in_(static_cast<const std::byte*>(call.in)),
       out_(static_cast<std::byte*>(call.out)),
       element_(size_of(call.type)),
@@ -42,16 +42,16 @@ Layout::Layout(const Call& call, int rank, int size, int chunks, bool slots, std
   if (call.op == Op::kReduceScatter || call.op == Op::kScatter) out_origin_ = own;
 }
 
-std::uint64_t Layout::boundary(int part) const {
+std::uint64_t ChunkLayout::boundary(int part) const {
   // length * part overflows 64 bits only beyond 2^57 elements; counts are limited to far less.
   return length_ * static_cast<std::uint64_t>(part) / static_cast<std::uint64_t>(parts_);
 }
 
-std::uint64_t Layout::offset(int chunk) const {
+std::uint64_t ChunkLayout::offset(int chunk) const {
   return static_cast<std::uint64_t>(chunk / parts_) * block_ + first_ + boundary(chunk % parts_);
 }
 
-std::size_t Layout::bytes(int chunk, int count) const {
+std::size_t ChunkLayout::bytes(int chunk, int count) const {
   std::uint64_t elements = 0;
   if (one_block_) {
     elements = boundary(chunk + count) - boundary(chunk);
@@ -63,18 +63,20 @@ std::size_t Layout::bytes(int chunk, int count) const {
   return elements * element_;
 }
 
-const std::byte* Layout::in(int chunk) const {
+const std::byte* ChunkLayout::in(int chunk) const {
   return in_ + (offset(chunk) - in_origin_) * element_;
 }
 
-std::byte* Layout::out(int chunk) const { return out_ + (offset(chunk) - out_origin_) * element_; }
+std::byte* ChunkLayout::out(int chunk) const {
+  return out_ + (offset(chunk) - out_origin_) * element_;
+}
 
-int Layout::run(int count) const {
+int ChunkLayout::run(int count) const {
   if (merge_chunks_ || merge_blocks_) return count;
   return 1;
 }
 
-std::size_t Layout::longest() const {
+std::size_t ChunkLayout::longest() const {
   std::uint64_t most = 0;
   for (int part = 0; part < parts_; ++part)
     most = std::max(most, boundary(part + 1) - boundary(part));

@@ -14,12 +14,12 @@
 
 namespace hccl::exec {
 
-class Layout {
+class ChunkLayout {
  public:
   /// `chunks`: chunks of the schedule, a multiple of the number of blocks (0 for a barrier).
   /// `slots`: whether the schedule of any rank uses scratch slots.
-  Layout(const Call& call, int rank, int size, int chunks, bool slots, std::uint64_t first,
-         std::uint64_t length);
+  ChunkLayout(const Call& call, int rank, int size, int chunks, bool slots, std::uint64_t first,
+              std::uint64_t length);
 
   /// Bytes of a run of chunks. The chunks must lie in one block or be whole slices of adjacent
   /// blocks.

@@ -19,48 +19,48 @@ struct Seat {
   std::int32_t largest_tag = 0;
 };
 
-class Layout {
+class RankMap {
  public:
   /// kNotSupport, with the ranks, if they are not of one MPI job, or too many are in one process.
-  static Result<Layout> make(const std::vector<Seat>& seats) {
-    Layout layout;
+  static Result<RankMap> make(const std::vector<Seat>& seats) {
+    RankMap rank_map;
     std::int64_t largest_tag = seats[0].largest_tag;
     for (std::size_t r = 0; r < seats.size(); ++r) {
       const Seat& seat = seats[r];
       std::size_t process = 0;
-      while (process < layout.world_ranks_.size() &&
-             layout.world_ranks_[process] != seat.world_rank) {
+      while (process < rank_map.world_ranks_.size() &&
+             rank_map.world_ranks_[process] != seat.world_rank) {
         ++process;
       }
-      const bool first = process == layout.world_ranks_.size();
+      const bool first = process == rank_map.world_ranks_.size();
       if (first) {
-        layout.world_ranks_.push_back(seat.world_rank);
-        layout.leaders_.push_back(static_cast<int>(r));
-        layout.ranks_in_.push_back(0);
+        rank_map.world_ranks_.push_back(seat.world_rank);
+        rank_map.leaders_.push_back(static_cast<int>(r));
+        rank_map.ranks_in_.push_back(0);
       }
-      const Seat& leader = seats[static_cast<std::size_t>(layout.leaders_[process])];
+      const Seat& leader = seats[static_cast<std::size_t>(rank_map.leaders_[process])];
       if (seat.world_size != seats[0].world_size || seat.nonce != leader.nonce) {
         const std::size_t other =
-            seat.nonce != leader.nonce ? static_cast<std::size_t>(layout.leaders_[process]) : 0;
+            seat.nonce != leader.nonce ? static_cast<std::size_t>(rank_map.leaders_[process]) : 0;
         return Status(Code::kNotSupport,
                       "ranks " + std::to_string(other) + " and " + std::to_string(r) +
                           " are not processes of one MPI job; start all ranks with one mpirun, or "
                           "choose another transport",
                       static_cast<int>(r));
       }
-      layout.process_of_.push_back(static_cast<int>(process));
-      layout.thread_of_.push_back(layout.ranks_in_[process]++);
-      layout.threads_ = std::max(layout.threads_, layout.ranks_in_[process]);
+      rank_map.process_of_.push_back(static_cast<int>(process));
+      rank_map.thread_of_.push_back(rank_map.ranks_in_[process]++);
+      rank_map.threads_ = std::max(rank_map.threads_, rank_map.ranks_in_[process]);
       largest_tag = std::min<std::int64_t>(largest_tag, seat.largest_tag);
     }
-    const std::int64_t tags = std::int64_t{layout.threads_} * layout.threads_ * kTagsPerPair;
+    const std::int64_t tags = std::int64_t{rank_map.threads_} * rank_map.threads_ * kTagsPerPair;
     if (tags - 1 > largest_tag) {
       return Status(Code::kNotSupport,
-                    std::to_string(layout.threads_) +
+                    std::to_string(rank_map.threads_) +
                         " ranks in one process need more tags than this MPI has (" +
                         std::to_string(largest_tag) + ")");
     }
-    return layout;
+    return rank_map;
   }
 
   /// The processes' ranks in MPI_COMM_WORLD, without repetition, in the order of the mesh's group.
