@@ -27,20 +27,20 @@ struct Cut {
 
 // Received messages that wait to be folded, and the slots of a slice, must fit into the lane's
 // staging memory on every rank. All ranks compute the same cut.
-Cut cut_for(const Call& call, const schedule::Choice& choice, const Plan& plan, int ranks,
-            std::size_t staging_bytes) {
+Cut cut_for(const Call& call, const schedule::Choice& choice, const RankSchedule& rank_schedule,
+            int ranks, std::size_t staging_bytes) {
   const std::uint64_t bytes =
       call.count * size_of(call.type) * static_cast<std::uint64_t>(blocks_of(call.op, ranks));
   const auto lanes = static_cast<std::uint64_t>(std::max(1, choice.lanes));
   Cut cut;
-  cut.message = Flow::message_within(staging_bytes / 2, plan.most_reducing * lanes);
-  cut.folded = plan.most_reducing * Flow::kWindow * cut.message;
+  cut.message = Flow::message_within(staging_bytes / 2, rank_schedule.most_reducing * lanes);
+  cut.folded = rank_schedule.most_reducing * Flow::kWindow * cut.message;
   const std::uint64_t for_slots =
       staging_bytes / lanes - std::min(staging_bytes / lanes, cut.folded);
   const std::uint64_t per_lane = std::max<std::uint64_t>(for_slots, 4096);
-  const std::uint64_t slot_bytes = bytes /
-                                   static_cast<std::uint64_t>(std::max(1, plan.schedule.chunks)) *
-                                   static_cast<std::uint64_t>(plan.most_slots);
+  const std::uint64_t slot_bytes =
+      bytes / static_cast<std::uint64_t>(std::max(1, rank_schedule.schedule.chunks)) *
+      static_cast<std::uint64_t>(rank_schedule.most_slots);
   cut.slices = std::max(lanes, (slot_bytes + per_lane - 1) / per_lane);
   if (choice.slice != 0) {
     cut.slices = std::max<std::uint64_t>(cut.slices, (bytes + choice.slice - 1) / choice.slice);
@@ -60,13 +60,14 @@ Executor::Executor(transport::Mesh& mesh, std::size_t staging_bytes, std::vector
 
 Executor::~Executor() = default;
 
-const Plan& Executor::plan_for(const schedule::Algorithm& algorithm, int root, int depth,
-                               int hosts) {
+const RankSchedule& Executor::schedule_for(const schedule::Algorithm& algorithm, int root,
+                                           int depth, int hosts) {
   const auto key = std::make_tuple(static_cast<const void*>(&algorithm), root, depth, hosts);
-  if (const auto at = plans_.find(key); at != plans_.end()) return at->second;
-  Plan plan = make_plan(algorithm, {mesh_.rank(), mesh_.size(), root, depth, hosts}, order_);
-  open_links(mesh_, plan);
-  return plans_.emplace(key, std::move(plan)).first->second;
+  if (const auto at = schedules_.find(key); at != schedules_.end()) return at->second;
+  RankSchedule rank_schedule =
+      make_rank_schedule(algorithm, {mesh_.rank(), mesh_.size(), root, depth, hosts}, order_);
+  open_links(mesh_, rank_schedule);
+  return schedules_.emplace(key, std::move(rank_schedule)).first->second;
 }
 
 std::byte* Executor::scratch(std::size_t bytes) {
@@ -122,7 +123,7 @@ Status Executor::drive_lanes(std::size_t lanes, const Envelope& mine, const Wait
 }
 
 const schedule::Schedule& Executor::barrier_steps() {
-  return plan_for(*schedule::find(Op::kBarrier, "dissemination"), 0, 1).schedule;
+  return schedule_for(*schedule::find(Op::kBarrier, "dissemination"), 0, 1).schedule;
 }
 
 Status Executor::run_agreement(std::uint32_t lane, const Envelope& mine, const Waiter& waiter) {
@@ -148,7 +149,7 @@ Status Executor::run(const Call& call, const schedule::Choice& choice, std::uint
   HCCL_RETURN_IF_ERROR(end(run_lanes(call, choice, sequence, waiter)));
   const kernels::Folding fold = kernels::Folding::of(call, mesh_.size());
   if (fold.finish.nothing() ||
-      plan_for(*choice.algorithm, call.root, choice.depth, choice.hosts).folds_at_once) {
+      schedule_for(*choice.algorithm, call.root, choice.depth, choice.hosts).folds_at_once) {
     return {};
   }
   if (call.op != Op::kReduce || call.root == mesh_.rank()) {
@@ -159,9 +160,10 @@ Status Executor::run(const Call& call, const schedule::Choice& choice, std::uint
 
 Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
                            const Waiter& waiter) {
-  const Plan& plan = plan_for(*choice.algorithm, call.root, choice.depth, choice.hosts);
-  const schedule::Schedule& steps = plan.schedule;
-  const Cut cut = cut_for(call, choice, plan, mesh_.size(), staging_bytes_);
+  const RankSchedule& rank_schedule =
+      schedule_for(*choice.algorithm, call.root, choice.depth, choice.hosts);
+  const schedule::Schedule& steps = rank_schedule.schedule;
+  const Cut cut = cut_for(call, choice, rank_schedule, mesh_.size(), staging_bytes_);
   const std::size_t lanes = cut.lanes;
   const std::uint32_t algorithm = fingerprint(
       choice.algorithm->name, {static_cast<std::uint64_t>(choice.depth),
@@ -173,8 +175,8 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
   while (lanes_.size() < lanes + (agree ? 1 : 0)) lanes_.push_back(std::make_unique<Lane>(mesh_));
   const auto layout = [&](std::uint64_t slice) {
     const std::uint64_t first = call.count * slice / cut.slices;
-    return ChunkLayout(call, mesh_.rank(), mesh_.size(), steps.chunks, plan.most_slots > 0, first,
-                       call.count * (slice + 1) / cut.slices - first);
+    return ChunkLayout(call, mesh_.rank(), mesh_.size(), steps.chunks, rank_schedule.most_slots > 0,
+                       first, call.count * (slice + 1) / cut.slices - first);
   };
   const auto slots = static_cast<std::size_t>(steps.scratch_slots);
   std::size_t stride = 0;
@@ -186,7 +188,7 @@ Status Executor::run_lanes(const Call& call, const schedule::Choice& choice, std
   const kernels::Folding fold = kernels::Folding::of(call, mesh_.size());
   for (std::size_t i = 0; i < lanes; ++i) {
     lanes_[i]->begin(static_cast<std::uint32_t>(i), call, mine,
-                     plan.folds_at_once ? fold : fold.partial(), cut.message,
+                     rank_schedule.folds_at_once ? fold : fold.partial(), cut.message,
                      staging + stride * lanes + cut.folded * i);
   }
   for (std::uint64_t s = 0; s < cut.slices; ++s) {

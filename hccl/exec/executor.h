@@ -14,7 +14,7 @@
 #include "hccl/base/call.h"
 #include "hccl/base/waiter.h"
 #include "hccl/exec/activity.h"
-#include "hccl/exec/plan.h"
+#include "hccl/exec/rank_schedule.h"
 #include "hccl/exec/transfer.h"
 #include "hccl/schedule/algorithm.h"
 #include "transport/transport.h"
@@ -29,7 +29,7 @@ class Lane;
 /// and for received messages that wait to be folded.
 class Executor {
  public:
-  /// `order`: as for make_plan(); the same on all ranks.
+  /// `order`: as for make_rank_schedule(); the same on all ranks.
   Executor(transport::Mesh& mesh, std::size_t staging_bytes, std::vector<int> order);
   ~Executor();
   Executor(const Executor&) = delete;
@@ -57,7 +57,8 @@ class Executor {
                const Waiter& waiter);
   Status drive_lanes(std::size_t lanes, const Envelope& mine, const Waiter& waiter);
   const schedule::Schedule& barrier_steps();
-  const Plan& plan_for(const schedule::Algorithm& algorithm, int root, int depth, int hosts = 1);
+  const RankSchedule& schedule_for(const schedule::Algorithm& algorithm, int root, int depth,
+                                   int hosts = 1);
   Status run_lanes(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
                    const Waiter& waiter);
   Status end(Status status);
@@ -66,7 +67,7 @@ class Executor {
   transport::Mesh& mesh_;
   std::size_t staging_bytes_;
   std::vector<int> order_;
-  std::map<std::tuple<const void*, int, int, int>, Plan> plans_;
+  std::map<std::tuple<const void*, int, int, int>, RankSchedule> schedules_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Activity*> active_;  // the activities of the run, a member only to keep its memory
   std::unique_ptr<DirectV> direct_;

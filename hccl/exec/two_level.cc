@@ -48,7 +48,7 @@ Status TwoLevel::run(const Call& call, std::uint64_t sequence, const Waiter& wai
 Status TwoLevel::run_slices(const Call& call, std::uint64_t sequence, const Waiter& waiter) {
   cut(call);
   chosen_ = &choose(longest_ * size_of(call.type), select::rounds(call));
-  const Plan& plan = *chosen_->plan;
+  const RankSchedule& plan = *chosen_->plan;
   const Envelope mine = envelope(call, sequence,
                                  fingerprint(chosen_->choice.algorithm->name,
                                              {static_cast<std::uint64_t>(chosen_->choice.depth),
@@ -146,10 +146,10 @@ const TwoLevel::Chosen& TwoLevel::choose(std::size_t part_bytes, bool round_once
   return chosen;
 }
 
-const Plan& TwoLevel::plan_for(const schedule::Choice& choice) {
+const RankSchedule& TwoLevel::plan_for(const schedule::Choice& choice) {
   const auto key = std::make_pair(choice.algorithm, choice.depth);
   if (const auto at = plans_.find(key); at != plans_.end()) return at->second;
-  Plan plan = make_plan(*choice.algorithm, {host_, hosts_, 0, choice.depth, 1});
+  RankSchedule plan = make_rank_schedule(*choice.algorithm, {host_, hosts_, 0, choice.depth, 1});
   for (schedule::Step& step : plan.schedule.steps) {
     for (schedule::Send& send : step.sends) send.peer = send.peer * places_ + place_;
     for (schedule::Recv& recv : step.recvs) recv.peer = recv.peer * places_ + place_;

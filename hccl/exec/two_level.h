@@ -18,7 +18,7 @@
 #include "hccl/base/waiter.h"
 #include "hccl/exec/lane.h"
 #include "hccl/exec/local_engine.h"
-#include "hccl/exec/plan.h"
+#include "hccl/exec/rank_schedule.h"
 #include "hccl/schedule/algorithm.h"
 #include "hccl/select/message_costs.h"
 #include "transport/transport.h"
@@ -61,13 +61,14 @@ class TwoLevel {
     std::size_t part_bytes = 0;
     bool round_once = false;
     schedule::Choice choice;
-    const Plan* plan = nullptr;  // its peers are ranks of the communicator; null: nothing chosen
+    // Its peers are ranks of the communicator. Null: nothing is chosen.
+    const RankSchedule* plan = nullptr;
   };
 
   Status run_slices(const Call& call, std::uint64_t sequence, const Waiter& waiter);
   void cut(const Call& call);
   const Chosen& choose(std::size_t part_bytes, bool round_once);
-  const Plan& plan_for(const schedule::Choice& choice);
+  const RankSchedule& plan_for(const schedule::Choice& choice);
   Status sum_on_host(const Call& call, const Part& part, const Envelope& mine);
   Status spread_on_host(const Call& call, const Part& part, const Envelope& mine);
   Status progress();
@@ -84,7 +85,8 @@ class TwoLevel {
   std::size_t slices_ = 0;     // elements of parts_ in use
   std::uint64_t longest_ = 0;  // longest part, in elements
   std::optional<select::MessageCosts> costs_;
-  std::map<std::pair<const schedule::Algorithm*, int>, Plan> plans_;  // by algorithm and depth
+  // By algorithm and depth.
+  std::map<std::pair<const schedule::Algorithm*, int>, RankSchedule> plans_;
   std::array<Chosen, kRemembered> remembered_;
   const Chosen* chosen_ = nullptr;  // of the last run
   std::vector<std::unique_ptr<Lane>> lanes_;

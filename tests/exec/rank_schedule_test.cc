@@ -1,5 +1,5 @@
 // Schedules whose ranks have taken each other's places, proved right like all others.
-#include "hccl/exec/plan.h"
+#include "hccl/exec/rank_schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace hccl::exec {
 namespace {
 
-TEST(Plan, RanksTakeEachOthersPlacesWhereThatIsAllowed) {
+TEST(RankSchedule, RanksTakeEachOthersPlacesWhereThatIsAllowed) {
   std::mt19937 random(7);
   for (const schedule::Algorithm& algorithm : schedule::algorithms()) {
     for (int size = 1; size <= 17; ++size) {
@@ -23,7 +23,7 @@ TEST(Plan, RanksTakeEachOthersPlacesWhereThatIsAllowed) {
       std::shuffle(order.begin(), order.end(), random);
       int moved = 0;
       const auto build = [&](const schedule::Shape& shape) {
-        schedule::Schedule schedule = make_plan(algorithm, shape, order).schedule;
+        schedule::Schedule schedule = make_rank_schedule(algorithm, shape, order).schedule;
         const schedule::Schedule usual = algorithm.build(shape);
         for (std::size_t i = 0; i < std::min(usual.steps.size(), schedule.steps.size()); ++i) {
           const auto& sends = schedule.steps[i].sends;

@@ -11,7 +11,7 @@ namespace hccl::exec {
 
 /// The schedule of one rank, and the largest sizes that any rank needs: with them all ranks cut the
 /// vector in the same way.
-struct Plan {
+struct RankSchedule {
   schedule::Schedule schedule;
   int most_slots = 0;             ///< scratch slots of the rank that has most
   std::size_t most_reducing = 0;  ///< reducing receives in one step
@@ -20,10 +20,10 @@ struct Plan {
 
 /// `order` gives the rank at each position of the schedule, for algorithms with any_order. If it is
 /// empty, ranks are in rank order.
-Plan make_plan(const schedule::Algorithm& algorithm, const schedule::Shape& shape,
-               std::span<const int> order = {});
+RankSchedule make_rank_schedule(const schedule::Algorithm& algorithm, const schedule::Shape& shape,
+                                std::span<const int> order = {});
 
 /// Lets the mesh open the links of all sends at once, before the first of them.
-void open_links(transport::Mesh& mesh, const Plan& plan);
+void open_links(transport::Mesh& mesh, const RankSchedule& rank_schedule);
 
 }  // namespace hccl::exec
