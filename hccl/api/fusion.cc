@@ -36,7 +36,7 @@ auto find(HcclFusion fusion) { return State::get().fusions().get(fusion); }
 
 struct Chosen {
   hccl::split::Segments segments;
-  Overlap::Plan plan = Overlap::Plan::kFixed;
+  Overlap::Mode mode = Overlap::Mode::kFixed;
 };
 
 Result<Chosen> choose_segments(const HcclFusionOptions& options,
@@ -46,7 +46,7 @@ Result<Chosen> choose_segments(const HcclFusionOptions& options,
   }
   HCCL_ASSIGN_OR_RETURN(const auto config, State::get().config());
   Chosen chosen;
-  if (config.split == hccl::Split::kTrace) chosen.plan = Overlap::Plan::kTraced;
+  if (config.split == hccl::Split::kTrace) chosen.mode = Overlap::Mode::kTraced;
   if (options.lastIndices != nullptr) {
     HCCL_ASSIGN_OR_RETURN(chosen.segments, hccl::split::segments_by_index(
                                                bytes, {options.lastIndices, options.segmentNum}));
@@ -61,7 +61,7 @@ Result<Chosen> choose_segments(const HcclFusionOptions& options,
   auto& strategies = State::get().groups().strategies();
   HCCL_ASSIGN_OR_RETURN(auto resolved, strategies.resolve(group, bytes));
   if (resolved.is_default() && (config.split == hccl::Split::kAuto || strategies.is_auto(group)))
-    chosen.plan = Overlap::Plan::kAuto;
+    chosen.mode = Overlap::Mode::kAuto;
   chosen.segments = std::move(resolved.last_indices);
   return chosen;
 }
@@ -104,7 +104,7 @@ HcclResult HcclFusionCreate(HcclComm comm, const HcclFusionGradient* gradients,
     auto made = std::make_shared<api::Fusion>();
     HCCL_ASSIGN_OR_RETURN(made->overlap, Overlap::create(std::move(communicator), std::move(list),
                                                          type, op, std::move(cut.segments),
-                                                         chosen.hcomParallel != 0, cut.plan));
+                                                         chosen.hcomParallel != 0, cut.mode));
     *fusion = State::get().fusions().add(std::move(made));
     return {};
   });

@@ -24,7 +24,7 @@ struct GradientList {
   DataType type = DataType::kFp32;
   ReduceOp op = ReduceOp::kSum;
   std::span<const std::uint32_t> last_indices = {};
-  int mode = 0;           ///< must be equal, too: Overlap::Plan
+  int mode = 0;           ///< must be equal, too: Overlap::Mode
   bool parallel = false;  ///< and this, where it matters
 };
 

@@ -42,19 +42,19 @@ std::uint32_t fingerprint(const std::vector<Overlap::Gradient>& gradients,
 }  // namespace
 
 Overlap::Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<Gradient> gradients,
-                 DataType type, ReduceOp op, bool parallel, Plan plan)
+                 DataType type, ReduceOp op, bool parallel, Mode mode)
     : communicator_(std::move(communicator)),
       gradients_(std::move(gradients)),
       type_(type),
       op_(op),
       parallel_(parallel),
-      plan_(plan),
+      mode_(mode),
       segment_of_(gradients_.size()),
       offset_(gradients_.size()),
       is_ready_(gradients_.size()) {
   if (communicator_->size() > 1) return;
   // Nothing is sent: there is nothing to measure, and nothing to run beside backward.
-  plan_ = Plan::kFixed;
+  mode_ = Mode::kFixed;
   parallel_ = false;
   met_ = true;
 }
@@ -62,9 +62,9 @@ Overlap::Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<G
 Result<std::unique_ptr<Overlap>> Overlap::create(std::shared_ptr<core::Communicator> communicator,
                                                  std::vector<Gradient> gradients, DataType type,
                                                  ReduceOp op, Segments segments, bool parallel,
-                                                 Plan plan) {
+                                                 Mode mode) {
   std::unique_ptr<Overlap> made(
-      new Overlap(std::move(communicator), std::move(gradients), type, op, parallel, plan));
+      new Overlap(std::move(communicator), std::move(gradients), type, op, parallel, mode));
   HCCL_RETURN_IF_ERROR(segments_by_index(made->gradient_bytes(), segments).status());
   const auto& log = made->communicator_->log();
   // One for each gradient is no slip.
@@ -122,9 +122,9 @@ Status Overlap::lay_out(Segments segments) {
   }
   fingerprint_ = fingerprint(gradients_, segments);
   in_use->last_indices = std::move(segments);
-  plan_in_use_ = std::move(in_use);
+  plan_ = std::move(in_use);
   // Segments to come may copy what these do not; to run out of memory then would be too late.
-  if (plan_ == Plan::kAuto && !contiguous()) {
+  if (mode_ == Mode::kAuto && !contiguous()) {
     buffer_elements = 0;
     for (const auto& gradient : gradients_) buffer_elements += gradient.count;
   }
@@ -171,7 +171,7 @@ void Overlap::begin_iteration() {
   for (auto* each : {&now_.start, &now_.end, &now_.cpu, &now_.wait_for_peer})
     each->assign(segments_.size(), 0);
   now_.algorithm.resize(segments_.size());
-  now_.plan = plan_in_use_;
+  now_.plan = plan_;
 }
 
 void Overlap::begin_if_over() {
@@ -329,13 +329,13 @@ Status Overlap::meet() {
     counts.push_back(gradient.count);
     names.push_back(gradient.name);
   }
-  refusal_ = agree(*communicator_, {counts, names, type_, op_, plan_in_use_->last_indices,
-                                    static_cast<int>(plan_), plan_ != Plan::kFixed && parallel_});
+  refusal_ = agree(*communicator_, {counts, names, type_, op_, plan_->last_indices,
+                                    static_cast<int>(mode_), mode_ != Mode::kFixed && parallel_});
   HCCL_RETURN_IF_ERROR(refusal_);
-  if (plan_ != Plan::kFixed) {
-    HCCL_ASSIGN_OR_RETURN(automatic_, AutomaticPlan::create(communicator_, gradient_bytes(),
-                                                            plan_in_use_->last_indices, parallel_,
-                                                            plan_ == Plan::kTraced));
+  if (mode_ != Mode::kFixed) {
+    HCCL_ASSIGN_OR_RETURN(
+        automatic_, AutomaticPlan::create(communicator_, gradient_bytes(), plan_->last_indices,
+                                          parallel_, mode_ == Mode::kTraced));
   }
   met_ = true;
   return {};
@@ -346,11 +346,11 @@ Status Overlap::end_window() {
   if (decision.changed) {
     HCCL_RETURN_IF_ERROR(lay_out(std::move(decision.last_indices)));
   } else {
-    plan_in_use_ = std::make_shared<PlanVersion>(*plan_in_use_);
+    plan_ = std::make_shared<PlanVersion>(*plan_);
   }
-  plan_in_use_->version = decision.version;
-  plan_in_use_->predicted_end = nanoseconds(decision.predicted_end);
-  plan_in_use_->lower_bound = nanoseconds(decision.lower_bound);
+  plan_->version = decision.version;
+  plan_->predicted_end = nanoseconds(decision.predicted_end);
+  plan_->lower_bound = nanoseconds(decision.lower_bound);
   return {};
 }
 

@@ -29,10 +29,10 @@ class Overlap {
     std::uint64_t count = 0;  ///< elements
   };
   enum class Point { kFpStart, kBpEnd, kIterationEnd };
-  enum class Plan {
+  enum class Mode {
     kFixed,   ///< the segments stay
-    kTraced,  ///< they stay, and iterations are measured over all ranks
-    kAuto,    ///< they are measured, and changed for better ones
+    kTraced,  ///< the segments stay; iterations are measured over all ranks
+    kAuto,    ///< iterations are measured over all ranks; better segments replace the segments
   };
 
   /// `segments` must fit the gradients (strategy.h makes such lists). parallel: segments run on the
@@ -42,7 +42,7 @@ class Overlap {
   static Result<std::unique_ptr<Overlap>> create(std::shared_ptr<core::Communicator> communicator,
                                                  std::vector<Gradient> gradients, DataType type,
                                                  ReduceOp op, Segments segments, bool parallel,
-                                                 Plan plan = Plan::kFixed);
+                                                 Mode mode = Mode::kFixed);
   /// Finishes the segments whose gradients are all ready, together with the other ranks.
   ~Overlap();
   Overlap(const Overlap&) = delete;
@@ -66,7 +66,7 @@ class Overlap {
   }
 
   /// Those of the iteration at hand; an automatic plan changes them between iterations.
-  const Segments& segments() const { return plan_in_use_->last_indices; }
+  const Segments& segments() const { return plan_->last_indices; }
   /// The time line of the last iteration that was waited for; empty before the first.
   std::string timeline() const;
   /// The last iterations: kTraced, or as many as fit in 16 MiB.
@@ -86,7 +86,7 @@ class Overlap {
   };
 
   Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<Gradient> gradients,
-          DataType type, ReduceOp op, bool parallel, Plan plan);
+          DataType type, ReduceOp op, bool parallel, Mode mode);
   Status lay_out(Segments segments);
   void begin_iteration();
   void begin_if_over();
@@ -108,9 +108,9 @@ class Overlap {
   DataType type_;
   ReduceOp op_;
   bool parallel_;
-  Plan plan_;
+  Mode mode_;
   std::uint32_t fingerprint_ = 0;
-  std::shared_ptr<PlanVersion> plan_in_use_;
+  std::shared_ptr<PlanVersion> plan_;
   std::vector<Segment> segments_;
   std::vector<std::uint32_t> segment_of_;  // by gradient
   std::vector<std::uint64_t> offset_;      // elements from the segment's start, by gradient

@@ -126,7 +126,7 @@ TEST(Overlap, TracesOfAnAutomaticPlanTellWhatThePlannerNeeds) {
     // The communicator is the world's.
     const std::shared_ptr<Communicator> shared(std::shared_ptr<Communicator>(), &communicator);
     auto engine = Overlap::create(shared, gradients, DataType::kFp32, ReduceOp::kSum, {10, 11},
-                                  true, Overlap::Plan::kAuto);
+                                  true, Overlap::Mode::kAuto);
     ASSERT_TRUE(engine.ok()) << engine.status().message();
     for (int iteration = 0; iteration < 20; ++iteration) {
       (*engine)->mark(Overlap::Point::kFpStart);
@@ -183,7 +183,7 @@ TEST(Overlap, TracingCostsMicroseconds) {
     std::unique_ptr<Overlap> engines[2];
     for (int traced = 0; traced < 2; ++traced) {
       auto engine = Overlap::create(shared, gradients, DataType::kFp32, ReduceOp::kSum, {150, 160},
-                                    false, traced ? Overlap::Plan::kTraced : Overlap::Plan::kFixed);
+                                    false, traced ? Overlap::Mode::kTraced : Overlap::Mode::kFixed);
       ASSERT_TRUE(engine.ok());
       engines[traced] = std::move(engine).value();
     }

@@ -40,9 +40,9 @@ class Client {
   bool choose_memory();
   bool run_sizes(const Operator& op);
   bool run(const Operator& op);
-  bool measure(const Operator& op, const Plan& plan, void* send, void* recv, double* us);
-  bool fill(const Operator& op, const Plan& plan, void* send, void* recv);
-  bool compare(const Operator& op, const Plan& plan, const void* recv);
+  bool measure(const Operator& op, const TestCase& test_case, void* send, void* recv, double* us);
+  bool fill(const Operator& op, const TestCase& test_case, void* send, void* recv);
+  bool compare(const Operator& op, const TestCase& test_case, const void* recv);
   bool upload(void* device, uint64_t bytes);
   void report(const Operator& op, double us, bool right) const;
 
@@ -196,23 +196,26 @@ bool Client::run_sizes(const Operator& op) {
 }
 
 bool Client::run(const Operator& op) {
-  Plan plan;
-  op.plan(setting_, &plan);
+  TestCase test_case;
+  op.plan(setting_, &test_case);
   const uint64_t size = size_of(setting_.type);
   void* send = nullptr;
   void* recv = nullptr;
-  if (!memory_->take(plan.send_count * size, plan.recv_count * size, &send, &recv)) return false;
-  CLIENT_CHECK(aclrtMallocHost(&host_, std::max(plan.send_count, plan.recv_count) * size));
+  if (!memory_->take(test_case.send_count * size, test_case.recv_count * size, &send, &recv)) {
+    return false;
+  }
+  CLIENT_CHECK(
+      aclrtMallocHost(&host_, std::max(test_case.send_count, test_case.recv_count) * size));
 
   double us = 0;
-  if (!fill(op, plan, send, recv) || !measure(op, plan, send, recv, &us)) return false;
+  if (!fill(op, test_case, send, recv) || !measure(op, test_case, send, recv, &us)) return false;
   bool right = true;
   if (options_.check) {
     // Once more into a buffer that holds something else.
-    if (!fill(op, plan, send, recv)) return false;
-    CLIENT_CHECK(op.call({setting_, plan, send, recv, comm_, stream_}));
+    if (!fill(op, test_case, send, recv)) return false;
+    CLIENT_CHECK(op.call({setting_, test_case, send, recv, comm_, stream_}));
     CLIENT_CHECK(aclrtSynchronizeStream(stream_));
-    right = compare(op, plan, recv);
+    right = compare(op, test_case, recv);
     int all = right ? 1 : 0;
     MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     right = all == 1;
@@ -224,17 +227,18 @@ bool Client::run(const Operator& op) {
   return memory_->give_back();
 }
 
-bool Client::measure(const Operator& op, const Plan& plan, void* send, void* recv, double* us) {
+bool Client::measure(const Operator& op, const TestCase& test_case, void* send, void* recv,
+                     double* us) {
   if (options_.gate) {
     CLIENT_CHECK(aclrtStreamWaitEvent(stream_, gate_));
     CLIENT_CHECK(aclrtResetEvent(gate_, stream_));
   }
   for (uint64_t i = 0; i < options_.warmup; ++i) {
-    CLIENT_CHECK(op.call({setting_, plan, send, recv, comm_, stream_}));
+    CLIENT_CHECK(op.call({setting_, test_case, send, recv, comm_, stream_}));
   }
   CLIENT_CHECK(aclrtRecordEvent(begin_, stream_));
   for (uint64_t i = 0; i < options_.iterations; ++i) {
-    CLIENT_CHECK(op.call({setting_, plan, send, recv, comm_, stream_}));
+    CLIENT_CHECK(op.call({setting_, test_case, send, recv, comm_, stream_}));
   }
   CLIENT_CHECK(aclrtRecordEvent(end_, stream_));
   if (options_.gate) {
@@ -260,27 +264,27 @@ bool Client::upload(void* device, uint64_t bytes) {
   return true;
 }
 
-bool Client::fill(const Operator& op, const Plan& plan, void* send, void* recv) {
+bool Client::fill(const Operator& op, const TestCase& test_case, void* send, void* recv) {
   const uint64_t size = size_of(setting_.type);
   const Data mine = op.reduces ? Data::to_reduce(setting_.type, setting_.reduction, setting_.rank)
                                : Data::moved(setting_.type, setting_.rank);
-  if (plan.send_count > 0) {
-    mine.write(host_, 0, plan.send_count);
-    if (!upload(send, plan.send_count * size)) return false;
+  if (test_case.send_count > 0) {
+    mine.write(host_, 0, test_case.send_count);
+    if (!upload(send, test_case.send_count * size)) return false;
   }
-  if (plan.in_place && setting_.rank == setting_.root) {
-    mine.write(host_, 0, plan.recv_count);
+  if (test_case.in_place && setting_.rank == setting_.root) {
+    mine.write(host_, 0, test_case.recv_count);
   } else {
-    std::memset(host_, 0xA5, plan.recv_count * size);
+    std::memset(host_, 0xA5, test_case.recv_count * size);
   }
-  return upload(recv, plan.recv_count * size);
+  return upload(recv, test_case.recv_count * size);
 }
 
-bool Client::compare(const Operator& op, const Plan& plan, const void* recv) {
+bool Client::compare(const Operator& op, const TestCase& test_case, const void* recv) {
   const uint64_t size = size_of(setting_.type);
-  const uint64_t bytes = plan.recv_count * size;
+  const uint64_t bytes = test_case.recv_count * size;
   CLIENT_CHECK(aclrtMemcpy(host_, bytes, recv, bytes, ACL_MEMCPY_DEVICE_TO_HOST));
-  for (const Part& part : plan.expected) {
+  for (const Part& part : test_case.expected) {
     const Data data = part.from == Part::kReduced
                           ? Data::reduced(setting_.type, setting_.reduction, setting_.ranks)
                           : Data::moved(setting_.type, part.from);

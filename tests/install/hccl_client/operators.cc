@@ -29,29 +29,29 @@ uint64_t total(const std::vector<uint64_t>& counts) {
 
 // ---- plans ----
 
-void plan_all_reduce(const Setting& s, Plan* p) {
+void plan_all_reduce(const Setting& s, TestCase* p) {
   p->send_count = p->recv_count = s.count;
   p->expected.push_back({0, s.count, Part::kReduced, 0});
 }
 
-void plan_reduce(const Setting& s, Plan* p) {
+void plan_reduce(const Setting& s, TestCase* p) {
   p->send_count = p->recv_count = s.count;
   if (s.rank == s.root) p->expected.push_back({0, s.count, Part::kReduced, 0});
 }
 
-void plan_broadcast(const Setting& s, Plan* p) {
+void plan_broadcast(const Setting& s, TestCase* p) {
   p->recv_count = s.count;
   p->in_place = true;
   p->expected.push_back({0, s.count, s.root, 0});
 }
 
-void plan_reduce_scatter(const Setting& s, Plan* p) {
+void plan_reduce_scatter(const Setting& s, TestCase* p) {
   p->recv_count = share(s);
   p->send_count = share(s) * s.ranks;
   p->expected.push_back({0, share(s), Part::kReduced, s.rank * share(s)});
 }
 
-void plan_reduce_scatterv(const Setting& s, Plan* p) {
+void plan_reduce_scatterv(const Setting& s, TestCase* p) {
   for (uint32_t to = 0; to < s.ranks; ++to) p->send_counts.push_back(uneven(s, 0, to));
   p->send_displacements = displacements(p->send_counts);
   p->send_count = total(p->send_counts);
@@ -59,7 +59,7 @@ void plan_reduce_scatterv(const Setting& s, Plan* p) {
   p->expected.push_back({0, p->recv_count, Part::kReduced, p->send_displacements[s.rank]});
 }
 
-void plan_all_gather(const Setting& s, Plan* p) {
+void plan_all_gather(const Setting& s, TestCase* p) {
   p->send_count = share(s);
   p->recv_count = share(s) * s.ranks;
   for (uint32_t from = 0; from < s.ranks; ++from) {
@@ -67,7 +67,7 @@ void plan_all_gather(const Setting& s, Plan* p) {
   }
 }
 
-void plan_all_gatherv(const Setting& s, Plan* p) {
+void plan_all_gatherv(const Setting& s, TestCase* p) {
   for (uint32_t from = 0; from < s.ranks; ++from) p->recv_counts.push_back(uneven(s, from, 0));
   p->recv_displacements = displacements(p->recv_counts);
   p->send_count = p->recv_counts[s.rank];
@@ -77,20 +77,20 @@ void plan_all_gatherv(const Setting& s, Plan* p) {
   }
 }
 
-void plan_scatter(const Setting& s, Plan* p) {
+void plan_scatter(const Setting& s, TestCase* p) {
   p->recv_count = share(s);
   p->send_count = s.rank == s.root ? share(s) * s.ranks : 0;
   p->expected.push_back({0, share(s), s.root, s.rank * share(s)});
 }
 
-void plan_alltoall(const Setting& s, Plan* p) {
+void plan_alltoall(const Setting& s, TestCase* p) {
   p->send_count = p->recv_count = share(s) * s.ranks;
   for (uint32_t from = 0; from < s.ranks; ++from) {
     p->expected.push_back({from * share(s), share(s), from, s.rank * share(s)});
   }
 }
 
-void plan_alltoallv(const Setting& s, Plan* p) {
+void plan_alltoallv(const Setting& s, TestCase* p) {
   for (uint32_t peer = 0; peer < s.ranks; ++peer) {
     p->send_counts.push_back(uneven(s, s.rank, peer));
     p->recv_counts.push_back(uneven(s, peer, s.rank));
@@ -107,7 +107,7 @@ void plan_alltoallv(const Setting& s, Plan* p) {
 }
 
 // The same data as alltoallv; the counts are the whole matrix.
-void plan_alltoallvc(const Setting& s, Plan* p) {
+void plan_alltoallvc(const Setting& s, TestCase* p) {
   plan_alltoallv(s, p);
   p->send_counts.clear();
   for (uint32_t from = 0; from < s.ranks; ++from) {

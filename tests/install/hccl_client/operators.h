@@ -28,7 +28,7 @@ struct Part {
 };
 
 /// One operator in one setting. Counts are elements.
-struct Plan {
+struct TestCase {
   uint64_t send_count = 0;
   uint64_t recv_count = 0;
   bool in_place = false;  // one buffer, the receive buffer; on the root it is sent
@@ -40,7 +40,7 @@ struct Plan {
 /// What a call of an operator takes.
 struct Run {
   const Setting& s;
-  const Plan& p;
+  const TestCase& p;
   void* send;
   void* recv;
   HcclComm comm;
@@ -50,7 +50,7 @@ struct Run {
 struct Operator {
   const char* name;
   bool reduces;
-  void (*plan)(const Setting& setting, Plan* plan);
+  void (*plan)(const Setting& setting, TestCase* test_case);
   HcclResult (*call)(const Run& run);
 };
 
