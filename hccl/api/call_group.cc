@@ -99,7 +99,7 @@ void report_not_run(const std::vector<Job>& jobs, const Status& why) {
 }
 
 // The calls of one communicator that run on the caller's behalf, in order.
-struct Line {
+struct CommunicatorCalls {
   core::Communicator* comm = nullptr;
   std::vector<std::pair<Job*, std::unique_ptr<Place>>> jobs;
   Status result;
@@ -130,30 +130,30 @@ Status enqueue(Job job) {
 // The calls of each communicator without a stream run now, on a thread of their own, because one
 // thread may be several ranks.
 Status launch(std::vector<Job>& jobs) {
-  std::vector<Line> lines;
+  std::vector<CommunicatorCalls> queues;
   for (Job& job : jobs) {
     if (job.stream != nullptr) {
       HCCL_RETURN_IF_ERROR(enqueue(job));
       job.comm = nullptr;
       continue;
     }
-    const auto same = [&](const Line& each) { return each.comm == job.comm.get(); };
-    auto at = std::find_if(lines.begin(), lines.end(), same);
-    if (at == lines.end()) {
-      lines.emplace_back().comm = job.comm.get();
-      at = lines.end() - 1;
+    const auto same = [&](const CommunicatorCalls& each) { return each.comm == job.comm.get(); };
+    auto at = std::find_if(queues.begin(), queues.end(), same);
+    if (at == queues.end()) {
+      queues.emplace_back().comm = job.comm.get();
+      at = queues.end() - 1;
     }
     at->jobs.emplace_back(&job, std::make_unique<Place>(job.comm));
   }
-  if (lines.empty()) return {};
+  if (queues.empty()) return {};
   {
     std::vector<Thread> threads;
-    for (std::size_t i = 1; i < lines.size(); ++i) {
-      threads.emplace_back("hccl-group", [line = &lines[i]] { line->run(); });
+    for (std::size_t i = 1; i < queues.size(); ++i) {
+      threads.emplace_back("hccl-group", [queue = &queues[i]] { queue->run(); });
     }
-    lines.front().run();
+    queues.front().run();
   }
-  for (const Line& line : lines) HCCL_RETURN_IF_ERROR(line.result);
+  for (const CommunicatorCalls& queue : queues) HCCL_RETURN_IF_ERROR(queue.result);
   return {};
 }
 

@@ -92,7 +92,7 @@ void WorkQueue::cancel(const Ticket& place) {
   if (take_out(*place)) step_out();
 }
 
-WorkQueue::Line::const_iterator WorkQueue::find(const Entry& entry) const {
+WorkQueue::TicketList::const_iterator WorkQueue::find(const Entry& entry) const {
   const auto is_it = [&](const Ticket& each) { return each.get() == &entry; };
   return std::find_if(line_.begin(), line_.end(), is_it);
 }
@@ -138,7 +138,7 @@ bool WorkQueue::can_run(By who) const {
 // Runs the head of the line if nothing runs. False if there was nothing to do.
 bool WorkQueue::run_next(By who) {
   const bool inside = who == By::kInside;
-  Line next;
+  TicketList next;
   {
     const MutexLock lock(mutex_);
     if (!head_is_for(who)) return false;
@@ -287,7 +287,7 @@ WorkQueue::Ticket WorkQueue::to_watch() const {
 }
 
 void WorkQueue::end(bool wait) {
-  Line dropped;
+  TicketList dropped;
   Thread worker;
   {
     const MutexLock lock(mutex_);

@@ -102,7 +102,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  private:
   enum class By { kCaller, kWorker, kInside };
   // Tickets move from list to list without an allocation: work that has run cannot fail any more.
-  using Line = std::list<Ticket>;
+  using TicketList = std::list<Ticket>;
   // Two atomic operations and two stores where nothing else is in line.
   bool enter() {
     std::uint32_t idle = 0;
@@ -139,7 +139,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   bool sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoorbell& bell, Also also);
   bool is_overdue(const Entry& entry, Watch& watch) const;
   std::uint64_t piece() const;
-  Line::const_iterator find(const Entry& entry) const HCCL_REQUIRES(mutex_);
+  TicketList::const_iterator find(const Entry& entry) const HCCL_REQUIRES(mutex_);
   Ticket to_watch() const;
   bool take_out(const Entry& entry);
   void step_out();
@@ -157,10 +157,10 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   std::atomic<std::thread::id> runner_{};
   // Of the thread that runs.
   const Entry* completing_ = nullptr;  // its callback runs
-  Line ended_;                         // has run; its callback has not
+  TicketList ended_;                   // has run; its callback has not
 
   mutable Mutex mutex_{LockLevel::kQueue};
-  Line line_ HCCL_GUARDED_BY(mutex_);  // by place
+  TicketList line_ HCCL_GUARDED_BY(mutex_);  // by place
   std::uint64_t places_ HCCL_GUARDED_BY(mutex_) = 0;
   Thread worker_ HCCL_GUARDED_BY(mutex_);
 

@@ -72,7 +72,7 @@ struct Process {
   nanoseconds leave_by = nanoseconds::max();
 };
 
-struct Line {
+struct SimulatedLine {
   std::size_t process = 0;
   bool open_here = true;   // the coordinator's end
   bool open_there = true;  // the process's end
@@ -147,7 +147,7 @@ class Simulation {
   }
 
   void send(int number, const std::string& frame) {
-    Line& line = lines_.at(number);
+    SimulatedLine& line = lines_.at(number);
     if (line.cut || !line.open_there) return;
     line.up = std::max(line.up, now_ + random_.up_to(delay_));
     schedule(line.up - now_, [this, number, frame] {
@@ -158,7 +158,7 @@ class Simulation {
     });
   }
   void hang_up(int number) {
-    Line& line = lines_.at(number);
+    SimulatedLine& line = lines_.at(number);
     if (!line.open_there) return;
     line.open_there = false;
     if (line.cut) return;
@@ -174,7 +174,7 @@ class Simulation {
   void deliver(const Membership::Outs& outs) {
     for (const auto& out : outs) {
       require(lines_.count(out.connection) != 0, "a frame to a connection that never was");
-      Line& line = lines_.at(out.connection);
+      SimulatedLine& line = lines_.at(out.connection);
       require(line.open_here,
               "a frame to " + name(processes_[line.process]) + ", whose connection has ended");
       if (!out.frame.empty()) arrive(out.connection, std::string(out.frame));
@@ -186,7 +186,7 @@ class Simulation {
   }
   // An empty frame is the end of the connection.
   void arrive(int number, const std::string& frame) {
-    Line& line = lines_.at(number);
+    SimulatedLine& line = lines_.at(number);
     if (line.cut) return;
     line.down = std::max(line.down, now_ + random_.up_to(delay_));
     schedule(line.down - now_, [this, number, frame] {
@@ -260,7 +260,7 @@ class Simulation {
     schedule(when, [this, index] {
       Process& process = processes_[index];
       if (process.state == State::kAway || process.state == State::kGone) return;
-      Line& line = lines_.at(line_of_.at(index));
+      SimulatedLine& line = lines_.at(line_of_.at(index));
       switch (random_.below(4)) {
         case 0:
           say(name(process) + " dies");
@@ -556,7 +556,7 @@ class Simulation {
   bool orderly_ = false;
   std::vector<std::function<void()>> backlog_;
   std::vector<Process> processes_;
-  std::map<int, Line> lines_;
+  std::map<int, SimulatedLine> lines_;
   std::map<std::size_t, int> line_of_;
   std::map<std::uint32_t, std::size_t> admitted_by_rank_;
   std::set<std::pair<std::size_t, Uuid>> exchanged_;
