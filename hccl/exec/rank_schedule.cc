@@ -17,8 +17,8 @@ RankSchedule make_rank_schedule(const schedule::Algorithm& algorithm, const sche
     return fold.inputs.size() == static_cast<std::size_t>(shape.size);
   };
   if (!algorithm.any_order) order = {};
-  const auto place = std::find(order.begin(), order.end(), shape.rank) - order.begin();
-  const int own = order.empty() ? shape.rank : static_cast<int>(place);
+  const auto position = std::find(order.begin(), order.end(), shape.rank) - order.begin();
+  const int own = order.empty() ? shape.rank : static_cast<int>(position);
   for (other.rank = 0; other.rank < shape.size; ++other.rank) {
     schedule::Schedule schedule = algorithm.build(other);
     rank_schedule.most_slots = std::max(rank_schedule.most_slots, schedule.scratch_slots);

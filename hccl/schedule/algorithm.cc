@@ -106,7 +106,7 @@ constexpr std::array kAlgorithms = {
               "Every rank sends its vector to every other and folds all of them in rank order.",
               allreduce_one_shot, any_size, all_at_once},
     Algorithm{Op::kAllReduce, "two_level", "",
-              "Ranks of a host share the summing, then ranks of the same place on all hosts do.",
+              "Ranks of a host share the summing, then ranks with the same local rank do.",
               allreduce_two_level, any_size, one_twice},
     Algorithm{Op::kAllReduce, "ring", "ring",
               "Chunks go round between neighbours, once to be summed and once to be spread.",

@@ -13,8 +13,11 @@
 namespace hccl::schedule {
 namespace {
 
-int from_root(const Shape& shape) { return wrap(shape.rank - shape.root, shape.size); }
-int real_rank(int place, const Shape& shape) { return wrap(place + shape.root, shape.size); }
+// The rank, counted from the root.
+int relative_rank_of(const Shape& shape) { return wrap(shape.rank - shape.root, shape.size); }
+int real_rank(int relative_rank, const Shape& shape) {
+  return wrap(relative_rank + shape.root, shape.size);
+}
 
 // The first distance of scatter: half of the smallest power of two that is at least `size`.
 int farthest(int size) { return (1 << ceil_log2(size)) / 2; }
@@ -33,31 +36,33 @@ std::vector<Slice> blocks(Buffer buffer, int first, int count, int slot, const S
 }  // namespace
 
 Schedule broadcast_binomial(const Shape& shape) {
-  const int n = shape.size, place = from_root(shape);
+  const int n = shape.size, relative_rank = relative_rank_of(shape);
   Schedule schedule = begin(1);
   for (int distance = 1; distance < n; distance *= 2) {
-    if (place < distance && place + distance < n) {
-      schedule.steps.push_back(step({send(real_rank(place + distance, shape), out(0))}, {}));
-    } else if (place >= distance && place < 2 * distance) {
-      schedule.steps.push_back(step({}, {recv(real_rank(place - distance, shape), out(0))}));
+    if (relative_rank < distance && relative_rank + distance < n) {
+      schedule.steps.push_back(
+          step({send(real_rank(relative_rank + distance, shape), out(0))}, {}));
+    } else if (relative_rank >= distance && relative_rank < 2 * distance) {
+      schedule.steps.push_back(
+          step({}, {recv(real_rank(relative_rank - distance, shape), out(0))}));
     }
   }
   return schedule;
 }
 
 Schedule reduce_binomial(const Shape& shape) {
-  const int n = shape.size, place = from_root(shape);
+  const int n = shape.size, relative_rank = relative_rank_of(shape);
   if (n == 1) return copy_only();
   Schedule schedule = begin(1);
-  const Slice sum = place == 0 ? out(0) : scratch(0, 0);
+  const Slice sum = relative_rank == 0 ? out(0) : scratch(0, 0);
   Slice here = in(0);  // place of the sum so far: before the first fold, the input
   for (int distance = farthest(n); distance >= 1; distance /= 2) {
-    if (place < distance && place + distance < n) {
-      const int child = real_rank(place + distance, shape);
+    if (relative_rank < distance && relative_rank + distance < n) {
+      const int child = real_rank(relative_rank + distance, shape);
       schedule.steps.push_back(step({}, {recv_fold(child, sum, here)}));
       here = sum;
-    } else if (place >= distance && place < 2 * distance) {
-      schedule.steps.push_back(step({send(real_rank(place - distance, shape), here)}, {}));
+    } else if (relative_rank >= distance && relative_rank < 2 * distance) {
+      schedule.steps.push_back(step({send(real_rank(relative_rank - distance, shape), here)}, {}));
     }
   }
   schedule.scratch_slots = here.buffer == Buffer::kScratch ? 1 : 0;
@@ -66,27 +71,28 @@ Schedule reduce_binomial(const Shape& shape) {
 
 // A rank that must pass blocks on keeps the received blocks in slots, its own block in slot 0.
 Schedule scatter_binomial(const Shape& shape) {
-  const int n = shape.size, place = from_root(shape);
+  const int n = shape.size, relative_rank = relative_rank_of(shape);
   if (n == 1) return copy_only();
   Schedule schedule = begin(n);
   for (int distance = farthest(n); distance >= 1; distance /= 2) {
-    const int beyond = place % (2 * distance);
-    if (beyond == 0 && place + distance < n) {
-      const int child = place + distance, count = std::min(distance, n - child);
+    const int beyond = relative_rank % (2 * distance);
+    if (beyond == 0 && relative_rank + distance < n) {
+      const int child = relative_rank + distance, count = std::min(distance, n - child);
       Step give;
-      for (const Slice& from :
-           blocks(place == 0 ? Buffer::kIn : Buffer::kScratch, child, count, distance, shape)) {
+      for (const Slice& from : blocks(relative_rank == 0 ? Buffer::kIn : Buffer::kScratch, child,
+                                      count, distance, shape)) {
         give.sends.push_back(send(real_rank(child, shape), from));
       }
       schedule.steps.push_back(std::move(give));
     } else if (beyond == distance) {
-      const int parent = real_rank(place - distance, shape), count = std::min(distance, n - place);
+      const int parent = real_rank(relative_rank - distance, shape),
+                count = std::min(distance, n - relative_rank);
       if (count == 1) {
         schedule.steps.push_back(step({}, {recv(parent, out(shape.rank))}));
         continue;
       }
       Step take;
-      for (const Slice& into : blocks(Buffer::kScratch, place, count, 0, shape)) {
+      for (const Slice& into : blocks(Buffer::kScratch, relative_rank, count, 0, shape)) {
         take.recvs.push_back(recv(parent, into));
       }
       take.folds.push_back(copy(out(shape.rank), scratch(0, shape.rank)));
@@ -94,7 +100,8 @@ Schedule scatter_binomial(const Shape& shape) {
       schedule.steps.push_back(std::move(take));
     }
   }
-  if (place == 0) schedule.steps.front().folds.push_back(copy(out(shape.rank), in(shape.rank)));
+  if (relative_rank == 0)
+    schedule.steps.front().folds.push_back(copy(out(shape.rank), in(shape.rank)));
   return schedule;
 }
 

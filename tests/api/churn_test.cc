@@ -125,15 +125,15 @@ class Rank {
   /// A sub-communicator of all ranks, in another order each time.
   HcclComm group(std::uint64_t id) {
     std::array<std::uint32_t, kSize> ranks{};
-    std::uint32_t place = 0;
+    std::uint32_t sub_rank = 0;
     for (std::uint32_t i = 0; i < kSize; ++i) {
       ranks[i] = static_cast<std::uint32_t>((i + id) % kSize);
-      if (ranks[i] == rank_) place = i;
+      if (ranks[i] == rank_) sub_rank = i;
     }
     HcclCommConfig config;
     HcclCommConfigInit(&config);
     HcclComm made = nullptr;
-    DO(HcclCreateSubCommConfig(&world_, kSize, ranks.data(), id, place, &config, &made));
+    DO(HcclCreateSubCommConfig(&world_, kSize, ranks.data(), id, sub_rank, &config, &made));
     return made;
   }
 

@@ -96,9 +96,9 @@ TEST(SubComm, RanksAreInTheOrderGiven) {
       EXPECT_EQ(sub, nullptr);
       return;
     }
-    const std::uint32_t place = rank == 3 ? 0 : rank == 0 ? 1 : 2;
-    OK(HcclCreateSubCommConfig(&comm, 3, members.data(), 17, place, &config, &sub));
-    EXPECT_EQ(rank_of(sub), place);
+    const std::uint32_t sub_rank = rank == 3 ? 0 : rank == 0 ? 1 : 2;
+    OK(HcclCreateSubCommConfig(&comm, 3, members.data(), 17, sub_rank, &config, &sub));
+    EXPECT_EQ(rank_of(sub), sub_rank);
     EXPECT_EQ(name_of(sub), world_name + "_sub_17");
     std::int32_t gathered[3] = {};
     std::int32_t mine = 100 + rank;
@@ -106,7 +106,7 @@ TEST(SubComm, RanksAreInTheOrderGiven) {
     EXPECT_EQ(std::vector<std::int32_t>(gathered, gathered + 3),
               (std::vector<std::int32_t>{103, 100, 102}));
     HcclComm deeper = nullptr;
-    EXPECT_EQ(HcclCreateSubCommConfig(&sub, 3, members.data(), 1, place, &config, &deeper),
+    EXPECT_EQ(HcclCreateSubCommConfig(&sub, 3, members.data(), 1, sub_rank, &config, &deeper),
               HCCL_E_PARA);
     EXPECT_EQ(HcclCommDestroy(sub), HCCL_SUCCESS);
   });
@@ -120,8 +120,8 @@ TEST(SubComm, ANameIsGivenOnceAtATime) {
     world.on_all([&](int rank) {
       HcclCommConfig config = named("pair");
       HcclComm sub = nullptr;
-      const auto place = static_cast<std::uint32_t>(rank);
-      OK(HcclCreateSubCommConfig(&world.comm(rank), 2, members.data(), 5, place, &config, &sub));
+      const auto sub_rank = static_cast<std::uint32_t>(rank);
+      OK(HcclCreateSubCommConfig(&world.comm(rank), 2, members.data(), 5, sub_rank, &config, &sub));
       EXPECT_EQ(name_of(sub), "pair");
       HcclComm found = nullptr;
       EXPECT_EQ(HcclCommGetHandleWithName("pair", &found), HCCL_SUCCESS);
@@ -130,8 +130,8 @@ TEST(SubComm, ANameIsGivenOnceAtATime) {
       EXPECT_EQ(sum(sub, &value), HCCL_SUCCESS);
       HcclComm second = nullptr;
       for (const std::uint64_t id : {5, 6}) {
-        EXPECT_EQ(HcclCreateSubCommConfig(&world.comm(rank), 2, members.data(), id, place, &config,
-                                          &second),
+        EXPECT_EQ(HcclCreateSubCommConfig(&world.comm(rank), 2, members.data(), id, sub_rank,
+                                          &config, &second),
                   HCCL_E_PARA);
         EXPECT_NE(std::strstr(HcclGetLastErrorText(), "\"pair\" exists already"), nullptr)
             << HcclGetLastErrorText();

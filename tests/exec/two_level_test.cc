@@ -27,17 +27,17 @@ using testing::run_ranks;
 
 /// One rank's mesh, local engine and allreduce between hosts, as a communicator sets them up.
 struct Member {
-  Member(Rank& rank, int places, const std::shared_ptr<memory::Heap>& heap) {
+  Member(Rank& rank, int ranks_per_host, const std::shared_ptr<memory::Heap>& heap) {
     transport::OpenArgs args = rank.open_args(Deadline::after(seconds(30)));
     args.hosts.clear();
-    for (int r = 0; r < rank.size(); ++r) args.hosts.push_back(r / places);
+    for (int r = 0; r < rank.size(); ++r) args.hosts.push_back(r / ranks_per_host);
     args.area_bytes = &LocalEngine::region_bytes;
     args.heap = heap;
     mesh = transport::open_routed(args).value();
     const Waiter waiter{.timeout = seconds(20), .abort = &abort, .policy = {.shared_cores = true}};
     local = std::make_unique<LocalEngine>(*mesh->host_memory(), heap, kernels::StoreRule{}, waiter,
                                           waiter.policy);
-    hosts = std::make_unique<TwoLevel>(*mesh, *local, rank.size() / places);
+    hosts = std::make_unique<TwoLevel>(*mesh, *local, rank.size() / ranks_per_host);
   }
   Status run(const Call& call, std::uint64_t sequence) {
     Waiter limits;
@@ -57,10 +57,10 @@ std::uint32_t value(int rank, std::uint64_t i, std::uint64_t round) {
                                     round * 1000003);
 }
 
-void allreduces(int hosts, int places) {
+void allreduces(int hosts, int ranks_per_host) {
   const auto heap = memory::Heap::create(std::size_t{1} << 30).value();
-  run_ranks(hosts * places, [&](Rank& rank) {
-    Member member(rank, places, heap);
+  run_ranks(hosts * ranks_per_host, [&](Rank& rank) {
+    Member member(rank, ranks_per_host, heap);
     std::mt19937_64 random(7);  // the same on all ranks
     constexpr std::uint64_t kMost = std::uint64_t{3} << 20;
     auto* const device =

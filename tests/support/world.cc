@@ -90,8 +90,8 @@ World::World(const std::vector<Config>& configs) {
 
   const std::vector<int> here = ranks_here(size);
   ranks_.resize(here.size());
-  on_threads(static_cast<int>(here.size()), [&](int place) {
-    const auto i = static_cast<std::size_t>(place);
+  on_threads(static_cast<int>(here.size()), [&](int local_rank) {
+    const auto i = static_cast<std::size_t>(local_rank);
     const Config& config = configs[static_cast<std::size_t>(here[i])];
     const Logger log = make_logger(config.log_level, "rank " + std::to_string(here[i]));
     auto control = join::ControlLine::join(*decoded, size, here[i], config, log);
