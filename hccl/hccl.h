@@ -14,11 +14,11 @@
  * and collected.
  *
  * Buffers belong to the operation until it is done. Send buffers are not written, unless they are
- * also the receive buffer. Memory that an operation writes is shared with its other memory only in
- * place, as each function says; in a V operation the block that a rank sends to itself may be in
- * place. Sends may share memory. Device memory that is mapped at two addresses is one memory.
- * Arrays of counts are read before the call returns. No alignment is needed. An operation with a
- * count of 0 succeeds and moves nothing, but all ranks must still call it.
+ * also the receive buffer. The receive buffer may overlap other memory of the operation only in
+ * place, as each function says. In a V operation the block that a rank sends to itself may be in
+ * place. Send buffers may overlap each other. Device memory that is mapped at two addresses is one
+ * memory. Arrays of counts are read before the call returns. No alignment is needed. An operation
+ * with a count of 0 succeeds and moves nothing, but all ranks must still call it.
  *
  * Types: all types can be moved. All types except HIF8 and FP8E8M0 can be reduced, with every
  * reduce operation. Numeric rules: README.md.
@@ -116,8 +116,8 @@ HcclResult HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32
 
 /** Runs sends and receives concurrently, so their order does not matter. Items with the same peer
  * and direction pair in order, also with HcclSend, HcclRecv and groups of the peer. A rank may send
- * to itself if it receives from itself as often. Without items nothing is done. HCCL_E_NOT_SUPPORT
- * inside a group. */
+ * to itself if it receives from itself as often. Without items the call succeeds and does nothing.
+ * HCCL_E_NOT_SUPPORT inside a group. */
 HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, HcclComm comm,
                              aclrtStream stream);
 

@@ -2,10 +2,13 @@
  *
  * Threads: functions may be called from any thread. One communicator is used by one thread at a
  * time; different communicators may be used at the same time. Ranks may be threads of one process.
- * Descriptors: 0 to 2 are the program's. Those that it has closed are opened on /dev/null when it
- * joins. If it closes descriptors of the library (closefrom, dup2), calls fail and say so; a file
- * that it opens by such a number is neither written nor closed. But the library cannot tell a new
- * socket from its own: the socket may get bytes of the library, or lose some.
+ *
+ * File descriptors: 0 to 2 belong to the program. Joining opens closed ones of these on /dev/null.
+ * If the program closes a descriptor of the library (closefrom, dup2), later calls fail and say so.
+ * If a file gets the number of such a descriptor, the library neither writes nor closes the file. A
+ * socket with such a number looks to the library like its own: the library may send bytes to this
+ * socket or take bytes from it.
+ *
  * Errors: any failure leaves a readable text in HcclGetLastErrorText(). HCCL_E_PTR for a null
  * pointer or a null communicator; HCCL_E_PARA for an invalid or destroyed communicator. */
 #ifndef HCCL_COMM_H_
@@ -62,19 +65,20 @@ HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms);
  * one. An addition to HCCL's interface. */
 HcclResult HcclCommInitLauncher(HcclComm* comm);
 
-/** A communicator of rankNum ranks of *comm, which must be a world: rank i of it is rank rankIds[i]
- * of the world. Called by all members with the same rankIds and subCommId; subCommRankId is the
- * caller's place in rankIds. A rank that is no member passes rankIds = NULL and subCommId =
- * 0xFFFFFFFF, and gets *subComm = NULL at once. The name is config's, or else
- * "<world's name>_sub_<subCommId>".
- * HCCL_E_PARA, among others: a living communicator has the name. */
+/** Makes a communicator of rankNum ranks of *comm, which must be a world. Rank i of the new
+ * communicator is rank rankIds[i] of the world. All members call this with the same rankIds and
+ * subCommId; subCommRankId is the caller's place in rankIds. A rank that is no member passes
+ * rankIds = NULL and subCommId = 0xFFFFFFFF, and gets *subComm = NULL at once. The name is the
+ * config's name, or by default "<world's name>_sub_<subCommId>". HCCL_E_PARA, among others: a
+ * living communicator has the name. */
 HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds,
                                    uint64_t subCommId, uint32_t subCommRankId,
                                    HcclCommConfig* config, HcclComm* subComm);
 
-/** Leaves the communicator. HCCL_E_AGAIN while another thread, or work on a stream, uses it;
- * HCCL_E_PARA if it is no communicator, or is still a group's or the world of hcom.h. Its memory
- * ranges and windows end with it. Sub-communicators are destroyed before their world. */
+/** Leaves the communicator and ends its memory ranges and windows. Sub-communicators are destroyed
+ * before their world. HCCL_E_AGAIN while another thread, or work on a stream, uses the
+ * communicator; HCCL_E_PARA if it is no communicator, belongs to a group, or is the world of
+ * hcom.h. */
 HcclResult HcclCommDestroy(HcclComm comm);
 
 /* ---- Configuration ---- */
@@ -108,9 +112,10 @@ static inline void HcclCommConfigInit(HcclCommConfig* config) {
 /** A result greater than a value of HcclCommConfigCapability means that the field is read. */
 uint32_t HcclGetCommConfigCapability(void);
 
-/** HCCL_DETERMINISTIC, 0 (off), 1 (on) or 2 (strict), for the future and living communicators of
- * this process, except where a communicator's own configuration sets it. All ranks set the same.
- * Ignored, with success, if the variable HCCL_DETERMINISTIC is set. HCCL_E_PARA: another value. */
+/** Sets HCCL_DETERMINISTIC to 0 (off), 1 (on) or 2 (strict) for the living and future communicators
+ * of this process. The configuration of a communicator takes precedence. All ranks set the same
+ * value. If the variable HCCL_DETERMINISTIC is set, the call succeeds and does nothing.
+ * HCCL_E_PARA: another value. */
 HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue configValue);
 HcclResult HcclGetConfig(HcclConfig config, HcclConfigValue* configValue);
 
@@ -143,9 +148,9 @@ HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank);
 /** commName: a buffer of COMM_NAME_MAX_LENGTH bytes. */
 HcclResult HcclGetCommName(HcclComm comm, char* commName);
 
-/** The communicator of this process with this name. Ranks that are threads of one process share a
- * name: then one made on the calling thread's device, else one made by the calling thread, else
- * any; the newest of these. HCCL_E_NOT_FOUND. */
+/** Finds the communicator of this process with this name. If ranks are threads of one process,
+ * several communicators have the name. Then the library prefers those made on the calling thread's
+ * device, next those made by the calling thread, and takes the newest. HCCL_E_NOT_FOUND. */
 HcclResult HcclCommGetHandleWithName(const char* commName, HcclComm* comm);
 
 /** The state of the communicator with this name, found as by HcclCommGetHandleWithName. */
@@ -158,9 +163,10 @@ HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError);
 /** Returns when every rank of comm has called it. */
 HcclResult HcclBarrier(HcclComm comm, aclrtStream stream);
 
-/** Between the two calls, on one thread, operations are collected, and HcclGroupEnd issues them
- * together. So one thread may drive several communicators, or send and receive in any order.
- * Operations of one kind only, and no HcclBatchSendRecv. May be nested. Experimental in HCCL. */
+/** Begins to collect the operations that the calling thread calls; HcclGroupEnd issues them
+ * together. So one thread may drive several communicators, or send and receive in any order. The
+ * operations of a group are of one kind; HcclBatchSendRecv is not allowed. Groups may be nested.
+ * Experimental in HCCL. */
 HcclResult HcclGroupStart(void);
 HcclResult HcclGroupEnd(void);
 /** Whether the calling thread has a group open. */
@@ -198,27 +204,29 @@ HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t by
 
 /* ---- Suspending ---- */
 
-/** From now on operations of this rank are refused with HCCL_E_SUSPENDING, also those that wait on
- * streams. Running operations go on to their end, and operations of other ranks wait for this rank.
- * A suspended communicator may be suspended again. */
+/** From now on operations of this rank fail with HCCL_E_SUSPENDING, also operations that wait on
+ * streams. Running operations go on to their end. Operations of other ranks wait for this rank. A
+ * suspended communicator may be suspended again. */
 HcclResult HcclCommSuspend(HcclComm comm);
-/** Operations are accepted again. A refused operation has not begun: repeat it. A communicator that
- * has failed cannot be resumed, and its failure is the result; one that is not suspended can. */
+/** Operations are accepted again. A rejected operation has not begun: repeat it. If the
+ * communicator has failed, the result is its failure. Resuming a communicator that is not suspended
+ * succeeds. */
 HcclResult HcclCommResume(HcclComm comm);
 
-/** Called by HcclCommDestroy and HcclCommResume, on their thread, before and after. In
- * HCCL_COMM_STATE_PHASE_DESTROY_POST, comm is no longer valid. If a callback before the change
- * fails, its code is the result of the call; a failure after the change is only logged. */
+/** A callback that HcclCommDestroy and HcclCommResume call on their thread, before and after the
+ * change. In HCCL_COMM_STATE_PHASE_DESTROY_POST, comm is no longer valid. If a callback before the
+ * change fails, the call returns its code. A failure after the change is only logged. */
 typedef HcclResult (*HcclCommStateCallback)(HcclComm comm, HcclCommStatePhase state, void* args);
-/** For all communicators of this process, until its end. A name (1 to 160 bytes) that is registered
- * already gets the new callback. Callbacks are called in the order of their names' registration. */
+/** Registers a callback for all communicators of this process, until the process ends. regName has
+ * 1 to 160 bytes; registering a name again replaces its callback. Callbacks are called in the order
+ * in which their names were registered. */
 HcclResult HcclCommRegCommStateCallback(const char* regName, HcclCommStateCallback cb, void* args);
 
 /* ---- Memory ----
  *
- * Memory from aclrtMalloc or aclrtMapMem is read and written by the ranks of a host directly, with
- * or without these calls: they check and record their arguments, and nothing is slower without
- * them. Other memory is accepted, and is copied through a staging area. */
+ * Ranks of a host read and write memory from aclrtMalloc or aclrtMapMem directly. The calls of this
+ * section are not needed for that: they check and record their arguments. Other memory is accepted,
+ * and is copied through a staging area. */
 
 /** Records a range of addresses. alignment and flags must be 0. HCCL_E_PARA: size is 0, or the
  * range overlaps one of this communicator. */
@@ -227,7 +235,7 @@ HcclResult HcclCommSetMemoryRange(HcclComm comm, void* baseVirPtr, size_t size, 
 /** HCCL_E_PARA: no range begins there, or memory in it is active. */
 HcclResult HcclCommUnsetMemoryRange(HcclComm comm, void* baseVirPtr);
 /** Records memory (a handle of aclrtMallocPhysical) in a range. offset and flags must be 0.
- * HCCL_E_PARA: it is not in one range, or overlaps active memory. */
+ * HCCL_E_PARA: the memory is not inside one range, or overlaps active memory. */
 HcclResult HcclCommActivateCommMemory(HcclComm comm, void* virPtr, size_t size, size_t offset,
                                       aclrtDrvMemHandle handle, uint64_t flags);
 /** HCCL_E_PARA: no active memory begins there. */
@@ -239,12 +247,12 @@ HcclResult HcclCommSymWinRegister(HcclComm comm, void* addr, uint64_t size,
                                   HcclCommSymWindow* winHandle, uint32_t flag);
 /** Collective. HCCL_E_PARA: no window. */
 HcclResult HcclCommSymWinDeregister(HcclCommSymWindow winHandle);
-/** The window that contains all of these bytes (the newest, if there are several), and their offset
- * in it. HCCL_E_NOT_FOUND. */
+/** Finds the newest window that contains all of these bytes, and their offset in the window.
+ * HCCL_E_NOT_FOUND. */
 HcclResult HcclCommSymWinGet(HcclComm comm, void* ptr, size_t size, HcclCommSymWindow* winHandle,
                              size_t* offset);
 
-/** There are no other network cards: checks its arguments, logs a warning and succeeds. */
+/** A host has no other network cards: checks the arguments, logs a warning and succeeds. */
 HcclResult HcclCommWorkingDevNicSet(HcclComm comm, uint32_t* ranks, bool* useBackup,
                                     uint32_t nRanks);
 

@@ -15,14 +15,14 @@
  * they are reduced in place without a copy. Other segments go through a fusion buffer, which is
  * allocated once.
  *
- * With HCCL_SPLIT=auto or HcomSetGradFusionAuto, and without a strategy of the program, the
+ * With HCCL_SPLIT=auto or HcomSetGradFusionAuto, and if the program has set no strategy, the
  * segments change while training runs. The first iterations run HCCL's default and are measured,
- * every second one without overlap. Then all ranks run the planner's few candidates for 10
- * iterations each, changing in the same iteration, and stay with the fastest. They try again only
- * if compute or a segment takes over 20 % more or less than then. HCCL_LOG=info logs the plan and
- * the reason.
- * HCCL_SPLIT=trace measures in the same way and changes nothing. The traces of measured iterations
- * also contain the time that each rank waited for other ranks, and processor time.
+ * every second one without overlap. Then all ranks run each of the planner's few candidates for 10
+ * iterations; they change the candidate in the same iteration. The fastest candidate stays. The
+ * ranks measure again only if compute or a segment takes over 20 % more or less than at that time.
+ * HCCL_LOG=info logs the plan and the reason. HCCL_SPLIT=trace measures in the same way and changes
+ * nothing. The traces of measured iterations also contain the time that each rank waited for other
+ * ranks, and processor time.
  *
  * Threads: one fusion object is used by one thread at a time. Between Ready(i) and Wait the memory
  * of gradient i belongs to the library. Other operations on the same communicator may be issued
@@ -48,11 +48,12 @@ typedef struct {
 typedef struct {
   HcclDataType dataType;
   HcclReduceOp op;
-  /** Not 0: hcom_parallel. The communicator's worker thread reduces a ready segment while the
+  /** Not 0: hcom_parallel, the communicator's worker thread reduces a ready segment while the
    * caller computes. 0 (default): segments run in order inside HcclFusionWait. */
   int hcomParallel;
-  /** At most one of the two may be given. Without either, the strategy that HcomSetGradFusionBySize
-   * or HcomSetGradFusionByIndex set for `group` applies, else HCCL's default (96.54 % / 3.46 %). */
+  /** At most one of lastIndices and percentages may be given. Without either, the strategy that
+   * HcomSetGradFusionBySize or HcomSetGradFusionByIndex set for `group` applies, else HCCL's
+   * default (96.54 % / 3.46 %). */
   const uint32_t* lastIndices; /**< last gradient of each segment */
   const float* percentages;    /**< of the bytes, per segment; sum 100 within 1e-3 */
   uint32_t segmentNum;         /**< length of the given list */
@@ -84,8 +85,8 @@ HcclResult HcclFusionWait(HcclFusion fusion);
  * earlier one is not marked. */
 HcclResult HcclFusionWaitSegment(HcclFusion fusion, uint32_t segment);
 
-/** The segments of the current iteration: lastIndices[k] is the last gradient of segment k, for k <
- * *segmentNum (in: capacity, out: number). */
+/** Writes the segments of the current iteration: lastIndices[k] is the last gradient of segment k.
+ * *segmentNum is the capacity before the call and the number of segments after it. */
 HcclResult HcclFusionGetSegments(HcclFusion fusion, uint32_t* lastIndices, uint32_t* segmentNum);
 
 /** Elements [begin, end) of the concatenation of all gradients. */
@@ -101,11 +102,12 @@ typedef struct {
   double wait;        /**< seconds that the next forward waits with these messages */
 } HcclFusionOrder;
 
-/** Plans the order of messages with which the next forward waits least. It is for programs that
- * update the weights of each gradient separately, and in which each part of the next forward waits
- * only for the weights that it needs. The newest gradient that is ready goes first, in chunks. A
- * message may be sent after all messages before it, when all gradients of which it contains a part
- * are ready. To do that, make a fusion object with the messages as its gradients, each a segment.
+/** Plans an order of messages that lets the next forward wait least. It is for programs that update
+ * the weights of each gradient separately; each part of their forward waits only for the weights
+ * that it needs. The plan sends the newest ready gradient first, in chunks. A message may be sent
+ * after all messages before it, when all gradients with a part in the message are ready. To run the
+ * plan, make a fusion object with the messages as its gradients, and make each gradient a segment.
+ *
  * The plan is based on rank 0's iterations so far and is the same on all ranks. All ranks call this
  * between HcclFusionWait and the next HcclFusionReady. The fusion object owns the plan; it is valid
  * until the next call. HCCL_E_PARA: called within an iteration, or before the first one. */
@@ -127,10 +129,11 @@ HcclResult HcclFusionMark(HcclFusion fusion, HcclFusionPoint point);
 HcclResult HcclFusionTraceText(HcclFusion fusion, const char** text);
 
 /** Writes the traces of this rank's last iterations (1,000, or as many as fit in 16 MiB). The name
- * decides the format: .pb.json is the Protobuf message Trace (hccl/files/plugin/trace.proto) in
- * JSON, any other .json is Chrome's trace format (opens in Perfetto) with that message in it, .csv
- * is a table, and any other name is the message in binary. hccl-plan reads all but the table.
- * HCCL_E_OPEN_FILE_FAILURE: the file cannot be written completely. */
+ * decides the format. Names with .pb.json get the Protobuf message Trace
+ * (hccl/files/plugin/trace.proto) in JSON. Other names with .json get Chrome's trace format (opens
+ * in Perfetto), with that message in it. Names with .csv get a table. All other names get the
+ * message in binary. hccl-plan reads all formats but the table. HCCL_E_OPEN_FILE_FAILURE: the file
+ * cannot be written completely. */
 HcclResult HcclFusionTraceWrite(HcclFusion fusion, const char* path);
 
 /** Finishes, together with the other ranks, the segments whose gradients are all ready. */

@@ -30,7 +30,7 @@ typedef enum {
   HCCL_OPTIM_BERT_ADAM = 7   /* [mean, square] */
 } HcclOptimRule;
 
-/** The types of a span's elements. 16-bit types are computed in fp32 and rounded once. */
+/** The types of a span's elements. 16-bit elements are computed in fp32 and rounded once. */
 typedef enum {
   HCCL_OPTIM_FP32 = 0,
   HCCL_OPTIM_FP64 = 1,
@@ -76,7 +76,7 @@ typedef struct {
 } HcclOptimSpan;
 
 /** Must run body(work, share) for every share below `shares`, on any threads, and return when all
- * are done. */
+ * shares are done. */
 typedef void (*HcclOptimBody)(void* work, uint64_t share);
 typedef void (*HcclOptimRun)(uint64_t shares, HcclOptimBody body, void* work);
 
@@ -85,7 +85,7 @@ typedef struct {
   uint64_t number;  /* number of threads; small tables use fewer */
 } HcclOptimThreads;
 
-/** One step of all spans: one parallel region; Lamb and AdamP take two. */
+/** Runs one step of all spans in one parallel region; Lamb and AdamP take two regions. */
 void HcclOptimStep(HcclOptimRule rule, const HcclOptimSpan* spans, uint64_t number,
                    const HcclOptimThreads* threads);
 

@@ -41,9 +41,9 @@ HcclResult HcomInitByLauncher(void);
 /** Makes an existing communicator the world. The caller still owns comm and destroys it after
  * HcomDestroy. An addition to HCCL's interface. */
 HcclResult HcomInitByComm(HcclComm comm);
-/** Leaves the world; destroys all groups, and removes all split strategies and all groups requested
- * before the world. HCCL_E_UNAVAIL: there is no world. HCCL_E_AGAIN: a group is in use; nothing has
- * changed. */
+/** Leaves the world. Destroys all groups. Removes all split strategies, and all groups that were
+ * requested before the world. HCCL_E_UNAVAIL: there is no world. HCCL_E_AGAIN: a group is in use;
+ * nothing has changed. */
 HcclResult HcomDestroy(void);
 HcclResult HcomGetInitStatus(bool* initialized);
 
@@ -57,11 +57,11 @@ HcclResult HcomGetWorldRankFromGroupRank(const char* group, uint32_t groupRank,
 HcclResult HcomGetGroupRankFromWorldRank(uint32_t worldRank, const char* group,
                                          uint32_t* groupRank);
 
-/** Every member calls it. The ids are sorted; a rank's group rank is its position in the sorted
- * list. Before the world exists, the request is stored, and the group is made when the world joins.
- * If that fails, joining fails with the error of the request, and there is no world. HCCL_E_PARA:
- * the world's name, an existing name, rankNum 0 or > world, an id out of range or twice.
- * HCCL_E_NOT_FOUND: the caller is not a member. */
+/** Makes a group; every member calls this. The ids are sorted; a rank's group rank is its position
+ * in the sorted list. Before the world exists, the request is stored, and joining the world makes
+ * the group. If that fails, joining fails with the error of the request, and there is no world.
+ * HCCL_E_PARA: the world's name, an existing name, rankNum 0 or > world, an id out of range or
+ * twice. HCCL_E_NOT_FOUND: the caller is not a member. */
 HcclResult HcomCreateGroup(const char* group, uint32_t rankNum, uint32_t* rankIds);
 /** HCCL_E_NOT_FOUND: no such group; HCCL_E_PARA: the world; HCCL_E_AGAIN: the group is in use. */
 HcclResult HcomDestroyGroup(const char* group);
@@ -107,8 +107,8 @@ HcclResult HcomAllToAll(const void* sendBuf, uint64_t sendCount, HcclDataType se
                         const void* recvBuf, uint64_t recvCount, HcclDataType recvType,
                         const char* group, aclrtStream stream, const char* tag);
 
-/** Cuts the group's gradients after these indices. They must be ascending, and the last one must be
- * that of the last gradient. */
+/** Cuts the group's gradients after these indices. The indices must ascend, and the last index must
+ * be that of the last gradient. */
 HcclResult HcomSetGradFusionByIndex(const char* group, uint32_t segmentNum,
                                     const uint32_t* idxList);
 /** Cuts the group's gradients at these percentages of their bytes (sum 100 within 1e-3). Takes
@@ -118,13 +118,13 @@ HcclResult HcomSetGradFusionBySize(const char* group, uint32_t segmentNum, const
  * from measured times of the training (see hccl_fusion.h), for all ranks at once. All ranks must
  * call it. HCCL_SPLIT=auto has the same effect for every group. An addition to HCCL's interface. */
 HcclResult HcomSetGradFusionAuto(const char* group);
-/** The last gradient index of each segment. *segmentIdxPtr is allocated by new uint32_t[]: free it
- * with HcomFreeSplitStrategy (or delete[]). *configured is false if the user's strategy was used,
- * true if the default ratio was used. HCCL_E_PTR any null pointer; HCCL_E_PARA no gradients, or a
- * strategy that does not fit them. The call is local, except with an automatic plan and an existing
- * group. Then every rank of the group must call it with its times of the same gradients. The exact
- * plan is computed from feature->gradient_time and a measurement of at most about 50 ms, and
- * *configured is false. */
+/** Computes the last gradient index of each segment. *segmentIdxPtr is allocated by new uint32_t[]:
+ * free it with HcomFreeSplitStrategy (or delete[]). *configured is false if the user's strategy was
+ * used, true if the default ratio was used. HCCL_E_PTR: any null pointer. HCCL_E_PARA: no
+ * gradients, or a strategy that does not fit them. The call is local, unless the group exists and
+ * has an automatic plan. Then every rank of the group must call it with its times of the same
+ * gradients. The exact plan is computed from feature->gradient_time and a measurement of at most
+ * about 50 ms, and *configured is false. */
 HcclResult HcomGetSplitStrategy(const char* group, const struct model_feature* feature,
                                 uint32_t** segmentIdxPtr, uint32_t* len, bool* configured,
                                 GradSplitForceMode force HCCL_DEFAULT(FORCE_NONE),

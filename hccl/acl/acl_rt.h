@@ -21,9 +21,9 @@ extern "C" {
 
 /* ---- Start and end ---- */
 
-/** configPath: NULL, or a readable JSON file, whose content has no effect here; else
- * ACL_ERROR_INVALID_FILE. A second call returns ACL_ERROR_REPEAT_INITIALIZE: it is harmless and
- * counted. */
+/** configPath: NULL or a readable JSON file; its content has no effect here.
+ * ACL_ERROR_INVALID_FILE: another path. A second call is counted, does no harm and returns
+ * ACL_ERROR_REPEAT_INITIALIZE. */
 aclError aclInit(const char* configPath);
 /** Sets the count of aclInit to 0. Succeeds without aclInit, too. */
 aclError aclFinalize(void);
@@ -48,35 +48,35 @@ typedef enum {
 } aclrtFloatOverflowMode;
 
 /** The number of devices: HCCL_DEVICE_COUNT, by default the larger of 16 and the number of cores. A
- * device is a number by which the ranks of a host differ. No core is bound to it, and several ranks
- * may have the same device. */
+ * device is a number that tells the ranks of a host apart. No core is bound to a device, and
+ * several ranks may have the same device. */
 aclError aclrtGetDeviceCount(uint32_t* count);
-/** Gives the calling thread this device, and adds one to the calls of aclrtResetDevice that the
- * device needs. ACL_ERROR_RT_INVALID_DEVICEID, here and below. */
+/** Gives the calling thread this device. Each call requires one more call of aclrtResetDevice.
+ * ACL_ERROR_RT_INVALID_DEVICEID, here and below. */
 aclError aclrtSetDevice(int32_t deviceId);
-/** After as many calls of aclrtResetDevice as of aclrtSetDevice, or one Force, no thread has
- * this device any more. Streams, events and memory stay. ACL_ERROR_RT_CONTEXT_NULL: no call was
- * needed. */
+/** After as many calls of aclrtResetDevice as of aclrtSetDevice, or one Force, the device is no
+ * longer the device of any thread. Streams, events and memory stay. ACL_ERROR_RT_CONTEXT_NULL: no
+ * call was needed. */
 aclError aclrtResetDevice(int32_t deviceId);
 aclError aclrtResetDeviceForce(int32_t deviceId);
 /** ACL_ERROR_RT_CONTEXT_NULL if the calling thread has no device. */
 aclError aclrtGetDevice(int32_t* deviceId);
-/** Waits for all streams of the calling thread's device: those created by threads that had this
- * device then. Returns their first failure. ACL_ERROR_RT_CONTEXT_NULL: no device. timeout:
- * milliseconds, or -1; ACL_ERROR_RT_STREAM_SYNC_TIMEOUT. */
+/** Waits for the streams of the calling thread's device, which threads with this device created.
+ * Returns their first failure. ACL_ERROR_RT_CONTEXT_NULL: no device. timeout: milliseconds, or -1;
+ * ACL_ERROR_RT_STREAM_SYNC_TIMEOUT. */
 aclError aclrtSynchronizeDevice(void);
 aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout);
 aclError aclrtGetRunMode(aclrtRunMode* runMode);
 /** Set stores the mode and Get returns it. Arithmetic always follows IEEE 754. */
 aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode);
 aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode* mode);
-/** Every device reaches every other's memory. */
+/** Always possible: every device reaches the memory of every other device. */
 aclError aclrtDeviceCanAccessPeer(int32_t* canAccessPeer, int32_t deviceId, int32_t peerDeviceId);
 aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId);
 
-/** A context gives a device to a thread. aclrtSetDevice makes a default context for each device,
- * which ends with the last aclrtResetDevice. Create makes the new context the calling thread's. */
+/** A context gives a device to a thread. aclrtSetDevice makes a default context for each device;
+ * the last aclrtResetDevice ends it. Create makes the new context the calling thread's context. */
 aclError aclrtCreateContext(aclrtContext* context, int32_t deviceId);
 /** Default contexts cannot be destroyed: ACL_ERROR_RT_PARAM_INVALID. */
 aclError aclrtDestroyContext(aclrtContext context);
@@ -122,10 +122,11 @@ typedef enum {
 } aclrtMemAttr;
 
 /* A child of fork() starts without a device, stream, communicator or memory of its own, and may
- * then use all functions. It reads the device memory of its parent, also mapped memory, and writes
- * to copies of its pages: the parent does not see these writes. A page that the child has not
- * written shows later writes of the parent, so copy what must not change. If a child frees device
- * memory of its parent, nothing happens. A child of a raw clone() is refused by every function. */
+ * then use all functions. The child can read the device memory of its parent, also mapped memory.
+ * If the child writes to a page, it gets a copy of the page, and the parent does not see the write.
+ * On other pages later writes of the parent appear, so copy data that must not change. If a child
+ * frees device memory of its parent, nothing happens. In a child of a raw clone() every function
+ * fails. */
 
 /** Device memory: operations between ranks of one host read and write it in place, without a copy.
  * 64-byte aligned, contents undefined. The program may use size rounded up to a multiple of 32, and
@@ -178,8 +179,8 @@ typedef enum {
   ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF = 0xFFFF
 } aclrtMemGranularityOptions;
 
-/** Reserves addresses without memory. size is a multiple of 2 MiB, and so is the result. alignment
- * must be 0, expectPtr NULL, flags 0 or 1 (large pages). */
+/** Reserves addresses without memory. size and the result are multiples of 2 MiB. alignment must be
+ * 0, expectPtr NULL, flags 0 or 1 (large pages). */
 aclError aclrtReserveMemAddress(void** virPtr, size_t size, size_t alignment, void* expectPtr,
                                 uint64_t flags);
 /** ACL_ERROR_RT_PARAM_INVALID also while memory is mapped in the reservation. */
@@ -213,10 +214,9 @@ typedef enum {
   ACL_MEMCPY_INTER_DEVICE_TO_DEVICE = 7
 } aclrtMemcpyKind;
 
-/** Copies count bytes, or sets them, at once or in the stream's order. count > destMax is
- * ACL_ERROR_RT_PARAM_INVALID; 0 bytes are allowed. The memory may be of any kind, whatever `kind`
- * says, and the two parts may overlap. Memory of an Async call must stay until the stream has done
- * the work. */
+/** Copies count bytes, or sets them, at once or in the stream's order. ACL_ERROR_RT_PARAM_INVALID:
+ * count > destMax. 0 bytes are allowed. The memory may be of any kind: `kind` has no effect. The
+ * two parts may overlap. Memory of an Async call must stay until the stream has done the work. */
 aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
                      aclrtMemcpyKind kind);
 aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,
