@@ -20,7 +20,7 @@ struct Job {
   CallWithBlocks call{Call()};
   std::vector<exec::Transfer> transfers;
 
-  /// Runs it on the caller's thread at its place in the communicator's order.
+  /// Runs the call on the caller's thread at its place in the communicator's order.
   Status run(const WorkQueue::Ticket& place) {
     return transfers.empty() ? comm->run(call, place) : comm->exchange(transfers, place);
   }
@@ -59,13 +59,13 @@ struct CallGroup {
 
 namespace {
 
-// A plain pointer to the open group: glibc ends the process where it has no memory to register the
-// destructor of a thread_local.
+// A plain pointer to the open group. A thread_local with a destructor would need memory to register
+// it, and without memory glibc ends the process.
 constinit thread_local ThreadCalls on_thread;
 
 bool point_to_point(const Job& job) { return !job.transfers.empty(); }
 
-// One batch a communicator, of all its sends and receives in order.
+// Merges all sends and receives of each communicator, in their order, into one batch.
 Result<std::vector<Job>> merged(const std::vector<Job>& jobs) {
   std::vector<Job> out;
   for (const Job& job : jobs) {
@@ -84,7 +84,7 @@ Result<std::vector<Job>> merged(const std::vector<Job>& jobs) {
   return out;
 }
 
-// The group ends with a failure: reports the calls that do not run to the ranks that wait for them.
+// Tells the waiting ranks, after a failure of the group, which calls do not run.
 void report_not_run(const std::vector<Job>& jobs, const Status& why) {
   const std::string text = "HcclGroupEnd: " + why.message();
   for (auto job = jobs.begin(); job != jobs.end(); ++job) {
@@ -93,7 +93,7 @@ void report_not_run(const std::vector<Job>& jobs, const Status& why) {
       job->comm->refused(job->transfers, text);
     } else if (std::none_of(jobs.begin(), job,
                             [&](const Job& each) { return each.comm == job->comm; })) {
-      job->comm->refused(text);  // once: the others wait in the first one
+      job->comm->refused(text);  // once: the other ranks wait in the first call
     }
   }
 }
@@ -126,9 +126,9 @@ Status enqueue(Job job) {
   return {};
 }
 
-// All calls take their places in the order they were made. Calls with a stream are queued there.
-// The calls of each communicator without a stream run now, on a thread of their own, because one
-// thread may be several ranks.
+// Gives all calls their places, in the order in which they were made. Calls with a stream are
+// queued in the stream. The calls without a stream run now, on a thread for each communicator,
+// because one thread may be several ranks.
 Status launch(std::vector<Job>& jobs) {
   std::vector<CommunicatorCalls> queues;
   for (Job& job : jobs) {

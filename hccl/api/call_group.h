@@ -24,7 +24,7 @@ class CallWithBlocks : public Call {
   }
   CallWithBlocks(const CallWithBlocks& other)
       : CallWithBlocks(other, other.input_, other.output_) {}
-  CallWithBlocks(CallWithBlocks&&) = default;  // which leaves the blocks where they are
+  CallWithBlocks(CallWithBlocks&&) = default;  // leaves the blocks where they are
   CallWithBlocks& operator=(CallWithBlocks&&) = default;
 
  private:
@@ -34,7 +34,7 @@ class CallWithBlocks : public Call {
 
 struct CallGroup;
 
-/// What every operation reads of the calling thread.
+/// The state of the calling thread that every operation reads.
 struct ThreadCalls {
   CallGroup* open = nullptr;  ///< its group of calls
   std::uint32_t tag = 0;      ///< HcclSetCallTag
@@ -43,13 +43,13 @@ const ThreadCalls& thread_calls();
 
 /// Whether the calling thread has a group of calls open.
 inline bool in_call_group() { return thread_calls().open != nullptr; }
-/// In a forked child: the open group is the parent's.
+/// For a forked child: forgets the open group, which is the parent's.
 void leave_call_group_of_parent() noexcept;
 
-/// Adds a checked collective, or a batch of sends and receives, to the calling thread's open group;
-/// else queues it in its stream, and takes its place in the communicator's order now. kPara: calls
-/// of another kind are in the group, or a send or receive on another stream than those before it on
-/// this communicator.
+/// Adds a checked collective, or a batch of sends and receives, to the calling thread's open group.
+/// Without an open group, queues the call in its stream and takes its place in the communicator's
+/// order now. kPara: the group has calls of another kind, or has sends or receives of this
+/// communicator on another stream.
 Status run_later(const CommunicatorPtr& comm, aclrtStream stream, CallWithBlocks call);
 Status run_later(const CommunicatorPtr& comm, aclrtStream stream,
                  std::span<const exec::Transfer> transfers);
@@ -57,7 +57,7 @@ inline Status run_later(const CommunicatorPtr& comm, aclrtStream stream, const C
   return run_later(comm, stream, CallWithBlocks(call));
 }
 
-/// A call was refused: its group of calls, if there is one, does not run and ends with this
+/// Handles a refused call: if a group of calls is open, the group does not run and ends with this
 /// failure.
 [[gnu::cold]] void refuse_call_group(const Status& why, const char* function) noexcept;
 

@@ -13,9 +13,9 @@ namespace hccl::api {
 /// Every member is safe to use from any thread, also from callbacks.
 class StateCallbacks {
  public:
-  /// A known name gets the new callback and keeps its place.
+  /// Adds a callback. If the name is known, replaces its callback; the name keeps its place.
   void add(std::string name, HcclCommStateCallback callback, void* args);
-  /// Calls all callbacks, in order, on this thread, until one fails; that failure is the result.
+  /// Calls all callbacks, in order, on this thread. Stops at the first failure and returns it.
   Status call(HcclComm comm, HcclCommStatePhase phase) const;
 
  private:

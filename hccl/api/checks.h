@@ -18,7 +18,7 @@
 namespace hccl::api {
 
 inline constexpr std::uint64_t kMaxCount = 0x7FFFFFFF;
-// Some 31 years: sums of points in time stay far from overflow.
+// About 31 years: adding two points in time does not overflow.
 inline constexpr std::uint64_t kMaxMilliseconds = 1'000'000'000'000;
 
 namespace refusals {

@@ -89,7 +89,7 @@ Status join_cluster(const char* path, uint32_t rank, const HcclCommConfig* given
   Result<CommunicatorPtr> made = Status();
   try {
     made = join();
-  } catch (...) {  // otherwise this rank could not join again
+  } catch (...) {  // so that this rank can join again
     made = hccl::caught();
   }
   return state.cluster_worlds().record(world, made).status();

@@ -68,7 +68,7 @@ std::vector<std::string_view> parts_of(std::string_view all) {
   return parts;
 }
 
-// "L0:0, L1:1, L2:0": any of the levels, each once.
+// Accepts "L0:0, L1:1, L2:0": any of the levels, each once.
 bool is_retry_enable(std::string value) {
   std::erase(value, ' ');
   if (value.empty()) return true;
@@ -82,7 +82,8 @@ bool is_retry_enable(std::string value) {
   return true;
 }
 
-// "MaxCnt:1, HoldTime:5000, IntervalTime:1000": all three, in this order. HCCL ignores the rest.
+// Accepts "MaxCnt:1, HoldTime:5000, IntervalTime:1000": all three, in this order. HCCL ignores text
+// behind them.
 bool is_retry_params(std::string_view value) {
   struct Part {
     std::string_view name;

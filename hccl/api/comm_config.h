@@ -16,9 +16,9 @@ struct CommConfig {
   Communicators::About about;
 };
 
-/// `given` null: only the environment. kPara names the field of an invalid value, or a wrong magic
-/// word. Fields that the given version does not have are not read. An unusual value without effect
-/// is logged to `log`.
+/// Reads a configuration. `given` null: only the environment counts. kPara: a wrong magic word, or
+/// an invalid value; the text names the field. Fields that the given version lacks are not read.
+/// Unusual values without effect are logged to `log`.
 Result<CommConfig> load_comm_config(const HcclCommConfig* given, const Config& environment,
                                     const Logger& log);
 

@@ -68,7 +68,7 @@ HcclResult HcclCommDescribeAlgorithms(HcclComm comm, const char* op, uint64_t by
       return Status(Code::kPara, "infos has room for " + std::to_string(capacity) + " of " +
                                      std::to_string(found.size()) + " algorithms");
     }
-    // A newer program's entries are longer: fields that this library does not know become 0.
+    // A newer program has longer entries: fields that this library does not know become 0.
     auto* at = reinterpret_cast<std::byte*>(infos);
     std::memset(at, 0, found.size() * infoSize);
     for (const auto& each : found) {

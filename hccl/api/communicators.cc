@@ -39,7 +39,7 @@ void* Communicators::add(Object communicator, About about) {
   if (about.device < 0) about.device = current_device();
   entry.family = about.family;
   entry.about = std::move(about);
-  // The handle cannot be taken in between, because no caller knows it before this returns.
+  // No caller knows the handle before this function returns, so nobody can remove it meanwhile.
   void* const handle = Handles::add(std::move(communicator));
   try {
     enter(handle, std::move(entry));
@@ -52,8 +52,8 @@ void* Communicators::add(Object communicator, About about) {
 
 void Communicators::enter(const void* handle, Entry entry) {
   const MutexLock lock(mutex_);
-  // Once for each transport, after the transport has registered its own handler, so that this
-  // handler runs first.
+  // Registers this once for each transport, after the transport's own handler, so that this handler
+  // runs first.
   if (transports_.insert(std::string(entry.communicator.lock()->transport())).second) {
     static_cast<void>(std::atexit(State::say_end));
   }

@@ -60,7 +60,7 @@ class Communicators : public Handles<core::Communicator> {
   void* add(Object communicator) { return add(std::move(communicator), About{}); }
   void* add(Object communicator, About about);
 
-  /// As those of Handles, but wait for calls that are about to return.
+  /// As in Handles, but waits for calls that are about to return.
   Status unused(const void* handle) const {
     let_calls_return(handle, idle, kReturnTime);
     return Handles::unused(handle);
@@ -77,17 +77,17 @@ class Communicators : public Handles<core::Communicator> {
   /// one name: `family` is the same for the ranks of one communicator and for no other.
   Result<Claim> claim(const std::string& name, const std::string& family, int rank);
 
-  /// If several have this name: one on the calling thread's device, else one made by the calling
-  /// thread, else any; among these the newest. kNotFound.
+  /// Finds a communicator by name. If several have this name, prefers those on the calling thread's
+  /// device, next those made by the calling thread, and takes the newest. kNotFound.
   Result<HcclComm> find(const std::string& name) const;
 
   Result<About> about(HcclComm handle) const;
-  /// The number of groups with these ranks and this name that this rank has made before; the same
-  /// on all members.
+  /// Returns how many groups with these ranks and this name the rank has made before. All members
+  /// get the same number.
   std::uint64_t next_instance(HcclComm world, const std::string& name, std::vector<int> ranks);
-  /// For communicators whose own configuration does not set it.
+  /// Sets the value for all communicators whose own configuration does not set it.
   void set_deterministic(Deterministic value);
-  /// For all communicators that are left at the program's end: tells their ranks.
+  /// Tells the ranks of all communicators that are left that the program ends.
   void say_end();
 
  private:
@@ -102,7 +102,7 @@ class Communicators : public Handles<core::Communicator> {
     Instances groups;
   };
 
-  // A call that takes longer to return does something else than an operation.
+  // A call that returns later than this does something else than an operation.
   static constexpr std::chrono::seconds kReturnTime{5};
 
   void enter(const void* handle, Entry entry);

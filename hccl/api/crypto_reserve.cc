@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kUnit = alignof(std::max_align_t);
 
-/// A stack of blocks. They are free again when all of them are.
+/// A stack of blocks. Its memory is free again when all blocks are free.
 class Reserve {
  public:
   void* take(std::size_t bytes) {
@@ -30,7 +30,8 @@ class Reserve {
   bool has(const void* block) const {
     return std::greater_equal<>()(block, bytes_) && std::less<>()(block, bytes_ + sizeof bytes_);
   }
-  /// The bytes from the block to the end of the reserve: the block has at most these.
+  /// The number of bytes from the block to the end of the reserve, an upper bound of the block's
+  /// size.
   std::size_t behind(const void* block) const {
     return static_cast<std::size_t>(bytes_ + sizeof bytes_ - static_cast<const std::byte*>(block));
   }

@@ -1,5 +1,5 @@
-// The way of an operation of hccl.h, hccl_framework.h or hcom.h into the library: the log, the
-// checks of its arguments (operations.h), and the choice of thread and time.
+// Runs an operation of hccl.h, hccl_framework.h or hcom.h: logs it, checks its arguments
+// (operations.h), and chooses the thread and the time.
 #pragma once
 
 #include <fmt/core.h>
@@ -18,14 +18,14 @@
 
 namespace hccl::api {
 
-/// The result of a call that was refused and may stand between HcclGroupStart and HcclGroupEnd: its
+/// The result of a refused call. If the call stands between HcclGroupStart and HcclGroupEnd, its
 /// group does not run.
 [[gnu::cold]] inline HcclResult refused(const Status& why, const char* function) {
   refuse_call_group(why, function);
   return record_error(why, function);
 }
 
-/// The same for the exception that is being handled.
+/// As refused(), for the exception that is being handled.
 [[gnu::cold]] inline HcclResult refused_by_exception(const char* function) noexcept {
   refuse_call_group(caught(), function);
   return record_exception(function);
@@ -51,8 +51,8 @@ template <class... Arguments>
   communicator.log()->trace("Entry-{}: {}: {}{}", function, communicator.name(), text, stream);
 }
 
-/// A call has failed. If its arguments were refused, reports this to the ranks that may wait for
-/// it.
+/// Handles a failed call. If its arguments were refused, tells the ranks that may wait for the
+/// call.
 template <class Check, class... Arguments>
 [[gnu::cold]] void report_refusal(core::Communicator& communicator, const Status& why,
                                   const char* function, Check check,
@@ -67,10 +67,10 @@ template <class Check, class... Arguments>
   messages ? communicator.refused(std::move(*messages), text) : communicator.refused(text);
 }
 
-/// Checks a call and runs it. Without a stream it runs on the caller's thread. In a stream it runs
-/// later, but takes its place in the communicator's order now. In a group it runs at the end of the
-/// calling thread's group. `before`: the result of checks of arguments that the check itself does
-/// not get.
+/// Checks a call and runs it. Without a stream the call runs on the caller's thread. In a stream
+/// the call runs later, but takes its place in the communicator's order now. In a group the call
+/// runs at the end of the calling thread's group. `before`: the result of earlier checks, of
+/// arguments that `check` does not get.
 template <class Check, class... Arguments>
 HcclResult issue(const char* function, const CommunicatorPtr& comm, Status before,
                  aclrtStream stream, Check check, Arguments... arguments) {
@@ -99,7 +99,7 @@ HcclResult issue(const char* function, const CommunicatorPtr& comm, Status befor
   return refused(status, function);
 }
 
-/// issue() on the communicator with this handle: the shortest way to an operation.
+/// Calls issue() on the communicator with this handle: the shortest way to an operation.
 template <class Check, class... Arguments>
 HcclResult issue_by_handle(const char* function, HcclComm comm, aclrtStream stream, Check check,
                            Arguments... arguments) noexcept {

@@ -28,7 +28,7 @@ void set_last_error(std::string_view text) noexcept {
 }
 
 HcclResult record_error(const Status& failure, const char* function) noexcept {
-  auto& kept = last_error();  // no other memory: there may be none
+  auto& kept = last_error();  // allocates nothing: there may be no memory
   std::snprintf(kept.data(), kept.size(), "%s: %s", function, failure.message().c_str());
   return static_cast<HcclResult>(failure.code());
 }

@@ -29,7 +29,7 @@ Status Groups::adopt_world(CommunicatorPtr world, HcclComm handle, bool owned) {
   std::map<std::string, Group> made;
   Status failure;
   for (const auto& [name, ranks] : waiting) {
-    // HCCL's rule: of the groups requested before, only those of this rank are created.
+    // HCCL's rule: of the groups that were requested before the world, a rank creates only its own.
     if (!std::binary_search(ranks.begin(), ranks.end(), adopted.communicator->rank())) continue;
     auto group = open(adopted, name, ranks);
     if (!group.ok()) {
@@ -63,8 +63,8 @@ Status Groups::create(const std::string& name, std::vector<int> ranks) {
   return {};
 }
 
-// The world, in use for a group that the caller opens. None before a world exists: then the request
-// is stored.
+// Reserves the name, and returns the world for the group that the caller opens. Before a world
+// exists, stores the request and returns no world.
 Result<Groups::Group> Groups::take_name(const std::string& name, const Ranks& ranks) {
   if (name == HCCL_WORLD_GROUP) {
     return Status(Code::kPara, "group " + quoted(name) + " is the world's name");
@@ -114,7 +114,8 @@ Result<Groups::Group> Groups::open(const Group& in, const std::string& name, con
     return Status(Code::kNotFound,
                   "rankIds does not have the caller, rank " + std::to_string(world.rank()));
   }
-  // Counted by handle, because a program's own world that is adopted again has made groups before.
+  // Counted by handle: if the program adopts its own world again, that world has made groups
+  // before.
   const std::uint64_t instance = communicators_.next_instance(in.handle, name, ranks);
   HCCL_ASSIGN_OR_RETURN(CommunicatorPtr made, world.group(name, ranks, instance));
   Group group{made, nullptr, true};
@@ -149,8 +150,8 @@ Result<CommunicatorPtr> Groups::clear() {
     if (!group.owned) continue;
     HCCL_RETURN_IF_ERROR(communicators_.unused(group.handle).with_context("group " + quoted(name)));
   }
-  // A call that began meanwhile stops the removal half way. The next attempt continues there. The
-  // world is removed last.
+  // A call that began meanwhile stops the removal half way. The next attempt continues from there.
+  // The world is removed last.
   while (!groups_.empty()) {
     auto at = groups_.begin();
     if (at->first == HCCL_WORLD_GROUP && groups_.size() > 1) ++at;

@@ -26,8 +26,8 @@ class Groups {
   Status adopt_world(CommunicatorPtr world, HcclComm handle, bool owned);
   /// Creates a group, or stores the request until a world exists. Errors as HcomCreateGroup.
   Status create(const std::string& name, std::vector<int> ranks);
-  /// A call of HcomCreateGroup is refused: reports this to the other ranks of the world, if there
-  /// is one. Returns the reason.
+  /// Tells the other ranks of the world, if there is one, that a call of HcomCreateGroup was
+  /// refused. Returns `why`.
   Status refuse(const Status& why) const;
   /// kPara: the group is the world. kNotFound: no such group. kAgain: the group is in use.
   Status destroy(const std::string& name);
@@ -36,7 +36,7 @@ class Groups {
   /// world.
   Result<CommunicatorPtr> clear();
 
-  /// Whether a group of this name exists. A request that create() has stored is not yet a group.
+  /// Whether a group of this name exists. A stored request is not yet a group.
   bool contains(const std::string& name) const;
   Result<CommunicatorPtr> get(const std::string& name) const;
   Result<HcclComm> handle(const std::string& name) const;

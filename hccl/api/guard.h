@@ -16,7 +16,7 @@ void set_last_error(std::string_view text) noexcept;
 
 /// Keeps the text of a failure of `function`; returns its code.
 [[gnu::cold]] HcclResult record_error(const Status& failure, const char* function) noexcept;
-/// The same for the exception that is being handled.
+/// As record_error(), for the exception that is being handled.
 [[gnu::cold]] HcclResult record_exception(const char* function) noexcept;
 
 template <class Body>

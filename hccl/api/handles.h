@@ -31,7 +31,7 @@ class Handles {
  public:
   using Object = std::shared_ptr<T>;
 
-  /// A living object, during one call: its handle cannot be taken while a Use exists.
+  /// A living object, during one call. While a Use exists, take() fails.
   class Use {
    public:
     Use(Use&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
@@ -78,7 +78,7 @@ class Handles {
     }
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
-    /// The handle. At most once.
+    /// Adds the object and returns its handle. May be called once.
     void* add(Object object) {
       return std::exchange(table_, nullptr)->fill(index_, std::move(object));
     }
@@ -114,7 +114,7 @@ class Handles {
     return use->shared();
   }
 
-  /// kAgain: a call uses the object now. Else as get().
+  /// kAgain: a call uses the object now. Otherwise the result of get().
   Status unused(const void* handle) const {
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
     const Slot* const slot = find(number);
@@ -124,8 +124,9 @@ class Handles {
     return (word & kUsers) == 0 ? Status() : in_use();
   }
 
-  /// The result of a call may be known on one thread before the call has returned on another.
-  /// Waits until no call uses the object, or `idle` returns a failure, or for `at_most`.
+  /// Waits until no call uses the object, or `idle` returns a failure, or for `at_most`. The wait
+  /// is needed because a thread may see the result of a call before another thread has returned
+  /// from it.
   template <class Idle>
   void let_calls_return(const void* handle, Idle&& idle, std::chrono::nanoseconds at_most) const {
     const auto over = [&] {
@@ -139,8 +140,8 @@ class Handles {
     static_cast<void>(waiter.until(over, nothing_rings));
   }
 
-  /// Removes the handle if no call uses it (else kAgain) and `allowed` returns success (else its
-  /// failure). Concurrent calls wait for the decision; `allowed` must not use this table.
+  /// Removes the handle. kAgain: a call uses it. Otherwise a failure of `allowed` keeps the handle
+  /// and is the result. Concurrent calls wait for the decision; `allowed` must not use this table.
   template <class Allowed>
   Result<Object> take(const void* handle, Allowed&& allowed) {
     const auto number = reinterpret_cast<std::uintptr_t>(handle);
@@ -152,7 +153,7 @@ class Handles {
     if (!slot->word.compare_exchange_strong(word, alive | kClosing, std::memory_order_acquire)) {
       return (word & kLifeMask) == alive ? in_use() : unknown(handle);
     }
-    // From here on calls see kClosing or a dead life, and subtract their count at once.
+    // From here on a call that sees kClosing or a dead life subtracts its count at once.
     if (Status refused = allowed(*slot->object); !refused.ok()) {
       slot->word.fetch_sub(kClosing, std::memory_order_release);
       return refused;
@@ -184,7 +185,7 @@ class Handles {
 
   static std::uint64_t life_of(std::uint64_t number) { return (number >> kSlotBits) & kLives; }
 
-  // The slot that a number names, alive or not.
+  // Returns the slot that a number names; its object may be alive or not.
   Slot* find(std::uint64_t number) const {
     if (number >> kNumberBits != mark_ || life_of(number) == 0) return nullptr;
     const std::size_t index = number & (kSlots - 1);
@@ -225,7 +226,7 @@ class Handles {
   Status in_use() const {
     return Status(Code::kAgain, argument_ + " is in use, please try again later");
   }
-  // After take() has decided.
+  // As get(), after take() has decided.
   [[gnu::cold]] Result<Use> get_decided(const void* handle) const {
     {
       const MutexLock lock(mutex_);

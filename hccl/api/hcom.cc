@@ -31,7 +31,7 @@ constexpr std::size_t kPathBytes = 4095;
 constexpr std::size_t kTagBytes = 255;
 constexpr uint32_t kMostRanks = 32768;
 
-// Makes the world that this process joins by `join`.
+// Makes the world; this process joins it by `join`.
 template <class Join>
 Status init(Join join) {
   State& state = State::get();
@@ -50,7 +50,7 @@ Status init(Join join) {
   return adopted;
 }
 
-// Answers one query about a group.
+// Answers one query about a group with `question`.
 template <class Question>
 HcclResult ask(const char* function, const char* group, uint32_t* answer, const char* argument,
                Question question) {

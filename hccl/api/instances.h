@@ -11,8 +11,9 @@
 namespace hccl::api {
 
 /// Counts by ranks and by a short hash of the name, so that new names take no more memory. All
-/// members of a group make the groups of its ranks in one order, so all have the same counts. Names
-/// with different hashes have different counts, so a group that only some members try to make
+/// members of a group make the groups of its ranks in one order, so their counts are equal. If only
+/// some members try to make a group, later groups are disturbed only if the hash of their name is
+/// the same.
 /// disturbs few others.
 class Instances {
  public:

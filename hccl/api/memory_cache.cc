@@ -1,4 +1,4 @@
-// Device memory that is used again: hccl/hccl_framework.h.
+// Cached device memory: hccl/hccl_framework.h.
 #include "hccl/acl/runtime.h"
 #include "hccl/api/guard.h"
 #include "hccl/hccl_framework.h"

@@ -33,7 +33,7 @@ Result<Call> all_to_all(const Communicator& comm, const void* in, std::uint64_t 
                         HcclDataType out_type);
 inline Result<Call> barrier(const Communicator&) { return Call{}; }
 
-// Arrays contain a 64-bit number for each rank; displacements are in elements. See hccl.h.
+// The arrays contain a 64-bit number for each rank; displacements are in elements. See hccl.h.
 Result<CallWithBlocks> reduce_scatter_v(const Communicator& comm, void* in, const void* in_counts,
                                         const void* in_displs, void* out, std::uint64_t out_count,
                                         HcclDataType type, HcclReduceOp op);
@@ -56,7 +56,7 @@ Result<std::vector<Transfer>> batch_send_recv(const Communicator& comm,
                                               std::uint32_t item_num);
 
 /// The messages of a refused send, receive or batch, as far as they are known. If the peer is not
-/// another rank, the messages to or from all ranks. Nothing for a collective.
+/// another rank, these are the messages with every rank. A collective has none.
 using Messages = std::optional<std::vector<Transfer>>;
 Messages messages_of(const Communicator& comm, decltype(&send) check, void* buffer,
                      std::uint64_t count, HcclDataType type, std::uint32_t peer);

@@ -20,7 +20,7 @@ std::string item(const char* array, std::size_t i) {
   return std::string(array) + "[" + std::to_string(i) + "]";
 }
 
-// A buffer with its arrays, and their names in error texts.
+// A buffer with its arrays, and the names that error texts use for them.
 struct Side {
   const void* buffer;
   const char* buffer_name;
@@ -152,7 +152,7 @@ Result<CallWithBlocks> all_to_all_vc(const Communicator& comm, const void* sendB
   HCCL_ASSIGN_OR_RETURN(const DataType data, check_types(sendType, recvType));
   const auto size = static_cast<std::size_t>(comm.size());
   const auto rank = static_cast<std::size_t>(comm.rank());
-  // All ranks have the same matrix, so all ranks refuse it or none.
+  // All ranks have the same matrix, so either all ranks refuse the matrix or none does.
   for (std::size_t i = 0; i < size * size; ++i) {
     HCCL_RETURN_IF_ERROR(
         check_count(number(sendCountMatrix, i), item("sendCountMatrix", i).c_str()));

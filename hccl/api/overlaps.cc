@@ -31,7 +31,7 @@ std::string to_string(const Extent& extent) {
   return fmt::format("{}{} ({} bytes at {:#x})", extent.name, number, extent.bytes, extent.at);
 }
 
-// The elements between the first and the last one of all blocks.
+// The range from the first element of all blocks to the last.
 struct Hull {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -49,8 +49,8 @@ Hull hull_of(std::span<const Block> blocks) {
   return hull;
 }
 
-// The buffers of an operation whose blocks have one length, in elements. In place, `out` lies
-// `in_place` behind `in`.
+// The buffers of an operation whose blocks have one length, in elements. In place, `out` begins
+// `in_place` elements behind `in`.
 struct Places {
   std::uint64_t in;
   std::uint64_t out;
@@ -88,7 +88,7 @@ Status check_apart(const core::Communicator& comm, std::vector<Extent> extents, 
   }
   std::sort(extents.begin(), extents.end(),
             [](const Extent& a, const Extent& b) { return a.at < b.at; });
-  // Those that reach farthest so far: of all extents, and of those written.
+  // The extents that reach farthest so far: of all, and of the written ones.
   const Extent *any = nullptr, *written = nullptr;
   for (const Extent& each : extents) {
     const Extent* const other = each.written ? any : written;
@@ -139,7 +139,7 @@ Status compare_blocks(const core::Communicator& comm, const Call& call) {
   const auto add = [&](const void* buffer, std::span<const Block> blocks, bool written,
                        const char* name) {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
-      // In place, the own block is one extent.
+      // In place, the rank's own block of `in` and of `out` is one extent.
       if (!written && in_place && &blocks[i] == &own_in) continue;
       extents.push_back({at(buffer, blocks[i].at), blocks[i].count * element, written, name,
                          static_cast<int>(i)});

@@ -1,5 +1,5 @@
-// The one check of memory that buffers share. Without it an operation would read what it has
-// already overwritten, and succeed with wrong data.
+// Checks that buffers share memory only where the API allows that. Without the check an operation
+// would read data that it has overwritten, and succeed with wrong results.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,14 @@ Status compare_blocks(const core::Communicator& comm, const Call& call);
 inline bool mapped_twice(const core::Communicator& comm) {
   return comm.heap() != nullptr && comm.heap()->mapped_twice();
 }
-/// Modulo 2^64: each begins at least as far behind the other one as that one is long.
+/// Whether the ranges do not overlap: modulo 2^64, each begins behind the end of the other.
 inline bool apart(std::uintptr_t a, std::uint64_t a_bytes, std::uintptr_t b,
                   std::uint64_t b_bytes) {
   return b - a >= a_bytes && a - b >= b_bytes;
 }
 
-/// kPara: the buffers share memory, other than in place. The usual call, whose buffers are one, or
-/// further apart than either could be long, is decided at once.
+/// kPara: the buffers share memory, but not in place. The usual calls are decided at once: those
+/// with one buffer, and those whose buffers are further apart than either could be long.
 inline Status check_overlaps(const core::Communicator& comm, const Call& call) {
   if (has_blocks(call.op)) return compare_blocks(comm, call);
   const std::uint64_t element = size_of(call.type);
@@ -47,7 +47,7 @@ inline Status check_overlaps(const core::Communicator& comm, const Call& call) {
   return compare(comm, call);
 }
 
-/// The same for sends and receives that run side by side.
+/// As above, for sends and receives that run concurrently.
 Status check_overlaps(const core::Communicator& comm, std::span<const exec::Transfer> transfers);
 
 }  // namespace hccl::api

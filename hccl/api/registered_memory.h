@@ -28,13 +28,13 @@ class RegisteredMemory {
   /// kPara: no bytes, or the bytes exceed the address space. `what` names `at` in the text.
   static Status check(const void* at, std::uint64_t size, const char* what);
 
-  // ---- Ranges; with the errors of the functions of hccl_comm.h ----
+  // ---- Ranges; the errors are those of the functions of hccl_comm.h ----
   Status set_range(HcclComm comm, void* base, std::size_t size);
   Status unset_range(HcclComm comm, void* base);
   Status activate(HcclComm comm, void* at, std::size_t size);
   Status deactivate(HcclComm comm, void* at);
 
-  // ---- Windows; the ranks have agreed ----
+  // ---- Windows; called after the ranks have agreed ----
   HcclCommSymWindow add_window(HcclComm comm, void* base, std::uint64_t size);
   Result<Window> window(HcclCommSymWindow handle) const;
   Status remove_window(HcclCommSymWindow handle);

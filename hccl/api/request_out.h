@@ -10,8 +10,8 @@
 
 namespace hccl::api {
 
-/// Takes the place of the handle before the work begins: behind that, nothing may fail, because the
-/// work uses the caller's memory.
+/// Reserves the handle before the work begins. After that nothing may fail, because the work uses
+/// the caller's memory.
 class RequestOut {
  public:
   /// Null: the caller wants no request.

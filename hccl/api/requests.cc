@@ -20,7 +20,7 @@ using hccl::api::State;
 
 namespace {
 
-// Runs the call. The status carries the text of this call's error, not of another thread's call.
+// Runs the call. The status has the text of this call's error, not that of an earlier call.
 Status run(HcclCall call, void* arg) {
   hccl::api::set_last_error("");
   const HcclResult result = call(arg);
@@ -34,7 +34,7 @@ HcclResult record_error(const Status& status) {
   return static_cast<HcclResult>(status.code());
 }
 
-// In place of ProgramMask, which costs two system calls.
+// Used in place of ProgramMask, which costs two system calls.
 struct NoMask {
   NoMask() {}  // NOLINT(modernize-use-equals-default): a variable of this type is used
 };

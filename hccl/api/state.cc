@@ -67,7 +67,8 @@ State& State::get() {
   return state != nullptr ? *state : make();
 }
 
-// Without a lock, which a thread of the parent may hold at a fork. Of two threads one wins.
+// Takes no lock, because a thread of the parent may hold any lock at a fork. If two threads come
+// here, one wins.
 State& State::make() {
   State* const fresh = new State(of_parent);
   acl::begin_use();

@@ -31,7 +31,7 @@ struct Fusion;  // fusion.cc
 class ClusterWorlds {
  public:
   using Rank = std::pair<std::string, std::uint32_t>;  // the table's path, rank_id
-  /// kUnavail: this rank is in its world, or about to be. Ends with record().
+  /// kUnavail: this rank has joined its world, or is joining it. record() ends the reservation.
   Status reserve(const Rank& rank);
   /// Records the result and returns it.
   Result<CommunicatorPtr> record(const Rank& rank, Result<CommunicatorPtr> made);
@@ -47,12 +47,12 @@ class State {
   /// Never destroyed: when the program ends, threads may be inside calls, and the program's own
   /// destructors and exit handlers may make calls.
   static State& get();
-  /// The program ends: the ranks that are left say so.
+  /// Tells the other ranks of all communicators that are left that the program ends.
   static void say_end();
 
   /// The environment, read at the first call that needs it, with the value of set_deterministic().
   Result<Config> config();
-  /// For future and living communicators. No effect if the environment sets it.
+  /// Sets the value for future and living communicators. No effect if the environment sets it.
   Status set_deterministic(Deterministic value);
   /// The logger for messages outside of any communicator.
   Logger log();
@@ -64,7 +64,8 @@ class State {
   RegisteredMemory& memory() { return memory_; }
   StateCallbacks& callbacks() { return callbacks_; }
 
-  /// For joining; a program that has closed the descriptors 0 to 2 has them open from then on.
+  /// Used for joining. If the program has closed some of the descriptors 0 to 2, opens them for
+  /// good.
   join::Worlds& worlds() {
     fill_standard_descriptors();
     return worlds_;
@@ -76,7 +77,7 @@ class State {
  private:
   explicit State(const State* parent);
   static State& make();
-  // Around a fork, before it and in the parent and in the child.
+  // The handlers of a fork: before the fork, in the parent and in the child.
   static void before_fork();
   static void after_fork();
   static void in_child();

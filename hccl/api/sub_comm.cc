@@ -55,7 +55,8 @@ struct Request {
   hccl::api::Communicators::Claim claim;
 };
 
-/// Without a name in the configuration, the name is the world's with `suffix`.
+/// Checks the arguments. Without a name in the configuration, the name is the world's with
+/// `suffix`.
 Result<Request> prepare(const hccl::core::Communicator& world, uint32_t number, const uint32_t* ids,
                         std::optional<uint32_t> mine, const HcclCommConfig* config,
                         const std::string& suffix) {
