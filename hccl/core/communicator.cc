@@ -1,4 +1,4 @@
-// How a communicator comes to be, and how it ends.
+// Makes and ends communicators.
 #include "hccl/core/communicator.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ Result<std::shared_ptr<Communicator>> Communicator::group(
 
 bool Communicator::is_world() const { return id_ == identity(control_->info().id, "world"); }
 
-// Until it is open, only messages with tags can run.
+// Until the communicator is open, only messages with tags can run.
 Status Communicator::meet(std::chrono::nanoseconds patience) try {
   failure_.listen();
   if (size() > 1) {
@@ -150,7 +150,7 @@ void Communicator::abort(const std::string& reason) {
                                             (reason.empty() ? "" : ": " + reason)));
 }
 
-// Ends also where there is no memory for a text.
+// Ends also if there is no memory for a text.
 Communicator::~Communicator() {
   requests_->end(false);
   failure_.stop_listening();

@@ -28,23 +28,23 @@ namespace hccl::core {
 
 class Communicator {
  public:
-  /// The communicator of all ranks behind `control`. Collective. `heap`: this process's device
-  /// heap, which the ranks of its host then reach; may be null.
+  /// Makes the communicator of all ranks behind `control`. Collective. `heap`: this process's
+  /// device heap, which the other ranks of its host can then reach; may be null.
   static Result<std::shared_ptr<Communicator>> world(std::shared_ptr<join::ControlLine> control,
                                                      std::string name, const Config& config,
                                                      Logger log,
                                                      std::shared_ptr<memory::Heap> heap = nullptr);
-  /// A communicator of some of this one's ranks, in the given order. Exactly these ranks call it,
-  /// with the same arguments. `instance` tells apart groups of one name over time.
-  /// `config`: this one's if null; it must agree among the ranks. `patience`: how long the call
-  /// waits until all of them have made it; 0: config's connect_timeout. `idle`: the group takes no
-  /// connections and no memory of the host before its first operation.
+  /// Makes a communicator of some of this one's ranks, in the given order. Exactly these ranks call
+  /// it, with the same arguments. `instance` distinguishes successive groups of one name. `config`:
+  /// null means the config of this communicator; it must agree among the ranks. `patience`: how
+  /// long to wait until all of the ranks have made the call; 0: config's connect_timeout. `idle`:
+  /// the group takes no connections and no memory of the host before its first operation.
   Result<std::shared_ptr<Communicator>> group(std::string name, const std::vector<int>& ranks,
                                               std::uint64_t instance,
                                               const Config* config = nullptr,
                                               std::chrono::nanoseconds patience = {},
                                               bool idle = false) const;
-  /// The coordinator has ended, so there can be no more groups.
+  /// Whether the coordinator has ended, so that there can be no more groups.
   bool cut_off() const { return control_->is_lost(); }
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -53,15 +53,16 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::string& name() const { return name_; }
-  /// The same on all its ranks, and different from every other communicator's.
+  /// The id is the same on all ranks of the communicator, and different from every other
+  /// communicator's.
   const Uuid& id() const { return id_; }
-  /// Of all ranks that joined, and not a group of them.
+  /// Whether this is the communicator of all ranks that joined, not a group.
   bool is_world() const;
   /// World ranks, by rank of this communicator.
   const std::vector<int>& ranks() const { return ranks_; }
   /// Hosts of the ranks, numbered in order of appearance.
   const std::vector<int>& hosts() const { return placement_.hosts; }
-  /// "" before it is opened.
+  /// The name of the transport; "" before the communicator is open.
   std::string_view transport() const { return is_open() ? mesh_->name() : std::string_view(); }
   /// This process's device heap; may be null.
   const memory::Heap* heap() const { return heap_.get(); }
@@ -72,57 +73,59 @@ class Communicator {
   /// checked the arguments. Failures of peers and deadlines end the communicator.
   Status run(const Call& call);
 
-  /// The operations in their order. For streams: an operation takes its place in the queue when it
-  /// is issued, and runs when its stream comes to it.
+  /// The queue that keeps operations in order. An operation on a stream takes its place in the
+  /// queue when it is issued, and runs when its stream comes to it.
   WorkQueue& queue() { return queue_; }
-  /// As run(call), at the place reserved.
+  /// As run(call), at the reserved place.
   Status run(const Call& call, const WorkQueue::Ticket& place);
 
-  /// Runs it on the communicator's worker thread (or, if `deferred`, inside wait()), with `before`
-  /// and, if it succeeded, `after` around it on the same thread.
+  /// Runs `before`, the call and, if the call succeeded, `after` on the communicator's worker
+  /// thread, or, if `deferred`, inside wait().
   WorkQueue::Ticket submit(const Call& call, bool deferred, std::function<void()> before,
                            std::function<void()> after);
 
-  /// Sends and receives that run together: those with one peer in one direction in their order, the
-  /// rest side by side. exec::pair_self() must hold. Sequence numbers are filled in.
+  /// Runs sends and receives together: those with one peer in one direction in their order, the
+  /// others concurrently. exec::pair_self() must hold. Fills in the sequence numbers.
   Status exchange(std::span<exec::Transfer> transfers);
-  /// The same at the place reserved.
+  /// As exchange(transfers), at the reserved place.
   Status exchange(std::span<exec::Transfer> transfers, const WorkQueue::Ticket& place);
 
-  /// A call in place of the next collective was refused, before it took a number. The other ranks
-  /// hear of it if they wait for this one. `text` has the function and the reason.
+  /// A call in place of the next collective was refused, before it took a number. Tells the other
+  /// ranks if they wait for this rank. `text` has the function and the reason.
   void refused(const std::string& text);
-  /// The same for messages, which have an order of their own: the peers of these hear of it if they
-  /// wait for the next message from, or to, this rank.
+  /// As refused(text), for messages, which have an order of their own. Tells each peer if it waits
+  /// for the next message from, or to, this rank.
   void refused(std::vector<exec::Transfer> messages, const std::string& text);
 
-  /// The same for a call that would have made a group of this world's ranks: those hear of it that
-  /// wait for this rank in such a call.
+  /// As refused(text), for a call that would have made a group of this world's ranks. Tells the
+  /// ranks that wait for this rank in such a call.
   void refused_group(const std::string& text);
 
-  /// Success while READY, else why it FAILED. Never blocks.
+  /// Success in the state READY; in the state FAILED the reason. Never blocks.
   Status async_error() const { return failure_.reason(); }
-  /// What the program may change meanwhile.
+  /// The settings that the program may change while the communicator is in use.
   RunSettings& settings() { return settings_; }
   const RunSettings& settings() const { return settings_; }
 
-  /// Ends the communicator on all ranks, also operations that run. Any thread.
+  /// Ends the communicator and its running operations on all ranks. Any thread.
   void abort(const std::string& reason);
 
-  /// Messages with tags, apart from all operations.
+  /// Messages with tags, independent of all operations.
   Mailbox& mailbox() { return *mailbox_; }
-  /// Calls that the program has submitted; those run the operations.
+  /// The queue of submitted calls; the calls run the operations.
   const std::shared_ptr<WorkQueue>& requests() { return requests_; }
 
-  /// Whether it has what operations need. A group may get it with its first operation. Any thread.
+  /// Whether the communicator has everything that operations need. A group may get it with its
+  /// first operation. Any thread.
   bool is_open() const { return open_.load(std::memory_order_acquire); }
-  /// What can run an operation, what would, and what each takes; see Selection. Once it is open.
+  /// The possible algorithms of an operation, the chosen one, and predicted times; see Selection.
+  /// May be called once the communicator is open.
   const Selection& selection() const { return selection_; }
 
-  /// The program ends without leave(): the other ranks hear that it did not die.
+  /// The program ends without leave(): tells the other ranks that this rank did not die.
   void end_of_program();
-  /// Leaves in good order: the world waits a moment for the ranks of other processes to leave too.
-  /// Ranks that wait for this one in an operation hear of it.
+  /// Leaves in good order. In the world, waits a moment for the ranks of other processes to leave,
+  /// too. Ranks that wait for this rank in an operation get an error that says so.
   void leave();
 
  private:
@@ -135,7 +138,7 @@ class Communicator {
   Status open(Deadline deadline, const std::function<void()>& waits = {});
   void end_opening(const Status& why);
 
-  // Running, on the thread whose turn it is in the queue.
+  // ---- Running, on the thread whose turn it is in the queue ----
   Status open_for(const Envelope& call, bool all);
   /// `scaled`: the inputs have been multiplied by scale.before.
   Status execute(const Call& call, bool scaled = false);

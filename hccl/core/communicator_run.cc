@@ -1,4 +1,4 @@
-// How a communicator runs operations: in their order; inside a host, over several hosts, or as
+// Runs the operations of a communicator in their order: inside a host, over several hosts, or as
 // messages.
 #include <cstring>
 
@@ -8,8 +8,9 @@
 namespace hccl::core {
 namespace {
 
-// An operation ends this long after its deadline, with the wait for the coordinator's verdict, and
-// after a failure of the communicator, even on a busy machine.
+// The longest time from the deadline of an operation, or a failure of the communicator, to the
+// operation's end, even on a busy machine. The time includes the wait for the coordinator's
+// verdict.
 constexpr std::chrono::seconds kEndAfterDeadline{5};
 constexpr std::chrono::seconds kEndAfterFailure{2};
 
@@ -48,13 +49,13 @@ Status Communicator::execute(const Call& call, bool scaled) try {
   }
   const bool strict = settings_.deterministic() == Deterministic::kStrict && reduces(call.op);
   const std::uint64_t sequence = ++sequence_;
-  // The right call after a refused one: the coordinator must no longer report the refusal to the
-  // other ranks.
+  // Withdraws this rank's earlier refusal at this position, because the program now makes the right
+  // call.
   if (sequence == refused_) {
     control_->stalled(id_, sequence, to_string(hccl::envelope(call, sequence, 0)), {});
   }
   if (!selection_.is_local(call.op)) return execute_remotely(call, sequence, strict);
-  // The envelope shows that a rank alone asks for strict bits.
+  // The envelope has strict, so that a rank that alone asks for strict bits is detected.
   const Envelope envelope = hccl::envelope(call, sequence, strict ? 1 : 0);
   local_->begin(call, envelope);
   const std::uint64_t number = recorder_.begin(envelope, "local");
@@ -63,7 +64,8 @@ Status Communicator::execute(const Call& call, bool scaled) try {
   recorder_.end(number, status.code(), choice == nullptr ? "local" : choice->algorithm->name,
                 local_->quick());
   if (!status.ok()) {
-    // All ranks know it and have left each other's buffers, so that the communicator can go on.
+    // All ranks know of the refusal and no longer use each other's buffers, so the communicator
+    // goes on.
     if (!selection_.lost_kernel_copies(*local_) || failure_.raised()) {
       return failure_.fail(std::move(status), envelope);
     }
@@ -95,8 +97,8 @@ Status Communicator::execute_remotely(const Call& call, std::uint64_t sequence, 
   return status.ok() ? status : failure_.fail(std::move(status), envelope(call, sequence, 0));
 }
 
-// With the first operation of a group. A collective (`all`) is compared while other ranks are late,
-// as in its own wait.
+// Opens the group at its first operation. While other ranks are late, compares a collective (`all`)
+// with their calls, as a running collective does.
 Status Communicator::open_for(const Envelope& call, bool all) {
   const NotCancelled not_cancelled;
   std::vector<int> others = ranks_;
@@ -109,7 +111,7 @@ Status Communicator::open_for(const Envelope& call, bool all) {
   return failure_.fail(opened.with_context(to_string(call)));
 }
 
-// Products are rounded here once, whatever the algorithm, so that strict bits do not depend on it.
+// Rounds the products once, here, for every algorithm, so that strict bits do not depend on it.
 Status Communicator::execute_scaled(Call call) {
   const auto ranks = call.op == Op::kReduceScatter ? static_cast<std::uint64_t>(size()) : 1;
   const std::uint64_t count = call.count * ranks;
@@ -146,7 +148,7 @@ Status Communicator::run_transfers(std::span<exec::Transfer> transfers) try {
     each.sequence = ++(each.sending ? sends_ : recvs_)[static_cast<std::size_t>(each.peer)];
   }
   if (failure_.raised()) return failure_.refuse(envelope(transfers.front()));
-  // Of a batch, the first one is recorded.
+  // Records only the first message of a batch.
   const std::uint64_t number =
       recorder_.begin(envelope(transfers.front()),
                       transfers.size() == 1 ? "point to point" : "point to point, batch");
@@ -192,8 +194,8 @@ WorkQueue::Bound Communicator::bound() {
   return bound;
 }
 
-// The program's own code in a call may take long, an operation in the call may not. After a failure
-// the calls in line wait for neither.
+// Bounds the wait of submitted calls. An operation inside a call has a deadline, the program's own
+// code in a call has none. After a failure waiting calls wait for neither.
 WorkQueue::Bound Communicator::bound_of_requests() {
   WorkQueue::Bound bound = this->bound();
   bound.of = [this] { return failure_.raised() ? requests_.get() : &queue_; };
@@ -219,8 +221,8 @@ void Communicator::stalled(const WaitingCall& pending) {
   control_->stalled(id_, pending.sequence, pending.call, awaited);
 }
 
-// Each order of messages has its own scope, from the pair of ranks, the direction, and the one of
-// the two that waits. The first half of each is that of the communicator (see Failure).
+// Each order of messages has its own scope, made from the pair of ranks, the direction, and which
+// of the two ranks waits. The first half of each scope is that of the communicator (see Failure).
 Uuid Communicator::scope_of(const exec::Transfer& message, bool receiver_waits) const {
   const auto me = static_cast<std::uint32_t>(rank_);
   const auto peer = static_cast<std::uint32_t>(message.peer);
@@ -254,7 +256,7 @@ void Communicator::refused(std::vector<exec::Transfer> messages, const std::stri
     for (const exec::Transfer& each : messages) {
       if (each.peer == rank_) continue;
       const auto& numbers = each.sending ? sends_ : recvs_;
-      // Either end may come to wait. If both have refused equally often, there is no error.
+      // Both ends may wait. If both ranks have refused equally often, there is no error.
       for (const bool receiver_waits : {false, true}) {
         control_->refused(scope_of(each, receiver_waits),
                           numbers[static_cast<std::size_t>(each.peer)] + 1, text);
@@ -267,7 +269,7 @@ void Communicator::refused_group(const std::string& text) {
   if (size() > 1) control_->refused_group(text);
 }
 
-// Runs behind the operations that were issued before.
+// Runs `tell` after the operations that were issued before.
 void Communicator::in_order(std::function<void()> tell) {
   if (size() == 1 || failure_.raised()) return;
   if (const WorkQueue::Turn turn(queue_); turn) {

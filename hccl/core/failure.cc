@@ -13,12 +13,13 @@
 namespace hccl::core {
 namespace {
 
-// A closed connection may be a consequence of another rank's death or mistake, and one rank alone
-// does not know which ranks are absent at a timeout. The coordinator sees all ranks, so its verdict
-// counts on all of them. The verdict takes two seconds if a connection between living ranks broke
-// and only one of them saw the end.
+// A closed connection may be a consequence of another rank's death or mistake. At a timeout one
+// rank alone does not know which ranks are absent. The coordinator sees all ranks, so all ranks use
+// its verdict. The verdict takes two seconds if a connection between living ranks broke and only
+// one of them saw the end.
 constexpr std::chrono::seconds kVerdictTime{4};
-// Records of this user in the directory: enough for a job with many ranks, or for a few jobs.
+// The number of this user's records in the directory: enough for a job with many ranks, or for a
+// few jobs.
 constexpr std::size_t kRecordsKept = 256;
 
 }  // namespace
@@ -88,8 +89,8 @@ void Failure::on_summons(const Uuid& scope) {
 Status Failure::fail(Status why) {
   const NotCancelled not_cancelled;
   if (!raised()) {
-    // Culprits are sent as world ranks. The text has this communicator's numbers, so it names the
-    // communicator.
+    // Culprits are sent as world ranks. The text has rank numbers of this communicator, so it names
+    // the communicator.
     const int culprit = why.culprit() >= 0 ? ranks_[static_cast<std::size_t>(why.culprit())] : -1;
     why = Status(why.code(), name_ + ": " + why.message(), culprit);
     const bool known_alone = why.code() != Code::kRemote && why.code() != Code::kTimeout;

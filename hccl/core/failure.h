@@ -1,5 +1,5 @@
 // The failure state of one communicator on one rank: READY, then FAILED for good. The first reason
-// wins, on this rank and by the coordinator on all ranks.
+// stays, on this rank and, through the coordinator, on all ranks.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace hccl::core {
 
 class Failure final : public join::FailureListener {
  public:
-  /// The last bytes of a scope, this many, may distinguish activities of one communicator.
+  /// The number of bytes at the end of a scope that may distinguish activities of one communicator.
   static constexpr std::size_t kScopeBytes = 8;
 
   /// `messages`: the scope of the communicator's messages with tags. `ranks`: world ranks, by rank
@@ -29,22 +29,22 @@ class Failure final : public join::FailureListener {
 
   /// From now on receives the failures of other ranks, and at once the deaths so far.
   void listen() { line_.add(this); }
-  /// After this neither on_failure() nor the interrupt runs. Later summons are answered: this rank
-  /// will not come.
+  /// After this neither on_failure() nor the interrupt runs. A later summons gets the answer that
+  /// this rank will not come.
   void stop_listening() {
     line_.will_not_come(messages_);
     line_.remove(this);
   }
-  /// Sets the function that ends the running operation when another rank fails. It gets the reason,
-  /// and the rank of this communicator that the coordinator has declared dead, or Status::kNobody.
-  /// It must not block. The thread of the control line calls it; if the communicator has failed
-  /// already, this function calls it at once.
+  /// Sets the function that ends the running operation when another rank fails. Its arguments are
+  /// the reason, and the rank of this communicator that the coordinator has declared dead, or
+  /// Status::kNobody. The function must not block. The thread of the control line calls it; if the
+  /// communicator has failed already, interrupt_with() itself calls it at once.
   using Interrupt = std::function<void(const Status&, int dead)>;
   void interrupt_with(Interrupt interrupt);
 
-  /// Sets the function that runs when another rank of the communicator summons its ranks to open
-  /// connections for messages, or at once if one has done so already, and the function that runs
-  /// when a rank will not come. Same rules as for the interrupt.
+  /// Sets two functions. The first runs when another rank of the communicator summons its ranks to
+  /// open connections for messages, or at once if a summons has come before. The second runs when a
+  /// rank will not come. Same rules as for the interrupt.
   void summoned_with(std::function<void()> start, std::function<void(const Status&)> in_vain);
 
   /// Ends the communicator on all its ranks. Any thread may call. Blocks at most for a message to
@@ -57,16 +57,16 @@ class Failure final : public join::FailureListener {
 
   // The rest is for the thread that runs the communicator's operations.
 
-  /// Ends the communicator, unless another reason was first, and writes the record. Returns the
-  /// reason that won.
+  /// Ends the communicator with this reason, unless it has failed already, and writes the record.
+  /// Returns the first reason.
   Status fail(Status why);
-  /// The same for an operation, which the reason names.
+  /// As fail(why), for an operation; the reason names it.
   Status fail(Status why, const Envelope& call);
-  /// The same for the exception that is being handled. If even the report is impossible, only this
-  /// rank fails.
+  /// As fail(), for the exception that is being handled. If even the report is impossible, only
+  /// this rank fails.
   Status thrown() noexcept;
-  /// Refuses a call that came after the failure. The first such call is recorded, because it shows
-  /// the next call of this rank's program.
+  /// Refuses a call after the failure. Records the first such call, because the call shows what
+  /// this rank's program did next.
   Status refuse(const Envelope& call);
 
   void on_failure(const Uuid& scope, const Status& why) override;

@@ -25,7 +25,7 @@ class FlightRecorder {
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  /// Takes the memory now, so that no operation has to wait for it.
+  /// Takes the memory now, so that no operation waits for it.
   void take_memory();
 
   /// Notes that an operation begins, and returns its number for end(). `algorithm` is a short name
@@ -44,8 +44,8 @@ class FlightRecorder {
     record.ended = true;
     record.result = result;
   }
-  /// For operations that choose their algorithm while they run. `brief`: the operation is so short
-  /// that the clock is not read again, and the begin is noted as its end.
+  /// For operations that choose their algorithm while they run. `brief`: the operation is very
+  /// short; reuses its start time as its end, which saves reading the clock.
   void end(std::uint64_t number, Code result, std::string_view algorithm, bool brief) {
     Record& record = records_[number % kOps];
     if (!brief) record.end = ticks();

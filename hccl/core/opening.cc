@@ -78,22 +78,22 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mesh(Deadline deadline,
   };
   auto mesh = transport::open(is_.config.transport, args);
   if (mesh.ok()) return mesh;
-  // If a process lacks something, the transport has told all ranks, and some may have ended since.
-  // Their end is a consequence and does not replace the reason.
+  // If a process lacks memory or descriptors, the transport has told all ranks, and some may have
+  // ended since. Their end is a consequence and does not replace the reason.
   const Status& failed = mesh.status();
   const bool lack = failed.code() == Code::kSyscall || failed.code() == Code::kOom;
   const bool own = failed.culprit() == Status::kNobody || failed.culprit() == is_.rank;
   if (failure_.raised() && may_follow_an_end(failed.code())) return failure_.reason();
   const Status why = failed.with_context(is_.name + ": opening transport " + is_.config.transport);
-  if (lack && own) {  // the others need not wait for this rank
+  if (lack && own) {  // so that the other ranks need not wait for this rank
     failure_.abort(Status(why.code(), "rank " + std::to_string(is_.rank) + ": " + why.message(),
                           is_.ranks[static_cast<std::size_t>(is_.rank)]));
   }
   return why;
 }
 
-// Where the ranks of a host share memory: on the one host, or on all of them, which takes a word
-// with the others; a mesh opens for all ranks of a host or for none.
+// Opens shared memory of the ranks of a host. On one host the ranks decide alone. On several hosts
+// all ranks must agree, because a mesh opens for all ranks of a host or for none.
 Result<std::unique_ptr<exec::LocalEngine>> Opening::local(transport::Mesh& mesh, Waiter waiter,
                                                           Deadline deadline) {
   std::unique_ptr<exec::LocalEngine> engine;
@@ -122,7 +122,7 @@ Result<std::unique_ptr<transport::Mesh>> Opening::mailbox(const AbortFlag& abort
   transport::OpenArgs args = arguments(Deadline::after(is_.config.connect_timeout));
   args.abort = &abort;
   args.key = derive(is_.control.info().secret, "mailbox " + std::string(view(is_.id)));
-  args.all_links = true;  // a mailbox awaits messages of any rank, and hears of each rank's end
+  args.all_links = true;  // a mailbox waits for messages of any rank, and must see each rank's end
   args.exchange = [this, &abort, number = 0](const std::string& mine, Deadline until) mutable {
     return gather("mailbox exchange " + std::to_string(number++), mine, until, abort);
   };

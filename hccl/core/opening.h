@@ -1,4 +1,4 @@
-// Opens what a communicator needs, together with its other ranks.
+// Opens the parts that a communicator needs, together with its other ranks.
 #pragma once
 
 #include <functional>
@@ -21,10 +21,10 @@ Uuid identity(const Uuid& parent, std::string_view what);
 /// its ranks open connections for these messages.
 Uuid messages_of(const Uuid& communicator);
 
-/// All steps are collective, and taken in this order. Used by one thread at a time.
+/// All steps are collective, and all ranks take them in this order. Used by one thread at a time.
 class Opening {
  public:
-  /// A communicator, and this rank in it. They outlive the Opening.
+  /// A communicator, and this rank in it. Both outlive the Opening.
   struct Member {
     join::ControlLine& control;
     const std::string& name;
@@ -38,13 +38,13 @@ class Opening {
   };
   Opening(const Member& member, Failure& failure) : is_(member), failure_(failure) {}
 
-  /// Absent ranks are found here, before a transport waits for them in exchanges of its own. Rank 0
-  /// of the world adds its costs. kPara: the configurations differ.
+  /// Compares the configurations of all ranks; kPara: they differ. Finds absent ranks before a
+  /// transport waits for them in exchanges of its own. Rank 0 of the world adds its costs.
   Status compare_configurations(Selection& selection, Deadline deadline);
   /// `waits` is called every 0.4 s while other ranks are late.
   Result<std::unique_ptr<transport::Mesh>> mesh(Deadline deadline, std::function<void()> waits);
-  /// Between the ranks of this host; null where they do not share memory, or where there are
-  /// several hosts and not all of them have one. `waiter`: for each of its operations.
+  /// Opens the engine for the ranks of this host. Null if they share no memory, or if there are
+  /// several hosts and some host's ranks share no memory. `waiter`: for each of its operations.
   Result<std::unique_ptr<exec::LocalEngine>> local(transport::Mesh& mesh, Waiter waiter,
                                                    Deadline deadline);
   /// A mesh of its own, which shares no memory of the host. A rank that needs it summons the
@@ -54,7 +54,7 @@ class Opening {
  private:
   int size() const { return static_cast<int>(is_.ranks.size()); }
   transport::OpenArgs arguments(Deadline deadline) const;
-  /// One text of each rank, by the coordinator.
+  /// Exchanges one text of each rank through the coordinator.
   Result<std::vector<std::string>> gather(const std::string& what, const std::string& mine,
                                           Deadline deadline, const AbortFlag& abort,
                                           const std::function<void()>& waits = {}) const;

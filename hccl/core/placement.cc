@@ -60,8 +60,8 @@ Placement::Placement(const std::vector<join::wire::Member>& members, const std::
   crowded = masks.size() > kCrowd * cores;
   if (policy.shared_cores && masks.size() == ranks.size()) order = join::cores_in_turn(masks);
   policy.spin = spin.value_or(kSpin);
-  // The worker spins only if worker and caller each have a core: else it would take the core from
-  // the caller, which computes.
+  // The worker spins only if worker and caller each have a core. Otherwise the worker would take
+  // the core from the caller, which computes.
   worker_policy = policy;
   if (!spin && 2 * masks.size() > cores) worker_policy.spin = std::chrono::nanoseconds(0);
 }

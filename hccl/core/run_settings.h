@@ -14,18 +14,19 @@ class RunSettings {
   explicit RunSettings(const Config& config)
       : deterministic_(config.deterministic), timeout_(config.exec_timeout) {}
 
-  /// Refuses operations that have not begun with kSuspending until resume(). They take no number,
-  /// so the caller may repeat them.
+  /// Until resume(), operations that have not begun fail with kSuspending. They take no number, so
+  /// the caller may repeat them.
   void suspend() { suspended_.store(true); }
   void resume() { suspended_.store(false); }
   bool suspended() const { return suspended_.load(std::memory_order_relaxed); }
 
-  /// Of the operations that begin from now on; 0: none; at first config().exec_timeout.
+  /// Sets the time limit of operations that begin from now on; 0: no limit. At first
+  /// config().exec_timeout.
   void set_timeout(std::chrono::milliseconds timeout) { timeout_.store(timeout); }
   std::chrono::milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }
 
-  /// Of the operations that begin from now on; at first config().deterministic. All ranks set the
-  /// same between the same operations.
+  /// Sets the value for operations that begin from now on; at first config().deterministic. All
+  /// ranks set the same value between the same operations.
   void set_deterministic(Deterministic value) { deterministic_.store(value); }
   Deterministic deterministic() const { return deterministic_.load(std::memory_order_relaxed); }
 

@@ -16,13 +16,13 @@ namespace hccl::core {
 namespace {
 
 constexpr std::chrono::milliseconds kLocalBudget{50};
-/// For HCCL_TUNE_FILE, once for a machine. With joining and the last operation it takes less than a
-/// second.
+/// The time for measuring messages for HCCL_TUNE_FILE, once for a machine. With joining and the
+/// last operation the measurement takes less than a second.
 constexpr std::chrono::milliseconds kMessagesBudget{600};
 
-/// The first number of the trials of a probe. `scope` is the number of the host for a probe inside
-/// a host, because each host makes as many trials as its time permits. Between hosts `scope` is the
-/// number of ranks.
+/// The first number of the trials of a probe. For a probe inside a host `scope` is the number of
+/// the host, because each host makes as many trials as its time permits. Between hosts `scope` is
+/// the number of ranks.
 std::uint64_t trials_of(int scope) { return kTrials + (static_cast<std::uint64_t>(scope) << 32); }
 
 std::uint32_t mark_of(const schedule::Choice& choice) {
@@ -145,8 +145,8 @@ void Selection::set_local(exec::LocalEngine& engine, const select::LocalCosts& c
   local_ = std::move(made);
 }
 
-// Groups take their parent's costs, because other ranks compute while a group is made. A parent
-// without shared memory has none.
+// Groups use their parent's costs, because other ranks may compute while a group is made. A parent
+// without shared memory has no costs.
 Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
                                                   const select::CostKey& key) {
   exec::LocalEngine& engine = *engines.local;
@@ -158,8 +158,7 @@ Result<select::LocalCosts> Selection::local_costs(const Engines& engines,
     return select::fit(select::local_preset(topology, far),
                        select::local_preset(measured_->topology, far), measured_->costs.curves);
   }
-  // Where many ranks share a core, a probe takes long and measures how the kernel lets them take
-  // turns.
+  // If many ranks share a core, a probe takes long and measures only how the kernel schedules them.
   const bool wanted = engines.world && known_->wants(key, engines.two_level == nullptr);
   if (topology.ranks == 1 || (placement_.crowded && !wanted)) {
     return select::local_preset(topology, false);
@@ -216,7 +215,7 @@ const schedule::Choice& Selection::choose(const Call& call, bool strict) {
   schedule::Choice& choice = chosen.choice;
   const bool rounds = select::rounds(call);
   if (chosen.bytes != bytes || chosen.strict != strict || chosen.rounds != rounds) {
-    // Only direct exchange folds all contributions at once and in rank order, as local algorithms
+    // Direct exchange alone folds all contributions at once and in rank order, as local algorithms
     // do.
     choice = choose_remote(call.op, bytes,
                            strict ? "direct" : config_.algorithm_for(to_string(call.op)), rounds);
@@ -256,7 +255,7 @@ void Selection::ran_between(const Call& call, const schedule::Choice& choice) {
              choice.algorithm->name, choice.depth, choice.reason, source_);
 }
 
-// Whether this choice differs from the last one that was logged for similar sizes. Notes it as
+// Whether this choice differs from the last choice logged for similar sizes. Records the choice as
 // logged.
 bool Selection::is_news(std::array<std::uint32_t, 65>& told, std::uint64_t bytes,
                         std::uint32_t mark) {
@@ -270,7 +269,8 @@ std::string Selection::algorithm(Op op) const {
 
 // ---- predictions and descriptions ----
 
-// The vector of an allgather is all inputs. In other operations it is as long as the longest input.
+// For an allgather the vector is all inputs. For other operations its length is that of the longest
+// input.
 std::uint64_t Selection::vector_bytes(Op op, std::uint64_t input) const {
   return op == Op::kAllGather ? input * static_cast<std::uint64_t>(size_) : input;
 }

@@ -29,14 +29,14 @@ namespace hccl::core {
 
 class Selection {
  public:
-  /// `config`, `placement` and `name` must outlive the object. `parent`: of the communicator whose
-  /// ranks this one divides, or null. A group takes its parent's costs.
+  /// `config`, `placement` and `name` must outlive the object. `parent`: the selection of the
+  /// communicator that this one is a group of, or null. A group uses its parent's costs.
   Selection(const Config& config, const Logger& log, const Placement& placement,
             const std::string& name, int rank, const Selection* parent);
 
   // ---- opening ----
 
-  /// Whether accept() is needed, with the result of offer() on rank 0.
+  /// Whether accept() must be called with the result of rank 0's offer().
   bool asks() const { return known_ == nullptr; }
   std::string offer() const { return KnownCosts::offer(config_, log_); }
   Status accept(std::string_view offer);
@@ -49,8 +49,8 @@ class Selection {
     memory::Heap* heap;         ///< for trials in device memory; may be null
     bool world;                 ///< groups measure nothing for HCCL_TUNE_FILE
   };
-  /// Collective. Probes the ranks of a host, unless their parent communicator has done that.
-  /// Measures messages if HCCL_TUNE_FILE needs them. Fails as an operation fails.
+  /// Probes the ranks of a host, unless their parent communicator has done that. Measures messages
+  /// if HCCL_TUNE_FILE needs them. Collective. Returns the errors of operations.
   Status open(const Engines& engines, const Waiter& limits);
 
   // ---- choosing; by the thread that runs operations ----
@@ -59,11 +59,12 @@ class Selection {
   /// level 1 is a remote one.
   bool is_local(Op op) const { return local_ops_[index(op)]; }
   const schedule::Choice& choose(const Call& call, bool strict);
-  /// Notes the algorithm that a local operation, or the part of one between hosts, has just used.
+  /// Records the algorithm of a finished local operation, or of the local part of an operation
+  /// between hosts.
   void ran(const Call& call, std::uint64_t sequence, const select::LocalChoice& choice);
   void ran_between(const Call& call, const schedule::Choice& choice);
-  /// Whether the kernel has refused the last operation copies between the ranks of this host, on
-  /// all of them. The next operations do without.
+  /// Whether the kernel has refused, on all ranks of this host, to copy between the ranks in the
+  /// last operation. Later operations do without these copies.
   bool lost_kernel_copies(exec::LocalEngine& engine);
 
   // ---- any thread, once it is open ----
@@ -74,8 +75,8 @@ class Selection {
   bool is_measured(Op op) const {
     return is_local(op) ? measured_.has_value() : messages_.has_value();
   }
-  /// The time of an operation whose longest input has this many bytes; 0: unknown. reachable: the
-  /// buffers are device memory, or belong to ranks of one process.
+  /// The predicted time of an operation whose longest input has this many bytes; 0: unknown.
+  /// reachable: the buffers are device memory, or belong to ranks of one process.
   double predict_ns(Op op, std::uint64_t bytes, bool reachable) const;
   /// An algorithm, with the fields of HcclAlgorithmInfo.
   struct Described {
@@ -131,8 +132,8 @@ class Selection {
     bool rounds = false;
     schedule::Choice choice;
   };
-  // A few sizes of each operation, so that a program that alternates between sizes does not choose
-  // again.
+  // The choices for a few sizes of each operation, so that a program that alternates between sizes
+  // does not repeat the choice.
   static constexpr std::size_t kRemembered = 8;
   std::array<std::array<Chosen, kRemembered>, select::kOps> chosen_;
   // Names of algorithms. Each ends with a zero byte, as literals do.

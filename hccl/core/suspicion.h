@@ -1,6 +1,5 @@
-// Lines of the log about a wait that goes on: the operation, and the ranks that are awaited. One
-// line after two seconds, then one every half minute, so that the log names suspects long before a
-// timeout.
+// Logs a wait that goes on: the operation, and the ranks that it waits for. The first line comes
+// after two seconds, then one every half minute, so the log names suspects long before a timeout.
 #pragma once
 
 #include <string>
@@ -19,7 +18,7 @@ class Suspicion {
   Suspicion(Logger log, std::string name, int rank)
       : log_(std::move(log)), name_(std::move(name)), rank_(rank) {}
 
-  /// For Waiter::stalled: the wait goes on. Another call begins another wait.
+  /// For Waiter::stalled: reports that the wait goes on. Another call starts another wait.
   void report(const WaitingCall& pending, Deadline::Clock::time_point now = Deadline::Clock::now());
 
  private:
