@@ -17,12 +17,12 @@ namespace hccl::exec {
 class ChunkLayout {
  public:
   /// `chunks`: chunks of the schedule, a multiple of the number of blocks (0 for a barrier).
-  /// `slots`: whether the schedule of any rank uses scratch slots.
+  /// `slots`: whether the schedule of some rank uses scratch slots.
   ChunkLayout(const Call& call, int rank, int size, int chunks, bool slots, std::uint64_t first,
               std::uint64_t length);
 
-  /// Bytes of a run of chunks. The chunks must lie in one block or be whole slices of adjacent
-  /// blocks.
+  /// The length in bytes of a run of chunks. The chunks must lie in one block or be whole slices of
+  /// adjacent blocks.
   std::size_t bytes(int chunk, int count) const;
   /// The first byte of a chunk in the caller's buffers.
   const std::byte* in(int chunk) const;

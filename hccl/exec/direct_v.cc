@@ -14,7 +14,7 @@ constexpr std::uint32_t kAgreementLane = transport::Mesh::kLanes - 1;
 constexpr std::size_t kSmallestPiece = 4096;
 
 std::byte* at(const void* buffer, std::uint64_t element, std::size_t bytes) {
-  // Memory of the caller's const buffer is only read.
+  // The caller's const buffer is only read.
   return static_cast<std::byte*>(const_cast<void*>(buffer)) + element * bytes;
 }
 
@@ -124,8 +124,8 @@ Status DirectV::check_hellos() {
   bool all = true;
   for (auto& peer : peers_) {
     const Status heard = check_hello(*peer);
-    // A peer with another call may break a connection, so the difference is the cause and is
-    // reported first.
+    // A peer with another call may break a connection. Then the different call is the cause, so
+    // report it first.
     if (heard.code() == Code::kPara) return heard;
     if (broken.ok()) broken = heard;
     if (broken.ok() && peer->hello_out.done()) broken = peer->hello_out.status();
@@ -187,7 +187,7 @@ Status DirectV::advance() {
       for (Flow* flow : {&peer->in, &peer->out}) {
         if (Status moved = flow->advance(mesh_); !moved.ok()) {
           // A peer that made another call sends other sizes. Its envelope explains the failure
-          // better.
+          // better, so check it first.
           HCCL_RETURN_IF_ERROR(check_hellos());
           return moved;
         }

@@ -102,9 +102,9 @@ Status Executor::drive(std::span<Activity* const> activities,
   // Sends start before the links are polled.
   if (advance()) return failure;
   const auto ready = [&] {
-    // A wait may check its condition once more before it returns: after a failure no activity may
-    // advance again. A wait may also sleep after any check, and data that the mesh already holds
-    // does not wake it. So the loop ends only when nothing moves any more.
+    // Repeat until nothing moves. A wait may sleep after any check, and data that the mesh already
+    // holds does not wake it. A wait may also check its condition once more before it returns, so
+    // after a failure no activity may advance again.
     for (bool moved = true; failure.ok() && moved;) {
       moved = mesh_.progress();
       if (advance()) return true;

@@ -41,7 +41,8 @@ class Executor {
   Status run(const Call& call, const schedule::Choice& choice, std::uint64_t sequence,
              const Waiter& waiter);
 
-  /// The same for an operation whose blocks differ in length, for which no schedule exists.
+  /// As run(), for an operation whose blocks differ in length: no schedule exists for such
+  /// operations.
   Status run_blocks(const Call& call, std::uint64_t sequence, const Waiter& waiter);
 
   /// Runs sends and receives concurrently. Both sides learn of a mismatch. A send ends only after

@@ -90,8 +90,8 @@ void LocalEngine::choose_eager() {
     before.of = here;
     before.choice = selector_.choose(here);
     here.inputs_reachable = here.outputs_reachable = !one_process_;
-    // An input that fits into the slot leaves no room for the memory flags. The slot is also the
-    // fastest way, whatever the memory.
+    // An input that fits into the slot leaves no room for the memory flags. The slot is the fastest
+    // way for such an input, whatever the memory.
     before.depends = !one_process_ && here.bytes > local::Slot::kPayload &&
                      selector_.choose(here).algorithm != before.choice.algorithm;
   }
@@ -182,7 +182,7 @@ void LocalEngine::describe() {
   }
 }
 
-// Sends the memory flags with an eager announcement: one byte, where the slot has room.
+// Sends the memory flags with an eager announcement: one byte, if the slot has room.
 void LocalEngine::put_memory_flags() {
   const local::Operation& op = *op_;
   const auto private_memory = [&](const void* at, std::uint64_t elements, bool used) {
@@ -243,7 +243,7 @@ std::byte* LocalEngine::mapped(int local_rank, std::uint64_t address, std::uint6
     // An address of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
     return reinterpret_cast<std::byte*>(address);
   }
-  // Takes all page faults of the first access at once.
+  // Takes all page faults of this rank's first access at once.
   constexpr std::size_t kBlock = std::size_t{64} << 10;
   auto& touched = touched_[static_cast<std::size_t>(local_rank)];
   if (touched.empty()) touched.resize(peer.heap_bytes / kBlock + 1);

@@ -29,9 +29,9 @@ class LocalEngine {
   LocalEngine(const HostMemory& memory, std::shared_ptr<const memory::Heap> heap,
               const kernels::StoreRule& streams, Waiter waiter, WaitPolicy background);
 
-  /// Maps the memory that the ranks share, and finds out whether the kernel may copy between their
+  /// Maps the memory that the ranks share. Finds out whether the kernel may copy between the ranks'
   /// memory, unless `kernel_copies` is false. Collective: all ranks call it after they have created
-  /// their engines. A failure is that of a wait.
+  /// their engines. Returns the errors of a wait.
   Status open(bool kernel_copies);
   /// Applies to operations that begin after this call.
   void set_timeout(std::chrono::nanoseconds timeout) { region_.set_timeout(timeout); }
@@ -51,8 +51,8 @@ class LocalEngine {
     begin(call, envelope, forced);
     return finish();
   }
-  /// The same in two steps, for a caller that has other work while the announcement reaches its
-  /// peers. `call` and `envelope` must outlive the second step.
+  /// run() in two steps, for a caller that has other work while the announcement reaches its peers.
+  /// `call` and `envelope` must outlive the second step.
   void begin(const Call& call, const Envelope& envelope, const local::Algorithm* forced = nullptr);
   Status finish();
 

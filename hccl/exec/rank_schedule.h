@@ -9,8 +9,8 @@
 
 namespace hccl::exec {
 
-/// The schedule of one rank, and the largest sizes that any rank needs: with them all ranks cut the
-/// vector in the same way.
+/// The schedule of one rank, and the largest sizes that any rank needs. All ranks use these sizes,
+/// so they cut the vector in the same way.
 struct RankSchedule {
   schedule::Schedule schedule;
   int most_slots = 0;             ///< scratch slots of the rank that has most

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint32_t kDataLane = transport::Mesh::kLanes - 2;
 constexpr std::uint32_t kAnswerLane = transport::Mesh::kLanes - 3;
 
-// The sends, or the receives, of a rank to itself, in order.
+// Returns the sends, or the receives, of a rank to itself, in order.
 std::vector<const Transfer*> own(std::span<const Transfer> transfers, int self, bool sending) {
   std::vector<const Transfer*> out;
   for (const Transfer& each : transfers) {

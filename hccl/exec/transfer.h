@@ -43,7 +43,7 @@ class Batch final : public Activity {
   std::vector<const Transfer*> late_transfers() const;
 
  private:
-  // The transfers of one direction with one peer, of which at most one runs at a time.
+  // The transfers of one direction with one peer. At most one of them runs at a time.
   struct Chain {
     int peer = 0;
     bool sending = false;
