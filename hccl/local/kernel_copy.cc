@@ -17,15 +17,15 @@ constexpr std::size_t kBetween = std::size_t{128} << 10;
 constexpr std::size_t kPage = 4096;
 static_assert(kFreeOfCopies + kBetween + kPage <= Region::kChunks);
 
-// An address of the buffer whose offset in its page makes copies from and to `address` fast.
+// Returns an address in the buffer. Its offset in the page makes copies from and to `address` fast.
 std::byte* between(const Region& region, std::uint64_t address) {
   return region.chunks(region.local_rank()) + Region::kChunks - kBetween - kPage +
          (address + kPage / 2) % kPage / kCacheLine * kCacheLine;
 }
 
-// All ranks exchange a few bytes. Their engines have opened with a barrier of this number. The
-// coordinator may hear of a rank that waited there while another rank waits here, so both must tell
-// the same call.
+// Exchanges a few bytes of each rank. The ranks' engines have opened with a barrier of this number.
+// The coordinator may hear of one rank that waits in that barrier and of another that waits here,
+// so both must report the same call.
 template <class Give>
 Status meet(Region& region, const Give& mine, std::vector<Give>& all) {
   static_assert(sizeof(Give) <= Slot::kPayload);
@@ -47,7 +47,7 @@ Result<bool> all_agree(Region& region, bool yes) {
   return std::find(all.begin(), all.end(), 0) == all.end();
 }
 
-// The reason why a copy between this rank and `local_rank` has failed.
+// Returns the reason for which a copy between this rank and `local_rank` failed.
 Status not_copied(Region& region, const Operation& op, int local_rank, int error) {
   const auto never = [](int) { return false; };
   // The process has ended: the coordinator reports it with the reason.
@@ -57,7 +57,7 @@ Status not_copied(Region& region, const Operation& op, int local_rank, int error
   // A rank that learned of a failure earlier has its buffers back and may have freed them.
   if (Status why = region.await_failure(); !why.ok()) return why;
   if (error != EFAULT) {
-    // The kernel always lets a process copy its own memory, unless it lets it copy none.
+    // The kernel always lets a process copy its own memory, unless the kernel refuses all copies.
     const bool none = !accessible(&error, sizeof error, false);
     region.refuse({none ? region.local_rank() : local_rank, error});
     return Status(Code::kAgain, "the kernel refuses a copy");
@@ -97,8 +97,8 @@ Status by_pieces(Region& region, const Operation& op, int local_rank, std::size_
 
 // Tests copies between the processes. Each rank tells its peers a number of its own, the number's
 // address, and the address of an array with an element for each peer. Each rank reads the number of
-// each peer, and writes its own number into the peer's array. If a number in memory differs from
-// the number told, the copy went to the wrong process or was not allowed.
+// each peer, and writes its own number into the peer's array. If a number read from memory differs
+// from the announced number, the copy went to the wrong process or was not allowed.
 Result<bool> attach(Region& region) {
   const auto& peers = region.memory().peers;
   const auto other_process = [&](std::size_t local_rank) {

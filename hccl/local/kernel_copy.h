@@ -8,26 +8,26 @@
 
 namespace hccl::local {
 
-/// Whether the kernel may copy between the memory of all ranks. Collective, between the same
-/// operations of all ranks; the result is the same on all of them. False for ranks of one process,
-/// which reach all memory anyway. Fails as a wait fails.
+/// Whether the kernel may copy between the memory of all ranks. The result is the same on all
+/// ranks. False for ranks of one process: they reach all memory without the kernel. Collective,
+/// between the same operations of all ranks. Returns the errors of a wait.
 Result<bool> attach(Region& region);
 
 /// Copies `bytes` bytes from address `from` of the rank `local_rank`. kPara, naming the rank: the
 /// kernel cannot copy from or to a buffer. kAgain: the kernel refuses; pass it to finish_copies().
-/// Otherwise an error is the reason for which the operation has failed meanwhile.
+/// Any other error is the reason for which the operation has failed meanwhile.
 Status fetch(Region& region, const Operation& op, int local_rank, std::uint64_t from, std::byte* to,
              std::size_t bytes);
-/// The same in the other direction, to address `to` of the rank `local_rank`.
+/// As fetch(), in the other direction: to address `to` of the rank `local_rank`.
 Status store(Region& region, const Operation& op, int local_rank, std::uint64_t to,
              const std::byte* from, std::size_t bytes);
 
-/// Ends an operation: `copied` is the status of this rank's copies. All ranks meet, also if the
-/// kernel has refused a copy to one of them, because the program has changed permissions (prctl,
-/// seccomp). Then it has refused on all ranks: kSyscall, with the same text, and no rank uses the
-/// buffers of another any more.
+/// Ends an operation; `copied` is the status of this rank's copies. All ranks meet here. The kernel
+/// may have refused a copy to one of them, because the program has changed permissions (prctl,
+/// seccomp). Then all ranks get kSyscall with the same text, and no rank uses the buffers of
+/// another any more.
 Status finish_copies(Region& region, Status copied);
-/// Whether finish_copies() has failed so in this operation.
+/// Whether `status` is the result of finish_copies() after a refused copy of this operation.
 bool copies_refused(const Region& region, const Status& status);
 
 /// The first part of this rank's chunk area, which fetch() and store() never use.

@@ -13,7 +13,7 @@
 
 namespace hccl::local {
 
-/// The buffers of a rank, which the rank announces if its data does not travel with the
+/// The buffers of a rank. The rank announces them if its data does not travel with the
 /// announcement.
 struct Descriptor {
   static constexpr std::uint64_t kPrivate = ~std::uint64_t{0};
@@ -56,8 +56,8 @@ struct Operation {
   Block slice(int local_rank, std::uint64_t count) const {
     return local::slice(local_rank, size, count, element);
   }
-  /// How a result made from `from` is stored in `to`, if no peer reads `to` soon. Results in place
-  /// are never stored past the caches, because each line has just been read.
+  /// How to store in `to` a result that was made from `from`, if no peer reads `to` soon. Results
+  /// in place are never stored past the caches, because each line has just been read.
   kernels::Store store_to(const std::byte* to, const std::byte* from) const {
     return to == from ? kernels::Store::kCached : store;
   }

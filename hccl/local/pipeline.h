@@ -1,4 +1,4 @@
-// The passage of an operation through the staging buffers, chunk by chunk.
+// Moves an operation through the staging buffers, chunk by chunk.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ struct Pipeline {
   std::byte* at(const Region& region, int local_rank, std::uint64_t chunk) const {
     return region.chunks(local_rank) + (first + chunk) % window * chunk_bytes;
   }
-  /// Waits until the memory of `chunk` is free: it held the chunk `window` chunks earlier, which
-  /// all ranks must have taken. No rank waits like this at the end of an operation: see
+  /// Waits until the memory of `chunk` is free: all ranks must have taken the chunk that was there,
+  /// `window` chunks earlier. At the end of an operation no rank needs to wait: see
   /// Region::next_whole().
   Status await_room(Region& region, std::uint64_t chunk) const {
     return chunk < window ? Status() : region.await_all(Progress::kTaken, chunk - window);

@@ -34,7 +34,7 @@ void BasicRegion<Atomics>::map_all() {
 template <class Atomics>
 void BasicRegion<Atomics>::await_left() {
   constexpr std::chrono::milliseconds kLongestCopy{100};
-  // A rank that has not announced this call yet will see that this rank has withdrawn.
+  // If a rank has not announced this call yet, it will see that this rank has withdrawn.
   const bool withdrawn = word(local_rank_) == Slot::kWithdrawn;
   if (withdrawn) doorbell().fence();
   const auto all_left = [&] {

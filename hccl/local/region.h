@@ -58,7 +58,7 @@ inline constexpr std::size_t kApart = 128;
 template <class Atomics>
 struct alignas(kApart) BasicControlBlock {
   using Counter = typename Atomics::template atomic<std::uint64_t>;
-  /// Two, because a rank may be one operation ahead of another.
+  /// Two slots, because a rank may be one operation ahead of another.
   std::array<BasicSlot<Atomics>, 2> slots;
   /// The full calls; read only if keys differ.
   alignas(kApart) std::array<Envelope, 2> calls;
@@ -88,9 +88,9 @@ class BasicRegion {
 
   static std::size_t bytes(int ranks) { return staging_at(ranks) + of(ranks) * kStaging; }
 
-  /// `memory` must outlive the region. The timeout of `waiter` bounds every wait: it is the time
-  /// that all ranks have for their next step. `background`: the policy of operations that run while
-  /// their caller computes.
+  /// `memory` must outlive the region. The timeout of `waiter` bounds every wait: all ranks must
+  /// take their next step within it. `background`: the policy of operations that run while their
+  /// callers compute.
   BasicRegion(const HostMemory& memory, BasicWaiter<Atomics> waiter, WaitPolicy background);
   /// Maps the control blocks and, if the ranks are few, the staging buffers of all ranks, so that
   /// no operation takes page faults for them. Call it between two operations of all ranks, after
@@ -135,20 +135,19 @@ class BasicRegion {
   Status await_announced() {
     return await_announced([](int) {});
   }
-  /// Withdraws the announcement. A rank that comes later waits until the reason of the failure
-  /// reaches it.
+  /// Withdraws the announcement. A rank that announces later waits for the report of the failure.
   void withdraw() { slot(local_rank_).word.store(Slot::kWithdrawn, std::memory_order_release); }
-  /// For operations that use peers' buffers: this rank does not use them any more.
+  /// After operations that use peers' buffers: says that this rank no longer uses them.
   void leave() {
     control(local_rank_).left.store(number_, std::memory_order_release);
     doorbell().ring();
   }
-  /// After a failure, peers may still read or write this rank's buffers. Waits until every rank
-  /// that has announced this call has left it, but no longer than a long copy takes: a rank may be
-  /// stopped.
+  /// Waits, after a failure, until every rank that has announced this call has left it: until then
+  /// peers may read or write this rank's buffers. Waits no longer than a long copy takes, because a
+  /// rank may be stopped.
   void await_left();
-  /// Records that a rank is dead: it has left every operation. Ranks of other hosts are ignored.
-  /// Any thread may call.
+  /// Records that a rank is dead, so that it counts as having left every operation. Ignores ranks
+  /// of other hosts. Any thread may call.
   void lost(int rank);
 
   // ---- refused copies ----
@@ -158,13 +157,14 @@ class BasicRegion {
     int local_rank;
     int error;
   };
-  /// Before the operation's barrier.
+  /// Records a refused copy. Call this before the operation's barrier.
   void refuse(Refusal copy) {
     control(local_rank_)
         .refused.store(number_ << 32 | of(copy.local_rank) << 16 | of(copy.error),
                        std::memory_order_relaxed);
   }
-  /// After the barrier, the same on all ranks.
+  /// The refused copy of `local_rank`. Call this after the barrier; the result is the same on all
+  /// ranks.
   std::optional<Refusal> refusal_of(int local_rank) const {
     const std::uint64_t word = control(local_rank).refused.load(std::memory_order_relaxed);
     if (word >> 32 != (number_ & 0xFFFFFFFF)) return std::nullopt;
@@ -215,7 +215,7 @@ class BasicRegion {
     whole_at_ = at + (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
     return at;
   }
-  /// The offset of the input after that, if it has this number of bytes.
+  /// The offset of the input after the next whole input, if it has this number of bytes.
   std::size_t peek_whole(std::size_t bytes) const {
     return whole_at_ + bytes > kStaging ? 0 : whole_at_;
   }
@@ -223,8 +223,8 @@ class BasicRegion {
     return base_ + staging_at(size_) + of(local_rank) * kStaging;
   }
   std::byte* chunks(int local_rank) const { return staging(local_rank) + kMostWhole; }
-  /// For alltoallv: the blocks in the input of `local_rank`, by receiving rank, and the blocks in
-  /// its output, by sending rank.
+  /// For alltoallv: the blocks in the input of `local_rank`, by receiving rank. receives() are the
+  /// blocks in its output, by sending rank.
   Block* sends(int local_rank) const {
     return reinterpret_cast<Block*>(base_ + tables_at(size_)) + 2 * of(local_rank) * of(size_);
   }
@@ -238,7 +238,7 @@ class BasicRegion {
   Status await_until(int local_rank, Done&& done) {
     return await_until(local_rank, done, [&](int peer) { return !done(peer); });
   }
-  /// late(local_rank): whether this rank is reported as late.
+  /// As above; a rank is reported as late if late(local_rank) is true.
   template <class Done, class Late>
   Status await_until(int local_rank, Done&& done, Late&& late) {
     if (soon<Atomics>([&] { return done(local_rank); }, waiting_->policy)) return {};
@@ -286,8 +286,8 @@ class BasicRegion {
   std::uint64_t word(int local_rank) const {
     return slot(local_rank).word.load(std::memory_order_acquire);
   }
-  /// Whether the rank has announced this operation, with this call or another: its slot differs
-  /// from the value of two operations ago, on which the ranks agreed.
+  /// Whether the rank has announced this operation, with the same call or another: its slot no
+  /// longer has the value of two operations ago, on which the ranks agreed.
   bool announced(int local_rank) const {
     const std::uint64_t there = word(local_rank);
     return there != before_ && there != Slot::kWithdrawn;

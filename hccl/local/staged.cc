@@ -8,8 +8,8 @@
 namespace hccl::local {
 namespace {
 
-// Copies the elements of this rank's blocks that belong to one chunk into `slot`: one part for each
-// rank that takes, `stride` bytes apart, or one part for all ranks.
+// Copies the elements of this rank's blocks that belong to one chunk into `slot`: either one part
+// for each taking rank, with parts `stride` bytes apart, or one part for all ranks.
 void fill(const Region& region, const Operation& op, std::byte* slot, std::uint64_t first,
           std::uint64_t length, std::size_t stride) {
   const Blocks& blocks = op.blocks;
@@ -32,7 +32,7 @@ std::string refuse_none(const Case&, const Topology&) { return ""; }
 Status run_staged(Region& region, const Operation& op) {
   const bool for_each = op.blocks.block_for_each();
   const Pipeline pipe(region, op, for_each ? op.size : 1);
-  // Ranks without data leave together too, because the block tables are reused.
+  // Ranks without data also wait in the barrier, because the block tables are reused.
   if (pipe.chunks == 0) return region.barrier();
   for (std::uint64_t step = 0; step <= pipe.chunks; ++step) {
     if (step < pipe.chunks) {

@@ -26,9 +26,9 @@ struct Turns {
     const std::uint64_t first = chunk * length;
     return {first, std::min(length, op.call.count - first)};
   }
-  // While some rank has chunks to fold, the one late rank is the first of those that have folded
-  // least, since all others wait for it. After that, the ranks that have not taken the results are
-  // late.
+  // While some rank has chunks to fold, only one rank is late: the first of the ranks that have
+  // folded least, because all others wait for it. After that, the ranks that have not taken the
+  // results are late.
   bool late(int peer) const {
     int next = 0;
     std::uint64_t least = ~std::uint64_t{0};
@@ -68,7 +68,8 @@ struct Turns {
 
 }  // namespace
 
-// A type that other algorithms round once, at the end of the fold, would be rounded at each turn.
+// Refuses types that other algorithms round once, at the end of the fold: turns would round them at
+// each turn.
 std::string refuse_turns(const Case& c, const Topology& topology) {
   if (!topology.shared_cores) return "it is for ranks that share cores, and each rank has a core";
   if (topology.ranks < 2) return "there is only one rank";
@@ -82,8 +83,8 @@ Status run_turns(Region& region, const Operation& op) {
       std::min(op.bytes <= 4 * kChunk ? half : kChunk, kChunk) / op.element;
   const Turns turns{region, op, length, (op.call.count + length - 1) / length,
                     Region::kChunks / (length * op.element)};
-  // While later ranks fold a chunk, this rank folds the next ones. But it stays close enough that
-  // rank 0, when it waits for room, never waits for this rank.
+  // While later ranks fold a chunk, this rank folds the next ones. It stays so close that rank 0,
+  // when it waits for room, never waits for this rank.
   const std::uint64_t lag =
       local_rank + 1 == op.size
           ? 0
