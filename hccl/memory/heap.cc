@@ -33,7 +33,7 @@ Status failure(const char* what) {
                                : ""));
 }
 
-// Those that may keep a heap small.
+// Names the limits that may keep a heap small.
 std::string limits() { return limit_text(EFBIG) + limit_text(ENOMEM); }
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
@@ -57,8 +57,8 @@ std::size_t limit_of(__rlimit_resource resource) {
   return ::getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
-// The size of the machine's memory. If the process's addresses are limited, at most a small part of
-// them, because the process also maps the heaps of its peers.
+// Returns the size of the machine's memory. If the process's addresses are limited, returns at most
+// a small part of them, because the process also maps the heaps of its peers.
 std::size_t usual_reserve() {
   constexpr std::size_t kPart = 8;
   const std::size_t memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
@@ -115,8 +115,8 @@ Result<std::uint64_t> Heap::take(std::size_t bytes, std::size_t alignment) {
                                 " are in use)" + limits());
 }
 
-// Ranks of a host grow at the same time, so each rank checks the limits again after it has taken
-// this small share of the memory that is left.
+// Ranks of a host grow at the same time. So each rank takes only this share of the memory that is
+// left, and then reads the limits again.
 constexpr std::uint64_t kShare = 64;
 constexpr std::uint64_t kCredit = std::uint64_t{4} << 20;
 
@@ -162,8 +162,8 @@ Status Heap::give_up(const Status& why) {
   return why;
 }
 
-// Gives free memory back to the system: the largest parts first, and of each part its end, because
-// new allocations take the beginning.
+// Returns free memory to the system. Begins with the largest parts, and takes the end of each part,
+// because new allocations take the beginning.
 void Heap::shrink(std::size_t kept) {
   const auto excess = [&]() HCCL_REQUIRES(mutex_) -> std::uint64_t {
     const std::uint64_t now = committed_.bytes() > used_ ? committed_.bytes() - used_ : 0;
@@ -177,8 +177,8 @@ void Heap::shrink(std::size_t kept) {
     if (size < kUnit || excess() == 0) return false;
     if (begin >= end) return true;
     const std::uint64_t from = committed_.last(round_up(excess(), kUnit) + kGranule, begin, end);
-    // Through the mapping, because the program may have another file by the memfd's number. The
-    // kernel refuses this for locked memory.
+    // Frees through the mapping: the program may have closed the memfd and have another file by its
+    // number. The kernel refuses this for locked memory.
     if (::madvise(base_ + from, end - from, MADV_REMOVE) != 0 &&
         (!memfd_.ours() ||
          ::fallocate(memfd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -235,7 +235,7 @@ Status Heap::free(void* memory) {
   return {};
 }
 
-// To record a free part takes memory, but freeing must not fail. If there is no memory for the
+// Recording a free part takes memory, but freeing must not fail. If there is no memory for the
 // record, the part is never allocated again.
 void Heap::give_back(std::uint64_t offset, std::size_t bytes) noexcept {
   used_ -= bytes;
@@ -274,7 +274,7 @@ Status Heap::free_pages(std::uint64_t offset) {
   return {};
 }
 
-// Changes spare_, then mappings_. A child, forked at any time, finds one of the two complete.
+// Changes spare_, then mappings_. So a child forked at any time finds one of the two complete.
 template <class Change>
 void Heap::change_mappings(Change change) {
   change(spare_);
@@ -301,7 +301,7 @@ Status Heap::map(void* at, std::size_t bytes, std::uint64_t offset) {
   for (const auto& [_, other] : mappings_) {
     if (other.offset < offset + bytes && offset < other.offset + other.bytes) mapped_twice_ = true;
   }
-  // First recorded, so that a child forked meanwhile does not miss the mapping.
+  // Recorded first, so that a child forked meanwhile does not miss the mapping.
   change_mappings([&](Mappings& all) { all.insert_or_assign(address, Mapped{bytes, offset}); });
   if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
              memfd_.get(), static_cast<off_t>(offset)) == MAP_FAILED) {

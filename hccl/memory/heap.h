@@ -57,8 +57,8 @@ class Heap {
   Status unmap(void* at);
 
   /// The offset of these bytes in the memfd, if all of them lie there contiguously: in an
-  /// allocation or in mapped addresses, also across adjacent blocks. If the bytes are not device
-  /// memory, the call costs two loads.
+  /// allocation or in mapped addresses, also across adjacent blocks. Costs two loads for bytes
+  /// outside device memory.
   std::optional<std::uint64_t> locate(const void* memory, std::size_t bytes) const {
     const auto at = reinterpret_cast<std::uintptr_t>(memory);
     const auto offset = at - reinterpret_cast<std::uintptr_t>(base_);
@@ -141,7 +141,7 @@ class Heap {
   std::map<std::uint64_t, std::weak_ptr<View>> views_ HCCL_GUARDED_BY(mutex_);
 };
 
-/// The mapping of another process's heap, which it owns.
+/// A mapping of another process's heap. The View owns the mapping.
 class View {
  public:
   /// Checks size and seals of a heap's memfd and maps it. kTcpConnect: not a heap; kSyscall.
