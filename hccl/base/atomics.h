@@ -37,16 +37,16 @@ struct StdAtomics {
   static void yield();
 
   /// A seq_cst fence on every core that runs a process which has called join_fences() (membarrier).
-  /// join_fences() returns false if the kernel has no such fences.
+  /// join_fences() returns false if the kernel cannot do that.
   static bool join_fences();
   static void fence_everywhere();
 
-  /// Sleeps while the word has this value, for at most this long (futex). May return early.
+  /// Sleeps while the word has this value, at most for the given time (futex). May return early.
   static void sleep(atomic<std::uint32_t>& word, std::uint32_t value,
                     std::chrono::nanoseconds at_most);
   static void wake_all(atomic<std::uint32_t>& word);
-  /// Ends the sleep of a thread that polls this eventfd, in any process. If the program has put a
-  /// file or a socket in its place, nothing is written there.
+  /// Ends the sleep of a thread that polls this eventfd, in any process. If the program has given
+  /// the descriptor's number to a file or a socket, nothing is written.
   static void notify(int eventfd);
 };
 

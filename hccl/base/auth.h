@@ -24,8 +24,8 @@ class Handshake {
   /// text.
   Handshake(Side side, const Key& key, const Uuid& id, std::string purpose);
 
-  /// For a server that holds several keys: the size of a client's first message, and the id in it
-  /// (`first` has that size).
+  /// For a server that holds several keys: kFirst is the size of a client's first message; the id
+  /// is read from `first`, which has that size.
   static constexpr std::size_t kFirst = 8 + sizeof(Uuid) + 32;
   static Uuid id_in(std::string_view first);
 
@@ -52,17 +52,17 @@ class Handshake {
 /// Runs the whole handshake over a socket.
 Status authenticate(int fd, Handshake handshake, Deadline deadline);
 
-/// Sets the functions from which OpenSSL gets its memory. They are as those of
+/// Sets the functions from which OpenSSL gets its memory, with the signatures of
 /// CRYPTO_set_mem_functions(). No effect after OpenSSL's first allocation.
 void crypto_memory(void* (*take)(std::size_t, const char*, int),
                    void* (*resize)(void*, std::size_t, const char*, int),
                    void (*give_back)(void*, const char*, int)) noexcept;
-/// OpenSSL then frees nothing at the end of the program, because threads may still use it. No
+/// Makes OpenSSL free nothing at the end of the program, because threads may still use it. No
 /// effect after OpenSSL's first use.
 void crypto_outlives_exit() noexcept;
-/// Frees OpenSSL's data of the calling thread, which is about to end. Otherwise OpenSSL frees the
-/// data after the thread's function has returned, and holds a lock meanwhile. A child forked at
-/// that time would wait for the lock forever.
+/// Frees OpenSSL's data of the calling thread, which is about to end. Without this call OpenSSL
+/// frees the data after the thread's function has returned, and holds a lock meanwhile. A child
+/// forked at that time would wait for the lock forever.
 void crypto_leaves_thread() noexcept;
 /// A key derived from another one (HKDF-SHA256): derive(secret, "control v1").
 Key derive(const Key& secret, std::string_view label);

@@ -30,7 +30,7 @@ class ByteWriter {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
     return *this;
   }
-  /// Length (32 bits), then the bytes.
+  /// Writes the length (32 bits), then the bytes.
   ByteWriter& put_text(std::string_view text) {
     put(static_cast<std::uint32_t>(text.size()));
     bytes_.append(text);

@@ -14,7 +14,7 @@ std::string name(std::uint8_t op) {
 
 bool is(std::uint8_t op, Op which) { return op == static_cast<std::uint8_t>(which); }
 
-// Each number goes through a bijection that spreads every bit.
+// Passes each number through a bijection that spreads every bit.
 std::uint64_t hash(std::span<const Block> blocks) {
   std::uint64_t h = blocks.size();
   const auto add = [&](std::uint64_t number) {

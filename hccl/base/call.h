@@ -31,9 +31,9 @@ struct Call {
   Op op = Op::kBarrier;
   const void* in = nullptr;
   void* out = nullptr;
-  /// Elements: of the vector for allreduce, reduce and broadcast; of one rank's block for scatter,
-  /// allgather, reduce-scatter and alltoall; of this rank's own block for the V operations, 0 for
-  /// alltoallv.
+  /// The number of elements. Allreduce, reduce, broadcast: of the vector. Scatter, allgather,
+  /// reduce-scatter, alltoall: of one rank's block. V operations: of this rank's own block;
+  /// alltoallv: 0.
   std::uint64_t count = 0;
   DataType type = DataType::kFp32;
   ReduceOp reduce = ReduceOp::kSum;
@@ -56,17 +56,18 @@ constexpr bool has_blocks(Op op) {
   return op == Op::kReduceScatterV || op == Op::kAllGatherV || op == Op::kAllToAllV;
 }
 
-/// The first number of a communicator's trials, with which it measures the machine before its first
-/// operation. A rank that still waits in a trial is thus not taken for a rank in an operation.
+/// The first number of a communicator's trials. A trial measures the machine before the first
+/// operation. The number keeps a rank that still waits in a trial from being taken for a rank in an
+/// operation.
 inline constexpr std::uint64_t kTrials = std::uint64_t{1} << 63;
 
 /// The envelope as it is sent. Ranks compare all of it: any difference is a mismatch.
 struct Envelope {
   std::uint64_t sequence = 0;  ///< number of the operation in its communicator, or of a trial
-  /// Of the call, or of all blocks together for reducescatterv and allgatherv. Between two ranks in
-  /// alltoallv: the elements that the sender of the envelope sends to its peer.
+  /// The count of the call, or of all blocks together for reducescatterv and allgatherv. Between
+  /// two ranks in alltoallv: the elements that the sender of the envelope sends to its peer.
   std::uint64_t count = 0;
-  /// Reducescatterv and allgatherv: with plan, a hash of the arrays of counts and displacements.
+  /// Reducescatterv and allgatherv: a hash of the arrays of counts and displacements, with `plan`.
   /// Between two ranks in alltoallv: the elements that the sender of the envelope expects.
   std::uint32_t root = 0;
   std::uint32_t plan = 0;       ///< of fusion, without the highest bit; or the call's tag
@@ -97,7 +98,7 @@ constexpr bool rooted(Op op) {
   return op == Op::kBroadcast || op == Op::kReduce || op == Op::kScatter;
 }
 
-/// Inline, because every operation makes one.
+/// Inline, because every operation makes an envelope.
 inline Envelope envelope(const Call& call, std::uint64_t sequence, std::uint32_t algorithm) {
   // Fields that an operation ignores must not make envelopes differ.
   Envelope out;

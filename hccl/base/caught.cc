@@ -11,7 +11,7 @@
 namespace hccl {
 namespace {
 
-// Made while there is memory; lives as long as any thread.
+// Made while there is memory. Lives as long as any thread.
 const Status* const kNoMemory = new Status(Code::kOom, "out of memory");
 
 }  // namespace

@@ -6,7 +6,8 @@
 
 namespace hccl {
 
-/// The exception that is being handled. Needs no memory, even to report that memory is exhausted.
+/// Returns the status of the exception that is being handled. Needs no memory, even to report that
+/// memory is exhausted.
 Status caught() noexcept;
 
 }  // namespace hccl

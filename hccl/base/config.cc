@@ -68,7 +68,8 @@ Result<std::vector<std::pair<std::uint16_t, std::uint16_t>>> port_ranges(std::st
 // In the order of Wire.
 constexpr std::array kWires = {"auto", "plain", "crc", "tls"};
 
-// All ranks compare both in one frame when they join; all operations and levels: 1000 bytes.
+// Ranks compare the values of both variables in one frame when they join. A value for all
+// operations and levels has 1000 bytes.
 constexpr std::size_t kAlgoCap = 1536;
 constexpr std::size_t kTransportCap = 64;
 
@@ -90,7 +91,7 @@ Status bad_algo(const std::string& text, const std::string& why) {
       "level0:NA;level1:ring or allreduce=level0:NA;level1:ring/allgather=… (" + why + ")");
 }
 
-// A name that may be one of this library's own.
+// Whether the word has the form of a name of this library.
 bool is_name(std::string_view word) {
   return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
@@ -121,7 +122,7 @@ Result<std::map<int, std::string>> parse_levels(const std::string& text, std::st
   return chosen;
 }
 
-// HCCL_ALGO parsed: operation ("" = every one) to the algorithm of each level.
+// HCCL_ALGO parsed: maps each operation ("": every operation) to the algorithm of each level.
 Result<std::map<std::string, std::map<int, std::string>>> parse_algo(const std::string& text) {
   const auto bad = [&](const std::string& why) { return bad_algo(text, why); };
   std::map<std::string, std::map<int, std::string>> table;
@@ -160,7 +161,7 @@ Status read_network(const Get& get, Config& config) {
     if (word == kWires.end()) return invalid("HCCL_WIRE", *v, "auto, plain, crc or tls");
     config.wire = static_cast<Wire>(word - kWires.begin());
   }
-  for (const char* name : {"HCCL_IF_IP", "CM_WORKER_IP"}) {  // the latter goes before
+  for (const char* name : {"HCCL_IF_IP", "CM_WORKER_IP"}) {  // the second takes precedence
     const auto v = get(name);
     if (!v || v->empty()) continue;
     const auto percent = v->find('%');
@@ -202,7 +203,8 @@ Status read_network(const Get& get, Config& config) {
   return {};
 }
 
-// The user's choice, the job's directory, the user's own. Never /tmp unasked: it is everybody's.
+// The folder that the user chose, else the job's, else the user's own. Not /tmp, unless the user
+// says so: everybody can write there.
 std::string read_flight_dir(const Get& get) {
   std::string dir;
   for (const auto& [name, below] :
@@ -232,7 +234,8 @@ Status read_timers(const Get& get, Config& config) {
     config.exec_timeout = std::chrono::seconds(whole.value() + (rest.value() != 0 ? 1 : 0));
   }
   if (auto v = get("HCCL_PEER_TIMEOUT")) {
-    // Threads that sleep were seen to wake two seconds late among eight busy ones on two cores.
+    // Sleeping threads have been seen to wake two seconds late, with eight busy threads on two
+    // cores.
     HCCL_ASSIGN_OR_RETURN(const auto seconds,
                           number("HCCL_PEER_TIMEOUT", *v, 5, 2147483647,
                                  " (in less, a rank that only waits for a core may look dead)"));
@@ -247,7 +250,7 @@ Status read_timers(const Get& get, Config& config) {
 
 std::optional<std::string> variable(const Config::GetEnv& variables, const char* name) {
   const char* value = variables(name);
-  // HCCL's word for a variable that is not set.
+  // HCCL uses this word for a variable that is not set.
   if (value == nullptr || std::string_view(value) == "EmptyString") return std::nullopt;
   return std::string(value);
 }
@@ -255,7 +258,7 @@ std::optional<std::string> variable(const Config::GetEnv& variables, const char*
 }  // namespace
 
 const char* environment(const char* name) {
-  // A privileged program makes no files where its caller wants them.
+  // A privileged program must not make files at a place that its caller chooses.
   const std::string_view word = name;
   const bool place = word.starts_with("XDG_") || word == "TMPDIR" || word == "HOME";
   return place ? ::secure_getenv(name) : std::getenv(name);
@@ -359,7 +362,7 @@ std::string Config::algorithm_for(std::string_view operation, int level) const {
     if (at == table.value().end()) continue;
     const auto named = at->second.find(level);
     if (named == at->second.end() || named->second == "NA" || named->second == "null") return {};
-    // Inside a host HCCL's words have no meaning here.
+    // HCCL's words have no meaning inside a host here.
     return level == 0 && contains(kHcclWords, named->second) ? "" : named->second;
   }
   return {};

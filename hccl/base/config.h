@@ -16,14 +16,14 @@
 namespace hccl {
 
 enum class Deterministic : std::uint8_t { kOff, kOn, kStrict };
-/// What protects the data of a tcp link. kAuto: crc between hosts, plain inside one.
+/// The protection of the data of a tcp link. kAuto: crc between hosts, plain inside a host.
 enum class Wire : std::uint8_t { kAuto, kPlain, kCrc, kTls };
 enum class Split : std::uint8_t { kDefault, kTrace, kAuto };
 
 /// A variable of the process's environment, or null. Nothing else in the library reads it.
 const char* environment(const char* name);
-/// A text for each of these variables ("NAME=value", then null) whose name is nearly that of a
-/// variable of this library, with the right name.
+/// Finds variables whose name is nearly that of a variable of this library, and returns a text with
+/// the right name for each. `variables`: "NAME=value" each, then null.
 std::vector<std::string> misspelt(const char* const* variables = environ);
 
 /// The variables that the acl runtime reads when it is first used, without any communicator.
@@ -32,9 +32,8 @@ struct DeviceConfig {
   static Result<DeviceConfig> read(
       const std::function<const char*(const char*)>& variables = environment);
 
-  /// HCCL_DEVICE_COUNT: how many devices a process may choose from, 1..65536; default: the larger
-  /// of 16 and the number of cores, so that each of several ranks of a host can have one of its
-  /// own.
+  /// HCCL_DEVICE_COUNT: how many devices a process may choose from, 1..65536. Default: the larger
+  /// of 16 and the number of cores, so that each rank of a host can have a device of its own.
   std::uint32_t count = 0;
   /// HCCL_DEVICE_MEMORY: MB of device memory that a process may have, 1..67108864; default, 0: as
   /// much as the machine has. Takes up no memory before it is used.
@@ -53,9 +52,9 @@ struct Config {
   /// HCCL_TRANSPORT: auto (shm inside a host, tcp between hosts), or a name of
   /// transport/registry.h or of a plugin.
   std::string transport = "auto";
-  /// HCCL_ALGO: HCCL's grammar and words; and this library's own names, of local algorithms at
-  /// level0, of remote ones from level1 on. The grammar is checked here, own names by
-  /// check_algorithms().
+  /// HCCL_ALGO, in HCCL's grammar, with HCCL's words or this library's own names: of local
+  /// algorithms at level0, of remote ones from level1 on. Reading checks the grammar;
+  /// check_algorithms() checks the own names.
   std::string algo;
   /// HCCL_CONNECT_TIMEOUT: seconds for all ranks to arrive and connect; 1..7200, default 120.
   std::chrono::seconds connect_timeout{120};
@@ -67,20 +66,22 @@ struct Config {
   /// HCCL_DETERMINISTIC: false, true or strict (any case); default false.
   Deterministic deterministic = Deterministic::kOff;
   bool deterministic_is_given = false;  ///< the variable is set
-  /// HCCL_SPLIT: how gradients are cut into segments where the program has not said it: default
-  /// (96.54 % and 3.46 %), auto (measured while training runs, then the best plan), or trace (the
-  /// default, measured over all ranks); default: default. A program's own setting always wins.
+  /// HCCL_SPLIT: how gradients are cut into segments if the program has set no strategy: default
+  /// (96.54 % and 3.46 %), auto (measured while training runs, then the best plan), or trace (as
+  /// default, but measured over all ranks). Default: default. A program's own strategy always takes
+  /// precedence.
   Split split = Split::kDefault;
-  /// HCCL_IF_IP: the local address to bind to, "ip" or "ip%interface"; must exist on that
-  /// interface, or on any. CM_WORKER_IP goes before it. Here in two parts.
+  /// HCCL_IF_IP: the local address to bind to, "ip" or "ip%interface". The address must exist on
+  /// that interface, or on any interface. CM_WORKER_IP takes precedence. Stored here in two parts.
   std::string if_ip;
   std::string if_ip_interface;
   /// HCCL_SOCKET_IFNAME: interfaces by prefix "eth,enp", exact "=eth0", or not "^docker", "^=eth0".
   std::string socket_ifname;
   /// HCCL_SOCKET_FAMILY: AF_INET or AF_INET6, preferred; default AF_INET.
   int socket_family = 0;  // AF_UNSPEC = not set
-  /// HCCL_IF_BASE_PORT: first port of the root's listener where peers must know it beforehand (rank
-  /// table, torchrun, Slurm); 1024..65520, default 60000. Root info otherwise carries a free port.
+  /// HCCL_IF_BASE_PORT: first port of the root's listener if peers must know the port beforehand
+  /// (rank table, torchrun, Slurm); 1024..65520, default 60000. With root info the root takes a
+  /// free port.
   std::uint16_t base_port = 60000;
   /// HCCL_HOST_SOCKET_PORT_RANGE: ports the root may listen on: "auto" or "60000-60031,61000".
   std::vector<std::pair<std::uint16_t, std::uint16_t>> port_ranges;
@@ -90,17 +91,18 @@ struct Config {
   std::string job_secret_file;
   /// HCCL_ALLOW_INSECURE: 1 permits joining without a secret between hosts; default 0.
   bool allow_insecure = false;
-  /// Where the ranks of one host meet (user_folder.h), in the order in which they try. No variable:
-  /// ssh, Slurm and cron give the ranks of one job different ones.
+  /// The folders in which the ranks of one host meet (user_folder.h), in the order in which they
+  /// are tried. No variable sets them: ssh, Slurm and cron give the ranks of one job different
+  /// variables.
   std::vector<std::string> meeting_places = {"/tmp", "/dev/shm"};
   /// HCCL_LOG or ASCEND_GLOBAL_LOG_LEVEL, as make_logger() takes them; default warn.
   std::string log_level = "warn";
   /// HCCL_FLIGHT_RECORDER_DIR: where the flight recorder is dumped on failure; default: TMPDIR,
   /// else "hccl" in XDG_STATE_HOME or in .local/state of HOME. "off", or none of these: none.
   std::string flight_recorder_dir;
-  /// HCCL_TUNE_FILE: where measured costs are read from and kept, JSON if the name ends in .json.
-  /// Rank 0's value counts for all ranks. Empty, the default: nothing is measured, and the built-in
-  /// costs decide.
+  /// HCCL_TUNE_FILE: the file that measured costs are read from and written to; JSON if the name
+  /// ends in .json. Rank 0's value counts for all ranks. Empty, the default: nothing is measured,
+  /// and the built-in costs decide.
   std::string tune_file;
   /// HCCL_PLUGIN_PATH: absolute directory of transport plugins; default: the directory of
   /// libhccl.so.
@@ -108,12 +110,12 @@ struct Config {
   /// HCCL_OFI_PROVIDER: libfabric provider; default: the best reliable-datagram one ("tcp;ofi_rxm"
   /// here).
   std::string ofi_provider;
-  /// HCCL_WIRE: what protects the data of the tcp transport: plain, nothing; crc, a checksum that
-  /// finds accidents; tls, encryption and authentication; auto, the default, is crc between hosts
-  /// and plain inside one.
+  /// HCCL_WIRE: the protection of the tcp transport's data: plain, none; crc, a checksum that finds
+  /// accidents; tls, encryption and authentication; auto, the default: crc between hosts and plain
+  /// inside a host.
   Wire wire = Wire::kAuto;
   /// HCCL_CMA: whether the kernel may copy between the memory of ranks of a host (cross memory
-  /// attach): auto, the default, where it is allowed and pays; off.
+  /// attach): auto, the default: if the kernel allows it and it saves time; off.
   bool cma = true;
   /// HCCL_SPIN_US: microseconds to spin before sleeping; default: chosen from cores and ranks.
   std::optional<std::chrono::microseconds> spin;
@@ -121,17 +123,19 @@ struct Config {
   /// default 30.
   std::chrono::seconds peer_timeout{30};
 
-  /// Takes a text in HCCL_ALGO's grammar, wherever it comes from. kPara, and nothing has changed.
+  /// Sets HCCL_ALGO's value from a text, which may come from anywhere. kPara: the grammar is wrong,
+  /// and nothing has changed.
   Status set_algo(std::string_view text);
-  /// The algorithm that HCCL_ALGO names for an operation ("allreduce", "allgather", …): at level 1
-  /// in HCCL's words ("ring", "H-D_R", …) or by an own name; at level 0 by an own name. Empty for
-  /// the built-in choice. The entries of allgather, reducescatter and alltoall also hold for their
+  /// The algorithm that HCCL_ALGO names for an operation ("allreduce", "allgather", …). At level 1
+  /// it is one of HCCL's words ("ring", "H-D_R", …) or an own name; at level 0 an own name. Empty:
+  /// the library chooses. The entries of allgather, reducescatter and alltoall also hold for their
   /// V and VC forms.
   std::string algorithm_for(std::string_view operation, int level = 1) const;
-  /// kPara, with the list, for a name that is none of these.
+  /// kPara: HCCL_ALGO has a name that is not in these lists; the text has the list.
   using Names = std::vector<std::string_view>;
   Status check_algorithms(const Names& local, const Names& remote) const;
-  /// What must be equal on all ranks, as text, compared at hello: "transport=auto algo= …".
+  /// The settings that must be equal on all ranks, as text: "transport=auto algo= …". Ranks compare
+  /// it when they join.
   std::string agreement() const;
 };
 

@@ -1,4 +1,5 @@
-// Reads the level of the log, and where it goes, from variables. The error of an invalid variable.
+// Reads the level and the destination of the log from variables, and makes the error of an invalid
+// variable.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,9 @@ namespace hccl {
 /// kPara: the variable `name` has an invalid value; `expected` describes the valid ones.
 Status invalid(std::string_view name, std::string_view value, std::string_view expected);
 
-/// HCCL_LOG, else ASCEND_GLOBAL_LOG_LEVEL and ASCEND_SLOG_PRINT_TO_STDOUT, in the form that
-/// make_logger() takes. kPara: an invalid value. `get` returns nothing for what is not set.
+/// Reads HCCL_LOG, else ASCEND_GLOBAL_LOG_LEVEL and ASCEND_SLOG_PRINT_TO_STDOUT. Returns the form
+/// that make_logger() takes. kPara: an invalid value. `get` returns nothing for a variable that is
+/// not set.
 Result<std::string> read_log(const std::function<std::optional<std::string>(const char*)>& get);
 
 }  // namespace hccl

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#define HWY_WANT_AVX3_DL  // the one with long carry-less multiplications
+#define HWY_WANT_AVX3_DL  // has long carry-less multiplications
 #include "hccl/base/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "hccl/base/crc32c.cc"
@@ -40,8 +40,8 @@ constexpr std::uint32_t power_of_x(unsigned n) {
   return result;
 }
 
-/// The factors that move the two halves of 128 bits on by some bytes. A carry-less product of
-/// reversed numbers has one x too many.
+/// The factors that move the two halves of 128 bits ahead by some bytes. The exponents allow for
+/// the extra factor x in a carry-less product of reversed numbers.
 constexpr std::array<std::uint64_t, 2> moving_on(unsigned bytes) {
   return {std::uint64_t{power_of_x(8 * bytes + 63)} << 32,
           std::uint64_t{power_of_x(8 * bytes - 1)} << 32};
@@ -92,7 +92,7 @@ HWY_INLINE Vector fold(Vector sum, Vector factors, Vector next) {
   return hn::Xor(hn::Xor(hn::CLMulLower(sum, factors), hn::CLMulUpper(sum, factors)), next);
 }
 
-/// Folds as many whole blocks of four vectors as there are, at least one, and advances past them.
+/// Folds all whole blocks of four vectors, at least one, and advances past them.
 HWY_INLINE std::uint32_t folded(std::uint32_t crc, const std::byte*& from, std::size_t& size) {
   constexpr std::size_t kBytes = 8 * hn::MaxLanes(Words());
   constexpr auto kFour = moving_on(4 * kBytes);

@@ -1,5 +1,5 @@
-// CRC32C (Castagnoli), the checksum of iSCSI and ext4. It finds every error of up to 32 bits in a
-// row, and misses one in four billion of the others.
+// CRC32C (Castagnoli), the checksum of iSCSI and ext4. It finds every burst of errors of up to 32
+// bits, and misses one in four billion of other errors.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace hccl {
 
-/// The checksum of some bytes (`crc` = 0), or of bytes that follow those with the checksum `crc`.
-/// Takes about as long as reading the bytes from the second cache.
+/// The checksum of some bytes. `crc`: 0, or the checksum of the bytes before them. Takes about as
+/// long as reading the bytes from the second-level cache.
 std::uint32_t crc32c(std::uint32_t crc, std::span<const std::byte> bytes);
 
 }  // namespace hccl

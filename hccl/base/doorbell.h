@@ -11,15 +11,15 @@
 namespace hccl {
 
 /// Ringing costs no system call while no thread sleeps. Either the ringer sees the sleeper, or the
-/// sleeper sees the data that the ringer stored before it rang, so both must fence. A constructed
-/// doorbell is for threads of one process, and each side fences itself. A doorbell in shared memory
-/// begins as zeroes and is not constructed: there the sleeper fences for all (membarrier), and
-/// ringing is one load.
+/// sleeper sees the data that the ringer stored before it rang; this needs a fence on both sides.
+/// If a doorbell is constructed, it is for threads of one process, and each side fences itself. A
+/// doorbell in shared memory begins as zeroes and is not constructed: there the sleeper fences for
+/// all (membarrier), and ringing is one load.
 template <class Atomics = StdAtomics>
 class BasicDoorbell {
  public:
-  /// In shared memory: each process must call it once before it rings or sleeps. If the kernel
-  /// cannot fence for others, each ringer fences from then on.
+  /// For a doorbell in shared memory: each process must call it once before it rings or sleeps. If
+  /// the kernel cannot fence for other processes, each ringer fences from then on.
   void join() {
     if (!Atomics::join_fences()) ringer_fences_.store(1, std::memory_order_seq_cst);
   }
@@ -36,14 +36,14 @@ class BasicDoorbell {
     Atomics::wake_all(rings_);
   }
 
-  /// Either this thread sees the data that a ringer stored before it rang, or that ringer
-  /// afterwards sees the data that this thread has stored.
+  /// Makes sure that either this thread sees the data that a ringer stored before it rang, or the
+  /// ringer later sees the data that this thread has stored.
   void fence() const {
     if (ringer_fences_.load(std::memory_order_relaxed) == 0) Atomics::fence_everywhere();
     Atomics::thread_fence(std::memory_order_seq_cst);
   }
 
-  // A sleeper's three steps (waiter.h).
+  // The three steps of a sleeper (waiter.h).
   std::uint32_t prepare() {
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     fence();

@@ -41,11 +41,11 @@ void Fd::close() noexcept {
   errno = error;
 }
 
-// The system gives the lowest number that is free.
+// The system gives the lowest free number.
 void fill_standard_descriptors() {
   for (int each = 0; each < kFirst; ++each) {
     if (::fcntl(each, F_GETFD) >= 0) continue;
-    const int null = ::open("/dev/null", O_RDWR);  // of the program, also after exec
+    const int null = ::open("/dev/null", O_RDWR);  // stays open for the program, also after exec
     if (null >= kFirst) ::close(null);             // another thread was faster
   }
 }

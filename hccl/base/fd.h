@@ -1,9 +1,9 @@
-// The library's file descriptors. Every one of them is made by Fd's constructor, and a test refuses
-// the system's calls elsewhere.
+// The library's file descriptors. Fd's constructor makes every one of them, and a test rejects the
+// system's calls elsewhere.
 //
-// The numbers 0 to 2 are the program's, also where it has closed them: what it prints must never
-// land in memory or a socket of the library. And a program may close descriptors that it does not
-// know (closefrom, dup2), and have other files by their numbers.
+// The numbers 0 to 2 belong to the program, even if it has closed them: its output must never land
+// in memory or a socket of the library. A program may also close descriptors that it does not know
+// (closefrom, dup2), and later have other files with their numbers.
 #pragma once
 
 #include <sys/types.h>
@@ -14,12 +14,12 @@
 
 namespace hccl {
 
-/// A file descriptor that closes itself, unless its number is another file's by then.
+/// A file descriptor that closes itself, unless its number has become that of another file.
 class Fd {
  public:
   Fd() = default;
-  /// Takes what a call of the system has made, close-on-exec, and moves it if it is one of 0 to 2.
-  /// Less than 0 (with errno): nothing.
+  /// Owns a descriptor that a system call has returned, close-on-exec. Moves the descriptor if it
+  /// is one of 0 to 2. A value less than 0 (with errno): owns nothing.
   explicit Fd(int fd) noexcept;
   Fd(Fd&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), device_(other.device_), inode_(other.inode_) {}
@@ -37,11 +37,11 @@ class Fd {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }
-  /// errno stays as it is.
+  /// Keeps errno.
   void reset() noexcept {
     if (fd_ >= 0) close();
   }
-  /// Whether the number still names the file that it named at first.
+  /// Whether the number still names the original file.
   bool ours() const noexcept;
 
  private:
@@ -52,11 +52,11 @@ class Fd {
   ino_t inode_ = 0;
 };
 
-/// Opens /dev/null for those of the descriptors 0 to 2 that the program has closed.
+/// Opens /dev/null for each descriptor of 0 to 2 that the program has closed.
 void fill_standard_descriptors();
 
-/// The failure of reading or writing a socket: kTcpTransfer, or kSyscall if the program has taken
-/// the descriptor.
+/// The failure of reading or writing a socket: kTcpTransfer, or kSyscall if the descriptor is no
+/// longer the library's.
 Status io_failure(const char* what, int error);
 
 }  // namespace hccl

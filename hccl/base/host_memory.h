@@ -12,7 +12,8 @@ namespace hccl {
 
 struct HostMemory {
   struct PeerMemory {
-    /// The peer's device heap, mapped here: its offset o is at heap[o]. Null if it has none.
+    /// The peer's device heap, mapped here: heap[o] is the byte at the heap's offset o. Null if the
+    /// peer has no device heap.
     std::byte* heap = nullptr;
     std::size_t heap_bytes = 0;
     /// The peer is a thread of this process: its addresses are valid here.
@@ -25,11 +26,11 @@ struct HostMemory {
 
   std::vector<int> ranks;  ///< of the mesh, ascending; the index is the local rank
   int local_rank = 0;      ///< of this rank
-  /// The same memory for all ranks, OpenArgs::area_bytes long; all zeroes when the mesh opens.
+  /// The memory that all ranks share, OpenArgs::area_bytes long; all zeroes when the mesh opens.
   std::span<std::byte> area;
   std::vector<PeerMemory> peers;  ///< by local rank; this rank's own included
-  /// All ranks have device memory and reach that of all others; the same on all of them. Otherwise
-  /// no peer has a heap here.
+  /// Whether all ranks have device memory and each can reach the others'. The result is the same on
+  /// all ranks. If it is false, no peer has a heap here.
   bool heaps_shared() const { return !peers.empty() && peers.front().heap != nullptr; }
 };
 

@@ -13,15 +13,15 @@ namespace hccl {
 
 enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kOff };
 
-/// Formats lines, and gives lines of its level or above to a writer. Threads may share a Log if its
-/// writer permits that.
+/// Formats lines, and passes lines of its level or above to a writer. Threads may share a Log if
+/// its writer permits that.
 class Log {
  public:
   using Write = std::function<void(LogLevel level, std::string_view line)>;
 
   Log(LogLevel level, Write write) : level_(level), write_(std::move(write)) {}
 
-  /// Whether lines of `level` are written: for callers with costly arguments.
+  /// Whether lines of `level` are written. For callers whose arguments are costly to make.
   bool writes(LogLevel level) const { return level >= level_; }
 
   template <class... Args>
@@ -52,11 +52,11 @@ class Log {
   const Write write_;
 };
 
-/// Belongs to a tree of communicators.
+/// All communicators of a tree share one.
 using Logger = std::shared_ptr<const Log>;
 
-/// A log on standard error. level: trace, debug, info, warn, error or off, as in HCCL_LOG; with
-/// " stdout" after it the lines go to standard output. Each contains `who`, such as "rank 3".
+/// A log on standard error. level: trace, debug, info, warn, error or off, as in HCCL_LOG; with "
+/// stdout" behind it the lines go to standard output. Each line contains `who`, such as "rank 3".
 Logger make_logger(std::string_view level, std::string_view who);
 
 }  // namespace hccl

@@ -13,7 +13,7 @@
 namespace hccl {
 namespace {
 
-// If there is no limit, cgroups of version 2 write "max", and those of version 1 a number near the
+// Without a limit, cgroups of version 2 write "max", and cgroups of version 1 a number near the
 // largest one.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
 constexpr std::uint64_t kMargin = std::uint64_t{64} << 20;

@@ -1,6 +1,6 @@
-// How much more memory the kernel gives before it kills a process: the limits of its cgroups and
-// the machine decide. Reads a few files of /proc and /sys, so it is for growth by megabytes, not
-// for each allocation.
+// Finds how much more memory the kernel grants before it kills a process: the limits of its cgroups
+// and the machine decide. Reads a few files of /proc and /sys, so it is for growth by megabytes,
+// not for each allocation.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct MemoryLeft {
 /// and the other named paths. Without readable files there is no limit.
 MemoryLeft memory_left(const std::string& root = "");
 
-/// kOom, with the numbers and `what`, if so many more bytes are not available.
+/// kOom, with the numbers and `what`: fewer than this many more bytes are available.
 Status room_for(std::uint64_t bytes, const char* what);
 Status no_room(std::uint64_t bytes, const char* what, const MemoryLeft& left);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "HCCL_";
 
-// The fewest letters to add, remove or replace.
+// The distance of two words: the fewest letters to add, remove or replace.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -37,8 +37,8 @@ std::string letters(std::string_view name) {
 }  // namespace
 
 std::vector<std::string> misspelt(const char* const* variables) {
-  // Reading asks for every variable, whatever the others are. Only join reads the job's name, and
-  // only Python reads the others.
+  // Config::read asks for every variable that it knows. Join alone reads the job's name, and Python
+  // alone reads the other variables of this list.
   std::vector<std::string> known{"HCCL_JOB_ID", "HCCL_AS_GLOO", "HCCL_HALF", "HCCL_COMPARE_NAMES"};
   const auto note = [&](const char* name) -> const char* {
     if (std::string_view(name).starts_with(kPrefix)) known.emplace_back(name);

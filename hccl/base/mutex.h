@@ -10,9 +10,9 @@
 #else
 #define HCCL_LOCKS(attribute)
 #endif
-/// Of a member: only with this lock.
+/// On a member: it may be used only with this lock.
 #define HCCL_GUARDED_BY(mutex) HCCL_LOCKS(guarded_by(mutex))
-/// Of a function: the caller holds the lock; the caller does not hold it; clang does not check.
+/// On a function: the caller holds the lock; the caller does not hold it; clang does not check.
 #define HCCL_REQUIRES(mutex) HCCL_LOCKS(requires_capability(mutex))
 #define HCCL_EXCLUDES(mutex) HCCL_LOCKS(locks_excluded(mutex))
 #define HCCL_UNCHECKED HCCL_LOCKS(no_thread_safety_analysis)
@@ -33,7 +33,7 @@ enum class LockLevel : unsigned {
   kMailbox,
   kSend,
   kDevice,
-  kLast,  // with it no other lock is taken, except to write a line of the log
+  kLast,  // with it only the lock for a line of the log is taken
   kLog
 };
 
@@ -79,7 +79,7 @@ class HCCL_LOCKS(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-/// Holds a lock until its end of scope; may give it back in between.
+/// Holds a lock until the end of the scope. The lock may be released in between.
 class HCCL_LOCKS(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) HCCL_LOCKS(acquire_capability(mutex)) : lock_(mutex) {}

@@ -13,8 +13,8 @@
 
 namespace hccl {
 
-/// Zeroed memory that returns to the system when this object is destroyed, unlike an allocator's
-/// memory.
+/// Zeroed memory. Unlike an allocator's memory, it returns to the system when this object is
+/// destroyed.
 class Pages {
  public:
   /// kOom.
@@ -43,7 +43,7 @@ class Pages {
 };
 
 /// Faults in the writable pages that hold these bytes of a mapping. Kernels before 5.14 do not know
-/// the advice; they fault pages in when they are touched. False: the machine has no more memory.
+/// the advice; they fault pages in at the first access. False: the machine has no more memory.
 inline bool fault_in(void* at, std::size_t bytes) {
   constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));

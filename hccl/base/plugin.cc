@@ -14,8 +14,8 @@
 namespace hccl {
 namespace {
 
-// Code is loaded from this path. So the path must depend neither on the working directory nor on
-// the caller of a privileged program.
+// Code is loaded from this path. In a privileged program the path must depend neither on the
+// working directory nor on the caller.
 Status check_plugin_path(std::string_view plugin_path) {
   if (plugin_path.empty()) return {};
   if (plugin_path.front() != '/') {

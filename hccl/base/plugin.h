@@ -1,4 +1,4 @@
-// Libraries of this project that are loaded when they are first needed: libhccl_<name>.so.
+// Loads libraries of this project when they are first needed: libhccl_<name>.so.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@
 
 namespace hccl {
 
-/// The files that may contain a plugin, in order; the first that exists is taken. If `plugin_path`
-/// is not empty, only its file. Otherwise the file beside the library that contains this function,
-/// then the files beside the executable and in the lib64 and lib beside the executable's directory.
+/// The files that may contain a plugin, in order; the first existing file is taken. If
+/// `plugin_path` is not empty, only its file counts. Otherwise these are the file beside the
+/// library that contains this function, then the files beside the executable and in lib64 and lib
+/// beside the executable's directory.
 std::vector<std::string> plugin_files(std::string_view name, std::string_view plugin_path);
 
 struct PluginLibrary {
@@ -21,7 +22,7 @@ struct PluginLibrary {
 
 /// Loads a plugin, once a process; it stays loaded. `purpose` completes the text "there is no
 /// plugin for"; `flags` are additional flags of dlopen. kNotSupport names the file and the reason;
-/// kPara for a plugin_path that is not absolute.
+/// kPara: the plugin_path is not absolute.
 Result<PluginLibrary> load_plugin_library(std::string_view name, std::string_view plugin_path,
                                           const std::string& purpose, int flags = 0);
 

@@ -1,4 +1,4 @@
-// Processes of this host, as /proc shows them. With config.cc, the only reader of environments.
+// Processes of this host, as /proc shows them. Only this file and config.cc read environments.
 #pragma once
 
 #include <sys/types.h>
@@ -18,8 +18,8 @@ struct Process {
   pid_t parent = 0;           ///< 0: this process cannot see the parent
   std::uint64_t started = 0;  ///< clock ticks since the boot
   bool own = false;           ///< of this user
-  /// The variables with which the process was started. Empty for a process of another user, and for
-  /// one that has written its title over them.
+  /// The variables with which the process was started. Empty if the process belongs to another
+  /// user, or has written its title over them.
   std::map<std::string, std::string, std::less<>> variables = {};
 
   const char* variable(const char* name) const {
@@ -28,10 +28,11 @@ struct Process {
   }
 };
 
-/// Nothing for a process that has ended, or that this process cannot see.
+/// Nothing if the process has ended, or if this process cannot see it.
 std::optional<Process> process_of(pid_t pid);
 
-/// One of Process::variables. Reads only these, because a caller may look at every process.
+/// One variable of a process. Reads only the process's variables, because a caller may ask for
+/// every process.
 std::optional<std::string> variable_of(pid_t pid, std::string_view name);
 
 /// Process::started, or 0.

@@ -6,8 +6,8 @@
 
 namespace hccl {
 
-/// Cryptographically random bytes, of the kernel. kSyscall on failure; without such bytes the
-/// process cannot go on.
+/// Cryptographically random bytes from the kernel. kSyscall: no such bytes; the process cannot go
+/// on.
 Status random_bytes(void* out, std::size_t size);
 
 }  // namespace hccl

@@ -20,13 +20,13 @@ class Request {
   Request& operator=(const Request&) = delete;
 
   bool done() const { return done_.load(std::memory_order_acquire); }
-  /// When it is done: its result.
+  /// The result. Valid once the request is done.
   const Status& status() const { return status_; }
-  /// Waits until it is done. kTimeout: not by the deadline; it goes on.
+  /// Waits until the request is done. kTimeout: it is not done by the deadline, and goes on.
   virtual Status wait(Deadline deadline) = 0;
   /// The other rank of a message; null for work.
   virtual const int* peer() const { return nullptr; }
-  /// See WorkQueue. Not of messages.
+  /// See WorkQueue. Messages ignore it.
   virtual void mark() {}
 
  protected:

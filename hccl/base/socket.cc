@@ -320,7 +320,7 @@ Result<std::vector<Fd>> recv_fds(int socket, std::size_t count, Deadline deadlin
         fds.emplace_back(fd);
       }
     }
-    // Truncation means the descriptor limit is reached here.
+    // Truncation means that this process has reached its limit of descriptors.
     if ((message.msg_flags & MSG_CTRUNC) != 0) {
       return Status(Code::kSyscall, "taking over file descriptors: " + error_text(EMFILE));
     }
@@ -348,8 +348,8 @@ void EpollSleeper::ring() { StdAtomics::notify(wake_.get()); }
 void EpollSleeper::sleep(std::uint32_t, std::chrono::nanoseconds at_most) {
   if (taken_) return nap(at_most, Deadline::never());
   // Level-triggered poll on the epoll descriptor leaves the events for progress() to read. An epoll
-  // set is never writable: if this one is, another file has its number, and ends each sleep at
-  // once.
+  // set is never writable. If the descriptor is writable, another file has its number, and each
+  // sleep ends at once.
   pollfd entry{epoll_.get(), POLLIN | POLLOUT, 0};
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
   const timespec timeout{seconds.count(), (at_most - seconds).count()};

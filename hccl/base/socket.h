@@ -25,18 +25,19 @@ struct Listener {
   Fd fd;
   std::uint16_t port = 0;
 };
-/// Listens on one address (on all of them only if `address` says so). Port 0 takes a free port.
-/// kUnavail (EI0019) if the port is taken, kNotFound if no interface has the address.
+/// Listens on one address, or on all addresses if `address` says so. Port 0 takes a free port.
+/// kUnavail (EI0019): the port is taken. kNotFound: no interface has the address.
 Result<Listener> listen_tcp(const std::string& address, std::uint16_t port);
 /// Starts a connection; poll for writability, then connect_result(). `from` is the local address to
 /// bind to, or empty.
 Result<Fd> start_connect_tcp(const std::string& address, std::uint16_t port,
                              const std::string& from);
-/// 0 once a started connection is established; otherwise the errno value of the reason.
+/// Returns 0 once a started connection is established; otherwise the errno of the reason.
 int connect_error(int fd);
 /// Success once a started connection is established; otherwise the reason.
 Status connect_result(int fd);
-/// Connects. Tries again while the peer refuses, because it may not listen yet, until the deadline.
+/// Connects. While the peer refuses, tries again until the deadline, because the peer may not
+/// listen yet.
 Result<Fd> connect_tcp(const std::string& address, std::uint16_t port, const std::string& from,
                        Deadline deadline, const AbortFlag* abort = nullptr);
 /// Accepts one connection; an invalid Fd if none is waiting. TCP sockets get TCP_NODELAY.
@@ -50,8 +51,8 @@ Result<Fd> connect_unix(const std::string& path, Deadline deadline);
 Status send_all(int fd, std::string_view bytes, Deadline deadline,
                 const AbortFlag* abort = nullptr);
 Status recv_all(int fd, std::span<char> bytes, Deadline deadline, const AbortFlag* abort = nullptr);
-/// A frame: 32-bit length, then the bytes. kTcpTransfer for a frame longer than `cap`, before any
-/// allocation.
+/// A frame: 32-bit length, then the bytes. kTcpTransfer: the frame is longer than `cap`; nothing
+/// was allocated.
 Status send_frame(int fd, std::string_view bytes, Deadline deadline);
 Result<std::string> recv_frame(int fd, std::size_t cap, Deadline deadline,
                                const AbortFlag* abort = nullptr);

@@ -10,7 +10,7 @@
 
 namespace hccl {
 
-// One list for the numbers (those of HcclResult) and the texts of HcclGetErrorString.
+// One list for the codes, with the numbers of HcclResult and the texts of HcclGetErrorString.
 #define HCCL_CODES(X)                                 \
   X(kSuccess, 0, "no error")                          \
   X(kPara, 1, "parameter error")                      \

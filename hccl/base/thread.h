@@ -16,8 +16,8 @@
 
 namespace hccl {
 
-/// Blocks all signals of the calling thread but those that report its own faults, which handlers of
-/// crashes need. Threads that start in the meantime inherit that.
+/// Blocks all signals of the calling thread except those for its own faults: crash handlers need
+/// these. Threads started meanwhile inherit the mask.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -38,8 +38,8 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-/// While it lives, a file that would grow beyond the limit of the process (ulimit -f) gives the
-/// calling thread EFBIG, and not the signal that ends the process.
+/// While this object lives, a file that would grow beyond the limit of the process (ulimit -f)
+/// gives the calling thread EFBIG. Without it a signal would end the process.
 class FilesWithinLimit {
  public:
   FilesWithinLimit() {
@@ -50,7 +50,7 @@ class FilesWithinLimit {
     sigaddset(&signal_, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &signal_, &before_);
   }
-  /// errno stays as it is.
+  /// Keeps errno.
   ~FilesWithinLimit() {
     const int error = errno;
     const timespec now{};
@@ -67,8 +67,8 @@ class FilesWithinLimit {
   bool was_pending_;
 };
 
-/// While it lives, pthread_cancel does not unwind the calling thread but waits. An unwinding ends
-/// the process where it meets noexcept or catch (...), and leaves operations half done.
+/// While this object lives, pthread_cancel waits and does not unwind the calling thread. Unwinding
+/// ends the process at noexcept or catch (...), and leaves operations half done.
 class NotCancelled {
  public:
   NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
@@ -82,8 +82,8 @@ class NotCancelled {
 
 class Thread;
 
-/// Around a function of the program: a thread of the library has the program's signal mask, so that
-/// threads and processes which the function starts inherit that one. It is the mask of the thread
+/// Gives a thread of the library the program's signal mask while it runs a function of the program.
+/// Threads and processes that the function starts inherit the mask. It is the mask of the thread
 /// that started the library's thread. On threads of the program nothing changes.
 class ProgramMask {
  public:
@@ -108,8 +108,8 @@ class ProgramMask {
   sigset_t before_;
 };
 
-/// A thread with a name, on which no signal of the program is handled. The destructor joins it. The
-/// thread itself, and a forked child, which has no such thread, only let it go.
+/// A thread with a name, on which no signal of the program is handled. The destructor joins the
+/// thread. On the thread itself, and in a forked child, which has no such thread, it detaches it.
 class Thread {
  public:
   Thread() = default;
@@ -148,9 +148,9 @@ class Thread {
   }
   ~Thread() { join(); }
 
-  /// Has been started, and neither joined nor detached.
+  /// Whether the thread has been started and is neither joined nor detached.
   bool started() const { return thread_.joinable(); }
-  /// The calling thread is this one.
+  /// Whether the calling thread is this thread.
   bool is_current() const { return thread_.get_id() == std::this_thread::get_id(); }
   void join() {
     if (!started()) return;

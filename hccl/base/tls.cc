@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::string_view kNamePrefix = "hccl ";  // of keys
 constexpr std::size_t kRecord = 16384;
-// One system call passes several records to the socket; one more record would not fit into one of
-// the kernel's packets.
+// One system call passes several records to the socket. One more record would not fit into one
+// packet of the kernel.
 constexpr std::size_t kGathered = 3 * kRecord;
 constexpr std::size_t kOverhead = 256;
 constexpr unsigned char kAes128GcmSha256[] = {0x13, 0x01};
@@ -37,7 +37,7 @@ using Session = std::unique_ptr<SSL_SESSION, Releaser<SSL_SESSION_free>>;
 
 Status no_memory() { return Status(Code::kMemory, "no memory for a TLS connection"); }
 
-// The data on which the ends of a connection have agreed before.
+// The data on which the ends of a connection have agreed before the handshake.
 struct Agreed {
   TlsKey key;
   TlsKeyFinder find = {};
@@ -95,7 +95,7 @@ SslContext new_context() {
   SSL_CTX_set_options(raw, SSL_OP_NO_TICKET);
   SSL_CTX_clear_options(raw, SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
-  // Certificates are always rejected: none is trusted.
+  // Rejects every certificate: none is trusted.
   SSL_CTX_set_verify(raw, SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                             SSL_MODE_RELEASE_BUFFERS);
@@ -151,10 +151,10 @@ struct TlsStream::State {
   bool finished = false;  // the handshake, and its last message is sent
   short wants = POLLIN;
   std::size_t encrypted = 0;  // encrypted bytes that write() has not reported: not all are sent
-  bool drained = true;        // the last read() met the end of what had arrived
+  bool drained = true;        // the last read() reached the end of the data that had arrived
   std::size_t records = 0;    // with the present key
   Status failure = {};
-  Status write_failure = {};  // what the peer had sent before may still be read
+  Status write_failure = {};  // data that the peer had sent before may still be read
 
   bool proved() const { return wire.proved; }
   Status stopped(int result);
@@ -164,7 +164,7 @@ struct TlsStream::State {
   Status encrypt(std::string_view bytes);
 };
 
-// Success if OpenSSL only waits for the socket.
+// Success if OpenSSL only has to wait for the socket.
 Status TlsStream::State::stopped(int result) {
   const int kind = SSL_get_error(ssl.get(), result);
   if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return {};
@@ -182,7 +182,7 @@ Status TlsStream::State::stopped(int result) {
     const char* words = ERR_reason_error_string(error);
     failure = proved() ? corrupted(words) : refused(ERR_GET_REASON(error));
   }
-  ERR_clear_error();  // the thread's list is not this library's alone
+  ERR_clear_error();  // the program also uses this thread's list of errors
   return failure;
 }
 
@@ -216,7 +216,7 @@ Status TlsStream::State::renew_key(std::size_t bytes) {
   return result == 1 ? Status() : stopped(result);
 }
 
-// A few records of these bytes.
+// Encrypts a few records of these bytes.
 Status TlsStream::State::encrypt(std::string_view bytes) {
   wire.out.reserve(std::min(bytes.size(), kGathered + kRecord) + 2 * kOverhead);
   while (encrypted < bytes.size() && wire.out.size() < kGathered) {

@@ -23,10 +23,10 @@ struct TlsKey {
   std::string name;
   Key key{};
 };
-/// For a server that holds several keys: returns the key with the name that a client asks for, or
-/// any other one.
+/// For a server that holds several keys: returns the key with the name that a client asks for. For
+/// an unknown name returns any other key.
 using TlsKeyFinder = std::function<TlsKey(std::string_view name)>;
-/// The id in the name of a key that tls_key() gave; zeroes if it is no such name.
+/// The id in a name made by tls_key(); zeroes for any other name.
 Uuid id_in_tls_name(std::string_view name);
 /// The key for one purpose ("control", "tcp data 3>5"), derived from the secret. Both ends must
 /// pass the same text; every other text gives an unrelated key.
@@ -35,7 +35,8 @@ TlsKey tls_key(const Key& secret, const Uuid& id, std::string_view purpose);
 /// The state that streams share. Making it takes about a millisecond. Any thread may use it.
 class TlsContext {
  public:
-  /// AES-GCM may encrypt 2^24.5 records with one key (RFC 8446, 5.5): a stream changes keys before.
+  /// AES-GCM may encrypt 2^24.5 records with one key (RFC 8446, 5.5). A stream changes keys before
+  /// that.
   static constexpr std::size_t kRecordsPerKey = std::size_t{1} << 22;
   static Result<std::shared_ptr<const TlsContext>> create(
       std::size_t records_per_key = kRecordsPerKey);
@@ -54,7 +55,7 @@ class TlsContext {
 /// but bytes that came before the connection broke can still be read. Calls must be serialised; a
 /// thread that only polls needs no lock.
 ///   kTcpConnect    the peer does not hold the key
-///   kUnavail       the peer asks for another key, or was asked for another one
+///   kUnavail       the two ends ask for different keys
 ///   kRemote        arrived bytes were changed on the way (the peer gets an alert, and fails too)
 ///   kTcpTransfer   the connection was closed in good order, cut, or reset; the text says which
 class TlsStream {
@@ -63,7 +64,7 @@ class TlsStream {
   /// The descriptor must be non-blocking. The caller keeps it; it must outlive the stream.
   static Result<TlsStream> create(std::shared_ptr<const TlsContext> context, Side side, int fd,
                                   TlsKey key);
-  /// A server that finds the key once a client has named it.
+  /// For a server: finds the key once the client has sent its name.
   static Result<TlsStream> create(std::shared_ptr<const TlsContext> context, int fd,
                                   TlsKeyFinder find);
   TlsStream(TlsStream&&) noexcept;
@@ -81,12 +82,12 @@ class TlsStream {
   bool named() const;
 
   /// Encrypts and sends as many of these bytes as the socket takes, in records of 16 KiB, and
-  /// returns their number. If it is smaller, poll for POLLOUT. The next call must begin with the
-  /// bytes that follow and must contain all of them, because OpenSSL may have encrypted some
-  /// already; their address may differ.
+  /// returns their number. If it is smaller than all, poll for POLLOUT. OpenSSL may have encrypted
+  /// some of the remaining bytes already. So the next call must pass all remaining bytes, in order;
+  /// more bytes may follow, and their address may differ.
   Result<std::size_t> write(std::string_view bytes);
-  /// Fills `out` from the records that have arrived completely. After fewer bytes, or none, poll
-  /// for POLLIN.
+  /// Fills `out` from the records that have arrived completely. If `out` was not filled, poll for
+  /// POLLIN.
   Result<std::size_t> read(std::span<char> out);
   /// Whether TLS may hold bytes that poll does not report, because the last read() filled its span.
   bool pending() const;

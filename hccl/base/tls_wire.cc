@@ -9,7 +9,7 @@
 namespace hccl {
 namespace {
 
-// The bytes that a stranger may make OpenSSL read and keep; the handshake needs a tenth of them.
+// The most bytes that OpenSSL reads and keeps for a stranger. The handshake needs a tenth of them.
 constexpr std::size_t kHandshakeCap = 4096;
 
 // OpenSSL's own socket methods would raise SIGPIPE, and have no limit.

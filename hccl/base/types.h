@@ -34,7 +34,7 @@ enum class DataType : std::uint8_t {
 #undef HCCL_TYPE
 };
 
-// HCCL's, and from 16 on those of hccl_framework.h.
+// HCCL's operations, and from 16 on those of hccl_framework.h.
 #define HCCL_REDUCE_OPS(X)   \
   X(kSum, 0, "sum")          \
   X(kProd, 1, "prod")        \

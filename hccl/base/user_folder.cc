@@ -28,7 +28,7 @@ std::optional<UserFolder> open_own(std::string path) {
   return UserFolder{std::move(fd), std::move(path)};
 }
 
-// A folder of this user's in the place, or the reason for which there is none.
+// Returns a folder of this user in the place, or the reason why there is none.
 Result<UserFolder> folder_in(const std::string& place) {
   const std::string path = place + "/" + plain_name();
   std::string reason;
@@ -37,14 +37,14 @@ Result<UserFolder> folder_in(const std::string& place) {
   if (errno == EMFILE || errno == ENFILE) {
     return Status(Code::kSyscall, "open " + path + ": " + error_text(errno));
   }
-  // One that has been made before serves again, so they do not become more and more.
+  // Uses an existing folder again, so that their number does not grow.
   if (auto others = user_folders({place}); !others.empty()) return std::move(others.front());
   std::string made = path + "-XXXXXX";
   std::string no_other = ", and " + path + "-XXXXXX ";
   if (::mkdtemp(made.data()) == nullptr) {
     no_other += "cannot be made: " + error_text(errno);
   } else {
-    // The other ranks have to find it, too.
+    // The other ranks must find the folder, too.
     if (auto others = user_folders({place}); !others.empty()) return std::move(others.front());
     ::rmdir(made.c_str());
     no_other += "is not found in the list of " + place + ", or not open to its owner";
@@ -72,7 +72,7 @@ std::vector<UserFolder> user_folders(const std::vector<std::string>& places) {
     folders.push_back(std::move(*own));
   };
   for (const std::string& place : places) {
-    // The plain name is found where the place cannot be listed.
+    // Tries the plain name, because the place may not be listable.
     add(place + "/" + plain_name());
     const Fd directory(::open(place.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     for (const std::string& name : names_in(directory.get(), plain_name() + "-")) {
@@ -86,7 +86,7 @@ Result<UserFolder> user_folder(const std::vector<std::string>& places) {
   std::string reasons;
   for (const std::string& place : places) {
     auto folder = folder_in(place);
-    // Without a descriptor nothing is known about the places.
+    // Without a free descriptor nothing can be found out about the places.
     if (folder.ok() || folder.status().code() == Code::kSyscall) return folder;
     reasons += (reasons.empty() ? "" : "; ") + folder.status().message();
   }

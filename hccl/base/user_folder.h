@@ -1,7 +1,7 @@
-// The folders in which the processes of one user find each other on a host. The names depend on the
-// user's number alone, because processes of one job may have different environments. They are in
-// directories in which everybody makes names, so another user may hold the plain name: a random end
-// makes another one.
+// The folders in which the processes of one user find each other on a host. The names depend only
+// on the user's number, because processes of one job may have different environments. The folders
+// lie in directories where everybody can make names. If another user holds the plain name, a random
+// end makes another name.
 #pragma once
 
 #include <string>
@@ -19,11 +19,12 @@ struct UserFolder {
   std::string path;
 };
 
-/// All that exist: in each place hccl-<uid>, then hccl-<uid>-*. What others own is skipped.
+/// All existing folders of this user: in each place hccl-<uid>, then hccl-<uid>-*. Skips folders
+/// that others own.
 std::vector<UserFolder> user_folders(const std::vector<std::string>& places);
 
-/// The folder for new files: the first place's that has one or lets this user make one. kPara names
-/// what is in the way.
+/// The folder for new files: that of the first place which has one or lets this user make one.
+/// kPara: the text names the obstacle.
 Result<UserFolder> user_folder(const std::vector<std::string>& places);
 
 /// The names in a directory that begin with the prefix, sorted. None if it cannot be read.

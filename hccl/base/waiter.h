@@ -25,12 +25,13 @@ namespace hccl {
 class Sleeper {
  public:
   virtual ~Sleeper() = default;
-  /// From here on wakers make the system call, so the waiter must check its condition again after
-  /// this. Returns a ticket for sleep(): a wake-up after prepare() ends a sleep with this ticket.
+  /// Announces the sleep: from here on wakers make the system call. So the waiter must check its
+  /// condition again after this call. Returns a ticket for sleep(): a wake-up after prepare() ends
+  /// a sleep with this ticket.
   virtual std::uint32_t prepare() = 0;
-  /// Sleeps until woken, for at most this long. May return early.
+  /// Sleeps until woken, at most for the given time. May return early.
   virtual void sleep(std::uint32_t ticket, std::chrono::nanoseconds at_most) = 0;
-  /// The waiter runs again.
+  /// Ends the announcement: the waiter runs again.
   virtual void awake() = 0;
 };
 
@@ -39,8 +40,8 @@ struct WaitPolicy {
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
   /// More ranks than cores: yields the core at once instead of spinning.
   bool shared_cores = false;
-  /// The longest single sleep. It bounds the delay of events that cannot ring, such as an abort or
-  /// other work of the condition.
+  /// The longest single sleep. It bounds the delay of events that cannot ring, such as an abort, or
+  /// other work on which the condition depends.
   std::chrono::nanoseconds longest_nap = std::chrono::milliseconds(100);
 };
 /// Time between two reports of a long wait. Some verdicts need two reports in less than a second.
@@ -76,20 +77,20 @@ struct BasicWaiter {
   std::chrono::nanoseconds timeout{0};
   const BasicAbortFlag<Atomics>* abort = nullptr;
   WaitPolicy policy{};
-  /// For wait(): advances work that does not ring the bell, so sleeps then last a millisecond at
-  /// most. A failure ends the wait.
+  /// For wait(): advances work that does not ring the bell. With it a sleep lasts at most a
+  /// millisecond. A failure ends the wait.
   std::function<Status()> progress{};
   /// For wait(): called at least every kReportInterval, and before the time is over.
   std::function<void(const WaitingCall&)> stalled{};
 
-  /// Waits until ready() and runs no hooks. May call ready() again after it returned true.
+  /// Waits until ready() is true and runs no hooks. May call ready() again after it returned true.
   template <class Ready, class Bell>
   Waited until(Ready&& ready, Bell& bell) const {
     return run(ready, end(), std::chrono::nanoseconds::max(), [] {}, bell, policy.longest_nap);
   }
 
-  /// Waits until ready(). kTimeout names the call and the late ranks of describe(), a WaitingCall.
-  /// Also returns the abort's reason or a failure of progress().
+  /// Waits until ready() is true. kTimeout names the call and the late ranks; describe() returns
+  /// them as a WaitingCall. Also returns the abort's reason or a failure of progress().
   template <class Ready, class Describe, class Bell>
   [[gnu::always_inline]] Status wait(Ready&& ready, Describe&& describe, Bell& bell) const {
     if (soon<Atomics>(ready, policy)) return {};
@@ -112,10 +113,10 @@ using Waiter = BasicWaiter<>;
 /// The failure of a call that was not ready in time.
 Status timed_out(const WaitingCall& pending);
 
-/// Sleeps between two tries, for this time, or until the deadline or the abort.
+/// Sleeps between two tries: for `length`, or until the deadline or the abort.
 void nap(std::chrono::nanoseconds length, Deadline deadline, const AbortFlag* abort = nullptr);
 
-// ---- inside ----
+// ---- internal ----
 
 template <class Atomics>
 template <class Ready, class Report, class Bell>

@@ -10,7 +10,7 @@
 namespace hccl {
 namespace {
 
-// Everything that these waits are for rings.
+// Every event that ends these waits rings.
 constexpr WaitPolicy kUntilRung{.spin = std::chrono::nanoseconds(0),
                                 .longest_nap = std::chrono::nanoseconds::max()};
 
@@ -69,7 +69,7 @@ WorkQueue::Ticket WorkQueue::enqueue(Work work, Done done, bool for_worker) {
 }
 
 WorkQueue::Ticket WorkQueue::submit(Work work, Done done) {
-  start();  // first, as it may fail, and what is in line must be run
+  start();  // first, because it may fail, and queued work must be run
   Ticket entry = enqueue(std::move(work), std::move(done), true);
   work_bell_.ring();
   return entry;
@@ -118,7 +118,7 @@ void WorkQueue::ring() {
 
 // ---- running ----
 
-// Without the lock: false only if the line is empty or something runs.
+// Takes no lock. False only if the line is empty or something runs.
 bool WorkQueue::may_run(By who) const {
   const std::uint32_t state = state_.load(std::memory_order_seq_cst);
   return state >= kInLine && (who == By::kInside || (state & kRunning) == 0);
@@ -142,7 +142,7 @@ bool WorkQueue::run_next(By who) {
   {
     const MutexLock lock(mutex_);
     if (!head_is_for(who)) return false;
-    // enter() succeeds only while the line is empty, which it is not.
+    // enter() succeeds only while the line is empty, and the line is not empty here.
     next.splice(next.end(), line_, line_.begin());
     state_.fetch_sub(kInLine - (inside ? 0 : kRunning), std::memory_order_seq_cst);
   }
@@ -150,13 +150,13 @@ bool WorkQueue::run_next(By who) {
   runner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   if (inside) state_.fetch_sub(kCallback);
   entry->status_ = result_of(entry->work_);
-  entry->work_ = nullptr;  // what it refers to is free when it counts as done
+  entry->work_ = nullptr;  // frees the work's objects before it counts as done
   entry->has_run_ = true;
   if (inside) state_.fetch_add(kCallback);
   const bool calls_back = entry->on_done_ != nullptr;
   if (calls_back) ended_.splice(ended_.end(), next);
   if (!inside) complete_all();
-  // An entry without a callback is not done before the queue is not busy any more.
+  // An entry without a callback is not done before the queue is idle
   inside ? count() : leave();
   if (!calls_back) entry->done_.store(true, std::memory_order_release);
   done_bell_.ring();
@@ -174,7 +174,7 @@ bool WorkQueue::run_now(const Work& work, const Done& done) {
   return true;
 }
 
-// For a callback.
+// Used by wait() in a callback.
 void WorkQueue::run_to(const Entry& entry) {
   while (!entry.has_run_ && run_next(By::kInside)) {
   }
@@ -213,7 +213,8 @@ Status WorkQueue::wait(const Ticket& ticket) {
   return ticket->status();
 }
 
-// Until the entry is done or given up, or there is something else to do. False: at the deadline.
+// Waits until the entry is done or given up, or until `also` is true. False: the deadline has
+// passed.
 template <class Also>
 bool WorkQueue::sleep(Entry& entry, Watch& watch, Deadline deadline, ProcessDoorbell& bell,
                       Also also) {
@@ -245,7 +246,7 @@ bool WorkQueue::is_overdue(const Entry& entry, Watch& watch) const {
   return now.piece != 0 && now.patience.count() != 0 && now.since - watch.since > now.patience;
 }
 
-// The number of the piece that runs; 0: none.
+// The number of the running piece of work; 0: none.
 std::uint64_t WorkQueue::piece() const {
   const bool running = (state_.load(std::memory_order_acquire) & kRunning) != 0;
   return running ? run_.load(std::memory_order_relaxed) + 1 : 0;
@@ -267,7 +268,7 @@ void WorkQueue::serve() {
   Watch watch;
   while (!ending_.load()) {
     if (run_next(By::kWorker)) continue;
-    // Work that cannot run yet is watched: its caller need not wait for it.
+    // Watches work that cannot run yet: its caller may not wait for it.
     if (const Ticket next = to_watch(); next != nullptr) {
       sleep(*next, watch, Deadline::never(), work_bell_, ready);
     } else {
@@ -277,7 +278,7 @@ void WorkQueue::serve() {
   }
 }
 
-// The worker's first work in line; null: none, or no bound.
+// The first work in line for the worker; null: no such work, or no bound.
 WorkQueue::Ticket WorkQueue::to_watch() const {
   if (!bound_.patience || state_.load(std::memory_order_seq_cst) < kInLine) return nullptr;
   const MutexLock lock(mutex_);

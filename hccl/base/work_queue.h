@@ -29,10 +29,11 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   class Entry;
   using Ticket = std::shared_ptr<Entry>;
 
-  /// Work never ends if its thread has died, or has left the work by longjmp. So work in line is
-  /// given up, by a thread that waits for it or by the worker, if one piece has run in the queue
-  /// `of` for longer than `patience` (0, or none: no limit). The result of the work is then
-  /// `overdue`. The functions and the queue `of` must stay valid while work is in line.
+  /// The limit after which work in line is given up. Work never ends if its thread has died, or has
+  /// left the work by longjmp. If one piece has run in the queue `of` for longer than `patience`
+  /// (0, or none: no limit), a thread that waits for work in line, or the worker, gives that work
+  /// up. The result of the work is then `overdue`. The functions and the queue `of` must stay valid
+  /// while work is in line.
   struct Bound {
     std::function<std::chrono::nanoseconds()> patience;
     std::function<Status()> overdue;
@@ -45,8 +46,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  /// The right to run work now, because nothing else is in line, which is the usual case. False:
-  /// the caller has to defer().
+  /// The right to run work now. It is given if nothing else is in line, which is the usual case.
+  /// False: the caller has to defer().
   class Turn {
    public:
     explicit Turn(WorkQueue& queue) : queue_(queue.enter() ? &queue : nullptr) {}
@@ -60,50 +61,51 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
    private:
     WorkQueue* queue_;
   };
-  /// Puts the work in line for the worker, which it starts, and returns at once. Throws
+  /// Puts the work in line for the worker, starts the worker, and returns at once. Throws
   /// std::system_error if no thread can be started.
   ///
-  /// `done` runs behind the work on the same thread, and does not throw. The callback may submit
+  /// `done` runs after the work on the same thread, and does not throw. The callback may submit
   /// work and wait with tickets of this queue: Entry::wait() then runs the line up to the ticket,
-  /// and the ticket's callback. The callbacks of the other work run later. Work that the callback
-  /// submits comes at the mark() of its ticket, else at the end.
+  /// and the ticket's callback. The callbacks of the other work run later. If the callback's ticket
+  /// has a mark(), the work that the callback submits comes at the mark, else at the end.
   Ticket submit(Work work, Done done = {});
-  /// Runs both now, on this thread, if nothing is before them. False: nothing was run.
+  /// Runs both now, on this thread, if nothing is in line before them. False: nothing was run.
   bool run_now(const Work& work, const Done& done);
-  /// Puts the work in line for the caller that waits for it; the worker leaves it alone.
+  /// Puts the work in line for the caller, which must wait for it; the worker leaves the work
+  /// alone.
   Ticket defer(Work work);
   /// Takes a place in line for work that comes later; nothing behind the place runs before it.
   Ticket reserve();
-  /// Fills the place, and runs the work on the caller's thread when its turn has come.
+  /// Fills the place, and runs the work on the caller's thread when it is the first in line.
   Status run(const Ticket& place, Work work);
   /// Gives the place up.
   void cancel(const Ticket& place);
 
-  /// The result of a ticket. Runs the work that the worker has not begun; Entry::wait() leaves it
-  /// to the worker.
+  /// Returns the result of a ticket. Runs work that the worker has not begun; Entry::wait() leaves
+  /// that work to the worker.
   Status wait(const Ticket& ticket);
-  /// The calling thread runs a piece of work: a call from here comes from a signal handler, from a
-  /// callback, or after a longjmp, and would wait for itself.
+  /// Whether the calling thread runs a piece of work. Then a call from here comes from a signal
+  /// handler, from a callback, or after a longjmp, and would wait for itself.
   bool runs_here() const {
     return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
-  /// Work is in line or running.
+  /// Whether work is in line or running.
   bool busy() const { return state_.load(std::memory_order_acquire) != 0; }
-  /// The same, without what runs on a Turn and without callbacks.
+  /// As busy(), but does not count callbacks and work on a Turn.
   bool working() const {
     const std::uint32_t state = state_.load(std::memory_order_seq_cst);
     return state >= kInLine || state == kRunning;
   }
 
-  /// Drops the work that has not begun, and ends the worker. Waits for the work that runs if `wait`
-  /// is set and another thread runs it.
+  /// Drops the work that has not begun, and ends the worker. If `wait` is set and another thread
+  /// runs work, waits for that work.
   void end(bool wait);
 
  private:
   enum class By { kCaller, kWorker, kInside };
-  // Tickets move from list to list without an allocation: work that has run cannot fail any more.
+  // Tickets move from list to list without an allocation, so finished work cannot fail.
   using TicketList = std::list<Ticket>;
-  // Two atomic operations and two stores where nothing else is in line.
+  // Costs two atomic operations and two stores if nothing else is in line.
   bool enter() {
     std::uint32_t idle = 0;
     if (!state_.compare_exchange_strong(idle, kRunning, std::memory_order_acquire)) return false;
@@ -113,7 +115,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void leave() {
     runner_.store({}, std::memory_order_relaxed);
     count();
-    // In one step, as working() must not see work after a callback.
+    // One step, because working() must not see work after a callback.
     const std::uint32_t bits = state_.load(std::memory_order_relaxed) & (kRunning | kCallback);
     if (state_.fetch_sub(bits, std::memory_order_seq_cst) != bits) ring();
   }
@@ -129,7 +131,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void run_to(const Entry& entry);
   void complete_first();
   void complete_all();
-  /// The piece that runs, since when it has been seen, and the patience with it.
+  /// The running piece, the time since it has been seen, and its patience.
   struct Watch {
     std::uint64_t piece = 0;  // 0: none
     std::chrono::nanoseconds patience{0};
@@ -146,8 +148,9 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
   const char* const name_;
   const Bound bound_;
-  std::atomic<std::uint64_t> run_{0};  // pieces that have run; the runner's
-  // Something runs; what runs is a callback; and the length of the line above these two bits.
+  std::atomic<std::uint64_t> run_{0};  // pieces that have run; only the runner writes it
+  // Bits of state_: something runs; a callback runs. The bits above them are the length of the
+  // line.
   static constexpr std::uint32_t kRunning = 1;
   static constexpr std::uint32_t kCallback = 2;
   static constexpr std::uint32_t kInLine = 4;
@@ -155,7 +158,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   std::atomic<bool> started_{false};  // the worker
   std::atomic<bool> ending_{false};
   std::atomic<std::thread::id> runner_{};
-  // Of the thread that runs.
+  // Used by the running thread.
   const Entry* completing_ = nullptr;  // its callback runs
   TicketList ended_;                   // has run; its callback has not
 
