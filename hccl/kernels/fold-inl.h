@@ -32,7 +32,7 @@ HWY_INLINE void fold_block(const Inputs& in, std::size_t at, std::byte* out) {
   Type::template put<kStore>(leave<Op>(sum, in.finish), out + at);
 }
 
-/// The same for two inputs, whose addresses stay in registers.
+/// As above, for two inputs, whose addresses stay in registers.
 template <class Type, class Op, Store kStore>
 HWY_INLINE void fold_pair(const std::byte* a, const std::byte* b, const Finish& finish,
                           std::byte* out) {
@@ -49,9 +49,9 @@ HWY_INLINE void prefetch_ahead(const std::byte* from) {
   }
 }
 
-/// Two blocks at once. Widening takes so many instructions a byte that, with three or more inputs,
-/// the processor's own prefetch falls behind. Longer pieces and a prefetch compensate for that.
-/// Types that are not widened are faster without both; pairs of inputs are faster without the
+/// Folds two blocks at once. Widening takes so many instructions a byte that, with three or more
+/// inputs, the processor's own prefetch falls behind. Longer pieces and a prefetch compensate for
+/// that. Types that are not widened are faster without both; pairs of inputs are faster without the
 /// longer pieces.
 template <class Type, class Op, Store kStore>
 HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out) {
@@ -68,8 +68,8 @@ HWY_INLINE void fold_two_blocks(const Inputs& in, std::size_t at, std::byte* out
   Type::template put<kStore>(leave<Op>(next, in.finish), out + at + kBytes);
 }
 
-/// Less than a block, vector by vector. The arithmetic is the same, so an element's bits do not
-/// depend on its position.
+/// Folds less than a block, vector by vector. The arithmetic is the same, so an element's bits do
+/// not depend on its position.
 template <class Type, class Op>
 HWY_NOINLINE void fold_rest(const Inputs& in, std::size_t at, std::size_t bytes, std::byte* out) {
   for (const std::size_t end = at + bytes; at < end; at += Type::kVector) {
@@ -87,7 +87,7 @@ HWY_NOINLINE void fold_rest(const Inputs& in, std::size_t at, std::size_t bytes,
 /// there.
 inline constexpr std::size_t kPairAhead = 2048;
 
-/// Starts at byte `at`, which is aligned if stores stream.
+/// Starts at byte `at`. If stores stream, the address must be aligned.
 template <class Type, class Op, Store kStore>
 void fold_blocks(const Inputs& in, std::size_t at, std::size_t bytes, std::byte* out) {
   if (in.number == 2) {

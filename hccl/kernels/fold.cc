@@ -96,7 +96,7 @@ void fold_int128(ReduceOp op, std::span<const std::byte* const> inputs, std::byt
   }
 }
 
-// For sums so short that filling vectors takes longer than the additions.
+// The limit of short sums: filling vectors takes longer than their additions.
 constexpr std::size_t kShort = 64;
 template <class T>
 void add(const std::byte* from, std::byte* to) {

@@ -13,7 +13,7 @@ namespace hccl::kernels {
 /// How a result is stored. A hint: the results are the same.
 enum class Store : std::uint8_t {
   kCached,
-  /// Past the caches. Right for memory that no core reads shortly before or after: a line that is
+  /// Past the caches. Use it for memory that no core reads shortly before or after: a line that is
   /// in a cache would first be evicted, at a multiple of the cost. See StoreRule. Another thread
   /// that sees a later store of this thread also sees the result, as with kCached.
   kStream,
@@ -65,10 +65,10 @@ void fold(DataType type, ReduceOp op, std::span<const std::byte* const> inputs, 
 /// Copies `bytes` bytes. The ranges must be the same or disjoint. Safe from any number of threads.
 void copy(const std::byte* from, std::byte* to, std::size_t bytes, Store store);
 
-/// Whether the offset of `to` in its page is up to one cache line above the offset of `from`. That
-/// is so for a copy from a mapping to an allocation, which begins 16 bytes into a page. For copies
-/// of some KiB the C library and the kernel use `rep movsb`, which is then very slow on AMD's
-/// processors; copy() uses other instructions.
+/// Whether the offset of `to` in its page is up to one cache line above the offset of `from`.
+/// Copies from a mapping to an allocation are such copies, because an allocation begins 16 bytes
+/// into a page. For copies of some KiB the C library and the kernel use `rep movsb`, which is then
+/// very slow on AMD's processors; copy() uses other instructions.
 inline bool repeats_slowly(std::uintptr_t from, std::uintptr_t to) {
   constexpr std::uintptr_t kPage = 4096, kLine = 64;
   return (to - from - 1) % kPage < kLine - 1;
