@@ -9,9 +9,9 @@
 namespace hccl::acl {
 namespace {
 
-// The handle of the thread's context. The context may end earlier, by a reset or because it is
-// destroyed. A plain pointer without a destructor: glibc ends the process if it has no memory to
-// register a destructor.
+// The handle of the thread's context. A reset or aclrtDestroyContext may end the context earlier.
+// The pointer has no destructor, because glibc ends the process if it has no memory to register
+// one.
 const void*& mine() {
   static thread_local const void* context = nullptr;
   return context;
@@ -59,7 +59,7 @@ int Devices::current_device() const {
 
 aclrtContext Devices::create(int device) {
   auto context = std::make_shared<Context>(Context{device});
-  // No caller knows the handle before this returns.
+  // No caller knows the handle before this function returns.
   Context& fresh = *context;
   fresh.handle = contexts_.add(std::move(context));
   mine() = fresh.handle;

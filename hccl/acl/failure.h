@@ -13,7 +13,7 @@
 
 namespace hccl::acl {
 
-/// A failure with a code of the runtime that no other room knows.
+/// A failure with a code of the runtime. Other rooms do not know these codes.
 inline Status failure(aclError code, std::string text) {
   return Status(static_cast<Code>(code), std::move(text));
 }

@@ -14,7 +14,7 @@ Runtime* of_parent = nullptr;            // in a forked child; never destroyed
 
 const int Runtime::handler_ = ::pthread_atfork(nullptr, nullptr, &Runtime::in_child);
 
-// Until here the child's device memory is the parent's.
+// Up to this point the child's device memory is the parent's.
 void Runtime::in_child() {
   if (Runtime* const runtime = current.exchange(nullptr)) {
     if (memory::Heap* const heap = runtime->made_.load()) heap->make_private();
@@ -37,7 +37,8 @@ Runtime& Runtime::get() {
   return runtime != nullptr ? *runtime : make();
 }
 
-// Without a lock, which a thread of the parent may hold at a fork. Of two threads one wins.
+// Takes no lock, because a thread of the parent may hold any lock at a fork. If two threads come
+// here, one wins.
 Runtime& Runtime::make() {
   std::unique_ptr<Runtime> fresh(new Runtime(of_parent));
   begin_use();

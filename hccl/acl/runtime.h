@@ -1,8 +1,9 @@
-// All process-wide state of the runtime. It is made at the first use and never destroyed, so that
-// the end of a program waits for no stream: work for which no thread waited ends with the process.
+// All process-wide state of the runtime. It is made at the first use and never destroyed, so the
+// end of a program waits for no stream: if no thread waits for a stream's work, the work ends with
+// the process.
 //
-// A forked child makes a runtime of its own, and leaves its parent's alone: a thread of the parent
-// may have held any lock of it at the fork.
+// A forked child makes a runtime of its own, and does not touch its parent's: at the fork a thread
+// of the parent may have held any of its locks.
 #pragma once
 
 #include <atomic>

@@ -57,8 +57,8 @@ void Stream::worker() {
 
 bool Stream::runnable() const { return begun_.load() != submitted_.load() && !busy_.load(); }
 
-// Runs tasks until `upto` are done or none is queued. False if another thread is running tasks, or
-// there is nothing to do.
+// Runs tasks until `upto` are done or none is queued. False: another thread runs tasks, or no task
+// is queued.
 bool Stream::work(std::uint64_t upto) {
   MutexLock lock(mutex_);
   if (busy_.load() || line_.empty()) return false;

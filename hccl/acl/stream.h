@@ -46,24 +46,24 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   /// Queues the task and returns at once. Tasks run one after the other, in order, on the worker or
-  /// on a thread that synchronizes. A task's failure is kept as the stream's; in stop-on-failure
-  /// mode the tasks behind it do not run until synchronize() has returned the failure: `skipped` is
-  /// called in their place (also when the stream is destroyed first), so that waiters elsewhere are
-  /// released. A task must not keep the stream alive.
+  /// on a thread that synchronizes. The first failure of a task becomes the stream's. In
+  /// stop-on-failure mode the tasks behind the failed task do not run until synchronize() has
+  /// returned the failure. In their place `skipped` is called (also if the stream is destroyed
+  /// first), so that waiters elsewhere are released. A task must not keep the stream alive.
   void submit(Task task, std::function<void()> skipped = nullptr);
   /// Waits until all tasks submitted before are done, and runs those that the worker has not begun.
   /// Returns, and clears, the first failure since the last call.
   Status synchronize();
-  /// The same, but leaves the work to the worker, whose tasks may take longer than there is time.
+  /// As synchronize(), but leaves the work to the worker, because a task may run past the deadline.
   Status synchronize(Deadline deadline);
   /// Whether no task is queued or running.
   bool idle() const;
 
   /// Whether the calling thread is running a task of this stream.
   bool runs_here() const { return runner_.load() == std::this_thread::get_id(); }
-  /// Once.
+  /// May be called once.
   Status set_stop_on_failure(bool stop);
-  /// Tasks that have not begun are skipped.
+  /// Skips the tasks that have not begun.
   void abandon(Status reason);
   /// For tasks that wait, so that abandon() ends them.
   const AbortFlag& abandoned() const { return abandoned_; }
