@@ -18,7 +18,7 @@ Schedule allgather_halving_doubling(const Shape& shape);
 
 // recursive_doubling.cc: the whole vector at distance 1, 2, 4, …; any size.
 Schedule allreduce_recursive_doubling(const Shape& shape);
-// The same with one working rank a pair; 2^k ranks.
+// As recursive doubling, with one working rank a pair; 2^k ranks.
 Schedule allreduce_paired_doubling(const Shape& shape);
 
 // bruck.cc: ceil(log2 size) steps a phase for any number of ranks.

@@ -5,8 +5,8 @@
 //
 // Idle ranks send their vector to a working rank first and receive the result at the end. With
 // recursive doubling the idle ranks are those beyond a power of two; with paired doubling they are
-// every second rank. Pairs take one step more but fewer messages, 6 instead of 8 among 4 ranks.
-// That pays off where ranks share cores, because each message then costs a context switch.
+// every second rank. Paired doubling takes one step more but fewer messages, 6 instead of 8 among 4
+// ranks. That is faster if ranks share cores, because each message then costs a context switch.
 #include "hccl/schedule/builders.h"
 #include "hccl/schedule/pieces.h"
 #include "hccl/schedule/ranks.h"

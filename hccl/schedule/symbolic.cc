@@ -232,8 +232,9 @@ std::string Memory::result() const {
   for (int chunk = 0; chunk < setting_.chunks; ++chunk) {
     if (!setting_.holds(rank_, Buffer::kOut, chunk)) continue;
     load(place({Buffer::kOut, chunk, 1, 0}, 0), found);
-    // In place, an unwritten output still holds this rank's input. For a reduction of several ranks
-    // that input is never complete; where the operation keeps a block as it is, it is correct.
+    // In place, an unwritten output still holds this rank's input. In a reduction of several ranks
+    // that input is never the complete result. In an operation that keeps a block as it is, the
+    // input is right.
     if (std::string wrong = compare(chunk, found); !wrong.empty()) return wrong;
   }
   return {};
