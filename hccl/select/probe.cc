@@ -78,8 +78,8 @@ Result<std::optional<double>> Timer::time(const Call& call, std::string_view alg
   const double loop_ns = std::min(kLoopNs, share / (kLoops + 1));
   const double times = std::clamp(loop_ns / least, 2.0, kMostTimes);
   for (int i = 0; i < kLoops; ++i) {
-    // The first of these loops always: the run before was not warm, and a network lets its first
-    // bytes pass at once.
+    // Always runs the first of these loops: the run before was not warm, and the first bytes on a
+    // network are faster than the rest.
     if (i > 0 && spent_ + times * least > end) break;
     HCCL_ASSIGN_OR_RETURN(const double ns,
                           loop(call, algorithm, bytes, static_cast<std::size_t>(times)));
@@ -92,14 +92,14 @@ Result<std::optional<double>> Timer::time(const Call& call, std::string_view alg
 
 namespace {
 
-// Stores past the caches count as faster if they take at most this part of the time of ordinary
-// stores. They take twice the time where cores share a cache, and half of it where cores do not.
+// If stores past the caches take at most this share of the time of ordinary stores, they count as
+// faster. They take twice the time if cores share a cache, and half of it if cores do not.
 constexpr double kFar = 0.85;
 constexpr std::uint64_t kFarBytes = 64 * kKiB;
 constexpr int kTurns = 3;
 constexpr std::array<std::uint64_t, 3> kLocalSizes = {8 * kKiB, 64 * kKiB, kProbeBytes};
-// If everything takes this many times as long as the built-in costs, the machine is busy with
-// something else, and the measurements do not tell algorithms apart.
+// If everything takes this many times as long as the built-in costs, the machine is busy with other
+// work, and the measurements do not tell algorithms apart.
 constexpr double kDisturbed = 4;
 
 // Whether stores past the caches are faster. Tries both kinds in turn, because other load on the
@@ -135,9 +135,9 @@ Call trial_call(const LocalProbe& where, Op op, std::byte* buffers, std::uint64_
   return call;
 }
 
-// If `known`, the eligible algorithms that have built-in costs, else the eligible algorithms that
-// have none. The latter are also tried with short inputs. An algorithm that does not run the
-// operation that stands for a kind is tried with another operation of the kind.
+// Returns the eligible algorithms with built-in costs (`known`), or those without, which are also
+// tried with short inputs. If an algorithm does not run the operation that stands for a kind, it is
+// tried with another operation of the kind.
 std::vector<Trial> trials(const LocalProbe& where, const LocalCosts& preset, bool known) {
   constexpr std::array kStandFor = {Op::kAllReduce, Op::kAllToAll, Op::kBroadcast};
   constexpr std::array kOthers = {Op::kReduceScatter, Op::kReduce, Op::kAllGather, Op::kScatter};
@@ -163,7 +163,8 @@ std::vector<Trial> trials(const LocalProbe& where, const LocalCosts& preset, boo
           if ((preset.find(each.name, kind) != nullptr) != known) continue;
           const local::Case here{op, DataType::kFp32, bytes, reachable, reachable};
           if (!each.refuse(here, where.topology).empty()) continue;
-          // What runs in any memory, and by several operations of a kind, is tried once.
+          // An algorithm that runs in any memory, or runs several operations of a kind, is tried
+          // once.
           const bool again = std::any_of(all.begin() + first, all.end(), [&](const Trial& other) {
             return other.algorithm->name == each.name && kind_of(other.call.op) == kind;
           });
@@ -192,7 +193,7 @@ void add_point(std::vector<Curve>& curves, const Trial& trial, double ns) {
 }  // namespace
 
 Result<LocalCosts> compare_local(Timer& timer, const LocalProbe& where, const LocalCosts& preset) {
-  // Where ranks share cores, times vary too much to judge the built-in ones by.
+  // If ranks share cores, times vary too much to judge the built-in costs.
   const std::vector<Trial> known =
       where.topology.shared_cores ? std::vector<Trial>() : trials(where, preset, true);
   const std::vector<Trial> others = trials(where, preset, false);
@@ -228,7 +229,7 @@ Result<LocalCosts> compare_local(Timer& timer, const LocalProbe& where, const Lo
 Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
                                std::chrono::nanoseconds budget) {
   Timer timer(runs, budget);
-  // Staging buffers that nobody has written yet are slower than they will be.
+  // Staging buffers are slower until they have been written once.
   const Call first =
       call_of(Op::kAllReduce, where.ordinary, where.ordinary + kProbeBytes, kProbeBytes / 4);
   for (int i = 0; i < 2; ++i) HCCL_RETURN_IF_ERROR(runs.run(first, kStandard));
@@ -244,7 +245,7 @@ namespace {
 
 constexpr std::array<std::uint64_t, 6> kMessages = {64,        kKiB,       8 * kKiB,
                                                     64 * kKiB, 512 * kKiB, 4096 * kKiB};
-/// Outputs of all ranks' messages take no more than this.
+/// The most bytes of the outputs of all ranks' messages.
 constexpr std::uint64_t kOutput = std::uint64_t{16} << 20;
 constexpr std::uint64_t kFoldBytes = 256 * kKiB;
 
@@ -292,7 +293,7 @@ class Messages {
     std::uint64_t shorter = 0;
     for (const std::uint64_t bytes : kMessages) {
       if (bytes * static_cast<std::uint64_t>(size_) > kOutput && shorter != 0) break;
-      // More messages never take longer by more than their bytes.
+      // A longer message takes at most as much longer as its bytes.
       const double times = shorter == 0 ? 0 : static_cast<double>(bytes) / shorter;
       HCCL_ASSIGN_OR_RETURN(const auto around, time(Op::kAllGather, "ring", bytes, ring * times));
       if (!around) break;
@@ -306,7 +307,8 @@ class Messages {
         direct = *together;
         step.more_ns = whole((direct - ring / others) / (others - 1));
       } else {
-        // Half of what one message takes beyond the shortest one, and all of its bytes.
+        // Counts half of the time of the shortest message, and all of the time that further bytes
+        // add.
         const auto& first = costs_.steps.empty() ? step : costs_.steps.front();
         step.more_ns = step.step_ns - std::min(step.step_ns, first.step_ns / 2);
       }

@@ -34,11 +34,11 @@ class Timer {
   Timer(const ProbeRuns& runs, std::chrono::nanoseconds budget)
       : runs_(runs), budget_(static_cast<double>(budget.count())), start_(runs_.now()) {}
 
-  /// The nanoseconds of the operation on the slowest rank. They are measured in a loop in which
-  /// each rank writes `bytes` of its input anew before each operation, without the time of that
-  /// writing; the result is the least of a few such loops. Nothing if the rest of the budget is
-  /// shorter than `expected_ns` suggests. This measurement and those that follow, `sharers` in all,
-  /// share the rest of the budget evenly. All ranks must pass the same arguments.
+  /// The nanoseconds of the operation on the slowest rank: the least of a few loops. In a loop each
+  /// rank writes `bytes` of its input anew before each operation; the time of that writing does not
+  /// count. Nothing if `expected_ns` suggests that the budget is too short. This measurement and those
+  /// that follow, `sharers` in all, share the rest of the budget evenly. All ranks must pass the
+  /// same arguments.
   Result<std::optional<double>> time(const Call& call, std::string_view algorithm,
                                      std::uint64_t bytes, double expected_ns,
                                      std::size_t sharers = 1);
@@ -73,8 +73,8 @@ inline constexpr std::size_t kProbeBytes = std::size_t{1} << 20;
 
 /// Measures the ranks of a host. Collective; all ranks get the same result, which is valid for
 /// these ranks. If ranks have a core each, compares the algorithms of `preset` that can run here.
-/// An algorithm that `preset` lacks is compared with kStandard, which `preset` must have. For
-/// measurements that the budget does not allow, the preset's times stay.
+/// Algorithms that `preset` lacks are compared with kStandard, which `preset` must have. If the
+/// budget does not allow a measurement, the preset's time stays.
 Result<LocalCosts> compare_local(Timer& timer, const LocalProbe& where, const LocalCosts& preset);
 /// First decides whether cores are far from each other; then compares with the built-in costs.
 Result<LocalCosts> probe_local(const ProbeRuns& runs, const LocalProbe& where,
