@@ -22,13 +22,12 @@ namespace hccl::files {
 enum class Form { kBinary, kJson };
 
 /// Receives a value that the other side made, and copies it. Each side frees the memory that it
-/// allocated, because the plugin does not see an allocator with which a program replaces the usual
-/// one.
+/// allocated: if a program replaces the usual allocator, the plugin does not see the new one.
 template <class T>
 using Take = std::function<void(const Result<T>&)>;
 
-/// Writes and reads one kind of message. Both functions call `take` once before they return. decode
-/// fails with kPara for bytes that are no such message, with kNotSupport for a newer version.
+/// Writes and reads one kind of message. Both functions call `take` once before they return.
+/// decode: kPara: the bytes are not such a message; kNotSupport: a newer version.
 template <class T>
 struct Codec {
   std::size_t size;  ///< sizeof(T) in the plugin
