@@ -78,8 +78,8 @@ Status folds(Region& region, const Operation& op) {
 
 }  // namespace
 
-// In a broadcast with shared cores, the root alone would store what its peers can copy from staging
-// buffers on all cores.
+// Refuses a broadcast with shared cores: the root alone would store the data, while with staging
+// buffers its peers copy it on all cores.
 std::string refuse_cma(const Case& c, const Topology& topology) {
   if (!topology.kernel_copies) return "the kernel may not copy between the memory of these ranks";
   if (c.op == Op::kBroadcast && topology.shared_cores) {
