@@ -36,9 +36,9 @@ class Timer {
 
   /// The nanoseconds of the operation on the slowest rank: the least of a few loops. In a loop each
   /// rank writes `bytes` of its input anew before each operation; the time of that writing does not
-  /// count. Nothing if `expected_ns` suggests that the budget is too short. This measurement and those
-  /// that follow, `sharers` in all, share the rest of the budget evenly. All ranks must pass the
-  /// same arguments.
+  /// count. Nothing if, by `expected_ns`, the rest of the budget is too short. This measurement and
+  /// those that follow, `sharers` in all, share the rest of the budget evenly. All ranks must pass
+  /// the same arguments.
   Result<std::optional<double>> time(const Call& call, std::string_view algorithm,
                                      std::uint64_t bytes, double expected_ns,
                                      std::size_t sharers = 1);
