@@ -9,9 +9,9 @@
 namespace hccl::split {
 namespace {
 
-constexpr double kUnit = 1e6;  // bytes are counted in this, so that both unknowns are of like size
+constexpr double kUnit = 1e6;  // unit of bytes; makes both unknowns of like size
 constexpr double kLeastTime = 1e-9;
-constexpr double kLeastError = 0.01;  // clocks and caches alone make so much
+constexpr double kLeastError = 0.01;  // clocks and caches alone cause this error
 constexpr std::size_t kLast = 9;      // samples of each size
 constexpr int kRounds = 20;
 constexpr int kFits = 3;
@@ -31,8 +31,8 @@ double time_of(const AffineCost& line, double bytes) {
   return std::max(line.start + line.per_byte * bytes, kLeastTime);
 }
 
-// The line with the least squares of the errors in xx and xy, which are sums over rows
-// (1, bytes / kUnit); of those that are nowhere negative.
+// Returns the line with the least sum of squared errors, without negative parts. xx and xy are sums
+// over rows (1, bytes / kUnit).
 AffineCost solve(const double (&xx)[3], const double (&xy)[2]) {
   const AffineCost only_start{xy[0] / xx[0], 0};
   if (xx[2] <= 0) return only_start;  // nothing but empty vectors
@@ -42,7 +42,7 @@ AffineCost solve(const double (&xx)[3], const double (&xy)[2]) {
   const double start = (xy[0] * xx[2] - xy[1] * xx[1]) / determinant;
   const double per_unit = (xy[1] * xx[0] - xy[0] * xx[1]) / determinant;
   if (start < 0) return only_bytes;
-  // Bytes cost something, whatever noise hides: they get half of it.
+  // Bytes cost something, even if noise hides the cost: half of the time counts for the bytes.
   if (per_unit < 0) return {only_start.start / 2, only_bytes.per_byte / 2};
   return {start, per_unit / kUnit};
 }
@@ -70,7 +70,8 @@ Status CostModel::add(const CostSample& sample) {
   return {};
 }
 
-// What the mean size takes depends on the line, and the line on that.
+// The time of the mean size depends on the line, and the line depends on that time, so fit
+// repeatedly.
 void CostModel::fit() {
   for (int i = 0; i < kFits; ++i) line_ = line_through(points());
 }
@@ -90,8 +91,8 @@ CostModel::Points CostModel::points_of(const Samples& samples, const AffineCost&
   return points;
 }
 
-// A short probe may flatter: a network lets the first bytes after a pause pass at once. What
-// training measures of one size tells by how much, of its neighbours, too.
+// Corrects a short probe, which may be too fast: a network sends the first bytes after a pause at
+// once. The ratio that training measures for one size also corrects the neighbouring sizes.
 CostModel::Points CostModel::points() const {
   if (learnt_.empty()) return points_of(first_, line_);
   const Points learnt = points_of(learnt_, line_);
@@ -107,8 +108,8 @@ CostModel::Points CostModel::points() const {
   return all;
 }
 
-// Least absolute relative errors, by least squares that weigh again and again: an outlier counts
-// once, and not squared.
+// Minimises the absolute relative errors by repeated weighted least squares, so that an outlier
+// does not count by its square.
 AffineCost CostModel::line_through(const Points& points) {
   AffineCost line;
   for (int round = 0; round < kRounds; ++round) {
@@ -138,7 +139,7 @@ double CostModel::misfit() const {
 }
 
 TableCost CostModel::table_of(const Points& points, const AffineCost& line) {
-  // Isotonic: neighbours that fall are drawn together to their mean.
+  // Isotonic regression: neighbours with falling times are merged to their mean.
   struct Step {
     double sum;
     std::size_t points;
@@ -160,7 +161,7 @@ TableCost CostModel::table_of(const Points& points, const AffineCost& line) {
   auto next = table.begin();
   for (const Step& step : steps)
     for (std::size_t i = 0; i < step.points; ++i) (next++)->seconds = step.seconds();
-  // Outside of what was measured, the line.
+  // Beyond the measured sizes, the line.
   if (table.empty()) table.push_back({1, line(1)});
   if (table.front().bytes > 1 && line(1) < table.front().seconds)
     table.insert(table.begin(), {1, line(1)});

@@ -1,6 +1,6 @@
-// What an allreduce costs by its size, learnt from measurements: a line (start + per_byte * n) and
-// a table of the sizes where the line does not fit. Begins with the communicator's costs, goes on
-// with the times of training. Pure: engine/agreement.h gets the costs.
+// Learns the cost of an allreduce by its size from measurements: a line (start + per_byte * n), and
+// a table for sizes that the line does not fit. Begins with the communicator's costs, goes on with
+// the times of training. Pure: engine/agreement.h gets the costs.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace hccl::split {
 
-/// What one allreduce took, without waiting for a rank that came late.
+/// The time of one allreduce, without the wait for late ranks.
 struct CostSample {
   std::uint64_t bytes = 0;
   double seconds = 0;
@@ -25,31 +25,31 @@ struct CostSample {
 /// Used by one thread at a time.
 class CostModel {
  public:
-  /// Begins with these samples, outliers among them allowed. kPara, naming the sample: there is
-  /// none, or a time that is not above 0 or not finite.
+  /// Begins with these samples, which may contain outliers. kPara: there are no samples, or a time
+  /// is not above 0 or not finite; the text names the sample.
   static Result<CostModel> create(std::span<const CostSample> samples);
 
-  /// Learns from one more: the median of the last samples of about its size counts. kPara as above.
+  /// Learns from one more sample. The median of the last samples of about the same size counts.
+  /// kPara as above.
   Status add(const CostSample& sample);
 
   /// The line; never negative.
   const AffineCost& affine() const { return line_; }
-  /// Times by size that never fall: near each size that was measured what was measured there,
-  /// elsewhere the line. What the first samples say of a size counts until it is measured again,
-  /// stretched by as much as the nearest size that was.
+  /// Times that never fall with the size. Near a measured size the measured time counts, elsewhere
+  /// the line. The first samples of a size count until training measures that size. Until then they
+  /// are scaled by the ratio at the nearest size that training has measured.
   TableCost table() const { return table_of(points(), line_); }
-  /// How far the sizes that were measured are from the line, on average, as a fraction of their
-  /// times.
+  /// The mean distance of the measured sizes from the line, as a fraction of their times.
   double misfit() const;
-  /// The line fits well enough to be planned with (misfit at most 4 %).
+  /// Whether the line fits well enough for planning (misfit at most 4 %).
   bool is_affine() const { return misfit() <= kGoodFit; }
-  /// The line if it does, else the table.
+  /// The line if it fits, else the table.
   Cost cost() const { return is_affine() ? Cost(line_) : Cost(table()); }
 
   static constexpr double kGoodFit = 0.04;
 
  private:
-  // What sizes between two powers of two took: their mean, and what that takes.
+  // The mean of the sizes between two powers of two, and the time of that mean.
   struct Point {
     double bytes = 0;
     double seconds = 0;

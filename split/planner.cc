@@ -14,8 +14,8 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// end[k][e]: earliest end of the first e gradients in at most k segments, one row at a time.
-/// begin[k][e]: where the last of these segments begins; kSame: k segments are no better than k
-/// - 1.
+/// begin[k][e]: the first gradient of the last of these segments; kSame: k segments are no better
+/// than k - 1.
 class Table {
  public:
   static constexpr std::uint32_t kSame = std::numeric_limits<std::uint32_t>::max();
@@ -24,7 +24,7 @@ class Table {
       : size_(size), end_(size + 1, kNever), before_(size + 1, kNever) {
     end_[0] = 0;
   }
-  /// Goes on to plans of one segment more; `exactly`: plans of fewer no longer count.
+  /// Goes on to plans with one more segment. `exactly`: drops plans with fewer segments.
   void next_row(bool exactly = false) {
     before_ = end_;
     if (exactly) std::fill(end_.begin(), end_.end(), kNever);
@@ -40,7 +40,7 @@ class Table {
     begin_[begin_.size() - (size_ + 1) + e] = static_cast<std::uint32_t>(begin);
   }
   double result() const { return end_[size_]; }
-  /// Whether this row gained anything; if not, no later one does.
+  /// Whether this row gained anything. If not, no later row does.
   bool changed() const { return changed_; }
 
   /// The plan of at most `segments` segments.
@@ -70,9 +70,9 @@ double end_of(const Model& model, const C& cost, double before, std::size_t b, s
   return std::max(before, model.ready[e]) + cost(model.sum[e] - model.sum[b]);
 }
 
-// Both rows rest on this: before(b), the earliest end of the first b gradients, never falls with b,
-// so of all b whose segments end before gradient e is ready, only the largest matters. It is
-// `idle`.
+// Both forms of fill_row use this: before(b), the earliest end of the first b gradients, never
+// falls with b. So of all b with before(b) not later than the ready time of gradient e, only the
+// largest matters. This b is `idle`.
 
 /// One row in O(m). For b > idle the wire is busy until before(b), and the end is
 /// start + per_byte * sum[e] + (before(b) - per_byte * sum[b]): the minimum over a sliding window
@@ -99,8 +99,8 @@ void fill_row(const Model& model, const AffineCost& cost, Table& table,
   }
 }
 
-/// One row for any cost, O(m^2) at worst. Upwards from `idle` the wire is busy ever longer, so it
-/// stops when that, and the last gradient alone, already take longer than the best found.
+/// One row for any cost, O(m^2) at worst. From `idle` upwards before(b) rises. So the search stops
+/// when before(b) and the cost of the last gradient alone exceed the best end found.
 void fill_row(const Model& model, const TableCost& cost, Table& table,
               std::vector<std::uint32_t>& /*window*/) {
   std::size_t idle = 0;
@@ -112,10 +112,11 @@ void fill_row(const Model& model, const TableCost& cost, Table& table,
   }
 }
 
-/// Of the time that both run, `gain` is what overlap saves: end >= compute + work - gain * overlap.
-/// The bytes of the gradients i.. cannot start before gradient i is ready, so that what they take
-/// beyond the rest of compute is not overlapped; `least(i)` is the least that they cost. README.md
-/// has the derivation. Where overlap does not pay, nothing beats one behind the other.
+/// `gain` is the share of the overlapped time that overlap saves: end >= compute + work - gain *
+/// overlap. The bytes of gradients i.. cannot start before gradient i is ready. So if they take
+/// longer than the rest of compute, the excess is not overlapped. `least(i)` is the least time of
+/// these bytes. README.md has the derivation. If overlap does not pay, the best plan runs all
+/// segments after compute.
 template <class Least>
 double bound(const Model& model, const Least& least) {
   const Contention& speed = model.contention;
@@ -134,8 +135,8 @@ double lower_bound(const Model& model, const AffineCost& cost, std::size_t /*max
   return bound(model, [&](std::size_t i) { return cost(model.sum.back() - model.sum[i]); });
 }
 
-/// What bytes cost at least in several segments, by a table: the lower convex hull of the costs of
-/// 0 bytes (nothing) to all of them, below which no segment is.
+/// The least cost of bytes in several segments, by a table: the lower convex hull of the costs from
+/// 0 bytes (no cost) to all bytes. No segment costs less than the hull.
 class Hull {
  public:
   Hull(const TableCost& cost, std::uint64_t most) : cost_(cost) {
@@ -144,7 +145,8 @@ class Hull {
     add(most);
   }
 
-  /// In at most so many segments; fewer are like some of no bytes, at no cost.
+  /// The least cost in at most so many segments. Fewer segments equal some segments of no bytes, at
+  /// no cost.
   double least(double bytes, std::size_t segments) const {
     if (segments == 0) return bytes > 0 ? std::numeric_limits<double>::infinity() : 0;
     const double each = bytes / static_cast<double>(segments);
@@ -156,8 +158,8 @@ class Hull {
     return static_cast<double>(segments) * (left.seconds + slope * (each - left.bytes));
   }
 
-  /// One of them has at least `largest` bytes. What that one and the others take together bends
-  /// only where one of both does.
+  /// The least cost if one segment has at least `largest` bytes. The sum of its cost and that of
+  /// the other segments is piecewise linear, with bends where one of the two costs bends.
   double least(std::uint64_t bytes, std::uint64_t largest, std::size_t segments) const {
     largest = std::max(largest, bytes / segments + (bytes % segments != 0 ? 1 : 0));
     const auto with = [&](std::uint64_t size) {
@@ -222,11 +224,11 @@ void plan_alone(const Model& model, const C& cost, std::size_t rows, Table& tabl
   }
 }
 
-/// With contention, the state after the first e gradients in exactly k segments is when they end
-/// and how much time compute has lost until then. While compute runs, the loss follows from k and e
-/// alone if the cost is affine (all that was sent ran beside it); once it has ended, no more is
-/// lost. So an early end is never worse than a late one, and this is exact. For other costs the
-/// loss depends on the path, and that of the earliest end is taken.
+/// With contention, the state after the first e gradients in exactly k segments is their end and
+/// the time that compute has lost until then. While compute runs and the cost is affine, k and e
+/// alone determine the loss, because all communication ran during compute. After compute has ended,
+/// nothing more is lost. So an early end is never worse than a late one, and the result is exact.
+/// For other costs the loss depends on the path; the path with the earliest end counts.
 template <class C>
 void plan_beside(const Model& model, const C& cost, std::size_t rows, Table& table,
                  std::vector<double>& ends) {
@@ -286,7 +288,7 @@ Result<Prediction> predict_with(const Problem& problem, std::span<const std::uin
   HCCL_ASSIGN_OR_RETURN(const Model model, make_model(problem));
   HCCL_ASSIGN_OR_RETURN(const Segments segments, segments_by_index(problem.bytes, last_indices));
   Prediction out;
-  // Where compute changes its speed: how far it is, and when.
+  // The points where compute changes its speed: the progress of compute, and the time.
   std::vector<std::pair<double, double>> bends;
   double lost = 0;
   std::size_t begin = 0;

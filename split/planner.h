@@ -54,8 +54,8 @@ class TableCost {
 
 using Cost = std::variant<AffineCost, TableCost>;
 
-/// How fast compute and communication run while both do, as fractions of their speed alone; above 0
-/// and at most 1.
+/// The speeds of compute and communication while both run, as fractions of their speed alone; above
+/// 0 and at most 1.
 struct Contention {
   double compute = 1;
   double communication = 1;
@@ -66,8 +66,8 @@ struct Contention {
   bool operator==(const Contention&) const = default;
 };
 
-/// How long compute takes in iterations without segments beside it and in iterations with them, and
-/// how long these segments take. Medians in seconds.
+/// The length of compute in iterations without overlap and in iterations with overlap, and the
+/// length of the segments that overlap. Medians in seconds.
 struct ApartAndBeside {
   double compute_alone = 0;
   double compute_beside = 0;
@@ -75,19 +75,19 @@ struct ApartAndBeside {
   double work = 0;  ///< how long the same communication takes alone
 };
 
-/// Nothing if busy is less than a twentieth of compute: too little to tell.
+/// Nothing if busy is less than a twentieth of compute: too short to measure contention.
 std::optional<Contention> contention_of(const ApartAndBeside& measured);
 
-/// What is to be planned. The spans are only read during the call.
+/// The input of the planner. The spans are only read during the call.
 struct Problem {
   std::span<const std::uint64_t> bytes;  ///< of each gradient, in the order they are reduced
   std::span<const double> ready;         ///< when each is ready on the slowest rank; not negative
   std::uint32_t max_segments = kDocumentedSegments;
-  /// Of all plans that end within (1 + slack) * the best end, the one with the fewest segments is
-  /// taken: fewer segments use less CPU.
+  /// Of all plans that end within (1 + slack) * the best end, the planner takes the one with the
+  /// fewest segments: fewer segments use less CPU.
   double slack = 0.005;
-  /// With contention, `ready` is when the gradients would be ready if nothing were sent meanwhile,
-  /// and compute ends with the last of them.
+  /// With contention, `ready` has the times at which gradients would be ready without
+  /// communication. Compute ends when the last gradient is ready.
   Contention contention{};
 };
 
@@ -96,14 +96,13 @@ struct Plan {
   double end = 0;         ///< when the last segment of this plan ends
   double best_end =
       0;  ///< the earliest possible end with max_segments; end <= (1 + slack) * best_end
-  /// No plan ends before this (but for rounding), whatever the number of segments.
+  /// No plan ends before this (except for rounding), whatever the number of segments.
   double lower_bound = 0;
-  /// How much of the end a better cut could save at most, as a fraction of lower_bound; 0 is
-  /// optimal.
+  /// The most that a better cut could save of the end, as a fraction of lower_bound; 0 is optimal.
   double gap() const { return lower_bound > 0 ? std::max(0.0, end / lower_bound - 1) : 0; }
 };
 
-/// The exact optimum.
+/// Computes the exact optimum.
 ///   cost                       time                               plan
 ///   a line                     O(max_segments * gradients)        exact
 ///   a line, with contention    O(max_segments * gradients^2)      exact
@@ -115,7 +114,7 @@ struct Plan {
 /// finite (the text names it), contention that is no fraction, or no segments allowed.
 Result<Plan> plan_segments(const Problem& problem, const Cost& cost);
 
-/// What the model says of a plan. Seconds from the start of the iteration.
+/// The model's prediction for a plan. Seconds from the start of the iteration.
 struct Prediction {
   struct Times {
     double start = 0;
@@ -127,7 +126,7 @@ struct Prediction {
   double end = 0;             ///< when the last segment ends
 };
 
-/// kPara as above (max_segments and slack are not looked at), and as segments_by_index.
+/// kPara: as for plan_segments (ignores max_segments and slack), and as for segments_by_index.
 Result<Prediction> predict(const Problem& problem, std::span<const std::uint32_t> last_indices,
                            const Cost& cost);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kLeastOverlap = 0.05;  // of compute
 constexpr double kSlowest = 0.05;
-constexpr double kFull = 0.98;  // above that, nothing is lost that could be told from noise
+constexpr double kFull = 0.98;  // above this speed a loss cannot be told from noise
 
 Status check(const Contention& contention) {
   const auto fraction = [](double value) { return value > 0 && value <= 1; };

@@ -1,5 +1,5 @@
-// What the planner's algorithms share: the problem in the form of their recurrences, and how one
-// segment runs beside compute. Only for planner*.cc and priority.cc.
+// The parts that the planner's algorithms share: the problem in the form of their recurrences, and
+// the run of one segment during compute. Only for planner*.cc and priority.cc.
 #pragma once
 
 #include <algorithm>
@@ -22,21 +22,21 @@ struct Model {
   std::size_t size() const { return sum.size() - 1; }
 };
 
-/// kPara: what is wrong with bytes, times or contention.
+/// kPara: bytes, times or contention are invalid; the text gives the reason.
 Result<Model> make_model(const Problem& problem);
 
 Status check(const AffineCost& cost);
 inline Status check(const TableCost&) { return {}; }  // checked when it was made
 
-/// A segment beside compute.
+/// A segment that runs during compute.
 struct Run {
   double end = 0;
-  double apart = 0;  ///< until when compute ran beside it
+  double apart = 0;  ///< the time until which compute ran beside it
   double lost = 0;   ///< time that compute has lost to all segments so far
 };
 
-/// A segment of `work` seconds (alone) that starts when compute has lost `lost`: both are slowed
-/// down until one of them ends.
+/// Runs a segment of `work` seconds (alone) that starts when compute has lost `lost`. Both are
+/// slowed down until one of them ends.
 inline Run run_beside(const Model& model, double start, double lost, double work) {
   const Contention& speed = model.contention;
   if (speed.none()) return {start + work, start + work, lost};

@@ -14,7 +14,7 @@ double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 
 using Iterations = std::vector<const TraceIteration*>;
 
-/// The median over some iterations of what `get` says of each; 0 of none.
+/// The median of get(iteration) over some iterations; 0 without iterations.
 template <class Get>
 double median_of(const Iterations& iterations, const Get& get) {
   std::vector<double> values;
@@ -92,7 +92,7 @@ Result<Profile> profile(std::span<const Trace> ranks) {
     }));
   }
   out.compute_end = median_of(undisturbed, compute_end);
-  // How the segments go beside backward, if any iteration with these did.
+  // Of the iterations with the last segments, those with overlap; without such, all of them.
   Iterations typical;
   std::copy_if(like_last.begin(), like_last.end(), std::back_inserter(typical),
                [](const TraceIteration* each) { return each->overlapped; });

@@ -1,4 +1,4 @@
-// What many noisy measurements say.
+// Statistics of noisy measurements.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace hccl::split {
 
-/// The upper of the two middle ones, if they are even in number; 0 of none.
+/// The median; of an even number of values, the upper of the two middle ones. 0 without values.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -85,8 +85,8 @@ class Cutter {
   double end(std::size_t index) const { return static_cast<double>(ends_[index]); }
 
   /// Returns the gradient whose end is near `target`. HCCL decides by the last probe of its binary
-  /// search, which may lie on either side. So the result is not always the nearest gradient. It
-  /// stays like this because users rely on these cuts.
+  /// search, which may lie on either side. So the result is not always the nearest gradient. The
+  /// rule stays, because users rely on these cuts.
   std::size_t near(double target) const {
     std::size_t low = 0;
     std::size_t high = ends_.size();

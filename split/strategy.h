@@ -73,7 +73,8 @@ struct Resolved {
   enum class Source { kDefault, kIndex, kSize, kAuto };
   Segments last_indices;
   Source source = Source::kDefault;
-  /// The group also has a setting by index, but the setting by size was used. Callers log this.
+  /// The group has settings by index and by size, and the setting by size was used. Callers log
+  /// this.
   bool index_ignored = false;
   bool is_default() const { return source == Source::kDefault; }
 };

@@ -15,8 +15,8 @@
 namespace hccl::split {
 namespace {
 
-// HcclFusionTraceWrite writes less than a quarter of each. Parsed, a message takes up to a hundred
-// times its bytes, or kilobytes for each object of a text.
+// HcclFusionTraceWrite writes less than a quarter of each limit. A parsed message takes up to a
+// hundred times its bytes, or kilobytes for each object of a text.
 constexpr std::size_t kLargestText = std::size_t{256} << 20;
 constexpr std::size_t kLargestMessage = std::size_t{32} << 20;
 constexpr std::ptrdiff_t kMostObjects = 1 << 20;
@@ -200,7 +200,7 @@ Status write_trace(const Trace& trace, const std::string& path) {
                                      is_json ? files::Form::kJson : files::Form::kBinary);
   if (is_json && !is_message_json) {
     std::string text = chrome_json(trace);
-    // Without the plugin for files, viewers have what they need all the same.
+    // Without the plugin for files, the text has everything that viewers need.
     if (message.ok()) text.replace(text.size() - 1, 1, std::string(kMessageKey) + *message + "}");
     return write_file(path, text);
   }

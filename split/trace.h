@@ -94,8 +94,8 @@ std::string chrome_json(const Trace& trace);
 std::string csv(const Trace& trace);
 
 /// Reads the trace from a file with the message, binary or JSON. kOpenFileFailure, kPara,
-/// kNotSupport, all naming the path. For a file in one of the two forms that can only be written,
-/// kPara says so.
+/// kNotSupport, all naming the path. kPara also for a file in Chrome's format or CSV, which can
+/// only be written.
 Result<Trace> read_trace(const std::string& path);
 
 /// kPara, naming the iteration and the error: gradients that are not 0, 1, 2 ...; segments that do

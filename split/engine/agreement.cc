@@ -14,7 +14,7 @@
 namespace hccl::split {
 namespace {
 
-// Until so much time has passed, sizes are timed upwards, then downwards.
+// Sizes are timed upwards until this time has passed, then downwards.
 constexpr std::chrono::milliseconds kUpwards{25};
 constexpr std::chrono::milliseconds kDownwards{40};
 constexpr std::uint64_t kSizes[] = {4096, 65536, 1 << 20, 16 << 20};
@@ -28,7 +28,7 @@ Status broadcast(core::Communicator& communicator, void* data, std::size_t count
   return communicator.run(call);
 }
 
-// The least and the most over all ranks of each value.
+// The smallest and the largest value over all ranks, for each value.
 Status range(core::Communicator& communicator, std::span<const double> values,
              std::vector<double>& least, std::vector<double>& most) {
   std::vector<double> both(values.begin(), values.end());
@@ -55,7 +55,7 @@ Result<Order> order_of(const Trace& trace, std::size_t element) {
     HCCL_ASSIGN_OR_RETURN(const CostModel costs, cost_model(known));
     cost = costs.affine();
   }
-  // In elements, so that no message begins within one.
+  // Counts in elements, so that no message begins within an element.
   cost.per_byte *= static_cast<double>(element);
   for (std::uint64_t& each : known.bytes) each /= element;
   HCCL_ASSIGN_OR_RETURN(const NewestFirst found, newest_first(known, known.last_indices, cost));
@@ -89,7 +89,7 @@ Status agree(core::Communicator& communicator, const GradientList& mine) {
   for (std::size_t i = 0; i < std::size(head); ++i)
     if (least[i] != most[i]) return differ(kWhat[i], head[i], least[i], most[i]);
 
-  // Elements, and whether a segment ends here.
+  // For each segment: its elements, and whether it ends here.
   std::vector<double> list;
   std::size_t segment = 0;
   for (std::size_t i = 0; i < mine.counts.size(); ++i) {
@@ -127,7 +127,7 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
     return samples;
   }
   const std::unique_ptr<float[]> buffer(new (std::nothrow) float[sizes.back() / sizeof(float)]());
-  // A rank without memory must not leave the others waiting.
+  // A rank without memory must not let the other ranks wait.
   double have = buffer ? 1 : 0;
   HCCL_RETURN_IF_ERROR(minimum(communicator, {&have, 1}));
   if (have == 0) return Status(Code::kOom, "no memory to measure what an allreduce costs");
@@ -150,12 +150,12 @@ Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator,
     HCCL_ASSIGN_OR_RETURN(const auto ns, timed(size, expected, kUpwards));
     if (!ns) break;
     samples.push_back({size, 1e-9 * *ns});
-    // Two sizes are always timed: one alone would tell nothing. A longer vector takes longer by its
-    // bytes at most.
+    // Two sizes are always timed, because one size does not separate start from bytes. The expected
+    // time grows at most with the bytes.
     expected = samples.size() == 1 ? 0 : *ns * static_cast<double>(kSizes[1]) / kSizes[0];
   }
-  // Networks let the first bytes after a pause pass at once. The longest vectors have used that up,
-  // so the times of the shorter ones are measured anew.
+  // Networks send the first bytes after a pause at once. The longest vectors have used up that
+  // allowance, so measure the times of the shorter vectors again.
   for (std::size_t i = samples.size() - 1; i-- > 0;) {
     HCCL_ASSIGN_OR_RETURN(const auto ns, timed(samples[i].bytes, 0, kDownwards));
     if (ns) samples[i].seconds = 1e-9 * *ns;
@@ -179,7 +179,7 @@ Status broadcast_decision(core::Communicator& communicator, Decision& decision,
             decision.predicted_end,
             decision.lower_bound,
             decision.version,
-            // What is not changed need not be told, however long it may be.
+            // If the segments do not change, they are not sent, however many there are.
             decision.changed ? static_cast<std::uint32_t>(std::min(list.size(), kMostSegments)) : 0,
             decision.changed,
             decision.overlap,

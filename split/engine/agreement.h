@@ -1,5 +1,5 @@
-// What the ranks of a communicator tell each other about gradients: whether they have the same
-// ones, what an allreduce costs, what they measured, and which plan comes next. All collective:
+// What the ranks of a communicator exchange about gradients: whether they have the same gradients,
+// the cost of an allreduce, their measurements, and the next plan. All functions are collective:
 // every rank calls them in the same order.
 #pragma once
 
@@ -28,24 +28,25 @@ struct GradientList {
   bool parallel = false;  ///< and this, where it matters
 };
 
-/// kPara on all ranks, naming the first gradient that differs, or what else does. Two small
-/// messages.
+/// Compares the lists of all ranks, with two small messages. kPara on all ranks: they differ; the
+/// text names the first gradient or the setting that differs.
 Status agree(core::Communicator& communicator, const GradientList& mine);
 
-/// Values become their minimum over all ranks.
+/// Replaces each value by its minimum over all ranks.
 Status minimum(core::Communicator& communicator, std::span<double> values);
 
-/// What allreduces of some sizes up to about `bytes` cost, equal on all ranks: by the
-/// communicator's cost table, or timed now, for at most about 50 ms, where the table was not
-/// measured. kOom.
+/// The costs of allreduces of some sizes up to about `bytes`, equal on all ranks. They come from
+/// the communicator's cost table. If the table was not measured, they are timed now, for at most
+/// about 50 ms. kOom.
 Result<std::vector<CostSample>> cost_samples(core::Communicator& communicator, std::uint64_t bytes);
 
-/// Rank 0's decision on all ranks, but for its `why`. kPara: it does not fit `gradients` gradients.
+/// Sends rank 0's decision, without its `why`, to all ranks. kPara: the decision does not fit
+/// `gradients` gradients.
 Status broadcast_decision(core::Communicator& communicator, Decision& decision,
                           std::size_t gradients);
 
-/// The messages of newest first for the gradients of these traces, equal on all ranks: in elements
-/// of `element` bytes. Rank 0's trace counts, with its segments for comparison. Collective; logged
+/// The messages of newest first for the gradients of these traces, in elements of `element` bytes;
+/// equal on all ranks. Rank 0's trace counts; its segments serve for comparison. Collective; logged
 /// at info. kPara on all ranks: the trace does not show enough.
 struct Order {
   std::vector<Range> messages;
@@ -55,8 +56,8 @@ struct Order {
 Result<Order> order_together(core::Communicator& communicator, const Trace& mine,
                              std::size_t element);
 
-/// Segments for gradients of these sizes that are ready at these times (seconds; the slowest rank
-/// counts) if segments run beside backward. Collective; logged at info.
+/// Plans segments that run during backward. `bytes`: of each gradient. `ready`: the time at which
+/// each gradient is ready, in seconds; the slowest rank counts. Collective; logged at info.
 Result<Segments> plan_together(core::Communicator& communicator,
                                std::span<const std::uint64_t> bytes, std::vector<double> ready);
 

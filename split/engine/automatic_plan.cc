@@ -9,7 +9,7 @@
 namespace hccl::split {
 namespace {
 
-// One iteration in so many runs without overlap, to see how fast compute is alone.
+// One of this many iterations runs without overlap, to measure compute alone.
 constexpr std::uint64_t kAloneEvery = 200;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The plan that the ranks of a communicator measure and change together while training runs: which
-// iterations are measured how, what all ranks hear of each other at the end of a window, and which
-// segments come next. What to do is the tuner's to say; how it is told is agreement.h's.
+// The plan that the ranks of a communicator measure and change together while training runs.
+// Decides how each iteration is measured, and exchanges the measurements at the end of a window.
+// The tuner decides which segments come next; agreement.h sends the decision.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@ namespace hccl::split {
 /// Used by one thread at a time. All ranks call create() and end_window() in the same iterations.
 class AutomaticPlan {
  public:
-  /// Probes what an allreduce costs (at most about 50 ms). bytes: of each gradient; first: the
-  /// segments that are in force; parallel: segments can run beside backward; measure_only: the
-  /// segments stay. kOom, or the failure of an allreduce.
+  /// Probes the cost of an allreduce (at most about 50 ms). bytes: of each gradient. first: the
+  /// current segments. parallel: segments can run during backward. measure_only: the segments stay.
+  /// kOom, or the failure of an allreduce.
   static Result<std::unique_ptr<AutomaticPlan>> create(
       std::shared_ptr<core::Communicator> communicator, std::vector<std::uint64_t> bytes,
       const Segments& first, bool parallel, bool measure_only);
 
-  /// Whether the segments of this iteration may run beside backward; if not, they run behind it: by
-  /// the plan, or to measure both apart.
+  /// Whether the segments of this iteration may run during backward. Otherwise they run after it,
+  /// because the plan says so or to measure compute and communication apart.
   bool overlaps(std::uint64_t iteration) const;
   bool ends_window(std::uint64_t iteration) const { return iteration == next_window_; }
-  /// What comes from the next iteration on, the same on all ranks. `now` is the iteration that has
-  /// ended, `past` those before it, oldest first; what they waited for peers is filled in. The
-  /// failure of a message, or kPara: the decision does not fit the gradients.
+  /// The decision for the iterations after this one, the same on all ranks. `now` is the iteration
+  /// that has ended, `past` the earlier ones, oldest first; the call fills in their waits for
+  /// peers. kPara: the decision does not fit the gradients. Otherwise the failure of a message.
   Result<Decision> end_window(Times& now, std::deque<Times>& past);
 
  private:

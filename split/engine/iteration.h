@@ -1,5 +1,5 @@
-// What the fusion engine writes down of an iteration while it runs: plain data, times in
-// nanoseconds of one clock. Only for overlap*.cc and automatic_plan.cc.
+// The record of an iteration, which the fusion engine writes while the iteration runs: plain data,
+// times in nanoseconds of one clock. Only for overlap*.cc and automatic_plan.cc.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace hccl::split {
 
-/// What the iterations with one plan have in common.
+/// The values that all iterations with one plan share.
 struct PlanVersion {
   Segments last_indices;
   std::vector<std::uint64_t> bytes;  ///< of each segment

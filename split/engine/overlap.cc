@@ -26,8 +26,8 @@ std::int64_t thread_cpu_ns() {
 
 std::int64_t nanoseconds(double seconds) { return static_cast<std::int64_t>(1e9 * seconds); }
 
-// Ranks with other gradients or segments must not reduce: the plan's fingerprint travels with each
-// call.
+// The plan's fingerprint is in the envelope of each call, so ranks with other gradients or segments
+// get an error.
 std::uint32_t fingerprint(const std::vector<Overlap::Gradient>& gradients,
                           const Segments& segments) {
   std::uint64_t h = 1469598103934665603ull;
@@ -53,7 +53,7 @@ Overlap::Overlap(std::shared_ptr<core::Communicator> communicator, std::vector<G
       offset_(gradients_.size()),
       is_ready_(gradients_.size()) {
   if (communicator_->size() > 1) return;
-  // Nothing is sent: there is nothing to measure, and nothing to run beside backward.
+  // Nothing is sent, so there is nothing to measure, and nothing to run during backward.
   mode_ = Mode::kFixed;
   parallel_ = false;
   met_ = true;
@@ -67,7 +67,7 @@ Result<std::unique_ptr<Overlap>> Overlap::create(std::shared_ptr<core::Communica
       new Overlap(std::move(communicator), std::move(gradients), type, op, parallel, mode));
   HCCL_RETURN_IF_ERROR(segments_by_index(made->gradient_bytes(), segments).status());
   const auto& log = made->communicator_->log();
-  // One for each gradient is no slip.
+  // A segment for each gradient is no mistake.
   if (segments.size() > kDocumentedSegments && segments.size() < made->gradients_.size()) {
     log->warn("{} segments; HCCL documents at most {}", segments.size(), kDocumentedSegments);
   }
@@ -123,7 +123,7 @@ Status Overlap::lay_out(Segments segments) {
   fingerprint_ = fingerprint(gradients_, segments);
   in_use->last_indices = std::move(segments);
   plan_ = std::move(in_use);
-  // Segments to come may copy what these do not; to run out of memory then would be too late.
+  // Later segments may need copies that these do not need; then it would be too late for kOom.
   if (mode_ == Mode::kAuto && !contiguous()) {
     buffer_elements = 0;
     for (const auto& gradient : gradients_) buffer_elements += gradient.count;
@@ -319,7 +319,7 @@ void Overlap::give_up_place() {
   place_.reset();
 }
 
-// Before anything is sent: whether all ranks are about to reduce the same, and what that costs.
+// Before anything is sent: checks that all ranks will reduce the same, and measures the cost.
 Status Overlap::meet() {
   give_up_place();
   HCCL_RETURN_IF_ERROR(refusal_);

@@ -19,8 +19,8 @@
 
 namespace hccl::split {
 
-/// Used by one thread at a time. Between ready(i) and wait() the memory of gradient i is the
-/// engine's.
+/// Used by one thread at a time. Between ready(i) and wait() the memory of gradient i belongs to
+/// the engine.
 class Overlap {
  public:
   struct Gradient {
@@ -37,8 +37,8 @@ class Overlap {
 
   /// `segments` must fit the gradients (strategy.h makes such lists). parallel: segments run on the
   /// communicator's worker while the caller computes; otherwise inside wait(). Allocates the fusion
-  /// buffer, if any segment needs one, once. The same on all ranks, which is checked in the first
-  /// wait(). kPara, kOom.
+  /// buffer once, if any segment needs it. All ranks pass the same arguments; the first wait()
+  /// checks that. kPara, kOom.
   static Result<std::unique_ptr<Overlap>> create(std::shared_ptr<core::Communicator> communicator,
                                                  std::vector<Gradient> gradients, DataType type,
                                                  ReduceOp op, Segments segments, bool parallel,
@@ -48,26 +48,28 @@ class Overlap {
   Overlap(const Overlap&) = delete;
   Overlap& operator=(const Overlap&) = delete;
 
-  /// kPara, naming the gradient: no such index, or marked twice in this iteration.
+  /// kPara: no such index, or the gradient was marked twice in this iteration; the text names the
+  /// gradient.
   Status ready(std::uint32_t index);
-  /// Returns when every segment is reduced; the next iteration begins. kPara names gradients that
-  /// were never marked; then nothing has changed, and they can still be marked. The first time,
-  /// kPara also if the ranks differ in their gradients or segments: nothing has been sent then.
+  /// Returns when every segment is reduced; the next iteration begins. kPara: gradients were not
+  /// marked; the text names them, nothing has changed, and they can still be marked. kPara in the
+  /// first wait() also if the ranks differ in their gradients or segments; then nothing has been
+  /// sent.
   Status wait();
-  /// Returns when this segment, and all before it, are reduced; wait() must follow. kPara: no such
-  /// segment, or some of its gradients, or of those before, are not ready.
+  /// Returns when this segment and all earlier segments are reduced; wait() must follow. kPara: no
+  /// such segment, or some gradients of this or an earlier segment are not ready.
   Status wait_segment(std::size_t segment);
   void mark(Point point);
-  /// Newest first for these gradients, from the iterations so far. Collective, after wait() and
-  /// before the next ready(). kPara: not there, or as order_together.
+  /// Plans newest first for these gradients from the iterations so far. Collective, after wait()
+  /// and before the next ready(). kPara: called at another time; or as order_together.
   Result<Order> newest_first() {
     if (!over_) return Status(Code::kPara, "an order is planned between two iterations");
     return order_together(*communicator_, trace(), size_of(type_));
   }
 
-  /// Those of the iteration at hand; an automatic plan changes them between iterations.
+  /// The segments of this iteration; an automatic plan changes them between iterations.
   const Segments& segments() const { return plan_->last_indices; }
-  /// The time line of the last iteration that was waited for; empty before the first.
+  /// The time line of the last iteration that wait() ended; empty before the first.
   std::string timeline() const;
   /// The last iterations: kTraced, or as many as fit in 16 MiB.
   Trace trace() const;
@@ -122,7 +124,8 @@ class Overlap {
   bool over_ = false;        // waited for: the next call begins an iteration
   bool met_ = false;         // the ranks have agreed on the gradients
   Status refusal_;           // that they have not
-  // Until they have: nothing else may run in between, and the communicator is in use.
+  // Held until the ranks have agreed: nothing else may run meanwhile, and the communicator is in
+  // use.
   WorkQueue::Ticket place_;
   Times now_;
   std::deque<Times> past_;

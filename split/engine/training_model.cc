@@ -6,8 +6,8 @@
 namespace hccl::split {
 namespace {
 
-constexpr double kNew = 0.5;        // weight of a new window beside what was known
-constexpr double kNearlyAll = 0.9;  // a segment that is so far behind backward runs alone
+constexpr double kNew = 0.5;        // weight of a new window beside the earlier ones
+constexpr double kNearlyAll = 0.9;  // a segment with this share after backward counts as alone
 constexpr std::size_t kFew = 3;     // iterations: the median of fewer says little
 
 }  // namespace
@@ -22,7 +22,7 @@ void TrainingModel::learn(const Window& window, const Segments& last_indices) {
   learn_costs(beside, last_indices);
   if (!alone.empty()) learn_times(alone, alone.iterations < kFew ? kNew / 5 : kNew);
   if (ready_.empty()) learn_times(beside, 1);
-  // Only windows that have both tell what one costs the other.
+  // Only windows with both kinds of iterations show how compute and communication slow each other.
   if (alone.empty() || std::min(alone.iterations, beside.iterations) < kFew) return;
   ApartAndBeside measured{alone.compute_end, beside.compute_end};
   for (std::size_t k = 0; k < beside.seconds.size(); ++k) {

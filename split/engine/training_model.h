@@ -1,5 +1,5 @@
-// Learns from windows of measured iterations: when gradients are ready, what segments cost, and
-// what compute and communication lose to each other. Pure.
+// Learns from windows of measured iterations: when gradients are ready, what segments cost, and how
+// much compute and communication slow each other. Pure.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ class TrainingModel {
   void learn(const Window& window, const Segments& last_indices);
 
   const std::vector<std::uint64_t>& bytes() const { return bytes_; }
-  /// Medians with nothing beside compute; seconds from the begin of an iteration. Empty before the
-  /// first window.
+  /// Medians without communication during compute, in seconds from the begin of an iteration. Empty
+  /// before the first window.
   const std::vector<double>& ready() const { return ready_; }
   double compute_end() const { return compute_end_; }
   const CostModel& costs() const { return costs_; }
-  /// As far as it is measured.
+  /// Empty until measured.
   const std::optional<Contention>& contention() const { return contention_; }
 
  private:

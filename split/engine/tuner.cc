@@ -12,14 +12,14 @@
 namespace hccl::split {
 namespace {
 
-// Exposed time is a small part of the iteration, so fewer segments may cost little of it.
+// Exposed time is a small part of the iteration, so fewer segments may cost only this share of it.
 constexpr double kSlack = 0.001;
-constexpr double kNearlyAlike = 0.03;  // of what a window measures: noise may decide
+constexpr double kNearlyAlike = 0.03;  // of a window's time: smaller differences may be noise
 constexpr std::size_t kLooks = 3;      // windows for each of those
 constexpr std::size_t kMostCandidates = 8;
 constexpr int kRivals = 4;
 constexpr double kNotWorthIt =
-    1.1;  // of the best plan's end: a rival predicted to end later is left out
+    1.1;  // of the best plan's end: a rival with a later predicted end is left out
 constexpr double kDrift = 0.2;    // of what was measured before
 constexpr double kHardly = 0.01;  // of the iteration: too little to matter
 constexpr int kChangesInARow = 2;
@@ -72,7 +72,7 @@ const Window::Medians& Tuner::of(const Window& window) const {
 
 Decision Tuner::observe(const Window& window) {
   model_.learn(window, candidates_[now_].cut.last_indices);
-  // Where nothing can run beside backward, every gradient is ready when it ends.
+  // If nothing can run during backward, every gradient is ready when backward ends.
   std::vector<double> ready = model_.ready();
   if (!can_overlap_) std::fill(ready.begin(), ready.end(), model_.compute_end());
   const std::size_t most = can_overlap_ ? kMostSegments : 1;
@@ -109,7 +109,7 @@ Decision Tuner::observe(const Window& window) {
   return decision;
 }
 
-// Why the best plan is what it is.
+// The reason for the best plan.
 std::string Tuner::reason(const Plan& best, double today) const {
   const Contention contention = model_.contention().value_or(Contention{});
   std::string why;
@@ -126,9 +126,9 @@ std::string Tuner::reason(const Plan& best, double today) const {
          " and communication at " + percent(contention.communication) + " of its speed";
 }
 
-// ---- until the fastest is known ----
+// ---- until the fastest candidate is known ----
 
-// Notes what the candidate in force did; the candidate that comes next.
+// Records the time of the current candidate, and returns the next candidate.
 std::size_t Tuner::try_candidates(const Window& window, const Problem& problem, const Plan& best) {
   if (!of(window).empty()) candidates_[now_].ends.push_back(of(window).end);
   if (const auto next = next_trial(problem, best)) return *next;
@@ -137,8 +137,8 @@ std::size_t Tuner::try_candidates(const Window& window, const Problem& problem, 
   return fastest();
 }
 
-// The best plan, as long as it promises to be faster than all so far; then its rivals; then those
-// that one window may not have told apart from the fastest.
+// Returns the best plan, if its prediction is faster than all candidates so far; then the rivals;
+// then the candidates that one window may not have told apart from the fastest.
 std::optional<std::size_t> Tuner::next_trial(const Problem& problem, const Plan& best) {
   const bool overlap =
       can_overlap_ && problem.contention.overlap_pays() && best.last_indices.size() > 1;
@@ -154,16 +154,16 @@ std::optional<std::size_t> Tuner::next_trial(const Problem& problem, const Plan&
   for (std::size_t i = 0; i < candidates_.size(); ++i)
     if (candidates_[i].end() <= limit) alike.push_back(i);
   if (alike.size() < 2) return std::nullopt;
-  // The one in force first, so that its windows are in a row.
+  // The current candidate first, so that its windows follow each other.
   std::stable_partition(alike.begin(), alike.end(), [&](std::size_t i) { return i == now_; });
   for (const std::size_t i : alike)
     if (candidates_[i].ends.size() < kLooks) return i;
   return std::nullopt;
 }
 
-// Plans that may be faster than predicted, because the model is not the world: the best one if
-// overlap cost nothing; where overlap pays, one with half as many segments, and one with few; and
-// all gradients behind backward.
+// Plans that may be faster than predicted, because the model is not exact. 0: the best plan if
+// overlap cost nothing. 1 and 2, if overlap pays: half as many segments; few segments. Last: one
+// segment, which runs after backward.
 std::optional<Tuner::Cut> Tuner::rival(int number, const Problem& problem, const Plan& best) const {
   Problem other = problem;
   if (number == 0) {
@@ -198,15 +198,15 @@ std::size_t Tuner::fastest() const {
   return static_cast<std::size_t>(at - candidates_.begin());
 }
 
-// ---- afterwards ----
+// ---- after the fastest candidate is known ----
 
-// Begins again when times are no longer what they were; and now and then where nothing overlaps,
-// because nobody sees there what overlap would cost today.
+// Starts again if the times have changed. Also starts again from time to time if nothing overlaps,
+// because then no measurement shows the cost of overlap.
 void Tuner::watch(const Window& window) {
   ++calm_;
   if (measure_only_) return;
-  // The first window after the trial is the measure of those that follow: in the trial every second
-  // iteration ran behind backward.
+  // Later windows are compared with the first window after the trial: during the trial every second
+  // iteration ran without overlap.
   if (calm_ == 2) usual_ = of(window);
   changes_in_a_row_ = has_changed(window) ? changes_in_a_row_ + 1 : 0;
   if (changes_in_a_row_ > 0) calm_ = 2;

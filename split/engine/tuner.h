@@ -1,8 +1,8 @@
 // The automatic plan: decides after each window of traced iterations which segments come next.
-// Pure; one rank decides for all, and tells them.
+// Pure; one rank decides and sends the decision to all ranks.
 //
-// The planner proposes a few candidates from what was measured. Each runs for one window. Those
-// within 3 % of the fastest run for two more. The fastest stays until the times change.
+// The planner proposes a few candidates from the measurements. Each candidate runs for one window.
+// Those within 3 % of the fastest run for two more. The fastest stays until the times change.
 #pragma once
 
 #include <cstdint>
@@ -33,23 +33,23 @@ struct Decision {
 class Tuner {
  public:
   static constexpr double kGain = 0.01;  ///< below this, another candidate is not worth it
-  /// Where nothing overlaps, a candidate that does is tried again after so many iterations, and
-  /// then ever less often.
+  /// If nothing overlaps, a candidate with overlap is tried again after this many iterations, and
+  /// then less and less often.
   static constexpr std::uint64_t kProbeAfter = 200;
 
-  /// bytes: of each gradient. first: the plan in force before the first decision. can_overlap:
-  /// false if segments only ever run behind backward. measure_only: never change the plan.
+  /// bytes: of each gradient. first: the plan before the first decision. can_overlap: false if
+  /// segments only ever run after backward. measure_only: never change the plan.
   Tuner(std::vector<std::uint64_t> bytes, Segments first, CostModel costs, bool can_overlap,
         bool measure_only);
 
-  /// What to do from the next iteration on.
+  /// Decides how the next iterations run.
   Decision observe(const Window& window);
 
-  /// What the decisions rest on.
+  /// The model on which the decisions are based.
   const TrainingModel& model() const { return model_; }
 
  private:
-  /// A way to cut, and whether segments run beside backward.
+  /// A list of segments, and whether they run during backward.
   struct Cut {
     Segments last_indices;
     bool overlap = true;
@@ -85,7 +85,7 @@ class Tuner {
   std::uint64_t probe_at_ = 0;  // iteration
 };
 
-/// "4 segments, [0,9] [10,42] ...": the end predicted, the bound, and the gap.
+/// "4 segments, [0,9] [10,42] ...": the predicted end, the bound, and the gap.
 std::string to_string(const Plan& plan, double instead_of);
 
 }  // namespace hccl::split

@@ -31,10 +31,10 @@ Iterations iterations_of(Times& now, std::deque<Times>& past, std::uint64_t begi
   return found;
 }
 
-// Negative is that of which the latest rank counts: times from the begin of the iteration. But
-// ranks need not begin together; what they share is the end of the last segment. So when a segment
-// begins and ends is told backwards from there, too: the shortest time back to it is that of the
-// last rank.
+// The least of each value over all ranks counts. Times from the begin of the iteration are sent
+// negative, so the latest rank counts. Ranks need not begin together, but they share the end of the
+// last segment. So the start and the end of each segment are also sent as times back from that end;
+// the shortest is that of the last rank.
 std::vector<double> message_of(const Iterations& window, std::size_t gradients,
                                std::size_t segments) {
   std::vector<double> message;
@@ -61,8 +61,8 @@ std::vector<double> message_of(const Iterations& window, std::size_t gradients,
   return message;
 }
 
-// A segment takes from when the last rank begins it until the last one has it: so those that run
-// one behind the other add up to what passes.
+// A segment lasts from the start on the last rank to the end on the last rank. So the times of
+// consecutive segments add up to the time that passes.
 Window window_of(const std::vector<double>& message, const Iterations& window,
                  std::size_t gradients, std::size_t segments) {
   Window out;

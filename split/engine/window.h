@@ -1,5 +1,5 @@
-// What a window of traced iterations measured. Each rank sends one message of the same length; the
-// least of every value over all ranks counts, so one allreduce does it. Pure.
+// The measurements of a window of traced iterations. Each rank sends one message of the same
+// length; one allreduce computes the least of every value over all ranks. Pure.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace hccl::split {
 /// iteration.
 struct Window {
   static constexpr std::uint64_t kIterations = 10;  ///< at most
-  /// Medians over the iterations of one kind, of the slowest rank; empty if there was none.
+  /// Medians over the iterations of one kind, on the slowest rank; empty without such iterations.
   struct Medians {
     std::vector<double> ready;
     double compute_end = 0;
@@ -30,21 +30,21 @@ struct Window {
   Medians overlapped;  ///< segments ran beside it
 };
 
-/// The iterations of a window: all of them, and by kind (behind backward, beside it).
+/// The iterations of a window: all of them, and by kind (0: without overlap, 1: with overlap).
 struct Iterations {
   std::vector<Times*> all;
   std::vector<const Times*> kinds[2];
 };
 
-/// The last iterations that fit a window, `now` included, of those after iteration `begin`.
+/// The last iterations that fit into a window: of those after iteration `begin`, `now` included.
 Iterations iterations_of(Times& now, std::deque<Times>& past, std::uint64_t begin);
 
-/// This rank's part.
+/// This rank's message.
 std::vector<double> message_of(const Iterations& window, std::size_t gradients,
                                std::size_t segments);
 
-/// What the least of all parts says. Also tells each iteration of this rank how long its segments
-/// waited for peers.
+/// Reads the least values of all messages. Also stores in each iteration of this rank how long its
+/// segments waited for peers.
 Window window_of(const std::vector<double>& message, const Iterations& window,
                  std::size_t gradients, std::size_t segments);
 

@@ -23,7 +23,7 @@ struct Advice {
   std::string text;
 };
 
-/// The problems of today's plan; at least one entry.
+/// The problems of the current plan; at least one entry.
 Result<std::vector<Advice>> diagnose(const Analysis& analysis, double slack);
 
 struct Cut {
