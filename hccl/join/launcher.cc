@@ -126,7 +126,8 @@ Result<Launch> from_torchrun(const Environment& env) {
   launch.root_port = static_cast<std::uint16_t>(port + 1);
   launch.job = "torchrun " + env.get("TORCHELASTIC_RUN_ID").value_or("") + " " +
                launch.root_address + " " + std::to_string(port);
-  // The agents of a job count their restarts apart: only ranks of one agent compare the numbers.
+  // The agents of a job count their restarts separately: only ranks of one agent compare the
+  // numbers.
   HCCL_ASSIGN_OR_RETURN(const auto number,
                         env.number_or("TORCHELASTIC_RESTART_COUNT", 0, 0, kMost32Bits));
   if (env.has("TORCHELASTIC_RESTART_COUNT") && env.has("GROUP_RANK")) {
@@ -218,7 +219,8 @@ struct Launcher {
   const char* present;  // two variables, either of which shows the launcher
   const char* too;      // for Slurm both: a batch script has SLURM_PROCID, too, but no step
   LauncherKind kind;
-  // Other values show another process or another start of the launcher. The first is the rank.
+  // If these variables have other values, another process or start gave them. The first is the
+  // rank.
   std::array<const char*, 6> given;
 };
 
@@ -244,8 +246,8 @@ bool is_present(const Environment& env, const Launcher& launcher) {
   return env.has(launcher.present) || too;
 }
 
-// The index of the process that gave the variables. It is the length of the line if no process of
-// the line did.
+// The index of the process that gave the variables; the length of the line if none of its processes
+// did.
 std::size_t giver(const Environment& env, const Launcher& launcher,
                   const std::vector<Process>& line) {
   const auto at = std::ranges::find_if(line, [&](const Process& each) {
@@ -273,8 +275,8 @@ Result<Launch> read(const Launcher& launcher, const Environment& env, std::uint1
   }
 }
 
-// Whether two launchers say the same. A rank table may name ranks by other words than numbers, and
-// PMIx may not tell the size.
+// Checks that two launchers agree. A rank table may name ranks by words that are not numbers, and
+// PMIx may not give the size.
 Status compare(const Launcher& first, const Launch& a, const Launcher& second, const Launch& b) {
   const auto rank_of = [](const Launch& launch) -> std::int64_t {
     return launch.rank >= 0 ? launch.rank : decimal(launch.identify).value_or(kMostRanks);
@@ -293,8 +295,8 @@ Status compare(const Launcher& first, const Launch& a, const Launcher& second, c
                     ". Start it without the variables of one (env -u)");
 }
 
-// Variables with which launchers of other kinds number their processes, and those that tell how
-// many there are.
+// Variables in which launchers of other kinds give a process its number, and the number of
+// processes.
 constexpr std::array<std::array<const char*, 2>, 9> kForeign = {{
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
     {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
@@ -307,7 +309,7 @@ constexpr std::array<std::array<const char*, 2>, 9> kForeign = {{
     {"RANK_ID", "RANK_SIZE"},
 }};
 
-// A world of one rank, unless the process is one of several.
+// Makes a world of one rank. Fails if the process is one of several.
 Result<Launch> alone(const Environment& env) {
   if (env.has("CM_CHIEF_IP")) {
     return Status(Code::kNotSupport,

@@ -30,7 +30,7 @@ struct RankTable {
   std::string version;           ///< empty for a legacy table
   std::vector<RankEntry> ranks;  ///< ranks[r].rank == r, never empty
   std::uint32_t crc = 0;         ///< CRC-32 of digest_text
-  /// The meaning of the table, one line a rank, whatever its layout: equal on all ranks of a job.
+  /// The contents of the table, one line a rank, whatever its layout: equal on all ranks of a job.
   std::string digest_text;
 };
 
@@ -48,9 +48,9 @@ Result<RankTable> parse_rank_table(std::string_view json);
 /// wait at once, so the file must be replaced atomically.
 Result<RankTable> read_rank_table(const std::string& path, Deadline deadline);
 
-/// The rank that RANK_ID names: decimal digits, or the pod name in a legacy cloud table. For a pod
-/// with several devices, the caller's `device` is needed, too. kPara for text that cannot name a
-/// rank of the table, kUnavail if the table has no such pod.
+/// The rank that RANK_ID names: decimal digits, or the pod name in a legacy cloud table. A pod with
+/// several devices also needs the caller's `device`. kPara: the text cannot name a rank of the
+/// table; kUnavail: the table has no such pod.
 Result<int> own_rank(const RankTable& table, std::string_view identify,
                      std::optional<int> device = std::nullopt);
 

@@ -43,7 +43,7 @@ class TableItem {
   Result<std::string> address(std::string_view key) const;
   /// A list of objects; an empty list is an error.
   Result<std::vector<TableItem>> list(std::string_view key) const;
-  /// A required number that must equal `actual`, the length of the list that `counted` names; never
+  /// A required number that must equal `actual`, the length of the list named by `counted`; never
   /// 0.
   Status count(std::string_view key, std::size_t actual, std::string_view counted) const;
 
@@ -52,7 +52,7 @@ class TableItem {
   std::string place_;
 };
 
-/// The result of the reader of one layout: ranks in any order, whose numbers are not checked yet.
+/// The result of a reader of one layout: the ranks in any order; their numbers are not checked yet.
 struct TableDraft {
   std::vector<RankEntry> ranks;
   std::string extra;  ///< of the layout, for the digest: super pods
