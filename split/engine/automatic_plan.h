@@ -44,8 +44,8 @@ class AutomaticPlan {
   std::unique_ptr<Tuner> tuner_;  // rank 0's
   bool overlap_ = true;
   bool alternate_ = true;
-  std::uint64_t begin_ = 1;  // the iterations after this one are in the window; the first of all is
-                             // no example
+  // The window has the iterations after this one. The first iteration of all is not typical.
+  std::uint64_t begin_ = 1;
   std::uint64_t next_window_ = Window::kIterations;  // the iteration that ends it
 };
 
