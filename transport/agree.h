@@ -1,5 +1,5 @@
-// One round of an open(): every rank sends its part, or the reason for which it has none, to all
-// others. So all ranks succeed or fail together, and no rank waits for one that gave up.
+// One round of an open(): every rank sends all others its part, or the reason why it has none. So
+// all ranks succeed or fail together, and no rank waits for a rank that gave up.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace hccl::transport {
 
 /// Exchanges `mine`. Returns the parts of all ranks in rank order, or this rank's failure, or the
-/// failure of the lowest rank that has one, which is then the culprit.
+/// failure of the lowest rank that has one; that rank is the culprit.
 inline Result<std::vector<std::string>> agree(const OpenArgs& args,
                                               const Result<std::string>& mine) {
   constexpr std::size_t kLongest = 64 * 1024;  // more than any address or reason needs

@@ -1,5 +1,5 @@
-// Sleeps for a transport that has no descriptor to wait on, in short naps. They grow while nothing
-// happens: a nap adds at most a fifth to the wait so far, so an arrival is seen soon, and an idle
+// Sleeps in short naps, for a transport without a descriptor to wait on. Naps grow while nothing
+// happens: a nap adds at most a fifth to the wait so far. So a message is seen soon, and an idle
 // rank uses little of its core. abort() ends a nap at once.
 #pragma once
 

@@ -77,8 +77,8 @@ Result<const hccl_transport_plugin*> load_plugin(std::string_view name,
 Result<std::unique_ptr<Mesh>> open_plugin(std::string_view name, const OpenArgs& args) {
   const std::string path = args.config == nullptr ? "" : args.config->plugin_path;
   auto table = load_plugin(name, path);
-  // This round comes before the plugin's own rounds, because a rank without the plugin cannot take
-  // part in those.
+  // This round comes before the plugin's own rounds: a rank without the plugin cannot take part in
+  // those.
   const auto all = agree(args, table.ok() ? Result<std::string>(std::string()) : table.status());
   if (!all.ok()) return all.status();
   return PluginMesh::open(**table, args);

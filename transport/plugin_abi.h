@@ -95,15 +95,15 @@ struct hccl_transport_plugin {
   uint32_t (*progress)(void* mesh, struct hccl_plugin_completion* done, uint32_t capacity,
                        int32_t* moved);
 
-  /** The reason for which the last send() or recv() failed. */
+  /** Gives the reason of the last failed send() or recv(). */
   void (*last_error)(void* mesh, struct hccl_plugin_error* error);
 
   /** Every outstanding request fails with this reason in the next progress(), and a sleeper wakes.
    * Any thread may call. The first reason wins. */
   void (*abort)(void* mesh, const struct hccl_plugin_error* reason);
 
-  /** The three functions of hccl::Sleeper, for times when progress() has nothing to do. Either all
-   *  or none of them (NULL); without them the host takes short naps. */
+  /** The three functions of hccl::Sleeper; the host calls them if progress() has nothing to do.
+   * Either all or none of them may be NULL; without them the host takes short naps. */
   uint32_t (*sleep_prepare)(void* mesh);
   void (*sleep)(void* mesh, uint32_t ticket, int64_t at_most_ns);
   void (*sleep_awake)(void* mesh);

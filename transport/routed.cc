@@ -51,8 +51,8 @@ class BothSleeper final : public Sleeper {
     other_.sleeper().awake();
   }
 
-  /// Set when a thread is about to sleep: progress() then reads all sockets, because a readable
-  /// socket that is left unread would end the sleep at once.
+  /// Set when a thread is about to sleep: progress() then reads all sockets, because an unread
+  /// socket would end the sleep at once.
   bool look_at_all = true;
 
  private:
@@ -104,8 +104,8 @@ class RoutedMesh final : public Mesh {
   bool progress() override {
     bool moved = near_->progress();
     // Each look at the sockets costs a system call, as much as several messages through shared
-    // memory. So they are read while requests wait for them and before a sleep, and otherwise
-    // seldom.
+    // memory. So the sockets are read while requests wait for them and before a sleep, and seldom
+    // otherwise.
     if (!far_requests_.empty() || sleeper_->look_at_all || ++skipped_ == kSeldom) {
       sleeper_->look_at_all = false;
       skipped_ = 0;
@@ -167,7 +167,8 @@ Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args, const RouteParts
   auto near = parts.shm(args);
   if (one_host && near.ok()) return near;
   if (args.abort != nullptr && args.abort->raised()) {
-    // The own reason of a process that lacks something counts more than another rank's end.
+    // If this process lacks memory or descriptors, its own reason is more useful than another
+    // rank's end.
     return near.ok() ? args.abort->reason() : near.status();
   }
   if (!near.ok()) {
@@ -179,7 +180,7 @@ Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args, const RouteParts
                  near.status().message());
     }
   }
-  // The sockets connect all ranks, so that hosts with and without shared memory need not agree.
+  // The sockets connect all ranks: so hosts with and without shared memory need not agree.
   auto far = parts.tcp(args);
   if (!far.ok() || !near.ok()) return far;
   HCCL_ASSIGN_OR_RETURN(std::unique_ptr<BothSleeper> sleeper, BothSleeper::create(**near, **far));

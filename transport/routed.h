@@ -9,8 +9,8 @@
 
 namespace hccl::transport {
 
-/// Opens the mesh for args.hosts: only shm if all ranks share a host, only tcp if no two ranks do
-/// (the mesh then has that name), otherwise both behind one mesh "auto". If the ranks of a host
+/// Opens the mesh for args.hosts. If all ranks share a host, the mesh is only shm; if no two ranks
+/// do, only tcp, with that name. Otherwise both are behind one mesh "auto". If the ranks of a host
 /// cannot share memory (other user, other mount namespace, no memory), all ranks of that host use
 /// tcp, and the lowest of them logs one warning with the reason.
 Result<std::unique_ptr<Mesh>> open_routed(const OpenArgs& args);

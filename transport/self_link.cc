@@ -46,7 +46,7 @@ void SelfLink::match(LaneQueues& lane) {
     if (from.size_ != to.size_) {
       to.finish(size_mismatch(to.peer_, to.lane_, to.size_, from.size_));
     } else {
-      // memmove, because a rank may send itself the bytes into which it receives.
+      // memmove, because a rank may send the bytes into which it receives.
       if (to.size_ != 0) std::memmove(to.data_, from.data_, to.size_);
       to.finish();
     }

@@ -43,10 +43,10 @@ Status check_post(int size, int peer, std::uint32_t lane);
 /// mesh.
 class SelfLink {
  public:
-  /// Begins the request and posts it. `rank` is the peer that statuses name.
+  /// Begins the request and posts it. `rank` is the peer in statuses.
   void send(Request& request, int rank, std::uint32_t lane, std::span<const std::byte> bytes);
   void recv(Request& request, int rank, std::uint32_t lane, std::span<std::byte> bytes);
-  /// Fails all posted requests. The mesh refuses later ones.
+  /// Fails all posted requests. The mesh rejects later ones.
   void fail(const Status& status);
 
  private:

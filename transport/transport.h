@@ -40,8 +40,8 @@ class Request {
   Request& operator=(const Request&) = delete;
 
   bool done() const { return done_; }
-  /// Success, or the reason for which the bytes did not arrive; the culprit is the peer's rank.
-  /// Valid once done().
+  /// Success, or the reason why the bytes did not arrive; the culprit is the peer's rank. Valid
+  /// once done().
   const Status& status() const { return status_; }
 
   // ---- for backends ----
@@ -83,19 +83,19 @@ class Mesh {
   Mesh() = default;
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
-  /// Closes the links. Before, all requests must be done, or failed by abort().
+  /// Closes the links. All requests must be done, or failed by abort(), before.
   virtual ~Mesh() = default;
 
   virtual std::string_view name() const = 0;  ///< "shm", "tcp", …
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Posts; never blocks. Messages match in the order of posting on each (peer, lane). Lanes are
-  /// numbers below kLanes and need no set-up. A message may have 0 bytes. `peer` may be rank(). A
-  /// send may complete before the peer has posted its receive (small or buffered) or only after
-  /// (rendezvous); callers must not depend on either. Received size must equal sent size: otherwise
-  /// the receive fails with kPara, which names both sizes. After abort(), or to a dead peer, the
-  /// request fails at once.
+  /// Posts a message; never blocks. Messages match in the order of posting on each (peer, lane).
+  /// Lanes are numbers below kLanes and need no set-up. A message may have 0 bytes. `peer` may be
+  /// rank(). A send may complete before the peer has posted its receive (small or buffered) or
+  /// after (rendezvous); callers must not depend on either. The received size must equal the sent
+  /// size: otherwise the receive fails with kPara, which names both sizes. After abort(), or to a
+  /// dead peer, the request fails at once.
   virtual void send(Request& request, int peer, std::uint32_t lane,
                     std::span<const std::byte> bytes) = 0;
   virtual void recv(Request& request, int peer, std::uint32_t lane, std::span<std::byte> bytes) = 0;
@@ -108,8 +108,8 @@ class Mesh {
   /// completed.
   virtual bool progress() = 0;
 
-  /// The sleeper for times when progress() has nothing to do. Arriving bytes, room to send, a
-  /// peer's death and abort() wake it.
+  /// The sleeper for times without work for progress(). Arriving bytes, room to send, a peer's
+  /// death and abort() wake it.
   virtual Sleeper& sleeper() = 0;
 
   /// Optional: tells the backend that these bytes will be sent or received often. Never needed for
@@ -122,18 +122,18 @@ class Mesh {
   /// none. Valid as long as the mesh.
   virtual const HostMemory* host_memory() const { return nullptr; }
 
-  /// Fails every request, now and later, with this status, and wakes the sleeper. Any thread may
+  /// Fails every present and later request with this status, and wakes the sleeper. Any thread may
   /// call at any time, also while another thread is inside progress(): then the requests fail at
-  /// the latest in the next progress(). The first status wins.
+  /// the latest in the next progress(). The first status stays.
   virtual void abort(Status status) = 0;
 
   static constexpr std::uint32_t kLanes = 256;
 };
 
-/// The allgather by which a mesh is set up: one blob of every rank, in rank order. Blocks until all
-/// ranks have called it or the deadline passes. open() of a backend calls it equally often on every
-/// rank, even after a local failure (the blob then reports the failure), so that no rank waits for
-/// a rank that gave up.
+/// The allgather that sets up a mesh: one blob of every rank, in rank order. Blocks until all ranks
+/// have called it or the deadline passes. A backend's open() calls it equally often on every rank,
+/// even after a local failure (the blob then reports the failure). So no rank waits for a rank that
+/// gave up.
 using BootstrapExchange =
     std::function<Result<std::vector<std::string>>(std::string mine, Deadline)>;
 
@@ -154,7 +154,7 @@ struct OpenArgs {
   /// Accepts the connections of all tcp meshes of this rank; null: the mesh has a door of its own.
   std::shared_ptr<Doors> doors;
   /// The links open together with the mesh. Otherwise a backend may open a link with its first
-  /// message; then the end of a rank is noticed only where a message is awaited from it.
+  /// message; then the end of a rank is noticed only if a message is awaited from it.
   bool all_links = false;
   /// This process's device heap, which the host's other ranks will share; may be null.
   std::shared_ptr<memory::Heap> heap;

@@ -11,9 +11,9 @@
 namespace hccl::transport::mpi {
 namespace {
 
-// How long a half-received message may take to end after an abort.
+// The time that a half-received message has to end after an abort.
 constexpr std::chrono::seconds kLetGo{1};
-// How long closing a mesh may take to notify the peers.
+// The time that closing a mesh has to notify the peers.
 constexpr std::chrono::milliseconds kGoodbyeLimit{300};
 
 std::string about_rank(std::string_view before, int peer, std::string_view after) {
@@ -125,7 +125,7 @@ bool MpiMesh::match_all() {
   return moved;
 }
 
-/// Gives its message to the oldest receive of a channel, if the message has come.
+/// Gives the oldest receive of a channel its message, if the message has come.
 bool MpiMesh::match(Channel& channel) {
   int there = 0;
   MPI_Status status;
@@ -219,7 +219,7 @@ void MpiMesh::say_goodbye() {
   for (int peer = 0; peer < size_; ++peer) {
     const PeerState& to = peers_[static_cast<std::size_t>(peer)];
     if (peer == rank_ || !to.contacted) continue;
-    // A peer that has left gets it, too: it frees its communicator after this message.
+    // A peer that has left gets the message, too: it frees its communicator after this message.
     MPI_Isend(nullptr, 0, MPI_BYTE, rank_map_.process_of(peer),
               rank_map_.tag(rank_, peer, RankMap::kGoodbye), group_->comm(),
               &goodbyes.emplace_back());
@@ -242,7 +242,7 @@ void MpiMesh::say_goodbye() {
   }
 }
 
-/// Checks only peers for which a request waits.
+/// Checks only peers that have a waiting request.
 bool MpiMesh::hear_goodbyes() {
   bool heard = false;
   for (const Channel* channel : listening_) heard |= hear_goodbye(channel->peer);
@@ -317,7 +317,7 @@ void MpiMesh::fail_all(const Status& why) {
   fail_waiting(why);
 }
 
-/// Fails the requests that MPI does not have.
+/// Fails the requests that were not posted in MPI.
 void MpiMesh::fail_waiting(const Status& why) {
   for (Channel* channel : std::exchange(listening_, {})) {
     channel->listed = false;

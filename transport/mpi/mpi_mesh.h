@@ -2,8 +2,8 @@
 //
 // A receive is posted in MPI only when a probe has seen its message. So both sizes are known, and
 // an aborted receive leaves nothing inside MPI. No other receive can take the message in between,
-// because a tag names one sender, one receiver and one lane. (Matched probes would allow the same
-// with less care, but Open MPI 4.1 crashes when it receives a large matched message.)
+// because a tag names one sender, one receiver and one lane. (Matched probes would do the same more
+// simply, but Open MPI 4.1 crashes when it receives a large matched message.)
 #pragma once
 
 #include <mpi.h>
@@ -39,7 +39,7 @@ class MpiMesh final : public Mesh {
   void abort(Status status) override;
 
  private:
-  /// Time between two looks whether a peer has left.
+  /// The time between two checks whether a peer has left.
   static constexpr std::chrono::milliseconds kHearing{1};
 
   /// Receives from one peer on one lane that wait for their message.
@@ -53,7 +53,7 @@ class MpiMesh final : public Mesh {
   struct Active {
     Request* request = nullptr;
     bool is_send = false;
-    Status verdict;                        ///< how the request ends although MPI is content
+    Status verdict;                        ///< the result if MPI reports success
     std::unique_ptr<std::byte[]> scratch;  ///< takes a message of another size
   };
 
@@ -68,7 +68,7 @@ class MpiMesh final : public Mesh {
   bool match_all();
   bool test_active();
   void finish_active(std::size_t place, int error);
-  /// Tells the peers that no message follows, so that they need not wait for a time limit.
+  /// Tells the peers that no message follows, so that they do not wait for a time limit.
   void say_goodbye();
   bool hear_goodbyes();
   bool hear_goodbye(int peer);

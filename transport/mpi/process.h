@@ -1,5 +1,5 @@
-// MPI in this process: started if the program did not start it, used under the rules of its thread
-// level, and not used after it is finalised.
+// MPI in this process: started if the program did not start it, called only as its thread level
+// allows, and not called after it is finalised.
 #pragma once
 
 #include <mpi.h>
@@ -39,8 +39,8 @@ class Group {
   MPI_Comm comm() const { return comm_; }
   /// The communicator is never freed, because MPI may still work on it. Any thread may call.
   void keep_for_ever();
-  /// A rank calls this when it no longer uses the communicator, with the messages that will still
-  /// come to that rank. Any thread may call.
+  /// Ends a rank's use of the communicator. `outstanding`: the messages that will still come to
+  /// that rank. Any thread may call.
   void leave(const std::vector<Farewell>& outstanding);
 
  private:

@@ -21,7 +21,8 @@ struct Seat {
 
 class RankMap {
  public:
-  /// kNotSupport, with the ranks, if they are not of one MPI job, or too many are in one process.
+  /// kNotSupport: the ranks belong to several MPI jobs, or one process has too many ranks; the text
+  /// names the ranks.
   static Result<RankMap> make(const std::vector<Seat>& seats) {
     RankMap rank_map;
     std::int64_t largest_tag = seats[0].largest_tag;

@@ -56,7 +56,7 @@ class OfiMesh final : public Mesh {
     std::byte* bytes = nullptr;
     std::size_t size = 0;
     bool posted = false;                   ///< libfabric has it
-    Status verdict;                        ///< set when its message is found to have another size
+    Status verdict;                        ///< set if its message has another size
     std::size_t sent = 0;                  ///< that size
     Fid<fid_mr> region;                    ///< memory registered for this one operation
     std::size_t place = 0;                 ///< in busy_
@@ -105,16 +105,16 @@ class OfiMesh final : public Mesh {
   void peek(Channel& channel);
   void peeked(Channel& channel, std::size_t size);
   void take_aside(Op& op);
-  /// Fails all operations with a peer, now and later.
+  /// Fails all present and later operations with a peer.
   void fail_peer(int peer, const Status& why);
   void listen_for_goodbye();
   void heard_goodbye(std::uint64_t tag);
-  /// Tells the peers that no message follows, so that they need not wait for a time limit.
+  /// Tells the peers that no message follows, so that they do not wait for a time limit.
   void say_goodbye();
   void close_down(const Status& why);
 
-  /// The age at which the oldest receive of a channel is suspected to have another size than its
-  /// message.
+  /// If the oldest receive of a channel is older than this, its message may have come with another
+  /// size.
   static constexpr std::chrono::milliseconds kInspection{1};
 
   const int rank_;

@@ -13,10 +13,11 @@ class OfiSleeper final : public Sleeper {
  public:
   static Result<std::unique_ptr<OfiSleeper>> create(const Endpoint& endpoint);
 
-  /// A post waits for room, for which no event comes: only naps. For the mesh's thread.
+  /// Says that a post waits for room. No event announces room, so the sleeper only naps. For the
+  /// mesh's thread.
   void set_waiting(bool waiting) { waiting_ = waiting; }
   void moved() { nap_.moved(); }
-  /// The endpoint is gone: from now on only ring() wakes. For the mesh's thread.
+  /// The endpoint is closed: from now on only ring() wakes the sleeper. For the mesh's thread.
   void forget_endpoint();
   /// Any thread may call.
   void ring();

@@ -10,7 +10,7 @@
 namespace hccl::transport::ofi {
 namespace {
 
-// How long closing a mesh may take to notify the peers.
+// The time that closing a mesh has to notify the peers.
 constexpr std::chrono::milliseconds kGoodbyeLimit{300};
 
 }  // namespace
@@ -48,8 +48,9 @@ void OfiMesh::peeked(Channel& channel, std::size_t size) {
   cancel(op);
 }
 
-/// The receive is cancelled. Its sender is done only when a receive takes the message. The request
-/// ends with that receive, because the caller need not call progress() later.
+/// After the receive was cancelled: receives the message aside, because its sender is done only
+/// when a receive takes it. Only then the request ends, because the caller need not call progress()
+/// later.
 void OfiMesh::take_aside(Op& op) {
   op.scratch.reset(new (std::nothrow) std::byte[std::max<std::size_t>(op.sent, 1)]);
   if (op.scratch == nullptr) return finish(op, op.verdict);
@@ -101,7 +102,7 @@ void OfiMesh::fail_peer(int peer, const Status& why) {
   PeerState& dead = peers_[static_cast<std::size_t>(peer)];
   if (!dead.dead.ok()) return;
   dead.dead = why;
-  // Operations that libfabric has not got fail here. The others come back as cancelled, failed or
+  // Operations that libfabric does not have fail here. The others come back as cancelled, failed or
   // done.
   std::erase(waiting_peers_, peer);
   for (Op* op : std::exchange(dead.waiting, {})) finish(*op, why);

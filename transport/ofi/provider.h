@@ -19,14 +19,14 @@ struct InfoFree {
 };
 using Info = std::unique_ptr<fi_info, InfoFree>;
 
-/// The reason for which a provider must not be used, or empty. Some providers never work here, even
-/// if they are named.
+/// The reason not to use a provider, or empty. Some providers never work here, even if the user
+/// names them.
 std::string_view unfit(std::string_view provider);
 
 /// A provider of reliable datagrams with tagged, ordered messages. A provider with IP addresses is
-/// bound to `address`; the others (fabrics with their own addresses) are not. `wanted` is a
-/// provider's name ("tcp", "verbs;ofi_rxm") or empty for the best one here: a fast fabric if there
-/// is one, else TCP. kNotSupport, with the reason, if there is none.
+/// bound to `address`; fabrics with their own addresses are not. `wanted` is a provider's name
+/// ("tcp", "verbs;ofi_rxm"). If it is empty, the best provider here is taken: a fast fabric if
+/// there is one, else TCP. kNotSupport, with the reason: no provider fits.
 Result<Info> choose_provider(const std::string& address, const std::string& wanted);
 
 /// "why (libfabric's error text)".

@@ -10,10 +10,10 @@
 
 namespace hccl::transport::ofi {
 
-/// The tag contains the size so that a message never meets a receive of another size: libfabric's
-/// TCP provider then ends the connection. It contains the number of the message so that the next
-/// message does not take the place of a message with a wrong size. Above them is a number that only
-/// the ranks of the mesh know, so that a stranger's message matches no receive.
+/// The tag contains the size, so a message never meets a receive of another size: at such a pair
+/// libfabric's TCP provider would end the connection. The tag contains the number of the message,
+/// so the next message does not take the place of a message with a wrong size. The upper bits are a
+/// number that only the ranks of the mesh know, so a stranger's message matches no receive.
 class Tags {
  public:
   static constexpr int kLaneBits = 9;
@@ -24,13 +24,14 @@ class Tags {
   /// An internal lane: the sender closes its mesh.
   static constexpr std::uint32_t kGoodbye = 256;
 
-  /// The bits that a provider leaves to its user: those below the highest one of its
+  /// The bits that a provider leaves to its user: those below the highest bit of its
   /// mem_tag_format.
   static int usable_bits(std::uint64_t mem_tag_format) {
     return mem_tag_format == 0 ? 64 : 64 - std::countl_zero(mem_tag_format);
   }
 
-  /// `key`: of nothing else, as a part of it travels in clear. `bits` is at least kLeastBits.
+  /// `key`: used for nothing else, because a part of it travels in clear. `bits` is at least
+  /// kLeastBits.
   Tags(const Key& key, int bits) {
     std::uint64_t secret = 0;
     for (int i = 0; i < 4; ++i) secret = secret << 8 | key[static_cast<std::size_t>(i)];

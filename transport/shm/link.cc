@@ -10,7 +10,7 @@ namespace {
 // A staged message costs this much beyond its bytes, so that the number of empty messages is
 // bounded, too.
 constexpr std::uint64_t kMessageCost = kLine;
-// The writer waits for room rather than send smaller pieces.
+// The writer waits for room and does not send smaller pieces.
 constexpr std::uint64_t kLeastPiece = 2048;
 
 std::uint64_t cost_of(std::uint64_t bytes) { return bytes + kMessageCost; }
@@ -53,8 +53,8 @@ void BasicLink<Atomics>::wake() {
   Atomics::notify(wake_fd_);
 }
 
-// Called after room, credit or a grant was given. A peer that does not wait for these needs no
-// wake-up.
+// Called after this rank gave the peer room, credit or a grant. Wakes the peer only if it waits for
+// these.
 template <class Atomics>
 void BasicLink<Atomics>::wake_writer() {
   if (in_.control().waiting.load(std::memory_order_seq_cst) != 0) wake();
@@ -148,7 +148,7 @@ bool BasicLink<Atomics>::push_active() {
     }
     if (pushed == Pushed::kFull || out_.position() >= stop) break;
   }
-  // The next lane gets its turn.
+  // Lets the next lane send.
   if (active_.size() > 1) std::rotate(active_.begin(), active_.begin() + 1, active_.end());
   return moved;
 }
@@ -253,7 +253,7 @@ bool BasicLink<Atomics>::drain() {
     return true;
   }
   if (in_.position() != start) return true;
-  // The room of small messages is released here, when nothing else is to be done.
+  // Small messages' room is released here, when the link has nothing else to do.
   if (in_.position() != released_) release();
   if (!closed || next != Peek::kEmpty) return false;
   fail(Status(Code::kRemote,

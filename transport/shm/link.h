@@ -13,9 +13,9 @@
 // receive or for the reader to run.
 //
 // A rank that publishes a value (head, tail, posted, …: seq_cst stores) then checks whether the
-// peer sleeps (seq_cst load). A rank that wants to sleep publishes this before it reads those
-// values for the last time. In the single order of seq_cst operations one of the two sees the
-// other's store, so no wake-up is lost.
+// peer sleeps (seq_cst load). A rank that wants to sleep publishes its sleep before it reads those
+// values for the last time. In the single order of seq_cst operations at least one of the ranks
+// sees the other's store, so no wake-up is lost.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,9 @@ namespace hccl::transport::shm {
 struct Limits {
   explicit Limits(std::uint64_t ring_bytes);
   std::uint64_t eager;    ///< largest eager message
-  std::uint64_t staging;  ///< cost of eager messages that may wait for their receives
+  std::uint64_t staging;  ///< cost of eager messages that may wait for receives
   std::uint64_t piece;    ///< largest piece of a long message
-  std::uint64_t burst;    ///< bytes to move in one direction before looking at the other
+  std::uint64_t burst;    ///< bytes to move in one direction before the other
 };
 
 /// Only the mesh's thread uses it. Over the atomics policy, like the rings: link.cc has the code
@@ -57,7 +57,7 @@ class BasicLink {
   void recv(Request& request);
   /// True if bytes moved or a request completed.
   bool progress();
-  /// Fails all posted requests, now and later. The first failure stays.
+  /// Fails all present and later requests. The first failure stays.
   void fail(const Status& status);
   /// Tells the peer that this rank leaves in good order.
   void close();
@@ -77,8 +77,8 @@ class BasicLink {
     RequestQueue receives;
     std::uint32_t posted = 0;   // receives ever posted
     bool receiving = false;     // the first of `receives` has got pieces
-    std::uint64_t total = 0;    // of the message that is arriving in pieces
-    std::uint64_t discard = 0;  // bytes of it to discard, after a mismatch
+    std::uint64_t total = 0;    // size of the message that is arriving in pieces
+    std::uint64_t discard = 0;  // bytes of that message to discard, after a mismatch
     std::deque<Staged> staged;
   };
   enum class Pushed { kMoved, kBlocked, kFull, kFailed };

@@ -19,7 +19,7 @@ namespace hccl::transport::shm {
 namespace {
 
 constexpr std::string_view kPrefix = "shm-";
-// Seconds after which a directory without a lock and a socket is nobody's.
+// After this many seconds a directory without a lock and a socket belongs to nobody.
 constexpr std::time_t kUnlocked = 60;
 
 Status syscall_failure(const std::string& what) {

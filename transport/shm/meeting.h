@@ -1,4 +1,4 @@
-// Where the ranks of one host meet while their mesh opens: a UNIX socket with a name.
+// The place where the ranks of one host meet while their mesh opens: a UNIX socket with a name.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace hccl::transport::shm {
 
 /// A listener in a directory that only this user can enter. The destructor removes both. create()
-/// removes those of processes that were killed.
+/// removes the directories and sockets of killed processes.
 class Meeting {
  public:
   static constexpr std::size_t kPathCap = 107;  // of a socket's name

@@ -7,8 +7,8 @@
 //   longer          a header line, then the payload from the next line on
 //
 // Each side keeps its own position in private memory and only publishes it. Values that the other
-// side publishes are checked against the ring before use, so a faulty peer is detected and cannot
-// lead this process outside of the ring. Threads: one writer, one reader, in any processes.
+// side publishes are checked against the ring before use: a faulty peer is detected and cannot lead
+// this process outside of the ring. Threads: one writer, one reader, in any processes.
 #pragma once
 
 #include <algorithm>
@@ -85,7 +85,8 @@ class BasicRingWriter {
   BasicRingWriter(RingControl* control, RingBytes bytes) : control_(control), bytes_(bytes) {}
 
   /// The largest payload that fits now, or -1 if the ring is full. Reads the reader's position only
-  /// if the last known one does not give `wanted`. Sets corrupt() if that position is impossible.
+  /// if the last known position gives less room than `wanted`. Sets corrupt() if that position is
+  /// impossible.
   std::int64_t room(std::uint64_t wanted) {
     std::uint64_t free = bytes_.size - (head_ - tail_);
     if (free < Frame::span(wanted)) {

@@ -150,7 +150,7 @@ std::vector<int> host_members(const OpenArgs& args) {
   return members;
 }
 
-// Depends only on values that are the same on all ranks, so all of them see the same failure.
+// Checks only values that are the same on all ranks, so all ranks see the same failure.
 Status check(const OpenArgs& args) {
   if (args.size < 1 || args.rank < 0 || args.rank >= args.size ||
       (!args.hosts.empty() && args.hosts.size() != static_cast<std::size_t>(args.size))) {
@@ -161,7 +161,7 @@ Status check(const OpenArgs& args) {
   return {};
 }
 
-// Maps the heaps of the host. Gives the reason for which this process cannot, or no text.
+// Maps the heaps of the host. If this process cannot, returns the reason, otherwise no text.
 Result<std::string> find_reach(const OpenArgs& args, const std::vector<int>& members,
                                const Segment* segment, Reach& reach) {
   if (segment == nullptr || segment->area().empty()) return std::string();
@@ -200,8 +200,8 @@ Result<std::string> find_reach(const OpenArgs& args, const std::vector<int>& mem
   return apart;
 }
 
-// If one rank cannot reach all device memory, no rank may use that of its peers: all ranks must
-// choose the same algorithms.
+// If one rank cannot reach all device memory, no rank may use its peers' device memory: all ranks
+// must choose the same algorithms.
 void keep_apart(const OpenArgs& args, const std::string& why, Reach& reach) {
   reach.views.clear();
   for (HostMemory::PeerMemory& peer : reach.memory.peers) {

@@ -11,8 +11,8 @@
 
 namespace hccl::transport::shm {
 
-/// The mesh's epoll sleeper (`inner`), and a flag in shared memory that tells the peers when to
-/// wake it.
+/// The mesh's epoll sleeper (`inner`), and a flag in shared memory: the flag tells the peers to
+/// wake this rank.
 template <class Atomics = StdAtomics>
 class BasicRankSleeper final : public PolledSleeper {
  public:

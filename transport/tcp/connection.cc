@@ -17,7 +17,8 @@ namespace hccl::transport::tcp {
 namespace {
 
 constexpr int kSocketBuffer = 4 << 20;
-// Smaller writes are copied together, because the plain call is cheaper than the one that gathers.
+// Smaller writes are copied together, because a write of one piece costs less than a gathering
+// write.
 constexpr std::size_t kLittle = 2048;
 // The bytes that TLS encrypts at a time; smaller writes are copied together.
 constexpr std::size_t kRecord = 16 * 1024;
@@ -49,7 +50,8 @@ ssize_t send(int fd, std::span<const iovec> pieces) {
   return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// No readv(), which would read a file that the program has put in the socket's place.
+// readv() is not used: if the program has put a file in the socket's place, readv() would read the
+// file.
 ssize_t receive(int fd, std::span<const iovec> pieces) {
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(pieces.data());
@@ -69,7 +71,7 @@ Result<std::size_t> read_tls(TlsStream& tls, std::span<const iovec> pieces) {
   for (const iovec& piece : pieces) {
     if (piece.iov_len == 0) continue;
     const auto got = tls.read({static_cast<char*>(piece.iov_base), piece.iov_len});
-    // Bytes that came before a failure are returned first. The next call returns the failure.
+    // Returns bytes that came before a failure first. The next call returns the failure.
     if (!got.ok()) return all > 0 ? Result<std::size_t>(all) : got;
     all += *got;
     if (*got < piece.iov_len) break;
@@ -113,9 +115,9 @@ void enlarge_buffers(int fd) {
   }
 }
 
-/// Within a host no network is shared and no packet is lost. There a congestion control that paces
-/// (BBR) would limit the bursts of a collective to the mean rate that it has measured. Between
-/// hosts the system's choice stays.
+/// Within a host no network is shared and no packet is lost. There a congestion control with pacing
+/// (BBR) would limit the bursts of a collective to the measured mean rate. Between hosts the
+/// system's choice stays.
 void do_not_pace(int fd) {
   constexpr std::string_view kAlwaysThere = "reno";
   ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kAlwaysThere.data(), kAlwaysThere.size());
@@ -131,7 +133,7 @@ void Connection::suit(bool near) {
 Result<std::size_t> Connection::read(std::span<const iovec> pieces) {
   if (tls_) return read_tls(*tls_, pieces);
   for (;;) {
-    // The plain call is cheaper.
+    // A write of one piece costs less.
     const bool one = pieces[0].iov_len == 0;
     const ssize_t got = one ? ::recv(fd_.get(), pieces[1].iov_base, pieces[1].iov_len, MSG_DONTWAIT)
                             : receive(fd_.get(), pieces);

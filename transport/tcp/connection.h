@@ -15,8 +15,8 @@
 namespace hccl::transport::tcp {
 
 /// Nothing blocks. Failures: kRemote, bytes were altered on the way; kTimeout, the peer's host does
-/// not answer; kTcpTransfer, the connection has ended, with the reason, or without a text if the
-/// peer has closed it in good order.
+/// not answer; kTcpTransfer, the connection has ended. The text has the reason, or is empty if the
+/// peer has closed the connection in good order.
 class Connection {
  public:
   Connection() = default;
@@ -29,17 +29,18 @@ class Connection {
   /// Sets the socket's buffers and pacing for messages. `near`: the peer is on this host.
   void suit(bool near);
 
-  /// Fills the pieces in order with the bytes that have arrived. 0 or fewer bytes than asked for:
-  /// no more have arrived.
+  /// Fills the pieces in order with the bytes that have arrived. If the pieces are not full, no
+  /// more bytes have arrived.
   Result<std::size_t> read(std::span<const iovec> pieces);
   /// Whether bytes have arrived that epoll does not report.
   bool pending() const { return tls_.has_value() && tls_->pending(); }
-  /// Sends the pieces in order, as far as there is room. The next call must begin with the bytes
-  /// that were not taken, and contain all of them, because some may be encrypted already.
+  /// Sends the pieces in order, as far as there is room. Some of the remaining bytes may be
+  /// encrypted already. So the next call must begin with the remaining bytes, and contain all of
+  /// them.
   Result<std::size_t> write(std::span<const iovec> pieces);
   /// With TLS, tells the peer that no bytes follow.
   void finish();
-  /// For the proof.
+  /// Encrypts the connection from now on.
   void encrypt(TlsStream tls) { tls_ = std::move(tls); }
   TlsStream* tls() { return tls_ ? &*tls_ : nullptr; }
   /// Closes the socket at both ends, also if forked children hold it.

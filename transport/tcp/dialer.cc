@@ -11,13 +11,12 @@
 namespace hccl::transport::tcp {
 namespace {
 
-// Pause before a failed try is repeated. In the pause the peer's own try is welcome.
+// Pause before a failed try is repeated. During the pause the peer's own connection is accepted.
 constexpr std::chrono::milliseconds kPause{20};
-// The time of the first try until the peer's kernel answers; each later try has twice the time.
+// The first try waits this long for the peer's kernel; each later try waits twice as long.
 constexpr std::chrono::seconds kPatience{1};
-// How long a peer may refuse before it counts as ended, and how long this process may lack
-// descriptors, which other threads may free. Until then a verdict on the peer may come, which says
-// more.
+// A peer that refuses for this time counts as ended. A lack of descriptors may last this long,
+// because other threads may free some. A verdict on the peer that comes meanwhile says more.
 constexpr std::chrono::seconds kRefusalTime{1};
 constexpr std::chrono::seconds kLackTime{1};
 
@@ -83,7 +82,8 @@ void Dialer::pause(Call& call) {
 
 void Dialer::failed(int peer, Call& call, const Status& why) {
   call.reason = why.message();
-  // Behind an established connection the peer's process, or what has its port now, has hung up.
+  // The connection was established, and then the other end hung up: the peer's process, or another
+  // one that has its port now.
   const bool refused = why.code() == Code::kUnavail || (call.pending && call.pending->connected());
   if (why.code() == Code::kSyscall && !call.lack) call.lack = Deadline::after(kLackTime);
   if (!refused) call.ended.reset();
@@ -170,7 +170,7 @@ void Dialer::look() {
   for (auto at = calls_.begin(); at != calls_.end();) {
     const auto current = at++;
     auto& [peer, call] = *current;
-    // A peer that may have welcomed this connection counts on it.
+    // The peer may have accepted this connection, and then uses it.
     const bool committed = call.pending && call.pending->has_greeted();
     if (call.lack && call.lack->expired()) {
       const std::string own = "rank " + std::to_string(inbox_->rank());

@@ -1,5 +1,5 @@
-// Connects this rank to peers on demand, all at once, without blocking. The thread of the mesh uses
-// it.
+// Connects this rank to peers on demand, to several at once, without blocking. The thread of the
+// mesh uses it.
 #pragma once
 
 #include <chrono>
@@ -33,29 +33,29 @@ class Dialer {
   static std::uint64_t tag(int peer) { return kTag | static_cast<std::uint64_t>(peer); }
   static bool is_tag(std::uint64_t tag) { return tag >> 32 == kTag >> 32; }
 
-  /// Calls the peer until it answers, its connection comes (hang_up()), or the call has failed.
-  /// No effect while it is called already.
+  /// Calls the peer until it answers, until hang_up() because its own connection has come, or until
+  /// the call has failed. No effect if a call to the peer is running.
   void call(int peer);
-  /// Nothing is under way, and take() has nothing.
+  /// Whether no call is running and take() would return nothing.
   bool idle() const { return calls_.empty() && outcomes_.empty(); }
   /// Ends the call.
   void hang_up(int peer);
   void hang_up();
-  /// An event with this tag.
+  /// Handles an event with this tag.
   void event(std::uint64_t tag);
-  /// Tries again what has failed; not more often than needed.
+  /// Repeats failed tries when their pause is over.
   void look();
-  /// The last failed try of a call that is under way; empty: it has not failed.
+  /// The failure of the last try of a running call; empty if it has not failed.
   std::string reason(int peer) const;
 
   struct Outcome {
     int peer = 0;
-    /// The pair's connection, or: kRemote, the peer's process or mesh has ended; kSyscall, this
-    /// process lacks something; kTimeout, the time is over. Failures have the text of a whole
-    /// sentence; kTimeout and kRemote name the peer.
+    /// The pair's connection, or a failure. kRemote: the peer's process or mesh has ended.
+    /// kSyscall: this process lacks memory or descriptors. kTimeout: the time is over. The text of
+    /// a failure is a whole sentence; that of kTimeout and kRemote names the peer.
     Result<Connection> connection;
   };
-  /// The calls that have ended since the last time.
+  /// Returns the calls that have ended since the last take().
   std::vector<Outcome> take();
 
  private:

@@ -12,14 +12,14 @@
 namespace hccl::transport::tcp {
 namespace {
 
-// The time of a connection for its proof and its hello.
+// The time that a connection has for its proof and its hello.
 constexpr std::chrono::seconds kProofTime{5};
-// A connection that has said nothing for so long is probably a stranger's.
+// A connection that has sent nothing for this long is probably a stranger's.
 constexpr std::chrono::milliseconds kSilence{100};
 // The largest number of connections without a hello. Beyond it the oldest one is dropped.
 constexpr std::size_t kVisitorsCap = 1024;
-// Pause after the descriptors ran out, and how long they may be lacking: other threads may free
-// some.
+// The pause after descriptors ran out, and the time for which they may be lacking: other threads
+// may free some.
 constexpr std::chrono::milliseconds kPause{20};
 constexpr std::chrono::seconds kLackTime{1};
 constexpr std::uint64_t kListener = EpollSleeper::kWake - 1;
@@ -82,7 +82,7 @@ void Door::run() {
   crypto_leaves_thread();
 }
 
-/// Handles the sockets that are ready. True if there were any.
+/// Handles all ready sockets. Returns whether there were any.
 bool Door::turn() {
   std::array<epoll_event, 64> events;
   const int count =

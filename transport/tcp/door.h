@@ -1,5 +1,5 @@
 // The door of a process: one listener and one thread, which accept the connections of all meshes of
-// a rank, also while no thread of the rank uses the mesh.
+// a rank, even if no thread of the rank uses the mesh.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,10 @@
 
 namespace hccl::transport::tcp {
 
-/// A connection names a mesh, proves that it holds the mesh's key, and says hello. Then the door
-/// hands it to the mesh's inbox. A connection without a proof costs one descriptor, for five
-/// seconds at most, and is the first to go where descriptors or room run out. Any thread may call.
+/// A connection names a mesh, proves that it holds the mesh's key, and sends its hello. Then the
+/// door passes the connection to the mesh's inbox. A connection without a proof costs one
+/// descriptor, for five seconds at most. If descriptors or room run out, such connections are
+/// dropped first. Any thread may call.
 class Door {
  public:
   /// Listens on a free port of the address.
@@ -32,7 +33,7 @@ class Door {
   Door& operator=(const Door&) = delete;
 
   std::uint16_t port() const { return listener_.port; }
-  /// From here on connections find this mesh; only after it may peers learn the port.
+  /// From here on connections find this mesh. Peers may learn the port only after this call.
   void admit(std::shared_ptr<Inbox> inbox);
   /// Closes the inbox. Later connections to this mesh are refused.
   void dismiss(Inbox& inbox);
@@ -67,7 +68,7 @@ class Door {
   Mutex mutex_;
   std::map<Uuid, std::shared_ptr<Inbox>> inboxes_ HCCL_GUARDED_BY(mutex_);
 
-  // Of the thread.
+  // Used by the door's thread.
   std::list<Visitor> visitors_;  // in the order of their coming
   std::shared_ptr<const TlsContext> tls_;
   bool listening_ = false;
@@ -76,7 +77,7 @@ class Door {
   Thread thread_;
 };
 
-/// A mesh at the door, for as long as this object lives.
+/// Admits a mesh to the door for as long as this object lives.
 class Admission {
  public:
   Admission(std::shared_ptr<Door> door, std::shared_ptr<Inbox> inbox)

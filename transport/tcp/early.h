@@ -8,7 +8,7 @@
 
 namespace hccl::transport::tcp {
 
-/// For all links of one mesh: a buffer that one link has freed serves the next link. Only the
+/// Shared by all links of one mesh: a buffer that one link has freed serves the next link. Only the
 /// thread of the mesh uses it.
 class EarlyBuffers {
  public:
@@ -17,7 +17,7 @@ class EarlyBuffers {
 
   /// At least `size` bytes, not initialised.
   std::unique_ptr<std::byte[]> take(std::size_t size);
-  /// `size` must be that of take().
+  /// Frees a buffer. `size` must be the size given to take().
   void give_back(std::unique_ptr<std::byte[]> bytes, std::size_t size);
 
  private:

@@ -44,7 +44,7 @@ struct SummedHeader {
 };
 static_assert(sizeof(SummedHeader) == 24 && std::is_trivially_copyable_v<SummedHeader>);
 
-/// The number is not sent, so the sums show that frames were dropped, repeated or swapped.
+/// The frame's number is not sent: so the sums detect dropped, repeated and swapped frames.
 inline std::uint32_t header_sum(const SummedHeader& frame, std::uint64_t number) {
   struct {
     std::uint64_t number;
@@ -54,7 +54,7 @@ inline std::uint32_t header_sum(const SummedHeader& frame, std::uint64_t number)
   return crc32c(0, std::as_bytes(std::span(&all, 1)));
 }
 
-/// A larger message waits until its receive is posted.
+/// A message longer than this waits until its receive is posted.
 inline constexpr std::size_t kEagerLimit = 64 * 1024;
 /// The eager bytes that a link may have sent before the receiver has matched them. Each message
 /// costs its size and kEagerCost. Without room a small message is sent like a large one.
@@ -65,7 +65,7 @@ inline constexpr std::size_t kEagerCost = 64;
 inline constexpr std::size_t kEagerTotal = 2 * 1024 * 1024;
 inline constexpr std::size_t kLeastEagerWindow = 8 * 1024;
 
-/// The two limits of every link of a mesh with this many ranks; both ends compute the same.
+/// The two limits of every link of a mesh with this many ranks; both ends compute the same limits.
 struct Eager {
   std::size_t window = kEagerWindow;
   std::size_t limit = kEagerLimit;
@@ -82,8 +82,8 @@ inline constexpr std::size_t kAskWindow = 16;
 inline constexpr std::size_t kReadyCap = 1 << 20;
 /// The largest payload of one kData frame, so that lanes share a link fairly.
 inline constexpr std::size_t kFragment = 256 * 1024;
-/// After about this many bytes in one direction, the other direction and the other links get their
-/// turn: sent bytes are best received while they are still in a cache.
+/// After about this many bytes in one direction, the other direction and the other links are
+/// served: sent bytes are best received while they are still in a cache.
 inline constexpr std::size_t kBytesPerTurn = 128 * 1024;
 
 }  // namespace hccl::transport::tcp

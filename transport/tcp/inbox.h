@@ -1,4 +1,4 @@
-// The inbox of a mesh, which the mesh shares with the door. For each peer the inbox knows which end
+// The inbox of a mesh; the mesh shares it with the door. For each peer the inbox knows which end
 // connects. It holds the connections that came through the door until the mesh takes them.
 #pragma once
 
@@ -24,9 +24,9 @@ enum class Answer : std::uint32_t {
   kEnded     ///< the mesh has closed, or the two ranks have had their connection
 };
 
-/// One of a mesh. Both ends of a pair may connect at once. Then the connection of the higher rank
-/// counts, and the lower rank hears kCrossed and waits. If the higher rank's try fails, its word
-/// for the pair is free for a while, and the lower rank's next try is welcome.
+/// Each mesh has one. Both ends of a pair may connect at once. Then the connection of the higher
+/// rank counts; the lower rank gets kCrossed and waits. If the higher rank's try fails, the higher
+/// rank accepts the lower rank's next try for a while.
 class Inbox {
  public:
   /// `key` of the mesh. `bell` wakes the mesh until close().
@@ -44,21 +44,22 @@ class Inbox {
   };
 
   // ---- for the mesh ----
-  /// This end begins to connect. False if it must not: the peer's connection comes.
+  /// Begins to connect. False: this end must not, because the peer's connection comes.
   bool begin(int peer);
-  /// This end's try ended. `welcome`: the peer took it. True if the peer's own connection comes
-  /// instead.
+  /// Ends this end's try. `welcome`: the peer accepted the connection. Returns whether the peer's
+  /// own connection comes in its place.
   bool end(int peer, bool welcome);
-  /// Whether take() has anything to say. Cheap.
+  /// Whether take() would return anything. Cheap.
   bool rang() const { return rang_.load(std::memory_order_acquire); }
-  /// What has come since the last call, and why the door cannot take connections, if so.
+  /// Returns the connections since the last call. `lack`: the reason if the door cannot accept
+  /// connections.
   std::vector<Arrival> take(Status& lack);
-  /// The mesh ends. Nothing is delivered any more.
+  /// The mesh closes. Nothing is delivered any more.
   void close();
 
   // ---- for the door ----
   Answer offer(int peer);
-  /// After a welcome: the connection, or an invalid one if the answer could not be sent.
+  /// Delivers the connection after a welcome, or an invalid one if the answer could not be sent.
   void deliver(Arrival arrival);
   void lacks(const Status& why);
 

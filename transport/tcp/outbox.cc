@@ -9,11 +9,10 @@ namespace hccl::transport::tcp {
 namespace {
 
 constexpr std::size_t kFramesPerCall = 32;
-// Large messages are cut into frames only this far ahead, so that small messages soon get their
-// turn.
+// Large messages are cut into frames only this far ahead, so that small messages are sent soon.
 constexpr std::size_t kPayloadAhead = 2 * kFragment;
-// The bytes of frames that get their sums in one call: they are written while they are still in a
-// cache.
+// The bytes of frames whose sums one call computes: these bytes are still in a cache when they are
+// written.
 constexpr std::size_t kSummedPerCall = kFragment;
 
 }  // namespace
@@ -48,7 +47,7 @@ void Outbox::top_up() {
   }
 }
 
-// Runs just before the bytes are written, so that both read them from a cache.
+// Runs just before the bytes are written, so that the sum and the write read them from a cache.
 void Outbox::seal(Frame& frame) {
   const std::size_t size = payload_size(frame);
   frame.head.sums.payload = size == 0 ? 0 : crc32c(0, {frame.payload, size});

@@ -1,5 +1,5 @@
-// The frames that wait to be written to one connection, in order, and large messages that take
-// turns.
+// The frames that wait to be written to one connection, in order, and large messages that
+// alternate.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class Outbox {
   /// `moved`.
   Status write(Connection& connection, std::size_t& moved);
   bool empty() const { return frames_.empty() && streams_.empty(); }
-  /// The rest of the half-written frame, and one more frame, the last one.
+  /// The rest of the half-written frame, and `header` as the last frame.
   std::string last_words(const FrameHeader& header);
   /// Fails all requests in the outbox and removes their frames.
   void fail(const Status& status);
@@ -59,9 +59,9 @@ class Outbox {
   Queue<Frame> frames_;
   Queue<Stream> streams_;
   std::size_t head_;               ///< bytes of a header on the wire
-  std::size_t sealed_ = 0;         ///< the first so many of frames_ have their sums
+  std::size_t sealed_ = 0;         ///< this many of frames_, from the front, have their sums
   std::uint64_t number_ = 0;       ///< of the next frame that is sealed
-  std::size_t front_written_ = 0;  ///< bytes of frames_.front(), header included, that are out
+  std::size_t front_written_ = 0;  ///< bytes of frames_.front(), header included, that were sent
   std::size_t payload_queued_ = 0;
 };
 

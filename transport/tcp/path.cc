@@ -13,12 +13,12 @@
 namespace hccl::transport::tcp {
 namespace {
 
-/// Where the kernel's answer has tcpi_snd_wnd, which older headers lack, as older kernels do.
+/// The place of tcpi_snd_wnd in the kernel's answer. Older headers and older kernels lack it.
 constexpr std::size_t kWindowAt = 228;
 constexpr int kProbes = 3;
-/// A lost packet or two are no broken path.
+/// One or two lost packets do not make a broken path.
 constexpr int kTries = 3;
-/// The kernel takes no longer times for its probes.
+/// The kernel's longest time for its probes.
 constexpr std::chrono::seconds kLongest{32767};
 
 struct State {
@@ -69,10 +69,10 @@ std::string Path::fault(int fd) {
   }
   const auto waited = now - since_;
   if (waited < patience_ || info.tcpi_retransmits + info.tcpi_probes < kTries) return {};
-  // An answer to the last packet shows that the path works, however rare packets have become.
+  // An answer to the last packet shows that the path works, however rarely packets are sent now.
   const bool silent = milliseconds(info.tcpi_last_ack_recv) >= patience_ &&
                       info.tcpi_last_ack_recv > info.tcpi_last_data_sent;
-  // A host that answers has no room, or does not get long packets.
+  // The host answers, but has no room, or does not get long packets.
   const bool has_room = state.window_known && state.window > 0;
   if (!silent && (!has_room || waited < 3 * patience_)) return {};
   return "packets of up to " + std::to_string(info.tcpi_snd_mss) + " bytes were sent again for " +

@@ -1,5 +1,5 @@
-// Whether the path to a peer's host still carries bytes. The kernel itself would send again for a
-// quarter of an hour.
+// Finds out whether the path to a peer's host still carries bytes. The kernel itself would repeat
+// packets for a quarter of an hour.
 #pragma once
 
 #include <chrono>
@@ -11,17 +11,18 @@
 namespace hccl::transport::tcp {
 
 /// Watches one connected socket between two hosts. A stopped or busy peer never counts as a broken
-/// path, because its kernel goes on to answer, with a window of zero if need be.
+/// path: its kernel still answers, if necessary with a window of zero.
 class Path {
  public:
   /// Lets the kernel probe the connection while it is idle: a host that does not answer for
   /// `patience` ends the connection with ETIMEDOUT.
   Path(int fd, std::chrono::nanoseconds patience);
 
-  /// For sent bytes, which stop the kernel's probes: empty, or the reason. That is that the peer's
-  /// host has answered nothing for `patience` although bytes were sent at least three times again,
-  /// or has accepted nothing for three times as long although it has room. To be called at times:
-  /// what happened while nobody looked does not count.
+  /// Checks sent bytes, during which the kernel does not probe. Returns the reason of a broken
+  /// path, or an empty text. The path is broken if the peer's host has answered nothing for
+  /// `patience` although bytes were sent again at least three times. It is also broken if the host
+  /// has accepted nothing for three times `patience` although it has room. Call it regularly: time
+  /// without a call does not count.
   std::string fault(int fd);
 
  private:

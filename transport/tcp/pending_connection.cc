@@ -74,7 +74,7 @@ Status PendingConnection::advance() {
   return stage_ == Stage::kGreeting ? fill(sizeof(Hello)) : Status();
 }
 
-// A client of TLS begins with a record, another one with the opening of Handshake.
+// A TLS client begins with a record, any other client with the first bytes of Handshake.
 Status PendingConnection::look_at_first_byte() {
   char first = 0;
   const ssize_t got = ::recv(fd(), &first, 1, MSG_PEEK);
@@ -131,7 +131,7 @@ void PendingConnection::begin_greeting() {
 Status PendingConnection::answer(const Hello& hello) {
   out_ = ByteWriter().put(hello).take();
   HCCL_RETURN_IF_ERROR(flush());
-  // So few bytes always fit into an empty socket buffer.
+  // These few bytes always fit into an empty socket buffer.
   return out_.empty() ? Status() : Status(Code::kTcpConnect, "the socket has no room");
 }
 

@@ -1,4 +1,4 @@
-// A connection that is being made: its proof, then a hello in each direction.
+// A connection that is being made: first the proof, then a hello in each direction.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace hccl::transport::tcp {
 
-/// The first bytes after the proof: of the end that connects, then of the end that accepts, which
-/// answers. Nothing else is sent before the answer.
+/// The first bytes after the proof: first from the connecting end, then from the accepting end, as
+/// its answer. Nothing else is sent before the answer.
 struct Hello {
   std::array<char, 4> magic;
   std::uint32_t version;
@@ -34,10 +34,10 @@ std::string purpose(int server);
 
 class PendingConnection {
  public:
-  /// The end that connects; the descriptor is of a socket that start_connect_tcp() gave.
+  /// The connecting end. The descriptor is a socket from start_connect_tcp().
   static Result<PendingConnection> to(const Inbox& own, int peer, Fd fd,
                                       const std::shared_ptr<const TlsContext>& tls);
-  /// The end that accepts. It finds out for which of the inboxes the connection is.
+  /// The accepting end. It finds the inbox that the connection is for.
   using Find = std::function<std::shared_ptr<Inbox>(const Uuid& id)>;
   using Context = std::function<Result<std::shared_ptr<const TlsContext>>()>;
   PendingConnection(Fd fd, Find find, Context context);
@@ -46,18 +46,18 @@ class PendingConnection {
   /// Advances as far as possible without blocking, until greeted(). kUnavail if nobody listens at
   /// the other end.
   Status advance();
-  /// The whole hello of an authenticated peer has arrived.
+  /// Whether the whole hello of an authenticated peer has arrived.
   bool greeted() const { return stage_ == Stage::kGreeting && in_.size() == sizeof(Hello); }
   Hello hello() const { return ByteReader(in_).get<Hello>(); }
   /// For the accepting end, once greeted(): sends the answer.
   Status answer(const Hello& hello);
-  /// Whether the next event of use is room to write.
+  /// Whether the connection waits for room to write.
   bool wants_write();
   /// Whether the connection is established, as far as this end knows.
   bool connected() const { return stage_ != Stage::kConnecting; }
   /// Whether the peer has sent a part of its proof.
   bool has_spoken();
-  /// Whether the hello has left: the peer may have taken the connection as the pair's.
+  /// Whether the hello has been sent: the peer may have accepted the connection as the pair's.
   bool has_greeted() const { return stage_ == Stage::kGreeting; }
   const std::shared_ptr<Inbox>& inbox() const { return inbox_; }
   Connection take() { return std::move(connection_); }

@@ -13,10 +13,11 @@
 namespace hccl::transport::tcp {
 namespace {
 
-// How long closing waits until the peers' kernels have taken the sent bytes.
+// Closing waits this long until the peers' kernels have taken the sent bytes.
 constexpr std::chrono::seconds kLinger{2};
-// Up to this number of sockets are read without asking epoll first, and watched only while this
-// rank sleeps. This saves a system call for each arriving message, and work in the kernel.
+// Up to this number of sockets are read without asking epoll first, and epoll watches them only
+// while this rank sleeps. This saves a system call for each arriving message, and work in the
+// kernel.
 constexpr std::size_t kFewLinks = 4;
 // Links without awaited bytes are read only once in this many looks.
 constexpr unsigned kLooksAtUnexpected = 16;
@@ -76,7 +77,8 @@ void TcpMesh::connect(std::size_t peer, Connection connection) {
   if (!few_ || going_to_sleep_) watch(peer, EPOLL_CTL_ADD);
 }
 
-/// Takes the connections that came, and the ends of this rank's calls. True if there were any.
+/// Takes the connections that came, and the results of this rank's calls. Returns whether there
+/// were any.
 bool TcpMesh::take_connections() {
   bool any = false;
   if (inbox_.rang()) {
@@ -104,7 +106,7 @@ bool TcpMesh::take_connections() {
   return any;
 }
 
-/// This process cannot take the connections for which its receives wait.
+/// Fails the receives that wait for a connection, because this process cannot accept connections.
 void TcpMesh::fail_unconnected(const Status& lack) {
   const Status why(lack.code(),
                    "rank " + std::to_string(rank_) + " cannot take a connection: " + lack.message(),
@@ -120,7 +122,7 @@ Status TcpMesh::connect_all(Deadline deadline, const AbortFlag* abort) {
     link_to(static_cast<std::size_t>(peer));
     dialer_.call(peer);
   }
-  // A link that ends now was connected: its rank has given up, and is not the culprit.
+  // If a link ends now, its rank was connected and has given up: it is not the culprit.
   const auto ready = [&] {
     progress();
     return !call_failed_.ok() || connected_.size() + 1 == slots_.size();
@@ -189,7 +191,7 @@ bool TcpMesh::progress() {
   if (wire_ == Wire::kTls) moved |= look_at_decrypted();
   if (inbox_.rang() || !dialer_.idle()) moved |= take_connections();
   if (++looks_ % kLooksAtClock == 0) look_at_links();
-  // Reading may have produced answers.
+  // Reading may have produced frames to write.
   return write_dirty() || moved;
 }
 
@@ -236,7 +238,7 @@ bool TcpMesh::look_at_all() {
   return moved;
 }
 
-/// Bytes that have left the socket but are not read yet would not wake a sleeper.
+/// TLS may hold bytes that have left the socket but are not read; they would not wake a sleeper.
 bool TcpMesh::look_at_decrypted() {
   bool moved = false;
   for (const std::size_t peer : connected_) {
@@ -247,9 +249,9 @@ bool TcpMesh::look_at_decrypted() {
   return moved;
 }
 
-/// Ends the links whose path carries nothing any more. Calls the peers of receives that have waited
-/// long without a connection: it will tell whether the peer lives, and it serves if the peer cannot
-/// connect to this rank.
+/// Ends the links whose path carries no bytes any more. Calls the peers of receives that have
+/// waited long without a connection. Such a call shows whether the peer lives, and serves as the
+/// connection if the peer cannot connect to this rank.
 void TcpMesh::look_at_links() {
   if (!next_look_.expired()) return;
   next_look_ = Deadline::after(look_interval_);
@@ -359,8 +361,8 @@ void TcpMesh::LinkSleeper::awake() {
 
 // ---- the end ----
 
-/// Before the sockets close, all sent bytes must be in the peers' kernels: closing would discard
-/// them while peers still send to this rank.
+/// Before the sockets close, all sent bytes must be in the peers' kernels: if a peer still sends to
+/// this rank, closing would discard the bytes.
 void TcpMesh::drain() {
   for (const std::size_t peer : connected_) {
     Link& link = *slots_[peer].link;

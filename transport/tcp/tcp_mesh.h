@@ -32,7 +32,7 @@ class TcpMesh final : public Mesh {
           const std::shared_ptr<const TlsContext>& tls, const OpenArgs& args, const Config& config);
   ~TcpMesh() override;
 
-  /// Connects all links now, the higher rank of each pair. kTimeout names the ranks that lack.
+  /// Connects all links now, from the higher rank of each pair. kTimeout names the missing ranks.
   Status connect_all(Deadline deadline, const AbortFlag* abort);
 
   std::string_view name() const override { return "tcp"; }
@@ -61,8 +61,8 @@ class TcpMesh final : public Mesh {
 
   struct Slot {
     std::unique_ptr<Link> link;  ///< null until it is used
-    bool dirty = false;          ///< in dirty_: has output that no write has tried yet
-    bool blocked = false;        ///< the socket was full: epoll tells when to go on
+    bool dirty = false;          ///< is in dirty_: has output that has not been written yet
+    bool blocked = false;        ///< the socket was full: epoll tells when there is room
     bool watches_write = false;
     bool awaited = false;      ///< the last look_at_links() saw a receive, and no connection
     std::optional<Path> path;  ///< between hosts
@@ -104,7 +104,7 @@ class TcpMesh final : public Mesh {
   std::vector<Slot> slots_;
   std::vector<std::size_t> connected_;  // peers whose link has, or had, a connection
   bool few_ = true;                     // links that are connected
-  bool going_to_sleep_ = false;  // the last progress() may have run, so posts are written at once
+  bool going_to_sleep_ = false;  // progress() may not run again: posts are written now
   unsigned looks_ = 0;
   std::chrono::nanoseconds look_interval_;
   Deadline next_look_ = Deadline::after(std::chrono::nanoseconds(0));
