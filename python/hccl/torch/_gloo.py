@@ -23,7 +23,8 @@ def make_gloo_mean(name: str) -> None:
     os.environ[VARIABLE] = "1"  # for the processes that this one starts
     helper = distributed_c10d._new_process_group_helper
 
-    # Every way to a group of ranks passes here. The group keeps the name that the program gave.
+    # Every function that makes a group of ranks calls this. The group keeps the name that the
+    # program gave.
     @functools.wraps(helper)
     def make(size: int, rank: int, ranks: list[int], backend: Any, *rest: Any, **named: Any) -> Any:
         made = ",".join(_without_gloo(each, name) for each in str(backend).split(","))

@@ -11,7 +11,8 @@ _ends_at_exit = False
 
 
 def end_at_exit() -> None:
-    """Registers the exit handler. Those that are registered earlier run later, and find no group."""
+    """Registers the exit handler. Handlers registered earlier run later, when all groups have
+    ended."""
     global _ends_at_exit
     if not _ends_at_exit:
         atexit.register(_end_groups)
@@ -49,8 +50,8 @@ def backend_of(group: Any) -> Any:
 
 
 def _end_groups() -> None:
-    """Ends the groups that the program has left behind, while Python lives. An exception that has
-    ended the program is in sys.last_value, and so is any one that a prompt has shown."""
+    """Ends the groups that the program has left behind, while Python lives. sys.last_value has the
+    exception that ended the program; at a prompt it has any exception that was shown."""
     if _loaded is None:
         return
     failed = getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")

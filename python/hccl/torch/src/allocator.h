@@ -9,20 +9,20 @@
 
 namespace hccl::pytorch {
 
-/// Memory of the device heap, which the ranks of a host share: operations on it do not copy.
-/// Tensors in it may outlive every process group, and can be resized.
+/// Allocates memory of the device heap, which the ranks of a host share, so operations do not copy
+/// it. Tensors in it may outlive every process group, and can be resized.
 c10::Allocator* heap_allocator();
 
-/// A new tensor in it, with undefined contents. CPU only.
+/// A new tensor in this memory, with undefined contents. CPU only.
 at::Tensor heap_empty(at::IntArrayRef sizes, const at::TensorOptions& options);
 
-/// Tensors one behind the other in one block of it, which lives as long as any of them: consecutive
-/// ones are reduced as one, in place.
+/// Tensors one after another in one block of this memory. Consecutive tensors are reduced as one,
+/// in place. The block lives as long as any of its tensors.
 class Pack {
  public:
   /// The block is allocated when the first tensor is added.
   explicit Pack(int64_t bytes) : bytes_(bytes) {}
-  /// None if the block is full.
+  /// Nothing if the block is full.
   std::optional<at::Tensor> add(int64_t numel, const at::TensorOptions& options);
 
  private:

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long a group that was deleted, and that nobody has destroyed, lets its operations run.
+// How long a deleted group, which the program has not destroyed, lets its operations run.
 constexpr milliseconds kPatience{10'000};
 
 }  // namespace
@@ -57,7 +57,7 @@ WorkPtr ProcessGroupHccl::issue(Call call, std::function<void(HcclComm)> run) {
   if (!call.lists.empty()) work->set_lists(std::move(call.lists));
   work->set_sequence_number(++operations_);
   auto task = [communicator = communicator_, run = std::move(run), timeout](HcclComm comm) {
-    // Copies into leaves and into inference tensors are no steps of autograd.
+    // Copies into leaves and into inference tensors must not be recorded by autograd.
     const at::AutoDispatchBelowADInplaceOrView no_autograd;
     communicator->set_timeout(timeout);
     run(comm);
@@ -79,7 +79,7 @@ Refusal ProcessGroupHccl::refusal(const char* operation) {
     const auto report = [text](HcclComm comm) {
       static_cast<void>(HcclCommRefuse(comm, text.c_str()));
     };
-    work->start(communicator_->handle(), report, true);  // behind the operations issued before
+    work->start(communicator_->handle(), report, true);  // after the operations issued before
   });
 }
 

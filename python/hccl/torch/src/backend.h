@@ -73,8 +73,8 @@ class ProcessGroupHccl final : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int source, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
-  // supportsCoalescing stays false: it would only make batch_isend_irecv return one Work for all
-  // messages, where programs written for Gloo expect one for each.
+  // supportsCoalescing stays false: with true, batch_isend_irecv would return one Work for all
+  // messages, but programs written for Gloo expect one Work for each message.
   void startCoalescing() override;
   WorkPtr endCoalescing() override { return coalescing_.end(); }
 
@@ -82,8 +82,8 @@ class ProcessGroupHccl final : public c10d::Backend {
   at::Tensor allocateTensor(long numel, at::TensorOptions options) override;
   bool supportsTensorAlloc(c10::DeviceIndex device) override;
   std::shared_ptr<c10::Allocator> getMemAllocator() override;
-  /// The next tensors of allocateTensor lie one behind the other, up to so many bytes; 0: no
-  /// longer.
+  /// Places the next tensors of allocateTensor one after another in one block, up to this many
+  /// bytes in all. 0: ends that.
   void pack_tensors(int64_t bytes);
 
   void setSequenceNumberForGroup() override {}
@@ -98,7 +98,7 @@ class ProcessGroupHccl final : public c10d::Backend {
   }
 
  private:
-  /// What c10d wants to know of an operation before it runs.
+  /// The facts that c10d needs of an operation before it runs.
   struct Call {
     c10d::OpType type;
     const char* title;  // of the profiler's record; a literal
@@ -108,9 +108,10 @@ class ProcessGroupHccl final : public c10d::Backend {
     bool async;
     TensorLists lists = {};  // of outputs, if there are several
   };
-  /// Runs the operation, or has it run; `run` keeps the tensors that it uses.
+  /// Runs the operation on this thread or another one; `run` keeps the tensors that it uses.
   WorkPtr issue(Call call, std::function<void(HcclComm)> run);
-  /// For the checks of a collective's arguments: a refusal is told to the ranks that wait for it.
+  /// For the checks of a collective's arguments: a refusal is sent to the ranks that wait for the
+  /// collective.
   Refusal refusal(const char* operation);
   void end(std::chrono::milliseconds patience);
 

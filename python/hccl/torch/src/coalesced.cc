@@ -11,13 +11,13 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// At least a millisecond, as 0 would be no limit.
+// At least a millisecond, because 0 would mean no limit.
 std::chrono::milliseconds left_until(steady_clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
   return std::max(left, std::chrono::milliseconds(1));
 }
 
-/// Several operations as one: done when all are, failed when one has.
+/// Several operations as one: done when all are done, failed when one has failed.
 class CoalescedWork final : public c10d::Work {
  public:
   explicit CoalescedWork(std::vector<WorkPtr> works)
@@ -36,7 +36,7 @@ class CoalescedWork final : public c10d::Work {
     return nullptr;
   }
 
-  // To the end of all, also where one has failed: until then the others use their tensors.
+  // Waits for all operations, even if one has failed: until then the others use their tensors.
   bool wait(std::chrono::milliseconds timeout) override {
     const auto deadline = steady_clock::now() + timeout;
     std::exception_ptr first;

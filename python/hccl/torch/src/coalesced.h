@@ -9,16 +9,16 @@
 namespace hccl::pytorch {
 
 /// The operations between c10d's startCoalescing and endCoalescing. They start at once, in the
-/// order of the calls, but nobody waits for one of them alone: so a rank may receive before it
-/// sends.
+/// order of the calls. Nobody waits for a single operation, so a rank may receive before it sends.
 class Coalescing {
  public:
   void start();
   bool started() const;
-  /// Returns the Work for the operation's caller. Between start() and end(), adds `work` to the
-  /// list, and returns none if `caller_waits`: the caller would wait for one operation alone.
+  /// Returns the Work for the operation's caller. Between start() and end() adds `work` to the
+  /// list. If `caller_waits`, it then returns no Work, because the caller would wait for this
+  /// operation alone.
   WorkPtr add(WorkPtr work, bool caller_waits);
-  /// One Work for all of them; none if there are none.
+  /// One Work for all operations; none if there are none.
   WorkPtr end();
 
  private:

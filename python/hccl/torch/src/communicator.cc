@@ -27,13 +27,14 @@ std::string environment(const char* name) {
 
 using std::chrono::milliseconds;
 
-// How long other ranks are waited for without a look at signals, and at the store.
+// How long the thread waits for other ranks before it looks at signals and at the store again.
 constexpr milliseconds kLook{100};
 constexpr milliseconds kLookAtStore{1000};
 
-// torchrun restarts ranks with the store of the attempt before. So rank 0 removes the key when all
-// have joined. Where ranks die before, the number of the attempt is in the key; but the agents of
-// several hosts do not agree on it, and a rank there may find the root info of a dead one.
+// torchrun restarts ranks with the store of the earlier attempt. So rank 0 removes the key when all
+// ranks have joined. If ranks die before that, the number of the attempt in the key helps. But the
+// agents of several hosts do not agree on that number, so a rank may still find the root info of a
+// dead rank 0.
 std::string root_info_key() {
   const bool one_host = environment("LOCAL_WORLD_SIZE") == environment("WORLD_SIZE");
   const std::string attempt = environment("TORCHELASTIC_RESTART_COUNT");
@@ -42,7 +43,7 @@ std::string root_info_key() {
 
 using Bytes = std::vector<uint8_t>;
 
-// On failure the other ranks get the reason instead, which is shorter.
+// On failure the other ranks get the reason in place of the root info; the reason is shorter.
 HcclRootInfo make_root_info(c10d::Store& store, const std::string& key) {
   HcclRootInfo info;
   const HcclResult result = HcclGetRootInfo(&info);
@@ -55,7 +56,7 @@ HcclRootInfo make_root_info(c10d::Store& store, const std::string& key) {
   return info;
 }
 
-// What rank 0 has put into the store. Ctrl-C ends the wait.
+// The value that rank 0 has put into the store. Ctrl-C ends the wait.
 Bytes wait_for_root(c10d::Store& store, const std::string& key, milliseconds timeout) {
   const auto end = std::chrono::steady_clock::now() + timeout;
   for (;;) {
@@ -66,7 +67,7 @@ Bytes wait_for_root(c10d::Store& store, const std::string& key, milliseconds tim
       return store.get(key);
     } catch (const c10::DistStoreError&) {
       if (left <= kLookAtStore) throw;
-    } catch (const pybind11::error_already_set& error) {  // of a store that is written in Python
+    } catch (const pybind11::error_already_set& error) {  // from a store that is written in Python
       const pybind11::gil_scoped_acquire interpreter;
       const auto timeout = pybind11::module_::import("torch.distributed").attr("DistStoreError");
       if (left <= kLookAtStore || !error.matches(timeout)) throw;
@@ -100,18 +101,18 @@ HcclComm join_as_root(c10d::Store& store, const std::string& key, int size) {
   return handle;
 }
 
-// The store's value by now, without a wait for it; `known` where there is none.
+// The current value in the store, without a wait; `known` if there is none.
 Bytes value_now(c10d::Store& store, const std::string& key, const Bytes& known) {
   try {
     return store.compareSet(key, known, known);
-  } catch (const c10::Error&) {  // a store of the user's own need not have it
+  } catch (const c10::Error&) {  // a user's own store may lack compareSet
     return known;
   } catch (const pybind11::error_already_set&) {
     return known;
   }
 }
 
-// False if there is another root by now: this one was of an attempt before.
+// False: there is another root now, because this one belonged to an earlier attempt.
 bool ends(Joining& joining, c10d::Store& store, const std::string& key, Bytes& root) {
   const bool restarts = !environment("TORCHELASTIC_RESTART_COUNT").empty();
   for (auto waited = kLook; !joining.ends_within(kLook); waited += kLook) {
@@ -136,7 +137,8 @@ HcclComm join_root(c10d::Store& store, const std::string& key, int rank, int siz
 
 }  // namespace
 
-/// Destroyed with its last owner: a world lives as long as its parts, whatever is destroyed first.
+/// Destroyed with its last owner: a world lives as long as its parts, in whatever order they are
+/// destroyed.
 struct Communicator::Shared {
   ~Shared() {
     const HcclResult result = HcclCommDestroy(handle);
@@ -159,8 +161,8 @@ Communicator::Communicator(c10d::Store& store, int rank, int size, milliseconds 
   handle_ = shared_->handle;
 }
 
-// Null if there is no whole, or if the process of its rank 0 has ended, without which a world can
-// have no more parts.
+// Null if there is no whole. Also null if the process of the world's rank 0 has ended, because then
+// the world can have no more parts.
 std::shared_ptr<Communicator::Shared> Communicator::divide(const Part& part, milliseconds timeout) {
   if (part.whole == nullptr) return nullptr;
   std::unique_lock lock(part.whole->leaving_);

@@ -17,7 +17,7 @@ namespace hccl::pytorch {
 
 class Communicator;
 
-/// Some ranks of a communicator, which is null if they are not known to be any.
+/// Some ranks of a communicator; it is null if no communicator is known to contain them.
 struct Part {
   std::shared_ptr<Communicator> whole;
   std::vector<uint32_t> ranks;
@@ -27,29 +27,31 @@ struct Part {
 /// The communicator of a process group.
 class Communicator {
  public:
-  /// A part needs no store, and no thread before its first asynchronous operation. Other ranks join
-  /// a world of their own: rank 0 puts the root info into the store, which is the group's own.
+  /// Joins. A part needs no store, and no thread before its first asynchronous operation. Without a
+  /// part, the ranks join a world of their own: rank 0 puts the root info into `store`, which is
+  /// the group's own.
   Communicator(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout,
                const Part& part);
   ~Communicator() { leave(std::chrono::milliseconds(0)); }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// Throws once the group is being left.
+  /// Throws once the group is leaving.
   HcclComm handle() const;
-  /// The limit of each operation that begins from now on; 0: none. By the thread that runs them.
+  /// Sets the limit of each operation that begins from now on; 0: none. Called by the thread that
+  /// runs operations.
   void set_timeout(std::chrono::milliseconds timeout);
-  /// Ends what is under way on all ranks. Any thread, at any time.
+  /// Ends running operations on all ranks. Any thread, at any time.
   void abort(const char* reason) noexcept;
-  /// Around each message: messages are apart from collectives, and have no order.
+  /// Called around each message. Messages are independent of collectives, and have no order.
   HcclComm begin_message();
   void end_message();
-  /// Waits until nothing is under way; false if collectives or messages take longer than `limit`,
-  /// 0: none.
+  /// Waits until no operation is running. False: collectives or messages take longer than `limit`;
+  /// 0: no limit.
   bool drain(std::chrono::milliseconds limit) noexcept;
-  /// Leaves, when nothing is under way any more: operations that take longer than `patience` are
-  /// aborted for the reason. A callback that takes longer than `grace` after that, 0: none, goes
-  /// on, and the communicator stays as it is.
+  /// Leaves when no operation is running. Operations that take longer than `patience` are aborted
+  /// with the reason. If a callback then takes longer than `grace` (0: no limit), it goes on, and
+  /// the communicator stays as it is.
   void end(std::chrono::milliseconds patience, std::chrono::milliseconds grace,
            const char* reason) noexcept;
 

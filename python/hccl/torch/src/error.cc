@@ -8,7 +8,7 @@
 namespace hccl::pytorch {
 namespace {
 
-// How often this process is the child of a fork since the module was loaded.
+// The number of forks between the process that loaded the module and this one.
 std::atomic<int> forks = 0;
 
 void count_forks() {

@@ -10,10 +10,10 @@ namespace hccl::pytorch {
 
 /// Throws torch.distributed.DistBackendError with the library's text, unless the call succeeded.
 void check(HcclResult result, const char* operation);
-/// What check() throws, as text.
+/// The text of the exception of check().
 std::string failure_text(HcclResult result, const char* operation);
 
-/// What c10d's assertions call with their text: a RuntimeError that names the operation.
+/// c10d's assertions call it with their text. It throws a RuntimeError that names the operation.
 class Refusal {
  public:
   using Report = std::function<void(const std::string& text)>;
@@ -27,7 +27,7 @@ class Refusal {
   Report report_;
 };
 
-/// Refuses the use of what was made before a fork, in the child.
+/// Refuses, in a forked child, the use of an object that was made before the fork.
 class ForkGuard {
  public:
   ForkGuard();

@@ -16,9 +16,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// How long all groups together let their operations run at the end of the program.
+// The time that all groups together give their operations at the end of the program.
 constexpr milliseconds kPatience{5'000};
-// And how long a callback that has begun may take.
+// The time that a running callback then has.
 constexpr milliseconds kGrace{2'000};
 
 struct Member {

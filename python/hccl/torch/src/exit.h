@@ -8,24 +8,25 @@
 namespace hccl::pytorch {
 
 // Python's end. A thread that takes the interpreter lock after Python has ended is unwound, which
-// aborts the process. So the groups that a program leaves behind end before: `end_groups` is
-// Python's exit handler. Operations that end later touch nothing that may belong to Python.
+// aborts the process. So the groups that a program leaves behind must end before Python:
+// `end_groups` is Python's exit handler. Operations that end later touch nothing that may belong to
+// Python.
 
-/// From now on the group ends before Python does.
+/// Makes sure that the group ends before Python does.
 void end_before_python(const std::shared_ptr<Communicator>& communicator);
 /// The groups' communicators that this process has made and not destroyed.
 std::vector<std::shared_ptr<Communicator>> living_communicators();
 
-/// Lets operations under way end, within a few seconds, and leaves all groups. `failed`: an
-/// exception ends the program, so operations under way are aborted, and other ranks hear of it at
-/// once.
+/// Lets running operations end, within a few seconds, and leaves all groups. `failed`: an exception
+/// ends the program. Then running operations are aborted, and other ranks get an error at once.
 void end_groups(bool failed) noexcept;
-/// `end_groups` has begun: no group can be made any more.
+/// Whether `end_groups` has begun: no group can be made any more.
 bool program_ends() noexcept;
-/// Operations that end now keep their tensors and callbacks for good, and wake nobody.
+/// Whether Python is ending: operations that end now keep their tensors and callbacks for good, and
+/// wake no thread.
 bool python_ends() noexcept;
-/// For a thread that returns from an operation to Python: once `end_groups` has begun, a thread
-/// other than its own sleeps here until the process has ended.
+/// For a thread that returns from an operation to Python. Once `end_groups` has begun, every thread
+/// but the one that runs it sleeps here until the process has ended.
 void sleep_if_late() noexcept;
 
 }  // namespace hccl::pytorch

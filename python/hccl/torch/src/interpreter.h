@@ -7,8 +7,8 @@
 namespace hccl::pytorch {
 
 /// Makes the call, which takes Python's interpreter lock. If Python has ended, the thread sleeps
-/// until the process has ended: Python up to 3.13 would unwind the thread, through frames that must
-/// not be unwound, which aborts the process.
+/// until the process has ended. Python up to 3.13 would unwind the thread. Frames that must not be
+/// unwound would then abort the process.
 template <typename Call>
 auto call_or_sleep(const Call& call) {
   try {
@@ -18,8 +18,8 @@ auto call_or_sleep(const Call& call) {
   }
 }
 
-/// Gives up Python's interpreter lock if this thread holds it: other threads may need it while this
-/// one waits for them.
+/// Releases Python's interpreter lock if this thread holds it: other threads may need the lock
+/// while this thread waits for them.
 class WithoutInterpreterLock {
  public:
   WithoutInterpreterLock() {
@@ -35,7 +35,7 @@ class WithoutInterpreterLock {
   PyThreadState* state_ = nullptr;
 };
 
-/// The interpreter lock, on any thread.
+/// Takes the interpreter lock, on any thread.
 class InterpreterLock {
  public:
   InterpreterLock() : state_(call_or_sleep([] { return PyGILState_Ensure(); })) {}

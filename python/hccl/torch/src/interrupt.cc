@@ -19,7 +19,7 @@
 namespace hccl::pytorch {
 namespace {
 
-// How long the main thread may take until it runs Python code again.
+// The time that the main thread has to run Python code again.
 constexpr std::chrono::milliseconds kPatience{300};
 
 sem_t interrupts;          // counts Ctrl-C for the watcher
@@ -76,7 +76,7 @@ class Watcher {
     }
   }
 
-  // Whether the main thread runs Python code within kPatience, and thus Python's handler.
+  // Whether the main thread runs Python code within kPatience, and so Python's handler.
   bool python_runs() {
     std::unique_lock lock(mutex_);
     const unsigned before = runs_;

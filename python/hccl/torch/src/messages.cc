@@ -8,7 +8,7 @@
 namespace hccl::pytorch {
 namespace {
 
-/// The Work of a send or receive. It is kept by the library's callback while it is under way.
+/// The Work of a send or receive. The library's callback keeps it while the message is running.
 class MessageWork final : public Work {
  public:
   MessageWork(int rank, c10d::OpType type, const char* title, const at::Tensor& tensor,
@@ -59,7 +59,8 @@ class MessageWork final : public Work {
     auto* const self = static_cast<MessageWork*>(arg);
     if (python_ends()) return self->communicator_->end_message();
     const bool future = self->has_future_at_end(self->end(result));
-    // A callback may wait for messages, which this thread moves.
+    // Waits through the library, because a callback may wait for messages, and this thread moves
+    // them.
     const auto nothing = [](void*) { return HCCL_SUCCESS; };
     const auto told = [](void* arg, HcclResult) { complete_last(arg, true); };
     if (future && HcclSubmit(nothing, nullptr, false, told, self, nullptr) == HCCL_SUCCESS) return;
@@ -70,11 +71,11 @@ class MessageWork final : public Work {
     auto self = c10::intrusive_ptr<MessageWork>::reclaim(static_cast<MessageWork*>(arg));
     const auto communicator = self->communicator_;
     self->complete_future(future);
-    self.reset();  // before the message has ended: then Python may end
+    self.reset();  // before the message ends, because then Python may end
     communicator->end_message();
   }
 
-  // Why the message has failed, or null.
+  // The failure of the message, or null.
   std::exception_ptr end(HcclResult result) {
     const bool sends = retrieveOpType() == c10d::OpType::SEND;
     try {

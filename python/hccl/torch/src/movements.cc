@@ -10,7 +10,7 @@
 namespace hccl::pytorch {
 namespace {
 
-/// How many elements go to, or come from, each rank, and where they begin.
+/// The number of elements for, or from, each rank, and the places where they begin.
 struct Blocks {
   std::vector<uint64_t> counts;
   std::vector<uint64_t> offsets;
@@ -34,7 +34,8 @@ struct Blocks {
     for (const at::Tensor& each : tensors) blocks.add(in_blocks(each).count);
     return blocks;
   }
-  /// Rows of a contiguous tensor: as given, or else the same number for each rank.
+  /// Counts rows of a contiguous tensor: the given numbers, or by default the same number for each
+  /// rank.
   static Blocks of_rows(const at::Tensor& tensor, const std::vector<int64_t>& rows, int ranks) {
     Blocks blocks;
     const uint64_t all = in_blocks(tensor).count;
@@ -91,7 +92,7 @@ void gather_all(const at::Tensor& output, const at::Tensor& input, HcclComm comm
   unpack(recv, output);
 }
 
-// One tensor of each rank into a list, where sizes may differ between the ranks.
+// Gathers one tensor of each rank into a list. Sizes may differ between the ranks.
 void gather_list(const Tensors& outputs, const at::Tensor& input, HcclComm comm) {
   const at::Tensor send = packed(input);
   const at::Tensor recv = room_for_all(outputs);

@@ -8,7 +8,7 @@
 namespace hccl::pytorch {
 namespace {
 
-/// Whether the values of a dictionary are those that were in it.
+/// Whether a dictionary still has the remembered values.
 template <class Values>
 bool same_values(PyObject* dictionary, const Values& values) {
   PyObject *key = nullptr, *value = nullptr;
@@ -123,7 +123,7 @@ void Optimizer::look_up(Entry& entry, const Group& group) {
   entry.values = {};
   size_t number = 0;
   for (const auto& item : entry.state.cast<py::dict>()) {
-    if (number == entry.values.size()) break;  // a stranger's entries: looked up each time
+    if (number == entry.values.size()) break;  // entries of others are looked up each time
     entry.values[number++] = py::reinterpret_borrow<py::object>(item.second);
   }
 }

@@ -14,10 +14,10 @@ namespace hccl::pytorch {
 
 namespace py = pybind11;
 
-/// Serves an optimizer of Python. Each step makes a new table of spans, with the addresses that
-/// parameters, gradients and states have at that moment, and passes it to the library. Between
-/// steps only the results of dictionary look-ups are kept, and each is used only while the
-/// dictionary still has the same objects.
+/// Serves an optimizer of Python. Each step makes a new table of spans, with the current addresses
+/// of parameters, gradients and states, and passes it to the library. Between steps only the
+/// results of dictionary look-ups are kept. A result is used only while the dictionary still has
+/// the same objects.
 class Optimizer {
  public:
   /// `owner` is the optimizer of Python, which this class does not keep alive. It has
@@ -32,7 +32,7 @@ class Optimizer {
             const py::object& only);
 
  private:
-  /// What the last step has looked up for a parameter.
+  /// The results of the last step's look-ups for a parameter.
   struct Entry {
     py::object parameter;
     py::object state;                  // the dictionary; null: look it up
@@ -50,7 +50,7 @@ class Optimizer {
     const HcclOptimNumbers* last_numbers = nullptr;
   };
 
-  /// The state "step" of a parameter, which changes only when all spans have been made.
+  /// The state "step" of a parameter. It changes only when all spans have been made.
   struct Counter {
     void* at;
     bool is_double;

@@ -109,7 +109,8 @@ c10::intrusive_ptr<Future> GradientPlan::reduce(c10d::GradBucket& bucket) {
   return future;
 }
 
-// An iteration with new buckets: as they come. DDP's first bucket has all gradients.
+// In an iteration with new buckets, reduces the buckets as they come. DDP's first bucket has all
+// gradients.
 void GradientPlan::add(const c10d::GradBucket& bucket) {
   const at::Tensor& buffer = bucket.getBuffer();
   TORCH_CHECK(!buffer.is_sparse(), "hccl: a plan cannot reduce sparse gradients");
@@ -144,7 +145,7 @@ void GradientPlan::make_fusion(bool one_by_one) {
         kOperation);
 }
 
-// All gradients are ready: backward has nothing else to do than to wait.
+// All gradients are ready, so backward only has to wait.
 void GradientPlan::finish() {
   if (fusion_ != nullptr) {
     check(HcclFusionMark(fusion_, HCCL_FUSION_BP_END), kOperation);
@@ -165,7 +166,7 @@ void GradientPlan::finish() {
   }
 }
 
-// Each segment as soon as it is reduced, while later ones run.
+// Calls the hook for each segment as soon as it is reduced, while later segments are running.
 void GradientPlan::call_tail(const std::vector<uint32_t>& last) const {
   size_t next = 0;
   for (uint32_t segment = 0; segment < last.size(); ++segment) {

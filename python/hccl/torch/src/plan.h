@@ -25,15 +25,15 @@ class module_;
 namespace hccl::pytorch {
 
 /// Reduces gradients in the segments of the library's fusion engine (hccl_fusion.h), which
-/// measures, plans and writes traces. They are those of a DistributedDataParallel, each in a bucket
-/// of its own, or a list. Used by one thread at a time, as DDP is.
+/// measures, plans and writes traces. The gradients are those of a DistributedDataParallel, each in
+/// a bucket of its own, or a list. Used by one thread at a time, as DDP is.
 class GradientPlan {
  public:
   /// Called with the parameters of a segment whose gradients are reduced.
   using Tail = std::function<void(const Tensors&)>;
 
-  /// Joins a communicator of its own: DDP and its user have operations of theirs on the group's.
-  /// group: whose split strategy applies. names: of the parameters, for traces.
+  /// Joins a communicator of its own, because DDP and its user run operations on the group's.
+  /// group: its split strategy applies. names: of the parameters, for traces.
   GradientPlan(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout,
                const Part& part, std::string group, const Tensors& parameters,
                std::vector<std::string> names);
@@ -41,35 +41,37 @@ class GradientPlan {
   GradientPlan(const GradientPlan&) = delete;
   GradientPlan& operator=(const GradientPlan&) = delete;
 
-  /// Without DDP: `gradients` are those of the parameters, in the order in which they become ready.
-  /// ready() with the number of each, then finish() returns when all are reduced.
+  /// For use without DDP: sets the gradients, in the order in which they become ready. Each
+  /// iteration calls ready() with the number of each gradient; then finish() returns when all are
+  /// reduced.
   void set_gradients(const Tensors& gradients);
   void ready(uint32_t gradient);
   void finish();
 
-  /// Newest first (HcclFusionPlanNewestFirst), between two iterations: elements [begin, end) of all
-  /// gradients, message by message. Collective.
+  /// Plans newest first (HcclFusionPlanNewestFirst), between two iterations. Returns elements
+  /// [begin, end) of all gradients for each message. Collective.
   std::vector<std::pair<uint64_t, uint64_t>> plan_newest_first();
-  /// From now on these are reduced instead, each on its own and in this order: ready() as above,
-  /// end_backward() when all are, and wait_message() until each is reduced, in order; the last one
-  /// ends the iteration. Collective.
+  /// Reduces these messages from now on in place of the gradients, each on its own and in this
+  /// order. Each iteration calls ready() as above, end_backward() when all are ready, and
+  /// wait_message() for each message in order. The last wait_message() ends the iteration.
+  /// Collective.
   void set_messages(const Tensors& messages, const std::vector<std::string>& names);
   void end_backward();
   void wait_message(uint32_t message);
-  /// The end of a program or of a model. What all ranks have begun is finished; an iteration that
-  /// was not finished cannot be: other ranks may not even have begun it.
+  /// Called at the end of a program or of a model. Finishes the reductions that all ranks have
+  /// begun. An unfinished iteration is dropped, because other ranks may not even have begun it.
   void end();
 
-  /// The bucket's gradient is ready. The futures of all buckets complete with that of the last one,
-  /// which returns when all are reduced.
+  /// Takes a bucket whose gradient is ready. The futures of all buckets complete with that of the
+  /// last bucket; its call returns when all gradients are reduced.
   c10::intrusive_ptr<c10::ivalue::Future> reduce(c10d::GradBucket& bucket);
-  /// DDP has new buckets: the next iteration is reduced bucket by bucket, and shows them.
+  /// DDP has new buckets: the next iteration reduces bucket by bucket, and learns the buckets.
   void forget();
-  /// A forward pass begins, whose backward pass will be reduced: for the trace.
+  /// Marks the begin of a forward pass whose backward pass will be reduced, for the trace.
   void mark_forward();
   void set_tail(Tail tail) { tail_ = std::move(tail); }
 
-  /// The last gradient of each segment; empty as long as there are none.
+  /// The last gradient of each segment; empty while there are no segments.
   std::vector<uint32_t> segments() const;
   /// The names of the gradients, in the order of the buckets.
   std::vector<std::string> gradients() const;
@@ -78,7 +80,7 @@ class GradientPlan {
 
  private:
   struct Bucket {
-    std::string name;  // of its first parameter; there is one only but in the first iteration
+    std::string name;  // of its first parameter; only in the first iteration there are several
     Tensors parameters;
     at::Tensor data;
   };
@@ -101,7 +103,7 @@ class GradientPlan {
   Tail tail_;
 };
 
-/// Makes the plan the communication hook of DDP's reducer, which keeps it.
+/// Makes the plan the communication hook of DDP's reducer. The reducer keeps the plan.
 void plan_reducer(c10d::Reducer& reducer, std::shared_ptr<GradientPlan> plan);
 
 /// plan_module.cc: the class GradientPlan and the function plan_reducer in Python.

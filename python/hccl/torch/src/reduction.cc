@@ -41,7 +41,7 @@ HcclReduceOp of_numbers(RedOpType kind) {
   }
 }
 
-// Truth values are the bytes 0 and 1: a sum is "or", a product is "and".
+// Truth values are the bytes 0 and 1: so a sum is "or", and a product is "and".
 HcclReduceOp of_truth(RedOpType kind) {
   switch (kind) {
     case RedOpType::PRODUCT:

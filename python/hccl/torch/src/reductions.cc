@@ -19,7 +19,7 @@ void check_dense(const Tensors& tensors, const Refusal& refuse) {
 
 using Combine = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
 
-// Several tensors in a list count as inputs of several ranks: this rank's own, reduced.
+// Several tensors in a list count as inputs of several ranks. First reduces this rank's own.
 Combine combining(const c10d::ReduceOp& op, const Refusal& refuse) {
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
@@ -42,7 +42,7 @@ Combine combining(const c10d::ReduceOp& op, const Refusal& refuse) {
   }
 }
 
-// The parts of the ranks differ in size: each rank gives the same list of parts.
+// The ranks' parts differ in size: each rank passes the same list of parts.
 void reduce_scatter_uneven(const Tensors& inputs, const at::Tensor& output,
                            const Reduction& reduction, HcclComm comm) {
   at::Tensor all = packed_all(inputs);
@@ -132,7 +132,7 @@ WorkPtr ProcessGroupHccl::allreduce_coalesced(Tensors& tensors,
             options.timeout,
             options.asyncOp};
   return issue(std::move(call), [=](HcclComm comm) {
-    // A tensor may be in the list twice, as tied weights are: each time it has the same sum.
+    // A tensor may be in the list twice, as tied weights are. Each occurrence gets the same sum.
     const Tensors sources = unchanged_by(tensors, tensors);
     for (const auto i : c10::irange(tensors.size())) {
       const at::Tensor memory = packed(sources[i]);

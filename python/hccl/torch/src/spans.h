@@ -1,4 +1,4 @@
-// Tensors as the optimizers' kernels take them.
+// Tensors in the form that the optimizers' kernels take.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,14 +13,14 @@
 
 namespace hccl::pytorch {
 
-// The functions that are called for every tensor of every step are inline and look at no more than
-// they must: with thousands of small tensors, they are the cost of a step.
+// Functions that run for every tensor of every step are inline and read as little as possible: with
+// thousands of small tensors, they are the cost of a step.
 
 /// The gradient of a leaf or of any other tensor; undefined if there is none.
 inline const at::Tensor& gradient_of(const at::Tensor& parameter) {
   return std::as_const(*parameter.unsafeGetTensorImpl()).grad();
 }
-/// Where a tensor's elements are, to be written.
+/// The address of a tensor's elements, for writing.
 inline void* memory_of(const at::Tensor& tensor) {
   const at::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   auto* const base = static_cast<std::byte*>(impl.unsafe_storage().mutable_data());
@@ -29,28 +29,28 @@ inline void* memory_of(const at::Tensor& tensor) {
 inline bool is_steppable(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf;
 }
-/// Whether a parameter can be stepped from a gradient: both strided, on the CPU, of one floating
-/// type, the elements of the parameter without gaps.
+/// Whether a parameter can be stepped with a gradient: both are strided, on the CPU and of one
+/// floating type, and the parameter has no gaps.
 inline bool can_step(const at::Tensor& parameter, const at::Tensor& gradient) {
   const auto type = parameter.scalar_type();
   return gradient.layout() == at::kStrided && gradient.scalar_type() == type &&
          is_steppable(type) && parameter.is_cpu() && gradient.is_cpu() &&
          (parameter.is_contiguous() || parameter.is_non_overlapping_and_dense());
 }
-/// Whether element i of one lies where element i of the other does, counted in elements.
+/// Whether both tensors have element i at the same place, counted in elements, for every i.
 inline bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   if (a.numel() != b.numel()) return false;
   if (a.is_contiguous() && b.is_contiguous()) return true;
   return a.sizes() == b.sizes() && a.strides() == b.strides();
 }
 
-/// Why can_step() is false, in words.
+/// The reason for which can_step() is false.
 std::string fault_of_gradient(const at::Tensor& parameter, const at::Tensor& gradient);
 
-/// Whether the elements of each index of the first dimension lie together.
+/// Whether the elements of each index of the first dimension are contiguous.
 bool rows_are_contiguous(const at::Tensor& tensor);
 
-/// Of a floating type that is_steppable().
+/// The type of a parameter; it must be is_steppable().
 HcclOptimType type_of(const at::Tensor& parameter, bool has_master);
 
 /// As many threads as torch's own operators use, from torch's own pool.

@@ -1,4 +1,4 @@
-// The sum of sparse tensors (COO), as the gradients of embeddings are.
+// The sum of sparse tensors (COO), such as the gradients of embeddings.
 #include <ATen/ATen.h>
 #include <c10/util/irange.h>
 
@@ -19,7 +19,7 @@ at::Tensor describe(const at::Tensor& tensor) {
   return at::tensor(words, at::kLong);
 }
 
-// All ranks' descriptions, a row each. Sizes that differ are an error on all ranks.
+// Exchanges the descriptions of all ranks, a row each. Different sizes are an error on all ranks.
 at::Tensor exchange_descriptions(const at::Tensor& tensor, int size, HcclComm comm) {
   const at::Tensor own = describe(tensor);
   at::Tensor all = at::empty({size, own.numel()}, at::kLong);
@@ -36,7 +36,7 @@ at::Tensor exchange_descriptions(const at::Tensor& tensor, int size, HcclComm co
   return all;
 }
 
-// The rows of all ranks, where rank r has counts[r] rows like those of `own`.
+// Gathers the rows of all ranks: rank r has counts[r] rows like those of `own`.
 at::Tensor gather_rows(const at::Tensor& own, const std::vector<int64_t>& counts, HcclComm comm) {
   std::vector<int64_t> sizes = own.sizes().vec();
   int64_t row = own.is_complex() ? 2 : 1;

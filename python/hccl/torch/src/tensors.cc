@@ -14,7 +14,7 @@
 namespace hccl::pytorch {
 namespace {
 
-// Counts of the library are at most this.
+// The largest count that the library accepts.
 constexpr uint64_t kMaxCount = 0x7FFFFFFF;
 
 std::optional<HcclDataType> library_type(at::ScalarType type) {
@@ -68,7 +68,7 @@ at::Tensor dense_like(const at::Tensor& tensor) {
   return at::empty(tensor.sizes(), tensor.options());
 }
 
-// Whether each tensor begins where the one before it ends, in one storage.
+// Whether each tensor begins where its predecessor ends, in one storage.
 bool lie_in_a_row(const Tensors& tensors) {
   const char* end = nullptr;
   for (const at::Tensor& each : tensors) {
@@ -106,7 +106,7 @@ void each_meeting(const Tensors& tensors, Meet&& meet) {
   }
 }
 
-// Of strides that are hard to compare: whether they begin with the same element.
+// Whether two tensors begin with the same element, for strides that are hard to compare.
 bool coincide(const at::Tensor& a, const at::Tensor& b) {
   const at::MemOverlapStatus status = at::get_overlap_status(a, b);
   return status == at::MemOverlapStatus::Full || status == at::MemOverlapStatus::Partial ||
@@ -160,7 +160,7 @@ void unpack(const at::Tensor& memory, const at::Tensor& tensor) {
   at::Tensor source = memory;
   at::Tensor target = tensor;
   for (const int64_t dim : c10::irange(tensor.dim())) {
-    // Expanded: one element in memory, which all indices of this dimension name.
+    // Expanded dimension: all its indices name one element in memory.
     if (tensor.stride(dim) == 0 && tensor.size(dim) > 1) {
       source = source.narrow(dim, 0, 1);
       target = target.narrow(dim, 0, 1);

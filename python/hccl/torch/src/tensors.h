@@ -12,20 +12,20 @@ namespace hccl::pytorch {
 class Refusal;
 using Tensors = std::vector<at::Tensor>;
 
-/// The memory of a contiguous tensor as the library takes it.
+/// The memory of a contiguous tensor in the form that the library takes.
 struct Elements {
   void* data;
   uint64_t count;
   HcclDataType type;
 };
 
-/// For moving in blocks: every type; types that the library does not have are bytes. The library
-/// limits the count of a block, not of all: the type does not depend on how many there are.
+/// For moving in blocks, with every type: a type that the library lacks counts as bytes. The
+/// library limits the count of a block, not the total, so the type does not depend on the total.
 Elements in_blocks(const at::Tensor& tensor);
-/// For moving one of so many equal parts: the same, or wider numbers where the library cannot count
-/// a part's. The count is that of a part.
+/// For moving one of so many equal parts: as in_blocks(), but with wider elements if the library
+/// cannot count those of a part. The count is that of a part.
 Elements to_move(const at::Tensor& tensor, int parts = 1);
-/// For reducing: complex numbers are pairs, truth values are bytes. Other types are as they are.
+/// For reducing: complex numbers are pairs, truth values are bytes. Other types stay.
 Elements to_reduce(const at::Tensor& tensor);
 /// Whether the library can reduce this type.
 bool is_reducible(at::ScalarType type);
@@ -34,23 +34,23 @@ bool is_reducible(at::ScalarType type);
 at::Tensor packed(const at::Tensor& tensor);
 /// The tensor itself if it is contiguous, else contiguous memory for its elements.
 at::Tensor room_for(const at::Tensor& tensor);
-/// Puts what is in the memory from packed() or room_for() into the tensor.
+/// Copies the contents of memory from packed() or room_for() into the tensor.
 void unpack(const at::Tensor& memory, const at::Tensor& tensor);
 
-/// Contiguous memory for all elements of the tensors, one after the other: the tensors' own memory
-/// where they lie so already.
+/// Contiguous memory for all elements of the tensors, one after another. If the tensors are already
+/// so, their own memory.
 at::Tensor room_for_all(const Tensors& tensors);
-/// The same with their elements.
+/// As room_for_all(), with the tensors' elements in it.
 at::Tensor packed_all(const Tensors& tensors);
 void unpack_all(const at::Tensor& memory, const Tensors& tensors);
 
 bool same_sizes(const Tensors& tensors);
 
-/// Refuses outputs of which two elements are one in memory: an expanded tensor, or tensors that
-/// share elements. Views with other elements of the same memory, as t[:, 0] and t[:, 1], may be.
+/// Refuses outputs in which two elements share memory: an expanded tensor, or tensors that share
+/// elements. Views of different elements of one memory, such as t[:, 0] and t[:, 1], are allowed.
 void check_outputs(const Tensors& outputs, const Refusal& refuse);
-/// The inputs of operations that run one after the other; operation i writes outputs[i]. Inputs
-/// that another operation may write are copied, so that each is what it was before the first one.
+/// The inputs of operations that run one after another; operation i writes outputs[i]. Copies each
+/// input that another operation may write, so that every operation gets the original values.
 Tensors unchanged_by(const std::vector<Tensors>& outputs, Tensors inputs);
 Tensors unchanged_by(const Tensors& outputs, Tensors inputs);
 

@@ -47,7 +47,7 @@ void Work::start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_w
   const auto done = [](void* arg, HcclResult) {
     if (python_ends()) return;
     const auto self = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(arg));
-    self->run_ = nullptr;  // its tensors are free when the operation is complete
+    self->run_ = nullptr;  // frees its tensors before the operation completes
     const HcclComm outer = std::exchange(calling_back, self->comm_);
     self->complete_future(self->has_future_at_end(self->failure_));
     calling_back = outer;
@@ -60,7 +60,7 @@ void Work::start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_w
   check(result, "submit");
 }
 
-// The library runs what its callback waits for.
+// In a callback the library runs the operation for which the callback waits.
 void Work::end_in_callback() const {
   if (request_ == nullptr || comm_ == nullptr || calling_back != comm_) return;
   const WithoutInterpreterLock unlocked;
@@ -88,7 +88,7 @@ bool Work::wait(std::chrono::milliseconds timeout) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
-  end_in_callback();  // a future's own wait does not ask the library
+  end_in_callback();  // because a future's own wait does not call the library
   bool late = false;
   {
     std::lock_guard lock(mutex_);
@@ -114,7 +114,7 @@ void Work::complete_future(bool future) noexcept {
   const bool outer = std::exchange(in_callback, true);
   std::exception_ptr failure = failure_;
   try {
-    // A profiler may be stopped as soon as the future is complete.
+    // First, because a profiler may be stopped as soon as the future is complete.
     if (const auto record_end = std::exchange(recordFunctionEndCallback_, nullptr)) record_end();
     if (future) settle(*future_);
   } catch (...) {  // of a future that the program itself has completed, or of its callbacks

@@ -11,22 +11,23 @@ namespace hccl::pytorch {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/// An operation as its caller holds it, to wait for it or to take its future. A collective is a
+/// An operation in the hands of its caller, who waits for it or takes its future. A collective is a
 /// call that is submitted to the library.
 ///
-/// Callbacks of futures run in the library's callback, one behind the other, and may issue
-/// operations and wait for them. Such an operation has its place where the future was asked for:
-/// there the caller's thread issues it on ranks where the future is complete by then. So the order
-/// is the same on all ranks.
+/// Callbacks of futures run in the library's callback, one after another, and may issue operations
+/// and wait for them. The place of such an operation in the order is the point at which the program
+/// asked for the future. If the future is complete at that point, the caller's thread issues the
+/// operation there. So the order is the same on all ranks.
 class Work : public c10d::Work {
  public:
-  /// The profiler's record has this title, which is a literal.
+  /// `title`: of the profiler's record; a literal.
   Work(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
        std::vector<at::Tensor> outputs);
   ~Work() override;
 
-  /// Runs the collective: on this thread if the caller would wait anyway and nothing is before it,
-  /// else on the communicator's. `run` keeps the tensors alive: callers drop their Work.
+  /// Runs the collective. If the caller would wait anyway and nothing is queued before, it runs on
+  /// this thread, otherwise on the communicator's. `run` keeps the tensors alive: callers drop
+  /// their Work.
   void start(HcclComm comm, std::function<void(HcclComm)> run, bool caller_waits);
 
   bool wait(std::chrono::milliseconds timeout) override;
@@ -34,15 +35,16 @@ class Work : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return sequence_number_; }
 
-  /// The value of the future in place of outputs, for an operation with several lists of outputs.
+  /// Sets the future's value for an operation with several lists of outputs.
   void set_lists(std::vector<std::vector<at::Tensor>> lists) { lists_ = std::move(lists); }
   void set_sequence_number(uint64_t number) { sequence_number_ = number; }
 
  protected:
-  /// The operation has ended, well or not. Whether its future was asked for until now.
+  /// Ends the operation, with success or failure. Returns whether the program has asked for its
+  /// future.
   bool has_future_at_end(std::exception_ptr failure);
   /// Completes the future, if `future`, and then wakes the waiting threads. Callbacks of the future
-  /// run on this thread: hold no lock.
+  /// run on this thread, so hold no lock.
   void complete_future(bool future) noexcept;
 
   HcclRequest request_ = nullptr;  // null: it ran on the caller's thread
