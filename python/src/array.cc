@@ -56,12 +56,13 @@ constexpr Type kTypes[] = {
 
 std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
 
-// The element type in the words of the object, if it has any.
+// The object's own name of its element type, if it has one.
 std::string name_of_type(nb::handle object, const std::string& otherwise) {
   return nb::hasattr(object, "dtype") ? text_of(object.attr("dtype")) : otherwise;
 }
 
-// C order: the last index moves fastest, without gaps. Strides in any unit; null means C order.
+// Whether an array is in C order: the last index moves fastest, without gaps. Strides in any unit;
+// null means C order.
 template <class Length>
 bool in_c_order(const Length* shape, const Length* strides, int dimensions, Length unit) {
   if (strides == nullptr) return true;
@@ -164,7 +165,8 @@ std::optional<Found> by_dlpack(nb::handle object, const std::string& argument) {
   try {
     found.owner = dlpack_capsule(object);
   } catch (nb::python_error& error) {
-    // numpy refuses its extension types and read-only arrays here; the array interface has them.
+    // numpy refuses its extension types and read-only arrays here; for those the array interface
+    // works.
     if (nb::hasattr(object, "__array_interface__")) return std::nullopt;
     raise(PyExc_ValueError, argument + ": " + text_of(error.value()));
   }

@@ -1,4 +1,4 @@
-// The memory of Python arrays, used where it lies.
+// The memory of Python arrays, used without a copy.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -30,9 +30,9 @@ struct Array {
   }
 };
 
-/// The memory of anything with the buffer protocol, DLPack (CPU) or __array_interface__. `argument`
-/// names the object in errors: TypeError if it is no array, or of a type that HCCL does not have;
-/// ValueError if it is not contiguous (C order), or is to be written and read-only.
+/// The memory of an object with the buffer protocol, DLPack (CPU) or __array_interface__.
+/// `argument` names the object in errors. TypeError: the object is no array, or HCCL lacks its
+/// type. ValueError: the object is not contiguous (C order), or is read-only but will be written.
 Array array_of(nb::handle object, const std::string& argument, Access access);
 
 }  // namespace hccl::python

@@ -14,8 +14,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Short calls end before the first check for signals. Later checks follow sooner, so that Ctrl-C
-// acts at once.
+// Short calls end before the first check for signals. Later checks follow at shorter intervals, so
+// that Ctrl-C acts at once.
 constexpr milliseconds kFirstLook(100);
 constexpr milliseconds kNextLook(50);
 
@@ -23,7 +23,7 @@ void check(const Outcome& outcome) {
   if (outcome.code != HCCL_SUCCESS) raise_error(outcome.code, outcome.text);
 }
 
-// Only a list of at least this many calls is searched for calls that have ended.
+// The list is searched for ended calls only if it has at least this many calls.
 constexpr std::size_t kFewCalls = 16;
 
 void run_here(const LibraryCall& call) {
@@ -65,7 +65,7 @@ PendingRequest::PendingRequest(HcclRequest request, Owners owners)
 PendingRequest::~PendingRequest() { static_cast<void>(HcclRequestFree(request_)); }
 
 // The outcome, if the call ends within `patience`. The caller must not hold the GIL, unless
-// `patience` is 0, which only checks.
+// `patience` is 0: then the function only checks.
 std::optional<Outcome> PendingRequest::outcome_within(milliseconds patience) const {
   if (patience.count() > 0) static_cast<void>(HcclRequestWait(request_, patience.count(), nullptr));
   bool over = false;
@@ -132,7 +132,7 @@ BlockingCalls::~BlockingCalls() {
   }
 }
 
-// Freeing a PendingRequest may run Python code, and so other threads that change the list: no
+// Freeing a PendingRequest may run Python code, and so other threads that change the list. So no
 // iterator is kept.
 bool BlockingCalls::under_way() {
   for (std::size_t i = 0; i < under_way_.size();) {
@@ -156,7 +156,7 @@ std::shared_ptr<PendingRequest> BlockingCalls::watch(HcclRequest request, const 
   return pending;
 }
 
-// The library's thread owns the call only. The call refers to no Python object.
+// The library's thread owns only the call. The call refers to no Python object.
 std::shared_ptr<PendingRequest> BlockingCalls::begin_on(HcclComm comm, LibraryCall call,
                                                         const Owners& owners) {
   auto kept = std::make_unique<LibraryCall>(std::move(call));

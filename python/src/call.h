@@ -1,4 +1,5 @@
-// Calls into the library: without the GIL, with Ctrl-C honoured, and failures as exceptions.
+// Calls into the library: without the GIL, interruptible by Ctrl-C, and with failures as
+// exceptions.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -25,21 +26,22 @@ using Owners = std::vector<nb::object>;
 /// Raises hccl.HcclError with this code.
 [[noreturn]] void raise_error(HcclResult code, const std::string& text);
 
-/// Raises hccl.HcclError with the last error text unless `code` is success. For calls made
-/// directly.
+/// Raises hccl.HcclError with the last error text unless `code` is success. For calls made on this
+/// thread.
 void check(HcclResult code);
 
 struct Outcome {
   HcclResult code = HCCL_SUCCESS;
-  std::string text;          // kept by the library for each thread: taken on the calling one
+  std::string text;          // the library keeps it for each thread; read on the calling thread
   std::uint32_t source = 0;  // of a message
 };
 
-/// Makes the call and notes its outcome.
+/// Makes the call and returns its outcome.
 Outcome call_now(const LibraryCall& call);
 
-/// What was begun and can be waited for. Used with the GIL. It keeps the memory of the call alive
-/// until it is done; BlockingCalls keeps it meanwhile, whatever Python does with its handle.
+/// A running operation that a program can wait for. Used with the GIL. It keeps the memory of the
+/// call alive until the operation is done. BlockingCalls keeps it meanwhile, even if Python drops
+/// its handle.
 class PendingRequest {
  public:
   PendingRequest(HcclRequest request, Owners owners);
@@ -47,15 +49,15 @@ class PendingRequest {
   PendingRequest(const PendingRequest&) = delete;
   PendingRequest& operator=(const PendingRequest&) = delete;
 
-  /// Waits without the GIL; false once `limit` (seconds) has passed. Raises the failure, each time.
-  /// If a signal handler raises (Ctrl-C), so does this, and what is under way goes on.
+  /// Waits without the GIL. False: `limit` (seconds) has passed. Raises the failure, each time. If
+  /// a signal handler raises (Ctrl-C), raises the same, and the operation goes on.
   bool wait(std::optional<double> limit);
-  /// Whether it has ended, well or not. Never waits.
+  /// Whether the operation has ended, with success or failure. Never waits.
   bool done();
-  /// The rank whose message came. Raises unless done.
+  /// The rank of the message's sender. Raises unless done.
   std::uint32_t source();
 
-  /// Leaves the memory alone for ever: nobody will learn when the call has ended.
+  /// Keeps the memory for ever, because the end of the call will not be known.
   void abandon();
 
  private:
@@ -69,21 +71,21 @@ class PendingRequest {
 };
 
 /// Runs the calls of a communicator that may block, one at a time, in order, without the GIL. The
-/// library cannot be interrupted in the middle of a collective, and Python runs signal handlers on
-/// the main thread only: so a thread of the library calls, and the main thread looks for signals
+/// library cannot be interrupted in a collective, and Python runs signal handlers on the main
+/// thread only. So a thread of the library makes the calls, and the main thread checks for signals
 /// while it waits. Used with the GIL.
 class BlockingCalls {
  public:
-  /// Null: for calls without a communicator, in no order.
+  /// `comm` null: for calls without a communicator, in no order.
   explicit BlockingCalls(HcclComm comm = nullptr);
-  /// Never waits: memory of what is still under way is left alone for ever.
+  /// Never waits. The memory of running calls is kept for ever.
   ~BlockingCalls();
   BlockingCalls(const BlockingCalls&) = delete;
   BlockingCalls& operator=(const BlockingCalls&) = delete;
 
-  /// Runs the call after those before it, and returns when it is done. Raises HcclError if it
-  /// fails. If a signal handler raises (Ctrl-C), so does this, at once: the call stays in its
-  /// thread, so it must own its arguments, and nothing else can be run.
+  /// Runs the call after the earlier ones, and returns when it is done. HcclError: it failed. If a
+  /// signal handler raises (Ctrl-C), raises the same at once. Then the call goes on in its thread,
+  /// so it must own its arguments, and no other call can run.
   void run(LibraryCall call, const Owners& owners = {});
   /// run() for a call that ends the communicator.
   void run_last(LibraryCall call);
@@ -91,14 +93,15 @@ class BlockingCalls {
   std::shared_ptr<PendingRequest> begin(LibraryCall call, const Owners& owners) {
     return begin_on(comm_, std::move(call), owners);
   }
-  /// Keeps the memory of something that the library runs by itself, until it is done.
+  /// Keeps the memory of a request that the library runs by itself, until the request is done.
   std::shared_ptr<PendingRequest> watch(HcclRequest request, const Owners& owners);
-  /// Returns when all queued calls are done, well or not. Raises as run() on Ctrl-C.
+  /// Returns when all queued calls have ended, with success or failure. On Ctrl-C raises as run()
+  /// does.
   void finish();
 
-  /// Something has begun and has not ended.
+  /// Whether some call has begun and not ended.
   bool under_way();
-  /// A signal ended the wait for a call.
+  /// Whether a signal ended the wait for a call.
   bool interrupted() const { return interrupted_; }
 
  private:
@@ -107,7 +110,7 @@ class BlockingCalls {
 
   HcclComm comm_;
   std::vector<std::shared_ptr<PendingRequest>> under_way_;
-  std::size_t look_at_ = 0;  // this many under way: those that have ended are removed
+  std::size_t look_at_ = 0;  // with this many running calls, ended ones are removed
   bool interrupted_ = false;
   pid_t process_;
 };

@@ -36,7 +36,7 @@ constexpr Reduction kReductions[] = {
     {"lxor", HCCL_REDUCE_LXOR, true},
 };
 
-// Where the blocks of these counts begin, one behind the other.
+// The places where blocks with these counts begin, one after another.
 Counts begins(const Counts& counts) {
   Counts at(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), at.begin(), std::uint64_t{0});
@@ -61,7 +61,7 @@ HcclReduceOp reduce_op(const std::string& name, const Array& array) {
   refuse("op: expected one of " + names + ", not \"" + name + "\"");
 }
 
-// The array for a result of `count` elements of the type of `like`.
+// The array for a result of `count` elements; its type is that of `like`.
 Array Communicator::block(nb::handle out, const Array& like, std::uint64_t count) const {
   Array result = array_of(out, "out", Access::kWrite);
   if (result.type_name != like.type_name) {

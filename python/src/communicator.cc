@@ -104,7 +104,7 @@ void Communicator::destroy() {
     calls_.run_last([=] { return HcclCommDestroy(handle); });
   }
   handle_ = nullptr;
-  static_cast<void>(calls_.under_way());  // messages have ended, and let go of their memory
+  static_cast<void>(calls_.under_way());  // frees the memory of messages that have ended
 }
 
 HcclComm Communicator::handle() const {

@@ -1,4 +1,4 @@
-// A communicator as Python holds it: the handle, and how to call.
+// A communicator for Python: the handle, and the calls.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -19,7 +19,7 @@ namespace hccl::python {
 
 using Counts = std::vector<std::uint64_t>;
 
-/// The arguments are Python's: errors name them as hccl/communicator.py does.
+/// The arguments come from Python; errors name them as hccl/communicator.py does.
 class Communicator {
  public:
   /// kHandle: this object ends the communicator. kWorld: this object ends the communicator with the
@@ -36,13 +36,13 @@ class Communicator {
   Communicator* sub(std::vector<std::uint32_t> ranks, std::uint32_t sub_rank, std::uint64_t id);
 
   Communicator(HcclComm handle, Lifetime lifetime);
-  /// Never raises and hardly waits: a program that wants to leave in good order calls destroy().
+  /// Never raises and hardly waits. To leave in good order, a program calls destroy().
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// The operations. A blocking one returns null when it is done, or is collected while a group is
-  /// open; another one returns at once.
+  /// The operations. A blocking operation returns null when it is done, or when an open group has
+  /// collected it. Another operation returns at once.
   using Begun = std::shared_ptr<PendingRequest>;
   Begun all_reduce(nb::handle array, const std::string& op, nb::handle out, const HcclScale& scale,
                    bool blocking);
@@ -58,21 +58,22 @@ class Communicator {
                      bool blocking);
   Begun barrier(bool blocking);
 
-  /// Messages run by themselves; in a group too.
+  /// Messages run by themselves, also in a group.
   Begun send(nb::handle array, std::uint32_t dest, std::int32_t tag);
   Begun recv(nb::handle array, std::uint32_t src, std::int32_t tag);
 
-  /// From here on blocking operations are collected, until they are run together or dropped.
+  /// From here on blocking operations are collected; later they are run together or dropped.
   void begin_group();
   void drop_group();
   Begun end_group(bool blocking);
 
-  /// Ends it on all ranks, from any thread.
+  /// Ends the communicator on all ranks. Any thread.
   void abort(const std::string& reason);
   /// Milliseconds; 0 is no limit.
   std::uint64_t timeout() const;
   void set_timeout(std::uint64_t milliseconds);
-  /// A second call does nothing. After an interrupted call the library's part is left as it is.
+  /// Leaves. A second call does nothing. After an interrupted call the library's communicator is
+  /// left as it is.
   void destroy();
 
   std::uint32_t rank() const { return rank_; }
@@ -81,10 +82,10 @@ class Communicator {
   bool interrupted() const { return calls_.interrupted(); }
   bool usable() const { return handle_ != nullptr && !interrupted(); }
   bool in_group() const { return group_.has_value(); }
-  /// Operations or messages have begun and have not ended.
+  /// Whether operations or messages have begun and not ended.
   bool under_way() { return calls_.under_way(); }
 
-  /// Raises HcclError if destroyed, interrupted, or of the process that forked this one.
+  /// Raises HcclError: destroyed, interrupted, or made by the process that forked this one.
   HcclComm handle() const;
   BlockingCalls& calls() { return calls_; }
 
@@ -108,7 +109,7 @@ class Communicator {
   std::string name_;
 };
 
-/// The reduction of this name; ValueError if there is none, or not for bool.
+/// The reduction with this name. ValueError: no such reduction, or not for bool.
 HcclReduceOp reduce_op(const std::string& name, const Array& array);
 
 void bind_pending(nb::module_& module);

@@ -90,7 +90,7 @@ Fusion::Fusion(nb::object communicator_object, const Gradients& gradients, bool 
                          static_cast<std::uint32_t>(list.size()), &options, &fusion_));
 }
 
-// Never waits: segments that are still under way keep their memory until the process ends.
+// Never waits: running segments keep their memory until the process ends.
 Fusion::~Fusion() {
   if (fusion_ == nullptr) return;
   if (under_way_ || communicator().interrupted()) {
@@ -107,7 +107,7 @@ void Fusion::keep_for_ever() {
 
 HcclFusion Fusion::handle() const {
   if (fusion_ == nullptr) raise_error(HCCL_E_PARA, "fusion: is closed");
-  static_cast<void>(communicator().handle());  // raises if it cannot be used any more
+  static_cast<void>(communicator().handle());  // raises if the communicator cannot be used any more
   return fusion_;
 }
 

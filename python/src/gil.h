@@ -1,4 +1,4 @@
-// Python's lock, given up around calls of the library.
+// Releases Python's lock around calls of the library.
 #pragma once
 
 #include <Python.h>
@@ -7,9 +7,9 @@
 
 namespace hccl::python {
 
-/// The thread has no GIL while this lives. A thread whose call ends after Python itself has ended
-/// sleeps until the process has ended: Python up to 3.13 would unwind the thread, through frames
-/// that must not be unwound, which aborts the process.
+/// The thread has no GIL while this object lives. If the thread's call ends after Python has ended,
+/// the thread sleeps until the process has ended. Python up to 3.13 would unwind the thread. Frames
+/// that must not be unwound would then abort the process.
 class WithoutGil {
  public:
   WithoutGil() : state_(PyEval_SaveThread()) {}

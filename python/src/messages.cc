@@ -1,4 +1,4 @@
-// Messages with tags, and what is under way as Python holds it.
+// Messages with tags, and running operations for Python.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 
