@@ -351,8 +351,8 @@ class FusedOptimizer(torch.optim.Optimizer):
     # ---- Copies and checkpoints. ----
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Loads a state, also that of torch's optimizer of the same name; torch loads states of
-        this one."""
+        """Loads a state. torch's optimizer of the same name and this one load each other's
+        states."""
         super().load_state_dict(state_dict)
         if not self.master_weights:
             return
