@@ -55,9 +55,9 @@ Adasum = "adasum"  # refused, with the reason
 
 
 def init(comm: Any = None, process_sets: Optional[Sequence[ProcessSet] | str] = None) -> None:
-    """Joins the ranks that mpirun, torchrun, Slurm or a rank table defines; without any of them, a
-    world of one rank. Makes groups of the process sets; "dynamic": of none. A second call does
-    nothing else. comm: NotImplementedError unless None."""
+    """Joins the ranks that mpirun, torchrun, Slurm or a rank table defines. Without any of them the
+    world has one rank. Makes groups of the process sets; with "dynamic", no groups. A second call
+    only makes groups. comm: NotImplementedError unless None."""
     if comm is not None:
         _horovod.refuse("comm", comm, "the launcher defines the world; use process_sets")
     _world.join()
@@ -110,7 +110,7 @@ nccl_built = ddl_built = ccl_built = cuda_built = rocm_built = _no
 
 
 def join() -> int:
-    """NotImplementedError, unless there is one rank only."""
+    """NotImplementedError, unless there is only one rank."""
     if size() > 1:
         raise NotImplementedError(
             "hccl: join() is not supported: a joined rank would have to contribute zeros to "
@@ -129,13 +129,13 @@ def DistributedOptimizer(  # noqa: N802  a class in Horovod
     `fit` and in custom loops, and returns the same object. optimizer: of Keras 2 or 3, such an
     optimizer's name, or of tf.compat.v1.train, whose compute_gradients reduces.
 
-    Sparse gradients, of embeddings, become those of all ranks' rows; sparse_as_dense: become
-    dense, which is faster if the ranks' rows are most of the table. backward_passes_per_step: the
-    optimizer makes a step of the sums of the gradients of so many calls, of their means with
-    average_aggregated_gradients; for Keras. options: name, device_dense, device_sparse,
-    compression, gradient_predivide_factor, num_groups, groups (all gradients are one group),
-    process_set, scale_local_gradients. NotImplementedError or ValueError: a value that is not
-    supported, with its keyword."""
+    Sparse gradients, of embeddings, stay sparse and get the rows of all ranks. sparse_as_dense:
+    they become dense, which is faster if the ranks' rows are most of the table.
+    backward_passes_per_step (for Keras): the optimizer makes one step for this many calls, with the
+    sums of their gradients, or with the means if average_aggregated_gradients is set. options:
+    name, device_dense, device_sparse, compression, gradient_predivide_factor, num_groups, groups
+    (all gradients are one group), process_set, scale_local_gradients. NotImplementedError or
+    ValueError: a value that is not supported; the text has its keyword."""
     reduce = gradient_reducer(op, group, sparse_as_dense=sparse_as_dense, **options)
     if use_locking:
         _horovod.refuse("use_locking", True, "give it to the optimizer inside")
@@ -166,10 +166,10 @@ def load_model(
     compression: Any = Compression.none, legacy_opts: bool = False, group: str = hccl.WORLD,
     **options: Any,
 ) -> Any:
-    """Loads a Keras model whose optimizer then reduces its gradients, as DistributedOptimizer does.
-    legacy_opts has no effect. options: as of Keras's load_model. A model that was saved with a
-    DistributedOptimizer and loaded by Keras's load_model gets an optimizer that does not; on
-    several ranks its first step is a RuntimeError."""
+    """Loads a Keras model and lets its optimizer reduce gradients, as DistributedOptimizer does.
+    legacy_opts has no effect. options: as of Keras's load_model. If Keras's own load_model loads a
+    model that was saved with a DistributedOptimizer, its optimizer does not reduce; on several
+    ranks its first step is a RuntimeError."""
     known = {**{each.__name__: each for each in custom_optimizers or ()}, **(custom_objects or {})}
     model = tf.keras.models.load_model(filepath, custom_objects=known, **options)
     if getattr(model, "optimizer", None) is not None:
@@ -205,8 +205,8 @@ class DistributedGradientTape:
         self, target: Any, sources: Any, output_gradients: Any = None,
         unconnected_gradients: Any = tf.UnconnectedGradients.NONE, use_generic_names: bool = False,
     ) -> Any:
-        """As of tf.GradientTape. use_generic_names has no effect: ranks compare names without the
-        numbers that TensorFlow counts by process."""
+        """As tf.GradientTape's. use_generic_names has no effect: ranks compare names without
+        TensorFlow's numbers, which may differ between processes."""
         gradients = self._tape.gradient(target, sources, output_gradients, unconnected_gradients)
         names = _names.of(tf.nest.flatten(sources))
         reduced = self._reduce(tf.nest.flatten(gradients), names)

@@ -46,7 +46,8 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
 
 
 class MetricAverageCallback(tf.keras.callbacks.Callback):
-    """Replaces the metrics of an epoch by their mean over the ranks, for the callbacks after it."""
+    """Replaces the metrics of an epoch by their mean over the ranks. Callbacks after this one see
+    the mean."""
 
     def __init__(self, device: str = "", *, group: str = hccl.WORLD) -> None:
         super().__init__()
@@ -64,12 +65,12 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
 
 class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
     """Sets the learning rate to initial_lr * multiplier(epoch) in the epochs from start_epoch to
-    the one before end_epoch: at the beginning of each epoch or, with staircase=False, before each
-    batch, whose epoch is a fraction. A multiplier m that is a number means, as in Horovod,
-    m ** (epoch - start_epoch). With momentum_correction, the momentum that SGD or RMSprop has
-    gathered changes by the same factor as the learning rate. steps_per_epoch: the batches of an
-    epoch, for staircase=False; by default those that `fit` knows, else ValueError. The logs of an
-    epoch get the rate as "lr"."""
+    end_epoch - 1: at the beginning of each epoch or, with staircase=False, before each batch, whose
+    epoch is a fraction. As in Horovod, a number m as multiplier means m ** (epoch - start_epoch).
+    With momentum_correction, the momentum of SGD or RMSprop changes by the same factor as the
+    learning rate. steps_per_epoch: the batches of an epoch, for staircase=False. By default `fit`
+    gives the number; ValueError if it does not know it. The logs of an epoch get the rate as
+    "lr"."""
 
     def __init__(
         self,
@@ -138,7 +139,8 @@ def _gathered_momentum(model: Any) -> list[Any]:
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
     """Raises the learning rate in the first warmup_epochs, batch by batch, from initial_lr divided
-    by the number of ranks to initial_lr. verbose: 1 prints the rate after the last of them."""
+    by the number of ranks to initial_lr. verbose: 1 prints the rate after the last of these
+    epochs."""
 
     def __init__(
         self,

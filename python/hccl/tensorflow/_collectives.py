@@ -101,9 +101,10 @@ def broadcast_variables(
     inplace: bool = False, *, group: str = hccl.WORLD,
 ) -> Any:
     """Sets the variables to their values on the root. Call it after the variables were made: a
-    Keras model has variables after it is built. For a model of Keras 3 give model.weights: its
-    variables include the seeds of dropout, and ranks with the same seeds draw the same masks. In a
-    graph of TensorFlow 1, returns the operation that does so. inplace: has no effect."""
+    Keras model has variables after it is built. For a model of Keras 3 pass model.weights:
+    model.variables includes the seeds of dropout, and ranks with the same seeds draw the same
+    masks. In a graph of TensorFlow 1, returns the operation that sets the variables. inplace: has
+    no effect."""
     group, root = _horovod.group_of(process_set, group), _horovod.root_of(process_set, root_rank)
     variables = list(variables)
     values = _ops.broadcast(variables, root, group)
@@ -115,10 +116,11 @@ def alltoall(
     tensor: Any, splits: Any = None, name: Optional[str] = None, ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set, *, group: str = hccl.WORLD,
 ) -> Any:
-    """Sends splits[i] rows of the tensor, in order, to rank i, and returns the received rows in the
-    order of the ranks, together with the number from each rank (int32). Without splits: sends as
-    many rows to each rank, and returns the received rows only. Ranks may have different numbers of
-    rows. InvalidArgumentError: the tensor has fewer rows, or cannot be divided evenly."""
+    """Sends splits[i] rows of the tensor, in order, to rank i. Returns the received rows in the
+    order of the ranks, and the number of rows from each rank (int32). Without splits: sends the
+    same number of rows to each rank, and returns only the received rows. Ranks may have different
+    numbers of rows. InvalidArgumentError: the tensor has fewer rows, or cannot be divided
+    evenly."""
     group = _horovod.group_of(process_set, group)
     tensor, ranks = tf.convert_to_tensor(tensor), _world.ranks(group)
     rows, rank = tf.shape(tensor, out_type=tf.int64)[0], _manage.get_rank_id(group)
@@ -155,8 +157,8 @@ def reducescatter(
     prescale_factor: float = 1.0, postscale_factor: float = 1.0, group: str = hccl.WORLD,
 ) -> tf.Tensor:
     """Returns this rank's rows of the reduced tensor. If the rows cannot be divided evenly, the
-    first ranks have one more. As in Horovod, backward gathers the gradients of the mean's rows, and
-    multiplies those of the sum's by the number of ranks."""
+    first ranks have one more. As in Horovod, backward gathers the gradients of the rows; for sums
+    it also multiplies them by the number of ranks."""
     _horovod.check_devices(device_dense=device_dense)
     group, reduction = _horovod.group_of(process_set, group), _horovod.reduction(op)
     ranks, rank = _world.ranks(group), _manage.get_rank_id(group)

@@ -73,8 +73,8 @@ def trace_at_exit(directory: str | os.PathLike[str]) -> None:
 
 def profile(options: str) -> None:
     """Applies Ascend's profiling_options, a JSON text. With training_trace on, traces are written
-    when the world is left, to the directory "output" or else to the current one. ValueError: not
-    such a text."""
+    when the world is left, to the directory "output" or by default to the current one. ValueError:
+    the text does not have this form."""
     try:
         given = json.loads(options) if options else {}
         directory, trace = given.get("output", "."), given.get("training_trace", "on")

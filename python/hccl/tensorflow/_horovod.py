@@ -21,7 +21,7 @@ class _Cast:
         self._dtype = dtype
 
     def compress(self, tensor: Any) -> tuple[Any, Any]:
-        """Returns the tensor to reduce, and what decompress needs beside the result."""
+        """Returns the tensor to reduce, and the context that decompress needs with the result."""
         if self._dtype is None or not tensor.dtype.is_floating:
             return tensor, None
         return tf.cast(tensor, self._dtype), tensor.dtype
@@ -31,8 +31,8 @@ class _Cast:
 
 
 class Compression:
-    """The types in which gradients are reduced: their own, or one of 16 bits. An object with
-    compress and decompress, as these have, is a compression, too."""
+    """The types in which gradients are reduced: their own, or one of 16 bits. A user's object with
+    compress and decompress is a compression, too."""
 
     none = _Cast(None)
     fp16 = _Cast(tf.float16)
@@ -40,7 +40,7 @@ class Compression:
 
 
 class ProcessSet:
-    """Some ranks of the world, which init or add_process_set makes a group of."""
+    """Some ranks of the world. init or add_process_set makes a group of them."""
 
     process_set_id: Optional[int] = None  # None: not yet a group
 
@@ -53,7 +53,7 @@ class ProcessSet:
 
     @property
     def group(self) -> str:
-        """ValueError: neither init nor add_process_set has got the process set."""
+        """ValueError: the process set was passed neither to init nor to add_process_set."""
         if self.process_set_id is None:
             raise ValueError(f"hccl: {self} is not yet a group: call add_process_set on all ranks")
         return f"hccl_process_set_{self.process_set_id}" if self.process_set_id else hccl.WORLD

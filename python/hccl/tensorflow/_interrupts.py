@@ -1,8 +1,8 @@
-"""Handles Ctrl-C while an op waits for other ranks. Python's handler runs only on the main thread,
-which is inside TensorFlow then, and TensorFlow does not check for signals. So a thread reads
-signals from Python's wake-up descriptor. If after a second the main thread is still at the same
-place and the same op still waits, the thread ends the op on all ranks. The main thread then returns
-to Python and raises KeyboardInterrupt."""
+"""Handles Ctrl-C while an op waits for other ranks. Python's handler runs only on the main thread.
+That thread is inside TensorFlow, which does not check for signals. So another thread reads signals
+from Python's wake-up descriptor. If after a second the main thread is still at the same place and
+the same op still waits, the thread ends the op on all ranks. The main thread then returns to Python
+and raises KeyboardInterrupt."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _REASON = "Ctrl-C while TensorFlow waited for other ranks"
 
 
 def watch(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
-    """Starts the thread, once in a process. waits() returns 0 if no op waits, else a number that
-    stays the same while the same ops wait; abort(reason) ends them. Does nothing on other threads,
-    which cannot request signals, or if another library has set the descriptor."""
+    """Starts the thread, once in a process. waits() returns 0 if no op waits; otherwise its number
+    stays the same while the same ops wait. abort(reason) ends these ops. On other threads than the
+    main thread, which cannot request signals, and if another library has set the descriptor, does
+    nothing."""
     if threading.current_thread() is not threading.main_thread():
         return
     reader, writer = socket.socketpair()
@@ -72,9 +73,9 @@ def _end_waits(waits: Callable[[], int], abort: Callable[[bytes], Any]) -> None:
 
 @contextlib.contextmanager
 def _no_python_in(error: Any) -> Iterator[None]:
-    """Prevents Python code in the creation of the error. TensorFlow creates it before the main
-    thread is back in Python: KeyboardInterrupt would be raised there, and pybind11 would turn both
-    into a RuntimeError."""
+    """Prevents Python code while the error is made. TensorFlow makes the error before the main
+    thread is back in Python. KeyboardInterrupt would be raised in that code, and pybind11 would
+    turn both into a RuntimeError."""
     made = error.__init__
     # For a signal that comes after the program has caught KeyboardInterrupt.
     error._node_def = error._op = None

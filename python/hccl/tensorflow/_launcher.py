@@ -9,11 +9,11 @@ from typing import Iterator, NamedTuple, Optional
 class _Launcher(NamedTuple):
     present: tuple[str, ...]  # the variables that show it; the first is the rank
     sizes: tuple[str, ...]
-    given: tuple[str, ...]  # other values of one of them show another start
+    given: tuple[str, ...]  # a process with other values of one of them is another start
 
 
 # mpirun (PMIx), torchrun, Slurm and hydra, as hccl/join/launcher.cc reads them. PMIx without Open
-# MPI tells no number of ranks, and a batch script of Slurm has SLURM_PROCID, too, but no step.
+# MPI does not give the number of ranks. A batch script of Slurm also has SLURM_PROCID, but no step.
 _LAUNCHERS = (
     _Launcher(("PMIX_RANK",), ("OMPI_COMM_WORLD_SIZE",), ("PMIX_RANK", "PMIX_NAMESPACE")),
     _Launcher(("RANK",), ("WORLD_SIZE",), ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")),
@@ -27,8 +27,8 @@ _LAUNCHERS = (
 
 
 def tell_scripts() -> None:
-    """Sets RANK_SIZE and RANK_ID as the innermost launcher numbers the ranks. Never changes one
-    that is set. Sets none if a rank table or CM_WORKER_SIZE describes the ranks."""
+    """Sets RANK_SIZE and RANK_ID to the numbers of the innermost launcher. Keeps a variable that is
+    set. Sets none if a rank table or CM_WORKER_SIZE describes the ranks."""
     place = None if _value("RANK_TABLE_FILE") or "CM_WORKER_SIZE" in os.environ else _place()
     if place is None:
         return
@@ -38,7 +38,7 @@ def tell_scripts() -> None:
 
 
 def _place() -> Optional[tuple[str, str]]:
-    """The rank and the number of ranks, if the launchers that one process was give the same."""
+    """The rank and the number of ranks, if all launchers of one process give the same."""
     present = [each for each in _LAUNCHERS if all(map(_value, each.present))]
     line = list(_environments()) if len(present) > 1 else []
     depths = [_depth(each, line) for each in present]
@@ -53,15 +53,15 @@ def _place() -> Optional[tuple[str, str]]:
 
 
 def _depth(launcher: _Launcher, line: list[dict[str, str]]) -> int:
-    """The place in the line of the process that gave the launcher's variables: the nearest one
-    that has other values. The length of the line if none did."""
+    """The index in the line of the process that gave the launcher's variables: the nearest process
+    with other values. If there is none, the length of the line."""
     own = [os.environ.get(name) for name in launcher.given]
     other = ([each.get(name) for name in launcher.given] != own for each in line)
     return next((depth for depth, differs in enumerate(other) if differs), len(line))
 
 
 def _environments() -> Iterator[dict[str, str]]:
-    """The variables of this process, when it began, and of those that it descends from."""
+    """The variables that this process and its ancestors had when they began."""
     process = os.getpid()
     while process > 0:
         try:

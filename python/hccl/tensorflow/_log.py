@@ -1,5 +1,5 @@
-"""The log, in absl's form, as upstream. Where HCCL_LOG is not set, ASCEND_GLOBAL_LOG_LEVEL and
-ASCEND_SLOG_PRINT_TO_STDOUT act on it as on the log of the library."""
+"""The log, in absl's form, like Ascend's. If HCCL_LOG is not set, ASCEND_GLOBAL_LOG_LEVEL and
+ASCEND_SLOG_PRINT_TO_STDOUT act on this log as they do on the library's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _said: set[str] = set()
 
 
 def _of_ascend() -> Optional[standard.Logger]:
-    """The logger that Ascend's variables ask for; None without them."""
+    """The logger that Ascend's variables describe; None without them."""
     number = os.environ.get("ASCEND_GLOBAL_LOG_LEVEL", "")
     known = number in ("0", "1", "2", "3", "4")  # the library refuses others
     to_output = os.environ.get("ASCEND_SLOG_PRINT_TO_STDOUT") == "1"

@@ -1,7 +1,8 @@
-"""The names by which ranks compare their collectives, so that a swap of two of equal size is an error.
+"""The names by which ranks compare their collectives. With them, swapping two collectives of equal
+size is an error.
 
 A name must be the same on all ranks. TensorFlow and Keras number layers, scopes and variables by
-process (dense_7/kernel_1:0), and a rank may have made one more of them, so such numbers are left
+process (dense_7/kernel_1:0), and a rank may have made one more of them. So such numbers are left
 out, or only their order within a list counts.
 """
 
@@ -23,8 +24,8 @@ class Name(str):
 
 
 def of(variables: Sequence[Any]) -> list[str]:
-    """Returns the names of variables, with their layers'; none if something is not a variable. Of
-    numbers, their order in the list counts: [fc_7, fc_9] equals [fc_1, fc_2]."""
+    """Returns the names of variables, with their layers' names. Returns none if some tensor is not
+    a variable. Only the order of numbers in the list counts: [fc_7, fc_9] equals [fc_1, fc_2]."""
     if not all(hasattr(variable, "assign") for variable in variables):
         return []
     # Keras 3 has the layer in the path only.
@@ -58,7 +59,7 @@ def of_program(name: str | None) -> list[str]:
 
 
 def of_gradient(op: Any) -> list[str]:
-    """Returns the names for the collective of an op's gradient, if ranks compare those of the op."""
+    """Returns the names for the collective of an op's gradient, if ranks compare the op's names."""
     digests = op.get_attr("name_digests")
     return [
         _named(f"gradient of {name.decode()}", f"gradient {digest}")

@@ -1,5 +1,5 @@
-"""Objects of Python, pickled, to and from all ranks. They need no session: the bytes go at once,
-also while a graph of TensorFlow 1 is being made."""
+"""Exchanges Python objects, pickled, with all ranks. No session is needed: the bytes are sent at
+once, also while a graph of TensorFlow 1 is being made."""
 
 from __future__ import annotations
 

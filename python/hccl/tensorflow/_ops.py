@@ -55,7 +55,8 @@ _UNSAVEABLE = (
 
 
 def _refuse_in_xla(graph: Any) -> None:
-    """ValueError: the graph is of a function with jit_compile, or within one."""
+    """ValueError: the graph belongs to a function with jit_compile, or to a function inside such a
+    one."""
     if graph is None or not control_flow_util.GraphOrParentsInXlaContext(graph):
         return
     while isinstance(graph, FuncGraph) and not control_flow_util.InXlaContext(graph.outer_graph):
@@ -68,8 +69,8 @@ def _refuse_in_xla(graph: Any) -> None:
 
 
 def _order() -> Any:
-    """The resource that all collectives use, which orders them in functions. TensorFlow also sees
-    it in conditionals, loops and functions that contain collectives. It has no value."""
+    """The resource that all collectives use. It keeps them in order in functions. TensorFlow also
+    sees it in conditionals, loops and functions that contain collectives. It has no value."""
     _world.refuse_in_fork()
     inner = tf.compat.v1.get_default_graph() if not tf.executing_eagerly() else None
     _refuse_in_xla(inner)
@@ -111,7 +112,7 @@ def all_reduce(
     postscale: float = 1.0,
     names: Sequence[str] = (),
 ) -> tf.Tensor:
-    """`postscale`, for sums of floats only, multiplies the result. names: that of the tensor."""
+    """`postscale`, only for sums of floats, multiplies the result. names: the tensor's name."""
     return _numbered(library().hccl_all_reduce(
         order=_order(),
         tensor=tensor, reduction=reduction, postscale=postscale, group=group,
@@ -150,9 +151,9 @@ def grouped_all_reduce(
 def fused_all_reduce(
     gradients: Sequence[Any], average: bool, names: Sequence[str], hcom_parallel: bool = True
 ) -> list[tf.Tensor]:
-    """Returns the sums, or the means, of gradients of one type over all ranks. They are fused into
-    segments, and each segment is reduced when its gradients are ready. Only in graphs. Backward
-    makes the last gradient of the list first."""
+    """Returns the sums, or the means, of gradients of one type over all ranks. The gradients are
+    fused into segments; each segment is reduced when its gradients are ready. Only in graphs.
+    Backward makes the last gradient of the list first."""
     count = len(gradients)
     key = _list_key(gradients, average, names)
     handed_over = [
@@ -179,8 +180,9 @@ _met: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def _list_key(gradients: Sequence[Any], average: bool, names: Sequence[str]) -> str:
-    """Returns a key that is the same for a list whenever its function is traced, because retracing
-    must not make new communicators. Two lists in one graph have different keys."""
+    """Returns a key for the list. The key is the same whenever the list's function is traced again,
+    because retracing must not make new communicators. Two lists in one graph have different
+    keys."""
     signature = repr((average, [(n, g.shape, g.dtype) for n, g in zip(names, gradients)]))
     digest = hashlib.sha256(signature.encode()).hexdigest()[:16]
     graph = tf.compat.v1.get_default_graph()
@@ -208,7 +210,7 @@ def write_traces(prefix: str) -> None:
 def broadcast(
     tensors: Sequence[Any], root: int, group: str = hccl.WORLD, names: Sequence[str] = ()
 ) -> list[tf.Tensor]:
-    """names: those of the tensors, unless these are variables."""
+    """names: the tensors' names, unless the tensors are variables."""
     called = _names.attributes(names or _names.of(tensors))
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if not tensors:

@@ -1,10 +1,10 @@
 """Keras optimizers, of Keras 2 and 3, whose gradients are reduced first.
 
-With the policy mixed_float16, `compile` puts Keras's LossScaleOptimizer around an optimizer. It
-makes a step only if the gradients are finite. If gradients were reduced within that step, a rank
-with an overflow would omit its collective. So that class is changed, too: around an optimizer that
-reduces, it lets the gradients be reduced before it tests them. Then either all ranks make the step
-or none.
+With the policy mixed_float16, `compile` puts Keras's LossScaleOptimizer around an optimizer. The
+LossScaleOptimizer makes a step only if the gradients are finite. If gradients were reduced within
+that step, a rank with an overflow would omit its collective. So this module changes that class,
+too: it lets an inner optimizer that reduces do so before the test. Then either all ranks make the
+step or none.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class _Reduction:
 
 
 def _replica() -> Any:
-    """Returns what a step belongs to. MirroredStrategy runs each replica in a thread, and the
-    nested calls of LossScaleOptimizer in others. Without a strategy it is the thread."""
+    """Returns the owner of a step. MirroredStrategy runs each replica in a thread, and the nested
+    calls of LossScaleOptimizer in other threads; then the owner is the replica. Without a strategy
+    it is the thread."""
     if not tf.distribute.has_strategy():
         return threading.get_ident()
     context = tf.distribute.get_replica_context()
@@ -61,18 +62,18 @@ def _replica() -> Any:
 def reducing(
     optimizer: Any, reduce: Callable[[list, list], list], sums: Optional[Sums] = None
 ) -> Any:
-    """Changes the optimizer so that it applies the result of `reduce`, which gets the gradients and
-    the names of their variables; with `sums`, it does so with the sums of several calls. Returns
-    the same optimizer."""
+    """Changes the optimizer so that it applies the result of `reduce`. The arguments of `reduce`
+    are the gradients and the names of their variables. With `sums`, the gradients are the sums of
+    several calls. Returns the same optimizer."""
     reduction = _Reduction(reduce, sums)
     kind = type(optimizer)
     watch(kind)
     within = with_inner(optimizer)
     for each in within:
         each._hccl_reduction = reduction
-    # The innermost gets the mark: the configuration of a LossScaleOptimizer has no name.
+    # The innermost optimizer gets the mark: the configuration of a LossScaleOptimizer has no name.
     within[-1].get_config = functools.partial(marked, within[-1].get_config)
-    # Keras 3, whose apply_gradients calls apply, or Keras 2.
+    # Keras 3's apply_gradients calls apply; Keras 2 has only apply_gradients.
     name = "apply" if hasattr(kind, "apply") else "apply_gradients"
     setattr(optimizer, name, _reduced(name, reduction, optimizer, getattr(optimizer, name)))
     for scaler in loss_scalers(kind):
@@ -88,17 +89,17 @@ def with_inner(optimizer: Any) -> list[Any]:
 
 
 def marked(get_config: Callable[[], dict]) -> dict:
-    """Returns the configuration of an optimizer that reduces. Keras saves it, and makes the loaded
-    optimizer, or a copy, from it, of the class of Keras: the copy does not reduce, but has the mark
-    in its name."""
+    """Returns the configuration of an optimizer that reduces, with the mark in its name. Keras
+    saves it, and makes a loaded optimizer or a copy from it. Such a copy is of Keras's class: it
+    does not reduce, but it has the mark."""
     config = get_config()
-    name = config.get("name", _MARK)  # a class of the user's may have none
+    name = config.get("name", _MARK)  # a user's class may have no name
     return config if name.startswith(_MARK) else {**config, "name": _MARK + name}
 
 
 def watch(kind: type) -> None:
-    """Changes the Keras class that an optimizer class is derived from, once: a step with the mark
-    and without a reduction is an error."""
+    """Changes the Keras class from which an optimizer class is derived, once: a step of an
+    optimizer with the mark and without a reduction is then an error."""
     name = "apply" if hasattr(kind, "apply") else "apply_gradients"
     base = next((each for each in reversed(kind.__mro__) if name in vars(each)), None)
     if base is not None and not hasattr(vars(base)[name], "_hccl_watches"):

@@ -18,8 +18,8 @@ def reduce_list(
     group: str = hccl.WORLD,
     names: Sequence[str] = (),
 ) -> list[Any]:
-    """Returns the reduced list; None stays None. names: the tensors' names in errors and traces,
-    which ranks compare if they are _names.Name."""
+    """Returns the reduced list; None stays None. names: the tensors' names in errors and traces.
+    Ranks compare them if they are _names.Name."""
     if reduction not in _horovod.REDUCTIONS:
         raise ValueError(f'hccl: there is no reduction "{reduction}"')
     there = [i for i, tensor in enumerate(tensors) if tensor is not None]
@@ -89,7 +89,7 @@ def gathered(tensor: tf.Tensor, group: str, names: Sequence[str]) -> tf.Tensor:
 
 
 def with_gradient(collective: Any, gradient: Any, tensor: Any) -> Any:
-    """Adds a gradient to a collective whose op, as in Ascend's hccl_ops, has none."""
+    """Adds a gradient to a collective. As in Ascend's hccl_ops, its op has none."""
     return tf.custom_gradient(lambda own: (collective(own), gradient))(tensor)
 
 
@@ -98,8 +98,8 @@ def reduce_packed(
     compression: Any = Compression.none, prescale: float = 1.0, postscale: float = 1.0,
     sparse_as_dense: bool = False,
 ) -> list[Any]:
-    """As reduce_gradients, of tensors that are multiplied by a factor and compressed before, and
-    decompressed and multiplied after."""
+    """As reduce_gradients. Before the reduction the tensors are multiplied by a factor and
+    compressed; after it they are decompressed and multiplied."""
     packed, contexts = [scaled(tensor, prescale) for tensor in tensors], {}
     for i, tensor in enumerate(packed):
         if tensor is not None and (sparse_as_dense or not isinstance(tensor, tf.IndexedSlices)):
@@ -111,7 +111,7 @@ def reduce_packed(
 
 
 def scaled(tensor: Any, factor: float) -> Any:
-    """Multiplies in the tensor's type, those of 16 bits in fp32 and integers in fp64."""
+    """Multiplies in the tensor's type; 16-bit types in fp32, integers in fp64."""
     if factor == 1.0 or tensor is None:
         return tensor
     if isinstance(tensor, tf.IndexedSlices):
@@ -129,8 +129,9 @@ def gradient_reducer(
     gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups: Any = None,
     process_set: ProcessSet = global_process_set, scale_local_gradients: bool = True,
 ) -> Callable[[list, list], list]:
-    """Returns the function for the gradients of a DistributedOptimizer or DistributedGradientTape
-    and the names of their variables. Ranks outside the process set keep their own gradients."""
+    """Returns the function that reduces gradients, given with the names of their variables, for a
+    DistributedOptimizer or DistributedGradientTape. Ranks outside the process set keep their own
+    gradients."""
     reduction = _horovod.reduction(op)
     _horovod.check_devices(device_dense=device_dense, device_sparse=device_sparse)
     _horovod.check_groups(num_groups, groups)

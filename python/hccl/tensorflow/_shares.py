@@ -10,8 +10,8 @@ from hccl.tensorflow import _names, _ops
 
 
 def owners(variables: Sequence[Any], ranks: int) -> list[int]:
-    """Returns the rank of each variable. The largest variables go first, each to the rank with the
-    least so far. ValueError: a rank would have none."""
+    """Returns the owner of each variable. The variables are assigned from the largest on, each to
+    the rank with the least bytes so far. ValueError: a rank would have no variable."""
     if len(variables) < ranks:
         raise ValueError(f"{len(variables)} variables cannot be divided over {ranks} ranks")
     sizes = [tf.TensorShape(variable.shape).num_elements() for variable in variables]
@@ -23,8 +23,8 @@ def owners(variables: Sequence[Any], ranks: int) -> list[int]:
 
 
 def give(variables: Sequence[Any], owned: Sequence[int]) -> list[Any]:
-    """Sets every variable to its value on its owner. In a graph, returns the operations for
-    that."""
+    """Sets every variable to its value on its owner. In a graph, returns the operations that do
+    so."""
     assigned = []
     for owner in sorted(set(owned)):
         own = [variable for variable, of in zip(variables, owned) if of == owner]

@@ -1,4 +1,4 @@
-"""Sums of the gradients of several backward passes, of which an optimizer makes one step."""
+"""Sums of the gradients of several backward passes. An optimizer makes one step of each sum."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import tensorflow as tf
 
 
 class Sums:
-    """Adds gradients up, and makes a step of their sums, or of their means, in each `passes`-th
-    call. Other calls only count as an iteration."""
+    """Adds gradients up. In each `passes`-th call makes a step of their sums or means. Other calls
+    only count as an iteration."""
 
     def __init__(self, passes: int, average: bool, sparse_as_dense: bool, counted: Any) -> None:
         self._passes, self._scale = passes, 1 / passes if average else 1.0
@@ -19,7 +19,7 @@ class Sums:
 
     @tf.autograph.experimental.do_not_convert
     def add(self, gradients: list, variables: list, step: Callable[[list], Any]) -> None:
-        """ValueError: a gradient is sparse and may not become dense, or the list is another one.
+        """ValueError: a gradient is sparse and may not become dense, or the list has changed.
         NotImplementedError: with several replicas."""
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
             raise NotImplementedError("hccl: backward_passes_per_step adds up for one replica only")

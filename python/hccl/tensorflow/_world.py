@@ -62,8 +62,8 @@ def join() -> None:
 
 
 def join_as_told() -> None:
-    """Joins as scripts for Ascend do. RuntimeError: by RANK_SIZE or CM_WORKER_SIZE there are other
-    ranks, but no variable tells how the ranks join, so this rank would train alone."""
+    """Joins as scripts for Ascend do. RuntimeError: RANK_SIZE or CM_WORKER_SIZE says that there are
+    other ranks, but no variable describes how the ranks join, so this rank would train alone."""
     join()
     told = os.environ.get("RANK_SIZE") or os.environ.get("CM_WORKER_SIZE") or "1"
     if told.isdigit() and int(told) > 1 and _hccl.get_rank_size(_hccl.WORLD) == 1:

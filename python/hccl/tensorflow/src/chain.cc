@@ -80,7 +80,7 @@ class Chain {
 
   GraphDef* graph_;
   std::vector<std::vector<int>> inputs_;  // of each op
-  std::vector<bool> looked_at_;           // the links on which these ops depend are placed
+  std::vector<bool> looked_at_;           // by op: the links before it are placed
   std::map<std::string, Frame> frames_;   // by name; "": in no loop
   std::unordered_map<int, Link*> links_;  // of collectives
   bool branches_ = false;
@@ -94,7 +94,7 @@ Chain::Chain(GraphDef* graph)
     for (std::string_view input : graph->node(i).input()) {
       if (input.starts_with('^')) input.remove_prefix(1);
       const auto found = numbers.find(input.substr(0, input.find(':')));
-      // Within an iteration nothing depends on its end.
+      // Within an iteration no op depends on the iteration's end.
       if (found == numbers.end() || is(node(found->second), "NextIteration")) continue;
       inputs_[i].push_back(found->second);
     }
@@ -107,7 +107,8 @@ Chain::Chain(GraphDef* graph)
   }
 }
 
-/// Returns the loop that the op is in. All ops of a loop have inputs of it; Enter begins the loop.
+/// Returns the loop that contains the op. All ops of a loop have inputs from it; Enter begins the
+/// loop.
 std::string Chain::frame_of(int number) {
   for (int left = 0;; number = inputs_[number][0]) {
     if (is(node(number), "Enter") && left-- == 0) return frame_name(node(number));
@@ -138,8 +139,8 @@ void Chain::add(int collective) {
   }
 }
 
-/// Returns the links of a frame: first those of a loop's condition, each after all links on which
-/// it depends, and otherwise in the order of the program.
+/// Returns the links of a frame: first the links of a loop's condition, then the others. Each link
+/// comes after all links on which it depends, and otherwise in the order of the program.
 Chain::Links Chain::in_order(const std::string& name, std::size_t* in_condition) {
   Links placed;
   Frame& frame = frames_[name];
@@ -191,8 +192,8 @@ void Chain::place_inputs(const std::string& frame, std::vector<int> left, const 
   for (int number : seen) looked_at_[number] = true;
 }
 
-/// Lets two collectives fail, because each one, or its loop, needs a result of the other. Loops of
-/// tf.while_loop do not.
+/// Makes two collectives fail, because each of them, or its loop, needs a result of the other. This
+/// does not happen in loops of tf.while_loop.
 void Chain::refuse(const Link& one, const Link& other) {
   const std::string text = "hccl: \"" + node(one.collective).name() + "\" and \"" +
                            node(other.collective).name() +
@@ -225,8 +226,8 @@ std::string Chain::join(Links::iterator begin, Links::iterator end, std::string 
 
 std::string Chain::join_loop(const std::string& name, const std::string& last) {
   const Frame& frame = frames_[name];
-  // The variable has the value of another input of the loop, because TensorFlow enters a loop with
-  // all its inputs or, in a branch that is not taken, with none. A counter is a small value.
+  // The variable has the value of another input of the loop: TensorFlow enters a loop with all its
+  // inputs or, in a branch that is not taken, with none. A counter is a small value.
   const auto counter = std::find_if(frame.enters.begin(), frame.enters.end(), [this](int enter) {
     return node(enter).attr().at("T").type() == ::tensorflow::DT_INT32;
   });

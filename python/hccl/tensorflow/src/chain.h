@@ -5,9 +5,9 @@
 
 namespace hccl::tf {
 
-/// Adds control inputs to the collectives of a graph that is to be run, so that they run in the
-/// order of their numbers on all ranks. Does nothing if that has been done before. Collectives that
-/// cannot be ordered get an attribute with the reason, which their kernels raise.
+/// Adds control inputs to the collectives of a graph before it runs: they then run in the order of
+/// their numbers on all ranks. A second call does nothing. Collectives that cannot be ordered get
+/// an attribute with the reason; their kernels raise it.
 void chain(::tensorflow::GraphDef* graph);
 
 /// The number of a collective, set by Python; the reason why it has no place in the order.

@@ -32,7 +32,7 @@ class AllReduce final : public Reducing {
   HcclScale scale_{1, 1};
 };
 
-/// The tensors one after the other; mixed types.
+/// Broadcasts the tensors one after another; types may be mixed.
 class Broadcast final : public Kernel {
  public:
   explicit Broadcast(OpKernelConstruction* construction) : Kernel(construction) {
@@ -79,7 +79,7 @@ class Reduce final : public Reducing {
   int root_ = 0;
 };
 
-/// The communicator has the size that the graph was made for.
+/// Checks that the communicator has the size for which the graph was made.
 Status check_size(OpKernelContext* context, HcclComm comm, int wanted) {
   std::uint32_t size = 0;
   TF_RETURN_IF_ERROR(to_status(HcclGetRankSize(comm, &size)));
@@ -132,7 +132,8 @@ class ReduceScatter final : public Reducing {
   int size_ = 1;
 };
 
-/// The counts or displacements of an all-to-all: one a rank, none negative, within `limit`.
+/// Checks the counts or displacements of an all-to-all: one for each rank, none negative, none
+/// above `limit`.
 Status numbers(const Tensor& tensor, const char* name, std::size_t ranks,
                std::vector<std::uint64_t>* values) {
   if (static_cast<std::size_t>(tensor.NumElements()) != ranks) {
@@ -148,7 +149,8 @@ Status numbers(const Tensor& tensor, const char* name, std::size_t ranks,
   return absl::OkStatus();
 }
 
-/// The elements that counts at displacements reach; overflow is an error.
+/// Computes the number of elements that the counts at these displacements reach; overflow is an
+/// error.
 Status reach(const std::vector<std::uint64_t>& counts, const std::vector<std::uint64_t>& at,
              std::uint64_t* end) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;

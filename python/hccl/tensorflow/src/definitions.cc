@@ -20,7 +20,7 @@ using ::tensorflow::shape_inference::UnchangedShape;
   "{int8, int16, int32, int64, uint8, uint16, uint32, uint64, half, bfloat16, float, double, " \
   "bool}"
 
-// Names of the tensors, for errors, and their digests, by which ranks compare them.
+// Names of the tensors, for errors, and their digests. Ranks compare the digests.
 #define HCCL_TF_NAMES Attr("names: list(string) = []").Attr("name_digests: list(int) = []")
 
 absl::Status same_shapes(InferenceContext* c) {
@@ -56,7 +56,7 @@ absl::Status any_vector(InferenceContext* c) {
 
 }  // namespace
 
-// postscale: what a sum of floats is multiplied by.
+// postscale: the factor of a sum of floats.
 REGISTER_OP("HcclAllReduce")
     .Input("tensor: T")
     .Input("order: resource")
@@ -82,9 +82,9 @@ REGISTER_OP("HcclGroupedAllReduce")
     .SetIsStateful()
     .SetShapeFn(same_shapes);
 
-// A gradient of a list, handed over as soon as it is there; `handed_over` is of use to
-// HcclFusedAllReduce only. Not stateful, so that gradients are handed over in any order: if the op
-// is folded away, HcclFusedAllReduce copies the gradient itself.
+// Passes a gradient of a list to the library as soon as it is ready. Only HcclFusedAllReduce uses
+// `handed_over`. Not stateful, so gradients may be passed in any order. If the op is folded away,
+// HcclFusedAllReduce copies the gradient itself.
 REGISTER_OP("HcclFusedPush")
     .Input("gradient: T")
     .Output("handed_over: int64")

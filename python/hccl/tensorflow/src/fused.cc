@@ -1,4 +1,4 @@
-// The kernels of fused lists; fused_list.h says how they work together.
+// The kernels of fused lists; fused_list.h describes how they work together.
 #include <tensorflow/core/framework/op_kernel.h>
 
 #include <string>
@@ -20,7 +20,7 @@ class FusedPush final : public ::tensorflow::OpKernel {
   void Compute(OpKernelContext* context) override {
     Tensor* handed_over = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &handed_over));
-    // Constant folding runs kernels without a step; nothing may be handed over then.
+    // Constant folding runs kernels without a step; then nothing may be passed on.
     const bool folded = context->step_container() == nullptr;
     handed_over->scalar<std::int64_t>()() =
         folded ? 0 : list_->push(static_cast<std::uint32_t>(index_), context->input(0));
@@ -61,12 +61,13 @@ REGISTER_KERNEL_BUILDER(Name("HcclFusedAllReduce").Device(::tensorflow::DEVICE_C
 
 }  // namespace hccl::tf
 
-/// Ends the lists, before the world does.
+/// Ends the lists. Called before the world ends.
 extern "C" __attribute__((visibility("default"))) void hccl_tf_forget_lists() {
   hccl::tf::FusedList::forget_all();
 }
 
-/// The failure's text, valid until the thread's next call; null: written.
+/// Returns the text of a failure, valid until the thread's next call; null: the traces were
+/// written.
 extern "C" __attribute__((visibility("default"))) const char* hccl_tf_write_traces(
     const char* prefix) {
   static thread_local std::string text;

@@ -28,7 +28,7 @@ Lists& lists() {
   return *made;
 }
 
-// Index 0 is the last variable's: backward makes it first.
+// Index 0 is the last variable: backward makes its gradient first.
 int input_of(std::size_t gradients, std::size_t index) {
   return static_cast<int>(gradients - 1 - index);
 }
@@ -77,8 +77,8 @@ std::int64_t FusedList::push(std::uint32_t index, const Tensor& tensor) {
   return handed ? gradient.step : 0;
 }
 
-// In the order of the indices, so that what a step leaves behind that ends early is known. Nothing
-// is lost: segments begin in this order.
+// Passes gradients on in the order of the indices. So if a step ends early, the gradients that it
+// has left are known. No time is lost, because segments begin in this order.
 Status FusedList::hand_over() {
   while (next_ < gradients_.size() && gradients_[next_].state == State::kCopied) {
     TF_RETURN_IF_ERROR(to_status(HcclFusionReady(fusion_, next_)));
@@ -118,7 +118,7 @@ Status FusedList::open(OpKernelContext* context, HcclComm world, const Options& 
   for (std::size_t i = 0; i < count; ++i) {
     gradients[i].bytes = context->input(input_of(count, i)).tensor_data().size();
     places.push_back(end);
-    end += gradients[i].bytes;  // no gaps: a segment that has none is reduced without a copy
+    end += gradients[i].bytes;  // no gaps, so that contiguous segments are reduced without a copy
   }
   TF_RETURN_IF_ERROR(memory_.resize(std::max(end, kAlignment)));
   std::vector<HcclFusionGradient> list;
@@ -156,7 +156,7 @@ Status FusedList::open_communicator(HcclComm world) {
       HcclCreateSubCommConfig(&world, size, ranks.data(), number_, rank, &config, &comm_));
 }
 
-// Copies what no push of this step has copied.
+// Copies the gradients that no push of this step has copied.
 Status FusedList::collect(OpKernelContext* context) {
   std::unique_lock lock(mutex_);
   const std::size_t count = gradients_.size();
@@ -185,7 +185,7 @@ Status FusedList::collect(OpKernelContext* context) {
   return hand_over();
 }
 
-// Each segment's results are copied while later segments run.
+// Copies each segment's results while later segments run.
 Status FusedList::wait(OpKernelContext* context) {
   const Waiting waiting(comm_);
   const auto fusion = fusion_;

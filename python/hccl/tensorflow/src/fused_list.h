@@ -1,4 +1,5 @@
-// A list of gradients that is reduced once a step, in segments, while backward makes the rest.
+// A list of gradients that is reduced once a step, in segments, while backward makes more
+// gradients.
 #pragma once
 
 #include <condition_variable>
@@ -13,14 +14,15 @@
 
 namespace hccl::tf {
 
-/// One fusion object with a communicator of its own, so that collectives of forward and backward
-/// never wait for it nor it for them. Index 0 is the gradient that backward makes first.
+/// One fusion object with a communicator of its own, so that the list and the collectives of
+/// forward and backward never wait for each other. Index 0 is the gradient that backward makes
+/// first.
 ///
 /// A step: pushes, from any threads and in any order, copy gradients into the list's memory and
-/// hand them over; reduce(), with all gradients as inputs, copies those that no push has handed
-/// over, waits, and copies the results out. The first step makes the fusion object, so its pushes
-/// do nothing. That happens in reduce(), whose place in the program's order is the same on all
-/// ranks, because making a communicator is a collective operation.
+/// pass them on. reduce() has all gradients as inputs. It copies the gradients that no push has
+/// passed on, waits, and copies the results out. The first reduce() makes the fusion object, so the
+/// pushes of the first step do nothing. Making a communicator is a collective operation, and
+/// reduce() has the same place in the program's order on all ranks.
 class FusedList {
  public:
   struct Options {
@@ -29,18 +31,18 @@ class FusedList {
     bool hcom_parallel = true;
   };
 
-  /// The list of a key; made with its first operation, and never destroyed: TensorFlow may run ops
-  /// until the process ends.
+  /// Returns the list of a key. The first operation makes it. It is never destroyed, because
+  /// TensorFlow may run ops until the process ends.
   static FusedList& of(const std::string& key);
-  /// Ends all lists, before the world does. Lists that are in use stay.
+  /// Ends all lists that are not in use. Called before the world ends.
   static void forget_all();
   /// Writes the traces of all lists: PREFIX<number>.pb, and .json in Chrome's form.
   static Status write_traces(const std::string& prefix);
 
-  /// The number of the step to which the gradient was handed over; 0: it was not.
+  /// Returns the number of the step to which the gradient was passed; 0: it was not passed.
   std::int64_t push(std::uint32_t index, const Tensor& gradient);
 
-  /// The context's first inputs are the gradients, its last what the pushes gave.
+  /// The context's first inputs are the gradients, its last inputs are the results of the pushes.
   Status reduce(OpKernelContext* context, HcclComm world, const Options& options);
 
  private:
@@ -70,7 +72,7 @@ class FusedList {
   std::vector<Gradient> gradients_;  // none before the first step
   bool reducing_ = false;
   std::int64_t step_ = 1;
-  std::uint32_t next_ = 0;  // the gradients before it are the fusion's
+  std::uint32_t next_ = 0;  // the gradients before it belong to the fusion object
 };
 
 }  // namespace hccl::tf

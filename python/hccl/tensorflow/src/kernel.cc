@@ -29,7 +29,7 @@ Status to_status(HcclResult result) {
     case HCCL_E_OOM:
     case HCCL_E_MEMORY:
       return errors::ResourceExhausted(text);
-    // After Aborted or Unavailable, TensorFlow's sessions begin again, without end.
+    // For Aborted or Unavailable, TensorFlow's sessions would try again without end.
     default:
       return errors::Internal(text);
   }
@@ -95,7 +95,7 @@ Status comm_of(const std::string& group, HcclComm* comm) {
 
 namespace {
 
-/// Ops outside of graphs have step 0 and run on the thread that calls them.
+/// Ops outside of graphs have step 0 and run on the calling thread.
 RunNumber run_of(const OpKernelContext& context) {
   const auto step = static_cast<RunNumber>(context.step_id());
   return step != 0 ? step : std::hash<std::thread::id>()(std::this_thread::get_id());
@@ -125,7 +125,7 @@ void Requested::finish(void* arg, HcclResult result) {
   if (operation->status.ok()) operation->status = to_status(result);
   if (!operation->status.ok()) operation->context->CtxFailure(operation->status);
   const DoneCallback done = std::move(operation->done);
-  operation.reset();  // nothing waits any more when TensorFlow goes on
+  operation.reset();  // ends the record of the wait before TensorFlow goes on
   done();
 }
 

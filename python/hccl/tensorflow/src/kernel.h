@@ -1,4 +1,4 @@
-// What the kernels share.
+// The common part of the kernels.
 #pragma once
 
 #include <tensorflow/core/framework/op_kernel.h>
@@ -20,7 +20,7 @@ using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 using Status = absl::Status;
 
-/// The result of a call of the library, with the text of its failure on this thread.
+/// The result of a library call, with the text of its failure on this thread.
 Status to_status(HcclResult result);
 
 HcclDataType to_type(::tensorflow::DataType type);
@@ -33,12 +33,13 @@ inline std::uint64_t count_of(const Tensor& tensor) {
   return static_cast<std::uint64_t>(tensor.NumElements());
 }
 
-/// An output over the memory of the input of the same number where nobody else needs that, else
-/// new. `in` is where the input's elements are; the input is not valid any more.
+/// Makes an output. If nobody else needs the memory of the input with the same number, the output
+/// takes that memory; otherwise it gets new memory. `in` is the address of the input's elements;
+/// the input is not valid any more.
 Status forward(OpKernelContext* context, int number, void** in, void** out);
 
-/// A kernel whose operation the library runs in the background: waiting for other ranks holds no
-/// thread of TensorFlow.
+/// A kernel whose operation the library runs in the background. So waiting for other ranks blocks
+/// no thread of TensorFlow.
 class Requested : public AsyncOpKernel {
  public:
   explicit Requested(OpKernelConstruction* construction);
@@ -53,9 +54,10 @@ class Requested : public AsyncOpKernel {
     Waiting waiting;
     Status status;
   };
-  /// Whether ranks match the operation by the order of calls.
+  /// Whether ranks match the operation by the order of their calls.
   virtual bool in_order() const { return false; }
-  /// Begins the operation. The library then calls finish() with it, unless this fails.
+  /// Begins the operation. If begin() succeeds, the library later calls finish() with the
+  /// operation.
   virtual Status begin(Operation* operation) = 0;
   static void finish(void* operation, HcclResult result);
 
@@ -70,7 +72,7 @@ class Kernel : public Requested {
 
  protected:
   const std::vector<std::string>& names() const { return names_.all(); }
-  /// On the communicator's thread.
+  /// Runs the collectives, on the communicator's thread.
   virtual Status run(OpKernelContext* context, HcclComm comm) = 0;
 
  private:

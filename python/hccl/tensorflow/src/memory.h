@@ -14,7 +14,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer() { clear(); }
-  /// At least as many bytes, contents undefined.
+  /// Makes room for at least this many bytes; contents undefined.
   Status resize(std::size_t bytes) {
     if (bytes <= bytes_) return absl::OkStatus();
     clear();

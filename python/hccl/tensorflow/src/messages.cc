@@ -1,5 +1,5 @@
-// Messages between two ranks: matched by tag, apart from the order of collectives, and done on the
-// library's own thread.
+// Messages between two ranks: matched by tag, independent of the order of collectives, and
+// completed on the library's own thread.
 #include "hccl/hccl_framework.h"
 #include "kernel.h"
 

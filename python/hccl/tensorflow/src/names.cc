@@ -30,7 +30,7 @@ Known& known() {
   return *made;
 }
 
-/// What ranks tell each other of a name: the digest and the end of the text.
+/// A rank's message about a name: the digest and the end of the text.
 struct Told {
   std::int64_t digest = 0;
   char text[56] = {};

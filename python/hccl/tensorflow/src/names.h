@@ -1,4 +1,5 @@
-// The names by which ranks compare their operations, so that a swap is an error that has both.
+// The names by which ranks compare their operations. If operations are swapped, the error has both
+// names.
 #pragma once
 
 #include <tensorflow/core/framework/op_kernel.h>
@@ -11,15 +12,16 @@
 
 namespace hccl::tf {
 
-/// The names of the tensors of an op, with digests by which ranks compare them; none: not compared.
+/// The names of an op's tensors, with the digests that ranks compare. Without names nothing is
+/// compared.
 class Names {
  public:
   explicit Names(::tensorflow::OpKernelConstruction* construction);
   const std::vector<std::string>& all() const { return names_; }
-  /// For HcclSetCallTag.
+  /// The tag for HcclSetCallTag.
   std::uint32_t tag() const { return tag_; }
-  /// Whether all ranks have these names in this order. Asks them once for each communicator, so
-  /// all of them also know the names in later errors.
+  /// Checks that all ranks have these names in this order. Does so once for each communicator; then
+  /// all ranks also know the names for later errors.
   absl::Status compare_once(HcclComm comm) const;
 
  private:

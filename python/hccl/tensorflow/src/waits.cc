@@ -41,14 +41,14 @@ Waiting::~Waiting() {
 
 }  // namespace hccl::tf
 
-/// 0: nothing waits. A number that stays the same: what waited before waits still.
+/// Returns 0 if nothing waits. While the same operations wait, the number stays the same.
 extern "C" __attribute__((visibility("default"))) std::uint64_t hccl_tf_waits() {
   auto& waits = hccl::tf::waits();
   const std::lock_guard lock(waits.mutex);
   return waits.ops.empty() ? 0 : waits.ended + 1;
 }
 
-/// Ends what waits, on all ranks.
+/// Ends the waiting operations, on all ranks.
 extern "C" __attribute__((visibility("default"))) void hccl_tf_abort_waits(const char* reason) {
   auto& waits = hccl::tf::waits();
   std::set<HcclComm> comms;

@@ -1,5 +1,5 @@
-// Operations that wait for other ranks: for Ctrl-C, to which TensorFlow pays no attention while it
-// runs, and against threads that call collectives of a communicator at once.
+// Operations that wait for other ranks. The record serves Ctrl-C, which TensorFlow ignores while it
+// runs, and finds threads that call collectives of one communicator at the same time.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace hccl::tf {
 
-/// A part of the program in which collectives have an order: a session.run, a function's call or,
-/// for ops outside of graphs, a thread. kAnyRun: ranks do not match the operation by its order.
+/// A part of the program in which collectives have an order: a session.run, a call of a function
+/// or, for ops outside of graphs, a thread. kAnyRun: ranks do not match the operation by its order.
 using RunNumber = std::uint64_t;
 inline constexpr RunNumber kAnyRun = 0;
 
@@ -22,7 +22,7 @@ struct WaitingOp {
 };
 using WaitingOps = std::multimap<HcclComm, WaitingOp>;
 
-/// While it lives, an operation of the communicator may wait for other ranks.
+/// While this object lives, an operation of the communicator may wait for other ranks.
 class Waiting {
  public:
   explicit Waiting(HcclComm comm) : Waiting(comm, {kAnyRun, {}}) {}
@@ -31,7 +31,7 @@ class Waiting {
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
-  /// The name of an operation of another run that waited on the communicator, if any.
+  /// The name of an operation of another run that was waiting on the communicator, if any.
   const std::string& beside() const { return beside_; }
 
  private:
